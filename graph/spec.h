@@ -1,0 +1,121 @@
+// A workflow as its author wrote it: names, not yet resolved, each with its place in the file.
+//
+// Made by `workflows/load` from YAML, or by hand in a test; read by `check` and `compile`.
+// Source: omni-flow, section 3.1 (role, placeholder, global parameters, OR-AND inputs).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/payload.h"
+#include "graph/diagnostic.h"
+
+namespace sluice {
+
+struct Name {
+  std::string text;
+  Mark mark;
+};
+
+/// `node.field`, or `inputs.field` for what a call brings in.
+struct FieldRef {
+  std::string node;
+  std::string field;
+  Mark mark;        // the whole reference
+};
+
+/// One AND member of a group: the frames of any of its sources arrive in this input field.
+struct FieldSpec {
+  Name field;
+  std::vector<FieldRef> sources;
+};
+
+/// One OR group: it runs the node when all its fields are there.
+struct GroupSpec {
+  std::vector<FieldSpec> fields;
+  Mark mark;
+};
+
+struct CountAll {};
+/// How many frames of a field a count group consumes.
+struct CountSpec {
+  Name field;
+  std::variant<std::int64_t, FieldRef, CountAll> frames;
+  Mark mark;        // the number, reference or `all`
+};
+
+enum class OnError : std::uint8_t { fail, skip };
+
+struct NodeSpec {
+  Name name;
+  Name role;                       // of `run: role.interface`
+  Name interface;
+  std::vector<GroupSpec> groups;   // in OR order
+  std::vector<CountSpec> counts;   // non-empty: a count group (then there is one group)
+  std::vector<Name> outputs;       // given for `scripted` roles only
+  OnError on_error = OnError::fail;
+};
+
+enum class Balance : std::uint8_t { round_robin, session, broadcast };
+
+struct OptionSpec {
+  Name key;
+  Name value;                      // scalar text, read by the plugin
+};
+
+struct RoleSpec {
+  Name name;
+  Name plugin;
+  std::optional<Name> model;
+  std::vector<Name> global_params;
+  std::optional<Name> colocate;    // shares the executor of this role
+  std::uint32_t replicas = 1;
+  Balance balance = Balance::round_robin;
+  std::vector<OptionSpec> options; // `options: { key: value }`
+};
+
+struct GlobalParamSpec {
+  Name name;
+  Name kind;                       // "paged_kv"
+  std::optional<Name> model;
+  std::int64_t page_tokens = 16;
+  std::int64_t pages = 0;          // 0: the roles propose
+};
+
+struct InputSpec {
+  Name name;
+  ValueType type = ValueType::any;
+};
+
+struct OutputSpec {
+  Name name;
+  std::vector<FieldRef> sources;
+};
+
+struct WorkflowLimits {
+  std::chrono::milliseconds deadline{30'000};
+  std::int64_t loop_iterations = 64;
+  std::int64_t frames = 100'000;   // per call
+};
+
+enum class CallMode : std::uint8_t { serial, overlap };
+
+struct WorkflowSpec {
+  std::string file;                // as shown in diagnostics
+  Name name;
+  std::vector<InputSpec> inputs;
+  std::vector<GlobalParamSpec> global_params;
+  std::vector<RoleSpec> roles;
+  std::vector<NodeSpec> nodes;
+  std::vector<OutputSpec> outputs;
+  WorkflowLimits limits;
+  CallMode calls = CallMode::serial;
+  bool cancel_on_error = false;    // `on_error: cancel` at the top
+};
+
+}  // namespace sluice

@@ -1,0 +1,40 @@
+#include "roles/catalog.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice {
+
+void Catalog::add(Plugin plugin) {
+  SLUICE_CHECK(find(plugin.declaration.name) == nullptr, "a plugin of this name is there already");
+  plugins_.push_back(std::move(plugin));
+}
+
+void Catalog::add_global_param(
+    std::string kind,
+    std::function<Result<std::unique_ptr<GlobalParam>>(const GlobalParamMaking&)> make) {
+  global_params_.emplace(std::move(kind), std::move(make));
+}
+
+const Plugin* Catalog::find(std::string_view name) const {
+  const auto it =
+      std::ranges::find_if(plugins_, [&](const Plugin& p) { return p.declaration.name == name; });
+  return it == plugins_.end() ? nullptr : &*it;
+}
+
+Declarations Catalog::declarations() const {
+  Declarations all;
+  for (const Plugin& plugin : plugins_) all.push_back(plugin.declaration);
+  return all;
+}
+
+Result<std::unique_ptr<GlobalParam>> Catalog::make_global_param(
+    const GlobalParamMaking& making) const {
+  const auto it = global_params_.find(making.spec->kind.text);
+  if (it == global_params_.end())
+    return Error{ErrorCode::not_found, "no global parameter of kind '" + making.spec->kind.text +
+                                           "' is known (" + making.spec->name.text + ")"};
+  return it->second(making);
+}
+
+}  // namespace sluice

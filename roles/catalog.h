@@ -1,0 +1,69 @@
+// The plugins a program knows: for each, what it declares and how an instance is made.
+//
+// Filled by hand in `cli/` (no registration through globals).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/declaration.h"
+#include "graph/spec.h"
+#include "roles/role.h"
+
+namespace sluice {
+
+/// A session's parameters shared by the roles that list them (e.g. the paged KV store).
+class GlobalParam {
+ public:
+  virtual ~GlobalParam() = default;
+  /// Drops what the session holds.
+  virtual void end_session(std::string_view session) = 0;
+};
+
+/// What a plugin gets when an instance is made. Everything borrowed outlives the instance.
+struct RoleMaking {
+  const RoleSpec* role = nullptr;
+  std::uint32_t replica = 0;
+  std::string model_directory;                  // empty when the role names no model
+  std::vector<GlobalParam*> global_params;      // in the order of the role's `global_params`
+  std::uint32_t threads = 1;                    // compute threads it may use
+};
+
+struct Plugin {
+  PluginDeclaration declaration;
+  std::function<Result<RoleInstance>(const RoleMaking&)> make;
+};
+
+struct GlobalParamMaking {
+  const GlobalParamSpec* spec = nullptr;
+  std::string model_directory;
+};
+
+class Catalog {
+ public:
+  void add(Plugin plugin);
+  void add_global_param(
+      std::string kind,
+      std::function<Result<std::unique_ptr<GlobalParam>>(const GlobalParamMaking&)> make);
+
+  const Plugin* find(std::string_view name) const;
+  Declarations declarations() const;
+  Result<std::unique_ptr<GlobalParam>> make_global_param(const GlobalParamMaking& making) const;
+
+ private:
+  std::vector<Plugin> plugins_;
+  std::map<std::string, std::function<Result<std::unique_ptr<GlobalParam>>(const GlobalParamMaking&)>,
+           std::less<>>
+      global_params_;
+};
+
+/// All of ours: parse_request, text embedding, vision_encoder, language_model, denoiser,
+/// image_codec, output helpers. Defined beside the roles, wired by `cli`.
+void add_builtin_plugins(Catalog& catalog);
+
+}  // namespace sluice

@@ -1,0 +1,89 @@
+// The interface between the framework and a role: what computes.
+//
+// A role never touches scheduling, transport or KV ownership. It reads its inputs from an
+// `Activation`, yields frames, and returns. Two kinds: a `Role` runs one activation to its end; a
+// `SteppedRole` admits many and advances all of them by one step (continuous batching).
+// Thread: one thread at a time calls a role instance; colocated roles share that thread.
+// Source: omni-flow, sections 3.1 (interfaces) and 3.4 (yields).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/payload.h"
+#include "base/result.h"
+
+namespace sluice {
+
+/// A field of a frame that a role yields. A field left out is a branch not taken.
+struct FieldValue {
+  std::string_view field;
+  PayloadRef value;
+};
+
+/// One run of a node: its inputs, and where its frames go.
+class Activation {
+ public:
+  virtual ~Activation() = default;
+
+  virtual std::string_view node() const = 0;
+  virtual std::string_view interface() const = 0;
+  virtual std::string_view session() const = 0;
+  virtual std::uint64_t call() const = 0;
+  /// The OR group that fired, from 0.
+  virtual std::size_t group() const = 0;
+
+  /// All frames of an input field in logical order; empty when the group has no such field.
+  virtual std::span<const PayloadRef> inputs(std::string_view field) const = 0;
+  /// The only or first frame of an input field, or null.
+  const Payload* input(std::string_view field) const {
+    const auto frames = inputs(field);
+    return frames.empty() ? nullptr : frames.front().get();
+  }
+
+  /// Sends one frame downstream at once. An undeclared field is reported as an error of the call
+  /// when the activation ends.
+  virtual void yield(std::span<const FieldValue> fields) = 0;
+  void yield(std::string_view field, PayloadRef value) {
+    const FieldValue one{field, std::move(value)};
+    yield(std::span(&one, 1));
+  }
+
+  /// True once nobody wants the result any more; a long role looks and returns early.
+  virtual bool cancelled() const = 0;
+};
+
+/// Runs one activation to its end; may yield many frames on the way.
+class Role {
+ public:
+  virtual ~Role() = default;
+  virtual Result<void> run(Activation& activation) = 0;
+};
+
+/// How one admitted activation ended.
+struct StepOutcome {
+  Activation* activation;
+  Result<void> result;
+};
+
+/// Advances any mix of admitted activations together, one step at a time.
+class SteppedRole {
+ public:
+  virtual ~SteppedRole() = default;
+  /// Borrowed until its `StepOutcome` is returned.
+  virtual void admit(Activation& activation) = 0;
+  /// True while an admitted activation has not ended.
+  virtual bool busy() const = 0;
+  /// One forward. Appends the activations that ended in it.
+  virtual void step(std::vector<StepOutcome>& ended) = 0;
+};
+
+using RoleInstance = std::variant<std::unique_ptr<Role>, std::unique_ptr<SteppedRole>>;
+
+}  // namespace sluice

@@ -1,7 +1,7 @@
 // A counted reference to an immutable object: what lets one frame be read by many consumers.
 //
-// Thread: the count is atomic, so references may be dropped on any thread; the object itself must
-// not change after it is shared. Source: a frame is read by every edge it leaves on
+// Thread: `Counted` counts atomically, so references may be dropped on any thread; `LocalCounted`
+// stays on one loop. The object itself must not change after it is shared. Source: a frame is read by every edge it leaves on
 // (omni-flow, section 3.3).
 #pragma once
 
@@ -21,8 +21,6 @@ class Counted {
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
   /// True when the last reference went.
   bool release() const {
-    // A sole owner needs no read-modify-write: nobody else can make another reference.
-    if (references_.load(std::memory_order_acquire) == 1) return true;
     return references_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
   std::uint32_t references() const { return references_.load(std::memory_order_acquire); }
@@ -34,7 +32,25 @@ class Counted {
   mutable std::atomic<std::uint32_t> references_{0};
 };
 
-/// `T` derives from `Counted` and has `static void dispose(const T*)`.
+/// Base of counted objects that stay on one loop: the count is a plain number.
+class LocalCounted {
+ public:
+  LocalCounted() = default;
+  LocalCounted(const LocalCounted&) = delete;
+  LocalCounted& operator=(const LocalCounted&) = delete;
+
+  void retain() const { ++references_; }
+  bool release() const { return --references_ == 0; }
+  std::uint32_t references() const { return references_; }
+
+ protected:
+  ~LocalCounted() = default;
+
+ private:
+  mutable std::uint32_t references_ = 0;
+};
+
+/// `T` derives from one of the above and has `static void dispose(const T*)`.
 template <typename T>
 class Ref {
  public:

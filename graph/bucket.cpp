@@ -1,0 +1,175 @@
+#include "graph/bucket.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace sluice {
+
+namespace {
+
+/// The share of the outermost scope first, each refinement after it.
+void path_of(const Share& share, std::vector<std::uint64_t>& path) {
+  path.clear();
+  for (const Share* at = &share;; at = &at->scope->parent) {
+    path.push_back(at->begin);
+    if (!at->scope->parent.scope) break;
+  }
+  std::ranges::reverse(path);
+}
+
+}  // namespace
+
+bool is_before(const Share& a, const Share& b) {
+  if (a.scope == b.scope) return a.begin < b.begin;
+  std::vector<std::uint64_t> pa;
+  std::vector<std::uint64_t> pb;
+  path_of(a, pa);
+  path_of(b, pb);
+  return pa < pb;
+}
+
+const Share& outermost(const Share& share) {
+  const Share* at = &share;
+  while (at->scope->parent.scope) at = &at->scope->parent;
+  return *at;
+}
+
+void Bucket::open(ScopeRef scope, std::uint64_t session) {
+  scope_ = std::move(scope);
+  session_ = session;
+}
+
+void Bucket::credit_share(const Share& share) {
+  const Scope& scope = *share.scope;
+  if (!scope.parent.scope) {
+    received_ += share.width;
+    SLUICE_CHECK(received_ <= share_whole, "a share came back twice");
+    return;
+  }
+  std::uint64_t& received = finer_[scope.id];
+  received += share.width;
+  if (received != share_whole) return;
+  finer_.erase(scope.id);
+  credit_share(scope.parent);
+}
+
+void Bucket::add(EdgeId edge, FrameRef frame, const Share& share, std::uint64_t credit) {
+  credit_ += credit;
+  if (frame) arrivals_.push_back({edge, std::move(frame), share});
+  credit_share(share);
+}
+
+bool Bucket::can_fire(const Plan& plan, const PlanGroup& group) const {
+  std::uint64_t filled = 0;
+  for (const Arrival& arrival : arrivals_)
+    for (const FieldMap& map : plan.edges[arrival.edge].fields)
+      if ((arrival.frame->mask >> map.from & 1U) != 0) filled |= std::uint64_t{1} << map.to;
+  return filled + 1 == std::uint64_t{1} << group.fields.size();
+}
+
+void Bucket::take(std::vector<Arrival>& arrivals) {
+  std::ranges::stable_sort(
+      arrivals_, [](const Arrival& a, const Arrival& b) { return is_before(a.place, b.place); });
+  arrivals.swap(arrivals_);
+}
+
+void Bucket::clear() {
+  scope_ = ScopeRef();
+  received_ = 0;
+  credit_ = 0;
+  arrivals_.clear();
+  finer_.clear();
+}
+
+void CountBucket::open(const PlanGroup& group, ScopeRef scope) {
+  if (opened_) return;
+  opened_ = true;
+  scope_ = std::move(scope);
+  counts_.assign(group.counts.size(), Count{});
+  for (std::size_t i = 0; i < counts_.size(); ++i)
+    if (group.counts[i].kind == PlanCount::Kind::literal)
+      counts_[i].wanted = group.counts[i].literal;
+}
+
+std::uint32_t CountBucket::hold(Arrival arrival) {
+  if (free_.empty()) {
+    held_.push_back(std::move(arrival));
+    return static_cast<std::uint32_t>(held_.size() - 1);
+  }
+  const std::uint32_t item = free_.back();
+  free_.pop_back();
+  held_[item] = std::move(arrival);
+  return item;
+}
+
+void CountBucket::take(std::uint32_t item, const PlanGroup& group, const Plan& plan) {
+  Arrival arrival = std::move(held_[item]);
+  held_[item] = Arrival{};
+  free_.push_back(item);
+  const Frame& frame = *arrival.frame;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    const PlanCount& count = group.counts[i];
+    if (count.kind == PlanCount::Kind::runtime && count.source == arrival.edge &&
+        (frame.mask >> count.source_field & 1U) != 0)
+      counts_[i].wanted = frame.values[count.source_field]->number;
+    for (const FieldMap& map : plan.edges[arrival.edge].fields)
+      if (map.to == count.field && (frame.mask >> map.from & 1U) != 0) ++counts_[i].came;
+  }
+  if (!fired_) arrivals_.push_back(std::move(arrival));
+}
+
+bool CountBucket::ready(const PlanGroup& group, bool ended) const {
+  std::int64_t frames = 0;
+  std::int64_t wanted = 0;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    frames += counts_[i].came;
+    if (group.counts[i].kind == PlanCount::Kind::all) {
+      if (!ended) return false;
+      ++wanted;
+      continue;
+    }
+    if (counts_[i].wanted < 0 || counts_[i].came < counts_[i].wanted) return false;
+    wanted += counts_[i].wanted;
+  }
+  return frames > 0 || wanted == 0;
+}
+
+void CountBucket::fire(const PlanGroup& group, const Plan& plan, std::vector<Arrival>& arrivals,
+                       std::vector<InputValue>& inputs) {
+  fired_ = true;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    const bool all = group.counts[i].kind == PlanCount::Kind::all;
+    std::int64_t left = counts_[i].wanted;
+    for (const Arrival& arrival : arrivals_) {
+      for (const FieldMap& map : plan.edges[arrival.edge].fields) {
+        if (map.to != group.counts[i].field || (arrival.frame->mask >> map.from & 1U) == 0)
+          continue;
+        if (!all && left-- <= 0) continue;
+        inputs.push_back({map.to, arrival.frame->values[map.from]});
+      }
+    }
+  }
+  arrivals.swap(arrivals_);
+  arrivals_.clear();
+}
+
+std::vector<std::string> CountBucket::warnings(const PlanNode& node, const PlanGroup& group) const {
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    const Count& count = counts_[i];
+    const std::string& field = group.fields[group.counts[i].field];
+    const std::int64_t wanted =
+        group.counts[i].kind == PlanCount::Kind::all ? count.came : count.wanted;
+    const std::int64_t over = count.came - (fired_ ? wanted : 0);
+    if (!fired_ && count.came < wanted)
+      texts.push_back(node.name + ": " + std::to_string(count.came) + " of " +
+                      std::to_string(wanted) + " frames of " + field + " came, it did not run");
+    else if (over > 0)
+      texts.push_back(node.name + ": " + std::to_string(over) + " frame" +
+                      (over == 1 ? "" : "s") + " of " + field + " left over");
+  }
+  return texts;
+}
+
+}  // namespace sluice

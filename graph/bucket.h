@@ -1,0 +1,95 @@
+// Where frames of one scope wait for each other.
+//
+// A `Bucket` is a join's: it is complete when the shares that came back add up to the scope, in any
+// order and through any number of frames. A `CountBucket` is a count group's: it takes frames in
+// logical order until each field has its number. Source: omni-flow, section 3.2 (bucket identity and
+// triggering), 3.2.3 (multi-stream join); the sum of shares replaces required/received/unreachable.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/effect.h"
+#include "graph/frame.h"
+#include "graph/plan.h"
+
+namespace sluice {
+
+/// A frame with its place in the logical order of the scope.
+struct Arrival {
+  EdgeId edge = 0;
+  FrameRef frame;
+  Share place;
+};
+
+/// True when `a` stands before `b`; both belong to one scope, or to refinements of it.
+bool is_before(const Share& a, const Share& b);
+
+class Bucket {
+ public:
+  void open(ScopeRef scope, std::uint64_t session);
+  /// A frame, or (without one) a part of the scope that no frame will fill.
+  void add(EdgeId edge, FrameRef frame, const Share& share, std::uint64_t credit);
+
+  bool complete() const { return received_ == share_whole; }
+  /// True when every field got a frame.
+  bool can_fire(const Plan& plan, const PlanGroup& group) const;
+
+  const ScopeRef& scope() const { return scope_; }
+  std::uint64_t session() const { return session_; }
+  std::uint64_t credit() const { return credit_; }
+  /// The frames in logical order. Leaves the bucket empty.
+  void take(std::vector<Arrival>& arrivals);
+  void clear();
+
+ private:
+  void credit_share(const Share& share);
+
+  ScopeRef scope_;
+  std::uint64_t session_ = 0;
+  std::uint64_t received_ = 0;
+  std::uint64_t credit_ = 0;
+  std::vector<Arrival> arrivals_;
+  std::unordered_map<std::uint64_t, std::uint64_t> finer_;  // refinement's id -> received
+};
+
+/// Over one call: what each counted field wants, and what came. Frames arrive in logical order.
+class CountBucket {
+ public:
+  void open(const PlanGroup& group, ScopeRef scope);
+  bool opened() const { return opened_; }
+  bool fired() const { return fired_; }
+  const ScopeRef& scope() const { return scope_; }
+
+  /// Keeps a frame until its turn comes; the result is the item to put in the line.
+  std::uint32_t hold(Arrival arrival);
+  /// The held frame's turn has come.
+  void take(std::uint32_t item, const PlanGroup& group, const Plan& plan);
+  /// Every field has its number. `ended`: no more frames can come.
+  bool ready(const PlanGroup& group, bool ended) const;
+  /// The inputs of the one firing: of each field the first frames in logical order.
+  void fire(const PlanGroup& group, const Plan& plan, std::vector<Arrival>& arrivals,
+            std::vector<InputValue>& inputs);
+  /// At the end of the stream: shortages and what was left over, in words.
+  std::vector<std::string> warnings(const PlanNode& node, const PlanGroup& group) const;
+
+ private:
+  struct Count {
+    std::int64_t wanted = -1;   // -1: not known yet, or all
+    std::int64_t came = 0;
+  };
+  bool opened_ = false;
+  bool fired_ = false;
+  ScopeRef scope_;
+  std::vector<Count> counts_;              // index = the group's counts
+  std::vector<Arrival> arrivals_;          // whose turn has come, in logical order
+  std::vector<Arrival> held_;              // index = the line's item
+  std::vector<std::uint32_t> free_;
+};
+
+/// The scope that a share belongs to, refinements undone.
+const Share& outermost(const Share& share);
+
+}  // namespace sluice

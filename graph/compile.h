@@ -1,0 +1,41 @@
+// The steps of `compile`, one file each; private to graph/.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/dominators.h"
+#include "graph/plan.h"
+
+namespace sluice::compiling {
+
+/// Nodes, groups and edges from names. Adds `inputs` as node 0.
+void resolve(const WorkflowSpec& spec, const Declarations& declarations, Plan& plan);
+
+/// Dominators over nodes; a count node hangs directly under the entry.
+Dominators dominators_of(const Plan& plan);
+
+/// One collector per join, count group, session queue and output, each with its root.
+void place_collectors(const Dominators& dominators, Plan& plan);
+
+/// Loops: numbers their nodes; refuses those without a way out and counts that stand in one.
+void check_loops(Plan& plan, Diagnostics& diagnostics);
+
+/// Refuses joins that can wait for ever, for themselves or for each other.
+void check_waits(const Plan& plan, Diagnostics& diagnostics);
+
+/// Which shares each edge carries, and how each node divides what it holds.
+void route_shares(const Dominators& dominators, Plan& plan, Diagnostics& diagnostics);
+
+/// The nodes from which `targets` can be reached over `edges` without passing `root` (which may be
+/// where such a path begins).
+std::vector<bool> upstream_of(const std::vector<std::vector<NodeId>>& predecessors,
+                              const std::vector<NodeId>& targets, NodeId root);
+
+/// Predecessors over all edges between nodes.
+std::vector<std::vector<NodeId>> predecessors_of(const Plan& plan);
+
+/// "a -> b -> c": a shortest path over the plan's edges that does not pass `avoid`.
+std::string path_text(const Plan& plan, NodeId from, NodeId to, NodeId avoid);
+
+}  // namespace sluice::compiling

@@ -1,0 +1,75 @@
+// What an engine asks its driver to do. Data only: the driver performs it, outcomes return as events.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/payload.h"
+#include "graph/frame.h"
+
+namespace sluice {
+
+/// Names one activation of one node's engine; a stale one is recognised by its generation.
+struct ActivationId {
+  std::uint32_t index = 0;
+  std::uint32_t generation = 0;
+  friend bool operator==(ActivationId, ActivationId) = default;
+};
+
+/// One value of one input field. Sorted by field, then by logical order.
+struct InputValue {
+  std::uint16_t field = 0;        // index in the group's fields
+  PayloadRef value;
+};
+
+/// Run the node's role on these inputs. `inputs` is valid until the activation has ended.
+struct StartActivation {
+  NodeId node = 0;
+  ActivationId activation;
+  std::uint16_t group = 0;
+  std::uint32_t replica = 0;
+  std::uint32_t iteration = 0;    // activations of this node among its ancestors
+  CallId call = 0;
+  std::uint64_t session = 0;
+  std::span<const InputValue> inputs;
+};
+
+/// The result is no longer wanted; the activation still ends with an event.
+struct CancelActivation {
+  NodeId node = 0;
+  ActivationId activation;
+};
+
+struct DeliverOutput {
+  CallId call = 0;
+  std::uint16_t output = 0;
+  PayloadRef value;
+};
+
+/// The one terminal outcome of a call.
+struct EndCall {
+  CallId call = 0;
+  std::uint64_t session = 0;
+  std::unique_ptr<Failure> failure;  // null: ok
+  std::vector<std::string> warnings;
+};
+
+struct Effects {
+  std::vector<Message*> messages;          // owned by the reader, who gives them back to the pools
+  std::vector<StartActivation> starts;
+  std::vector<CancelActivation> cancels;
+  std::vector<DeliverOutput> deliveries;
+  std::vector<EndCall> ends;
+
+  void clear() {
+    messages.clear();
+    starts.clear();
+    cancels.clear();
+    deliveries.clear();
+    ends.clear();
+  }
+};
+
+}  // namespace sluice

@@ -1,0 +1,319 @@
+#include "graph/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace sluice {
+
+Engine::Engine(const Plan& plan, NodeId self, Pools& pools)
+    : plan_(plan), node_(plan.nodes[self]), pools_(pools), splitter_(plan, self, pools) {
+  for (std::uint16_t i = 0; i < node_.held; ++i)
+    trigger_shares_.push_back(node_.flows[i].collector);
+  if (node_.order != none && !plan_.collectors[node_.order].loops)
+    trigger_shares_.push_back(node_.order);
+}
+
+void Engine::receive(Message& message, Effects& effects) {
+  switch (message.kind) {
+    case Message::Kind::frame: return receive_frame(message, effects);
+    case Message::Kind::settled: return receive_settled(message, effects);
+    case Message::Kind::cancel: return receive_cancel(message, effects);
+    case Message::Kind::call_ended:
+      cancelled_.erase(message.call);
+      if (const auto it = calls_.find(message.call); it != calls_.end()) {
+        SLUICE_CHECK(it->second->credit == 0, "a call ended before its credit was home");
+        free_calls_.push_back(std::move(it->second));
+        calls_.erase(it);
+      }
+      return;
+    case Message::Kind::credit: break;
+  }
+  SLUICE_CHECK(false, "credit goes to the entry");
+}
+
+void Engine::receive_frame(Message& message, Effects& effects) {
+  const Edge& edge = plan_.edges[message.target];
+  const PlanGroup& group = node_.groups[edge.group];
+  if (group.collector == none) {
+    const std::uint32_t index = new_record(message.call, message.session, edge.group);
+    Record& record = records_[index];
+    record.shares.take(message.shares);
+    record.credit = message.credit;
+    record.arrivals.push_back({edge.id, std::move(message.frame), Share{}});
+    return ready(index, effects);
+  }
+  const Share& share = message.shares[0];
+  if (!group.counts.empty()) {
+    CallRecord& record = call_record(message.call, message.session);
+    record.credit += message.credit;
+    record.count.open(group, outermost(share).scope);
+    record.line.put(share, record.count.hold({edge.id, std::move(message.frame), share}));
+    return advance_count(message.call, group, effects);
+  }
+  Bucket& bucket = bucket_of(share);
+  if (!bucket.scope()) bucket.open(outermost(share).scope, message.session);
+  bucket.add(edge.id, std::move(message.frame), share, message.credit);
+  if (bucket.complete()) close_bucket(bucket, effects);
+}
+
+void Engine::receive_settled(Message& message, Effects& effects) {
+  const Collector& collector = plan_.collectors[message.target];
+  const Share& share = message.shares[0];
+  if (collector.kind == CollectorKind::join) {
+    Bucket& bucket = bucket_of(share);
+    if (!bucket.scope()) bucket.open(outermost(share).scope, message.session);
+    bucket.add(0, FrameRef(), share, message.credit);
+    if (bucket.complete()) close_bucket(bucket, effects);
+    return;
+  }
+  CallRecord& record = call_record(message.call, message.session);
+  record.credit += message.credit;
+  if (collector.kind == CollectorKind::count) {
+    const PlanGroup& group = node_.groups[collector.group];
+    record.count.open(group, outermost(share).scope);
+    record.line.settle(share);
+    return advance_count(message.call, group, effects);
+  }
+  record.line.settle(share);
+  pump(message.call, effects);
+}
+
+void Engine::receive_cancel(Message& message, Effects& effects) {
+  cancelled_.insert(message.call);
+  for (std::uint32_t i = 0; i < records_.size(); ++i)
+    if (records_[i].state == State::running && records_[i].call == message.call)
+      effects.cancels.push_back({node_.id, {i, records_[i].generation}});
+  splitter_.send_credit(message.credit, message.call, message.session, effects);
+}
+
+Engine::CallRecord& Engine::call_record(CallId call, std::uint64_t session) {
+  std::unique_ptr<CallRecord>& record = calls_[call];
+  if (record) return *record;
+  if (free_calls_.empty()) {
+    record = std::make_unique<CallRecord>();
+  } else {
+    record = std::move(free_calls_.back());
+    free_calls_.pop_back();
+    record->line.clear();
+    record->count = CountBucket();
+    record->credit = record->released = 0;
+    record->running = false;
+  }
+  record->session = session;
+  return *record;
+}
+
+std::uint32_t Engine::new_record(CallId call, std::uint64_t session, std::uint16_t group) {
+  if (free_records_.empty()) {
+    free_records_.push_back(static_cast<std::uint32_t>(records_.size()));
+    records_.emplace_back();
+  }
+  const std::uint32_t index = free_records_.back();
+  free_records_.pop_back();
+  Record& record = records_[index];
+  record.state = State::waiting;
+  record.call = call;
+  record.session = session;
+  record.group = group;
+  return index;
+}
+
+void Engine::free_record(std::uint32_t index) {
+  Record& record = records_[index];
+  record.state = State::free;
+  ++record.generation;
+  record.shares.clear();
+  record.arrivals.clear();
+  record.inputs.clear();
+  record.iterations.clear();
+  free_records_.push_back(index);
+}
+
+void Engine::ready(std::uint32_t index, Effects& effects) {
+  Record& record = records_[index];
+  if (node_.order == none) {
+    start(index, 0, effects);
+    return;
+  }
+  CallRecord& call = call_record(record.call, record.session);
+  call.line.put(record.shares[node_.order_position], index);
+  if (!plan_.collectors[node_.order].loops) record.shares.resize(node_.order_position);
+  pump(record.call, effects);
+}
+
+void Engine::pump(CallId id, Effects& effects) {
+  CallRecord& call = *calls_.at(id);
+  const bool loops = plan_.collectors[node_.order].loops;
+  while (!call.running) {
+    const std::optional<Line::Item> item = call.line.pop(loops);
+    if (!item.has_value()) break;
+    records_[*item].credit += std::exchange(call.credit, 0);
+    call.running = start(*item, call.released++, effects);
+  }
+  if (!call.running && call.line.empty()) flush_credit(id, call, effects);
+}
+
+void Engine::flush_credit(CallId id, CallRecord& record, Effects& effects) {
+  if (record.credit > 0)
+    splitter_.send_credit(std::exchange(record.credit, 0), id, record.session, effects);
+}
+
+std::unique_ptr<Failure> Engine::merge_iterations(Record& record) const {
+  record.iterations.assign(plan_.loop_nodes, 0);
+  if (plan_.loop_nodes == 0) return nullptr;
+  for (const Arrival& arrival : record.arrivals)
+    for (std::size_t i = 0; i < arrival.frame->iterations.size(); ++i)
+      record.iterations[i] = std::max(record.iterations[i], arrival.frame->iterations[i]);
+  if (node_.loop_index == none) return nullptr;
+  const std::int64_t turn = record.iterations[node_.loop_index];
+  if (turn < std::min<std::int64_t>(plan_.limits.loop_iterations, 0xffff)) return nullptr;
+  return std::make_unique<Failure>(
+      Failure{node_.id,
+              {ErrorCode::exhausted, "node '" + node_.name + "' reached the limit of " +
+                                         std::to_string(plan_.limits.loop_iterations) +
+                                         " loop iterations (limits: loop_iterations)"}});
+}
+
+void Engine::fill_inputs(Record& record, const PlanGroup& group) {
+  if (!record.inputs.empty() || !group.counts.empty()) return;
+  for (const Arrival& arrival : record.arrivals)
+    for (const FieldMap& map : plan_.edges[arrival.edge].fields)
+      if ((arrival.frame->mask >> map.from & 1U) != 0)
+        record.inputs.push_back({map.to, arrival.frame->values[map.from]});
+  if (group.fields.size() > 1)
+    std::ranges::stable_sort(record.inputs, {}, &InputValue::field);
+}
+
+bool Engine::start(std::uint32_t index, std::uint64_t sequence, Effects& effects) {
+  Record& record = records_[index];
+  splitter_.begin(record.holding, record.shares, record.credit, record.call, record.session,
+                  sequence);
+  record.state = State::running;
+  std::unique_ptr<Failure> failure = merge_iterations(record);
+  if (failure || is_cancelled(record.call)) {
+    close(index, std::move(failure), effects);
+    return false;
+  }
+  fill_inputs(record, node_.groups[record.group]);
+  const std::uint32_t replica =
+      node_.balance == Balance::session
+          ? static_cast<std::uint32_t>(record.session % node_.replicas)
+          : (node_.replicas == 1 ? 0 : next_replica_++ % node_.replicas);
+  effects.starts.push_back(
+      {node_.id, {index, record.generation}, record.group, replica,
+       node_.loop_index == none ? 0U : record.iterations[node_.loop_index], record.call,
+       record.session, record.inputs});
+  return true;
+}
+
+void Engine::close(std::uint32_t index, std::unique_ptr<Failure> failure, Effects& effects) {
+  if (node_.skip_errors) failure.reset();
+  splitter_.end(records_[index].holding, std::move(failure), effects);
+  free_record(index);
+}
+
+bool Engine::knows(ActivationId activation) const {
+  return activation.index < records_.size() &&
+         records_[activation.index].generation == activation.generation &&
+         records_[activation.index].state == State::running;
+}
+
+void Engine::yielded(ActivationId activation, Frame* frame, bool last, Effects& effects) {
+  const FrameRef shared(frame);
+  if (!knows(activation)) return;
+  Record& record = records_[activation.index];
+  if (plan_.loop_nodes != 0) {
+    frame->iterations = record.iterations;
+    if (node_.loop_index != none) ++frame->iterations[node_.loop_index];
+  }
+  splitter_.yield(record.holding, shared, last, effects);
+}
+
+void Engine::ended(ActivationId activation, std::unique_ptr<Failure> failure, Effects& effects) {
+  if (!knows(activation)) return;
+  const CallId call = records_[activation.index].call;
+  close(activation.index, std::move(failure), effects);
+  if (node_.order == none) return;
+  calls_.at(call)->running = false;
+  pump(call, effects);
+}
+
+Bucket& Engine::bucket_of(const Share& share) {
+  std::unique_ptr<Bucket>& bucket = buckets_[outermost(share).scope->id];
+  if (bucket) return *bucket;
+  if (free_buckets_.empty()) {
+    bucket = std::make_unique<Bucket>();
+  } else {
+    bucket = std::move(free_buckets_.back());
+    free_buckets_.pop_back();
+  }
+  return *bucket;
+}
+
+void Engine::recycle_bucket(std::uint64_t scope) {
+  const auto it = buckets_.find(scope);
+  it->second->clear();
+  free_buckets_.push_back(std::move(it->second));
+  buckets_.erase(it);
+}
+
+void Engine::close_bucket(Bucket& bucket, Effects& effects) {
+  const ScopeRef scope = bucket.scope();
+  const Collector& collector = plan_.collectors[scope->collector];
+  if (!bucket.can_fire(plan_, node_.groups[collector.group])) {
+    splitter_.settle(scope->outer, collector.outer, bucket.credit(), scope->call,
+                     bucket.session(), {}, effects);
+    return recycle_bucket(scope->id);
+  }
+  const std::uint32_t index = new_record(scope->call, bucket.session(), collector.group);
+  Record& record = records_[index];
+  record.shares.take(scope->outer);
+  record.credit = bucket.credit();
+  bucket.take(record.arrivals);
+  recycle_bucket(scope->id);
+  ready(index, effects);
+}
+
+void Engine::advance_count(CallId id, const PlanGroup& group, Effects& effects) {
+  CallRecord& call = *calls_.at(id);
+  while (true) {
+    if (!call.count.fired() && call.count.ready(group, call.line.complete(0)))
+      fire_count(id, group, effects);
+    const std::optional<Line::Item> item = call.line.pop(false);
+    if (!item.has_value()) break;
+    call.count.take(*item, group, plan_);
+  }
+  const bool ended = call.line.complete(0);
+  if (!call.count.fired() && call.count.ready(group, ended)) fire_count(id, group, effects);
+  if (ended) {
+    std::vector<std::string> warnings = call.count.warnings(node_, group);
+    const std::vector<CollectorId>& outer = plan_.collectors[group.collector].outer;
+    Shares nothing;
+    const bool dead = !call.count.fired();
+    if (dead || !warnings.empty())
+      splitter_.settle(dead ? call.count.scope()->outer : nothing, outer, std::exchange(call.credit, 0), id,
+                       call.session, std::move(warnings), effects);
+  }
+  flush_credit(id, call, effects);
+}
+
+void Engine::fire_count(CallId id, const PlanGroup& group, Effects& effects) {
+  CallRecord& call = *calls_.at(id);
+  const std::uint32_t index = new_record(id, call.session, 0);
+  Record& record = records_[index];
+  record.shares.take(call.count.scope()->outer);
+  // The firing takes most of the credit; the rest says at the end what was left over.
+  record.credit = call.credit - call.credit / 4;
+  call.credit -= record.credit;
+  call.count.fire(group, plan_, record.arrivals, record.inputs);
+  std::ranges::stable_sort(record.inputs, {}, &InputValue::field);
+  start(index, 0, effects);
+}
+
+EngineCounts Engine::counts() const {
+  return {records_.size() - free_records_.size(), buckets_.size(), calls_.size()};
+}
+
+}  // namespace sluice

@@ -1,0 +1,113 @@
+// One node's control flow: from frames that arrive to activations that start.
+//
+// Direct groups start on each frame; joins collect a bucket per scope; count groups collect over the
+// call; a session node queues and releases in logical order. Pure: never blocks, never fails, reads
+// no clock. Thread: one loop. Bounds: one record per waiting or running activation and per open
+// bucket. Source: omni-flow, sections 3.2 and 3.4; corrections in docs/CONTROL_FLOW.md.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "graph/bucket.h"
+#include "graph/effect.h"
+#include "graph/frame.h"
+#include "graph/line.h"
+#include "graph/plan.h"
+#include "graph/split.h"
+
+namespace sluice {
+
+/// How many things a node's engine has in hand: all zero when no call is running.
+struct EngineCounts {
+  std::size_t activations = 0;
+  std::size_t buckets = 0;
+  std::size_t calls = 0;
+};
+
+class Engine {
+ public:
+  /// Requires: `self` is not the entry. Borrows the plan and the pools.
+  Engine(const Plan& plan, NodeId self, Pools& pools);
+
+  /// A message for this node. The reader gives it back to the pools afterwards.
+  void receive(Message& message, Effects& effects);
+  /// The role yielded `frame`, fresh from the pools. `last`: it will yield no more (its end still
+  /// follows).
+  void yielded(ActivationId activation, Frame* frame, bool last, Effects& effects);
+  /// The role ended, well (null) or not.
+  void ended(ActivationId activation, std::unique_ptr<Failure> failure, Effects& effects);
+
+  /// False when the activation has ended already: a late event.
+  bool knows(ActivationId activation) const;
+  EngineCounts counts() const;
+
+ private:
+  enum class State : std::uint8_t { free, waiting, running };
+  struct Record {
+    State state = State::free;
+    std::uint32_t generation = 0;
+    std::uint16_t group = 0;
+    CallId call = 0;
+    std::uint64_t session = 0;
+    std::uint64_t credit = 0;             // until it starts
+    Shares shares;                        // until it starts
+    Holding holding;                      // while it runs
+    std::vector<Arrival> arrivals;        // in logical order
+    std::vector<InputValue> inputs;
+    std::vector<std::uint16_t> iterations;
+  };
+  /// What a session node or a count group remembers of a call.
+  struct CallRecord {
+    Line line;
+    CountBucket count;
+    std::uint64_t credit = 0;
+    std::uint64_t session = 0;
+    std::uint64_t released = 0;
+    bool running = false;
+  };
+
+  void receive_frame(Message& message, Effects& effects);
+  void receive_settled(Message& message, Effects& effects);
+  void receive_cancel(Message& message, Effects& effects);
+
+  std::uint32_t new_record(CallId call, std::uint64_t session, std::uint16_t group);
+  void free_record(std::uint32_t index);
+  /// Everything it waits for is there: run it, or queue it.
+  void ready(std::uint32_t index, Effects& effects);
+  /// False when it may not run (cancelled, a loop limit): it has ended at once.
+  bool start(std::uint32_t index, std::uint64_t sequence, Effects& effects);
+  void close(std::uint32_t index, std::unique_ptr<Failure> failure, Effects& effects);
+  void fill_inputs(Record& record, const PlanGroup& group);
+  std::unique_ptr<Failure> merge_iterations(Record& record) const;
+  void pump(CallId call, Effects& effects);
+  void flush_credit(CallId call, CallRecord& record, Effects& effects);
+
+  Bucket& bucket_of(const Share& share);
+  void close_bucket(Bucket& bucket, Effects& effects);
+  void recycle_bucket(std::uint64_t scope);
+  void advance_count(CallId call, const PlanGroup& group, Effects& effects);
+  void fire_count(CallId call, const PlanGroup& group, Effects& effects);
+  bool is_cancelled(CallId call) const { return !cancelled_.empty() && cancelled_.contains(call); }
+  CallRecord& call_record(CallId call, std::uint64_t session);
+
+  const Plan& plan_;
+  const PlanNode& node_;
+  Pools& pools_;
+  Splitter splitter_;
+  std::vector<CollectorId> trigger_shares_;      // the order of shares in what triggers the node
+  std::deque<Record> records_;
+  std::vector<std::uint32_t> free_records_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Bucket>> buckets_;   // by scope id
+  std::vector<std::unique_ptr<Bucket>> free_buckets_;
+  std::unordered_map<CallId, std::unique_ptr<CallRecord>> calls_;
+  std::vector<std::unique_ptr<CallRecord>> free_calls_;
+  std::unordered_set<CallId> cancelled_;
+  std::uint32_t next_replica_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,157 @@
+// What engines send each other: frames, the shares of credit they carry, and messages.
+//
+// Completion and order are one mechanism. A *collector* (a join's bucket, a session node's queue,
+// an output stream) watches a *scope*: the interval [0, share_whole). Whoever is upstream of it holds
+// a *share*, a part of that interval; a yield hands on the next part of its activation's share, the
+// end of the activation settles the rest. The scope is complete when all of it has come back, in
+// whatever order messages travel; and the place of a share in the interval is the frame's place in
+// the logical order. `credit` does the same for the whole call, without order: a call ends exactly
+// when all of its credit is home.
+// Thread: all of this stays on one loop. Source: omni-flow, section 3.2 (bucket identity, SeqId) and
+// 3.5 (ActivityTracker), replaced by credits; docs/CONTROL_FLOW.md says why.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/payload.h"
+#include "base/ref.h"
+#include "graph/plan.h"
+
+namespace sluice {
+
+using CallId = std::uint64_t;
+inline constexpr std::uint64_t share_whole = std::uint64_t{1} << 62;
+
+/// Objects of one type, kept for reuse: in the steady state nothing is allocated.
+template <typename T>
+class FreeList {
+ public:
+  T* take() {
+    if (free_.empty()) {
+      owned_.push_back(std::make_unique<T>());
+      free_.reserve(owned_.size());
+      return owned_.back().get();
+    }
+    T* object = free_.back();
+    free_.pop_back();
+    return object;
+  }
+  void give(T* object) { free_.push_back(object); }
+  std::size_t in_use() const { return owned_.size() - free_.size(); }
+
+ private:
+  std::vector<std::unique_ptr<T>> owned_;
+  std::vector<T*> free_;
+};
+
+struct Pools;
+
+/// One yield of an activation: values by output index of the producer, shared by all its edges.
+struct Frame final : LocalCounted {
+  Pools* home = nullptr;
+  NodeId from = 0;
+  std::uint64_t mask = 0;                 // which outputs it holds
+  std::vector<PayloadRef> values;         // index = output
+  std::vector<std::uint16_t> iterations;  // per node in a loop: activations among the ancestors
+  static void dispose(const Frame* frame);
+};
+using FrameRef = Ref<Frame>;
+
+struct Scope;
+using ScopeRef = Ref<Scope>;
+
+/// Part of a scope: [begin, begin + width).
+struct Share {
+  ScopeRef scope;
+  std::uint64_t begin = 0;
+  std::uint64_t width = 0;
+};
+
+/// At most `shares_max` shares, in the order that the plan gives for an edge or a collector.
+class Shares {
+ public:
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  Share& operator[](std::size_t i) { return items_[i]; }
+  const Share& operator[](std::size_t i) const { return items_[i]; }
+  void resize(std::size_t size) {
+    while (size_ > size) items_[--size_] = Share{};
+    size_ = static_cast<std::uint32_t>(size);
+  }
+  void clear() { resize(0); }
+  /// Takes what `other` holds; `other` is empty afterwards.
+  void take(Shares& other) {
+    clear();
+    for (; size_ < other.size_; ++size_) items_[size_] = std::move(other.items_[size_]);
+    other.size_ = 0;
+  }
+  void copy(const Shares& other) {
+    clear();
+    for (; size_ < other.size_; ++size_) items_[size_] = other.items_[size_];
+  }
+
+ private:
+  std::array<Share, shares_max> items_;
+  std::uint32_t size_ = 0;
+};
+
+/// One interval that a collector waits for.
+struct Scope final : LocalCounted {
+  Pools* home = nullptr;
+  std::uint64_t id = 0;               // unique within the call's machine
+  CollectorId collector = 0;
+  CallId call = 0;
+  std::uint64_t sequence = 0;         // of the root's activation, for queues and outputs
+  Share parent;                       // set when this scope refines a share grown too thin to divide
+  /// What the collector's activation will hold: written while the yield is divided, taken when the
+  /// scope closes.
+  mutable Shares outer;
+  static void dispose(const Scope* scope);
+};
+
+/// Why an activation, and with it a call, failed.
+struct Failure {
+  NodeId node = 0;
+  Error error;
+};
+
+struct Message {
+  enum class Kind : std::uint8_t {
+    frame,       // to the consumer of edge `target`
+    settled,     // to the owner of collector `target`: no frame will come for these shares
+    credit,      // to the entry: credit comes home, perhaps with a failure
+    cancel,      // to a node: stop what the call does there
+    call_ended,  // to a node: forget the call
+  };
+  Kind kind = Kind::frame;
+  NodeId to = entry_node;
+  std::uint16_t target = 0;
+  CallId call = 0;
+  std::uint64_t session = 0;
+  std::uint64_t credit = 0;
+  std::uint64_t minted = 0;             // credit: this much more is in circulation
+  FrameRef frame;
+  Shares shares;
+  std::unique_ptr<Failure> failure;
+  std::vector<std::string> warnings;
+};
+
+/// The free lists of one loop. Outlives everything taken from it.
+struct Pools {
+  FreeList<Frame> frames;
+  FreeList<Scope> scopes;
+  FreeList<Message> messages;
+  std::uint64_t scopes_made = 0;
+
+  Frame* new_frame(NodeId from, std::size_t outputs);
+  Scope* new_scope(CollectorId collector, CallId call);
+  Message* new_message(Message::Kind kind, NodeId to, CallId call, std::uint64_t session);
+  void give(Message* message);
+};
+
+}  // namespace sluice

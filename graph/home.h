@@ -1,0 +1,87 @@
+// The caller's side of a workflow: sessions, calls, outputs in order, and the exact end of a call.
+//
+// A call starts when its session's turn comes; it ends when all of its credit is home, which is when
+// none of its frames, activations or messages exists anywhere. Pure: time is an argument.
+// Thread: one loop. Source: omni-flow, section 3.5 (GCScheduler, ActivityTracker); corrections 2 and
+// 6 of docs/CONTROL_FLOW.md.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/effect.h"
+#include "graph/line.h"
+#include "graph/plan.h"
+#include "graph/split.h"
+
+namespace sluice {
+
+/// Since any fixed moment; only differences count.
+using Instant = std::chrono::nanoseconds;
+
+class Home {
+ public:
+  Home(const Plan& plan, Pools& pools);
+
+  /// Queues a call. `inputs` by the plan's input index; null: not given. Returns the call's id.
+  CallId call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant now,
+              Effects& effects);
+  /// The caller no longer wants the call; it still ends with an outcome.
+  void cancel(CallId call, Effects& effects);
+  /// A message for the entry. The reader gives it back to the pools afterwards.
+  void receive(Message& message, Effects& effects);
+  /// Ends what is past its deadline.
+  void tick(Instant now, Effects& effects);
+  /// When `tick` is due; Instant::max() when nothing is.
+  Instant next_deadline() const;
+
+  std::size_t calls() const { return calls_.size(); }
+
+ private:
+  /// Credit on its way, which may be minted more than once over.
+  struct Outstanding {
+    std::uint64_t wholes = 0;
+    std::uint64_t rest = 0;   // < share_whole
+    void add(std::uint64_t amount);
+    void subtract(std::uint64_t amount);
+    bool zero() const { return wholes == 0 && rest == 0; }
+  };
+  struct OutputRecord {
+    Line line;
+    std::vector<PayloadRef> waiting;    // index = the line's item
+    std::vector<std::uint32_t> free;
+  };
+  struct CallRecord {
+    std::uint64_t session = 0;
+    std::vector<PayloadRef> inputs;
+    Outstanding outstanding;
+    std::vector<OutputRecord> outputs;
+    std::unique_ptr<Failure> failure;
+    std::vector<std::string> warnings;
+    Instant deadline{};
+    std::int64_t delivered = 0;
+    bool started = false;
+    bool cancelled = false;
+  };
+
+  void start(CallId id, Effects& effects);
+  void deliver(CallId id, CallRecord& call, std::uint16_t output, Effects& effects);
+  void spread_cancel(CallId id, CallRecord& call, Effects& effects);
+  void fail(CallId id, CallRecord& call, Failure failure, bool cancel, Effects& effects);
+  void finish_if_done(CallId id, Effects& effects);
+
+  const Plan& plan_;
+  Pools& pools_;
+  Splitter splitter_;
+  std::map<CallId, CallRecord> calls_;                             // ordered: deadlines in turn
+  std::unordered_map<std::uint64_t, std::deque<CallId>> sessions_; // first in, first out
+  CallId next_call_ = 1;
+};
+
+}  // namespace sluice

@@ -1,0 +1,111 @@
+#include "graph/line.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr auto later = [](const auto& a, const auto& b) { return a.begin > b.begin; };
+
+}  // namespace
+
+std::uint32_t Line::new_track() {
+  if (!free_.empty()) {
+    const std::uint32_t track = free_.back();
+    free_.pop_back();
+    return track;
+  }
+  tracks_.emplace_back();
+  return static_cast<std::uint32_t>(tracks_.size() - 1);
+}
+
+void Line::drop(std::uint32_t track) {
+  tracks_[track].frontier = 0;
+  tracks_[track].heap.clear();
+  free_.push_back(track);
+}
+
+std::uint32_t Line::track_of(const Scope& scope) {
+  if (!scope.parent.scope) {
+    if (scope.sequence == sequence_ && current_ != no_track) return current_;
+    const auto [it, added] = roots_.try_emplace(scope.sequence, 0);
+    if (added) it->second = new_track();
+    if (scope.sequence == sequence_) current_ = it->second;
+    return it->second;
+  }
+  const auto found = refined_.find(scope.id);
+  if (found != refined_.end()) return found->second;
+  const std::uint32_t outer = track_of(*scope.parent.scope);
+  const std::uint32_t track = new_track();
+  refined_.emplace(scope.id, track);
+  push(outer, {Entry::Kind::child, scope.parent.begin, scope.parent.width, track});
+  return track;
+}
+
+void Line::push(std::uint32_t track, Entry entry) {
+  auto& heap = tracks_[track].heap;
+  heap.push_back(entry);
+  std::ranges::push_heap(heap, later);
+}
+
+void Line::insert(const Share& share, Entry::Kind kind, Item item) {
+  if (share.width == 0) return;
+  const std::uint32_t track = track_of(*share.scope);
+  SLUICE_CHECK(share.begin >= tracks_[track].frontier, "a position was settled twice");
+  if (kind == Entry::Kind::settled && share.begin == tracks_[track].frontier) {
+    tracks_[track].frontier += share.width;
+    return;
+  }
+  if (kind == Entry::Kind::item) ++waiting_;
+  push(track, {kind, share.begin, share.width, item});
+}
+
+std::optional<Line::Item> Line::pop_from(std::uint32_t track, bool keep_open) {
+  while (!tracks_[track].heap.empty()) {
+    auto& heap = tracks_[track].heap;
+    const Entry first = heap.front();
+    if (first.begin != tracks_[track].frontier) return std::nullopt;
+    if (first.kind == Entry::Kind::child) {
+      const std::optional<Item> item = pop_from(first.index, keep_open);
+      if (item.has_value() || tracks_[first.index].frontier != share_whole) return item;
+      std::erase_if(refined_, [&](const auto& pair) { return pair.second == first.index; });
+      drop(first.index);
+    }
+    auto& mine = tracks_[track];
+    std::ranges::pop_heap(mine.heap, later);
+    mine.heap.pop_back();
+    if (first.kind == Entry::Kind::item) {
+      if (!keep_open) mine.frontier += first.width;
+      --waiting_;
+      return first.index;
+    }
+    mine.frontier += first.width;
+  }
+  return std::nullopt;
+}
+
+std::optional<Line::Item> Line::pop(bool keep_open) {
+  for (;;) {
+    if (current_ == no_track) {
+      const auto it = roots_.find(sequence_);
+      if (it == roots_.end()) return std::nullopt;
+      current_ = it->second;
+    }
+    const std::optional<Item> item = pop_from(current_, keep_open);
+    if (tracks_[current_].frontier == share_whole) {
+      roots_.erase(sequence_);
+      drop(current_);
+      current_ = no_track;
+      ++sequence_;
+      if (!item.has_value()) continue;
+    }
+    return item;
+  }
+}
+
+void Line::clear() { *this = Line(); }
+
+}  // namespace sluice

@@ -1,0 +1,66 @@
+// The logical order of one call at a session node or an output: what may go next.
+//
+// Items and settled parts come in any order; an item goes when every earlier part of the interval
+// has gone or is settled. Pure bookkeeping: a heap per scope, a child line where a share was refined.
+// Bounds: one entry per waiting item. Cost: O(1) in order, O(log n) out of order.
+// Source: omni-flow, algorithm 1 (SeqId); corrections 5 and 8 of docs/CONTROL_FLOW.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/frame.h"
+
+namespace sluice {
+
+class Line {
+ public:
+  using Item = std::uint32_t;
+
+  void put(const Share& share, Item item) { insert(share, Entry::Kind::item, item); }
+  void settle(const Share& share) { insert(share, Entry::Kind::settled, 0); }
+
+  /// The next item whose every predecessor is settled. `keep_open`: the part it stood on is not
+  /// passed, because what it yields comes back to this line (a loop).
+  std::optional<Item> pop(bool keep_open);
+
+  /// True when nothing waits here.
+  bool empty() const { return waiting_ == 0; }
+  /// True when the whole of the scope with this sequence number has passed.
+  bool complete(std::uint64_t sequence) const { return sequence < sequence_; }
+  void clear();
+
+ private:
+  struct Entry {
+    enum class Kind : std::uint8_t { item, settled, child } kind = Kind::item;
+    std::uint64_t begin = 0;
+    std::uint64_t width = 0;
+    std::uint32_t index = 0;   // item: the caller's; child: in `tracks_`
+  };
+  /// One interval and what waits in it.
+  struct Track {
+    std::uint64_t frontier = 0;
+    std::vector<Entry> heap;   // least `begin` first
+  };
+
+  void insert(const Share& share, Entry::Kind kind, Item item);
+  std::uint32_t track_of(const Scope& scope);
+  std::uint32_t new_track();
+  void push(std::uint32_t track, Entry entry);
+  std::optional<Item> pop_from(std::uint32_t track, bool keep_open);
+  void drop(std::uint32_t track);
+
+  std::uint64_t sequence_ = 0;                                   // the scope that goes now
+  std::unordered_map<std::uint64_t, std::uint32_t> roots_;       // sequence -> track
+  std::unordered_map<std::uint64_t, std::uint32_t> refined_;     // scope id -> track
+  std::uint32_t current_ = no_track;                             // roots_[sequence_], cached
+  std::vector<Track> tracks_;
+  std::vector<std::uint32_t> free_;
+  std::size_t waiting_ = 0;
+
+  static constexpr std::uint32_t no_track = 0xffffffff;
+};
+
+}  // namespace sluice

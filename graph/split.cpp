@@ -1,0 +1,255 @@
+#include "graph/split.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/check.h"
+
+namespace sluice {
+
+namespace {
+
+/// Credit is minted when a yield's part falls below this: enough to divide among a node's edges.
+constexpr std::uint64_t credit_low = std::uint64_t{1} << 16;
+
+/// A share is refined when a branch would get less: room for every field of a frame.
+constexpr std::uint64_t thin = outputs_per_node_max;
+
+/// The part of `whole` that yield `index` takes: 1/2, then two of 1/8, four of 1/32, ... The sum
+/// over all yields is 1, and yield n costs 2 log2(n) + 1 bits.
+std::uint64_t yield_part(std::uint64_t whole, std::uint64_t index) {
+  const int block = static_cast<int>(std::bit_width(index + 1)) - 1;
+  const int shift = 2 * block + 1;
+  return shift >= 64 ? 0 : whole >> shift;
+}
+
+}  // namespace
+
+Splitter::Splitter(const Plan& plan, NodeId node, Pools& pools)
+    : plan_(plan),
+      node_(plan.nodes[node]),
+      pools_(pools),
+      message_of_edge_(plan.edges.size()),
+      open_scope_(plan.collectors.size()) {}
+
+void Splitter::begin(Holding& holding, Shares& held, std::uint64_t credit, CallId call,
+                     std::uint64_t session, std::uint64_t sequence) {
+  holding.yields = 0;
+  holding.call = call;
+  holding.session = session;
+  take_credit(holding, credit);
+  for (std::size_t i = 0; i < node_.flows.size(); ++i) {
+    Holding::Part& part = holding.parts[i];
+    part.first_yield = 0;
+    if (i < node_.held) {
+      part.rest = std::move(held[i]);
+      held[i].width = 0;
+    } else if (node_.flows[i].kind == Flow::Kind::opened_per_activation) {
+      Scope* scope = pools_.new_scope(node_.flows[i].collector, call);
+      scope->sequence = sequence;
+      scope->outer.resize(plan_.collectors[node_.flows[i].collector].outer.size());
+      part.rest = Share{ScopeRef(scope), 0, share_whole};
+    }
+    part.whole = part.rest.width;
+  }
+  held.clear();
+  // A count bucket opens with the entry's activation; what it keeps for its node is given to it
+  // at the first yield, like any join's (see `open_joins`).
+}
+
+void Splitter::take_credit(Holding& holding, std::uint64_t credit) {
+  holding.credit = credit;
+  holding.credit_whole = credit;
+  holding.credit_first_yield = holding.yields;
+}
+
+bool Splitter::is_active(const Branch& branch) const {
+  return branch.through_join ? static_cast<bool>(open_scope_[branch.target])
+                             : message_of_edge_[branch.target] != nullptr;
+}
+
+void Splitter::open_joins(const Holding& holding) {
+  for (std::size_t i = node_.held; i < node_.flows.size(); ++i) {
+    const Flow& flow = node_.flows[i];
+    if (flow.kind == Flow::Kind::opened_per_activation) {
+      // Only the entry opens count buckets, and it yields once: its scope is this yield's.
+      if (plan_.collectors[flow.collector].kind == CollectorKind::count)
+        open_scope_[flow.collector] = holding.parts[i].rest.scope;
+      continue;
+    }
+    if (!std::ranges::any_of(flow.branches, [&](const Branch& b) { return is_active(b); }))
+      continue;
+    Scope* scope = pools_.new_scope(flow.collector, holding.call);
+    scope->outer.resize(plan_.collectors[flow.collector].outer.size());
+    open_scope_[flow.collector] = ScopeRef(scope);
+  }
+}
+
+Share Splitter::next_part(Holding::Part& part, const Holding& holding, std::size_t branches,
+                          bool last, CollectorId collector) {
+  const std::uint64_t part_now = last ? part.rest.width
+                                      : yield_part(part.whole, holding.yields - part.first_yield);
+  if (part_now < branches * thin) {
+    Scope* finer = pools_.new_scope(collector, holding.call);
+    finer->parent = std::move(part.rest);
+    part.rest = Share{ScopeRef(finer), 0, share_whole};
+    part.whole = share_whole;
+    part.first_yield = holding.yields;
+  }
+  if (last) return std::exchange(part.rest, Share{});
+  const std::uint64_t width = yield_part(part.whole, holding.yields - part.first_yield);
+  Share taken{part.rest.scope, part.rest.begin, width};
+  part.rest.begin += width;
+  part.rest.width -= width;
+  return taken;
+}
+
+void Splitter::divide(Holding& holding, std::size_t index, bool last) {
+  const Flow& flow = node_.flows[index];
+  const auto active = static_cast<std::size_t>(
+      std::ranges::count_if(flow.branches, [&](const Branch& b) { return is_active(b); }));
+  if (active == 0) return;
+  Holding::Part& part = holding.parts[index];
+  Share share;
+  if (flow.kind == Flow::Kind::opened_per_yield)
+    share = Share{open_scope_[flow.collector], 0, share_whole};
+  else
+    share = next_part(part, holding, active, last, flow.collector);
+
+  const std::uint64_t each = share.width / active;
+  std::size_t given = 0;
+  for (const Branch& branch : flow.branches) {
+    if (!is_active(branch)) continue;
+    Share& slot = branch.through_join ? open_scope_[branch.target]->outer[branch.position]
+                                      : message_of_edge_[branch.target]->shares[branch.position];
+    ++given;
+    slot.begin = share.begin;
+    slot.width = given == active ? share.width : each;
+    share.begin += slot.width;
+    share.width -= slot.width;
+    if (given == active)
+      slot.scope = std::move(share.scope);
+    else
+      slot.scope = share.scope;
+  }
+}
+
+void Splitter::mint(Holding& holding, Effects& effects) {
+  if (yield_part(holding.credit_whole, holding.yields - holding.credit_first_yield) >= credit_low)
+    return;
+  SLUICE_CHECK(holding.credit >= 2, "credit ran out");
+  Message* message =
+      pools_.new_message(Message::Kind::credit, entry_node, holding.call, holding.session);
+  message->credit = holding.credit / 2;
+  message->minted = share_whole;
+  take_credit(holding, holding.credit - message->credit + share_whole);
+  effects.messages.push_back(message);
+}
+
+void Splitter::spread_credit(Holding& holding, std::size_t first_message, bool last,
+                             Effects& effects) {
+  const std::size_t count = effects.messages.size() - first_message;
+  if (count == 0) return;
+  std::uint64_t give = holding.credit;
+  if (!last)
+    give = yield_part(holding.credit_whole, holding.yields - 1 - holding.credit_first_yield);
+  const std::uint64_t each = give / count;
+  for (std::size_t i = first_message; i < effects.messages.size(); ++i) {
+    effects.messages[i]->credit = i + 1 == effects.messages.size() ? give : each;
+    give -= effects.messages[i]->credit;
+    holding.credit -= effects.messages[i]->credit;
+  }
+}
+
+void Splitter::yield(Holding& holding, const FrameRef& frame, bool last, Effects& effects) {
+  mint(holding, effects);
+  const std::size_t first_message = effects.messages.size();
+  for (const EdgeId id : node_.edges) {
+    const Edge& edge = plan_.edges[id];
+    if (!edge.takes(frame->mask)) continue;
+    Message* message =
+        pools_.new_message(Message::Kind::frame, edge.to, holding.call, holding.session);
+    message->target = id;
+    message->frame = frame;
+    message->shares.resize(edge.shares.size());
+    message_of_edge_[id] = message;
+    effects.messages.push_back(message);
+  }
+  open_joins(holding);
+  for (std::size_t i = 0; i < node_.flows.size(); ++i) divide(holding, i, last);
+  for (std::size_t i = node_.held; i < node_.flows.size(); ++i)
+    open_scope_[node_.flows[i].collector] = ScopeRef();
+  for (const EdgeId id : node_.edges) message_of_edge_[id] = nullptr;
+  ++holding.yields;
+  // What no branch took is settled by `end`, which then needs some credit to say so.
+  const bool all_handed_on = last && std::ranges::all_of(
+      std::span(holding.parts).first(node_.flows.size()),
+      [](const Holding::Part& part) { return part.rest.width == 0; });
+  spread_credit(holding, first_message, all_handed_on, effects);
+}
+
+void Splitter::end(Holding& holding, std::unique_ptr<Failure> failure, Effects& effects) {
+  if (holding.credit == 0) return;  // the last yield took everything
+  mint(holding, effects);
+  if (failure) {
+    SLUICE_CHECK(holding.credit >= 1, "a failure needs credit to travel home");
+    send_credit(holding.credit / 2 + 1, holding.call, holding.session, effects);
+    effects.messages.back()->failure = std::move(failure);
+    holding.credit -= effects.messages.back()->credit;
+  }
+  const std::size_t first_message = effects.messages.size();
+  for (std::size_t i = 0; i < node_.flows.size(); ++i) {
+    Holding::Part& part = holding.parts[i];
+    if (part.rest.width != 0) {
+      const Collector& collector = plan_.collectors[node_.flows[i].collector];
+      Message* message = pools_.new_message(Message::Kind::settled, collector.owner, holding.call,
+                                            holding.session);
+      message->target = collector.id;
+      message->shares.resize(1);
+      message->shares[0] = std::move(part.rest);
+      effects.messages.push_back(message);
+    }
+    part.rest = Share{};
+  }
+  spread_credit(holding, first_message, true, effects);
+  if (holding.credit > 0) send_credit(holding.credit, holding.call, holding.session, effects);
+  holding.credit = 0;
+}
+
+void Splitter::settle(Shares& shares, const std::vector<CollectorId>& collectors,
+                      std::uint64_t credit, CallId call, std::uint64_t session,
+                      std::vector<std::string> warnings, Effects& effects) {
+  Holding rest;
+  rest.call = call;
+  rest.session = session;
+  take_credit(rest, credit);
+  mint(rest, effects);
+  const std::size_t first_message = effects.messages.size();
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    if (shares[i].width == 0) continue;
+    const Collector& collector = plan_.collectors[collectors[i]];
+    Message* message =
+        pools_.new_message(Message::Kind::settled, collector.owner, call, session);
+    message->target = collector.id;
+    message->shares.resize(1);
+    message->shares[0] = std::move(shares[i]);
+    effects.messages.push_back(message);
+  }
+  shares.clear();
+  if (!warnings.empty() || effects.messages.size() == first_message) {
+    Message* message = pools_.new_message(Message::Kind::credit, entry_node, call, session);
+    message->warnings = std::move(warnings);
+    effects.messages.push_back(message);
+  }
+  spread_credit(rest, first_message, true, effects);
+}
+
+void Splitter::send_credit(std::uint64_t credit, CallId call, std::uint64_t session,
+                           Effects& effects) {
+  Message* message = pools_.new_message(Message::Kind::credit, entry_node, call, session);
+  message->credit = credit;
+  effects.messages.push_back(message);
+}
+
+}  // namespace sluice

@@ -1,0 +1,70 @@
+// All engines of a plan on one thread: performs effects until nothing is left to do.
+//
+// Messages between nodes are a queue of pointers; nothing is called from inside a send, so loops and
+// long streams need no stack. Thread: one. Source: correction 7 of docs/CONTROL_FLOW.md.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "graph/engine.h"
+#include "graph/home.h"
+#include "graph/plan.h"
+
+namespace sluice {
+
+/// Who runs roles and hears about calls.
+class LoopHost {
+ public:
+  virtual ~LoopHost() = default;
+  /// May answer at once with `Loop::yielded` and `Loop::ended`, or later.
+  virtual void start(const StartActivation& start) = 0;
+  virtual void cancel(const CancelActivation& cancel) = 0;
+  virtual void deliver(const DeliverOutput& output) = 0;
+  virtual void end(EndCall& end) = 0;
+};
+
+class Loop {
+ public:
+  /// Borrows both.
+  Loop(const Plan& plan, LoopHost& host);
+  ~Loop();
+
+  CallId call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant now);
+  void cancel(CallId call);
+  void tick(Instant now);
+  Instant next_deadline() const { return home_.next_deadline(); }
+
+  /// A frame to fill and to give to `yielded`.
+  Frame* new_frame(NodeId node);
+  void yielded(NodeId node, ActivationId activation, Frame* frame, bool last);
+  void ended(NodeId node, ActivationId activation, std::unique_ptr<Failure> failure);
+
+  /// Works until no message waits.
+  void run();
+
+  /// Of all engines together: zero when no call is open.
+  EngineCounts counts() const;
+  std::size_t calls() const { return home_.calls(); }
+  std::size_t messages_in_use() const { return pools_.messages.in_use(); }
+  std::size_t frames_in_use() const { return pools_.frames.in_use(); }
+  std::size_t scopes_in_use() const { return pools_.scopes.in_use(); }
+  std::uint64_t messages_handled() const { return handled_; }
+
+ private:
+  void perform();
+
+  const Plan& plan_;
+  LoopHost& host_;
+  Pools pools_;
+  Home home_;
+  std::vector<std::unique_ptr<Engine>> engines_;   // index = NodeId; none for the entry
+  Effects effects_;
+  std::vector<Message*> queue_;                    // a ring
+  std::size_t head_ = 0;
+  std::size_t waiting_ = 0;
+  std::vector<StartActivation> starts_;
+  std::uint64_t handled_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,24 @@
+// The commands of the program; each adds itself to the command line and runs what it parsed.
+//
+// Exit status: 0 well, 1 the author's input is wrong or a call failed, 2 the command line is wrong.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "roles/catalog.h"
+
+namespace sluice::cli {
+
+/// Set by the command that was chosen.
+using Chosen = std::function<int()>;
+
+void add_validate(CLI::App& app, const Catalog& catalog, Chosen& chosen);
+void add_plan(CLI::App& app, const Catalog& catalog, Chosen& chosen);
+void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen);
+void add_roles(CLI::App& app, const Catalog& catalog, Chosen& chosen);
+
+/// One line on standard error: `error: ...`. Returns 1.
+int fail(const std::string& message);
+
+}  // namespace sluice::cli

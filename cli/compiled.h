@@ -1,0 +1,28 @@
+// A workflow file, loaded, checked and compiled in one go.
+#pragma once
+
+#include <string>
+
+#include "graph/plan.h"
+#include "roles/catalog.h"
+#include "workflows/load.h"
+
+namespace sluice::cli {
+
+struct Compiled {
+  LoadedWorkflow loaded;     // with all diagnostics, sorted
+  Plan plan;                 // whole when there is no error
+  bool ok() const { return !has_errors(loaded.diagnostics); }
+};
+
+/// Errors: the file cannot be read.
+Result<Compiled> compile_file(const std::string& path, const Catalog& catalog);
+
+/// Prints errors (and warnings) to standard error.
+void print_diagnostics(const Compiled& compiled);
+
+/// The directory that the workflow's `model:` paths are relative to: the first of the current
+/// directory and the workflow file's parents that holds all of them.
+Result<std::string> model_root(const WorkflowSpec& spec);
+
+}  // namespace sluice::cli

@@ -1,0 +1,68 @@
+// The command line: what the program knows, and which command runs.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/nearest.h"
+#include "cli/commands.h"
+
+namespace sluice::cli {
+
+namespace {
+
+constexpr const char* examples = R"(
+Examples
+  sluice validate workflows/*.yaml            all errors at once, with line, caret and help
+  sluice plan workflows/image_chat.yaml       nodes, groups, buckets, control edges
+  sluice plan workflows/image_chat.yaml --explain generate
+  sluice run workflows/image_chat.yaml --image scene.png --prompt "what color is the circle"
+  sluice run workflows/image_chat.yaml --prompt "draw a red circle" --out circle.png
+  sluice roles                                what a workflow's roles can run
+
+Exit status: 0 well; 1 a file is wrong or a call failed; 2 the command line is wrong.)";
+
+std::string hint_for(const std::string& word, const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (!app.get_subcommands().empty())
+    for (const CLI::Option* option : app.get_subcommands().front()->get_options())
+      names.push_back(option->get_name());
+  const std::string near = nearest_name(word, {names.begin(), names.end()});
+  return near.empty() ? "" : "; did you mean '" + near + "'?";
+}
+
+}  // namespace
+
+int fail(const std::string& message) {
+  std::fprintf(stderr, "error: %s\n", message.c_str());
+  return 1;
+}
+
+}  // namespace sluice::cli
+
+int main(int argc, char** argv) {
+  using namespace sluice;
+  Catalog catalog;
+  add_builtin_plugins(catalog);
+
+  CLI::App app{"Sluice runs multimodal inference as a dataflow graph.", "sluice"};
+  app.footer(cli::examples);
+  app.set_version_flag("--version", "sluice 0.1.0");
+  app.require_subcommand(1);
+  cli::Chosen chosen;
+  cli::add_validate(app, catalog, chosen);
+  cli::add_plan(app, catalog, chosen);
+  cli::add_run(app, catalog, chosen);
+  cli::add_roles(app, catalog, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {
+    return app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    std::string hint;
+    for (const std::string& word : app.remaining(true)) hint += cli::hint_for(word, app);
+    std::fprintf(stderr, "error: %s%s\nSee `sluice --help`.\n", error.what(), hint.c_str());
+    return 2;
+  }
+  return chosen();
+}

@@ -1,0 +1,394 @@
+#include "graph/check.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "base/nearest.h"
+
+namespace sluice {
+
+namespace {
+
+class Checker {
+ public:
+  Checker(const WorkflowSpec& spec, const Declarations& declarations, Diagnostics& diagnostics)
+      : spec_(spec), declarations_(declarations), diagnostics_(diagnostics) {}
+
+  void run() {
+    for (const RoleSpec& role : spec_.roles) check_role(role);
+    for (const NodeSpec& node : spec_.nodes) {
+      nodes_.emplace(node.name.text, &node);
+      resolve_interface(node);
+    }
+    for (const NodeSpec& node : spec_.nodes) check_node(node);
+    check_outputs();
+    check_reach();
+    check_unused();
+  }
+
+ private:
+  void add(Severity severity, Mark mark, std::string code, std::string message,
+           std::string suggestion = "") {
+    diagnostics_.push_back(
+        {severity, mark, std::move(code), std::move(message), std::move(suggestion)});
+  }
+  void error(Mark mark, std::string code, std::string message, std::string suggestion = "") {
+    add(Severity::error, mark, std::move(code), std::move(message), std::move(suggestion));
+  }
+  void warn(Mark mark, std::string code, std::string message, std::string suggestion = "") {
+    add(Severity::warning, mark, std::move(code), std::move(message), std::move(suggestion));
+  }
+  static std::string meant(const std::string& name, const std::vector<std::string_view>& known,
+                           const std::string& what) {
+    const std::string near = nearest_name(name, known);
+    if (!near.empty()) return "did you mean '" + near + "'?";
+    std::string list;
+    for (const std::string_view one : known) list += (list.empty() ? "" : ", ") + std::string(one);
+    return list.empty() ? "there is no " + what : what + "s: " + list;
+  }
+  template <typename T>
+  static std::vector<std::string_view> names_of(const std::vector<T>& items) {
+    std::vector<std::string_view> names;
+    for (const T& item : items) {
+      if constexpr (requires { item.name.text; })
+        names.push_back(item.name.text);
+      else
+        names.push_back(item.name);
+    }
+    return names;
+  }
+  const RoleSpec* find_role(const std::string& name) const {
+    const auto it = std::ranges::find_if(spec_.roles,
+                                         [&](const RoleSpec& r) { return r.name.text == name; });
+    return it == spec_.roles.end() ? nullptr : &*it;
+  }
+
+  void check_role(const RoleSpec& role) {
+    const PluginDeclaration* plugin = find_plugin(declarations_, role.plugin.text);
+    if (plugin == nullptr) {
+      if (!role.plugin.text.empty())
+        error(role.plugin.mark, "unknown-plugin",
+              "role '" + role.name.text + "' wants the plugin '" + role.plugin.text +
+                  "', which is not there",
+              meant(role.plugin.text, names_of(declarations_), "plugin"));
+    } else {
+      if (plugin->needs_model && !role.model)
+        error(role.name.mark, "missing-model",
+              "role '" + role.name.text + "' runs '" + plugin->name + "', which needs a model",
+              "model: the directory of the checkpoint");
+      if (plugin->session_state && role.balance != Balance::session)
+        error(role.name.mark, "needs-session-balance",
+              "role '" + role.name.text + "' keeps state between the calls of a session",
+              "balance: session");
+    }
+    check_params(role, plugin);
+    check_colocate(role);
+    if (role.balance == Balance::broadcast)
+      error(role.name.mark, "not-yet", "balance: broadcast comes with a later version",
+            "use round_robin or session");
+  }
+
+  void check_params(const RoleSpec& role, const PluginDeclaration* plugin) {
+    std::set<std::string, std::less<>> kinds;
+    for (const Name& param : role.global_params) {
+      const auto it = std::ranges::find_if(spec_.global_params, [&](const GlobalParamSpec& p) {
+        return p.name.text == param.text;
+      });
+      if (it == spec_.global_params.end()) {
+        error(param.mark, "unknown-global-param",
+              "role '" + role.name.text + "' lists the global parameter '" + param.text +
+                  "', which is not there",
+              meant(param.text, names_of(spec_.global_params), "global parameter"));
+        continue;
+      }
+      kinds.insert(it->kind.text);
+      if (plugin != nullptr && !plugin->session_state && !plugin->any_ports)
+        error(param.mark, "stateless-role",
+              "role '" + role.name.text + "' runs '" + plugin->name +
+                  "', which keeps no session state, so it may not touch a session's '" +
+                  param.text + "'",
+              "remove it from global_params");
+    }
+    if (plugin == nullptr) return;
+    for (const std::string& kind : plugin->global_param_kinds)
+      if (!kinds.contains(kind) && role.global_params.empty())
+        error(role.name.mark, "missing-global-param",
+              "role '" + role.name.text + "' runs '" + plugin->name + "', which needs a '" + kind +
+                  "'",
+              "global_params: [name of a global parameter with kind: " + kind + "]");
+  }
+
+  void check_colocate(const RoleSpec& role) {
+    if (!role.colocate) return;
+    std::set<std::string> seen{role.name.text};
+    const RoleSpec* at = &role;
+    while (at != nullptr && at->colocate) {
+      const RoleSpec* next = find_role(at->colocate->text);
+      if (next == nullptr) {
+        if (at == &role)
+          error(role.colocate->mark, "unknown-role",
+                "role '" + role.name.text + "' shares the place of '" + role.colocate->text +
+                    "', which is not there",
+                meant(role.colocate->text, names_of(spec_.roles), "role"));
+        return;
+      }
+      if (!seen.insert(next->name.text).second) {
+        error(role.colocate->mark, "colocate-circle",
+              "the roles that share a place go round in a circle ('" + role.name.text + "')",
+              "let one of them stand alone");
+        return;
+      }
+      at = next;
+    }
+  }
+
+  void resolve_interface(const NodeSpec& node) {
+    const RoleSpec* role = find_role(node.role.text);
+    if (node.role.text.empty()) return;
+    if (role == nullptr) {
+      error(node.role.mark, "unknown-role",
+            "node '" + node.name.text + "' runs the role '" + node.role.text +
+                "', which is not there",
+            meant(node.role.text, names_of(spec_.roles), "role"));
+      return;
+    }
+    used_roles_.insert(role->name.text);
+    const PluginDeclaration* plugin = find_plugin(declarations_, role->plugin.text);
+    if (plugin == nullptr || plugin->any_ports) return;
+    const InterfaceDeclaration* interface = find_interface(*plugin, node.interface.text);
+    if (interface == nullptr) {
+      error(node.interface.mark, "unknown-interface",
+            "'" + plugin->name + "' has no interface '" + node.interface.text + "'",
+            meant(node.interface.text, names_of(plugin->interfaces), "interface"));
+      return;
+    }
+    if (!node.outputs.empty())
+      error(node.outputs.front().mark, "declared-outputs",
+            "the outputs of '" + node.name.text + "' are declared by the plugin '" + plugin->name +
+                "'",
+            "remove `outputs`");
+    interfaces_.emplace(node.name.text, interface);
+  }
+
+  const InterfaceDeclaration* interface_of(const std::string& node) const {
+    const auto it = interfaces_.find(node);
+    return it == interfaces_.end() ? nullptr : it->second;
+  }
+
+  /// The type that a source brings; nothing when the source is wrong or its type unknown.
+  std::optional<ValueType> check_source(const FieldRef& ref) {
+    if (ref.node == "inputs") {
+      const auto it = std::ranges::find_if(
+          spec_.inputs, [&](const InputSpec& i) { return i.name.text == ref.field; });
+      if (it == spec_.inputs.end()) {
+        error(ref.mark, "unknown-input", "the workflow has no input '" + ref.field + "'",
+              meant(ref.field, names_of(spec_.inputs), "input"));
+        return std::nullopt;
+      }
+      used_inputs_.insert(ref.field);
+      return it->type;
+    }
+    const auto node = nodes_.find(ref.node);
+    if (node == nodes_.end()) {
+      error(ref.mark, "unknown-node", "there is no node '" + ref.node + "'",
+            meant(ref.node, names_of(spec_.nodes), "node"));
+      return std::nullopt;
+    }
+    const InterfaceDeclaration* interface = interface_of(ref.node);
+    if (interface == nullptr) {
+      const std::vector<Name>& outputs = node->second->outputs;
+      if (!outputs.empty() &&
+          std::ranges::find(outputs, ref.field, &Name::text) == outputs.end())
+        unknown_field(ref, [&] {
+          std::vector<std::string_view> names;
+          for (const Name& name : outputs) names.push_back(name.text);
+          return names;
+        }());
+      return std::nullopt;
+    }
+    const Port* port = find_port(interface->outputs, ref.field);
+    if (port != nullptr) return port->type;
+    unknown_field(ref, names_of(interface->outputs));
+    return std::nullopt;
+  }
+  void unknown_field(const FieldRef& ref, const std::vector<std::string_view>& known) {
+    error(ref.mark, "unknown-field", "node '" + ref.node + "' has no output '" + ref.field + "'",
+          meant(ref.field, known, "output"));
+  }
+
+  void check_field(const NodeSpec& node, const FieldSpec& field) {
+    const InterfaceDeclaration* interface = interface_of(node.name.text);
+    const Port* port = nullptr;
+    if (interface != nullptr) {
+      port = find_port(interface->inputs, field.field.text);
+      if (port == nullptr)
+        error(field.field.mark, "unknown-field",
+              "'" + node.role.text + "." + node.interface.text + "' has no input '" +
+                  field.field.text + "'",
+              meant(field.field.text, names_of(interface->inputs), "input"));
+    }
+    std::set<std::pair<std::string, std::string>> seen;
+    for (const FieldRef& source : field.sources) {
+      const std::optional<ValueType> type = check_source(source);
+      if (!seen.emplace(source.node, source.field).second)
+        error(source.mark, "duplicate-source",
+              "'" + source.node + "." + source.field + "' is a source of this field already",
+              "remove one of them");
+      if (port == nullptr || !type || *type == port->type || *type == ValueType::any ||
+          port->type == ValueType::any)
+        continue;
+      error(source.mark, "wrong-type",
+            "'" + source.node + "." + source.field + "' brings " + std::string(to_string(*type)) +
+                ", the input '" + field.field.text + "' of '" + node.name.text + "' takes " +
+                std::string(to_string(port->type)));
+    }
+  }
+
+  void check_group(const NodeSpec& node, const GroupSpec& group) {
+    std::set<std::string> producers;
+    std::set<std::string> fields;
+    for (const FieldSpec& field : group.fields) {
+      check_field(node, field);
+      for (const FieldRef& source : field.sources) {
+        producers.insert(source.node);
+        fields.insert(source.field);
+      }
+    }
+    if (producers.size() != 1 || fields.size() < 2 || !node.counts.empty()) return;
+    const InterfaceDeclaration* producer = interface_of(*producers.begin());
+    if (producer == nullptr || producer->frames.empty()) return;
+    const bool together = std::ranges::any_of(producer->frames, [&](const auto& frame) {
+      return std::ranges::all_of(fields, [&](const std::string& field) {
+        return std::ranges::find(frame, field) != frame.end();
+      });
+    });
+    if (!together)
+      warn(group.mark, "comes-apart",
+           "'" + *producers.begin() + "' may yield these fields in different frames; '" +
+               node.name.text + "' runs only on a frame that holds all of them",
+           "make each field a group of its own, or join through another node");
+  }
+
+  void check_node(const NodeSpec& node) {
+    for (const GroupSpec& group : node.groups) check_group(node, group);
+    if (node.counts.empty()) return;
+    if (node.groups.size() > 1)
+      error(node.groups[1].mark, "count-groups",
+            "node '" + node.name.text + "' collects by count, so it has one input group",
+            "bring the fields into one group, or remove `count`");
+    if (node.groups.empty()) return;
+    for (const CountSpec& count : node.counts) check_count(node, count);
+    for (const FieldSpec& field : node.groups[0].fields)
+      if (std::ranges::none_of(node.counts, [&](const CountSpec& c) {
+            return c.field.text == field.field.text;
+          }))
+        error(field.field.mark, "uncounted-field",
+              "the count of '" + node.name.text + "' does not say how many frames of '" +
+                  field.field.text + "'",
+              "add `" + field.field.text + ": 1` (or a number's source, or all) to count");
+  }
+
+  void check_count(const NodeSpec& node, const CountSpec& count) {
+    const auto& fields = node.groups[0].fields;
+    std::vector<std::string_view> names;
+    for (const FieldSpec& field : fields) names.push_back(field.field.text);
+    if (std::ranges::find(names, count.field.text) == names.end())
+      error(count.field.mark, "unknown-field",
+            "'" + node.name.text + "' counts '" + count.field.text +
+                "', which is not among its inputs",
+            meant(count.field.text, names, "input"));
+    const auto* ref = std::get_if<FieldRef>(&count.frames);
+    if (ref == nullptr) return;
+    const std::optional<ValueType> type = check_source(*ref);
+    if (type && *type != ValueType::number && *type != ValueType::any)
+      error(ref->mark, "count-not-number",
+            "'" + ref->node + "." + ref->field + "' brings " + std::string(to_string(*type)) +
+                ", a count needs a number");
+  }
+
+  void check_outputs() {
+    for (const OutputSpec& output : spec_.outputs)
+      for (const FieldRef& source : output.sources) (void)check_source(source);
+    if (spec_.outputs.empty())
+      error({1, 1, 1}, "no-outputs", "the workflow has no outputs, so nobody sees what it makes",
+            "outputs: { name: node.field }");
+    if (spec_.nodes.empty()) error({1, 1, 1}, "no-nodes", "the workflow has no nodes");
+  }
+
+  void check_reach() {
+    std::set<std::string> reached{"inputs"};
+    for (bool grew = true; grew;) {
+      grew = false;
+      for (const NodeSpec& node : spec_.nodes) {
+        if (reached.contains(node.name.text)) continue;
+        const auto can_fire = [&](const GroupSpec& group) {
+          return std::ranges::all_of(group.fields, [&](const FieldSpec& field) {
+            return std::ranges::any_of(field.sources, [&](const FieldRef& source) {
+              return reached.contains(source.node) || !known(source.node);
+            });
+          });
+        };
+        if (std::ranges::any_of(node.groups, can_fire)) {
+          reached.insert(node.name.text);
+          grew = true;
+        }
+      }
+    }
+    for (const NodeSpec& node : spec_.nodes)
+      if (!reached.contains(node.name.text) && !node.groups.empty())
+        error(node.name.mark, "unreachable-node",
+              "nothing can ever run node '" + node.name.text +
+                  "': no input of the workflow leads to it",
+              "feed it from inputs.field or from a node that runs");
+  }
+  bool known(const std::string& node) const { return node == "inputs" || nodes_.contains(node); }
+
+  void check_unused() {
+    for (const RoleSpec& role : spec_.roles)
+      if (!used_roles_.contains(role.name.text))
+        warn(role.name.mark, "unused-role", "no node runs the role '" + role.name.text + "'",
+             "remove it");
+    for (const InputSpec& input : spec_.inputs)
+      if (!used_inputs_.contains(input.name.text))
+        warn(input.name.mark, "unused-input",
+             "nothing reads the input '" + input.name.text + "'", "remove it");
+    std::set<std::string> needed;
+    std::vector<std::string> open;
+    for (const OutputSpec& output : spec_.outputs)
+      for (const FieldRef& source : output.sources) open.push_back(source.node);
+    while (!open.empty()) {
+      const std::string name = open.back();
+      open.pop_back();
+      const auto it = nodes_.find(name);
+      if (it == nodes_.end() || !needed.insert(name).second) continue;
+      for (const GroupSpec& group : it->second->groups)
+        for (const FieldSpec& field : group.fields)
+          for (const FieldRef& source : field.sources) open.push_back(source.node);
+      for (const CountSpec& count : it->second->counts)
+        if (const auto* ref = std::get_if<FieldRef>(&count.frames)) open.push_back(ref->node);
+    }
+    for (const NodeSpec& node : spec_.nodes)
+      if (!needed.contains(node.name.text))
+        warn(node.name.mark, "unused-node",
+             "no output depends on node '" + node.name.text + "'",
+             "connect it to an output, or remove it");
+  }
+
+  const WorkflowSpec& spec_;
+  const Declarations& declarations_;
+  Diagnostics& diagnostics_;
+  std::map<std::string, const NodeSpec*, std::less<>> nodes_;
+  std::map<std::string, const InterfaceDeclaration*, std::less<>> interfaces_;
+  std::set<std::string, std::less<>> used_roles_;
+  std::set<std::string, std::less<>> used_inputs_;
+};
+
+}  // namespace
+
+void check(const WorkflowSpec& spec, const Declarations& declarations, Diagnostics& diagnostics) {
+  Checker(spec, declarations, diagnostics).run();
+}
+
+}  // namespace sluice

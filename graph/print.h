@@ -1,0 +1,33 @@
+// Diagnostics and plans as people and programs read them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/diagnostic.h"
+#include "graph/plan.h"
+
+namespace sluice {
+
+/// By place, errors before warnings on one place.
+void sort_diagnostics(Diagnostics& diagnostics);
+
+/// `file:line:column: error: message [code]`, the line, a caret, and the suggestion.
+std::string diagnostic_text(const Diagnostic& diagnostic, std::string_view file,
+                            std::string_view source);
+/// {"file","line","column","severity","code","message","suggestion"}
+std::string diagnostic_json(const Diagnostic& diagnostic, std::string_view file);
+/// One SARIF 2.1.0 result.
+std::string diagnostic_sarif(const Diagnostic& diagnostic, std::string_view file);
+
+std::string plan_text(const Plan& plan);
+std::string plan_json(const Plan& plan);
+std::string plan_dot(const Plan& plan);
+/// In words: what makes the node run, and what can stop it.
+std::string explain_node(const Plan& plan, const PlanNode& node);
+
+/// A string as JSON writes it, quotes included; bytes that are not UTF-8 become U+FFFD.
+std::string json_quote(std::string_view text);
+
+}  // namespace sluice

@@ -1,0 +1,217 @@
+#include <algorithm>
+#include <set>
+
+#include "graph/print.h"
+
+namespace sluice {
+
+namespace {
+
+std::string_view kind_name(CollectorKind kind) {
+  switch (kind) {
+    case CollectorKind::join: return "join";
+    case CollectorKind::count: return "count";
+    case CollectorKind::order: return "order";
+    case CollectorKind::output: return "output";
+  }
+  return "";
+}
+
+std::string collector_name(const Plan& plan, const Collector& c) {
+  if (c.kind == CollectorKind::output) return "outputs." + plan.outputs[c.group].name;
+  const std::string& node = plan.nodes[c.owner].name;
+  return c.kind == CollectorKind::order ? node : node + "[" + std::to_string(c.group) + "]";
+}
+
+/// The source fields that an edge carries, e.g. "parse.text".
+std::string sources_of(const Plan& plan, const Edge& edge) {
+  std::set<std::uint16_t> fields;
+  for (const FieldMap& map : edge.fields) fields.insert(map.from);
+  std::string text;
+  for (const std::uint16_t field : fields)
+    text += (text.empty() ? "" : ", ") + plan.nodes[edge.from].name + "." +
+            plan.nodes[edge.from].outputs[field];
+  return text;
+}
+
+std::string count_text(const Plan& plan, const PlanGroup& group, const PlanCount& count) {
+  std::string text = group.fields[count.field] + ": ";
+  if (count.kind == PlanCount::Kind::all) return text + "all";
+  if (count.kind == PlanCount::Kind::literal) return text + std::to_string(count.literal);
+  const PlanNode& from = plan.nodes[plan.edges[count.source].from];
+  return text + from.name + "." + from.outputs[count.source_field];
+}
+
+std::string critical_text(const Plan& plan, const PlanGroup& group) {
+  std::set<std::string> slots;
+  for (const EdgeId id : group.critical)
+    if (id != none) slots.insert(plan.nodes[plan.edges[id].from].name);
+  std::string text;
+  for (const std::string& slot : slots) text += (text.empty() ? "" : ", ") + slot;
+  return text;
+}
+
+/// Whom the node tells that no more will come: the collectors its flows lead to.
+std::string told_by(const Plan& plan, const PlanNode& node) {
+  std::string text;
+  for (const Flow& flow : node.flows) {
+    const Collector& c = plan.collectors[flow.collector];
+    text += (text.empty() ? "" : ", ") + std::string(kind_name(c.kind)) + " " +
+            collector_name(plan, c);
+  }
+  return text;
+}
+
+std::string group_text(const Plan& plan, const PlanGroup& group, std::size_t index) {
+  std::string text = "    group " + std::to_string(index) + ": ";
+  std::string edges;
+  for (const EdgeId id : group.edges)
+    edges += (edges.empty() ? "" : " + ") + sources_of(plan, plan.edges[id]);
+  if (group.collector == none) return text + "direct, on each frame of " + edges + "\n";
+  const Collector& c = plan.collectors[group.collector];
+  text += std::string(kind_name(c.kind)) + " of " + edges + "\n      bucket: ";
+  if (c.kind == CollectorKind::count) {
+    text += "one per call,";
+    for (const PlanCount& count : group.counts) text += " " + count_text(plan, group, count);
+  } else {
+    text += "one per frame of " + plan.nodes[c.root].name +
+            " (root: the nearest node that every path to the slots passes)";
+  }
+  const std::string critical = critical_text(plan, group);
+  return text + "\n      critical slots: " + (critical.empty() ? "none" : critical) + "\n";
+}
+
+template <typename T, typename Text>
+std::string json_list(const std::vector<T>& items, Text text) {
+  std::string list = "[";
+  for (const T& item : items) list += (list.size() > 1 ? "," : "") + text(item);
+  return list + "]";
+}
+
+}  // namespace
+
+std::string plan_text(const Plan& plan) {
+  std::string text = "workflow " + plan.workflow + "\n";
+  text += "  inputs:";
+  for (const std::string& input : plan.inputs) text += " " + input;
+  text += "\n";
+  for (const PlanNode& node : plan.nodes) {
+    if (node.id == entry_node) continue;
+    text += "  node " + node.name + "\n";
+    for (std::size_t g = 0; g < node.groups.size(); ++g)
+      text += group_text(plan, node.groups[g], g);
+    if (node.order != none)
+      text += "    runs in logical order per session (numbered from " +
+              plan.nodes[plan.collectors[node.order].root].name + ")\n";
+    const std::string told = told_by(plan, node);
+    if (!told.empty()) text += "    control edges: " + told + "\n";
+    if (node.loop_index != none) text += "    stands in a loop\n";
+  }
+  for (const PlanOutput& output : plan.outputs) {
+    text += "  output " + output.name + ":";
+    for (const EdgeId id : output.edges) text += " " + sources_of(plan, plan.edges[id]);
+    text += ", in order of " + plan.nodes[plan.collectors[output.collector].root].name + "\n";
+  }
+  return text;
+}
+
+std::string plan_json(const Plan& plan) {
+  const auto edge_json = [&](EdgeId id) {
+    const Edge& edge = plan.edges[id];
+    const auto fields = json_list(edge.fields, [&](const FieldMap& map) {
+      return json_quote(plan.nodes[edge.from].outputs[map.from]);
+    });
+    return "{\"from\":" + json_quote(plan.nodes[edge.from].name) + ",\"fields\":" + fields + "}";
+  };
+  const auto group_json = [&](const PlanGroup& group) {
+    std::string text = "{\"kind\":\"";
+    text += group.collector == none ? "direct" : kind_name(plan.collectors[group.collector].kind);
+    text += "\",\"fields\":" + json_list(group.fields, [](const auto& f) { return json_quote(f); });
+    text += ",\"edges\":" + json_list(group.edges, edge_json);
+    if (group.collector != none)
+      text += ",\"root\":" +
+              json_quote(plan.nodes[plan.collectors[group.collector].root].name) +
+              ",\"critical\":" + json_quote(critical_text(plan, group));
+    return text + "}";
+  };
+  std::string nodes = "[";
+  for (const PlanNode& node : plan.nodes) {
+    if (node.id == entry_node) continue;
+    nodes += nodes.size() > 1 ? "," : "";
+    nodes += "{\"name\":" + json_quote(node.name) +
+             ",\"groups\":" + json_list(node.groups, group_json) + ",\"ordered\":" +
+             (node.order != none ? "true" : "false") + ",\"tells\":" +
+             json_list(node.flows,
+                       [&](const Flow& flow) {
+                         return json_quote(
+                             collector_name(plan, plan.collectors[flow.collector]));
+                       }) +
+             ",\"in_loop\":" + (node.loop_index != none ? "true" : "false") + "}";
+  }
+  return "{\"workflow\":" + json_quote(plan.workflow) + ",\"inputs\":" +
+         json_list(plan.inputs, [](const auto& name) { return json_quote(name); }) +
+         ",\"nodes\":" + nodes + "],\"outputs\":" +
+         json_list(plan.outputs,
+                   [&](const PlanOutput& output) {
+                     return "{\"name\":" + json_quote(output.name) +
+                            ",\"edges\":" + json_list(output.edges, edge_json) + "}";
+                   }) +
+         "}\n";
+}
+
+std::string plan_dot(const Plan& plan) {
+  std::string text = "digraph " + plan.workflow +
+                     " {\n  rankdir=LR;\n  node [shape=box, style=rounded, fontname=sans];\n";
+  text += "  inputs [shape=plain];\n";
+  for (const PlanOutput& output : plan.outputs)
+    text += "  \"outputs." + output.name + "\" [shape=plain];\n";
+  for (const Edge& edge : plan.edges) {
+    const std::string to = edge.is_output()
+                               ? "\"outputs." + plan.outputs[edge.group].name + "\""
+                               : plan.nodes[edge.to].name;
+    std::string label;
+    for (const FieldMap& map : edge.fields)
+      label += (label.empty() ? "" : ", ") + plan.nodes[edge.from].outputs[map.from];
+    text += "  " + plan.nodes[edge.from].name + " -> " + to + " [label=\"" + label + "\"" +
+            (edge.direct || edge.is_output() ? "" : ", color=blue") + "];\n";
+  }
+  return text + "}\n";
+}
+
+std::string explain_node(const Plan& plan, const PlanNode& node) {
+  std::string text = "'" + node.name + "' runs\n";
+  for (std::size_t g = 0; g < node.groups.size(); ++g) {
+    const PlanGroup& group = node.groups[g];
+    std::string slots;
+    for (const EdgeId id : group.edges)
+      slots += (slots.empty() ? "" : " and ") + sources_of(plan, plan.edges[id]);
+    text += g == 0 ? "  - " : "  - or ";
+    if (group.collector == none) {
+      text += "on each frame that holds " + slots +
+              "; a frame without it is a branch not taken.\n";
+      continue;
+    }
+    const Collector& c = plan.collectors[group.collector];
+    if (c.kind == CollectorKind::count) {
+      text += "once per call, when the first frames in logical order are there:";
+      for (const PlanCount& count : group.counts) text += " " + count_text(plan, group, count);
+      text += ". It never runs when the stream ends with fewer.\n";
+      continue;
+    }
+    text += "once for each frame of '" + plan.nodes[c.root].name + "', when no more of " + slots +
+            " can come from that frame.\n    It does not run for a frame from which one of its "
+            "fields got nothing";
+    const std::string critical = critical_text(plan, group);
+    text += critical.empty() ? ".\n" : " (only source: " + critical + ").\n";
+  }
+  if (node.order != none)
+    text += "  One at a time per session and call, in logical order: an earlier frame that is "
+            "still on its way is waited for, one that failed is not.\n";
+  if (node.loop_index != none)
+    text += "  It stands in a loop of at most " + std::to_string(plan.limits.loop_iterations) +
+            " turns.\n";
+  if (node.skip_errors) text += "  Its failures are skipped (on_error: skip).\n";
+  return text;
+}
+
+}  // namespace sluice

@@ -1,0 +1,38 @@
+// Attention of any mix of rows over keys and values that live in pages.
+//
+// Shape: q and out [rows, heads, head_dim]; a page holds `page_tokens` rows of
+// [kv_heads, head_dim] for keys and as many for values. Query head h reads key head
+// h / (heads / kv_heads). Row r sees the first `limit[r]` tokens of its sequence: position + 1 for
+// a causal row, the block's end for a row of a bidirectional block.
+// Source: Kwon et al. 2023 (paged attention); omni-flow, section 5.3 (denoising on the same path).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace sluice::kernels {
+
+struct AttentionShape {
+  std::size_t heads = 0;
+  std::size_t kv_heads = 0;
+  std::size_t head_dim = 0;
+  std::size_t page_tokens = 0;
+};
+
+/// The pages of one sequence for one layer: where each page's keys and values begin.
+struct PagedSequence {
+  std::span<const float* const> keys;
+  std::span<const float* const> values;
+};
+
+void attention_ref(const AttentionShape& shape, std::span<const float> q,
+                   std::span<const std::uint32_t> sequence_of_row,
+                   std::span<const std::uint32_t> limit_of_row,
+                   std::span<const PagedSequence> sequences, std::span<float> out);
+void attention_cpu(const AttentionShape& shape, std::span<const float> q,
+                   std::span<const std::uint32_t> sequence_of_row,
+                   std::span<const std::uint32_t> limit_of_row,
+                   std::span<const PagedSequence> sequences, std::span<float> out);
+
+}  // namespace sluice::kernels

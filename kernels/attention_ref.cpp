@@ -1,0 +1,41 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/attention.h"
+
+namespace sluice::kernels {
+
+void attention_ref(const AttentionShape& shape, std::span<const float> q,
+                   std::span<const std::uint32_t> sequence_of_row,
+                   std::span<const std::uint32_t> limit_of_row,
+                   std::span<const PagedSequence> sequences, std::span<float> out) {
+  const std::size_t d = shape.head_dim;
+  const std::size_t row_width = shape.kv_heads * d;
+  for (std::size_t row = 0; row < sequence_of_row.size(); ++row) {
+    const PagedSequence& sequence = sequences[sequence_of_row[row]];
+    for (std::size_t head = 0; head < shape.heads; ++head) {
+      const std::size_t kv_head = head / (shape.heads / shape.kv_heads);
+      const float* query = q.data() + (row * shape.heads + head) * d;
+      std::vector<double> weight(limit_of_row[row]);
+      for (std::size_t t = 0; t < weight.size(); ++t) {
+        const float* key = sequence.keys[t / shape.page_tokens] +
+                           (t % shape.page_tokens) * row_width + kv_head * d;
+        for (std::size_t i = 0; i < d; ++i) weight[t] += double{query[i]} * double{key[i]};
+        weight[t] /= std::sqrt(static_cast<double>(d));
+      }
+      const double most = *std::ranges::max_element(weight);
+      double sum = 0;
+      for (double& w : weight) sum += w = std::exp(w - most);
+      for (std::size_t i = 0; i < d; ++i) {
+        double mixed = 0;
+        for (std::size_t t = 0; t < weight.size(); ++t)
+          mixed += weight[t] * double{sequence.values[t / shape.page_tokens]
+                                          [(t % shape.page_tokens) * row_width + kv_head * d + i]};
+        out[(row * shape.heads + head) * d + i] = static_cast<float>(mixed / sum);
+      }
+    }
+  }
+}
+
+}  // namespace sluice::kernels

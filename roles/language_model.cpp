@@ -1,0 +1,275 @@
+#include "roles/language_model.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/random.h"
+#include "kernels/sample.h"
+#include "roles/paged_kv.h"
+
+namespace sluice {
+
+namespace {
+
+/// Prompt tokens of one sequence in one forward: a long prompt does not hold up the others.
+constexpr std::size_t chunk_tokens = 128;
+constexpr std::int64_t answer_tokens_default = 64;
+
+/// One admitted activation of `generate`.
+struct Turn {
+  Activation* activation = nullptr;
+  std::vector<float> prompt;         // rows not yet written
+  bool answers = false;
+  std::vector<std::pair<std::string, std::int64_t>> options;
+  std::size_t tokens_before = 0;     // of the session, to go back to
+  SessionTalk before;                // the rest of the session's state, likewise
+  std::int64_t made = 0;             // tokens of the answer
+  std::vector<float> last_hidden;
+
+  std::int64_t option(std::string_view name, std::int64_t otherwise) const {
+    for (const auto& [key, value] : options)
+      if (key == name) return value;
+    return otherwise;
+  }
+};
+
+class LanguageModel final : public SteppedRole {
+ public:
+  explicit LanguageModel(PagedKv& kv) : kv_(kv) {}
+
+  void admit(Activation& activation) override {
+    if (activation.interface() == "embed") {
+      embed(activation);
+      done_.push_back({&activation, {}});
+    } else {
+      begin(activation);
+    }
+  }
+  bool busy() const override { return !turns_.empty() || !done_.empty(); }
+  void step(std::vector<StepOutcome>& ended) override;
+
+ private:
+  void embed(Activation& activation);
+  void begin(Activation& activation);
+  void append_pictures(Turn& turn, SessionTalk& talk);
+  void advance(Turn& turn, std::vector<float> hidden);
+  /// True when the answer ended.
+  bool say(Turn& turn);
+  void finish(Turn& turn, Result<void> result);
+  void roll_back(Turn& turn);
+
+  PagedKv& kv_;
+  std::vector<std::unique_ptr<Turn>> turns_;
+  std::vector<StepOutcome> done_;
+};
+
+void LanguageModel::embed(Activation& activation) {
+  const Payload* text = activation.input("text");
+  const std::vector<std::int32_t> ids = kv_.tokenizer().encode(text->text);
+  std::vector<float> rows;
+  kv_.backbone().embed(ids, rows);
+  const auto count = static_cast<std::int64_t>(ids.size());
+  activation.yield("hidden",
+                   make_tensor(Tensor::of_f32({count, static_cast<std::int64_t>(
+                                                          kv_.backbone().width())},
+                                              std::move(rows)),
+                               text->attributes));
+}
+
+void LanguageModel::append_pictures(Turn& turn, SessionTalk& talk) {
+  const ModelConfig& config = kv_.config();
+  const std::int32_t open = config.image;
+  const std::int32_t close = config.image_end;
+  for (const PayloadRef& features : turn.activation->inputs("features")) {
+    kv_.backbone().embed({&open, 1}, turn.prompt);
+    const std::span<const float> rows = features->tensor.f32();
+    turn.prompt.insert(turn.prompt.end(), rows.begin(), rows.end());
+    kv_.backbone().embed({&close, 1}, turn.prompt);
+  }
+  for (const PayloadRef& latents : turn.activation->inputs("latents"))
+    talk.latents = latents->tensor;
+}
+
+void LanguageModel::begin(Activation& activation) {
+  auto turn = std::make_unique<Turn>();
+  turn->activation = &activation;
+  const auto held = kv_.lock();
+  SessionTalk& talk = kv_.talk(activation.session());
+  turn->tokens_before = talk.sequence.tokens;
+  turn->before.owed = talk.owed;
+  turn->before.in_turn = talk.in_turn;
+  turn->before.latents = talk.latents;
+  const ModelConfig& config = kv_.config();
+  std::vector<std::int32_t> opening = std::exchange(talk.owed, {});
+  if (talk.sequence.tokens == 0 && opening.empty()) opening.push_back(config.bos);
+  if (!talk.in_turn) opening.push_back(config.user);
+  talk.in_turn = true;
+  kv_.backbone().embed(opening, turn->prompt);
+  append_pictures(*turn, talk);
+  for (const PayloadRef& hidden : activation.inputs("hidden")) {
+    const std::span<const float> rows = hidden->tensor.f32();
+    turn->prompt.insert(turn->prompt.end(), rows.begin(), rows.end());
+    turn->options = hidden->attributes;
+    turn->answers = turn->answers || hidden->attribute("generate").value_or(0) != 0;
+  }
+  if (turn->answers) {
+    kv_.backbone().embed({&config.assistant, 1}, turn->prompt);
+    talk.in_turn = false;
+  }
+  turns_.push_back(std::move(turn));
+}
+
+void LanguageModel::roll_back(Turn& turn) {
+  SessionTalk& talk = kv_.talk(turn.activation->session());
+  kv_.pool().truncate(talk.sequence, turn.tokens_before);
+  talk.owed = std::move(turn.before.owed);
+  talk.in_turn = turn.before.in_turn;
+  talk.latents = std::move(turn.before.latents);
+}
+
+void LanguageModel::finish(Turn& turn, Result<void> result) {
+  if (!result.ok()) roll_back(turn);
+  done_.push_back({turn.activation, std::move(result)});
+  turn.activation = nullptr;
+}
+
+bool LanguageModel::say(Turn& turn) {
+  const ModelConfig& config = kv_.config();
+  SessionTalk& talk = kv_.talk(turn.activation->session());
+  std::vector<float> logits;
+  kv_.backbone().logits(turn.last_hidden, logits);
+  const kernels::SampleOptions options{
+      static_cast<float>(turn.option("temperature_milli", 0)) / 1000.0F,
+      static_cast<std::size_t>(turn.option("top_k", 0)),
+      static_cast<float>(turn.option("top_p_milli", 1000)) / 1000.0F};
+  SplitMix64 random(static_cast<std::uint64_t>(turn.option("seed", 0)) ^
+                    (static_cast<std::uint64_t>(turn.made) << 32));
+  const std::int32_t token = kernels::sample(logits, options, random.uniform());
+  ++turn.made;
+  if (token == config.eos) {
+    talk.owed = {config.eos};
+    return true;
+  }
+  if (token == config.draw) {
+    turn.prompt.clear();
+    kv_.backbone().embed({&token, 1}, turn.prompt);
+    std::vector<float> hidden;
+    const Chunk chunk{&talk.sequence, turn.prompt, false};
+    if (Result<void> written = kv_.backbone().forward(kv_.pool(), {&chunk, 1}, hidden);
+        !written.ok()) {
+      finish(turn, written);
+      return false;
+    }
+    talk.owed = {config.eos};
+    std::vector<std::pair<std::string, std::int64_t>> attributes = turn.options;
+    attributes.emplace_back("length", static_cast<std::int64_t>(talk.sequence.tokens));
+    const bool start_from_picture =
+        turn.option("strength_milli", 1000) < 1000 && !talk.latents.empty();
+    turn.activation->yield("draw_prompt",
+                           make_tensor(start_from_picture ? talk.latents : Tensor(),
+                                       std::move(attributes)));
+    return true;
+  }
+  const bool last = turn.made >= turn.option("max_tokens", answer_tokens_default);
+  auto* text = new Payload;
+  text->type = ValueType::text;
+  text->text = (turn.made > 1 ? " " : "") + std::string(kv_.tokenizer().word(token));
+  if (last) text->attributes.emplace_back("cut_off", 1);
+  turn.activation->yield("token", PayloadRef(text));
+  turn.prompt.clear();
+  kv_.backbone().embed({&token, 1}, turn.prompt);
+  if (last) talk.owed = {token, config.eos};
+  return last;
+}
+
+void LanguageModel::advance(Turn& turn, std::vector<float> hidden) {
+  if (!turn.prompt.empty()) return;
+  if (!turn.answers) return finish(turn, {});
+  const std::size_t width = kv_.backbone().width();
+  turn.last_hidden.assign(hidden.end() - static_cast<std::ptrdiff_t>(width), hidden.end());
+  if (say(turn)) finish(turn, {});
+}
+
+void LanguageModel::step(std::vector<StepOutcome>& ended) {
+  const auto held = kv_.lock();
+  const std::size_t width = kv_.backbone().width();
+  std::vector<Chunk> chunks;
+  std::vector<Turn*> active;
+  std::vector<const KvSequence*> seen;
+  for (const auto& turn : turns_) {
+    if (turn->activation->cancelled()) {
+      finish(*turn, Error{ErrorCode::cancelled, "the call was cancelled"});
+      continue;
+    }
+    KvSequence& sequence = kv_.talk(turn->activation->session()).sequence;
+    // Two calls of one session (`calls: overlap`) take turns: a sequence grows in one place.
+    if (std::ranges::find(seen, &sequence) != seen.end()) continue;
+    seen.push_back(&sequence);
+    const std::size_t count = std::min(turn->prompt.size(), chunk_tokens * width);
+    chunks.push_back({&sequence, std::span(turn->prompt).first(count), false});
+    active.push_back(turn.get());
+  }
+  std::vector<float> hidden;
+  const Result<void> ran = chunks.empty() ? Result<void>()
+                                          : kv_.backbone().forward(kv_.pool(), chunks, hidden);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < active.size(); ++i) {
+    Turn& turn = *active[i];
+    // When all together do not fit, each is tried alone, so that only what does not fit fails.
+    std::vector<float> own;
+    Result<void> result;
+    const std::size_t count = chunks[i].embeddings.size();
+    if (ran.ok()) {
+      own.assign(hidden.begin() + static_cast<std::ptrdiff_t>(at),
+                 hidden.begin() + static_cast<std::ptrdiff_t>(at + count));
+      at += count;
+    } else {
+      result = kv_.backbone().forward(kv_.pool(), {&chunks[i], 1}, own);
+    }
+    if (!result.ok()) {
+      finish(turn, result);
+      continue;
+    }
+    turn.prompt.erase(turn.prompt.begin(),
+                      turn.prompt.begin() + static_cast<std::ptrdiff_t>(count));
+    advance(turn, std::move(own));
+  }
+  std::erase_if(turns_, [](const auto& turn) { return turn->activation == nullptr; });
+  for (StepOutcome& outcome : done_) ended.push_back(std::move(outcome));
+  done_.clear();
+}
+
+}  // namespace
+
+Plugin language_model_plugin() {
+  Plugin plugin;
+  plugin.declaration = {
+      .name = "language_model",
+      .meaning = "answers about text and pictures, token by token, over a session's paged KV",
+      .interfaces =
+          {{.name = "embed",
+            .inputs = {{"text", ValueType::text, "a piece of the request", false}},
+            .outputs = {{"hidden", ValueType::tensor, "its rows for the backbone", false}},
+            .frames = {}},
+           {.name = "generate",
+            .inputs = {{"hidden", ValueType::tensor, "rows of text", false},
+                       {"features", ValueType::tensor, "a picture's feature tokens", false},
+                       {"latents", ValueType::tensor, "the same picture's latents", false}},
+            .outputs = {{"token", ValueType::text, "one word of the answer", false},
+                        {"draw_prompt", ValueType::tensor, "where a drawing begins", false}},
+            .frames = {{"token"}, {"draw_prompt"}}}},
+      .session_state = true,
+      .needs_model = true,
+      .any_ports = false,
+      .global_param_kinds = {"paged_kv"}};
+  plugin.make = [](const RoleMaking& making) -> Result<RoleInstance> {
+    Result<PagedKv*> kv = paged_kv_of(making);
+    if (!kv.ok()) return kv.error();
+    return RoleInstance(std::unique_ptr<SteppedRole>(std::make_unique<LanguageModel>(**kv)));
+  };
+  return plugin;
+}
+
+}  // namespace sluice

@@ -1,0 +1,117 @@
+#include "roles/model/codec.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "kernels/conv2d.h"
+#include "kernels/elementwise.h"
+#include "roles/model/vision.h"
+
+namespace sluice {
+
+void Codec::load_layers(const std::vector<CodecLayer>& layers, const std::string& prefix,
+                        WeightLoader& load) {
+  for (const CodecLayer& layer : layers) {
+    if (layer.kind == CodecLayer::Kind::conv)
+      convolutions_[prefix + layer.name] =
+          load.linear(prefix + layer.name, layer.out, layer.in * 9, true);
+    load_layers(layer.body, prefix, load);
+  }
+}
+
+Result<Codec> Codec::load(const ModelConfig& config, const SafetensorsFile& file) {
+  Codec made;
+  made.config_ = config;
+  WeightLoader load(file);
+  made.load_layers(config.codec.encoder, "codec.encoder.", load);
+  made.load_layers(config.codec.decoder, "codec.decoder.", load);
+  made.mean_ = load.values("codec.latent_mean", config.codec.channels);
+  made.deviation_ = load.values("codec.latent_std", config.codec.channels);
+  if (Result<void> outcome = load.outcome(); !outcome.ok()) return outcome.error();
+  return made;
+}
+
+Codec::Plane Codec::run(Plane x, const std::vector<CodecLayer>& layers,
+                        const std::string& prefix) const {
+  for (const CodecLayer& layer : layers) {
+    switch (layer.kind) {
+      case CodecLayer::Kind::conv: {
+        const kernels::ConvShape shape{layer.in, layer.out, x.side, x.side, layer.stride};
+        SLUICE_CHECK(layer.in == x.channels, "codec layers do not fit each other");
+        const Linear& convolution = convolutions_.at(prefix + layer.name);
+        Plane y{std::vector<float>(layer.out * shape.out_height() * shape.out_width()), layer.out,
+                shape.out_height()};
+        kernels::conv2d_cpu(shape, x.values, convolution.weight, convolution.bias, y.values);
+        x = std::move(y);
+        break;
+      }
+      case CodecLayer::Kind::silu: kernels::silu_cpu(x.values); break;
+      case CodecLayer::Kind::upsample2x: {
+        Plane y{{}, x.channels, x.side * 2};
+        y.values.reserve(x.values.size() * 4);
+        for (std::size_t c = 0; c < x.channels; ++c)
+          for (std::size_t row = 0; row < y.side; ++row)
+            for (std::size_t column = 0; column < y.side; ++column)
+              y.values.push_back(
+                  x.values[(c * x.side + row / 2) * x.side + column / 2]);
+        x = std::move(y);
+        break;
+      }
+      case CodecLayer::Kind::residual: {
+        const Plane inner = run(x, layer.body, prefix);
+        SLUICE_CHECK(inner.values.size() == x.values.size(), "a residual keeps its shape");
+        for (std::size_t i = 0; i < x.values.size(); ++i) x.values[i] += inner.values[i];
+        break;
+      }
+    }
+  }
+  return x;
+}
+
+Tensor Codec::encode(const Tensor& pixels) const {
+  const std::size_t side = image_size();
+  SLUICE_CHECK(static_cast<std::size_t>(pixels.count()) == side * side * 3,
+               "the picture must have the model's size");
+  Plane x{std::vector<float>(side * side * 3), 3, side};
+  for (std::size_t i = 0; i < x.values.size(); ++i)
+    x.values[i % 3 * side * side + i / 3] = static_cast<float>(pixels.u8()[i]) / 127.5F - 1.0F;
+  const Plane z = run(std::move(x), config_.codec.encoder, "codec.encoder.");
+  const std::size_t channels = config_.codec.channels;
+  std::vector<float> rows(z.values.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::size_t c = i % channels;
+    rows[i] = (z.values[c * z.side * z.side + i / channels] - mean_[c]) / deviation_[c];
+  }
+  return Tensor::of_f32({static_cast<std::int64_t>(config_.denoiser.tokens),
+                         static_cast<std::int64_t>(config_.denoiser.token_dim)},
+                        merge_neighbours(rows, z.side, channels, config_.codec.patch));
+}
+
+std::vector<float> Codec::decode_values(const Tensor& tokens) const {
+  const std::size_t side = config_.codec.latent;
+  const std::size_t channels = config_.codec.channels;
+  const std::vector<float> rows = split_neighbours(
+      {tokens.f32().begin(), tokens.f32().end()}, side, channels, config_.codec.patch);
+  Plane z{std::vector<float>(rows.size()), channels, side};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::size_t c = i % channels;
+    z.values[c * side * side + i / channels] = rows[i] * deviation_[c] + mean_[c];
+  }
+  return run(std::move(z), config_.codec.decoder, "codec.decoder.").values;
+}
+
+Tensor Codec::decode(const Tensor& tokens) const {
+  const std::vector<float> values = decode_values(tokens);
+  const std::size_t side = image_size();
+  Tensor pixels = std::move(Tensor::zeros(Dtype::u8, {static_cast<std::int64_t>(side),
+                                                      static_cast<std::int64_t>(side), 3}))
+                      .value();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float value = values[i % 3 * side * side + i / 3] * 127.5F + 127.5F;
+    pixels.u8()[i] = static_cast<std::uint8_t>(std::clamp(std::lround(value), 0L, 255L));
+  }
+  return pixels;
+}
+
+}  // namespace sluice

@@ -1,0 +1,52 @@
+// Keys and values of sequences, in pages of a fixed pool.
+//
+// Shape: a page holds, per layer, `page_tokens` rows of keys and as many of values, each row
+// [kv_heads * head_dim] in f32. Errors: exhausted when no page is free; nothing is changed then.
+// Thread: the owner's. Source: omni-flow, section 4.1.1 (physical paging).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice {
+
+struct KvShape {
+  std::size_t layers = 0;
+  std::size_t row = 0;           // kv_heads * head_dim
+  std::size_t page_tokens = 16;
+
+  std::size_t page_floats() const { return layers * 2 * page_tokens * row; }
+};
+
+/// The tokens of one sequence: which pages hold them.
+struct KvSequence {
+  std::vector<std::uint32_t> pages;
+  std::size_t tokens = 0;
+};
+
+class KvPool {
+ public:
+  KvPool(const KvShape& shape, std::size_t pages);
+
+  /// Pages for `tokens` more tokens. Their rows are written before they are read.
+  Result<void> extend(KvSequence& sequence, std::size_t tokens);
+  /// Forgets all but the first `tokens`.
+  void truncate(KvSequence& sequence, std::size_t tokens);
+
+  float* keys(std::uint32_t page, std::size_t layer);
+  float* values(std::uint32_t page, std::size_t layer);
+  const KvShape& shape() const { return shape_; }
+  std::size_t pages_free() const { return free_.size(); }
+  std::size_t pages() const { return pages_; }
+
+ private:
+  KvShape shape_;
+  std::size_t pages_ = 0;
+  std::vector<float> store_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace sluice

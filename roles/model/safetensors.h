@@ -1,0 +1,51 @@
+// Reads a safetensors file without copying it: names, dtypes, shapes and bytes of each tensor.
+//
+// Nothing in the file is trusted: header length, offsets, overlaps, shapes and sizes are checked
+// before a tensor can be asked for. Thread: immutable after `open`. Owns: the mapping.
+// Errors: not_found (no such file), corrupt (what is wrong and where), exhausted (header too long).
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/tensor.h"
+
+namespace sluice {
+
+struct TensorView {
+  std::string name;
+  std::string dtype;                    // as written: "F32", "BF16", "U8", ...
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+class SafetensorsFile {
+ public:
+  static constexpr std::size_t header_bytes_max = std::size_t{100} << 20;
+
+  static Result<SafetensorsFile> open(const std::string& path);
+  /// All shards that a `model.safetensors.index.json` names, as one file. A shard is a plain file
+  /// name beside the index, and must hold the tensors that the index says it holds.
+  static Result<SafetensorsFile> open_index(const std::string& path);
+  /// The same checks over bytes in memory, which must outlive the result.
+  static Result<SafetensorsFile> parse(std::span<const std::byte> file, const std::string& name);
+
+  const TensorView* find(std::string_view name) const;
+  const std::map<std::string, TensorView, std::less<>>& tensors() const { return tensors_; }
+
+  /// A copy as f32, bf16, u8, i32 or i64. Errors: not_found, invalid_argument (another dtype).
+  Result<Tensor> load(std::string_view name) const;
+
+ private:
+  struct Mapping;
+  std::vector<std::shared_ptr<const Mapping>> mappings_;
+  std::map<std::string, TensorView, std::less<>> tensors_;
+};
+
+}  // namespace sluice

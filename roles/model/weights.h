@@ -1,0 +1,43 @@
+// Loads the layers of a checkpoint by name, with the shapes that the configuration demands.
+//
+// The first thing that is missing or of the wrong shape is kept and stops the loading.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/matmul.h"
+#include "roles/model/safetensors.h"
+
+namespace sluice {
+
+struct Linear {
+  kernels::Weight weight;
+  std::vector<float> bias;   // empty: none
+};
+
+struct Norm {
+  std::vector<float> weight;
+  std::vector<float> bias;   // empty: an RMS norm
+};
+
+class WeightLoader {
+ public:
+  explicit WeightLoader(const SafetensorsFile& file) : file_(file) {}
+
+  Linear linear(const std::string& name, std::size_t out, std::size_t in, bool bias);
+  Norm norm(const std::string& name, std::size_t width, bool bias);
+  std::vector<float> values(const std::string& name, std::size_t count);
+  Tensor tensor(const std::string& name, std::size_t count);
+
+  Result<void> outcome() const {
+    if (!error_.has_value()) return {};
+    return *error_;
+  }
+
+ private:
+  const SafetensorsFile& file_;
+  std::optional<Error> error_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,57 @@
+#include "roles/paged_kv.h"
+
+namespace sluice {
+
+namespace {
+
+/// Sessions' worth of pages when the workflow does not say how many.
+constexpr std::size_t default_sessions = 32;
+
+}  // namespace
+
+Result<std::unique_ptr<GlobalParam>> PagedKv::make(const GlobalParamMaking& making) {
+  if (making.model_directory.empty())
+    return invalid_argument("a paged_kv needs `model:`, the directory whose backbone fills it");
+  auto made = std::make_unique<PagedKv>();
+  Result<ModelConfig> config = ModelConfig::load(making.model_directory);
+  if (!config.ok()) return config.error();
+  made->config_ = std::move(config).value();
+  Result<SafetensorsFile> file = SafetensorsFile::open(making.model_directory + "/model.safetensors");
+  if (!file.ok()) return file.error();
+  made->file_ = std::move(file).value();
+  Result<Tokenizer> tokenizer = Tokenizer::load(making.model_directory + "/tokenizer.json");
+  if (!tokenizer.ok()) return tokenizer.error();
+  made->tokenizer_ = std::move(tokenizer).value();
+  Result<Backbone> backbone = Backbone::load(made->config_, made->file_);
+  if (!backbone.ok()) return backbone.error();
+  made->backbone_ = std::move(backbone).value();
+  const auto page_tokens = static_cast<std::size_t>(making.spec->page_tokens);
+  const std::size_t pages =
+      making.spec->pages > 0
+          ? static_cast<std::size_t>(making.spec->pages)
+          : default_sessions * ((made->config_.positions_max + page_tokens - 1) / page_tokens);
+  made->pool_ = std::make_unique<KvPool>(made->backbone_.kv_shape(page_tokens), pages);
+  return std::unique_ptr<GlobalParam>(std::move(made));
+}
+
+SessionTalk& PagedKv::talk(std::string_view session) {
+  const auto it = talks_.find(session);
+  return it != talks_.end() ? it->second : talks_[std::string(session)];
+}
+
+void PagedKv::end_session(std::string_view session) {
+  const auto held = lock();
+  const auto it = talks_.find(session);
+  if (it == talks_.end()) return;
+  pool_->truncate(it->second.sequence, 0);
+  talks_.erase(it);
+}
+
+Result<PagedKv*> paged_kv_of(const RoleMaking& making) {
+  for (GlobalParam* param : making.global_params)
+    if (auto* kv = dynamic_cast<PagedKv*>(param)) return kv;
+  return invalid_argument("role '" + making.role->name.text +
+                          "' needs a paged_kv among its global_params");
+}
+
+}  // namespace sluice

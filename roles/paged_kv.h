@@ -1,0 +1,59 @@
+// The global parameter `paged_kv`: the backbone's weights, the page pool, and each session's talk.
+//
+// Shared by the roles that list it: the language model writes, the denoiser reads the same pages in
+// place. Thread: take `lock` around every use; the roles may run on different threads.
+// Source: omni-flow, section 4.1 (global params pool) and 5.3 (the diffusion model on the LLM's KV).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "roles/catalog.h"
+#include "roles/model/backbone.h"
+#include "roles/model/config.h"
+#include "roles/model/kv.h"
+#include "roles/model/safetensors.h"
+#include "roles/model/tokenizer.h"
+
+namespace sluice {
+
+/// What a session has said so far.
+struct SessionTalk {
+  KvSequence sequence;
+  std::vector<std::int32_t> owed;   // tokens of the last turn that the next forward writes first
+  bool in_turn = false;             // <user> stands, <assistant> does not yet
+  Tensor latents;                   // of the last picture, for a drawing that starts from it
+};
+
+class PagedKv final : public GlobalParam {
+ public:
+  static Result<std::unique_ptr<GlobalParam>> make(const GlobalParamMaking& making);
+
+  void end_session(std::string_view session) override;
+
+  SessionTalk& talk(std::string_view session);
+  std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+
+  const ModelConfig& config() const { return config_; }
+  const Backbone& backbone() const { return backbone_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  const SafetensorsFile& file() const { return file_; }
+  KvPool& pool() { return *pool_; }
+
+ private:
+  ModelConfig config_;
+  SafetensorsFile file_;
+  Tokenizer tokenizer_;
+  Backbone backbone_;
+  std::unique_ptr<KvPool> pool_;
+  std::map<std::string, SessionTalk, std::less<>> talks_;
+  std::mutex mutex_;
+};
+
+/// The role's shared parameter of this kind. Errors: invalid_argument, naming the role.
+Result<PagedKv*> paged_kv_of(const RoleMaking& making);
+
+}  // namespace sluice

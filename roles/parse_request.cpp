@@ -1,0 +1,232 @@
+#include "roles/parse_request.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/base64.h"
+#include "base/nearest.h"
+#include "roles/image_file.h"
+
+namespace sluice {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t pieces_max = 16;
+constexpr std::size_t depth_max = 32;
+constexpr std::size_t request_bytes_max = std::size_t{64} << 20;
+
+struct Option {
+  std::string_view name;
+  std::string_view attribute;
+  double scale;             // the attribute is the value times this
+  double least, most;
+};
+constexpr std::array<Option, 8> options_known{{{"max_tokens", "max_tokens", 1, 1, 512},
+                                               {"temperature", "temperature_milli", 1000, 0, 100},
+                                               {"top_k", "top_k", 1, 0, 1'000'000},
+                                               {"top_p", "top_p_milli", 1000, 0.001, 1},
+                                               {"seed", "seed", 1, 0, 9'007'199'254'740'991},
+                                               {"steps", "steps", 1, 1, 1000},
+                                               {"guidance", "guidance_milli", 1000, 0, 100},
+                                               {"strength", "strength_milli", 1000, 0.001, 1}}};
+
+Error wrong(const std::string& what) { return invalid_argument("the request: " + what); }
+
+/// What the caller wrote, cut to a length that fits a message.
+std::string shortened(std::string text) {
+  constexpr std::size_t shown_max = 60;
+  if (text.size() <= shown_max) return text;
+  std::size_t end = shown_max;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;
+  return text.substr(0, end) + "...";
+}
+
+/// How deep objects and lists lie in each other, before anything is parsed.
+std::size_t depth_of(std::string_view json) {
+  std::size_t depth = 0;
+  std::size_t deepest = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (quoted && c == '\\') ++i;
+    if (c == '"') quoted = !quoted;
+    if (quoted) continue;
+    if (c == '{' || c == '[') deepest = std::max(deepest, ++depth);
+    if ((c == '}' || c == ']') && depth > 0) --depth;
+  }
+  return deepest;
+}
+
+std::string shown(double value) {
+  std::string text = Json(value).dump();
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text;
+}
+
+template <std::size_t N>
+Result<void> check_keys(const Json& object, const std::array<std::string_view, N>& known,
+                        const std::string& where) {
+  for (const auto& [key, value] : object.items()) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    const std::string near =
+        nearest_name(shortened(key), std::vector<std::string_view>(known.begin(), known.end()));
+    return wrong("unknown key '" + shortened(key) + "' in " + where +
+                 (near.empty() ? "" : "; did you mean '" + near + "'?"));
+  }
+  return {};
+}
+
+using Attributes = std::vector<std::pair<std::string, std::int64_t>>;
+
+Result<Attributes> read_options(const Json& options) {
+  Attributes attributes;
+  if (!options.is_object()) return wrong("'options' must be an object");
+  for (const auto& [key, value] : options.items()) {
+    const auto it = std::ranges::find(options_known, key, &Option::name);
+    if (it == options_known.end()) {
+      std::vector<std::string_view> names;
+      for (const Option& option : options_known) names.push_back(option.name);
+      const std::string near = nearest_name(shortened(key), names);
+      return wrong("unknown option '" + shortened(key) + "'" +
+                   (near.empty() ? "" : "; did you mean '" + near + "'?"));
+    }
+    const bool whole = it->scale == 1;
+    if (!value.is_number() || (whole && !value.is_number_integer()) ||
+        value.get<double>() < it->least || value.get<double>() > it->most)
+      return wrong("option '" + key + "' is " + shortened(value.dump()) + ", it must be a " +
+                   (whole ? "whole number" : "number") + " from " + shown(it->least) + " to " +
+                   shown(it->most));
+    attributes.emplace_back(std::string(it->attribute),
+                            std::llround(value.get<double>() * it->scale));
+  }
+  return attributes;
+}
+
+struct Piece {
+  PayloadRef text;    // one of the two
+  PayloadRef image;
+};
+
+Result<Piece> read_piece(const Json& piece, std::size_t index) {
+  const std::string where = "content[" + std::to_string(index) + "]";
+  if (!piece.is_object()) return wrong(where + " must be an object");
+  const auto type = piece.find("type");
+  if (type == piece.end() || !type->is_string())
+    return wrong(where + " needs \"type\": \"text\" or \"image\"");
+  if (*type == "text") {
+    if (Result<void> keys = check_keys<2>(piece, {"type", "text"}, where); !keys.ok())
+      return keys.error();
+    const auto text = piece.find("text");
+    if (text == piece.end() || !text->is_string()) return wrong(where + " needs a string 'text'");
+    return Piece{make_text(text->get<std::string>()), {}};
+  }
+  if (*type != "image") return wrong(where + ": type must be text or image, it is " +
+                 shortened(type->dump()));
+  if (Result<void> keys = check_keys<3>(piece, {"type", "data", "name"}, where); !keys.ok())
+    return keys.error();
+  const auto data = piece.find("data");
+  if (data == piece.end() || !data->is_string())
+    return wrong(where + " needs a string 'data': the file's bytes in base64");
+  const auto name = piece.find("name");
+  if (name != piece.end() && !name->is_string()) return wrong(where + ": 'name' must be a string");
+  const std::string shown_name =
+      name != piece.end() ? shortened(name->get<std::string>()) : where;
+  const std::optional<std::string> bytes = base64_decode(data->get_ref<const std::string&>());
+  if (!bytes.has_value()) return wrong(where + ": 'data' of " + shown_name + " is not base64");
+  Result<Tensor> image = decode_image(*bytes);
+  if (!image.ok()) return Error{image.error().code, shown_name + ": " + image.error().message};
+  return Piece{{}, make_image(std::move(image).value())};
+}
+
+bool is_blank(const std::string& text) {
+  return std::ranges::all_of(text, [](unsigned char c) { return std::isspace(c) != 0; });
+}
+
+class ParseRequest final : public Role {
+ public:
+  Result<void> run(Activation& activation) override {
+    const std::string& text = activation.input("request")->text;
+    if (text.size() > request_bytes_max)
+      return wrong("it has " + std::to_string(text.size()) + " bytes, the limit is " +
+                   std::to_string(request_bytes_max));
+    if (const std::size_t depth = depth_of(text); depth > depth_max)
+      return wrong("it nests " + std::to_string(depth) + " deep, the limit is " +
+                   std::to_string(depth_max));
+    const Json request = Json::parse(text, nullptr, false);
+    if (request.is_discarded()) return wrong("it is not JSON");
+    if (!request.is_object()) return wrong("it must be a JSON object");
+    if (Result<void> keys = check_keys<2>(request, {"content", "options"}, "the request");
+        !keys.ok())
+      return keys;
+    Attributes attributes;
+    if (const auto options = request.find("options"); options != request.end()) {
+      Result<Attributes> read = read_options(*options);
+      if (!read.ok()) return read.error();
+      attributes = std::move(read).value();
+    }
+    return send(activation, request, std::move(attributes));
+  }
+
+ private:
+  static Result<void> send(Activation& activation, const Json& request, Attributes attributes) {
+    const auto content = request.find("content");
+    if (content == request.end() || !content->is_array() || content->empty())
+      return wrong("'content' must be a list of pieces, each a text or an image");
+    if (content->size() > pieces_max)
+      return wrong("'content' has " + std::to_string(content->size()) + " pieces, the limit is " +
+                   std::to_string(pieces_max));
+    std::vector<Piece> pieces;
+    bool words = false;
+    for (std::size_t i = 0; i < content->size(); ++i) {
+      Result<Piece> piece = read_piece((*content)[i], i);
+      if (!piece.ok()) return piece.error();
+      words = words || (piece->text && !is_blank(piece->text->text));
+      pieces.push_back(std::move(piece).value());
+    }
+    if (!words)
+      return invalid_argument("the prompt is empty: say what you want to know or draw");
+    attributes.emplace_back("generate", 1);
+    auto* closing = new Payload;
+    closing->type = ValueType::text;
+    closing->attributes = std::move(attributes);
+    PayloadRef last(closing);
+    if (pieces.back().text) {
+      closing->text = pieces.back().text->text;
+      pieces.pop_back();
+    }
+    for (Piece& piece : pieces)
+      piece.text ? activation.yield("text", std::move(piece.text))
+                 : activation.yield("image", std::move(piece.image));
+    activation.yield("text", std::move(last));
+    return {};
+  }
+};
+
+}  // namespace
+
+Plugin parse_request_plugin() {
+  Plugin plugin;
+  plugin.declaration = {
+      .name = "parse_request",
+      .meaning = "takes a JSON request apart into texts and pictures, in order",
+      .interfaces = {{.name = "parse",
+                      .inputs = {{"request", ValueType::json, "the request", false}},
+                      .outputs = {{"text", ValueType::text, "a piece of text", false},
+                                  {"image", ValueType::image, "a picture", false}},
+                      .frames = {{"text"}, {"image"}}}},
+      .session_state = false,
+      .needs_model = false,
+      .any_ports = false,
+      .global_param_kinds = {}};
+  plugin.make = [](const RoleMaking&) -> Result<RoleInstance> {
+    return RoleInstance(std::unique_ptr<Role>(std::make_unique<ParseRequest>()));
+  };
+  return plugin;
+}
+
+}  // namespace sluice

@@ -1,0 +1,455 @@
+#include "workflows/load.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "base/nearest.h"
+#include "workflows/yaml_tree.h"
+
+namespace sluice {
+
+namespace {
+
+using Kind = YamlNode::Kind;
+
+constexpr std::array<std::string_view, 11> workflow_part{
+    "sluice", "workflow", "inputs",   "global_params", "roles",  "nodes",
+    "outputs", "limits",  "calls", "on_error",      "include"};
+constexpr std::array<std::string_view, 4> global_param_part{"kind", "model", "page_tokens",
+                                                            "pages"};
+constexpr std::array<std::string_view, 7> role_part{"plugin",   "model",   "global_params",
+                                                    "replicas", "balance", "colocate",
+                                                    "options"};
+constexpr std::array<std::string_view, 5> node_part{"run", "inputs", "count", "on_error",
+                                                    "outputs"};
+constexpr std::array<std::string_view, 3> limits_part{"deadline", "loop_iterations", "frames"};
+constexpr std::array<KeyTable, 5> tables{{{"workflow", workflow_part},
+                                          {"global_param", global_param_part},
+                                          {"role", role_part},
+                                          {"node", node_part},
+                                          {"limits", limits_part}}};
+
+std::string_view kind_name(Kind kind) {
+  switch (kind) {
+    case Kind::null: return "nothing";
+    case Kind::scalar: return "a single value";
+    case Kind::list: return "a list";
+    case Kind::map: return "a map";
+  }
+  return "";
+}
+
+bool is_name(std::string_view text) {
+  constexpr std::size_t length_max = 64;
+  if (text.empty() || text.size() > length_max || text[0] < 'a' || text[0] > 'z') return false;
+  return std::ranges::all_of(text, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+class Loader {
+ public:
+  Loader(WorkflowSpec& spec, Diagnostics& diagnostics) : spec_(spec), diagnostics_(diagnostics) {}
+
+  void load(const YamlNode& root);
+
+ private:
+  void error(Mark mark, std::string code, std::string message, std::string suggestion = "") {
+    diagnostics_.push_back(
+        {Severity::error, mark, std::move(code), std::move(message), std::move(suggestion)});
+  }
+  bool expect(const YamlNode& node, Kind kind, const std::string& what) {
+    if (node.kind == kind) return true;
+    error(node.mark, "wrong-kind",
+          what + " must be " + std::string(kind_name(kind)) + ", this is " +
+              std::string(kind_name(node.kind)));
+    return false;
+  }
+  void check_keys(const YamlNode& map, std::span<const std::string_view> known,
+                  const std::string& where) {
+    for (const auto& [key, value] : map.entries) {
+      if (std::ranges::find(known, key.scalar) != known.end() || key.scalar == "<<") continue;
+      const std::string near = nearest_name(key.scalar, {known.begin(), known.end()});
+      std::string list;
+      for (const std::string_view name : known) list += (list.empty() ? "" : ", ") + std::string(name);
+      error(key.mark, "unknown-key", "unknown key '" + key.scalar + "' in " + where,
+            near.empty() ? "known keys: " + list : "did you mean '" + near + "'?");
+    }
+  }
+  std::optional<Name> name(const YamlNode& node, const std::string& what) {
+    if (!expect(node, Kind::scalar, what)) return std::nullopt;
+    if (!is_name(node.scalar))
+      error(node.mark, "bad-name", "'" + node.scalar + "' cannot be " + what,
+            "names are lower-case letters, digits and _, and begin with a letter");
+    return Name{node.scalar, node.mark};
+  }
+  std::optional<std::int64_t> number(const YamlNode& node, const std::string& what,
+                                     std::int64_t least, std::int64_t most) {
+    std::int64_t value = 0;
+    const char* end = node.scalar.data() + node.scalar.size();
+    const auto [stop, failed] = std::from_chars(node.scalar.data(), end, value);
+    if (node.kind == Kind::scalar && failed == std::errc() && stop == end && value >= least &&
+        value <= most)
+      return value;
+    error(node.mark, "bad-number",
+          what + " is " + (node.kind == Kind::scalar ? "'" + node.scalar + "'"
+                                                     : std::string(kind_name(node.kind))) +
+              ", it must be a whole number from " + std::to_string(least) + " to " +
+              std::to_string(most));
+    return std::nullopt;
+  }
+  template <typename T>
+  void choice(const YamlNode& node, const std::string& what,
+              const std::vector<std::pair<std::string_view, T>>& choices, T& to) {
+    if (!expect(node, Kind::scalar, what)) return;
+    std::vector<std::string_view> names;
+    std::string list;
+    for (const auto& [text, value] : choices) {
+      if (node.scalar == text) {
+        to = value;
+        return;
+      }
+      names.push_back(text);
+      list += (list.empty() ? "" : ", ") + std::string(text);
+    }
+    const std::string near = nearest_name(node.scalar, names);
+    error(node.mark, "bad-choice", what + " cannot be '" + node.scalar + "' (" + list + ")",
+          near.empty() ? "" : "did you mean '" + near + "'?");
+  }
+  std::optional<FieldRef> field_ref(const YamlNode& node) {
+    if (!expect(node, Kind::scalar, "a source")) return std::nullopt;
+    const std::size_t dot = node.scalar.find('.');
+    FieldRef ref;
+    ref.mark = node.mark;
+    if (dot != std::string::npos) {
+      ref.node = node.scalar.substr(0, dot);
+      ref.field = node.scalar.substr(dot + 1);
+    }
+    if (is_name(ref.node) && is_name(ref.field)) return ref;
+    error(node.mark, "bad-source", "'" + node.scalar + "' is not a source",
+          "write node.field, or inputs.field for what a call brings in");
+    return std::nullopt;
+  }
+  std::vector<FieldRef> sources(const YamlNode& node) {
+    std::vector<FieldRef> refs;
+    if (node.kind == Kind::list) {
+      if (node.items.empty()) error(node.mark, "bad-source", "a field needs a source");
+      for (const YamlNode& item : node.items)
+        if (auto ref = field_ref(item)) refs.push_back(std::move(*ref));
+    } else if (auto ref = field_ref(node)) {
+      refs.push_back(std::move(*ref));
+    }
+    return refs;
+  }
+
+  void load_inputs(const YamlNode& node);
+  void load_global_params(const YamlNode& node);
+  void load_role(const YamlNode& key, const YamlNode& node);
+  void load_role_extras(RoleSpec& role, const YamlNode& node);
+  void load_node(const YamlNode& key, const YamlNode& node);
+  void load_groups(NodeSpec& spec, const YamlNode& node);
+  void load_counts(NodeSpec& spec, const YamlNode& node);
+  void load_outputs(const YamlNode& node);
+  void load_limits(const YamlNode& node);
+  void load_duration(const YamlNode& node);
+
+  WorkflowSpec& spec_;
+  Diagnostics& diagnostics_;
+};
+
+void Loader::load_inputs(const YamlNode& node) {
+  if (!expect(node, Kind::map, "inputs")) return;
+  for (const auto& [key, value] : node.entries) {
+    const auto input = name(key, "an input's name");
+    if (!input || !expect(value, Kind::scalar, "an input's type")) continue;
+    const auto type = value_type_from(value.scalar);
+    if (!type || *type == ValueType::any) {
+      const std::string near = nearest_name(
+          value.scalar, {"json", "text", "image", "audio", "tensor", "number", "bytes"});
+      error(value.mark, "unknown-type", "'" + value.scalar + "' is not a type",
+            near.empty() ? "types are json, text, image, audio, tensor, number and bytes"
+                         : "did you mean '" + near + "'?");
+    }
+    spec_.inputs.push_back({*input, type.value_or(ValueType::any)});
+  }
+}
+
+void Loader::load_global_params(const YamlNode& node) {
+  if (!expect(node, Kind::map, "global_params")) return;
+  for (const auto& [key, value] : node.entries) {
+    const auto param = name(key, "a global parameter's name");
+    if (!param || !expect(value, Kind::map, "global parameter '" + key.scalar + "'")) continue;
+    check_keys(value, global_param_part, "global parameter '" + key.scalar + "'");
+    GlobalParamSpec spec;
+    spec.name = *param;
+    if (const YamlNode* kind = value.find("kind")) {
+      spec.kind = name(*kind, "a kind").value_or(Name{});
+    } else {
+      error(key.mark, "missing-key", "global parameter '" + key.scalar + "' needs a 'kind'",
+            "kind: paged_kv");
+    }
+    if (const YamlNode* model = value.find("model"); model && expect(*model, Kind::scalar, "model"))
+      spec.model = Name{model->scalar, model->mark};
+    if (const YamlNode* tokens = value.find("page_tokens"))
+      spec.page_tokens = number(*tokens, "page_tokens", 1, 4096).value_or(spec.page_tokens);
+    if (const YamlNode* pages = value.find("pages"))
+      spec.pages = number(*pages, "pages", 1, 1 << 30).value_or(spec.pages);
+    spec_.global_params.push_back(std::move(spec));
+  }
+}
+
+void Loader::load_role_extras(RoleSpec& role, const YamlNode& node) {
+  if (const YamlNode* list = node.find("global_params");
+      list && expect(*list, Kind::list, "a role's global_params"))
+    for (const YamlNode& item : list->items)
+      if (auto param = name(item, "a global parameter's name"))
+        role.global_params.push_back(std::move(*param));
+  if (const YamlNode* options = node.find("options");
+      options && expect(*options, Kind::map, "options"))
+    for (const auto& [key, value] : options->entries)
+      if (expect(value, Kind::scalar, "option '" + key.scalar + "'"))
+        role.options.push_back({{key.scalar, key.mark}, {value.scalar, value.mark}});
+}
+
+void Loader::load_role(const YamlNode& key, const YamlNode& node) {
+  const auto role_name = name(key, "a role's name");
+  if (!role_name || !expect(node, Kind::map, "role '" + key.scalar + "'")) return;
+  check_keys(node, role_part, "role '" + key.scalar + "'");
+  RoleSpec role;
+  role.name = *role_name;
+  if (const YamlNode* plugin = node.find("plugin")) {
+    role.plugin = name(*plugin, "a plugin's name").value_or(Name{});
+  } else {
+    error(key.mark, "missing-key", "role '" + key.scalar + "' needs a 'plugin'",
+          "plugin: the name of what computes, see `sluice roles`");
+  }
+  if (const YamlNode* model = node.find("model"); model && expect(*model, Kind::scalar, "model"))
+    role.model = Name{model->scalar, model->mark};
+  if (const YamlNode* replicas = node.find("replicas"))
+    role.replicas =
+        static_cast<std::uint32_t>(number(*replicas, "replicas", 1, 256).value_or(1));
+  if (const YamlNode* balance = node.find("balance"))
+    choice<Balance>(*balance, "balance",
+                    {{"round_robin", Balance::round_robin},
+                     {"session", Balance::session},
+                     {"broadcast", Balance::broadcast}},
+                    role.balance);
+  if (const YamlNode* colocate = node.find("colocate"))
+    role.colocate = name(*colocate, "a role's name");
+  load_role_extras(role, node);
+  spec_.roles.push_back(std::move(role));
+}
+
+void Loader::load_groups(NodeSpec& spec, const YamlNode& node) {
+  if (node.kind == Kind::map) {
+    error(node.mark, "wrong-kind", "inputs of node '" + spec.name.text +
+                                       "' must be a list of groups, this is a map",
+          "put a '-' before it, or [ ] around it: each entry of the list is one OR group");
+    return;
+  }
+  if (!expect(node, Kind::list, "inputs of node '" + spec.name.text + "'")) return;
+  if (node.items.empty())
+    error(node.mark, "no-inputs", "node '" + spec.name.text + "' has no input group");
+  for (const YamlNode& item : node.items) {
+    if (!expect(item, Kind::map, "an input group")) continue;
+    GroupSpec group;
+    group.mark = item.mark;
+    if (item.entries.empty()) error(item.mark, "empty-group", "an input group needs a field");
+    if (item.entries.size() > 60) {
+      error(item.mark, "too-many-fields", "an input group has at most 60 fields");
+      continue;
+    }
+    for (const auto& [key, value] : item.entries)
+      if (auto field = name(key, "a field's name"))
+        group.fields.push_back({std::move(*field), sources(value)});
+    spec.groups.push_back(std::move(group));
+  }
+}
+
+void Loader::load_counts(NodeSpec& spec, const YamlNode& node) {
+  if (!expect(node, Kind::map, "count of node '" + spec.name.text + "'")) return;
+  for (const auto& [key, value] : node.entries) {
+    auto field = name(key, "a field's name");
+    if (!field || !expect(value, Kind::scalar, "the count of '" + key.scalar + "'")) continue;
+    CountSpec count;
+    count.field = std::move(*field);
+    count.mark = value.mark;
+    if (value.scalar == "all") {
+      count.frames = CountAll{};
+    } else if (value.scalar.find('.') != std::string::npos) {
+      auto ref = field_ref(value);
+      if (!ref) continue;
+      count.frames = std::move(*ref);
+    } else if (const auto literal = number(value, "the count of '" + key.scalar + "'", 0, 100'000)) {
+      count.frames = *literal;
+    } else {
+      continue;
+    }
+    spec.counts.push_back(std::move(count));
+  }
+}
+
+void Loader::load_node(const YamlNode& key, const YamlNode& node) {
+  const auto node_name = name(key, "a node's name");
+  if (!node_name) return;
+  if (node_name->text == "inputs") {
+    error(key.mark, "bad-name", "a node cannot be called 'inputs'",
+          "inputs.field names what a call brings in; choose another name");
+    return;
+  }
+  if (!expect(node, Kind::map, "node '" + key.scalar + "'")) return;
+  check_keys(node, node_part, "node '" + key.scalar + "'");
+  NodeSpec spec;
+  spec.name = *node_name;
+  if (const YamlNode* run = node.find("run"); run == nullptr) {
+    error(key.mark, "missing-key", "node '" + key.scalar + "' needs a 'run'",
+          "run: role.interface");
+  } else if (expect(*run, Kind::scalar, "run")) {
+    const std::size_t dot = run->scalar.find('.');
+    if (dot == std::string::npos || !is_name(run->scalar.substr(0, dot)) ||
+        !is_name(run->scalar.substr(dot + 1))) {
+      error(run->mark, "bad-run", "'" + run->scalar + "' does not say what to run",
+            "write role.interface");
+    } else {
+      spec.role = {run->scalar.substr(0, dot), run->mark};
+      spec.interface = {run->scalar.substr(dot + 1), run->mark};
+    }
+  }
+  if (const YamlNode* inputs = node.find("inputs")) {
+    load_groups(spec, *inputs);
+  } else {
+    error(key.mark, "missing-key", "node '" + key.scalar + "' needs 'inputs'",
+          "inputs: [ { field: node.field } ]");
+  }
+  if (const YamlNode* count = node.find("count")) load_counts(spec, *count);
+  if (const YamlNode* on_error = node.find("on_error"))
+    choice<OnError>(*on_error, "on_error", {{"fail", OnError::fail}, {"skip", OnError::skip}},
+                    spec.on_error);
+  if (const YamlNode* outputs = node.find("outputs");
+      outputs && expect(*outputs, Kind::list, "a node's outputs"))
+    for (const YamlNode& item : outputs->items)
+      if (auto output = name(item, "an output field's name"))
+        spec.outputs.push_back(std::move(*output));
+  spec_.nodes.push_back(std::move(spec));
+}
+
+void Loader::load_outputs(const YamlNode& node) {
+  if (!expect(node, Kind::map, "outputs")) return;
+  for (const auto& [key, value] : node.entries)
+    if (auto output = name(key, "an output's name"))
+      spec_.outputs.push_back({std::move(*output), sources(value)});
+}
+
+void Loader::load_duration(const YamlNode& node) {
+  if (!expect(node, Kind::scalar, "deadline")) return;
+  const std::string& text = node.scalar;
+  std::int64_t value = 0;
+  const auto [unit, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view suffix(unit, static_cast<std::size_t>(text.data() + text.size() - unit));
+  const std::int64_t scale = suffix == "ms" ? 1 : suffix == "s" ? 1000 : suffix == "m" ? 60'000 : 0;
+  constexpr std::int64_t most = std::int64_t{24} * 60 * 60 * 1000;
+  if (failed != std::errc() || scale == 0 || value < 1 || value > most / scale) {
+    error(node.mark, "bad-duration", "'" + text + "' is not a duration",
+          "write a whole number and ms, s or m, at most a day: 500ms, 30s, 2m");
+    return;
+  }
+  spec_.limits.deadline = std::chrono::milliseconds(value * scale);
+}
+
+void Loader::load_limits(const YamlNode& node) {
+  if (!expect(node, Kind::map, "limits")) return;
+  check_keys(node, limits_part, "limits");
+  if (const YamlNode* deadline = node.find("deadline")) load_duration(*deadline);
+  if (const YamlNode* turns = node.find("loop_iterations"))
+    spec_.limits.loop_iterations =
+        number(*turns, "loop_iterations", 1, 65'535).value_or(spec_.limits.loop_iterations);
+  if (const YamlNode* frames = node.find("frames"))
+    spec_.limits.frames =
+        number(*frames, "frames", 1, 1'000'000'000).value_or(spec_.limits.frames);
+}
+
+void Loader::load(const YamlNode& root) {
+  if (root.kind != Kind::map) {
+    error(root.mark.line == 0 ? Mark{1, 1, 1} : root.mark, "not-a-workflow",
+          "a workflow is a map, this is " + std::string(kind_name(root.kind)),
+          "begin with `sluice: 1`");
+    return;
+  }
+  check_keys(root, workflow_part, "a workflow");
+  if (const YamlNode* version = root.find("sluice"); version == nullptr)
+    error({1, 1, 1}, "missing-key", "the file does not say that it is a workflow",
+          "begin with `sluice: 1`");
+  else if (version->scalar != "1")
+    error(version->mark, "unknown-version", "version '" + version->scalar + "' is not known",
+          "write `sluice: 1`");
+  if (const YamlNode* workflow = root.find("workflow"))
+    spec_.name = name(*workflow, "a workflow's name").value_or(Name{});
+  else
+    error({1, 1, 1}, "missing-key", "the workflow has no name", "workflow: a_name");
+  if (const YamlNode* include = root.find("include"))
+    error(include->mark, "not-yet", "`include` comes with a later version",
+          "write the roles into this file");
+  if (const YamlNode* node = root.find("inputs")) load_inputs(*node);
+  if (const YamlNode* node = root.find("global_params")) load_global_params(*node);
+  if (const YamlNode* node = root.find("roles"); node && expect(*node, Kind::map, "roles"))
+    for (const auto& [key, value] : node->entries) load_role(key, value);
+  if (const YamlNode* node = root.find("nodes"); node && expect(*node, Kind::map, "nodes"))
+    for (const auto& [key, value] : node->entries) load_node(key, value);
+  if (const YamlNode* node = root.find("outputs")) load_outputs(*node);
+  if (const YamlNode* node = root.find("limits")) load_limits(*node);
+  if (const YamlNode* calls = root.find("calls"))
+    choice<CallMode>(*calls, "calls",
+                     {{"serial", CallMode::serial}, {"overlap", CallMode::overlap}}, spec_.calls);
+  if (const YamlNode* on_error = root.find("on_error"))
+    choice<bool>(*on_error, "on_error of a workflow", {{"finish", false}, {"cancel", true}},
+                 spec_.cancel_on_error);
+  constexpr std::size_t nodes_max = 2'000;
+  if (spec_.nodes.size() > nodes_max)
+    error(spec_.nodes[nodes_max].name.mark, "too-many-nodes",
+          "a workflow has at most " + std::to_string(nodes_max) + " nodes");
+}
+
+}  // namespace
+
+std::span<const KeyTable> workflow_keys() { return tables; }
+
+LoadedWorkflow load_workflow(std::string file_name, std::string_view text) {
+  LoadedWorkflow loaded;
+  loaded.spec.file = std::move(file_name);
+  loaded.text = text;
+  const YamlNode root = read_yaml(text, loaded.diagnostics);
+  // A file that is not YAML says nothing about workflows.
+  const bool readable = std::ranges::none_of(loaded.diagnostics, [](const Diagnostic& d) {
+    return d.code == "yaml-syntax" || d.code == "file-size" || d.code == "yaml-documents";
+  });
+  if (readable) Loader(loaded.spec, loaded.diagnostics).load(root);
+  return loaded;
+}
+
+Result<LoadedWorkflow> load_workflow_file(const std::string& path) {
+  std::error_code failed;
+  const auto status = std::filesystem::status(path, failed);
+  if (failed || status.type() == std::filesystem::file_type::not_found)
+    return Error{ErrorCode::not_found, path + ": no such file"};
+  if (status.type() != std::filesystem::file_type::regular)
+    return invalid_argument(path + ": not a file");
+  const auto size = std::filesystem::file_size(path, failed);
+  if (failed || size > yaml_bytes_max)
+    return Error{ErrorCode::exhausted, path + ": the file has " + std::to_string(size) +
+                                           " bytes, a workflow has at most " +
+                                           std::to_string(yaml_bytes_max)};
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return Error{ErrorCode::not_found, path + ": cannot be read"};
+  return load_workflow(path, text.str());
+}
+
+}  // namespace sluice

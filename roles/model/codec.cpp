@@ -10,6 +10,59 @@
 
 namespace sluice {
 
+namespace {
+
+struct PlaneSize {
+  std::size_t channels = 0;
+  std::size_t side = 0;
+};
+
+/// What comes out of `layers` for `size`; an error when they do not fit each other.
+Result<PlaneSize> follow(const std::vector<CodecLayer>& layers, PlaneSize size,
+                         const std::string& where) {
+  constexpr std::size_t side_max = 4096;
+  for (const CodecLayer& layer : layers) {
+    if (layer.kind == CodecLayer::Kind::conv) {
+      if (layer.in != size.channels)
+        return Error{ErrorCode::corrupt, where + ", layer '" + layer.name + "': takes " +
+                                             std::to_string(layer.in) + " channels, gets " +
+                                             std::to_string(size.channels)};
+      size = {layer.out, (size.side + layer.stride - 1) / layer.stride};
+    } else if (layer.kind == CodecLayer::Kind::upsample2x) {
+      size.side *= 2;
+      if (size.side > side_max)
+        return Error{ErrorCode::exhausted, where + ": planes larger than " +
+                                               std::to_string(side_max) + " a side"};
+    } else if (layer.kind == CodecLayer::Kind::residual) {
+      const Result<PlaneSize> inner = follow(layer.body, size, where);
+      if (!inner.ok()) return inner.error();
+      if (inner->channels != size.channels || inner->side != size.side)
+        return Error{ErrorCode::corrupt, where + ": the body of a residual changes the shape"};
+    }
+  }
+  return size;
+}
+
+Result<void> check_layers(const ModelConfig& config) {
+  const PlaneSize picture{3, config.vision.image};
+  const PlaneSize latent{config.codec.channels, config.codec.latent};
+  const auto leads = [](const std::vector<CodecLayer>& layers, PlaneSize from, PlaneSize to,
+                        const std::string& where) -> Result<void> {
+    const Result<PlaneSize> end = follow(layers, from, where);
+    if (!end.ok()) return end.error();
+    if (end->channels == to.channels && end->side == to.side) return {};
+    return Error{ErrorCode::corrupt,
+                 where + " ends with " + std::to_string(end->channels) + " channels of side " +
+                     std::to_string(end->side) + ", it must be " + std::to_string(to.channels) +
+                     " of side " + std::to_string(to.side)};
+  };
+  if (Result<void> fits = leads(config.codec.encoder, picture, latent, "codec.encoder"); !fits.ok())
+    return fits;
+  return leads(config.codec.decoder, latent, picture, "codec.decoder");
+}
+
+}  // namespace
+
 void Codec::load_layers(const std::vector<CodecLayer>& layers, const std::string& prefix,
                         WeightLoader& load) {
   for (const CodecLayer& layer : layers) {
@@ -21,6 +74,7 @@ void Codec::load_layers(const std::vector<CodecLayer>& layers, const std::string
 }
 
 Result<Codec> Codec::load(const ModelConfig& config, const SafetensorsFile& file) {
+  if (Result<void> fits = check_layers(config); !fits.ok()) return fits.error();
   Codec made;
   made.config_ = config;
   WeightLoader load(file);

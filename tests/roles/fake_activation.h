@@ -1,0 +1,43 @@
+// An activation without a runtime: inputs that a test gives, frames that it keeps.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "roles/role.h"
+
+namespace sluice {
+
+class FakeActivation final : public Activation {
+ public:
+  explicit FakeActivation(std::string interface = "run") : interface_(std::move(interface)) {}
+
+  void give(const std::string& field, PayloadRef value) {
+    inputs_[field].push_back(std::move(value));
+  }
+
+  std::string_view node() const override { return "node"; }
+  std::string_view interface() const override { return interface_; }
+  std::string_view session() const override { return "session"; }
+  std::uint64_t call() const override { return 1; }
+  std::size_t group() const override { return 0; }
+  std::span<const PayloadRef> inputs(std::string_view field) const override {
+    const auto it = inputs_.find(std::string(field));
+    return it == inputs_.end() ? std::span<const PayloadRef>() : std::span(it->second);
+  }
+  using Activation::yield;
+  void yield(std::span<const FieldValue> fields) override {
+    for (const FieldValue& field : fields) frames.emplace_back(field.field, field.value);
+  }
+  bool cancelled() const override { return false; }
+
+  std::vector<std::pair<std::string, PayloadRef>> frames;
+
+ private:
+  std::string interface_;
+  std::map<std::string, std::vector<PayloadRef>> inputs_;
+};
+
+}  // namespace sluice

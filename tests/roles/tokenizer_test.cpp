@@ -1,0 +1,53 @@
+#include "roles/model/tokenizer.h"
+
+#include <catch2/catch.hpp>
+
+namespace sluice {
+namespace {
+
+constexpr const char* small = R"({"model":{"type":"WordLevel","unk_token":"<unk>",
+  "vocab":{"<pad>":0,"<image>":1,"<unk>":2,"what":3,"red":4,"circle":5,"?":6,"image":7}}})";
+
+Tokenizer tokenizer() { return std::move(Tokenizer::parse(small, "t.json")).value(); }
+
+TEST_CASE("words are lower-cased and split at white space and punctuation") {
+  CHECK(tokenizer().encode("  What RED\tcircle?\n") == std::vector<std::int32_t>{3, 4, 5, 6});
+  CHECK(tokenizer().encode("red,circle!") == std::vector<std::int32_t>{4, 5});
+  CHECK(tokenizer().encode("").empty());
+}
+
+TEST_CASE("an unknown word is the unknown token, whatever its bytes are") {
+  CHECK(tokenizer().encode("red zebra") == std::vector<std::int32_t>{4, 2});
+  CHECK(tokenizer().encode("\xff\xfe \xc3\xa9t\xc3\xa9") == std::vector<std::int32_t>{2, 2});
+}
+
+TEST_CASE("text cannot spell a special token") {
+  CHECK(tokenizer().encode("<image>") == std::vector<std::int32_t>{7});
+}
+
+TEST_CASE("decoding joins words with spaces and ignores ids that do not exist") {
+  const std::vector<std::int32_t> ids{4, 5};
+  CHECK(tokenizer().decode(ids) == "red circle");
+  CHECK(tokenizer().word(-1).empty());
+  CHECK(tokenizer().word(1'000'000).empty());
+}
+
+TEST_CASE("a damaged tokenizer file is refused and the message says why") {
+  const auto why = [](const std::string& json) {
+    const Result<Tokenizer> read = Tokenizer::parse(json, "t.json");
+    return read.ok() ? std::string("read") : read.error().message;
+  };
+  CHECK_THAT(why(""), Catch::Contains("not a tokenizer.json"));
+  CHECK_THAT(why("[]"), Catch::Contains("not a tokenizer.json"));
+  CHECK_THAT(why(R"({"model":{"type":"BPE"}})"), Catch::Contains("'BPE' is not read"));
+  CHECK_THAT(why(R"({"model":{"type":5}})"), Catch::Contains("is not read"));
+  CHECK_THAT(why(R"({"model":{"type":"WordLevel"}})"), Catch::Contains("no 'vocab'"));
+  CHECK_THAT(why(R"({"model":{"type":"WordLevel","vocab":{"a":-1}}})"), Catch::Contains("id of 'a'"));
+  CHECK_THAT(why(R"({"model":{"type":"WordLevel","vocab":{"a":4000000000}}})"),
+             Catch::Contains("id of 'a'"));
+  CHECK_THAT(why(R"({"model":{"type":"WordLevel","vocab":{"a":0}}})"),
+             Catch::Contains("unknown token"));
+}
+
+}  // namespace
+}  // namespace sluice

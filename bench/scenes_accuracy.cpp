@@ -3,8 +3,8 @@
 //   bench_scenes_accuracy [--root DIR] [--scenes N] [--drawings N]
 //
 // Asks every held-out question in a session of its own, draws every held-out sentence, and prints
-// the share that is right beside the figure of models/scenes/README.md. Exit status 1 when a kind of
-// question falls below 95 % or drawings below 80 %, 2 when something is missing.
+// the share that is right beside the figure of models/scenes/README.md. Exit status 1 when a kind
+// of question falls below 95 % or drawings below 80 %, 2 when something is missing.
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>

@@ -73,7 +73,9 @@ int main() {
   std::string said;
   const CallOutcome outcome =
       (*runner)->call({.session = "example", .inputs = {{"text", make_text("hello")}}},
-                      [&](std::string_view, const PayloadRef& value) { said += value->text + "\n"; });
+                      [&](std::string_view, const PayloadRef& value) {
+                        said += value->text + "\n";
+                      });
   std::fputs(said.c_str(), stdout);
   // Frames arrive in logical order, whatever ran first.
   return outcome.ok && said == "hello!!\nHELLO!!!\nHELLO!!!\nHELLO!!!!\n" ? 0 : 1;

@@ -1,8 +1,9 @@
 // The role `parse_request`: a JSON request to a stream of pieces, each text or picture.
 //
-// Request: {"content": [{"type": "text", "text": ...}, {"type": "image", "data": BASE64, "name": ...}],
-// "options": {max_tokens, temperature, top_k, top_p, seed, steps, guidance, strength}}. Pieces leave
-// in order, one frame each; the last is a text with attribute `generate` and the options.
+// Request: {"content": [{"type": "text", "text": ...},
+// {"type": "image", "data": BASE64, "name": ...}], "options": {max_tokens, temperature, top_k,
+// top_p, seed, steps, guidance, strength}}. Pieces leave in order, one frame each; the last is a
+// text with attribute `generate` and the options.
 // Errors: what is wrong, in which field, and the limit. Nothing is fetched or read from disk.
 #pragma once
 

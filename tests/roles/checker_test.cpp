@@ -57,7 +57,8 @@ TEST_CASE("a drawing is right only with every object, nothing else, and the name
   CHECK(satisfied(find_things(paint({circle})), placed));
   placed.region = "top left";
   CHECK_FALSE(satisfied(find_things(paint({circle})), placed));
-  CHECK_FALSE(satisfied(find_things(paint({circle, circle})), {{{"red", "circle"}, {"red", "circle"}}, "", ""}));
+  const Wanted twice{{{"red", "circle"}, {"red", "circle"}}, "", ""};
+  CHECK_FALSE(satisfied(find_things(paint({circle, circle})), twice));
 }
 
 TEST_CASE("specks are noise and a grey picture holds nothing") {

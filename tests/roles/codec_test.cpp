@@ -15,7 +15,8 @@ class Checkpoint {
   void add(const std::string& name, const std::vector<std::int64_t>& shape,
            const std::vector<float>& values) {
     std::string sizes;
-    for (const std::int64_t size : shape) sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
+    for (const std::int64_t size : shape)
+      sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
     const std::size_t begin = data_.size();
     data_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
     header_ += (header_.empty() ? "" : ",") + ("\"" + name) +

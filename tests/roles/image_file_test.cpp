@@ -39,8 +39,8 @@ std::string png(std::uint32_t width, std::uint32_t height, char depth, char colo
   }
   data += rows + std::string(4, '\0');
   return magic +
-         chunk("IHDR", be32(width) + be32(height) + depth + colours + std::string(3, '\0')) + extra +
-         chunk("IDAT", data) + chunk("IEND", "");
+         chunk("IHDR", be32(width) + be32(height) + depth + colours + std::string(3, '\0')) +
+         extra + chunk("IDAT", data) + chunk("IEND", "");
 }
 
 std::vector<int> pixel(const Tensor& image, std::size_t index) {

@@ -40,7 +40,8 @@ TEST_CASE("a sound file gives names, shapes and values without copying") {
   CHECK(read->find("__metadata__") == nullptr);
   REQUIRE(read->find("b") != nullptr);
   CHECK(read->find("b")->shape == std::vector<std::int64_t>{2, 1});
-  CHECK(reinterpret_cast<const char*>(read->find("b")->bytes.data()) == file.data() + file.size() - 2);
+  CHECK(reinterpret_cast<const char*>(read->find("b")->bytes.data()) ==
+        file.data() + file.size() - 2);
   const Result<Tensor> a = read->load("a");
   REQUIRE(a.ok());
   CHECK(std::vector<float>(a->f32().begin(), a->f32().end()) == values);
@@ -55,7 +56,9 @@ TEST_CASE("every hostile file is refused and the message says why") {
   };
   const std::string sound = entry("F32", "[2]", "[0,8]");
   const std::string data(8, 'x');
-  const auto one = [&](const std::string& tensor) { return file_of("{\"a\":" + tensor + "}", data); };
+  const auto one = [&](const std::string& tensor) {
+    return file_of("{\"a\":" + tensor + "}", data);
+  };
   const std::vector<Row> rows{
       {"", "shorter than"},
       {"1234567", "shorter than"},
@@ -81,7 +84,8 @@ TEST_CASE("every hostile file is refused and the message says why") {
       {one(entry("F32", "[2]", "[8,0]")), "leave the file's"},
       {one(entry("F32", "[2]", "[-8,0]")), "not a whole number"},
       {one(entry("F32", "[1]", "[0,8]")), "shape and dtype need 4 bytes, the offsets give 8"},
-      {file_of("{\"a\":" + sound + ",\"b\":" + entry("F32", "[1]", "[4,8]") + "}", data), "overlap"},
+      {file_of("{\"a\":" + sound + ",\"b\":" + entry("F32", "[1]", "[4,8]") + "}", data),
+       "overlap"},
   };
   for (const Row& row : rows) {
     const Result<SafetensorsFile> read = parse(row.file);

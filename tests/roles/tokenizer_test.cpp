@@ -42,7 +42,8 @@ TEST_CASE("a damaged tokenizer file is refused and the message says why") {
   CHECK_THAT(why(R"({"model":{"type":"BPE"}})"), Catch::Contains("'BPE' is not read"));
   CHECK_THAT(why(R"({"model":{"type":5}})"), Catch::Contains("is not read"));
   CHECK_THAT(why(R"({"model":{"type":"WordLevel"}})"), Catch::Contains("no 'vocab'"));
-  CHECK_THAT(why(R"({"model":{"type":"WordLevel","vocab":{"a":-1}}})"), Catch::Contains("id of 'a'"));
+  CHECK_THAT(why(R"({"model":{"type":"WordLevel","vocab":{"a":-1}}})"),
+             Catch::Contains("id of 'a'"));
   CHECK_THAT(why(R"({"model":{"type":"WordLevel","vocab":{"a":4000000000}}})"),
              Catch::Contains("id of 'a'"));
   CHECK_THAT(why(R"({"model":{"type":"WordLevel","vocab":{"a":0}}})"),

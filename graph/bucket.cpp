@@ -161,11 +161,11 @@ std::vector<std::string> CountBucket::warnings(const PlanNode& node, const PlanG
     const std::string& field = group.fields[group.counts[i].field];
     const std::int64_t wanted =
         group.counts[i].kind == PlanCount::Kind::all ? count.came : count.wanted;
-    const std::int64_t over = count.came - (fired_ ? wanted : 0);
-    if (!fired_ && count.came < wanted)
+    const std::int64_t over = count.came - wanted;
+    if (!fired_ && over < 0)
       texts.push_back(node.name + ": " + std::to_string(count.came) + " of " +
                       std::to_string(wanted) + " frames of " + field + " came, it did not run");
-    else if (over > 0)
+    else if (fired_ && over > 0)
       texts.push_back(node.name + ": " + std::to_string(over) + " frame" +
                       (over == 1 ? "" : "s") + " of " + field + " left over");
   }

@@ -24,6 +24,7 @@ void Engine::receive(Message& message, Effects& effects) {
       cancelled_.erase(message.call);
       if (const auto it = calls_.find(message.call); it != calls_.end()) {
         SLUICE_CHECK(it->second->credit == 0, "a call ended before its credit was home");
+        *it->second = CallRecord();
         free_calls_.push_back(std::move(it->second));
         calls_.erase(it);
       }
@@ -96,10 +97,6 @@ Engine::CallRecord& Engine::call_record(CallId call, std::uint64_t session) {
   } else {
     record = std::move(free_calls_.back());
     free_calls_.pop_back();
-    record->line.clear();
-    record->count = CountBucket();
-    record->credit = record->released = 0;
-    record->running = false;
   }
   record->session = session;
   return *record;

@@ -189,6 +189,8 @@ def main():
     a.add_argument("--lr", type=float, default=1.2e-3)
     a.add_argument("--batch", type=int, default=48)
     a.add_argument("--threads", type=int, default=2)
+    a.add_argument("--resume", help="a checkpoint to go on from")
+    a.add_argument("--hold", type=float, default=0.35, help="part of the time before the rate falls")
     a = a.parse_args()
     os.makedirs(a.out, exist_ok=True)
     log = open(f"{a.out}/training.log", "a")
@@ -206,6 +208,8 @@ def main():
     queues = {k: mp.Queue(4) for k in ("qa", "draw")}
     for i, kind in enumerate(queues):
         mp.Process(target=producer, args=(queues[kind], a.seed * 100 + i, kind, a.batch), daemon=True).start()
+    if a.resume:
+        net.load_state_dict(torch.load(a.resume))
     net.seer = torch.nn.Linear(CONFIG["vision_config"]["hidden_size"], 13)
     for layer in [*net.model.layers, *net.vision.layers]:
         layer.compile(dynamic=False)
@@ -216,7 +220,7 @@ def main():
     start, step, saved = time.time(), 0, time.time()
     sums = np.zeros(5)
     while (done := (time.time() - start) / (60 * a.minutes)) < 1:
-        rate = a.lr * min(1, step / 300) * (1.0 if done < 0.35 else max(0.0, (1 - done) / 0.65)) + 1e-6
+        rate = a.lr * min(1, step / 300) * (1.0 if done < a.hold else max(0.0, (1 - done) / (1 - a.hold))) + 1e-6
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad()

@@ -226,6 +226,7 @@ void Engine::yielded(ActivationId activation, Frame* frame, bool last, Effects& 
     if (node_.loop_index != none) ++frame->iterations[node_.loop_index];
   }
   splitter_.yield(record.holding, shared, last, effects);
+  if (last) ended(activation, nullptr, effects);
 }
 
 void Engine::ended(ActivationId activation, std::unique_ptr<Failure> failure, Effects& effects) {

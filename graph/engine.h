@@ -36,8 +36,8 @@ class Engine {
 
   /// A message for this node. The reader gives it back to the pools afterwards.
   void receive(Message& message, Effects& effects);
-  /// The role yielded `frame`, fresh from the pools. `last`: it will yield no more (its end still
-  /// follows).
+  /// The role yielded `frame`, fresh from the pools. `last`: the activation has ended well with it
+  /// (in one step, for all its credit leaves with the frame; a later `ended` is ignored).
   void yielded(ActivationId activation, Frame* frame, bool last, Effects& effects);
   /// The role ended, well (null) or not.
   void ended(ActivationId activation, std::unique_ptr<Failure> failure, Effects& effects);

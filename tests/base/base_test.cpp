@@ -1,0 +1,77 @@
+#include <bit>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "base/base64.h"
+#include "base/nearest.h"
+#include "base/payload.h"
+#include "base/random.h"
+#include "base/tensor.h"
+
+using namespace sluice;
+
+TEST_CASE("a tensor's size is computed without overflow, and limits are kept") {
+  CHECK(Tensor::zeros(Dtype::f32, {3, 4})->bytes_size() == 48);
+  CHECK(Tensor::zeros(Dtype::f32, {0, 4})->empty());
+  const std::int64_t huge = std::int64_t{1} << 62;
+  CHECK(!Tensor::zeros(Dtype::u8, {huge, 4}).ok());
+  CHECK(!Tensor::zeros(Dtype::i64, {huge}).ok());
+  CHECK(!Tensor::zeros(Dtype::u8, {-1}).ok());
+  CHECK(!Tensor::zeros(Dtype::u8, std::vector<std::int64_t>(9, 1)).ok());
+  CHECK(Tensor::zeros(Dtype::u8, {100}, 99).error().code == ErrorCode::exhausted);
+}
+
+TEST_CASE("bf16 rounds to the nearest, ties to even, for every value and its neighbours") {
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const float exact = f32_from_bf16(static_cast<std::uint16_t>(bits));
+    if (std::isnan(exact)) {
+      REQUIRE(std::isnan(f32_from_bf16(bf16_from_f32(exact))));
+      continue;
+    }
+    REQUIRE(bf16_from_f32(exact) == bits);
+    if ((bits & 0x7fffU) >= 0x7f7fU) continue;   // the next one is infinity
+    const auto wide = bits << 16;
+    REQUIRE(bf16_from_f32(std::bit_cast<float>(wide + 0x7fffU)) == bits);
+    REQUIRE(bf16_from_f32(std::bit_cast<float>(wide + 0x8001U)) == bits + 1);
+    REQUIRE(bf16_from_f32(std::bit_cast<float>(wide + 0x8000U)) == bits + (bits & 1U));
+  }
+}
+
+TEST_CASE("a payload lives as long as its last reference") {
+  PayloadRef a = make_text("hello");
+  CHECK(a->references() == 1);
+  {
+    const PayloadRef b = a;
+    CHECK(a->references() == 2);
+  }
+  PayloadRef c = std::move(a);
+  CHECK(!a);
+  CHECK(c->references() == 1);
+  CHECK(make_tensor(Tensor(), {{"n", 3}})->attribute("n") == 3);
+  CHECK(!make_number(4)->attribute("n").has_value());
+}
+
+TEST_CASE("base64 round-trips every length and refuses what is not base64") {
+  std::string bytes;
+  for (int i = 0; i < 70; ++i) {
+    CHECK(base64_decode(base64_encode(bytes)) == bytes);
+    bytes += static_cast<char>(i * 37);
+  }
+  CHECK(base64_encode("any carnal pleas") == "YW55IGNhcm5hbCBwbGVhcw==");
+  for (const char* wrong : {"A", "AAA", "AA=A", "A===", "====", "AA A", "AAA\n", "AAA=AAAA"})
+    CHECK(!base64_decode(wrong).has_value());
+}
+
+TEST_CASE("the nearest name is near or nothing") {
+  CHECK(edit_distance("abcd", "abdc") == 1);
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(nearest_name("embd", {"embed", "parse"}) == "embed");
+  CHECK(nearest_name("zzz", {"embed", "parse"}).empty());
+}
+
+TEST_CASE("the random stream is the published one") {
+  SplitMix64 random(1234567);
+  CHECK(random.next() == 6457827717110365317ULL);
+  CHECK(random.next() == 3203168211198807973ULL);
+}

@@ -1,0 +1,184 @@
+// Every kernel against its reference, over odd sizes, with tolerances from the length of the sums.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <vector>
+
+#include "base/random.h"
+#include "kernels/attention.h"
+#include "kernels/elementwise.h"
+#include "kernels/matmul.h"
+#include "kernels/sample.h"
+
+using namespace sluice;
+using namespace sluice::kernels;
+
+namespace {
+
+std::vector<float> values(std::size_t count, std::uint64_t seed, float scale = 1) {
+  SplitMix64 random(seed);
+  std::vector<float> made(count);
+  for (float& value : made) value = static_cast<float>(random.normal()) * scale;
+  return made;
+}
+
+double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
+  double difference = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    difference += std::pow(double{got[i]} - double{want[i]}, 2);
+    size += std::pow(double{want[i]}, 2);
+  }
+  return std::sqrt(difference / std::max(size, 1e-30));
+}
+
+/// Rounding of a sum of `count` f32 products, in any order.
+double tolerance(std::size_t count) { return 6e-8 * (2 + std::sqrt(static_cast<double>(count))); }
+
+}  // namespace
+
+TEST_CASE("matmul agrees with its reference for few and many rows, both stored types, odd sizes") {
+  for (const bool bf16 : {false, true}) {
+    for (const auto& [rows, in, out] : std::vector<std::array<std::size_t, 3>>{
+             {1, 1, 1}, {1, 17, 3}, {3, 33, 65}, {4, 256, 31}, {5, 17, 19}, {37, 129, 67}}) {
+      const std::vector<float> raw = values(in * out, in);
+      Tensor tensor = Tensor::of_f32(
+          {static_cast<std::int64_t>(out), static_cast<std::int64_t>(in)}, raw);
+      if (bf16) {
+        Tensor narrow = std::move(Tensor::zeros(Dtype::bf16, tensor.shape())).value();
+        for (std::size_t i = 0; i < raw.size(); ++i) narrow.bf16()[i] = bf16_from_f32(raw[i]);
+        tensor = narrow;
+      }
+      const Weight weight = std::move(Weight::from(tensor)).value();
+      const std::vector<float> x = values(rows * in, 7);
+      const std::vector<float> bias = values(out, 9);
+      for (const bool with_bias : {false, true}) {
+        std::vector<float> want(rows * out);
+        std::vector<float> got(rows * out);
+        const std::span<const float> b = with_bias ? std::span<const float>(bias)
+                                                   : std::span<const float>();
+        matmul_ref(x, weight, b, want, rows);
+        matmul_cpu(x, weight, b, got, rows);
+        CHECK(relative_error(got, want) < tolerance(in));
+      }
+    }
+  }
+}
+
+TEST_CASE("the comparison refuses a product with one wrong weight") {
+  const std::vector<float> raw = values(64 * 64, 3);
+  std::vector<float> wrong = raw;
+  wrong[100] += 0.05F;
+  const Weight a = std::move(Weight::from(Tensor::of_f32({64, 64}, raw))).value();
+  const Weight b = std::move(Weight::from(Tensor::of_f32({64, 64}, wrong))).value();
+  const std::vector<float> x = values(64 * 8, 4);
+  std::vector<float> want(64 * 8);
+  std::vector<float> got(64 * 8);
+  matmul_ref(x, a, {}, want, 8);
+  matmul_cpu(x, b, {}, got, 8);
+  CHECK(relative_error(got, want) > 10 * tolerance(64));
+}
+
+TEST_CASE("norms agree with their references, also on rows far from zero") {
+  for (const std::size_t width : {1U, 5U, 32U, 257U}) {
+    const std::vector<float> weight = values(width, 1);
+    const std::vector<float> bias = values(width, 2);
+    std::vector<float> x = values(width * 3, 3, 4);
+    for (std::size_t i = 0; i < width; ++i) x[i] += 100;
+    std::vector<float> want(x.size());
+    std::vector<float> got(x.size());
+    rms_norm_ref(x, weight, 1e-6F, want);
+    rms_norm_cpu(x, weight, 1e-6F, got);
+    CHECK(relative_error(got, want) < tolerance(width));
+    if (width == 1) continue;
+    layer_norm_ref(x, weight, bias, 1e-6F, want);
+    layer_norm_cpu(x, weight, bias, 1e-6F, got);
+    CHECK(relative_error(got, want) < 40 * tolerance(width));   // 100 / 4 digits cancel
+  }
+}
+
+TEST_CASE("activations agree with their references over their whole range") {
+  std::vector<float> x;
+  for (float v = -30; v < 30; v += 0.037F) x.push_back(v);
+  std::vector<float> want = x;
+  std::vector<float> got = x;
+  gelu_tanh_ref(want);
+  gelu_tanh_cpu(got);
+  CHECK(relative_error(got, want) < 1e-6);
+  want = got = x;
+  silu_ref(want);
+  silu_cpu(got);
+  CHECK(relative_error(got, want) < 1e-6);
+}
+
+TEST_CASE("rope agrees with its reference and keeps lengths") {
+  const std::vector<std::int32_t> positions{0, 1, 7, 511};
+  for (const std::size_t head_dim : {2U, 32U, 128U}) {
+    std::vector<float> want = values(positions.size() * 3 * head_dim, 5);
+    std::vector<float> got = want;
+    const std::vector<float> before = want;
+    rope_ref(want, positions, 3, head_dim, 10000);
+    rope_cpu(got, positions, 3, head_dim, 10000);
+    CHECK(relative_error(got, want) < 1e-6);
+    CHECK(std::equal(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(3 * head_dim),
+                     got.begin()));
+    std::vector<float> other = before;
+    rope_cpu(other, positions, 3, head_dim, 1e6);
+    if (head_dim > 2) CHECK(relative_error(other, want) > 1e-2);   // another theta is seen
+  }
+}
+
+TEST_CASE("paged attention agrees with its reference: grouped heads, any limits, many sequences") {
+  SplitMix64 random(11);
+  for (const auto& [heads, kv_heads, dim, page] : std::vector<std::array<std::size_t, 4>>{
+           {1, 1, 8, 4}, {8, 2, 32, 16}, {4, 4, 20, 3}, {6, 1, 33, 5}}) {
+    const AttentionShape shape{heads, kv_heads, dim, page};
+    std::vector<std::vector<float>> store;
+    std::vector<std::vector<const float*>> keys(3);
+    std::vector<std::vector<const float*>> held(3);
+    std::vector<PagedSequence> sequences;
+    store.reserve(100);
+    for (std::size_t s = 0; s < 3; ++s) {
+      for (std::size_t p = 0; p < 4; ++p) {
+        store.push_back(values(page * kv_heads * dim, random.next()));
+        keys[s].push_back(store.back().data());
+        store.push_back(values(page * kv_heads * dim, random.next()));
+        held[s].push_back(store.back().data());
+      }
+      sequences.push_back({keys[s], held[s]});
+    }
+    std::vector<std::uint32_t> of_row;
+    std::vector<std::uint32_t> limit;
+    for (std::size_t row = 0; row < 11; ++row) {
+      of_row.push_back(static_cast<std::uint32_t>(random.next() % 3));
+      limit.push_back(static_cast<std::uint32_t>(random.next() % (4 * page) + 1));
+    }
+    const std::vector<float> q = values(11 * heads * dim, 6);
+    std::vector<float> want(q.size());
+    std::vector<float> got(q.size());
+    attention_ref(shape, q, of_row, limit, sequences, want);
+    attention_cpu(shape, q, of_row, limit, sequences, got);
+    CHECK(relative_error(got, want) < 2e-6);
+    // One token more in sight is seen.
+    limit[0] = limit[0] == 1 ? 2 : limit[0] - 1;
+    attention_cpu(shape, q, of_row, limit, sequences, got);
+    CHECK(relative_error(got, want) > 1e-4);
+  }
+}
+
+TEST_CASE("sampling follows temperature, top_k and top_p, and is greedy at temperature 0") {
+  const std::vector<float> logits{1, 3, 2, 3, -1};
+  CHECK(sample(logits, {}, 0.99) == 1);   // a tie goes to the lower token
+  CHECK(sample(logits, {1.0F, 2, 1.0F}, 0.0) == 1);
+  CHECK(sample(logits, {1.0F, 2, 1.0F}, 0.999) == 3);
+  CHECK(sample(logits, {1.0F, 0, 0.3F}, 0.999) == 1);
+  SplitMix64 random(5);
+  std::vector<int> counts(5);
+  for (int i = 0; i < 20'000; ++i)
+    ++counts[static_cast<std::size_t>(sample(logits, {1.0F, 0, 1.0F}, random.uniform()))];
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double{logit});
+  for (std::size_t token = 0; token < 5; ++token) {
+    const double expected = std::exp(double{logits[token]}) / sum;
+    CHECK(std::abs(counts[token] / 20'000.0 - expected) < 0.015);
+  }
+}

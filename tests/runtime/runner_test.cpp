@@ -1,0 +1,186 @@
+// Whole workflows through the runner: what a caller sees, with slow, failing and wrong roles.
+#include <catch2/catch.hpp>
+#include <condition_variable>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "graph/check.h"
+#include "runtime/runner.h"
+#include "workflows/load.h"
+
+using namespace sluice;
+
+namespace {
+
+/// Opens once; whoever waits goes on then.
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+};
+
+using Script = std::function<Result<void>(Activation&, std::uint32_t replica)>;
+
+class ScriptedRole final : public Role {
+ public:
+  ScriptedRole(Script script, std::uint32_t replica) : script_(std::move(script)), replica_(replica) {}
+  Result<void> run(Activation& activation) override { return script_(activation, replica_); }
+
+ private:
+  Script script_;
+  std::uint32_t replica_;
+};
+
+struct World {
+  Catalog catalog;
+  LoadedWorkflow loaded;
+  std::unique_ptr<Runner> runner;
+
+  World(const std::string& yaml, Script script) {
+    Plugin plugin;
+    plugin.declaration.name = "scripted";
+    plugin.declaration.any_ports = true;
+    plugin.make = [script](const RoleMaking& making) -> Result<RoleInstance> {
+      return RoleInstance(
+          std::unique_ptr<Role>(std::make_unique<ScriptedRole>(script, making.replica)));
+    };
+    catalog.add(std::move(plugin));
+    loaded = load_workflow("test.yaml", yaml);
+    check(loaded.spec, catalog.declarations(), loaded.diagnostics);
+    const Plan plan = compile(loaded.spec, catalog.declarations(), loaded.diagnostics);
+    REQUIRE(!has_errors(loaded.diagnostics));
+    runner = std::move(Runner::create(loaded.spec, plan, catalog, {})).value();
+  }
+  std::pair<CallOutcome, std::string> call(const std::string& session = "s") {
+    std::string text;
+    CallOutcome outcome =
+        runner->call({session, {{"x", make_text("x")}}},
+                     [&](std::string_view, const PayloadRef& value) { text += value->text + " "; });
+    return {std::move(outcome), text};
+  }
+};
+
+const std::string two_encoders = R"(
+sluice: 1
+workflow: test
+inputs: { x: json }
+roles:
+  any: { plugin: scripted }
+  encoder: { plugin: scripted, replicas: 2 }
+  model: { plugin: scripted, balance: session }
+nodes:
+  source: { run: any.source, inputs: [ { x: inputs.x } ] }
+  see:    { run: encoder.see, inputs: [ { v: source.v } ] }
+  code:   { run: any.code, inputs: [ { v: source.v } ] }
+  answer: { run: model.answer, inputs: [ { s: see.v, c: code.v } ] }
+outputs: { out: answer.v }
+)";
+
+}  // namespace
+
+TEST_CASE("a join waits for a slow encoder replica, and the answer is unchanged") {
+  std::string fast;
+  for (const bool slow : {false, true}) {
+    Gate later;
+    std::atomic<int> coded{0};
+    World world(two_encoders, [&](Activation& a, std::uint32_t replica) -> Result<void> {
+      if (a.node() == "source") {
+        for (int i = 0; i < 4; ++i) a.yield("v", make_text(std::to_string(i)));
+        return {};
+      }
+      // One of the two encoders answers only after everything else is done.
+      if (a.node() == "see" && replica == 0 && slow) later.wait();
+      if (a.node() == "code" && ++coded == 4) later.open();
+      if (a.node() == "answer")
+        a.yield("v", make_text(a.input("s")->text + "=" + a.input("c")->text));
+      else
+        a.yield("v", make_text(a.input("v")->text));
+      return {};
+    });
+    const auto [outcome, text] = world.call();
+    CHECK(outcome.ok);
+    if (!slow) fast = text;
+    CHECK(text == fast);
+  }
+  CHECK(fast == "0=0 1=1 2=2 3=3 ");
+}
+
+TEST_CASE("a role that fails, throws or yields a wrong field fails its call only") {
+  const std::string yaml = R"(
+sluice: 1
+workflow: test
+inputs: { x: json }
+roles: { any: { plugin: scripted } }
+nodes:
+  work: { run: any.work, inputs: [ { x: inputs.x } ], outputs: [v] }
+outputs: { out: work.v }
+)";
+  int turn = 0;
+  World world(yaml, [&](Activation& a, std::uint32_t) -> Result<void> {
+    switch (turn++) {
+      case 0: return Error{ErrorCode::unavailable, "the device is away"};
+      case 1: throw std::runtime_error("something else");
+      case 2: a.yield("w", make_text("wrong")); return {};
+      case 3: a.yield("v", PayloadRef()); return {};
+      default: a.yield("v", make_text("well")); return {};
+    }
+  });
+  const auto expect = [&](const std::string& message, ErrorCode code) {
+    const auto [outcome, text] = world.call();
+    CHECK(!outcome.ok);
+    CHECK(outcome.node == "work");
+    CHECK(outcome.error.code == code);
+    CHECK(outcome.error.message == message);
+  };
+  expect("the device is away", ErrorCode::unavailable);
+  expect("the role threw: something else", ErrorCode::unavailable);
+  expect("the role yielded the undeclared field 'w'", ErrorCode::corrupt);
+  expect("the role yielded no value in 'v'", ErrorCode::corrupt);
+  const auto [outcome, text] = world.call();
+  CHECK(outcome.ok);
+  CHECK(text == "well ");
+}
+
+TEST_CASE("calls from many threads each end once, with their own outputs") {
+  World world(two_encoders, [](Activation& a, std::uint32_t) -> Result<void> {
+    if (a.node() == "source")
+      for (int i = 0; i < 3; ++i) a.yield("v", make_text(std::string(a.session()) + std::to_string(i)));
+    else if (a.node() == "answer")
+      a.yield("v", make_text(a.input("s")->text));
+    else
+      a.yield("v", make_text(a.input("v")->text));
+    return {};
+  });
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      const std::string s = "session" + std::to_string(t % 3);
+      for (int i = 0; i < 25; ++i) {
+        const auto [outcome, text] = world.call(s);
+        if (outcome.ok && text == s + "0 " + s + "1 " + s + "2 ") ++right;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(right == 100);
+}
+
+TEST_CASE("an unknown input is refused with its name") {
+  World world(two_encoders, [](Activation&, std::uint32_t) -> Result<void> { return {}; });
+  const CallOutcome outcome = world.runner->call({"s", {{"y", make_text("")}}}, nullptr);
+  CHECK(!outcome.ok);
+  CHECK(outcome.error.message == "the workflow has no input 'y'");
+}

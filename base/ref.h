@@ -1,8 +1,8 @@
 // A counted reference to an immutable object: what lets one frame be read by many consumers.
 //
 // Thread: `Counted` counts atomically, so references may be dropped on any thread; `LocalCounted`
-// stays on one loop. The object itself must not change after it is shared. Source: a frame is read by every edge it leaves on
-// (omni-flow, section 3.3).
+// stays on one loop. The object itself must not change after it is shared. Source: a frame is read
+// by every edge it leaves on (omni-flow, section 3.3).
 #pragma once
 
 #include <atomic>
@@ -20,9 +20,7 @@ class Counted {
 
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
   /// True when the last reference went.
-  bool release() const {
-    return references_.fetch_sub(1, std::memory_order_acq_rel) == 1;
-  }
+  bool release() const { return references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   std::uint32_t references() const { return references_.load(std::memory_order_acquire); }
 
  protected:

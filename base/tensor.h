@@ -29,7 +29,8 @@ class Tensor {
 
   Tensor() = default;
 
-  /// Zero-filled. Errors: invalid_argument (rank, negative size, overflow), exhausted (> bytes_max).
+  /// Zero-filled. Errors: invalid_argument (rank, negative size, overflow), exhausted (>
+  /// bytes_max).
   static Result<Tensor> zeros(Dtype dtype, std::vector<std::int64_t> shape,
                               std::size_t bytes_max = std::size_t{1} << 36);
   static Tensor of_f32(std::vector<std::int64_t> shape, std::vector<float> values);

@@ -59,9 +59,13 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& asked) {
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    std::string hint;
-    for (const std::string& word : app.remaining(true)) hint += cli::hint_for(word, app);
-    std::fprintf(stderr, "error: %s%s\nSee `sluice --help`.\n", error.what(), hint.c_str());
+    std::string what = error.what();
+    for (const std::string& word : app.remaining(true)) {
+      if (app.get_subcommands().empty()) what = "there is no command '" + word + "'";
+      what += cli::hint_for(word, app);
+      break;
+    }
+    std::fprintf(stderr, "error: %s\nSee `sluice --help`.\n", what.c_str());
     return 2;
   }
   return chosen();

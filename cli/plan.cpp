@@ -46,7 +46,8 @@ void add_plan(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
     std::string explained;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("plan", "Show nodes, groups, buckets and who waits for whom");
+  CLI::App* command =
+      app.add_subcommand("plan", "Show nodes, groups, buckets and who waits for whom");
   command->add_option("file", options->file, "A workflow file (YAML)")->required();
   command->add_option("--format", options->format, "text, json or dot")
       ->check(CLI::IsMember({"text", "json", "dot"}));

@@ -2,8 +2,9 @@
 //
 // A `Bucket` is a join's: it is complete when the shares that came back add up to the scope, in any
 // order and through any number of frames. A `CountBucket` is a count group's: it takes frames in
-// logical order until each field has its number. Source: omni-flow, section 3.2 (bucket identity and
-// triggering), 3.2.3 (multi-stream join); the sum of shares replaces required/received/unreachable.
+// logical order until each field has its number. Source: omni-flow, section 3.2 (bucket identity
+// and triggering), 3.2.3 (multi-stream join); the sum of shares replaces
+// required/received/unreachable.
 #pragma once
 
 #include <cstdint>
@@ -77,15 +78,15 @@ class CountBucket {
 
  private:
   struct Count {
-    std::int64_t wanted = -1;   // -1: not known yet, or all
+    std::int64_t wanted = -1;  // -1: not known yet, or all
     std::int64_t came = 0;
   };
   bool opened_ = false;
   bool fired_ = false;
   ScopeRef scope_;
-  std::vector<Count> counts_;              // index = the group's counts
-  std::vector<Arrival> arrivals_;          // whose turn has come, in logical order
-  std::vector<Arrival> held_;              // index = the line's item
+  std::vector<Count> counts_;      // index = the group's counts
+  std::vector<Arrival> arrivals_;  // whose turn has come, in logical order
+  std::vector<Arrival> held_;      // index = the line's item
   std::vector<std::uint32_t> free_;
 };
 

@@ -25,7 +25,8 @@ class Checker {
     for (const NodeSpec& node : spec_.nodes) check_node(node);
     check_outputs();
     check_reach();
-    check_unused();
+    // With a name wrong, what looks unused is most likely what was meant.
+    if (!has_errors(diagnostics_)) check_unused();
   }
 
  private:

@@ -1,4 +1,5 @@
-// What an engine asks its driver to do. Data only: the driver performs it, outcomes return as events.
+// What an engine asks its driver to do. Data only: the driver performs it, outcomes return as
+// events.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ struct ActivationId {
 
 /// One value of one input field. Sorted by field, then by logical order.
 struct InputValue {
-  std::uint16_t field = 0;        // index in the group's fields
+  std::uint16_t field = 0;  // index in the group's fields
   PayloadRef value;
 };
 
@@ -30,7 +31,7 @@ struct StartActivation {
   ActivationId activation;
   std::uint16_t group = 0;
   std::uint32_t replica = 0;
-  std::uint32_t iteration = 0;    // activations of this node among its ancestors
+  std::uint32_t iteration = 0;  // activations of this node among its ancestors
   CallId call = 0;
   std::uint64_t session = 0;
   std::span<const InputValue> inputs;
@@ -57,7 +58,7 @@ struct EndCall {
 };
 
 struct Effects {
-  std::vector<Message*> messages;          // owned by the reader, who gives them back to the pools
+  std::vector<Message*> messages;  // owned by the reader, who gives them back to the pools
   std::vector<StartActivation> starts;
   std::vector<CancelActivation> cancels;
   std::vector<DeliverOutput> deliveries;

@@ -17,9 +17,12 @@ Engine::Engine(const Plan& plan, NodeId self, Pools& pools)
 
 void Engine::receive(Message& message, Effects& effects) {
   switch (message.kind) {
-    case Message::Kind::frame: return receive_frame(message, effects);
-    case Message::Kind::settled: return receive_settled(message, effects);
-    case Message::Kind::cancel: return receive_cancel(message, effects);
+    case Message::Kind::frame:
+      return receive_frame(message, effects);
+    case Message::Kind::settled:
+      return receive_settled(message, effects);
+    case Message::Kind::cancel:
+      return receive_cancel(message, effects);
     case Message::Kind::call_ended:
       cancelled_.erase(message.call);
       if (const auto it = calls_.find(message.call); it != calls_.end()) {
@@ -29,7 +32,8 @@ void Engine::receive(Message& message, Effects& effects) {
         calls_.erase(it);
       }
       return;
-    case Message::Kind::credit: break;
+    case Message::Kind::credit:
+      break;
   }
   SLUICE_CHECK(false, "credit goes to the entry");
 }
@@ -179,8 +183,7 @@ void Engine::fill_inputs(Record& record, const PlanGroup& group) {
     for (const FieldMap& map : plan_.edges[arrival.edge].fields)
       if ((arrival.frame->mask >> map.from & 1U) != 0)
         record.inputs.push_back({map.to, arrival.frame->values[map.from]});
-  if (group.fields.size() > 1)
-    std::ranges::stable_sort(record.inputs, {}, &InputValue::field);
+  if (group.fields.size() > 1) std::ranges::stable_sort(record.inputs, {}, &InputValue::field);
 }
 
 bool Engine::start(std::uint32_t index, std::uint64_t sequence, Effects& effects) {
@@ -194,14 +197,17 @@ bool Engine::start(std::uint32_t index, std::uint64_t sequence, Effects& effects
     return false;
   }
   fill_inputs(record, node_.groups[record.group]);
-  const std::uint32_t replica =
-      node_.balance == Balance::session
-          ? static_cast<std::uint32_t>(record.session % node_.replicas)
-          : (node_.replicas == 1 ? 0 : next_replica_++ % node_.replicas);
-  effects.starts.push_back(
-      {node_.id, {index, record.generation}, record.group, replica,
-       node_.loop_index == none ? 0U : record.iterations[node_.loop_index], record.call,
-       record.session, record.inputs});
+  const std::uint32_t replica = node_.balance == Balance::session
+                                    ? static_cast<std::uint32_t>(record.session % node_.replicas)
+                                    : (node_.replicas == 1 ? 0 : next_replica_++ % node_.replicas);
+  effects.starts.push_back({node_.id,
+                            {index, record.generation},
+                            record.group,
+                            replica,
+                            node_.loop_index == none ? 0U : record.iterations[node_.loop_index],
+                            record.call,
+                            record.session,
+                            record.inputs});
   return true;
 }
 
@@ -261,8 +267,8 @@ void Engine::close_bucket(Bucket& bucket, Effects& effects) {
   const ScopeRef scope = bucket.scope();
   const Collector& collector = plan_.collectors[scope->collector];
   if (!bucket.can_fire(plan_, node_.groups[collector.group])) {
-    splitter_.settle(scope->outer, collector.outer, bucket.credit(), scope->call,
-                     bucket.session(), {}, effects);
+    splitter_.settle(scope->outer, collector.outer, bucket.credit(), scope->call, bucket.session(),
+                     {}, effects);
     return recycle_bucket(scope->id);
   }
   const std::uint32_t index = new_record(scope->call, bucket.session(), collector.group);
@@ -291,8 +297,9 @@ void Engine::advance_count(CallId id, const PlanGroup& group, Effects& effects) 
     Shares nothing;
     const bool dead = !call.count.fired();
     if (dead || !warnings.empty())
-      splitter_.settle(dead ? call.count.scope()->outer : nothing, outer, std::exchange(call.credit, 0), id,
-                       call.session, std::move(warnings), effects);
+      splitter_.settle(dead ? call.count.scope()->outer : nothing, outer,
+                       std::exchange(call.credit, 0), id, call.session, std::move(warnings),
+                       effects);
   }
   flush_credit(id, call, effects);
 }

@@ -1,9 +1,9 @@
 // One node's control flow: from frames that arrive to activations that start.
 //
-// Direct groups start on each frame; joins collect a bucket per scope; count groups collect over the
-// call; a session node queues and releases in logical order. Pure: never blocks, never fails, reads
-// no clock. Thread: one loop. Bounds: one record per waiting or running activation and per open
-// bucket. Source: omni-flow, sections 3.2 and 3.4; corrections in docs/CONTROL_FLOW.md.
+// Direct groups start on each frame; joins collect a bucket per scope; count groups collect over
+// the call; a session node queues and releases in logical order. Pure: never blocks, never fails,
+// reads no clock. Thread: one loop. Bounds: one record per waiting or running activation and per
+// open bucket. Source: omni-flow, sections 3.2 and 3.4; corrections in docs/CONTROL_FLOW.md.
 #pragma once
 
 #include <cstdint>
@@ -54,10 +54,10 @@ class Engine {
     std::uint16_t group = 0;
     CallId call = 0;
     std::uint64_t session = 0;
-    std::uint64_t credit = 0;             // until it starts
-    Shares shares;                        // until it starts
-    Holding holding;                      // while it runs
-    std::vector<Arrival> arrivals;        // in logical order
+    std::uint64_t credit = 0;       // until it starts
+    Shares shares;                  // until it starts
+    Holding holding;                // while it runs
+    std::vector<Arrival> arrivals;  // in logical order
     std::vector<InputValue> inputs;
     std::vector<std::uint16_t> iterations;
   };
@@ -99,10 +99,10 @@ class Engine {
   const PlanNode& node_;
   Pools& pools_;
   Splitter splitter_;
-  std::vector<CollectorId> trigger_shares_;      // the order of shares in what triggers the node
+  std::vector<CollectorId> trigger_shares_;  // the order of shares in what triggers the node
   std::deque<Record> records_;
   std::vector<std::uint32_t> free_records_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Bucket>> buckets_;   // by scope id
+  std::unordered_map<std::uint64_t, std::unique_ptr<Bucket>> buckets_;  // by scope id
   std::vector<std::unique_ptr<Bucket>> free_buckets_;
   std::unordered_map<CallId, std::unique_ptr<CallRecord>> calls_;
   std::vector<std::unique_ptr<CallRecord>> free_calls_;

@@ -1,14 +1,14 @@
 // What engines send each other: frames, the shares of credit they carry, and messages.
 //
 // Completion and order are one mechanism. A *collector* (a join's bucket, a session node's queue,
-// an output stream) watches a *scope*: the interval [0, share_whole). Whoever is upstream of it holds
-// a *share*, a part of that interval; a yield hands on the next part of its activation's share, the
-// end of the activation settles the rest. The scope is complete when all of it has come back, in
-// whatever order messages travel; and the place of a share in the interval is the frame's place in
-// the logical order. `credit` does the same for the whole call, without order: a call ends exactly
-// when all of its credit is home.
-// Thread: all of this stays on one loop. Source: omni-flow, section 3.2 (bucket identity, SeqId) and
-// 3.5 (ActivityTracker), replaced by credits; docs/CONTROL_FLOW.md says why.
+// an output stream) watches a *scope*: the interval [0, share_whole). Whoever is upstream of it
+// holds a *share*, a part of that interval; a yield hands on the next part of its activation's
+// share, the end of the activation settles the rest. The scope is complete when all of it has come
+// back, in whatever order messages travel; and the place of a share in the interval is the frame's
+// place in the logical order. `credit` does the same for the whole call, without order: a call ends
+// exactly when all of its credit is home. Thread: all of this stays on one loop. Source: omni-flow,
+// section 3.2 (bucket identity, SeqId) and 3.5 (ActivityTracker), replaced by credits;
+// docs/CONTROL_FLOW.md says why.
 #pragma once
 
 #include <array>
@@ -103,11 +103,11 @@ class Shares {
 /// One interval that a collector waits for.
 struct Scope final : LocalCounted {
   Pools* home = nullptr;
-  std::uint64_t id = 0;               // unique within the call's machine
+  std::uint64_t id = 0;  // unique within the call's machine
   CollectorId collector = 0;
   CallId call = 0;
-  std::uint64_t sequence = 0;         // of the root's activation, for queues and outputs
-  Share parent;                       // set when this scope refines a share grown too thin to divide
+  std::uint64_t sequence = 0;  // of the root's activation, for queues and outputs
+  Share parent;                // set when this scope refines a share grown too thin to divide
   /// What the collector's activation will hold: written while the yield is divided, taken when the
   /// scope closes.
   mutable Shares outer;
@@ -134,7 +134,7 @@ struct Message {
   CallId call = 0;
   std::uint64_t session = 0;
   std::uint64_t credit = 0;
-  std::uint64_t minted = 0;             // credit: this much more is in circulation
+  std::uint64_t minted = 0;  // credit: this much more is in circulation
   FrameRef frame;
   Shares shares;
   std::unique_ptr<Failure> failure;

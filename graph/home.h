@@ -1,9 +1,9 @@
 // The caller's side of a workflow: sessions, calls, outputs in order, and the exact end of a call.
 //
-// A call starts when its session's turn comes; it ends when all of its credit is home, which is when
-// none of its frames, activations or messages exists anywhere. Pure: time is an argument.
-// Thread: one loop. Source: omni-flow, section 3.5 (GCScheduler, ActivityTracker); corrections 2 and
-// 6 of docs/CONTROL_FLOW.md.
+// A call starts when its session's turn comes; it ends when all of its credit is home, which is
+// when none of its frames, activations or messages exists anywhere. Pure: time is an argument.
+// Thread: one loop. Source: omni-flow, section 3.5 (GCScheduler, ActivityTracker); corrections 2
+// and 6 of docs/CONTROL_FLOW.md.
 #pragma once
 
 #include <chrono>
@@ -30,8 +30,7 @@ class Home {
   Home(const Plan& plan, Pools& pools);
 
   /// Queues a call. `inputs` by the plan's input index; null: not given. Returns the call's id.
-  CallId call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant now,
-              Effects& effects);
+  CallId call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant now, Effects& effects);
   /// The caller no longer wants the call; it still ends with an outcome.
   void cancel(CallId call, Effects& effects);
   /// A message for the entry. The reader gives it back to the pools afterwards.
@@ -47,14 +46,14 @@ class Home {
   /// Credit on its way, which may be minted more than once over.
   struct Outstanding {
     std::uint64_t wholes = 0;
-    std::uint64_t rest = 0;   // < share_whole
+    std::uint64_t rest = 0;  // < share_whole
     void add(std::uint64_t amount);
     void subtract(std::uint64_t amount);
     bool zero() const { return wholes == 0 && rest == 0; }
   };
   struct OutputRecord {
     Line line;
-    std::vector<PayloadRef> waiting;    // index = the line's item
+    std::vector<PayloadRef> waiting;  // index = the line's item
     std::vector<std::uint32_t> free;
   };
   struct CallRecord {
@@ -79,8 +78,8 @@ class Home {
   const Plan& plan_;
   Pools& pools_;
   Splitter splitter_;
-  std::map<CallId, CallRecord> calls_;                             // ordered: deadlines in turn
-  std::unordered_map<std::uint64_t, std::deque<CallId>> sessions_; // first in, first out
+  std::map<CallId, CallRecord> calls_;                              // ordered: deadlines in turn
+  std::unordered_map<std::uint64_t, std::deque<CallId>> sessions_;  // first in, first out
   CallId next_call_ = 1;
 };
 

@@ -1,9 +1,9 @@
 // The logical order of one call at a session node or an output: what may go next.
 //
 // Items and settled parts come in any order; an item goes when every earlier part of the interval
-// has gone or is settled. Pure bookkeeping: a heap per scope, a child line where a share was refined.
-// Bounds: one entry per waiting item. Cost: O(1) in order, O(log n) out of order.
-// Source: omni-flow, algorithm 1 (SeqId); corrections 5 and 8 of docs/CONTROL_FLOW.md.
+// has gone or is settled. Pure bookkeeping: a heap per scope, a child line where a share was
+// refined. Bounds: one entry per waiting item. Cost: O(1) in order, O(log n) out of order. Source:
+// omni-flow, algorithm 1 (SeqId); corrections 5 and 8 of docs/CONTROL_FLOW.md.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +37,12 @@ class Line {
     enum class Kind : std::uint8_t { item, settled, child } kind = Kind::item;
     std::uint64_t begin = 0;
     std::uint64_t width = 0;
-    std::uint32_t index = 0;   // item: the caller's; child: in `tracks_`
+    std::uint32_t index = 0;  // item: the caller's; child: in `tracks_`
   };
   /// One interval and what waits in it.
   struct Track {
     std::uint64_t frontier = 0;
-    std::vector<Entry> heap;   // least `begin` first
+    std::vector<Entry> heap;  // least `begin` first
   };
 
   void insert(const Share& share, Entry::Kind kind, Item item);
@@ -52,10 +52,10 @@ class Line {
   std::optional<Item> pop_from(std::uint32_t track, bool keep_open);
   void drop(std::uint32_t track);
 
-  std::uint64_t sequence_ = 0;                                   // the scope that goes now
-  std::unordered_map<std::uint64_t, std::uint32_t> roots_;       // sequence -> track
-  std::unordered_map<std::uint64_t, std::uint32_t> refined_;     // scope id -> track
-  std::uint32_t current_ = no_track;                             // roots_[sequence_], cached
+  std::uint64_t sequence_ = 0;                                // the scope that goes now
+  std::unordered_map<std::uint64_t, std::uint32_t> roots_;    // sequence -> track
+  std::unordered_map<std::uint64_t, std::uint32_t> refined_;  // scope id -> track
+  std::uint32_t current_ = no_track;                          // roots_[sequence_], cached
   std::vector<Track> tracks_;
   std::vector<std::uint32_t> free_;
   std::size_t waiting_ = 0;

@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-using NodeId = std::uint16_t;       // 0 is the entry: the caller's side
+using NodeId = std::uint16_t;  // 0 is the entry: the caller's side
 using EdgeId = std::uint16_t;
 using CollectorId = std::uint16_t;
 inline constexpr NodeId entry_node = 0;
@@ -27,21 +27,21 @@ inline constexpr std::size_t outputs_per_node_max = 64;
 
 /// Which source field of a frame becomes which input field of the consumer.
 struct FieldMap {
-  std::uint16_t from = 0;           // index in the producer's outputs
-  std::uint16_t to = 0;             // index in the consumer group's fields
+  std::uint16_t from = 0;  // index in the producer's outputs
+  std::uint16_t to = 0;    // index in the consumer group's fields
 };
 
 /// From a node to one OR group of a consumer, or to one declared output of the workflow.
 struct Edge {
   EdgeId id = 0;
   NodeId from = 0;
-  NodeId to = entry_node;           // entry_node: an output edge
-  std::uint16_t group = 0;          // of `to`, or the output's index
+  NodeId to = entry_node;   // entry_node: an output edge
+  std::uint16_t group = 0;  // of `to`, or the output's index
   std::vector<FieldMap> fields;
-  std::uint64_t mask = 0;           // the producer's fields this edge carries
-  bool direct = true;               // takes a frame only when every input field is in it
+  std::uint64_t mask = 0;                  // the producer's fields this edge carries
+  bool direct = true;                      // takes a frame only when every input field is in it
   std::vector<std::uint64_t> field_masks;  // per input field: the source fields that provide it
-  std::vector<CollectorId> shares;  // the collectors a frame on this edge holds a share of
+  std::vector<CollectorId> shares;         // the collectors a frame on this edge holds a share of
 
   bool is_output() const { return to == entry_node; }
   /// True when a frame that holds `fields` goes along this edge.
@@ -59,40 +59,44 @@ enum class CollectorKind : std::uint8_t {
 struct Collector {
   CollectorId id = 0;
   CollectorKind kind = CollectorKind::join;
-  NodeId owner = 0;                 // the node that collects; the entry for outputs
-  std::uint16_t group = 0;          // join, count: the OR group; output: its index
-  NodeId root = entry_node;         // whose yields (join) or activations (others) open a scope
-  bool loops = false;               // order: the owner can reach itself without passing the root
+  NodeId owner = 0;          // the node that collects; the entry for outputs
+  std::uint16_t group = 0;   // join, count: the OR group; output: its index
+  NodeId root = entry_node;  // whose yields (join) or activations (others) open a scope
+  bool loops = false;        // order: the owner can reach itself without passing the root
   /// Shares that the scope keeps for the owner's next activation, in this order.
   std::vector<CollectorId> outer;
 };
 
 /// How a node divides its share of one collector when it yields a frame.
 struct Branch {
-  bool through_join = false;        // the share waits in the scope of collector `target`
-  std::uint16_t target = 0;         // an edge, or a collector
-  std::uint16_t position = 0;       // index in that edge's `shares` or that collector's `outer`
+  bool through_join = false;   // the share waits in the scope of collector `target`
+  std::uint16_t target = 0;    // an edge, or a collector
+  std::uint16_t position = 0;  // index in that edge's `shares` or that collector's `outer`
 };
 
 struct Flow {
   CollectorId collector = 0;
   /// held: came with what triggered the activation; the other two begin here.
-  enum class Kind : std::uint8_t { held, opened_per_activation, opened_per_yield } kind = Kind::held;
+  enum class Kind : std::uint8_t {
+    held,
+    opened_per_activation,
+    opened_per_yield
+  } kind = Kind::held;
   std::vector<Branch> branches;
 };
 
 struct PlanCount {
-  std::uint16_t field = 0;          // index in the group's fields
+  std::uint16_t field = 0;  // index in the group's fields
   enum class Kind : std::uint8_t { literal, runtime, all } kind = Kind::literal;
   std::int64_t literal = 0;
-  EdgeId source = none;             // runtime: the edge that brings the number
-  std::uint16_t source_field = 0;   // runtime: which of the producer's outputs it is
+  EdgeId source = none;            // runtime: the edge that brings the number
+  std::uint16_t source_field = 0;  // runtime: which of the producer's outputs it is
 };
 
 struct PlanGroup {
   std::vector<std::string> fields;
-  std::vector<EdgeId> edges;        // incoming
-  CollectorId collector = none;     // join or count; none: direct
+  std::vector<EdgeId> edges;     // incoming
+  CollectorId collector = none;  // join or count; none: direct
   std::vector<PlanCount> counts;
   /// Per field: the only edge that can bring it, or `none`. Such a slot is critical.
   std::vector<EdgeId> critical;
@@ -101,12 +105,12 @@ struct PlanGroup {
 struct PlanNode {
   NodeId id = 0;
   std::string name;
-  std::uint16_t role = 0;           // index in the spec's roles; `none` for the entry
+  std::uint16_t role = 0;  // index in the spec's roles; `none` for the entry
   std::string interface;
   std::vector<std::string> outputs;
   std::vector<PlanGroup> groups;
-  std::vector<EdgeId> edges;        // outgoing
-  CollectorId order = none;         // the queue of a session node
+  std::vector<EdgeId> edges;  // outgoing
+  CollectorId order = none;   // the queue of a session node
   /// Where the queue's share stands among the shares of whatever triggers the node.
   std::uint16_t order_position = none;
   std::uint32_t replicas = 1;
@@ -115,7 +119,7 @@ struct PlanNode {
   std::uint16_t held = 0;           // how many of them are held
   std::uint16_t loop_index = none;  // among the nodes that stand in a loop; none: in no loop
   bool skip_errors = false;
-  NodeId dominator = entry_node;    // immediate; the entry for itself
+  NodeId dominator = entry_node;  // immediate; the entry for itself
   Mark mark;
 };
 
@@ -127,9 +131,9 @@ struct PlanOutput {
 
 struct Plan {
   std::string workflow;
-  std::vector<std::string> inputs;      // the entry's output fields, in order
+  std::vector<std::string> inputs;  // the entry's output fields, in order
   std::vector<ValueType> input_types;
-  std::vector<PlanNode> nodes;          // index = NodeId
+  std::vector<PlanNode> nodes;  // index = NodeId
   std::vector<Edge> edges;
   std::vector<Collector> collectors;
   std::vector<PlanOutput> outputs;

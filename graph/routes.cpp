@@ -2,7 +2,8 @@
 //
 // For every collector T the shares flow from T's root to T. A join on the way does not let them
 // through its region: they wait in the join's scope (a branch "through the join") and go on with
-// its firing. So a share is divided only where frames really part, and never has to be put together.
+// its firing. So a share is divided only where frames really part, and never has to be put
+// together.
 #include <algorithm>
 #include <map>
 
@@ -42,9 +43,12 @@ class Router {
   bool is_sink(const Collector& t, const Edge& edge) const {
     switch (t.kind) {
       case CollectorKind::join:
-      case CollectorKind::count: return edge.to == t.owner && edge.group == t.group && !edge.is_output();
-      case CollectorKind::order: return edge.to == t.owner && edge.direct && !edge.is_output();
-      case CollectorKind::output: return edge.is_output() && edge.group == t.group;
+      case CollectorKind::count:
+        return edge.to == t.owner && edge.group == t.group && !edge.is_output();
+      case CollectorKind::order:
+        return edge.to == t.owner && edge.direct && !edge.is_output();
+      case CollectorKind::output:
+        return edge.is_output() && edge.group == t.group;
     }
     return false;
   }
@@ -93,8 +97,8 @@ class Router {
     std::vector<Branch> branches;
     for (const EdgeId id : node.edges) {
       const Edge& edge = plan_.edges[id];
-      const bool through = edge.direct && !edge.is_output() && edge.to != t.root &&
-                           upstream_[t.id][edge.to];
+      const bool through =
+          edge.direct && !edge.is_output() && edge.to != t.root && upstream_[t.id][edge.to];
       if (!is_sink(t, edge) && !through) continue;
       branches.push_back({false, id, position(edge.shares, t.id)});
     }

@@ -21,13 +21,13 @@ namespace sluice {
 /// What an activation holds while it runs. Cleared by `Splitter::end`.
 struct Holding {
   struct Part {
-    Share rest;                    // not yet handed on
-    std::uint64_t whole = 0;       // of the scope in hand
-    std::uint64_t first_yield = 0; // yields before this scope was in hand
+    Share rest;                     // not yet handed on
+    std::uint64_t whole = 0;        // of the scope in hand
+    std::uint64_t first_yield = 0;  // yields before this scope was in hand
   };
   std::array<Part, shares_max> parts;  // index = the node's flow
   std::uint64_t credit = 0;
-  std::uint64_t credit_whole = 0;        // when it was last taken or minted
+  std::uint64_t credit_whole = 0;  // when it was last taken or minted
   std::uint64_t credit_first_yield = 0;
   std::uint64_t yields = 0;
   CallId call = 0;
@@ -43,7 +43,8 @@ class Splitter {
   /// `sequence` numbers the node's activations within the call, in release order.
   void begin(Holding& holding, Shares& held, std::uint64_t credit, CallId call,
              std::uint64_t session, std::uint64_t sequence);
-  /// Sends `frame` along every edge that takes it. `last`: nothing follows, so nothing is kept back.
+  /// Sends `frame` along every edge that takes it. `last`: nothing follows, so nothing is kept
+  /// back.
   void yield(Holding& holding, const FrameRef& frame, bool last, Effects& effects);
   /// Settles what is left. A failure travels home with the credit.
   void end(Holding& holding, std::unique_ptr<Failure> failure, Effects& effects);
@@ -67,8 +68,8 @@ class Splitter {
   const Plan& plan_;
   const PlanNode& node_;
   Pools& pools_;
-  std::vector<Message*> message_of_edge_;   // of the yield in hand; null: not taken
-  std::vector<ScopeRef> open_scope_;        // of the yield in hand; null: not opened
+  std::vector<Message*> message_of_edge_;  // of the yield in hand; null: not taken
+  std::vector<ScopeRef> open_scope_;       // of the yield in hand; null: not opened
 };
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
 // A 3 x 3 convolution with padding 1 and stride 1 or 2: what the image codec is made of.
 //
-// Shape: x [in, height, width], weight [out, in*9], y [out, ceil(height/stride), ceil(width/stride)].
+// Shape: x [in, height, width], weight [out, in*9], y [out, ceil(height/stride),
+// ceil(width/stride)].
 #pragma once
 
 #include <cstddef>

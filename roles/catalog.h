@@ -29,9 +29,9 @@ class GlobalParam {
 struct RoleMaking {
   const RoleSpec* role = nullptr;
   std::uint32_t replica = 0;
-  std::string model_directory;                  // empty when the role names no model
-  std::vector<GlobalParam*> global_params;      // in the order of the role's `global_params`
-  std::uint32_t threads = 1;                    // compute threads it may use
+  std::string model_directory;              // empty when the role names no model
+  std::vector<GlobalParam*> global_params;  // in the order of the role's `global_params`
+  std::uint32_t threads = 1;                // compute threads it may use
 };
 
 struct Plugin {
@@ -57,7 +57,8 @@ class Catalog {
 
  private:
   std::vector<Plugin> plugins_;
-  std::map<std::string, std::function<Result<std::unique_ptr<GlobalParam>>(const GlobalParamMaking&)>,
+  std::map<std::string,
+           std::function<Result<std::unique_ptr<GlobalParam>>(const GlobalParamMaking&)>,
            std::less<>>
       global_params_;
 };

@@ -21,31 +21,29 @@ class Denoiser final : public Role {
     const auto length = static_cast<std::size_t>(prompt.attribute("length").value_or(0));
     if (length == 0 || sequence.tokens != length)
       return Error{ErrorCode::stale, "the session has moved on since the drawing was asked for (" +
-                                         std::to_string(sequence.tokens) + " tokens, the prompt had " +
-                                         std::to_string(length) + ")"};
+                                         std::to_string(sequence.tokens) +
+                                         " tokens, the prompt had " + std::to_string(length) + ")"};
     FlowOptions options;
     options.steps = static_cast<std::size_t>(
         prompt.attribute("steps").value_or(static_cast<std::int64_t>(config.denoiser.steps)));
-    options.guidance = static_cast<double>(prompt.attribute("guidance_milli")
-                                               .value_or(static_cast<std::int64_t>(
-                                                   config.denoiser.guidance * 1000))) /
-                       1000;
+    options.guidance =
+        static_cast<double>(
+            prompt.attribute("guidance_milli")
+                .value_or(static_cast<std::int64_t>(config.denoiser.guidance * 1000))) /
+        1000;
     options.seed = static_cast<std::uint64_t>(prompt.attribute("seed").value_or(0));
     std::vector<float> x = flow_.noise(options.seed);
     if (!prompt.tensor.empty()) {
-      options.start =
-          static_cast<double>(prompt.attribute("strength_milli").value_or(1000)) / 1000;
+      options.start = static_cast<double>(prompt.attribute("strength_milli").value_or(1000)) / 1000;
       const auto t = static_cast<float>(options.start);
-      for (std::size_t i = 0; i < x.size(); ++i)
-        x[i] = (1 - t) * prompt.tensor.f32()[i] + t * x[i];
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = (1 - t) * prompt.tensor.f32()[i] + t * x[i];
     }
     Result<std::vector<float>> drawn = draw(activation, sequence, std::move(x), options);
     if (!drawn.ok()) return drawn.error();
-    activation.yield("latents",
-                     make_tensor(Tensor::of_f32(
-                         {static_cast<std::int64_t>(config.denoiser.tokens),
-                          static_cast<std::int64_t>(config.denoiser.token_dim)},
-                         std::move(drawn).value())));
+    activation.yield("latents", make_tensor(Tensor::of_f32(
+                                    {static_cast<std::int64_t>(config.denoiser.tokens),
+                                     static_cast<std::int64_t>(config.denoiser.token_dim)},
+                                    std::move(drawn).value())));
     return {};
   }
 
@@ -64,8 +62,8 @@ class Denoiser final : public Role {
       if (Result<void> ran = kv_.backbone().forward(kv_.pool(), {&chunk, 1}, hidden); !ran.ok())
         return ran.error();
     }
-    Result<std::vector<float>> drawn = flow_.draw(kv_.backbone(), kv_.pool(), sequence, &wordless,
-                                                  std::move(x), options, go_on);
+    Result<std::vector<float>> drawn =
+        flow_.draw(kv_.backbone(), kv_.pool(), sequence, &wordless, std::move(x), options, go_on);
     kv_.pool().truncate(wordless, 0);
     return drawn;
   }

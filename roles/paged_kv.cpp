@@ -16,7 +16,8 @@ Result<std::unique_ptr<GlobalParam>> PagedKv::make(const GlobalParamMaking& maki
   Result<ModelConfig> config = ModelConfig::load(making.model_directory);
   if (!config.ok()) return config.error();
   made->config_ = std::move(config).value();
-  Result<SafetensorsFile> file = SafetensorsFile::open(making.model_directory + "/model.safetensors");
+  Result<SafetensorsFile> file =
+      SafetensorsFile::open(making.model_directory + "/model.safetensors");
   if (!file.ok()) return file.error();
   made->file_ = std::move(file).value();
   Result<Tokenizer> tokenizer = Tokenizer::load(making.model_directory + "/tokenizer.json");

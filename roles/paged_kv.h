@@ -2,7 +2,8 @@
 //
 // Shared by the roles that list it: the language model writes, the denoiser reads the same pages in
 // place. Thread: take `lock` around every use; the roles may run on different threads.
-// Source: omni-flow, section 4.1 (global params pool) and 5.3 (the diffusion model on the LLM's KV).
+// Source: omni-flow, section 4.1 (global params pool) and 5.3 (the diffusion model on the LLM's
+// KV).
 #pragma once
 
 #include <map>
@@ -23,9 +24,9 @@ namespace sluice {
 /// What a session has said so far.
 struct SessionTalk {
   KvSequence sequence;
-  std::vector<std::int32_t> owed;   // tokens of the last turn that the next forward writes first
-  bool in_turn = false;             // <user> stands, <assistant> does not yet
-  Tensor latents;                   // of the last picture, for a drawing that starts from it
+  std::vector<std::int32_t> owed;  // tokens of the last turn that the next forward writes first
+  bool in_turn = false;            // <user> stands, <assistant> does not yet
+  Tensor latents;                  // of the last picture, for a drawing that starts from it
 };
 
 class PagedKv final : public GlobalParam {

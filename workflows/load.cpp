@@ -20,13 +20,12 @@ namespace {
 using Kind = YamlNode::Kind;
 
 constexpr std::array<std::string_view, 11> workflow_part{
-    "sluice", "workflow", "inputs",   "global_params", "roles",  "nodes",
-    "outputs", "limits",  "calls", "on_error",      "include"};
+    "sluice",  "workflow", "inputs", "global_params", "roles",  "nodes",
+    "outputs", "limits",   "calls",  "on_error",      "include"};
 constexpr std::array<std::string_view, 4> global_param_part{"kind", "model", "page_tokens",
                                                             "pages"};
-constexpr std::array<std::string_view, 7> role_part{"plugin",   "model",   "global_params",
-                                                    "replicas", "balance", "colocate",
-                                                    "options"};
+constexpr std::array<std::string_view, 7> role_part{
+    "plugin", "model", "global_params", "replicas", "balance", "colocate", "options"};
 constexpr std::array<std::string_view, 5> node_part{"run", "inputs", "count", "on_error",
                                                     "outputs"};
 constexpr std::array<std::string_view, 3> limits_part{"deadline", "loop_iterations", "frames"};
@@ -38,10 +37,14 @@ constexpr std::array<KeyTable, 5> tables{{{"workflow", workflow_part},
 
 std::string_view kind_name(Kind kind) {
   switch (kind) {
-    case Kind::null: return "nothing";
-    case Kind::scalar: return "a single value";
-    case Kind::list: return "a list";
-    case Kind::map: return "a map";
+    case Kind::null:
+      return "nothing";
+    case Kind::scalar:
+      return "a single value";
+    case Kind::list:
+      return "a list";
+    case Kind::map:
+      return "a map";
   }
   return "";
 }
@@ -49,9 +52,8 @@ std::string_view kind_name(Kind kind) {
 bool is_name(std::string_view text) {
   constexpr std::size_t length_max = 64;
   if (text.empty() || text.size() > length_max || text[0] < 'a' || text[0] > 'z') return false;
-  return std::ranges::all_of(text, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-  });
+  return std::ranges::all_of(
+      text, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
 }
 
 class Loader {
@@ -78,7 +80,8 @@ class Loader {
       if (std::ranges::find(known, key.scalar) != known.end() || key.scalar == "<<") continue;
       const std::string near = nearest_name(key.scalar, {known.begin(), known.end()});
       std::string list;
-      for (const std::string_view name : known) list += (list.empty() ? "" : ", ") + std::string(name);
+      for (const std::string_view name : known)
+        list += (list.empty() ? "" : ", ") + std::string(name);
       error(key.mark, "unknown-key", "unknown key '" + key.scalar + "' in " + where,
             near.empty() ? "known keys: " + list : "did you mean '" + near + "'?");
     }
@@ -99,8 +102,9 @@ class Loader {
         value <= most)
       return value;
     error(node.mark, "bad-number",
-          what + " is " + (node.kind == Kind::scalar ? "'" + node.scalar + "'"
-                                                     : std::string(kind_name(node.kind))) +
+          what + " is " +
+              (node.kind == Kind::scalar ? "'" + node.scalar + "'"
+                                         : std::string(kind_name(node.kind))) +
               ", it must be a whole number from " + std::to_string(least) + " to " +
               std::to_string(most));
     return std::nullopt;
@@ -233,8 +237,7 @@ void Loader::load_role(const YamlNode& key, const YamlNode& node) {
   if (const YamlNode* model = node.find("model"); model && expect(*model, Kind::scalar, "model"))
     role.model = Name{model->scalar, model->mark};
   if (const YamlNode* replicas = node.find("replicas"))
-    role.replicas =
-        static_cast<std::uint32_t>(number(*replicas, "replicas", 1, 256).value_or(1));
+    role.replicas = static_cast<std::uint32_t>(number(*replicas, "replicas", 1, 256).value_or(1));
   if (const YamlNode* balance = node.find("balance"))
     choice<Balance>(*balance, "balance",
                     {{"round_robin", Balance::round_robin},
@@ -249,8 +252,8 @@ void Loader::load_role(const YamlNode& key, const YamlNode& node) {
 
 void Loader::load_groups(NodeSpec& spec, const YamlNode& node) {
   if (node.kind == Kind::map) {
-    error(node.mark, "wrong-kind", "inputs of node '" + spec.name.text +
-                                       "' must be a list of groups, this is a map",
+    error(node.mark, "wrong-kind",
+          "inputs of node '" + spec.name.text + "' must be a list of groups, this is a map",
           "put a '-' before it, or [ ] around it: each entry of the list is one OR group");
     return;
   }
@@ -287,7 +290,8 @@ void Loader::load_counts(NodeSpec& spec, const YamlNode& node) {
       auto ref = field_ref(value);
       if (!ref) continue;
       count.frames = std::move(*ref);
-    } else if (const auto literal = number(value, "the count of '" + key.scalar + "'", 0, 100'000)) {
+    } else if (const auto literal =
+                   number(value, "the count of '" + key.scalar + "'", 0, 100'000)) {
       count.frames = *literal;
     } else {
       continue;
@@ -371,8 +375,7 @@ void Loader::load_limits(const YamlNode& node) {
     spec_.limits.loop_iterations =
         number(*turns, "loop_iterations", 1, 65'535).value_or(spec_.limits.loop_iterations);
   if (const YamlNode* frames = node.find("frames"))
-    spec_.limits.frames =
-        number(*frames, "frames", 1, 1'000'000'000).value_or(spec_.limits.frames);
+    spec_.limits.frames = number(*frames, "frames", 1, 1'000'000'000).value_or(spec_.limits.frames);
 }
 
 void Loader::load(const YamlNode& root) {

@@ -13,14 +13,15 @@ namespace sluice {
 namespace {
 
 void project(const Linear& linear, std::span<const float> x, std::vector<float>& y,
-           std::size_t rows) {
+             std::size_t rows) {
   y.resize(rows * linear.weight.out());
   kernels::matmul_cpu(x, linear.weight, linear.bias, y, rows);
 }
 
 Linear random_linear(std::size_t out, std::size_t in, std::uint64_t& state) {
-  Tensor tensor = std::move(Tensor::zeros(
-      Dtype::bf16, {static_cast<std::int64_t>(out), static_cast<std::int64_t>(in)})).value();
+  Tensor tensor = std::move(Tensor::zeros(Dtype::bf16, {static_cast<std::int64_t>(out),
+                                                        static_cast<std::int64_t>(in)}))
+                      .value();
   for (std::uint16_t& value : tensor.bf16()) {
     state = state * 6364136223846793005ULL + 1442695040888963407ULL;
     value = bf16_from_f32((static_cast<float>(state >> 40) / 16777216.0F - 0.5F) * 0.06F);
@@ -34,8 +35,8 @@ Linear random_linear(std::size_t out, std::size_t in, std::uint64_t& state) {
 struct Backbone::Rows {
   std::size_t count = 0;
   std::vector<std::int32_t> positions;
-  std::vector<std::uint32_t> sequence;   // index of the row's chunk
-  std::vector<std::uint32_t> limit;      // tokens the row sees
+  std::vector<std::uint32_t> sequence;  // index of the row's chunk
+  std::vector<std::uint32_t> limit;     // tokens the row sees
   std::vector<float> normed, q, k, v, mixed, out, gate, up;
 };
 
@@ -89,8 +90,8 @@ Backbone Backbone::random(const ModelConfig& config, std::uint64_t seed) {
 std::size_t Backbone::stream_bytes() const {
   std::size_t bytes = embedding_.stream_bytes();
   for (const Layer& layer : layers_)
-    for (const Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up,
-                                 &layer.down})
+    for (const Linear* linear :
+         {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down})
       bytes += linear->weight.stream_bytes();
   return bytes;
 }
@@ -158,8 +159,8 @@ Result<void> Backbone::forward(KvPool& pool, std::span<const Chunk> chunks,
             : pool.extend(*chunk.sequence, count);
     if (!extended.ok()) {
       for (std::size_t back = 0; back < c; ++back)
-        pool.truncate(*chunks[back].sequence,
-                      chunks[back].sequence->tokens - chunks[back].embeddings.size() / config_.width);
+        pool.truncate(*chunks[back].sequence, chunks[back].sequence->tokens -
+                                                  chunks[back].embeddings.size() / config_.width);
       return extended;
     }
     for (std::size_t i = 0; i < count; ++i) {

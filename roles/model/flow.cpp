@@ -56,8 +56,7 @@ std::vector<float> Flow::tokens(std::span<const float> x, double t) const {
   kernels::silu_cpu(time);
   time = project(time_out_, time);
   std::vector<float> rows = project(in_, x);
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    rows[i] += positions_[i] + time[i % config_.width];
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] += positions_[i] + time[i % config_.width];
   return rows;
 }
 
@@ -101,7 +100,8 @@ Result<std::vector<float>> Flow::draw(const Backbone& backbone, KvPool& pool, Kv
     const std::vector<float>& without = velocities->back();
     const auto dt = static_cast<float>(options.start / static_cast<double>(options.steps));
     for (std::size_t i = 0; i < x.size(); ++i)
-      x[i] -= dt * (sequences.size() == 1 ? with[i] : without[i] + guidance * (with[i] - without[i]));
+      x[i] -=
+          dt * (sequences.size() == 1 ? with[i] : without[i] + guidance * (with[i] - without[i]));
   }
   return x;
 }

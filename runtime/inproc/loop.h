@@ -1,7 +1,7 @@
 // All engines of a plan on one thread: performs effects until nothing is left to do.
 //
-// Messages between nodes are a queue of pointers; nothing is called from inside a send, so loops and
-// long streams need no stack. Thread: one. Source: correction 7 of docs/CONTROL_FLOW.md.
+// Messages between nodes are a queue of pointers; nothing is called from inside a send, so loops
+// and long streams need no stack. Thread: one. Source: correction 7 of docs/CONTROL_FLOW.md.
 #pragma once
 
 #include <memory>
@@ -58,9 +58,9 @@ class Loop {
   LoopHost& host_;
   Pools pools_;
   Home home_;
-  std::vector<std::unique_ptr<Engine>> engines_;   // index = NodeId; none for the entry
+  std::vector<std::unique_ptr<Engine>> engines_;  // index = NodeId; none for the entry
   Effects effects_;
-  std::vector<Message*> queue_;                    // a ring
+  std::vector<Message*> queue_;  // a ring
   std::size_t head_ = 0;
   std::size_t waiting_ = 0;
   std::vector<StartActivation> starts_;

@@ -49,16 +49,17 @@ void Harness::answer(const StartActivation& start) {
   }
   firings.push_back(firing);
   if (fails[node.name])
-    return loop_->ended(start.node, start.activation,
-                        std::make_unique<Failure>(Failure{
-                            start.node, {ErrorCode::unavailable, node.name + " was told to fail"}}));
+    return loop_->ended(
+        start.node, start.activation,
+        std::make_unique<Failure>(
+            Failure{start.node, {ErrorCode::unavailable, node.name + " was told to fail"}}));
   const auto script = yields.find(node.name);
   const Yields frames = script != yields.end() ? script->second : Yields{node.outputs};
   for (std::size_t y = 0; y < frames.size(); ++y) {
     Frame* frame = loop_->new_frame(start.node);
     for (const std::string& field : frames[y]) {
-      const auto at = static_cast<std::size_t>(std::ranges::find(node.outputs, field) -
-                                               node.outputs.begin());
+      const auto at =
+          static_cast<std::size_t>(std::ranges::find(node.outputs, field) - node.outputs.begin());
       REQUIRE(at < node.outputs.size());
       auto* value = new Payload;
       value->text = node.name + "#" + std::to_string(y) + "<" + origin + ">";

@@ -1,4 +1,6 @@
 // Whole workflows through the runner: what a caller sees, with slow, failing and wrong roles.
+#include "runtime/runner.h"
+
 #include <catch2/catch.hpp>
 #include <condition_variable>
 #include <mutex>
@@ -6,7 +8,6 @@
 #include <thread>
 
 #include "graph/check.h"
-#include "runtime/runner.h"
 #include "workflows/load.h"
 
 using namespace sluice;
@@ -36,7 +37,8 @@ using Script = std::function<Result<void>(Activation&, std::uint32_t replica)>;
 
 class ScriptedRole final : public Role {
  public:
-  ScriptedRole(Script script, std::uint32_t replica) : script_(std::move(script)), replica_(replica) {}
+  ScriptedRole(Script script, std::uint32_t replica)
+      : script_(std::move(script)), replica_(replica) {}
   Result<void> run(Activation& activation) override { return script_(activation, replica_); }
 
  private:
@@ -131,11 +133,19 @@ outputs: { out: work.v }
   int turn = 0;
   World world(yaml, [&](Activation& a, std::uint32_t) -> Result<void> {
     switch (turn++) {
-      case 0: return Error{ErrorCode::unavailable, "the device is away"};
-      case 1: throw std::runtime_error("something else");
-      case 2: a.yield("w", make_text("wrong")); return {};
-      case 3: a.yield("v", PayloadRef()); return {};
-      default: a.yield("v", make_text("well")); return {};
+      case 0:
+        return Error{ErrorCode::unavailable, "the device is away"};
+      case 1:
+        throw std::runtime_error("something else");
+      case 2:
+        a.yield("w", make_text("wrong"));
+        return {};
+      case 3:
+        a.yield("v", PayloadRef());
+        return {};
+      default:
+        a.yield("v", make_text("well"));
+        return {};
     }
   });
   const auto expect = [&](const std::string& message, ErrorCode code) {
@@ -157,7 +167,8 @@ outputs: { out: work.v }
 TEST_CASE("calls from many threads each end once, with their own outputs") {
   World world(two_encoders, [](Activation& a, std::uint32_t) -> Result<void> {
     if (a.node() == "source")
-      for (int i = 0; i < 3; ++i) a.yield("v", make_text(std::string(a.session()) + std::to_string(i)));
+      for (int i = 0; i < 3; ++i)
+        a.yield("v", make_text(std::string(a.session()) + std::to_string(i)));
     else if (a.node() == "answer")
       a.yield("v", make_text(a.input("s")->text));
     else

@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
+import checker
 import evaluate as E
 import scenes as S
 from model import CONFIG, Scenes
@@ -77,6 +78,18 @@ def golden(net: Scenes, path: str):
     }, path, metadata={"question": question, "prompt": prompt})
 
 
+def expected(net: Scenes, path: str, scenes: int = 64, drawings: int = 16):
+    """Counts of right answers on the first held-out scenes: what the engine must get as well."""
+    counts = {kind: right for kind, (right, _) in E.score_answers(net, scenes).items()}
+    counts["drawing"] = sum(
+        checker.satisfied(checker.find(E.draw(net, d.prompt, seed, CONFIG["denoiser"]["steps"],
+                                              CONFIG["denoiser"]["guidance"])), d.objects, d.relation, d.region)
+        for d, seed in E.held_out_drawings(drawings))
+    with open(path, "w") as f:
+        json.dump(counts, f, indent=1)
+        f.write("\n")
+
+
 def samples(folder: str):
     os.makedirs(folder, exist_ok=True)
     rng = np.random.default_rng(31)
@@ -105,7 +118,9 @@ def main():
     save_tokenizer(f"{a.model}/tokenizer.json")
     held_out(f"{a.model}/heldout", a.scenes, a.drawings)
     samples(f"{a.model}/samples")
-    golden(E.load(f"{a.model}/model.safetensors"), f"{a.golden}/scenes_golden.safetensors")
+    net = E.load(f"{a.model}/model.safetensors")
+    expected(net, f"{a.model}/heldout/expected.json")
+    golden(net, f"{a.golden}/scenes_golden.safetensors")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,258 @@
+// What one hop of the control flow costs, beside oneTBB's flow graph in the same run.
+//
+// chain: a source and four nodes; each frame goes through all of them. diamond: each frame splits
+// to two nodes, is joined again, and leaves in order; oneTBB does it with a key-matching join and a
+// sequencer. Ours: one loop, roles answer inline; with two threads two loops share the sessions, as
+// two processes would. Both do the same work per node: hand on a number. No thread sleeps while
+// work is left.
+#include <oneapi/tbb/flow_graph.h>
+#include <oneapi/tbb/global_control.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "graph/check.h"
+#include "runtime/inproc/loop.h"
+#include "workflows/load.h"
+
+using namespace sluice;
+
+namespace {
+
+constexpr std::int64_t frames = 100'000;
+constexpr int runs = 7;
+
+const char* const chain_yaml = R"(
+sluice: 1
+workflow: chain
+inputs: { x: json }
+roles: { any: { plugin: scripted } }
+nodes:
+  source: { run: any.run, inputs: [ { x: inputs.x } ] }
+  a: { run: any.run, inputs: [ { v: source.v } ] }
+  b: { run: any.run, inputs: [ { v: a.v } ] }
+  c: { run: any.run, inputs: [ { v: b.v } ] }
+  d: { run: any.run, inputs: [ { v: c.v } ] }
+outputs: { out: d.v }
+limits: { frames: 1000000000, deadline: 10m }
+)";
+
+const char* const diamond_yaml = R"(
+sluice: 1
+workflow: diamond
+inputs: { x: json }
+roles: { any: { plugin: scripted }, ordered: { plugin: scripted, balance: session } }
+nodes:
+  source: { run: any.run, inputs: [ { x: inputs.x } ] }
+  a: { run: any.run, inputs: [ { v: source.v } ] }
+  b: { run: any.run, inputs: [ { v: source.v } ] }
+  j: { run: ordered.run, inputs: [ { l: a.v, r: b.v } ] }
+outputs: { out: j.v }
+limits: { frames: 1000000000, deadline: 10m }
+)";
+
+/// Answers every activation at once with its first input; the source streams `frames` of them, a
+/// few at a time, so that the queue stays as short as a real driver's back-pressure would keep it.
+class Inline final : public LoopHost {
+ public:
+  Inline(const Plan& plan, std::int64_t count) : plan_(plan), left_(count), loop_(plan, *this) {}
+
+  std::int64_t run() {
+    loop_.call(1, {make_number(0)}, Instant{0});
+    loop_.run();
+    while (left_ > 0) {
+      constexpr std::int64_t burst = 64;
+      for (std::int64_t i = std::min(left_, burst); i > 0; --i) {
+        Frame* frame = loop_.new_frame(source_.node);
+        frame->mask = 1;
+        frame->values[0] = value_;
+        const bool last = --left_ == 0;
+        loop_.yielded(source_.node, source_.activation, frame, last);
+      }
+      loop_.run();
+    }
+    return ended_ ? delivered_ : -1;
+  }
+
+ private:
+  void start(const StartActivation& start) override {
+    if (plan_.nodes[start.node].edges.size() == 0) return;
+    if (start.node == 1) {
+      source_ = start;
+      return;
+    }
+    Frame* frame = loop_.new_frame(start.node);
+    frame->mask = 1;
+    frame->values[0] = start.inputs[0].value;
+    loop_.yielded(start.node, start.activation, frame, true);
+  }
+  void cancel(const CancelActivation&) override {}
+  void deliver(const DeliverOutput&) override { ++delivered_; }
+  void end(EndCall& end) override { ended_ = end.failure == nullptr; }
+
+  const Plan& plan_;
+  std::int64_t left_;
+  Loop loop_;
+  StartActivation source_;
+  PayloadRef value_ = make_number(1);
+  std::int64_t delivered_ = 0;
+  bool ended_ = false;
+};
+
+Plan plan_of(const char* yaml) {
+  LoadedWorkflow loaded = load_workflow("bench", yaml);
+  PluginDeclaration scripted;
+  scripted.name = "scripted";
+  scripted.any_ports = true;
+  check(loaded.spec, {scripted}, loaded.diagnostics);
+  Plan plan = compile(loaded.spec, {scripted}, loaded.diagnostics);
+  for (const Diagnostic& d : loaded.diagnostics) std::fprintf(stderr, "%s\n", d.message.c_str());
+  return plan;
+}
+
+double seconds_of(const std::function<std::int64_t()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::int64_t delivered = work();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (delivered != frames) {
+    std::fprintf(stderr, "%lld of %lld frames came through\n", static_cast<long long>(delivered),
+                 static_cast<long long>(frames));
+    std::exit(1);
+  }
+  return seconds;
+}
+
+std::int64_t ours(const Plan& plan, int threads) {
+  if (threads == 1) return Inline(plan, frames).run();
+  std::int64_t delivered[2] = {};
+  std::thread other([&] { delivered[1] = Inline(plan, frames / 2).run(); });
+  delivered[0] = Inline(plan, frames / 2).run();
+  other.join();
+  return delivered[0] + delivered[1];
+}
+
+namespace flow = oneapi::tbb::flow;
+
+/// oneTBB's input node streams as fast as the graph takes; `limiter` bounds what is under way, as
+/// its documentation advises.
+std::int64_t tbb_chain(int threads) {
+  const oneapi::tbb::global_control control(oneapi::tbb::global_control::max_allowed_parallelism,
+                                            static_cast<std::size_t>(threads));
+  flow::graph graph;
+  std::int64_t sent = 0;
+  std::int64_t delivered = 0;
+  const auto pass = [](std::int64_t v) { return v; };
+  flow::input_node<std::int64_t> source(graph, [&](oneapi::tbb::flow_control& stop) {
+    if (sent == frames) stop.stop();
+    return sent++;
+  });
+  flow::limiter_node<std::int64_t> limiter(graph, 64);
+  flow::function_node<std::int64_t, std::int64_t> a(graph, flow::unlimited, pass);
+  flow::function_node<std::int64_t, std::int64_t> b(graph, flow::unlimited, pass);
+  flow::function_node<std::int64_t, std::int64_t> c(graph, flow::unlimited, pass);
+  flow::function_node<std::int64_t, std::int64_t> d(graph, flow::unlimited, pass);
+  flow::sequencer_node<std::int64_t> order(
+      graph, [](std::int64_t v) { return static_cast<std::size_t>(v); });
+  flow::function_node<std::int64_t, flow::continue_msg> out(graph, flow::serial, [&](std::int64_t) {
+    ++delivered;
+    return flow::continue_msg();
+  });
+  flow::make_edge(source, limiter);
+  flow::make_edge(limiter, a);
+  flow::make_edge(a, b);
+  flow::make_edge(b, c);
+  flow::make_edge(c, d);
+  flow::make_edge(d, order);
+  flow::make_edge(order, out);
+  flow::make_edge(out, limiter.decrementer());
+  source.activate();
+  graph.wait_for_all();
+  return delivered;
+}
+
+std::int64_t tbb_diamond(int threads) {
+  const oneapi::tbb::global_control control(oneapi::tbb::global_control::max_allowed_parallelism,
+                                            static_cast<std::size_t>(threads));
+  flow::graph graph;
+  std::int64_t sent = 0;
+  std::int64_t delivered = 0;
+  using Pair = std::tuple<std::int64_t, std::int64_t>;
+  const auto pass = [](std::int64_t v) { return v; };
+  const auto key = [](std::int64_t v) { return static_cast<std::size_t>(v); };
+  flow::input_node<std::int64_t> source(graph, [&](oneapi::tbb::flow_control& stop) {
+    if (sent == frames) stop.stop();
+    return sent++;
+  });
+  flow::limiter_node<std::int64_t> limiter(graph, 64);
+  flow::broadcast_node<std::int64_t> split(graph);
+  flow::function_node<std::int64_t, std::int64_t> a(graph, flow::unlimited, pass);
+  flow::function_node<std::int64_t, std::int64_t> b(graph, flow::unlimited, pass);
+  flow::join_node<Pair, flow::key_matching<std::size_t>> join(graph, key, key);
+  flow::sequencer_node<Pair> order(
+      graph, [](const Pair& v) { return static_cast<std::size_t>(std::get<0>(v)); });
+  flow::function_node<Pair, std::int64_t> j(graph, flow::serial,
+                                            [](const Pair& v) { return std::get<0>(v); });
+  flow::function_node<std::int64_t, flow::continue_msg> out(graph, flow::serial, [&](std::int64_t) {
+    ++delivered;
+    return flow::continue_msg();
+  });
+  flow::make_edge(source, limiter);
+  flow::make_edge(limiter, split);
+  flow::make_edge(split, a);
+  flow::make_edge(split, b);
+  flow::make_edge(a, flow::input_port<0>(join));
+  flow::make_edge(b, flow::input_port<1>(join));
+  flow::make_edge(join, order);
+  flow::make_edge(order, j);
+  flow::make_edge(j, out);
+  flow::make_edge(out, limiter.decrementer());
+  source.activate();
+  graph.wait_for_all();
+  return delivered;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+void compare(const char* name, int threads, const std::function<std::int64_t()>& mine,
+             const std::function<std::int64_t()>& theirs) {
+  std::vector<double> ours_ns;
+  std::vector<double> tbb_ns;
+  std::vector<double> ratios;
+  for (int run = 0; run <= runs; ++run) {
+    const double a = seconds_of(mine) * 1e9 / frames;
+    const double b = seconds_of(theirs) * 1e9 / frames;
+    if (run == 0) continue;  // warm-up
+    ours_ns.push_back(a);
+    tbb_ns.push_back(b);
+    ratios.push_back(b / a);
+  }
+  std::printf("%-8s %d thread%s  ours %7.0f ns/frame  oneTBB %7.0f ns/frame  oneTBB/ours %.2f\n",
+              name, threads, threads == 1 ? " " : "s", median(ours_ns), median(tbb_ns),
+              median(ratios));
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main() {
+  const Plan chain = plan_of(chain_yaml);
+  const Plan diamond = plan_of(diamond_yaml);
+  std::printf("%lld frames, median of %d runs, pairs in turn; both spin while work is left\n",
+              static_cast<long long>(frames), runs);
+  for (const int threads : {1, 2}) {
+    compare(
+        "chain", threads, [&] { return ours(chain, threads); }, [&] { return tbb_chain(threads); });
+    compare(
+        "diamond", threads, [&] { return ours(diamond, threads); },
+        [&] { return tbb_diamond(threads); });
+  }
+  return 0;
+}

@@ -1,0 +1,224 @@
+"""The repository's rules as tests. Usage: tidy.py ROOT GATE [OBJECT...], or tidy.py ROOT self-test NM
+
+Each gate prints what breaks it, one line a finding, and fails when there is any. `self-test` plants one violation
+per gate in a scratch tree and fails unless exactly that gate reports it.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+# Who may include whom, in our own words; docs/ARCHITECTURE.md shows the same table.
+ALLOWED = {
+    "base": {"base"},
+    "kernels": {"kernels", "base"},
+    "graph": {"graph", "base"},
+    "roles": {"roles", "graph", "kernels", "base"},
+    "runtime": {"runtime", "graph", "base"},
+    "workflows": {"workflows", "graph", "base"},
+}
+RUNTIME_ROLES = {"roles/role.h", "roles/catalog.h", "roles/plugin.h"}
+THIRD_PARTY = {  # header prefix -> files that may include it
+    "yaml-cpp/": r"workflows/yaml_tree\.cpp",
+    "dnnl": r"kernels/\w+_cpu\.cpp",
+    "turbojpeg": r"(roles/image_file\.cpp|tests/roles/image_file_test\.cpp)",
+    "stb/": r"roles/image_file\.cpp",
+    "nlohmann/": r"(roles/.*|cli/.*|bench/.*|tests/.*|examples/.*)",
+    "CLI/": r"(cli|bench)/.*",
+    "oneapi/": r"bench/.*",
+    "catch2/": r"tests/.*",
+    "zmq": r"runtime/zmq/.*",
+    "hiredis/": r"(runtime/registry|dataplane/redis)/.*",
+}
+LINKS = {"base": set(), "kernels": {"base"}, "graph": {"base"}, "roles": {"base", "graph", "kernels"},
+         "runtime": {"base", "graph", "roles"}, "workflows": {"base", "graph"}}
+BANNED = {  # pattern -> why; comments and strings are taken out first
+    r"\bthrow\b": "ours never throws: return a Result",
+    r"\bassert\s*\(": "use SLUICE_CHECK, which is always on",
+    r"\b(sleep_for|sleep_until|usleep|nanosleep|sleep)\s*\(": "nothing sleeps",
+    r"\busing namespace std\s*;": "name what you use",
+    r"\b(system|popen)\s*\(": "no shell",
+}
+IMPURE = re.compile(
+    r"\b(clock_gettime|gettimeofday|time|clock|getenv|secure_getenv|setenv|fopen|open|read|write|socket|connect|"
+    r"pthread_\w+|rand|random|srand|getrandom|std::chrono::_V2::\w+::now|std::random_device\S*|std::thread\S*|"
+    r"std::mutex\S*|std::condition_variable\S*|std::basic_\w*fstream\S*|usleep|nanosleep)(\(|@|$)")
+SOURCE_DIRS = ("base", "kernels", "graph", "roles", "runtime", "workflows", "cli", "examples", "bench", "tests")
+
+
+def files(root, *suffixes):
+    for top in SOURCE_DIRS:
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in sorted(names):
+                if name.endswith(suffixes):
+                    path = os.path.join(folder, name)
+                    yield os.path.relpath(path, root), open(path, encoding="utf-8", errors="replace").read()
+
+
+def code_of(text):
+    """Comments, strings and characters blanked; lines kept."""
+    pattern = r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
+    return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
+
+
+def includes(root):
+    for path, text in files(root, ".h", ".cpp"):
+        top = path.split("/")[0]
+        for line, quoted, angled in re.findall(r'^(#include (?:"([^"]+)"|<([^>]+)>))', text, re.M):
+            target = quoted or angled
+            if quoted and "/" in quoted and top in ALLOWED:
+                owner = quoted.split("/")[0]
+                if owner not in ALLOWED[top] and not (top == "runtime" and quoted in RUNTIME_ROLES):
+                    yield f"{path}: {top}/ may not include {quoted}"
+            for prefix, where in THIRD_PARTY.items():
+                if target.startswith(prefix) and not re.fullmatch(where, path):
+                    yield f"{path}: {target} may be included by {where} only"
+
+
+def words(root):
+    for path, text in files(root, ".h", ".cpp"):
+        for number, line in enumerate(code_of(text).split("\n"), 1):
+            for pattern, why in BANNED.items():
+                if re.search(pattern, line) and not (pattern.startswith(r"\bthrow") and path.startswith("tests/")):
+                    yield f"{path}:{number}: {why}"
+            if path.startswith("graph/") and "shared_ptr" in line:
+                yield f"{path}:{number}: the core has no shared_ptr"
+        for number, line in enumerate(text.split("\n"), 1):
+            if re.search(r"\b(TO" r"DO|FIX" r"ME)\b", line):
+                yield f"{path}:{number}: an open promise"
+    for folder, _, names in os.walk(os.path.join(root, "tools")):
+        for name in names:
+            text = open(os.path.join(folder, name), encoding="utf-8", errors="replace").read()
+            if re.search(r"^\s*(import|from) (pick" r"le|mar" r"shal|shel" r"ve|dill)\b", text, re.M):
+                yield f"{os.path.relpath(os.path.join(folder, name), root)}: a format that can carry code"
+
+
+def functions(code):
+    """(first line, lines) of each outermost brace block that follows a parameter list, roughly."""
+    lines = code.split("\n")
+    depth, start, named = [], 0, False
+    for number, line in enumerate(lines, 1):
+        for at, char in enumerate(line):
+            if char == "{":
+                before = (lines[number - 2] if number > 1 and not line[:at].strip() else "") + line[:at]
+                is_function = bool(re.search(r"\)\s*(const)?\s*(noexcept)?\s*(override)?\s*(->\s*[\w:<>]+)?\s*$", before))
+                depth.append((number, is_function and not any(f for _, f in depth)))
+            elif char == "}" and depth:
+                start, named = depth.pop()
+                if named:
+                    yield start, number - start + 1
+
+
+def sizes(root):
+    for path, text in files(root, ".h", ".cpp"):
+        lines = text.split("\n")
+        limit = 250 if path.endswith(".h") else 600
+        if len(lines) - 1 > limit:
+            yield f"{path}: {len(lines) - 1} lines, the limit is {limit}"
+        for number, line in enumerate(lines, 1):
+            if len(line) > 100:
+                yield f"{path}:{number}: {len(line)} columns, the limit is 100"
+        if not path.startswith("tests/"):
+            for number, length in functions(code_of(text)):
+                if length > 62:
+                    yield f"{path}:{number}: a function of {length} lines, the limit is 60"
+
+
+def headers(root):
+    for path, text in files(root, ".h"):
+        if not re.match(r"// \w.*\n", text):
+            yield f"{path}: a header opens with a sentence about what it is"
+        if "#pragma once" not in text:
+            yield f"{path}: no #pragma once"
+
+
+def text(root):
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True)
+    names = listed.stdout.split("\0") if listed.returncode == 0 and listed.stdout else [p for p, _ in files(root, "")]
+    for name in filter(None, names):
+        path = os.path.join(root, name)
+        if not os.path.isfile(path):
+            continue
+        data = open(path, "rb").read()
+        if len(data) > 1_000_000 and not name.startswith(("models/", "tests/data/")):
+            yield f"{name}: {len(data)} bytes"
+        if b"\0" in data or name.endswith((".png", ".jpg")) or name.startswith("tests/workflows/errors/"):
+            continue
+        if data and not data.endswith(b"\n"):
+            yield f"{name}: no newline at the end"
+        for number, line in enumerate(data.split(b"\n"), 1):
+            if line.rstrip(b" \t\r") != line and name != "LICENSE":
+                yield f"{name}:{number}: white space at the end of the line"
+
+
+def links(root):
+    cmake = open(os.path.join(root, "CMakeLists.txt")).read()
+    for name, allowed in LINKS.items():
+        for block in re.findall(rf"target_link_libraries\(sluice_{name}\b([^)]*)\)", cmake):
+            for other in re.findall(r"\bsluice_(\w+)", block):
+                if other not in allowed and other != "options":
+                    yield f"CMakeLists.txt: sluice_{name} may not link sluice_{other}"
+    page = open(os.path.join(root, "docs/ARCHITECTURE.md")).read()
+    for name, allowed in ALLOWED.items():
+        row = re.search(rf"^\| `{name}/` \| ([^|]*) \|", page, re.M)
+        shown = set(re.findall(r"`(\w+)/`", row.group(1))) if row else None
+        if shown != allowed - {name}:
+            yield f"docs/ARCHITECTURE.md: the row of {name}/ shows {shown}, the rule is {allowed - {name}}"
+
+
+def purity(root, *objects):
+    for path in objects:
+        listed = subprocess.run(["nm", "-uC", path], capture_output=True, text=True, check=True).stdout
+        for line in listed.splitlines():
+            symbol = line.strip().removeprefix("U ").strip()
+            if IMPURE.match(symbol):
+                yield f"{os.path.basename(path)}: uses {symbol}"
+
+
+GATES = {"includes": includes, "words": words, "sizes": sizes, "headers": headers, "text": text, "links": links,
+         "purity": purity}
+
+PLANTED = {
+    "includes": ("graph/bad.h", '// A thing.\n#pragma once\n#include "roles/role.h"\n'),
+    "words": ("graph/bad.cpp", "void f() { throw 1; }\n"),
+    "sizes": ("graph/bad.cpp", "void f() {\n" + "  g();\n" * 80 + "}\n"),
+    "headers": ("graph/bad.h", "#pragma once\n"),
+    "text": ("graph/bad.cpp", "int a; \n"),
+    "links": ("CMakeLists.txt", "target_link_libraries(sluice_graph PUBLIC sluice_base sluice_roles)\n"),
+}
+
+
+def self_test(root):
+    for gate, (name, content) in PLANTED.items():
+        with tempfile.TemporaryDirectory() as scratch:
+            for top in (*SOURCE_DIRS, "docs", "tools"):
+                os.makedirs(os.path.join(scratch, top))
+            shutil.copy(os.path.join(root, "docs/ARCHITECTURE.md"), os.path.join(scratch, "docs"))
+            shutil.copy(os.path.join(root, "CMakeLists.txt"), scratch)
+            clean = [f for g, check in GATES.items() if g != "purity" for f in check(scratch)]
+            if clean:
+                yield f"a clean tree is not clean: {clean}"
+            open(os.path.join(scratch, name), "w").write(content)
+            for other, check in GATES.items():
+                found = list(check(scratch)) if other != "purity" else []
+                if bool(found) != (other == gate):
+                    yield f"planted for {gate}, gate {other} reports {found}"
+    with tempfile.TemporaryDirectory() as scratch:
+        source, made = os.path.join(scratch, "bad.cpp"), os.path.join(scratch, "bad.o")
+        open(source, "w").write("#include <ctime>\nlong f() { return time(nullptr); }\n")
+        subprocess.run([os.environ.get("CXX", "c++"), "-c", source, "-o", made], check=True)
+        if not list(purity(scratch, made)):
+            yield "a clock in a pure object is not seen"
+
+
+def main():
+    root, gate, *rest = sys.argv[1:]
+    found = list(self_test(root) if gate == "self-test" else GATES[gate](root, *rest))
+    print("\n".join(found) if found else f"{gate}: clean")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -47,15 +47,13 @@ Result<std::string> model_root(const WorkflowSpec& spec) {
   }
   std::string missing;
   for (const fs::path& root : roots) {
-    const auto lacking = std::ranges::find_if(models, [&](const std::string& model) {
-      return !fs::is_directory(root / model, failed);
-    });
+    const auto lacking = std::ranges::find_if(
+        models, [&](const std::string& model) { return !fs::is_directory(root / model, failed); });
     if (lacking == models.end()) return root.string();
     if (missing.empty()) missing = *lacking;
   }
-  return Error{ErrorCode::not_found,
-               "no directory '" + missing + "' with the model, neither here nor above " +
-                   spec.file};
+  return Error{ErrorCode::not_found, "no directory '" + missing +
+                                         "' with the model, neither here nor above " + spec.file};
 }
 
 }  // namespace sluice::cli

@@ -10,8 +10,8 @@
 namespace sluice::cli {
 
 struct Compiled {
-  LoadedWorkflow loaded;     // with all diagnostics, sorted
-  Plan plan;                 // whole when there is no error
+  LoadedWorkflow loaded;  // with all diagnostics, sorted
+  Plan plan;              // whole when there is no error
   bool ok() const { return !has_errors(loaded.diagnostics); }
 };
 

@@ -17,6 +17,9 @@ Examples
   sluice plan workflows/image_chat.yaml --explain generate
   sluice run workflows/image_chat.yaml --image scene.png --prompt "what color is the circle"
   sluice run workflows/image_chat.yaml --prompt "draw a red circle" --out circle.png
+  sluice test workflows/                      scenarios: what a workflow does, without models
+  sluice simulate workflows/image_chat.yaml --calls 200 --rate 20 --trace t.json
+  sluice why t.json 17                        what call 17 waited for
   sluice roles                                what a workflow's roles can run
 
 Exit status: 0 well; 1 a file is wrong or a call failed; 2 the command line is wrong.)";
@@ -53,6 +56,9 @@ int main(int argc, char** argv) {
   cli::add_validate(app, catalog, chosen);
   cli::add_plan(app, catalog, chosen);
   cli::add_run(app, catalog, chosen);
+  cli::add_test(app, catalog, chosen);
+  cli::add_simulate(app, catalog, chosen);
+  cli::add_why(app, chosen);
   cli::add_roles(app, catalog, chosen);
   try {
     app.parse(argc, argv);

@@ -72,8 +72,8 @@ Result<std::string> request_json(const RunOptions& options) {
   add("top_p", options.top_p);
   add("guidance", options.guidance);
   add("strength", options.strength);
-  return Json{{"content", content}, {"options", chosen}}.dump(
-      -1, ' ', false, Json::error_handler_t::replace);
+  return Json{{"content", content}, {"options", chosen}}.dump(-1, ' ', false,
+                                                              Json::error_handler_t::replace);
 }
 
 /// Shows what comes out: text to standard output, a picture to a file.
@@ -91,8 +91,7 @@ class Printer {
   /// The first thing that went wrong, or nothing.
   const std::string& finish() {
     if (text_) std::puts("");
-    if (cut_off_)
-      std::fputs("note: the answer reached --max-tokens and stops here\n", stderr);
+    if (cut_off_) std::fputs("note: the answer reached --max-tokens and stops here\n", stderr);
     return problem_;
   }
 

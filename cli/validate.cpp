@@ -40,10 +40,11 @@ int validate(const std::vector<std::string>& files, const std::string& format,
   }
   if (format == "json") std::printf("[%s%s]\n", list.c_str(), list.empty() ? "" : "\n");
   if (format == "sarif")
-    std::printf("{\"version\":\"2.1.0\",\"$schema\":"
-                "\"https://json.schemastore.org/sarif-2.1.0.json\",\"runs\":[{\"tool\":"
-                "{\"driver\":{\"name\":\"sluice\"}},\"results\":[%s]}]}\n",
-                list.c_str());
+    std::printf(
+        "{\"version\":\"2.1.0\",\"$schema\":"
+        "\"https://json.schemastore.org/sarif-2.1.0.json\",\"runs\":[{\"tool\":"
+        "{\"driver\":{\"name\":\"sluice\"}},\"results\":[%s]}]}\n",
+        list.c_str());
   if (format == "text")
     std::printf("%zu file%s, %zu error%s, %zu warning%s\n", files.size(),
                 files.size() == 1 ? "" : "s", errors, errors == 1 ? "" : "s", warnings,

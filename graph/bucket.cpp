@@ -54,8 +54,7 @@ void Bucket::credit_share(const Share& share) {
   credit_share(scope.parent);
 }
 
-void Bucket::add(EdgeId edge, FrameRef frame, const Share& share, std::uint64_t credit) {
-  credit_ += credit;
+void Bucket::add(EdgeId edge, FrameRef frame, const Share& share) {
   if (frame) arrivals_.push_back({edge, std::move(frame), share});
   credit_share(share);
 }
@@ -77,7 +76,7 @@ void Bucket::take(std::vector<Arrival>& arrivals) {
 void Bucket::clear() {
   scope_ = ScopeRef();
   received_ = 0;
-  credit_ = 0;
+  credit_ = Credit();
   arrivals_.clear();
   finer_.clear();
 }
@@ -111,7 +110,7 @@ void CountBucket::take(std::uint32_t item, const PlanGroup& group, const Plan& p
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     const PlanCount& count = group.counts[i];
     if (count.kind == PlanCount::Kind::runtime && count.source == arrival.edge &&
-        (frame.mask >> count.source_field & 1U) != 0)
+        (frame.mask >> count.source_field & 1U) != 0 && ++counts_[i].numbers == 1)
       counts_[i].wanted = frame.values[count.source_field]->number;
     for (const FieldMap& map : plan.edges[arrival.edge].fields)
       if (map.to == count.field && (frame.mask >> map.from & 1U) != 0) ++counts_[i].came;
@@ -120,6 +119,7 @@ void CountBucket::take(std::uint32_t item, const PlanGroup& group, const Plan& p
 }
 
 bool CountBucket::ready(const PlanGroup& group, bool ended) const {
+  if (group.by_path && !ended) return false;
   std::int64_t frames = 0;
   std::int64_t wanted = 0;
   for (std::size_t i = 0; i < counts_.size(); ++i) {
@@ -138,6 +138,9 @@ bool CountBucket::ready(const PlanGroup& group, bool ended) const {
 void CountBucket::fire(const PlanGroup& group, const Plan& plan, std::vector<Arrival>& arrivals,
                        std::vector<InputValue>& inputs) {
   fired_ = true;
+  if (group.by_path)
+    std::ranges::stable_sort(
+        arrivals_, {}, [](const Arrival& arrival) -> const auto& { return arrival.frame->path; });
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     const bool all = group.counts[i].kind == PlanCount::Kind::all;
     std::int64_t left = counts_[i].wanted;
@@ -154,11 +157,28 @@ void CountBucket::fire(const PlanGroup& group, const Plan& plan, std::vector<Arr
   arrivals_.clear();
 }
 
+std::optional<std::string> CountBucket::broken(const PlanNode& node, const PlanGroup& group,
+                                               const Plan& plan) const {
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    const PlanCount& count = group.counts[i];
+    const std::int64_t numbers = counts_[i].numbers;
+    // No number and no frames: a branch that was not taken.
+    if (count.kind != PlanCount::Kind::runtime || numbers == 1) continue;
+    if (numbers == 0 && counts_[i].came == 0) continue;
+    const PlanNode& source = plan.nodes[plan.edges[count.source].from];
+    return "node '" + source.name + "' brought " + std::to_string(numbers) + " numbers of '" +
+           source.outputs[count.source_field] + "', by which node '" + node.name +
+           "' counts: it must bring exactly one in a call";
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> CountBucket::warnings(const PlanNode& node, const PlanGroup& group) const {
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     const Count& count = counts_[i];
     const std::string& field = group.fields[group.counts[i].field];
+    if (count.wanted < 0 && group.counts[i].kind == PlanCount::Kind::runtime) continue;
     const std::int64_t wanted =
         group.counts[i].kind == PlanCount::Kind::all ? count.came : count.wanted;
     const std::int64_t over = count.came - wanted;
@@ -166,8 +186,8 @@ std::vector<std::string> CountBucket::warnings(const PlanNode& node, const PlanG
       texts.push_back(node.name + ": " + std::to_string(count.came) + " of " +
                       std::to_string(wanted) + " frames of " + field + " came, it did not run");
     else if (fired_ && over > 0)
-      texts.push_back(node.name + ": " + std::to_string(over) + " frame" +
-                      (over == 1 ? "" : "s") + " of " + field + " left over");
+      texts.push_back(node.name + ": " + std::to_string(over) + " frame" + (over == 1 ? "" : "s") +
+                      " of " + field + " left over");
   }
   return texts;
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,7 +33,7 @@ class Bucket {
  public:
   void open(ScopeRef scope, std::uint64_t session);
   /// A frame, or (without one) a part of the scope that no frame will fill.
-  void add(EdgeId edge, FrameRef frame, const Share& share, std::uint64_t credit);
+  void add(EdgeId edge, FrameRef frame, const Share& share);
 
   bool complete() const { return received_ == share_whole; }
   /// True when every field got a frame.
@@ -40,7 +41,8 @@ class Bucket {
 
   const ScopeRef& scope() const { return scope_; }
   std::uint64_t session() const { return session_; }
-  std::uint64_t credit() const { return credit_; }
+  /// What its messages brought along; the bucket's owner adds to it.
+  Credit& credit() { return credit_; }
   /// The frames in logical order. Leaves the bucket empty.
   void take(std::vector<Arrival>& arrivals);
   void clear();
@@ -51,7 +53,7 @@ class Bucket {
   ScopeRef scope_;
   std::uint64_t session_ = 0;
   std::uint64_t received_ = 0;
-  std::uint64_t credit_ = 0;
+  Credit credit_;
   std::vector<Arrival> arrivals_;
   std::unordered_map<std::uint64_t, std::uint64_t> finer_;  // refinement's id -> received
 };
@@ -73,6 +75,9 @@ class CountBucket {
   /// The inputs of the one firing: of each field the first frames in logical order.
   void fire(const PlanGroup& group, const Plan& plan, std::vector<Arrival>& arrivals,
             std::vector<InputValue>& inputs);
+  /// At the end of the stream: a count whose number did not come exactly once, in words.
+  std::optional<std::string> broken(const PlanNode& node, const PlanGroup& group,
+                                    const Plan& plan) const;
   /// At the end of the stream: shortages and what was left over, in words.
   std::vector<std::string> warnings(const PlanNode& node, const PlanGroup& group) const;
 
@@ -80,6 +85,7 @@ class CountBucket {
   struct Count {
     std::int64_t wanted = -1;  // -1: not known yet, or all
     std::int64_t came = 0;
+    std::int64_t numbers = 0;  // how often the number came
   };
   bool opened_ = false;
   bool fired_ = false;

@@ -61,8 +61,8 @@ class Checker {
     return names;
   }
   const RoleSpec* find_role(const std::string& name) const {
-    const auto it = std::ranges::find_if(spec_.roles,
-                                         [&](const RoleSpec& r) { return r.name.text == name; });
+    const auto it =
+        std::ranges::find_if(spec_.roles, [&](const RoleSpec& r) { return r.name.text == name; });
     return it == spec_.roles.end() ? nullptr : &*it;
   }
 
@@ -94,9 +94,8 @@ class Checker {
   void check_params(const RoleSpec& role, const PluginDeclaration* plugin) {
     std::set<std::string, std::less<>> kinds;
     for (const Name& param : role.global_params) {
-      const auto it = std::ranges::find_if(spec_.global_params, [&](const GlobalParamSpec& p) {
-        return p.name.text == param.text;
-      });
+      const auto it = std::ranges::find_if(
+          spec_.global_params, [&](const GlobalParamSpec& p) { return p.name.text == param.text; });
       if (it == spec_.global_params.end()) {
         error(param.mark, "unknown-global-param",
               "role '" + role.name.text + "' lists the global parameter '" + param.text +
@@ -200,8 +199,7 @@ class Checker {
     const InterfaceDeclaration* interface = interface_of(ref.node);
     if (interface == nullptr) {
       const std::vector<Name>& outputs = node->second->outputs;
-      if (!outputs.empty() &&
-          std::ranges::find(outputs, ref.field, &Name::text) == outputs.end())
+      if (!outputs.empty() && std::ranges::find(outputs, ref.field, &Name::text) == outputs.end())
         unknown_field(ref, [&] {
           std::vector<std::string_view> names;
           for (const Name& name : outputs) names.push_back(name.text);
@@ -282,9 +280,8 @@ class Checker {
     if (node.groups.empty()) return;
     for (const CountSpec& count : node.counts) check_count(node, count);
     for (const FieldSpec& field : node.groups[0].fields)
-      if (std::ranges::none_of(node.counts, [&](const CountSpec& c) {
-            return c.field.text == field.field.text;
-          }))
+      if (std::ranges::none_of(
+              node.counts, [&](const CountSpec& c) { return c.field.text == field.field.text; }))
         error(field.field.mark, "uncounted-field",
               "the count of '" + node.name.text + "' does not say how many frames of '" +
                   field.field.text + "'",
@@ -353,8 +350,8 @@ class Checker {
              "remove it");
     for (const InputSpec& input : spec_.inputs)
       if (!used_inputs_.contains(input.name.text))
-        warn(input.name.mark, "unused-input",
-             "nothing reads the input '" + input.name.text + "'", "remove it");
+        warn(input.name.mark, "unused-input", "nothing reads the input '" + input.name.text + "'",
+             "remove it");
     std::set<std::string> needed;
     std::vector<std::string> open;
     for (const OutputSpec& output : spec_.outputs)
@@ -372,8 +369,7 @@ class Checker {
     }
     for (const NodeSpec& node : spec_.nodes)
       if (!needed.contains(node.name.text))
-        warn(node.name.mark, "unused-node",
-             "no output depends on node '" + node.name.text + "'",
+        warn(node.name.mark, "unused-node", "no output depends on node '" + node.name.text + "'",
              "connect it to an output, or remove it");
   }
 

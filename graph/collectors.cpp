@@ -51,8 +51,8 @@ void place_collectors(const Dominators& dominators, Plan& plan) {
         group.collector = add(plan, CollectorKind::count, node.id, g, entry_node);
         counted = true;
       } else if (group.edges.size() >= 2) {
-        group.collector = add(plan, CollectorKind::join, node.id, g,
-                              common_root(plan, dominators, group.edges));
+        group.collector =
+            add(plan, CollectorKind::join, node.id, g, common_root(plan, dominators, group.edges));
       }
     }
     if (node.balance == Balance::session && !counted)
@@ -61,8 +61,8 @@ void place_collectors(const Dominators& dominators, Plan& plan) {
   }
   for (std::uint16_t i = 0; i < plan.outputs.size(); ++i) {
     const NodeId root = common_root(plan, dominators, plan.outputs[i].edges);
-    plan.outputs[i].collector = add(plan, CollectorKind::output, entry_node, i,
-                                    nearest_sequenced(plan, dominators, root));
+    plan.outputs[i].collector =
+        add(plan, CollectorKind::output, entry_node, i, nearest_sequenced(plan, dominators, root));
   }
 }
 

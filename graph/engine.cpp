@@ -16,6 +16,8 @@ Engine::Engine(const Plan& plan, NodeId self, Pools& pools)
 }
 
 void Engine::receive(Message& message, Effects& effects) {
+  if (message.kind == Message::Kind::call_ended) return receive_call_ended(message);
+  if (is_given_up(message.call)) return;
   switch (message.kind) {
     case Message::Kind::frame:
       return receive_frame(message, effects);
@@ -23,15 +25,10 @@ void Engine::receive(Message& message, Effects& effects) {
       return receive_settled(message, effects);
     case Message::Kind::cancel:
       return receive_cancel(message, effects);
+    case Message::Kind::abort:
+      return receive_abort(message, effects);
     case Message::Kind::call_ended:
-      cancelled_.erase(message.call);
-      if (const auto it = calls_.find(message.call); it != calls_.end()) {
-        SLUICE_CHECK(it->second->credit == 0, "a call ended before its credit was home");
-        *it->second = CallRecord();
-        free_calls_.push_back(std::move(it->second));
-        calls_.erase(it);
-      }
-      return;
+    case Message::Kind::aborted:
     case Message::Kind::credit:
       break;
   }
@@ -46,20 +43,22 @@ void Engine::receive_frame(Message& message, Effects& effects) {
     Record& record = records_[index];
     record.shares.take(message.shares);
     record.credit = message.credit;
+    continue_path(record, message.frame->path);
     record.arrivals.push_back({edge.id, std::move(message.frame), Share{}});
     return ready(index, effects);
   }
   const Share& share = message.shares[0];
   if (!group.counts.empty()) {
     CallRecord& record = call_record(message.call, message.session);
-    record.credit += message.credit;
+    keep_credit(record.credit, message, effects);
     record.count.open(group, outermost(share).scope);
     record.line.put(share, record.count.hold({edge.id, std::move(message.frame), share}));
     return advance_count(message.call, group, effects);
   }
   Bucket& bucket = bucket_of(share);
   if (!bucket.scope()) bucket.open(outermost(share).scope, message.session);
-  bucket.add(edge.id, std::move(message.frame), share, message.credit);
+  keep_credit(bucket.credit(), message, effects);
+  bucket.add(edge.id, std::move(message.frame), share);
   if (bucket.complete()) close_bucket(bucket, effects);
 }
 
@@ -69,12 +68,13 @@ void Engine::receive_settled(Message& message, Effects& effects) {
   if (collector.kind == CollectorKind::join) {
     Bucket& bucket = bucket_of(share);
     if (!bucket.scope()) bucket.open(outermost(share).scope, message.session);
-    bucket.add(0, FrameRef(), share, message.credit);
+    keep_credit(bucket.credit(), message, effects);
+    bucket.add(0, FrameRef(), share);
     if (bucket.complete()) close_bucket(bucket, effects);
     return;
   }
   CallRecord& record = call_record(message.call, message.session);
-  record.credit += message.credit;
+  keep_credit(record.credit, message, effects);
   if (collector.kind == CollectorKind::count) {
     const PlanGroup& group = node_.groups[collector.group];
     record.count.open(group, outermost(share).scope);
@@ -91,6 +91,60 @@ void Engine::receive_cancel(Message& message, Effects& effects) {
     if (records_[i].state == State::running && records_[i].call == message.call)
       effects.cancels.push_back({node_.id, {i, records_[i].generation}});
   splitter_.send_credit(message.credit, message.call, message.session, effects);
+}
+
+void Engine::receive_call_ended(const Message& message) {
+  floor_ = std::max(floor_, message.floor);
+  std::erase_if(aborted_, [&](const auto& one) { return one.first < floor_; });
+  cancelled_.erase(message.call);
+  const auto it = calls_.find(message.call);
+  if (it == calls_.end()) return;
+  SLUICE_CHECK(!it->second->credit, "a call ended before its credit was home");
+  *it->second = CallRecord();
+  free_calls_.push_back(std::move(it->second));
+  calls_.erase(it);
+}
+
+void Engine::forget(const std::vector<CallId>& given_up) {
+  for (const CallId call : given_up) aborted_[call] = 0;
+}
+
+void Engine::receive_abort(Message& message, Effects& effects) {
+  drop_call(message.call);
+  std::size_t running = 0;
+  for (std::uint32_t i = 0; i < records_.size(); ++i) {
+    Record& record = records_[i];
+    if (record.state == State::free || record.call != message.call) continue;
+    if (record.state == State::waiting) {
+      free_record(i);
+      continue;
+    }
+    ++running;
+    splitter_.abandon(record.holding);
+    effects.cancels.push_back({node_.id, {i, record.generation}});
+  }
+  aborted_[message.call] = running;
+  if (running == 0) say_aborted(message.call, message.session, effects);
+}
+
+void Engine::say_aborted(CallId call, std::uint64_t session, Effects& effects) {
+  Message* message = pools_.new_message(Message::Kind::aborted, entry_node, call, session);
+  message->target = node_.id;
+  effects.messages.push_back(message);
+}
+
+/// Buckets, queues and counts of a call that is given up.
+void Engine::drop_call(CallId call) {
+  cancelled_.erase(call);
+  std::vector<std::uint64_t> scopes;
+  for (const auto& [id, bucket] : buckets_)
+    if (bucket->scope()->call == call) scopes.push_back(id);
+  for (const std::uint64_t id : scopes) recycle_bucket(id);
+  if (const auto it = calls_.find(call); it != calls_.end()) {
+    *it->second = CallRecord();
+    free_calls_.push_back(std::move(it->second));
+    calls_.erase(it);
+  }
 }
 
 Engine::CallRecord& Engine::call_record(CallId call, std::uint64_t session) {
@@ -121,6 +175,12 @@ std::uint32_t Engine::new_record(CallId call, std::uint64_t session, std::uint16
   return index;
 }
 
+void Engine::continue_path(Record& record, const std::vector<std::uint32_t>& path) const {
+  if (!plan_.paths) return;
+  record.path = path;
+  record.path.push_back(record.group);
+}
+
 void Engine::free_record(std::uint32_t index) {
   Record& record = records_[index];
   record.state = State::free;
@@ -129,6 +189,7 @@ void Engine::free_record(std::uint32_t index) {
   record.arrivals.clear();
   record.inputs.clear();
   record.iterations.clear();
+  record.path.clear();
   free_records_.push_back(index);
 }
 
@@ -150,15 +211,20 @@ void Engine::pump(CallId id, Effects& effects) {
   while (!call.running) {
     const std::optional<Line::Item> item = call.line.pop(loops);
     if (!item.has_value()) break;
-    records_[*item].credit += std::exchange(call.credit, 0);
+    if (records_[*item].credit.absorb(call.credit)) call.credit = Credit();
     call.running = start(*item, call.released++, effects);
   }
   if (!call.running && call.line.empty()) flush_credit(id, call, effects);
 }
 
 void Engine::flush_credit(CallId id, CallRecord& record, Effects& effects) {
-  if (record.credit > 0)
-    splitter_.send_credit(std::exchange(record.credit, 0), id, record.session, effects);
+  if (record.credit)
+    splitter_.send_credit(std::exchange(record.credit, Credit()), id, record.session, effects);
+}
+
+void Engine::keep_credit(Credit& held, const Message& message, Effects& effects) {
+  if (!held.absorb(message.credit))
+    splitter_.send_credit(message.credit, message.call, message.session, effects);
 }
 
 std::unique_ptr<Failure> Engine::merge_iterations(Record& record) const {
@@ -174,7 +240,8 @@ std::unique_ptr<Failure> Engine::merge_iterations(Record& record) const {
       Failure{node_.id,
               {ErrorCode::exhausted, "node '" + node_.name + "' reached the limit of " +
                                          std::to_string(plan_.limits.loop_iterations) +
-                                         " loop iterations (limits: loop_iterations)"}});
+                                         " loop iterations (limits: loop_iterations)"},
+              FailureKind::loop_limit});
 }
 
 void Engine::fill_inputs(Record& record, const PlanGroup& group) {
@@ -212,7 +279,8 @@ bool Engine::start(std::uint32_t index, std::uint64_t sequence, Effects& effects
 }
 
 void Engine::close(std::uint32_t index, std::unique_ptr<Failure> failure, Effects& effects) {
-  if (node_.skip_errors) failure.reset();
+  // What the workflow tolerates is a role's failure; a limit is a limit.
+  if (node_.skip_errors && failure && failure->kind == FailureKind::role_failed) failure.reset();
   splitter_.end(records_[index].holding, std::move(failure), effects);
   free_record(index);
 }
@@ -227,9 +295,14 @@ void Engine::yielded(ActivationId activation, Frame* frame, bool last, Effects& 
   const FrameRef shared(frame);
   if (!knows(activation)) return;
   Record& record = records_[activation.index];
+  if (is_given_up(record.call)) return last ? ended(activation, nullptr, effects) : void();
   if (plan_.loop_nodes != 0) {
     frame->iterations = record.iterations;
     if (node_.loop_index != none) ++frame->iterations[node_.loop_index];
+  }
+  if (plan_.paths) {
+    frame->path = record.path;
+    frame->path.push_back(static_cast<std::uint32_t>(record.holding.yields));
   }
   splitter_.yield(record.holding, shared, last, effects);
   if (last) ended(activation, nullptr, effects);
@@ -238,6 +311,13 @@ void Engine::yielded(ActivationId activation, Frame* frame, bool last, Effects& 
 void Engine::ended(ActivationId activation, std::unique_ptr<Failure> failure, Effects& effects) {
   if (!knows(activation)) return;
   const CallId call = records_[activation.index].call;
+  if (is_given_up(call)) {
+    const std::uint64_t session = records_[activation.index].session;
+    free_record(activation.index);
+    if (const auto it = aborted_.find(call); it != aborted_.end() && --it->second == 0)
+      say_aborted(call, session, effects);
+    return;
+  }
   close(activation.index, std::move(failure), effects);
   if (node_.order == none) return;
   calls_.at(call)->running = false;
@@ -275,6 +355,7 @@ void Engine::close_bucket(Bucket& bucket, Effects& effects) {
   Record& record = records_[index];
   record.shares.take(scope->outer);
   record.credit = bucket.credit();
+  continue_path(record, scope->path);
   bucket.take(record.arrivals);
   recycle_bucket(scope->id);
   ready(index, effects);
@@ -292,13 +373,16 @@ void Engine::advance_count(CallId id, const PlanGroup& group, Effects& effects) 
   const bool ended = call.line.complete(0);
   if (!call.count.fired() && call.count.ready(group, ended)) fire_count(id, group, effects);
   if (ended) {
-    std::vector<std::string> warnings = call.count.warnings(node_, group);
+    Notice notice{call.count.warnings(node_, group), nullptr};
+    if (auto broken = call.count.broken(node_, group, plan_))
+      notice.failure = std::make_unique<Failure>(Failure{
+          node_.id, {ErrorCode::invalid_argument, std::move(*broken)}, FailureKind::count_source});
     const std::vector<CollectorId>& outer = plan_.collectors[group.collector].outer;
     Shares nothing;
     const bool dead = !call.count.fired();
-    if (dead || !warnings.empty())
+    if (dead || !notice.empty())
       splitter_.settle(dead ? call.count.scope()->outer : nothing, outer,
-                       std::exchange(call.credit, 0), id, call.session, std::move(warnings),
+                       std::exchange(call.credit, Credit()), id, call.session, std::move(notice),
                        effects);
   }
   flush_credit(id, call, effects);
@@ -310,8 +394,9 @@ void Engine::fire_count(CallId id, const PlanGroup& group, Effects& effects) {
   Record& record = records_[index];
   record.shares.take(call.count.scope()->outer);
   // The firing takes most of the credit; the rest says at the end what was left over.
-  record.credit = call.credit - call.credit / 4;
-  call.credit -= record.credit;
+  call.credit.refine();
+  record.credit = call.credit.take(call.credit.amount - call.credit.amount / 4);
+  if (plan_.paths) record.path = {0, 0};
   call.count.fire(group, plan_, record.arrivals, record.inputs);
   std::ranges::stable_sort(record.inputs, {}, &InputValue::field);
   start(index, 0, effects);

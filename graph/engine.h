@@ -42,6 +42,9 @@ class Engine {
   /// The role ended, well (null) or not.
   void ended(ActivationId activation, std::unique_ptr<Failure> failure, Effects& effects);
 
+  /// For an engine that takes the place of one that was lost: messages of these calls are late.
+  void forget(const std::vector<CallId>& given_up);
+
   /// False when the activation has ended already: a late event.
   bool knows(ActivationId activation) const;
   EngineCounts counts() const;
@@ -54,18 +57,19 @@ class Engine {
     std::uint16_t group = 0;
     CallId call = 0;
     std::uint64_t session = 0;
-    std::uint64_t credit = 0;       // until it starts
+    Credit credit;                  // until it starts
     Shares shares;                  // until it starts
     Holding holding;                // while it runs
     std::vector<Arrival> arrivals;  // in logical order
     std::vector<InputValue> inputs;
     std::vector<std::uint16_t> iterations;
+    std::vector<std::uint32_t> path;  // where the plan asks for it
   };
   /// What a session node or a count group remembers of a call.
   struct CallRecord {
     Line line;
     CountBucket count;
-    std::uint64_t credit = 0;
+    Credit credit;
     std::uint64_t session = 0;
     std::uint64_t released = 0;
     bool running = false;
@@ -74,9 +78,14 @@ class Engine {
   void receive_frame(Message& message, Effects& effects);
   void receive_settled(Message& message, Effects& effects);
   void receive_cancel(Message& message, Effects& effects);
+  void receive_abort(Message& message, Effects& effects);
+  void receive_call_ended(const Message& message);
+  void say_aborted(CallId call, std::uint64_t session, Effects& effects);
+  void drop_call(CallId call);
 
   std::uint32_t new_record(CallId call, std::uint64_t session, std::uint16_t group);
   void free_record(std::uint32_t index);
+  void continue_path(Record& record, const std::vector<std::uint32_t>& path) const;
   /// Everything it waits for is there: run it, or queue it.
   void ready(std::uint32_t index, Effects& effects);
   /// False when it may not run (cancelled, a loop limit): it has ended at once.
@@ -86,6 +95,8 @@ class Engine {
   std::unique_ptr<Failure> merge_iterations(Record& record) const;
   void pump(CallId call, Effects& effects);
   void flush_credit(CallId call, CallRecord& record, Effects& effects);
+  /// Adds to what is held; what does not fit goes home.
+  void keep_credit(Credit& held, const Message& message, Effects& effects);
 
   Bucket& bucket_of(const Share& share);
   void close_bucket(Bucket& bucket, Effects& effects);
@@ -93,6 +104,9 @@ class Engine {
   void advance_count(CallId call, const PlanGroup& group, Effects& effects);
   void fire_count(CallId call, const PlanGroup& group, Effects& effects);
   bool is_cancelled(CallId call) const { return !cancelled_.empty() && cancelled_.contains(call); }
+  bool is_given_up(CallId call) const {
+    return call < floor_ || (!aborted_.empty() && aborted_.contains(call));
+  }
   CallRecord& call_record(CallId call, std::uint64_t session);
 
   const Plan& plan_;
@@ -107,6 +121,8 @@ class Engine {
   std::unordered_map<CallId, std::unique_ptr<CallRecord>> calls_;
   std::vector<std::unique_ptr<CallRecord>> free_calls_;
   std::unordered_set<CallId> cancelled_;
+  std::unordered_map<CallId, std::size_t> aborted_;  // -> its activations that still run
+  CallId floor_ = 0;
   std::uint32_t next_replica_ = 0;
 };
 

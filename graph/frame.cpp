@@ -2,16 +2,38 @@
 
 namespace sluice {
 
+std::string_view to_string(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::role_failed:
+      return "role_failed";
+    case FailureKind::loop_limit:
+      return "loop_limit";
+    case FailureKind::count_source:
+      return "count_source";
+    case FailureKind::frame_limit:
+      return "frame_limit";
+    case FailureKind::deadline:
+      return "deadline";
+    case FailureKind::cancelled:
+      return "cancelled";
+    case FailureKind::node_lost:
+      return "node_lost";
+  }
+  return "";
+}
+
 void Frame::dispose(const Frame* frame) {
   auto* mine = const_cast<Frame*>(frame);
   mine->values.clear();
   mine->iterations.clear();
+  mine->path.clear();
   mine->home->frames.give(mine);
 }
 
 void Scope::dispose(const Scope* scope) {
   auto* mine = const_cast<Scope*>(scope);
   mine->outer.clear();
+  mine->path.clear();
   mine->parent = Share{};
   mine->home->scopes.give(mine);
 }
@@ -41,8 +63,8 @@ Message* Pools::new_message(Message::Kind kind, NodeId to, CallId call, std::uin
   message->to = to;
   message->call = call;
   message->session = session;
-  message->credit = 0;
-  message->minted = 0;
+  message->credit = Credit();
+  message->floor = 0;
   return message;
 }
 

@@ -16,10 +16,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/payload.h"
 #include "base/ref.h"
+#include "graph/credit.h"
 #include "graph/plan.h"
 
 namespace sluice {
@@ -58,6 +60,8 @@ struct Frame final : LocalCounted {
   std::uint64_t mask = 0;                 // which outputs it holds
   std::vector<PayloadRef> values;         // index = output
   std::vector<std::uint16_t> iterations;  // per node in a loop: activations among the ancestors
+  /// Where the plan asks for it: the place in the logical order, as yield, group, yield, ...
+  std::vector<std::uint32_t> path;
   static void dispose(const Frame* frame);
 };
 using FrameRef = Ref<Frame>;
@@ -111,13 +115,26 @@ struct Scope final : LocalCounted {
   /// What the collector's activation will hold: written while the yield is divided, taken when the
   /// scope closes.
   mutable Shares outer;
+  std::vector<std::uint32_t> path;  // of the yield that opened it, where the plan asks for it
   static void dispose(const Scope* scope);
 };
 
-/// Why an activation, and with it a call, failed.
+/// What made an activation, and with it a call, fail.
+enum class FailureKind : std::uint8_t {
+  role_failed,   // the role said so
+  loop_limit,    // limits: loop_iterations
+  count_source,  // the number of a count group did not come exactly once
+  frame_limit,   // limits: frames
+  deadline,      // the call's, or the node's
+  cancelled,     // by the caller
+  node_lost,     // the node's machine is gone, or lost what it knew
+};
+std::string_view to_string(FailureKind kind);
+
 struct Failure {
   NodeId node = 0;
   Error error;
+  FailureKind kind = FailureKind::role_failed;
 };
 
 struct Message {
@@ -126,6 +143,8 @@ struct Message {
     settled,     // to the owner of collector `target`: no frame will come for these shares
     credit,      // to the entry: credit comes home, perhaps with a failure
     cancel,      // to a node: stop what the call does there
+    abort,       // to a node: a machine is lost; drop the call, its credit cannot come home
+    aborted,     // to the entry: node `target` has nothing left of the call
     call_ended,  // to a node: forget the call
   };
   Kind kind = Kind::frame;
@@ -133,8 +152,8 @@ struct Message {
   std::uint16_t target = 0;
   CallId call = 0;
   std::uint64_t session = 0;
-  std::uint64_t credit = 0;
-  std::uint64_t minted = 0;  // credit: this much more is in circulation
+  Credit credit;
+  CallId floor = 0;          // call_ended: every call below has ended
   FrameRef frame;
   Shares shares;
   std::unique_ptr<Failure> failure;

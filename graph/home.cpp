@@ -1,27 +1,11 @@
 #include "graph/home.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
 
 namespace sluice {
-
-void Home::Outstanding::add(std::uint64_t amount) {
-  rest += amount;
-  while (rest >= share_whole) {
-    rest -= share_whole;
-    ++wholes;
-  }
-}
-
-void Home::Outstanding::subtract(std::uint64_t amount) {
-  while (rest < amount) {
-    SLUICE_CHECK(wholes > 0, "more credit came home than went out");
-    --wholes;
-    rest += share_whole;
-  }
-  rest -= amount;
-}
 
 Home::Home(const Plan& plan, Pools& pools)
     : plan_(plan), pools_(pools), splitter_(plan, entry_node, pools) {}
@@ -36,17 +20,23 @@ CallId Home::call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant
   call.deadline = now + std::chrono::duration_cast<Instant>(plan_.limits.deadline);
   std::deque<CallId>& queue = sessions_[session];
   queue.push_back(id);
-  if (plan_.calls == CallMode::overlap || queue.size() == 1) start(id, effects);
+  if (plan_.calls == CallMode::overlap || queue.size() == 1) {
+    start(id, effects);
+    finish_if_done(id, effects);
+  }
   return id;
 }
 
 void Home::start(CallId id, Effects& effects) {
   CallRecord& call = calls_.at(id);
+  if (!away_.empty()) return fail_lost(id, call, effects);
   call.started = true;
-  call.outstanding.add(share_whole);
+  // Half of the credit never leaves, so that there is some to send orders with.
+  Credit credit = Credit::whole();
+  call.home.add(credit.take(credit.amount / 2));
   Holding holding;
   Shares nothing;
-  splitter_.begin(holding, nothing, share_whole, id, call.session, 0);
+  splitter_.begin(holding, nothing, credit, id, call.session, 0);
   Frame* frame = pools_.new_frame(entry_node, plan_.inputs.size());
   for (std::size_t i = 0; i < call.inputs.size() && i < plan_.inputs.size(); ++i) {
     if (!call.inputs[i]) continue;
@@ -54,14 +44,20 @@ void Home::start(CallId id, Effects& effects) {
     frame->mask |= std::uint64_t{1} << i;
   }
   frame->iterations.assign(plan_.loop_nodes, 0);
+  if (plan_.paths) frame->path.assign(1, 0);
   splitter_.yield(holding, FrameRef(frame), true, effects);
   splitter_.end(holding, nullptr, effects);
 }
 
 void Home::receive(Message& message, Effects& effects) {
   const auto it = calls_.find(message.call);
-  SLUICE_CHECK(it != calls_.end(), "a message came for a call that has ended");
+  SLUICE_CHECK(it != calls_.end() || lost_any_, "a message came for a call that has ended");
+  if (it == calls_.end()) return;
   CallRecord& call = it->second;
+  if (call.aborting) {
+    if (message.kind == Message::Kind::aborted) std::erase(call.pending, message.target);
+    return finish_if_done(message.call, effects);
+  }
   switch (message.kind) {
     case Message::Kind::frame: {
       const Edge& edge = plan_.edges[message.target];
@@ -94,15 +90,17 @@ void Home::receive(Message& message, Effects& effects) {
       break;
     }
     case Message::Kind::credit:
-      call.outstanding.add(message.minted);
       for (std::string& warning : message.warnings) call.warnings.push_back(std::move(warning));
       if (message.failure)
         fail(message.call, call, std::move(*message.failure), plan_.cancel_on_error, effects);
       break;
     case Message::Kind::cancel:
-    case Message::Kind::call_ended: SLUICE_CHECK(false, "this message goes to nodes");
+    case Message::Kind::abort:
+    case Message::Kind::aborted:
+    case Message::Kind::call_ended:
+      SLUICE_CHECK(false, "this message goes to nodes");
   }
-  call.outstanding.subtract(message.credit);
+  call.home.add(message.credit);
   finish_if_done(message.call, effects);
 }
 
@@ -117,7 +115,8 @@ void Home::deliver(CallId id, CallRecord& call, std::uint16_t index, Effects& ef
            {entry_node,
             {ErrorCode::exhausted, "the call reached the limit of " +
                                        std::to_string(plan_.limits.frames) +
-                                       " output frames (limits: frames)"}},
+                                       " output frames (limits: frames)"},
+            FailureKind::frame_limit},
            true, effects);
       continue;
     }
@@ -126,7 +125,10 @@ void Home::deliver(CallId id, CallRecord& call, std::uint16_t index, Effects& ef
 }
 
 void Home::fail(CallId id, CallRecord& call, Failure failure, bool cancel, Effects& effects) {
-  if (!call.failure) call.failure = std::make_unique<Failure>(std::move(failure));
+  // Of several failed nodes the first in the file is named, whichever message came first.
+  if (!call.failure ||
+      (!call.cancelled && failure.node != entry_node && failure.node < call.failure->node))
+    call.failure = std::make_unique<Failure>(std::move(failure));
   if (cancel) spread_cancel(id, call, effects);
 }
 
@@ -136,8 +138,7 @@ void Home::spread_cancel(CallId id, CallRecord& call, Effects& effects) {
   for (const PlanNode& node : plan_.nodes) {
     if (node.id == entry_node) continue;
     Message* message = pools_.new_message(Message::Kind::cancel, node.id, id, call.session);
-    message->credit = 1;
-    call.outstanding.add(1);
+    message->credit = call.home.lend();
     effects.messages.push_back(message);
   }
 }
@@ -145,57 +146,123 @@ void Home::spread_cancel(CallId id, CallRecord& call, Effects& effects) {
 void Home::cancel(CallId id, Effects& effects) {
   const auto it = calls_.find(id);
   if (it == calls_.end()) return;
-  fail(id, it->second, {entry_node, {ErrorCode::cancelled, "the caller cancelled the call"}},
-       it->second.started, effects);
+  fail(
+      id, it->second,
+      {entry_node, {ErrorCode::cancelled, "the caller cancelled the call"}, FailureKind::cancelled},
+      it->second.started, effects);
   finish_if_done(id, effects);
 }
 
 void Home::tick(Instant now, Effects& effects) {
   std::vector<CallId> late;
   for (const auto& [id, call] : calls_)
-    if (call.deadline <= now && !call.failure) late.push_back(id);
+    if (call.deadline <= now && !call.cancelled && !call.aborting) late.push_back(id);
   for (const CallId id : late) {
     CallRecord& call = calls_.at(id);
     fail(id, call,
          {entry_node,
           {ErrorCode::deadline, "the call did not end within its deadline of " +
                                     std::to_string(plan_.limits.deadline.count()) +
-                                    " ms (limits: deadline)"}},
+                                    " ms (limits: deadline)"},
+          FailureKind::deadline},
          call.started, effects);
     finish_if_done(id, effects);
   }
 }
 
-Instant Home::next_deadline() const {
-  Instant next = Instant::max();
+void Home::fail_lost(CallId id, CallRecord& call, Effects& effects) {
+  const PlanNode& node = plan_.nodes[away_.front()];
+  fail(id, call,
+       {node.id,
+        {ErrorCode::unavailable, "the machine of node '" + node.name + "' is away"},
+        FailureKind::node_lost},
+       false, effects);
+}
+
+void Home::abort(CallId id, CallRecord& call, Effects& effects) {
+  fail_lost(id, call, effects);
+  call.aborting = true;
+  for (const PlanNode& node : plan_.nodes) {
+    if (node.id == entry_node || std::ranges::find(away_, node.id) != away_.end()) continue;
+    call.pending.push_back(node.id);
+    effects.messages.push_back(pools_.new_message(Message::Kind::abort, node.id, id, call.session));
+  }
+  for (OutputRecord& output : call.outputs) output = OutputRecord();
+}
+
+void Home::nodes_lost(const std::vector<NodeId>& nodes, Effects& effects) {
+  if (nodes.empty()) return;
+  lost_any_ = true;
+  away_.insert(away_.end(), nodes.begin(), nodes.end());
+  std::ranges::sort(away_);
+  std::vector<CallId> running;
+  for (auto& [id, call] : calls_) {
+    if (!call.started) continue;
+    running.push_back(id);
+    if (!call.aborting) {
+      abort(id, call, effects);
+      continue;
+    }
+    std::erase_if(call.pending,
+                  [&](NodeId node) { return std::ranges::find(nodes, node) != nodes.end(); });
+  }
+  for (const CallId id : running) finish_if_done(id, effects);
+}
+
+std::vector<CallId> Home::nodes_back(const std::vector<NodeId>& nodes) {
+  std::erase_if(away_,
+                [&](NodeId node) { return std::ranges::find(nodes, node) != nodes.end(); });
+  std::vector<CallId> given_up;
   for (const auto& [id, call] : calls_)
-    if (!call.failure && call.deadline < next) next = call.deadline;
-  return next;
+    if (call.aborting) given_up.push_back(id);
+  return given_up;
+}
+
+Instant Home::next_deadline() const {
+  // All calls have the same time to run, so the oldest ends first. One that has failed still has a
+  // deadline: what it left running may hang.
+  for (const auto& [id, call] : calls_)
+    if (!call.cancelled && !call.aborting) return call.deadline;
+  return Instant::max();
 }
 
 void Home::finish_if_done(CallId id, Effects& effects) {
+  // In a loop, not by recursion: a whole queue of calls may fail one after the other.
+  for (CallId next = id; next != 0;) next = finish_one(next, effects);
+}
+
+CallId Home::finish_one(CallId id, Effects& effects) {
   const auto it = calls_.find(id);
-  if (it == calls_.end()) return;
+  if (it == calls_.end()) return 0;
   CallRecord& call = it->second;
-  if (!call.outstanding.zero() || (!call.started && !call.failure)) return;
+  if (call.aborting ? !call.pending.empty()
+                    : (call.started ? !call.home.complete() : !call.failure))
+    return 0;
   for (const OutputRecord& output : call.outputs)
     SLUICE_CHECK(output.line.empty(), "a call ended before its outputs were delivered");
-  for (const PlanNode& node : plan_.nodes)
-    if (call.started && node.id != entry_node)
-      effects.messages.push_back(
-          pools_.new_message(Message::Kind::call_ended, node.id, id, call.session));
   const std::uint64_t session = call.session;
   const bool started = call.started;
   effects.ends.push_back({id, session, std::move(call.failure), std::move(call.warnings)});
   calls_.erase(it);
+  if (started) tell_ended(id, session, effects);
   std::deque<CallId>& queue = sessions_.at(session);
   std::erase(queue, id);
   if (queue.empty()) {
     sessions_.erase(session);
-  } else if (started && plan_.calls == CallMode::serial) {
-    const CallId next = queue.front();
-    start(next, effects);
-    finish_if_done(next, effects);
+    return 0;
+  }
+  const CallId next = queue.front();
+  if (plan_.calls == CallMode::overlap || calls_.at(next).started) return 0;
+  start(next, effects);
+  return next;
+}
+
+void Home::tell_ended(CallId id, std::uint64_t session, Effects& effects) {
+  for (const PlanNode& node : plan_.nodes) {
+    if (node.id == entry_node || std::ranges::find(away_, node.id) != away_.end()) continue;
+    Message* message = pools_.new_message(Message::Kind::call_ended, node.id, id, session);
+    message->floor = floor();
+    effects.messages.push_back(message);
   }
 }
 

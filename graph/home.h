@@ -33,6 +33,12 @@ class Home {
   CallId call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant now, Effects& effects);
   /// The caller no longer wants the call; it still ends with an outcome.
   void cancel(CallId call, Effects& effects);
+  /// The machine of these nodes is gone with all it knew: every running call fails, and ends as
+  /// soon as the other nodes have nothing left of it. Until `nodes_back`, calls fail at once.
+  void nodes_lost(const std::vector<NodeId>& nodes, Effects& effects);
+  /// Engines without memory stand in their place. The result are the calls that the others are
+  /// still giving up: late messages of these may come, and must be dropped.
+  std::vector<CallId> nodes_back(const std::vector<NodeId>& nodes);
   /// A message for the entry. The reader gives it back to the pools afterwards.
   void receive(Message& message, Effects& effects);
   /// Ends what is past its deadline.
@@ -41,16 +47,9 @@ class Home {
   Instant next_deadline() const;
 
   std::size_t calls() const { return calls_.size(); }
+  bool knows(CallId call) const { return calls_.contains(call); }
 
  private:
-  /// Credit on its way, which may be minted more than once over.
-  struct Outstanding {
-    std::uint64_t wholes = 0;
-    std::uint64_t rest = 0;  // < share_whole
-    void add(std::uint64_t amount);
-    void subtract(std::uint64_t amount);
-    bool zero() const { return wholes == 0 && rest == 0; }
-  };
   struct OutputRecord {
     Line line;
     std::vector<PayloadRef> waiting;  // index = the line's item
@@ -59,7 +58,7 @@ class Home {
   struct CallRecord {
     std::uint64_t session = 0;
     std::vector<PayloadRef> inputs;
-    Outstanding outstanding;
+    CreditSum home;
     std::vector<OutputRecord> outputs;
     std::unique_ptr<Failure> failure;
     std::vector<std::string> warnings;
@@ -67,19 +66,29 @@ class Home {
     std::int64_t delivered = 0;
     bool started = false;
     bool cancelled = false;
+    bool aborting = false;
+    std::vector<NodeId> pending;  // aborting: who has not said yet that nothing is left
   };
 
   void start(CallId id, Effects& effects);
   void deliver(CallId id, CallRecord& call, std::uint16_t output, Effects& effects);
   void spread_cancel(CallId id, CallRecord& call, Effects& effects);
   void fail(CallId id, CallRecord& call, Failure failure, bool cancel, Effects& effects);
+  void abort(CallId id, CallRecord& call, Effects& effects);
+  void fail_lost(CallId id, CallRecord& call, Effects& effects);
   void finish_if_done(CallId id, Effects& effects);
+  /// Ends the call when nothing of it is left. The result is a call that has started in its place.
+  CallId finish_one(CallId id, Effects& effects);
+  void tell_ended(CallId id, std::uint64_t session, Effects& effects);
+  CallId floor() const { return calls_.empty() ? next_call_ : calls_.begin()->first; }
 
   const Plan& plan_;
   Pools& pools_;
   Splitter splitter_;
   std::map<CallId, CallRecord> calls_;                              // ordered: deadlines in turn
   std::unordered_map<std::uint64_t, std::deque<CallId>> sessions_;  // first in, first out
+  std::vector<NodeId> away_;                                        // nodes whose machine is lost
+  bool lost_any_ = false;  // then late messages of calls that were given up may come
   CallId next_call_ = 1;
 };
 

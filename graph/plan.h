@@ -98,6 +98,9 @@ struct PlanGroup {
   std::vector<EdgeId> edges;     // incoming
   CollectorId collector = none;  // join or count; none: direct
   std::vector<PlanCount> counts;
+  /// Frames of one counted field come over several ways: only their paths tell which is first, so
+  /// the group fires at the end of its stream.
+  bool by_path = false;
   /// Per field: the only edge that can bring it, or `none`. Such a slot is critical.
   std::vector<EdgeId> critical;
 };
@@ -106,6 +109,7 @@ struct PlanNode {
   NodeId id = 0;
   std::string name;
   std::uint16_t role = 0;  // index in the spec's roles; `none` for the entry
+  std::uint16_t executor = 0;  // the role whose executor it runs on (`colocate`), by index
   std::string interface;
   std::vector<std::string> outputs;
   std::vector<PlanGroup> groups;
@@ -138,6 +142,7 @@ struct Plan {
   std::vector<Collector> collectors;
   std::vector<PlanOutput> outputs;
   std::uint16_t loop_nodes = 0;
+  bool paths = false;  // frames carry their path: a count group needs it
   WorkflowLimits limits;
   CallMode calls = CallMode::serial;
   bool cancel_on_error = false;

@@ -25,10 +25,11 @@ std::string_view line_of(std::string_view source, std::uint32_t line) {
 /// Length of the UTF-8 sequence at the start of `text`; 0 when it is none.
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const std::size_t length = byte(0) < 0x80 ? 1 : byte(0) >= 0xf0 && byte(0) < 0xf5 ? 4
-                             : byte(0) >= 0xe0                                      ? 3
-                             : byte(0) >= 0xc2                                      ? 2
-                                                                                    : 0;
+  const std::size_t length = byte(0) < 0x80                      ? 1
+                             : byte(0) >= 0xf0 && byte(0) < 0xf5 ? 4
+                             : byte(0) >= 0xe0                   ? 3
+                             : byte(0) >= 0xc2                   ? 2
+                                                                 : 0;
   if (length == 0 || byte(0) >= 0xf5 || length > text.size()) return 0;
   for (std::size_t i = 1; i < length; ++i)
     if ((byte(i) & 0xc0U) != 0x80) return 0;
@@ -99,8 +100,8 @@ std::string diagnostic_sarif(const Diagnostic& d, std::string_view file) {
          std::string(severity_name(d.severity)) +
          "\",\"message\":{\"text\":" + json_quote(d.message + help) +
          "},\"locations\":[{\"physicalLocation\":{\"artifactLocation\":{\"uri\":" +
-         json_quote(file) + "},\"region\":{\"startLine\":" +
-         std::to_string(std::max(1U, d.mark.line)) +
+         json_quote(file) +
+         "},\"region\":{\"startLine\":" + std::to_string(std::max(1U, d.mark.line)) +
          ",\"startColumn\":" + std::to_string(std::max(1U, d.mark.column)) + "}}}]}";
 }
 

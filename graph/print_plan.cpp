@@ -9,10 +9,14 @@ namespace {
 
 std::string_view kind_name(CollectorKind kind) {
   switch (kind) {
-    case CollectorKind::join: return "join";
-    case CollectorKind::count: return "count";
-    case CollectorKind::order: return "order";
-    case CollectorKind::output: return "output";
+    case CollectorKind::join:
+      return "join";
+    case CollectorKind::count:
+      return "count";
+    case CollectorKind::order:
+      return "order";
+    case CollectorKind::output:
+      return "output";
   }
   return "";
 }
@@ -56,8 +60,8 @@ std::string told_by(const Plan& plan, const PlanNode& node) {
   std::string text;
   for (const Flow& flow : node.flows) {
     const Collector& c = plan.collectors[flow.collector];
-    text += (text.empty() ? "" : ", ") + std::string(kind_name(c.kind)) + " " +
-            collector_name(plan, c);
+    text +=
+        (text.empty() ? "" : ", ") + std::string(kind_name(c.kind)) + " " + collector_name(plan, c);
   }
   return text;
 }
@@ -129,8 +133,7 @@ std::string plan_json(const Plan& plan) {
     text += "\",\"fields\":" + json_list(group.fields, [](const auto& f) { return json_quote(f); });
     text += ",\"edges\":" + json_list(group.edges, edge_json);
     if (group.collector != none)
-      text += ",\"root\":" +
-              json_quote(plan.nodes[plan.collectors[group.collector].root].name) +
+      text += ",\"root\":" + json_quote(plan.nodes[plan.collectors[group.collector].root].name) +
               ",\"critical\":" + json_quote(critical_text(plan, group));
     return text + "}";
   };
@@ -139,12 +142,11 @@ std::string plan_json(const Plan& plan) {
     if (node.id == entry_node) continue;
     nodes += nodes.size() > 1 ? "," : "";
     nodes += "{\"name\":" + json_quote(node.name) +
-             ",\"groups\":" + json_list(node.groups, group_json) + ",\"ordered\":" +
-             (node.order != none ? "true" : "false") + ",\"tells\":" +
+             ",\"groups\":" + json_list(node.groups, group_json) +
+             ",\"ordered\":" + (node.order != none ? "true" : "false") + ",\"tells\":" +
              json_list(node.flows,
                        [&](const Flow& flow) {
-                         return json_quote(
-                             collector_name(plan, plan.collectors[flow.collector]));
+                         return json_quote(collector_name(plan, plan.collectors[flow.collector]));
                        }) +
              ",\"in_loop\":" + (node.loop_index != none ? "true" : "false") + "}";
   }
@@ -166,9 +168,8 @@ std::string plan_dot(const Plan& plan) {
   for (const PlanOutput& output : plan.outputs)
     text += "  \"outputs." + output.name + "\" [shape=plain];\n";
   for (const Edge& edge : plan.edges) {
-    const std::string to = edge.is_output()
-                               ? "\"outputs." + plan.outputs[edge.group].name + "\""
-                               : plan.nodes[edge.to].name;
+    const std::string to = edge.is_output() ? "\"outputs." + plan.outputs[edge.group].name + "\""
+                                            : plan.nodes[edge.to].name;
     std::string label;
     for (const FieldMap& map : edge.fields)
       label += (label.empty() ? "" : ", ") + plan.nodes[edge.from].outputs[map.from];
@@ -187,8 +188,7 @@ std::string explain_node(const Plan& plan, const PlanNode& node) {
       slots += (slots.empty() ? "" : " and ") + sources_of(plan, plan.edges[id]);
     text += g == 0 ? "  - " : "  - or ";
     if (group.collector == none) {
-      text += "on each frame that holds " + slots +
-              "; a frame without it is a branch not taken.\n";
+      text += "on each frame that holds " + slots + "; a frame without it is a branch not taken.\n";
       continue;
     }
     const Collector& c = plan.collectors[group.collector];
@@ -205,8 +205,9 @@ std::string explain_node(const Plan& plan, const PlanNode& node) {
     text += critical.empty() ? ".\n" : " (only source: " + critical + ").\n";
   }
   if (node.order != none)
-    text += "  One at a time per session and call, in logical order: an earlier frame that is "
-            "still on its way is waited for, one that failed is not.\n";
+    text +=
+        "  One at a time per session and call, in logical order: an earlier frame that is "
+        "still on its way is waited for, one that failed is not.\n";
   if (node.loop_index != none)
     text += "  It stands in a loop of at most " + std::to_string(plan.limits.loop_iterations) +
             " turns.\n";

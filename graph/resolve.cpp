@@ -77,6 +77,7 @@ class Resolver {
           spec_.roles, [&](const RoleSpec& r) { return r.name.text == spec.role.text; });
       const RoleSpec* found = role == spec_.roles.end() ? nullptr : &*role;
       node.role = found == nullptr ? none : static_cast<std::uint16_t>(role - spec_.roles.begin());
+      node.executor = executor_of(node.role);
       if (found != nullptr) {
         node.replicas = found->replicas;
         node.balance = found->balance;
@@ -112,16 +113,29 @@ class Resolver {
   }
 
  private:
+  /// Follows `colocate` to the role that has an executor of its own.
+  std::uint16_t executor_of(std::uint16_t role) const {
+    for (std::size_t steps = 0; role != none && steps < spec_.roles.size(); ++steps) {
+      if (!spec_.roles[role].colocate) break;
+      const auto next = std::ranges::find_if(spec_.roles, [&](const RoleSpec& r) {
+        return r.name.text == spec_.roles[role].colocate->text;
+      });
+      if (next == spec_.roles.end()) break;
+      role = static_cast<std::uint16_t>(next - spec_.roles.begin());
+    }
+    return role;
+  }
+
   /// The edge from the source's node to that group or output, made when it is the first.
   Edge* connect(const FieldRef& source, NodeId to, std::uint16_t group, std::uint16_t field) {
     const PlanNode* from = plan_.find(source.node);
     if (from == nullptr) return nullptr;
     const std::uint16_t output = index_of(from->outputs, source.field);
     if (output == none) return nullptr;
-    std::vector<EdgeId>& incoming = to == entry_node ? plan_.outputs[group].edges
-                                                     : plan_.nodes[to].groups[group].edges;
-    auto it = std::ranges::find_if(incoming,
-                                   [&](EdgeId id) { return plan_.edges[id].from == from->id; });
+    std::vector<EdgeId>& incoming =
+        to == entry_node ? plan_.outputs[group].edges : plan_.nodes[to].groups[group].edges;
+    auto it =
+        std::ranges::find_if(incoming, [&](EdgeId id) { return plan_.edges[id].from == from->id; });
     if (it == incoming.end()) {
       Edge edge;
       edge.id = static_cast<EdgeId>(plan_.edges.size());

@@ -34,6 +34,8 @@ class Router {
     for (Collector& collector : plan_.collectors)
       if (is_bucket(collector)) collector.outer = held_of_trigger(collector.owner);
     for (PlanNode& node : plan_.nodes) add_flows(node);
+    for (PlanNode& node : plan_.nodes)
+      if (!node.groups.empty() && !node.groups[0].counts.empty()) mark_paths(node.groups[0]);
   }
 
  private:
@@ -144,6 +146,46 @@ class Router {
       node.flows.push_back(std::move(*ready));
       per_yield.erase(ready);
     }
+  }
+
+  /// A count takes the first frames of a field. Where two branches of one yield bring that field,
+  /// shares cannot tell which is first (they order whole branches), so the frames carry paths.
+  void mark_paths(PlanGroup& group) {
+    for (const PlanCount& count : group.counts) {
+      if (count.kind == PlanCount::Kind::all) continue;
+      std::vector<bool> brings(plan_.nodes.size());
+      for (bool grew = true; grew;) {
+        grew = false;
+        for (const PlanNode& node : plan_.nodes) {
+          if (brings[node.id] || parting(node, group, count.field, brings) == 0) continue;
+          brings[node.id] = grew = true;
+        }
+      }
+      for (const PlanNode& node : plan_.nodes)
+        if (parting(node, group, count.field, brings) > 1) group.by_path = true;
+    }
+    plan_.paths = plan_.paths || group.by_path;
+  }
+
+  /// How many branches of one yield of `node` lead to that field of the group.
+  std::size_t parting(const PlanNode& node, const PlanGroup& group, std::uint16_t field,
+                      const std::vector<bool>& brings) const {
+    std::size_t ways = 0;
+    for (const Flow& flow : node.flows) {
+      if (flow.collector != group.collector) continue;
+      for (const Branch& branch : flow.branches)
+        ways += leads(branch, group, field, brings) ? 1 : 0;
+    }
+    return ways;
+  }
+
+  bool leads(const Branch& branch, const PlanGroup& group, std::uint16_t field,
+             const std::vector<bool>& brings) const {
+    if (branch.through_join) return brings[plan_.collectors[branch.target].owner];
+    const Edge& edge = plan_.edges[branch.target];
+    if (edge.to != plan_.collectors[group.collector].owner) return brings[edge.to];
+    return std::ranges::any_of(edge.fields,
+                               [&](const FieldMap& map) { return map.to == field; });
   }
 
   const Dominators& dominators_;

@@ -10,7 +10,7 @@ namespace sluice {
 
 namespace {
 
-/// Credit is minted when a yield's part falls below this: enough to divide among a node's edges.
+/// Credit is refined when a yield's part falls below this: enough to divide among a node's edges.
 constexpr std::uint64_t credit_low = std::uint64_t{1} << 16;
 
 /// A share is refined when a branch would get less: room for every field of a frame.
@@ -33,7 +33,7 @@ Splitter::Splitter(const Plan& plan, NodeId node, Pools& pools)
       message_of_edge_(plan.edges.size()),
       open_scope_(plan.collectors.size()) {}
 
-void Splitter::begin(Holding& holding, Shares& held, std::uint64_t credit, CallId call,
+void Splitter::begin(Holding& holding, Shares& held, Credit credit, CallId call,
                      std::uint64_t session, std::uint64_t sequence) {
   holding.yields = 0;
   holding.call = call;
@@ -58,9 +58,9 @@ void Splitter::begin(Holding& holding, Shares& held, std::uint64_t credit, CallI
   // at the first yield, like any join's (see `open_joins`).
 }
 
-void Splitter::take_credit(Holding& holding, std::uint64_t credit) {
+void Splitter::take_credit(Holding& holding, Credit credit) {
   holding.credit = credit;
-  holding.credit_whole = credit;
+  holding.credit_whole = credit.amount;
   holding.credit_first_yield = holding.yields;
 }
 
@@ -69,7 +69,7 @@ bool Splitter::is_active(const Branch& branch) const {
                              : message_of_edge_[branch.target] != nullptr;
 }
 
-void Splitter::open_joins(const Holding& holding) {
+void Splitter::open_joins(const Holding& holding, const Frame& frame) {
   for (std::size_t i = node_.held; i < node_.flows.size(); ++i) {
     const Flow& flow = node_.flows[i];
     if (flow.kind == Flow::Kind::opened_per_activation) {
@@ -82,14 +82,15 @@ void Splitter::open_joins(const Holding& holding) {
       continue;
     Scope* scope = pools_.new_scope(flow.collector, holding.call);
     scope->outer.resize(plan_.collectors[flow.collector].outer.size());
+    if (plan_.paths) scope->path = frame.path;
     open_scope_[flow.collector] = ScopeRef(scope);
   }
 }
 
 Share Splitter::next_part(Holding::Part& part, const Holding& holding, std::size_t branches,
                           bool last, CollectorId collector) {
-  const std::uint64_t part_now = last ? part.rest.width
-                                      : yield_part(part.whole, holding.yields - part.first_yield);
+  const std::uint64_t part_now =
+      last ? part.rest.width : yield_part(part.whole, holding.yields - part.first_yield);
   if (part_now < branches * thin) {
     Scope* finer = pools_.new_scope(collector, holding.call);
     finer->parent = std::move(part.rest);
@@ -135,35 +136,30 @@ void Splitter::divide(Holding& holding, std::size_t index, bool last) {
   }
 }
 
-void Splitter::mint(Holding& holding, Effects& effects) {
+void Splitter::refine_credit(Holding& holding) const {
   if (yield_part(holding.credit_whole, holding.yields - holding.credit_first_yield) >= credit_low)
     return;
-  SLUICE_CHECK(holding.credit >= 2, "credit ran out");
-  Message* message =
-      pools_.new_message(Message::Kind::credit, entry_node, holding.call, holding.session);
-  message->credit = holding.credit / 2;
-  message->minted = share_whole;
-  take_credit(holding, holding.credit - message->credit + share_whole);
-  effects.messages.push_back(message);
+  holding.credit.refine();
+  take_credit(holding, holding.credit);
 }
 
 void Splitter::spread_credit(Holding& holding, std::size_t first_message, bool last,
                              Effects& effects) {
   const std::size_t count = effects.messages.size() - first_message;
   if (count == 0) return;
-  std::uint64_t give = holding.credit;
+  std::uint64_t give = holding.credit.amount;
   if (!last)
     give = yield_part(holding.credit_whole, holding.yields - 1 - holding.credit_first_yield);
   const std::uint64_t each = give / count;
   for (std::size_t i = first_message; i < effects.messages.size(); ++i) {
-    effects.messages[i]->credit = i + 1 == effects.messages.size() ? give : each;
-    give -= effects.messages[i]->credit;
-    holding.credit -= effects.messages[i]->credit;
+    effects.messages[i]->credit =
+        holding.credit.take(i + 1 == effects.messages.size() ? give : each);
+    give -= effects.messages[i]->credit.amount;
   }
 }
 
 void Splitter::yield(Holding& holding, const FrameRef& frame, bool last, Effects& effects) {
-  mint(holding, effects);
+  refine_credit(holding);
   const std::size_t first_message = effects.messages.size();
   for (const EdgeId id : node_.edges) {
     const Edge& edge = plan_.edges[id];
@@ -176,27 +172,31 @@ void Splitter::yield(Holding& holding, const FrameRef& frame, bool last, Effects
     message_of_edge_[id] = message;
     effects.messages.push_back(message);
   }
-  open_joins(holding);
+  open_joins(holding, *frame);
   for (std::size_t i = 0; i < node_.flows.size(); ++i) divide(holding, i, last);
   for (std::size_t i = node_.held; i < node_.flows.size(); ++i)
     open_scope_[node_.flows[i].collector] = ScopeRef();
   for (const EdgeId id : node_.edges) message_of_edge_[id] = nullptr;
   ++holding.yields;
   // What no branch took is settled by `end`, which then needs some credit to say so.
-  const bool all_handed_on = last && std::ranges::all_of(
-      std::span(holding.parts).first(node_.flows.size()),
-      [](const Holding::Part& part) { return part.rest.width == 0; });
+  const bool all_handed_on =
+      last && std::ranges::all_of(std::span(holding.parts).first(node_.flows.size()),
+                                  [](const Holding::Part& part) { return part.rest.width == 0; });
   spread_credit(holding, first_message, all_handed_on, effects);
 }
 
+void Splitter::abandon(Holding& holding) const {
+  for (std::size_t i = 0; i < node_.flows.size(); ++i) holding.parts[i].rest = Share{};
+  holding.credit = Credit();
+}
+
 void Splitter::end(Holding& holding, std::unique_ptr<Failure> failure, Effects& effects) {
-  if (holding.credit == 0) return;  // the last yield took everything
-  mint(holding, effects);
+  if (!holding.credit) return;  // the last yield took everything
+  refine_credit(holding);
   if (failure) {
-    SLUICE_CHECK(holding.credit >= 1, "a failure needs credit to travel home");
-    send_credit(holding.credit / 2 + 1, holding.call, holding.session, effects);
+    send_credit(holding.credit.take(holding.credit.amount / 2), holding.call, holding.session,
+                effects);
     effects.messages.back()->failure = std::move(failure);
-    holding.credit -= effects.messages.back()->credit;
   }
   const std::size_t first_message = effects.messages.size();
   for (std::size_t i = 0; i < node_.flows.size(); ++i) {
@@ -213,40 +213,38 @@ void Splitter::end(Holding& holding, std::unique_ptr<Failure> failure, Effects& 
     part.rest = Share{};
   }
   spread_credit(holding, first_message, true, effects);
-  if (holding.credit > 0) send_credit(holding.credit, holding.call, holding.session, effects);
-  holding.credit = 0;
+  if (holding.credit) send_credit(holding.credit, holding.call, holding.session, effects);
+  holding.credit = Credit();
 }
 
-void Splitter::settle(Shares& shares, const std::vector<CollectorId>& collectors,
-                      std::uint64_t credit, CallId call, std::uint64_t session,
-                      std::vector<std::string> warnings, Effects& effects) {
+void Splitter::settle(Shares& shares, const std::vector<CollectorId>& collectors, Credit credit,
+                      CallId call, std::uint64_t session, Notice notice, Effects& effects) {
   Holding rest;
   rest.call = call;
   rest.session = session;
   take_credit(rest, credit);
-  mint(rest, effects);
+  refine_credit(rest);
   const std::size_t first_message = effects.messages.size();
   for (std::size_t i = 0; i < shares.size(); ++i) {
     if (shares[i].width == 0) continue;
     const Collector& collector = plan_.collectors[collectors[i]];
-    Message* message =
-        pools_.new_message(Message::Kind::settled, collector.owner, call, session);
+    Message* message = pools_.new_message(Message::Kind::settled, collector.owner, call, session);
     message->target = collector.id;
     message->shares.resize(1);
     message->shares[0] = std::move(shares[i]);
     effects.messages.push_back(message);
   }
   shares.clear();
-  if (!warnings.empty() || effects.messages.size() == first_message) {
+  if (!notice.empty() || effects.messages.size() == first_message) {
     Message* message = pools_.new_message(Message::Kind::credit, entry_node, call, session);
-    message->warnings = std::move(warnings);
+    message->warnings = std::move(notice.warnings);
+    message->failure = std::move(notice.failure);
     effects.messages.push_back(message);
   }
   spread_credit(rest, first_message, true, effects);
 }
 
-void Splitter::send_credit(std::uint64_t credit, CallId call, std::uint64_t session,
-                           Effects& effects) {
+void Splitter::send_credit(Credit credit, CallId call, std::uint64_t session, Effects& effects) {
   Message* message = pools_.new_message(Message::Kind::credit, entry_node, call, session);
   message->credit = credit;
   effects.messages.push_back(message);

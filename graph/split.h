@@ -2,13 +2,14 @@
 //
 // Each yield takes the next part of every share (so that a later yield stands later in the logical
 // order) and divides it among the edges the frame takes; the end settles what is left. A share too
-// thin to divide becomes the parent of a fresh scope, credit too thin is minted anew: no stream and
+// thin to divide becomes the parent of a fresh scope, credit is as fine as needed: no stream and
 // no loop is too long. Source: weight throwing for termination detection (Mattern 1989), with the
 // weights laid out on a line; docs/CONTROL_FLOW.md.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,19 @@ struct Holding {
     std::uint64_t first_yield = 0;  // yields before this scope was in hand
   };
   std::array<Part, shares_max> parts;  // index = the node's flow
-  std::uint64_t credit = 0;
-  std::uint64_t credit_whole = 0;  // when it was last taken or minted
+  Credit credit;
+  std::uint64_t credit_whole = 0;  // its amount when it was taken or last refined
   std::uint64_t credit_first_yield = 0;
   std::uint64_t yields = 0;
   CallId call = 0;
   std::uint64_t session = 0;
+};
+
+/// What the caller should hear when something ends without running.
+struct Notice {
+  std::vector<std::string> warnings;
+  std::unique_ptr<Failure> failure;
+  bool empty() const { return warnings.empty() && !failure; }
 };
 
 /// Hands on shares at one node. Keeps scratch tables only.
@@ -41,29 +49,30 @@ class Splitter {
 
   /// Takes the shares of what triggered the activation and opens the scopes that begin here.
   /// `sequence` numbers the node's activations within the call, in release order.
-  void begin(Holding& holding, Shares& held, std::uint64_t credit, CallId call,
-             std::uint64_t session, std::uint64_t sequence);
+  void begin(Holding& holding, Shares& held, Credit credit, CallId call, std::uint64_t session,
+             std::uint64_t sequence);
   /// Sends `frame` along every edge that takes it. `last`: nothing follows, so nothing is kept
   /// back.
   void yield(Holding& holding, const FrameRef& frame, bool last, Effects& effects);
+  /// Lets go of everything without a word: the call is given up everywhere.
+  void abandon(Holding& holding) const;
   /// Settles what is left. A failure travels home with the credit.
   void end(Holding& holding, std::unique_ptr<Failure> failure, Effects& effects);
   /// Settles the shares of something that will never run: `shares` in the order of `collectors`.
-  void settle(Shares& shares, const std::vector<CollectorId>& collectors, std::uint64_t credit,
-              CallId call, std::uint64_t session, std::vector<std::string> warnings,
-              Effects& effects);
+  void settle(Shares& shares, const std::vector<CollectorId>& collectors, Credit credit,
+              CallId call, std::uint64_t session, Notice notice, Effects& effects);
   /// Sends credit to the entry.
-  void send_credit(std::uint64_t credit, CallId call, std::uint64_t session, Effects& effects);
+  void send_credit(Credit credit, CallId call, std::uint64_t session, Effects& effects);
 
  private:
-  void open_joins(const Holding& holding);
+  void open_joins(const Holding& holding, const Frame& frame);
   bool is_active(const Branch& branch) const;
   void divide(Holding& holding, std::size_t flow, bool last);
   Share next_part(Holding::Part& part, const Holding& holding, std::size_t branches, bool last,
                   CollectorId collector);
-  void take_credit(Holding& holding, std::uint64_t credit);
+  static void take_credit(Holding& holding, Credit credit);
   void spread_credit(Holding& holding, std::size_t first_message, bool last, Effects& effects);
-  void mint(Holding& holding, Effects& effects);
+  void refine_credit(Holding& holding) const;
 
   const Plan& plan_;
   const PlanNode& node_;

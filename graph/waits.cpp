@@ -32,8 +32,8 @@ bool leaves(const Plan& plan, NodeId node, const std::vector<bool>& loop) {
 
 void add_error(Diagnostics& diagnostics, const PlanNode& node, std::string code,
                std::string message, std::string suggestion) {
-  diagnostics.push_back({Severity::error, node.mark, std::move(code), std::move(message),
-                         std::move(suggestion)});
+  diagnostics.push_back(
+      {Severity::error, node.mark, std::move(code), std::move(message), std::move(suggestion)});
 }
 
 std::string join_name(const Plan& plan, const Collector& join) {

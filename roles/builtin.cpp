@@ -4,6 +4,7 @@
 #include "roles/language_model.h"
 #include "roles/paged_kv.h"
 #include "roles/parse_request.h"
+#include "roles/scripted.h"
 #include "roles/vision_encoder.h"
 
 namespace sluice {
@@ -14,6 +15,7 @@ void add_builtin_plugins(Catalog& catalog) {
   catalog.add(language_model_plugin());
   catalog.add(denoiser_plugin());
   catalog.add(image_codec_plugin());
+  catalog.add(scripted_plugin());
   catalog.add_global_param("paged_kv", PagedKv::make);
 }
 

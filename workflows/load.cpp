@@ -2,16 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <filesystem>
-#include <fstream>
-#include <limits>
 #include <optional>
-#include <sstream>
 #include <utility>
 
-#include "base/nearest.h"
-#include "workflows/yaml_tree.h"
+#include "workflows/read_file.h"
+#include "workflows/yaml_reader.h"
 
 namespace sluice {
 
@@ -35,98 +30,13 @@ constexpr std::array<KeyTable, 5> tables{{{"workflow", workflow_part},
                                           {"node", node_part},
                                           {"limits", limits_part}}};
 
-std::string_view kind_name(Kind kind) {
-  switch (kind) {
-    case Kind::null:
-      return "nothing";
-    case Kind::scalar:
-      return "a single value";
-    case Kind::list:
-      return "a list";
-    case Kind::map:
-      return "a map";
-  }
-  return "";
-}
-
-bool is_name(std::string_view text) {
-  constexpr std::size_t length_max = 64;
-  if (text.empty() || text.size() > length_max || text[0] < 'a' || text[0] > 'z') return false;
-  return std::ranges::all_of(
-      text, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
-}
-
-class Loader {
+class Loader : public YamlReader {
  public:
-  Loader(WorkflowSpec& spec, Diagnostics& diagnostics) : spec_(spec), diagnostics_(diagnostics) {}
+  Loader(WorkflowSpec& spec, Diagnostics& diagnostics) : YamlReader(diagnostics), spec_(spec) {}
 
   void load(const YamlNode& root);
 
  private:
-  void error(Mark mark, std::string code, std::string message, std::string suggestion = "") {
-    diagnostics_.push_back(
-        {Severity::error, mark, std::move(code), std::move(message), std::move(suggestion)});
-  }
-  bool expect(const YamlNode& node, Kind kind, const std::string& what) {
-    if (node.kind == kind) return true;
-    error(node.mark, "wrong-kind",
-          what + " must be " + std::string(kind_name(kind)) + ", this is " +
-              std::string(kind_name(node.kind)));
-    return false;
-  }
-  void check_keys(const YamlNode& map, std::span<const std::string_view> known,
-                  const std::string& where) {
-    for (const auto& [key, value] : map.entries) {
-      if (std::ranges::find(known, key.scalar) != known.end() || key.scalar == "<<") continue;
-      const std::string near = nearest_name(key.scalar, {known.begin(), known.end()});
-      std::string list;
-      for (const std::string_view name : known)
-        list += (list.empty() ? "" : ", ") + std::string(name);
-      error(key.mark, "unknown-key", "unknown key '" + key.scalar + "' in " + where,
-            near.empty() ? "known keys: " + list : "did you mean '" + near + "'?");
-    }
-  }
-  std::optional<Name> name(const YamlNode& node, const std::string& what) {
-    if (!expect(node, Kind::scalar, what)) return std::nullopt;
-    if (!is_name(node.scalar))
-      error(node.mark, "bad-name", "'" + node.scalar + "' cannot be " + what,
-            "names are lower-case letters, digits and _, and begin with a letter");
-    return Name{node.scalar, node.mark};
-  }
-  std::optional<std::int64_t> number(const YamlNode& node, const std::string& what,
-                                     std::int64_t least, std::int64_t most) {
-    std::int64_t value = 0;
-    const char* end = node.scalar.data() + node.scalar.size();
-    const auto [stop, failed] = std::from_chars(node.scalar.data(), end, value);
-    if (node.kind == Kind::scalar && failed == std::errc() && stop == end && value >= least &&
-        value <= most)
-      return value;
-    error(node.mark, "bad-number",
-          what + " is " +
-              (node.kind == Kind::scalar ? "'" + node.scalar + "'"
-                                         : std::string(kind_name(node.kind))) +
-              ", it must be a whole number from " + std::to_string(least) + " to " +
-              std::to_string(most));
-    return std::nullopt;
-  }
-  template <typename T>
-  void choice(const YamlNode& node, const std::string& what,
-              const std::vector<std::pair<std::string_view, T>>& choices, T& to) {
-    if (!expect(node, Kind::scalar, what)) return;
-    std::vector<std::string_view> names;
-    std::string list;
-    for (const auto& [text, value] : choices) {
-      if (node.scalar == text) {
-        to = value;
-        return;
-      }
-      names.push_back(text);
-      list += (list.empty() ? "" : ", ") + std::string(text);
-    }
-    const std::string near = nearest_name(node.scalar, names);
-    error(node.mark, "bad-choice", what + " cannot be '" + node.scalar + "' (" + list + ")",
-          near.empty() ? "" : "did you mean '" + near + "'?");
-  }
   std::optional<FieldRef> field_ref(const YamlNode& node) {
     if (!expect(node, Kind::scalar, "a source")) return std::nullopt;
     const std::size_t dot = node.scalar.find('.');
@@ -162,10 +72,8 @@ class Loader {
   void load_counts(NodeSpec& spec, const YamlNode& node);
   void load_outputs(const YamlNode& node);
   void load_limits(const YamlNode& node);
-  void load_duration(const YamlNode& node);
 
   WorkflowSpec& spec_;
-  Diagnostics& diagnostics_;
 };
 
 void Loader::load_inputs(const YamlNode& node) {
@@ -351,26 +259,11 @@ void Loader::load_outputs(const YamlNode& node) {
       spec_.outputs.push_back({std::move(*output), sources(value)});
 }
 
-void Loader::load_duration(const YamlNode& node) {
-  if (!expect(node, Kind::scalar, "deadline")) return;
-  const std::string& text = node.scalar;
-  std::int64_t value = 0;
-  const auto [unit, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string_view suffix(unit, static_cast<std::size_t>(text.data() + text.size() - unit));
-  const std::int64_t scale = suffix == "ms" ? 1 : suffix == "s" ? 1000 : suffix == "m" ? 60'000 : 0;
-  constexpr std::int64_t most = std::int64_t{24} * 60 * 60 * 1000;
-  if (failed != std::errc() || scale == 0 || value < 1 || value > most / scale) {
-    error(node.mark, "bad-duration", "'" + text + "' is not a duration",
-          "write a whole number and ms, s or m, at most a day: 500ms, 30s, 2m");
-    return;
-  }
-  spec_.limits.deadline = std::chrono::milliseconds(value * scale);
-}
-
 void Loader::load_limits(const YamlNode& node) {
   if (!expect(node, Kind::map, "limits")) return;
   check_keys(node, limits_part, "limits");
-  if (const YamlNode* deadline = node.find("deadline")) load_duration(*deadline);
+  if (const YamlNode* deadline = node.find("deadline"))
+    spec_.limits.deadline = duration(*deadline, "deadline").value_or(spec_.limits.deadline);
   if (const YamlNode* turns = node.find("loop_iterations"))
     spec_.limits.loop_iterations =
         number(*turns, "loop_iterations", 1, 65'535).value_or(spec_.limits.loop_iterations);
@@ -429,30 +322,14 @@ LoadedWorkflow load_workflow(std::string file_name, std::string_view text) {
   loaded.text = text;
   const YamlNode root = read_yaml(text, loaded.diagnostics);
   // A file that is not YAML says nothing about workflows.
-  const bool readable = std::ranges::none_of(loaded.diagnostics, [](const Diagnostic& d) {
-    return d.code == "yaml-syntax" || d.code == "file-size" || d.code == "yaml-documents";
-  });
-  if (readable) Loader(loaded.spec, loaded.diagnostics).load(root);
+  if (is_readable(loaded.diagnostics)) Loader(loaded.spec, loaded.diagnostics).load(root);
   return loaded;
 }
 
 Result<LoadedWorkflow> load_workflow_file(const std::string& path) {
-  std::error_code failed;
-  const auto status = std::filesystem::status(path, failed);
-  if (failed || status.type() == std::filesystem::file_type::not_found)
-    return Error{ErrorCode::not_found, path + ": no such file"};
-  if (status.type() != std::filesystem::file_type::regular)
-    return invalid_argument(path + ": not a file");
-  const auto size = std::filesystem::file_size(path, failed);
-  if (failed || size > yaml_bytes_max)
-    return Error{ErrorCode::exhausted, path + ": the file has " + std::to_string(size) +
-                                           " bytes, a workflow has at most " +
-                                           std::to_string(yaml_bytes_max)};
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) return Error{ErrorCode::not_found, path + ": cannot be read"};
-  return load_workflow(path, text.str());
+  Result<std::string> text = read_text_file(path);
+  if (!text.ok()) return text.error();
+  return load_workflow(path, *text);
 }
 
 }  // namespace sluice

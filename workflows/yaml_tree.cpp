@@ -4,6 +4,7 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
 #include <sstream>
 
 namespace sluice {
@@ -68,8 +69,8 @@ class Builder final : public YAML::EventHandler {
   };
 
   void error(Mark mark, std::string code, std::string message, std::string suggestion) {
-    diagnostics_.push_back({Severity::error, mark, std::move(code), std::move(message),
-                            std::move(suggestion)});
+    diagnostics_.push_back(
+        {Severity::error, mark, std::move(code), std::move(message), std::move(suggestion)});
   }
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != 0)
@@ -87,8 +88,8 @@ class Builder final : public YAML::EventHandler {
     refuse_tag(mark, tag);
     if (stack_.size() == depth_max && !too_deep_) {
       too_deep_ = true;
-      error(mark_of(mark), "yaml-depth",
-            "nesting is deeper than " + std::to_string(depth_max), "flatten the file");
+      error(mark_of(mark), "yaml-depth", "nesting is deeper than " + std::to_string(depth_max),
+            "flatten the file");
     }
     Open opened;
     opened.node.kind = kind;
@@ -162,9 +163,11 @@ const YamlNode* YamlNode::find(std::string_view key) const {
 YamlNode read_yaml(std::string_view text, Diagnostics& diagnostics) {
   YamlNode root;
   if (text.size() > yaml_bytes_max) {
-    diagnostics.push_back({Severity::error, {1, 1, 1}, "file-size",
-                           "the file has " + std::to_string(text.size()) +
-                               " bytes, the limit is " + std::to_string(yaml_bytes_max),
+    diagnostics.push_back({Severity::error,
+                           {1, 1, 1},
+                           "file-size",
+                           "the file has " + std::to_string(text.size()) + " bytes, the limit is " +
+                               std::to_string(yaml_bytes_max),
                            "split it"});
     return root;
   }
@@ -192,6 +195,12 @@ YamlNode read_yaml(std::string_view text, Diagnostics& diagnostics) {
         {Severity::error, mark_of(error.mark), "yaml-syntax", "not valid YAML: " + error.msg, ""});
   }
   return root;
+}
+
+bool is_readable(const Diagnostics& diagnostics) {
+  return std::ranges::none_of(diagnostics, [](const Diagnostic& d) {
+    return d.code == "yaml-syntax" || d.code == "file-size" || d.code == "yaml-documents";
+  });
 }
 
 }  // namespace sluice

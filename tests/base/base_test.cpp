@@ -7,6 +7,7 @@
 #include "base/nearest.h"
 #include "base/payload.h"
 #include "base/random.h"
+#include "base/sha256.h"
 #include "base/tensor.h"
 
 using namespace sluice;
@@ -74,4 +75,13 @@ TEST_CASE("the random stream is the published one") {
   SplitMix64 random(1234567);
   CHECK(random.next() == 6457827717110365317ULL);
   CHECK(random.next() == 3203168211198807973ULL);
+}
+
+TEST_CASE("SHA-256 gives the digests of FIPS 180-4's examples, and of every block edge") {
+  CHECK(sha256_prefix("") == 0xe3b0c44298fc1c14ULL);
+  CHECK(sha256_prefix("abc") == 0xba7816bf8f01cfeaULL);
+  CHECK(sha256_prefix("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==
+        0x248d6a61d20638b8ULL);
+  CHECK(sha256_prefix(std::string(1'000'000, 'a')) == 0xcdc76e5c9914fb92ULL);
+  CHECK(sha256(std::string(64, 'a'))[0] == 0xff);
 }

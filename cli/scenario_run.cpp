@@ -1,0 +1,181 @@
+#include "cli/scenario_run.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "graph/print.h"
+
+namespace sluice::cli {
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+std::string seed_text(std::uint64_t seed) { return "seed " + std::to_string(seed); }
+
+std::map<std::string, std::int64_t> firing_counts(const ScenarioRun& run) {
+  std::map<std::string, std::int64_t> counts;
+  for (const sim::Firing& firing : run.report.firings) ++counts[run.plan.nodes[firing.node].name];
+  return counts;
+}
+
+void compare_calls(const ScenarioSpec& spec, ScenarioRun& run) {
+  for (std::size_t i = 0; i < spec.expected_calls.size(); ++i) {
+    const ExpectedCall& expected = spec.expected_calls[i];
+    const sim::CallReport& call = run.report.calls[i];
+    const std::string which = "call " + std::to_string(i) + ": ";
+    const std::string status = call.failure ? "error" : "ok";
+    if (expected.status && expected.status->text != status)
+      run.failures.push_back(which + "status is " + status + ", expected " + expected.status->text +
+                             (call.failure ? " (" + call.failure->error.message + ")" : ""));
+    const std::string cause = call.failure ? run.plan.nodes[call.failure->node].name : "nothing";
+    if (expected.cause && expected.cause->text != cause)
+      run.failures.push_back(which + "the cause is " + cause + ", expected " +
+                             expected.cause->text);
+    for (const auto& [name, count] : expected.outputs) {
+      const auto at = std::ranges::find(run.plan.outputs, name.text, &PlanOutput::name);
+      const auto came = call.outputs[static_cast<std::size_t>(at - run.plan.outputs.begin())];
+      if (static_cast<std::int64_t>(came) != count)
+        run.failures.push_back(which + "output " + name.text + " brought " + std::to_string(came) +
+                               " frames, expected " + std::to_string(count));
+    }
+  }
+}
+
+void compare_firings(const ScenarioSpec& spec, ScenarioRun& run) {
+  const auto counts = firing_counts(run);
+  for (const auto& [node, count] : spec.expected_firings) {
+    const auto it = counts.find(node.text);
+    const std::int64_t fired = it == counts.end() ? 0 : it->second;
+    if (fired != count)
+      run.failures.push_back("node " + node.text + " ran " + std::to_string(fired) +
+                             " times, expected " + std::to_string(count));
+  }
+}
+
+/// What differs between two seeds, in a line.
+std::string difference(const ScenarioRun& run, const sim::Report& other, std::uint64_t seed) {
+  for (std::size_t i = 0; i < other.calls.size(); ++i) {
+    const sim::CallReport& a = run.report.calls[i];
+    const sim::CallReport& b = other.calls[i];
+    if (a.hash() == b.hash()) continue;
+    std::string what = "the firings differ";
+    if (static_cast<bool>(a.failure) != static_cast<bool>(b.failure)) what = "the status differs";
+    if (a.outputs != b.outputs) what = "the number of outputs differs";
+    if (a.warnings != b.warnings) what = "the warnings differ";
+    return "call " + std::to_string(i) + ": " + what + " between the first seed and " +
+           seed_text(seed);
+  }
+  return "";
+}
+
+Result<Script> bind(const std::string& path, const Catalog& catalog, ScenarioRun& run,
+                    LoadedScenario& loaded) {
+  const std::filesystem::path beside = std::filesystem::path(path).parent_path();
+  Result<Compiled> compiled = compile_file((beside / loaded.spec.workflow.text).string(), catalog);
+  if (!compiled.ok()) return invalid_argument("workflow: " + compiled.error().message);
+  for (const Diagnostic& d : compiled->loaded.diagnostics)
+    if (d.severity == Severity::error) {
+      run.diagnostics += diagnostic_text(d, compiled->loaded.spec.file, compiled->loaded.text);
+      return invalid_argument("workflow: " + compiled->loaded.spec.file + ":" +
+                              std::to_string(d.mark.line) + ": " + d.message);
+    }
+  run.plan = std::move(compiled->plan);
+  Script script = bind_scenario(loaded.spec, run.plan, loaded.diagnostics);
+  if (has_errors(loaded.diagnostics)) return invalid_argument("the scenario does not fit");
+  return script;
+}
+
+void run_seeds(const Seeds& seeds, ScenarioRun& run) {
+  for (std::uint64_t i = 0; i < seeds.count; ++i) {
+    sim::Options options;
+    options.seed = seeds.first + i;
+    options.keep_firings = i == 0;
+    sim::Report report = sim::simulate(run.plan, run.script, options);
+    run.events += report.events;
+    for (const std::string& violation : report.violations)
+      run.failures.push_back(seed_text(options.seed) + ": " + violation);
+    if (i == 0)
+      run.report = std::move(report);
+    else if (std::string what = difference(run, report, options.seed); !what.empty())
+      run.failures.push_back(what);
+    if (run.failures.size() > 5) return;
+  }
+}
+
+json call_json(const ScenarioRun& run, std::size_t index) {
+  const sim::CallReport& call = run.report.calls[index];
+  json out{{"index", index},
+           {"session", run.script.sessions[run.script.calls[index].session]},
+           {"status", call.failure ? "error" : "ok"},
+           {"outputs", json::object()},
+           {"warnings", call.warnings},
+           {"firings", json::array()}};
+  for (std::size_t i = 0; i < call.outputs.size(); ++i)
+    out["outputs"][run.plan.outputs[i].name] = call.outputs[i];
+  if (call.failure)
+    out["cause"] = {{"node", run.plan.nodes[call.failure->node].name},
+                    {"kind", std::string(to_string(call.failure->kind))},
+                    {"message", call.failure->error.message}};
+  std::vector<std::pair<std::string, json>> firings;
+  for (const sim::Firing& firing : run.report.firings) {
+    if (firing.call != index) continue;
+    const PlanNode& node = run.plan.nodes[firing.node];
+    json one{{"node", node.name}, {"group", firing.group}, {"inputs", json::object()}};
+    for (const sim::FiringInput& input : firing.inputs)
+      for (const sim::Token token : input.tokens)
+        one["inputs"][node.groups[firing.group].fields[input.field]].push_back(
+            sim::token_text(token));
+    firings.emplace_back(sim::identity_of(run.plan, firing), std::move(one));
+  }
+  std::ranges::sort(firings, {}, [](const auto& one) { return one.first; });
+  for (auto& [identity, one] : firings) out["firings"].push_back(std::move(one));
+  return out;
+}
+
+}  // namespace
+
+ScenarioRun run_scenario(const std::string& path, const Catalog& catalog, const Seeds& seeds) {
+  ScenarioRun run;
+  run.file = path;
+  run.seeds = seeds.count;
+  Result<LoadedScenario> loaded = load_scenario_file(path);
+  if (!loaded.ok()) {
+    run.failures.push_back(loaded.error().message);
+    return run;
+  }
+  run.name = loaded->spec.name;
+  std::string wrong = "the scenario has errors";
+  if (!has_errors(loaded->diagnostics)) {
+    Result<Script> script = bind(path, catalog, run, *loaded);
+    if (script.ok()) {
+      run.script = std::move(script).value();
+      run.ran = true;
+    } else {
+      wrong = script.error().message;
+    }
+  }
+  for (const Diagnostic& d : loaded->diagnostics)
+    run.diagnostics += diagnostic_text(d, path, loaded->text);
+  if (!run.ran) {
+    run.failures.push_back(wrong);
+    return run;
+  }
+  run_seeds(seeds, run);
+  compare_calls(loaded->spec, run);
+  compare_firings(loaded->spec, run);
+  return run;
+}
+
+std::string scenario_json(const ScenarioRun& run) {
+  json out{{"scenario", run.name},           {"file", run.file},         {"seeds", run.seeds},
+           {"passed", run.failures.empty()}, {"failures", run.failures}, {"calls", json::array()}};
+  if (run.ran)
+    for (std::size_t i = 0; i < run.report.calls.size(); ++i)
+      out["calls"].push_back(call_json(run, i));
+  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,38 @@
+// One scenario under many seeds: loaded, checked against its plan, simulated and judged.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/compiled.h"
+#include "graph/script.h"
+#include "runtime/sim/simulation.h"
+#include "workflows/load_scenario.h"
+
+namespace sluice::cli {
+
+struct Seeds {
+  std::uint64_t first = 1;
+  std::uint64_t count = 20;
+};
+
+struct ScenarioRun {
+  std::string file;
+  std::string name;
+  std::uint64_t seeds = 0;
+  Plan plan;
+  Script script;
+  sim::Report report;                 // of the first seed
+  std::vector<std::string> failures;  // in words; empty: passed
+  std::string diagnostics;            // of the scenario's or the workflow's file, as text
+  std::uint64_t events = 0;           // of all seeds
+  bool ran = false;                   // false: the scenario or its workflow is wrong
+};
+
+ScenarioRun run_scenario(const std::string& path, const Catalog& catalog, const Seeds& seeds);
+
+/// One object on one line, as docs/WORKFLOW.md describes it.
+std::string scenario_json(const ScenarioRun& run);
+
+}  // namespace sluice::cli

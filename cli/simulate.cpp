@@ -1,0 +1,197 @@
+// `sluice simulate FILE`: what a workflow would do under load, and whether anything can break it.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "cli/commands.h"
+#include "cli/compiled.h"
+#include "cli/trace.h"
+#include "graph/print.h"
+#include "graph/script.h"
+#include "runtime/sim/simulation.h"
+#include "workflows/load_scenario.h"
+
+namespace sluice::cli {
+
+namespace {
+
+struct SimulateOptions {
+  std::string file;
+  std::string profile;
+  std::string trace;
+  std::uint64_t calls = 100;
+  std::uint64_t sessions = 4;
+  std::uint64_t seed = 1;
+  std::uint64_t seeds = 1;
+  std::uint32_t machines = 1;
+  double rate = 0;
+  bool faults = false;
+};
+
+double ms(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e6; }
+
+double percentile(const std::vector<double>& sorted, double share) {
+  if (sorted.empty()) return 0;
+  const auto last = static_cast<double>(sorted.size() - 1);
+  return sorted[static_cast<std::size_t>(std::ceil(share * last))];
+}
+
+void print_row(const char* name, std::vector<double> values) {
+  std::ranges::sort(values);
+  std::printf("  %-14s p50 %9.2f  p90 %9.2f  p99 %9.2f  max %9.2f ms\n", name,
+              percentile(values, 0.5), percentile(values, 0.9), percentile(values, 0.99),
+              percentile(values, 1));
+}
+
+void print_report(const Plan& plan, const sim::Report& report, const SimulateOptions& options) {
+  std::vector<double> latency;
+  std::vector<double> first;
+  std::size_t errors = 0;
+  for (const sim::CallReport& call : report.calls) {
+    errors += call.failure ? 1 : 0;
+    latency.push_back(ms(call.done - call.arrived));
+    if (call.first_output != Instant{}) first.push_back(ms(call.first_output - call.arrived));
+  }
+  const double seconds = ms(report.finished) / 1000;
+  std::printf("%zu calls in %llu sessions on %u machine%s, %.3f s of virtual time\n",
+              report.calls.size(), static_cast<unsigned long long>(options.sessions),
+              options.machines, options.machines == 1 ? "" : "s", seconds);
+  print_row("whole call", std::move(latency));
+  if (!first.empty()) print_row("first output", std::move(first));
+  std::printf("  throughput     %.1f calls/s, %zu ended with an error\n",
+              seconds > 0 ? static_cast<double>(report.calls.size()) / seconds : 0.0, errors);
+  std::printf("  longest queues ");
+  bool any = false;
+  for (const PlanNode& node : plan.nodes)
+    if (report.queue_peaks[node.id] > 0) {
+      std::printf("%s%s %zu", any ? ", " : "", node.name.c_str(), report.queue_peaks[node.id]);
+      any = true;
+    }
+  std::printf("%s\n  event hash     %016llx (%llu events, seed %llu)\n", any ? "" : "none",
+              static_cast<unsigned long long>(report.hash),
+              static_cast<unsigned long long>(report.events),
+              static_cast<unsigned long long>(options.seed));
+}
+
+sim::Options sim_options(const SimulateOptions& options, std::uint64_t seed) {
+  sim::Options sim;
+  sim.seed = seed;
+  sim.machines = options.machines;
+  sim.queue_at_replicas = true;
+  sim.keep_firings = false;
+  sim.trace = !options.trace.empty();
+  if (options.rate > 0)
+    sim.between_calls = std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 / options.rate));
+  if (options.faults) sim.faults = sim::all_faults();
+  return sim;
+}
+
+Result<Script> make_script(const SimulateOptions& options, const Plan& plan) {
+  LoadedScenario profile;
+  if (!options.profile.empty()) {
+    Result<LoadedScenario> loaded = load_scenario_file(options.profile);
+    if (!loaded.ok()) return loaded.error();
+    profile = std::move(loaded).value();
+    profile.spec.calls.clear();
+    profile.spec.expected_calls.clear();
+  }
+  Script script;
+  if (!has_errors(profile.diagnostics))
+    script = bind_scenario(profile.spec, plan, profile.diagnostics);
+  for (const Diagnostic& d : profile.diagnostics)
+    std::fputs(diagnostic_text(d, options.profile, profile.text).c_str(), stderr);
+  if (has_errors(profile.diagnostics)) return invalid_argument("the profile does not fit");
+  script.sessions.clear();
+  for (std::uint64_t i = 0; i < options.sessions; ++i)
+    script.sessions.push_back("session " + std::to_string(i));
+  const std::uint64_t all =
+      plan.inputs.size() >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << plan.inputs.size()) - 1;
+  for (std::uint64_t i = 0; i < options.calls; ++i)
+    script.calls.push_back({i % options.sessions, all});
+  return script;
+}
+
+/// Many seeds: prints what was tried; on the first violation, how to see it again.
+int hunt(const Plan& plan, const Script& script, const SimulateOptions& options) {
+  sim::FaultCounts faults;
+  std::uint64_t events = 0;
+  for (std::uint64_t i = 0; i < options.seeds; ++i) {
+    const sim::Options sim = sim_options(options, options.seed + i);
+    const sim::Report report = sim::simulate(plan, script, sim);
+    events += report.events;
+    faults.add(report.faults);
+    std::vector<std::string> violations = report.violations;
+    // One seed in a hundred runs twice: nothing but the seed may decide (C17).
+    if (i % 100 == 0 && sim::simulate(plan, script, sim).hash != report.hash)
+      violations.push_back("C17: the same seed gave other events the second time");
+    if (violations.empty()) continue;
+    for (const std::string& violation : violations)
+      std::printf("seed %llu: %s\n", static_cast<unsigned long long>(sim.seed), violation.c_str());
+    std::printf(
+        "event hash %016llx; see it again with\n  sluice simulate %s --calls %llu "
+        "--sessions %llu --nodes %u --rate %g%s%s%s --seed %llu\n",
+        static_cast<unsigned long long>(report.hash), options.file.c_str(),
+        static_cast<unsigned long long>(options.calls),
+        static_cast<unsigned long long>(options.sessions), options.machines, options.rate,
+        options.profile.empty() ? "" : " --profile ", options.profile.c_str(),
+        options.faults ? " --faults" : "", static_cast<unsigned long long>(sim.seed));
+    return 1;
+  }
+  if (options.seeds > 1)
+    std::printf("%llu seeds, %llu events, no violation\n%s",
+                static_cast<unsigned long long>(options.seeds),
+                static_cast<unsigned long long>(events), faults.text().c_str());
+  return 0;
+}
+
+int simulate(const SimulateOptions& options, const Catalog& catalog) {
+  Result<Compiled> compiled = compile_file(options.file, catalog);
+  if (!compiled.ok()) return fail(compiled.error().message);
+  print_diagnostics(*compiled);
+  if (!compiled->ok()) return 1;
+  Result<Script> script = make_script(options, compiled->plan);
+  if (!script.ok()) return fail(script.error().message);
+  if (options.seeds > 1) return hunt(compiled->plan, *script, options);
+  const sim::Report report =
+      sim::simulate(compiled->plan, *script, sim_options(options, options.seed));
+  print_report(compiled->plan, report, options);
+  if (options.faults) std::fputs(report.faults.text().c_str(), stdout);
+  for (const std::string& violation : report.violations)
+    std::printf("VIOLATION %s\n", violation.c_str());
+  if (!options.trace.empty()) {
+    const Result<void> written = write_trace(options.trace, compiled->plan, *script, report);
+    if (!written.ok()) return fail(written.error().message);
+    std::printf("  trace          %s (open it in ui.perfetto.dev, or ask `sluice why`)\n",
+                options.trace.c_str());
+  }
+  return report.violations.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
+  auto options = std::make_shared<SimulateOptions>();
+  CLI::App* command = app.add_subcommand(
+      "simulate", "Predict times and queues of a workflow under load, or hunt for trouble");
+  command->add_option("file", options->file, "A workflow file (YAML)")->required();
+  command->add_option("--calls", options->calls, "How many calls arrive")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}));
+  command->add_option("--sessions", options->sessions, "Over how many sessions they are spread")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000}));
+  command->add_option("--rate", options->rate, "Calls per second; without it all come at once")
+      ->check(CLI::Range(0.0, 1e9));
+  command->add_option("--nodes", options->machines, "Over how many machines roles are spread")
+      ->check(CLI::Range(1U, 256U));
+  command->add_option("--profile", options->profile,
+                      "A profile or scenario: what roles yield and how long they take");
+  command->add_option("--seed", options->seed, "Everything random follows from it");
+  command->add_option("--seeds", options->seeds, "Try this many seeds and print totals only");
+  command->add_option("--trace", options->trace, "Write a Chrome/Perfetto trace to this file");
+  command->add_flag("--faults", options->faults,
+                    "Roles fail and hang, links break, machines pause and die, callers give up");
+  command->callback([&catalog, &chosen, options] {
+    chosen = [&catalog, options] { return simulate(*options, catalog); };
+  });
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,119 @@
+// `sluice why TRACE CALL`: what a call waited for, from its end back to its beginning.
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+
+namespace sluice::cli {
+
+namespace {
+
+using nlohmann::json;
+
+struct Activity {
+  std::string node;
+  double begin = 0, end = 0, queued = 0, travelled = 0;
+  std::int64_t after = -1;
+};
+
+struct Trace {
+  std::map<std::int64_t, Activity> spans;  // of the call asked for
+  json call;
+  std::int64_t calls = 0;
+};
+
+Result<Trace> read_trace(const std::string& path, std::int64_t wanted) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Error{ErrorCode::not_found, path + ": no such file"};
+  const json data = json::parse(file, nullptr, false);
+  if (!data.is_object() || !data.contains("traceEvents") || !data["traceEvents"].is_array())
+    return invalid_argument(path + ": not a trace of `sluice simulate --trace`");
+  Trace trace;
+  for (const json& event : data["traceEvents"]) {
+    if (!event.is_object() || event.value("ph", "") != "X" || !event.contains("args")) continue;
+    const json& args = event["args"];
+    const std::string kind = event.value("cat", "");
+    const std::int64_t call = args.value("call", std::int64_t{-1});
+    if (kind == "call") trace.calls = std::max(trace.calls, call + 1);
+    if (call != wanted) continue;
+    if (kind == "call") trace.call = event;
+    if (kind != "activation") continue;
+    const double begin = event.value("ts", 0.0);
+    trace.spans[args.value("span", std::int64_t{0})] = {
+        event.value("name", ""),         begin,
+        begin + event.value("dur", 0.0), args.value("queued_us", 0.0),
+        args.value("travelled_us", 0.0), args.value("after", std::int64_t{-1})};
+  }
+  return trace;
+}
+
+/// The chain that ends last, first link first.
+std::vector<const Activity*> critical_path(const Trace& trace) {
+  const Activity* last = nullptr;
+  for (const auto& [id, activity] : trace.spans)
+    if (last == nullptr || activity.end > last->end) last = &activity;
+  std::vector<const Activity*> path;
+  while (last != nullptr && path.size() <= trace.spans.size()) {
+    path.push_back(last);
+    const auto before = trace.spans.find(last->after);
+    last = before == trace.spans.end() ? nullptr : &before->second;
+  }
+  return {path.rbegin(), path.rend()};
+}
+
+int why(const std::string& path, std::int64_t call) {
+  const Result<Trace> trace = read_trace(path, call);
+  if (!trace.ok()) return fail(trace.error().message);
+  if (trace->call.is_null() && trace->spans.empty())
+    return fail(path + ": no call " + std::to_string(call) + ", there are " +
+                std::to_string(trace->calls) + " (0 to " + std::to_string(trace->calls - 1) + ")");
+  double begin = 0;
+  if (trace->call.is_null()) {
+    std::printf("call %lld has not ended\n", static_cast<long long>(call));
+  } else {
+    begin = trace->call.value("ts", 0.0);
+    const json& args = trace->call["args"];
+    std::printf("call %lld (%s): %s after %.3f ms\n", static_cast<long long>(call),
+                args.value("session", "").c_str(), args.value("status", "").c_str(),
+                trace->call.value("dur", 0.0) / 1e3);
+    if (args.contains("cause"))
+      std::printf("  cause: %s: %s\n", args.value("cause", "").c_str(),
+                  args.value("message", "").c_str());
+  }
+  std::printf("  %10s  %10s  %10s  %10s  node\n", "at ms", "on its way", "in queue", "ran ms");
+  std::map<std::string, double> share;
+  for (const Activity* one : critical_path(*trace)) {
+    std::printf("  %10.3f  %10.3f  %10.3f  %10.3f  %s\n", (one->begin - begin) / 1e3,
+                one->travelled / 1e3, one->queued / 1e3, (one->end - one->begin) / 1e3,
+                one->node.c_str());
+    share["messages on their way, or waiting for other inputs"] += one->travelled;
+    share["waiting for a replica of " + one->node] += one->queued;
+    share["running " + one->node] += one->end - one->begin;
+  }
+  const auto most = std::max_element(
+      share.begin(), share.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most != share.end())
+    std::printf("  most of it: %s, %.3f ms\n", most->first.c_str(), most->second / 1e3);
+  return 0;
+}
+
+}  // namespace
+
+void add_why(CLI::App& app, Chosen& chosen) {
+  struct Options {
+    std::string trace;
+    std::int64_t call = 0;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("why", "Say what a call of a trace waited for, step by step");
+  command->add_option("trace", options->trace, "A file written by `sluice simulate --trace`")
+      ->required();
+  command->add_option("call", options->call, "Which call, from 0")->required();
+  command->callback(
+      [&chosen, options] { chosen = [options] { return why(options->trace, options->call); }; });
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,137 @@
+#include "graph/script.h"
+
+#include <algorithm>
+
+#include "base/nearest.h"
+
+namespace sluice {
+
+namespace {
+
+class Binder {
+ public:
+  Binder(const ScenarioSpec& spec, const Plan& plan, Diagnostics& diagnostics)
+      : spec_(spec), plan_(plan), diagnostics_(diagnostics) {}
+
+  Script bind() {
+    for (const PlanNode& node : plan_.nodes) script_.nodes.push_back(default_script(node));
+    for (const NodeScriptSpec& node : spec_.nodes) bind_node(node);
+    for (const ScenarioCallSpec& call : spec_.calls) bind_call(call);
+    check_expected();
+    return std::move(script_);
+  }
+
+ private:
+  void unknown(const Name& name, const std::string& what, const std::vector<std::string>& known) {
+    const std::string near = nearest_name(name.text, {known.begin(), known.end()});
+    std::string list;
+    for (const std::string& one : known) list += (list.empty() ? "" : ", ") + one;
+    diagnostics_.push_back({Severity::error, name.mark, "unknown-" + what,
+                            "the workflow has no " + what + " '" + name.text + "'",
+                            near.empty() ? what + "s: " + list : "did you mean '" + near + "'?"});
+  }
+
+  static NodeScript default_script(const PlanNode& node) {
+    NodeScript script;
+    std::uint64_t all = 0;
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) all |= std::uint64_t{1} << i;
+    script.by_iteration = {{all}};
+    script.values.assign(node.outputs.size(), 0);
+    const NodeScriptSpec plain;
+    script.latency_least = plain.latency_least;
+    script.latency_most = plain.latency_most;
+    return script;
+  }
+
+  const PlanNode* find_node(const Name& name) {
+    const PlanNode* node = plan_.find(name.text);
+    if (node != nullptr && node->id != entry_node) return node;
+    std::vector<std::string> known;
+    for (const PlanNode& one : plan_.nodes)
+      if (one.id != entry_node) known.push_back(one.name);
+    unknown(name, "node", known);
+    return nullptr;
+  }
+
+  static std::size_t index_in(const std::vector<std::string>& names, const std::string& name) {
+    return static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
+  }
+
+  std::size_t find_field(const PlanNode& node, const Name& field) {
+    const std::size_t index = index_in(node.outputs, field.text);
+    if (index == node.outputs.size()) {
+      const std::string near = nearest_name(field.text, {node.outputs.begin(), node.outputs.end()});
+      diagnostics_.push_back({Severity::error, field.mark, "unknown-field",
+                              "node '" + node.name + "' has no output '" + field.text + "'",
+                              near.empty() ? "" : "did you mean '" + near + "'?"});
+    }
+    return index;
+  }
+
+  void bind_node(const NodeScriptSpec& spec) {
+    const PlanNode* node = find_node(spec.node);
+    if (node == nullptr) return;
+    NodeScript& script = script_.nodes[node->id];
+    if (!spec.by_iteration.empty()) script.by_iteration.clear();
+    for (const YieldsSpec& yields : spec.by_iteration) {
+      std::vector<std::uint64_t>& masks = script.by_iteration.emplace_back();
+      for (const std::vector<Name>& frame : yields) {
+        std::uint64_t& mask = masks.emplace_back(0);
+        for (const Name& field : frame)
+          if (const std::size_t index = find_field(*node, field); index < node->outputs.size())
+            mask |= std::uint64_t{1} << index;
+      }
+    }
+    for (const auto& [field, value] : spec.values)
+      if (const std::size_t index = find_field(*node, field); index < node->outputs.size())
+        script.values[index] = value;
+    script.latency_least = spec.latency_least;
+    script.latency_most = spec.latency_most;
+    script.fail = spec.fail;
+    script.fail_when_iteration = spec.fail_when_iteration;
+  }
+
+  void bind_call(const ScenarioCallSpec& spec) {
+    ScriptCall call;
+    call.session = index_in(script_.sessions, spec.session.text);
+    if (call.session == script_.sessions.size()) script_.sessions.push_back(spec.session.text);
+    for (const auto& [input, value] : spec.inputs) {
+      const std::size_t index = index_in(plan_.inputs, input.text);
+      if (index == plan_.inputs.size())
+        unknown(input, "input", plan_.inputs);
+      else
+        call.inputs |= std::uint64_t{1} << index;
+    }
+    script_.calls.push_back(call);
+  }
+
+  void check_expected() {
+    if (!spec_.expected_calls.empty() && spec_.expected_calls.size() != spec_.calls.size())
+      diagnostics_.push_back({Severity::error, spec_.workflow.mark, "expected-calls",
+                              "the scenario makes " + std::to_string(spec_.calls.size()) +
+                                  " calls and expects " +
+                                  std::to_string(spec_.expected_calls.size()),
+                              "expect one entry per call, in order"});
+    std::vector<std::string> outputs;
+    for (const PlanOutput& output : plan_.outputs) outputs.push_back(output.name);
+    for (const ExpectedCall& call : spec_.expected_calls) {
+      for (const auto& [output, count] : call.outputs)
+        if (index_in(outputs, output.text) == outputs.size()) unknown(output, "output", outputs);
+      if (call.cause) (void)find_node(*call.cause);
+    }
+    for (const auto& [node, count] : spec_.expected_firings) (void)find_node(node);
+  }
+
+  const ScenarioSpec& spec_;
+  const Plan& plan_;
+  Diagnostics& diagnostics_;
+  Script script_;
+};
+
+}  // namespace
+
+Script bind_scenario(const ScenarioSpec& spec, const Plan& plan, Diagnostics& diagnostics) {
+  return Binder(spec, plan, diagnostics).bind();
+}
+
+}  // namespace sluice

@@ -1,0 +1,45 @@
+#include "runtime/sim/faults.h"
+
+namespace sluice::sim {
+
+using namespace std::chrono_literals;
+
+bool Faults::any() const {
+  return role_failure + role_hang + caller_cancel + duplicate + link_break + pause + kill > 0;
+}
+
+Faults all_faults() {
+  return {.role_failure = 0.01,
+          .role_hang = 0.005,
+          .caller_cancel = 0.05,
+          .duplicate = 0.05,
+          .link_break = 0.1,
+          .pause = 0.05,
+          .kill = 0.02,
+          .until = 400ms};
+}
+
+void FaultCounts::add(const FaultCounts& other) {
+  role_failures += other.role_failures;
+  role_hangs += other.role_hangs;
+  cancels += other.cancels;
+  duplicates += other.duplicates;
+  link_breaks += other.link_breaks;
+  pauses += other.pauses;
+  kills += other.kills;
+  resent += other.resent;
+  fenced += other.fenced;
+}
+
+std::string FaultCounts::text() const {
+  const auto line = [](const char* what, std::uint64_t count) {
+    return "  " + std::to_string(count) + " " + what + "\n";
+  };
+  return line("roles failed", role_failures) + line("roles hung", role_hangs) +
+         line("callers gave up", cancels) + line("messages came twice", duplicates) +
+         line("links broke", link_breaks) + line("messages were sent again", resent) +
+         line("machines paused", pauses) + line("machines lost everything", kills) +
+         line("late messages were dropped", fenced);
+}
+
+}  // namespace sluice::sim

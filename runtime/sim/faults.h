@@ -1,0 +1,35 @@
+// What can go wrong in a simulation, how often, and how often it did.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace sluice::sim {
+
+/// Which faults, and how often.
+struct Faults {
+  double role_failure = 0;   // an activation fails after some of its yields
+  double role_hang = 0;      // an activation never ends by itself
+  double caller_cancel = 0;  // a caller gives up while its call runs
+  double duplicate = 0;      // a message arrives twice
+  double link_break = 0;     // a link loses what is on its way, and comes back
+  double pause = 0;          // a machine stands still for a while, perhaps longer than its lease
+  double kill = 0;           // a machine loses all it knows, and comes back empty
+  std::chrono::nanoseconds until{};  // no fault begins later: then everything must end
+
+  bool any() const;
+};
+
+/// A little of everything, for the first 400 ms.
+Faults all_faults();
+
+/// How often each kind of fault really happened, and what it met.
+struct FaultCounts {
+  std::uint64_t role_failures = 0, role_hangs = 0, cancels = 0, duplicates = 0, link_breaks = 0,
+                pauses = 0, kills = 0, resent = 0, fenced = 0;
+  void add(const FaultCounts& other);
+  std::string text() const;
+};
+
+}  // namespace sluice::sim

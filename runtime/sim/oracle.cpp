@@ -1,0 +1,269 @@
+#include "runtime/sim/oracle.h"
+
+#include <algorithm>
+
+namespace sluice::sim {
+
+namespace {
+
+constexpr std::size_t violations_max = 20;
+
+}  // namespace
+
+Oracle::Oracle(const Plan& plan, const Script& script, bool faults)
+    : plan_(plan), script_(script), faults_(faults) {
+  frames_.push_back({0, 0});  // 0: no frame
+  upstream_.resize(plan.collectors.size());
+  for (const Collector& collector : plan.collectors)
+    if (collector.kind == CollectorKind::join) upstream_[collector.id] = upstream_of(collector);
+}
+
+void Oracle::violated(std::string what) {
+  if (violations_.size() < violations_max) violations_.push_back(std::move(what));
+}
+
+std::string Oracle::where(const StartActivation& start) const {
+  return "call " + std::to_string(start.call - 1) + ", node '" + plan_.nodes[start.node].name +
+         "' group " + std::to_string(start.group);
+}
+
+/// The nodes that may still add a frame to a scope of the join.
+std::vector<bool> Oracle::upstream_of(const Collector& join) const {
+  std::vector<bool> found(plan_.nodes.size());
+  std::vector<NodeId> open;
+  const auto visit = [&](NodeId node) {
+    if (found[node] || node == join.root) return;
+    found[node] = true;
+    open.push_back(node);
+  };
+  for (const EdgeId id : plan_.nodes[join.owner].groups[join.group].edges)
+    visit(plan_.edges[id].from);
+  while (!open.empty()) {
+    const NodeId node = open.back();
+    open.pop_back();
+    // A count may have fired already: what still comes to it adds nothing.
+    const std::vector<PlanGroup>& groups = plan_.nodes[node].groups;
+    if (!groups.empty() && !groups[0].counts.empty()) continue;
+    for (const Edge& edge : plan_.edges)
+      if (!edge.is_output() && edge.to == node) visit(edge.from);
+  }
+  return found;
+}
+
+void Oracle::call_arrived(std::size_t call, std::uint64_t session) {
+  calls_.resize(std::max(calls_.size(), call + 1));
+  calls_[call].session = session;
+  calls_[call].last_release.assign(plan_.nodes.size(), 0);
+  calls_[call].last_delivery.assign(plan_.outputs.size(), 0);
+  calls_[call].entry = static_cast<ActivationNumber>(activations_.size());
+  activations_.push_back({call, entry_node, calls_[call].entry, 0, 0});
+}
+
+Oracle::Pass Oracle::pass_of(FrameNumber number, NodeId root) const {
+  FrameFact frame = frames_[number];
+  for (;;) {
+    const ActivationFact& activation = activations_[frame.activation];
+    if (activation.node == root) return {frame.activation, frame.yield, true};
+    if (activation.node == entry_node) return {};
+    frame = {activation.parent, activation.parent_yield};
+  }
+}
+
+int Oracle::compare(FrameFact a, FrameFact b) const {
+  const auto chain = [&](FrameFact frame) {
+    std::vector<FrameFact> all{frame};
+    while (activations_[all.back().activation].node != entry_node) {
+      const ActivationFact& activation = activations_[all.back().activation];
+      all.push_back({activation.parent, activation.parent_yield});
+    }
+    std::ranges::reverse(all);
+    return all;
+  };
+  const std::vector<FrameFact> one = chain(a);
+  const std::vector<FrameFact> two = chain(b);
+  for (std::size_t i = 0; i < std::min(one.size(), two.size()); ++i) {
+    if (one[i].activation != two[i].activation) return 0;
+    // Across the turns of a loop only the order of releases counts.
+    if (plan_.nodes[activations_[one[i].activation].node].loop_index != none &&
+        one[i].yield != two[i].yield)
+      return 0;
+    if (one[i].yield != two[i].yield) return one[i].yield < two[i].yield ? -1 : 1;
+  }
+  return 0;
+}
+
+void Oracle::check_join(const StartActivation& start, const PlanGroup& group, const CallFacts& call,
+                        FrameFact& parent) {
+  const Collector& join = plan_.collectors[group.collector];
+  const Pass pass = pass_of(frame_of(*start.inputs.front().value), join.root);
+  for (const InputValue& input : start.inputs)
+    if (pass_of(frame_of(*input.value), join.root) != pass || !pass.found)
+      violated("C3: inputs of different yields of the root in " + where(start));
+  parent = {pass.activation, pass.yield};
+  if (call.failed || call.cancelled) return;
+  const std::vector<bool>& upstream = upstream_[join.id];
+  for (const ActivationNumber number : call.running) {
+    const ActivationFact& live = activations_[number];
+    if (!upstream[live.node]) continue;
+    const FrameNumber probe = static_cast<FrameNumber>(frames_.size());
+    frames_.push_back({number, 0});
+    if (pass_of(probe, join.root) == pass)
+      violated("C2: " + where(start) + " fired while '" + plan_.nodes[live.node].name +
+               "' could still add to it");
+    frames_.pop_back();
+  }
+  for (const auto& [message, frame] : call.flying) {
+    const Edge& edge = plan_.edges[message->target];
+    if (edge.is_output()) continue;
+    const std::vector<PlanGroup>& groups = plan_.nodes[edge.to].groups;
+    if (!groups[edge.group].counts.empty()) continue;
+    const bool slot = edge.to == join.owner && edge.group == join.group;
+    if ((slot || upstream[edge.to]) && pass_of(frame, join.root) == pass)
+      violated("C2: " + where(start) + " fired while a frame for it was on its way");
+  }
+}
+
+void Oracle::check_count(const StartActivation& start, const PlanGroup& group) {
+  for (const PlanCount& count : group.counts) {
+    if (count.kind == PlanCount::Kind::all) continue;
+    std::int64_t wanted = count.literal;
+    if (count.kind == PlanCount::Kind::runtime)
+      wanted = script_.nodes[plan_.edges[count.source].from].values[count.source_field];
+    const auto came = std::ranges::count(start.inputs, count.field, &InputValue::field);
+    if (came != wanted)
+      violated("C14: " + where(start) + " fired with " + std::to_string(came) + " of " +
+               std::to_string(wanted) + " frames of " + group.fields[count.field]);
+  }
+}
+
+void Oracle::check_release(const StartActivation& start, ActivationNumber self, CallFacts& call) {
+  ActivationNumber& last = call.last_release[start.node];
+  if (last != 0 && plan_.nodes[start.node].loop_index == none) {
+    const ActivationFact& before = activations_[last];
+    const ActivationFact& now = activations_[self];
+    if (compare({before.parent, before.parent_yield}, {now.parent, now.parent_yield}) > 0)
+      violated("C5: " + where(start) + " was released out of order");
+  }
+  last = self;
+}
+
+ActivationNumber Oracle::started(const StartActivation& start, const Firing& firing,
+                                 Token identity) {
+  CallFacts& call = calls_[firing.call];
+  const PlanNode& node = plan_.nodes[start.node];
+  const PlanGroup& group = node.groups[start.group];
+  if (call.ended) violated("C7: " + where(start) + " started after the end of its call");
+  if (!call.identities.insert(identity).second)
+    violated("C1: " + where(start) + " fired twice for the same inputs");
+  if (plan_.calls == CallMode::serial)
+    for (std::size_t other = 0; other < firing.call; ++other)
+      if (!calls_[other].ended && calls_[other].session == call.session)
+        violated("C15: " + where(start) + " runs before call " + std::to_string(other) +
+                 " of its session has ended");
+  if (node.loop_index != none && start.iteration >= plan_.limits.loop_iterations)
+    violated("C13: " + where(start) + " is past the limit of loop iterations");
+  FrameFact parent{call.entry, 0};
+  if (!group.counts.empty())
+    check_count(start, group);
+  else if (group.collector != none)
+    check_join(start, group, call, parent);
+  else
+    parent = frames_[frame_of(*start.inputs.front().value)];
+  const auto self = static_cast<ActivationNumber>(activations_.size());
+  activations_.push_back({firing.call, start.node, parent.activation, parent.yield, 0});
+  if (node.order != none) check_release(start, self, call);
+  call.running.push_back(self);
+  call.started = true;
+  ++call.starts;
+  return self;
+}
+
+FrameNumber Oracle::yielded(ActivationNumber activation) {
+  frames_.push_back({activation, activations_[activation].yields++});
+  return static_cast<FrameNumber>(frames_.size() - 1);
+}
+
+void Oracle::failed(ActivationNumber activation) {
+  CallFacts& call = calls_[activations_[activation].call];
+  call.failed = true;
+  call.failures.push_back(activations_[activation].node);
+}
+
+void Oracle::ended(ActivationNumber activation) {
+  std::erase(calls_[activations_[activation].call].running, activation);
+}
+
+void Oracle::sent(const Message& message) {
+  CallFacts& call = calls_[message.call - 1];
+  if (message.kind == Message::Kind::call_ended) return;
+  ++call.messages;
+  call.started = true;
+  if (message.kind == Message::Kind::frame) {
+    for (const PayloadRef& value : message.frame->values) {
+      if (!value) continue;
+      call.flying.emplace_back(&message, frame_of(*value));
+      break;
+    }
+  }
+  if (message.kind == Message::Kind::settled &&
+      ++call.settled > (call.starts + 1) * shares_max + plan_.collectors.size() * (call.starts + 1))
+    violated("C12: more settling messages than edges and activations allow");
+}
+
+void Oracle::arrived(const Message& message) {
+  if (message.kind == Message::Kind::call_ended) return;
+  CallFacts& call = calls_[message.call - 1];
+  --call.messages;
+  if (message.kind == Message::Kind::frame)
+    std::erase_if(call.flying, [&](const auto& one) { return one.first == &message; });
+}
+
+void Oracle::delivered(const DeliverOutput& output) {
+  CallFacts& call = calls_[output.call - 1];
+  if (call.ended) violated("C7: an output came after the end of its call");
+  const FrameNumber frame = frame_of(*output.value);
+  FrameNumber& last = call.last_delivery[output.output];
+  if (last != 0 && compare(frames_[last], frames_[frame]) > 0)
+    violated("C5: output '" + plan_.outputs[output.output].name + "' came out of order");
+  last = frame;
+}
+
+void Oracle::cancelled(std::size_t call, Instant) { calls_[call].cancelled = true; }
+
+void Oracle::call_ended(const EndCall& end, Instant) {
+  CallFacts& call = calls_[end.call - 1];
+  if (call.ended) violated("C7: call " + std::to_string(end.call - 1) + " ended twice");
+  call.ended = true;
+  if (!call.given_up && (call.messages != 0 || !call.running.empty()))
+    violated("C9: call " + std::to_string(end.call - 1) + " ended with " +
+             std::to_string(call.messages) + " messages and " +
+             std::to_string(call.running.size()) + " activations of it about");
+  if (!end.failure) {
+    const bool hidden = std::ranges::any_of(
+        call.failures, [&](NodeId node) { return !plan_.nodes[node].skip_errors; });
+    if (hidden) violated("C8: call " + std::to_string(end.call - 1) + " hides a failure");
+    return;
+  }
+  if (end.failure->kind == FailureKind::role_failed &&
+      std::ranges::find(call.failures, end.failure->node) == call.failures.end())
+    violated("C8: call " + std::to_string(end.call - 1) + " names '" +
+             plan_.nodes[end.failure->node].name + "', which did not fail");
+}
+
+std::string Oracle::remains(std::size_t index) const {
+  const CallFacts& call = calls_[index];
+  std::string text = ": " + std::to_string(call.messages) + " messages on their way";
+  for (const ActivationNumber number : call.running)
+    text += ", '" + plan_.nodes[activations_[number].node].name + "' runs";
+  return text + (call.cancelled ? ", cancelled" : "") + (call.given_up ? ", given up" : "");
+}
+
+void Oracle::check_alive(const std::vector<std::size_t>& touched) {
+  for (const std::size_t index : touched) {
+    const CallFacts& call = calls_[index];
+    if (call.started && !call.ended && !call.given_up && call.messages == 0 && call.running.empty())
+      violated("C9: nothing of call " + std::to_string(index) + " is left, and it has not ended");
+  }
+}
+
+}  // namespace sluice::sim

@@ -1,0 +1,112 @@
+// What the simulation knows and the engines do not: everything. It checks the invariants with it.
+//
+// It keeps every activation with the yield that it descends from, and everything of a call that is
+// running or on its way. Numbers C1 to C17 are those of docs/FAILURES.md; C6 is a check inside
+// `Line`, C17 is two runs. Thread: one. Source: docs/SIMULATION.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "graph/effect.h"
+#include "graph/home.h"
+#include "graph/plan.h"
+#include "graph/script.h"
+#include "runtime/sim/token.h"
+
+namespace sluice::sim {
+
+using ActivationNumber = std::uint32_t;
+using FrameNumber = std::uint32_t;
+
+class Oracle {
+ public:
+  Oracle(const Plan& plan, const Script& script, bool faults);
+
+  void call_arrived(std::size_t call, std::uint64_t session);
+  /// The entry's activation of a call: what its first frame descends from.
+  ActivationNumber entry_of(std::size_t call) const { return calls_[call].entry; }
+
+  /// An engine has asked for a start. The result names the activation from now on.
+  ActivationNumber started(const StartActivation& start, const Firing& firing, Token identity);
+  FrameNumber yielded(ActivationNumber activation);
+  void failed(ActivationNumber activation);
+  void ended(ActivationNumber activation);
+
+  void sent(const Message& message);
+  /// It was applied, or it is gone for good.
+  void arrived(const Message& message);
+
+  void delivered(const DeliverOutput& output);
+  void cancelled(std::size_t call, Instant now);
+  void call_ended(const EndCall& end, Instant now);
+  /// The call lost a machine: its end is no longer exact, only certain.
+  void gave_up(std::size_t call) { calls_[call].given_up = true; }
+
+  /// After each event: a call of which nothing exists has ended.
+  void check_alive(const std::vector<std::size_t>& touched);
+  /// What is left of a call, in words.
+  std::string remains(std::size_t call) const;
+  void violated(std::string what);
+  const std::vector<std::string>& violations() const { return violations_; }
+
+ private:
+  struct ActivationFact {
+    std::size_t call = 0;
+    NodeId node = 0;
+    ActivationNumber parent = 0;  // of the frame that triggered it; of a join, the root's
+    std::uint32_t parent_yield = 0;
+    std::uint32_t yields = 0;
+  };
+  struct FrameFact {
+    ActivationNumber activation = 0;
+    std::uint32_t yield = 0;
+  };
+  struct Pass {
+    ActivationNumber activation = 0;
+    std::uint32_t yield = 0;
+    bool found = false;
+    bool operator==(const Pass&) const = default;
+  };
+  struct CallFacts {
+    ActivationNumber entry = 0;
+    std::uint64_t session = 0;
+    std::size_t messages = 0;
+    std::vector<ActivationNumber> running;
+    std::vector<std::pair<const Message*, FrameNumber>> flying;
+    std::unordered_set<Token> identities;
+    std::vector<ActivationNumber> last_release;  // by node: C5
+    std::vector<FrameNumber> last_delivery;      // by output: C5
+    std::uint64_t settled = 0;
+    std::uint64_t starts = 0;
+    bool started = false;
+    bool ended = false;
+    bool cancelled = false;
+    bool given_up = false;
+    bool failed = false;
+    std::vector<NodeId> failures;
+  };
+
+  Pass pass_of(FrameNumber frame, NodeId root) const;
+  /// Below 0: `a` stands before `b`; 0: the order is not defined between them.
+  int compare(FrameFact a, FrameFact b) const;
+  void check_join(const StartActivation& start, const PlanGroup& group, const CallFacts& call,
+                  FrameFact& parent);
+  void check_count(const StartActivation& start, const PlanGroup& group);
+  void check_release(const StartActivation& start, ActivationNumber self, CallFacts& call);
+  std::vector<bool> upstream_of(const Collector& join) const;
+  std::string where(const StartActivation& start) const;
+
+  const Plan& plan_;
+  const Script& script_;
+  bool faults_;
+  std::vector<ActivationFact> activations_;
+  std::vector<FrameFact> frames_;
+  std::vector<CallFacts> calls_;
+  std::vector<std::vector<bool>> upstream_;  // by collector; empty: not a join
+  std::vector<std::string> violations_;
+};
+
+}  // namespace sluice::sim

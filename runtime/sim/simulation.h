@@ -1,0 +1,83 @@
+// A cluster in virtual time: the product's own engines under a network and roles from one seed.
+//
+// Roles are scripts; messages take random times and overtake each other; faults come as the options
+// say. After every event the oracle compares with what it knows. Same plan, script and options:
+// same events, same hash, on every machine. Thread: one. Cost: memory for one record per message in
+// flight and per running activation. Source: docs/SIMULATION.md.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/home.h"
+#include "graph/plan.h"
+#include "graph/script.h"
+#include "runtime/sim/faults.h"
+#include "runtime/sim/token.h"
+
+namespace sluice::sim {
+
+struct Range {
+  std::chrono::nanoseconds least{};
+  std::chrono::nanoseconds most{};
+};
+
+struct Options {
+  std::uint64_t seed = 1;
+  std::uint32_t machines = 1;  // roles are spread over them; the caller's side is on the first
+  Range link{std::chrono::microseconds(10), std::chrono::milliseconds(2)};
+  /// One activation at a time per replica, in the order they start; otherwise all run at once.
+  bool queue_at_replicas = false;
+  /// Calls arrive this far apart on average (exponential); zero: all at the beginning.
+  std::chrono::nanoseconds between_calls{};
+  Faults faults;
+  bool keep_firings = true;
+  bool trace = false;
+};
+
+struct CallReport {
+  bool ended = false;
+  std::unique_ptr<Failure> failure;    // null: ok
+  std::vector<std::uint64_t> outputs;  // frames delivered, by output
+  std::vector<std::string> warnings;   // sorted
+  Instant arrived{};
+  Instant first_output{};  // zero: none came
+  Instant done{};
+  std::uint64_t firings_hash = 0;  // the same for the same set of firings
+
+  /// Of everything that must not depend on timing.
+  std::uint64_t hash() const;
+};
+
+/// One activation in time, for traces.
+struct Span {
+  static constexpr std::size_t nobody = ~std::size_t{0};
+  std::size_t call = 0;
+  NodeId node = 0;
+  std::uint16_t group = 0;
+  Token token = 0;  // of its identity
+  Instant asked{};  // everything it needs was there
+  Instant begin{};  // a replica took it
+  Instant end{};
+  std::size_t after = nobody;  // the span whose frame came last of its inputs; nobody: the caller
+  Instant sent{};              // when that frame left
+};
+
+struct Report {
+  std::vector<CallReport> calls;  // in the order of the script
+  std::vector<Firing> firings;    // of all calls, in the order they started
+  std::vector<Span> spans;
+  std::vector<std::string> violations;   // what the oracle found; empty: nothing
+  std::vector<std::size_t> queue_peaks;  // by node: activations that waited for a replica
+  FaultCounts faults;
+  std::uint64_t events = 0;
+  std::uint64_t hash = 0;  // of every event in turn
+  Instant finished{};
+};
+
+Report simulate(const Plan& plan, const Script& script, const Options& options);
+
+}  // namespace sluice::sim

@@ -1,0 +1,47 @@
+// Names of values that say where they came from, whatever the timing: what scenarios compare.
+//
+// The token of call input x of the n-th call is sha256("input:x:n"); of the y-th yield of an
+// activation, sha256(identity + "#" + y); identity is `node|group|field=t1+t2|...`. Of each the
+// first 16 hexadecimal digits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/effect.h"
+#include "graph/plan.h"
+
+namespace sluice::sim {
+
+using Token = std::uint64_t;
+
+std::string token_text(Token token);
+Token input_token(const std::string& input, std::size_t call);
+Token yield_token(const std::string& identity, std::size_t yield);
+
+/// A value that carries its token, the frame it stands in (a number of the simulation's own), and
+/// the number that a count group reads.
+PayloadRef token_payload(Token token, std::uint32_t frame, std::int64_t number);
+Token token_of(const Payload& payload);
+std::uint32_t frame_of(const Payload& payload);
+
+/// One input field of a firing, its tokens sorted.
+struct FiringInput {
+  std::uint16_t field = 0;  // index in the group's fields
+  std::vector<Token> tokens;
+};
+
+/// One activation that started.
+struct Firing {
+  std::size_t call = 0;
+  NodeId node = 0;
+  std::uint16_t group = 0;
+  std::vector<FiringInput> inputs;  // by the field's name
+};
+
+Firing firing_of(const Plan& plan, const StartActivation& start, std::size_t call);
+std::string identity_of(const Plan& plan, const Firing& firing);
+
+}  // namespace sluice::sim

@@ -1,0 +1,360 @@
+"""What a workflow means, worked out without messages or time: the second opinion on the engine.
+
+    python3 evaluate.py SCENARIO.yaml...      one JSON object per scenario, as `sluice test --json`
+
+Works on scenarios of scripted roles. Activations are made from frames until none can be; then the
+scopes of joins and counts close, those first that others wait for.
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import yaml
+
+FIRINGS_MAX = 4000
+
+
+class TooLarge(Exception):
+    """More firings than a comparison needs."""
+
+
+def token(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass
+class Activation:
+    node: str
+    group: int
+    parent: "Frame | None"          # the frame it continues: its trigger's, or its root's
+    turns: dict                     # node -> activations on the longest chain of ancestors
+    identity: str = ""
+    chain: tuple = ()               # place in the logical order
+    inputs: dict = field(default_factory=dict)
+
+
+@dataclass
+class Frame:
+    by: Activation
+    index: int                      # which yield
+    fields: frozenset
+    token: str
+
+    def turns(self):
+        turns = dict(self.by.turns)
+        turns[self.by.node] = turns.get(self.by.node, 0) + 1
+        return turns
+
+    def latest_pass(self, root: str):
+        frame = self
+        while frame.by.node != root:
+            frame = frame.by.parent
+        return frame
+
+
+class Workflow:
+    """The file, and what follows from it: groups, dominators, which join comes before which."""
+
+    def __init__(self, path: str):
+        with open(path) as f:
+            data = yaml.safe_load(f)
+        self.inputs = list(data.get("inputs") or {})
+        self.nodes = data["nodes"]
+        self.order = list(self.nodes)
+        self.outputs = {k: v if isinstance(v, list) else [v] for k, v in data["outputs"].items()}
+        self.loop_limit = (data.get("limits") or {}).get("loop_iterations", 64)
+        self.groups = {n: [self._group(g) for g in spec["inputs"]] for n, spec in self.nodes.items()}
+        self.fields = self._fields()
+        self.successors = defaultdict(set)
+        for n in self.order:
+            for source in self._sources(n):
+                self.successors[source].add(n)
+        self.dominators = self._dominators()
+        self.joins = {}             # (node, group) -> root
+        for n in self.order:
+            for g, group in enumerate(self.groups[n]):
+                if self.is_count(n):
+                    self.joins[n, g] = "inputs"
+                elif len(self.slots(group)) > 1:
+                    self.joins[n, g] = self._root(self.slots(group))
+        self.before = {j: self._before(j) for j in self.joins}
+
+    @staticmethod
+    def _group(group):
+        return {f: [tuple(s.split(".")) for s in (v if isinstance(v, list) else [v])]
+                for f, v in group.items()}
+
+    def is_count(self, node):
+        return "count" in self.nodes[node]
+
+    @staticmethod
+    def slots(group):
+        return sorted({n for sources in group.values() for n, _ in sources})
+
+    def count_source(self, node, name):
+        count = self.nodes[node]["count"].get(name)
+        return tuple(count.split(".")) if isinstance(count, str) and "." in count else None
+
+    def _sources(self, node):
+        found = {n for group in self.groups[node] for n in self.slots(group)}
+        for name in self.nodes[node].get("count", {}):
+            if source := self.count_source(node, name):
+                found.add(source[0])
+        return found
+
+    def _fields(self):
+        fields = defaultdict(set)
+        for n in self.order:
+            for group in self.groups[n]:
+                for sources in group.values():
+                    for node, name in sources:
+                        fields[node].add(name)
+            for name in self.nodes[n].get("count", {}):
+                if source := self.count_source(n, name):
+                    fields[source[0]].add(source[1])
+        for sources in self.outputs.values():
+            for source in sources:
+                node, name = source.split(".")
+                fields[node].add(name)
+        for n, spec in self.nodes.items():
+            if "outputs" in spec:
+                fields[n] = set(spec["outputs"])
+        return fields
+
+    def _dominators(self):
+        """Sets of dominators; a node that counts hangs under the entry alone."""
+        before = defaultdict(set)
+        for n in self.order:
+            before[n] = {"inputs"} if self.is_count(n) else self._sources(n)
+        reached, grew = {"inputs"}, True
+        while grew:
+            new = {n for n in self.order if n not in reached and before[n] & reached}
+            reached |= new
+            grew = bool(new)
+        everything = set(reached)
+        result = {n: set(everything) for n in reached}
+        result["inputs"] = {"inputs"}
+        changed = True
+        while changed:
+            changed = False
+            for n in self.order:
+                if n not in reached:
+                    continue
+                now = set.intersection(*(result[p] for p in before[n] if p in reached)) | {n}
+                if now != result[n]:
+                    result[n], changed = now, True
+        return result
+
+    def _root(self, slots):
+        common = set.intersection(*(self.dominators[s] for s in slots if s in self.dominators))
+        return max(common, key=lambda n: len(self.dominators[n]))
+
+    def _before(self, join):
+        """The joins and counts whose firing may still add a frame to a scope of `join`."""
+        node, g = join
+        root, slots = self.joins[join], set(self.slots(self.groups[node][g]))
+        for name in self.nodes[node].get("count", {}):
+            if source := self.count_source(node, name):
+                slots.add(source[0])
+        upstream, open_ = set(), [s for s in slots]
+        while open_:
+            n = open_.pop()
+            if n in upstream or n == root:
+                continue
+            upstream.add(n)
+            if n != "inputs":
+                open_ += self._sources(n)
+        return {j for j in self.joins if j[0] in upstream and j != join}
+
+
+class Call:
+    """One call of a workflow under a scenario's scripts."""
+
+    def __init__(self, workflow, scripts, index, given):
+        self.w, self.scripts, self.index = workflow, scripts, index
+        self.firings, self.failures, self.warnings = [], [], []
+        self.delivered = {name: 0 for name in workflow.outputs}
+        self.work = []
+        self.scopes = defaultdict(dict)      # join -> pass of the root -> frames
+        self.collected = defaultdict(list)   # count node -> frames
+        self.open_counts = {j for j in workflow.joins if workflow.is_count(j[0])}
+        entry = Activation("inputs", 0, None, {})
+        self.tokens = {x: token(f"input:{x}:{index}") for x in given}
+        self.entry = Frame(entry, 0, frozenset(given), "")
+
+    def run(self):
+        self.work.append(self.entry)
+        while True:
+            while self.work:
+                self.spread(self.work.pop())
+            if not self.close_one():
+                break
+        return self.result()
+
+    def value(self, frame, name):
+        return self.tokens[name] if frame.by.node == "inputs" else frame.token
+
+    def spread(self, frame):
+        here = frame.by.node
+        for name, sources in self.w.outputs.items():
+            for source in sources:
+                node, wanted = source.split(".")
+                self.delivered[name] += node == here and wanted in frame.fields
+        for n in self.w.order:
+            for g, group in enumerate(self.w.groups[n]):
+                self.arrive(frame, n, g, group)
+
+    def values_of(self, frame, group):
+        return {f: [self.value(frame, name) for node, name in sources
+                    if node == frame.by.node and name in frame.fields]
+                for f, sources in group.items()}
+
+    def arrive(self, frame, n, g, group):
+        values = self.values_of(frame, group)
+        if self.w.is_count(n):
+            numbers = [self.w.count_source(n, f) for f in self.w.nodes[n]["count"]]
+            brings = any(s and s[0] == frame.by.node and s[1] in frame.fields for s in numbers)
+            if brings or any(values.values()):
+                self.collected[n].append(frame)
+        elif (n, g) in self.w.joins:
+            if any(values.values()):
+                at = frame.latest_pass(self.w.joins[n, g])
+                self.scopes[n, g].setdefault(id(at), (at, []))[1].append(frame)
+        elif all(values.values()) and values:
+            self.start(n, g, values, frame, [frame])
+
+    def start(self, n, g, values, parent, frames):
+        turns = {}
+        for f in frames:
+            for node, count in f.turns().items():
+                turns[node] = max(turns.get(node, 0), count)
+        turn = turns.get(n, 0)
+        if n in self.looping() and turn >= self.w.loop_limit:
+            self.failures.append(n)
+            return
+        values = {f: sorted(v) for f, v in values.items() if v}
+        identity = "|".join([n, str(g)] + [f"{f}={'+'.join(v)}" for f, v in sorted(values.items())])
+        chain = parent.by.chain + ((parent.index, g),)
+        activation = Activation(n, g, parent, turns, identity, chain, values)
+        self.firings.append(activation)
+        if len(self.firings) > FIRINGS_MAX:
+            raise TooLarge()
+        script = self.scripts.get(n, {})
+        if script.get("fail") or script.get("fail_when_iteration") == turn:
+            if self.w.nodes[n].get("on_error") != "skip":
+                self.failures.append(n)
+            return
+        every = [[sorted(self.w.fields[n])]]
+        turns_ = script.get("by_iteration") or ([script["yields"]] if "yields" in script else every)
+        for y, names in enumerate(turns_[min(turn, len(turns_) - 1)]):
+            self.work.append(Frame(activation, y, frozenset(names), token(f"{identity}#{y}")))
+
+    def looping(self):
+        if not hasattr(self.w, "_looping"):
+            def reaches(a, b):
+                seen, open_ = set(), [a]
+                while open_:
+                    for m in self.w.successors[open_.pop()]:
+                        if m == b:
+                            return True
+                        if m not in seen:
+                            seen.add(m)
+                            open_.append(m)
+                return False
+            self.w._looping = {n for n in self.w.order if reaches(n, n)}
+        return self.w._looping
+
+    def close_one(self):
+        waiting = {j for j, scopes in self.scopes.items() if scopes} | self.open_counts
+        for join in sorted(waiting):
+            if self.w.before[join] & waiting:
+                continue
+            if join in self.open_counts:
+                self.open_counts.discard(join)
+                self.close_count(join[0])
+            else:
+                key = next(iter(self.scopes[join]))
+                at, frames = self.scopes[join].pop(key)
+                self.close_join(join, at, frames)
+            return True
+        assert not waiting, f"joins wait for each other: {waiting}"
+        return False
+
+    def close_join(self, join, at, frames):
+        n, g = join
+        values = defaultdict(list)
+        for frame in frames:
+            for f, v in self.values_of(frame, self.w.groups[n][g]).items():
+                values[f] += v
+        if all(values[f] for f in self.w.groups[n][g]):
+            self.start(n, g, values, at, frames)
+
+    def close_count(self, n):
+        group = self.w.groups[n][0]
+        frames = sorted(self.collected[n], key=lambda f: f.by.chain + ((f.index,),))
+        values, left, used, dead, any_frame, wanted_all = {}, [], [], False, False, 0
+        for f, sources in group.items():
+            came = [(frame, v) for frame in frames for v in self.values_of(frame, group)[f]]
+            any_frame |= bool(came)
+            wanted = self.wanted(n, f, frames, len(came))
+            if wanted is None:
+                return
+            wanted_all += wanted if self.w.nodes[n]["count"][f] != "all" else max(1, wanted)
+            dead |= len(came) < wanted
+            values[f] = [v for _, v in came[:wanted]]
+            used += [frame for frame, _ in came[:wanted]]
+            if len(came) > wanted:
+                left.append((f, len(came) - wanted))
+        if dead or (not any_frame and wanted_all > 0):
+            return
+        for f, k in left:
+            self.warnings.append(f"{n}: {k} frame{'s' if k > 1 else ''} of {f} left over")
+        self.start(n, 0, values, self.entry, used)
+
+    def wanted(self, n, f, frames, came):
+        count = self.w.nodes[n]["count"][f]
+        if count == "all":
+            return came
+        source = self.w.count_source(n, f)
+        if source is None:
+            return int(count)
+        numbers = [self.scripts.get(source[0], {}).get("values", {}).get(source[1], 0)
+                   for frame in frames if frame.by.node == source[0] and source[1] in frame.fields]
+        if len(numbers) != 1:
+            if numbers or came:
+                self.failures.append(n)
+            if not numbers:
+                return None
+        return numbers[0]
+
+    def result(self):
+        cause = min(self.failures, key=self.w.order.index) if self.failures else None
+        firings = sorted(self.firings, key=lambda a: a.identity)
+        return {"status": "error" if cause else "ok", "cause": cause, "outputs": self.delivered,
+                "warnings": sorted(self.warnings),
+                "firings": [{"node": a.node, "group": a.group, "inputs": a.inputs}
+                            for a in firings]}
+
+
+def evaluate(path: str) -> dict:
+    with open(path) as f:
+        scenario = yaml.safe_load(f)
+    workflow = Workflow(os.path.join(os.path.dirname(path), scenario["workflow"]))
+    calls = [Call(workflow, scenario.get("nodes") or {}, i, list(call.get("inputs") or {})).run()
+             for i, call in enumerate(scenario["calls"])]
+    return {"scenario": scenario["scenario"], "file": path, "calls": calls}
+
+
+def main():
+    sys.setrecursionlimit(100_000)
+    for path in sys.argv[1:]:
+        print(json.dumps(evaluate(path)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+#include "workflows/load_scenario.h"
+
+#include <array>
+
+#include "workflows/read_file.h"
+#include "workflows/yaml_reader.h"
+
+namespace sluice {
+
+namespace {
+
+using Kind = YamlNode::Kind;
+
+constexpr std::array<std::string_view, 5> scenario_part{"scenario", "workflow", "calls", "nodes",
+                                                        "expect"};
+constexpr std::array<std::string_view, 2> profile_part{"profile", "nodes"};
+constexpr std::array<std::string_view, 2> call_part{"session", "inputs"};
+constexpr std::array<std::string_view, 6> node_part{
+    "yields", "by_iteration", "values", "latency", "fail", "fail_when_iteration"};
+constexpr std::array<std::string_view, 2> expect_part{"calls", "firings"};
+constexpr std::array<std::string_view, 3> expected_call_part{"status", "outputs", "cause"};
+constexpr std::int64_t count_max = 1'000'000'000;
+constexpr std::size_t calls_max = 10'000;
+constexpr std::size_t yields_max = 100'000;
+
+class ScenarioLoader : public YamlReader {
+ public:
+  ScenarioLoader(ScenarioSpec& spec, Diagnostics& diagnostics)
+      : YamlReader(diagnostics), spec_(spec) {}
+
+  void load(const YamlNode& root) {
+    if (root.kind != Kind::map)
+      return error(root.mark.line == 0 ? Mark{1, 1, 1} : root.mark, "not-a-scenario",
+                   "a scenario is a map, this is " + std::string(kind_name(root.kind)),
+                   "begin with `scenario: what it shows`");
+    if (const YamlNode* profile = root.find("profile")) {
+      check_keys(root, profile_part, "a profile");
+      if (expect(*profile, Kind::scalar, "a profile's name")) spec_.name = profile->scalar;
+      return load_nodes(root);
+    }
+    check_keys(root, scenario_part, "a scenario");
+    if (const YamlNode* scenario = root.find("scenario"); scenario == nullptr)
+      error({1, 1, 1}, "missing-key", "the scenario has no name", "scenario: what it shows");
+    else if (expect(*scenario, Kind::scalar, "a scenario's name"))
+      spec_.name = scenario->scalar;
+    if (const YamlNode* workflow = root.find("workflow"); workflow == nullptr)
+      error({1, 1, 1}, "missing-key", "the scenario does not say which workflow it tests",
+            "workflow: FILE, relative to this file");
+    else if (expect(*workflow, Kind::scalar, "workflow"))
+      spec_.workflow = {workflow->scalar, workflow->mark};
+    load_calls(root);
+    load_nodes(root);
+    if (const YamlNode* node = root.find("expect")) load_expect(*node);
+  }
+
+ private:
+  void load_nodes(const YamlNode& root) {
+    if (const YamlNode* nodes = root.find("nodes"); nodes && expect(*nodes, Kind::map, "nodes"))
+      for (const auto& [key, value] : nodes->entries) load_node(key, value);
+  }
+
+  void load_calls(const YamlNode& root) {
+    const YamlNode* calls = root.find("calls");
+    if (calls == nullptr)
+      return error({1, 1, 1}, "missing-key", "the scenario makes no calls",
+                   "calls: [ { session: a, inputs: { name: value } } ]");
+    if (!expect(*calls, Kind::list, "calls")) return;
+    if (calls->items.empty()) error(calls->mark, "no-calls", "the scenario makes no calls");
+    if (calls->items.size() > calls_max)
+      return error(calls->mark, "too-many-calls",
+                   "a scenario makes at most " + std::to_string(calls_max) + " calls");
+    for (const YamlNode& item : calls->items) {
+      if (!expect(item, Kind::map, "a call")) continue;
+      check_keys(item, call_part, "a call");
+      ScenarioCallSpec call;
+      call.session = {"default", item.mark};
+      if (const YamlNode* session = item.find("session");
+          session && expect(*session, Kind::scalar, "a session"))
+        call.session = {session->scalar, session->mark};
+      if (const YamlNode* inputs = item.find("inputs");
+          inputs && expect(*inputs, Kind::map, "a call's inputs"))
+        for (const auto& [key, value] : inputs->entries)
+          if (auto input = name(key, "an input's name");
+              input && expect(value, Kind::scalar, "input '" + key.scalar + "'"))
+            call.inputs.emplace_back(*input, Name{value.scalar, value.mark});
+      spec_.calls.push_back(std::move(call));
+    }
+  }
+
+  YieldsSpec yields(const YamlNode& node) {
+    YieldsSpec frames;
+    if (!expect(node, Kind::list, "yields")) return frames;
+    if (node.items.size() > yields_max)
+      error(node.mark, "too-many-yields",
+            "a script yields at most " + std::to_string(yields_max) + " frames");
+    for (const YamlNode& item : node.items) {
+      if (!expect(item, Kind::list, "a frame")) continue;
+      std::vector<Name>& frame = frames.emplace_back();
+      for (const YamlNode& field : item.items)
+        if (auto known = name(field, "a field's name")) frame.push_back(std::move(*known));
+    }
+    return frames;
+  }
+
+  void load_latency(NodeScriptSpec& spec, const YamlNode& node) {
+    const bool pair = node.kind == Kind::list && node.items.size() == 2;
+    if (!pair && node.kind != Kind::scalar)
+      return error(node.mark, "bad-latency", "a latency is a duration, or a list of two",
+                   "latency: 5ms, or latency: [1ms, 9ms]");
+    const auto least = duration(pair ? node.items[0] : node, "latency", 0);
+    const auto most = pair ? duration(node.items[1], "latency", 0) : least;
+    if (!least || !most) return;
+    if (*least > *most)
+      return error(node.mark, "bad-latency", "the least latency is above the most",
+                   "latency: [least, most]");
+    spec.latency_least = *least;
+    spec.latency_most = *most;
+  }
+
+  void load_failure(NodeScriptSpec& spec, const YamlNode& node) {
+    if (const YamlNode* fail = node.find("fail"))
+      choice<bool>(*fail, "fail", {{"true", true}, {"false", false}}, spec.fail);
+    if (const YamlNode* turn = node.find("fail_when_iteration"))
+      spec.fail_when_iteration = number(*turn, "fail_when_iteration", 0, 65'535);
+  }
+
+  void load_node(const YamlNode& key, const YamlNode& node) {
+    const auto node_name = name(key, "a node's name");
+    if (!node_name || !expect(node, Kind::map, "the script of '" + key.scalar + "'")) return;
+    check_keys(node, node_part, "the script of '" + key.scalar + "'");
+    NodeScriptSpec spec;
+    spec.node = *node_name;
+    if (const YamlNode* list = node.find("yields")) spec.by_iteration.push_back(yields(*list));
+    if (const YamlNode* turns = node.find("by_iteration");
+        turns && expect(*turns, Kind::list, "by_iteration")) {
+      if (!spec.by_iteration.empty())
+        error(turns->mark, "two-scripts",
+              "'" + key.scalar + "' has both `yields` and `by_iteration`", "remove one of them");
+      if (turns->items.empty())
+        error(turns->mark, "bad-script", "by_iteration needs an entry", "by_iteration: [ [ ] ]");
+      spec.by_iteration.clear();
+      for (const YamlNode& turn : turns->items) spec.by_iteration.push_back(yields(turn));
+    }
+    if (const YamlNode* values = node.find("values");
+        values && expect(*values, Kind::map, "values"))
+      for (const auto& [field, value] : values->entries)
+        if (auto known = name(field, "a field's name"))
+          if (const auto count =
+                  number(value, "the value of '" + field.scalar + "'", -count_max, count_max))
+            spec.values.emplace_back(std::move(*known), *count);
+    if (const YamlNode* latency = node.find("latency")) load_latency(spec, *latency);
+    load_failure(spec, node);
+    spec_.nodes.push_back(std::move(spec));
+  }
+
+  void counts(const YamlNode& node, const std::string& what,
+              std::vector<std::pair<Name, std::int64_t>>& to) {
+    if (!expect(node, Kind::map, what)) return;
+    for (const auto& [key, value] : node.entries)
+      if (auto known = name(key, "a name"))
+        if (const auto count = number(value, "the number of '" + key.scalar + "'", 0, count_max))
+          to.emplace_back(std::move(*known), *count);
+  }
+
+  void load_expected_call(const YamlNode& item) {
+    ExpectedCall& call = spec_.expected_calls.emplace_back();
+    if (!expect(item, Kind::map, "an expected call")) return;
+    check_keys(item, expected_call_part, "an expected call");
+    if (const YamlNode* status = item.find("status")) {
+      bool ok = true;
+      choice<bool>(*status, "status", {{"ok", true}, {"error", false}}, ok);
+      call.status = Name{ok ? "ok" : "error", status->mark};
+    }
+    if (const YamlNode* cause = item.find("cause")) {
+      const YamlNode* node = cause->kind == Kind::map ? cause->find("node") : cause;
+      if (node != nullptr) call.cause = name(*node, "a node's name");
+    }
+    if (const YamlNode* outputs = item.find("outputs")) counts(*outputs, "outputs", call.outputs);
+  }
+
+  void load_expect(const YamlNode& node) {
+    if (!expect(node, Kind::map, "expect")) return;
+    check_keys(node, expect_part, "expect");
+    if (const YamlNode* calls = node.find("calls"); calls && expect(*calls, Kind::list, "calls"))
+      for (const YamlNode& item : calls->items) load_expected_call(item);
+    if (const YamlNode* firings = node.find("firings"))
+      counts(*firings, "firings", spec_.expected_firings);
+  }
+
+  ScenarioSpec& spec_;
+};
+
+}  // namespace
+
+LoadedScenario load_scenario(std::string file_name, std::string_view text) {
+  LoadedScenario loaded;
+  loaded.spec.file = std::move(file_name);
+  loaded.text = text;
+  const YamlNode root = read_yaml(text, loaded.diagnostics);
+  if (is_readable(loaded.diagnostics)) ScenarioLoader(loaded.spec, loaded.diagnostics).load(root);
+  return loaded;
+}
+
+Result<LoadedScenario> load_scenario_file(const std::string& path) {
+  Result<std::string> text = read_text_file(path);
+  if (!text.ok()) return text.error();
+  return load_scenario(path, *text);
+}
+
+bool is_scenario(std::string_view text) {
+  Diagnostics ignored;
+  const YamlNode root = read_yaml(text, ignored);
+  return root.kind == Kind::map && root.find("scenario") != nullptr;
+}
+
+}  // namespace sluice

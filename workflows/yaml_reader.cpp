@@ -1,0 +1,94 @@
+#include "workflows/yaml_reader.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace sluice {
+
+using Kind = YamlNode::Kind;
+
+std::string_view kind_name(Kind kind) {
+  switch (kind) {
+    case Kind::null:
+      return "nothing";
+    case Kind::scalar:
+      return "a single value";
+    case Kind::list:
+      return "a list";
+    case Kind::map:
+      return "a map";
+  }
+  return "";
+}
+
+bool is_name(std::string_view text) {
+  constexpr std::size_t length_max = 64;
+  if (text.empty() || text.size() > length_max || text[0] < 'a' || text[0] > 'z') return false;
+  return std::ranges::all_of(
+      text, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+}
+
+bool YamlReader::expect(const YamlNode& node, YamlNode::Kind kind, const std::string& what) {
+  if (node.kind == kind) return true;
+  error(node.mark, "wrong-kind",
+        what + " must be " + std::string(kind_name(kind)) + ", this is " +
+            std::string(kind_name(node.kind)));
+  return false;
+}
+
+void YamlReader::check_keys(const YamlNode& map, std::span<const std::string_view> known,
+                            const std::string& where) {
+  for (const auto& [key, value] : map.entries) {
+    if (std::ranges::find(known, key.scalar) != known.end() || key.scalar == "<<") continue;
+    const std::string near = nearest_name(key.scalar, {known.begin(), known.end()});
+    std::string list;
+    for (const std::string_view name : known)
+      list += (list.empty() ? "" : ", ") + std::string(name);
+    error(key.mark, "unknown-key", "unknown key '" + key.scalar + "' in " + where,
+          near.empty() ? "known keys: " + list : "did you mean '" + near + "'?");
+  }
+}
+
+std::optional<Name> YamlReader::name(const YamlNode& node, const std::string& what) {
+  if (!expect(node, Kind::scalar, what)) return std::nullopt;
+  if (!is_name(node.scalar))
+    error(node.mark, "bad-name", "'" + node.scalar + "' cannot be " + what,
+          "names are lower-case letters, digits and _, and begin with a letter");
+  return Name{node.scalar, node.mark};
+}
+
+std::optional<std::int64_t> YamlReader::number(const YamlNode& node, const std::string& what,
+                                               std::int64_t least, std::int64_t most) {
+  std::int64_t value = 0;
+  const char* end = node.scalar.data() + node.scalar.size();
+  const auto [stop, failed] = std::from_chars(node.scalar.data(), end, value);
+  if (node.kind == Kind::scalar && failed == std::errc() && stop == end && value >= least &&
+      value <= most)
+    return value;
+  error(node.mark, "bad-number",
+        what + " is " +
+            (node.kind == Kind::scalar ? "'" + node.scalar + "'"
+                                       : std::string(kind_name(node.kind))) +
+            ", it must be a whole number from " + std::to_string(least) + " to " +
+            std::to_string(most));
+  return std::nullopt;
+}
+
+std::optional<std::chrono::milliseconds> YamlReader::duration(const YamlNode& node,
+                                                              const std::string& what,
+                                                              std::int64_t least) {
+  if (!expect(node, Kind::scalar, what)) return std::nullopt;
+  const std::string& text = node.scalar;
+  std::int64_t value = 0;
+  const auto [unit, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view suffix(unit, static_cast<std::size_t>(text.data() + text.size() - unit));
+  const std::int64_t scale = suffix == "ms" ? 1 : suffix == "s" ? 1000 : suffix == "m" ? 60'000 : 0;
+  constexpr std::int64_t most = std::int64_t{24} * 60 * 60 * 1000;
+  if (failed == std::errc() && scale != 0 && value >= least && value <= most / scale)
+    return std::chrono::milliseconds(value * scale);
+  error(node.mark, "bad-duration", "'" + text + "' is not a duration",
+        "write a whole number and ms, s or m, at most a day: 500ms, 30s, 2m");
+  return std::nullopt;
+}
+
+}  // namespace sluice

@@ -1,0 +1,66 @@
+// Reading one YAML tree strictly: what every loader of this folder says about keys, kinds and
+// numbers. Private to workflows/.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/nearest.h"
+#include "graph/spec.h"
+#include "workflows/yaml_tree.h"
+
+namespace sluice {
+
+std::string_view kind_name(YamlNode::Kind kind);
+/// `[a-z][a-z0-9_]*`, at most 64 characters.
+bool is_name(std::string_view text);
+
+class YamlReader {
+ public:
+  explicit YamlReader(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+
+ protected:
+  void error(Mark mark, std::string code, std::string message, std::string suggestion = "") {
+    diagnostics_.push_back(
+        {Severity::error, mark, std::move(code), std::move(message), std::move(suggestion)});
+  }
+  bool expect(const YamlNode& node, YamlNode::Kind kind, const std::string& what);
+  void check_keys(const YamlNode& map, std::span<const std::string_view> known,
+                  const std::string& where);
+  std::optional<Name> name(const YamlNode& node, const std::string& what);
+  std::optional<std::int64_t> number(const YamlNode& node, const std::string& what,
+                                     std::int64_t least, std::int64_t most);
+  /// `500ms`, `30s`, `2m`, at least `least` of them, at most a day.
+  std::optional<std::chrono::milliseconds> duration(const YamlNode& node, const std::string& what,
+                                                    std::int64_t least = 1);
+
+  template <typename T>
+  void choice(const YamlNode& node, const std::string& what,
+              const std::vector<std::pair<std::string_view, T>>& choices, T& to) {
+    if (!expect(node, YamlNode::Kind::scalar, what)) return;
+    std::vector<std::string_view> names;
+    std::string list;
+    for (const auto& [text, value] : choices) {
+      if (node.scalar == text) {
+        to = value;
+        return;
+      }
+      names.push_back(text);
+      list += (list.empty() ? "" : ", ") + std::string(text);
+    }
+    const std::string near = nearest_name(node.scalar, names);
+    error(node.mark, "bad-choice", what + " cannot be '" + node.scalar + "' (" + list + ")",
+          near.empty() ? "" : "did you mean '" + near + "'?");
+  }
+
+ private:
+  Diagnostics& diagnostics_;
+};
+
+}  // namespace sluice

@@ -93,6 +93,7 @@ void run_seeds(const Seeds& seeds, ScenarioRun& run) {
     sim::Options options;
     options.seed = seeds.first + i;
     options.keep_firings = i == 0;
+    options.events_max = 5'000'000;
     sim::Report report = sim::simulate(run.plan, run.script, options);
     run.events += report.events;
     for (const std::string& violation : report.violations)

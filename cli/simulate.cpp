@@ -79,6 +79,7 @@ sim::Options sim_options(const SimulateOptions& options, std::uint64_t seed) {
   sim.machines = options.machines;
   sim.queue_at_replicas = true;
   sim.keep_firings = false;
+  sim.events_max = 5'000'000 + 5'000 * options.calls;
   sim.trace = !options.trace.empty();
   if (options.rate > 0)
     sim.between_calls = std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 / options.rate));

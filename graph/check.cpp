@@ -345,7 +345,7 @@ class Checker {
 
   void check_unused() {
     for (const RoleSpec& role : spec_.roles)
-      if (!used_roles_.contains(role.name.text))
+      if (role.included_from.empty() && !used_roles_.contains(role.name.text))
         warn(role.name.mark, "unused-role", "no node runs the role '" + role.name.text + "'",
              "remove it");
     for (const InputSpec& input : spec_.inputs)

@@ -190,6 +190,7 @@ void Engine::free_record(std::uint32_t index) {
   record.inputs.clear();
   record.iterations.clear();
   record.path.clear();
+  record.deadline = Instant::max();
   free_records_.push_back(index);
 }
 
@@ -259,11 +260,12 @@ bool Engine::start(std::uint32_t index, std::uint64_t sequence, Effects& effects
                   sequence);
   record.state = State::running;
   std::unique_ptr<Failure> failure = merge_iterations(record);
-  if (failure || is_cancelled(record.call)) {
+  if (failure || is_cancelled(record.call) || is_stale(record, effects)) {
     close(index, std::move(failure), effects);
     return false;
   }
   fill_inputs(record, node_.groups[record.group]);
+  record.deadline = node_.deadline == Instant{} ? Instant::max() : now_ + node_.deadline;
   const std::uint32_t replica = node_.balance == Balance::session
                                     ? static_cast<std::uint32_t>(record.session % node_.replicas)
                                     : (node_.replicas == 1 ? 0 : next_replica_++ % node_.replicas);
@@ -280,9 +282,53 @@ bool Engine::start(std::uint32_t index, std::uint64_t sequence, Effects& effects
 
 void Engine::close(std::uint32_t index, std::unique_ptr<Failure> failure, Effects& effects) {
   // What the workflow tolerates is a role's failure; a limit is a limit.
-  if (node_.skip_errors && failure && failure->kind == FailureKind::role_failed) failure.reset();
+  if (node_.skip_errors && failure &&
+      (failure->kind == FailureKind::role_failed || failure->kind == FailureKind::deadline))
+    failure.reset();
   splitter_.end(records_[index].holding, std::move(failure), effects);
   free_record(index);
+}
+
+bool Engine::is_stale(Record& record, Effects& effects) {
+  record.born = record.arrivals.empty() ? now_ : record.arrivals.front().frame->born;
+  for (const Arrival& arrival : record.arrivals)
+    record.born = std::min(record.born, arrival.frame->born);
+  if (node_.max_age == Instant{} || now_ - record.born <= node_.max_age) return false;
+  const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(node_.max_age);
+  Shares nothing;
+  record.holding.credit.refine();
+  splitter_.settle(nothing, {}, record.holding.credit.take(record.holding.credit.amount / 2),
+                   record.call, record.session,
+                   {{node_.name + ": inputs older than max_age (" + std::to_string(limit.count()) +
+                     " ms) were dropped"},
+                    nullptr},
+                   effects);
+  return true;
+}
+
+void Engine::tick(Effects& effects) {
+  for (std::uint32_t i = 0; i < records_.size(); ++i) {
+    Record& record = records_[i];
+    if (record.state != State::running || record.deadline > now_) continue;
+    const ActivationId activation{i, record.generation};
+    effects.cancels.push_back({node_.id, activation});
+    const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(node_.deadline);
+    ended(activation,
+          std::make_unique<Failure>(Failure{
+              node_.id,
+              {ErrorCode::deadline, "node '" + node_.name + "' ran longer than its " +
+                                        "deadline of " + std::to_string(limit.count()) + " ms"},
+              FailureKind::deadline}),
+          effects);
+  }
+}
+
+Instant Engine::next_deadline() const {
+  Instant next = Instant::max();
+  if (node_.deadline == Instant{}) return next;
+  for (const Record& record : records_)
+    if (record.state == State::running) next = std::min(next, record.deadline);
+  return next;
 }
 
 bool Engine::knows(ActivationId activation) const {
@@ -295,6 +341,7 @@ void Engine::yielded(ActivationId activation, Frame* frame, bool last, Effects& 
   const FrameRef shared(frame);
   if (!knows(activation)) return;
   Record& record = records_[activation.index];
+  frame->born = record.born;
   if (is_given_up(record.call)) return last ? ended(activation, nullptr, effects) : void();
   if (plan_.loop_nodes != 0) {
     frame->iterations = record.iterations;

@@ -42,6 +42,13 @@ class Engine {
   /// The role ended, well (null) or not.
   void ended(ActivationId activation, std::unique_ptr<Failure> failure, Effects& effects);
 
+  /// The moment from now on, for ages and deadlines. Never goes back.
+  void advance(Instant now) { now_ = now; }
+  /// Ends what is past the node's deadline. Due at `next_deadline`.
+  void tick(Effects& effects);
+  /// Instant::max() when nothing is due. Cost: one look at each running activation.
+  Instant next_deadline() const;
+
   /// For an engine that takes the place of one that was lost: messages of these calls are late.
   void forget(const std::vector<CallId>& given_up);
 
@@ -64,6 +71,8 @@ class Engine {
     std::vector<InputValue> inputs;
     std::vector<std::uint16_t> iterations;
     std::vector<std::uint32_t> path;  // where the plan asks for it
+    Instant born{};                   // of the oldest input
+    Instant deadline = Instant::max();
   };
   /// What a session node or a count group remembers of a call.
   struct CallRecord {
@@ -92,6 +101,8 @@ class Engine {
   bool start(std::uint32_t index, std::uint64_t sequence, Effects& effects);
   void close(std::uint32_t index, std::unique_ptr<Failure> failure, Effects& effects);
   void fill_inputs(Record& record, const PlanGroup& group);
+  /// True when an input is older than the node wants. Says so to the caller.
+  bool is_stale(Record& record, Effects& effects);
   std::unique_ptr<Failure> merge_iterations(Record& record) const;
   void pump(CallId call, Effects& effects);
   void flush_credit(CallId call, CallRecord& record, Effects& effects);
@@ -124,6 +135,7 @@ class Engine {
   std::unordered_map<CallId, std::size_t> aborted_;  // -> its activations that still run
   CallId floor_ = 0;
   std::uint32_t next_replica_ = 0;
+  Instant now_{};
 };
 
 }  // namespace sluice

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,6 +28,8 @@
 namespace sluice {
 
 using CallId = std::uint64_t;
+/// Since any fixed moment; only differences count.
+using Instant = std::chrono::nanoseconds;
 inline constexpr std::uint64_t share_whole = std::uint64_t{1} << 62;
 
 /// Objects of one type, kept for reuse: in the steady state nothing is allocated.
@@ -58,6 +61,7 @@ struct Frame final : LocalCounted {
   Pools* home = nullptr;
   NodeId from = 0;
   std::uint64_t mask = 0;                 // which outputs it holds
+  Instant born{};                         // when the oldest call input it comes from arrived
   std::vector<PayloadRef> values;         // index = output
   std::vector<std::uint16_t> iterations;  // per node in a loop: activations among the ancestors
   /// Where the plan asks for it: the place in the logical order, as yield, group, yield, ...

@@ -7,6 +7,22 @@
 
 namespace sluice {
 
+namespace {
+
+/// Sorted, each once; what came several times says so.
+std::vector<std::string> counted(std::vector<std::string> warnings) {
+  std::ranges::sort(warnings);
+  std::vector<std::string> texts;
+  for (std::size_t i = 0, next = 0; i < warnings.size(); i = next) {
+    while (next < warnings.size() && warnings[next] == warnings[i]) ++next;
+    texts.push_back(warnings[i]);
+    if (next - i > 1) texts.back() += " (" + std::to_string(next - i) + " times)";
+  }
+  return texts;
+}
+
+}  // namespace
+
 Home::Home(const Plan& plan, Pools& pools)
     : plan_(plan), pools_(pools), splitter_(plan, entry_node, pools) {}
 
@@ -17,6 +33,7 @@ CallId Home::call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant
   call.session = session;
   call.inputs = std::move(inputs);
   call.outputs.resize(plan_.outputs.size());
+  call.arrived = now;
   call.deadline = now + std::chrono::duration_cast<Instant>(plan_.limits.deadline);
   std::deque<CallId>& queue = sessions_[session];
   queue.push_back(id);
@@ -45,6 +62,7 @@ void Home::start(CallId id, Effects& effects) {
   }
   frame->iterations.assign(plan_.loop_nodes, 0);
   if (plan_.paths) frame->path.assign(1, 0);
+  frame->born = call.arrived;
   splitter_.yield(holding, FrameRef(frame), true, effects);
   splitter_.end(holding, nullptr, effects);
 }
@@ -210,8 +228,7 @@ void Home::nodes_lost(const std::vector<NodeId>& nodes, Effects& effects) {
 }
 
 std::vector<CallId> Home::nodes_back(const std::vector<NodeId>& nodes) {
-  std::erase_if(away_,
-                [&](NodeId node) { return std::ranges::find(nodes, node) != nodes.end(); });
+  std::erase_if(away_, [&](NodeId node) { return std::ranges::find(nodes, node) != nodes.end(); });
   std::vector<CallId> given_up;
   for (const auto& [id, call] : calls_)
     if (call.aborting) given_up.push_back(id);
@@ -242,7 +259,7 @@ CallId Home::finish_one(CallId id, Effects& effects) {
     SLUICE_CHECK(output.line.empty(), "a call ended before its outputs were delivered");
   const std::uint64_t session = call.session;
   const bool started = call.started;
-  effects.ends.push_back({id, session, std::move(call.failure), std::move(call.warnings)});
+  effects.ends.push_back({id, session, std::move(call.failure), counted(std::move(call.warnings))});
   calls_.erase(it);
   if (started) tell_ended(id, session, effects);
   std::deque<CallId>& queue = sessions_.at(session);

@@ -22,9 +22,6 @@
 
 namespace sluice {
 
-/// Since any fixed moment; only differences count.
-using Instant = std::chrono::nanoseconds;
-
 class Home {
  public:
   Home(const Plan& plan, Pools& pools);
@@ -62,6 +59,7 @@ class Home {
     std::vector<OutputRecord> outputs;
     std::unique_ptr<Failure> failure;
     std::vector<std::string> warnings;
+    Instant arrived{};
     Instant deadline{};
     std::int64_t delivered = 0;
     bool started = false;

@@ -123,6 +123,8 @@ struct PlanNode {
   std::uint16_t held = 0;           // how many of them are held
   std::uint16_t loop_index = none;  // among the nodes that stand in a loop; none: in no loop
   bool skip_errors = false;
+  std::chrono::nanoseconds deadline{};  // of one activation; zero: none
+  std::chrono::nanoseconds max_age{};   // of the calls whose frames it takes; zero: any
   NodeId dominator = entry_node;  // immediate; the entry for itself
   Mark mark;
 };

@@ -73,6 +73,8 @@ class Resolver {
       node.mark = spec.name.mark;
       node.interface = spec.interface.text;
       node.skip_errors = spec.on_error == OnError::skip;
+      node.deadline = spec.deadline;
+      node.max_age = spec.max_age;
       const auto role = std::ranges::find_if(
           spec_.roles, [&](const RoleSpec& r) { return r.name.text == spec.role.text; });
       const RoleSpec* found = role == spec_.roles.end() ? nullptr : &*role;

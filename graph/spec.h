@@ -59,6 +59,8 @@ struct NodeSpec {
   std::vector<CountSpec> counts;   // non-empty: a count group (then there is one group)
   std::vector<Name> outputs;       // given for `scripted` roles only
   OnError on_error = OnError::fail;
+  std::chrono::milliseconds deadline{0};  // of one activation; 0: none
+  std::chrono::milliseconds max_age{0};   // older calls' frames are dropped; 0: never
 };
 
 enum class Balance : std::uint8_t { round_robin, session, broadcast };
@@ -70,6 +72,7 @@ struct OptionSpec {
 
 struct RoleSpec {
   Name name;
+  std::string included_from;       // the file it was imported from; empty: this one
   Name plugin;
   std::optional<Name> model;
   std::vector<Name> global_params;
@@ -81,6 +84,7 @@ struct RoleSpec {
 
 struct GlobalParamSpec {
   Name name;
+  std::string included_from;
   Name kind;                       // "paged_kv"
   std::optional<Name> model;
   std::int64_t page_tokens = 16;
@@ -108,6 +112,7 @@ enum class CallMode : std::uint8_t { serial, overlap };
 struct WorkflowSpec {
   std::string file;                // as shown in diagnostics
   Name name;
+  std::vector<Name> includes;      // files whose roles and global params are known here too
   std::vector<InputSpec> inputs;
   std::vector<GlobalParamSpec> global_params;
   std::vector<RoleSpec> roles;

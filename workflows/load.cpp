@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -21,8 +22,8 @@ constexpr std::array<std::string_view, 4> global_param_part{"kind", "model", "pa
                                                             "pages"};
 constexpr std::array<std::string_view, 7> role_part{
     "plugin", "model", "global_params", "replicas", "balance", "colocate", "options"};
-constexpr std::array<std::string_view, 5> node_part{"run", "inputs", "count", "on_error",
-                                                    "outputs"};
+constexpr std::array<std::string_view, 7> node_part{"run",     "inputs",   "count",  "on_error",
+                                                    "outputs", "deadline", "max_age"};
 constexpr std::array<std::string_view, 3> limits_part{"deadline", "loop_iterations", "frames"};
 constexpr std::array<KeyTable, 5> tables{{{"workflow", workflow_part},
                                           {"global_param", global_param_part},
@@ -244,6 +245,10 @@ void Loader::load_node(const YamlNode& key, const YamlNode& node) {
   if (const YamlNode* on_error = node.find("on_error"))
     choice<OnError>(*on_error, "on_error", {{"fail", OnError::fail}, {"skip", OnError::skip}},
                     spec.on_error);
+  if (const YamlNode* deadline = node.find("deadline"))
+    spec.deadline = duration(*deadline, "deadline").value_or(spec.deadline);
+  if (const YamlNode* age = node.find("max_age"))
+    spec.max_age = duration(*age, "max_age").value_or(spec.max_age);
   if (const YamlNode* outputs = node.find("outputs");
       outputs && expect(*outputs, Kind::list, "a node's outputs"))
     for (const YamlNode& item : outputs->items)
@@ -289,9 +294,10 @@ void Loader::load(const YamlNode& root) {
     spec_.name = name(*workflow, "a workflow's name").value_or(Name{});
   else
     error({1, 1, 1}, "missing-key", "the workflow has no name", "workflow: a_name");
-  if (const YamlNode* include = root.find("include"))
-    error(include->mark, "not-yet", "`include` comes with a later version",
-          "write the roles into this file");
+  if (const YamlNode* list = root.find("include"); list && expect(*list, Kind::list, "include"))
+    for (const YamlNode& item : list->items)
+      if (expect(item, Kind::scalar, "an included file"))
+        spec_.includes.push_back({item.scalar, item.mark});
   if (const YamlNode* node = root.find("inputs")) load_inputs(*node);
   if (const YamlNode* node = root.find("global_params")) load_global_params(*node);
   if (const YamlNode* node = root.find("roles"); node && expect(*node, Kind::map, "roles"))
@@ -326,10 +332,78 @@ LoadedWorkflow load_workflow(std::string file_name, std::string_view text) {
   return loaded;
 }
 
+namespace {
+
+constexpr std::size_t include_depth_max = 8;
+
+template <typename T>
+void import(const std::vector<T>& from, const std::string& file, Mark mark, const char* what,
+            std::vector<T>& to, Diagnostics& diagnostics) {
+  for (T item : from) {
+    const auto same = std::ranges::find(to, item.name.text, [](const T& t) { return t.name.text; });
+    if (item.included_from.empty()) item.included_from = file;
+    if (same != to.end() && same->included_from == item.included_from) continue;
+    if (same != to.end()) {
+      diagnostics.push_back(
+          {Severity::error, mark, "included-twice",
+           std::string(what) + " '" + item.name.text + "' of " + file + " is there already",
+           "rename one of them, or remove it here"});
+      continue;
+    }
+    // What is wrong with it is shown where this file names the other.
+    item.name.mark = mark;
+    to.push_back(std::move(item));
+  }
+}
+
+/// Makes the roles and global params of the included files known in `loaded`.
+void include_files(LoadedWorkflow& loaded, const std::filesystem::path& path,
+                   std::vector<std::filesystem::path>& open) {
+  std::error_code failed;
+  open.push_back(std::filesystem::weakly_canonical(path, failed));
+  for (const Name& include : loaded.spec.includes) {
+    const auto refuse = [&](const std::string& message, const std::string& suggestion) {
+      loaded.diagnostics.push_back(
+          {Severity::error, include.mark, "bad-include", message, suggestion});
+    };
+    const std::filesystem::path file = path.parent_path() / include.text;
+    const auto canonical = std::filesystem::weakly_canonical(file, failed);
+    if (std::ranges::find(open, canonical) != open.end() || open.size() > include_depth_max) {
+      refuse("'" + include.text + "' includes this file again, or includes go deeper than " +
+                 std::to_string(include_depth_max),
+             "move what both need into a third file");
+      continue;
+    }
+    Result<std::string> text = read_text_file(file.string());
+    if (!text.ok()) {
+      refuse(text.error().message, "write a path relative to this file");
+      continue;
+    }
+    LoadedWorkflow other = load_workflow(file.string(), *text);
+    include_files(other, file, open);
+    for (const Diagnostic& d : other.diagnostics)
+      if (d.severity == Severity::error)
+        refuse(file.string() + ":" + std::to_string(d.mark.line) + ":" +
+                   std::to_string(d.mark.column) + ": " + d.message,
+               d.suggestion);
+    WorkflowSpec& spec = loaded.spec;
+    import(other.spec.roles, file.string(), include.mark, "the role", spec.roles,
+           loaded.diagnostics);
+    import(other.spec.global_params, file.string(), include.mark, "the global parameter",
+           spec.global_params, loaded.diagnostics);
+  }
+  open.pop_back();
+}
+
+}  // namespace
+
 Result<LoadedWorkflow> load_workflow_file(const std::string& path) {
   Result<std::string> text = read_text_file(path);
   if (!text.ok()) return text.error();
-  return load_workflow(path, *text);
+  LoadedWorkflow loaded = load_workflow(path, *text);
+  std::vector<std::filesystem::path> open;
+  include_files(loaded, path, open);
+  return loaded;
 }
 
 }  // namespace sluice

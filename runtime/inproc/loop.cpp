@@ -1,5 +1,6 @@
 #include "runtime/inproc/loop.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -10,13 +11,25 @@ Loop::Loop(const Plan& plan, LoopHost& host)
     : plan_(plan), host_(host), home_(plan, pools_), queue_(1024) {
   engines_.resize(plan.nodes.size());
   for (const PlanNode& node : plan.nodes)
-    if (node.id != entry_node)
-      engines_[node.id] = std::make_unique<Engine>(plan_, node.id, pools_);
+    if (node.id != entry_node) engines_[node.id] = std::make_unique<Engine>(plan_, node.id, pools_);
+  for (const PlanNode& node : plan.nodes)
+    if (node.deadline != Instant{} || node.max_age != Instant{}) timed_.push_back(node.id);
+}
+
+void Loop::advance(Instant now) {
+  for (const NodeId node : timed_) engines_[node]->advance(now);
+}
+
+Instant Loop::next_deadline() const {
+  Instant next = home_.next_deadline();
+  for (const NodeId node : timed_) next = std::min(next, engines_[node]->next_deadline());
+  return next;
 }
 
 Loop::~Loop() = default;
 
 CallId Loop::call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant now) {
+  advance(now);
   const CallId id = home_.call(session, std::move(inputs), now, effects_);
   perform();
   return id;
@@ -28,7 +41,9 @@ void Loop::cancel(CallId call) {
 }
 
 void Loop::tick(Instant now) {
+  advance(now);
   home_.tick(now, effects_);
+  for (const NodeId node : timed_) engines_[node]->tick(effects_);
   perform();
 }
 

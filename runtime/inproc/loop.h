@@ -33,7 +33,11 @@ class Loop {
   CallId call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant now);
   void cancel(CallId call);
   void tick(Instant now);
-  Instant next_deadline() const { return home_.next_deadline(); }
+  /// The moment from now on, for what the engines do next.
+  void advance(Instant now);
+  /// True when a node has a deadline or an age, so that `advance` matters.
+  bool timed() const { return !timed_.empty(); }
+  Instant next_deadline() const;
 
   /// A frame to fill and to give to `yielded`.
   Frame* new_frame(NodeId node);
@@ -59,6 +63,7 @@ class Loop {
   Pools pools_;
   Home home_;
   std::vector<std::unique_ptr<Engine>> engines_;  // index = NodeId; none for the entry
+  std::vector<NodeId> timed_;                     // nodes with a deadline or an age
   Effects effects_;
   std::vector<Message*> queue_;  // a ring
   std::size_t head_ = 0;

@@ -219,6 +219,7 @@ void InprocRunner::work() {
       mailbox_.wait_and_take(batch, Clock::time_point(due));
     for (std::size_t i = 0; i < batch.size(); ++i) {
       if (std::holds_alternative<Stop>(batch[i])) return;
+      if (loop_.timed()) loop_.advance(now());
       if (auto* call = std::get_if<NewCall>(&batch[i]))
         handle(*call);
       else

@@ -27,6 +27,7 @@ Cluster::Cluster(const Plan& plan, const Options& options, Pools& pools, Agenda&
     const bool entry = node.id == entry_node;
     machine_of_.push_back(entry ? 0 : (node.executor + 1U) % options.machines);
     if (!entry) engines_[node.id] = std::make_unique<Engine>(plan, node.id, pools);
+    if (node.deadline != Instant{} || node.max_age != Instant{}) timed_.push_back(node.id);
   }
 }
 
@@ -149,6 +150,14 @@ void Cluster::restart(std::uint32_t machine, const std::vector<CallId>& given_up
     engines_[node] = std::make_unique<Engine>(plan_, node, pools_);
     engines_[node]->forget(given_up);
   }
+}
+
+Instant Cluster::next_deadline() const {
+  Instant next = Instant::max();
+  for (const NodeId node : timed_)
+    if (engines_[node] && !machines_[machine_of_[node]].paused)
+      next = std::min(next, engines_[node]->next_deadline());
+  return next;
 }
 
 EngineCounts Cluster::engine_counts() const {

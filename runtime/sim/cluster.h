@@ -56,6 +56,12 @@ class Cluster {
   void restart(std::uint32_t machine, const std::vector<CallId>& given_up);
   std::size_t links() const { return links_.size(); }
   EngineCounts engine_counts() const;
+  /// Of the nodes that have one, the earliest; ends what is due.
+  Instant next_deadline() const;
+  const std::vector<NodeId>& timed() const { return timed_; }
+  void advance(NodeId node, Instant now) {
+    if (engines_[node]) engines_[node]->advance(now);
+  }
 
   std::chrono::nanoseconds draw(const Range& range);
   std::uint64_t next_tie() { return ++tie_; }
@@ -74,7 +80,8 @@ class Cluster {
   std::vector<Machine> machines_;
   std::vector<Link> links_;  // from * machines + to
   std::vector<std::unique_ptr<Engine>> engines_;
-  std::uint64_t tie_ = 0;
+  std::vector<NodeId> timed_;  // nodes with a deadline or an age
+  std::uint64_t tie_ = std::uint64_t{1} << 32;  // below: what a paused machine has to catch up
 };
 
 }  // namespace sluice::sim

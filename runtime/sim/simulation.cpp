@@ -17,7 +17,6 @@ using std::chrono::nanoseconds;
 
 constexpr nanoseconds lease = 50ms;         // silence after which a machine counts as lost
 constexpr nanoseconds cancel_notice = 1ms;  // a cancelled role looks up after at most this
-constexpr std::uint64_t events_max = 500'000'000;
 
 std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
   return SplitMix64(a ^ (b * 0x9e3779b97f4a7c15ULL)).next();
@@ -28,7 +27,8 @@ struct Running {
   bool used = false;
   bool serving = false;  // its replica works on it
   bool hangs = false;
-  bool told = false;  // cancelled
+  bool told = false;      // cancelled
+  bool disowned = false;  // and over for its engine
   std::uint32_t generation = 0;
   StartActivation start;
   ActivationNumber fact = 0;
@@ -68,6 +68,7 @@ class Simulation {
       const Event event = agenda_.next();
       if (defer(event)) continue;
       now_ = event.at;
+      for (const NodeId node : cluster_.timed()) cluster_.advance(node, now_);
       handle(event);
       ++report_.events;
       report_.hash = mixed(
@@ -76,7 +77,9 @@ class Simulation {
       oracle_.check_alive(touched_);
       touched_.clear();
       want_tick();
-      if (report_.events > events_max || !oracle_.violations().empty()) break;
+      if (report_.events >= options_.events_max)
+        oracle_.violated("C7: no end after " + std::to_string(report_.events) + " events");
+      if (!oracle_.violations().empty()) break;
     }
     finish();
     return std::move(report_);
@@ -154,7 +157,8 @@ class Simulation {
       case Event::Kind::tick:
         tick_at_ = Instant::max();
         home_.tick(now_, effects_);
-        return perform(0);
+        perform(0);
+        return tick_engines();
       case Event::Kind::break_link:
         return cluster_.break_link(event.index, now_);
       case Event::Kind::pause:
@@ -381,7 +385,7 @@ class Simulation {
   /// The activation is over; its replica takes the next.
   void forget(std::uint32_t index) {
     Running& running = running_[index];
-    oracle_.ended(running.fact);
+    if (!running.disowned) oracle_.ended(running.fact);
     if (options_.trace) report_.spans[running.span].end = now_;
     running.used = false;
     ++running.generation;
@@ -399,7 +403,13 @@ class Simulation {
     const std::vector<std::uint32_t>& slots = slots_[cancel.node];
     if (slots.size() <= cancel.activation.index) return;
     Running& running = running_[slots[cancel.activation.index]];
-    if (!running.used || running.start.activation != cancel.activation || running.told) return;
+    if (!running.used || running.start.activation != cancel.activation) return;
+    // Past its deadline an activation is over for its engine; the role is still to notice.
+    if (!running.disowned && !cluster_.engine(cancel.node).knows(cancel.activation)) {
+      running.disowned = true;
+      oracle_.ended(running.fact);
+    }
+    if (running.told) return;
     running.told = true;
     if (running.serving && running.hangs) schedule(slots[cancel.activation.index], cancel_notice);
   }
@@ -446,8 +456,9 @@ class Simulation {
     std::vector<Event> deferred;
     std::swap(deferred, machine.deferred);
     for (std::size_t i = 0; i < deferred.size(); ++i) {
-      deferred[i].at = now_ + nanoseconds(i);
-      deferred[i].tie = cluster_.next_tie();
+      // Before anything else that happens now, in the order in which they came.
+      deferred[i].at = now_;
+      deferred[i].tie = i;
       agenda_.add(deferred[i]);
     }
   }
@@ -469,7 +480,7 @@ class Simulation {
   void wipe(std::uint32_t index) {
     for (std::uint32_t i = 0; i < running_.size(); ++i)
       if (running_[i].used && cluster_.machine_of(running_[i].start.node) == index) {
-        oracle_.ended(running_[i].fact);
+        if (!running_[i].disowned) oracle_.ended(running_[i].fact);
         running_[i].used = false;
         ++running_[i].generation;
         free_.push_back(i);
@@ -497,8 +508,16 @@ class Simulation {
     cluster_.restart(index, home_.nodes_back(cluster_.nodes_of(index)));
   }
 
+  void tick_engines() {
+    for (const NodeId node : cluster_.timed()) {
+      if (cluster_.machine(cluster_.machine_of(node)).paused) continue;
+      cluster_.engine(node).tick(effects_);
+      perform(cluster_.machine_of(node));
+    }
+  }
+
   void want_tick() {
-    const Instant next = home_.next_deadline();
+    const Instant next = std::min(home_.next_deadline(), cluster_.next_deadline());
     if (next >= tick_at_) return;
     tick_at_ = next;
     agenda_.add({next, cluster_.next_tie(), Event::Kind::tick, 0, 0, 0, nullptr});

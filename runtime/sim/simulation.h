@@ -35,6 +35,7 @@ struct Options {
   std::chrono::nanoseconds between_calls{};
   Faults faults;
   bool keep_firings = true;
+  std::uint64_t events_max = 500'000'000;  // then it counts as endless
   bool trace = false;
 };
 

@@ -1,0 +1,181 @@
+"""Plants mistakes in the engine, one at a time, and sees to it that each is found.
+
+    python3 mutants.py ROOT --objects OBJ... --libraries LIB... --links NAME... [--only NAME]
+
+A mutant is one changed piece of a source or header, compiled beside the real objects. It is killed
+when the comparison with the evaluator or the hunt under faults fails, crashes or does not end. The
+engine without a change must survive both (or the checks would prove nothing).
+"""
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# name, file, what is there, what is planted, sources to compile
+MUTANTS = [
+    ("C1 a count fires again", "graph/bucket.cpp", "  fired_ = true;", "  fired_ = false;", None),
+    ("C1 a refined share counts twice", "graph/bucket.cpp", "  finer_.erase(scope.id);\n",
+     "  finer_.erase(scope.id);\n  credit_share(scope.parent);\n", None),
+    ("C2 a join fires when half is there", "graph/bucket.h",
+     "return received_ == share_whole;", "return received_ >= share_whole / 2;",
+     ["graph/engine.cpp", "graph/bucket.cpp"]),
+    ("C3 scopes of one join mix", "graph/engine.cpp", "buckets_[outermost(share).scope->id];",
+     "buckets_[outermost(share).scope->call];", None),
+    ("C4 a link takes a message twice", "runtime/link.h", "if (number <= applied_)",
+     "if (number < applied_)", ["runtime/sim/cluster.cpp", "runtime/sim/simulation.cpp"]),
+    ("C4 a link forgets what it did not deliver", "runtime/link.h",
+     "applied(number);\n    for (std::size_t i = 0;", "applied(number);\n    for (std::size_t i = 1;",
+     ["runtime/sim/cluster.cpp", "runtime/sim/simulation.cpp"]),
+    ("C5 a queue releases what is there", "graph/line.cpp",
+     "if (first.begin != tracks_[track].frontier) return std::nullopt;", "", None),
+    ("C6 an order stands still", "graph/line.cpp",
+     "if (!keep_open) mine.frontier += first.width;", "", None),
+    ("C7 a call ends at the first message", "graph/home.cpp", "!call.home.complete()",
+     "call.home.complete() && false", None),
+    ("C8 a failure is hidden", "graph/engine.cpp", "if (node_.skip_errors && failure &&",
+     "if (failure &&", None),
+    ("C8 the cause is another node", "graph/engine.cpp",
+     "splitter_.end(records_[index].holding, std::move(failure), effects);",
+     "if (failure) failure->node = node_.id > 1 ? 1 : 2;\n"
+     "  splitter_.end(records_[index].holding, std::move(failure), effects);", None),
+    ("C9 credit is lost at the end", "graph/split.cpp",
+     "  if (holding.credit) send_credit(holding.credit, holding.call, holding.session, effects);\n",
+     "", None),
+    ("C9 credit that does not fit is dropped", "graph/engine.cpp",
+     "  if (!held.absorb(message.credit))\n    splitter_.send_credit(message.credit, message.call, "
+     "message.session, effects);", "  (void)held.absorb(message.credit);\n  (void)effects;", None),
+    ("C10 a call is not forgotten", "graph/engine.cpp",
+     "  if (it == calls_.end()) return;\n  SLUICE_CHECK", "  if (call_is_kept) return;\n  SLUICE_CHECK",
+     None),
+    ("C11 what depends on a dead join waits", "graph/engine.cpp",
+     "    splitter_.settle(scope->outer, collector.outer,",
+     "    if (false)\n    splitter_.settle(scope->outer, collector.outer,", None),
+    ("C11 a join fires with a field missing", "graph/bucket.cpp", "return filled + 1 ==",
+     "return filled != 0 || filled + 1 ==", None),
+    ("C12 what is left is settled twice", "graph/split.cpp",
+     "      effects.messages.push_back(message);\n    }\n    part.rest = Share{};",
+     "      effects.messages.push_back(message);\n      Message* again = pools_.new_message("
+     "Message::Kind::settled, collector.owner,\n          holding.call, holding.session);\n"
+     "      again->target = collector.id;\n      again->shares.copy(message->shares);\n"
+     "      effects.messages.push_back(again);\n    }\n    part.rest = Share{};", None),
+    ("C13 a loop turns once more", "graph/engine.cpp", "if (turn < std::min",
+     "if (turn <= std::min", None),
+    ("C13 turns are not counted", "graph/engine.cpp",
+     "if (node_.loop_index != none) ++frame->iterations[node_.loop_index];", "", None),
+    ("C14 a count fires one too early", "graph/bucket.cpp", "counts_[i].came < counts_[i].wanted",
+     "counts_[i].came + 1 < counts_[i].wanted", None),
+    ("C14 the wrong frames are taken", "graph/bucket.cpp",
+     "  if (group.by_path)\n    std::ranges::stable_sort", "  if (false)\n    std::ranges::stable_sort",
+     None),
+    ("C15 a session's calls run together", "graph/home.cpp",
+     "plan_.calls == CallMode::overlap || queue.size() == 1", "true", None),
+    ("C16 cancelled roles are not told", "graph/engine.cpp",
+     "      effects.cancels.push_back({node_.id, {i, records_[i].generation}});\n", "      {}\n", None),
+    ("C16 a failed call has no deadline", "graph/home.cpp",
+     "if (call.deadline <= now && !call.cancelled && !call.aborting)",
+     "if (call.deadline <= now && !call.failure && !call.aborting)", None),
+    ("C17 something besides the seed decides", "runtime/sim/cluster.cpp",
+     "* random_.uniform()));", "* random_.uniform())) + std::chrono::nanoseconds([] {"
+     " static int n = 0; return ++n % 97; }());", None),
+    ("an abort leaves buckets", "graph/engine.cpp",
+     "if (bucket->scope()->call == call) scopes.push_back(id);", "(void)id;", None),
+    ("a lost node is waited for", "graph/home.cpp",
+     "if (node.id == entry_node || std::ranges::find(away_, node.id) != away_.end()) continue;\n"
+     "    call.pending", "if (node.id == entry_node) continue;\n    call.pending", None),
+    ("late messages reach a new engine", "graph/engine.cpp", "aborted_[call] = 0;", "(void)call;",
+     None),
+    ("an aborting engine does not answer", "graph/engine.cpp", "it != aborted_.end() && --it->second == 0",
+     "it != aborted_.end() && --it->second == 1", None),
+    ("roots are always the entry", "graph/collectors.cpp",
+     "root = root == none ? from : dominators.nearest_common(root, from);",
+     "root = root == none ? from : (from == root ? root : entry_node);", None),
+    ("yields overlap", "graph/split.cpp", "const int shift = 2 * block + 1;",
+     "const int shift = 2 * block;", None),
+    ("credit wraps", "graph/credit.h", "coarse.amount > (whole_amount - more.amount) >> apart",
+     "coarse.amount > (whole_amount * 2 - more.amount) >> apart", ["graph/engine.cpp"]),
+]
+
+
+class Bench:
+    """Builds and tries one engine."""
+
+    def __init__(self, a, folder: str):
+        self.a, self.folder = a, folder
+
+    def build(self, number: int, mutant) -> str:
+        _, name, old, new, sources = mutant
+        with open(f"{self.a.root}/{name}") as f:
+            text = f.read()
+        if text.count(old) < 1:
+            sys.exit(f"{mutant[0]}: {name} does not hold\n{old}")
+        here = f"{self.folder}/{number}"
+        os.makedirs(os.path.dirname(f"{here}/{name}"), exist_ok=True)
+        new = new.replace("call_is_kept", "it != calls_.end() || calls_.empty()")
+        with open(f"{here}/{name}", "w") as f:
+            f.write(text.replace(old, new, 1))
+        objects = []
+        for source in sources or [name]:
+            path = f"{here}/{source}" if source == name else f"{self.a.root}/{source}"
+            out = f"{here}/{os.path.basename(source)}.o"
+            subprocess.run(["c++", "-std=c++20", "-O1", "-w", f"-I{here}", f"-I{self.a.root}", "-c", path,
+                            "-o", out], check=True)
+            objects.append(out)
+        return self.link(f"{here}/sluice", objects)
+
+    def link(self, out: str, objects: list[str]) -> str:
+        subprocess.run(["c++", "-o", out, *self.a.objects, *objects, "-Wl,--start-group",
+                        *self.a.libraries, "-Wl,--end-group", *("-l" + x for x in self.a.links)], check=True)
+        return out
+
+    def survives(self, sluice: str) -> bool:
+        compare = [f"{HERE}/../semantics/compare.py", sluice, "--count", "160", "--seed", "7"]
+        hunt = [f"{HERE}/hunt.py", sluice, "--workflows", "25", "--seeds", "101", "--seed", "5",
+                "--jobs", "1"]
+        return all(self.passes([sys.executable, *c]) for c in (compare, hunt))
+
+    @staticmethod
+    def passes(command: list[str]) -> bool:
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              start_new_session=True) as process:
+            try:
+                return process.wait(timeout=90) == 0
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                return False
+
+    def killed(self, number: int, mutant) -> bool:
+        return not self.survives(self.build(number, mutant))
+
+
+def main() -> int:
+    a = argparse.ArgumentParser()
+    a.add_argument("root")
+    a.add_argument("--objects", nargs="+", required=True)
+    a.add_argument("--libraries", nargs="+", required=True)
+    a.add_argument("--links", nargs="*", default=[])
+    a.add_argument("--jobs", type=int, default=2)
+    a.add_argument("--only", default="")
+    a = a.parse_args()
+    chosen = [m for m in MUTANTS if a.only in m[0]]
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(a, folder)
+        if not bench.survives(bench.link(f"{folder}/sluice", [])):
+            print("the engine without a change does not survive")
+            return 1
+        with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+            killed = list(pool.map(bench.killed, range(len(chosen)), chosen))
+    for mutant, dead in zip(chosen, killed):
+        print("killed  " if dead else "SURVIVED", mutant[0])
+    print(f"{sum(killed)} of {len(chosen)} mutants killed")
+    return 0 if all(killed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

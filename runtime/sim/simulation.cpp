@@ -517,7 +517,9 @@ class Simulation {
   }
 
   void want_tick() {
-    const Instant next = std::min(home_.next_deadline(), cluster_.next_deadline());
+    // What a paused machine has missed is due now, not then.
+    const Instant next =
+        std::max(now_, std::min(home_.next_deadline(), cluster_.next_deadline()));
     if (next >= tick_at_) return;
     tick_at_ = next;
     agenda_.add({next, cluster_.next_tie(), Event::Kind::tick, 0, 0, 0, nullptr});

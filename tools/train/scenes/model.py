@@ -155,15 +155,18 @@ class Backbone(nn.Module):
         self.register_buffer("cos", angle.cos().float(), persistent=False)
         self.register_buffer("sin", angle.sin().float(), persistent=False)
 
-    def forward(self, x, positions=None, mask=None):
-        """x [B, N, D]; positions [N] or [B, N]; mask bool [.., N, N] (None: causal)."""
+    def forward(self, x, positions=None, mask=None, middle=None):
+        """x [B, N, D]; positions [N] or [B, N]; mask bool [.., N, N] (None: causal). `middle`: a list that gets
+        the rows after half of the layers."""
         if positions is None:
             positions = torch.arange(x.shape[1])
         cos, sin = self.cos[positions], self.sin[positions]
         if cos.dim() == 3:
             cos, sin = cos[:, None], sin[:, None]
-        for layer in self.layers:
+        for i, layer in enumerate(self.layers):
             x = layer(x, cos.to(x.dtype), sin.to(x.dtype), mask)
+            if middle is not None and i + 1 == len(self.layers) // 2:
+                middle.append(x)
         return self.norm(x)
 
 
@@ -253,7 +256,7 @@ class Scenes(nn.Module):
         self.codec = Codec(config["codec"])
         for name, p in self.named_parameters():
             if p.dim() == 2 and "codec" not in name and "position" not in name:
-                nn.init.normal_(p, std=0.02 if "embed" in name else p.shape[1] ** -0.5 * 0.8)
+                nn.init.normal_(p, std=0.06 if "embed" in name else p.shape[1] ** -0.5 * 0.8)
 
     def logits(self, hidden):
         return hidden @ self.model.embed_tokens.weight.t()

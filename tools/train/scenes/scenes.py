@@ -138,8 +138,12 @@ def holds(relation: str, a: Thing, b: Thing) -> bool:
     return {"left of": a.x < b.x, "right of": a.x > b.x, "above": a.y < b.y, "below": a.y > b.y}[relation]
 
 
-def questions(rng: np.random.Generator, things: list[Thing], most: int) -> list[tuple[str, str, str]]:
-    """(kind, question, answer), each with exactly one right answer."""
+KINDS = ("colour", "count", "position", "relation")
+
+
+def questions(rng: np.random.Generator, things: list[Thing], most: int,
+              shares=(0.25, 0.25, 0.25, 0.25)) -> list[tuple[str, str, str]]:
+    """(kind, question, answer), each with exactly one right answer. `shares` of KINDS as they are tried."""
     kinds = [(t.color, t.shape) for t in things]
     single = [t for t in things if kinds.count((t.color, t.shape)) == 1]
     lone_shape = [t for t in things if sum(s == t.shape for _, s in kinds) == 1]
@@ -147,7 +151,7 @@ def questions(rng: np.random.Generator, things: list[Thing], most: int) -> list[
     for _ in range(most * 3):
         if len(out) == most:
             break
-        kind = ("colour", "count", "position", "relation")[int(rng.integers(4))]
+        kind = KINDS[int(rng.choice(4, p=shares))]
         if kind == "colour" and lone_shape:
             t = lone_shape[int(rng.integers(len(lone_shape)))]
             word = "colour" if rng.random() < 0.2 else "color"
@@ -190,40 +194,53 @@ class Drawing:
     things: list[Thing]                 # one picture that fits
 
 
-def drawing(rng: np.random.Generator) -> Drawing:
+FORMS = ("one", "region", "pair", "relation", "plural")
+FORM_SHARES = (0.25, 0.2, 0.15, 0.2, 0.2)
+
+
+def place_in(rng: np.random.Generator, color: int, shape: int, where: str) -> Thing:
+    """One shape, well inside the named region."""
+    words = ("middle center" if where == "center" else where).split()
+    cell = (COLUMNS.index(words[1]), ROWS.index(words[0]))
+    r = rng.uniform(6.5, 9.5)
+    x, y = (rng.uniform(max(r + 1, i * SIZE / 3 + 2.6), min(SIZE - r - 1, (i + 1) * SIZE / 3 - 2.6)) for i in cell)
+    return Thing(color, shape, x, y, r)
+
+
+def place_related(rng: np.random.Generator, kinds: list[tuple[int, int]], relation: str) -> list[Thing]:
     while True:
-        form = rng.random()
-        c, s = rng.integers(0, 6, 3), rng.integers(0, 4, 3)
-        kinds = list(zip(c.tolist(), s.tolist()))
-        names = [f"{COLOR_NAMES[a]} {SHAPES[b]}" for a, b in kinds]
-        relation = where = None
-        if form < 0.25:
-            kinds, text = kinds[:1], article(names[0])
-        elif form < 0.45:
-            kinds, text = kinds[:1], article(names[0])
-            where = region(*rng.uniform(0, SIZE, 2))
-        elif form < 0.6:
-            kinds, text = kinds[:2], f"{article(names[0])} and {article(names[1])}"
-        elif form < 0.8:
-            relation = RELATIONS[int(rng.integers(4))]
-            kinds, text = kinds[:2], f"{article(names[0])} {relation} {article(names[1])}"
-        else:
-            n = int(rng.integers(2, 4))
-            kinds, text = kinds[:1] * n, f"{NUMBERS[n]} {names[0]}s"
-        if relation is not None and kinds[0] == kinds[1]:
-            continue
         things = place(rng, kinds)
-        if things is None:
-            continue
-        if where is not None:
-            if region(things[0].x, things[0].y) != where or not clear_region(things[0]):
-                continue
-            text += f" in the {where}"
-        if relation is not None:
+        if things is not None:
             a, b = things
             gap = abs(a.x - b.x) if relation in ("left of", "right of") else abs(a.y - b.y)
-            if not holds(relation, a, b) or gap < 10:
-                continue
-        verb = ("draw", "paint", "please draw", "show me")[int(rng.choice(4, p=(0.7, 0.1, 0.1, 0.1)))]
-        objects = [(COLOR_NAMES[a], SHAPES[b]) for a, b in kinds]
-        return Drawing(f"{verb} {text}", objects, relation, where, things)
+            if holds(relation, a, b) and gap >= 10:
+                return things
+
+
+def drawing(rng: np.random.Generator) -> Drawing:
+    """The form is drawn first and kept: a placement that does not fit never changes what is asked for."""
+    form = FORMS[int(rng.choice(5, p=FORM_SHARES))]
+    relation = where = things = None
+    first, second = ((int(rng.integers(6)), int(rng.integers(4))) for _ in range(2))
+    while form == "relation" and second == first:
+        second = int(rng.integers(6)), int(rng.integers(4))
+    names = [f"{COLOR_NAMES[a]} {SHAPES[b]}" for a, b in (first, second)]
+    if form == "one":
+        kinds, text = [first], article(names[0])
+    elif form == "region":
+        where = region(*rng.uniform(0, SIZE, 2))
+        kinds, text, things = [first], f"{article(names[0])} in the {where}", [place_in(rng, *first, where)]
+    elif form == "pair":
+        kinds, text = [first, second], f"{article(names[0])} and {article(names[1])}"
+    elif form == "relation":
+        relation = RELATIONS[int(rng.integers(4))]
+        kinds, text = [first, second], f"{article(names[0])} {relation} {article(names[1])}"
+        things = place_related(rng, kinds, relation)
+    else:
+        n = int(rng.integers(2, 4))
+        kinds, text = [first] * n, f"{NUMBERS[n]} {names[0]}s"
+    while things is None:
+        things = place(rng, kinds)
+    verb = ("draw", "paint", "please draw", "show me")[int(rng.choice(4, p=(0.7, 0.1, 0.1, 0.1)))]
+    objects = [(COLOR_NAMES[a], SHAPES[b]) for a, b in kinds]
+    return Drawing(f"{verb} {text}", objects, relation, where, things)

@@ -5,6 +5,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 
 namespace sluice {
@@ -152,6 +153,35 @@ class Builder final : public YAML::EventHandler {
   bool too_deep_ = false;
 };
 
+/// The innermost bracket that is open where the parser stopped, quotes and comments left out.
+std::optional<Mark> open_bracket(std::string_view text, const YAML::Mark& end) {
+  std::vector<Mark> open;
+  Mark at{1, 1, 1};
+  char quote = 0;
+  bool comment = false;
+  for (std::size_t i = 0; i < text.size() && i < static_cast<std::size_t>(end.pos); ++i) {
+    const char c = text[i];
+    if (c == '\n') {
+      comment = false;
+      at = {at.line + 1, 0, 1};
+    } else if (quote != 0) {
+      if (c == quote) quote = 0;
+    } else if (comment) {
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+    } else if (c == '#') {
+      comment = true;
+    } else if (c == '{' || c == '[') {
+      open.push_back(at);
+    } else if ((c == '}' || c == ']') && !open.empty()) {
+      open.pop_back();
+    }
+    ++at.column;
+  }
+  if (open.empty()) return std::nullopt;
+  return open.back();
+}
+
 }  // namespace
 
 const YamlNode* YamlNode::find(std::string_view key) const {
@@ -191,8 +221,15 @@ YamlNode read_yaml(std::string_view text, Diagnostics& diagnostics) {
                              "put the second one in a file of its own"});
     }
   } catch (const YAML::Exception& error) {
-    diagnostics.push_back(
-        {Severity::error, mark_of(error.mark), "yaml-syntax", "not valid YAML: " + error.msg, ""});
+    Diagnostic wrong{Severity::error, mark_of(error.mark), "yaml-syntax",
+                     "not valid YAML: " + error.msg, ""};
+    // Where the parser gave up is after the mistake: the bracket that is still open is the place.
+    if (error.msg.find("flow not found") != std::string::npos)
+      if (const std::optional<Mark> open = open_bracket(text, error.mark)) {
+        wrong.mark = *open;
+        wrong.suggestion = "this bracket is not closed";
+      }
+    diagnostics.push_back(std::move(wrong));
   }
   return root;
 }

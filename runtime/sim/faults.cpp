@@ -14,8 +14,8 @@ Faults all_faults() {
           .caller_cancel = 0.05,
           .duplicate = 0.05,
           .link_break = 0.1,
-          .pause = 0.05,
-          .kill = 0.02,
+          .pause = 0.15,
+          .kill = 0.05,
           .until = 400ms};
 }
 

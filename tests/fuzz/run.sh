@@ -1,13 +1,37 @@
 #!/bin/sh
-# Builds the fuzz targets with clang-14 and runs each for SECONDS_EACH (default 60).
-# Usage: tests/fuzz/run.sh [BUILD_DIR]
+# Builds the fuzz targets with clang-14 and runs each for SECONDS_EACH (default 60) or RUNS executions.
+# Usage: tests/fuzz/run.sh [BUILD_DIR] [TARGET...]     targets: image_file workflow scenario
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build-fuzz}
-mkdir -p "$build/image_file"
-cp "$root"/models/scenes/samples/* "$build/image_file/"
-clang++-14 -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
-  -I"$root" "$root/tests/fuzz/image_file_fuzz.cpp" "$root/roles/image_file.cpp" \
-  "$root"/base/*.cpp -lturbojpeg -o "$build/image_file_fuzz"
-"$build/image_file_fuzz" -max_total_time="${SECONDS_EACH:-60}" -rss_limit_mb=2048 -max_len=16384 \
-  -print_final_stats=1 "$build/image_file"
+[ $# -gt 0 ] && shift
+targets=${*:-image_file workflow scenario}
+flags="-std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I$root"
+mkdir -p "$build"
+
+# What the targets share is compiled once.
+sources() {
+  case $1 in
+    image_file) echo "$root/roles/image_file.cpp $root/base/*.cpp" ;;
+    workflow) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp" ;;
+    scenario) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/sim/*.cpp" ;;
+  esac
+}
+for target in $targets; do
+  objects=
+  for source in "$root/tests/fuzz/${target}_fuzz.cpp" $(sources "$target"); do
+    object=$build/$(echo "${source#"$root"/}" | tr / _).o
+    [ "$object" -nt "$source" ] || clang++-14 $flags -c "$source" -o "$object"
+    objects="$objects $object"
+  done
+  clang++-14 $flags $objects -lturbojpeg -lyaml-cpp -o "$build/${target}_fuzz"
+  mkdir -p "$build/$target"
+  [ "$target" = image_file ] && cp "$root"/models/scenes/samples/* "$build/$target/"
+  [ "$target" = image_file ] || cp "$root/tests/fuzz/corpus/$target"/* "$build/$target/"
+  limit="-max_total_time=${SECONDS_EACH:-60}"
+  [ -n "${RUNS:-}" ] && limit="-runs=$RUNS"
+  dictionary=
+  [ "$target" = image_file ] || dictionary="-dict=$root/tests/fuzz/yaml.dict"
+  "$build/${target}_fuzz" "$limit" -rss_limit_mb=2048 -max_len=16384 -timeout=10 $dictionary \
+    -print_final_stats=1 "$build/$target"
+done

@@ -7,6 +7,7 @@ Exit status 1 on the first differences, which are printed with the files that sh
 from __future__ import annotations
 
 import argparse
+import glob
 import json
 import os
 import subprocess
@@ -67,7 +68,8 @@ def main():
         folder = a.keep or temporary
         generate(a.seed, a.count, folder)
         names = [os.path.join(folder, f"s{i:05d}.yaml") for i in range(a.count)]
-        names = [n for n in names if small(n, totals)]
+        cases = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases")
+        names = sorted(glob.glob(f"{cases}/s_*.yaml")) + [n for n in names if small(n, totals)]
         for at in range(0, len(names), BATCH):
             batch = names[at:at + BATCH]
             for name, result in zip(batch, run_engine(a.sluice, batch, a.seeds)):

@@ -143,7 +143,7 @@ class Maker:
         self.nodes[head]["inputs"].append({"r": f"{tail}.{back}"})
         plain = self.fields[tail][:-1]
         turns = []
-        for _ in range(self.rng.choice((1, 1, 2, 3))):
+        for _ in range(self.rng.choice((1, 1, 2, 3, 3, 40))):
             frames = self.frames(plain, 2)
             frames.insert(self.rng.randrange(len(frames) + 1), [back] + plain[:1])
             turns.append(frames)

@@ -98,8 +98,8 @@ MUTANTS = [
      "root = root == none ? from : (from == root ? root : entry_node);", None),
     ("yields overlap", "graph/split.cpp", "const int shift = 2 * block + 1;",
      "const int shift = 2 * block;", None),
-    ("credit wraps", "graph/credit.h", "coarse.amount > (whole_amount - more.amount) >> apart",
-     "coarse.amount > (whole_amount * 2 - more.amount) >> apart", ["graph/engine.cpp"]),
+    ("credit forgets how fine it is", "graph/credit.h", "+ more.amount, coarse.scale + apart};",
+     "+ more.amount, coarse.scale};", ["graph/engine.cpp", "graph/split.cpp", "graph/home.cpp"]),
 ]
 
 
@@ -135,8 +135,8 @@ class Bench:
         return out
 
     def survives(self, sluice: str) -> bool:
-        compare = [f"{HERE}/../semantics/compare.py", sluice, "--count", "160", "--seed", "7"]
-        hunt = [f"{HERE}/hunt.py", sluice, "--workflows", "25", "--seeds", "101", "--seed", "5",
+        compare = [f"{HERE}/../semantics/compare.py", sluice, "--count", "240", "--seed", "7"]
+        hunt = [f"{HERE}/hunt.py", sluice, "--workflows", "40", "--seeds", "404", "--seed", "77",
                 "--jobs", "1"]
         return all(self.passes([sys.executable, *c]) for c in (compare, hunt))
 

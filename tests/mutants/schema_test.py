@@ -1,0 +1,136 @@
+"""The JSON Schema for editors says what the loader says.
+
+    python3 schema_test.py SLUICE ROOT
+
+What is shipped passes both; files with a wrong shape are refused by both; the schema's keys are the
+keys of docs/WORKFLOW.md, which a test compares with the loader's own tables.
+"""
+from __future__ import annotations
+
+import glob
+import json
+import re
+import subprocess
+import sys
+import tempfile
+
+import yaml
+
+from mutate import missing, replaced, shapes
+
+TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
+
+
+def is_type(value, name: str) -> bool:
+    if name in ("integer", "number"):
+        return isinstance(value, int if name == "integer" else (int, float)) and value is not True \
+            and value is not False
+    return isinstance(value, TYPES[name])
+
+
+class Schema:
+    """The keywords that our schema uses, and no others."""
+
+    def __init__(self, root: dict):
+        self.root = root
+
+    def wrong(self, value, schema, where="") -> str | None:
+        """None when the value fits, or the place that does not."""
+        if "$ref" in schema:
+            target = self.root
+            for part in schema["$ref"].removeprefix("#/").split("/"):
+                target = target[part]
+            if found := self.wrong(value, target, where):
+                return found
+        if "anyOf" in schema and all(self.wrong(value, s, where) for s in schema["anyOf"]):
+            return f"{where}: none of the alternatives"
+        if "const" in schema and value != schema["const"]:
+            return f"{where}: not {schema['const']}"
+        if "enum" in schema and value not in schema["enum"]:
+            return f"{where}: not one of {schema['enum']}"
+        kinds = schema.get("type")
+        if kinds and not any(is_type(value, k) for k in ([kinds] if isinstance(kinds, str) else kinds)):
+            return f"{where}: not {kinds}"
+        if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
+            return f"{where}: does not match {schema['pattern']}"
+        if is_type(value, "number") and not (
+                schema.get("minimum", value) <= value <= schema.get("maximum", value)):
+            return f"{where}: out of range"
+        if isinstance(value, list):
+            return self.wrong_list(value, schema, where)
+        return self.wrong_map(value, schema, where) if isinstance(value, dict) else None
+
+    def wrong_list(self, value, schema, where):
+        if len(value) < schema.get("minItems", 0):
+            return f"{where}: too short"
+        found = (self.wrong(v, schema.get("items", {}), f"{where}[{i}]") for i, v in enumerate(value))
+        return next((f for f in found if f), None)
+
+    def wrong_map(self, value, schema, where):
+        if not schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", 1 << 30):
+            return f"{where}: number of keys"
+        for key in schema.get("required", []):
+            if key not in value:
+                return f"{where}: no {key}"
+        for key, item in value.items():
+            if found := self.wrong(key, schema.get("propertyNames", {}), f"{where}.{key}"):
+                return found
+            known = schema.get("properties", {})
+            rest = schema.get("additionalProperties", {})
+            if key not in known and rest is False:
+                return f"{where}.{key}: not known"
+            if found := self.wrong(item, known.get(key, rest or {}), f"{where}.{key}"):
+                return found
+        return None
+
+
+def documented_keys(root: str) -> dict[str, set[str]]:
+    with open(f"{root}/docs/WORKFLOW.md") as f:
+        text = f.read()
+    tables = {}
+    for part, table in re.findall(r"^### (\w+)\n((?:\|.*\n)+)", text, re.M):
+        tables[part] = set(re.findall(r"^\| `(\w+)` \|", table, re.M))
+    return tables
+
+
+def refuses(sluice: str, text: str) -> bool:
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as f:
+        f.write(text)
+        f.flush()
+        return subprocess.run([sluice, "validate", f.name], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL).returncode == 1
+
+
+def main() -> int:
+    sluice, root = sys.argv[1:3]
+    with open(f"{root}/docs/workflow.schema.json") as f:
+        schema = json.load(f)
+    check, problems, refused = Schema(schema), [], 0
+    good = glob.glob(f"{root}/workflows/*.yaml") + glob.glob(f"{root}/tests/mutants/base/*.yaml")
+    assert len(good) >= 8, "no workflows to look at"
+    for path in good:
+        with open(path) as f:
+            text = f.read()
+        if found := check.wrong(yaml.safe_load(text), schema):
+            problems.append(f"{path}: {found}")
+        unknown = replaced(text, "key", r"\b(plugin|run|balance|replicas|deadline|outputs|limits)(?=: )",
+                           lambda m: m[1] + "x", 1)
+        for kind, wrong, line in [*shapes(text), *missing(text), *unknown]:
+            if wrong == text:
+                continue
+            refused += 1
+            fits = check.wrong(yaml.safe_load(wrong), schema) is None
+            if fits or not refuses(sluice, wrong):
+                problems.append(f"{path}, {kind} in line {line}: accepted by "
+                                f"{'the schema' if fits else 'the loader'}")
+    parts = {"workflow": schema, **schema["$defs"]}
+    for part, keys in documented_keys(root).items():
+        ours = set(parts[part]["properties"])
+        if ours != keys:
+            problems.append(f"keys of {part}: schema {sorted(ours - keys)}, docs {sorted(keys - ours)}")
+    print("\n".join(problems) or f"{len(good)} files fit, {refused} wrong ones are refused by both")
+    return 1 if problems or refused < 60 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -68,8 +68,9 @@ bool Bucket::can_fire(const Plan& plan, const PlanGroup& group) const {
 }
 
 void Bucket::take(std::vector<Arrival>& arrivals) {
-  std::ranges::stable_sort(
-      arrivals_, [](const Arrival& a, const Arrival& b) { return is_before(a.place, b.place); });
+  // Two frames never stand at one place. (A stable sort would take memory.)
+  std::ranges::sort(arrivals_,
+                    [](const Arrival& a, const Arrival& b) { return is_before(a.place, b.place); });
   arrivals.swap(arrivals_);
 }
 
@@ -79,6 +80,15 @@ void Bucket::clear() {
   credit_ = Credit();
   arrivals_.clear();
   finer_.clear();
+}
+
+void CountBucket::clear() {
+  opened_ = fired_ = false;
+  scope_ = ScopeRef();
+  counts_.clear();
+  arrivals_.clear();
+  held_.clear();
+  free_.clear();
 }
 
 void CountBucket::open(const PlanGroup& group, ScopeRef scope) {
@@ -139,15 +149,19 @@ void CountBucket::fire(const PlanGroup& group, const Plan& plan, std::vector<Arr
                        std::vector<InputValue>& inputs) {
   fired_ = true;
   if (group.by_path)
-    std::ranges::stable_sort(
-        arrivals_, {}, [](const Arrival& arrival) -> const auto& { return arrival.frame->path; });
-  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    std::ranges::sort(arrivals_, [](const Arrival& a, const Arrival& b) {
+      const auto order = a.frame->path <=> b.frame->path;
+      return order != 0 ? order < 0 : is_before(a.place, b.place);
+    });
+  // By field, as the inputs of an activation stand.
+  for (std::uint16_t field = 0; field < group.fields.size(); ++field) {
+    const auto count = std::ranges::find(group.counts, field, &PlanCount::field);
+    const auto i = static_cast<std::size_t>(count - group.counts.begin());
     const bool all = group.counts[i].kind == PlanCount::Kind::all;
     std::int64_t left = counts_[i].wanted;
     for (const Arrival& arrival : arrivals_) {
       for (const FieldMap& map : plan.edges[arrival.edge].fields) {
-        if (map.to != group.counts[i].field || (arrival.frame->mask >> map.from & 1U) == 0)
-          continue;
+        if (map.to != field || (arrival.frame->mask >> map.from & 1U) == 0) continue;
         if (!all && left-- <= 0) continue;
         inputs.push_back({map.to, arrival.frame->values[map.from]});
       }

@@ -10,12 +10,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "graph/effect.h"
 #include "graph/frame.h"
 #include "graph/plan.h"
+#include "graph/table.h"
 
 namespace sluice {
 
@@ -55,13 +55,14 @@ class Bucket {
   std::uint64_t received_ = 0;
   Credit credit_;
   std::vector<Arrival> arrivals_;
-  std::unordered_map<std::uint64_t, std::uint64_t> finer_;  // refinement's id -> received
+  Table<std::uint64_t> finer_;  // refinement's id -> received
 };
 
 /// Over one call: what each counted field wants, and what came. Frames arrive in logical order.
 class CountBucket {
  public:
   void open(const PlanGroup& group, ScopeRef scope);
+  void clear();
   bool opened() const { return opened_; }
   bool fired() const { return fired_; }
   const ScopeRef& scope() const { return scope_; }

@@ -86,7 +86,7 @@ void Engine::receive_settled(Message& message, Effects& effects) {
 }
 
 void Engine::receive_cancel(Message& message, Effects& effects) {
-  cancelled_.insert(message.call);
+  cancelled_[message.call] = true;
   for (std::uint32_t i = 0; i < records_.size(); ++i)
     if (records_[i].state == State::running && records_[i].call == message.call)
       effects.cancels.push_back({node_.id, {i, records_[i].generation}});
@@ -95,14 +95,32 @@ void Engine::receive_cancel(Message& message, Effects& effects) {
 
 void Engine::receive_call_ended(const Message& message) {
   floor_ = std::max(floor_, message.floor);
-  std::erase_if(aborted_, [&](const auto& one) { return one.first < floor_; });
+  if (!aborted_.empty()) {
+    std::vector<CallId> over;
+    aborted_.for_each([&](CallId call, std::size_t) {
+      if (call < floor_) over.push_back(call);
+    });
+    for (const CallId call : over) aborted_.erase(call);
+  }
   cancelled_.erase(message.call);
-  const auto it = calls_.find(message.call);
-  if (it == calls_.end()) return;
-  SLUICE_CHECK(!it->second->credit, "a call ended before its credit was home");
-  *it->second = CallRecord();
-  free_calls_.push_back(std::move(it->second));
-  calls_.erase(it);
+  if (!calls_.contains(message.call)) return;
+  SLUICE_CHECK(!record_of(message.call).credit, "a call ended before its credit was home");
+  recycle_call(message.call);
+}
+
+void Engine::CallRecord::clear() {
+  line.clear();
+  count.clear();
+  credit = Credit();
+  session = released = 0;
+  running = false;
+}
+
+void Engine::recycle_call(CallId call) {
+  std::unique_ptr<CallRecord> record = std::move(*calls_.find(call));
+  calls_.erase(call);
+  record->clear();
+  free_calls_.push_back(std::move(record));
 }
 
 void Engine::forget(const std::vector<CallId>& given_up) {
@@ -137,14 +155,11 @@ void Engine::say_aborted(CallId call, std::uint64_t session, Effects& effects) {
 void Engine::drop_call(CallId call) {
   cancelled_.erase(call);
   std::vector<std::uint64_t> scopes;
-  for (const auto& [id, bucket] : buckets_)
+  buckets_.for_each([&](std::uint64_t id, const std::unique_ptr<Bucket>& bucket) {
     if (bucket->scope()->call == call) scopes.push_back(id);
+  });
   for (const std::uint64_t id : scopes) recycle_bucket(id);
-  if (const auto it = calls_.find(call); it != calls_.end()) {
-    *it->second = CallRecord();
-    free_calls_.push_back(std::move(it->second));
-    calls_.erase(it);
-  }
+  if (calls_.contains(call)) recycle_call(call);
 }
 
 Engine::CallRecord& Engine::call_record(CallId call, std::uint64_t session) {
@@ -207,7 +222,7 @@ void Engine::ready(std::uint32_t index, Effects& effects) {
 }
 
 void Engine::pump(CallId id, Effects& effects) {
-  CallRecord& call = *calls_.at(id);
+  CallRecord& call = record_of(id);
   const bool loops = plan_.collectors[node_.order].loops;
   while (!call.running) {
     const std::optional<Line::Item> item = call.line.pop(loops);
@@ -247,11 +262,11 @@ std::unique_ptr<Failure> Engine::merge_iterations(Record& record) const {
 
 void Engine::fill_inputs(Record& record, const PlanGroup& group) {
   if (!record.inputs.empty() || !group.counts.empty()) return;
-  for (const Arrival& arrival : record.arrivals)
-    for (const FieldMap& map : plan_.edges[arrival.edge].fields)
-      if ((arrival.frame->mask >> map.from & 1U) != 0)
-        record.inputs.push_back({map.to, arrival.frame->values[map.from]});
-  if (group.fields.size() > 1) std::ranges::stable_sort(record.inputs, {}, &InputValue::field);
+  for (std::uint16_t field = 0; field < group.fields.size(); ++field)
+    for (const Arrival& arrival : record.arrivals)
+      for (const FieldMap& map : plan_.edges[arrival.edge].fields)
+        if (map.to == field && (arrival.frame->mask >> map.from & 1U) != 0)
+          record.inputs.push_back({field, arrival.frame->values[map.from]});
 }
 
 bool Engine::start(std::uint32_t index, std::uint64_t sequence, Effects& effects) {
@@ -361,13 +376,13 @@ void Engine::ended(ActivationId activation, std::unique_ptr<Failure> failure, Ef
   if (is_given_up(call)) {
     const std::uint64_t session = records_[activation.index].session;
     free_record(activation.index);
-    if (const auto it = aborted_.find(call); it != aborted_.end() && --it->second == 0)
+    if (std::size_t* left = aborted_.find(call); left != nullptr && --*left == 0)
       say_aborted(call, session, effects);
     return;
   }
   close(activation.index, std::move(failure), effects);
   if (node_.order == none) return;
-  calls_.at(call)->running = false;
+  record_of(call).running = false;
   pump(call, effects);
 }
 
@@ -384,10 +399,10 @@ Bucket& Engine::bucket_of(const Share& share) {
 }
 
 void Engine::recycle_bucket(std::uint64_t scope) {
-  const auto it = buckets_.find(scope);
-  it->second->clear();
-  free_buckets_.push_back(std::move(it->second));
-  buckets_.erase(it);
+  std::unique_ptr<Bucket> bucket = std::move(*buckets_.find(scope));
+  buckets_.erase(scope);
+  bucket->clear();
+  free_buckets_.push_back(std::move(bucket));
 }
 
 void Engine::close_bucket(Bucket& bucket, Effects& effects) {
@@ -409,7 +424,7 @@ void Engine::close_bucket(Bucket& bucket, Effects& effects) {
 }
 
 void Engine::advance_count(CallId id, const PlanGroup& group, Effects& effects) {
-  CallRecord& call = *calls_.at(id);
+  CallRecord& call = record_of(id);
   while (true) {
     if (!call.count.fired() && call.count.ready(group, call.line.complete(0)))
       fire_count(id, group, effects);
@@ -436,7 +451,7 @@ void Engine::advance_count(CallId id, const PlanGroup& group, Effects& effects) 
 }
 
 void Engine::fire_count(CallId id, const PlanGroup& group, Effects& effects) {
-  CallRecord& call = *calls_.at(id);
+  CallRecord& call = record_of(id);
   const std::uint32_t index = new_record(id, call.session, 0);
   Record& record = records_[index];
   record.shares.take(call.count.scope()->outer);
@@ -445,7 +460,6 @@ void Engine::fire_count(CallId id, const PlanGroup& group, Effects& effects) {
   record.credit = call.credit.take(call.credit.amount - call.credit.amount / 4);
   if (plan_.paths) record.path = {0, 0};
   call.count.fire(group, plan_, record.arrivals, record.inputs);
-  std::ranges::stable_sort(record.inputs, {}, &InputValue::field);
   start(index, 0, effects);
 }
 

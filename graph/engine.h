@@ -9,8 +9,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "graph/bucket.h"
@@ -19,6 +17,7 @@
 #include "graph/line.h"
 #include "graph/plan.h"
 #include "graph/split.h"
+#include "graph/table.h"
 
 namespace sluice {
 
@@ -82,6 +81,7 @@ class Engine {
     std::uint64_t session = 0;
     std::uint64_t released = 0;
     bool running = false;
+    void clear();
   };
 
   void receive_frame(Message& message, Effects& effects);
@@ -91,6 +91,8 @@ class Engine {
   void receive_call_ended(const Message& message);
   void say_aborted(CallId call, std::uint64_t session, Effects& effects);
   void drop_call(CallId call);
+  void recycle_call(CallId call);
+  CallRecord& record_of(CallId call) { return **calls_.find(call); }
 
   std::uint32_t new_record(CallId call, std::uint64_t session, std::uint16_t group);
   void free_record(std::uint32_t index);
@@ -127,12 +129,12 @@ class Engine {
   std::vector<CollectorId> trigger_shares_;  // the order of shares in what triggers the node
   std::deque<Record> records_;
   std::vector<std::uint32_t> free_records_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Bucket>> buckets_;  // by scope id
+  Table<std::unique_ptr<Bucket>> buckets_;  // by scope id
   std::vector<std::unique_ptr<Bucket>> free_buckets_;
-  std::unordered_map<CallId, std::unique_ptr<CallRecord>> calls_;
+  Table<std::unique_ptr<CallRecord>> calls_;
   std::vector<std::unique_ptr<CallRecord>> free_calls_;
-  std::unordered_set<CallId> cancelled_;
-  std::unordered_map<CallId, std::size_t> aborted_;  // -> its activations that still run
+  Table<bool> cancelled_;
+  Table<std::size_t> aborted_;  // -> its activations that still run
   CallId floor_ = 0;
   std::uint32_t next_replica_ = 0;
   Instant now_{};

@@ -29,15 +29,20 @@ Home::Home(const Plan& plan, Pools& pools)
 CallId Home::call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant now,
                   Effects& effects) {
   const CallId id = next_call_++;
-  CallRecord& call = calls_[id];
+  CallRecord& call = new_record(id);
   call.session = session;
   call.inputs = std::move(inputs);
   call.outputs.resize(plan_.outputs.size());
   call.arrived = now;
   call.deadline = now + std::chrono::duration_cast<Instant>(plan_.limits.deadline);
-  std::deque<CallId>& queue = sessions_[session];
-  queue.push_back(id);
-  if (plan_.calls == CallMode::overlap || queue.size() == 1) {
+  SessionQueue& queue = sessions_[session];
+  const bool alone = queue.first == 0;
+  if (alone)
+    queue.first = id;
+  else
+    record_of(queue.last).next = id;
+  queue.last = id;
+  if (plan_.calls == CallMode::overlap || alone) {
     start(id, effects);
     finish_if_done(id, effects);
   }
@@ -45,7 +50,7 @@ CallId Home::call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant
 }
 
 void Home::start(CallId id, Effects& effects) {
-  CallRecord& call = calls_.at(id);
+  CallRecord& call = record_of(id);
   if (!away_.empty()) return fail_lost(id, call, effects);
   call.started = true;
   // Half of the credit never leaves, so that there is some to send orders with.
@@ -68,10 +73,10 @@ void Home::start(CallId id, Effects& effects) {
 }
 
 void Home::receive(Message& message, Effects& effects) {
-  const auto it = calls_.find(message.call);
-  SLUICE_CHECK(it != calls_.end() || lost_any_, "a message came for a call that has ended");
-  if (it == calls_.end()) return;
-  CallRecord& call = it->second;
+  const std::unique_ptr<CallRecord>* found = calls_.find(message.call);
+  SLUICE_CHECK(found != nullptr || lost_any_, "a message came for a call that has ended");
+  if (found == nullptr) return;
+  CallRecord& call = **found;
   if (call.aborting) {
     if (message.kind == Message::Kind::aborted) std::erase(call.pending, message.target);
     return finish_if_done(message.call, effects);
@@ -162,21 +167,23 @@ void Home::spread_cancel(CallId id, CallRecord& call, Effects& effects) {
 }
 
 void Home::cancel(CallId id, Effects& effects) {
-  const auto it = calls_.find(id);
-  if (it == calls_.end()) return;
+  if (!calls_.contains(id)) return;
+  CallRecord& call = record_of(id);
   fail(
-      id, it->second,
+      id, call,
       {entry_node, {ErrorCode::cancelled, "the caller cancelled the call"}, FailureKind::cancelled},
-      it->second.started, effects);
+      call.started, effects);
   finish_if_done(id, effects);
 }
 
 void Home::tick(Instant now, Effects& effects) {
-  std::vector<CallId> late;
-  for (const auto& [id, call] : calls_)
-    if (call.deadline <= now && !call.cancelled && !call.aborting) late.push_back(id);
-  for (const CallId id : late) {
-    CallRecord& call = calls_.at(id);
+  // All calls have the same time to run, so the oldest ends first.
+  for (std::size_t i = oldest_; i < order_.size(); ++i) {
+    const CallId id = order_[i];
+    if (!calls_.contains(id)) continue;
+    CallRecord& call = record_of(id);
+    if (call.deadline > now) return;
+    if (call.cancelled || call.aborting) continue;
     fail(id, call,
          {entry_node,
           {ErrorCode::deadline, "the call did not end within its deadline of " +
@@ -214,8 +221,10 @@ void Home::nodes_lost(const std::vector<NodeId>& nodes, Effects& effects) {
   away_.insert(away_.end(), nodes.begin(), nodes.end());
   std::ranges::sort(away_);
   std::vector<CallId> running;
-  for (auto& [id, call] : calls_) {
-    if (!call.started) continue;
+  for (std::size_t i = oldest_; i < order_.size(); ++i) {
+    const CallId id = order_[i];
+    if (!calls_.contains(id) || !record_of(id).started) continue;
+    CallRecord& call = record_of(id);
     running.push_back(id);
     if (!call.aborting) {
       abort(id, call, effects);
@@ -230,16 +239,17 @@ void Home::nodes_lost(const std::vector<NodeId>& nodes, Effects& effects) {
 std::vector<CallId> Home::nodes_back(const std::vector<NodeId>& nodes) {
   std::erase_if(away_, [&](NodeId node) { return std::ranges::find(nodes, node) != nodes.end(); });
   std::vector<CallId> given_up;
-  for (const auto& [id, call] : calls_)
-    if (call.aborting) given_up.push_back(id);
+  for (std::size_t i = oldest_; i < order_.size(); ++i)
+    if (calls_.contains(order_[i]) && record_of(order_[i]).aborting) given_up.push_back(order_[i]);
   return given_up;
 }
 
 Instant Home::next_deadline() const {
-  // All calls have the same time to run, so the oldest ends first. One that has failed still has a
-  // deadline: what it left running may hang.
-  for (const auto& [id, call] : calls_)
-    if (!call.cancelled && !call.aborting) return call.deadline;
+  // A call that has failed still has a deadline: what it left running may hang.
+  for (std::size_t i = oldest_; i < order_.size(); ++i) {
+    const std::unique_ptr<CallRecord>* call = calls_.find(order_[i]);
+    if (call != nullptr && !(*call)->cancelled && !(*call)->aborting) return (*call)->deadline;
+  }
   return Instant::max();
 }
 
@@ -249,9 +259,8 @@ void Home::finish_if_done(CallId id, Effects& effects) {
 }
 
 CallId Home::finish_one(CallId id, Effects& effects) {
-  const auto it = calls_.find(id);
-  if (it == calls_.end()) return 0;
-  CallRecord& call = it->second;
+  if (!calls_.contains(id)) return 0;
+  CallRecord& call = record_of(id);
   if (call.aborting ? !call.pending.empty()
                     : (call.started ? !call.home.complete() : !call.failure))
     return 0;
@@ -260,18 +269,67 @@ CallId Home::finish_one(CallId id, Effects& effects) {
   const std::uint64_t session = call.session;
   const bool started = call.started;
   effects.ends.push_back({id, session, std::move(call.failure), counted(std::move(call.warnings))});
-  calls_.erase(it);
+  const CallId next = leave_queue(id, session);
+  forget(id);
   if (started) tell_ended(id, session, effects);
-  std::deque<CallId>& queue = sessions_.at(session);
-  std::erase(queue, id);
-  if (queue.empty()) {
-    sessions_.erase(session);
-    return 0;
-  }
-  const CallId next = queue.front();
-  if (plan_.calls == CallMode::overlap || calls_.at(next).started) return 0;
+  if (next == 0 || plan_.calls == CallMode::overlap || record_of(next).started) return 0;
   start(next, effects);
   return next;
+}
+
+void Home::CallRecord::clear() {
+  next = 0;
+  inputs.clear();
+  home.clear();
+  for (OutputRecord& output : outputs) {
+    output.line.clear();
+    output.waiting.clear();
+    output.free.clear();
+  }
+  failure.reset();
+  warnings.clear();
+  delivered = 0;
+  started = cancelled = aborting = false;
+  pending.clear();
+}
+
+Home::CallRecord& Home::new_record(CallId call) {
+  std::unique_ptr<CallRecord>& record = calls_[call];
+  if (free_calls_.empty()) {
+    record = std::make_unique<CallRecord>();
+  } else {
+    record = std::move(free_calls_.back());
+    free_calls_.pop_back();
+  }
+  order_.push_back(call);
+  return *record;
+}
+
+void Home::forget(CallId call) {
+  std::unique_ptr<CallRecord> record = std::move(*calls_.find(call));
+  calls_.erase(call);
+  record->clear();
+  free_calls_.push_back(std::move(record));
+  while (oldest_ < order_.size() && !calls_.contains(order_[oldest_])) ++oldest_;
+  if (2 * oldest_ < order_.size()) return;
+  order_.erase(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(oldest_));
+  oldest_ = 0;
+}
+
+CallId Home::leave_queue(CallId call, std::uint64_t session) {
+  SessionQueue& queue = *sessions_.find(session);
+  const CallId after = record_of(call).next;
+  if (queue.first == call) {
+    queue.first = after;
+  } else {
+    CallId before = queue.first;
+    while (record_of(before).next != call) before = record_of(before).next;
+    record_of(before).next = after;
+    if (queue.last == call) queue.last = before;
+  }
+  const CallId first = queue.first;
+  if (first == 0) sessions_.erase(session);
+  return first;
 }
 
 void Home::tell_ended(CallId id, std::uint64_t session, Effects& effects) {

@@ -8,17 +8,15 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "graph/effect.h"
 #include "graph/line.h"
 #include "graph/plan.h"
 #include "graph/split.h"
+#include "graph/table.h"
 
 namespace sluice {
 
@@ -54,6 +52,7 @@ class Home {
   };
   struct CallRecord {
     std::uint64_t session = 0;
+    CallId next = 0;  // of the same session; 0: none
     std::vector<PayloadRef> inputs;
     CreditSum home;
     std::vector<OutputRecord> outputs;
@@ -66,6 +65,12 @@ class Home {
     bool cancelled = false;
     bool aborting = false;
     std::vector<NodeId> pending;  // aborting: who has not said yet that nothing is left
+    void clear();
+  };
+  /// The calls of one session, first in, first out.
+  struct SessionQueue {
+    CallId first = 0;
+    CallId last = 0;
   };
 
   void start(CallId id, Effects& effects);
@@ -78,15 +83,24 @@ class Home {
   /// Ends the call when nothing of it is left. The result is a call that has started in its place.
   CallId finish_one(CallId id, Effects& effects);
   void tell_ended(CallId id, std::uint64_t session, Effects& effects);
-  CallId floor() const { return calls_.empty() ? next_call_ : calls_.begin()->first; }
+  /// Every call below has ended.
+  CallId floor() const { return oldest_ == order_.size() ? next_call_ : order_[oldest_]; }
+  CallRecord& record_of(CallId call) { return **calls_.find(call); }
+  CallRecord& new_record(CallId call);
+  void forget(CallId call);
+  /// Takes the call out of its session's queue. The result is the first of those that are left.
+  CallId leave_queue(CallId call, std::uint64_t session);
 
   const Plan& plan_;
   Pools& pools_;
   Splitter splitter_;
-  std::map<CallId, CallRecord> calls_;                              // ordered: deadlines in turn
-  std::unordered_map<std::uint64_t, std::deque<CallId>> sessions_;  // first in, first out
-  std::vector<NodeId> away_;                                        // nodes whose machine is lost
-  bool lost_any_ = false;  // then late messages of calls that were given up may come
+  Table<std::unique_ptr<CallRecord>> calls_;
+  std::vector<std::unique_ptr<CallRecord>> free_calls_;
+  Table<SessionQueue> sessions_;
+  std::vector<CallId> order_;  // of arrival, from `oldest_`; some have ended
+  std::size_t oldest_ = 0;
+  std::vector<NodeId> away_;  // nodes whose machine is lost
+  bool lost_any_ = false;     // then late messages of calls that were given up may come
   CallId next_call_ = 1;
 };
 

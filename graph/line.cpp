@@ -31,16 +31,17 @@ void Line::drop(std::uint32_t track) {
 std::uint32_t Line::track_of(const Scope& scope) {
   if (!scope.parent.scope) {
     if (scope.sequence == sequence_ && current_ != no_track) return current_;
-    const auto [it, added] = roots_.try_emplace(scope.sequence, 0);
-    if (added) it->second = new_track();
-    if (scope.sequence == sequence_) current_ = it->second;
-    return it->second;
+    std::uint32_t* known = roots_.find(scope.sequence);
+    const std::uint32_t track = known != nullptr ? *known : new_track();
+    if (known == nullptr) roots_[scope.sequence] = track;
+    if (scope.sequence == sequence_) current_ = track;
+    return track;
   }
-  const auto found = refined_.find(scope.id);
-  if (found != refined_.end()) return found->second;
+  if (const std::uint32_t* found = refined_.find(scope.id)) return *found;
   const std::uint32_t outer = track_of(*scope.parent.scope);
   const std::uint32_t track = new_track();
-  refined_.emplace(scope.id, track);
+  refined_[scope.id] = track;
+  tracks_[track].scope = scope.id;
   push(outer, {Entry::Kind::child, scope.parent.begin, scope.parent.width, track});
   return track;
 }
@@ -71,7 +72,7 @@ std::optional<Line::Item> Line::pop_from(std::uint32_t track, bool keep_open) {
     if (first.kind == Entry::Kind::child) {
       const std::optional<Item> item = pop_from(first.index, keep_open);
       if (item.has_value() || tracks_[first.index].frontier != share_whole) return item;
-      std::erase_if(refined_, [&](const auto& pair) { return pair.second == first.index; });
+      refined_.erase(tracks_[first.index].scope);
       drop(first.index);
     }
     auto& mine = tracks_[track];
@@ -90,9 +91,9 @@ std::optional<Line::Item> Line::pop_from(std::uint32_t track, bool keep_open) {
 std::optional<Line::Item> Line::pop(bool keep_open) {
   for (;;) {
     if (current_ == no_track) {
-      const auto it = roots_.find(sequence_);
-      if (it == roots_.end()) return std::nullopt;
-      current_ = it->second;
+      const std::uint32_t* track = roots_.find(sequence_);
+      if (track == nullptr) return std::nullopt;
+      current_ = *track;
     }
     const std::optional<Item> item = pop_from(current_, keep_open);
     if (tracks_[current_].frontier == share_whole) {
@@ -106,6 +107,14 @@ std::optional<Line::Item> Line::pop(bool keep_open) {
   }
 }
 
-void Line::clear() { *this = Line(); }
+void Line::clear() {
+  free_.clear();
+  for (std::uint32_t track = 0; track < tracks_.size(); ++track) drop(track);
+  roots_.clear();
+  refined_.clear();
+  sequence_ = 0;
+  current_ = no_track;
+  waiting_ = 0;
+}
 
 }  // namespace sluice

@@ -8,10 +8,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "graph/frame.h"
+#include "graph/table.h"
 
 namespace sluice {
 
@@ -42,6 +42,7 @@ class Line {
   /// One interval and what waits in it.
   struct Track {
     std::uint64_t frontier = 0;
+    std::uint64_t scope = 0;  // of a refined one: its id
     std::vector<Entry> heap;  // least `begin` first
   };
 
@@ -52,10 +53,10 @@ class Line {
   std::optional<Item> pop_from(std::uint32_t track, bool keep_open);
   void drop(std::uint32_t track);
 
-  std::uint64_t sequence_ = 0;                                // the scope that goes now
-  std::unordered_map<std::uint64_t, std::uint32_t> roots_;    // sequence -> track
-  std::unordered_map<std::uint64_t, std::uint32_t> refined_;  // scope id -> track
-  std::uint32_t current_ = no_track;                          // roots_[sequence_], cached
+  std::uint64_t sequence_ = 0;        // the scope that goes now
+  Table<std::uint32_t> roots_;        // sequence -> track
+  Table<std::uint32_t> refined_;      // scope id -> track
+  std::uint32_t current_ = no_track;  // roots_[sequence_], cached
   std::vector<Track> tracks_;
   std::vector<std::uint32_t> free_;
   std::size_t waiting_ = 0;

@@ -127,7 +127,7 @@ class Builder final : public YAML::EventHandler {
     } else {
       // An empty value has no place of its own: it stands where its key does.
       if (node.kind == YamlNode::Kind::null) node.mark = top.key.mark;
-      top.node.entries.emplace_back(std::move(top.key), std::move(node));
+      top.node.entries.push_back({std::move(top.key), std::move(node)});
       top.has_key = false;
     }
   }

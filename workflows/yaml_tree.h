@@ -13,15 +13,22 @@
 
 namespace sluice {
 
+struct YamlEntry;
+
 struct YamlNode {
   enum class Kind : std::uint8_t { null, scalar, list, map } kind = Kind::null;
   Mark mark;
   std::string scalar;
   bool quoted = false;
   std::vector<YamlNode> items;                           // list
-  std::vector<std::pair<YamlNode, YamlNode>> entries;    // map, in order
+  std::vector<YamlEntry> entries;                        // map, in order
 
   const YamlNode* find(std::string_view key) const;
+};
+
+struct YamlEntry {
+  YamlNode key;
+  YamlNode value;
 };
 
 inline constexpr std::size_t yaml_bytes_max = std::size_t{1} << 20;

@@ -52,8 +52,7 @@ MUTANTS = [
      "  if (!held.absorb(message.credit))\n    splitter_.send_credit(message.credit, message.call, "
      "message.session, effects);", "  (void)held.absorb(message.credit);\n  (void)effects;", None),
     ("C10 a call is not forgotten", "graph/engine.cpp",
-     "  if (it == calls_.end()) return;\n  SLUICE_CHECK", "  if (call_is_kept) return;\n  SLUICE_CHECK",
-     None),
+     "  if (!calls_.contains(message.call)) return;\n", "  if (message.call != 0) return;\n", None),
     ("C11 what depends on a dead join waits", "graph/engine.cpp",
      "    splitter_.settle(scope->outer, collector.outer,",
      "    if (false)\n    splitter_.settle(scope->outer, collector.outer,", None),
@@ -72,7 +71,7 @@ MUTANTS = [
     ("C14 a count fires one too early", "graph/bucket.cpp", "counts_[i].came < counts_[i].wanted",
      "counts_[i].came + 1 < counts_[i].wanted", None),
     ("C14 the wrong frames are taken", "graph/bucket.cpp",
-     "  if (group.by_path)\n    std::ranges::stable_sort", "  if (false)\n    std::ranges::stable_sort",
+     "  if (group.by_path)\n    std::ranges::sort", "  if (false)\n    std::ranges::sort",
      None),
     ("C15 a session's calls run together", "graph/home.cpp",
      "plan_.calls == CallMode::overlap || queue.size() == 1", "true", None),
@@ -91,8 +90,8 @@ MUTANTS = [
      "    call.pending", "if (node.id == entry_node) continue;\n    call.pending", None),
     ("late messages reach a new engine", "graph/engine.cpp", "aborted_[call] = 0;", "(void)call;",
      None),
-    ("an aborting engine does not answer", "graph/engine.cpp", "it != aborted_.end() && --it->second == 0",
-     "it != aborted_.end() && --it->second == 1", None),
+    ("an aborting engine does not answer", "graph/engine.cpp", "left != nullptr && --*left == 0",
+     "left != nullptr && --*left == 1", None),
     ("roots are always the entry", "graph/collectors.cpp",
      "root = root == none ? from : dominators.nearest_common(root, from);",
      "root = root == none ? from : (from == root ? root : entry_node);", None),
@@ -117,7 +116,6 @@ class Bench:
             sys.exit(f"{mutant[0]}: {name} does not hold\n{old}")
         here = f"{self.folder}/{number}"
         os.makedirs(os.path.dirname(f"{here}/{name}"), exist_ok=True)
-        new = new.replace("call_is_kept", "it != calls_.end() || calls_.empty()")
         with open(f"{here}/{name}", "w") as f:
             f.write(text.replace(old, new, 1))
         objects = []

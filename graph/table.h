@@ -1,0 +1,93 @@
+// A hash table from 64-bit numbers that allocates only when it grows.
+//
+// Open addressing, linear probing, no tombstones: a removal moves what follows back. Values move
+// when others are removed, so keep no pointers to them. Cost: O(1); memory: twice the most entries.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace sluice {
+
+template <typename Value>
+class Table {
+ public:
+  Table() : slots_(8) {}
+
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  bool contains(std::uint64_t key) const { return find(key) != nullptr; }
+
+  Value* find(std::uint64_t key) {
+    const std::size_t at = locate(key);
+    return slots_[at].used ? &slots_[at].value : nullptr;
+  }
+  const Value* find(std::uint64_t key) const {
+    const std::size_t at = locate(key);
+    return slots_[at].used ? &slots_[at].value : nullptr;
+  }
+  /// The entry of the key, made empty when it is new.
+  Value& operator[](std::uint64_t key) {
+    std::size_t at = locate(key);
+    if (slots_[at].used) return slots_[at].value;
+    if (2 * (size_ + 1) > slots_.size()) {
+      grow();
+      at = locate(key);
+    }
+    ++size_;
+    slots_[at].used = true;
+    slots_[at].key = key;
+    return slots_[at].value;
+  }
+  void erase(std::uint64_t key) {
+    std::size_t hole = locate(key);
+    if (!slots_[hole].used) return;
+    --size_;
+    const std::size_t mask = slots_.size() - 1;
+    for (std::size_t at = (hole + 1) & mask; slots_[at].used; at = (at + 1) & mask) {
+      // Moves back unless its own place lies after the hole.
+      if (((at - home(slots_[at].key)) & mask) < ((at - hole) & mask)) continue;
+      slots_[hole] = std::move(slots_[at]);
+      hole = at;
+    }
+    slots_[hole] = Slot();
+  }
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (const Slot& slot : slots_)
+      if (slot.used) visit(slot.key, slot.value);
+  }
+  void clear() {
+    if (size_ == 0) return;
+    for (Slot& slot : slots_) slot = Slot();
+    size_ = 0;
+  }
+
+ private:
+  struct Slot {
+    std::uint64_t key = 0;
+    bool used = false;
+    Value value{};
+  };
+
+  std::size_t home(std::uint64_t key) const {
+    return (key * 0x9e3779b97f4a7c15ULL >> 32) & (slots_.size() - 1);
+  }
+  std::size_t locate(std::uint64_t key) const {
+    std::size_t at = home(key);
+    while (slots_[at].used && slots_[at].key != key) at = (at + 1) & (slots_.size() - 1);
+    return at;
+  }
+  void grow() {
+    std::vector<Slot> old(slots_.size() * 2);
+    old.swap(slots_);
+    for (Slot& slot : old)
+      if (slot.used) slots_[locate(slot.key)] = std::move(slot);
+  }
+
+  std::vector<Slot> slots_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace sluice

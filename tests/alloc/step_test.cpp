@@ -39,7 +39,11 @@ nodes:
   both:  { run: talk.go, inputs: [ { l: left.f, r: right.f } ], outputs: [f, back] }
   again: { run: plain.go, inputs: [ { r: both.f }, { r: turn.next } ], outputs: [f] }
   turn:  { run: plain.go, inputs: [ { f: again.f } ], outputs: [next, done] }
-  count: { run: talk.go, inputs: [ { d: turn.done, l: left.f } ], count: { d: all, l: all }, outputs: [f] }
+  count:
+    run: talk.go
+    inputs: [ { d: turn.done, l: left.f } ]
+    count: { d: all, l: all }
+    outputs: [f]
 outputs: { out: count.f, each: turn.done }
 limits: { loop_iterations: 9 }
 )";

@@ -1,4 +1,4 @@
-// Any bytes as a scenario: read, bound to a plan and, when it is small, run; or refused with places.
+// Any bytes as a scenario: read, bound to a plan and, when small, run; or refused with places.
 #include <cstdint>
 #include <string_view>
 
@@ -21,7 +21,11 @@ nodes:
   parse: { run: a.go, inputs: [ { x: inputs.x } ], outputs: [text, image, n] }
   see: { run: a.go, inputs: [ { image: parse.image } ], outputs: [f] }
   both: { run: talk.go, inputs: [ { t: parse.text, f: see.f } ], outputs: [token] }
-  draw: { run: talk.go, inputs: [ { p: both.token, c: see.f } ], count: { p: 1, c: parse.n }, outputs: [z] }
+  draw:
+    run: talk.go
+    inputs: [ { p: both.token, c: see.f } ]
+    count: { p: 1, c: parse.n }
+    outputs: [z]
 outputs: { text: both.token, image: draw.z }
 limits: { loop_iterations: 4, frames: 100 }
 )";

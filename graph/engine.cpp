@@ -423,22 +423,22 @@ void Engine::close_bucket(Bucket& bucket, Effects& effects) {
   ready(index, effects);
 }
 
+Notice Engine::count_notice(const CallRecord& call, const PlanGroup& group) const {
+  Notice notice{call.count.warnings(node_, group), nullptr};
+  if (auto broken = call.count.broken(node_, group, plan_))
+    notice.failure = std::make_unique<Failure>(Failure{
+        node_.id, {ErrorCode::invalid_argument, std::move(*broken)}, FailureKind::count_source});
+  return notice;
+}
+
 void Engine::advance_count(CallId id, const PlanGroup& group, Effects& effects) {
   CallRecord& call = record_of(id);
-  while (true) {
-    if (!call.count.fired() && call.count.ready(group, call.line.complete(0)))
-      fire_count(id, group, effects);
-    const std::optional<Line::Item> item = call.line.pop(false);
-    if (!item.has_value()) break;
+  while (const std::optional<Line::Item> item = call.line.pop(false))
     call.count.take(*item, group, plan_);
-  }
   const bool ended = call.line.complete(0);
-  if (!call.count.fired() && call.count.ready(group, ended)) fire_count(id, group, effects);
+  if (!call.count.fired() && call.count.ready(group, ended)) fire_count(id, group, ended, effects);
   if (ended) {
-    Notice notice{call.count.warnings(node_, group), nullptr};
-    if (auto broken = call.count.broken(node_, group, plan_))
-      notice.failure = std::make_unique<Failure>(Failure{
-          node_.id, {ErrorCode::invalid_argument, std::move(*broken)}, FailureKind::count_source});
+    Notice notice = count_notice(call, group);
     const std::vector<CollectorId>& outer = plan_.collectors[group.collector].outer;
     Shares nothing;
     const bool dead = !call.count.fired();
@@ -450,16 +450,18 @@ void Engine::advance_count(CallId id, const PlanGroup& group, Effects& effects) 
   flush_credit(id, call, effects);
 }
 
-void Engine::fire_count(CallId id, const PlanGroup& group, Effects& effects) {
+void Engine::fire_count(CallId id, const PlanGroup& group, bool ended, Effects& effects) {
   CallRecord& call = record_of(id);
   const std::uint32_t index = new_record(id, call.session, 0);
   Record& record = records_[index];
   record.shares.take(call.count.scope()->outer);
-  // The firing takes most of the credit; the rest says at the end what was left over.
-  call.credit.refine();
-  record.credit = call.credit.take(call.credit.amount - call.credit.amount / 4);
   if (plan_.paths) record.path = {0, 0};
   call.count.fire(group, plan_, record.arrivals, record.inputs);
+  // The firing takes the credit, but for what says afterwards what was left over.
+  call.credit.refine();
+  const bool silent = ended && count_notice(call, group).empty();
+  record.credit =
+      call.credit.take(silent ? call.credit.amount : call.credit.amount - call.credit.amount / 4);
   start(index, 0, effects);
 }
 

@@ -115,7 +115,9 @@ class Engine {
   void close_bucket(Bucket& bucket, Effects& effects);
   void recycle_bucket(std::uint64_t scope);
   void advance_count(CallId call, const PlanGroup& group, Effects& effects);
-  void fire_count(CallId call, const PlanGroup& group, Effects& effects);
+  void fire_count(CallId call, const PlanGroup& group, bool ended, Effects& effects);
+  /// At the end of a count's stream: what its caller should hear.
+  Notice count_notice(const CallRecord& call, const PlanGroup& group) const;
   bool is_cancelled(CallId call) const { return !cancelled_.empty() && cancelled_.contains(call); }
   bool is_given_up(CallId call) const {
     return call < floor_ || (!aborted_.empty() && aborted_.contains(call));

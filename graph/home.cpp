@@ -24,7 +24,11 @@ std::vector<std::string> counted(std::vector<std::string> warnings) {
 }  // namespace
 
 Home::Home(const Plan& plan, Pools& pools)
-    : plan_(plan), pools_(pools), splitter_(plan, entry_node, pools) {}
+    : plan_(plan), pools_(pools), splitter_(plan, entry_node, pools) {
+  for (const PlanNode& node : plan.nodes)
+    if (node.order != none || (!node.groups.empty() && !node.groups[0].counts.empty()))
+      keepers_.push_back(node.id);
+}
 
 CallId Home::call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant now,
                   Effects& effects) {
@@ -268,10 +272,11 @@ CallId Home::finish_one(CallId id, Effects& effects) {
     SLUICE_CHECK(output.line.empty(), "a call ended before its outputs were delivered");
   const std::uint64_t session = call.session;
   const bool started = call.started;
+  const bool all = call.cancelled || lost_any_;
   effects.ends.push_back({id, session, std::move(call.failure), counted(std::move(call.warnings))});
   const CallId next = leave_queue(id, session);
   forget(id);
-  if (started) tell_ended(id, session, effects);
+  if (started) tell_ended(id, session, all, effects);
   if (next == 0 || plan_.calls == CallMode::overlap || record_of(next).started) return 0;
   start(next, effects);
   return next;
@@ -332,13 +337,19 @@ CallId Home::leave_queue(CallId call, std::uint64_t session) {
   return first;
 }
 
-void Home::tell_ended(CallId id, std::uint64_t session, Effects& effects) {
-  for (const PlanNode& node : plan_.nodes) {
-    if (node.id == entry_node || std::ranges::find(away_, node.id) != away_.end()) continue;
-    Message* message = pools_.new_message(Message::Kind::call_ended, node.id, id, session);
+void Home::tell_ended(CallId id, std::uint64_t session, bool all, Effects& effects) {
+  const auto tell = [&](NodeId node) {
+    if (std::ranges::find(away_, node) != away_.end()) return;
+    Message* message = pools_.new_message(Message::Kind::call_ended, node, id, session);
     message->floor = floor();
     effects.messages.push_back(message);
+  };
+  if (!all) {
+    for (const NodeId node : keepers_) tell(node);
+    return;
   }
+  for (const PlanNode& node : plan_.nodes)
+    if (node.id != entry_node) tell(node.id);
 }
 
 }  // namespace sluice

@@ -82,7 +82,8 @@ class Home {
   void finish_if_done(CallId id, Effects& effects);
   /// Ends the call when nothing of it is left. The result is a call that has started in its place.
   CallId finish_one(CallId id, Effects& effects);
-  void tell_ended(CallId id, std::uint64_t session, Effects& effects);
+  /// `all`: also those that only know that it was cancelled, or given up.
+  void tell_ended(CallId id, std::uint64_t session, bool all, Effects& effects);
   /// Every call below has ended.
   CallId floor() const { return oldest_ == order_.size() ? next_call_ : order_[oldest_]; }
   CallRecord& record_of(CallId call) { return **calls_.find(call); }
@@ -99,8 +100,9 @@ class Home {
   Table<SessionQueue> sessions_;
   std::vector<CallId> order_;  // of arrival, from `oldest_`; some have ended
   std::size_t oldest_ = 0;
-  std::vector<NodeId> away_;  // nodes whose machine is lost
-  bool lost_any_ = false;     // then late messages of calls that were given up may come
+  std::vector<NodeId> keepers_;  // nodes that remember something of each call
+  std::vector<NodeId> away_;     // nodes whose machine is lost
+  bool lost_any_ = false;        // then late messages of calls that were given up may come
   CallId next_call_ = 1;
 };
 

@@ -184,8 +184,7 @@ class Router {
     if (branch.through_join) return brings[plan_.collectors[branch.target].owner];
     const Edge& edge = plan_.edges[branch.target];
     if (edge.to != plan_.collectors[group.collector].owner) return brings[edge.to];
-    return std::ranges::any_of(edge.fields,
-                               [&](const FieldMap& map) { return map.to == field; });
+    return std::ranges::any_of(edge.fields, [&](const FieldMap& map) { return map.to == field; });
   }
 
   const Dominators& dominators_;

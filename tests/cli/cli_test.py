@@ -2,6 +2,7 @@
 
     cli_test.py SLUICE REPOSITORY
 """
+import hashlib
 import json
 import os
 import struct
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import zlib
 
-SLUICE, ROOT = os.path.abspath(sys.argv[1]), sys.argv[2]
+SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 CHAT = "workflows/image_chat.yaml"
 TABLE, PHOTO = "models/scenes/samples/table.png", "models/scenes/samples/scene.jpg"
 failures = []
@@ -94,6 +95,57 @@ def main():
         nodes = {n["name"]: n for n in json.loads(sluice("plan", CHAT, "--format", "json")[1])["nodes"]}
         expect("plan json", nodes["generate"]["groups"][1]["root"] == "parse", nodes)
         expect("plan dot", sluice("plan", CHAT, "--format", "dot")[1].startswith("digraph image_chat"), "")
+        expect("plan svg", sluice("plan", CHAT, "--format", "svg")[1].startswith("<svg "), "")
+
+        code, out, err = sluice("test", "workflows", "--seeds", "5")
+        expect("scenarios pass", code == 0 and "scenarios passed, 5 seeds" in out, (code, out, err))
+        scenario = open(os.path.join(ROOT, "workflows/scenarios/image_edit_two_pictures.yaml"), "rb").read()
+        scenario = scenario.replace(b"../image_edit.yaml", os.path.join(ROOT, "workflows/image_edit.yaml").encode())
+        good = file("good.yaml", scenario)
+        code, out, err = sluice("test", good, "--json", "--seeds", "3")
+        said = json.loads(out)
+        parse = [f for f in said["calls"][0]["firings"] if f["node"] == "parse"]
+        token = hashlib.sha256(b"input:request:0").hexdigest()[:16]
+        expect("test json", code == 0 and said["passed"] and said["seeds"] == 3, out)
+        expect("an input's token", parse[0]["inputs"] == {"request": [token]}, parse)
+        made = hashlib.sha256(f"parse|0|request={token}#1".encode()).hexdigest()[:16]
+        code_ = [f["inputs"]["image"] for f in said["calls"][0]["firings"] if f["node"] == "code"]
+        expect("a yield's token", [made] in code_, code_)
+        code, out, err = sluice("test", file("wrong.yaml", scenario.replace(b"code: 2,", b"code: 3,")))
+        expect("a diff", code == 1 and "node code ran 2 times, expected 3" in out, (code, out, err))
+        code, out, err = sluice("test", file("typo.yaml", scenario.replace(b"  code: {", b"  coed: {")))
+        expect("a scenario's typo", code == 1 and "did you mean 'code'?" in err, (code, out, err))
+        one_line_error("scripted roles do not run", "sluice test", "run", "workflows/image_edit.yaml", "--prompt", "x")
+
+        trace = os.path.join(scratch, "trace.json")
+        simulate = ("simulate", "workflows/robot_multitask.yaml", "--calls", "30", "--rate", "50")
+        code, out, err = sluice(*simulate, "--trace", trace)
+        expect("simulate", code == 0 and "throughput" in out and "p99" in out, (code, out, err))
+        expect("the same seed, the same events", sluice(*simulate)[1].split("event hash")[1].split("\n")[0]
+               == out.split("event hash")[1].split("\n")[0], out)
+        events = json.load(open(trace))["traceEvents"]
+        expect("a trace", sum(e.get("cat") == "call" for e in events) == 30, len(events))
+        code, out, err = sluice("why", trace, "7")
+        expect("why", code == 0 and "call 7" in out and "most of it:" in out, (code, out, err))
+        one_line_error("why of no call", "there are 30", "why", trace, "99")
+        one_line_error("why of no trace", "not a trace", "why", file("no.json", b"{}"), "0")
+
+        library = file("library.yaml", b"sluice: 1\nworkflow: library\nroles: { a: { plugin: scripted } }\n")
+        user = b"""sluice: 1
+workflow: user
+include: [library.yaml]
+inputs: { x: text }
+nodes: { n: { run: a.go, inputs: [ { x: inputs.x } ] } }
+outputs: { o: n.y }
+"""
+        code, out, err = sluice("validate", file("user.yaml", user))
+        expect("include", code == 0, (code, out, err))
+        code, out, err = sluice("validate", file("round.yaml", user.replace(b"library.yaml", b"round.yaml")))
+        expect("include in a circle", code == 1 and "includes this file again" in out, (code, out, err))
+        os.remove(library)
+        code, out, err = sluice("validate", os.path.join(scratch, "user.yaml"))
+        expect("include of nothing", code == 1 and "library.yaml: no such file" in out and ":3:" in out, out)
+
         expect("help teaches", "Exit status" in sluice("--help")[1], "")
         expect("roles", "language_model" in sluice("roles")[1], "")
 

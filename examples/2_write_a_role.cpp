@@ -33,7 +33,8 @@ Plugin shout_plugin() {
                         .interfaces = {{.name = "say",
                                         .inputs = {{"text", ValueType::text, "what to say", false}},
                                         .outputs = {{"loud", ValueType::text, "louder", false}},
-                                        .frames = {}}},
+                                        .frames = {},
+                                        .yields_max = 2}},
                         .session_state = false,
                         .needs_model = false,
                         .any_ports = false,
@@ -71,11 +72,9 @@ int main() {
   Result<std::unique_ptr<Runner>> runner = Runner::create(loaded.spec, plan, catalog, {});
   if (!runner.ok()) return std::fprintf(stderr, "%s\n", runner.error().message.c_str()), 1;
   std::string said;
-  const CallOutcome outcome =
-      (*runner)->call({.session = "example", .inputs = {{"text", make_text("hello")}}},
-                      [&](std::string_view, const PayloadRef& value) {
-                        said += value->text + "\n";
-                      });
+  const CallOutcome outcome = (*runner)->call(
+      {.session = "example", .inputs = {{"text", make_text("hello")}}},
+      [&](std::string_view, const PayloadRef& value) { said += value->text + "\n"; });
   std::fputs(said.c_str(), stdout);
   // Frames arrive in logical order, whatever ran first.
   return outcome.ok && said == "hello!!\nHELLO!!!\nHELLO!!!\nHELLO!!!!\n" ? 0 : 1;

@@ -12,7 +12,9 @@ Plan compile(const WorkflowSpec& spec, const Declarations& declarations, Diagnos
   compiling::place_collectors(dominators, plan);
   compiling::check_loops(plan, diagnostics);
   compiling::check_waits(plan, diagnostics);
-  if (!has_errors(diagnostics)) compiling::route_shares(dominators, plan, diagnostics);
+  if (has_errors(diagnostics)) return plan;
+  compiling::route_shares(dominators, plan, diagnostics);
+  compiling::bound_frames(plan);
   return plan;
 }
 

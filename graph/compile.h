@@ -24,6 +24,9 @@ void check_loops(Plan& plan, Diagnostics& diagnostics);
 /// Refuses joins that can wait for ever, for themselves or for each other.
 void check_waits(const Plan& plan, Diagnostics& diagnostics);
 
+/// The most activations and frames of a call, where the roles' declarations bound them.
+void bound_frames(Plan& plan);
+
 /// Which shares each edge carries, and how each node divides what it holds.
 void route_shares(const Dominators& dominators, Plan& plan, Diagnostics& diagnostics);
 

@@ -1,6 +1,7 @@
 // What a role plugin declares of itself, so that a workflow can be checked before anything runs.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,7 @@ struct InterfaceDeclaration {
   /// Sets of outputs that always leave in one frame, e.g. {{"text"}, {"image"}} come apart.
   /// Empty: every frame holds all outputs.
   std::vector<std::vector<std::string>> frames;
+  std::uint32_t yields_max = 0;  // most frames of one activation; 0: no bound
 };
 
 struct PluginDeclaration {

@@ -42,6 +42,7 @@ struct Edge {
   bool direct = true;                      // takes a frame only when every input field is in it
   std::vector<std::uint64_t> field_masks;  // per input field: the source fields that provide it
   std::vector<CollectorId> shares;         // the collectors a frame on this edge holds a share of
+  std::uint64_t frames_max = 0;            // in one call, where bounded; 0: not bounded
 
   bool is_output() const { return to == entry_node; }
   /// True when a frame that holds `fields` goes along this edge.
@@ -108,7 +109,7 @@ struct PlanGroup {
 struct PlanNode {
   NodeId id = 0;
   std::string name;
-  std::uint16_t role = 0;  // index in the spec's roles; `none` for the entry
+  std::uint16_t role = 0;      // index in the spec's roles; `none` for the entry
   std::uint16_t executor = 0;  // the role whose executor it runs on (`colocate`), by index
   std::string interface;
   std::vector<std::string> outputs;
@@ -123,9 +124,11 @@ struct PlanNode {
   std::uint16_t held = 0;           // how many of them are held
   std::uint16_t loop_index = none;  // among the nodes that stand in a loop; none: in no loop
   bool skip_errors = false;
+  std::uint32_t yields_max = 0;         // most frames of one activation; 0: no bound
+  std::uint64_t activations_max = 0;    // in one call, where bounded; 0: not bounded
   std::chrono::nanoseconds deadline{};  // of one activation; zero: none
   std::chrono::nanoseconds max_age{};   // of the calls whose frames it takes; zero: any
-  NodeId dominator = entry_node;  // immediate; the entry for itself
+  NodeId dominator = entry_node;        // immediate; the entry for itself
   Mark mark;
 };
 

@@ -109,6 +109,9 @@ std::string plan_text(const Plan& plan) {
               plan.nodes[plan.collectors[node.order].root].name + ")\n";
     const std::string told = told_by(plan, node);
     if (!told.empty()) text += "    control edges: " + told + "\n";
+    if (node.activations_max != 0)
+      text += "    at most " + std::to_string(node.activations_max) + " activation" +
+              (node.activations_max == 1 ? "" : "s") + " in a call\n";
     if (node.loop_index != none) text += "    stands in a loop\n";
   }
   for (const PlanOutput& output : plan.outputs) {
@@ -125,7 +128,8 @@ std::string plan_json(const Plan& plan) {
     const auto fields = json_list(edge.fields, [&](const FieldMap& map) {
       return json_quote(plan.nodes[edge.from].outputs[map.from]);
     });
-    return "{\"from\":" + json_quote(plan.nodes[edge.from].name) + ",\"fields\":" + fields + "}";
+    return "{\"from\":" + json_quote(plan.nodes[edge.from].name) + ",\"fields\":" + fields +
+           (edge.frames_max == 0 ? "" : ",\"frames_max\":" + std::to_string(edge.frames_max)) + "}";
   };
   const auto group_json = [&](const PlanGroup& group) {
     std::string text = "{\"kind\":\"";

@@ -45,6 +45,15 @@ std::vector<std::string> outputs_of(const NodeSpec& node, const RoleSpec* role,
   return names;
 }
 
+std::uint32_t yields_of(const NodeSpec& spec, const RoleSpec* role,
+                        const Declarations& declarations) {
+  const PluginDeclaration* plugin =
+      role != nullptr ? find_plugin(declarations, role->plugin.text) : nullptr;
+  const InterfaceDeclaration* interface =
+      plugin != nullptr ? find_interface(*plugin, spec.interface.text) : nullptr;
+  return interface != nullptr ? interface->yields_max : 0;
+}
+
 template <typename T>
 std::uint16_t index_of(const std::vector<T>& items, const T& wanted) {
   const auto it = std::ranges::find(items, wanted);
@@ -85,6 +94,7 @@ class Resolver {
         node.balance = found->balance;
       }
       node.outputs = outputs_of(spec, found, declarations, referred);
+      node.yields_max = yields_of(spec, found, declarations);
       plan_.nodes.push_back(std::move(node));
     }
   }

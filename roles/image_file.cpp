@@ -112,8 +112,8 @@ Result<void> check_png(std::string_view bytes) {
 }
 
 Result<Tensor> new_picture(std::size_t height, std::size_t width) {
-  return Tensor::zeros(Dtype::u8, {static_cast<std::int64_t>(height),
-                                   static_cast<std::int64_t>(width), 3});
+  return Tensor::zeros(Dtype::u8,
+                       {static_cast<std::int64_t>(height), static_cast<std::int64_t>(width), 3});
 }
 
 Result<Tensor> decode_png(std::string_view bytes) {
@@ -159,8 +159,8 @@ int orientation_of(std::string_view bytes) {
     const auto read = [&](std::size_t from, std::size_t count) {
       std::uint32_t value = 0;
       for (std::size_t i = 0; i < count; ++i)
-        value = value << 8 |
-                static_cast<unsigned char>(tiff[little ? from + count - 1 - i : from + i]);
+        value =
+            value << 8 | static_cast<unsigned char>(tiff[little ? from + count - 1 - i : from + i]);
       return value;
     };
     const std::size_t directory = read(4, 4);
@@ -212,8 +212,8 @@ Result<Tensor> decode_jpeg(std::string_view bytes) {
   if (tjDecompressHeader3(decoder.get(), data, bytes.size(), &width, &height, &sampling,
                           &colours) != 0)
     return corrupt(std::string("the JPEG is damaged (") + tjGetErrorStr2(decoder.get()) + ")");
-  if (Result<void> size = check_size(static_cast<std::uint64_t>(width),
-                                     static_cast<std::uint64_t>(height));
+  if (Result<void> size =
+          check_size(static_cast<std::uint64_t>(width), static_cast<std::uint64_t>(height));
       !size.ok())
     return size.error();
   if (colours == TJCS_CMYK || colours == TJCS_YCCK)

@@ -20,12 +20,12 @@ constexpr std::int64_t answer_tokens_default = 64;
 /// One admitted activation of `generate`.
 struct Turn {
   Activation* activation = nullptr;
-  std::vector<float> prompt;         // rows not yet written
+  std::vector<float> prompt;  // rows not yet written
   bool answers = false;
   std::vector<std::pair<std::string, std::int64_t>> options;
-  std::size_t tokens_before = 0;     // of the session, to go back to
-  SessionTalk before;                // the rest of the session's state, likewise
-  std::int64_t made = 0;             // tokens of the answer
+  std::size_t tokens_before = 0;  // of the session, to go back to
+  SessionTalk before;             // the rest of the session's state, likewise
+  std::int64_t made = 0;          // tokens of the answer
   std::vector<float> last_hidden;
 
   std::int64_t option(std::string_view name, std::int64_t otherwise) const {
@@ -71,11 +71,11 @@ void LanguageModel::embed(Activation& activation) {
   std::vector<float> rows;
   kv_.backbone().embed(ids, rows);
   const auto count = static_cast<std::int64_t>(ids.size());
-  activation.yield("hidden",
-                   make_tensor(Tensor::of_f32({count, static_cast<std::int64_t>(
-                                                          kv_.backbone().width())},
-                                              std::move(rows)),
-                               text->attributes));
+  activation.yield(
+      "hidden",
+      make_tensor(Tensor::of_f32({count, static_cast<std::int64_t>(kv_.backbone().width())},
+                                 std::move(rows)),
+                  text->attributes));
 }
 
 void LanguageModel::append_pictures(Turn& turn, SessionTalk& talk) {
@@ -167,9 +167,8 @@ bool LanguageModel::say(Turn& turn) {
     attributes.emplace_back("length", static_cast<std::int64_t>(talk.sequence.tokens));
     const bool start_from_picture =
         turn.option("strength_milli", 1000) < 1000 && !talk.latents.empty();
-    turn.activation->yield("draw_prompt",
-                           make_tensor(start_from_picture ? talk.latents : Tensor(),
-                                       std::move(attributes)));
+    turn.activation->yield("draw_prompt", make_tensor(start_from_picture ? talk.latents : Tensor(),
+                                                      std::move(attributes)));
     return true;
   }
   const bool last = turn.made >= turn.option("max_tokens", answer_tokens_default);
@@ -212,8 +211,8 @@ void LanguageModel::step(std::vector<StepOutcome>& ended) {
     active.push_back(turn.get());
   }
   std::vector<float> hidden;
-  const Result<void> ran = chunks.empty() ? Result<void>()
-                                          : kv_.backbone().forward(kv_.pool(), chunks, hidden);
+  const Result<void> ran =
+      chunks.empty() ? Result<void>() : kv_.backbone().forward(kv_.pool(), chunks, hidden);
   std::size_t at = 0;
   for (std::size_t i = 0; i < active.size(); ++i) {
     Turn& turn = *active[i];
@@ -252,14 +251,16 @@ Plugin language_model_plugin() {
           {{.name = "embed",
             .inputs = {{"text", ValueType::text, "a piece of the request", false}},
             .outputs = {{"hidden", ValueType::tensor, "its rows for the backbone", false}},
-            .frames = {}},
+            .frames = {},
+            .yields_max = 1},
            {.name = "generate",
             .inputs = {{"hidden", ValueType::tensor, "rows of text", false},
                        {"features", ValueType::tensor, "a picture's feature tokens", false},
                        {"latents", ValueType::tensor, "the same picture's latents", false}},
             .outputs = {{"token", ValueType::text, "one word of the answer", false},
                         {"draw_prompt", ValueType::tensor, "where a drawing begins", false}},
-            .frames = {{"token"}, {"draw_prompt"}}}},
+            .frames = {{"token"}, {"draw_prompt"}},
+            .yields_max = 0}},
       .session_state = true,
       .needs_model = true,
       .any_ports = false,

@@ -23,7 +23,7 @@ constexpr std::size_t request_bytes_max = std::size_t{64} << 20;
 struct Option {
   std::string_view name;
   std::string_view attribute;
-  double scale;             // the attribute is the value times this
+  double scale;  // the attribute is the value times this
   double least, most;
 };
 constexpr std::array<Option, 8> options_known{{{"max_tokens", "max_tokens", 1, 1, 512},
@@ -108,7 +108,7 @@ Result<Attributes> read_options(const Json& options) {
 }
 
 struct Piece {
-  PayloadRef text;    // one of the two
+  PayloadRef text;  // one of the two
   PayloadRef image;
 };
 
@@ -125,8 +125,8 @@ Result<Piece> read_piece(const Json& piece, std::size_t index) {
     if (text == piece.end() || !text->is_string()) return wrong(where + " needs a string 'text'");
     return Piece{make_text(text->get<std::string>()), {}};
   }
-  if (*type != "image") return wrong(where + ": type must be text or image, it is " +
-                 shortened(type->dump()));
+  if (*type != "image")
+    return wrong(where + ": type must be text or image, it is " + shortened(type->dump()));
   if (Result<void> keys = check_keys<3>(piece, {"type", "data", "name"}, where); !keys.ok())
     return keys.error();
   const auto data = piece.find("data");
@@ -134,8 +134,7 @@ Result<Piece> read_piece(const Json& piece, std::size_t index) {
     return wrong(where + " needs a string 'data': the file's bytes in base64");
   const auto name = piece.find("name");
   if (name != piece.end() && !name->is_string()) return wrong(where + ": 'name' must be a string");
-  const std::string shown_name =
-      name != piece.end() ? shortened(name->get<std::string>()) : where;
+  const std::string shown_name = name != piece.end() ? shortened(name->get<std::string>()) : where;
   const std::optional<std::string> bytes = base64_decode(data->get_ref<const std::string&>());
   if (!bytes.has_value()) return wrong(where + ": 'data' of " + shown_name + " is not base64");
   Result<Tensor> image = decode_image(*bytes);
@@ -188,8 +187,7 @@ class ParseRequest final : public Role {
       words = words || (piece->text && !is_blank(piece->text->text));
       pieces.push_back(std::move(piece).value());
     }
-    if (!words)
-      return invalid_argument("the prompt is empty: say what you want to know or draw");
+    if (!words) return invalid_argument("the prompt is empty: say what you want to know or draw");
     attributes.emplace_back("generate", 1);
     auto* closing = new Payload;
     closing->type = ValueType::text;
@@ -218,7 +216,8 @@ Plugin parse_request_plugin() {
                       .inputs = {{"request", ValueType::json, "the request", false}},
                       .outputs = {{"text", ValueType::text, "a piece of text", false},
                                   {"image", ValueType::image, "a picture", false}},
-                      .frames = {{"text"}, {"image"}}}},
+                      .frames = {{"text"}, {"image"}},
+                      .yields_max = 0}},
       .session_state = false,
       .needs_model = false,
       .any_ports = false,

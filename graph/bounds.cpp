@@ -1,0 +1,70 @@
+// How much can happen in one call: the most activations of a node and frames of an edge.
+//
+// A node runs once for each frame of a direct group, once for each yield of a join's root, once for
+// a count. Roles say how many frames an activation yields at most; where one does not, or in a
+// loop, there is no bound.
+#include <algorithm>
+
+#include "graph/compile.h"
+
+namespace sluice::compiling {
+
+namespace {
+
+constexpr std::uint64_t unbounded = 0;
+constexpr std::uint64_t most = std::uint64_t{1} << 40;  // above, a bound says nothing
+
+std::uint64_t times(std::uint64_t a, std::uint64_t b) {
+  if (a == unbounded || b == unbounded) return unbounded;
+  return a > most / b ? unbounded : a * b;
+}
+
+class Bounds {
+ public:
+  explicit Bounds(Plan& plan) : plan_(plan), state_(plan.nodes.size(), State::fresh) {}
+
+  void run() {
+    plan_.nodes[entry_node].activations_max = 1;
+    plan_.nodes[entry_node].yields_max = 1;
+    state_[entry_node] = State::known;
+    for (const PlanNode& node : plan_.nodes) (void)activations(node.id);
+    for (Edge& edge : plan_.edges) edge.frames_max = frames(edge.from);
+  }
+
+ private:
+  enum class State : std::uint8_t { fresh, open, known };
+
+  std::uint64_t frames(NodeId node) {
+    return times(activations(node), plan_.nodes[node].yields_max);
+  }
+
+  std::uint64_t activations(NodeId id) {
+    PlanNode& node = plan_.nodes[id];
+    if (state_[id] == State::known) return node.activations_max;
+    if (state_[id] == State::open || node.loop_index != none) return unbounded;
+    state_[id] = State::open;
+    std::uint64_t sum = 0;
+    bool bounded = true;
+    for (const PlanGroup& group : node.groups) {
+      std::uint64_t runs = 1;
+      if (group.collector == none)
+        runs = group.edges.empty() ? 0 : frames(plan_.edges[group.edges[0]].from);
+      else if (group.counts.empty())
+        runs = frames(plan_.collectors[group.collector].root);
+      bounded = bounded && runs != unbounded;
+      sum += runs;
+    }
+    node.activations_max = bounded ? sum : unbounded;
+    state_[id] = State::known;
+    return node.activations_max;
+  }
+
+  Plan& plan_;
+  std::vector<State> state_;
+};
+
+}  // namespace
+
+void bound_frames(Plan& plan) { Bounds(plan).run(); }
+
+}  // namespace sluice::compiling

@@ -1,0 +1,54 @@
+// The most activations and frames of a call, where the declarations bound them.
+#include <catch2/catch.hpp>
+
+#include "graph/check.h"
+#include "graph/plan.h"
+#include "workflows/load.h"
+
+using namespace sluice;
+
+namespace {
+
+PluginDeclaration plugin(const std::string& name, std::uint32_t yields_max) {
+  PluginDeclaration made;
+  made.name = name;
+  const Port in{"x", ValueType::any, "", false};
+  const Port out{"y", ValueType::any, "", false};
+  made.interfaces = {{"go", {in}, {out}, {}, yields_max},
+                     {"join", {in, {"z", ValueType::any, "", false}}, {out}, {}, yields_max}};
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("frames are bounded through streams, joins and counts, not through loops") {
+  const Declarations declarations{plugin("one", 1), plugin("three", 3), plugin("many", 0)};
+  LoadedWorkflow loaded = load_workflow("bounds.yaml", R"(
+sluice: 1
+workflow: bounds
+inputs: { a: text }
+roles: { one: { plugin: one }, three: { plugin: three }, many: { plugin: many } }
+nodes:
+  s: { run: three.go, inputs: [ { x: inputs.a } ] }
+  t: { run: three.go, inputs: [ { x: s.y } ] }
+  j: { run: one.join, inputs: [ { x: t.y, z: s.y } ] }
+  m: { run: many.go, inputs: [ { x: j.y } ] }
+  n: { run: one.go, inputs: [ { x: m.y } ] }
+  c: { run: three.go, inputs: [ { x: m.y } ], count: { x: 1 } }
+  l: { run: one.go, inputs: [ { x: c.y }, { x: k.y } ] }
+  k: { run: one.go, inputs: [ { x: l.y } ] }
+outputs: { o: [n.y, k.y] }
+)");
+  check(loaded.spec, declarations, loaded.diagnostics);
+  const Plan plan = compile(loaded.spec, declarations, loaded.diagnostics);
+  REQUIRE(!has_errors(loaded.diagnostics));
+  const auto most = [&](const char* node) { return plan.find(node)->activations_max; };
+  CHECK(most("s") == 1);
+  CHECK(most("t") == 3);
+  CHECK(most("j") == 3);
+  CHECK(most("m") == 3);
+  CHECK(most("n") == 0);
+  CHECK(most("c") == 1);
+  CHECK(most("l") == 0);
+  CHECK(plan.edges[plan.find("t")->edges[0]].frames_max == 9);
+}

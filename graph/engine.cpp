@@ -230,7 +230,8 @@ void Engine::pump(CallId id, Effects& effects) {
     if (records_[*item].credit.absorb(call.credit)) call.credit = Credit();
     call.running = start(*item, call.released++, effects);
   }
-  if (!call.running && call.line.empty()) flush_credit(id, call, effects);
+  // While more is to come, the credit waits for it: one message home instead of one each.
+  if (!call.running && call.line.empty() && !call.line.open()) flush_credit(id, call, effects);
 }
 
 void Engine::flush_credit(CallId id, CallRecord& record, Effects& effects) {
@@ -446,8 +447,8 @@ void Engine::advance_count(CallId id, const PlanGroup& group, Effects& effects) 
       splitter_.settle(dead ? call.count.scope()->outer : nothing, outer,
                        std::exchange(call.credit, Credit()), id, call.session, std::move(notice),
                        effects);
+    flush_credit(id, call, effects);
   }
-  flush_credit(id, call, effects);
 }
 
 void Engine::fire_count(CallId id, const PlanGroup& group, bool ended, Effects& effects) {

@@ -60,9 +60,8 @@ void Home::start(CallId id, Effects& effects) {
   // Half of the credit never leaves, so that there is some to send orders with.
   Credit credit = Credit::whole();
   call.home.add(credit.take(credit.amount / 2));
-  Holding holding;
   Shares nothing;
-  splitter_.begin(holding, nothing, credit, id, call.session, 0);
+  splitter_.begin(entry_, nothing, credit, id, call.session, 0);
   Frame* frame = pools_.new_frame(entry_node, plan_.inputs.size());
   for (std::size_t i = 0; i < call.inputs.size() && i < plan_.inputs.size(); ++i) {
     if (!call.inputs[i]) continue;
@@ -72,8 +71,8 @@ void Home::start(CallId id, Effects& effects) {
   frame->iterations.assign(plan_.loop_nodes, 0);
   if (plan_.paths) frame->path.assign(1, 0);
   frame->born = call.arrived;
-  splitter_.yield(holding, FrameRef(frame), true, effects);
-  splitter_.end(holding, nullptr, effects);
+  splitter_.yield(entry_, FrameRef(frame), true, effects);
+  splitter_.end(entry_, nullptr, effects);
 }
 
 void Home::receive(Message& message, Effects& effects) {

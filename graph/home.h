@@ -95,6 +95,7 @@ class Home {
   const Plan& plan_;
   Pools& pools_;
   Splitter splitter_;
+  Holding entry_;  // of the entry's activation, for as long as `start` runs
   Table<std::unique_ptr<CallRecord>> calls_;
   std::vector<std::unique_ptr<CallRecord>> free_calls_;
   Table<SessionQueue> sessions_;

@@ -28,6 +28,8 @@ class Line {
 
   /// True when nothing waits here.
   bool empty() const { return waiting_ == 0; }
+  /// True when part of a scope has come, so that the rest will.
+  bool open() const { return !roots_.empty(); }
   /// True when the whole of the scope with this sequence number has passed.
   bool complete(std::uint64_t sequence) const { return sequence < sequence_; }
   void clear();

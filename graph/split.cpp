@@ -58,7 +58,7 @@ void Splitter::begin(Holding& holding, Shares& held, Credit credit, CallId call,
   // at the first yield, like any join's (see `open_joins`).
 }
 
-void Splitter::take_credit(Holding& holding, Credit credit) {
+void Splitter::take_credit(CreditInHand& holding, Credit credit) {
   holding.credit = credit;
   holding.credit_whole = credit.amount;
   holding.credit_first_yield = holding.yields;
@@ -136,14 +136,14 @@ void Splitter::divide(Holding& holding, std::size_t index, bool last) {
   }
 }
 
-void Splitter::refine_credit(Holding& holding) const {
+void Splitter::refine_credit(CreditInHand& holding) {
   if (yield_part(holding.credit_whole, holding.yields - holding.credit_first_yield) >= credit_low)
     return;
   holding.credit.refine();
   take_credit(holding, holding.credit);
 }
 
-void Splitter::spread_credit(Holding& holding, std::size_t first_message, bool last,
+void Splitter::spread_credit(CreditInHand& holding, std::size_t first_message, bool last,
                              Effects& effects) {
   const std::size_t count = effects.messages.size() - first_message;
   if (count == 0) return;
@@ -219,7 +219,7 @@ void Splitter::end(Holding& holding, std::unique_ptr<Failure> failure, Effects& 
 
 void Splitter::settle(Shares& shares, const std::vector<CollectorId>& collectors, Credit credit,
                       CallId call, std::uint64_t session, Notice notice, Effects& effects) {
-  Holding rest;
+  CreditInHand rest;
   rest.call = call;
   rest.session = session;
   take_credit(rest, credit);

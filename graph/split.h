@@ -19,20 +19,24 @@
 
 namespace sluice {
 
-/// What an activation holds while it runs. Cleared by `Splitter::end`.
-struct Holding {
-  struct Part {
-    Share rest;                     // not yet handed on
-    std::uint64_t whole = 0;        // of the scope in hand
-    std::uint64_t first_yield = 0;  // yields before this scope was in hand
-  };
-  std::array<Part, shares_max> parts;  // index = the node's flow
+/// Credit, and how much of it the next yield takes.
+struct CreditInHand {
   Credit credit;
   std::uint64_t credit_whole = 0;  // its amount when it was taken or last refined
   std::uint64_t credit_first_yield = 0;
   std::uint64_t yields = 0;
   CallId call = 0;
   std::uint64_t session = 0;
+};
+
+/// What an activation holds while it runs. Cleared by `Splitter::end`.
+struct Holding : CreditInHand {
+  struct Part {
+    Share rest;                     // not yet handed on
+    std::uint64_t whole = 0;        // of the scope in hand
+    std::uint64_t first_yield = 0;  // yields before this scope was in hand
+  };
+  std::array<Part, shares_max> parts;  // index = the node's flow
 };
 
 /// What the caller should hear when something ends without running.
@@ -70,9 +74,10 @@ class Splitter {
   void divide(Holding& holding, std::size_t flow, bool last);
   Share next_part(Holding::Part& part, const Holding& holding, std::size_t branches, bool last,
                   CollectorId collector);
-  static void take_credit(Holding& holding, Credit credit);
-  void spread_credit(Holding& holding, std::size_t first_message, bool last, Effects& effects);
-  void refine_credit(Holding& holding) const;
+  static void take_credit(CreditInHand& holding, Credit credit);
+  static void spread_credit(CreditInHand& holding, std::size_t first_message, bool last,
+                            Effects& effects);
+  static void refine_credit(CreditInHand& holding);
 
   const Plan& plan_;
   const PlanNode& node_;

@@ -274,8 +274,8 @@ def main():
             group["lr"] = rate
         net.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
-            answer, right, see, mean_ = qa_loss(net, queues["qa"].get())
-        (answer + 0.5 * see + mean_).backward()
+            answer, right, see, meant = qa_loss(net, queues["qa"].get())
+        (answer + 0.5 * see + meant).backward()
         with torch.autocast("cpu", torch.bfloat16):
             image, say = draw_loss(net, queues["draw"].get(), None)
         (image + 0.2 * say).backward()
@@ -289,7 +289,7 @@ def main():
             for name, slow in mean.named_parameters():
                 if fast[name].requires_grad:
                     slow.lerp_(fast[name], 1 - decay)
-        sums += [answer.item(), right.item(), image.item(), say.item(), see.item(), mean_.item()]
+        sums += [answer.item(), right.item(), image.item(), say.item(), see.item(), meant.item()]
         if step % 50 == 0:
             answer_, right_, image_, say_, see_, means_ = sums / 50
             sums[:] = 0

@@ -1,0 +1,79 @@
+// Runs a fuzz target without a fuzzer: its corpus, and changed copies of each file from one seed.
+//
+// Usage: replay FOLDER CHANGES. What libFuzzer finds outside (run.sh) joins the corpus.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace {
+
+void run(const std::string& text) {
+  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+}
+
+/// A few changes: a byte, a piece lost, doubled or moved, a piece of another file.
+std::string changed(std::string text, const std::vector<std::string>& corpus,
+                    sluice::SplitMix64& random) {
+  for (std::uint64_t n = random.next() % 5 + 1; n > 0 && !text.empty(); --n) {
+    const std::size_t at = random.next() % text.size();
+    const std::size_t length = random.next() % 24 + 1;
+    switch (random.next() % 5) {
+      case 0:
+        text[at] = static_cast<char>(random.next());
+        break;
+      case 1:
+        text.erase(at, length);
+        break;
+      case 2:
+        text.insert(at, text.substr(random.next() % text.size(), length));
+        break;
+      case 3:
+        text.insert(at, 1, "{}[]:,&*!|>'\"%@`#-?\n\t 0a."[random.next() % 26]);
+        break;
+      default: {
+        const std::string& other = corpus[random.next() % corpus.size()];
+        if (!other.empty()) text.insert(at, other.substr(random.next() % other.size(), length));
+      }
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: replay FOLDER CHANGES\n");
+    return 2;
+  }
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(argv[1]))
+    paths.push_back(entry.path());
+  std::ranges::sort(paths);
+  std::vector<std::string> corpus;
+  for (const auto& path : paths) {
+    std::ifstream file(path, std::ios::binary);
+    corpus.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
+  if (corpus.empty()) {
+    std::fprintf(stderr, "%s: no files\n", argv[1]);
+    return 1;
+  }
+  sluice::SplitMix64 random(7);
+  const long changes = std::atol(argv[2]);
+  for (const std::string& text : corpus) run(text);
+  for (long i = 0; i < changes; ++i)
+    run(changed(corpus[random.next() % corpus.size()], corpus, random));
+  std::printf("%zu files and %ld changed ones, nothing found\n", corpus.size(), changes);
+  return 0;
+}

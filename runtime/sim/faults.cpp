@@ -4,10 +4,6 @@ namespace sluice::sim {
 
 using namespace std::chrono_literals;
 
-bool Faults::any() const {
-  return role_failure + role_hang + caller_cancel + duplicate + link_break + pause + kill > 0;
-}
-
 Faults all_faults() {
   return {.role_failure = 0.01,
           .role_hang = 0.005,

@@ -17,8 +17,6 @@ struct Faults {
   double pause = 0;          // a machine stands still for a while, perhaps longer than its lease
   double kill = 0;           // a machine loses all it knows, and comes back empty
   std::chrono::nanoseconds until{};  // no fault begins later: then everything must end
-
-  bool any() const;
 };
 
 /// A little of everything, for the first 400 ms.

@@ -10,8 +10,7 @@ constexpr std::size_t violations_max = 20;
 
 }  // namespace
 
-Oracle::Oracle(const Plan& plan, const Script& script, bool faults)
-    : plan_(plan), script_(script), faults_(faults) {
+Oracle::Oracle(const Plan& plan, const Script& script) : plan_(plan), script_(script) {
   frames_.push_back({0, 0});  // 0: no frame
   upstream_.resize(plan.collectors.size());
   for (const Collector& collector : plan.collectors)
@@ -228,9 +227,7 @@ void Oracle::delivered(const DeliverOutput& output) {
   last = frame;
 }
 
-void Oracle::cancelled(std::size_t call, Instant) { calls_[call].cancelled = true; }
-
-void Oracle::call_ended(const EndCall& end, Instant) {
+void Oracle::call_ended(const EndCall& end) {
   CallFacts& call = calls_[end.call - 1];
   if (call.ended) violated("C7: call " + std::to_string(end.call - 1) + " ended twice");
   call.ended = true;

@@ -23,7 +23,7 @@ using FrameNumber = std::uint32_t;
 
 class Oracle {
  public:
-  Oracle(const Plan& plan, const Script& script, bool faults);
+  Oracle(const Plan& plan, const Script& script);
 
   void call_arrived(std::size_t call, std::uint64_t session);
   /// The entry's activation of a call: what its first frame descends from.
@@ -40,8 +40,8 @@ class Oracle {
   void arrived(const Message& message);
 
   void delivered(const DeliverOutput& output);
-  void cancelled(std::size_t call, Instant now);
-  void call_ended(const EndCall& end, Instant now);
+  void cancelled(std::size_t call) { calls_[call].cancelled = true; }
+  void call_ended(const EndCall& end);
   /// The call lost a machine: its end is no longer exact, only certain.
   void gave_up(std::size_t call) { calls_[call].given_up = true; }
 
@@ -101,7 +101,6 @@ class Oracle {
 
   const Plan& plan_;
   const Script& script_;
-  bool faults_;
   std::vector<ActivationFact> activations_;
   std::vector<FrameFact> frames_;
   std::vector<CallFacts> calls_;

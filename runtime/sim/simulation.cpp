@@ -52,7 +52,7 @@ class Simulation {
         script_(script),
         options_(options),
         random_(options.seed * 0x9e3779b97f4a7c15ULL + 1),
-        oracle_(plan, script, options.faults.any()),
+        oracle_(plan, script),
         home_(plan, pools_),
         cluster_(plan, options_, pools_, agenda_, random_, oracle_, report_.faults),
         slots_(plan.nodes.size()) {
@@ -224,7 +224,7 @@ class Simulation {
     running.start = start;
     Firing firing = firing_of(plan_, start, start.call - 1);
     running.identity = identity_of(plan_, firing);
-    const Token identity = sha256_prefix_of(running.identity);
+    const Token identity = token_of_identity(running.identity);
     running.fact = oracle_.started(start, firing, identity);
     report_.calls[firing.call].firings_hash += mixed(identity, 1);
     if (options_.trace) open_span(start, firing.call, identity, running);
@@ -263,7 +263,7 @@ class Simulation {
     frame_times_[number] = {now_, span};
   }
 
-  static Token sha256_prefix_of(const std::string& identity) { return yield_token(identity, ~0U); }
+  static Token token_of_identity(const std::string& identity) { return yield_token(identity, ~0U); }
 
   std::uint32_t& slot_of(const StartActivation& start) {
     std::vector<std::uint32_t>& slots = slots_[start.node];
@@ -415,7 +415,7 @@ class Simulation {
   }
 
   void end_call(EndCall& end) {
-    oracle_.call_ended(end, now_);
+    oracle_.call_ended(end);
     CallReport& call = report_.calls[end.call - 1];
     call.ended = true;
     call.done = now_;
@@ -428,7 +428,7 @@ class Simulation {
     if (!report_.calls[index].ended && report_.calls[index].arrived <= now_ &&
         home_.knows(index + 1)) {
       ++report_.faults.cancels;
-      oracle_.cancelled(index, now_);
+      oracle_.cancelled(index);
       home_.cancel(index + 1, effects_);
       perform(0);
     }

@@ -109,7 +109,7 @@ TEST_CASE("a link repeats what was not applied, and applies nothing twice") {
 
 TEST_CASE("the oracle sees a firing that comes twice, and an output after the end") {
   const Bound bound = bind(three_calls);
-  sim::Oracle oracle(bound.plan, bound.script, false);
+  sim::Oracle oracle(bound.plan, bound.script);
   oracle.call_arrived(0, 0);
   const sim::FrameNumber frame = oracle.yielded(oracle.entry_of(0));
   const InputValue input{0, sim::token_payload(7, frame, 0)};
@@ -125,7 +125,7 @@ TEST_CASE("the oracle sees a firing that comes twice, and an output after the en
   CHECK(oracle.violations()[0].starts_with("C1"));
   EndCall end;
   end.call = 1;
-  oracle.call_ended(end, Instant{});
+  oracle.call_ended(end);
   CHECK(oracle.violations().back().starts_with("C9"));
   oracle.delivered({1, 0, input.value});
   CHECK(oracle.violations().back().starts_with("C7"));

@@ -135,8 +135,11 @@ def headers(root):
 
 
 def text(root):
-    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True)
-    names = listed.stdout.split("\0") if listed.returncode == 0 and listed.stdout else [p for p, _ in files(root, "")]
+    tracked = ""
+    if shutil.which("git"):  # an unpacked archive needs none
+        listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True)
+        tracked = listed.stdout if listed.returncode == 0 else ""
+    names = tracked.split("\0") if tracked else [p for p, _ in files(root, "")]
     for name in filter(None, names):
         path = os.path.join(root, name)
         if not os.path.isfile(path):

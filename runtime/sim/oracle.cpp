@@ -204,9 +204,14 @@ void Oracle::sent(const Message& message) {
       break;
     }
   }
-  if (message.kind == Message::Kind::settled &&
-      ++call.settled > (call.starts + 1) * shares_max + plan_.collectors.size() * (call.starts + 1))
-    violated("C12: more settling messages than edges and activations allow");
+  call.frames += message.kind == Message::Kind::frame ? 1 : 0;
+  if (message.kind != Message::Kind::settled) return;
+  // Each activation, started or dropped on arrival, and each dead bucket settles at most once for
+  // each collector; every one of them came of a frame.
+  const std::uint64_t most = (call.starts + call.frames + 1) * 2 * plan_.collectors.size();
+  if (++call.settled > most)
+    violated("C12: " + std::to_string(call.settled) + " settling messages, more than " +
+             std::to_string(most) + " that frames and activations allow");
 }
 
 void Oracle::arrived(const Message& message) {

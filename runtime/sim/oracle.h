@@ -80,6 +80,7 @@ class Oracle {
     std::vector<ActivationNumber> last_release;  // by node: C5
     std::vector<FrameNumber> last_delivery;      // by output: C5
     std::uint64_t settled = 0;
+    std::uint64_t frames = 0;
     std::uint64_t starts = 0;
     bool started = false;
     bool ended = false;

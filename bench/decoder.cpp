@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "roles/model/backbone.h"
+#include "roles/model/config.h"
 
 using namespace sluice;
 
@@ -52,20 +52,20 @@ double read_bandwidth(std::size_t bytes) {
   return median(rates);
 }
 
-std::vector<float> rows_of(const Backbone& backbone, std::size_t tokens) {
+std::vector<float> rows_of(const Decoder& backbone, std::size_t tokens) {
   std::vector<float> rows;
   backbone.embed(std::vector<std::int32_t>(tokens, 20), rows);
   return rows;
 }
 
-void forward(const Backbone& backbone, KvPool& pool, KvSequence& sequence,
+void forward(const Decoder& backbone, KvPool& pool, KvSequence& sequence,
              const std::vector<float>& rows, std::vector<float>& hidden) {
-  const Chunk chunk{&sequence, rows, false};
+  const Chunk chunk{&sequence, rows};
   const Result<void> ran = backbone.forward(pool, {&chunk, 1}, hidden);
   SLUICE_CHECK(ran.ok());
 }
 
-void measure(const std::string& name, const Backbone& backbone, std::size_t prompt,
+void measure(const std::string& name, const Decoder& backbone, std::size_t prompt,
              std::size_t answer) {
   KvPool pool(backbone.kv_shape(16), (prompt + answer) / 16 + 2);
   const std::vector<float> prompt_rows = rows_of(backbone, prompt);
@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
                  config.error().message.c_str());
     return 1;
   }
-  measure("scenes", Backbone::random(*config, 1), 128, 128);
+  measure("scenes", Decoder::random(config->decoder(), 1), 128, 128);
   ModelConfig large = *config;
   large.vocabulary = 32'000;
   large.width = 896;
@@ -118,6 +118,6 @@ int main(int argc, char** argv) {
   large.mlp = 4864;
   large.positions_max = 4096;
   large.rope_theta = 1e6;
-  measure("386M", Backbone::random(large, 2), 128, 16);
+  measure("386M", Decoder::random(large.decoder(), 2), 128, 16);
   return 0;
 }

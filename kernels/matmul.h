@@ -26,6 +26,8 @@ class Weight {
   bool stored_bf16() const { return !bf16_.empty(); }
   const std::uint16_t* bf16() const { return bf16_.data(); }
   const float* f32() const { return f32_.data(); }
+  /// Widens one row. Requires: to.size() == in().
+  void read_row(std::size_t row, std::span<float> to) const;
   /// Bytes that one pass over the matrix reads in the few-rows path.
   std::size_t stream_bytes() const { return bf16_.empty() ? f32_.size() * 4 : bf16_.size() * 2; }
 

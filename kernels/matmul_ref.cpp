@@ -20,6 +20,10 @@ Result<Weight> Weight::from(const Tensor& tensor) {
   return weight;
 }
 
+void Weight::read_row(std::size_t row, std::span<float> to) const {
+  for (std::size_t i = 0; i < in_; ++i) to[i] = f32_[row * in_ + i];
+}
+
 void matmul_ref(std::span<const float> x, const Weight& weight, std::span<const float> bias,
                 std::span<float> y, std::size_t rows) {
   for (std::size_t r = 0; r < rows; ++r) {

@@ -58,7 +58,7 @@ class Denoiser final : public Role {
       const std::vector<std::int32_t> frame{config.bos, config.user, config.assistant, config.draw};
       kv_.backbone().embed(frame, rows);
       std::vector<float> hidden;
-      const Chunk chunk{&wordless, rows, false};
+      const Chunk chunk{&wordless, rows};
       if (Result<void> ran = kv_.backbone().forward(kv_.pool(), {&chunk, 1}, hidden); !ran.ok())
         return ran.error();
     }

@@ -156,7 +156,7 @@ bool LanguageModel::say(Turn& turn) {
     turn.prompt.clear();
     kv_.backbone().embed({&token, 1}, turn.prompt);
     std::vector<float> hidden;
-    const Chunk chunk{&talk.sequence, turn.prompt, false};
+    const Chunk chunk{&talk.sequence, turn.prompt};
     if (Result<void> written = kv_.backbone().forward(kv_.pool(), {&chunk, 1}, hidden);
         !written.ok()) {
       finish(turn, written);
@@ -207,7 +207,7 @@ void LanguageModel::step(std::vector<StepOutcome>& ended) {
     if (std::ranges::find(seen, &sequence) != seen.end()) continue;
     seen.push_back(&sequence);
     const std::size_t count = std::min(turn->prompt.size(), chunk_tokens * width);
-    chunks.push_back({&sequence, std::span(turn->prompt).first(count), false});
+    chunks.push_back({&sequence, std::span(turn->prompt).first(count)});
     active.push_back(turn.get());
   }
   std::vector<float> hidden;

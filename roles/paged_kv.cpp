@@ -23,7 +23,8 @@ Result<std::unique_ptr<GlobalParam>> PagedKv::make(const GlobalParamMaking& maki
   Result<Tokenizer> tokenizer = Tokenizer::load(making.model_directory + "/tokenizer.json");
   if (!tokenizer.ok()) return tokenizer.error();
   made->tokenizer_ = std::move(tokenizer).value();
-  Result<Backbone> backbone = Backbone::load(made->config_, made->file_);
+  Result<Decoder> backbone =
+      Decoder::load(made->config_.decoder(), ModelConfig::decoder_names(), made->file_);
   if (!backbone.ok()) return backbone.error();
   made->backbone_ = std::move(backbone).value();
   const auto page_tokens = static_cast<std::size_t>(making.spec->page_tokens);

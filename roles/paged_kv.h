@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "roles/catalog.h"
-#include "roles/model/backbone.h"
+#include "roles/model/decoder.h"
 #include "roles/model/config.h"
 #include "roles/model/kv.h"
 #include "roles/model/safetensors.h"
@@ -39,7 +39,7 @@ class PagedKv final : public GlobalParam {
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
 
   const ModelConfig& config() const { return config_; }
-  const Backbone& backbone() const { return backbone_; }
+  const Decoder& backbone() const { return backbone_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
   const SafetensorsFile& file() const { return file_; }
   KvPool& pool() { return *pool_; }
@@ -48,7 +48,7 @@ class PagedKv final : public GlobalParam {
   ModelConfig config_;
   SafetensorsFile file_;
   Tokenizer tokenizer_;
-  Backbone backbone_;
+  Decoder backbone_;
   std::unique_ptr<KvPool> pool_;
   std::map<std::string, SessionTalk, std::less<>> talks_;
   std::mutex mutex_;

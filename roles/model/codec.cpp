@@ -31,8 +31,8 @@ Result<PlaneSize> follow(const std::vector<CodecLayer>& layers, PlaneSize size,
     } else if (layer.kind == CodecLayer::Kind::upsample2x) {
       size.side *= 2;
       if (size.side > side_max)
-        return Error{ErrorCode::exhausted, where + ": planes larger than " +
-                                               std::to_string(side_max) + " a side"};
+        return Error{ErrorCode::exhausted,
+                     where + ": planes larger than " + std::to_string(side_max) + " a side"};
     } else if (layer.kind == CodecLayer::Kind::residual) {
       const Result<PlaneSize> inner = follow(layer.body, size, where);
       if (!inner.ok()) return inner.error();
@@ -51,10 +51,10 @@ Result<void> check_layers(const ModelConfig& config) {
     const Result<PlaneSize> end = follow(layers, from, where);
     if (!end.ok()) return end.error();
     if (end->channels == to.channels && end->side == to.side) return {};
-    return Error{ErrorCode::corrupt,
-                 where + " ends with " + std::to_string(end->channels) + " channels of side " +
-                     std::to_string(end->side) + ", it must be " + std::to_string(to.channels) +
-                     " of side " + std::to_string(to.side)};
+    return Error{ErrorCode::corrupt, where + " ends with " + std::to_string(end->channels) +
+                                         " channels of side " + std::to_string(end->side) +
+                                         ", it must be " + std::to_string(to.channels) +
+                                         " of side " + std::to_string(to.side)};
   };
   if (Result<void> fits = leads(config.codec.encoder, picture, latent, "codec.encoder"); !fits.ok())
     return fits;
@@ -100,15 +100,16 @@ Codec::Plane Codec::run(Plane x, const std::vector<CodecLayer>& layers,
         x = std::move(y);
         break;
       }
-      case CodecLayer::Kind::silu: kernels::silu_cpu(x.values); break;
+      case CodecLayer::Kind::silu:
+        kernels::activate_cpu(kernels::Activation::silu, x.values);
+        break;
       case CodecLayer::Kind::upsample2x: {
         Plane y{{}, x.channels, x.side * 2};
         y.values.reserve(x.values.size() * 4);
         for (std::size_t c = 0; c < x.channels; ++c)
           for (std::size_t row = 0; row < y.side; ++row)
             for (std::size_t column = 0; column < y.side; ++column)
-              y.values.push_back(
-                  x.values[(c * x.side + row / 2) * x.side + column / 2]);
+              y.values.push_back(x.values[(c * x.side + row / 2) * x.side + column / 2]);
         x = std::move(y);
         break;
       }
@@ -145,8 +146,8 @@ Tensor Codec::encode(const Tensor& pixels) const {
 std::vector<float> Codec::decode_values(const Tensor& tokens) const {
   const std::size_t side = config_.codec.latent;
   const std::size_t channels = config_.codec.channels;
-  const std::vector<float> rows = split_neighbours(
-      {tokens.f32().begin(), tokens.f32().end()}, side, channels, config_.codec.patch);
+  const std::vector<float> rows = split_neighbours({tokens.f32().begin(), tokens.f32().end()}, side,
+                                                   channels, config_.codec.patch);
   Plane z{std::vector<float>(rows.size()), channels, side};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::size_t c = i % channels;

@@ -26,7 +26,7 @@ class Codec {
 
  private:
   struct Plane {
-    std::vector<float> values;   // [channels, side, side]
+    std::vector<float> values;  // [channels, side, side]
     std::size_t channels = 0;
     std::size_t side = 0;
   };

@@ -4,67 +4,15 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "roles/model/json_reader.h"
+
 namespace sluice {
 
 namespace {
 
 using Json = nlohmann::json;
 
-/// Reads keys of one object and remembers the first thing that is wrong.
-class Reader {
- public:
-  Reader(const Json& object, std::string place, std::string& problem)
-      : object_(object), place_(std::move(place)), problem_(problem) {}
-
-  void size(const char* key, std::size_t& to, std::int64_t most = 1 << 24) {
-    const Json* value = get(key);
-    if (value == nullptr) return;
-    if (!value->is_number_integer() || value->get<std::int64_t>() < 1 ||
-        value->get<std::int64_t>() > most)
-      return say(key, "must be a whole number from 1 to " + std::to_string(most));
-    to = value->get<std::size_t>();
-  }
-  void token(const char* key, std::int32_t& to) {
-    const Json* value = get(key);
-    if (value == nullptr) return;
-    if (!value->is_number_integer() || value->get<std::int64_t>() < 0 ||
-        value->get<std::int64_t>() > 1 << 24)
-      return say(key, "must be a token id");
-    to = value->get<std::int32_t>();
-  }
-  template <typename T>
-  void number(const char* key, T& to) {
-    const Json* value = get(key);
-    if (value == nullptr) return;
-    if (!value->is_number() || !(value->get<double>() > 0)) return say(key, "must be above 0");
-    to = static_cast<T>(value->get<double>());
-  }
-  const Json* object(const char* key) {
-    const Json* value = get(key);
-    if (value != nullptr && !value->is_object()) {
-      say(key, "must be an object");
-      return nullptr;
-    }
-    return value;
-  }
-  const Json* get(const char* key) {
-    if (!problem_.empty()) return nullptr;
-    const auto it = object_.find(key);
-    if (it == object_.end()) {
-      say(key, "is missing");
-      return nullptr;
-    }
-    return &*it;
-  }
-  void say(const std::string& key, const std::string& what) {
-    if (problem_.empty()) problem_ = "'" + place_ + key + "' " + what;
-  }
-
- private:
-  const Json& object_;
-  std::string place_;
-  std::string& problem_;
-};
+using Reader = JsonReader;
 
 void read_layers(const Json& list, const std::string& place, std::string& problem,
                  std::vector<CodecLayer>& to, int depth = 0) {
@@ -151,6 +99,25 @@ std::string mismatch(const ModelConfig& c) {
 }
 
 }  // namespace
+
+DecoderShape ModelConfig::decoder() const {
+  DecoderShape shape;
+  shape.block.width = width;
+  shape.block.heads = heads;
+  shape.block.kv_heads = kv_heads;
+  shape.block.head_dim = head_dim;
+  shape.block.mlp = mlp;
+  shape.block.eps = rms_eps;
+  shape.layers = layers;
+  shape.vocabulary = vocabulary;
+  shape.positions_max = positions_max;
+  shape.rope.theta = rope_theta;
+  return shape;
+}
+
+DecoderNames ModelConfig::decoder_names() {
+  return {"model.embed_tokens", "model.layers.", "model.norm", "lm_head"};
+}
 
 Result<ModelConfig> ModelConfig::load(const std::string& directory) {
   const std::string path = directory + "/config.json";

@@ -1,4 +1,4 @@
-// The sizes of a checkpoint, read from its `config.json` and checked.
+// The sizes of a models/scenes checkpoint, read from its `config.json` and checked.
 //
 // Errors: not_found, corrupt (which key, its value, what it must be).
 #pragma once
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "roles/model/decoder.h"
 
 namespace sluice {
 
@@ -38,13 +39,17 @@ struct ModelConfig {
   struct Denoiser {
     std::size_t tokens = 0, token_dim = 0, time_dim = 0, steps = 0;
     double min_period = 0, max_period = 0, guidance = 0;
-    bool predicts_x0 = false;   // otherwise velocity
+    bool predicts_x0 = false;  // otherwise velocity
   } denoiser;
 
   struct Codec {
     std::size_t channels = 0, latent = 0, patch = 0;
     std::vector<CodecLayer> encoder, decoder;
   } codec;
+
+  /// The backbone as a decoder.
+  DecoderShape decoder() const;
+  static DecoderNames decoder_names();
 
   static Result<ModelConfig> load(const std::string& directory);
   static Result<ModelConfig> parse(const std::string& json, const std::string& name);

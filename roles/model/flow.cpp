@@ -53,19 +53,19 @@ std::vector<float> Flow::tokens(std::span<const float> x, double t) const {
     waves[half + i] = static_cast<float>(std::cos(angle));
   }
   std::vector<float> time = project(time_in_, waves);
-  kernels::silu_cpu(time);
+  kernels::activate_cpu(kernels::Activation::silu, time);
   time = project(time_out_, time);
   std::vector<float> rows = project(in_, x);
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] += positions_[i] + time[i % config_.width];
   return rows;
 }
 
-Result<std::vector<std::vector<float>>> Flow::velocity(const Backbone& backbone, KvPool& pool,
+Result<std::vector<std::vector<float>>> Flow::velocity(const Decoder& backbone, KvPool& pool,
                                                        std::span<KvSequence* const> sequences,
                                                        std::span<const float> x, double t) const {
   const std::vector<float> rows = tokens(x, t);
   std::vector<Chunk> chunks;
-  for (KvSequence* sequence : sequences) chunks.push_back({sequence, rows, true});
+  for (KvSequence* sequence : sequences) chunks.push_back({sequence, rows, Mask::block});
   std::vector<float> hidden;
   Result<void> ran = backbone.forward(pool, chunks, hidden);
   if (!ran.ok()) return ran.error();
@@ -83,7 +83,7 @@ Result<std::vector<std::vector<float>>> Flow::velocity(const Backbone& backbone,
   return velocities;
 }
 
-Result<std::vector<float>> Flow::draw(const Backbone& backbone, KvPool& pool, KvSequence& prompt,
+Result<std::vector<float>> Flow::draw(const Decoder& backbone, KvPool& pool, KvSequence& prompt,
                                       KvSequence* uncond, std::vector<float> x,
                                       const FlowOptions& options,
                                       const std::function<bool()>& go_on) const {

@@ -9,15 +9,15 @@
 #include <span>
 #include <vector>
 
-#include "roles/model/backbone.h"
 #include "roles/model/config.h"
+#include "roles/model/decoder.h"
 
 namespace sluice {
 
 struct FlowOptions {
   std::size_t steps = 16;
-  double guidance = 1;        // 1: the prompt alone
-  double start = 1;           // time to begin at; below 1 the picture `from` shines through
+  double guidance = 1;  // 1: the prompt alone
+  double start = 1;     // time to begin at; below 1 the picture `from` shines through
   std::uint64_t seed = 0;
 };
 
@@ -29,12 +29,12 @@ class Flow {
   std::vector<float> noise(std::uint64_t seed) const;
 
   /// The velocity at `x` for each of `sequences`, which are left as they were. Errors: exhausted.
-  Result<std::vector<std::vector<float>>> velocity(const Backbone& backbone, KvPool& pool,
+  Result<std::vector<std::vector<float>>> velocity(const Decoder& backbone, KvPool& pool,
                                                    std::span<KvSequence* const> sequences,
                                                    std::span<const float> x, double t) const;
 
   /// Draws. `uncond` may be null when guidance is 1. `go_on` is asked before each step.
-  Result<std::vector<float>> draw(const Backbone& backbone, KvPool& pool, KvSequence& prompt,
+  Result<std::vector<float>> draw(const Decoder& backbone, KvPool& pool, KvSequence& prompt,
                                   KvSequence* uncond, std::vector<float> x,
                                   const FlowOptions& options,
                                   const std::function<bool()>& go_on) const;

@@ -14,10 +14,10 @@ Result<void> KvPool::extend(KvSequence& sequence, std::size_t tokens) {
       (sequence.tokens + tokens + shape_.page_tokens - 1) / shape_.page_tokens;
   const std::size_t missing = wanted > sequence.pages.size() ? wanted - sequence.pages.size() : 0;
   if (missing > free_.size())
-    return Error{ErrorCode::exhausted,
-                 "the KV pool is full: " + std::to_string(missing) + " pages are needed, " +
-                     std::to_string(free_.size()) + " of " + std::to_string(pages_) +
-                     " are free; end a session or raise `pages`"};
+    return Error{ErrorCode::exhausted, "the KV pool is full: " + std::to_string(missing) +
+                                           " pages are needed, " + std::to_string(free_.size()) +
+                                           " of " + std::to_string(pages_) +
+                                           " are free; end a session or raise `pages`"};
   for (std::size_t i = 0; i < missing; ++i) {
     sequence.pages.push_back(free_.back());
     free_.pop_back();
@@ -36,8 +36,7 @@ void KvPool::truncate(KvSequence& sequence, std::size_t tokens) {
 }
 
 float* KvPool::keys(std::uint32_t page, std::size_t layer) {
-  return store_.data() + page * shape_.page_floats() +
-         layer * 2 * shape_.page_tokens * shape_.row;
+  return store_.data() + page * shape_.page_floats() + layer * 2 * shape_.page_tokens * shape_.row;
 }
 
 float* KvPool::values(std::uint32_t page, std::size_t layer) {

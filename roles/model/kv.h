@@ -15,7 +15,7 @@ namespace sluice {
 
 struct KvShape {
   std::size_t layers = 0;
-  std::size_t row = 0;           // kv_heads * head_dim
+  std::size_t row = 0;  // kv_heads * head_dim
   std::size_t page_tokens = 16;
 
   std::size_t page_floats() const { return layers * 2 * page_tokens * row; }

@@ -1,5 +1,7 @@
 #include "roles/model/weights.h"
 
+#include <algorithm>
+
 namespace sluice {
 
 Tensor WeightLoader::tensor(const std::string& name, std::size_t count) {
@@ -48,9 +50,48 @@ Linear WeightLoader::linear(const std::string& name, std::size_t out, std::size_
   return made;
 }
 
-Norm WeightLoader::norm(const std::string& name, std::size_t width, bool bias) {
+Linear WeightLoader::stacked(const std::vector<std::string>& names,
+                             const std::vector<std::size_t>& outs, std::size_t in, bool bias) {
+  Linear made;
+  Tensor all;
+  std::size_t rows = 0;
+  for (const std::size_t out : outs) rows += out;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < names.size() && !error_.has_value(); ++i) {
+    const Tensor part = tensor(names[i] + ".weight", outs[i] * in);
+    if (part.empty()) break;
+    if (at == 0) {
+      Result<Tensor> made_all = Tensor::zeros(
+          part.dtype(), {static_cast<std::int64_t>(rows), static_cast<std::int64_t>(in)});
+      if (!made_all.ok()) error_ = made_all.error();
+      if (made_all.ok()) all = std::move(made_all).value();
+    }
+    if (part.dtype() != all.dtype() || part.shape().size() < 2 ||
+        static_cast<std::size_t>(part.dim(0)) != outs[i]) {
+      error_ =
+          Error{ErrorCode::corrupt, "tensor '" + names[i] + ".weight' is " + part.describe() +
+                                        ", the configuration needs " + std::to_string(outs[i]) +
+                                        " rows of " + std::to_string(in) + ", all of one type"};
+      break;
+    }
+    std::ranges::copy(part.bytes(), all.bytes().begin() + static_cast<std::ptrdiff_t>(at));
+    at += part.bytes_size();
+  }
+  if (error_.has_value()) return made;
+  made.weight = std::move(kernels::Weight::from(all)).value();
+  if (!bias) return made;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::vector<float> part = values(names[i] + ".bias", outs[i]);
+    made.bias.insert(made.bias.end(), part.begin(), part.end());
+  }
+  return made;
+}
+
+Norm WeightLoader::norm(const std::string& name, std::size_t width, bool bias, bool plus_one) {
   Norm made;
   made.weight = values(name + ".weight", width);
+  if (plus_one)
+    for (float& value : made.weight) value += 1.0F;
   if (bias) made.bias = values(name + ".bias", width);
   return made;
 }

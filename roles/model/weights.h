@@ -13,12 +13,12 @@ namespace sluice {
 
 struct Linear {
   kernels::Weight weight;
-  std::vector<float> bias;   // empty: none
+  std::vector<float> bias;  // empty: none
 };
 
 struct Norm {
   std::vector<float> weight;
-  std::vector<float> bias;   // empty: an RMS norm
+  std::vector<float> bias;  // empty: an RMS norm
 };
 
 class WeightLoader {
@@ -26,7 +26,11 @@ class WeightLoader {
   explicit WeightLoader(const SafetensorsFile& file) : file_(file) {}
 
   Linear linear(const std::string& name, std::size_t out, std::size_t in, bool bias);
-  Norm norm(const std::string& name, std::size_t width, bool bias);
+  /// Several layers of one input as one: their rows one after the other.
+  Linear stacked(const std::vector<std::string>& names, const std::vector<std::size_t>& outs,
+                 std::size_t in, bool bias);
+  /// `plus_one`: the stored weight lacks the 1 that the norm adds to it (Gemma).
+  Norm norm(const std::string& name, std::size_t width, bool bias, bool plus_one = false);
   std::vector<float> values(const std::string& name, std::size_t count);
   Tensor tensor(const std::string& name, std::size_t count);
 

@@ -41,8 +41,8 @@ TEST_CASE("matmul agrees with its reference for few and many rows, both stored t
     for (const auto& [rows, in, out] : std::vector<std::array<std::size_t, 3>>{
              {1, 1, 1}, {1, 17, 3}, {3, 33, 65}, {4, 256, 31}, {5, 17, 19}, {37, 129, 67}}) {
       const std::vector<float> raw = values(in * out, in);
-      Tensor tensor = Tensor::of_f32(
-          {static_cast<std::int64_t>(out), static_cast<std::int64_t>(in)}, raw);
+      Tensor tensor =
+          Tensor::of_f32({static_cast<std::int64_t>(out), static_cast<std::int64_t>(in)}, raw);
       if (bf16) {
         Tensor narrow = std::move(Tensor::zeros(Dtype::bf16, tensor.shape())).value();
         for (std::size_t i = 0; i < raw.size(); ++i) narrow.bf16()[i] = bf16_from_f32(raw[i]);
@@ -54,8 +54,8 @@ TEST_CASE("matmul agrees with its reference for few and many rows, both stored t
       for (const bool with_bias : {false, true}) {
         std::vector<float> want(rows * out);
         std::vector<float> got(rows * out);
-        const std::span<const float> b = with_bias ? std::span<const float>(bias)
-                                                   : std::span<const float>();
+        const std::span<const float> b =
+            with_bias ? std::span<const float>(bias) : std::span<const float>();
         matmul_ref(x, weight, b, want, rows);
         matmul_cpu(x, weight, b, got, rows);
         CHECK(relative_error(got, want) < tolerance(in));
@@ -86,44 +86,105 @@ TEST_CASE("norms agree with their references, also on rows far from zero") {
     for (std::size_t i = 0; i < width; ++i) x[i] += 100;
     std::vector<float> want(x.size());
     std::vector<float> got(x.size());
-    rms_norm_ref(x, weight, 1e-6F, want);
-    rms_norm_cpu(x, weight, 1e-6F, got);
+    rms_norm_ref(x, width, weight, 1e-6F, want);
+    rms_norm_cpu(x, width, weight, 1e-6F, got);
     CHECK(relative_error(got, want) < tolerance(width));
     if (width == 1) continue;
-    layer_norm_ref(x, weight, bias, 1e-6F, want);
-    layer_norm_cpu(x, weight, bias, 1e-6F, got);
-    CHECK(relative_error(got, want) < 40 * tolerance(width));   // 100 / 4 digits cancel
+    layer_norm_ref(x, width, weight, bias, 1e-6F, want);
+    layer_norm_cpu(x, width, weight, bias, 1e-6F, got);
+    CHECK(relative_error(got, want) < 40 * tolerance(width));  // 100 / 4 digits cancel
   }
 }
 
-TEST_CASE("activations agree with their references over their whole range") {
+TEST_CASE("norms without a weight only normalise") {
+  const std::vector<float> x = values(48, 8);
+  const std::vector<float> ones(16, 1.0F);
+  const std::vector<float> zeros(16, 0.0F);
+  std::vector<float> with(48), without(48), want(48);
+  rms_norm_cpu(x, 16, ones, 1e-6F, with);
+  rms_norm_cpu(x, 16, {}, 1e-6F, without);
+  rms_norm_ref(x, 16, {}, 1e-6F, want);
+  CHECK(with == without);
+  CHECK(relative_error(without, want) < tolerance(16));
+  layer_norm_cpu(x, 16, ones, zeros, 1e-6F, with);
+  layer_norm_cpu(x, 16, {}, {}, 1e-6F, without);
+  CHECK(with == without);
+}
+
+TEST_CASE("activations agree with their references over their whole range, gated or not") {
   std::vector<float> x;
-  for (float v = -30; v < 30; v += 0.037F) x.push_back(v);
-  std::vector<float> want = x;
-  std::vector<float> got = x;
-  gelu_tanh_ref(want);
-  gelu_tanh_cpu(got);
-  CHECK(relative_error(got, want) < 1e-6);
-  want = got = x;
-  silu_ref(want);
-  silu_cpu(got);
+  for (float v = -100; v < 100; v += 0.037F) x.push_back(v);
+  x.resize(x.size() / 2 * 2);
+  for (const Activation kind : {Activation::silu, Activation::gelu_tanh, Activation::gelu_erf}) {
+    std::vector<float> want = x;
+    std::vector<float> got = x;
+    activate_ref(kind, want);
+    activate_cpu(kind, got);
+    CHECK(relative_error(got, want) < 1e-6);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      CHECK(std::abs(got[i] - want[i]) <= 2e-6F * (1 + std::abs(x[i])));
+    std::vector<float> gated(x.size() / 2);
+    std::vector<float> gated_want(x.size() / 2);
+    gated_ref(kind, x, 19, std::span(gated_want).first(19 * 7));
+    gated_cpu(kind, x, 19, std::span(gated).first(19 * 7));
+    CHECK(relative_error(gated, gated_want) < 1e-6);
+    std::vector<float> other = x;
+    activate_cpu(kind == Activation::silu ? Activation::gelu_tanh : Activation::silu, other);
+    CHECK(relative_error(other, want) > 1e-4);  // another function is seen
+  }
+}
+
+TEST_CASE("additions and modulations agree with their references") {
+  const std::vector<float> a = values(34 * 3, 1);
+  const std::vector<float> b = values(34 * 3, 2);
+  const std::vector<float> scale = values(34, 3);
+  for (const std::span<const float> by : {std::span<const float>(), std::span(scale)}) {
+    std::vector<float> want = a;
+    std::vector<float> got = a;
+    add_ref(want, b, by);
+    add_cpu(got, b, by);
+    CHECK(relative_error(got, want) < 1e-6);
+  }
+  std::vector<float> want(a.begin(), a.begin() + 34);
+  std::vector<float> got = want;
+  modulate_ref(want, scale, std::span(b).first(34));
+  modulate_cpu(got, scale, std::span(b).first(34));
   CHECK(relative_error(got, want) < 1e-6);
 }
 
-TEST_CASE("rope agrees with its reference and keeps lengths") {
-  const std::vector<std::int32_t> positions{0, 1, 7, 511};
-  for (const std::size_t head_dim : {2U, 32U, 128U}) {
-    std::vector<float> want = values(positions.size() * 3 * head_dim, 5);
-    std::vector<float> got = want;
-    const std::vector<float> before = want;
-    rope_ref(want, positions, 3, head_dim, 10000);
-    rope_cpu(got, positions, 3, head_dim, 10000);
-    CHECK(relative_error(got, want) < 1e-6);
-    CHECK(std::equal(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(3 * head_dim),
-                     got.begin()));
-    std::vector<float> other = before;
-    rope_cpu(other, positions, 3, head_dim, 1e6);
-    if (head_dim > 2) CHECK(relative_error(other, want) > 1e-2);   // another theta is seen
+TEST_CASE("split and rotate puts every head in its place, rotated or not") {
+  for (const std::size_t head_dim : {2U, 20U, 32U, 128U}) {
+    const HeadShape shape{6, 2, head_dim};
+    const std::size_t rows = 3;
+    const std::vector<float> qkv = values(rows * shape.row(), 5);
+    std::vector<float> cosine, sine;
+    for (std::size_t i = 0; i < rows * head_dim / 2; ++i) {
+      cosine.push_back(std::cos(static_cast<float>(i)));
+      sine.push_back(std::sin(static_cast<float>(i)));
+    }
+    for (const bool rotated : {false, true}) {
+      const std::span<const float> c =
+          rotated ? std::span<const float>(cosine) : std::span<const float>();
+      const std::span<const float> s =
+          rotated ? std::span<const float>(sine) : std::span<const float>();
+      std::vector<float> q[2], k[2], v[2];
+      for (int which = 0; which < 2; ++which) {
+        q[which].resize(rows * 6 * head_dim);
+        k[which].resize(rows * 2 * head_dim);
+        v[which].resize(rows * 2 * head_dim);
+        std::vector<float*> to_k, to_v;
+        for (std::size_t row = 0; row < rows; ++row) {
+          to_k.push_back(k[which].data() + (rows - 1 - row) * 2 * head_dim);  // any place
+          to_v.push_back(v[which].data() + row * 2 * head_dim);
+        }
+        (which == 0 ? split_rotate_ref : split_rotate_cpu)(shape, qkv, c, s, q[which], to_k, to_v);
+      }
+      CHECK(relative_error(q[1], q[0]) < 1e-6);
+      CHECK(relative_error(k[1], k[0]) < 1e-6);
+      CHECK(v[1] == v[0]);
+      CHECK(std::equal(v[1].begin(), v[1].begin() + 4,
+                       qkv.begin() + static_cast<std::ptrdiff_t>(8 * head_dim)));
+    }
   }
 }
 
@@ -167,7 +228,7 @@ TEST_CASE("paged attention agrees with its reference: grouped heads, any limits,
 
 TEST_CASE("sampling follows temperature, top_k and top_p, and is greedy at temperature 0") {
   const std::vector<float> logits{1, 3, 2, 3, -1};
-  CHECK(sample(logits, {}, 0.99) == 1);   // a tie goes to the lower token
+  CHECK(sample(logits, {}, 0.99) == 1);  // a tie goes to the lower token
   CHECK(sample(logits, {1.0F, 2, 1.0F}, 0.0) == 1);
   CHECK(sample(logits, {1.0F, 2, 1.0F}, 0.999) == 3);
   CHECK(sample(logits, {1.0F, 0, 0.3F}, 0.999) == 1);

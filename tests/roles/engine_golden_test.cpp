@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/random.h"
-#include "roles/model/backbone.h"
+#include "roles/model/decoder.h"
 #include "roles/model/flow.h"
 #include "roles/model/vision.h"
 
@@ -44,7 +44,7 @@ double relative_error(std::span<const float> got, std::span<const float> want) {
 }
 
 /// The golden prompt as rows: words embedded, the picture's features in their place.
-std::vector<float> prompt_rows(const Loaded& loaded, const Backbone& backbone) {
+std::vector<float> prompt_rows(const Loaded& loaded, const Decoder& backbone) {
   std::vector<float> rows;
   backbone.embed(loaded.ids("text.ids"), rows);
   const std::vector<float> features = loaded.values("vision.features");
@@ -53,10 +53,10 @@ std::vector<float> prompt_rows(const Loaded& loaded, const Backbone& backbone) {
   return rows;
 }
 
-std::vector<float> prefill(const Backbone& backbone, KvPool& pool, KvSequence& sequence,
+std::vector<float> prefill(const Decoder& backbone, KvPool& pool, KvSequence& sequence,
                            std::span<const float> rows) {
   std::vector<float> hidden;
-  const Chunk chunk{&sequence, rows, false};
+  const Chunk chunk{&sequence, rows};
   REQUIRE(backbone.forward(pool, {&chunk, 1}, hidden).ok());
   return hidden;
 }
@@ -79,7 +79,9 @@ TEST_CASE("the vision encoder gives the training framework's features") {
 
 TEST_CASE("prefill and greedy decoding give the training framework's hidden rows and tokens") {
   const Loaded loaded;
-  const Backbone backbone = std::move(Backbone::load(loaded.config, loaded.file)).value();
+  const Decoder backbone =
+      std::move(Decoder::load(loaded.config.decoder(), ModelConfig::decoder_names(), loaded.file))
+          .value();
   KvPool pool(backbone.kv_shape(16), 8);
   KvSequence sequence;
   std::vector<float> hidden = prefill(backbone, pool, sequence, prompt_rows(loaded, backbone));
@@ -107,7 +109,9 @@ TEST_CASE("planted mistakes in the backbone fail the golden comparison") {
     ModelConfig config = loaded.config;
     if (std::string(mistake) == "epsilon") config.rms_eps = 1e-2F;
     if (std::string(mistake) == "theta") config.rope_theta = 1e5;
-    const Backbone backbone = std::move(Backbone::load(config, loaded.file)).value();
+    const Decoder backbone =
+        std::move(Decoder::load(config.decoder(), ModelConfig::decoder_names(), loaded.file))
+            .value();
     KvPool pool(backbone.kv_shape(16), 8);
     KvSequence sequence;
     INFO(mistake);
@@ -118,7 +122,9 @@ TEST_CASE("planted mistakes in the backbone fail the golden comparison") {
 
 TEST_CASE("a drawing's velocity and latents are the training framework's") {
   const Loaded loaded;
-  const Backbone backbone = std::move(Backbone::load(loaded.config, loaded.file)).value();
+  const Decoder backbone =
+      std::move(Decoder::load(loaded.config.decoder(), ModelConfig::decoder_names(), loaded.file))
+          .value();
   const Flow flow = std::move(Flow::load(loaded.config, loaded.file)).value();
   KvPool pool(backbone.kv_shape(16), 16);
   const auto begin = [&](const std::vector<std::int32_t>& ids) {
@@ -137,13 +143,13 @@ TEST_CASE("a drawing's velocity and latents are the training framework's") {
   CHECK(relative_error(velocity->front(), loaded.values("draw.velocity")) < limit);
   CHECK(prompt.tokens == loaded.ids("draw.ids").size());
 
-  KvSequence wordless = begin({loaded.config.bos, loaded.config.user, loaded.config.assistant,
-                               loaded.config.draw});
+  KvSequence wordless =
+      begin({loaded.config.bos, loaded.config.user, loaded.config.assistant, loaded.config.draw});
   FlowOptions options;
   options.steps = loaded.config.denoiser.steps;
   options.guidance = loaded.config.denoiser.guidance;
-  const auto drawn = flow.draw(backbone, pool, prompt, &wordless, noise, options,
-                               [] { return true; });
+  const auto drawn =
+      flow.draw(backbone, pool, prompt, &wordless, noise, options, [] { return true; });
   REQUIRE(drawn.ok());
   // Sixteen guided steps widen the rounding of one.
   CHECK(relative_error(*drawn, loaded.values("draw.latents")) < 10 * limit);
@@ -151,7 +157,9 @@ TEST_CASE("a drawing's velocity and latents are the training framework's") {
 
 TEST_CASE("ragged is one by one, chunked is at once, and a batch is its members") {
   const Loaded loaded;
-  const Backbone backbone = std::move(Backbone::load(loaded.config, loaded.file)).value();
+  const Decoder backbone =
+      std::move(Decoder::load(loaded.config.decoder(), ModelConfig::decoder_names(), loaded.file))
+          .value();
   const std::size_t width = backbone.width();
   SplitMix64 random(3);
   std::vector<std::vector<float>> prompts;
@@ -169,7 +177,7 @@ TEST_CASE("ragged is one by one, chunked is at once, and a batch is its members"
     KvSequence sequence;
     alone.push_back(prefill(backbone, pool, sequence, prompts[i]));
     pool.truncate(sequence, 0);
-    chunks.push_back({&together[i], prompts[i], i == 2});
+    chunks.push_back({&together[i], prompts[i], i == 2 ? Mask::block : Mask::causal});
   }
   std::vector<float> hidden;
   REQUIRE(backbone.forward(pool, chunks, hidden).ok());
@@ -178,22 +186,24 @@ TEST_CASE("ragged is one by one, chunked is at once, and a batch is its members"
     const auto part = std::span(hidden).subspan(at, prompts[i].size());
     at += prompts[i].size();
     if (i == 2)
-      CHECK(relative_error(part, alone[i]) > 1e-3);   // a block sees what a causal prompt does not
+      CHECK(relative_error(part, alone[i]) > 1e-3);  // a block sees what a causal prompt does not
     else
       CHECK(relative_error(part, alone[i]) < 2e-6);
   }
   KvSequence chunked;
   std::vector<float> last;
   for (std::size_t from = 0; from < prompts[3].size(); from += 7 * width)
-    last = prefill(backbone, pool, chunked,
-                   std::span(prompts[3]).subspan(from, std::min(7 * width,
-                                                                prompts[3].size() - from)));
+    last =
+        prefill(backbone, pool, chunked,
+                std::span(prompts[3]).subspan(from, std::min(7 * width, prompts[3].size() - from)));
   CHECK(relative_error(std::span(last).last(width), std::span(alone[3]).last(width)) < 2e-6);
 }
 
 TEST_CASE("a full pool and a full context are named errors that change nothing") {
   const Loaded loaded;
-  const Backbone backbone = std::move(Backbone::load(loaded.config, loaded.file)).value();
+  const Decoder backbone =
+      std::move(Decoder::load(loaded.config.decoder(), ModelConfig::decoder_names(), loaded.file))
+          .value();
   KvPool pool(backbone.kv_shape(16), 2);
   std::vector<float> rows;
   backbone.embed(std::vector<std::int32_t>(20, 20), rows);
@@ -202,8 +212,7 @@ TEST_CASE("a full pool and a full context are named errors that change nothing")
   prefill(backbone, pool, first, rows);
   CHECK(pool.pages_free() == 0);
   std::vector<float> hidden;
-  const Chunk chunks[] = {{&first, std::span(rows).first(backbone.width()), false},
-                          {&second, rows, false}};
+  const Chunk chunks[] = {{&first, std::span(rows).first(backbone.width())}, {&second, rows}};
   const Result<void> full = backbone.forward(pool, chunks, hidden);
   REQUIRE(!full.ok());
   CHECK(full.error().code == ErrorCode::exhausted);
@@ -211,8 +220,9 @@ TEST_CASE("a full pool and a full context are named errors that change nothing")
   CHECK(second.tokens == 0);
   ModelConfig narrow = loaded.config;
   narrow.positions_max = 20;
-  const Backbone small = std::move(Backbone::load(narrow, loaded.file)).value();
-  const Chunk more{&first, std::span(rows).first(backbone.width()), false};
+  const Decoder small =
+      std::move(Decoder::load(narrow.decoder(), ModelConfig::decoder_names(), loaded.file)).value();
+  const Chunk more{&first, std::span(rows).first(backbone.width())};
   const Result<void> long_talk = small.forward(pool, {&more, 1}, hidden);
   REQUIRE(!long_talk.ok());
   CHECK(long_talk.error().message.find("start a new session") != std::string::npos);

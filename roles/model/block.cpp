@@ -1,0 +1,194 @@
+#include "roles/model/block.h"
+
+#include "base/check.h"
+
+namespace sluice {
+
+namespace {
+
+Linear random_linear(std::size_t out, std::size_t in, std::uint64_t& state) {
+  Tensor tensor = std::move(Tensor::zeros(Dtype::bf16, {static_cast<std::int64_t>(out),
+                                                        static_cast<std::int64_t>(in)}))
+                      .value();
+  for (std::uint16_t& value : tensor.bf16()) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    value = bf16_from_f32((static_cast<float>(state >> 40) / 16777216.0F - 0.5F) * 0.06F);
+  }
+  return {std::move(kernels::Weight::from(tensor)).value(), {}};
+}
+
+/// The parts of one modulation row.
+struct Adaptive {
+  std::span<const float> scale, shift, gate;
+};
+Adaptive adaptive(const Modulation& modulation, std::size_t width, std::size_t row,
+                  std::size_t norm) {
+  const std::size_t condition = modulation.of_row.empty() ? 0 : modulation.of_row[row];
+  const auto three = modulation.values.subspan((condition * 2 + norm) * 3 * width, 3 * width);
+  return {three.first(width), three.subspan(width, width), three.last(width)};
+}
+
+void norm_rows(const BlockShape& shape, const Norm& norm, std::size_t which,
+               std::span<const float> hidden, const Modulation* modulation, BlockRows& rows) {
+  apply_norm(shape.norm, norm, shape.eps, shape.width, hidden, rows.normed);
+  if (modulation == nullptr) return;
+  for (std::size_t row = 0; row < rows.count; ++row) {
+    const Adaptive parts = adaptive(*modulation, shape.width, row, which);
+    kernels::modulate_cpu(std::span(rows.normed).subspan(row * shape.width, shape.width),
+                          parts.scale, parts.shift);
+  }
+}
+
+void add_branch(const BlockShape& shape, std::span<float> hidden, std::span<const float> scale,
+                std::size_t which, const Modulation* modulation, const BlockRows& rows) {
+  if (modulation == nullptr) return kernels::add_cpu(hidden, rows.out, scale);
+  for (std::size_t row = 0; row < rows.count; ++row)
+    kernels::add_cpu(hidden.subspan(row * shape.width, shape.width),
+                     std::span(rows.out).subspan(row * shape.width, shape.width),
+                     adaptive(*modulation, shape.width, row, which).gate);
+}
+
+}  // namespace
+
+BlockNames BlockNames::llama() {
+  return {"input_layernorm",
+          "post_attention_layernorm",
+          "self_attn.q_proj",
+          "self_attn.k_proj",
+          "self_attn.v_proj",
+          "",
+          "self_attn.o_proj",
+          "mlp.gate_proj",
+          "mlp.up_proj",
+          "mlp.down_proj",
+          "",
+          ""};
+}
+
+BlockNames BlockNames::siglip() {
+  return {"layer_norm1",
+          "layer_norm2",
+          "self_attn.q_proj",
+          "self_attn.k_proj",
+          "self_attn.v_proj",
+          "",
+          "self_attn.out_proj",
+          "",
+          "mlp.fc1",
+          "mlp.fc2",
+          "",
+          ""};
+}
+
+BlockNames BlockNames::dinov2() {
+  return {"norm1",
+          "norm2",
+          "attention.attention.query",
+          "attention.attention.key",
+          "attention.attention.value",
+          "",
+          "attention.output.dense",
+          "",
+          "mlp.fc1",
+          "mlp.fc2",
+          "layer_scale1.lambda1",
+          "layer_scale2.lambda1"};
+}
+
+BlockNames BlockNames::qwen_vision() {
+  return {"norm1",       "norm2",         "", "", "", "attn.qkv", "attn.proj", "mlp.gate_proj",
+          "mlp.up_proj", "mlp.down_proj", "", ""};
+}
+
+void apply(const Linear& linear, std::span<const float> x, std::vector<float>& y) {
+  const std::size_t rows = x.size() / linear.weight.in();
+  y.resize(rows * linear.weight.out());
+  kernels::matmul_cpu(x, linear.weight, linear.bias, y, rows);
+}
+
+void apply_norm(NormKind kind, const Norm& norm, float eps, std::size_t width,
+                std::span<const float> x, std::vector<float>& y) {
+  y.resize(x.size());
+  if (kind == NormKind::rms)
+    kernels::rms_norm_cpu(x, width, norm.weight, eps, y);
+  else
+    kernels::layer_norm_cpu(x, width, norm.weight, norm.bias, eps, y);
+}
+
+Block Block::load(WeightLoader& loader, const BlockShape& shape, const BlockNames& names,
+                  const std::string& prefix) {
+  Block made;
+  const std::size_t q = shape.heads * shape.head_dim;
+  const std::size_t kv = shape.kv_heads * shape.head_dim;
+  const bool biased = shape.norm == NormKind::layer;
+  if (!shape.adaptive) {
+    made.norm1 = loader.norm(prefix + names.norm1, shape.width, biased, shape.norm_plus_one);
+    made.norm2 = loader.norm(prefix + names.norm2, shape.width, biased, shape.norm_plus_one);
+  }
+  if (!names.qkv.empty())
+    made.qkv = loader.linear(prefix + names.qkv, q + 2 * kv, shape.width, shape.qkv_bias);
+  else
+    made.qkv = loader.stacked({prefix + names.q, prefix + names.k, prefix + names.v}, {q, kv, kv},
+                              shape.width, shape.qkv_bias);
+  made.out = loader.linear(prefix + names.out, shape.width, q, shape.out_bias);
+  if (shape.gated)
+    made.up = loader.stacked({prefix + names.gate, prefix + names.up}, {shape.mlp, shape.mlp},
+                             shape.width, shape.mlp_bias);
+  else
+    made.up = loader.linear(prefix + names.up, shape.mlp, shape.width, shape.mlp_bias);
+  made.down = loader.linear(prefix + names.down, shape.width, shape.mlp, shape.mlp_bias);
+  if (shape.layer_scale) {
+    made.scale1 = loader.values(prefix + names.scale1, shape.width);
+    made.scale2 = loader.values(prefix + names.scale2, shape.width);
+  }
+  return made;
+}
+
+Block Block::random(const BlockShape& shape, std::uint64_t& seed) {
+  Block made;
+  made.norm1.weight.assign(shape.width, 1.0F);
+  made.norm2.weight = made.norm1.weight;
+  if (shape.norm == NormKind::layer) {
+    made.norm1.bias.assign(shape.width, 0.0F);
+    made.norm2.bias = made.norm1.bias;
+  }
+  made.qkv = random_linear(shape.head_shape().row(), shape.width, seed);
+  made.out = random_linear(shape.width, shape.heads * shape.head_dim, seed);
+  made.up = random_linear(shape.gated ? 2 * shape.mlp : shape.mlp, shape.width, seed);
+  made.down = random_linear(shape.width, shape.mlp, seed);
+  return made;
+}
+
+void Block::project(const BlockShape& shape, std::span<const float> hidden,
+                    const Modulation* modulation, BlockRows& rows) const {
+  norm_rows(shape, norm1, 0, hidden, modulation, rows);
+  apply(qkv, rows.normed, rows.qkv);
+  rows.q.resize(rows.count * shape.heads * shape.head_dim);
+  kernels::split_rotate_cpu(shape.head_shape(), rows.qkv, rows.rope.cosine, rows.rope.sine, rows.q,
+                            rows.k, rows.v);
+}
+
+void Block::finish(const BlockShape& shape, std::span<float> hidden, const Modulation* modulation,
+                   BlockRows& rows) const {
+  apply(out, rows.mixed, rows.out);
+  add_branch(shape, hidden, scale1, 0, modulation, rows);
+  norm_rows(shape, norm2, 1, hidden, modulation, rows);
+  apply(up, rows.normed, rows.inner);
+  if (shape.gated) {
+    rows.activated.resize(rows.count * shape.mlp);
+    kernels::gated_cpu(shape.activation, rows.inner, shape.mlp, rows.activated);
+    apply(down, rows.activated, rows.out);
+  } else {
+    kernels::activate_cpu(shape.activation, rows.inner);
+    apply(down, rows.inner, rows.out);
+  }
+  add_branch(shape, hidden, scale2, 1, modulation, rows);
+}
+
+std::size_t Block::stream_bytes() const {
+  std::size_t bytes = 0;
+  for (const Linear* linear : {&qkv, &out, &up, &down}) bytes += linear->weight.stream_bytes();
+  return bytes;
+}
+
+}  // namespace sluice

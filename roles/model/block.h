@@ -1,0 +1,89 @@
+// One transformer layer as data: what every family's layer is made of, in two halves.
+//
+// Between the halves stands the attention, which differs: over pages (`Decoder`) or over the rows
+// themselves (`Tower`). Query, key and value weights are fused at load, gate and up likewise.
+// Shape: rows [count, width], f32. Thread: immutable after `load`.
+// Source: Llama, Gemma, SigLIP, DINOv2 as their public implementations have them; openpi for the
+// adaptive norm (adaRMS), Peebles and Xie 2023 for its LayerNorm form.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/elementwise.h"
+#include "roles/model/rope.h"
+#include "roles/model/weights.h"
+
+namespace sluice {
+
+enum class NormKind : std::uint8_t { rms, layer };
+
+struct BlockShape {
+  std::size_t width = 0;
+  std::size_t heads = 0;
+  std::size_t kv_heads = 0;
+  std::size_t head_dim = 0;
+  std::size_t mlp = 0;
+  NormKind norm = NormKind::rms;
+  float eps = 1e-6F;
+  bool norm_plus_one = false;  // Gemma: the norm's factor is 1 + w
+  bool adaptive = false;       // norms have no weight; a condition brings scale, shift and gate
+  bool layer_scale = false;
+  kernels::Activation activation = kernels::Activation::silu;
+  bool gated = true;
+  bool qkv_bias = false, out_bias = false, mlp_bias = false;
+
+  kernels::HeadShape head_shape() const { return {heads, kv_heads, head_dim}; }
+};
+
+/// Where a layer's weights stand, behind the layer's own prefix. `qkv` set: stored fused.
+/// `gate` is not read when the MLP has no gate.
+struct BlockNames {
+  std::string norm1, norm2, q, k, v, qkv, out, gate, up, down, scale1, scale2;
+  static BlockNames llama();  // also Qwen2, Gemma
+  static BlockNames siglip();
+  static BlockNames dinov2();
+  static BlockNames qwen_vision();
+};
+
+/// What adaptive norms of one layer add, [conditions, 6 * width]: scale, shift, gate of the first
+/// norm, then of the second.
+struct Modulation {
+  std::span<const float> values;
+  std::span<const std::uint32_t> of_row;  // which condition
+};
+
+/// Scratch of one forward, shared by its layers.
+struct BlockRows {
+  std::size_t count = 0;
+  RopeTable rope;
+  std::vector<float*> k, v;  // where each row's keys and values go
+  std::vector<float> normed, qkv, q, mixed, out, inner, activated;
+};
+
+struct Block {
+  Norm norm1, norm2;
+  Linear qkv, out, up, down;  // `up` holds gate and up when gated
+  std::vector<float> scale1, scale2;
+
+  static Block load(WeightLoader& loader, const BlockShape& shape, const BlockNames& names,
+                    const std::string& prefix);
+  static Block random(const BlockShape& shape, std::uint64_t& seed);
+
+  /// Before the attention: rows.q, and keys and values where rows.k and rows.v say.
+  void project(const BlockShape& shape, std::span<const float> hidden, const Modulation* modulation,
+               BlockRows& rows) const;
+  /// After it: adds what rows.mixed gives, then the MLP, to `hidden`.
+  void finish(const BlockShape& shape, std::span<float> hidden, const Modulation* modulation,
+              BlockRows& rows) const;
+  std::size_t stream_bytes() const;
+};
+
+void apply(const Linear& linear, std::span<const float> x, std::vector<float>& y);
+/// `y` may not be `x`.
+void apply_norm(NormKind kind, const Norm& norm, float eps, std::size_t width,
+                std::span<const float> x, std::vector<float>& y);
+
+}  // namespace sluice

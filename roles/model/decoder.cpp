@@ -1,0 +1,174 @@
+#include "roles/model/decoder.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "kernels/attention.h"
+
+namespace sluice {
+
+/// Scratch of one forward.
+struct Decoder::Rows : BlockRows {
+  std::vector<std::uint32_t> place;     // in the sequence
+  std::vector<std::uint32_t> sequence;  // index of the row's chunk
+  std::vector<std::uint32_t> visible;   // tokens the row sees
+  std::vector<std::uint32_t> condition;
+};
+
+Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& names,
+                              const SafetensorsFile& file) {
+  Decoder made;
+  made.shape_ = shape;
+  WeightLoader load(file);
+  if (shape.vocabulary != 0) {
+    const bool has_embedding = file.find(names.embedding + ".weight") != nullptr || !shape.tied;
+    made.embedding_ = load.linear(has_embedding ? names.embedding : names.head, shape.vocabulary,
+                                  shape.block.width, false)
+                          .weight;
+    if (!shape.tied && shape.head)
+      made.head_ = load.linear(names.head, shape.vocabulary, shape.block.width, false).weight;
+  }
+  for (std::size_t i = 0; i < shape.layers; ++i)
+    made.blocks_.push_back(Block::load(load, shape.block, BlockNames::llama(),
+                                       names.layers + std::to_string(i) + "."));
+  if (!shape.block.adaptive)
+    made.norm_ = load.norm(names.norm, shape.block.width, shape.block.norm == NormKind::layer,
+                           shape.block.norm_plus_one);
+  if (Result<void> outcome = load.outcome(); !outcome.ok()) return outcome.error();
+  return made;
+}
+
+Decoder Decoder::random(const DecoderShape& shape, std::uint64_t seed) {
+  Decoder made;
+  made.shape_ = shape;
+  BlockShape embedding;
+  embedding.width = shape.block.width;
+  embedding.mlp = shape.vocabulary;
+  embedding.gated = false;
+  made.embedding_ = Block::random(embedding, seed).up.weight;
+  for (std::size_t i = 0; i < shape.layers; ++i)
+    made.blocks_.push_back(Block::random(shape.block, seed));
+  made.norm_.weight.assign(shape.block.width, 1.0F);
+  return made;
+}
+
+std::size_t Decoder::stream_bytes() const {
+  std::size_t bytes = shape_.tied ? embedding_.stream_bytes() : head_.stream_bytes();
+  for (const Block& block : blocks_) bytes += block.stream_bytes();
+  return bytes;
+}
+
+void Decoder::embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const {
+  for (const std::int32_t token : tokens) {
+    SLUICE_CHECK(token >= 0 && static_cast<std::size_t>(token) < shape_.vocabulary,
+                 "a token outside the vocabulary");
+    const std::size_t at = rows.size();
+    rows.resize(at + width());
+    embedding_.read_row(static_cast<std::size_t>(token), std::span(rows).subspan(at));
+    for (std::size_t i = at; i < rows.size(); ++i) rows[i] *= shape_.embedding_scale;
+  }
+}
+
+void Decoder::logits(std::span<const float> hidden, std::vector<float>& logits) const {
+  const std::size_t rows = hidden.size() / width();
+  logits.resize(rows * shape_.vocabulary);
+  kernels::matmul_cpu(hidden, shape_.tied ? embedding_ : head_, {}, logits, rows);
+}
+
+Result<void> Decoder::place(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
+                            Rows& rows) const {
+  hidden.clear();
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const Chunk& chunk = chunks[c];
+    const std::size_t count = chunk.embeddings.size() / width();
+    const std::size_t before = chunk.sequence->tokens;
+    Result<void> extended =
+        before + count > shape_.positions_max
+            ? Error{ErrorCode::exhausted,
+                    "the sequence would have " + std::to_string(before + count) +
+                        " tokens, the model reads " + std::to_string(shape_.positions_max) +
+                        "; start a new session"}
+            : pool.extend(*chunk.sequence, count);
+    if (!extended.ok()) {
+      for (std::size_t back = 0; back < c; ++back)
+        pool.truncate(*chunks[back].sequence,
+                      chunks[back].sequence->tokens - chunks[back].embeddings.size() / width());
+      return extended;
+    }
+    std::vector<Position> positions(chunk.positions.begin(), chunk.positions.end());
+    for (std::size_t i = 0; i < count; ++i) {
+      rows.place.push_back(static_cast<std::uint32_t>(before + i));
+      rows.sequence.push_back(static_cast<std::uint32_t>(c));
+      rows.condition.push_back(chunk.condition);
+      rows.visible.push_back(
+          !chunk.visible.empty()
+              ? chunk.visible[i]
+              : static_cast<std::uint32_t>(before + (chunk.mask == Mask::block ? count : i + 1)));
+      if (chunk.positions.empty())
+        positions.push_back(Position::at(static_cast<std::int32_t>(before + i)));
+    }
+    append_rope(shape_.rope, shape_.block.head_dim, positions, rows.rope);
+    hidden.insert(hidden.end(), chunk.embeddings.begin(), chunk.embeddings.end());
+  }
+  rows.count = rows.place.size();
+  return {};
+}
+
+void Decoder::attend(KvPool& pool, std::size_t layer, std::span<const Chunk> chunks,
+                     Rows& rows) const {
+  std::vector<std::vector<const float*>> keys(chunks.size());
+  std::vector<std::vector<const float*>> values(chunks.size());
+  std::vector<kernels::PagedSequence> sequences;
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    for (const std::uint32_t page : chunks[c].sequence->pages) {
+      keys[c].push_back(pool.keys(page, layer));
+      values[c].push_back(pool.values(page, layer));
+    }
+    sequences.push_back({keys[c], values[c]});
+  }
+  rows.mixed.resize(rows.q.size());
+  const BlockShape& block = shape_.block;
+  kernels::attention_cpu({block.heads, block.kv_heads, block.head_dim, pool.shape().page_tokens},
+                         rows.q, rows.sequence, rows.visible, sequences, rows.mixed);
+}
+
+Result<void> Decoder::forward(KvPool& pool, std::span<const Chunk> chunks,
+                              std::vector<float>& hidden, const Conditions* conditions,
+                              const Watch& watch) const {
+  SLUICE_CHECK((conditions != nullptr) == shape_.block.adaptive,
+               "an adaptive decoder, and no "
+               "other, takes a condition");
+  Rows rows;
+  if (Result<void> placed = place(pool, chunks, hidden, rows); !placed.ok()) return placed;
+  rows.k.resize(rows.count);
+  rows.v.resize(rows.count);
+  const std::size_t page_tokens = pool.shape().page_tokens;
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
+    if (watch) watch(layer, hidden);
+    for (std::size_t row = 0; row < rows.count; ++row) {
+      const std::size_t at = rows.place[row];
+      const std::uint32_t page = chunks[rows.sequence[row]].sequence->pages[at / page_tokens];
+      const std::size_t offset = at % page_tokens * pool.shape().row;
+      rows.k[row] = pool.keys(page, layer) + offset;
+      rows.v[row] = pool.values(page, layer) + offset;
+    }
+    Modulation modulation;
+    if (conditions != nullptr) modulation = {conditions->layers[layer], rows.condition};
+    const Modulation* adaptive = conditions != nullptr ? &modulation : nullptr;
+    blocks_[layer].project(shape_.block, hidden, adaptive, rows);
+    attend(pool, layer, chunks, rows);
+    blocks_[layer].finish(shape_.block, hidden, adaptive, rows);
+  }
+  apply_norm(shape_.block.norm, norm_, shape_.block.eps, width(), hidden, rows.normed);
+  hidden.swap(rows.normed);
+  if (conditions == nullptr) return {};
+  for (std::size_t row = 0; row < rows.count; ++row) {
+    const auto last = std::span(conditions->last).subspan(rows.condition[row] * 3 * width());
+    kernels::modulate_cpu(std::span(hidden).subspan(row * width(), width()), last.first(width()),
+                          last.subspan(width(), width()));
+  }
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,192 @@
+#include "roles/model/tower.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernels/attention.h"
+
+namespace sluice {
+
+namespace {
+
+template <typename T>
+std::ptrdiff_t signed_of(T value) {
+  return static_cast<std::ptrdiff_t>(value);
+}
+
+void attend(const BlockShape& shape, const Segments& segments, const std::vector<float>& k,
+            const std::vector<float>& v, BlockRows& rows) {
+  const std::size_t row = shape.kv_heads * shape.head_dim;
+  std::vector<const float*> keys, values;
+  std::vector<std::uint32_t> segment, visible;
+  for (std::size_t s = 0; s + 1 < segments.size(); ++s) {
+    keys.push_back(k.data() + segments[s] * row);
+    values.push_back(v.data() + segments[s] * row);
+    const std::uint32_t length = segments[s + 1] - segments[s];
+    segment.insert(segment.end(), length, static_cast<std::uint32_t>(s));
+    visible.insert(visible.end(), length, length);
+  }
+  std::vector<kernels::PagedSequence> sequences;
+  for (std::size_t s = 0; s < keys.size(); ++s)
+    sequences.push_back({{&keys[s], 1}, {&values[s], 1}});
+  rows.mixed.resize(rows.q.size());
+  // A segment is one page.
+  kernels::attention_cpu({shape.heads, shape.kv_heads, shape.head_dim, rows.count}, rows.q, segment,
+                         visible, sequences, rows.mixed);
+}
+
+}  // namespace
+
+TowerNames TowerNames::siglip(const std::string& prefix) {
+  return {prefix + "embeddings.patch_embedding",
+          prefix + "embeddings.position_embedding.weight",
+          "",
+          "",
+          prefix + "encoder.layers.",
+          prefix + "post_layernorm",
+          BlockNames::siglip()};
+}
+
+TowerNames TowerNames::dinov2(const std::string& prefix) {
+  return {prefix + "embeddings.patch_embeddings.projection",
+          prefix + "embeddings.position_embeddings",
+          prefix + "embeddings.cls_token",
+          prefix + "embeddings.register_tokens",
+          prefix + "encoder.layer.",
+          prefix + "layernorm",
+          BlockNames::dinov2()};
+}
+
+void run_blocks(const BlockShape& shape, std::span<const Block> blocks,
+                const std::function<const Segments&(std::size_t layer)>& segments, BlockRows& rows,
+                std::vector<float>& hidden, const RowsWatch& watch) {
+  const std::size_t row = shape.kv_heads * shape.head_dim;
+  std::vector<float> k(rows.count * row);
+  std::vector<float> v(k.size());
+  rows.k.resize(rows.count);
+  rows.v.resize(rows.count);
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    rows.k[i] = k.data() + i * row;
+    rows.v[i] = v.data() + i * row;
+  }
+  for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+    if (watch) watch(layer, hidden);
+    blocks[layer].project(shape, hidden, nullptr, rows);
+    attend(shape, segments(layer), k, v, rows);
+    blocks[layer].finish(shape, hidden, nullptr, rows);
+  }
+}
+
+void cut_patches(std::span<const float> pixels, std::size_t side, std::size_t patch,
+                 std::vector<float>& rows) {
+  rows.clear();
+  rows.reserve(pixels.size());
+  for (std::size_t image = 0; image < pixels.size(); image += 3 * side * side)
+    for (std::size_t py = 0; py < side; py += patch)
+      for (std::size_t px = 0; px < side; px += patch)
+        for (std::size_t channel = 0; channel < 3; ++channel)
+          for (std::size_t y = 0; y < patch; ++y) {
+            const float* from = &pixels[image + (channel * side + py + y) * side + px];
+            rows.insert(rows.end(), from, from + patch);
+          }
+}
+
+std::vector<float> merge_neighbours(std::span<const float> rows, std::size_t grid,
+                                    std::size_t channels, std::size_t n) {
+  std::vector<float> merged;
+  merged.reserve(rows.size());
+  for (std::size_t image = 0; image < rows.size(); image += grid * grid * channels)
+    for (std::size_t y = 0; y < grid; y += n)
+      for (std::size_t x = 0; x < grid; x += n)
+        for (std::size_t dy = 0; dy < n; ++dy) {
+          const auto from = rows.begin() + signed_of(image + ((y + dy) * grid + x) * channels);
+          merged.insert(merged.end(), from, from + signed_of(n * channels));
+        }
+  return merged;
+}
+
+std::vector<float> split_neighbours(std::span<const float> rows, std::size_t grid,
+                                    std::size_t channels, std::size_t n) {
+  std::vector<float> split(rows.size());
+  std::size_t at = 0;
+  for (std::size_t y = 0; y < grid; y += n)
+    for (std::size_t x = 0; x < grid; x += n)
+      for (std::size_t dy = 0; dy < n; ++dy)
+        for (std::size_t i = 0; i < n * channels; ++i)
+          split[((y + dy) * grid + x) * channels + i] = rows[at++];
+  return split;
+}
+
+Result<Tower> Tower::load(const TowerShape& shape, const TowerNames& names,
+                          const SafetensorsFile& file) {
+  Tower made;
+  made.shape_ = shape;
+  WeightLoader load(file);
+  const std::size_t width = shape.block.width;
+  made.patch_ = load.linear(names.patch, width, 3 * shape.patch * shape.patch, true);
+  made.positions_ =
+      load.values(names.positions, (shape.patches() + (shape.class_token ? 1 : 0)) * width);
+  if (shape.class_token) made.class_token_ = load.values(names.class_token, width);
+  if (shape.registers != 0) made.registers_ = load.values(names.registers, shape.registers * width);
+  for (std::size_t i = 0; i < shape.layers; ++i)
+    made.blocks_.push_back(
+        Block::load(load, shape.block, names.block, names.layers + std::to_string(i) + "."));
+  if (shape.final_norm) made.norm_ = load.norm(names.norm, width, true);
+  if (Result<void> outcome = load.outcome(); !outcome.ok()) return outcome.error();
+  return made;
+}
+
+Tower Tower::random(const TowerShape& shape, std::uint64_t seed) {
+  Tower made;
+  made.shape_ = shape;
+  const std::size_t width = shape.block.width;
+  BlockShape patch;
+  patch.width = 3 * shape.patch * shape.patch;
+  patch.mlp = width;
+  patch.gated = false;
+  made.patch_ = Block::random(patch, seed).up;
+  made.positions_.assign((shape.patches() + (shape.class_token ? 1 : 0)) * width, 0.01F);
+  made.class_token_.assign(shape.class_token ? width : 0, 0.01F);
+  made.registers_.assign(shape.registers * width, 0.01F);
+  for (std::size_t i = 0; i < shape.layers; ++i)
+    made.blocks_.push_back(Block::random(shape.block, seed));
+  made.norm_ = {std::vector<float>(width, 1.0F), std::vector<float>(width, 0.0F)};
+  return made;
+}
+
+void Tower::encode(std::span<const float> pixels, std::vector<float>& features,
+                   const RowsWatch& watch) const {
+  const std::size_t width = shape_.block.width;
+  const std::size_t images = pixels.size() / (3 * shape_.side * shape_.side);
+  SLUICE_CHECK(pixels.size() == images * 3 * shape_.side * shape_.side,
+               "pictures must have the tower's size");
+  std::vector<float> cut, embedded, hidden;
+  cut_patches(pixels, shape_.side, shape_.patch, cut);
+  apply(patch_, cut, embedded);
+  const std::size_t one = shape_.patches() * width;
+  const std::size_t first = shape_.class_token ? width : 0;
+  Segments segments{0};
+  for (std::size_t image = 0; image < images; ++image) {
+    for (std::size_t i = 0; i < first; ++i) hidden.push_back(class_token_[i] + positions_[i]);
+    hidden.insert(hidden.end(), registers_.begin(), registers_.end());
+    for (std::size_t i = 0; i < one; ++i)
+      hidden.push_back(embedded[image * one + i] + positions_[first + i]);
+    segments.push_back(static_cast<std::uint32_t>(hidden.size() / width));
+  }
+  BlockRows rows;
+  rows.count = hidden.size() / width;
+  run_blocks(
+      shape_.block, blocks_, [&](std::size_t) -> const Segments& { return segments; }, rows, hidden,
+      watch);
+  if (shape_.final_norm) {
+    apply_norm(shape_.block.norm, norm_, shape_.block.eps, width, hidden, rows.normed);
+    hidden.swap(rows.normed);
+  }
+  features.clear();
+  const std::size_t skip = shape_.keep_extra ? 0 : shape_.extra() * width;
+  for (std::size_t image = 0; image < images; ++image)
+    features.insert(features.end(), hidden.begin() + signed_of(segments[image] * width + skip),
+                    hidden.begin() + signed_of(segments[image + 1] * width));
+}
+
+}  // namespace sluice

@@ -34,6 +34,17 @@ std::uint16_t bf16_from_f32(float value) {
   return static_cast<std::uint16_t>((bits + rounding) >> 16);
 }
 
+float f32_from_f16(std::uint16_t bits) {
+  const std::uint32_t sign = std::uint32_t{bits} >> 15U << 31U;
+  const std::uint32_t exponent = bits >> 10U & 31U;
+  const std::uint32_t fraction = bits & 1023U;
+  if (exponent == 31) return std::bit_cast<float>(sign | 255U << 23U | fraction << 13U);
+  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112U) << 23U | fraction << 13U);
+  // Subnormal: fraction * 2^-24, which f32 holds exactly.
+  const float value = static_cast<float>(fraction) * 0x1p-24F;
+  return sign != 0 ? -value : value;
+}
+
 float f32_from_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }

@@ -22,6 +22,8 @@ std::string_view to_string(Dtype dtype);
 /// bf16 is the upper half of an f32. Rounds to nearest even; a NaN stays a NaN.
 std::uint16_t bf16_from_f32(float value);
 float f32_from_bf16(std::uint16_t bits);
+/// IEEE half precision, widened exactly.
+float f32_from_f16(std::uint16_t bits);
 
 class Tensor {
  public:

@@ -19,6 +19,7 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 void add_test(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 void add_why(CLI::App& app, Chosen& chosen);
+void add_model(CLI::App& app, Chosen& chosen);
 void add_roles(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 
 /// One line on standard error: `error: ...`. Returns 1.

@@ -21,6 +21,8 @@ Examples
   sluice simulate workflows/image_chat.yaml --calls 200 --rate 20 --trace t.json
   sluice why t.json 17                        what call 17 waited for
   sluice roles                                what a workflow's roles can run
+  sluice model inspect DIR                    what a checkpoint is, and the memory it takes
+  sluice model check DIR --inputs in.safetensors --outputs out.safetensors
 
 Exit status: 0 well; 1 a file is wrong or a call failed; 2 the command line is wrong.)";
 
@@ -59,6 +61,7 @@ int main(int argc, char** argv) {
   cli::add_test(app, catalog, chosen);
   cli::add_simulate(app, catalog, chosen);
   cli::add_why(app, chosen);
+  cli::add_model(app, chosen);
   cli::add_roles(app, catalog, chosen);
   try {
     app.parse(argc, argv);

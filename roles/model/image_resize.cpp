@@ -56,8 +56,7 @@ std::array<std::uint8_t, 3> border_colour(const Tensor& image) {
 }  // namespace
 
 Result<Tensor> resize_to_square(const Tensor& image, std::size_t size) {
-  if (image.dtype() != Dtype::u8 || image.shape().size() != 3 || image.dim(2) != 3 ||
-      image.empty())
+  if (image.dtype() != Dtype::u8 || image.shape().size() != 3 || image.dim(2) != 3 || image.empty())
     return invalid_argument("a picture is u8[height, width, 3], this is " + image.describe());
   const auto height = static_cast<std::size_t>(image.dim(0));
   const auto width = static_cast<std::size_t>(image.dim(1));

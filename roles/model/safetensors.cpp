@@ -44,8 +44,7 @@ Result<TensorView> read_entry(const std::string& file, const std::string& name, 
   view.dtype = entry["dtype"].get<std::string>();
   const std::size_t width = width_of(view.dtype);
   if (width == 0) return corrupt(file, at + "unknown dtype '" + view.dtype + "'");
-  if (entry["shape"].size() > Tensor::rank_max)
-    return corrupt(file, at + "more than 8 dimensions");
+  if (entry["shape"].size() > Tensor::rank_max) return corrupt(file, at + "more than 8 dimensions");
   std::uint64_t bytes = width;
   for (const Json& size : entry["shape"]) {
     if (!size.is_number_unsigned() || size.get<std::uint64_t>() > INT64_MAX)
@@ -99,12 +98,12 @@ Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> file,
   if (file.size() < sizeof header_bytes) return corrupt(name, "shorter than a safetensors header");
   std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
   if (header_bytes > header_bytes_max)
-    return Error{ErrorCode::exhausted,
-                 name + ": the header claims " + std::to_string(header_bytes) +
-                     " bytes, the limit is " + std::to_string(header_bytes_max)};
+    return Error{ErrorCode::exhausted, name + ": the header claims " +
+                                           std::to_string(header_bytes) + " bytes, the limit is " +
+                                           std::to_string(header_bytes_max)};
   if (header_bytes > file.size() - sizeof header_bytes)
-    return corrupt(name, "the header claims " + std::to_string(header_bytes) +
-                             " bytes, the file has fewer");
+    return corrupt(
+        name, "the header claims " + std::to_string(header_bytes) + " bytes, the file has fewer");
   const std::string text(reinterpret_cast<const char*>(file.data()) + sizeof header_bytes,
                          header_bytes);
   const Json header = Json::parse(text, nullptr, false);
@@ -132,8 +131,7 @@ Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> file,
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0)
-    return Error{ErrorCode::not_found, path + ": " + std::strerror(errno)};
+  if (file < 0) return Error{ErrorCode::not_found, path + ": " + std::strerror(errno)};
   struct stat facts {};
   const bool regular = fstat(file, &facts) == 0 && S_ISREG(facts.st_mode);
   const auto size = static_cast<std::size_t>(regular ? facts.st_size : 0);
@@ -189,7 +187,7 @@ Result<Tensor> SafetensorsFile::load(std::string_view name) const {
   if (view == nullptr)
     return Error{ErrorCode::not_found, "the checkpoint has no tensor '" + std::string(name) + "'"};
   Dtype dtype = Dtype::u8;
-  if (view->dtype == "F32") {
+  if (view->dtype == "F32" || view->dtype == "F16") {
     dtype = Dtype::f32;
   } else if (view->dtype == "BF16") {
     dtype = Dtype::bf16;
@@ -199,10 +197,16 @@ Result<Tensor> SafetensorsFile::load(std::string_view name) const {
     dtype = Dtype::i64;
   } else if (view->dtype != "U8") {
     return invalid_argument("tensor '" + view->name + "' is " + view->dtype +
-                            "; F32, BF16, I32, I64 and U8 are read");
+                            "; F32, F16, BF16, I32, I64 and U8 are read");
   }
   Result<Tensor> tensor = Tensor::zeros(dtype, view->shape);
-  if (tensor.ok() && !view->bytes.empty())
+  if (tensor.ok() && view->dtype == "F16") {
+    for (std::size_t i = 0; i < tensor->f32().size(); ++i) {
+      std::uint16_t half = 0;
+      std::memcpy(&half, view->bytes.data() + i * sizeof half, sizeof half);
+      tensor->f32()[i] = f32_from_f16(half);
+    }
+  } else if (tensor.ok() && !view->bytes.empty())
     std::memcpy(tensor->bytes().data(), view->bytes.data(), view->bytes.size());
   return tensor;
 }

@@ -20,7 +20,7 @@ namespace sluice {
 
 struct TensorView {
   std::string name;
-  std::string dtype;                    // as written: "F32", "BF16", "U8", ...
+  std::string dtype;  // as written: "F32", "BF16", "U8", ...
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
 };
@@ -39,7 +39,8 @@ class SafetensorsFile {
   const TensorView* find(std::string_view name) const;
   const std::map<std::string, TensorView, std::less<>>& tensors() const { return tensors_; }
 
-  /// A copy as f32, bf16, u8, i32 or i64. Errors: not_found, invalid_argument (another dtype).
+  /// A copy as f32 (F16 is widened), bf16, u8, i32 or i64. Errors: not_found, invalid_argument
+  /// (another dtype).
   Result<Tensor> load(std::string_view name) const;
 
  private:

@@ -1,0 +1,242 @@
+// `sluice model`: what a checkpoint is, whether it loads and computes, and how fast.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+
+#include "cli/commands.h"
+#include "roles/model/model_check.h"
+
+namespace sluice::cli {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string megabytes(double bytes) {
+  char text[64];
+  std::snprintf(text, sizeof text, bytes < 1e7 ? "%.2f MB" : "%.0f MB", bytes / 1e6);
+  return text;
+}
+
+std::string norm_text(const BlockShape& block) {
+  std::string text = block.adaptive ? "adaptive " : "";
+  text += block.norm == NormKind::rms ? "RMS" : "LayerNorm";
+  return text + (block.norm_plus_one ? " (1 + w)" : "");
+}
+
+void print_block(const char* part, const BlockShape& block, std::size_t layers) {
+  const char* activation = block.activation == kernels::Activation::silu        ? "SiLU"
+                           : block.activation == kernels::Activation::gelu_tanh ? "GELU (tanh)"
+                                                                                : "GELU (erf)";
+  std::printf("%-10s %zu layers of %zu, %zu heads x %zu on %zu KV heads, MLP %zu %s%s, %s eps %g\n",
+              part, layers, block.width, block.heads, block.head_dim, block.kv_heads, block.mlp,
+              block.gated ? "gated " : "", activation, norm_text(block).c_str(),
+              static_cast<double>(block.eps));
+}
+
+double kv_bytes(const DecoderShape& shape) {
+  return static_cast<double>(shape.layers * 2 * shape.block.kv_heads * shape.block.head_dim * 4);
+}
+
+/// What the parts are, from config.json alone.
+void print_architecture(const Architecture& a) {
+  std::printf("family     %s\n", std::string(to_string(a.family)).c_str());
+  if (a.vision.has_value()) {
+    print_block("vision", a.vision->block, a.vision->layers);
+    std::printf("           %zu px, patches of %zu: %zu rows a picture\n", a.vision->side,
+                a.vision->patch, a.vision->patches() / (a.pixel_shuffle * a.pixel_shuffle));
+  }
+  if (a.qwen_vision.has_value()) {
+    print_block("vision", a.qwen_vision->block, a.qwen_vision->layers);
+    std::printf("           any size, patches of %zu merged %zu x %zu, windows of %zu px\n",
+                a.qwen_vision->patch, a.qwen_vision->merge, a.qwen_vision->merge,
+                a.qwen_vision->window);
+  }
+  if (a.text.has_value()) {
+    print_block("decoder", a.text->block, a.text->layers);
+    std::printf(
+        "           vocabulary %zu%s, %zu positions, RoPE theta %g, KV %.0f bytes a token "
+        "in f32%s\n",
+        a.text->vocabulary, a.text->tied ? " (tied)" : "", a.text->positions_max,
+        a.text->rope.theta, kv_bytes(*a.text),
+        a.bidirectional_prefix ? ", bidirectional prompt" : "");
+  }
+  if (!a.action.has_value()) return;
+  print_block("expert", a.action->expert.block, a.action->expert.layers);
+  std::printf("           %zu actions of %zu, %zu flow steps, %zu cameras, language mask %s\n",
+              a.action->horizon, a.action->dims, a.action->steps, a.action->cameras,
+              a.action->causal_language ? "causal" : "bidirectional");
+}
+
+double print_tensors(const SafetensorsFile& file) {
+  std::map<std::string, std::pair<std::size_t, double>> by_dtype;
+  double bytes = 0;
+  double values = 0;
+  for (const auto& [name, view] : file.tensors()) {
+    ++by_dtype[view.dtype].first;
+    by_dtype[view.dtype].second += static_cast<double>(view.bytes.size());
+    bytes += static_cast<double>(view.bytes.size());
+    double count = 1;
+    for (const std::int64_t size : view.shape) count *= static_cast<double>(size);
+    values += count;
+  }
+  std::printf("tensors    %zu, %.3f M values, %s:", file.tensors().size(), values / 1e6,
+              megabytes(bytes).c_str());
+  for (const auto& [dtype, part] : by_dtype)
+    std::printf(" %s %zu (%s)", dtype.c_str(), part.first, megabytes(part.second).c_str());
+  std::printf("\n");
+  return bytes;
+}
+
+Result<SafetensorsFile> open_weights(const std::string& directory) {
+  const std::string index = directory + "/model.safetensors.index.json";
+  return ::access(index.c_str(), F_OK) == 0
+             ? SafetensorsFile::open_index(index)
+             : SafetensorsFile::open(directory + "/model.safetensors");
+}
+
+/// The memory plan, before anything is allocated. Errors: exhausted, when it cannot fit.
+Result<void> plan_memory(const SafetensorsFile& file, const Architecture& a, std::size_t tokens) {
+  double weights = 0;
+  for (const auto& [name, view] : file.tensors()) {
+    double count = 1;
+    for (const std::int64_t size : view.shape) count *= static_cast<double>(size);
+    // What is kept: a bf16 matrix stays as it is and is widened for wide products.
+    weights += count * (view.dtype == "BF16" && view.shape.size() > 1 ? 6.0 : 4.0);
+  }
+  const double kv = a.text.has_value() ? kv_bytes(*a.text) * static_cast<double>(tokens) : 0;
+  const double there =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  std::printf("memory     weights %s, KV %s for %zu tokens; the machine has %s\n",
+              megabytes(weights).c_str(), megabytes(kv).c_str(), tokens, megabytes(there).c_str());
+  if (weights + kv > 0.95 * there)
+    return Error{ErrorCode::exhausted, "the model needs " + megabytes(weights + kv) +
+                                           " and the machine has " + megabytes(there) +
+                                           "; nothing was loaded"};
+  return {};
+}
+
+int inspect(const std::string& directory) {
+  const Result<Architecture> architecture = Architecture::load(directory);
+  if (!architecture.ok()) return fail(architecture.error().message);
+  print_architecture(*architecture);
+  const Result<SafetensorsFile> file = open_weights(directory);
+  if (!file.ok()) return fail(file.error().message);
+  print_tensors(*file);
+  const Result<void> fits = plan_memory(*file, *architecture, 4096);
+  return fits.ok() ? 0 : fail(fits.error().message);
+}
+
+Result<Model> load_planned(const std::string& directory, std::size_t tokens) {
+  Result<Architecture> architecture = Architecture::load(directory);
+  if (!architecture.ok()) return architecture.error();
+  Result<SafetensorsFile> file = open_weights(directory);
+  if (!file.ok()) return file.error();
+  if (Result<void> fits = plan_memory(*file, *architecture, tokens); !fits.ok())
+    return fits.error();
+  return Model::load(std::move(architecture).value(), std::move(file).value());
+}
+
+int check(const std::string& directory, const std::string& inputs, const std::string& outputs) {
+  const Result<Model> model = load_planned(directory, 4096);
+  if (!model.ok()) return fail(model.error().message);
+  std::printf("loads      every tensor of family %s is there and has its shape\n",
+              std::string(to_string(model->architecture().family)).c_str());
+  if (inputs.empty()) return 0;
+  const Result<SafetensorsFile> file = SafetensorsFile::open(inputs);
+  if (!file.ok()) return fail(file.error().message);
+  const Result<NamedTensors> made = run_model(*model, NamedInputs(*file));
+  if (!made.ok()) return fail(inputs + ": " + made.error().message);
+  for (const auto& [name, tensor] : *made)
+    std::printf("output     %s %s\n", name.c_str(), tensor.describe().c_str());
+  if (outputs.empty()) return 0;
+  const Result<void> saved = save_safetensors(outputs, *made);
+  return saved.ok() ? 0 : fail(saved.error().message);
+}
+
+int bench(const std::string& directory, std::size_t prompt, std::size_t answer) {
+  const Result<Model> model = load_planned(directory, prompt + answer);
+  if (!model.ok()) return fail(model.error().message);
+  if (!model->architecture().text.has_value()) return fail("the model has no decoder to measure");
+  const Decoder& text = model->text();
+  KvPool pool(text.kv_shape(16), (prompt + answer) / 16 + 2);
+  std::vector<float> prompt_rows, row, hidden, logits;
+  for (std::size_t i = 0; i < prompt; ++i) {
+    const auto token = static_cast<std::int32_t>(i * 7919 % text.shape().vocabulary);
+    text.embed({&token, 1}, i == 0 ? row : prompt_rows);
+  }
+  prompt_rows.insert(prompt_rows.begin(), row.begin(), row.end());
+  std::vector<double> prefill, decode;
+  for (int run = 0; run < 4; ++run) {
+    KvSequence sequence;
+    auto start = Clock::now();
+    const Chunk whole{&sequence, prompt_rows};
+    if (const auto ran = text.forward(pool, {&whole, 1}, hidden); !ran.ok())
+      return fail(ran.error().message);
+    prefill.push_back(static_cast<double>(prompt) / seconds_since(start));
+    start = Clock::now();
+    for (std::size_t i = 0; i < answer; ++i) {
+      const Chunk one{&sequence, row};
+      if (const auto ran = text.forward(pool, {&one, 1}, hidden); !ran.ok())
+        return fail(ran.error().message);
+      text.logits(hidden, logits);
+    }
+    decode.push_back(static_cast<double>(answer) / seconds_since(start));
+    pool.truncate(sequence, 0);
+  }
+  std::ranges::sort(prefill);
+  std::ranges::sort(decode);
+  std::printf("prefill    %zu tokens: %.1f tokens/s\n", prompt, prefill[2]);
+  std::printf("decode     %zu tokens: %.1f tokens/s, %s of weights a token: %.1f GB/s\n", answer,
+              decode[2], megabytes(static_cast<double>(text.stream_bytes())).c_str(),
+              static_cast<double>(text.stream_bytes()) * decode[2] / 1e9);
+  return 0;
+}
+
+}  // namespace
+
+void add_model(CLI::App& app, Chosen& chosen) {
+  CLI::App* command =
+      app.add_subcommand("model", "What a checkpoint is, whether it computes, and how fast");
+  command->require_subcommand(1);
+  struct Options {
+    std::string directory, inputs, outputs;
+    std::size_t prompt = 512, answer = 64;
+  };
+  auto options = std::make_shared<Options>();
+  const auto part = [&](const char* name, const char* meaning) {
+    CLI::App* sub = command->add_subcommand(name, meaning);
+    sub->add_option("DIR", options->directory, "config.json and safetensors")
+        ->required()
+        ->check(CLI::ExistingDirectory);
+    return sub;
+  };
+  CLI::App* inspecting = part("inspect", "Family, shapes, tensors and the memory it would take");
+  inspecting->callback(
+      [options, &chosen] { chosen = [=] { return inspect(options->directory); }; });
+  CLI::App* checking =
+      part("check", "Load it; with inputs, run it and write every stage's outputs");
+  checking->add_option("--inputs", options->inputs, "a safetensors file; names in docs/MODELS.md")
+      ->check(CLI::ExistingFile);
+  checking->add_option("--outputs", options->outputs, "where the outputs go, as safetensors");
+  checking->callback([options, &chosen] {
+    chosen = [=] { return check(options->directory, options->inputs, options->outputs); };
+  });
+  CLI::App* measuring = part("bench", "Tokens per second of its decoder on this machine");
+  measuring->add_option("--prompt", options->prompt, "tokens of the prompt")
+      ->check(CLI::Range(1, 1 << 16));
+  measuring->add_option("--tokens", options->answer, "tokens to decode")
+      ->check(CLI::Range(1, 1 << 16));
+  measuring->callback([options, &chosen] {
+    chosen = [=] { return bench(options->directory, options->prompt, options->answer); };
+  });
+}
+
+}  // namespace sluice::cli

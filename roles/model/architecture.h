@@ -1,0 +1,58 @@
+// What a checkpoint is: its family and the shapes of its parts, read from `config.json`.
+//
+// Written as Hugging Face `transformers` writes it (4.x and 5.x keys), openpi or lerobot; keys that
+// are missing take the family's defaults there. Not trusted: every number has a limit.
+// Errors: not_found, corrupt (which key, what it must be), invalid_argument (a family or an option
+// that is not supported, and which are).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "roles/model/decoder.h"
+#include "roles/model/qwen_vision.h"
+#include "roles/model/tower.h"
+
+namespace sluice {
+
+enum class Family : std::uint8_t {
+  llama,
+  qwen2,
+  gemma,
+  siglip,
+  dinov2,
+  paligemma,
+  qwen2_5_vl,
+  smolvlm,
+  pi0,
+  pi05,
+};
+std::string_view to_string(Family family);
+
+/// Flow matching on the action expert.
+struct ActionShape {
+  DecoderShape expert;
+  std::size_t horizon = 50;
+  std::size_t dims = 32;
+  std::size_t steps = 10;
+  std::size_t cameras = 3;
+  bool causal_language = false;  // OxyGen's variant; the official mask is bidirectional
+};
+
+struct Architecture {
+  Family family = Family::llama;
+  std::optional<DecoderShape> text;
+  std::optional<TowerShape> vision;
+  std::optional<QwenVisionShape> qwen_vision;
+  std::optional<ActionShape> action;
+  std::int32_t image_token = -1;
+  std::size_t pixel_shuffle = 1;      // SmolVLM's connector
+  bool bidirectional_prefix = false;  // PaliGemma: the prompt's rows see each other
+
+  static Result<Architecture> load(const std::string& directory);
+  static Result<Architecture> parse(const std::string& json, const std::string& name);
+};
+
+}  // namespace sluice

@@ -1,0 +1,212 @@
+#include "roles/model/flow_policy.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "base/check.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr std::string_view roots[] = {"", "model.", "weight."};
+
+}  // namespace
+
+Result<FlowPolicy> FlowPolicy::load(const Model& model) {
+  const Architecture& architecture = model.architecture();
+  if (!architecture.action.has_value())
+    return invalid_argument("the model has no action expert; pi0 and pi05 have");
+  FlowPolicy made;
+  made.model_ = &model;
+  made.root_ = model.prefix(roots, "action_in_proj.weight");
+  made.prefix_ = made.root_ + "paligemma_with_expert.gemma_expert.model.";
+  const ActionShape& shape = *architecture.action;
+  const std::string& at = made.prefix_;
+  Result<Decoder> expert =
+      Decoder::load(shape.expert, {"", at + "layers.", at + "norm", ""}, model.file());
+  if (!expert.ok()) return expert.error();
+  made.expert_ = std::move(expert).value();
+  const std::size_t width = shape.expert.block.width;
+  WeightLoader load(model.file());
+  const std::string& root = made.root_;
+  made.action_in_ = load.linear(root + "action_in_proj", width, shape.dims, true);
+  made.action_out_ = load.linear(root + "action_out_proj", shape.dims, width, true);
+  if (architecture.family == Family::pi05) {
+    made.time_in_ = load.linear(root + "time_mlp_in", width, width, true);
+    made.time_out_ = load.linear(root + "time_mlp_out", width, width, true);
+  } else {
+    made.time_in_ = load.linear(root + "action_time_mlp_in", width, 2 * width, true);
+    made.time_out_ = load.linear(root + "action_time_mlp_out", width, width, true);
+    made.state_ = load.linear(root + "state_proj", width, shape.dims, true);
+  }
+  if (Result<void> outcome = load.outcome(); !outcome.ok()) return outcome.error();
+  return made;
+}
+
+std::size_t FlowPolicy::picture_rows(const Observation& observation) const {
+  const TowerShape& tower = model_->vision().shape();
+  return observation.pictures.size() / (3 * tower.side * tower.side) * tower.patches();
+}
+
+Result<std::vector<float>> FlowPolicy::embed(const Observation& observation) const {
+  std::vector<float> rows;
+  if (!observation.pictures.empty()) {
+    auto seen = model_->features(observation.pictures, {});
+    if (!seen.ok()) return seen.error();
+    rows = std::move(seen).value();
+  }
+  std::span<const float> none;
+  std::span<const Grid> no_grids;
+  Result<Prompt> words = model_->prompt(observation.tokens, none, no_grids);
+  if (!words.ok()) return words.error();
+  rows.insert(rows.end(), words->rows.begin(), words->rows.end());
+  return rows;
+}
+
+Result<void> FlowPolicy::prefill(KvPool& pool, KvSequence& sequence, std::span<const float> rows,
+                                 std::size_t pictures, std::vector<float>& hidden) const {
+  SLUICE_CHECK(sequence.tokens == 0, "a prefix is written to an empty sequence");
+  const std::size_t count = rows.size() / model_->text().width();
+  std::vector<std::uint32_t> visible(count, static_cast<std::uint32_t>(count));
+  if (shape().causal_language)
+    for (std::size_t i = 0; i < count; ++i)
+      visible[i] = static_cast<std::uint32_t>(i < pictures ? pictures : i + 1);
+  const Chunk chunk{&sequence, rows, Mask::block, visible};
+  return model_->text().forward(pool, {&chunk, 1}, hidden);
+}
+
+std::vector<float> FlowPolicy::time_embedding(double t, std::size_t width) {
+  const std::size_t half = width / 2;
+  std::vector<float> waves(width);
+  for (std::size_t i = 0; i < half; ++i) {
+    const double place = static_cast<double>(i) / static_cast<double>(half - 1);
+    const double angle = 2 * std::numbers::pi * t / (4e-3 * std::pow(4.0 / 4e-3, place));
+    waves[i] = static_cast<float>(std::sin(angle));
+    waves[half + i] = static_cast<float>(std::cos(angle));
+  }
+  return waves;
+}
+
+Result<Conditions> FlowPolicy::conditions(std::span<const float> times) const {
+  const std::size_t width = expert_.width();
+  std::vector<float> waves, inner, condition;
+  for (const float time : times) {
+    const std::vector<float> one = time_embedding(time, width);
+    waves.insert(waves.end(), one.begin(), one.end());
+  }
+  apply(time_in_, waves, inner);
+  kernels::activate_cpu(kernels::Activation::silu, inner);
+  apply(time_out_, inner, condition);
+  kernels::activate_cpu(kernels::Activation::silu, condition);
+  Conditions made;
+  WeightLoader load(model_->file());
+  const auto dense = [&](const std::string& name, std::vector<float>& to, std::size_t stride,
+                         std::size_t offset) {
+    const Linear linear = load.linear(name + ".dense", 3 * width, width, true);
+    if (!load.outcome().ok()) return;
+    std::vector<float> out;
+    apply(linear, condition, out);
+    to.resize(times.size() * stride);
+    for (std::size_t i = 0; i < times.size(); ++i)
+      std::copy_n(&out[i * 3 * width], 3 * width, &to[i * stride + offset]);
+  };
+  for (std::size_t layer = 0; layer < shape().expert.layers; ++layer) {
+    const std::string at = prefix_ + "layers." + std::to_string(layer) + ".";
+    std::vector<float>& values = made.layers.emplace_back();
+    dense(at + "input_layernorm", values, 6 * width, 0);
+    dense(at + "post_attention_layernorm", values, 6 * width, 3 * width);
+  }
+  dense(prefix_ + "norm", made.last, 3 * width, 0);
+  if (Result<void> outcome = load.outcome(); !outcome.ok()) return outcome.error();
+  return made;
+}
+
+void FlowPolicy::suffix_rows(const ActionRequest& request, double time,
+                             std::vector<float>& rows) const {
+  std::vector<float> actions;
+  apply(action_in_, request.x, actions);
+  if (model_->architecture().family == Family::pi05) {
+    rows = std::move(actions);
+    return;
+  }
+  const std::size_t width = expert_.width();
+  const std::vector<float> waves = time_embedding(time, width);
+  std::vector<float> joined, inner, mixed;
+  for (std::size_t at = 0; at < actions.size(); at += width) {
+    joined.insert(joined.end(), &actions[at], &actions[at] + width);
+    joined.insert(joined.end(), waves.begin(), waves.end());
+  }
+  apply(time_in_, joined, inner);
+  kernels::activate_cpu(kernels::Activation::silu, inner);
+  apply(time_out_, inner, mixed);
+  apply(state_, request.state, rows);
+  rows.insert(rows.end(), mixed.begin(), mixed.end());
+}
+
+Result<std::vector<float>> FlowPolicy::velocities(KvPool& pool, std::span<ActionRequest> requests,
+                                                  const Conditions* table, std::uint32_t step,
+                                                  double time) const {
+  std::vector<std::vector<float>> rows(requests.size());
+  std::vector<std::vector<std::uint32_t>> visible(requests.size());
+  std::vector<Chunk> chunks;
+  const std::size_t width = expert_.width();
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    suffix_rows(requests[i], time, rows[i]);
+    const std::size_t before = requests[i].prefix->tokens;
+    visible[i].assign(rows[i].size() / width,
+                      static_cast<std::uint32_t>(before + rows[i].size() / width));
+    // pi0: the state does not see the actions.
+    if (table == nullptr) visible[i].front() = static_cast<std::uint32_t>(before + 1);
+    chunks.push_back({requests[i].prefix, rows[i], Mask::block, visible[i], {}, step});
+  }
+  std::vector<float> hidden;
+  Result<void> ran = expert_.forward(pool, chunks, hidden, table);
+  if (!ran.ok()) return ran.error();
+  std::vector<float> actions, all;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const std::size_t count = rows[i].size() / width;
+    pool.truncate(*requests[i].prefix, requests[i].prefix->tokens - count);
+    const std::size_t skip = count - shape().horizon;
+    apply(action_out_, std::span(hidden).subspan((at + skip) * width, shape().horizon * width),
+          actions);
+    all.insert(all.end(), actions.begin(), actions.end());
+    at += count;
+  }
+  return all;
+}
+
+Result<void> FlowPolicy::act(KvPool& pool, std::span<ActionRequest> requests,
+                             const FlowSchedule& schedule, const Watch& watch) const {
+  const std::size_t values = shape().horizon * shape().dims;
+  const bool pi05 = model_->architecture().family == Family::pi05;
+  for (const ActionRequest& request : requests) {
+    if (request.x.size() != values)
+      return invalid_argument("the noise must be " + std::to_string(shape().horizon) + " x " +
+                              std::to_string(shape().dims));
+    if (!pi05 && request.state.size() != shape().dims)
+      return invalid_argument("the state must have " + std::to_string(shape().dims) + " values");
+  }
+  // Added up in f32, as openpi does: the last bits of t are part of the numerics.
+  const float dt = -schedule.start / static_cast<float>(schedule.steps);
+  std::vector<float> times;
+  for (float t = schedule.start; t >= -dt / 2; t += dt) times.push_back(t);
+  std::optional<Conditions> table;
+  if (pi05) {
+    Result<Conditions> made = conditions(times);
+    if (!made.ok()) return made.error();
+    table = std::move(made).value();
+  }
+  for (std::size_t step = 0; step < times.size(); ++step) {
+    auto v = velocities(pool, requests, table.has_value() ? &*table : nullptr,
+                        static_cast<std::uint32_t>(step), times[step]);
+    if (!v.ok()) return v.error();
+    if (watch) watch(step, *v);
+    for (std::size_t r = 0; r < requests.size(); ++r)
+      for (std::size_t i = 0; i < values; ++i) requests[r].x[i] += dt * (*v)[r * values + i];
+  }
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,223 @@
+#include "roles/model/model.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace sluice {
+
+namespace {
+
+// Where transformers (4.x and 5.x), openpi and lerobot keep the parts; a fixture adds "weight.".
+constexpr std::string_view text_prefixes[] = {
+    "model.",
+    "model.language_model.",
+    "language_model.model.",
+    "model.text_model.",
+    "",
+    "paligemma_with_expert.paligemma.model.language_model.",
+    "paligemma_with_expert.paligemma.language_model.model.",
+    "model.paligemma_with_expert.paligemma.model.language_model.",
+    "weight.paligemma_with_expert.paligemma.model.language_model.",
+};
+constexpr std::string_view vision_prefixes[] = {
+    "",
+    "vision_model.",
+    "vision_tower.",
+    "vision_tower.vision_model.",
+    "model.vision_tower.",
+    "model.vision_tower.vision_model.",
+    "model.vision_model.",
+    "paligemma_with_expert.paligemma.model.vision_tower.vision_model.",
+    "paligemma_with_expert.paligemma.vision_tower.vision_model.",
+    "model.paligemma_with_expert.paligemma.model.vision_tower.vision_model.",
+    "weight.paligemma_with_expert.paligemma.model.vision_tower.vision_model.",
+    "dinov2.",
+};
+constexpr std::string_view projector_prefixes[] = {
+    "",
+    "model.",
+    "paligemma_with_expert.paligemma.model.",
+    "paligemma_with_expert.paligemma.",
+    "model.paligemma_with_expert.paligemma.model.",
+    "weight.paligemma_with_expert.paligemma.model.",
+};
+constexpr std::string_view head_prefixes[] = {
+    "",
+    "language_model.",
+    "model.",
+    "paligemma_with_expert.paligemma.",
+    "model.paligemma_with_expert.paligemma.",
+    "weight.paligemma_with_expert.paligemma.",
+};
+constexpr std::string_view qwen_prefixes[] = {"visual.", "model.visual."};
+
+/// The positions of one picture's rows (M-RoPE), from `from` on.
+void place_picture(const Grid& grid, std::size_t merge, std::int32_t from,
+                   std::vector<Position>& positions) {
+  const auto rows = static_cast<std::int32_t>(grid[1] / merge);
+  const auto columns = static_cast<std::int32_t>(grid[2] / merge);
+  for (std::int32_t t = 0; t < static_cast<std::int32_t>(grid[0]); ++t)
+    for (std::int32_t h = 0; h < rows; ++h)
+      for (std::int32_t w = 0; w < columns; ++w)
+        positions.push_back({from + t, from + h, from + w});
+}
+
+std::size_t rows_of(const Grid& grid, std::size_t merge) {
+  return std::size_t{grid[0]} * (grid[1] / merge) * (grid[2] / merge);
+}
+
+}  // namespace
+
+Result<Model> Model::open(const std::string& directory) {
+  Result<Architecture> architecture = Architecture::load(directory);
+  if (!architecture.ok()) return architecture.error();
+  const std::string index = directory + "/model.safetensors.index.json";
+  std::error_code ignored;
+  Result<SafetensorsFile> file = std::filesystem::exists(index, ignored)
+                                     ? SafetensorsFile::open_index(index)
+                                     : SafetensorsFile::open(directory + "/model.safetensors");
+  if (!file.ok()) return file.error();
+  return load(std::move(architecture).value(), std::move(file).value());
+}
+
+Result<Model> Model::load(Architecture architecture, SafetensorsFile file) {
+  Model made;
+  made.architecture_ = std::move(architecture);
+  made.file_ = std::move(file);
+  if (Result<void> loaded = made.load_parts(); !loaded.ok()) return loaded.error();
+  return made;
+}
+
+std::string Model::prefix(std::span<const std::string_view> candidates,
+                          std::string_view tensor) const {
+  for (const std::string_view candidate : candidates)
+    if (file_.find(std::string(candidate) + std::string(tensor)) != nullptr)
+      return std::string(candidate);
+  // Named by the first candidate, the loader then says what is missing.
+  return std::string(candidates.front());
+}
+
+Result<void> Model::load_parts() {
+  if (architecture_.text.has_value()) {
+    const std::string at = prefix(text_prefixes, "layers.0.input_layernorm.weight");
+    const std::string head = prefix(head_prefixes, "lm_head.weight") + "lm_head";
+    if (file_.find(head + ".weight") == nullptr) architecture_.text->tied = true;
+    Result<Decoder> text = Decoder::load(
+        *architecture_.text, {at + "embed_tokens", at + "layers.", at + "norm", head}, file_);
+    if (!text.ok()) return text.error();
+    text_ = std::move(text).value();
+  }
+  if (architecture_.vision.has_value()) {
+    const bool dino = architecture_.family == Family::dinov2;
+    const std::string at = prefix(
+        vision_prefixes, dino ? "embeddings.cls_token" : "embeddings.patch_embedding.weight");
+    Result<Tower> vision = Tower::load(
+        *architecture_.vision, dino ? TowerNames::dinov2(at) : TowerNames::siglip(at), file_);
+    if (!vision.ok()) return vision.error();
+    vision_ = std::move(vision).value();
+  }
+  if (architecture_.qwen_vision.has_value()) {
+    Result<QwenVision> vision = QwenVision::load(
+        *architecture_.qwen_vision, prefix(qwen_prefixes, "merger.ln_q.weight"), file_);
+    if (!vision.ok()) return vision.error();
+    qwen_vision_ = std::move(vision).value();
+  }
+  if (!text_.has_value() || !vision_.has_value()) return {};
+  WeightLoader load(file_);
+  const std::size_t width = architecture_.vision->block.width;
+  if (architecture_.family == Family::smolvlm) {
+    const std::string name = "connector.modality_projection.proj";
+    const std::size_t n = architecture_.pixel_shuffle;
+    projector_ = load.linear(prefix(projector_prefixes, name + ".weight") + name, text_->width(),
+                             width * n * n, false);
+  } else {
+    const std::string name = "multi_modal_projector.linear";
+    projector_ = load.linear(prefix(projector_prefixes, name + ".weight") + name, text_->width(),
+                             width, true);
+  }
+  return load.outcome();
+}
+
+Result<std::vector<float>> Model::features(std::span<const float> pixels,
+                                           std::span<const Grid> grids) const {
+  std::vector<float> rows;
+  if (qwen_vision_.has_value()) {
+    const QwenVisionShape& shape = qwen_vision_->shape();
+    std::size_t patches = 0;
+    for (const Grid& grid : grids) {
+      if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[1] % shape.merge != 0 ||
+          grid[2] % shape.merge != 0)
+        return invalid_argument("a picture's grid must have height and width in multiples of " +
+                                std::to_string(shape.merge) + " patches");
+      patches += std::size_t{grid[0]} * grid[1] * grid[2];
+    }
+    if (patches * shape.patch_values() != pixels.size())
+      return invalid_argument("the grids stand for " + std::to_string(patches) +
+                              " patches, pixel_values holds " +
+                              std::to_string(pixels.size() / shape.patch_values()));
+    qwen_vision_->encode(pixels, grids, rows);
+    return rows;
+  }
+  if (!vision_.has_value()) return invalid_argument("this model takes no pictures");
+  const TowerShape& shape = vision_->shape();
+  if (pixels.size() % (3 * shape.side * shape.side) != 0)
+    return invalid_argument("pictures must be 3 x " + std::to_string(shape.side) + " x " +
+                            std::to_string(shape.side));
+  std::vector<float> seen;
+  vision_->encode(pixels, seen);
+  if (projector_.weight.out() == 0) return seen;
+  if (architecture_.pixel_shuffle > 1)
+    seen = merge_neighbours(seen, shape.side / shape.patch, shape.block.width,
+                            architecture_.pixel_shuffle);
+  apply(projector_, seen, rows);
+  return rows;
+}
+
+Result<Prompt> Model::prompt(std::span<const std::int32_t> tokens, std::span<const float>& features,
+                             std::span<const Grid>& grids) const {
+  Prompt made;
+  made.mask = architecture_.bidirectional_prefix ? Mask::block : Mask::causal;
+  const bool by_grid = qwen_vision_.has_value();
+  for (std::size_t i = 0; i < tokens.size();) {
+    const std::int32_t token = tokens[i];
+    const bool image = token == architecture_.image_token;
+    if (!image && (token < 0 || static_cast<std::size_t>(token) >= text_->shape().vocabulary))
+      return invalid_argument("token " + std::to_string(token) + " at " + std::to_string(i) +
+                              " is outside the vocabulary of " +
+                              std::to_string(text_->shape().vocabulary));
+    std::size_t count = 1;
+    if (!image) {
+      text_->embed({&token, 1}, made.rows);
+      made.positions.push_back(Position::at(made.next_position++));
+    } else {
+      if (by_grid && grids.empty())
+        return invalid_argument("there are more pictures in the tokens than in image_grid_thw");
+      if (by_grid) count = rows_of(grids.front(), qwen_vision_->shape().merge);
+      const bool whole =
+          i + count <= tokens.size() &&
+          std::ranges::all_of(tokens.subspan(i, count), [&](std::int32_t t) { return t == token; });
+      if (!whole || features.size() < count * text_->width())
+        return invalid_argument(
+            "the image tokens from " + std::to_string(i) + " on are not as many as the " +
+            (by_grid ? "picture's grid gives: " + std::to_string(count) : "features are"));
+      made.rows.insert(made.rows.end(), features.begin(),
+                       features.begin() + static_cast<std::ptrdiff_t>(count * text_->width()));
+      features = features.subspan(count * text_->width());
+      if (by_grid) {
+        place_picture(grids.front(), qwen_vision_->shape().merge, made.next_position,
+                      made.positions);
+        const Grid& grid = grids.front();
+        const auto merge = static_cast<std::uint32_t>(qwen_vision_->shape().merge);
+        made.next_position +=
+            static_cast<std::int32_t>(std::max({grid[0], grid[1] / merge, grid[2] / merge}));
+        grids = grids.subspan(1);
+      } else {
+        made.positions.push_back(Position::at(made.next_position++));
+      }
+    }
+    i += count;
+  }
+  return made;
+}
+
+}  // namespace sluice

@@ -1,0 +1,60 @@
+// A checkpoint directory, loaded: its parts, and prompts of tokens and pictures for its decoder.
+//
+// Shape: features [rows, decoder width], in the order of the pictures. Thread: immutable after
+// `open`. Errors: not_found, corrupt, invalid_argument as `Architecture` and `SafetensorsFile`.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "roles/model/architecture.h"
+
+namespace sluice {
+
+/// Rows for a decoder, and how they stand to each other.
+struct Prompt {
+  std::vector<float> rows;
+  std::vector<Position> positions;
+  Mask mask = Mask::causal;
+  std::int32_t next_position = 0;
+};
+
+class Model {
+ public:
+  /// `config.json`, and `model.safetensors` or its index.
+  static Result<Model> open(const std::string& directory);
+  static Result<Model> load(Architecture architecture, SafetensorsFile file);
+
+  const Architecture& architecture() const { return architecture_; }
+  const SafetensorsFile& file() const { return file_; }
+  /// Requires: the architecture has one.
+  const Decoder& text() const { return *text_; }
+  const Tower& vision() const { return *vision_; }
+  const QwenVision& qwen_vision() const { return *qwen_vision_; }
+
+  /// Pictures, preprocessed as the family does it, to rows that stand for image tokens.
+  /// `grids`: of a tower for any size; else pictures have the tower's size.
+  Result<std::vector<float>> features(std::span<const float> pixels,
+                                      std::span<const Grid> grids) const;
+  /// Image tokens take the features' rows one after the other; `grids` gives their places (M-RoPE).
+  /// Both lose what was used. Errors: invalid_argument (tokens outside the vocabulary, image tokens
+  /// and features that do not fit).
+  Result<Prompt> prompt(std::span<const std::int32_t> tokens, std::span<const float>& features,
+                        std::span<const Grid>& grids) const;
+  /// The prefix under which tensors of this kind stand; empty when there is none.
+  std::string prefix(std::span<const std::string_view> candidates, std::string_view tensor) const;
+
+ private:
+  Result<void> load_parts();
+
+  Architecture architecture_;
+  SafetensorsFile file_;
+  std::optional<Decoder> text_;
+  std::optional<Tower> vision_;
+  std::optional<QwenVision> qwen_vision_;
+  Linear projector_;
+};
+
+}  // namespace sluice

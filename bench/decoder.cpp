@@ -1,16 +1,29 @@
-// Tokens per second of the decoder, beside what the memory allows in the same run.
+// Tokens per second of the decoder, beside what the memory allows and beside llama.cpp, in the
+// same run.
+//
+// Usage: bench_decoder [--root REPOSITORY] [--peer LLAMA_BENCH BF16.gguf Q8_0.gguf]
+// (bench/make_gguf.py writes the two files.)
 //
 // Decode at batch 1 reads every weight once per token, so its bound is read bandwidth / weight
 // bytes. The bandwidth is that of summing a buffer as large as the model with the same wide loads.
-// Two shapes: models/scenes, and one of 386 M parameters (24 layers, 896 wide, vocabulary 32,000)
-// with random weights. One thread: the matrix-vector path does not spread over threads.
+// Prefill is bound by arithmetic: its bound is one large bf16 product of oneDNN. Two shapes:
+// models/scenes, and one of 386 M parameters (24 layers, 896 wide, vocabulary 32,000) with random
+// weights, in bf16 and int8. All cores on both sides; threads spin while work is left.
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "kernels/parallel.h"
 #include "roles/model/config.h"
 
 using namespace sluice;
@@ -38,14 +51,16 @@ double median(std::vector<double> values) {
   return std::accumulate(sums, sums + lanes, std::uint64_t{0});
 }
 
-/// Bytes per second of reading `bytes`, which stay in the cache when they are few.
+/// Bytes per second of reading `bytes` with all cores, which stay in the cache when they are few.
 double read_bandwidth(std::size_t bytes) {
-  const std::vector<std::uint64_t> buffer(bytes / 8, 1);
+  const kernels::HugeVector<std::uint64_t> buffer(bytes / 8, 1);
   std::vector<double> rates;
-  std::uint64_t sum = 0;
+  std::atomic<std::uint64_t> sum = 0;
   for (int run = 0; run < 9; ++run) {
     const auto start = Clock::now();
-    sum += sum_of(buffer.data(), buffer.size());
+    kernels::parallel_for(buffer.size(), 1 << 14, [&](std::size_t begin, std::size_t end) {
+      sum += sum_of(buffer.data() + begin, end - begin);
+    });
     if (run > 0) rates.push_back(static_cast<double>(buffer.size() * 8) / seconds_since(start));
   }
   SLUICE_CHECK(sum >= buffer.size(), "the sum is used");
@@ -65,59 +80,157 @@ void forward(const Decoder& backbone, KvPool& pool, KvSequence& sequence,
   SLUICE_CHECK(ran.ok());
 }
 
-void measure(const std::string& name, const Decoder& backbone, std::size_t prompt,
-             std::size_t answer) {
-  KvPool pool(backbone.kv_shape(16), (prompt + answer) / 16 + 2);
-  const std::vector<float> prompt_rows = rows_of(backbone, prompt);
-  const std::vector<float> one = rows_of(backbone, 1);
+struct Rates {
+  double prefill = 0, decode = 0;  // tokens per second
+};
+
+Rates measure_once(const Decoder& decoder, KvPool& pool, std::size_t prompt, std::size_t answer) {
+  const std::vector<float> prompt_rows = rows_of(decoder, prompt);
+  const std::vector<float> one = rows_of(decoder, 1);
   std::vector<float> hidden;
   std::vector<float> logits;
-  std::vector<double> prefill;
-  std::vector<double> decode;
-  for (int run = 0; run < 4; ++run) {
-    KvSequence sequence;
-    auto start = Clock::now();
-    forward(backbone, pool, sequence, prompt_rows, hidden);
-    prefill.push_back(static_cast<double>(prompt) / seconds_since(start));
-    start = Clock::now();
-    for (std::size_t i = 0; i < answer; ++i) {
-      forward(backbone, pool, sequence, one, hidden);
-      backbone.logits(hidden, logits);
-    }
-    decode.push_back(static_cast<double>(answer) / seconds_since(start));
-    pool.truncate(sequence, 0);
+  Rates rates;
+  KvSequence sequence;
+  auto start = Clock::now();
+  forward(decoder, pool, sequence, prompt_rows, hidden);
+  rates.prefill = static_cast<double>(prompt) / seconds_since(start);
+  // As the peer does it: tokens are made from an empty sequence.
+  pool.truncate(sequence, 0);
+  start = Clock::now();
+  for (std::size_t i = 0; i < answer; ++i) {
+    forward(decoder, pool, sequence, one, hidden);
+    decoder.logits(hidden, logits);
   }
-  const double bytes = static_cast<double>(backbone.stream_bytes());
-  const double bound = read_bandwidth(backbone.stream_bytes()) / bytes;
-  std::printf(
-      "%-8s prefill %zu: %7.0f tokens/s   decode: %7.1f tokens/s   bound %7.1f tokens/s "
-      "(%.1f MB a token)   share %.2f\n",
-      name.c_str(), prompt, median(prefill), median(decode), bound, bytes / 1e6,
-      median(decode) / bound);
+  rates.decode = static_cast<double>(answer) / seconds_since(start);
+  pool.truncate(sequence, 0);
+  return rates;
+}
+
+/// What the peer's own benchmark says of `what` ("-p" or "-n") and so many tokens. Zero when it
+/// failed.
+double ask_peer(const std::string& program, const std::string& file, const char* what,
+                const char* tokens) {
+  int ends[2];
+  SLUICE_CHECK(::pipe(ends) == 0, "a pipe can be had");
+  const char* other = std::string(what) == "-p" ? "-n" : "-p";
+  const char* arguments[] = {program.c_str(), "-m", file.c_str(), "-t",  "2", "-r",   "1", "-o",
+                             "json",          what, tokens,       other, "0", nullptr};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_addclose(&actions, ends[0]);
+  pid_t child = 0;
+  const int failed = ::posix_spawn(&child, program.c_str(), &actions, nullptr,
+                                   const_cast<char**>(arguments), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  ::close(ends[1]);
+  std::string text;
+  std::array<char, 4096> part;
+  for (ssize_t got = 0; (got = ::read(ends[0], part.data(), part.size())) > 0;)
+    text.append(part.data(), static_cast<std::size_t>(got));
+  ::close(ends[0]);
+  if (failed == 0) ::waitpid(child, nullptr, 0);
+  const std::size_t at = text.find("\"avg_ts\":");
+  return at == std::string::npos ? 0 : std::strtod(text.c_str() + at + 9, nullptr);
+}
+
+struct Peer {
+  std::string program, file;
+};
+
+void print_rate(const char* what, double ours, double bound, const std::vector<double>& peer) {
+  std::printf("  %s %8.1f tokens/s   bound %8.1f   share %.2f", what, ours, bound, ours / bound);
+  if (!peer.empty()) {
+    const double theirs = median(peer);
+    std::printf("   llama.cpp %8.1f   ours/llama.cpp %.2f", theirs, ours / theirs);
+  }
+  std::printf("\n");
+}
+
+/// FLOP/s of a bf16 product that fills the machine.
+double product_rate() {
+  std::uint64_t seed = 3;
+  BlockShape shape;
+  shape.width = shape.mlp = 4096;
+  shape.heads = shape.kv_heads = 1;
+  shape.head_dim = 2;
+  shape.gated = false;
+  const kernels::Weight weight = Block::random(shape, seed, kernels::WeightFormat::bf16).up.weight;
+  const std::vector<float> x(512 * 4096, 0.5F);
+  std::vector<float> y(512 * 4096);
+  std::vector<double> rates;
+  for (int run = 0; run < 5; ++run) {
+    const auto start = Clock::now();
+    kernels::matmul_cpu(x, weight, {}, y, 512);
+    rates.push_back(2.0 * 512 * 4096 * 4096 / seconds_since(start));
+  }
+  return median(rates);
+}
+
+void measure(const char* name, const Decoder& decoder, std::size_t prompt, std::size_t answer,
+             double flops_per_token, const Peer* peer) {
+  KvPool pool(decoder.kv_shape(16), (prompt + answer) / 16 + 2);
+  (void)measure_once(decoder, pool, prompt, answer);  // warm-up
+  std::vector<double> prefill, decode, peer_prefill, peer_decode;
+  for (int run = 0; run < 5; ++run) {
+    const Rates rates = measure_once(decoder, pool, prompt, answer);
+    prefill.push_back(rates.prefill);
+    decode.push_back(rates.decode);
+    if (peer == nullptr) continue;
+    peer_prefill.push_back(ask_peer(peer->program, peer->file, "-p", "512"));
+    peer_decode.push_back(ask_peer(peer->program, peer->file, "-n", "64"));
+  }
+  const double bytes = static_cast<double>(decoder.stream_bytes());
+  std::printf("%s (%.1f MB a token)\n", name, bytes / 1e6);
+  print_rate("prefill", median(prefill), product_rate() / flops_per_token, peer_prefill);
+  print_rate("decode ", median(decode), read_bandwidth(decoder.stream_bytes()) / bytes,
+             peer_decode);
   std::fflush(stdout);
+}
+
+/// Of one token through the layers, without the head.
+double flops_of(const DecoderShape& shape) {
+  const BlockShape& b = shape.block;
+  const std::size_t values =
+      b.width * (b.head_shape().row() + b.heads * b.head_dim) + 3 * b.width * b.mlp;
+  return 2.0 * static_cast<double>(shape.layers * values);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string root = argc > 1 ? argv[1] : ".";
+  std::string root = ".";
+  std::vector<std::string> peer;
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (std::string(argv[i]) == "--root") root = argv[i + 1];
+    if (std::string(argv[i]) == "--peer" && i + 3 < argc) peer.assign(argv + i + 1, argv + i + 4);
+  }
   const Result<ModelConfig> config = ModelConfig::load(root + "/models/scenes");
   if (!config.ok()) {
-    std::fprintf(stderr, "error: %s\nusage: bench_decoder [repository]\n",
+    std::fprintf(stderr,
+                 "error: %s\nusage: bench_decoder [--root REPOSITORY] [--peer LLAMA_BENCH "
+                 "BF16.gguf Q8_0.gguf]\n",
                  config.error().message.c_str());
     return 1;
   }
-  measure("scenes", Decoder::random(config->decoder(), 1), 128, 128);
-  ModelConfig large = *config;
+  using kernels::WeightFormat;
+  measure("scenes, exact", Decoder::random(config->decoder(), 1), 128, 128,
+          flops_of(config->decoder()), nullptr);
+  DecoderShape large = config->decoder();
   large.vocabulary = 32'000;
-  large.width = 896;
+  large.block.width = 896;
   large.layers = 24;
-  large.heads = 14;
-  large.kv_heads = 2;
-  large.head_dim = 64;
-  large.mlp = 4864;
+  large.block.heads = 14;
+  large.block.kv_heads = 2;
+  large.block.head_dim = 64;
+  large.block.mlp = 4864;
   large.positions_max = 4096;
-  large.rope_theta = 1e6;
-  measure("386M", Decoder::random(large.decoder(), 2), 128, 16);
+  large.rope.theta = 1e6;
+  for (const bool narrow : {false, true}) {
+    const Peer beside{peer.empty() ? "" : peer[0], peer.empty() ? "" : peer[narrow ? 2 : 1]};
+    measure(narrow ? "386M, int8 (peer: Q8_0)" : "386M, bf16",
+            Decoder::random(large, 2, narrow ? WeightFormat::int8 : WeightFormat::bf16), 512, 64,
+            flops_of(large), peer.empty() ? nullptr : &beside);
+  }
   return 0;
 }

@@ -103,13 +103,18 @@ Result<SafetensorsFile> open_weights(const std::string& directory) {
 }
 
 /// The memory plan, before anything is allocated. Errors: exhausted, when it cannot fit.
-Result<void> plan_memory(const SafetensorsFile& file, const Architecture& a, std::size_t tokens) {
+Result<void> plan_memory(const SafetensorsFile& file, const Architecture& a, std::size_t tokens,
+                         kernels::WeightFormat format) {
   double weights = 0;
   for (const auto& [name, view] : file.tensors()) {
     double count = 1;
     for (const std::int64_t size : view.shape) count *= static_cast<double>(size);
-    // What is kept: a bf16 matrix stays as it is and is widened for wide products.
-    weights += count * (view.dtype == "BF16" && view.shape.size() > 1 ? 6.0 : 4.0);
+    // What is kept: an exact bf16 matrix stays as it is and is widened for wide products.
+    const double exact = view.dtype == "BF16" ? 6.0 : 4.0;
+    weights += count * (view.shape.size() < 2                    ? 4.0
+                        : format == kernels::WeightFormat::exact ? exact
+                        : format == kernels::WeightFormat::bf16  ? 2.0
+                                                                 : 1.0);
   }
   const double kv = a.text.has_value() ? kv_bytes(*a.text) * static_cast<double>(tokens) : 0;
   const double there =
@@ -123,6 +128,12 @@ Result<void> plan_memory(const SafetensorsFile& file, const Architecture& a, std
   return {};
 }
 
+kernels::WeightFormat format_named(const std::string& precision) {
+  return precision == "bf16"   ? kernels::WeightFormat::bf16
+         : precision == "int8" ? kernels::WeightFormat::int8
+                               : kernels::WeightFormat::exact;
+}
+
 int inspect(const std::string& directory) {
   const Result<Architecture> architecture = Architecture::load(directory);
   if (!architecture.ok()) return fail(architecture.error().message);
@@ -130,22 +141,24 @@ int inspect(const std::string& directory) {
   const Result<SafetensorsFile> file = open_weights(directory);
   if (!file.ok()) return fail(file.error().message);
   print_tensors(*file);
-  const Result<void> fits = plan_memory(*file, *architecture, 4096);
+  const Result<void> fits = plan_memory(*file, *architecture, 4096, kernels::WeightFormat::bf16);
   return fits.ok() ? 0 : fail(fits.error().message);
 }
 
-Result<Model> load_planned(const std::string& directory, std::size_t tokens) {
+Result<Model> load_planned(const std::string& directory, std::size_t tokens,
+                           kernels::WeightFormat format) {
   Result<Architecture> architecture = Architecture::load(directory);
   if (!architecture.ok()) return architecture.error();
   Result<SafetensorsFile> file = open_weights(directory);
   if (!file.ok()) return file.error();
-  if (Result<void> fits = plan_memory(*file, *architecture, tokens); !fits.ok())
+  if (Result<void> fits = plan_memory(*file, *architecture, tokens, format); !fits.ok())
     return fits.error();
-  return Model::load(std::move(architecture).value(), std::move(file).value());
+  return Model::load(std::move(architecture).value(), std::move(file).value(), format);
 }
 
-int check(const std::string& directory, const std::string& inputs, const std::string& outputs) {
-  const Result<Model> model = load_planned(directory, 4096);
+int check(const std::string& directory, const std::string& inputs, const std::string& outputs,
+          kernels::WeightFormat format) {
+  const Result<Model> model = load_planned(directory, 4096, format);
   if (!model.ok()) return fail(model.error().message);
   std::printf("loads      every tensor of family %s is there and has its shape\n",
               std::string(to_string(model->architecture().family)).c_str());
@@ -161,8 +174,9 @@ int check(const std::string& directory, const std::string& inputs, const std::st
   return saved.ok() ? 0 : fail(saved.error().message);
 }
 
-int bench(const std::string& directory, std::size_t prompt, std::size_t answer) {
-  const Result<Model> model = load_planned(directory, prompt + answer);
+int bench(const std::string& directory, std::size_t prompt, std::size_t answer,
+          kernels::WeightFormat format) {
+  const Result<Model> model = load_planned(directory, prompt + answer, format);
   if (!model.ok()) return fail(model.error().message);
   if (!model->architecture().text.has_value()) return fail("the model has no decoder to measure");
   const Decoder& text = model->text();
@@ -209,6 +223,7 @@ void add_model(CLI::App& app, Chosen& chosen) {
   struct Options {
     std::string directory, inputs, outputs;
     std::size_t prompt = 512, answer = 64;
+    std::string precision = "exact";
   };
   auto options = std::make_shared<Options>();
   const auto part = [&](const char* name, const char* meaning) {
@@ -221,21 +236,34 @@ void add_model(CLI::App& app, Chosen& chosen) {
   CLI::App* inspecting = part("inspect", "Family, shapes, tensors and the memory it would take");
   inspecting->callback(
       [options, &chosen] { chosen = [=] { return inspect(options->directory); }; });
+  const auto precision = [&](CLI::App* sub) {
+    sub->add_option("--precision", options->precision,
+                    "exact (f32 sums of what is stored), bf16 or int8")
+        ->check(CLI::IsMember({"exact", "bf16", "int8"}));
+  };
   CLI::App* checking =
       part("check", "Load it; with inputs, run it and write every stage's outputs");
   checking->add_option("--inputs", options->inputs, "a safetensors file; names in docs/MODELS.md")
       ->check(CLI::ExistingFile);
   checking->add_option("--outputs", options->outputs, "where the outputs go, as safetensors");
+  precision(checking);
   checking->callback([options, &chosen] {
-    chosen = [=] { return check(options->directory, options->inputs, options->outputs); };
+    chosen = [=] {
+      return check(options->directory, options->inputs, options->outputs,
+                   format_named(options->precision));
+    };
   });
   CLI::App* measuring = part("bench", "Tokens per second of its decoder on this machine");
   measuring->add_option("--prompt", options->prompt, "tokens of the prompt")
       ->check(CLI::Range(1, 1 << 16));
   measuring->add_option("--tokens", options->answer, "tokens to decode")
       ->check(CLI::Range(1, 1 << 16));
+  precision(measuring);
   measuring->callback([options, &chosen] {
-    chosen = [=] { return bench(options->directory, options->prompt, options->answer); };
+    chosen = [=] {
+      return bench(options->directory, options->prompt, options->answer,
+                   format_named(options->precision));
+    };
   });
 }
 

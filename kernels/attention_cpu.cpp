@@ -1,16 +1,28 @@
+#include <dnnl.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
+#include "base/check.h"
 #include "kernels/attention.h"
+#include "kernels/parallel.h"
+#include "kernels/vector_math.h"
 
 namespace sluice::kernels {
 
 namespace {
 
 constexpr std::size_t lanes = 16;
+/// Rows of one sequence that go through one product; fewer are taken one by one.
+constexpr std::size_t block_rows = 64;
+constexpr std::size_t rows_few = 4;
+/// Products that are worth a thread.
+constexpr std::size_t values_per_thread = 1 << 16;
 
-float dot(const float* a, const float* b, std::size_t count) {
+[[gnu::always_inline]] inline float dot(const float* a, const float* b, std::size_t count) {
   float sums[lanes] = {};
   std::size_t i = 0;
   for (; i + lanes <= count; i += lanes)
@@ -21,44 +33,155 @@ float dot(const float* a, const float* b, std::size_t count) {
   return sum;
 }
 
+SLUICE_WIDE void scores_of(const float* query, const float* keys, std::size_t stride, std::size_t d,
+                           std::size_t count, float scale, float* scores) {
+  for (std::size_t t = 0; t < count; ++t) scores[t] = dot(query, keys + t * stride, d) * scale;
+}
+SLUICE_WIDE void add_values(const float* weights, const float* values, std::size_t stride,
+                            std::size_t d, std::size_t count, float* mixed) {
+  for (std::size_t t = 0; t < count; ++t)
+    for (std::size_t i = 0; i < d; ++i) mixed[i] += weights[t] * values[t * stride + i];
+}
+/// In place; the weights are not divided by the sum that is returned.
+SLUICE_WIDE float exponentials(float* scores, std::size_t count, float scale) {
+  float most = -INFINITY;
+  for (std::size_t t = 0; t < count; ++t) most = scores[t] > most ? scores[t] : most;
+  float sums[lanes] = {};
+  std::size_t t = 0;
+  for (; t + lanes <= count; t += lanes)
+    for (std::size_t j = 0; j < lanes; ++j) {
+      scores[t + j] = exp_f32((scores[t + j] - most) * scale);
+      sums[j] += scores[t + j];
+    }
+  float sum = 0;
+  for (; t < count; ++t) sum += scores[t] = exp_f32((scores[t] - most) * scale);
+  for (const float part : sums) sum += part;
+  return sum;
+}
+SLUICE_WIDE void multiply(float* x, float by, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) x[i] *= by;
+}
+
+/// Rows [begin, end) of one sequence, for one KV head.
+struct Task {
+  std::size_t begin = 0, end = 0, kv_head = 0;
+};
+
+struct Work {
+  const AttentionShape& shape;
+  std::span<const float> q;
+  std::span<const std::uint32_t> sequence_of_row, limit_of_row;
+  std::span<const PagedSequence> sequences;
+  std::span<float> out;
+
+  std::size_t group() const { return shape.heads / shape.kv_heads; }
+  std::size_t row_width() const { return shape.kv_heads * shape.head_dim; }
+};
+
+void one_by_one(const Work& work, const Task& task) {
+  const AttentionShape& shape = work.shape;
+  const std::size_t d = shape.head_dim;
+  const float scale = 1.0F / std::sqrt(static_cast<float>(d));
+  thread_local std::vector<float> scores;
+  for (std::size_t row = task.begin; row < task.end; ++row) {
+    const PagedSequence& sequence = work.sequences[work.sequence_of_row[row]];
+    const std::size_t limit = work.limit_of_row[row];
+    scores.resize(limit);
+    for (std::size_t g = 0; g < work.group(); ++g) {
+      const std::size_t at = (row * shape.heads + task.kv_head * work.group() + g) * d;
+      const auto each_page = [&](auto&& visit) {
+        for (std::size_t first = 0, page = 0; first < limit; first += shape.page_tokens, ++page)
+          visit(page, first, std::min(shape.page_tokens, limit - first));
+      };
+      each_page([&](std::size_t page, std::size_t first, std::size_t count) {
+        scores_of(&work.q[at], sequence.keys[page] + task.kv_head * d, work.row_width(), d, count,
+                  scale, &scores[first]);
+      });
+      const float sum = exponentials(scores.data(), limit, 1.0F);
+      std::fill_n(&work.out[at], d, 0.0F);
+      each_page([&](std::size_t page, std::size_t first, std::size_t count) {
+        add_values(&scores[first], sequence.values[page] + task.kv_head * d, work.row_width(), d,
+                   count, &work.out[at]);
+      });
+      multiply(&work.out[at], 1.0F / sum, d);
+    }
+  }
+}
+
+void gemm(char transposed, const float* a, const float* b, float* c, std::size_t m, std::size_t n,
+          std::size_t k, std::size_t b_stride) {
+  const auto status =
+      dnnl_sgemm('N', transposed, static_cast<dnnl_dim_t>(m), static_cast<dnnl_dim_t>(n),
+                 static_cast<dnnl_dim_t>(k), 1.0F, a, static_cast<dnnl_dim_t>(k), b,
+                 static_cast<dnnl_dim_t>(b_stride), 0.0F, c, static_cast<dnnl_dim_t>(n));
+  SLUICE_CHECK(status == dnnl_success, "oneDNN refused a product");
+}
+
+/// All query heads of the KV head and all rows of the block as one product with the keys, and one
+/// with the values.
+void as_products(const Work& work, const Task& task) {
+  const AttentionShape& shape = work.shape;
+  const std::size_t d = shape.head_dim;
+  const std::size_t group = work.group();
+  const std::size_t rows = (task.end - task.begin) * group;
+  std::size_t seen = 0;
+  for (std::size_t row = task.begin; row < task.end; ++row)
+    seen = std::max<std::size_t>(seen, work.limit_of_row[row]);
+  thread_local std::vector<float> queries, keys, values, scores, mixed;
+  queries.resize(rows * d);
+  keys.resize(seen * d);
+  values.resize(seen * d);
+  scores.resize(rows * seen);
+  mixed.resize(rows * d);
+  const PagedSequence& sequence = work.sequences[work.sequence_of_row[task.begin]];
+  for (std::size_t t = 0; t < seen; ++t) {
+    const std::size_t at = t % shape.page_tokens * work.row_width() + task.kv_head * d;
+    std::memcpy(&keys[t * d], sequence.keys[t / shape.page_tokens] + at, d * sizeof(float));
+    std::memcpy(&values[t * d], sequence.values[t / shape.page_tokens] + at, d * sizeof(float));
+  }
+  for (std::size_t row = task.begin; row < task.end; ++row)
+    std::memcpy(&queries[(row - task.begin) * group * d],
+                &work.q[(row * shape.heads + task.kv_head * group) * d], group * d * sizeof(float));
+  gemm('T', queries.data(), keys.data(), scores.data(), rows, seen, d, d);
+  const float scale = 1.0F / std::sqrt(static_cast<float>(d));
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::size_t limit = work.limit_of_row[task.begin + r / group];
+    float* weights = &scores[r * seen];
+    const float sum = exponentials(weights, limit, scale);
+    multiply(weights, 1.0F / sum, limit);
+    std::fill(weights + limit, weights + seen, 0.0F);
+  }
+  gemm('N', scores.data(), values.data(), mixed.data(), rows, d, seen, d);
+  for (std::size_t row = task.begin; row < task.end; ++row)
+    std::memcpy(&work.out[(row * shape.heads + task.kv_head * group) * d],
+                &mixed[(row - task.begin) * group * d], group * d * sizeof(float));
+}
+
 }  // namespace
 
 void attention_cpu(const AttentionShape& shape, std::span<const float> q,
                    std::span<const std::uint32_t> sequence_of_row,
                    std::span<const std::uint32_t> limit_of_row,
                    std::span<const PagedSequence> sequences, std::span<float> out) {
-  const std::size_t d = shape.head_dim;
-  const std::size_t row_width = shape.kv_heads * d;
-  const float scale = 1.0F / std::sqrt(static_cast<float>(d));
-  std::vector<float> weight;
-  for (std::size_t row = 0; row < sequence_of_row.size(); ++row) {
-    const PagedSequence& sequence = sequences[sequence_of_row[row]];
-    const std::size_t limit = limit_of_row[row];
-    weight.resize(limit);
-    for (std::size_t head = 0; head < shape.heads; ++head) {
-      const std::size_t kv_offset = head / (shape.heads / shape.kv_heads) * d;
-      const float* query = q.data() + (row * shape.heads + head) * d;
-      float* mixed = out.data() + (row * shape.heads + head) * d;
-      float most = -INFINITY;
-      for (std::size_t t = 0; t < limit; ++t) {
-        const float* key =
-            sequence.keys[t / shape.page_tokens] + (t % shape.page_tokens) * row_width + kv_offset;
-        weight[t] = dot(query, key, d) * scale;
-        most = std::max(most, weight[t]);
-      }
-      float sum = 0;
-      std::fill_n(mixed, d, 0.0F);
-      for (std::size_t t = 0; t < limit; ++t) {
-        const float w = std::exp(weight[t] - most);
-        sum += w;
-        const float* value = sequence.values[t / shape.page_tokens] +
-                             (t % shape.page_tokens) * row_width + kv_offset;
-        for (std::size_t i = 0; i < d; ++i) mixed[i] += w * value[i];
-      }
-      const float inverse = 1.0F / sum;
-      for (std::size_t i = 0; i < d; ++i) mixed[i] *= inverse;
-    }
+  const Work work{shape, q, sequence_of_row, limit_of_row, sequences, out};
+  std::vector<Task> tasks;
+  const std::size_t rows = sequence_of_row.size();
+  std::size_t scores = 0;
+  for (std::size_t begin = 0, end = 0; begin < rows; begin = end) {
+    while (end < rows && end - begin < block_rows && sequence_of_row[end] == sequence_of_row[begin])
+      scores += limit_of_row[end++] * shape.heads;
+    for (std::size_t head = 0; head < shape.kv_heads; ++head) tasks.push_back({begin, end, head});
   }
+  // Later blocks see more, so threads take tasks as they come.
+  std::atomic<std::size_t> next{0};
+  const std::size_t grain = scores * shape.head_dim < values_per_thread ? tasks.size() : 1;
+  parallel_for(tasks.size(), grain, [&](std::size_t, std::size_t) {
+    for (std::size_t i = next++; i < tasks.size(); i = next++)
+      if (tasks[i].end - tasks[i].begin <= rows_few)
+        one_by_one(work, tasks[i]);
+      else
+        as_products(work, tasks[i]);
+  });
 }
 
 }  // namespace sluice::kernels

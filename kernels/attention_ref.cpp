@@ -30,8 +30,9 @@ void attention_ref(const AttentionShape& shape, std::span<const float> q,
       for (std::size_t i = 0; i < d; ++i) {
         double mixed = 0;
         for (std::size_t t = 0; t < weight.size(); ++t)
-          mixed += weight[t] * double{sequence.values[t / shape.page_tokens]
-                                          [(t % shape.page_tokens) * row_width + kv_head * d + i]};
+          mixed += weight[t] *
+                   double{sequence.values[t / shape.page_tokens]
+                                         [(t % shape.page_tokens) * row_width + kv_head * d + i]};
         out[(row * shape.heads + head) * d + i] = static_cast<float>(mixed / sum);
       }
     }

@@ -28,7 +28,7 @@ void conv2d_cpu(const ConvShape& shape, std::span<const float> x, const Weight& 
       }
     }
   }
-  gemm_cpu(weight.f32(), patches.data(), y.data(), shape.out, pixels, shape.in * 9);
+  gemm_cpu(weight.f32().data(), patches.data(), y.data(), shape.out, pixels, shape.in * 9);
   for (std::size_t o = 0; o < shape.out; ++o)
     for (std::size_t p = 0; p < pixels; ++p) y[o * pixels + p] += bias[o];
 }

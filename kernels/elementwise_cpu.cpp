@@ -1,32 +1,13 @@
-#include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "kernels/elementwise.h"
+#include "kernels/parallel.h"
+#include "kernels/vector_math.h"
 
 namespace sluice::kernels {
 
 namespace {
-
-/// exp(x) to 2 units in the last place, without a branch or a call, so that loops over it are
-/// vectorised. Source: Cody and Waite 1980 (argument reduction), Taylor on [-ln2/2, ln2/2].
-[[gnu::always_inline]] inline float exp_f32(float x) {
-  x = x < -87.0F ? -87.0F : (x > 88.0F ? 88.0F : x);
-  constexpr float magic = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number
-  const float shifted = x * 1.44269504088896341F + magic;
-  const float n = shifted - magic;
-  const float r = (x - n * 0.693145751953125F) - n * 1.42860682030941723e-6F;
-  float p = 1.0F / 5040;
-  p = p * r + 1.0F / 720;
-  p = p * r + 1.0F / 120;
-  p = p * r + 1.0F / 24;
-  p = p * r + 1.0F / 6;
-  p = p * r + 0.5F;
-  p = p * r + 1.0F;
-  p = p * r + 1.0F;
-  const std::uint32_t exponent = (std::bit_cast<std::uint32_t>(shifted) + 127U) << 23U;
-  return p * std::bit_cast<float>(exponent);
-}
 
 [[gnu::always_inline]] inline float silu(float v) { return v / (1.0F + exp_f32(-v)); }
 
@@ -39,10 +20,6 @@ namespace {
 [[gnu::always_inline]] inline float gelu_erf(float v) {
   return 0.5F * v * (1.0F + std::erf(v * 0.70710678118654752F));
 }
-
-// One copy of each loop for each width of the registers; the loader picks at start.
-#define SLUICE_WIDE \
-  __attribute__((target_clones("arch=skylake-avx512", "avx2", "default"), optimize("O3")))
 
 SLUICE_WIDE void silu_all(float* x, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) x[i] = silu(x[i]);
@@ -61,6 +38,15 @@ void erf_gate(const float* gate, const float* up, float* y, std::size_t count) {
 }
 
 constexpr std::size_t lanes = 16;
+/// Values that are worth a thread.
+constexpr std::size_t values_per_thread = 1 << 16;
+
+template <typename Visit>
+void each_row(std::size_t rows, std::size_t width, const Visit& visit) {
+  parallel_for(rows, values_per_thread / width + 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t row = begin; row < end; ++row) visit(row);
+  });
+}
 
 /// The sum of f(x[i]), in sixteen independent parts.
 template <typename Term>
@@ -111,17 +97,16 @@ SLUICE_WIDE void rotate(const float* from, const float* cosine, const float* sin
   }
 }
 
-#undef SLUICE_WIDE
-
 }  // namespace
 
 void rms_norm_cpu(std::span<const float> x, std::size_t width, std::span<const float> weight,
                   float eps, std::span<float> y) {
   const float* w = weight.empty() ? nullptr : weight.data();
-  for (std::size_t at = 0; at + width <= x.size(); at += width) {
-    const float mean_square = sum_squares(&x[at], width, 0) / static_cast<float>(width);
-    scale_row(&x[at], 0, 1.0F / std::sqrt(mean_square + eps), w, nullptr, &y[at], width);
-  }
+  each_row(x.size() / width, width, [&](std::size_t row) {
+    const float* from = &x[row * width];
+    const float mean_square = sum_squares(from, width, 0) / static_cast<float>(width);
+    scale_row(from, 0, 1.0F / std::sqrt(mean_square + eps), w, nullptr, &y[row * width], width);
+  });
 }
 
 void layer_norm_cpu(std::span<const float> x, std::size_t width, std::span<const float> weight,
@@ -129,41 +114,41 @@ void layer_norm_cpu(std::span<const float> x, std::size_t width, std::span<const
   const float* w = weight.empty() ? nullptr : weight.data();
   const float* b = bias.empty() ? nullptr : bias.data();
   const auto count = static_cast<float>(width);
-  for (std::size_t at = 0; at + width <= x.size(); at += width) {
-    const float mean = sum_values(&x[at], width) / count;
-    const float variance = sum_squares(&x[at], width, mean) / count;
-    scale_row(&x[at], mean, 1.0F / std::sqrt(variance + eps), w, b, &y[at], width);
-  }
+  each_row(x.size() / width, width, [&](std::size_t row) {
+    const float* from = &x[row * width];
+    const float mean = sum_values(from, width) / count;
+    const float variance = sum_squares(from, width, mean) / count;
+    scale_row(from, mean, 1.0F / std::sqrt(variance + eps), w, b, &y[row * width], width);
+  });
 }
 
 void activate_cpu(Activation kind, std::span<float> x) {
-  switch (kind) {
-    case Activation::silu:
-      return silu_all(x.data(), x.size());
-    case Activation::gelu_tanh:
-      return gelu_tanh_all(x.data(), x.size());
-    case Activation::gelu_erf:
-      for (float& v : x) v = gelu_erf(v);
-  }
+  parallel_for(x.size(), values_per_thread, [&](std::size_t begin, std::size_t end) {
+    switch (kind) {
+      case Activation::silu:
+        return silu_all(&x[begin], end - begin);
+      case Activation::gelu_tanh:
+        return gelu_tanh_all(&x[begin], end - begin);
+      case Activation::gelu_erf:
+        for (std::size_t i = begin; i < end; ++i) x[i] = gelu_erf(x[i]);
+    }
+  });
 }
 
 void gated_cpu(Activation kind, std::span<const float> gate_up, std::size_t width,
                std::span<float> y) {
-  for (std::size_t row = 0; row < y.size() / width; ++row) {
+  each_row(y.size() / width, width, [&](std::size_t row) {
     const float* gate = gate_up.data() + row * 2 * width;
     float* to = y.data() + row * width;
     switch (kind) {
       case Activation::silu:
-        silu_gate(gate, gate + width, to, width);
-        break;
+        return silu_gate(gate, gate + width, to, width);
       case Activation::gelu_tanh:
-        gelu_gate(gate, gate + width, to, width);
-        break;
+        return gelu_gate(gate, gate + width, to, width);
       case Activation::gelu_erf:
-        erf_gate(gate, gate + width, to, width);
-        break;
+        return erf_gate(gate, gate + width, to, width);
     }
-  }
+  });
 }
 
 void add_cpu(std::span<float> x, std::span<const float> y, std::span<const float> scale) {
@@ -183,14 +168,14 @@ void split_rotate_cpu(const HeadShape& shape, std::span<const float> qkv,
   const std::size_t d = shape.head_dim;
   const std::size_t half = d / 2;
   const std::size_t kv_row = shape.kv_heads * d;
-  for (std::size_t row = 0; row < k.size(); ++row) {
+  each_row(k.size(), shape.row(), [&](std::size_t row) {
     const float* from = qkv.data() + row * shape.row();
     float* to_q = q.data() + row * shape.heads * d;
     std::memcpy(v[row], from + shape.heads * d + kv_row, kv_row * sizeof(float));
     if (cosine.empty()) {
       std::memcpy(to_q, from, shape.heads * d * sizeof(float));
       std::memcpy(k[row], from + shape.heads * d, kv_row * sizeof(float));
-      continue;
+      return;
     }
     const float* c = cosine.data() + row * half;
     const float* s = sine.data() + row * half;
@@ -198,7 +183,7 @@ void split_rotate_cpu(const HeadShape& shape, std::span<const float> qkv,
       rotate(from + head * d, c, s, to_q + head * d, half);
     for (std::size_t head = 0; head < shape.kv_heads; ++head)
       rotate(from + (shape.heads + head) * d, c, s, k[row] + head * d, half);
-  }
+  });
 }
 
 }  // namespace sluice::kernels

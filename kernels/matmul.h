@@ -1,8 +1,8 @@
 // y = x W^T (+ bias): the product of every linear layer.
 //
-// Shape: x [rows, in], W [out, in] row-major as checkpoints store it, y [rows, out].
-// Weights are bf16 or f32; sums are f32. Few rows are bound by reading W, so they take a
-// matrix-vector path over the stored type; many rows go to oneDNN.
+// Shape: x [rows, in], W [out, in] row-major as checkpoints store it, y [rows, out]. Sums are f32.
+// Few rows are bound by reading W, so they take a matrix-vector path over the stored type; many
+// rows go to oneDNN.
 #pragma once
 
 #include <cstddef>
@@ -11,31 +11,52 @@
 #include <vector>
 
 #include "base/tensor.h"
+#include "kernels/huge_vector.h"
 
 namespace sluice::kernels {
+
+/// How a matrix is kept, and with it how its products are rounded. A product does not depend on
+/// the number of rows but for the order of its sums.
+enum class WeightFormat : std::uint8_t {
+  exact,  // as stored; activations f32
+  bf16,   // activations are rounded to bf16 before a product, as GPUs do
+  int8,   // a scale per output row; activations are rounded to bf16, then to 16 bits for few rows
+};
 
 /// A weight matrix, ready for both paths. Owns its bytes.
 class Weight {
  public:
   Weight() = default;
   /// `tensor` is f32 or bf16, [out, in] (further dimensions count as `in`).
-  static Result<Weight> from(const Tensor& tensor);
+  static Result<Weight> from(const Tensor& tensor, WeightFormat format = WeightFormat::exact);
 
   std::size_t out() const { return out_; }
   std::size_t in() const { return in_; }
-  bool stored_bf16() const { return !bf16_.empty(); }
-  const std::uint16_t* bf16() const { return bf16_.data(); }
-  const float* f32() const { return f32_.data(); }
-  /// Widens one row. Requires: to.size() == in().
+  WeightFormat format() const { return format_; }
+  /// In the formats that keep it; empty otherwise.
+  std::span<const std::uint16_t> bf16() const { return bf16_; }
+  std::span<const float> f32() const { return f32_; }
+  std::span<const std::int8_t> int8() const { return int8_; }
+  std::span<const float> scales() const { return scales_; }
+  /// Of the whole numbers in each row.
+  std::span<const std::int32_t> sums() const { return sums_; }
+
+  /// The matrix' row as it enters products. Requires: to.size() == in().
   void read_row(std::size_t row, std::span<float> to) const;
   /// Bytes that one pass over the matrix reads in the few-rows path.
-  std::size_t stream_bytes() const { return bf16_.empty() ? f32_.size() * 4 : bf16_.size() * 2; }
+  std::size_t stream_bytes() const;
+  /// Bytes it holds.
+  std::size_t bytes() const;
 
  private:
   std::size_t out_ = 0;
   std::size_t in_ = 0;
-  std::vector<std::uint16_t> bf16_;
-  std::vector<float> f32_;
+  WeightFormat format_ = WeightFormat::exact;
+  HugeVector<std::uint16_t> bf16_;
+  HugeVector<float> f32_;
+  HugeVector<std::int8_t> int8_;
+  std::vector<float> scales_;
+  std::vector<std::int32_t> sums_;
 };
 
 /// Requires: x holds rows*in values, y rows*out, bias out values or none.

@@ -1,71 +1,115 @@
-#include <dnnl.h>
-
-#include <bit>
+#include <algorithm>
 #include <cstring>
+#include <dnnl.hpp>
+#include <exception>
 
 #include "base/check.h"
 #include "kernels/matmul.h"
+#include "kernels/matvec.h"
+#include "kernels/parallel.h"
+#include "kernels/vector_math.h"
 
 namespace sluice::kernels {
 
 namespace {
 
-/// Up to this many rows the matrix-vector path is taken: it reads half the bytes.
+/// Up to this many rows the matrix-vector path is taken: it reads the fewest bytes.
 constexpr std::size_t rows_few = 4;
-constexpr std::size_t lanes = 16;
+/// Values of a matrix that are worth a thread.
+constexpr std::size_t values_per_thread = 1 << 16;
+/// Rows of an int8 matrix that are widened at a time: a panel stays in the cache.
+constexpr std::size_t panel_rows = 512;
 
-inline float widen(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+SLUICE_WIDE void narrow_all(const float* from, std::uint16_t* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = narrow(from[i]);
 }
-inline float widen(float value) { return value; }
-
-/// One row times one row of W. Sixteen independent sums, so that the compiler may use wide
-/// registers without reordering a sum.
-template <typename T>
-[[gnu::always_inline]] inline float dot(const float* x, const T* w, std::size_t count) {
-  float sums[lanes] = {};
-  std::size_t i = 0;
-  for (; i + lanes <= count; i += lanes)
-    for (std::size_t j = 0; j < lanes; ++j) sums[j] += x[i + j] * widen(w[i + j]);
-  float sum = 0;
-  for (; i < count; ++i) sum += x[i] * widen(w[i]);
-  for (std::size_t width = lanes / 2; width > 0; width /= 2)
-    for (std::size_t j = 0; j < width; ++j) sums[j] += sums[j + width];
-  return sum + sums[0];
+/// Whole numbers up to 127 are exact in bf16.
+SLUICE_WIDE void widen_int8(const std::int8_t* from, std::uint16_t* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = narrow(static_cast<float>(from[i]));
+}
+SLUICE_WIDE void scale_add(float* y, const float* scales, const float* bias, std::size_t count) {
+  if (scales != nullptr)
+    for (std::size_t i = 0; i < count; ++i) y[i] *= scales[i];
+  if (bias != nullptr)
+    for (std::size_t i = 0; i < count; ++i) y[i] += bias[i];
 }
 
-template <typename T>
-[[gnu::always_inline]] inline void few_rows(const float* x, const T* w, const float* bias,
-                                            float* y, std::size_t rows, std::size_t in,
-                                            std::size_t out) {
-  for (std::size_t o = 0; o < out; ++o)
-    for (std::size_t r = 0; r < rows; ++r)
-      y[r * out + o] = dot(x + r * in, w + o * in, in) + (bias != nullptr ? bias[o] : 0.0F);
-}
-
-#define SLUICE_FEW_ROWS(name, target)                                                        \
-  target void name(const float* x, const std::uint16_t* w, const float* bias, float* y,      \
-                   std::size_t rows, std::size_t in, std::size_t out) {                      \
-    few_rows(x, w, bias, y, rows, in, out);                                                  \
-  }                                                                                          \
-  target void name(const float* x, const float* w, const float* bias, float* y,              \
-                   std::size_t rows, std::size_t in, std::size_t out) {                      \
-    few_rows(x, w, bias, y, rows, in, out);                                                  \
+/// c [m, n] = a [m, k] b^T, b [n, k] bf16; rows of c are `stride` apart.
+void gemm_bf16(const std::uint16_t* a, const std::uint16_t* b, float* c, std::size_t m,
+               std::size_t n, std::size_t k, std::size_t stride) {
+  using dnnl::memory;
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  thread_local dnnl::stream stream(engine);
+  const auto size = [](std::size_t v) { return static_cast<memory::dim>(v); };
+  // The library throws; nothing below is the user's, so a failure is a bug or no memory.
+  try {
+    const memory::desc ad(memory::dims{size(m), size(k)}, memory::data_type::bf16,
+                          memory::format_tag::ab);
+    const memory::desc bd(memory::dims{size(k), size(n)}, memory::data_type::bf16,
+                          memory::format_tag::ba);
+    const memory::desc cd(memory::dims{size(m), size(n)}, memory::data_type::f32,
+                          memory::dims{size(stride), 1});
+#if DNNL_VERSION_MAJOR >= 3
+    const dnnl::matmul::primitive_desc description(engine, ad, bd, cd);
+#else
+    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(ad, bd, cd), engine);
+#endif
+    const dnnl::matmul product(description);
+    memory am(ad, engine, const_cast<std::uint16_t*>(a));
+    memory bm(bd, engine, const_cast<std::uint16_t*>(b));
+    memory cm(cd, engine, c);
+    product.execute(stream, {{DNNL_ARG_SRC, am}, {DNNL_ARG_WEIGHTS, bm}, {DNNL_ARG_DST, cm}});
+    stream.wait();
+  } catch (const std::exception& error) {
+    SLUICE_CHECK(false, error.what());
   }
-SLUICE_FEW_ROWS(few_rows_any, )
-SLUICE_FEW_ROWS(few_rows_avx2, [[gnu::target("avx2,fma")]])
-SLUICE_FEW_ROWS(few_rows_avx512, [[gnu::target("avx512f,avx512bw,avx512vl,fma")]])
-#undef SLUICE_FEW_ROWS
+}
 
-template <typename T>
-void few_rows_best(const float* x, const T* w, const float* bias, float* y, std::size_t rows,
-                   std::size_t in, std::size_t out) {
-  static const int level = __builtin_cpu_supports("avx512bw") ? 2
-                           : __builtin_cpu_supports("avx2")   ? 1
-                                                              : 0;
-  if (level == 2) return few_rows_avx512(x, w, bias, y, rows, in, out);
-  if (level == 1) return few_rows_avx2(x, w, bias, y, rows, in, out);
-  few_rows_any(x, w, bias, y, rows, in, out);
+void many_rows_exact(std::span<const float> x, const Weight& weight, const float* bias,
+                     std::span<float> y, std::size_t rows) {
+  const std::size_t in = weight.in();
+  const std::size_t out = weight.out();
+  if (bias != nullptr)
+    for (std::size_t r = 0; r < rows; ++r)
+      std::memcpy(y.data() + r * out, bias, out * sizeof(float));
+  const auto status =
+      dnnl_sgemm('N', 'T', static_cast<dnnl_dim_t>(rows), static_cast<dnnl_dim_t>(out),
+                 static_cast<dnnl_dim_t>(in), 1.0F, x.data(), static_cast<dnnl_dim_t>(in),
+                 weight.f32().data(), static_cast<dnnl_dim_t>(in), bias != nullptr ? 1.0F : 0.0F,
+                 y.data(), static_cast<dnnl_dim_t>(out));
+  SLUICE_CHECK(status == dnnl_success, "oneDNN refused a product");
+}
+
+void many_rows_narrow(std::span<const float> x, const Weight& weight, const float* bias,
+                      std::span<float> y, std::size_t rows) {
+  const std::size_t in = weight.in();
+  const std::size_t out = weight.out();
+  thread_local std::vector<std::uint16_t> narrowed;
+  thread_local std::vector<std::uint16_t> panel;
+  narrowed.resize(rows * in);
+  std::uint16_t* a = narrowed.data();
+  parallel_for(rows * in, values_per_thread, [&](std::size_t begin, std::size_t end) {
+    narrow_all(x.data() + begin, a + begin, end - begin);
+  });
+  const float* scales = weight.scales().empty() ? nullptr : weight.scales().data();
+  if (scales == nullptr) {
+    gemm_bf16(a, weight.bf16().data(), y.data(), rows, out, in, out);
+  } else {
+    for (std::size_t first = 0; first < out; first += panel_rows) {
+      const std::size_t count = std::min(panel_rows, out - first);
+      panel.resize(count * in);
+      std::uint16_t* b = panel.data();
+      const std::int8_t* from = weight.int8().data() + first * in;
+      parallel_for(count * in, values_per_thread, [&](std::size_t begin, std::size_t end) {
+        widen_int8(from + begin, b + begin, end - begin);
+      });
+      gemm_bf16(a, b, y.data() + first, rows, count, in, out);
+    }
+  }
+  if (scales == nullptr && bias == nullptr) return;
+  parallel_for(rows, values_per_thread / out + 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r) scale_add(y.data() + r * out, scales, bias, out);
+  });
 }
 
 }  // namespace
@@ -75,31 +119,56 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
   const std::size_t in = weight.in();
   const std::size_t out = weight.out();
   SLUICE_CHECK(x.size() >= rows * in && y.size() >= rows * out, "matmul sizes do not fit");
+  if (rows == 0 || out == 0) return;
   const float* bias_data = bias.empty() ? nullptr : bias.data();
-  if (rows <= rows_few) {
-    if (weight.stored_bf16())
-      few_rows_best(x.data(), weight.bf16(), bias_data, y.data(), rows, in, out);
-    else
-      few_rows_best(x.data(), weight.f32(), bias_data, y.data(), rows, in, out);
-    return;
+  const bool exact = weight.format() == WeightFormat::exact;
+  if (rows > rows_few) {
+    if (exact) return many_rows_exact(x, weight, bias_data, y, rows);
+    return many_rows_narrow(x, weight, bias_data, y, rows);
   }
-  if (bias_data != nullptr)
+  thread_local std::vector<float> rounded;
+  thread_local std::vector<std::uint16_t> narrowed;
+  FewRows f;
+  f.x = x.data();
+  f.scales = weight.scales().empty() ? nullptr : weight.scales().data();
+  f.bias = bias_data;
+  f.y = y.data();
+  f.rows = rows;
+  f.in = in;
+  f.out = out;
+  if (!exact) {
+    rounded.resize(rows * in);
+    narrowed.resize(rows * in);
+    narrow_all(x.data(), narrowed.data(), rows * in);
+    for (std::size_t i = 0; i < rows * in; ++i) rounded[i] = widen(narrowed[i]);
+    f.x = rounded.data();
+    f.x_bf16 = narrowed.data();
+  }
+  thread_local std::vector<std::uint8_t> high, low;
+  thread_local std::vector<float> row_scales;
+  if (!weight.int8().empty() && wants_split(in)) {
+    high.resize(rows * in);
+    low.resize(rows * in);
+    row_scales.resize(rows);
     for (std::size_t r = 0; r < rows; ++r)
-      std::memcpy(y.data() + r * out, bias_data, out * sizeof(float));
-  const auto status = dnnl_sgemm('N', 'T', static_cast<dnnl_dim_t>(rows),
-                                 static_cast<dnnl_dim_t>(out), static_cast<dnnl_dim_t>(in), 1.0F,
-                                 x.data(), static_cast<dnnl_dim_t>(in), weight.f32(),
-                                 static_cast<dnnl_dim_t>(in), bias_data != nullptr ? 1.0F : 0.0F,
-                                 y.data(), static_cast<dnnl_dim_t>(out));
-  SLUICE_CHECK(status == dnnl_success, "oneDNN refused a product");
+      row_scales[r] = split_row(f.x + r * in, in, &high[r * in], &low[r * in]);
+    f.split = {high.data(), low.data(), row_scales.data(), weight.sums().data()};
+  }
+  parallel_for(out, values_per_thread / in + 1, [&](std::size_t begin, std::size_t end) {
+    if (!weight.int8().empty())
+      matvec(f, weight.int8().data(), begin, end);
+    else if (!weight.bf16().empty())
+      matvec(f, weight.bf16().data(), begin, end);
+    else
+      matvec(f, weight.f32().data(), begin, end);
+  });
 }
 
 void gemm_cpu(const float* a, const float* b, float* c, std::size_t m, std::size_t n,
               std::size_t k) {
   const auto status = dnnl_sgemm('N', 'N', static_cast<dnnl_dim_t>(m), static_cast<dnnl_dim_t>(n),
-                                 static_cast<dnnl_dim_t>(k), 1.0F, a, static_cast<dnnl_dim_t>(k),
-                                 b, static_cast<dnnl_dim_t>(n), 0.0F, c,
-                                 static_cast<dnnl_dim_t>(n));
+                                 static_cast<dnnl_dim_t>(k), 1.0F, a, static_cast<dnnl_dim_t>(k), b,
+                                 static_cast<dnnl_dim_t>(n), 0.0F, c, static_cast<dnnl_dim_t>(n));
   SLUICE_CHECK(status == dnnl_success, "oneDNN refused a product");
 }
 

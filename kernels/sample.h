@@ -11,9 +11,9 @@
 namespace sluice::kernels {
 
 struct SampleOptions {
-  float temperature = 0;   // 0: greedy
-  std::size_t top_k = 0;   // 0: all
-  float top_p = 1;         // 1: all
+  float temperature = 0;  // 0: greedy
+  std::size_t top_k = 0;  // 0: all
+  float top_p = 1;        // 1: all
 };
 
 /// `uniform` in [0, 1). Requires: logits is not empty. Ties go to the lower token.

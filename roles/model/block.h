@@ -70,7 +70,8 @@ struct Block {
 
   static Block load(WeightLoader& loader, const BlockShape& shape, const BlockNames& names,
                     const std::string& prefix);
-  static Block random(const BlockShape& shape, std::uint64_t& seed);
+  static Block random(const BlockShape& shape, std::uint64_t& seed,
+                      kernels::WeightFormat format = kernels::WeightFormat::exact);
 
   /// Before the attention: rows.q, and keys and values where rows.k and rows.v say.
   void project(const BlockShape& shape, std::span<const float> hidden, const Modulation* modulation,

@@ -17,10 +17,10 @@ struct Decoder::Rows : BlockRows {
 };
 
 Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& names,
-                              const SafetensorsFile& file) {
+                              const SafetensorsFile& file, kernels::WeightFormat format) {
   Decoder made;
   made.shape_ = shape;
-  WeightLoader load(file);
+  WeightLoader load(file, format);
   if (shape.vocabulary != 0) {
     const bool has_embedding = file.find(names.embedding + ".weight") != nullptr || !shape.tied;
     made.embedding_ = load.linear(has_embedding ? names.embedding : names.head, shape.vocabulary,
@@ -39,16 +39,17 @@ Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& nam
   return made;
 }
 
-Decoder Decoder::random(const DecoderShape& shape, std::uint64_t seed) {
+Decoder Decoder::random(const DecoderShape& shape, std::uint64_t seed,
+                        kernels::WeightFormat format) {
   Decoder made;
   made.shape_ = shape;
   BlockShape embedding;
   embedding.width = shape.block.width;
   embedding.mlp = shape.vocabulary;
   embedding.gated = false;
-  made.embedding_ = Block::random(embedding, seed).up.weight;
+  made.embedding_ = Block::random(embedding, seed, format).up.weight;
   for (std::size_t i = 0; i < shape.layers; ++i)
-    made.blocks_.push_back(Block::random(shape.block, seed));
+    made.blocks_.push_back(Block::random(shape.block, seed, format));
   made.norm_.weight.assign(shape.block.width, 1.0F);
   return made;
 }
@@ -139,7 +140,14 @@ Result<void> Decoder::forward(KvPool& pool, std::span<const Chunk> chunks,
   SLUICE_CHECK((conditions != nullptr) == shape_.block.adaptive,
                "an adaptive decoder, and no "
                "other, takes a condition");
-  Rows rows;
+  // Kept from call to call: a prefill's rows are tens of megabytes, which would be cleared anew.
+  thread_local Rows rows;
+  rows.place.clear();
+  rows.sequence.clear();
+  rows.visible.clear();
+  rows.condition.clear();
+  rows.rope.cosine.clear();
+  rows.rope.sine.clear();
   if (Result<void> placed = place(pool, chunks, hidden, rows); !placed.ok()) return placed;
   rows.k.resize(rows.count);
   rows.v.resize(rows.count);

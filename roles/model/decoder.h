@@ -57,9 +57,11 @@ struct Conditions {
 class Decoder {
  public:
   static Result<Decoder> load(const DecoderShape& shape, const DecoderNames& names,
-                              const SafetensorsFile& file);
+                              const SafetensorsFile& file,
+                              kernels::WeightFormat format = kernels::WeightFormat::exact);
   /// For benchmarks: the shape with random weights.
-  static Decoder random(const DecoderShape& shape, std::uint64_t seed);
+  static Decoder random(const DecoderShape& shape, std::uint64_t seed,
+                        kernels::WeightFormat format = kernels::WeightFormat::exact);
 
   const DecoderShape& shape() const { return shape_; }
   std::size_t width() const { return shape_.block.width; }

@@ -23,12 +23,12 @@ Result<FlowPolicy> FlowPolicy::load(const Model& model) {
   made.prefix_ = made.root_ + "paligemma_with_expert.gemma_expert.model.";
   const ActionShape& shape = *architecture.action;
   const std::string& at = made.prefix_;
-  Result<Decoder> expert =
-      Decoder::load(shape.expert, {"", at + "layers.", at + "norm", ""}, model.file());
+  Result<Decoder> expert = Decoder::load(shape.expert, {"", at + "layers.", at + "norm", ""},
+                                         model.file(), model.format());
   if (!expert.ok()) return expert.error();
   made.expert_ = std::move(expert).value();
   const std::size_t width = shape.expert.block.width;
-  WeightLoader load(model.file());
+  WeightLoader load(model.file(), model.format());
   const std::string& root = made.root_;
   made.action_in_ = load.linear(root + "action_in_proj", width, shape.dims, true);
   made.action_out_ = load.linear(root + "action_out_proj", shape.dims, width, true);
@@ -100,7 +100,7 @@ Result<Conditions> FlowPolicy::conditions(std::span<const float> times) const {
   apply(time_out_, inner, condition);
   kernels::activate_cpu(kernels::Activation::silu, condition);
   Conditions made;
-  WeightLoader load(model_->file());
+  WeightLoader load(model_->file(), model_->format());
   const auto dense = [&](const std::string& name, std::vector<float>& to, std::size_t stride,
                          std::size_t offset) {
     const Linear linear = load.linear(name + ".dense", 3 * width, width, true);

@@ -68,7 +68,7 @@ std::size_t rows_of(const Grid& grid, std::size_t merge) {
 
 }  // namespace
 
-Result<Model> Model::open(const std::string& directory) {
+Result<Model> Model::open(const std::string& directory, kernels::WeightFormat format) {
   Result<Architecture> architecture = Architecture::load(directory);
   if (!architecture.ok()) return architecture.error();
   const std::string index = directory + "/model.safetensors.index.json";
@@ -77,13 +77,15 @@ Result<Model> Model::open(const std::string& directory) {
                                      ? SafetensorsFile::open_index(index)
                                      : SafetensorsFile::open(directory + "/model.safetensors");
   if (!file.ok()) return file.error();
-  return load(std::move(architecture).value(), std::move(file).value());
+  return load(std::move(architecture).value(), std::move(file).value(), format);
 }
 
-Result<Model> Model::load(Architecture architecture, SafetensorsFile file) {
+Result<Model> Model::load(Architecture architecture, SafetensorsFile file,
+                          kernels::WeightFormat format) {
   Model made;
   made.architecture_ = std::move(architecture);
   made.file_ = std::move(file);
+  made.format_ = format;
   if (Result<void> loaded = made.load_parts(); !loaded.ok()) return loaded.error();
   return made;
 }
@@ -102,8 +104,9 @@ Result<void> Model::load_parts() {
     const std::string at = prefix(text_prefixes, "layers.0.input_layernorm.weight");
     const std::string head = prefix(head_prefixes, "lm_head.weight") + "lm_head";
     if (file_.find(head + ".weight") == nullptr) architecture_.text->tied = true;
-    Result<Decoder> text = Decoder::load(
-        *architecture_.text, {at + "embed_tokens", at + "layers.", at + "norm", head}, file_);
+    Result<Decoder> text =
+        Decoder::load(*architecture_.text, {at + "embed_tokens", at + "layers.", at + "norm", head},
+                      file_, format_);
     if (!text.ok()) return text.error();
     text_ = std::move(text).value();
   }
@@ -111,19 +114,20 @@ Result<void> Model::load_parts() {
     const bool dino = architecture_.family == Family::dinov2;
     const std::string at = prefix(
         vision_prefixes, dino ? "embeddings.cls_token" : "embeddings.patch_embedding.weight");
-    Result<Tower> vision = Tower::load(
-        *architecture_.vision, dino ? TowerNames::dinov2(at) : TowerNames::siglip(at), file_);
+    Result<Tower> vision =
+        Tower::load(*architecture_.vision, dino ? TowerNames::dinov2(at) : TowerNames::siglip(at),
+                    file_, format_);
     if (!vision.ok()) return vision.error();
     vision_ = std::move(vision).value();
   }
   if (architecture_.qwen_vision.has_value()) {
     Result<QwenVision> vision = QwenVision::load(
-        *architecture_.qwen_vision, prefix(qwen_prefixes, "merger.ln_q.weight"), file_);
+        *architecture_.qwen_vision, prefix(qwen_prefixes, "merger.ln_q.weight"), file_, format_);
     if (!vision.ok()) return vision.error();
     qwen_vision_ = std::move(vision).value();
   }
   if (!text_.has_value() || !vision_.has_value()) return {};
-  WeightLoader load(file_);
+  WeightLoader load(file_, format_);
   const std::size_t width = architecture_.vision->block.width;
   if (architecture_.family == Family::smolvlm) {
     const std::string name = "connector.modality_projection.proj";

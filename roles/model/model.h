@@ -24,8 +24,11 @@ struct Prompt {
 class Model {
  public:
   /// `config.json`, and `model.safetensors` or its index.
-  static Result<Model> open(const std::string& directory);
-  static Result<Model> load(Architecture architecture, SafetensorsFile file);
+  static Result<Model> open(const std::string& directory,
+                            kernels::WeightFormat format = kernels::WeightFormat::exact);
+  static Result<Model> load(Architecture architecture, SafetensorsFile file,
+                            kernels::WeightFormat format = kernels::WeightFormat::exact);
+  kernels::WeightFormat format() const { return format_; }
 
   const Architecture& architecture() const { return architecture_; }
   const SafetensorsFile& file() const { return file_; }
@@ -51,6 +54,7 @@ class Model {
 
   Architecture architecture_;
   SafetensorsFile file_;
+  kernels::WeightFormat format_ = kernels::WeightFormat::exact;
   std::optional<Decoder> text_;
   std::optional<Tower> vision_;
   std::optional<QwenVision> qwen_vision_;

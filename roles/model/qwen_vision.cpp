@@ -53,10 +53,10 @@ void rotations(const QwenVisionShape& shape, const Layout& layout, RopeTable& ta
 }  // namespace
 
 Result<QwenVision> QwenVision::load(const QwenVisionShape& shape, const std::string& prefix,
-                                    const SafetensorsFile& file) {
+                                    const SafetensorsFile& file, kernels::WeightFormat format) {
   QwenVision made;
   made.shape_ = shape;
-  WeightLoader load(file);
+  WeightLoader load(file, format);
   const std::size_t width = shape.block.width;
   const std::size_t merged = shape.merge * shape.merge * width;
   made.patch_ = load.linear(prefix + "patch_embed.proj", width, shape.patch_values(), false);

@@ -29,7 +29,8 @@ using Grid = std::array<std::uint32_t, 3>;  // t, h, w
 class QwenVision {
  public:
   static Result<QwenVision> load(const QwenVisionShape& shape, const std::string& prefix,
-                                 const SafetensorsFile& file);
+                                 const SafetensorsFile& file,
+                                 kernels::WeightFormat format = kernels::WeightFormat::exact);
   const QwenVisionShape& shape() const { return shape_; }
   /// Requires: h and w are multiples of `merge`, and the patches are as many as the grids say.
   void encode(std::span<const float> patches, std::span<const Grid> grids,

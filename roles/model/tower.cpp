@@ -118,10 +118,10 @@ std::vector<float> split_neighbours(std::span<const float> rows, std::size_t gri
 }
 
 Result<Tower> Tower::load(const TowerShape& shape, const TowerNames& names,
-                          const SafetensorsFile& file) {
+                          const SafetensorsFile& file, kernels::WeightFormat format) {
   Tower made;
   made.shape_ = shape;
-  WeightLoader load(file);
+  WeightLoader load(file, format);
   const std::size_t width = shape.block.width;
   made.patch_ = load.linear(names.patch, width, 3 * shape.patch * shape.patch, true);
   made.positions_ =
@@ -136,7 +136,7 @@ Result<Tower> Tower::load(const TowerShape& shape, const TowerNames& names,
   return made;
 }
 
-Tower Tower::random(const TowerShape& shape, std::uint64_t seed) {
+Tower Tower::random(const TowerShape& shape, std::uint64_t seed, kernels::WeightFormat format) {
   Tower made;
   made.shape_ = shape;
   const std::size_t width = shape.block.width;
@@ -144,12 +144,12 @@ Tower Tower::random(const TowerShape& shape, std::uint64_t seed) {
   patch.width = 3 * shape.patch * shape.patch;
   patch.mlp = width;
   patch.gated = false;
-  made.patch_ = Block::random(patch, seed).up;
+  made.patch_ = Block::random(patch, seed, format).up;
   made.positions_.assign((shape.patches() + (shape.class_token ? 1 : 0)) * width, 0.01F);
   made.class_token_.assign(shape.class_token ? width : 0, 0.01F);
   made.registers_.assign(shape.registers * width, 0.01F);
   for (std::size_t i = 0; i < shape.layers; ++i)
-    made.blocks_.push_back(Block::random(shape.block, seed));
+    made.blocks_.push_back(Block::random(shape.block, seed, format));
   made.norm_ = {std::vector<float>(width, 1.0F), std::vector<float>(width, 0.0F)};
   return made;
 }

@@ -58,8 +58,10 @@ std::vector<float> split_neighbours(std::span<const float> rows, std::size_t gri
 class Tower {
  public:
   static Result<Tower> load(const TowerShape& shape, const TowerNames& names,
-                            const SafetensorsFile& file);
-  static Tower random(const TowerShape& shape, std::uint64_t seed);
+                            const SafetensorsFile& file,
+                            kernels::WeightFormat format = kernels::WeightFormat::exact);
+  static Tower random(const TowerShape& shape, std::uint64_t seed,
+                      kernels::WeightFormat format = kernels::WeightFormat::exact);
 
   const TowerShape& shape() const { return shape_; }
   /// Requires: pixels.size() == images * 3 * side * side.

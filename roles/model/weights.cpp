@@ -38,7 +38,7 @@ Linear WeightLoader::linear(const std::string& name, std::size_t out, std::size_
   Linear made;
   const Tensor loaded = tensor(name + ".weight", out * in);
   if (loaded.empty()) return made;
-  Result<kernels::Weight> weight = kernels::Weight::from(loaded);
+  Result<kernels::Weight> weight = kernels::Weight::from(loaded, format_);
   if (!weight.ok() || weight->out() != out) {
     error_ = Error{ErrorCode::corrupt, "tensor '" + name + ".weight' is " + loaded.describe() +
                                            ", the configuration needs " + std::to_string(out) +
@@ -78,7 +78,7 @@ Linear WeightLoader::stacked(const std::vector<std::string>& names,
     at += part.bytes_size();
   }
   if (error_.has_value()) return made;
-  made.weight = std::move(kernels::Weight::from(all)).value();
+  made.weight = std::move(kernels::Weight::from(all, format_)).value();
   if (!bias) return made;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::vector<float> part = values(names[i] + ".bias", outs[i]);

@@ -23,7 +23,10 @@ struct Norm {
 
 class WeightLoader {
  public:
-  explicit WeightLoader(const SafetensorsFile& file) : file_(file) {}
+  /// `format`: how matrices are kept.
+  explicit WeightLoader(const SafetensorsFile& file,
+                        kernels::WeightFormat format = kernels::WeightFormat::exact)
+      : file_(file), format_(format) {}
 
   Linear linear(const std::string& name, std::size_t out, std::size_t in, bool bias);
   /// Several layers of one input as one: their rows one after the other.
@@ -41,6 +44,7 @@ class WeightLoader {
 
  private:
   const SafetensorsFile& file_;
+  kernels::WeightFormat format_;
   std::optional<Error> error_;
 };
 

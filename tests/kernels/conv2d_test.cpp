@@ -9,7 +9,6 @@
 namespace sluice::kernels {
 namespace {
 
-
 Tensor random_tensor(std::size_t rows, std::size_t columns, SplitMix64& random) {
   std::vector<float> values(rows * columns);
   for (float& v : values) v = static_cast<float>(random.normal());
@@ -19,9 +18,9 @@ Tensor random_tensor(std::size_t rows, std::size_t columns, SplitMix64& random) 
 
 TEST_CASE("the fast convolution equals the reference over odd sizes, strides and one pixel") {
   SplitMix64 random(7);
-  for (const ConvShape shape : {ConvShape{1, 1, 1, 1, 1}, ConvShape{3, 5, 7, 9, 1},
-                                ConvShape{3, 5, 7, 9, 2}, ConvShape{2, 4, 8, 8, 2},
-                                ConvShape{5, 3, 1, 6, 2}, ConvShape{16, 17, 13, 5, 1}}) {
+  for (const ConvShape shape :
+       {ConvShape{1, 1, 1, 1, 1}, ConvShape{3, 5, 7, 9, 1}, ConvShape{3, 5, 7, 9, 2},
+        ConvShape{2, 4, 8, 8, 2}, ConvShape{5, 3, 1, 6, 2}, ConvShape{16, 17, 13, 5, 1}}) {
     const Tensor x = random_tensor(shape.in, shape.height * shape.width, random);
     const Tensor bias = random_tensor(1, shape.out, random);
     const Weight weight =

@@ -36,32 +36,61 @@ double tolerance(std::size_t count) { return 6e-8 * (2 + std::sqrt(static_cast<d
 
 }  // namespace
 
-TEST_CASE("matmul agrees with its reference for few and many rows, both stored types, odd sizes") {
-  for (const bool bf16 : {false, true}) {
-    for (const auto& [rows, in, out] : std::vector<std::array<std::size_t, 3>>{
-             {1, 1, 1}, {1, 17, 3}, {3, 33, 65}, {4, 256, 31}, {5, 17, 19}, {37, 129, 67}}) {
-      const std::vector<float> raw = values(in * out, in);
-      Tensor tensor =
-          Tensor::of_f32({static_cast<std::int64_t>(out), static_cast<std::int64_t>(in)}, raw);
-      if (bf16) {
-        Tensor narrow = std::move(Tensor::zeros(Dtype::bf16, tensor.shape())).value();
-        for (std::size_t i = 0; i < raw.size(); ++i) narrow.bf16()[i] = bf16_from_f32(raw[i]);
-        tensor = narrow;
-      }
-      const Weight weight = std::move(Weight::from(tensor)).value();
-      const std::vector<float> x = values(rows * in, 7);
-      const std::vector<float> bias = values(out, 9);
-      for (const bool with_bias : {false, true}) {
-        std::vector<float> want(rows * out);
-        std::vector<float> got(rows * out);
-        const std::span<const float> b =
-            with_bias ? std::span<const float>(bias) : std::span<const float>();
-        matmul_ref(x, weight, b, want, rows);
-        matmul_cpu(x, weight, b, got, rows);
-        CHECK(relative_error(got, want) < tolerance(in));
+TEST_CASE("matmul agrees with its reference for few and many rows, every format, odd sizes") {
+  for (const WeightFormat format : {WeightFormat::exact, WeightFormat::bf16, WeightFormat::int8}) {
+    for (const bool bf16 : {false, true}) {
+      for (const auto& [rows, in, out] : std::vector<std::array<std::size_t, 3>>{{1, 1, 1},
+                                                                                 {1, 17, 3},
+                                                                                 {3, 33, 65},
+                                                                                 {4, 256, 31},
+                                                                                 {5, 17, 19},
+                                                                                 {37, 129, 67},
+                                                                                 {9, 40, 1100},
+                                                                                 {4, 300, 700}}) {
+        const std::vector<float> raw = values(in * out, in);
+        Tensor tensor =
+            Tensor::of_f32({static_cast<std::int64_t>(out), static_cast<std::int64_t>(in)}, raw);
+        if (bf16) {
+          Tensor narrow = std::move(Tensor::zeros(Dtype::bf16, tensor.shape())).value();
+          for (std::size_t i = 0; i < raw.size(); ++i) narrow.bf16()[i] = bf16_from_f32(raw[i]);
+          tensor = narrow;
+        }
+        const Weight weight = std::move(Weight::from(tensor, format)).value();
+        const std::vector<float> x = values(rows * in, 7);
+        const std::vector<float> bias = values(out, 9);
+        for (const bool with_bias : {false, true}) {
+          std::vector<float> want(rows * out);
+          std::vector<float> got(rows * out);
+          const std::span<const float> b =
+              with_bias ? std::span<const float>(bias) : std::span<const float>();
+          matmul_ref(x, weight, b, want, rows);
+          matmul_cpu(x, weight, b, got, rows);
+          INFO(rows << " x " << in << " x " << out << " format " << static_cast<int>(format));
+          // Few rows times int8 see activations of 16 bits.
+          const double rounding = format == WeightFormat::int8 && rows <= 4 ? 4e-5 : 0;
+          CHECK(relative_error(got, want) < tolerance(in) + rounding);
+        }
       }
     }
   }
+}
+
+TEST_CASE("narrow formats lose what their digits say and no more") {
+  const std::size_t in = 300;
+  const std::size_t out = 70;
+  const Tensor tensor = Tensor::of_f32({70, 300}, values(in * out, 3));
+  const std::vector<float> x = values(in, 4);
+  std::vector<float> exact(out), bf16(out), int8(out);
+  matmul_ref(x, std::move(Weight::from(tensor)).value(), {}, exact, 1);
+  const Weight narrow = std::move(Weight::from(tensor, WeightFormat::bf16)).value();
+  const Weight narrower = std::move(Weight::from(tensor, WeightFormat::int8)).value();
+  matmul_cpu(x, narrow, {}, bf16, 1);
+  matmul_cpu(x, narrower, {}, int8, 1);
+  CHECK(relative_error(bf16, exact) < 4e-3);
+  CHECK(relative_error(bf16, exact) > 1e-4);
+  CHECK(relative_error(int8, exact) < 2e-2);
+  CHECK(narrow.bytes() == 2 * in * out);
+  CHECK(narrower.bytes() == in * out + 8 * out);
 }
 
 TEST_CASE("the comparison refuses a product with one wrong weight") {

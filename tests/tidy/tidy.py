@@ -145,9 +145,10 @@ def text(root):
         if not os.path.isfile(path):
             continue
         data = open(path, "rb").read()
-        if len(data) > 1_000_000 and not name.startswith(("models/", "tests/data/")):
+        limit = 3_000_000 if name.startswith("tests/golden/") else 1_000_000
+        if len(data) > limit and not name.startswith(("models/", "tests/data/")):
             yield f"{name}: {len(data)} bytes"
-        if b"\0" in data or name.endswith((".png", ".jpg")) or name.startswith("tests/workflows/errors/"):
+        if b"\0" in data or name.endswith((".png", ".jpg")) or name.startswith(("tests/workflows/errors/", "tests/fuzz/corpus/")):
             continue
         if data and not data.endswith(b"\n"):
             yield f"{name}: no newline at the end"

@@ -1,0 +1,39 @@
+// A few rows times a matrix, over the type it is stored in: what decoding is made of.
+//
+// Bound by reading the matrix once. Rows [begin, end) of the matrix, so that threads share it.
+// For `matmul` only. Shape: x [rows, in], W [out, in], y [rows, out].
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice::kernels {
+
+/// x as 16-bit whole numbers, split in bytes: x = scale * (256 * high + low - 32768).
+struct SplitRows {
+  const std::uint8_t* high = nullptr;
+  const std::uint8_t* low = nullptr;
+  const float* scale = nullptr;        // per row
+  const std::int32_t* sums = nullptr;  // of the matrix, per output row
+};
+
+struct FewRows {
+  const float* x = nullptr;               // rounded to bf16 where the format says so
+  const std::uint16_t* x_bf16 = nullptr;  // the same; null: not at hand
+  SplitRows split;                        // for an int8 matrix
+  const float* scales = nullptr;          // per output row; null: 1
+  const float* bias = nullptr;            // null: none
+  float* y = nullptr;
+  std::size_t rows = 0, in = 0, out = 0;
+};
+
+/// True when the machine multiplies bytes, so that `split` is wanted.
+bool wants_split(std::size_t in);
+/// Fills one row of a split. Cost: two passes over x.
+float split_row(const float* x, std::size_t count, std::uint8_t* high, std::uint8_t* low);
+
+void matvec(const FewRows& f, const float* w, std::size_t begin, std::size_t end);
+void matvec(const FewRows& f, const std::uint16_t* w, std::size_t begin, std::size_t end);
+void matvec(const FewRows& f, const std::int8_t* w, std::size_t begin, std::size_t end);
+
+}  // namespace sluice::kernels

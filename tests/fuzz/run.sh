@@ -1,11 +1,12 @@
 #!/bin/sh
 # Builds the fuzz targets with clang-14 and runs each for SECONDS_EACH (default 60) or RUNS executions.
 # Usage: tests/fuzz/run.sh [BUILD_DIR] [TARGET...]     targets: image_file workflow scenario
+#                                                 config safetensors tokenizer
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build-fuzz}
 [ $# -gt 0 ] && shift
-targets=${*:-image_file workflow scenario}
+targets=${*:-image_file workflow scenario config safetensors tokenizer}
 flags="-std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I$root"
 mkdir -p "$build"
 
@@ -14,6 +15,8 @@ sources() {
   case $1 in
     image_file) echo "$root/roles/image_file.cpp $root/base/*.cpp" ;;
     workflow) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp" ;;
+    config | safetensors | tokenizer) echo "$root/roles/model/architecture.cpp $root/roles/model/safetensors.cpp \
+      $root/roles/model/tokenizer*.cpp $root/roles/model/rope.cpp $root/base/*.cpp" ;;
     scenario) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/sim/*.cpp" ;;
   esac
 }
@@ -31,7 +34,7 @@ for target in $targets; do
   limit="-max_total_time=${SECONDS_EACH:-60}"
   [ -n "${RUNS:-}" ] && limit="-runs=$RUNS"
   dictionary=
-  [ "$target" = image_file ] || dictionary="-dict=$root/tests/fuzz/yaml.dict"
+  case $target in workflow | scenario) dictionary="-dict=$root/tests/fuzz/yaml.dict" ;; esac
   "$build/${target}_fuzz" "$limit" -rss_limit_mb=2048 -max_len=16384 -timeout=10 $dictionary \
     -print_final_stats=1 "$build/$target"
 done

@@ -171,10 +171,10 @@ void split_rotate_cpu(const HeadShape& shape, std::span<const float> qkv,
   each_row(k.size(), shape.row(), [&](std::size_t row) {
     const float* from = qkv.data() + row * shape.row();
     float* to_q = q.data() + row * shape.heads * d;
-    std::memcpy(v[row], from + shape.heads * d + kv_row, kv_row * sizeof(float));
+    if (kv_row != 0) std::memcpy(v[row], from + shape.heads * d + kv_row, kv_row * sizeof(float));
     if (cosine.empty()) {
       std::memcpy(to_q, from, shape.heads * d * sizeof(float));
-      std::memcpy(k[row], from + shape.heads * d, kv_row * sizeof(float));
+      if (kv_row != 0) std::memcpy(k[row], from + shape.heads * d, kv_row * sizeof(float));
       return;
     }
     const float* c = cosine.data() + row * half;

@@ -28,8 +28,14 @@ enum class Family : std::uint8_t {
   smolvlm,
   pi0,
   pi05,
+  smolvla,
+  openvla,
 };
 std::string_view to_string(Family family);
+
+/// Stands for the patches of a family whose vocabulary has no token for them (OpenVLA: behind the
+/// first token).
+inline constexpr std::int32_t patches_token = -2;
 
 /// Flow matching on the action expert.
 struct ActionShape {
@@ -38,7 +44,15 @@ struct ActionShape {
   std::size_t dims = 32;
   std::size_t steps = 10;
   std::size_t cameras = 3;
+  std::size_t state_dims = 32;
   bool causal_language = false;  // OxyGen's variant; the official mask is bidirectional
+};
+
+/// How a data set's actions were scaled to [-1, 1].
+struct ActionStatistics {
+  std::string dataset;
+  std::vector<double> low, high;  // the 1st and 99th percentile
+  std::vector<bool> scaled;       // false: left as it is (a gripper)
 };
 
 struct Architecture {
@@ -46,7 +60,10 @@ struct Architecture {
   std::optional<DecoderShape> text;
   std::optional<TowerShape> vision;
   std::optional<QwenVisionShape> qwen_vision;
+  std::optional<TowerShape> second_vision;  // OpenVLA: SigLIP beside DINOv2, channels joined
   std::optional<ActionShape> action;
+  std::vector<ActionStatistics> statistics;
+  std::size_t action_tokens_end = 0;  // OpenVLA: ids below this stand for words
   std::int32_t image_token = -1;
   std::size_t pixel_shuffle = 1;      // SmolVLM's connector
   bool bidirectional_prefix = false;  // PaliGemma: the prompt's rows see each other

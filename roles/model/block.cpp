@@ -101,6 +101,21 @@ BlockNames BlockNames::qwen_vision() {
           "mlp.up_proj", "mlp.down_proj", "", ""};
 }
 
+BlockNames BlockNames::timm() {
+  return {"norm1",
+          "norm2",
+          "",
+          "",
+          "",
+          "attn.qkv",
+          "attn.proj",
+          "",
+          "mlp.fc1",
+          "mlp.fc2",
+          "ls1.scale_factor",
+          "ls2.scale_factor"};
+}
+
 void apply(const Linear& linear, std::span<const float> x, std::vector<float>& y) {
   const std::size_t rows = x.size() / linear.weight.in();
   y.resize(rows * linear.weight.out());
@@ -117,7 +132,7 @@ void apply_norm(NormKind kind, const Norm& norm, float eps, std::size_t width,
 }
 
 Block Block::load(WeightLoader& loader, const BlockShape& shape, const BlockNames& names,
-                  const std::string& prefix) {
+                  const std::string& prefix, bool cross) {
   Block made;
   const std::size_t q = shape.heads * shape.head_dim;
   const std::size_t kv = shape.kv_heads * shape.head_dim;
@@ -126,7 +141,11 @@ Block Block::load(WeightLoader& loader, const BlockShape& shape, const BlockName
     made.norm1 = loader.norm(prefix + names.norm1, shape.width, biased, shape.norm_plus_one);
     made.norm2 = loader.norm(prefix + names.norm2, shape.width, biased, shape.norm_plus_one);
   }
-  if (!names.qkv.empty())
+  if (cross) {
+    made.qkv = loader.linear(prefix + names.q, q, shape.width, shape.qkv_bias);
+    made.cross_k = loader.linear(prefix + names.k, kv, kv, shape.qkv_bias);
+    made.cross_v = loader.linear(prefix + names.v, kv, kv, shape.qkv_bias);
+  } else if (!names.qkv.empty())
     made.qkv = loader.linear(prefix + names.qkv, q + 2 * kv, shape.width, shape.qkv_bias);
   else
     made.qkv = loader.stacked({prefix + names.q, prefix + names.k, prefix + names.v}, {q, kv, kv},
@@ -165,6 +184,11 @@ void Block::project(const BlockShape& shape, std::span<const float> hidden,
   norm_rows(shape, norm1, 0, hidden, modulation, rows);
   apply(qkv, rows.normed, rows.qkv);
   rows.q.resize(rows.count * shape.heads * shape.head_dim);
+  if (is_cross()) {
+    kernels::split_rotate_cpu({shape.heads, 0, shape.head_dim}, rows.qkv, rows.cross_rope.cosine,
+                              rows.cross_rope.sine, rows.q, rows.k, rows.v);
+    return;
+  }
   kernels::split_rotate_cpu(shape.head_shape(), rows.qkv, rows.rope.cosine, rows.rope.sine, rows.q,
                             rows.k, rows.v);
 }

@@ -46,6 +46,8 @@ struct BlockNames {
   static BlockNames siglip();
   static BlockNames dinov2();
   static BlockNames qwen_vision();
+  /// timm, with OpenVLA's name for LayerScale.
+  static BlockNames timm();
 };
 
 /// What adaptive norms of one layer add, [conditions, 6 * width]: scale, shift, gate of the first
@@ -59,6 +61,7 @@ struct Modulation {
 struct BlockRows {
   std::size_t count = 0;
   RopeTable rope;
+  RopeTable cross_rope;      // of queries to others' keys
   std::vector<float*> k, v;  // where each row's keys and values go
   std::vector<float> normed, qkv, q, mixed, out, inner, activated;
 };
@@ -66,13 +69,16 @@ struct BlockRows {
 struct Block {
   Norm norm1, norm2;
   Linear qkv, out, up, down;  // `up` holds gate and up when gated
+  Linear cross_k, cross_v;    // of a layer that attends to others' keys and values; `qkv` is q then
   std::vector<float> scale1, scale2;
 
+  /// `cross`: attends to keys and values that it projects once more.
   static Block load(WeightLoader& loader, const BlockShape& shape, const BlockNames& names,
-                    const std::string& prefix);
+                    const std::string& prefix, bool cross = false);
   static Block random(const BlockShape& shape, std::uint64_t& seed,
                       kernels::WeightFormat format = kernels::WeightFormat::exact);
 
+  bool is_cross() const { return cross_k.weight.out() != 0; }
   /// Before the attention: rows.q, and keys and values where rows.k and rows.v say.
   void project(const BlockShape& shape, std::span<const float> hidden, const Modulation* modulation,
                BlockRows& rows) const;

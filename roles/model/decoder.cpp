@@ -31,7 +31,8 @@ Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& nam
   }
   for (std::size_t i = 0; i < shape.layers; ++i)
     made.blocks_.push_back(Block::load(load, shape.block, BlockNames::llama(),
-                                       names.layers + std::to_string(i) + "."));
+                                       names.layers + std::to_string(i) + ".",
+                                       shape.cross_every != 0 && i % shape.cross_every != 0));
   if (!shape.block.adaptive)
     made.norm_ = load.norm(names.norm, shape.block.width, shape.block.norm == NormKind::layer,
                            shape.block.norm_plus_one);
@@ -110,6 +111,11 @@ Result<void> Decoder::place(KvPool& pool, std::span<const Chunk> chunks, std::ve
         positions.push_back(Position::at(static_cast<std::int32_t>(before + i)));
     }
     append_rope(shape_.rope, shape_.block.head_dim, positions, rows.rope);
+    if (shape_.cross_every != 0) {
+      for (std::size_t i = 0; i < count; ++i)
+        positions[i] = Position::at(static_cast<std::int32_t>(i));
+      append_rope(shape_.rope, shape_.block.head_dim, positions, rows.cross_rope);
+    }
     hidden.insert(hidden.end(), chunk.embeddings.begin(), chunk.embeddings.end());
   }
   rows.count = rows.place.size();
@@ -134,6 +140,40 @@ void Decoder::attend(KvPool& pool, std::size_t layer, std::span<const Chunk> chu
                          rows.q, rows.sequence, rows.visible, sequences, rows.mixed);
 }
 
+void Decoder::attend_across(KvPool& pool, std::size_t layer, std::span<const Chunk> chunks,
+                            Rows& rows) const {
+  const std::size_t width = pool.shape().row;
+  const std::size_t page = pool.shape().page_tokens;
+  std::vector<std::vector<float>> keys(chunks.size()), values(chunks.size());
+  std::vector<const float*> key_pages(chunks.size()), value_pages(chunks.size());
+  std::vector<kernels::PagedSequence> sequences;
+  std::vector<std::uint32_t> visible;
+  std::size_t longest = 1;
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const KvSequence& sequence = *chunks[c].sequence;
+    const std::size_t count = chunks[c].embeddings.size() / this->width();
+    const std::size_t before = sequence.tokens - count;
+    std::vector<float> old_keys, old_values;
+    for (std::size_t t = 0; t < before; ++t) {
+      const float* k = pool.keys(sequence.pages[t / page], layer) + t % page * width;
+      const float* v = pool.values(sequence.pages[t / page], layer) + t % page * width;
+      old_keys.insert(old_keys.end(), k, k + width);
+      old_values.insert(old_values.end(), v, v + width);
+    }
+    apply(blocks_[layer].cross_k, old_keys, keys[c]);
+    apply(blocks_[layer].cross_v, old_values, values[c]);
+    key_pages[c] = keys[c].data();
+    value_pages[c] = values[c].data();
+    sequences.push_back({{&key_pages[c], 1}, {&value_pages[c], 1}});
+    visible.insert(visible.end(), count, static_cast<std::uint32_t>(before));
+    longest = std::max(longest, before);
+  }
+  rows.mixed.resize(rows.q.size());
+  const BlockShape& block = shape_.block;
+  kernels::attention_cpu({block.heads, block.kv_heads, block.head_dim, longest}, rows.q,
+                         rows.sequence, visible, sequences, rows.mixed);
+}
+
 Result<void> Decoder::forward(KvPool& pool, std::span<const Chunk> chunks,
                               std::vector<float>& hidden, const Conditions* conditions,
                               const Watch& watch) const {
@@ -148,6 +188,8 @@ Result<void> Decoder::forward(KvPool& pool, std::span<const Chunk> chunks,
   rows.condition.clear();
   rows.rope.cosine.clear();
   rows.rope.sine.clear();
+  rows.cross_rope.cosine.clear();
+  rows.cross_rope.sine.clear();
   if (Result<void> placed = place(pool, chunks, hidden, rows); !placed.ok()) return placed;
   rows.k.resize(rows.count);
   rows.v.resize(rows.count);
@@ -165,7 +207,10 @@ Result<void> Decoder::forward(KvPool& pool, std::span<const Chunk> chunks,
     if (conditions != nullptr) modulation = {conditions->layers[layer], rows.condition};
     const Modulation* adaptive = conditions != nullptr ? &modulation : nullptr;
     blocks_[layer].project(shape_.block, hidden, adaptive, rows);
-    attend(pool, layer, chunks, rows);
+    if (blocks_[layer].is_cross())
+      attend_across(pool, layer, chunks, rows);
+    else
+      attend(pool, layer, chunks, rows);
     blocks_[layer].finish(shape_.block, hidden, adaptive, rows);
   }
   apply_norm(shape_.block.norm, norm_, shape_.block.eps, width(), hidden, rows.normed);

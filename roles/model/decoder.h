@@ -23,6 +23,9 @@ struct DecoderShape {
   std::size_t positions_max = 0;
   float embedding_scale = 1;
   bool tied = true;  // the head is the embedding
+  /// SmolVLA's expert: of so many layers the first attends as usual, the others to the keys and
+  /// values that are in the sequence before the forward, projected once more. 0: none.
+  std::size_t cross_every = 0;
   bool head = true;  // has a head at all
   Rope rope;
 };
@@ -90,6 +93,8 @@ class Decoder {
   Result<void> place(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
                      Rows& rows) const;
   void attend(KvPool& pool, std::size_t layer, std::span<const Chunk> chunks, Rows& rows) const;
+  void attend_across(KvPool& pool, std::size_t layer, std::span<const Chunk> chunks,
+                     Rows& rows) const;
 
   DecoderShape shape_;
   kernels::Weight embedding_, head_;  // no head of its own: the embedding's

@@ -1,5 +1,6 @@
 #include "roles/model/flow_policy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -20,7 +21,9 @@ Result<FlowPolicy> FlowPolicy::load(const Model& model) {
   FlowPolicy made;
   made.model_ = &model;
   made.root_ = model.prefix(roots, "action_in_proj.weight");
-  made.prefix_ = made.root_ + "paligemma_with_expert.gemma_expert.model.";
+  made.prefix_ = made.root_ + (architecture.family == Family::smolvla
+                                   ? "vlm_with_expert.lm_expert."
+                                   : "paligemma_with_expert.gemma_expert.model.");
   const ActionShape& shape = *architecture.action;
   const std::string& at = made.prefix_;
   Result<Decoder> expert = Decoder::load(shape.expert, {"", at + "layers.", at + "norm", ""},
@@ -38,7 +41,9 @@ Result<FlowPolicy> FlowPolicy::load(const Model& model) {
   } else {
     made.time_in_ = load.linear(root + "action_time_mlp_in", width, 2 * width, true);
     made.time_out_ = load.linear(root + "action_time_mlp_out", width, width, true);
-    made.state_ = load.linear(root + "state_proj", width, shape.dims, true);
+    const bool in_prefix = architecture.family == Family::smolvla;
+    made.state_ = load.linear(root + "state_proj", in_prefix ? model.text().width() : width,
+                              shape.state_dims, true);
   }
   if (Result<void> outcome = load.outcome(); !outcome.ok()) return outcome.error();
   return made;
@@ -55,12 +60,21 @@ Result<std::vector<float>> FlowPolicy::embed(const Observation& observation) con
     auto seen = model_->features(observation.pictures, {});
     if (!seen.ok()) return seen.error();
     rows = std::move(seen).value();
+    if (family() == Family::smolvla)
+      for (float& v : rows) v *= model_->text().shape().embedding_scale;
   }
   std::span<const float> none;
   std::span<const Grid> no_grids;
   Result<Prompt> words = model_->prompt(observation.tokens, none, no_grids);
   if (!words.ok()) return words.error();
   rows.insert(rows.end(), words->rows.begin(), words->rows.end());
+  if (family() != Family::smolvla) return rows;
+  if (observation.state.size() != shape().state_dims)
+    return invalid_argument("the state must have " + std::to_string(shape().state_dims) +
+                            " values");
+  std::vector<float> state;
+  apply(state_, observation.state, state);
+  rows.insert(rows.end(), state.begin(), state.end());
   return rows;
 }
 
@@ -69,6 +83,9 @@ Result<void> FlowPolicy::prefill(KvPool& pool, KvSequence& sequence, std::span<c
   SLUICE_CHECK(sequence.tokens == 0, "a prefix is written to an empty sequence");
   const std::size_t count = rows.size() / model_->text().width();
   std::vector<std::uint32_t> visible(count, static_cast<std::uint32_t>(count));
+  // Pictures and words do not see the state behind them.
+  if (family() == Family::smolvla)
+    std::fill(visible.begin(), visible.end() - 1, static_cast<std::uint32_t>(count - 1));
   if (shape().causal_language)
     for (std::size_t i = 0; i < count; ++i)
       visible[i] = static_cast<std::uint32_t>(i < pictures ? pictures : i + 1);
@@ -126,7 +143,7 @@ void FlowPolicy::suffix_rows(const ActionRequest& request, double time,
                              std::vector<float>& rows) const {
   std::vector<float> actions;
   apply(action_in_, request.x, actions);
-  if (model_->architecture().family == Family::pi05) {
+  if (family() == Family::pi05) {
     rows = std::move(actions);
     return;
   }
@@ -140,7 +157,8 @@ void FlowPolicy::suffix_rows(const ActionRequest& request, double time,
   apply(time_in_, joined, inner);
   kernels::activate_cpu(kernels::Activation::silu, inner);
   apply(time_out_, inner, mixed);
-  apply(state_, request.state, rows);
+  rows.clear();
+  if (family() == Family::pi0) apply(state_, request.state, rows);
   rows.insert(rows.end(), mixed.begin(), mixed.end());
 }
 
@@ -156,8 +174,11 @@ Result<std::vector<float>> FlowPolicy::velocities(KvPool& pool, std::span<Action
     const std::size_t before = requests[i].prefix->tokens;
     visible[i].assign(rows[i].size() / width,
                       static_cast<std::uint32_t>(before + rows[i].size() / width));
-    // pi0: the state does not see the actions.
-    if (table == nullptr) visible[i].front() = static_cast<std::uint32_t>(before + 1);
+    // pi0: the state does not see the actions. SmolVLA: no action sees a later one.
+    if (family() == Family::pi0) visible[i].front() = static_cast<std::uint32_t>(before + 1);
+    if (family() == Family::smolvla)
+      for (std::size_t row = 0; row < visible[i].size(); ++row)
+        visible[i][row] = static_cast<std::uint32_t>(before + row + 1);
     chunks.push_back({requests[i].prefix, rows[i], Mask::block, visible[i], {}, step});
   }
   std::vector<float> hidden;
@@ -180,13 +201,14 @@ Result<std::vector<float>> FlowPolicy::velocities(KvPool& pool, std::span<Action
 Result<void> FlowPolicy::act(KvPool& pool, std::span<ActionRequest> requests,
                              const FlowSchedule& schedule, const Watch& watch) const {
   const std::size_t values = shape().horizon * shape().dims;
-  const bool pi05 = model_->architecture().family == Family::pi05;
+  const bool pi05 = family() == Family::pi05;
   for (const ActionRequest& request : requests) {
     if (request.x.size() != values)
       return invalid_argument("the noise must be " + std::to_string(shape().horizon) + " x " +
                               std::to_string(shape().dims));
-    if (!pi05 && request.state.size() != shape().dims)
-      return invalid_argument("the state must have " + std::to_string(shape().dims) + " values");
+    if (family() == Family::pi0 && request.state.size() != shape().state_dims)
+      return invalid_argument("the state must have " + std::to_string(shape().state_dims) +
+                              " values");
   }
   // Added up in f32, as openpi does: the last bits of t are part of the numerics.
   const float dt = -schedule.start / static_cast<float>(schedule.steps);

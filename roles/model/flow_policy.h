@@ -5,7 +5,8 @@
 // taken back after it: the prefix is never copied. The adaptive norms' values depend on the time
 // only, so a table per number of steps is computed once and its weights are not kept.
 // Shape: noise and actions [horizon, dims] per request. Thread: one caller at a time per pool.
-// Source: openpi (pi0_pytorch); pi0.5, section IV; OxyGen for the causal language mask.
+// Source: openpi (pi0_pytorch); pi0.5, section IV; OxyGen for the causal language mask; lerobot
+// (smolvla), whose prefix ends with the state.
 #pragma once
 
 #include <functional>
@@ -22,6 +23,7 @@ namespace sluice {
 struct Observation {
   std::span<const float> pictures;  // [cameras that are there, 3, side, side]
   std::span<const std::int32_t> tokens;
+  std::span<const float> state{};  // SmolVLA only
 };
 
 /// One robot's request for actions.
@@ -70,6 +72,8 @@ class FlowPolicy {
   std::string prefix_;  // of the expert's tensors: what stands before "gemma_expert"
   std::string root_;    // what stands before "action_in_proj"
   Decoder expert_;
+  Family family() const { return model_->architecture().family; }
+
   Linear action_in_, action_out_, time_in_, time_out_, state_;
 };
 

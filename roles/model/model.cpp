@@ -18,6 +18,8 @@ constexpr std::string_view text_prefixes[] = {
     "paligemma_with_expert.paligemma.language_model.model.",
     "model.paligemma_with_expert.paligemma.model.language_model.",
     "weight.paligemma_with_expert.paligemma.model.language_model.",
+    "paligemma_with_expert.paligemma.model.language_model.model.",
+    "model.vlm_with_expert.vlm.model.text_model.",
 };
 constexpr std::string_view vision_prefixes[] = {
     "",
@@ -32,6 +34,8 @@ constexpr std::string_view vision_prefixes[] = {
     "model.paligemma_with_expert.paligemma.model.vision_tower.vision_model.",
     "weight.paligemma_with_expert.paligemma.model.vision_tower.vision_model.",
     "dinov2.",
+    "paligemma_with_expert.paligemma.model.vision_tower.",
+    "model.vlm_with_expert.vlm.model.vision_model.",
 };
 constexpr std::string_view projector_prefixes[] = {
     "",
@@ -40,6 +44,7 @@ constexpr std::string_view projector_prefixes[] = {
     "paligemma_with_expert.paligemma.",
     "model.paligemma_with_expert.paligemma.model.",
     "weight.paligemma_with_expert.paligemma.model.",
+    "model.vlm_with_expert.vlm.model.",
 };
 constexpr std::string_view head_prefixes[] = {
     "",
@@ -48,6 +53,7 @@ constexpr std::string_view head_prefixes[] = {
     "paligemma_with_expert.paligemma.",
     "model.paligemma_with_expert.paligemma.",
     "weight.paligemma_with_expert.paligemma.",
+    "model.vlm_with_expert.vlm.",
 };
 constexpr std::string_view qwen_prefixes[] = {"visual.", "model.visual."};
 
@@ -111,14 +117,24 @@ Result<void> Model::load_parts() {
     text_ = std::move(text).value();
   }
   if (architecture_.vision.has_value()) {
+    const bool fused = architecture_.second_vision.has_value();
     const bool dino = architecture_.family == Family::dinov2;
     const std::string at = prefix(
         vision_prefixes, dino ? "embeddings.cls_token" : "embeddings.patch_embedding.weight");
-    Result<Tower> vision =
-        Tower::load(*architecture_.vision, dino ? TowerNames::dinov2(at) : TowerNames::siglip(at),
-                    file_, format_);
+    Result<Tower> vision = Tower::load(*architecture_.vision,
+                                       fused  ? TowerNames::timm("vision_backbone.featurizer.")
+                                       : dino ? TowerNames::dinov2(at)
+                                              : TowerNames::siglip(at),
+                                       file_, format_);
     if (!vision.ok()) return vision.error();
     vision_ = std::move(vision).value();
+  }
+  if (architecture_.second_vision.has_value()) {
+    Result<Tower> vision =
+        Tower::load(*architecture_.second_vision,
+                    TowerNames::timm("vision_backbone.fused_featurizer."), file_, format_);
+    if (!vision.ok()) return vision.error();
+    second_vision_ = std::move(vision).value();
   }
   if (architecture_.qwen_vision.has_value()) {
     Result<QwenVision> vision = QwenVision::load(
@@ -126,20 +142,54 @@ Result<void> Model::load_parts() {
     if (!vision.ok()) return vision.error();
     qwen_vision_ = std::move(vision).value();
   }
-  if (!text_.has_value() || !vision_.has_value()) return {};
+  return text_.has_value() && vision_.has_value() ? load_projector() : Result<void>();
+}
+
+Result<void> Model::load_projector() {
   WeightLoader load(file_, format_);
   const std::size_t width = architecture_.vision->block.width;
-  if (architecture_.family == Family::smolvlm) {
+  const std::size_t out = text_->width();
+  if (second_vision_.has_value()) {
+    const std::size_t joined = width + architecture_.second_vision->block.width;
+    projector_ = load.linear("projector.fc1", 4 * joined, joined, true);
+    projector2_ = load.linear("projector.fc2", out, 4 * joined, true);
+    projector3_ = load.linear("projector.fc3", out, out, true);
+  } else if (architecture_.pixel_shuffle > 1) {
     const std::string name = "connector.modality_projection.proj";
     const std::size_t n = architecture_.pixel_shuffle;
-    projector_ = load.linear(prefix(projector_prefixes, name + ".weight") + name, text_->width(),
-                             width * n * n, false);
+    projector_ =
+        load.linear(prefix(projector_prefixes, name + ".weight") + name, out, width * n * n, false);
   } else {
     const std::string name = "multi_modal_projector.linear";
-    projector_ = load.linear(prefix(projector_prefixes, name + ".weight") + name, text_->width(),
-                             width, true);
+    projector_ = load.linear(prefix(projector_prefixes, name + ".weight") + name, out, width, true);
   }
   return load.outcome();
+}
+
+/// OpenVLA: each picture has six channels, three for each tower.
+std::vector<float> Model::fused_features(std::span<const float> pixels) const {
+  const std::size_t side = vision_->shape().side;
+  const std::size_t plane = 3 * side * side;
+  std::vector<float> parts[2], seen[2];
+  for (std::size_t at = 0; at < pixels.size(); at += plane) {
+    const auto part = pixels.subspan(at, plane);
+    parts[at / plane % 2].insert(parts[at / plane % 2].end(), part.begin(), part.end());
+  }
+  vision_->encode(parts[0], seen[0]);
+  second_vision_->encode(parts[1], seen[1]);
+  const std::size_t a = vision_->shape().block.width;
+  const std::size_t b = second_vision_->shape().block.width;
+  std::vector<float> joined, x, y;
+  for (std::size_t row = 0; row < seen[0].size() / a; ++row) {
+    joined.insert(joined.end(), &seen[0][row * a], &seen[0][row * a] + a);
+    joined.insert(joined.end(), &seen[1][row * b], &seen[1][row * b] + b);
+  }
+  apply(projector_, joined, x);
+  kernels::activate_cpu(kernels::Activation::gelu_erf, x);
+  apply(projector2_, x, y);
+  kernels::activate_cpu(kernels::Activation::gelu_erf, y);
+  apply(projector3_, y, x);
+  return x;
 }
 
 Result<std::vector<float>> Model::features(std::span<const float> pixels,
@@ -164,9 +214,11 @@ Result<std::vector<float>> Model::features(std::span<const float> pixels,
   }
   if (!vision_.has_value()) return invalid_argument("this model takes no pictures");
   const TowerShape& shape = vision_->shape();
-  if (pixels.size() % (3 * shape.side * shape.side) != 0)
-    return invalid_argument("pictures must be 3 x " + std::to_string(shape.side) + " x " +
-                            std::to_string(shape.side));
+  const std::size_t channels = second_vision_.has_value() ? 6 : 3;
+  if (pixels.size() % (channels * shape.side * shape.side) != 0)
+    return invalid_argument("pictures must be " + std::to_string(channels) + " x " +
+                            std::to_string(shape.side) + " x " + std::to_string(shape.side));
+  if (second_vision_.has_value()) return fused_features(pixels);
   std::vector<float> seen;
   vision_->encode(pixels, seen);
   if (projector_.weight.out() == 0) return seen;

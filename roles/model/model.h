@@ -51,14 +51,16 @@ class Model {
 
  private:
   Result<void> load_parts();
+  Result<void> load_projector();
+  std::vector<float> fused_features(std::span<const float> pixels) const;
 
   Architecture architecture_;
   SafetensorsFile file_;
   kernels::WeightFormat format_ = kernels::WeightFormat::exact;
   std::optional<Decoder> text_;
-  std::optional<Tower> vision_;
+  std::optional<Tower> vision_, second_vision_;
   std::optional<QwenVision> qwen_vision_;
-  Linear projector_;
+  Linear projector_, projector2_, projector3_;  // the latter two: OpenVLA's
 };
 
 }  // namespace sluice

@@ -51,6 +51,38 @@ Result<Batch> read_batch(const NamedInputs& inputs) {
   return batch;
 }
 
+/// OpenVLA: as many rows as patches stand behind the first token.
+void insert_patches(Batch& batch, std::size_t patches) {
+  for (std::size_t row = 0; row < batch.rows; ++row) {
+    auto& tokens = batch.tokens[row];
+    tokens.insert(tokens.begin() + (tokens.empty() ? 0 : 1), patches, patches_token);
+    batch.places[row].resize(tokens.size());
+    std::iota(batch.places[row].begin(), batch.places[row].end(), std::size_t{0});
+  }
+  batch.longest += patches;
+}
+
+/// OpenVLA: a token's bin, its centre, and what that was before it was scaled.
+void put_actions(const Architecture& architecture, std::span<const std::int32_t> tokens,
+                 std::size_t rows, NamedTensors& outputs) {
+  const std::size_t count = tokens.size() / rows;
+  for (const ActionStatistics& statistics : architecture.statistics) {
+    if (statistics.low.size() != count) continue;
+    std::vector<float> actions;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const auto end = static_cast<std::int64_t>(architecture.action_tokens_end);
+      const std::int64_t bin = std::clamp<std::int64_t>(end - tokens[i] - 1, 0, 254);
+      const double centre = -1 + (2 * static_cast<double>(bin) + 1) / 255;
+      const std::size_t d = i % count;
+      const double low = statistics.low[d];
+      actions.push_back(static_cast<float>(
+          statistics.scaled[d] ? 0.5 * (centre + 1) * (statistics.high[d] - low) + low : centre));
+    }
+    put_floats(outputs, "actions." + statistics.dataset, {wide(rows), wide(count)},
+               std::move(actions));
+  }
+}
+
 /// Rows of a ragged forward back to [rows, longest, width].
 std::vector<float> padded(const Batch& batch, std::span<const float> rows, std::size_t width) {
   std::vector<float> all(batch.rows * batch.longest * width);
@@ -199,6 +231,7 @@ Result<void> run_steps(const Model& model, const NamedInputs& inputs, const Batc
     if (Result<void> ran = run.step(next, logits); !ran.ok()) return ran;
   }
   put_integers(outputs, "greedy_ids", {wide(batch.rows), wide(greedy)}, tokens);
+  put_actions(model.architecture(), tokens, batch.rows, outputs);
   return {};
 }
 
@@ -232,6 +265,8 @@ Result<NamedTensors> run_language(const Model& model, const NamedInputs& inputs)
     features = std::move(seen).value();
     const std::size_t width = model.text().width();
     put_floats(outputs, "image_features", {wide(features.size() / width), wide(width)}, features);
+    if (model.architecture().image_token == patches_token)
+      insert_patches(*batch, model.vision().shape().patches());
   }
   LanguageRun run(model, *batch, given + greedy);
   if (Result<void> ran = run.prefill(features, *grids, outputs); !ran.ok()) return ran.error();
@@ -266,13 +301,15 @@ struct PolicyInputs {
   std::vector<std::int32_t> tokens;
   std::vector<std::size_t> places;
   std::size_t padded_rows = 0;
-  Observation observation() const { return {pictures, tokens}; }
+  Observation observation() const { return {pictures, tokens, state}; }
 };
 
 Result<PolicyInputs> read_policy(const Model& model, const NamedInputs& inputs) {
   PolicyInputs read;
   const TowerShape& tower = model.vision().shape();
   const std::size_t cameras = model.architecture().action->cameras;
+  const std::size_t shuffle = model.architecture().pixel_shuffle;
+  const std::size_t rows = tower.patches() / (shuffle * shuffle);
   std::vector<std::int32_t> there(cameras, 1);
   if (inputs.has("image_mask")) {
     auto mask = inputs.integers("image_mask");
@@ -289,8 +326,7 @@ Result<PolicyInputs> read_policy(const Model& model, const NamedInputs& inputs) 
       return invalid_argument("image" + std::to_string(camera) + " must be [1, 3, " +
                               std::to_string(tower.side) + ", " + std::to_string(tower.side) + "]");
     read.pictures.insert(read.pictures.end(), picture->begin(), picture->end());
-    for (std::size_t i = 0; i < tower.patches(); ++i)
-      read.places.push_back(camera * tower.patches() + i);
+    for (std::size_t i = 0; i < rows; ++i) read.places.push_back(camera * rows + i);
   }
   auto tokens = inputs.integers("tokens");
   if (!tokens.ok()) return tokens.error();
@@ -305,9 +341,10 @@ Result<PolicyInputs> read_policy(const Model& model, const NamedInputs& inputs) 
   for (std::size_t i = 0; i < mask.size(); ++i) {
     if (mask[i] == 0) continue;
     read.tokens.push_back((*tokens)[i]);
-    read.places.push_back(cameras * tower.patches() + i);
+    read.places.push_back(cameras * rows + i);
   }
-  read.padded_rows = cameras * tower.patches() + mask.size();
+  read.padded_rows = cameras * rows + mask.size();
+  if (model.architecture().family == Family::smolvla) read.places.push_back(read.padded_rows++);
   auto noise = inputs.floats("noise");
   if (!noise.ok()) return noise.error();
   read.noise = std::move(noise).value();
@@ -396,7 +433,8 @@ Result<NamedTensors> run_policy(const Model& model, const NamedInputs& inputs) {
       policy->prefill(pool, sequence, *rows, policy->picture_rows(in->observation()), hidden);
   if (!ran.ok()) return ran.error();
   put_floats(outputs, "hidden", whole, spread(*in, hidden, width));
-  put_cache(*in, pool, sequence, model.text().shape(), outputs);
+  if (model.text().shape().block.kv_heads == 1)
+    put_cache(*in, pool, sequence, model.text().shape(), outputs);
   const Shape actions{1, wide(shape.horizon), wide(shape.dims)};
   ActionRequest request{&sequence, in->noise, in->state};
   ran = policy->act(

@@ -57,6 +57,12 @@ TowerNames TowerNames::dinov2(const std::string& prefix) {
           BlockNames::dinov2()};
 }
 
+TowerNames TowerNames::timm(const std::string& prefix) {
+  return {prefix + "patch_embed.proj", prefix + "pos_embed", prefix + "cls_token",
+          prefix + "reg_token",        prefix + "blocks.",   prefix + "norm",
+          BlockNames::timm()};
+}
+
 void run_blocks(const BlockShape& shape, std::span<const Block> blocks,
                 const std::function<const Segments&(std::size_t layer)>& segments, BlockRows& rows,
                 std::vector<float>& hidden, const RowsWatch& watch) {
@@ -124,8 +130,8 @@ Result<Tower> Tower::load(const TowerShape& shape, const TowerNames& names,
   WeightLoader load(file, format);
   const std::size_t width = shape.block.width;
   made.patch_ = load.linear(names.patch, width, 3 * shape.patch * shape.patch, true);
-  made.positions_ =
-      load.values(names.positions, (shape.patches() + (shape.class_token ? 1 : 0)) * width);
+  const bool placed = shape.class_token && shape.class_position;
+  made.positions_ = load.values(names.positions, (shape.patches() + (placed ? 1 : 0)) * width);
   if (shape.class_token) made.class_token_ = load.values(names.class_token, width);
   if (shape.registers != 0) made.registers_ = load.values(names.registers, shape.registers * width);
   for (std::size_t i = 0; i < shape.layers; ++i)
@@ -145,7 +151,8 @@ Tower Tower::random(const TowerShape& shape, std::uint64_t seed, kernels::Weight
   patch.mlp = width;
   patch.gated = false;
   made.patch_ = Block::random(patch, seed, format).up;
-  made.positions_.assign((shape.patches() + (shape.class_token ? 1 : 0)) * width, 0.01F);
+  const bool placed = shape.class_token && shape.class_position;
+  made.positions_.assign((shape.patches() + (placed ? 1 : 0)) * width, 0.01F);
   made.class_token_.assign(shape.class_token ? width : 0, 0.01F);
   made.registers_.assign(shape.registers * width, 0.01F);
   for (std::size_t i = 0; i < shape.layers; ++i)
@@ -164,10 +171,11 @@ void Tower::encode(std::span<const float> pixels, std::vector<float>& features,
   cut_patches(pixels, shape_.side, shape_.patch, cut);
   apply(patch_, cut, embedded);
   const std::size_t one = shape_.patches() * width;
-  const std::size_t first = shape_.class_token ? width : 0;
+  const std::size_t first = shape_.class_token && shape_.class_position ? width : 0;
   Segments segments{0};
   for (std::size_t image = 0; image < images; ++image) {
-    for (std::size_t i = 0; i < first; ++i) hidden.push_back(class_token_[i] + positions_[i]);
+    for (std::size_t i = 0; i < class_token_.size(); ++i)
+      hidden.push_back(class_token_[i] + (first != 0 ? positions_[i] : 0.0F));
     hidden.insert(hidden.end(), registers_.begin(), registers_.end());
     for (std::size_t i = 0; i < one; ++i)
       hidden.push_back(embedded[image * one + i] + positions_[first + i]);

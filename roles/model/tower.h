@@ -20,7 +20,8 @@ struct TowerShape {
   std::size_t side = 0;    // of a picture, in pixels
   std::size_t patch = 0;
   std::size_t registers = 0;
-  bool class_token = false;  // a first row, with a place of its own in the position embedding
+  bool class_position = true;  // the class token has a place in the position embedding
+  bool class_token = false;    // a first row, with a place of its own in the position embedding
   bool final_norm = true;
   bool keep_extra = false;  // the class token and the registers stay in the output
 
@@ -33,6 +34,7 @@ struct TowerNames {
   BlockNames block;
   static TowerNames siglip(const std::string& prefix);
   static TowerNames dinov2(const std::string& prefix);
+  static TowerNames timm(const std::string& prefix);
 };
 
 /// Where segments begin, and the end: segment i is rows [begin[i], begin[i + 1]).

@@ -34,7 +34,7 @@ def sharpen(model, seed, embedding=0.02):
                 p.copy_(embedding * noise)
             elif "patch_embed" in name:
                 p.copy_(embedding * noise / (1 if p.dim() == 1 else p[0].numel() ** 0.5))
-            elif "lambda" in name:
+            elif "lambda" in name or name.endswith("gamma"):
                 p.copy_(0.5 + 0.3 * noise)
             elif p.dim() == 1 or "token" in name.split(".")[-1]:
                 one = 1.0 if "norm" in name and name.endswith("weight") and \
@@ -312,6 +312,209 @@ def make_smolvlm():
           "decode_ids": more},
          {"logits": logits, "decode_logits": steps, "image_features": features},
          "SigLIP, pixel shuffle 2, connector, Llama")
+
+
+def make_pi0():
+    config = hf.PI0Config(
+        vlm_config=dict(
+            model_type="paligemma", image_token_index=130, projection_dim=64, hidden_size=64,
+            vision_config=siglip_config(model_type="siglip_vision_model", projection_dim=64,
+                                        vision_use_head=False),
+            text_config=dict(model_type="gemma", hidden_size=64, num_hidden_layers=3,
+                             num_attention_heads=8, num_key_value_heads=1, head_dim=16,
+                             intermediate_size=128, vocab_size=160, num_image_tokens=4,
+                             rms_norm_eps=1e-6)),
+        dit_config=dict(model_type="gemma", hidden_size=48, num_hidden_layers=3,
+                        num_attention_heads=8, num_key_value_heads=1, head_dim=16,
+                        intermediate_size=96, vocab_size=160, rms_norm_eps=1e-6),
+        chunk_size=6, max_action_dim=8, max_state_dim=8, num_inference_steps=4)
+    model = hf.PI0ForConditionalGeneration(config)
+    sharpen(model, 10)
+    with torch.no_grad():  # or four steps multiply rounding by a thousand
+        model.action_out_proj.weight.mul_(0.2)
+
+    def waves(self, time):
+        """As PI0TimestepEmbeddings, in f64, as openpi computes it."""
+        place = torch.linspace(0, 1, 24, dtype=torch.float64)
+        angle = 2 * torch.pi / (4e-3 * 1000 ** place) * time.double()[:, None]
+        return torch.cat([angle.sin(), angle.cos()], dim=1).float()
+
+    type(model.embed_action_time.sinusoid_embeds).forward = waves
+    words = [2, 17, 5, 99, 108]
+    picture = pixels(17, 1, 3, 3, 28, 28)
+    noise = torch.randn(1, 6, 8, generator=torch.Generator().manual_seed(18))
+    state = torch.randn(1, 8, generator=torch.Generator().manual_seed(19))
+    tokens = torch.tensor([[130] * 8 + words])
+    there = torch.tensor([[True, True, False]])
+    velocities = []
+    hook = model.action_out_proj.register_forward_hook(lambda m, i, o: velocities.append(o.clone()))
+    with torch.no_grad():
+        actions = model.sample_actions(
+            state=state, input_ids=tokens, pixel_values=picture, noise=noise,
+            attention_mask=torch.ones_like(tokens), pixel_attention_mask=there)
+    hook.remove()
+    expected = {"actions": actions}
+    for i, v in enumerate(velocities):
+        expected[f"velocity{i}"] = v
+    inputs = {f"image{i}": picture[:, i] for i in range(3)}
+    inputs |= {"image_mask": there[0], "tokens": torch.tensor([words + [0, 0]]),
+               "token_mask": torch.tensor([[True] * 5 + [False] * 2]), "noise": noise,
+               "state": state}
+    save("pi0", model, inputs, expected, "third camera masked, 4 steps")
+
+
+def make_openvla():
+    import timm
+    dino = timm.create_model("vit_large_patch14_reg4_dinov2", img_size=28, depth=3, embed_dim=48,
+                             num_heads=3, num_classes=0)
+    siglip = timm.create_model("vit_so400m_patch14_siglip_224", img_size=28, depth=3, embed_dim=32,
+                               num_heads=4, num_classes=0)
+    text = hf.LlamaConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+                          intermediate_size=112, vocab_size=320, rms_norm_eps=1e-6)
+
+    class Parts(torch.nn.Module):
+        """The names and the arithmetic of OpenVLA's checkpoints, over timm and transformers."""
+
+        def __init__(self):
+            super().__init__()
+            self.vision_backbone = torch.nn.Module()
+            self.vision_backbone.featurizer = dino
+            self.vision_backbone.fused_featurizer = siglip
+            self.projector = torch.nn.Module()
+            self.projector.fc1 = torch.nn.Linear(80, 320)
+            self.projector.fc2 = torch.nn.Linear(320, 64)
+            self.projector.fc3 = torch.nn.Linear(64, 64)
+            self.language_model = hf.LlamaForCausalLM(text)
+
+        def features(self, six):
+            one = lambda m, x: m.get_intermediate_layers(x, n={len(m.blocks) - 2})[0]
+            both = torch.cat([one(dino, six[:, :3]), one(siglip, six[:, 3:])], dim=2)
+            gelu = torch.nn.functional.gelu
+            p = self.projector
+            return p.fc3(gelu(p.fc2(gelu(p.fc1(both)))))
+
+    model = sharpen(Parts(), 11)
+    with torch.no_grad():
+        for tower in (dino, siglip):
+            tower.pos_embed.mul_(0.07)
+    picture = pixels(20, 2, 6, 28, 28)
+    rows = [[1, 9, 44, 7], [1, 12]]
+    patches = 4
+    longest = max(map(len, rows))
+    tokens = torch.tensor([r + [0] * (longest - len(r)) for r in rows])
+    mask = torch.tensor([[1] * len(r) + [0] * (longest - len(r)) for r in rows])
+    logits = torch.zeros(2, longest + patches, 320)
+    greedy = torch.zeros(2, 7, dtype=torch.long)
+    with torch.no_grad():
+        features = model.features(picture)
+        embed = model.language_model.get_input_embeddings()
+        for row, r in enumerate(rows):
+            words = embed(torch.tensor([r]))
+            whole = torch.cat([words[:, :1], features[row:row + 1], words[:, 1:]], dim=1)
+            for i in range(7):
+                out = model.language_model(inputs_embeds=whole).logits[0]
+                if i == 0:
+                    logits[row, :len(out)] = out
+                top = out[-1].topk(2).values
+                assert top[0] - top[1] > 1e-3
+                greedy[row, i] = out[-1].argmax()
+                whole = torch.cat([whole, embed(greedy[row:row + 1, i:i + 1])], dim=1)
+    # Bins as OpenVLA's predict_action takes them, with a vocabulary of 300 real tokens.
+    statistics = {"q01": [-1.0, -0.5, 0.0, -2.0, 0.1, 0.2, 0.0],
+                  "q99": [1.0, 0.5, 2.0, 2.0, 0.4, 0.9, 1.0], "mask": [True] * 6 + [False]}
+    edges = torch.linspace(-1, 1, 256, dtype=torch.float64)
+    centres = (edges[:-1] + edges[1:]) / 2
+    low, high = (torch.tensor(statistics[k], dtype=torch.float64) for k in ("q01", "q99"))
+    normal = centres[(300 - greedy - 1).clamp(0, 254)]
+    actions = torch.where(torch.tensor(statistics["mask"]), 0.5 * (normal + 1) * (high - low) + low,
+                          normal)
+    directory = HERE / "openvla"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    names = {k.replace(".gamma", ".scale_factor"): v.contiguous()
+             for k, v in model.state_dict().items()}
+    save_file(names, str(directory / "model.safetensors"))
+    config = {"model_type": "openvla", "text_config": text.to_dict(), "image_sizes": [28, 28],
+              "use_fused_vision_backbone": True, "vision_backbone_id": "dinosiglip-vit-so-224px",
+              "pad_to_multiple_of": 20, "n_action_bins": 256,
+              "dino_config": {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 3,
+                              "mlp_ratio": 4},
+              "siglip_config": {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
+                                "intermediate_size": 119},
+              "norm_stats": {"toy": {"action": statistics}}}
+    config["text_config"] = {k: v for k, v in config["text_config"].items() if v is not None}
+    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    save_file({"input_ids": tokens, "attention_mask": mask, "pixel_values": picture,
+               "max_new_tokens": torch.tensor([7])}, str(directory / "inputs.safetensors"))
+    save_file({"logits": logits, "greedy_ids": greedy, "image_features": features.reshape(-1, 64),
+               "actions.toy": actions.float()}, str(directory / "expected.safetensors"))
+    print(f"openvla: timm {timm.__version__}")
+
+
+def make_smolvla():
+    """lerobot's own modules, with the configuration given instead of fetched."""
+    import types
+    import lerobot
+    for name in ("policies", "policies.smolvla"):  # the others there are not needed
+        package = types.ModuleType("lerobot." + name)
+        package.__path__ = [str(pathlib.Path(lerobot.__file__).parent / name.replace(".", "/"))]
+        sys.modules["lerobot." + name] = package
+    import lerobot.policies.smolvla.smolvlm_with_expert as part
+    vlm = hf.SmolVLMConfig(
+        vision_config=dict(model_type="smolvlm_vision", hidden_size=32, num_hidden_layers=2,
+                           num_attention_heads=4, intermediate_size=56, image_size=56,
+                           patch_size=14, layer_norm_eps=1e-6, hidden_act="gelu_pytorch_tanh"),
+        text_config=dict(model_type="llama", hidden_size=64, num_hidden_layers=6,
+                         num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                         intermediate_size=96, vocab_size=160, rms_norm_eps=1e-5),
+        image_token_id=150, scale_factor=2, pad_token_id=0, tie_word_embeddings=False)
+    tokenizer = types.SimpleNamespace(fake_image_token_id=1, global_image_token_id=2)
+    part.AutoConfig = types.SimpleNamespace(from_pretrained=lambda _: vlm)
+    part.AutoProcessor = types.SimpleNamespace(
+        from_pretrained=lambda _: types.SimpleNamespace(tokenizer=tokenizer))
+    part.get_intermediate_size = lambda hidden: 80
+    import lerobot.policies.smolvla.modeling_smolvla as smolvla
+    config = types.SimpleNamespace(
+        vlm_model_name="-", freeze_vision_encoder=True, train_expert_only=True,
+        load_vlm_weights=False, attention_mode="cross_attn", num_expert_layers=-1,
+        num_vlm_layers=4, self_attn_every_n_layers=2, expert_width_multiplier=0.75, device="cpu",
+        max_state_dim=8, max_action_dim=8, add_image_special_tokens=False, prefix_length=-1,
+        compile_model=False, rtc_config=None, chunk_size=6, num_steps=4, use_cache=True,
+        min_period=4e-3, max_period=4.0, train_state_proj=True)
+    model = sharpen(smolvla.VLAFlowMatching(config), 12)
+    with torch.no_grad():
+        model.action_out_proj.weight.mul_(0.2)
+    picture = pixels(21, 1, 2, 3, 56, 56)
+    words = [9, 17, 5, 99]
+    tokens = torch.tensor([words + [0, 0]])
+    mask = torch.tensor([[True] * 4 + [False] * 2])
+    noise = torch.randn(1, 6, 8, generator=torch.Generator().manual_seed(22))
+    state = torch.randn(1, 8, generator=torch.Generator().manual_seed(23))
+    there = torch.tensor([True, False])
+    velocities = []
+    hook = model.action_out_proj.register_forward_hook(lambda m, i, o: velocities.append(o.clone()))
+    with torch.no_grad():
+        actions = model.sample_actions([picture[:, 0], picture[:, 1]],
+                                       [there[:1], there[1:]], tokens, mask, state, noise=noise)
+    hook.remove()
+    directory = HERE / "smolvla"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    save_file({"model." + k: v.contiguous().clone() for k, v in model.state_dict().items()},
+              str(directory / "model.safetensors"))
+    (directory / "config.json").write_text(json.dumps({
+        "type": "smolvla", "chunk_size": 6, "max_action_dim": 8, "max_state_dim": 8,
+        "num_steps": 4, "num_vlm_layers": 4, "num_expert_layers": -1, "num_cameras": 2,
+        "self_attn_every_n_layers": 2, "expert_width_multiplier": 0.75,
+        "attention_mode": "cross_attn", "expert_intermediate_size": 80,
+        "vlm_config": json.loads(vlm.to_json_string(use_diff=False))}, indent=2) + "\n")
+    inputs = {f"image{i}": picture[:, i].contiguous() for i in range(2)}
+    save_file(inputs | {"image_mask": there, "tokens": tokens, "token_mask": mask, "noise": noise,
+                        "state": state}, str(directory / "inputs.safetensors"))
+    save_file({"actions": actions} | {f"velocity{i}": v for i, v in enumerate(velocities)},
+              str(directory / "expected.safetensors"))
+    import lerobot
+    print(f"smolvla: lerobot {lerobot.__version__}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ using namespace sluice;
 
 TEST_CASE("every stage of every family agrees with the reference implementation") {
   for (const char* family : {"llama", "llama3", "qwen2", "gemma", "siglip", "dinov2", "paligemma",
-                             "qwen2_5_vl", "smolvlm", "pi05"}) {
+                             "qwen2_5_vl", "smolvlm", "pi05", "pi0", "openvla", "smolvla"}) {
     const golden::Case golden(family);
     for (const auto& [stage, error] : golden.errors(golden.run(golden.architecture()))) {
       INFO(family << " " << stage << " " << error);
@@ -78,6 +78,19 @@ const std::vector<Mistake> mistakes = {
     {"pi05", "theta 1e6",
      [](Architecture& a) { a.text->rope.theta = a.action->expert.rope.theta = 1e6; }},
     {"pi05", "words not scaled", [](Architecture& a) { a.text->embedding_scale = 1; }},
+    {"pi0", "the expert's norms without the 1",
+     [](Architecture& a) { a.action->expert.block.norm_plus_one = false; }},
+    {"pi0", "theta 1e6 in the expert", [](Architecture& a) { a.action->expert.rope.theta = 1e6; }},
+    {"openvla", "tanh GELU in SigLIP",
+     [](Architecture& a) { a.second_vision->block.activation = Activation::gelu_tanh; }},
+    {"openvla", "the towers' last layers and norms",
+     [](Architecture& a) { a.vision->layers += 1, a.second_vision->final_norm = true; }},
+    {"openvla", "one word token more", [](Architecture& a) { a.action_tokens_end += 1; }},
+    {"smolvla", "GELU in the expert",
+     [](Architecture& a) { a.action->expert.block.activation = Activation::gelu_tanh; }},
+    {"smolvla", "words not scaled", [](Architecture& a) { a.text->embedding_scale = 1; }},
+    {"smolvla", "theta 1e5",
+     [](Architecture& a) { a.text->rope.theta = a.action->expert.rope.theta = 1e5; }},
     {"pi05", "9 steps", [](Architecture& a) { a.action->steps = 9; }},
 };
 

@@ -1,87 +1,68 @@
 #include "roles/model/tokenizer.h"
 
-#include <cctype>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "roles/model/tokenizer_kinds.h"
+
 namespace sluice {
 
 Result<Tokenizer> Tokenizer::load(const std::string& path) {
+  std::error_code problem;
+  const std::uintmax_t size = std::filesystem::file_size(path, problem);
   std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{ErrorCode::not_found, path + ": cannot be read"};
+  if (problem || !file) return Error{ErrorCode::not_found, path + ": cannot be read"};
+  if (size > file_bytes_max)
+    return Error{ErrorCode::exhausted, path + ": " + std::to_string(size) +
+                                           " bytes, the limit is " +
+                                           std::to_string(file_bytes_max)};
+  if (path.ends_with(".model")) {
+    auto pieces = load_pieces(path);
+    if (!pieces.ok()) return pieces.error();
+    Tokenizer made;
+    made.kind_ = std::move(pieces).value();
+    return made;
+  }
   std::ostringstream text;
   text << file.rdbuf();
   return parse(text.str(), path);
 }
 
 Result<Tokenizer> Tokenizer::parse(const std::string& json, const std::string& name) {
-  const auto corrupt = [&](const std::string& what) {
-    return Error{ErrorCode::corrupt, name + ": " + what};
-  };
   const nlohmann::json file = nlohmann::json::parse(json, nullptr, false);
   if (!file.is_object() || !file.contains("model") || !file["model"].is_object())
-    return corrupt("not a tokenizer.json (no object 'model')");
-  const nlohmann::json& model = file["model"];
-  const auto text_of = [&](const char* key, const char* otherwise) {
-    const auto it = model.find(key);
-    return it != model.end() && it->is_string() ? it->get<std::string>() : std::string(otherwise);
-  };
-  const std::string type = text_of("type", "");
-  if (type != "WordLevel") return corrupt("model type '" + type + "' is not read, WordLevel is");
-  if (!model.contains("vocab") || !model["vocab"].is_object()) return corrupt("no 'vocab'");
+    return Error{ErrorCode::corrupt, name + ": not a tokenizer.json (no object 'model')"};
+  const nlohmann::json type = file["model"].value("type", nlohmann::json("BPE"));
   Tokenizer made;
-  // Ids stand close together; a lone huge one must not make the table huge.
-  const auto vocabulary_max = static_cast<std::int64_t>(model["vocab"].size()) * 2 + 1024;
-  for (const auto& [word, id] : model["vocab"].items()) {
-    if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
-        id.get<std::int64_t>() >= vocabulary_max)
-      return corrupt("the id of '" + word + "' is not a token id");
-    const auto index = id.get<std::size_t>();
-    if (index >= made.words_.size()) made.words_.resize(index + 1);
-    made.words_[index] = word;
-    made.ids_.emplace(word, id.get<std::int32_t>());
+  if (type == "WordLevel") {
+    Result<WordTokenizer> words = WordTokenizer::parse(file["model"], name);
+    if (!words.ok()) return words.error();
+    made.kind_ = std::make_shared<const WordTokenizer>(std::move(words).value());
+  } else if (type == "BPE") {
+    Result<BpeTokenizer> pairs = BpeTokenizer::parse(file, name);
+    if (!pairs.ok()) return pairs.error();
+    made.kind_ = std::make_shared<const BpeTokenizer>(std::move(pairs).value());
+  } else {
+    return Error{ErrorCode::corrupt,
+                 name + ": model type " +
+                     type.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+                     " is not read, BPE and WordLevel are"};
   }
-  const auto unknown = made.ids_.find(text_of("unk_token", "<unk>"));
-  if (unknown == made.ids_.end()) return corrupt("the unknown token is not in 'vocab'");
-  made.unknown_ = unknown->second;
   return made;
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
-  std::vector<std::int32_t> ids;
-  std::string word;
-  const auto flush = [&] {
-    if (word.empty()) return;
-    const auto it = ids_.find(word);
-    ids.push_back(it == ids_.end() ? unknown_ : it->second);
-    word.clear();
-  };
-  for (const char raw : text) {
-    const auto c = static_cast<unsigned char>(raw);
-    if (std::isspace(c) != 0) {
-      flush();
-    } else if (std::ispunct(c) != 0) {
-      flush();
-      // Punctuation the model never saw says nothing; a mark it knows is a word of its own.
-      if (ids_.contains(std::string(1, raw))) ids.push_back(ids_.find(std::string(1, raw))->second);
-    } else {
-      word += static_cast<char>(std::tolower(c));
-    }
-  }
-  flush();
-  return ids;
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool with_special) const {
+  return kind_ ? kind_->encode(text, with_special) : std::vector<std::int32_t>();
+}
+
+std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool with_special) const {
+  return kind_ ? kind_->decode(ids, with_special) : std::string();
 }
 
 std::string_view Tokenizer::word(std::int32_t id) const {
-  if (id < 0 || static_cast<std::size_t>(id) >= words_.size()) return {};
-  return words_[static_cast<std::size_t>(id)];
-}
-
-std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
-  std::string text;
-  for (const std::int32_t id : ids) text += (text.empty() ? "" : " ") + std::string(word(id));
-  return text;
+  return kind_ ? kind_->word(id) : std::string_view();
 }
 
 }  // namespace sluice

@@ -1,11 +1,14 @@
-// Words to token ids and back, from a Hugging Face `tokenizer.json` of model type WordLevel.
+// Text to token ids and back, as the model's own tokenizer does it.
 //
-// Lower-cases, splits at white space and around punctuation; an unknown word is the unknown token.
-// Thread: immutable after `load`. Errors: not_found, corrupt (what is wrong).
+// Reads a Hugging Face `tokenizer.json` of model type BPE (byte level as in Llama 3, Qwen and
+// SmolLM, or with byte fallback as in Llama 2 and Gemma) or WordLevel, with its normalizer,
+// pre-tokenizer, added tokens, template and decoder; and a sentencepiece `.model`. Nothing in the
+// file is trusted. Thread: immutable after `load`. Errors: not_found, corrupt (what is wrong),
+// invalid_argument (a part that is not supported, by name), exhausted (longer than the limit).
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,19 +20,32 @@ namespace sluice {
 
 class Tokenizer {
  public:
+  static constexpr std::size_t file_bytes_max = std::size_t{256} << 20;
+
+  /// A `.json` or a `.model` file.
   static Result<Tokenizer> load(const std::string& path);
   static Result<Tokenizer> parse(const std::string& json, const std::string& name);
 
-  std::vector<std::int32_t> encode(std::string_view text) const;
-  /// Words joined by single spaces.
-  std::string decode(std::span<const std::int32_t> ids) const;
-  /// The word of a token; empty when there is none.
+  /// `with_special`: what the model's template adds too, such as <bos>.
+  std::vector<std::int32_t> encode(std::string_view text, bool with_special = false) const;
+  /// Special tokens are left out unless asked for. Bytes that are no UTF-8 become U+FFFD.
+  std::string decode(std::span<const std::int32_t> ids, bool with_special = false) const;
+  /// The text of one token as it stands in the vocabulary; empty when there is none.
   std::string_view word(std::int32_t id) const;
 
+  /// What each kind of tokenizer implements.
+  class Kind;
+
  private:
-  std::map<std::string, std::int32_t, std::less<>> ids_;
-  std::vector<std::string> words_;
-  std::int32_t unknown_ = 0;
+  std::shared_ptr<const Kind> kind_;
+};
+
+class Tokenizer::Kind {
+ public:
+  virtual ~Kind() = default;
+  virtual std::vector<std::int32_t> encode(std::string_view text, bool with_special) const = 0;
+  virtual std::string decode(std::span<const std::int32_t> ids, bool with_special) const = 0;
+  virtual std::string_view word(std::int32_t id) const = 0;
 };
 
 }  // namespace sluice

@@ -27,7 +27,7 @@ for target in $targets; do
     [ "$object" -nt "$source" ] || clang++-14 $flags -c "$source" -o "$object"
     objects="$objects $object"
   done
-  clang++-14 $flags $objects -lturbojpeg -lyaml-cpp -o "$build/${target}_fuzz"
+  clang++-14 $flags $objects -lturbojpeg -lyaml-cpp -lpcre2-8 -lutf8proc -lsentencepiece -o "$build/${target}_fuzz"
   mkdir -p "$build/$target"
   [ "$target" = image_file ] && cp "$root"/models/scenes/samples/* "$build/$target/"
   [ "$target" = image_file ] || cp "$root/tests/fuzz/corpus/$target"/* "$build/$target/"

@@ -39,7 +39,7 @@ TEST_CASE("a damaged tokenizer file is refused and the message says why") {
   };
   CHECK_THAT(why(""), Catch::Contains("not a tokenizer.json"));
   CHECK_THAT(why("[]"), Catch::Contains("not a tokenizer.json"));
-  CHECK_THAT(why(R"({"model":{"type":"BPE"}})"), Catch::Contains("'BPE' is not read"));
+  CHECK_THAT(why(R"({"model":{"type":"Unigram"}})"), Catch::Contains("\"Unigram\" is not read"));
   CHECK_THAT(why(R"({"model":{"type":5}})"), Catch::Contains("is not read"));
   CHECK_THAT(why(R"({"model":{"type":"WordLevel"}})"), Catch::Contains("no 'vocab'"));
   CHECK_THAT(why(R"({"model":{"type":"WordLevel","vocab":{"a":-1}}})"),

@@ -1,0 +1,77 @@
+// Every kind of tokenizer against the library that made its file.
+#include "roles/model/tokenizer.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+using namespace sluice;
+
+namespace {
+
+const std::string root = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/tokenizers/";
+
+Tokenizer load(const std::string& path) {
+  Result<Tokenizer> made = Tokenizer::load(path);
+  INFO((made.ok() ? "" : made.error().message));
+  REQUIRE(made.ok());
+  return std::move(made).value();
+}
+
+}  // namespace
+
+TEST_CASE("ids and texts are those of the library that made the file") {
+  for (const char* kind :
+       {"qwen2", "llama3", "llama2", "gemma", "smollm", "metaspace", "sentencepiece"}) {
+    const bool pieces = std::string(kind) == "sentencepiece";
+    const Tokenizer tokenizer =
+        load(root + kind + (pieces ? "/tokenizer.model" : "/tokenizer.json"));
+    std::ifstream file(root + kind + "/cases.json");
+    const nlohmann::json cases = nlohmann::json::parse(file, nullptr, false);
+    REQUIRE(cases.is_array());
+    REQUIRE(cases.size() > 30);
+    for (const nlohmann::json& one : cases) {
+      const auto ids = one["ids"].get<std::vector<std::int32_t>>();
+      const std::string text = one["text"].is_string() ? one["text"].get<std::string>() : "";
+      INFO(kind << ": '" << text << "'");
+      if (one["text"].is_string()) {
+        CHECK(tokenizer.encode(text) == ids);
+        CHECK(tokenizer.encode(text, true) == one["with_special"].get<std::vector<std::int32_t>>());
+      }
+      CHECK(tokenizer.decode(ids) == one["decoded"].get<std::string>());
+      if (one.contains("decoded_all"))
+        CHECK(tokenizer.decode(ids, true) == one["decoded_all"].get<std::string>());
+    }
+  }
+}
+
+TEST_CASE("what a tokenizer file may not say is an error that names it") {
+  const auto message = [](const std::string& json) {
+    const Result<Tokenizer> made = Tokenizer::parse(json, "t");
+    return made.ok() ? std::string("ok") : made.error().message;
+  };
+  CHECK(message("{}") == "t: not a tokenizer.json (no object 'model')");
+  CHECK(message(R"({"model": {"type": "Unigram"}})") ==
+        "t: model type \"Unigram\" is not read, BPE and WordLevel are");
+  CHECK(message(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}})") ==
+        "t: merge 0 joins tokens that are not in 'vocab'");
+  CHECK(message(R"({"model": {"type": "BPE", "vocab": {"a": 99999999}, "merges": []}})") ==
+        "t: the id of 'a' is not a token id");
+  CHECK(message(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
+                    "normalizer": {"type": "Nmt"}})") == "t: normalizer 'Nmt' is not supported");
+  CHECK(message(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
+                    "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("},
+                                      "behavior": "Isolated"}})") ==
+        "t: the pattern is wrong at character 1");
+  const Result<Tokenizer> missing = Tokenizer::load("/no/such/file.json");
+  REQUIRE_FALSE(missing.ok());
+  CHECK(missing.error().code == ErrorCode::not_found);
+}
+
+TEST_CASE("a pattern that runs away ends, and text without a tokenizer is nothing") {
+  const std::string json = R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+      "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+c"}, "behavior": "Isolated"}})";
+  const Tokenizer tokenizer = std::move(Tokenizer::parse(json, "t")).value();
+  CHECK(tokenizer.encode(std::string(200, 'a')).size() == 200);
+  CHECK(Tokenizer().encode("a").empty());
+}

@@ -1,6 +1,7 @@
 // Runs a fuzz target without a fuzzer: its corpus, and changed copies of each file from one seed.
 //
-// Usage: replay FOLDER CHANGES. What libFuzzer finds outside (run.sh) joins the corpus.
+// Usage: replay FOLDER CHANGES. What libFuzzer found outside (run.sh) stands in FOLDER/found.pack:
+// each input behind its length, four bytes, lowest first.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -49,6 +50,16 @@ std::string changed(std::string text, const std::vector<std::string>& corpus,
   return text;
 }
 
+void unpack(const std::string& pack, std::vector<std::string>& corpus) {
+  for (std::size_t at = 0; at + 4 <= pack.size();) {
+    std::size_t length = 0;
+    for (std::size_t i = 0; i < 4; ++i)
+      length |= std::size_t{static_cast<unsigned char>(pack[at + i])} << 8 * i;
+    corpus.push_back(pack.substr(at + 4, length));
+    at += 4 + length;
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -63,7 +74,11 @@ int main(int argc, char** argv) {
   std::vector<std::string> corpus;
   for (const auto& path : paths) {
     std::ifstream file(path, std::ios::binary);
-    corpus.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    if (path.extension() == ".pack")
+      unpack(text, corpus);
+    else
+      corpus.push_back(std::move(text));
   }
   if (corpus.empty()) {
     std::fprintf(stderr, "%s: no files\n", argv[1]);
@@ -74,6 +89,6 @@ int main(int argc, char** argv) {
   for (const std::string& text : corpus) run(text);
   for (long i = 0; i < changes; ++i)
     run(changed(corpus[random.next() % corpus.size()], corpus, random));
-  std::printf("%zu files and %ld changed ones, nothing found\n", corpus.size(), changes);
+  std::printf("%zu inputs and %ld changed ones, nothing found\n", corpus.size(), changes);
   return 0;
 }

@@ -149,13 +149,9 @@ void print_rate(const char* what, double ours, double bound, const std::vector<d
 
 /// FLOP/s of a bf16 product that fills the machine.
 double product_rate() {
-  std::uint64_t seed = 3;
-  BlockShape shape;
-  shape.width = shape.mlp = 4096;
-  shape.heads = shape.kv_heads = 1;
-  shape.head_dim = 2;
-  shape.gated = false;
-  const kernels::Weight weight = Block::random(shape, seed, kernels::WeightFormat::bf16).up.weight;
+  const SafetensorsFile file = SafetensorsFile::random(3);
+  const kernels::Weight weight =
+      WeightLoader(file, kernels::WeightFormat::bf16).linear("w", 4096, 4096, false).weight;
   const std::vector<float> x(512 * 4096, 0.5F);
   std::vector<float> y(512 * 4096);
   std::vector<double> rates;
@@ -188,6 +184,11 @@ void measure(const char* name, const Decoder& decoder, std::size_t prompt, std::
   std::fflush(stdout);
 }
 
+Decoder random_decoder(const DecoderShape& shape, kernels::WeightFormat format) {
+  const SafetensorsFile file = SafetensorsFile::random(2);
+  return std::move(Decoder::load(shape, ModelConfig::decoder_names(), file, format)).value();
+}
+
 /// Of one token through the layers, without the head.
 double flops_of(const DecoderShape& shape) {
   const BlockShape& b = shape.block;
@@ -214,7 +215,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   using kernels::WeightFormat;
-  measure("scenes, exact", Decoder::random(config->decoder(), 1), 128, 128,
+  measure("scenes, exact", random_decoder(config->decoder(), WeightFormat::exact), 128, 128,
           flops_of(config->decoder()), nullptr);
   DecoderShape large = config->decoder();
   large.vocabulary = 32'000;
@@ -229,7 +230,7 @@ int main(int argc, char** argv) {
   for (const bool narrow : {false, true}) {
     const Peer beside{peer.empty() ? "" : peer[0], peer.empty() ? "" : peer[narrow ? 2 : 1]};
     measure(narrow ? "386M, int8 (peer: Q8_0)" : "386M, bf16",
-            Decoder::random(large, 2, narrow ? WeightFormat::int8 : WeightFormat::bf16), 512, 64,
+            random_decoder(large, narrow ? WeightFormat::int8 : WeightFormat::bf16), 512, 64,
             flops_of(large), peer.empty() ? nullptr : &beside);
   }
   return 0;

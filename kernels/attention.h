@@ -18,6 +18,7 @@ struct AttentionShape {
   std::size_t kv_heads = 0;
   std::size_t head_dim = 0;
   std::size_t page_tokens = 0;
+  bool narrow = false;  // products of many rows in bf16; scores and sums stay f32
 };
 
 /// The pages of one sequence for one layer: where each page's keys and values begin.

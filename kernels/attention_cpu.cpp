@@ -8,6 +8,8 @@
 
 #include "base/check.h"
 #include "kernels/attention.h"
+#include "kernels/exp_avx512.h"
+#include "kernels/matmul.h"
 #include "kernels/parallel.h"
 #include "kernels/vector_math.h"
 
@@ -16,8 +18,10 @@ namespace sluice::kernels {
 namespace {
 
 constexpr std::size_t lanes = 16;
-/// Rows of one sequence that go through one product; fewer are taken one by one.
-constexpr std::size_t block_rows = 64;
+/// Rows of queries, all heads of a group counted, that go through one product: enough to be worth
+/// gathering the keys, few enough that their scores stay in the cache.
+constexpr std::size_t query_rows = 256;
+/// So many rows of a sequence and fewer are taken one by one.
 constexpr std::size_t rows_few = 4;
 /// Products that are worth a thread.
 constexpr std::size_t values_per_thread = 1 << 16;
@@ -42,8 +46,7 @@ SLUICE_WIDE void add_values(const float* weights, const float* values, std::size
   for (std::size_t t = 0; t < count; ++t)
     for (std::size_t i = 0; i < d; ++i) mixed[i] += weights[t] * values[t * stride + i];
 }
-/// In place; the weights are not divided by the sum that is returned.
-SLUICE_WIDE float exponentials(float* scores, std::size_t count, float scale) {
+SLUICE_WIDE float exponentials_any(float* scores, std::size_t count, float scale) {
   float most = -INFINITY;
   for (std::size_t t = 0; t < count; ++t) most = scores[t] > most ? scores[t] : most;
   float sums[lanes] = {};
@@ -58,6 +61,42 @@ SLUICE_WIDE float exponentials(float* scores, std::size_t count, float scale) {
   for (const float part : sums) sum += part;
   return sum;
 }
+
+#if defined(__x86_64__)
+SLUICE_AVX512 float exponentials_avx512(float* scores, std::size_t count, float scale) {
+  const std::size_t whole = count / lanes * lanes;
+  const __mmask16 rest = tail_mask(count - whole);
+  __m512 most = _mm512_set1_ps(-INFINITY);
+  for (std::size_t t = 0; t < whole; t += lanes)
+    most = _mm512_max_ps(most, _mm512_loadu_ps(scores + t));
+  if (rest != 0)
+    most = _mm512_mask_max_ps(most, rest, most, _mm512_maskz_loadu_ps(rest, scores + whole));
+  const __m512 top = _mm512_set1_ps(_mm512_reduce_max_ps(most));
+  const __m512 by = _mm512_set1_ps(scale);
+  __m512 sum = _mm512_setzero_ps();
+  for (std::size_t t = 0; t < whole; t += lanes) {
+    const __m512 e = exp16(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(scores + t), top), by));
+    _mm512_storeu_ps(scores + t, e);
+    sum = _mm512_add_ps(sum, e);
+  }
+  if (rest != 0) {
+    const __m512 x = _mm512_maskz_loadu_ps(rest, scores + whole);
+    const __m512 e = exp16(_mm512_mul_ps(_mm512_sub_ps(x, top), by));
+    _mm512_mask_storeu_ps(scores + whole, rest, e);
+    sum = _mm512_mask_add_ps(sum, rest, sum, e);
+  }
+  return _mm512_reduce_add_ps(sum);
+}
+#endif
+
+/// In place; the weights are not divided by the sum that is returned.
+float exponentials(float* scores, std::size_t count, float scale) {
+#if defined(__x86_64__)
+  if (has_avx512) return exponentials_avx512(scores, count, scale);
+#endif
+  return exponentials_any(scores, count, scale);
+}
+
 SLUICE_WIDE void multiply(float* x, float by, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) x[i] *= by;
 }
@@ -108,12 +147,21 @@ void one_by_one(const Work& work, const Task& task) {
   }
 }
 
-void gemm(char transposed, const float* a, const float* b, float* c, std::size_t m, std::size_t n,
-          std::size_t k, std::size_t b_stride) {
-  const auto status =
-      dnnl_sgemm('N', transposed, static_cast<dnnl_dim_t>(m), static_cast<dnnl_dim_t>(n),
-                 static_cast<dnnl_dim_t>(k), 1.0F, a, static_cast<dnnl_dim_t>(k), b,
-                 static_cast<dnnl_dim_t>(b_stride), 0.0F, c, static_cast<dnnl_dim_t>(n));
+/// c [m, n] = a [m, k] b, with b [k, n] or, transposed, [n, k].
+void gemm(bool narrow, bool transposed, const std::vector<float>& a, const std::vector<float>& b,
+          float* c, std::size_t m, std::size_t n, std::size_t k) {
+  if (narrow) {
+    thread_local std::vector<std::uint16_t> a_narrow, b_narrow;
+    a_narrow.resize(m * k);
+    b_narrow.resize(n * k);
+    narrow_cpu(a.data(), a_narrow.data(), m * k);
+    narrow_cpu(b.data(), b_narrow.data(), n * k);
+    return gemm_bf16_cpu(a_narrow.data(), b_narrow.data(), transposed, c, m, n, k, n);
+  }
+  const auto status = dnnl_sgemm(
+      'N', transposed ? 'T' : 'N', static_cast<dnnl_dim_t>(m), static_cast<dnnl_dim_t>(n),
+      static_cast<dnnl_dim_t>(k), 1.0F, a.data(), static_cast<dnnl_dim_t>(k), b.data(),
+      static_cast<dnnl_dim_t>(transposed ? k : n), 0.0F, c, static_cast<dnnl_dim_t>(n));
   SLUICE_CHECK(status == dnnl_success, "oneDNN refused a product");
 }
 
@@ -142,7 +190,7 @@ void as_products(const Work& work, const Task& task) {
   for (std::size_t row = task.begin; row < task.end; ++row)
     std::memcpy(&queries[(row - task.begin) * group * d],
                 &work.q[(row * shape.heads + task.kv_head * group) * d], group * d * sizeof(float));
-  gemm('T', queries.data(), keys.data(), scores.data(), rows, seen, d, d);
+  gemm(shape.narrow, true, queries, keys, scores.data(), rows, seen, d);
   const float scale = 1.0F / std::sqrt(static_cast<float>(d));
   for (std::size_t r = 0; r < rows; ++r) {
     const std::size_t limit = work.limit_of_row[task.begin + r / group];
@@ -151,7 +199,7 @@ void as_products(const Work& work, const Task& task) {
     multiply(weights, 1.0F / sum, limit);
     std::fill(weights + limit, weights + seen, 0.0F);
   }
-  gemm('N', scores.data(), values.data(), mixed.data(), rows, d, seen, d);
+  gemm(shape.narrow, false, scores, values, mixed.data(), rows, d, seen);
   for (std::size_t row = task.begin; row < task.end; ++row)
     std::memcpy(&work.out[(row * shape.heads + task.kv_head * group) * d],
                 &mixed[(row - task.begin) * group * d], group * d * sizeof(float));
@@ -165,6 +213,8 @@ void attention_cpu(const AttentionShape& shape, std::span<const float> q,
                    std::span<const PagedSequence> sequences, std::span<float> out) {
   const Work work{shape, q, sequence_of_row, limit_of_row, sequences, out};
   std::vector<Task> tasks;
+  const std::size_t block_rows =
+      std::max<std::size_t>(query_rows * shape.kv_heads / shape.heads, 2 * rows_few);
   const std::size_t rows = sequence_of_row.size();
   std::size_t scores = 0;
   for (std::size_t begin = 0, end = 0; begin < rows; begin = end) {

@@ -2,12 +2,15 @@
 #include <cstring>
 
 #include "kernels/elementwise.h"
+#include "kernels/exp_avx512.h"
 #include "kernels/parallel.h"
 #include "kernels/vector_math.h"
 
 namespace sluice::kernels {
 
 namespace {
+
+constexpr std::size_t lanes = 16;
 
 [[gnu::always_inline]] inline float silu(float v) { return v / (1.0F + exp_f32(-v)); }
 
@@ -21,23 +24,44 @@ namespace {
   return 0.5F * v * (1.0F + std::erf(v * 0.70710678118654752F));
 }
 
-SLUICE_WIDE void silu_all(float* x, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) x[i] = silu(x[i]);
+SLUICE_WIDE void activate_any(Activation kind, const float* x, const float* up, float* y,
+                              std::size_t count) {
+  if (kind == Activation::silu)
+    for (std::size_t i = 0; i < count; ++i) y[i] = silu(x[i]) * (up != nullptr ? up[i] : 1.0F);
+  else
+    for (std::size_t i = 0; i < count; ++i) y[i] = gelu_tanh(x[i]) * (up != nullptr ? up[i] : 1.0F);
 }
-SLUICE_WIDE void gelu_tanh_all(float* x, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) x[i] = gelu_tanh(x[i]);
+
+#if defined(__x86_64__)
+SLUICE_AVX512 inline __m512 activated16(Activation kind, __m512 v) {
+  if (kind == Activation::silu) return times_sigmoid16(v, v);
+  const __m512 cube = _mm512_mul_ps(_mm512_mul_ps(v, v), v);
+  const __m512 u = _mm512_fmadd_ps(cube, _mm512_set1_ps(0.044715F), v);
+  return times_sigmoid16(v, _mm512_mul_ps(u, _mm512_set1_ps(2.0F * 0.7978845608028654F)));
 }
-SLUICE_WIDE void silu_gate(const float* gate, const float* up, float* y, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) y[i] = silu(gate[i]) * up[i];
+SLUICE_AVX512 void activate_avx512(Activation kind, const float* x, const float* up, float* y,
+                                   std::size_t count) {
+  for (std::size_t i = 0; i < count; i += lanes) {
+    const __mmask16 here = count - i >= lanes ? 0xffff : tail_mask(count - i);
+    __m512 v = activated16(kind, _mm512_maskz_loadu_ps(here, x + i));
+    if (up != nullptr) v = _mm512_mul_ps(v, _mm512_maskz_loadu_ps(here, up + i));
+    _mm512_mask_storeu_ps(y + i, here, v);
+  }
 }
-SLUICE_WIDE void gelu_gate(const float* gate, const float* up, float* y, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) y[i] = gelu_tanh(gate[i]) * up[i];
+#endif
+
+/// y = activation(x), times `up` when there is one. Not for the erf form.
+void activate_row(Activation kind, const float* x, const float* up, float* y, std::size_t count) {
+#if defined(__x86_64__)
+  if (has_avx512) return activate_avx512(kind, x, up, y, count);
+#endif
+  activate_any(kind, x, up, y, count);
 }
+
 void erf_gate(const float* gate, const float* up, float* y, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) y[i] = gelu_erf(gate[i]) * up[i];
 }
 
-constexpr std::size_t lanes = 16;
 /// Values that are worth a thread.
 constexpr std::size_t values_per_thread = 1 << 16;
 
@@ -124,14 +148,9 @@ void layer_norm_cpu(std::span<const float> x, std::size_t width, std::span<const
 
 void activate_cpu(Activation kind, std::span<float> x) {
   parallel_for(x.size(), values_per_thread, [&](std::size_t begin, std::size_t end) {
-    switch (kind) {
-      case Activation::silu:
-        return silu_all(&x[begin], end - begin);
-      case Activation::gelu_tanh:
-        return gelu_tanh_all(&x[begin], end - begin);
-      case Activation::gelu_erf:
-        for (std::size_t i = begin; i < end; ++i) x[i] = gelu_erf(x[i]);
-    }
+    if (kind != Activation::gelu_erf)
+      return activate_row(kind, &x[begin], nullptr, &x[begin], end - begin);
+    for (std::size_t i = begin; i < end; ++i) x[i] = gelu_erf(x[i]);
   });
 }
 
@@ -140,14 +159,8 @@ void gated_cpu(Activation kind, std::span<const float> gate_up, std::size_t widt
   each_row(y.size() / width, width, [&](std::size_t row) {
     const float* gate = gate_up.data() + row * 2 * width;
     float* to = y.data() + row * width;
-    switch (kind) {
-      case Activation::silu:
-        return silu_gate(gate, gate + width, to, width);
-      case Activation::gelu_tanh:
-        return gelu_gate(gate, gate + width, to, width);
-      case Activation::gelu_erf:
-        return erf_gate(gate, gate + width, to, width);
-    }
+    if (kind == Activation::gelu_erf) return erf_gate(gate, gate + width, to, width);
+    activate_row(kind, gate, gate + width, to, width);
   });
 }
 

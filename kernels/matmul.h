@@ -69,4 +69,13 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
 void gemm_cpu(const float* a, const float* b, float* c, std::size_t m, std::size_t n,
               std::size_t k);
 
+/// c = a b for bf16 and sums in f32: a [m, k]; b [k, n], or [n, k] when it is transposed; rows of c
+/// are `stride` apart. `bias`: n values that are added to each row; null: none.
+void gemm_bf16_cpu(const std::uint16_t* a, const std::uint16_t* b, bool transposed, float* c,
+                   std::size_t m, std::size_t n, std::size_t k, std::size_t stride,
+                   const float* bias = nullptr);
+
+/// Rounds to bf16, to nearest even.
+void narrow_cpu(const float* from, std::uint16_t* to, std::size_t count);
+
 }  // namespace sluice::kernels

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <dnnl.hpp>
 #include <exception>
+#include <unordered_map>
 
 #include "base/check.h"
 #include "kernels/matmul.h"
@@ -34,37 +35,6 @@ SLUICE_WIDE void scale_add(float* y, const float* scales, const float* bias, std
     for (std::size_t i = 0; i < count; ++i) y[i] += bias[i];
 }
 
-/// c [m, n] = a [m, k] b^T, b [n, k] bf16; rows of c are `stride` apart.
-void gemm_bf16(const std::uint16_t* a, const std::uint16_t* b, float* c, std::size_t m,
-               std::size_t n, std::size_t k, std::size_t stride) {
-  using dnnl::memory;
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  thread_local dnnl::stream stream(engine);
-  const auto size = [](std::size_t v) { return static_cast<memory::dim>(v); };
-  // The library throws; nothing below is the user's, so a failure is a bug or no memory.
-  try {
-    const memory::desc ad(memory::dims{size(m), size(k)}, memory::data_type::bf16,
-                          memory::format_tag::ab);
-    const memory::desc bd(memory::dims{size(k), size(n)}, memory::data_type::bf16,
-                          memory::format_tag::ba);
-    const memory::desc cd(memory::dims{size(m), size(n)}, memory::data_type::f32,
-                          memory::dims{size(stride), 1});
-#if DNNL_VERSION_MAJOR >= 3
-    const dnnl::matmul::primitive_desc description(engine, ad, bd, cd);
-#else
-    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(ad, bd, cd), engine);
-#endif
-    const dnnl::matmul product(description);
-    memory am(ad, engine, const_cast<std::uint16_t*>(a));
-    memory bm(bd, engine, const_cast<std::uint16_t*>(b));
-    memory cm(cd, engine, c);
-    product.execute(stream, {{DNNL_ARG_SRC, am}, {DNNL_ARG_WEIGHTS, bm}, {DNNL_ARG_DST, cm}});
-    stream.wait();
-  } catch (const std::exception& error) {
-    SLUICE_CHECK(false, error.what());
-  }
-}
-
 void many_rows_exact(std::span<const float> x, const Weight& weight, const float* bias,
                      std::span<float> y, std::size_t rows) {
   const std::size_t in = weight.in();
@@ -93,7 +63,7 @@ void many_rows_narrow(std::span<const float> x, const Weight& weight, const floa
   });
   const float* scales = weight.scales().empty() ? nullptr : weight.scales().data();
   if (scales == nullptr) {
-    gemm_bf16(a, weight.bf16().data(), y.data(), rows, out, in, out);
+    gemm_bf16_cpu(a, weight.bf16().data(), true, y.data(), rows, out, in, out, bias);
   } else {
     for (std::size_t first = 0; first < out; first += panel_rows) {
       const std::size_t count = std::min(panel_rows, out - first);
@@ -103,10 +73,10 @@ void many_rows_narrow(std::span<const float> x, const Weight& weight, const floa
       parallel_for(count * in, values_per_thread, [&](std::size_t begin, std::size_t end) {
         widen_int8(from + begin, b + begin, end - begin);
       });
-      gemm_bf16(a, b, y.data() + first, rows, count, in, out);
+      gemm_bf16_cpu(a, b, true, y.data() + first, rows, count, in, out);
     }
   }
-  if (scales == nullptr && bias == nullptr) return;
+  if (scales == nullptr) return;
   parallel_for(rows, values_per_thread / out + 1, [&](std::size_t begin, std::size_t end) {
     for (std::size_t r = begin; r < end; ++r) scale_add(y.data() + r * out, scales, bias, out);
   });
@@ -162,6 +132,48 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
     else
       matvec(f, weight.f32().data(), begin, end);
   });
+}
+
+void narrow_cpu(const float* from, std::uint16_t* to, std::size_t count) {
+  narrow_all(from, to, count);
+}
+
+void gemm_bf16_cpu(const std::uint16_t* a, const std::uint16_t* b, bool transposed, float* c,
+                   std::size_t m, std::size_t n, std::size_t k, std::size_t stride,
+                   const float* bias) {
+  using dnnl::memory;
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  thread_local dnnl::stream stream(engine);
+  const auto size = [](std::size_t v) { return static_cast<memory::dim>(v); };
+  // The library throws; nothing below is the user's, so a failure is a bug or no memory.
+  try {
+    const memory::desc ad(memory::dims{size(m), size(k)}, memory::data_type::bf16,
+                          memory::format_tag::ab);
+    const memory::desc bd(memory::dims{size(k), size(n)}, memory::data_type::bf16,
+                          transposed ? memory::format_tag::ba : memory::format_tag::ab);
+    const memory::desc cd(memory::dims{size(m), size(n)}, memory::data_type::f32,
+                          memory::dims{size(stride), 1});
+    memory::desc biasd;
+    if (bias != nullptr)
+      biasd =
+          memory::desc(memory::dims{1, size(n)}, memory::data_type::f32, memory::format_tag::ab);
+#if DNNL_VERSION_MAJOR >= 3
+    const dnnl::matmul::primitive_desc description(engine, ad, bd, biasd, cd);
+#else
+    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(ad, bd, biasd, cd), engine);
+#endif
+    const dnnl::matmul product(description);
+    std::unordered_map<int, memory> arguments{
+        {DNNL_ARG_SRC, memory(ad, engine, const_cast<std::uint16_t*>(a))},
+        {DNNL_ARG_WEIGHTS, memory(bd, engine, const_cast<std::uint16_t*>(b))},
+        {DNNL_ARG_DST, memory(cd, engine, c)}};
+    if (bias != nullptr)
+      arguments.emplace(DNNL_ARG_BIAS, memory(biasd, engine, const_cast<float*>(bias)));
+    product.execute(stream, arguments);
+    stream.wait();
+  } catch (const std::exception& error) {
+    SLUICE_CHECK(false, error.what());
+  }
 }
 
 void gemm_cpu(const float* a, const float* b, float* c, std::size_t m, std::size_t n,

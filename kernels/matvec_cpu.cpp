@@ -1,12 +1,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/exp_avx512.h"
 #include "kernels/matvec.h"
 #include "kernels/vector_math.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-#define SLUICE_AVX512 [[gnu::target("avx512f,avx512bw,avx512vl,fma")]]
 #define SLUICE_VNNI [[gnu::target("avx512f,avx512bw,avx512vl,avx512vnni,fma")]]
 #define SLUICE_AVX512_BF16 [[gnu::target("avx512f,avx512bw,avx512vl,avx512bf16,fma")]]
 #endif
@@ -171,7 +170,6 @@ SLUICE_VNNI void vnni(const FewRows& f, const std::int8_t* w, std::size_t begin,
   }
 }
 
-const bool has_avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 const bool has_bf16 = has_avx512 && __builtin_cpu_supports("avx512bf16");
 
 const bool has_vnni = has_avx512 && __builtin_cpu_supports("avx512vnni");

@@ -6,18 +6,6 @@ namespace sluice {
 
 namespace {
 
-Linear random_linear(std::size_t out, std::size_t in, std::uint64_t& state,
-                     kernels::WeightFormat format) {
-  Tensor tensor = std::move(Tensor::zeros(Dtype::bf16, {static_cast<std::int64_t>(out),
-                                                        static_cast<std::int64_t>(in)}))
-                      .value();
-  for (std::uint16_t& value : tensor.bf16()) {
-    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-    value = bf16_from_f32((static_cast<float>(state >> 40) / 16777216.0F - 0.5F) * 0.06F);
-  }
-  return {std::move(kernels::Weight::from(tensor, format)).value(), {}};
-}
-
 /// The parts of one modulation row.
 struct Adaptive {
   std::span<const float> scale, shift, gate;
@@ -161,21 +149,6 @@ Block Block::load(WeightLoader& loader, const BlockShape& shape, const BlockName
     made.scale1 = loader.values(prefix + names.scale1, shape.width);
     made.scale2 = loader.values(prefix + names.scale2, shape.width);
   }
-  return made;
-}
-
-Block Block::random(const BlockShape& shape, std::uint64_t& seed, kernels::WeightFormat format) {
-  Block made;
-  made.norm1.weight.assign(shape.width, 1.0F);
-  made.norm2.weight = made.norm1.weight;
-  if (shape.norm == NormKind::layer) {
-    made.norm1.bias.assign(shape.width, 0.0F);
-    made.norm2.bias = made.norm1.bias;
-  }
-  made.qkv = random_linear(shape.head_shape().row(), shape.width, seed, format);
-  made.out = random_linear(shape.width, shape.heads * shape.head_dim, seed, format);
-  made.up = random_linear(shape.gated ? 2 * shape.mlp : shape.mlp, shape.width, seed, format);
-  made.down = random_linear(shape.width, shape.mlp, seed, format);
   return made;
 }
 

@@ -75,8 +75,6 @@ struct Block {
   /// `cross`: attends to keys and values that it projects once more.
   static Block load(WeightLoader& loader, const BlockShape& shape, const BlockNames& names,
                     const std::string& prefix, bool cross = false);
-  static Block random(const BlockShape& shape, std::uint64_t& seed,
-                      kernels::WeightFormat format = kernels::WeightFormat::exact);
 
   bool is_cross() const { return cross_k.weight.out() != 0; }
   /// Before the attention: rows.q, and keys and values where rows.k and rows.v say.

@@ -20,6 +20,7 @@ Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& nam
                               const SafetensorsFile& file, kernels::WeightFormat format) {
   Decoder made;
   made.shape_ = shape;
+  made.narrow_ = format != kernels::WeightFormat::exact;
   WeightLoader load(file, format);
   if (shape.vocabulary != 0) {
     const bool has_embedding = file.find(names.embedding + ".weight") != nullptr || !shape.tied;
@@ -37,21 +38,6 @@ Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& nam
     made.norm_ = load.norm(names.norm, shape.block.width, shape.block.norm == NormKind::layer,
                            shape.block.norm_plus_one);
   if (Result<void> outcome = load.outcome(); !outcome.ok()) return outcome.error();
-  return made;
-}
-
-Decoder Decoder::random(const DecoderShape& shape, std::uint64_t seed,
-                        kernels::WeightFormat format) {
-  Decoder made;
-  made.shape_ = shape;
-  BlockShape embedding;
-  embedding.width = shape.block.width;
-  embedding.mlp = shape.vocabulary;
-  embedding.gated = false;
-  made.embedding_ = Block::random(embedding, seed, format).up.weight;
-  for (std::size_t i = 0; i < shape.layers; ++i)
-    made.blocks_.push_back(Block::random(shape.block, seed, format));
-  made.norm_.weight.assign(shape.block.width, 1.0F);
   return made;
 }
 
@@ -136,8 +122,9 @@ void Decoder::attend(KvPool& pool, std::size_t layer, std::span<const Chunk> chu
   }
   rows.mixed.resize(rows.q.size());
   const BlockShape& block = shape_.block;
-  kernels::attention_cpu({block.heads, block.kv_heads, block.head_dim, pool.shape().page_tokens},
-                         rows.q, rows.sequence, rows.visible, sequences, rows.mixed);
+  kernels::attention_cpu(
+      {block.heads, block.kv_heads, block.head_dim, pool.shape().page_tokens, narrow_}, rows.q,
+      rows.sequence, rows.visible, sequences, rows.mixed);
 }
 
 void Decoder::attend_across(KvPool& pool, std::size_t layer, std::span<const Chunk> chunks,
@@ -170,7 +157,7 @@ void Decoder::attend_across(KvPool& pool, std::size_t layer, std::span<const Chu
   }
   rows.mixed.resize(rows.q.size());
   const BlockShape& block = shape_.block;
-  kernels::attention_cpu({block.heads, block.kv_heads, block.head_dim, longest}, rows.q,
+  kernels::attention_cpu({block.heads, block.kv_heads, block.head_dim, longest, narrow_}, rows.q,
                          rows.sequence, visible, sequences, rows.mixed);
 }
 

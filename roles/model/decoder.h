@@ -62,9 +62,6 @@ class Decoder {
   static Result<Decoder> load(const DecoderShape& shape, const DecoderNames& names,
                               const SafetensorsFile& file,
                               kernels::WeightFormat format = kernels::WeightFormat::exact);
-  /// For benchmarks: the shape with random weights.
-  static Decoder random(const DecoderShape& shape, std::uint64_t seed,
-                        kernels::WeightFormat format = kernels::WeightFormat::exact);
 
   const DecoderShape& shape() const { return shape_; }
   std::size_t width() const { return shape_.block.width; }
@@ -97,6 +94,7 @@ class Decoder {
                      Rows& rows) const;
 
   DecoderShape shape_;
+  bool narrow_ = false;               // attention's products too
   kernels::Weight embedding_, head_;  // no head of its own: the embedding's
   std::vector<Block> blocks_;
   Norm norm_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <numbers>
 
 #include "base/check.h"
@@ -10,9 +11,21 @@ namespace sluice {
 
 namespace {
 
+/// Schedules whose tables are kept: 4.5 MB each for pi0.5 with ten steps.
+constexpr std::size_t tables_max = 8;
+
 constexpr std::string_view roots[] = {"", "model.", "weight."};
 
 }  // namespace
+
+struct FlowPolicy::Tables {
+  struct Table {
+    FlowSchedule schedule;
+    std::shared_ptr<const Conditions> values;
+  };
+  std::mutex mutex;
+  std::vector<Table> kept;
+};
 
 Result<FlowPolicy> FlowPolicy::load(const Model& model) {
   const Architecture& architecture = model.architecture();
@@ -20,6 +33,7 @@ Result<FlowPolicy> FlowPolicy::load(const Model& model) {
     return invalid_argument("the model has no action expert; pi0 and pi05 have");
   FlowPolicy made;
   made.model_ = &model;
+  made.tables_ = std::make_shared<Tables>();
   made.root_ = model.prefix(roots, "action_in_proj.weight");
   made.prefix_ = made.root_ + (architecture.family == Family::smolvla
                                    ? "vlm_with_expert.lm_expert."
@@ -105,7 +119,22 @@ std::vector<float> FlowPolicy::time_embedding(double t, std::size_t width) {
   return waves;
 }
 
-Result<Conditions> FlowPolicy::conditions(std::span<const float> times) const {
+Result<std::shared_ptr<const Conditions>> FlowPolicy::conditions(
+    const FlowSchedule& schedule, std::span<const float> times) const {
+  const std::lock_guard held(tables_->mutex);
+  auto& kept = tables_->kept;
+  const auto same = [&](const auto& one) {
+    return one.schedule.steps == schedule.steps && one.schedule.start == schedule.start;
+  };
+  if (const auto it = std::ranges::find_if(kept, same); it != kept.end()) return it->values;
+  Result<Conditions> made = make_conditions(times);
+  if (!made.ok()) return made.error();
+  if (kept.size() == tables_max) kept.erase(kept.begin());
+  kept.push_back({schedule, std::make_shared<const Conditions>(std::move(made).value())});
+  return kept.back().values;
+}
+
+Result<Conditions> FlowPolicy::make_conditions(std::span<const float> times) const {
   const std::size_t width = expert_.width();
   std::vector<float> waves, inner, condition;
   for (const float time : times) {
@@ -214,15 +243,14 @@ Result<void> FlowPolicy::act(KvPool& pool, std::span<ActionRequest> requests,
   const float dt = -schedule.start / static_cast<float>(schedule.steps);
   std::vector<float> times;
   for (float t = schedule.start; t >= -dt / 2; t += dt) times.push_back(t);
-  std::optional<Conditions> table;
+  std::shared_ptr<const Conditions> table;
   if (pi05) {
-    Result<Conditions> made = conditions(times);
+    auto made = conditions(schedule, times);
     if (!made.ok()) return made.error();
     table = std::move(made).value();
   }
   for (std::size_t step = 0; step < times.size(); ++step) {
-    auto v = velocities(pool, requests, table.has_value() ? &*table : nullptr,
-                        static_cast<std::uint32_t>(step), times[step]);
+    auto v = velocities(pool, requests, table.get(), static_cast<std::uint32_t>(step), times[step]);
     if (!v.ok()) return v.error();
     if (watch) watch(step, *v);
     for (std::size_t r = 0; r < requests.size(); ++r)

@@ -3,7 +3,7 @@
 // Only what is there is computed: a camera that is masked and padding never enter the tower or the
 // trunk. The expert's rows stand behind the prefix in the same sequence while a step runs and are
 // taken back after it: the prefix is never copied. The adaptive norms' values depend on the time
-// only, so a table per number of steps is computed once and its weights are not kept.
+// only, so a table per schedule is computed once and its weights are not kept.
 // Shape: noise and actions [horizon, dims] per request. Thread: one caller at a time per pool.
 // Source: openpi (pi0_pytorch); pi0.5, section IV; OxyGen for the causal language mask; lerobot
 // (smolvla), whose prefix ends with the state.
@@ -62,13 +62,18 @@ class FlowPolicy {
   static std::vector<float> time_embedding(double t, std::size_t width);
 
  private:
-  Result<Conditions> conditions(std::span<const float> times) const;
+  /// The adaptive norms' values for a schedule: made once, kept for the schedules last used.
+  Result<std::shared_ptr<const Conditions>> conditions(const FlowSchedule& schedule,
+                                                       std::span<const float> times) const;
+  Result<Conditions> make_conditions(std::span<const float> times) const;
   Result<std::vector<float>> velocities(KvPool& pool, std::span<ActionRequest> requests,
                                         const Conditions* table, std::uint32_t step,
                                         double time) const;
   void suffix_rows(const ActionRequest& request, double time, std::vector<float>& rows) const;
 
+  struct Tables;
   const Model* model_ = nullptr;
+  std::shared_ptr<Tables> tables_;
   std::string prefix_;  // of the expert's tensors: what stands before "gemma_expert"
   std::string root_;    // what stands before "action_in_proj"
   Decoder expert_;

@@ -177,6 +177,13 @@ Result<SafetensorsFile> SafetensorsFile::open_index(const std::string& path) {
   return whole;
 }
 
+SafetensorsFile SafetensorsFile::random(std::uint64_t seed) {
+  SafetensorsFile made;
+  made.random_ = true;
+  made.seed_ = seed;
+  return made;
+}
+
 const TensorView* SafetensorsFile::find(std::string_view name) const {
   const auto it = tensors_.find(name);
   return it == tensors_.end() ? nullptr : &it->second;

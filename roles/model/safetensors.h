@@ -36,6 +36,12 @@ class SafetensorsFile {
   /// The same checks over bytes in memory, which must outlive the result.
   static Result<SafetensorsFile> parse(std::span<const std::byte> file, const std::string& name);
 
+  /// For benchmarks: a checkpoint that has whatever is asked for, with random weights. `find` knows
+  /// no tensor of it; `WeightLoader` makes them.
+  static SafetensorsFile random(std::uint64_t seed);
+  bool is_random() const { return random_; }
+  std::uint64_t seed() const { return seed_; }
+
   const TensorView* find(std::string_view name) const;
   const std::map<std::string, TensorView, std::less<>>& tensors() const { return tensors_; }
 
@@ -47,6 +53,8 @@ class SafetensorsFile {
   struct Mapping;
   std::vector<std::shared_ptr<const Mapping>> mappings_;
   std::map<std::string, TensorView, std::less<>> tensors_;
+  bool random_ = false;
+  std::uint64_t seed_ = 0;
 };
 
 }  // namespace sluice

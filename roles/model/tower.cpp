@@ -14,8 +14,8 @@ std::ptrdiff_t signed_of(T value) {
   return static_cast<std::ptrdiff_t>(value);
 }
 
-void attend(const BlockShape& shape, const Segments& segments, const std::vector<float>& k,
-            const std::vector<float>& v, BlockRows& rows) {
+void attend(const BlockShape& shape, bool narrow, const Segments& segments,
+            const std::vector<float>& k, const std::vector<float>& v, BlockRows& rows) {
   const std::size_t row = shape.kv_heads * shape.head_dim;
   std::vector<const float*> keys, values;
   std::vector<std::uint32_t> segment, visible;
@@ -31,8 +31,8 @@ void attend(const BlockShape& shape, const Segments& segments, const std::vector
     sequences.push_back({{&keys[s], 1}, {&values[s], 1}});
   rows.mixed.resize(rows.q.size());
   // A segment is one page.
-  kernels::attention_cpu({shape.heads, shape.kv_heads, shape.head_dim, rows.count}, rows.q, segment,
-                         visible, sequences, rows.mixed);
+  kernels::attention_cpu({shape.heads, shape.kv_heads, shape.head_dim, rows.count, narrow}, rows.q,
+                         segment, visible, sequences, rows.mixed);
 }
 
 }  // namespace
@@ -78,7 +78,8 @@ void run_blocks(const BlockShape& shape, std::span<const Block> blocks,
   for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
     if (watch) watch(layer, hidden);
     blocks[layer].project(shape, hidden, nullptr, rows);
-    attend(shape, segments(layer), k, v, rows);
+    const bool narrow = blocks[layer].out.weight.format() != kernels::WeightFormat::exact;
+    attend(shape, narrow, segments(layer), k, v, rows);
     blocks[layer].finish(shape, hidden, nullptr, rows);
   }
 }
@@ -142,25 +143,6 @@ Result<Tower> Tower::load(const TowerShape& shape, const TowerNames& names,
   return made;
 }
 
-Tower Tower::random(const TowerShape& shape, std::uint64_t seed, kernels::WeightFormat format) {
-  Tower made;
-  made.shape_ = shape;
-  const std::size_t width = shape.block.width;
-  BlockShape patch;
-  patch.width = 3 * shape.patch * shape.patch;
-  patch.mlp = width;
-  patch.gated = false;
-  made.patch_ = Block::random(patch, seed, format).up;
-  const bool placed = shape.class_token && shape.class_position;
-  made.positions_.assign((shape.patches() + (placed ? 1 : 0)) * width, 0.01F);
-  made.class_token_.assign(shape.class_token ? width : 0, 0.01F);
-  made.registers_.assign(shape.registers * width, 0.01F);
-  for (std::size_t i = 0; i < shape.layers; ++i)
-    made.blocks_.push_back(Block::random(shape.block, seed, format));
-  made.norm_ = {std::vector<float>(width, 1.0F), std::vector<float>(width, 0.0F)};
-  return made;
-}
-
 void Tower::encode(std::span<const float> pixels, std::vector<float>& features,
                    const RowsWatch& watch) const {
   const std::size_t width = shape_.block.width;
@@ -181,7 +163,7 @@ void Tower::encode(std::span<const float> pixels, std::vector<float>& features,
       hidden.push_back(embedded[image * one + i] + positions_[first + i]);
     segments.push_back(static_cast<std::uint32_t>(hidden.size() / width));
   }
-  BlockRows rows;
+  thread_local BlockRows rows;  // kept: tens of megabytes
   rows.count = hidden.size() / width;
   run_blocks(
       shape_.block, blocks_, [&](std::size_t) -> const Segments& { return segments; }, rows, hidden,

@@ -62,8 +62,6 @@ class Tower {
   static Result<Tower> load(const TowerShape& shape, const TowerNames& names,
                             const SafetensorsFile& file,
                             kernels::WeightFormat format = kernels::WeightFormat::exact);
-  static Tower random(const TowerShape& shape, std::uint64_t seed,
-                      kernels::WeightFormat format = kernels::WeightFormat::exact);
 
   const TowerShape& shape() const { return shape_; }
   /// Requires: pixels.size() == images * 3 * side * side.

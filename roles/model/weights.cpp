@@ -1,11 +1,29 @@
 #include "roles/model/weights.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 
 namespace sluice {
 
-Tensor WeightLoader::tensor(const std::string& name, std::size_t count) {
+/// Matrices of a random checkpoint keep the size of their inputs, norms are one.
+Tensor WeightLoader::random_tensor(const std::string& name, std::size_t count, std::size_t in) {
+  std::uint64_t state = file_.seed() + std::hash<std::string>()(name);
+  const auto columns = static_cast<std::int64_t>(in);
+  const auto rows = static_cast<std::int64_t>(count / in);
+  Tensor made = std::move(Tensor::zeros(Dtype::bf16, {rows, columns})).value();
+  const float scale = 3.4F / std::sqrt(static_cast<float>(in));
+  for (std::uint16_t& value : made.bf16()) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    value = bf16_from_f32(in == 1 ? 1.0F
+                                  : (static_cast<float>(state >> 40) / 16777216.0F - 0.5F) * scale);
+  }
+  return made;
+}
+
+Tensor WeightLoader::tensor(const std::string& name, std::size_t count, std::size_t in) {
   if (error_.has_value()) return {};
+  if (file_.is_random()) return random_tensor(name, count, in);
   Result<Tensor> loaded = file_.load(name);
   if (!loaded.ok()) {
     error_ = loaded.error();
@@ -22,7 +40,7 @@ Tensor WeightLoader::tensor(const std::string& name, std::size_t count) {
 }
 
 std::vector<float> WeightLoader::values(const std::string& name, std::size_t count) {
-  const Tensor loaded = tensor(name, count);
+  const Tensor loaded = tensor(name, count, 1);
   std::vector<float> values;
   if (loaded.empty()) return values;
   if (loaded.dtype() == Dtype::f32) {
@@ -36,7 +54,7 @@ std::vector<float> WeightLoader::values(const std::string& name, std::size_t cou
 
 Linear WeightLoader::linear(const std::string& name, std::size_t out, std::size_t in, bool bias) {
   Linear made;
-  const Tensor loaded = tensor(name + ".weight", out * in);
+  const Tensor loaded = tensor(name + ".weight", out * in, in);
   if (loaded.empty()) return made;
   Result<kernels::Weight> weight = kernels::Weight::from(loaded, format_);
   if (!weight.ok() || weight->out() != out) {
@@ -58,7 +76,7 @@ Linear WeightLoader::stacked(const std::vector<std::string>& names,
   for (const std::size_t out : outs) rows += out;
   std::size_t at = 0;
   for (std::size_t i = 0; i < names.size() && !error_.has_value(); ++i) {
-    const Tensor part = tensor(names[i] + ".weight", outs[i] * in);
+    const Tensor part = tensor(names[i] + ".weight", outs[i] * in, in);
     if (part.empty()) break;
     if (at == 0) {
       Result<Tensor> made_all = Tensor::zeros(

@@ -35,7 +35,8 @@ class WeightLoader {
   /// `plus_one`: the stored weight lacks the 1 that the norm adds to it (Gemma).
   Norm norm(const std::string& name, std::size_t width, bool bias, bool plus_one = false);
   std::vector<float> values(const std::string& name, std::size_t count);
-  Tensor tensor(const std::string& name, std::size_t count);
+  /// `in`: how many of the values a row of a matrix has; 1: no matrix.
+  Tensor tensor(const std::string& name, std::size_t count, std::size_t in = 1);
 
   Result<void> outcome() const {
     if (!error_.has_value()) return {};
@@ -43,6 +44,8 @@ class WeightLoader {
   }
 
  private:
+  Tensor random_tensor(const std::string& name, std::size_t count, std::size_t in);
+
   const SafetensorsFile& file_;
   kernels::WeightFormat format_;
   std::optional<Error> error_;

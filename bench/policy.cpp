@@ -1,0 +1,157 @@
+// What a vision tower and a robot's control step cost on the CPU, beside the time that the same
+// run's largest bf16 product would need for their arithmetic.
+//
+// Usage: bench_policy [--full]     (--full: pi0.5 at its real size too; 7 GB of random weights)
+//
+// SigLIP So400m/14 at 224 px, one picture. SmolVLA (SmolVLM2-500M's first 16 layers): two views of
+// 512 px, 24 words, ten flow steps of 50 actions. pi0.5: two views and 32 words, the third camera
+// masked, ten flow steps of 50 actions, and the prefix with all three cameras and 200 tokens, as
+// implementations that compute what is masked do. Weights are random, bf16; threads spin.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "roles/model/flow_policy.h"
+
+using namespace sluice;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+template <typename Work>
+double median_seconds(int runs, const Work& work) {
+  std::vector<double> times;
+  for (int run = 0; run <= runs; ++run) {
+    const auto start = Clock::now();
+    work();
+    if (run > 0) times.push_back(seconds_since(start));  // the first warms up
+  }
+  std::ranges::sort(times);
+  return times[times.size() / 2];
+}
+
+/// FLOP/s of a bf16 product that fills the machine.
+double product_rate() {
+  const SafetensorsFile file = SafetensorsFile::random(3);
+  const kernels::Weight weight =
+      WeightLoader(file, kernels::WeightFormat::bf16).linear("w", 4096, 4096, false).weight;
+  const std::vector<float> x(512 * 4096, 0.5F);
+  std::vector<float> y(512 * 4096);
+  return 2.0 * 512 * 4096 * 4096 /
+         median_seconds(5, [&] { kernels::matmul_cpu(x, weight, {}, y, 512); });
+}
+
+/// Products of one row through a layer, and of its attention to `seen` rows.
+double row_flops(const BlockShape& b, double seen) {
+  const double values =
+      static_cast<double>(b.width * b.head_shape().row() + b.heads * b.head_dim * b.width +
+                          (b.gated ? 3 : 2) * b.width * b.mlp);
+  return 2 * values + 4 * seen * static_cast<double>(b.heads * b.head_dim);
+}
+double tower_flops(const TowerShape& t, double pictures) {
+  const auto rows = static_cast<double>(t.patches() + t.extra());
+  return pictures * rows * static_cast<double>(t.layers) * row_flops(t.block, rows);
+}
+
+void print(const char* what, double seconds, double flops, double rate) {
+  std::printf("%-46s %8.1f ms   %7.3f TFLOP   %6.0f GFLOP/s   share of the product's rate %.2f\n",
+              what, seconds * 1e3, flops / 1e12, flops / seconds / 1e9, flops / seconds / rate);
+  std::fflush(stdout);
+}
+
+Architecture parse(const std::string& json) {
+  return std::move(Architecture::parse(json, "bench")).value();
+}
+Model random_model(const std::string& json) {
+  return std::move(
+             Model::load(parse(json), SafetensorsFile::random(1), kernels::WeightFormat::bf16))
+      .value();
+}
+
+void measure_tower(double rate) {
+  const Model model = random_model(
+      R"({"model_type": "siglip_vision_model", "hidden_size": 1152, "num_hidden_layers": 27,
+          "num_attention_heads": 16, "intermediate_size": 4304, "patch_size": 14,
+          "image_size": 224})");
+  const std::vector<float> picture(3 * 224 * 224, 0.3F);
+  std::vector<float> features;
+  const double seconds = median_seconds(5, [&] { model.vision().encode(picture, features); });
+  print("SigLIP So400m/14-224, one picture", seconds, tower_flops(model.vision().shape(), 1), rate);
+}
+
+struct Parts {
+  double embed = 0, prefill = 0, act = 0;
+};
+
+/// One control step in its three parts, and the whole beside the bound.
+void measure_policy(const char* name, const Model& model, std::size_t pictures, std::size_t words,
+                    bool acts, double rate, int runs) {
+  const FlowPolicy policy = std::move(FlowPolicy::load(model)).value();
+  const TowerShape& tower = model.vision().shape();
+  const ActionShape& shape = policy.shape();
+  const std::vector<float> pixels(pictures * 3 * tower.side * tower.side, 0.3F);
+  const std::vector<std::int32_t> tokens(words, 17);
+  const std::vector<float> state(shape.state_dims, 0.1F);
+  const Observation observation{pixels, tokens, state};
+  KvPool pool(policy.kv_shape(16), 256);
+  std::vector<Parts> parts;
+  std::size_t prefix = 0;
+  const double whole = median_seconds(runs, [&] {
+    Parts part;
+    auto start = Clock::now();
+    KvSequence sequence;
+    const std::vector<float> rows = std::move(policy.embed(observation)).value();
+    part.embed = seconds_since(start);
+    start = Clock::now();
+    std::vector<float> hidden;
+    SLUICE_CHECK(
+        policy.prefill(pool, sequence, rows, policy.picture_rows(observation), hidden).ok());
+    prefix = sequence.tokens;
+    part.prefill = seconds_since(start);
+    start = Clock::now();
+    ActionRequest request{&sequence, std::vector<float>(shape.horizon * shape.dims, 0.5F), state};
+    if (acts) SLUICE_CHECK(policy.act(pool, {&request, 1}, {shape.steps, 1.0F}).ok());
+    part.act = seconds_since(start);
+    pool.truncate(sequence, 0);
+    parts.push_back(part);
+  });
+  const auto n = static_cast<double>(prefix);
+  const DecoderShape& text = model.text().shape();
+  const double towers = tower_flops(tower, static_cast<double>(pictures));
+  const double trunk = n * static_cast<double>(text.layers) * row_flops(text.block, n);
+  const double flow = acts
+                          ? static_cast<double>(shape.steps * shape.horizon * shape.expert.layers) *
+                                row_flops(shape.expert.block, n)
+                          : 0;
+  const std::string label = std::string(name) + ", " + std::to_string(prefix) + " rows";
+  print(label.c_str(), whole, towers + trunk + flow, rate);
+  const Parts& last = parts.back();
+  print("  pictures", last.embed, towers, rate);
+  print("  prefix", last.prefill, trunk, rate);
+  if (acts) print("  flow steps", last.act, flow, rate);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool full = argc > 1 && std::string(argv[1]) == "--full";
+  const double rate = product_rate();
+  std::printf("largest bf16 product: %.0f GFLOP/s\n", rate / 1e9);
+  measure_tower(rate);
+  {
+    const Model smolvla = random_model(R"({"type": "smolvla", "num_cameras": 2})");
+    measure_policy("SmolVLA control step, 2 views", smolvla, 2, 24, true, rate, 5);
+  }
+  if (!full) return 0;
+  const Model pi05 = random_model(R"({"model_type": "pi05"})");
+  measure_policy("pi0.5 control step, 2 views", pi05, 2, 32, true, rate, 3);
+  measure_policy("pi0.5 prefix, 3 views and all padding", pi05, 3, 200, false, rate, 1);
+  return 0;
+}

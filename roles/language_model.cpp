@@ -146,7 +146,7 @@ bool LanguageModel::say(Turn& turn) {
       static_cast<float>(turn.option("top_p_milli", 1000)) / 1000.0F};
   SplitMix64 random(static_cast<std::uint64_t>(turn.option("seed", 0)) ^
                     (static_cast<std::uint64_t>(turn.made) << 32));
-  const std::int32_t token = kernels::sample(logits, options, random.uniform());
+  const std::int32_t token = kernels::sample(logits, {}, options, random.uniform());
   ++turn.made;
   if (token == config.eos) {
     talk.owed = {config.eos};

@@ -517,6 +517,35 @@ def make_smolvla():
     print(f"smolvla: lerobot {lerobot.__version__}")
 
 
+def make_sampling():
+    """What is drawn from, by transformers' own processors and warpers, in their order."""
+    from transformers import generation as g
+    logits = torch.randn(6, 50, generator=torch.Generator().manual_seed(24)) * 3
+    history = ids(25, (6, 12), 50, 0)
+    cases = []
+    for row, options in enumerate([
+            dict(temperature=0.7), dict(temperature=1.3, top_k=7), dict(temperature=1.0, top_p=0.8),
+            dict(temperature=0.9, min_p=0.1), dict(temperature=1.0, repetition_penalty=1.8),
+            dict(temperature=1.1, top_k=20, top_p=0.9, min_p=0.02, repetition_penalty=1.2)]):
+        scores = logits[row:row + 1]
+        past = history[row:row + 1]
+        if "repetition_penalty" in options:
+            scores = g.RepetitionPenaltyLogitsProcessor(options["repetition_penalty"])(past, scores)
+        scores = g.TemperatureLogitsWarper(options["temperature"])(past, scores)
+        if "top_k" in options:
+            scores = g.TopKLogitsWarper(options["top_k"])(past, scores)
+        if "top_p" in options:
+            scores = g.TopPLogitsWarper(options["top_p"])(past, scores)
+        if "min_p" in options:
+            scores = g.MinPLogitsWarper(options["min_p"])(past, scores)
+        cases.append({"options": options, "logits": logits[row].tolist(),
+                      "history": history[row].tolist(),
+                      "probabilities": scores.softmax(-1)[0].tolist()})
+    (HERE / "sampling").mkdir(exist_ok=True)
+    (HERE / "sampling" / "cases.json").write_text(json.dumps(cases) + "\n")
+    print("sampling:", len(cases), "cases")
+
+
 if __name__ == "__main__":
     print(f"transformers {hf.__version__}, torch {torch.__version__}")
     makers = {k[5:]: v for k, v in list(globals().items()) if k.startswith("make_")}

@@ -257,14 +257,14 @@ TEST_CASE("paged attention agrees with its reference: grouped heads, any limits,
 
 TEST_CASE("sampling follows temperature, top_k and top_p, and is greedy at temperature 0") {
   const std::vector<float> logits{1, 3, 2, 3, -1};
-  CHECK(sample(logits, {}, 0.99) == 1);  // a tie goes to the lower token
-  CHECK(sample(logits, {1.0F, 2, 1.0F}, 0.0) == 1);
-  CHECK(sample(logits, {1.0F, 2, 1.0F}, 0.999) == 3);
-  CHECK(sample(logits, {1.0F, 0, 0.3F}, 0.999) == 1);
+  CHECK(sample(logits, {}, {}, 0.99) == 1);  // a tie goes to the lower token
+  CHECK(sample(logits, {}, {.temperature = 1, .top_k = 2}, 0.0) == 1);
+  CHECK(sample(logits, {}, {.temperature = 1, .top_k = 2}, 0.999) == 3);
+  CHECK(sample(logits, {}, {.temperature = 1, .top_p = 0.3F}, 0.999) == 1);
   SplitMix64 random(5);
   std::vector<int> counts(5);
   for (int i = 0; i < 20'000; ++i)
-    ++counts[static_cast<std::size_t>(sample(logits, {1.0F, 0, 1.0F}, random.uniform()))];
+    ++counts[static_cast<std::size_t>(sample(logits, {}, {.temperature = 1}, random.uniform()))];
   double sum = 0;
   for (const float logit : logits) sum += std::exp(double{logit});
   for (std::size_t token = 0; token < 5; ++token) {

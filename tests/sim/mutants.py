@@ -1,16 +1,18 @@
 """Plants mistakes in the engine, one at a time, and sees to it that each is found.
 
-    python3 mutants.py ROOT --objects OBJ... --libraries LIB... --links NAME... [--only NAME]
+    python3 mutants.py ROOT BUILD [--only NAME]
 
-A mutant is one changed piece of a source or header, compiled beside the real objects. It is killed
-when the comparison with the evaluator or the hunt under faults fails, crashes or does not end. The
-engine without a change must survive both (or the checks would prove nothing).
+A mutant is one changed piece of a source or header, compiled beside the real objects and linked as
+the (Ninja) build links. It is killed when the comparison with the evaluator or the hunt under faults
+fails, crashes or does not end. The engine without a change must survive both (or the checks would
+prove nothing).
 """
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -107,6 +109,8 @@ class Bench:
 
     def __init__(self, a, folder: str):
         self.a, self.folder = a, folder
+        self.line = subprocess.run(["ninja", "-C", a.build, "-t", "commands", "sluice"], check=True,
+                                   capture_output=True, text=True).stdout.splitlines()[-1]
 
     def build(self, number: int, mutant) -> str:
         _, name, old, new, sources = mutant
@@ -126,8 +130,11 @@ class Bench:
         return self.link(f"{here}/sluice", objects)
 
     def link(self, out: str, objects: list[str]) -> str:
-        subprocess.run(["c++", "-o", out, *self.a.objects, *objects, "-Wl,--start-group",
-                        *self.a.libraries, "-Wl,--end-group", *("-l" + x for x in self.a.links)], check=True)
+        """The build's own link line, with the mutant's objects before the archives that hold them."""
+        line, count = re.subn(r" -o \S+", lambda _: " ".join(["", *objects, "-o", out]), self.line)
+        if count != 1:
+            raise SystemExit(f"the link line of sluice has {count} outputs, not one: {self.line}")
+        subprocess.run(line, shell=True, cwd=self.a.build, check=True)
         return out
 
     def survives(self, sluice: str) -> bool:
@@ -153,9 +160,7 @@ class Bench:
 def main() -> int:
     a = argparse.ArgumentParser()
     a.add_argument("root")
-    a.add_argument("--objects", nargs="+", required=True)
-    a.add_argument("--libraries", nargs="+", required=True)
-    a.add_argument("--links", nargs="*", default=[])
+    a.add_argument("build", help="the folder of a Ninja build")
     a.add_argument("--jobs", type=int, default=2)
     a.add_argument("--only", default="")
     a = a.parse_args()

@@ -68,6 +68,18 @@ void print_architecture(const Architecture& a) {
         a.text->rope.theta, kv_bytes(*a.text),
         a.bidirectional_prefix ? ", bidirectional prompt" : "");
   }
+  if (a.diffusion.has_value()) {
+    print_block("denoiser", a.diffusion->trunk.block, a.diffusion->trunk.layers);
+    std::printf("           latents %zu x %zu x %zu, patches of %zu, %zu classes\n",
+                a.diffusion->channels, a.diffusion->side, a.diffusion->side, a.diffusion->patch,
+                a.diffusion->classes);
+  }
+  if (a.vae.has_value())
+    std::printf(
+        "decoder    of pictures: %zu latent channels, %zu sizes (x %zu), %zu residual "
+        "blocks each, %zu groups\n",
+        a.vae->latent_channels, a.vae->channels.size(), a.vae->growth(), a.vae->residuals + 1,
+        a.vae->groups);
   if (!a.action.has_value()) return;
   print_block("expert", a.action->expert.block, a.action->expert.layers);
   std::printf("           %zu actions of %zu, %zu flow steps, %zu cameras, language mask %s\n",
@@ -93,13 +105,6 @@ double print_tensors(const SafetensorsFile& file) {
     std::printf(" %s %zu (%s)", dtype.c_str(), part.first, megabytes(part.second).c_str());
   std::printf("\n");
   return bytes;
-}
-
-Result<SafetensorsFile> open_weights(const std::string& directory) {
-  const std::string index = directory + "/model.safetensors.index.json";
-  return ::access(index.c_str(), F_OK) == 0
-             ? SafetensorsFile::open_index(index)
-             : SafetensorsFile::open(directory + "/model.safetensors");
 }
 
 /// The memory plan, before anything is allocated. Errors: exhausted, when it cannot fit.

@@ -65,10 +65,6 @@ void matmul_ref(std::span<const float> x, const Weight& weight, std::span<const 
 void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const float> bias,
                 std::span<float> y, std::size_t rows);
 
-/// c = a b for row-major f32: [m, k] [k, n].
-void gemm_cpu(const float* a, const float* b, float* c, std::size_t m, std::size_t n,
-              std::size_t k);
-
 /// c = a b for bf16 and sums in f32: a [m, k]; b [k, n], or [n, k] when it is transposed; rows of c
 /// are `stride` apart. `bias`: n values that are added to each row; null: none.
 void gemm_bf16_cpu(const std::uint16_t* a, const std::uint16_t* b, bool transposed, float* c,

@@ -176,12 +176,4 @@ void gemm_bf16_cpu(const std::uint16_t* a, const std::uint16_t* b, bool transpos
   }
 }
 
-void gemm_cpu(const float* a, const float* b, float* c, std::size_t m, std::size_t n,
-              std::size_t k) {
-  const auto status = dnnl_sgemm('N', 'N', static_cast<dnnl_dim_t>(m), static_cast<dnnl_dim_t>(n),
-                                 static_cast<dnnl_dim_t>(k), 1.0F, a, static_cast<dnnl_dim_t>(k), b,
-                                 static_cast<dnnl_dim_t>(n), 0.0F, c, static_cast<dnnl_dim_t>(n));
-  SLUICE_CHECK(status == dnnl_success, "oneDNN refused a product");
-}
-
 }  // namespace sluice::kernels

@@ -12,7 +12,7 @@ namespace sluice {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Family>, 18> families{{
+constexpr std::array<std::pair<std::string_view, Family>, 20> families{{
     {"llama", Family::llama},
     {"qwen2", Family::qwen2},
     {"gemma", Family::gemma},
@@ -31,6 +31,8 @@ constexpr std::array<std::pair<std::string_view, Family>, 18> families{{
     {"openvla", Family::openvla},
     {"pi0_openpi", Family::pi0},
     {"pi05_openpi", Family::pi05},
+    {"DiTTransformer2DModel", Family::dit},
+    {"AutoencoderKL", Family::vae},
 }};
 
 QwenVisionShape read_qwen_vision(const Json& config, std::string& problem) {
@@ -133,13 +135,16 @@ Result<Architecture> Architecture::parse(const std::string& json, const std::str
   std::string problem;
   std::string type;
   JsonReader reader(config, "", problem);
-  reader.text(config.contains("model_type") ? "model_type" : "type", type);
+  const char* key = config.contains("model_type")    ? "model_type"
+                    : config.contains("_class_name") ? "_class_name"
+                                                     : "type";
+  reader.text(key, type);
   const auto known = std::ranges::find(families, type, [](const auto& f) { return f.first; });
   if (problem.empty() && known == families.end()) {
     std::string all;
     for (const auto& family : families)
       all += (all.empty() ? "" : ", ") + std::string(family.first);
-    return invalid_argument(name + ": 'model_type' is '" + type + "'; supported are " + all);
+    return invalid_argument(name + ": '" + key + "' is '" + type + "'; supported are " + all);
   }
   Architecture made;
   if (problem.empty()) {
@@ -171,6 +176,12 @@ Result<Architecture> Architecture::parse(const std::string& json, const std::str
         break;
       case Family::openvla:
         read_openvla(config, made, problem);
+        break;
+      case Family::dit:
+        read_dit(config, made, problem);
+        break;
+      case Family::vae:
+        read_vae(config, made, problem);
         break;
     }
   }

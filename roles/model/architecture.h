@@ -1,9 +1,9 @@
 // What a checkpoint is: its family and the shapes of its parts, read from `config.json`.
 //
-// Written as Hugging Face `transformers` writes it (4.x and 5.x keys), openpi or lerobot; keys that
-// are missing take the family's defaults there. Not trusted: every number has a limit.
-// Errors: not_found, corrupt (which key, what it must be), invalid_argument (a family or an option
-// that is not supported, and which are).
+// Written as Hugging Face `transformers` writes it (4.x and 5.x keys), diffusers, openpi or
+// lerobot; keys that are missing take the family's defaults there. Not trusted: every number has a
+// limit. Errors: not_found, corrupt (which key, what it must be), invalid_argument (a family or an
+// option that is not supported, and which are).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "roles/model/decoder.h"
+#include "roles/model/diffusion_transformer.h"
 #include "roles/model/qwen_vision.h"
 #include "roles/model/tower.h"
+#include "roles/model/vae_decoder.h"
 
 namespace sluice {
 
@@ -30,6 +32,8 @@ enum class Family : std::uint8_t {
   pi05,
   smolvla,
   openvla,
+  dit,
+  vae,
 };
 std::string_view to_string(Family family);
 
@@ -62,6 +66,8 @@ struct Architecture {
   std::optional<QwenVisionShape> qwen_vision;
   std::optional<TowerShape> second_vision;  // OpenVLA: SigLIP beside DINOv2, channels joined
   std::optional<ActionShape> action;
+  std::optional<DiffusionShape> diffusion;
+  std::optional<VaeShape> vae;
   std::vector<ActionStatistics> statistics;
   std::size_t action_tokens_end = 0;  // OpenVLA: ids below this stand for words
   std::int32_t image_token = -1;

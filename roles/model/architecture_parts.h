@@ -26,5 +26,7 @@ TowerShape read_dinov2(const Json& config, const std::string& place, bool regist
 void read_pi0(const Json& config, Architecture& made, std::string& problem);
 void read_smolvla(const Json& config, Architecture& made, std::string& problem);
 void read_openvla(const Json& config, Architecture& made, std::string& problem);
+void read_dit(const Json& config, Architecture& made, std::string& problem);
+void read_vae(const Json& config, Architecture& made, std::string& problem);
 
 }  // namespace sluice

@@ -19,7 +19,8 @@ Adaptive adaptive(const Modulation& modulation, std::size_t width, std::size_t r
 
 void norm_rows(const BlockShape& shape, const Norm& norm, std::size_t which,
                std::span<const float> hidden, const Modulation* modulation, BlockRows& rows) {
-  apply_norm(shape.norm, norm, shape.eps, shape.width, hidden, rows.normed);
+  const float eps = which == 1 && shape.eps2 != 0 ? shape.eps2 : shape.eps;
+  apply_norm(shape.norm, norm, eps, shape.width, hidden, rows.normed);
   if (modulation == nullptr) return;
   for (std::size_t row = 0; row < rows.count; ++row) {
     const Adaptive parts = adaptive(*modulation, shape.width, row, which);
@@ -87,6 +88,21 @@ BlockNames BlockNames::dinov2() {
 BlockNames BlockNames::qwen_vision() {
   return {"norm1",       "norm2",         "", "", "", "attn.qkv", "attn.proj", "mlp.gate_proj",
           "mlp.up_proj", "mlp.down_proj", "", ""};
+}
+
+BlockNames BlockNames::dit() {
+  return {"",
+          "",
+          "attn1.to_q",
+          "attn1.to_k",
+          "attn1.to_v",
+          "",
+          "attn1.to_out.0",
+          "",
+          "ff.net.0.proj",
+          "ff.net.2",
+          "",
+          ""};
 }
 
 BlockNames BlockNames::timm() {

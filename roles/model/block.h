@@ -28,6 +28,7 @@ struct BlockShape {
   std::size_t mlp = 0;
   NormKind norm = NormKind::rms;
   float eps = 1e-6F;
+  float eps2 = 0;              // of the second norm; 0: the same
   bool norm_plus_one = false;  // Gemma: the norm's factor is 1 + w
   bool adaptive = false;       // norms have no weight; a condition brings scale, shift and gate
   bool layer_scale = false;
@@ -46,6 +47,8 @@ struct BlockNames {
   static BlockNames siglip();
   static BlockNames dinov2();
   static BlockNames qwen_vision();
+  /// diffusers' DiT; its norms have no weights.
+  static BlockNames dit();
   /// timm, with OpenVLA's name for LayerScale.
   static BlockNames timm();
 };

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "kernels/conv2d.h"
 #include "kernels/elementwise.h"
 #include "roles/model/vision.h"
 
@@ -86,39 +85,21 @@ Result<Codec> Codec::load(const ModelConfig& config, const SafetensorsFile& file
   return made;
 }
 
-Codec::Plane Codec::run(Plane x, const std::vector<CodecLayer>& layers,
-                        const std::string& prefix) const {
+Plane Codec::run(Plane x, const std::vector<CodecLayer>& layers, const std::string& prefix) const {
   for (const CodecLayer& layer : layers) {
     switch (layer.kind) {
-      case CodecLayer::Kind::conv: {
-        const kernels::ConvShape shape{layer.in, layer.out, x.side, x.side, layer.stride};
-        SLUICE_CHECK(layer.in == x.channels, "codec layers do not fit each other");
-        const Linear& convolution = convolutions_.at(prefix + layer.name);
-        Plane y{std::vector<float>(layer.out * shape.out_height() * shape.out_width()), layer.out,
-                shape.out_height()};
-        kernels::conv2d_cpu(shape, x.values, convolution.weight, convolution.bias, y.values);
-        x = std::move(y);
+      case CodecLayer::Kind::conv:
+        x = convolve(x, convolutions_.at(prefix + layer.name), 3, layer.stride);
         break;
-      }
       case CodecLayer::Kind::silu:
         kernels::activate_cpu(kernels::Activation::silu, x.values);
         break;
-      case CodecLayer::Kind::upsample2x: {
-        Plane y{{}, x.channels, x.side * 2};
-        y.values.reserve(x.values.size() * 4);
-        for (std::size_t c = 0; c < x.channels; ++c)
-          for (std::size_t row = 0; row < y.side; ++row)
-            for (std::size_t column = 0; column < y.side; ++column)
-              y.values.push_back(x.values[(c * x.side + row / 2) * x.side + column / 2]);
-        x = std::move(y);
+      case CodecLayer::Kind::upsample2x:
+        x = upsample2x(x);
         break;
-      }
-      case CodecLayer::Kind::residual: {
-        const Plane inner = run(x, layer.body, prefix);
-        SLUICE_CHECK(inner.values.size() == x.values.size(), "a residual keeps its shape");
-        for (std::size_t i = 0; i < x.values.size(); ++i) x.values[i] += inner.values[i];
+      case CodecLayer::Kind::residual:
+        add(x, run(x, layer.body, prefix));
         break;
-      }
     }
   }
   return x;
@@ -128,7 +109,7 @@ Tensor Codec::encode(const Tensor& pixels) const {
   const std::size_t side = image_size();
   SLUICE_CHECK(static_cast<std::size_t>(pixels.count()) == side * side * 3,
                "the picture must have the model's size");
-  Plane x{std::vector<float>(side * side * 3), 3, side};
+  Plane x{std::vector<float>(side * side * 3), 3, side, side};
   for (std::size_t i = 0; i < x.values.size(); ++i)
     x.values[i % 3 * side * side + i / 3] = static_cast<float>(pixels.u8()[i]) / 127.5F - 1.0F;
   const Plane z = run(std::move(x), config_.codec.encoder, "codec.encoder.");
@@ -136,11 +117,11 @@ Tensor Codec::encode(const Tensor& pixels) const {
   std::vector<float> rows(z.values.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::size_t c = i % channels;
-    rows[i] = (z.values[c * z.side * z.side + i / channels] - mean_[c]) / deviation_[c];
+    rows[i] = (z.values[c * z.pixels() + i / channels] - mean_[c]) / deviation_[c];
   }
   return Tensor::of_f32({static_cast<std::int64_t>(config_.denoiser.tokens),
                          static_cast<std::int64_t>(config_.denoiser.token_dim)},
-                        merge_neighbours(rows, z.side, channels, config_.codec.patch));
+                        merge_neighbours(rows, z.width, channels, config_.codec.patch));
 }
 
 std::vector<float> Codec::decode_values(const Tensor& tokens) const {
@@ -148,7 +129,7 @@ std::vector<float> Codec::decode_values(const Tensor& tokens) const {
   const std::size_t channels = config_.codec.channels;
   const std::vector<float> rows = split_neighbours({tokens.f32().begin(), tokens.f32().end()}, side,
                                                    channels, config_.codec.patch);
-  Plane z{std::vector<float>(rows.size()), channels, side};
+  Plane z{std::vector<float>(rows.size()), channels, side, side};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::size_t c = i % channels;
     z.values[c * side * side + i / channels] = rows[i] * deviation_[c] + mean_[c];

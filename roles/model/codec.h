@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "roles/model/config.h"
-#include "roles/model/weights.h"
+#include "roles/model/plane.h"
 
 namespace sluice {
 
@@ -25,11 +25,6 @@ class Codec {
   std::vector<float> decode_values(const Tensor& tokens) const;
 
  private:
-  struct Plane {
-    std::vector<float> values;  // [channels, side, side]
-    std::size_t channels = 0;
-    std::size_t side = 0;
-  };
   void load_layers(const std::vector<CodecLayer>& layers, const std::string& prefix,
                    WeightLoader& load);
   Plane run(Plane x, const std::vector<CodecLayer>& layers, const std::string& prefix) const;

@@ -31,7 +31,7 @@ Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& nam
       made.head_ = load.linear(names.head, shape.vocabulary, shape.block.width, false).weight;
   }
   for (std::size_t i = 0; i < shape.layers; ++i)
-    made.blocks_.push_back(Block::load(load, shape.block, BlockNames::llama(),
+    made.blocks_.push_back(Block::load(load, shape.block, names.block,
                                        names.layers + std::to_string(i) + ".",
                                        shape.cross_every != 0 && i % shape.cross_every != 0));
   if (!shape.block.adaptive)

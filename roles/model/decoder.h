@@ -36,6 +36,7 @@ struct DecoderNames {
   std::string layers;     // "model.layers."
   std::string norm;       // "model.norm"
   std::string head;       // "lm_head"
+  BlockNames block = BlockNames::llama();
 };
 
 enum class Mask : std::uint8_t { causal, block };

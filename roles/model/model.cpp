@@ -74,14 +74,21 @@ std::size_t rows_of(const Grid& grid, std::size_t merge) {
 
 }  // namespace
 
+Result<SafetensorsFile> open_weights(const std::string& directory) {
+  std::error_code ignored;
+  for (const char* name : {"/model.safetensors", "/diffusion_pytorch_model.safetensors"}) {
+    const std::string index = directory + name + ".index.json";
+    if (std::filesystem::exists(index, ignored)) return SafetensorsFile::open_index(index);
+    if (std::filesystem::exists(directory + name, ignored))
+      return SafetensorsFile::open(directory + name);
+  }
+  return SafetensorsFile::open(directory + "/model.safetensors");
+}
+
 Result<Model> Model::open(const std::string& directory, kernels::WeightFormat format) {
   Result<Architecture> architecture = Architecture::load(directory);
   if (!architecture.ok()) return architecture.error();
-  const std::string index = directory + "/model.safetensors.index.json";
-  std::error_code ignored;
-  Result<SafetensorsFile> file = std::filesystem::exists(index, ignored)
-                                     ? SafetensorsFile::open_index(index)
-                                     : SafetensorsFile::open(directory + "/model.safetensors");
+  Result<SafetensorsFile> file = open_weights(directory);
   if (!file.ok()) return file.error();
   return load(std::move(architecture).value(), std::move(file).value(), format);
 }
@@ -141,6 +148,17 @@ Result<void> Model::load_parts() {
         *architecture_.qwen_vision, prefix(qwen_prefixes, "merger.ln_q.weight"), file_, format_);
     if (!vision.ok()) return vision.error();
     qwen_vision_ = std::move(vision).value();
+  }
+  if (architecture_.diffusion.has_value()) {
+    Result<DiffusionTransformer> made =
+        DiffusionTransformer::load(*architecture_.diffusion, file_, format_);
+    if (!made.ok()) return made.error();
+    diffusion_ = std::move(made).value();
+  }
+  if (architecture_.vae.has_value()) {
+    Result<VaeDecoder> made = VaeDecoder::load(*architecture_.vae, file_);
+    if (!made.ok()) return made.error();
+    vae_ = std::move(made).value();
   }
   return text_.has_value() && vision_.has_value() ? load_projector() : Result<void>();
 }

@@ -21,9 +21,12 @@ struct Prompt {
   std::int32_t next_position = 0;
 };
 
+/// `model.safetensors` or diffusers' `diffusion_pytorch_model.safetensors`, or the index of either.
+Result<SafetensorsFile> open_weights(const std::string& directory);
+
 class Model {
  public:
-  /// `config.json`, and `model.safetensors` or its index.
+  /// `config.json`, and weights as `open_weights` finds them.
   static Result<Model> open(const std::string& directory,
                             kernels::WeightFormat format = kernels::WeightFormat::exact);
   static Result<Model> load(Architecture architecture, SafetensorsFile file,
@@ -36,6 +39,8 @@ class Model {
   const Decoder& text() const { return *text_; }
   const Tower& vision() const { return *vision_; }
   const QwenVision& qwen_vision() const { return *qwen_vision_; }
+  const DiffusionTransformer& diffusion() const { return *diffusion_; }
+  const VaeDecoder& vae() const { return *vae_; }
 
   /// Pictures, preprocessed as the family does it, to rows that stand for image tokens.
   /// `grids`: of a tower for any size; else pictures have the tower's size.
@@ -60,6 +65,8 @@ class Model {
   std::optional<Decoder> text_;
   std::optional<Tower> vision_, second_vision_;
   std::optional<QwenVision> qwen_vision_;
+  std::optional<DiffusionTransformer> diffusion_;
+  std::optional<VaeDecoder> vae_;
   Linear projector_, projector2_, projector3_;  // the latter two: OpenVLA's
 };
 

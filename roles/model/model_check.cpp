@@ -6,6 +6,7 @@
 #include <string>
 
 #include "roles/model/flow_policy.h"
+#include "roles/model/model_check_parts.h"
 
 namespace sluice {
 
@@ -455,6 +456,8 @@ Result<NamedTensors> run_policy(const Model& model, const NamedInputs& inputs) {
 Result<NamedTensors> run_model(const Model& model, const NamedInputs& inputs) {
   const Architecture& architecture = model.architecture();
   if (architecture.action.has_value()) return run_policy(model, inputs);
+  if (architecture.diffusion.has_value()) return run_diffusion(model, inputs);
+  if (architecture.vae.has_value()) return run_vae(model, inputs);
   if (architecture.text.has_value()) return run_language(model, inputs);
   return run_vision(model, inputs);
 }

@@ -84,14 +84,14 @@ void run_blocks(const BlockShape& shape, std::span<const Block> blocks,
   }
 }
 
-void cut_patches(std::span<const float> pixels, std::size_t side, std::size_t patch,
-                 std::vector<float>& rows) {
+void cut_patches(std::span<const float> pixels, std::size_t channels, std::size_t side,
+                 std::size_t patch, std::vector<float>& rows) {
   rows.clear();
   rows.reserve(pixels.size());
-  for (std::size_t image = 0; image < pixels.size(); image += 3 * side * side)
+  for (std::size_t image = 0; image < pixels.size(); image += channels * side * side)
     for (std::size_t py = 0; py < side; py += patch)
       for (std::size_t px = 0; px < side; px += patch)
-        for (std::size_t channel = 0; channel < 3; ++channel)
+        for (std::size_t channel = 0; channel < channels; ++channel)
           for (std::size_t y = 0; y < patch; ++y) {
             const float* from = &pixels[image + (channel * side + py + y) * side + px];
             rows.insert(rows.end(), from, from + patch);
@@ -150,7 +150,7 @@ void Tower::encode(std::span<const float> pixels, std::vector<float>& features,
   SLUICE_CHECK(pixels.size() == images * 3 * shape_.side * shape_.side,
                "pictures must have the tower's size");
   std::vector<float> cut, embedded, hidden;
-  cut_patches(pixels, shape_.side, shape_.patch, cut);
+  cut_patches(pixels, 3, shape_.side, shape_.patch, cut);
   apply(patch_, cut, embedded);
   const std::size_t one = shape_.patches() * width;
   const std::size_t first = shape_.class_token && shape_.class_position ? width : 0;

@@ -517,6 +517,54 @@ def make_smolvla():
     print(f"smolvla: lerobot {lerobot.__version__}")
 
 
+def make_dit():
+    """diffusers' DiT, and its pipeline's loop (DDIM, guided) with its scheduler."""
+    import diffusers
+    torch.manual_seed(26)
+    model = diffusers.DiTTransformer2DModel(
+        num_attention_heads=3, attention_head_dim=16, in_channels=4, out_channels=8, num_layers=2,
+        sample_size=8, patch_size=2, num_embeds_ada_norm=10, norm_eps=1e-3)
+    model = sharpen(model, 26)
+    g = torch.Generator().manual_seed(27)
+    latents = torch.randn(3, 4, 8, 8, generator=g)
+    times = torch.tensor([999, 20, 501])
+    classes = torch.tensor([3, 10, 0])
+    noise = torch.randn(3, 4, 8, 8, generator=g) * 0.3
+    scheduler = diffusers.DDIMScheduler(clip_sample=False)
+    scheduler.set_timesteps(4)
+    guidance = 1.5
+    x = torch.cat([noise, noise])
+    both = torch.cat([classes, torch.full((3,), 10)])
+    with torch.no_grad():
+        sample = model(latents, timestep=times, class_labels=classes).sample
+        for t in scheduler.timesteps:
+            x = torch.cat([x[:3], x[:3]])
+            made = model(x, timestep=t.expand(6), class_labels=both).sample[:, :4]
+            classed, plain = made.split(3)
+            made = plain + guidance * (classed - plain)
+            x = scheduler.step(torch.cat([made, made]), t, x).prev_sample
+    save("dit", model,
+         {"hidden_states": latents, "timestep": times, "class_labels": classes, "noise": noise,
+          "num_inference_steps": torch.tensor([4.0]), "guidance_scale": torch.tensor([guidance])},
+         {"sample": sample, "latents": x[:3]}, f"diffusers {diffusers.__version__}")
+
+
+def make_vae():
+    import diffusers
+    torch.manual_seed(28)
+    model = diffusers.AutoencoderKL(
+        down_block_types=["DownEncoderBlock2D"] * 3, up_block_types=["UpDecoderBlock2D"] * 3,
+        block_out_channels=[16, 16, 32], layers_per_block=1, norm_num_groups=8, sample_size=32)
+    del model.encoder.down_blocks, model.encoder.mid_block, model.encoder.conv_in
+    del model.encoder.conv_norm_out, model.encoder.conv_out, model.quant_conv
+    model = sharpen(model, 28)
+    latents = torch.randn(2, 4, 5, 7, generator=torch.Generator().manual_seed(29))
+    with torch.no_grad():
+        sample = model.decode(latents).sample
+    save("vae", model, {"latents": latents}, {"sample": sample},
+         f"diffusers {diffusers.__version__}, without the encoder")
+
+
 def make_sampling():
     """What is drawn from, by transformers' own processors and warpers, in their order."""
     from transformers import generation as g

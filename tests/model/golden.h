@@ -32,7 +32,7 @@ class Case {
 
   /// Runs an architecture on the checkpoint's weights.
   NamedTensors run(const Architecture& architecture) const {
-    Result<Model> model = Model::load(architecture, open("/model.safetensors"));
+    Result<Model> model = Model::load(architecture, weights());
     INFO((model.ok() ? "" : model.error().message));
     REQUIRE(model.ok());
     Result<NamedTensors> outputs = run_model(*model, NamedInputs(inputs_));
@@ -66,6 +66,11 @@ class Case {
   }
 
  private:
+  SafetensorsFile weights() const {
+    Result<SafetensorsFile> file = open_weights(directory_);
+    REQUIRE(file.ok());
+    return std::move(file).value();
+  }
   SafetensorsFile open(const std::string& name) const {
     Result<SafetensorsFile> file = SafetensorsFile::open(directory_ + name);
     INFO((file.ok() ? "" : file.error().message));

@@ -6,8 +6,9 @@
 using namespace sluice;
 
 TEST_CASE("every stage of every family agrees with the reference implementation") {
-  for (const char* family : {"llama", "llama3", "qwen2", "gemma", "siglip", "dinov2", "paligemma",
-                             "qwen2_5_vl", "smolvlm", "pi05", "pi0", "openvla", "smolvla"}) {
+  for (const char* family :
+       {"llama", "llama3", "qwen2", "gemma", "siglip", "dinov2", "paligemma", "qwen2_5_vl",
+        "smolvlm", "pi05", "pi0", "openvla", "smolvla", "dit", "vae"}) {
     const golden::Case golden(family);
     for (const auto& [stage, error] : golden.errors(golden.run(golden.architecture()))) {
       INFO(family << " " << stage << " " << error);
@@ -91,6 +92,16 @@ const std::vector<Mistake> mistakes = {
     {"smolvla", "words not scaled", [](Architecture& a) { a.text->embedding_scale = 1; }},
     {"smolvla", "theta 1e5",
      [](Architecture& a) { a.text->rope.theta = a.action->expert.rope.theta = 1e5; }},
+    {"dit", "second norm's eps as the first's",
+     [](Architecture& a) { a.diffusion->trunk.block.eps2 = 0; }},
+    {"dit", "erf GELU",
+     [](Architecture& a) { a.diffusion->trunk.block.activation = Activation::gelu_erf; }},
+    {"dit", "qkv bias left out",
+     [](Architecture& a) { a.diffusion->trunk.block.qkv_bias = false; }},
+    {"dit", "another schedule", [](Architecture& a) { a.diffusion->train_steps = 900; }},
+    {"vae", "no attention", [](Architecture& a) { a.vae->attention = false; }},
+    {"vae", "other groups", [](Architecture& a) { a.vae->groups = 4; }},
+    {"vae", "no first convolution", [](Architecture& a) { a.vae->post_convolution = false; }},
     {"pi05", "9 steps", [](Architecture& a) { a.action->steps = 9; }},
 };
 

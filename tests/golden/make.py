@@ -451,14 +451,20 @@ def make_openvla():
     print(f"openvla: timm {timm.__version__}")
 
 
-def make_smolvla():
-    """lerobot's own modules, with the configuration given instead of fetched."""
+def only_smolvla():
+    """Lets lerobot.policies.smolvla be imported without the other policies."""
     import types
     import lerobot
-    for name in ("policies", "policies.smolvla"):  # the others there are not needed
+    for name in ("policies", "policies.smolvla"):
         package = types.ModuleType("lerobot." + name)
         package.__path__ = [str(pathlib.Path(lerobot.__file__).parent / name.replace(".", "/"))]
         sys.modules["lerobot." + name] = package
+
+
+def make_smolvla():
+    """lerobot's own modules, with the configuration given instead of fetched."""
+    import types
+    only_smolvla()
     import lerobot.policies.smolvla.smolvlm_with_expert as part
     vlm = hf.SmolVLMConfig(
         vision_config=dict(model_type="smolvlm_vision", hidden_size=32, num_hidden_layers=2,
@@ -563,6 +569,84 @@ def make_vae():
         sample = model.decode(latents).sample
     save("vae", model, {"latents": latents}, {"sample": sample},
          f"diffusers {diffusers.__version__}, without the encoder")
+
+
+def make_pictures():
+    """What each family's own preprocessing makes of pictures of odd sizes. Pillow before 13: since
+    then it shrinks rows or columns first, whichever is cheaper, which moves some values by a level.
+    """
+    import PIL
+    assert int(PIL.__version__.split(".")[0]) < 13, PIL.__version__
+    import numpy as np
+    import torch.nn.functional as F
+    from PIL import Image
+    from openpi_client import image_tools
+    only_smolvla()
+    from lerobot.policies.smolvla.modeling_smolvla import resize_with_pad
+    from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+    from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+    from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
+    g = torch.Generator().manual_seed(30)
+    pictures = []
+    for height, width in ((37, 61), (90, 40), (23, 23)):
+        coarse = torch.rand(1, 3, 5, 7, generator=g)
+        smooth = F.interpolate(coarse, (height, width), mode="bicubic")[0].permute(1, 2, 0)
+        grain = 0.15 * torch.randn(height, width, 3, generator=g)
+        pictures.append((255 * (smooth + grain).clamp(0, 1)).byte().numpy())
+    tensors = {f"picture{i}": torch.from_numpy(p) for i, p in enumerate(pictures)}
+    vision = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4,
+              "intermediate_size": 32, "image_size": 28, "patch_size": 7}
+    text = {"vocab_size": 8, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "intermediate_size": 32}
+    smol = {"model_type": "smolvlm", "text_config": text, "vision_config": vision}
+    cases = []
+
+    def case(name, config, processor, make):
+        for i, picture in enumerate(pictures):
+            made = make(picture)
+            made = made if isinstance(made, dict) else {"pixel_values": made}
+            tensors[f"{name}.{i}"] = made["pixel_values"].float().contiguous()
+            if "image_grid_thw" in made:
+                tensors[f"{name}.{i}.grid"] = made["image_grid_thw"]
+        cases.append({"name": name, "config": config, "preprocessor": processor})
+
+    def by(processor):
+        return lambda p: dict(processor(images=Image.fromarray(p), return_tensors="pt"))
+
+    size = {"height": 28, "width": 28}
+    case("siglip", vision | {"model_type": "siglip_vision_model"}, {"size": size},
+         by(SiglipImageProcessorPil(size=size)))
+    case("bilinear", vision | {"model_type": "siglip_vision_model"},
+         {"size": {"height": 50, "width": 31}, "resample": 2, "image_std": [0.2, 0.3, 0.4]},
+         by(SiglipImageProcessorPil(size={"height": 50, "width": 31}, resample=2,
+                                    image_std=[0.2, 0.3, 0.4])))
+    bit = {"size": {"shortest_edge": 33}, "crop_size": size}
+    case("dinov2", {"model_type": "dinov2", "hidden_size": 32, "num_hidden_layers": 1,
+                    "num_attention_heads": 4, "image_size": 28, "patch_size": 14}, bit,
+         by(BitImageProcessorPil(**bit, image_mean=[0.485, 0.456, 0.406],
+                                 image_std=[0.229, 0.224, 0.225])))
+    qwen = {"model_type": "qwen2_5_vl", "text_config": text,
+            "vision_config": {"depth": 1, "hidden_size": 32, "num_heads": 4,
+                              "intermediate_size": 32, "out_hidden_size": 32}}
+    for name, low, high in (("qwen", 56 * 56, 28 * 28 * 1280), ("qwen_small", 28 * 28, 2400)):
+        case(name, qwen, {"min_pixels": low, "max_pixels": high},
+             by(Qwen2VLImageProcessorPil(size={"shortest_edge": low, "longest_edge": high})))
+    for name, split in (("smolvlm", True), ("smolvlm_whole", False)):
+        options = {"size": {"longest_edge": 70}, "max_image_size": {"longest_edge": 28},
+                   "do_image_splitting": split}
+        case(name, smol, options, by(SmolVLMImageProcessorPil(**options)))
+    policy = {"model_type": "pi05", "vision_config": vision}
+    case("pi05", policy, {}, lambda p: torch.from_numpy(
+        image_tools.resize_with_pad(p, 28, 28).astype(np.float32) / 255 * 2 - 1).permute(2, 0, 1))
+    case("smolvla", {"type": "smolvla", "vlm_config": smol}, {}, lambda p: resize_with_pad(
+        torch.from_numpy(p).permute(2, 0, 1)[None].float() / 255, 28, 28, pad_value=0) * 2 - 1)
+    directory = HERE / "pictures"
+    directory.mkdir(exist_ok=True)
+    save_file({k: v.contiguous() for k, v in tensors.items()},
+              str(directory / "expected.safetensors"))
+    (directory / "cases.json").write_text(json.dumps(cases, indent=1) + "\n")
+    print("pictures:", len(cases), "cases")
 
 
 def make_sampling():

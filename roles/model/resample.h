@@ -2,8 +2,10 @@
 //
 // `resample` equals Pillow's resize (before 13) bit for bit: separable filters, widened when
 // shrinking, rows' values first, weights in whole numbers of 2^-22. `interpolate` is PyTorch's
-// bilinear interpolation, which does not widen. Shape: u8 or f32 [height, width, 3]. Sizes are the caller's to limit.
-// Source: Pillow's ImageResize; torch.nn.functional.interpolate (align_corners false).
+// bilinear interpolation, which does not widen. Shape: u8 or f32 [height, width, 3]. Sizes are the
+// caller's to limit.
+// caller's to limit. Source: Pillow's ImageResize; torch.nn.functional.interpolate (align_corners
+// false).
 #pragma once
 
 #include <cstddef>

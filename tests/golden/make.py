@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the golden checkpoints: tiny models of each family, run by Hugging Face `transformers`.
 
-Usage: make.py [FAMILY...]       needs torch, transformers, safetensors (the tests do not)
+Usage: make.py [FAMILY...] [--against=FOLDER]       needs torch, transformers, safetensors (the tests do not)
 
 Each FAMILY folder beside this script gets config.json and model.safetensors as `save_pretrained`
 writes them, inputs.safetensors and expected.safetensors in the names of docs/MODELS.md. The weights
@@ -649,6 +649,65 @@ def make_pictures():
     print("pictures:", len(cases), "cases")
 
 
+# Templates of our own with the marks and the output of the public ones.
+CHATML = ("{% for m in messages %}{% if loop.first and m.role != 'system' %}<|im_start|>system\nSYSTEM"
+          "<|im_end|>\n{% endif %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+          "{{ '<|im_start|>assistant\\n' }}")
+CHATS = {
+    "qwen2_5": CHATML.replace("SYSTEM", "You are Qwen, created by Alibaba Cloud. "
+                                        "You are a helpful assistant."),
+    "qwen2": CHATML.replace("SYSTEM", "You are a helpful assistant."),
+    "chatml": "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + "
+              "'<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}",
+    "llama3": "<|begin_of_text|>{% for m in messages %}<|start_header_id|>{{ m.role }}"
+              "<|end_header_id|>\n\n{{ m.content | trim }}<|eot_id|>{% endfor %}"
+              "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}",
+    "llama3_1": "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge "
+                "Date: December 2023\nToday Date: 26 Jul 2024\n\n{% if messages[0].role == 'system' "
+                "%}{{ messages[0].content | trim }}{% set messages = messages[1:] %}{% endif %}"
+                "<|eot_id|>{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>"
+                "\n\n{{ m.content | trim }}<|eot_id|>{% endfor %}"
+                "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}",
+    "gemma": "<bos>{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+             "{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}"
+             "\n{{ m.content | trim }}<end_of_turn>\n{% endfor %}"
+             "{{ '<start_of_turn>model\\n' }}",
+}
+# The public templates whose output must be the same: file names of a folder given by --against.
+PUBLIC = {"qwen2_5": "Qwen-Qwen2.5-7B-Instruct.jinja", "gemma": "google-gemma-2-2b-it.jinja",
+          "llama3_1": "meta-llama-Llama-3.1-8B-Instruct.jinja"}
+
+
+def make_chat(against=None):
+    """Chats rendered by jinja as transformers sets it up."""
+    from transformers.utils.chat_template_utils import render_jinja_template
+    chats = [[("user", " What is on the table?\n")],
+             [("system", "Be brief. "), ("user", "Hi"), ("assistant", "Hello "), ("user", "Wer?")]]
+    cases = []
+    for name, template in CHATS.items():
+        for chat in chats:
+            messages = [{"role": role, "content": text} for role, text in chat]
+
+            def render(text):
+                try:
+                    return render_jinja_template([messages], chat_template=text,
+                                                 add_generation_prompt=True, bos_token={
+                                                     "gemma": "<bos>", "llama3_1": "<|begin_of_text|>"
+                                                 }.get(name, ""), date_string="26 Jul 2024")[0][0]
+                except Exception:  # the template's own refusal
+                    return None
+            rendered = render(template)
+            if against and name in PUBLIC:
+                public = render((pathlib.Path(against) / PUBLIC[name]).read_text())
+                assert rendered == public, (name, rendered, public)
+                print(f"chat: {name} as {PUBLIC[name]}")
+            cases.append({"name": name, "template": template, "messages": messages,
+                          "rendered": rendered})
+    (HERE / "chat").mkdir(exist_ok=True)
+    (HERE / "chat" / "cases.json").write_text(json.dumps(cases, indent=1) + "\n")
+    print("chat:", len(cases), "cases")
+
+
 def make_sampling():
     """What is drawn from, by transformers' own processors and warpers, in their order."""
     from transformers import generation as g
@@ -681,5 +740,6 @@ def make_sampling():
 if __name__ == "__main__":
     print(f"transformers {hf.__version__}, torch {torch.__version__}")
     makers = {k[5:]: v for k, v in list(globals().items()) if k.startswith("make_")}
-    for name in sys.argv[1:] or makers:
-        makers[name]()
+    against = [a.split("=", 1)[1] for a in sys.argv if a.startswith("--against=")]
+    for name in [a for a in sys.argv[1:] if not a.startswith("--")] or makers:
+        makers[name](*(against if name == "chat" else ()))

@@ -1,0 +1,85 @@
+// Chat texts against jinja's (tests/golden/make.py, `chat`).
+#include "roles/model/chat.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+using namespace sluice;
+
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<Message> messages_of(const Json& json) {
+  std::vector<Message> messages;
+  for (const Json& one : json) messages.push_back({one.at("role"), one.at("content"), {}});
+  return messages;
+}
+
+PictureInput picture(std::size_t rows, std::size_t tile_rows = 0, std::size_t tile_columns = 0) {
+  PictureInput made;
+  made.feature_rows = rows;
+  made.tile_rows = tile_rows;
+  made.tile_columns = tile_columns;
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("chats are rendered as the templates render them") {
+  const Json cases =
+      Json::parse(std::ifstream(std::string(SLUICE_SOURCE_DIR) + "/tests/golden/chat/cases.json"));
+  REQUIRE(cases.size() >= 12);
+  int refused = 0;
+  for (const Json& one : cases) {
+    const std::string name = one.at("name");
+    INFO(name);
+    const auto chat = ChatTemplate::recognise(one.at("template"), name);
+    REQUIRE(chat.ok());
+    const auto text = chat->render(messages_of(one.at("messages")));
+    if (one.at("rendered").is_null()) {
+      CHECK(!text.ok());
+      ++refused;
+    } else {
+      REQUIRE(text.ok());
+      CHECK(*text == one.at("rendered").get<std::string>());
+    }
+  }
+  CHECK(refused == 1);  // Gemma has no system
+}
+
+TEST_CASE("pictures stand before the text, as long as their features") {
+  const auto smol = ChatTemplate::recognise("<|im_start|>..<end_of_utterance>", "");
+  const auto render = [](const ChatTemplate& chat, const PictureInput& one) {
+    return chat.render(std::vector<Message>{{"user", "What?", {one}}}).value();
+  };
+  CHECK(render(*smol, picture(2)) ==
+        "<|im_start|>User:<fake_token_around_image><global-img><image><image>"
+        "<fake_token_around_image>What?<end_of_utterance>\nAssistant:");
+  CHECK(render(*smol, picture(3, 1, 2)) ==
+        "<|im_start|>User:<fake_token_around_image><row_1_col_1><image>"
+        "<fake_token_around_image><row_1_col_2><image>\n\n<fake_token_around_image><global-img>"
+        "<image><fake_token_around_image>What?<end_of_utterance>\nAssistant:");
+  const auto qwen = ChatTemplate::recognise("<|im_start|>..", "");
+  CHECK(render(*qwen, picture(2)) ==
+        "<|im_start|>user\n<|vision_start|><|image_pad|><|image_pad|><|vision_end|>What?"
+        "<|im_end|>\n<|im_start|>assistant\n");
+  Architecture openvla;
+  openvla.family = Family::openvla;
+  const auto robot = ChatTemplate::load("/nowhere", openvla);
+  CHECK(render(*robot, picture(256)) == "<s>In: What action should the robot take to what??\nOut:");
+  CHECK(robot->last_tokens() == std::vector<std::int32_t>{29871});
+}
+
+TEST_CASE("a template that is not known, or not there, is refused with what to do") {
+  const auto unknown = ChatTemplate::recognise("{% for m in messages %}{{ m.content }}", "x");
+  REQUIRE(!unknown.ok());
+  CHECK(unknown.error().message.find("<|im_start|>") != std::string::npos);
+  const auto none = ChatTemplate::load("/nowhere", Architecture());
+  REQUIRE(!none.ok());
+  CHECK(none.error().message.find("raw") != std::string::npos);
+  const auto gemma = ChatTemplate::recognise("<start_of_turn>", "");
+  CHECK(!gemma->render(std::vector<Message>{{"tool", "x", {}}}).ok());
+  CHECK(!gemma->render(std::vector<Message>{{"user", "x", {picture(1)}}}).ok());
+}

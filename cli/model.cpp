@@ -1,12 +1,11 @@
 // `sluice model`: what a checkpoint is, whether it loads and computes, and how fast.
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
 
 #include "cli/commands.h"
+#include "cli/model_load.h"
 #include "roles/model/model_check.h"
 
 namespace sluice::cli {
@@ -17,12 +16,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-std::string megabytes(double bytes) {
-  char text[64];
-  std::snprintf(text, sizeof text, bytes < 1e7 ? "%.2f MB" : "%.0f MB", bytes / 1e6);
-  return text;
 }
 
 std::string norm_text(const BlockShape& block) {
@@ -39,10 +32,6 @@ void print_block(const char* part, const BlockShape& block, std::size_t layers) 
               part, layers, block.width, block.heads, block.head_dim, block.kv_heads, block.mlp,
               block.gated ? "gated " : "", activation, norm_text(block).c_str(),
               static_cast<double>(block.eps));
-}
-
-double kv_bytes(const DecoderShape& shape) {
-  return static_cast<double>(shape.layers * 2 * shape.block.kv_heads * shape.block.head_dim * 4);
 }
 
 /// What the parts are, from config.json alone.
@@ -107,38 +96,6 @@ double print_tensors(const SafetensorsFile& file) {
   return bytes;
 }
 
-/// The memory plan, before anything is allocated. Errors: exhausted, when it cannot fit.
-Result<void> plan_memory(const SafetensorsFile& file, const Architecture& a, std::size_t tokens,
-                         kernels::WeightFormat format) {
-  double weights = 0;
-  for (const auto& [name, view] : file.tensors()) {
-    double count = 1;
-    for (const std::int64_t size : view.shape) count *= static_cast<double>(size);
-    // What is kept: an exact bf16 matrix stays as it is and is widened for wide products.
-    const double exact = view.dtype == "BF16" ? 6.0 : 4.0;
-    weights += count * (view.shape.size() < 2                    ? 4.0
-                        : format == kernels::WeightFormat::exact ? exact
-                        : format == kernels::WeightFormat::bf16  ? 2.0
-                                                                 : 1.0);
-  }
-  const double kv = a.text.has_value() ? kv_bytes(*a.text) * static_cast<double>(tokens) : 0;
-  const double there =
-      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-  std::printf("memory     weights %s, KV %s for %zu tokens; the machine has %s\n",
-              megabytes(weights).c_str(), megabytes(kv).c_str(), tokens, megabytes(there).c_str());
-  if (weights + kv > 0.95 * there)
-    return Error{ErrorCode::exhausted, "the model needs " + megabytes(weights + kv) +
-                                           " and the machine has " + megabytes(there) +
-                                           "; nothing was loaded"};
-  return {};
-}
-
-kernels::WeightFormat format_named(const std::string& precision) {
-  return precision == "bf16"   ? kernels::WeightFormat::bf16
-         : precision == "int8" ? kernels::WeightFormat::int8
-                               : kernels::WeightFormat::exact;
-}
-
 int inspect(const std::string& directory) {
   const Result<Architecture> architecture = Architecture::load(directory);
   if (!architecture.ok()) return fail(architecture.error().message);
@@ -148,17 +105,6 @@ int inspect(const std::string& directory) {
   print_tensors(*file);
   const Result<void> fits = plan_memory(*file, *architecture, 4096, kernels::WeightFormat::bf16);
   return fits.ok() ? 0 : fail(fits.error().message);
-}
-
-Result<Model> load_planned(const std::string& directory, std::size_t tokens,
-                           kernels::WeightFormat format) {
-  Result<Architecture> architecture = Architecture::load(directory);
-  if (!architecture.ok()) return architecture.error();
-  Result<SafetensorsFile> file = open_weights(directory);
-  if (!file.ok()) return file.error();
-  if (Result<void> fits = plan_memory(*file, *architecture, tokens, format); !fits.ok())
-    return fits.error();
-  return Model::load(std::move(architecture).value(), std::move(file).value(), format);
 }
 
 int check(const std::string& directory, const std::string& inputs, const std::string& outputs,
@@ -258,6 +204,7 @@ void add_model(CLI::App& app, Chosen& chosen) {
                    format_named(options->precision));
     };
   });
+  add_model_ask(*command, chosen);
   CLI::App* measuring = part("bench", "Tokens per second of its decoder on this machine");
   measuring->add_option("--prompt", options->prompt, "tokens of the prompt")
       ->check(CLI::Range(1, 1 << 16));

@@ -39,8 +39,9 @@ SLUICE_WIDE float squares_of(const float* x, float mean, std::size_t count) {
   return sum;
 }
 
-SLUICE_WIDE void scale_shift(float* x, float scale, float shift, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) x[i] = x[i] * scale + shift;
+/// The mean goes first: taken off together with the bias it would cancel what is left.
+SLUICE_WIDE void rescale(float* x, float mean, float scale, float bias, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) x[i] = (x[i] - mean) * scale + bias;
 }
 
 }  // namespace
@@ -67,9 +68,8 @@ void group_norm_cpu(std::span<float> x, std::size_t groups, std::span<const floa
       const double factor = 1 / std::sqrt(squares / static_cast<double>(count) + double{eps});
       for (std::size_t i = 0; i < count / pixels; ++i) {
         const std::size_t channel = g * (channels / groups) + i;
-        const double scale = factor * double{weight[channel]};
-        scale_shift(group + i * pixels, static_cast<float>(scale),
-                    static_cast<float>(double{bias[channel]} - mean * scale), pixels);
+        rescale(group + i * pixels, static_cast<float>(mean),
+                static_cast<float>(factor * double{weight[channel]}), bias[channel], pixels);
       }
     }
   });

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "roles/model/action_tokens.h"
 #include "roles/model/flow_policy.h"
 #include "roles/model/model_check_parts.h"
 
@@ -63,24 +64,14 @@ void insert_patches(Batch& batch, std::size_t patches) {
   batch.longest += patches;
 }
 
-/// OpenVLA: a token's bin, its centre, and what that was before it was scaled.
+/// OpenVLA's actions, for each data set with as many dimensions.
 void put_actions(const Architecture& architecture, std::span<const std::int32_t> tokens,
                  std::size_t rows, NamedTensors& outputs) {
   const std::size_t count = tokens.size() / rows;
   for (const ActionStatistics& statistics : architecture.statistics) {
     if (statistics.low.size() != count) continue;
-    std::vector<float> actions;
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      const auto end = static_cast<std::int64_t>(architecture.action_tokens_end);
-      const std::int64_t bin = std::clamp<std::int64_t>(end - tokens[i] - 1, 0, 254);
-      const double centre = -1 + (2 * static_cast<double>(bin) + 1) / 255;
-      const std::size_t d = i % count;
-      const double low = statistics.low[d];
-      actions.push_back(static_cast<float>(
-          statistics.scaled[d] ? 0.5 * (centre + 1) * (statistics.high[d] - low) + low : centre));
-    }
     put_floats(outputs, "actions." + statistics.dataset, {wide(rows), wide(count)},
-               std::move(actions));
+               actions_of(architecture, statistics, tokens));
   }
 }
 

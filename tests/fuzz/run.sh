@@ -15,8 +15,9 @@ sources() {
   case $1 in
     image_file) echo "$root/roles/image_file.cpp $root/base/*.cpp" ;;
     workflow) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp" ;;
-    config | safetensors | tokenizer) echo "$root/roles/model/architecture.cpp $root/roles/model/safetensors.cpp \
-      $root/roles/model/tokenizer*.cpp $root/roles/model/rope.cpp $root/base/*.cpp" ;;
+    config | safetensors | tokenizer) echo "$root/roles/model/architecture*.cpp $root/roles/model/safetensors.cpp \
+      $root/roles/model/tokenizer*.cpp $root/roles/model/rope.cpp $root/roles/model/picture_input.cpp \
+      $root/roles/model/resample.cpp $root/roles/model/chat.cpp $root/base/*.cpp" ;;
     scenario) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/sim/*.cpp" ;;
   esac
 }

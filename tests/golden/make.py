@@ -649,6 +649,120 @@ def make_pictures():
     print("pictures:", len(cases), "cases")
 
 
+def trained_tokenizer(special):
+    """A byte-level BPE with the given special tokens at the vocabulary's end."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(
+        ["What is on the table? A red cup and a green plate.", "user assistant system Assistant:"],
+        trainers.BpeTrainer(vocab_size=300, show_progress=False,
+                            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.add_special_tokens(special)
+    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+def talk(name, model, tokenizer, template, processor, config, text):
+    """A chat with a picture, from the file to the answer, by the family's own processor."""
+    from PIL import Image
+    import torch.nn.functional as F
+    g = torch.Generator().manual_seed(31)
+    smooth = F.interpolate(torch.rand(1, 3, 4, 5, generator=g), (44, 70), mode="bicubic")
+    picture = (255 * smooth[0].permute(1, 2, 0).clamp(0, 1)).byte().numpy()
+    inputs = processor(text=text, images=[Image.fromarray(picture)], return_tensors="pt")
+    with torch.no_grad():
+        made = model.generate(**inputs, max_new_tokens=12, do_sample=False, eos_token_id=None)
+        gaps = model(**inputs).logits[0, -1].topk(2).values
+    assert gaps[0] - gaps[1] > 1e-3
+    answer = made[0, inputs["input_ids"].shape[1]:]
+    directory = HERE / name
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    model.save_pretrained(directory)
+    for extra in directory.glob("generation_config.json"):
+        extra.unlink()
+    tokenizer.save_pretrained(directory)
+    for extra in ("special_tokens_map.json", "chat_template.jinja", "added_tokens.json"):
+        (directory / extra).unlink(missing_ok=True)
+    (directory / "tokenizer_config.json").write_text(
+        json.dumps({"chat_template": template}, indent=1) + "\n")
+    (directory / "preprocessor_config.json").write_text(json.dumps(config, indent=1) + "\n")
+    Image.fromarray(picture).save(directory / "picture.png")
+    (directory / "expected.json").write_text(json.dumps({
+        "prompt_ids": inputs["input_ids"][0].tolist(), "answer_ids": answer.tolist(),
+        "answer": tokenizer.decode(answer, skip_special_tokens=True)}) + "\n")
+    print(f"{name}: {inputs['input_ids'].shape[1]} tokens in, {answer.tolist()}")
+
+
+def make_talk_smolvlm():
+    from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
+    rows = [f"<row_{r}_col_{c}>" for r in range(1, 4) for c in range(1, 4)]
+    tokenizer = trained_tokenizer(["<|im_start|>", "<end_of_utterance>", "<fake_token_around_image>",
+                                   "<image>", "<global-img>", *rows])
+    tokenizer.pad_token = tokenizer.eos_token = "<end_of_utterance>"
+    image = tokenizer.convert_tokens_to_ids("<image>")
+    config = hf.SmolVLMConfig(
+        vision_config=dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                           intermediate_size=56, image_size=28, patch_size=7,
+                           layer_norm_eps=1e-6, hidden_act="gelu_pytorch_tanh"),
+        text_config=dict(model_type="llama", hidden_size=64, num_hidden_layers=2,
+                         num_attention_heads=4, num_key_value_heads=2, intermediate_size=96,
+                         vocab_size=len(tokenizer), rms_norm_eps=1e-5, pad_token_id=0),
+        image_token_id=image, scale_factor=2, pad_token_id=0, tie_word_embeddings=False)
+    model = sharpen(hf.SmolVLMForConditionalGeneration(config), 32)
+    options = {"size": {"longest_edge": 56}, "max_image_size": {"longest_edge": 28}}
+    images = SmolVLMImageProcessorPil(**options, return_row_col_info=True)
+    template = ("<|im_start|>{% for message in messages %}{{ message.role | capitalize }}: "
+                "{{ message.content }}<end_of_utterance>\n{% endfor %}Assistant:")
+    # What SmolVLMProcessor makes of "<image>"; the class itself wants a video processor's library.
+    def processor(text, images_=None, images=None, return_tensors=None, by=images):
+        made = dict(by(images=images, return_tensors="pt"))
+        row_count, column_count = made.pop("rows")[0][0], made.pop("cols")[0][0]
+        from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
+        string = get_image_prompt_string(row_count, column_count, 4, "<fake_token_around_image>",
+                                         "<image>", "<global-img>")
+        return made | dict(tokenizer(text.replace("<image>", string), return_tensors="pt",
+                                     add_special_tokens=False))
+    talk("talk_smolvlm", model, tokenizer, template, processor, options,
+         "<|im_start|>User:<image>What is on the table?<end_of_utterance>\nAssistant:")
+
+
+def make_talk_qwen():
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+    tokenizer = trained_tokenizer(["<|im_start|>", "<|im_end|>", "<|vision_start|>",
+                                   "<|vision_end|>", "<|image_pad|>", "<|video_pad|>",
+                                   "<|endoftext|>"])
+    token = tokenizer.convert_tokens_to_ids
+    config = hf.Qwen2_5_VLConfig(
+        vision_config=dict(depth=2, hidden_size=32, num_heads=2, intermediate_size=48,
+                           out_hidden_size=64, patch_size=7, spatial_merge_size=2, window_size=28,
+                           fullatt_block_indexes=[1]),
+        text_config=dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+                         num_key_value_heads=2, intermediate_size=96, vocab_size=len(tokenizer),
+                         rope_parameters={"rope_type": "default", "rope_theta": 10000.0,
+                                          "mrope_section": [2, 3, 3]}),
+        image_token_id=token("<|image_pad|>"), video_token_id=token("<|video_pad|>"),
+        vision_start_token_id=token("<|vision_start|>"),
+        vision_end_token_id=token("<|vision_end|>"))
+    model = sharpen(hf.Qwen2_5_VLForConditionalGeneration(config), 33)
+    options = {"min_pixels": 14 * 14, "max_pixels": 2000, "patch_size": 7}
+    images = Qwen2VLImageProcessorPil(
+        size={"shortest_edge": 14 * 14, "longest_edge": 2000}, patch_size=7)
+
+    def processor(text, images=None, return_tensors=None, by=images):
+        made = dict(by(images=images, return_tensors="pt"))
+        count = int(made["image_grid_thw"].prod()) // 4
+        tokens = tokenizer(text.replace("<|image_pad|>", "<|image_pad|>" * count),
+                           return_tensors="pt", add_special_tokens=False)
+        made["mm_token_type_ids"] = (tokens["input_ids"] == token("<|image_pad|>")).long()
+        return made | dict(tokens)
+    talk("talk_qwen", model, tokenizer, CHATS["qwen2"], processor, options,
+         "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n"
+         "<|vision_start|><|image_pad|><|vision_end|>What is on the table?<|im_end|>\n"
+         "<|im_start|>assistant\n")
+
+
 # Templates of our own with the marks and the output of the public ones.
 CHATML = ("{% for m in messages %}{% if loop.first and m.role != 'system' %}<|im_start|>system\nSYSTEM"
           "<|im_end|>\n{% endif %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

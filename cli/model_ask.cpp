@@ -1,0 +1,128 @@
+// `sluice model ask`: a checkpoint answers a prompt, with pictures, as its family is talked to.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/input_file.h"
+#include "cli/model_load.h"
+#include "roles/image_file.h"
+#include "roles/model/action_tokens.h"
+#include "roles/model/chat_model.h"
+
+namespace sluice::cli {
+
+namespace {
+
+constexpr std::size_t page_tokens = 16;
+
+struct Options {
+  std::string directory, prompt, system, precision = "exact";
+  std::vector<std::string> images, stop;
+  bool raw = false;
+  GenerationOptions generation;
+};
+
+Result<PictureInput> read_picture(const ChatModel& model, const std::string& path) {
+  Result<std::string> bytes = read_file(path);
+  if (!bytes.ok()) return bytes.error();
+  Result<Tensor> image = decode_image(*bytes);
+  if (!image.ok()) return Error{image.error().code, path + ": " + image.error().message};
+  return model.prepare(*image);
+}
+
+Result<Generation> begin(const ChatModel& model, const Options& options) {
+  if (options.raw) {
+    if (!options.images.empty() || !options.system.empty())
+      return invalid_argument("--raw takes neither --image nor --system");
+    return model.begin_raw(options.prompt, options.generation);
+  }
+  std::vector<Message> messages;
+  if (!options.system.empty()) messages.push_back({"system", options.system, {}});
+  Message said{"user", options.prompt, {}};
+  for (const std::string& path : options.images) {
+    Result<PictureInput> picture = read_picture(model, path);
+    if (!picture.ok()) return picture.error();
+    said.pictures.push_back(std::move(picture).value());
+  }
+  messages.push_back(std::move(said));
+  return model.begin(messages, options.generation);
+}
+
+/// OpenVLA: what the tokens mean for each robot.
+void print_actions(const Architecture& architecture, const std::vector<std::int32_t>& tokens) {
+  for (const ActionStatistics& statistics : architecture.statistics) {
+    if (statistics.low.size() != tokens.size()) continue;
+    std::printf("%s:", statistics.dataset.c_str());
+    for (const float value : actions_of(architecture, statistics, tokens))
+      std::printf(" %.6g", static_cast<double>(value));
+    std::printf("\n");
+  }
+}
+
+int answer(const ChatModel& model, Generation generation) {
+  const std::size_t tokens =
+      generation.rows.size() / model.model().text().width() + generation.options.tokens_max;
+  KvPool pool(model.model().text().kv_shape(page_tokens), tokens / page_tokens + 2);
+  Generator generator(model.model().text(), pool, &model.tokenizer(), Budget{512, 1});
+  const std::uint64_t id = generation.id;
+  generator.add(std::move(generation));
+  std::vector<std::uint64_t> advanced;
+  std::size_t printed = 0;
+  while (generator.busy()) {
+    generator.step(advanced);
+    const std::string& text = generator.find(id)->text;
+    std::fwrite(text.data() + printed, 1, text.size() - printed, stdout);
+    std::fflush(stdout);
+    printed = text.size();
+  }
+  const Generation& done = *generator.find(id);
+  std::printf("\n");
+  if (done.error.has_value()) return fail(done.error->message);
+  if (model.model().architecture().family == Family::openvla)
+    print_actions(model.model().architecture(), done.tokens);
+  return 0;
+}
+
+int ask(const Options& options) {
+  // The plan is for a prompt of 4096 tokens; a longer one is still refused by the pool.
+  Result<Model> loaded =
+      load_planned(options.directory, 4096, format_named(options.precision), stderr);
+  if (!loaded.ok()) return fail(loaded.error().message);
+  const Result<ChatModel> model = ChatModel::open(options.directory, std::move(loaded).value());
+  if (!model.ok()) return fail(model.error().message);
+  Result<Generation> generation = begin(*model, options);
+  if (!generation.ok()) return fail(generation.error().message);
+  return answer(*model, std::move(generation).value());
+}
+
+}  // namespace
+
+void add_model_ask(CLI::App& model, Chosen& chosen) {
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = model.add_subcommand("ask", "Let it answer a prompt, with pictures");
+  sub->add_option("DIR", options->directory, "config.json, safetensors and a tokenizer")
+      ->required()
+      ->check(CLI::ExistingDirectory);
+  sub->add_option("PROMPT", options->prompt, "what the user says")->required();
+  sub->add_option("--image", options->images, "a PNG or JPEG before the prompt; may be repeated")
+      ->check(CLI::ExistingFile);
+  sub->add_option("--system", options->system, "what the system says first");
+  sub->add_flag("--raw", options->raw, "the prompt as it is, without the chat template");
+  GenerationOptions& generation = options->generation;
+  sub->add_option("--tokens", generation.tokens_max, "of the answer, at most")
+      ->check(CLI::Range(1, 1 << 20));
+  sub->add_option("--temperature", generation.sampling.temperature, "0: the likeliest token")
+      ->check(CLI::Range(0.0, 100.0));
+  sub->add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all");
+  sub->add_option("--top-p", generation.sampling.top_p, "of those with so much probability")
+      ->check(CLI::Range(0.0, 1.0));
+  sub->add_option("--seed", generation.seed, "of the draws");
+  sub->add_option("--stop", generation.stop, "texts that end the answer");
+  sub->add_option("--precision", options->precision, "exact, bf16 or int8")
+      ->check(CLI::IsMember({"exact", "bf16", "int8"}));
+  sub->callback([options, &chosen] { chosen = [=] { return ask(*options); }; });
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,48 @@
+// A checkpoint that is talked to: texts and pictures in, a generation ready to run out.
+//
+// Joins a model with its tokenizer, its chat template and its picture preprocessing.
+// Thread: immutable after `open`. Errors: as those four; invalid_argument (no tokenizer, a prompt
+// that is longer than the model reads).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "roles/model/chat.h"
+#include "roles/model/generator.h"
+#include "roles/model/model.h"
+
+namespace sluice {
+
+class ChatModel {
+ public:
+  /// `directory`: also holds tokenizer.json or tokenizer.model. Borrows nothing.
+  static Result<ChatModel> open(const std::string& directory, Model model);
+
+  const Model& model() const { return model_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  /// Why there is none, when there is none: then only raw prompts.
+  const Result<ChatTemplate>& chat() const { return chat_; }
+
+  /// u8 [height, width, 3].
+  Result<PictureInput> prepare(const Tensor& picture) const;
+  /// The prompt's tokens, image tokens as many as features.
+  Result<std::vector<std::int32_t>> tokens(std::span<const Message> messages) const;
+  /// An answer's beginning. End tokens are added to the options'.
+  Result<Generation> begin(std::span<const Message> messages, GenerationOptions options) const;
+  /// The text as it is, with what the tokenizer adds.
+  Result<Generation> begin_raw(const std::string& text, GenerationOptions options) const;
+
+ private:
+  Result<Generation> begin_with(std::span<const std::int32_t> tokens,
+                                std::span<const Message> messages, GenerationOptions options) const;
+
+  Model model_;
+  Tokenizer tokenizer_;
+  PictureSteps steps_;
+  Result<ChatTemplate> chat_ = Error{};
+  std::vector<std::int32_t> end_tokens_;  // the checkpoint's own
+};
+
+}  // namespace sluice

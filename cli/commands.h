@@ -20,8 +20,9 @@ void add_test(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 void add_why(CLI::App& app, Chosen& chosen);
 void add_model(CLI::App& app, Chosen& chosen);
-/// `model ask`, under `model`.
+/// Under `model`.
 void add_model_ask(CLI::App& model, Chosen& chosen);
+void add_model_bench(CLI::App& model, Chosen& chosen);
 void add_roles(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 
 /// One line on standard error: `error: ...`. Returns 1.

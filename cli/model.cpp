@@ -1,6 +1,4 @@
 // `sluice model`: what a checkpoint is, whether it loads and computes, and how fast.
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <map>
 
@@ -11,12 +9,6 @@
 namespace sluice::cli {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::string norm_text(const BlockShape& block) {
   std::string text = block.adaptive ? "adaptive " : "";
@@ -125,46 +117,6 @@ int check(const std::string& directory, const std::string& inputs, const std::st
   return saved.ok() ? 0 : fail(saved.error().message);
 }
 
-int bench(const std::string& directory, std::size_t prompt, std::size_t answer,
-          kernels::WeightFormat format) {
-  const Result<Model> model = load_planned(directory, prompt + answer, format);
-  if (!model.ok()) return fail(model.error().message);
-  if (!model->architecture().text.has_value()) return fail("the model has no decoder to measure");
-  const Decoder& text = model->text();
-  KvPool pool(text.kv_shape(16), (prompt + answer) / 16 + 2);
-  std::vector<float> prompt_rows, row, hidden, logits;
-  for (std::size_t i = 0; i < prompt; ++i) {
-    const auto token = static_cast<std::int32_t>(i * 7919 % text.shape().vocabulary);
-    text.embed({&token, 1}, i == 0 ? row : prompt_rows);
-  }
-  prompt_rows.insert(prompt_rows.begin(), row.begin(), row.end());
-  std::vector<double> prefill, decode;
-  for (int run = 0; run < 4; ++run) {
-    KvSequence sequence;
-    auto start = Clock::now();
-    const Chunk whole{&sequence, prompt_rows};
-    if (const auto ran = text.forward(pool, {&whole, 1}, hidden); !ran.ok())
-      return fail(ran.error().message);
-    prefill.push_back(static_cast<double>(prompt) / seconds_since(start));
-    start = Clock::now();
-    for (std::size_t i = 0; i < answer; ++i) {
-      const Chunk one{&sequence, row};
-      if (const auto ran = text.forward(pool, {&one, 1}, hidden); !ran.ok())
-        return fail(ran.error().message);
-      text.logits(hidden, logits);
-    }
-    decode.push_back(static_cast<double>(answer) / seconds_since(start));
-    pool.truncate(sequence, 0);
-  }
-  std::ranges::sort(prefill);
-  std::ranges::sort(decode);
-  std::printf("prefill    %zu tokens: %.1f tokens/s\n", prompt, prefill[2]);
-  std::printf("decode     %zu tokens: %.1f tokens/s, %s of weights a token: %.1f GB/s\n", answer,
-              decode[2], megabytes(static_cast<double>(text.stream_bytes())).c_str(),
-              static_cast<double>(text.stream_bytes()) * decode[2] / 1e9);
-  return 0;
-}
-
 }  // namespace
 
 void add_model(CLI::App& app, Chosen& chosen) {
@@ -173,7 +125,6 @@ void add_model(CLI::App& app, Chosen& chosen) {
   command->require_subcommand(1);
   struct Options {
     std::string directory, inputs, outputs;
-    std::size_t prompt = 512, answer = 64;
     std::string precision = "exact";
   };
   auto options = std::make_shared<Options>();
@@ -205,18 +156,7 @@ void add_model(CLI::App& app, Chosen& chosen) {
     };
   });
   add_model_ask(*command, chosen);
-  CLI::App* measuring = part("bench", "Tokens per second of its decoder on this machine");
-  measuring->add_option("--prompt", options->prompt, "tokens of the prompt")
-      ->check(CLI::Range(1, 1 << 16));
-  measuring->add_option("--tokens", options->answer, "tokens to decode")
-      ->check(CLI::Range(1, 1 << 16));
-  precision(measuring);
-  measuring->callback([options, &chosen] {
-    chosen = [=] {
-      return bench(options->directory, options->prompt, options->answer,
-                   format_named(options->precision));
-    };
-  });
+  add_model_bench(*command, chosen);
 }
 
 }  // namespace sluice::cli

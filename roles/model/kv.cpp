@@ -4,12 +4,11 @@
 
 namespace sluice {
 
-KvPool::KvPool(const KvShape& shape, std::size_t pages)
-    : shape_(shape), pages_(pages), store_(shape.page_floats() * pages) {
+KvPages::KvPages(const KvShape& shape, std::size_t pages) : shape_(shape), pages_(pages) {
   for (std::size_t i = pages; i > 0; --i) free_.push_back(static_cast<std::uint32_t>(i - 1));
 }
 
-Result<void> KvPool::extend(KvSequence& sequence, std::size_t tokens) {
+Result<void> KvPages::extend(KvSequence& sequence, std::size_t tokens) {
   const std::size_t wanted =
       (sequence.tokens + tokens + shape_.page_tokens - 1) / shape_.page_tokens;
   const std::size_t missing = wanted > sequence.pages.size() ? wanted - sequence.pages.size() : 0;
@@ -26,7 +25,7 @@ Result<void> KvPool::extend(KvSequence& sequence, std::size_t tokens) {
   return {};
 }
 
-void KvPool::truncate(KvSequence& sequence, std::size_t tokens) {
+void KvPages::truncate(KvSequence& sequence, std::size_t tokens) {
   const std::size_t kept = (tokens + shape_.page_tokens - 1) / shape_.page_tokens;
   while (sequence.pages.size() > kept) {
     free_.push_back(sequence.pages.back());
@@ -36,11 +35,12 @@ void KvPool::truncate(KvSequence& sequence, std::size_t tokens) {
 }
 
 float* KvPool::keys(std::uint32_t page, std::size_t layer) {
-  return store_.data() + page * shape_.page_floats() + layer * 2 * shape_.page_tokens * shape_.row;
+  return store_.data() + page * shape().page_floats() +
+         layer * 2 * shape().page_tokens * shape().row;
 }
 
 float* KvPool::values(std::uint32_t page, std::size_t layer) {
-  return keys(page, layer) + shape_.page_tokens * shape_.row;
+  return keys(page, layer) + shape().page_tokens * shape().row;
 }
 
 }  // namespace sluice

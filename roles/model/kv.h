@@ -27,17 +27,16 @@ struct KvSequence {
   std::size_t tokens = 0;
 };
 
-class KvPool {
+/// Which pages are whose; where their bytes lie is another's matter.
+class KvPages {
  public:
-  KvPool(const KvShape& shape, std::size_t pages);
+  KvPages(const KvShape& shape, std::size_t pages);
 
   /// Pages for `tokens` more tokens. Their rows are written before they are read.
   Result<void> extend(KvSequence& sequence, std::size_t tokens);
   /// Forgets all but the first `tokens`.
   void truncate(KvSequence& sequence, std::size_t tokens);
 
-  float* keys(std::uint32_t page, std::size_t layer);
-  float* values(std::uint32_t page, std::size_t layer);
   const KvShape& shape() const { return shape_; }
   std::size_t pages_free() const { return free_.size(); }
   std::size_t pages() const { return pages_; }
@@ -45,8 +44,20 @@ class KvPool {
  private:
   KvShape shape_;
   std::size_t pages_ = 0;
-  std::vector<float> store_;
   std::vector<std::uint32_t> free_;
+};
+
+/// Pages in the machine's memory.
+class KvPool : public KvPages {
+ public:
+  KvPool(const KvShape& shape, std::size_t pages)
+      : KvPages(shape, pages), store_(shape.page_floats() * pages) {}
+
+  float* keys(std::uint32_t page, std::size_t layer);
+  float* values(std::uint32_t page, std::size_t layer);
+
+ private:
+  std::vector<float> store_;
 };
 
 }  // namespace sluice

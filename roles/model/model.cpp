@@ -57,6 +57,15 @@ constexpr std::string_view head_prefixes[] = {
 };
 constexpr std::string_view qwen_prefixes[] = {"visual.", "model.visual."};
 
+/// Named by the first candidate when there is none: the loader then says what is missing.
+std::string prefix_in(const SafetensorsFile& file, std::span<const std::string_view> candidates,
+                      std::string_view tensor) {
+  for (const std::string_view candidate : candidates)
+    if (file.find(std::string(candidate) + std::string(tensor)) != nullptr)
+      return std::string(candidate);
+  return std::string(candidates.front());
+}
+
 /// The positions of one picture's rows (M-RoPE), from `from` on.
 void place_picture(const Grid& grid, std::size_t merge, std::int32_t from,
                    std::vector<Position>& positions) {
@@ -105,21 +114,20 @@ Result<Model> Model::load(Architecture architecture, SafetensorsFile file,
 
 std::string Model::prefix(std::span<const std::string_view> candidates,
                           std::string_view tensor) const {
-  for (const std::string_view candidate : candidates)
-    if (file_.find(std::string(candidate) + std::string(tensor)) != nullptr)
-      return std::string(candidate);
-  // Named by the first candidate, the loader then says what is missing.
-  return std::string(candidates.front());
+  return prefix_in(file_, candidates, tensor);
+}
+
+DecoderNames find_decoder(const SafetensorsFile& file, DecoderShape& shape) {
+  const std::string at = prefix_in(file, text_prefixes, "layers.0.input_layernorm.weight");
+  const std::string head = prefix_in(file, head_prefixes, "lm_head.weight") + "lm_head";
+  if (file.find(head + ".weight") == nullptr) shape.tied = true;
+  return {at + "embed_tokens", at + "layers.", at + "norm", head};
 }
 
 Result<void> Model::load_parts() {
   if (architecture_.text.has_value()) {
-    const std::string at = prefix(text_prefixes, "layers.0.input_layernorm.weight");
-    const std::string head = prefix(head_prefixes, "lm_head.weight") + "lm_head";
-    if (file_.find(head + ".weight") == nullptr) architecture_.text->tied = true;
-    Result<Decoder> text =
-        Decoder::load(*architecture_.text, {at + "embed_tokens", at + "layers.", at + "norm", head},
-                      file_, format_);
+    const DecoderNames names = find_decoder(file_, *architecture_.text);
+    Result<Decoder> text = Decoder::load(*architecture_.text, names, file_, format_);
     if (!text.ok()) return text.error();
     text_ = std::move(text).value();
   }

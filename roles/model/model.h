@@ -24,6 +24,9 @@ struct Prompt {
 /// `model.safetensors` or diffusers' `diffusion_pytorch_model.safetensors`, or the index of either.
 Result<SafetensorsFile> open_weights(const std::string& directory);
 
+/// Where a checkpoint's language decoder stands. A file without a head has it tied.
+DecoderNames find_decoder(const SafetensorsFile& file, DecoderShape& shape);
+
 class Model {
  public:
   /// `config.json`, and weights as `open_weights` finds them.

@@ -685,6 +685,8 @@ def talk(name, model, tokenizer, template, processor, config, text):
     tokenizer.save_pretrained(directory)
     for extra in ("special_tokens_map.json", "chat_template.jinja", "added_tokens.json"):
         (directory / extra).unlink(missing_ok=True)
+    with open(directory / "tokenizer.json", "a") as stored:
+        stored.write("\n")
     (directory / "tokenizer_config.json").write_text(
         json.dumps({"chat_template": template}, indent=1) + "\n")
     (directory / "preprocessor_config.json").write_text(json.dumps(config, indent=1) + "\n")

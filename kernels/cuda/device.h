@@ -1,0 +1,105 @@
+// A GPU's memory, order of work, products and graphs, as the engine uses them.
+//
+// Two implementations: CUDA, and the emulation that tests run on. Nothing here throws or aborts: a
+// device that is not there is `unavailable`, memory that does not suffice `exhausted`.
+// Thread: a stream belongs to one thread. Work is asynchronous until `synchronise`.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+
+namespace sluice::device {
+
+struct Bf16 {
+  std::uint16_t bits = 0;
+};
+inline float widen(Bf16 value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+/// To nearest even. No NaN comes here.
+inline Bf16 narrow(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return {static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16)};
+}
+
+using Stream = void*;
+
+struct About {
+  std::string name;
+  std::size_t memory_bytes = 0, free_bytes = 0;
+  int processors = 0;  // SMs
+};
+/// The first device. Errors: unavailable (no driver, no device, one that is too old).
+Result<About> find_device();
+
+/// Bytes of device memory; freed when it goes.
+class Memory {
+ public:
+  Memory() = default;
+  static Result<Memory> allocate(std::size_t bytes);
+  Memory(Memory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Memory& operator=(Memory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory();
+
+  std::size_t bytes() const { return bytes_; }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+Result<Stream> make_stream();
+void free_stream(Stream stream);
+/// In the stream's order. The host's bytes may change when it returns.
+void copy_in(void* device, const void* host, std::size_t bytes, Stream stream);
+void copy_out(void* host, const void* device, std::size_t bytes, Stream stream);
+void clear(void* device, std::size_t bytes, Stream stream);
+/// Waits. Errors: unavailable, with what went wrong since the last time.
+Result<void> synchronise(Stream stream);
+
+/// Products of matrices: y = x W^T, sums in f32. Keeps what it chose for each size.
+class Products {
+ public:
+  virtual ~Products() = default;
+  /// x [rows, in], weight [out, in], y [rows, out].
+  virtual Result<void> multiply(const float* x, const float* weight, float* y, std::size_t rows,
+                                std::size_t out, std::size_t in, Stream stream) = 0;
+  virtual Result<void> multiply(const Bf16* x, const Bf16* weight, Bf16* y, std::size_t rows,
+                                std::size_t out, std::size_t in, Stream stream) = 0;
+  virtual Result<void> multiply(const Bf16* x, const Bf16* weight, float* y, std::size_t rows,
+                                std::size_t out, std::size_t in, Stream stream) = 0;
+};
+/// Errors: unavailable (the product library is not installed, and which).
+Result<std::unique_ptr<Products>> make_products();
+
+/// Work recorded once and launched as one.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  virtual void launch(Stream stream) = 0;
+};
+/// What is given to the stream from here on is recorded, until `end_recording`.
+void begin_recording(Stream stream);
+Result<std::unique_ptr<Graph>> end_recording(Stream stream);
+/// Whether recordings are real; an emulation's are not, and its work is done at once.
+bool records();
+
+}  // namespace sluice::device

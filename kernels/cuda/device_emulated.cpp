@@ -1,0 +1,89 @@
+// A device that is the CPU: for tests of what runs on a GPU.
+#include <cstring>
+#include <vector>
+
+#include "kernels/cuda/device.h"
+
+namespace sluice::device {
+
+namespace {
+
+float as_float(float value) { return value; }
+float as_float(Bf16 value) { return widen(value); }
+void put(float& to, float value) { to = value; }
+void put(Bf16& to, float value) { to = narrow(value); }
+
+template <typename T, typename U>
+Result<void> product(const T* x, const T* weight, U* y, std::size_t rows, std::size_t out,
+                     std::size_t in) {
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t o = 0; o < out; ++o) {
+      float sum = 0;
+      for (std::size_t i = 0; i < in; ++i)
+        sum += as_float(x[r * in + i]) * as_float(weight[o * in + i]);
+      put(y[r * out + o], sum);
+    }
+  return {};
+}
+
+class EmulatedProducts final : public Products {
+ public:
+  Result<void> multiply(const float* x, const float* w, float* y, std::size_t rows, std::size_t out,
+                        std::size_t in, Stream) override {
+    return product(x, w, y, rows, out, in);
+  }
+  Result<void> multiply(const Bf16* x, const Bf16* w, Bf16* y, std::size_t rows, std::size_t out,
+                        std::size_t in, Stream) override {
+    return product(x, w, y, rows, out, in);
+  }
+  Result<void> multiply(const Bf16* x, const Bf16* w, float* y, std::size_t rows, std::size_t out,
+                        std::size_t in, Stream) override {
+    return product(x, w, y, rows, out, in);
+  }
+};
+
+class NoGraph final : public Graph {
+ public:
+  void launch(Stream) override {}
+};
+
+}  // namespace
+
+Result<About> find_device() {
+  return About{"emulation on the CPU", std::size_t{1} << 30, std::size_t{1} << 30, 2};
+}
+
+Result<Memory> Memory::allocate(std::size_t bytes) {
+  Memory made;
+  // Aligned as a GPU's memory is, and not cleared: what is read before it is written shows.
+  made.data_ = ::operator new (bytes, std::align_val_t{256});
+  std::memset(made.data_, 0xff, bytes);
+  made.bytes_ = bytes;
+  return made;
+}
+Memory::~Memory() {
+  if (data_ != nullptr) ::operator delete (data_, std::align_val_t{256});
+}
+
+Result<Stream> make_stream() { return Stream{nullptr}; }
+void free_stream(Stream) {}
+void copy_in(void* device, const void* host, std::size_t bytes, Stream) {
+  if (bytes != 0) std::memcpy(device, host, bytes);
+}
+void copy_out(void* host, const void* device, std::size_t bytes, Stream) {
+  if (bytes != 0) std::memcpy(host, device, bytes);
+}
+void clear(void* device, std::size_t bytes, Stream) { std::memset(device, 0, bytes); }
+Result<void> synchronise(Stream) { return {}; }
+
+Result<std::unique_ptr<Products>> make_products() {
+  return std::unique_ptr<Products>(std::make_unique<EmulatedProducts>());
+}
+
+void begin_recording(Stream) {}
+Result<std::unique_ptr<Graph>> end_recording(Stream) {
+  return std::unique_ptr<Graph>(std::make_unique<NoGraph>());
+}
+bool records() { return false; }
+
+}  // namespace sluice::device

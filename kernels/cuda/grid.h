@@ -1,0 +1,111 @@
+// What kernels are written in: CUDA, or its emulation on the CPU (`SLUICE_EMULATED`).
+//
+// For *.cu only. Values are f32 or bf16 in memory and f32 in registers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/device.h"
+
+#ifdef SLUICE_EMULATED
+#include <algorithm>
+
+#include "kernels/cuda/emulation.h"
+#else
+#include <cuda_runtime.h>
+#endif
+
+namespace sluice::device {
+
+#ifdef SLUICE_EMULATED
+using Dim = emulated::Dim3;
+#define SLUICE_SHARED(type, name) type* name = static_cast<type*>(emulated::shared_memory())
+#define SLUICE_LAUNCH(kernel, grid, block, shared, stream, ...) \
+  ((void)(stream), emulated::run(grid, Dim{block}, shared, [=] { kernel(__VA_ARGS__); }))
+#else
+using Dim = dim3;
+#define SLUICE_SHARED(type, name)                                \
+  extern __shared__ __align__(16) unsigned char sluice_shared[]; \
+  type* name = reinterpret_cast<type*>(sluice_shared)
+#define SLUICE_LAUNCH(kernel, grid, block, shared, stream, ...) \
+  kernel<<<grid, block, shared, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__)
+#endif
+
+inline constexpr unsigned warp_size = 32;
+
+/// Threads of a block whose number is free: few on the emulation, where each costs a switch.
+constexpr unsigned block_of(unsigned threads) {
+#ifdef SLUICE_EMULATED
+  return threads < 2 * warp_size ? threads : 2 * warp_size;
+#else
+  return threads;
+#endif
+}
+
+__device__ __forceinline__ float load(float value) { return value; }
+__device__ __forceinline__ float load(Bf16 value) {
+#ifdef SLUICE_EMULATED
+  return widen(value);
+#else
+  return __uint_as_float(static_cast<unsigned>(value.bits) << 16);
+#endif
+}
+
+__device__ __forceinline__ void store(float* to, float value) { *to = value; }
+__device__ __forceinline__ void store(Bf16* to, float value) {
+#ifdef SLUICE_EMULATED
+  *to = narrow(value);
+#else
+  const unsigned bits = __float_as_uint(value);
+  to->bits = static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
+#endif
+}
+
+__device__ __forceinline__ float warp_sum(float value) {
+  for (unsigned mask = warp_size / 2; mask > 0; mask /= 2)
+    value += __shfl_xor_sync(0xffffffffU, value, mask);
+  return value;
+}
+__device__ __forceinline__ float warp_max(float value) {
+  for (unsigned mask = warp_size / 2; mask > 0; mask /= 2)
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, mask));
+  return value;
+}
+
+/// Of all threads of a block of whole warps, at most 32. `scratch`: 32 values of shared memory.
+__device__ __forceinline__ float block_sum(float value, float* scratch) {
+  const unsigned warps = blockDim.x / warp_size;
+  value = warp_sum(value);
+  __syncthreads();
+  if (threadIdx.x % warp_size == 0) scratch[threadIdx.x / warp_size] = value;
+  __syncthreads();
+  const unsigned lane = threadIdx.x % warp_size;
+  return warp_sum(lane < warps ? scratch[lane] : 0.0F);
+}
+__device__ __forceinline__ float block_max(float value, float* scratch) {
+  const unsigned warps = blockDim.x / warp_size;
+  value = warp_max(value);
+  __syncthreads();
+  if (threadIdx.x % warp_size == 0) scratch[threadIdx.x / warp_size] = value;
+  __syncthreads();
+  const unsigned lane = threadIdx.x % warp_size;
+  return warp_max(lane < warps ? scratch[lane] : scratch[0]);
+}
+
+/// 16 bytes: what a lane reads at once. Requires: an address that is a multiple of it.
+template <typename T>
+struct alignas(16) Piece {
+  static constexpr unsigned count = 16 / sizeof(T);
+  T values[count];
+};
+template <typename T>
+__device__ __forceinline__ Piece<T> load_piece(const T* from) {
+  return *reinterpret_cast<const Piece<T>*>(from);
+}
+
+inline unsigned blocks_for(std::size_t count, std::size_t per_block) {
+  return static_cast<unsigned>((count + per_block - 1) / per_block);
+}
+
+}  // namespace sluice::device

@@ -1,0 +1,119 @@
+// The engine's kernels on a GPU. Each does what the function of that name in kernels/ does.
+//
+// Shape: all pointers are the device's; rows are row-major. T is float or Bf16. Hidden rows are
+// f32. Thread and errors: as the stream; a launch that fails is told by `synchronise`.
+#pragma once
+
+#include "kernels/cuda/device.h"
+#include "kernels/elementwise.h"
+#include "kernels/sample.h"
+
+namespace sluice::device {
+
+/// Scale, shift and gate of adaptive norms, [conditions, stride]; null: none. `values` points to
+/// the norm's three parts in the first condition.
+struct Modulated {
+  const float* values = nullptr;
+  const std::uint32_t* of_row = nullptr;
+  std::size_t stride = 0;
+};
+
+/// y = norm(x) * weight + bias, then (1 + scale) and shift. No weight or bias: 1, 0.
+template <typename T>
+void norm_rows(const float* x, std::size_t rows, std::size_t width, bool rms, const float* weight,
+               const float* bias, float eps, const Modulated& modulated, T* y, Stream stream);
+
+/// hidden += branch * scale (per column; null: 1) * gate.
+template <typename T>
+void add_rows(float* hidden, const T* branch, std::size_t rows, std::size_t width,
+              const float* scale, const Modulated& modulated, Stream stream);
+
+/// y += bias, for each row. Null: nothing.
+template <typename T>
+void add_bias(T* y, const float* bias, std::size_t rows, std::size_t width, Stream stream);
+
+template <typename T>
+void activate(kernels::Activation kind, T* x, std::size_t count, Stream stream);
+/// gate_up [rows, 2 * width] to y [rows, width].
+template <typename T>
+void gated(kernels::Activation kind, const T* gate_up, std::size_t rows, std::size_t width, T* y,
+           Stream stream);
+
+/// Rows of an embedding [vocabulary, width], times `scale`.
+template <typename T>
+void embed(const T* table, const std::int32_t* tokens, std::size_t rows, std::size_t width,
+           float scale, float* hidden, Stream stream);
+
+/// Pages of keys and values: page p, layer l holds [page_tokens, row] of keys, then of values.
+template <typename T>
+struct Pages {
+  T* data = nullptr;
+  std::size_t layers = 0, row = 0, page_tokens = 0;
+};
+
+/// Where the rows of a forward stand. `pages` [sequences, pages_max] lists each sequence's.
+struct Places {
+  const std::uint32_t* sequence = nullptr;  // of each row
+  const std::uint32_t* place = nullptr;     // of each row, in its sequence
+  const std::uint32_t* visible = nullptr;   // how many tokens each row sees
+  const std::uint32_t* pages = nullptr;
+  std::size_t pages_max = 0;
+};
+
+/// Splits [q | k | v], rotates q and k (cosine, sine [rows, head_dim / 2]; null: not at all) and
+/// writes q to [rows, heads * head_dim], k and v to their pages.
+template <typename T>
+void rotate_and_store(const kernels::HeadShape& shape, const T* qkv, std::size_t rows,
+                      const float* cosine, const float* sine, T* q, const Pages<T>& pages,
+                      std::size_t layer, const Places& places, Stream stream);
+
+/// Rows of one sequence that follow each other: [first, first + count).
+struct RowRun {
+  std::uint32_t first = 0, count = 0;
+};
+
+/// Paged attention of any mix of rows; `runs` covers them. A sequence is cut into `splits` parts
+/// that are computed apart and then joined; `scratch` holds `attention_scratch` floats.
+/// Requires: head_dim at most 256.
+template <typename T>
+void attention(const kernels::HeadShape& shape, const T* q, std::size_t rows, const RowRun* runs,
+               std::size_t run_count, std::size_t run_rows_max, const Pages<T>& pages,
+               std::size_t layer, const Places& places, std::size_t splits, float* scratch, T* out,
+               Stream stream);
+std::size_t attention_scratch(const kernels::HeadShape& shape, std::size_t rows,
+                              std::size_t splits);
+
+/// `Products::multiply` for up to `matvec_rows` rows, and a bias: bound by reading the weight once.
+inline constexpr std::size_t matvec_rows = 4;
+template <typename T, typename U>
+void matvec(const T* x, const T* weight, const float* bias, U* y, std::size_t rows, std::size_t out,
+            std::size_t in, Stream stream);
+
+/// What `sample` takes for each row.
+struct SampleRow {
+  float temperature = 0, top_p = 1, min_p = 0, repetition_penalty = 1;
+  std::uint32_t top_k = 0;
+  std::uint32_t history_begin = 0, history_end = 0;  // distinct tokens
+  float uniform = 0;
+};
+/// A token for each row of logits [rows, vocabulary], which are changed. Tokens of equal logits are
+/// kept or left together.
+void sample(float* logits, std::size_t rows, std::size_t vocabulary, const SampleRow* options,
+            const std::int32_t* history, std::int32_t* tokens, Stream stream);
+
+/// Keys (or values) of one sequence's first `tokens` from their pages to rows, and back.
+template <typename T>
+void pages_to_rows(const Pages<T>& pages, std::size_t layer, bool values,
+                   const std::uint32_t* sequence_pages, std::size_t tokens, T* rows, Stream stream);
+template <typename T>
+void rows_to_pages(const T* rows, const Pages<T>& pages, std::size_t layer, bool values,
+                   const std::uint32_t* sequence_pages, std::size_t tokens, Stream stream);
+/// Moves rows [by, count) to [0, count - by), in place.
+template <typename T>
+void shift_rows(T* rows, std::size_t count, std::size_t width, std::size_t by, Stream stream);
+/// A picture u8 [side, side, 3] to patches [(side / patch)^2, 3 * patch^2], normalised.
+template <typename T>
+void cut_normalised(const std::uint8_t* picture, std::size_t side, std::size_t patch,
+                    const float* mean, const float* deviation, T* patches, Stream stream);
+
+}  // namespace sluice::device

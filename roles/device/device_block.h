@@ -1,0 +1,45 @@
+// A layer's weights on the device. For the device decoder only.
+#pragma once
+
+#include <vector>
+
+#include "kernels/cuda/device.h"
+#include "roles/model/block.h"
+
+namespace sluice {
+
+struct DeviceLinear {
+  device::Memory weight, bias;  // no bias: empty
+  std::size_t out = 0, in = 0;
+};
+
+struct DeviceNorm {
+  device::Memory weight, bias;
+};
+
+struct DeviceBlock {
+  DeviceNorm norm1, norm2;
+  DeviceLinear qkv, out, up, down;
+  device::Memory scale1, scale2;
+};
+
+/// Copies to the device and waits. The first failure is kept.
+class Uploader {
+ public:
+  Uploader(device::Stream stream, bool narrow) : stream_(stream), narrow_(narrow) {}
+
+  device::Memory floats(std::span<const float> values);
+  DeviceLinear linear(const Linear& from);
+  DeviceNorm norm(const Norm& from) { return {floats(from.weight), floats(from.bias)}; }
+  DeviceBlock block(const Block& from);
+  Result<void> outcome() const { return outcome_; }
+
+ private:
+  device::Memory bytes(const void* from, std::size_t count);
+
+  device::Stream stream_;
+  bool narrow_;
+  Result<void> outcome_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,159 @@
+// The decoder on the device against the references that the CPU's is held to.
+#include "../model/golden.h"
+#include "on_device.h"
+#include "roles/device/device_decoder.h"
+
+using namespace sluice;
+using namespace sluice::device;
+
+namespace {
+
+const std::string directory = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/";
+
+struct Loaded {
+  SafetensorsFile file;
+  DecoderShape shape;
+  std::unique_ptr<DeviceDecoder> decoder;
+};
+
+Loaded load(const std::string& family, DeviceDecoder::Precision precision) {
+  Loaded made{open_weights(directory + family).value(),
+              *Architecture::load(directory + family)->text, nullptr};
+  const DecoderNames names = find_decoder(made.file, made.shape);
+  auto decoder = DeviceDecoder::load(made.shape, names, made.file, precision);
+  INFO((decoder.ok() ? "" : decoder.error().message));
+  REQUIRE(decoder.ok());
+  made.decoder = std::move(decoder).value();
+  return made;
+}
+
+std::vector<std::int32_t> tokens_of(std::size_t count, std::size_t vocabulary, std::uint64_t seed) {
+  SplitMix64 random(seed);
+  std::vector<std::int32_t> tokens(count);
+  for (auto& token : tokens) token = static_cast<std::int32_t>(random.next() % vocabulary);
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("the device's logits agree with transformers'") {
+  if (!there()) return;
+  for (const char* family : {"llama", "llama3", "qwen2", "gemma"}) {
+    INFO(family);
+    const Loaded loaded = load(family, DeviceDecoder::Precision::exact);
+    const Model cpu = Model::open(directory + family).value();
+    const auto inputs = SafetensorsFile::open(directory + family + "/inputs.safetensors").value();
+    const auto expected =
+        SafetensorsFile::open(directory + family + "/expected.safetensors").value();
+    const auto ids = NamedInputs(inputs).integers("input_ids").value();
+    const auto mask = NamedInputs(inputs).integers("attention_mask").value();
+    const auto want = NamedInputs(expected).floats("logits").value();
+    const auto shape = NamedInputs(inputs).shape("input_ids");
+    const auto n = static_cast<std::size_t>(shape[1]);
+    DeviceKv kv = loaded.decoder->make_kv(4, 64).value();
+    std::vector<KvSequence> sequences(static_cast<std::size_t>(shape[0]));
+    std::vector<std::vector<float>> rows(sequences.size());
+    std::vector<Chunk> chunks;
+    std::vector<float> kept;  // of what is no padding
+    const std::size_t vocabulary = loaded.shape.vocabulary;
+    for (std::size_t s = 0; s < sequences.size(); ++s) {
+      for (std::size_t i = 0; i < n; ++i) {
+        if (mask[s * n + i] == 0) continue;
+        cpu.text().embed({&ids[s * n + i], 1}, rows[s]);
+        kept.insert(kept.end(), &want[(s * n + i) * vocabulary],
+                    &want[(s * n + i) * vocabulary] + vocabulary);
+      }
+      chunks.push_back({&sequences[s], rows[s]});
+    }
+    std::vector<float> hidden, logits;
+    REQUIRE(loaded.decoder->forward(kv, chunks, hidden).ok());
+    REQUIRE(loaded.decoder->logits(hidden, logits).ok());
+    CHECK(distance(logits, kept) <= golden::limit);
+  }
+}
+
+TEST_CASE("steps on the device go where the CPU's forward goes, in any batch") {
+  if (!there()) return;
+  for (const char* family : {"llama", "qwen2"}) {
+    INFO(family);
+    const Loaded loaded = load(family, DeviceDecoder::Precision::exact);
+    const Model cpu = Model::open(directory + family).value();
+    const Decoder& text = cpu.text();
+    KvPool pool(text.kv_shape(4), 64);
+    DeviceKv kv = loaded.decoder->make_kv(4, 64).value();
+    std::vector<KvSequence> ours(3), theirs(3);
+    std::vector<std::int32_t> last;
+    std::vector<std::vector<float>> rows(3);
+    std::vector<float> hidden, logits;
+    std::vector<Chunk> chunks;
+    for (std::size_t s = 0; s < 3; ++s) {
+      const auto tokens = tokens_of(3 + 4 * s, loaded.shape.vocabulary, s);
+      text.embed(tokens, rows[s]);
+      chunks.push_back({&ours[s], rows[s]});
+      const Chunk one{&theirs[s], rows[s]};
+      REQUIRE(text.forward(pool, {&one, 1}, hidden).ok());
+      last.push_back(tokens.back());
+    }
+    REQUIRE(loaded.decoder->forward(kv, chunks, hidden).ok());
+    for (int round = 0; round < 4; ++round) {
+      std::vector<DeviceStep> steps;
+      const std::size_t count = round == 2 ? 1 : 3;  // one goes alone for once
+      for (std::size_t s = 0; s < count; ++s)
+        steps.push_back({&ours[s],
+                         last[s],
+                         Position::at(static_cast<std::int32_t>(ours[s].tokens)),
+                         {},
+                         {},
+                         0});
+      std::vector<std::int32_t> next;
+      REQUIRE(loaded.decoder->step(kv, steps, next).ok());
+      for (std::size_t s = 0; s < count; ++s) {
+        std::vector<float> row;
+        text.embed({&last[s], 1}, row);
+        const Chunk one{&theirs[s], row};
+        REQUIRE(text.forward(pool, {&one, 1}, hidden).ok());
+        text.logits(hidden, logits);
+        CHECK(next[s] == std::ranges::max_element(logits) - logits.begin());
+        last[s] = next[s];
+      }
+    }
+  }
+}
+
+TEST_CASE("bf16 on the device stays near f32") {
+  if (!there()) return;
+  const Loaded narrow = load("llama", DeviceDecoder::Precision::bf16);
+  const Loaded exact = load("llama", DeviceDecoder::Precision::exact);
+  const Model cpu = Model::open(directory + "llama").value();
+  std::vector<float> rows, got, want;
+  cpu.text().embed(tokens_of(9, 128, 5), rows);
+  for (const Loaded* one : {&narrow, &exact}) {
+    DeviceKv kv = one->decoder->make_kv(16, 4).value();
+    KvSequence sequence;
+    const Chunk chunk{&sequence, rows};
+    REQUIRE(one->decoder->forward(kv, {&chunk, 1}, one == &narrow ? got : want).ok());
+  }
+  CHECK(distance(got, want) < 2e-2);
+  CHECK(distance(got, want) > 1e-5);  // it was bf16
+}
+
+TEST_CASE("what does not fit is refused and changes nothing") {
+  if (!there()) return;
+  const Loaded loaded = load("llama", DeviceDecoder::Precision::exact);
+  DeviceKv kv = loaded.decoder->make_kv(4, 2).value();
+  std::vector<float> rows(9 * loaded.shape.block.width), hidden;
+  KvSequence a, b;
+  const Chunk chunks[] = {{&a, std::span(rows).first(3 * loaded.shape.block.width)}, {&b, rows}};
+  const auto ran = loaded.decoder->forward(kv, chunks, hidden);
+  REQUIRE(!ran.ok());
+  CHECK(ran.error().code == ErrorCode::exhausted);
+  CHECK(a.tokens == 0);
+  CHECK(kv.pages.pages_free() == 2);
+  std::vector<std::int32_t> next;
+  const DeviceStep outside{&a, 128, {}, {}, {}, 0};
+  CHECK(!loaded.decoder->step(kv, {&outside, 1}, next).ok());
+  const auto expert = Architecture::load(directory + "pi05");
+  CHECK(
+      !DeviceDecoder::load(expert->action->expert, {}, loaded.file, DeviceDecoder::Precision::exact)
+           .ok());
+}

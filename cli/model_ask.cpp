@@ -29,7 +29,7 @@ Result<PictureInput> read_picture(const ChatModel& model, const std::string& pat
   if (!bytes.ok()) return bytes.error();
   Result<Tensor> image = decode_image(*bytes);
   if (!image.ok()) return Error{image.error().code, path + ": " + image.error().message};
-  return model.prepare(*image);
+  return model.see(*image);
 }
 
 Result<Generation> begin(const ChatModel& model, const Options& options) {

@@ -66,10 +66,16 @@ Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
   return made;
 }
 
-Result<PictureInput> ChatModel::prepare(const Tensor& picture) const {
+Result<PictureInput> ChatModel::see(const Tensor& picture) const {
   if (model_.architecture().image_token == -1)
     return invalid_argument("the model takes no pictures");
-  return prepare_picture(steps_, model_.architecture(), picture);
+  Result<PictureInput> made = prepare_picture(steps_, model_.architecture(), picture);
+  if (!made.ok()) return made;
+  Result<std::vector<float>> features = model_.features(made->pixels, made->grids);
+  if (!features.ok()) return features.error();
+  made->features = std::move(features).value();
+  made->pixels = {};
+  return made;
 }
 
 Result<std::vector<std::int32_t>> ChatModel::tokens(std::span<const Message> messages) const {
@@ -106,18 +112,13 @@ Result<Generation> ChatModel::begin_with(std::span<const std::int32_t> tokens,
   if (tokens.size() >= most)
     return invalid_argument("the prompt has " + std::to_string(tokens.size()) +
                             " tokens, the model reads " + std::to_string(most));
-  std::vector<float> pixels, features;
+  std::vector<float> features;
   std::vector<Grid> grids;
   for (const Message& message : messages)
     for (const PictureInput& picture : message.pictures) {
-      pixels.insert(pixels.end(), picture.pixels.begin(), picture.pixels.end());
+      features.insert(features.end(), picture.features.begin(), picture.features.end());
       grids.insert(grids.end(), picture.grids.begin(), picture.grids.end());
     }
-  if (!pixels.empty()) {
-    Result<std::vector<float>> seen = model_.features(pixels, grids);
-    if (!seen.ok()) return seen.error();
-    features = std::move(seen).value();
-  }
   std::span<const float> features_left = features;
   std::span<const Grid> grids_left = grids;
   Result<Prompt> prompt = model_.prompt(tokens, features_left, grids_left);

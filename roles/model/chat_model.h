@@ -25,19 +25,19 @@ class ChatModel {
   /// Why there is none, when there is none: then only raw prompts.
   const Result<ChatTemplate>& chat() const { return chat_; }
 
-  /// u8 [height, width, 3].
-  Result<PictureInput> prepare(const Tensor& picture) const;
+  /// u8 [height, width, 3], prepared and encoded: a picture is seen once, however long the chat.
+  Result<PictureInput> see(const Tensor& picture) const;
   /// The prompt's tokens, image tokens as many as features.
   Result<std::vector<std::int32_t>> tokens(std::span<const Message> messages) const;
   /// An answer's beginning. End tokens are added to the options'.
   Result<Generation> begin(std::span<const Message> messages, GenerationOptions options) const;
   /// The text as it is, with what the tokenizer adds.
   Result<Generation> begin_raw(const std::string& text, GenerationOptions options) const;
-
- private:
+  /// With tokens that `tokens` made of the same messages.
   Result<Generation> begin_with(std::span<const std::int32_t> tokens,
                                 std::span<const Message> messages, GenerationOptions options) const;
 
+ private:
   Model model_;
   Tokenizer tokenizer_;
   PictureSteps steps_;

@@ -31,7 +31,7 @@ TEST_CASE("a question with a picture gets the answer that transformers gives") {
     REQUIRE(model.ok());
     const auto talker = ChatModel::open(directory, std::move(model).value());
     REQUIRE(talker.ok());
-    const auto picture = talker->prepare(*decode_image(read(directory + "/picture.png")));
+    const auto picture = talker->see(*decode_image(read(directory + "/picture.png")));
     REQUIRE(picture.ok());
     const std::vector<Message> messages{{"user", "What is on the table?", {*picture}}};
     CHECK(*talker->tokens(messages) == expected.at("prompt_ids").get<std::vector<std::int32_t>>());

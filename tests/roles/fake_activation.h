@@ -12,7 +12,8 @@ namespace sluice {
 
 class FakeActivation final : public Activation {
  public:
-  explicit FakeActivation(std::string interface = "run") : interface_(std::move(interface)) {}
+  explicit FakeActivation(std::string interface = "run", std::string session = "session")
+      : interface_(std::move(interface)), session_(std::move(session)) {}
 
   void give(const std::string& field, PayloadRef value) {
     inputs_[field].push_back(std::move(value));
@@ -20,7 +21,7 @@ class FakeActivation final : public Activation {
 
   std::string_view node() const override { return "node"; }
   std::string_view interface() const override { return interface_; }
-  std::string_view session() const override { return "session"; }
+  std::string_view session() const override { return session_; }
   std::uint64_t call() const override { return 1; }
   std::size_t group() const override { return 0; }
   std::span<const PayloadRef> inputs(std::string_view field) const override {
@@ -31,12 +32,13 @@ class FakeActivation final : public Activation {
   void yield(std::span<const FieldValue> fields) override {
     for (const FieldValue& field : fields) frames.emplace_back(field.field, field.value);
   }
-  bool cancelled() const override { return false; }
+  bool cancelled() const override { return is_cancelled; }
 
+  bool is_cancelled = false;
   std::vector<std::pair<std::string, PayloadRef>> frames;
 
  private:
-  std::string interface_;
+  std::string interface_, session_;
   std::map<std::string, std::vector<PayloadRef>> inputs_;
 };
 

@@ -1,0 +1,192 @@
+// The role chat_model: turns that reuse what was said, sessions together as alone, ends and
+// refusals.
+#include "roles/chat_role.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "fake_activation.h"
+#include "roles/chat_sessions.h"
+#include "roles/image_file.h"
+
+using namespace sluice;
+
+namespace {
+
+const std::string directory = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/talk_qwen";
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+struct World {
+  GlobalParamSpec param;
+  RoleSpec role;
+  std::unique_ptr<GlobalParam> sessions;
+  std::unique_ptr<SteppedRole> chat;
+  std::vector<StepOutcome> ended;
+
+  explicit World(std::int64_t pages = 64) {
+    param.page_tokens = 8;
+    param.pages = pages;
+    sessions = ChatSessions::make({&param, directory}).value();
+    role.options.push_back({{"precision", {}}, {"exact", {}}});
+    RoleMaking making;
+    making.role = &role;
+    making.model_directory = directory;
+    making.global_params = {sessions.get()};
+    auto made = chat_model_plugin().make(making);
+    INFO((made.ok() ? "" : made.error().message));
+    REQUIRE(made.ok());
+    chat = std::get<std::unique_ptr<SteppedRole>>(std::move(made).value());
+  }
+  KvPool& pool() { return static_cast<ChatSessions&>(*sessions).pool(); }
+  void run() {
+    while (chat->busy()) chat->step(ended);
+  }
+};
+
+FakeActivation piece(const std::string& text, const std::string& session, bool last = true,
+                     std::int64_t tokens = 12) {
+  FakeActivation made("answer", session);
+  auto* payload = new Payload;
+  payload->type = ValueType::text;
+  payload->text = text;
+  if (last) payload->attributes = {{"generate", 1}, {"max_tokens", tokens}};
+  made.give("text", PayloadRef(payload));
+  return made;
+}
+
+FakeActivation picture(const std::string& session) {
+  FakeActivation made("answer", session);
+  made.give("image", make_image(decode_image(read(directory + "/picture.png")).value()));
+  return made;
+}
+
+std::string said(const FakeActivation& activation) {
+  std::string text;
+  for (const auto& [field, payload] : activation.frames) text += payload->text;
+  return text;
+}
+
+/// A session's turns, alone in a fresh world.
+std::vector<std::string> alone(const std::vector<std::string>& questions, bool with_picture) {
+  World world;
+  std::vector<std::string> answers;
+  FakeActivation image = picture("s");
+  if (with_picture) world.chat->admit(image);
+  for (const std::string& question : questions) {
+    FakeActivation asked = piece(question, "s");
+    world.chat->admit(asked);
+    world.run();
+    answers.push_back(said(asked));
+  }
+  for (const StepOutcome& outcome : world.ended) CHECK(outcome.result.ok());
+  return answers;
+}
+
+}  // namespace
+
+TEST_CASE("a picture and a question get transformers' answer; sessions together as alone") {
+  const auto expected = nlohmann::json::parse(read(directory + "/expected.json"));
+  const auto with_picture = alone({"What is on the table?", "And then?"}, true);
+  const auto without = alone({"Hello there"}, false);
+  CHECK(with_picture[0] == expected.at("answer").get<std::string>());
+  CHECK(with_picture[1] != with_picture[0]);
+
+  World world;
+  FakeActivation image = picture("a"), first = piece("What is on", "a", false),
+                 rest = piece(" the table?", "a"), other = piece("Hello there", "b"),
+                 second = piece("And then?", "a");  // waits for the answer before it
+  for (FakeActivation* one : {&image, &first, &other, &rest, &second}) world.chat->admit(*one);
+  world.run();
+  CHECK(world.ended.size() == 5);
+  CHECK(said(rest) == with_picture[0]);
+  CHECK(said(second) == with_picture[1]);
+  CHECK(said(other) == without[0]);
+}
+
+TEST_CASE("a later turn reuses keys and values, and answers as if it had not") {
+  World world;
+  FakeActivation image = picture("a"), first = piece("What is on the table?", "a");
+  world.chat->admit(image);
+  world.chat->admit(first);
+  world.run();
+  auto& sessions = static_cast<ChatSessions&>(*world.sessions);
+  const std::size_t kept = sessions.session("a").sequence.tokens;
+  CHECK(kept > 40);
+  // Forgetting them changes nothing but the work.
+  FakeActivation second = piece("And then?", "a");
+  world.pool().truncate(sessions.session("a").sequence, 0);
+  world.chat->admit(second);
+  world.run();
+  CHECK(said(second) == alone({"What is on the table?", "And then?"}, true)[1]);
+}
+
+TEST_CASE("a cancelled answer leaves the chat as it was") {
+  World world;
+  FakeActivation first = piece("Hello there", "a"), wrong = piece("Never mind", "a"),
+                 again = piece("And then?", "a");
+  world.chat->admit(first);
+  world.run();
+  world.chat->admit(wrong);
+  world.chat->step(world.ended);
+  wrong.is_cancelled = true;
+  world.run();
+  CHECK(world.ended.back().result.error().code == ErrorCode::cancelled);
+  world.chat->admit(again);
+  world.run();
+  CHECK(said(again) == alone({"Hello there", "And then?"}, false)[1]);
+  world.sessions->end_session("a");
+  CHECK(world.pool().pages_free() == world.pool().pages());
+}
+
+TEST_CASE("a session that ends while it is answered gives its pages back") {
+  World world;
+  FakeActivation asked = piece("Hello there", "a");
+  world.chat->admit(asked);
+  world.chat->step(world.ended);
+  world.sessions->end_session("a");
+  world.run();
+  CHECK(world.ended.back().result.ok());
+  CHECK(world.pool().pages_free() == world.pool().pages());
+}
+
+TEST_CASE("what does not fit fails alone") {
+  World world(5);  // 40 tokens
+  FakeActivation image = picture("a"), large = piece("What is on the table?", "a"),
+                 small = piece("Hi", "b", true, 2);
+  for (FakeActivation* one : {&image, &large, &small}) world.chat->admit(*one);
+  world.run();
+  int failed = 0;
+  for (const StepOutcome& outcome : world.ended)
+    if (!outcome.result.ok()) {
+      ++failed;
+      CHECK(outcome.activation == &large);
+      CHECK(outcome.result.error().code == ErrorCode::exhausted);
+    }
+  CHECK(failed == 1);
+}
+
+TEST_CASE("a role that cannot be made says why") {
+  World world;
+  RoleMaking making;
+  making.role = &world.role;
+  making.model_directory = directory;
+  CHECK(chat_model_plugin().make(making).error().message.find("chat_kv") != std::string::npos);
+  making.global_params = {world.sessions.get()};
+  world.role.options = {{{"precision", {}}, {"fp4", {}}}};
+  CHECK(chat_model_plugin().make(making).error().message.find("fp4") != std::string::npos);
+  world.role.options = {{{"presicion", {}}, {"bf16", {}}}};
+  CHECK(chat_model_plugin().make(making).error().message.find("presicion") != std::string::npos);
+  world.role.options = {};
+  making.model_directory = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/talk_smolvlm";
+  CHECK(chat_model_plugin().make(making).ok());  // the same KV shape
+  making.model_directory = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/llama";
+  CHECK(chat_model_plugin().make(making).error().message.find("tokenizer") != std::string::npos);
+}

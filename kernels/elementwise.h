@@ -48,12 +48,14 @@ struct HeadShape {
   std::size_t heads = 0;
   std::size_t kv_heads = 0;
   std::size_t head_dim = 0;
+  bool keys_unrotated = false;
   std::size_t row() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
 /// Splits rows of [q | k | v], rotates q and k half-split (x[i] with x[i + head_dim/2]) and writes
 /// them: q to [rows, heads * head_dim], row r's keys to `k[r]`, its values to `v[r]` (kv_heads *
 /// head_dim values each). Shape: cosine, sine [rows, head_dim / 2]; empty: no rotation.
+/// `HeadShape::keys_unrotated`: keys are written as they are.
 /// Source: Su et al. 2021, in the layout of Hugging Face checkpoints.
 void split_rotate_ref(const HeadShape& shape, std::span<const float> qkv,
                       std::span<const float> cosine, std::span<const float> sine,

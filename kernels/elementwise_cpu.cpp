@@ -194,7 +194,9 @@ void split_rotate_cpu(const HeadShape& shape, std::span<const float> qkv,
     const float* s = sine.data() + row * half;
     for (std::size_t head = 0; head < shape.heads; ++head)
       rotate(from + head * d, c, s, to_q + head * d, half);
-    for (std::size_t head = 0; head < shape.kv_heads; ++head)
+    if (shape.keys_unrotated && kv_row != 0)
+      std::memcpy(k[row], from + shape.heads * d, kv_row * sizeof(float));
+    for (std::size_t head = 0; head < shape.kv_heads && !shape.keys_unrotated; ++head)
       rotate(from + (shape.heads + head) * d, c, s, k[row] + head * d, half);
   });
 }

@@ -91,7 +91,7 @@ void split_rotate_ref(const HeadShape& shape, std::span<const float> qkv,
                   : is_value ? v[row] + (head - shape.heads - shape.kv_heads) * d
                              : k[row] + (head - shape.heads) * d;
       for (std::size_t i = 0; i < d; ++i) to[i] = from[i];
-      if (is_value || cosine.empty()) continue;
+      if (is_value || cosine.empty() || (!is_query && shape.keys_unrotated)) continue;
       for (std::size_t i = 0; i < half; ++i) {
         const double c = cosine[row * half + i];
         const double s = sine[row * half + i];

@@ -34,7 +34,8 @@ __global__ void rotate_kernel(kernels::HeadShape shape, const T* qkv, const floa
     const float a = load(in[head * shape.head_dim + pair]);
     const float b = load(in[head * shape.head_dim + half + pair]);
     const bool is_value = head >= shape.heads + shape.kv_heads;
-    const bool turns = !is_value && cosine != nullptr;
+    const bool is_query = head < shape.heads;
+    const bool turns = cosine != nullptr && (is_query || (!is_value && !shape.keys_unrotated));
     const float c = turns ? cosine[row * half + pair] : 1.0F;
     const float s = turns ? sine[row * half + pair] : 0.0F;
     T* to = is_value              ? values + (head - shape.heads - shape.kv_heads) * shape.head_dim

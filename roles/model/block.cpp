@@ -178,8 +178,10 @@ void Block::project(const BlockShape& shape, std::span<const float> hidden,
                               rows.cross_rope.sine, rows.q, rows.k, rows.v);
     return;
   }
-  kernels::split_rotate_cpu(shape.head_shape(), rows.qkv, rows.rope.cosine, rows.rope.sine, rows.q,
-                            rows.k, rows.v);
+  kernels::HeadShape heads = shape.head_shape();
+  heads.keys_unrotated = rows.keys_unrotated;
+  kernels::split_rotate_cpu(heads, rows.qkv, rows.rope.cosine, rows.rope.sine, rows.q, rows.k,
+                            rows.v);
 }
 
 void Block::finish(const BlockShape& shape, std::span<float> hidden, const Modulation* modulation,

@@ -65,6 +65,7 @@ struct BlockRows {
   std::size_t count = 0;
   RopeTable rope;
   RopeTable cross_rope;      // of queries to others' keys
+  bool keys_unrotated = false;
   std::vector<float*> k, v;  // where each row's keys and values go
   std::vector<float> normed, qkv, q, mixed, out, inner, activated;
 };

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/attention.h"
+#include "kernels/layout.h"
 
 namespace sluice {
 
@@ -14,6 +15,8 @@ struct Decoder::Rows : BlockRows {
   std::vector<std::uint32_t> sequence;  // index of the row's chunk
   std::vector<std::uint32_t> visible;   // tokens the row sees
   std::vector<std::uint32_t> condition;
+  std::vector<RopeTable> of_chunk;  // of all tokens of each sequence, for keys before RoPE
+  std::vector<std::vector<float>> keys, values;  // of a layer, gathered, where pages do not do
 };
 
 Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& names,
@@ -97,6 +100,12 @@ Result<void> Decoder::place(KvPool& pool, std::span<const Chunk> chunks, std::ve
         positions.push_back(Position::at(static_cast<std::int32_t>(before + i)));
     }
     append_rope(shape_.rope, shape_.block.head_dim, positions, rows.rope);
+    if (pool.shape().keys_before_rope) {
+      KvSequence& sequence = *chunk.sequence;
+      sequence.positions.insert(sequence.positions.end(), positions.begin(), positions.end());
+      append_rope(shape_.rope, shape_.block.head_dim, sequence.positions,
+                  rows.of_chunk.emplace_back());
+    }
     if (shape_.cross_every != 0) {
       for (std::size_t i = 0; i < count; ++i)
         positions[i] = Position::at(static_cast<std::int32_t>(i));
@@ -110,9 +119,11 @@ Result<void> Decoder::place(KvPool& pool, std::span<const Chunk> chunks, std::ve
 
 void Decoder::attend(KvPool& pool, std::size_t layer, std::span<const Chunk> chunks,
                      Rows& rows) const {
+  const std::size_t width = pool.shape().row;
   std::vector<std::vector<const float*>> keys(chunks.size());
   std::vector<std::vector<const float*>> values(chunks.size());
   std::vector<kernels::PagedSequence> sequences;
+  std::size_t page_tokens = pool.shape().page_tokens;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     for (const std::uint32_t page : chunks[c].sequence->pages) {
       keys[c].push_back(pool.keys(page, layer));
@@ -122,35 +133,52 @@ void Decoder::attend(KvPool& pool, std::size_t layer, std::span<const Chunk> chu
   }
   rows.mixed.resize(rows.q.size());
   const BlockShape& block = shape_.block;
-  kernels::attention_cpu(
-      {block.heads, block.kv_heads, block.head_dim, pool.shape().page_tokens, narrow_}, rows.q,
-      rows.sequence, rows.visible, sequences, rows.mixed);
+  if (pool.shape().keys_before_rope) {
+    rows.keys.resize(chunks.size());
+    std::vector<std::vector<const float*>> turned(chunks.size());
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      const std::size_t tokens = chunks[c].sequence->tokens;
+      // Whole pages, so that values stay where they are.
+      rows.keys[c].resize(keys[c].size() * page_tokens * width);
+      const auto there = std::span(rows.keys[c]).first(tokens * width);
+      kernels::pages_to_rows_cpu(keys[c], page_tokens, width, there);
+      kernels::rotate_keys_cpu(there, block.kv_heads, block.head_dim, rows.of_chunk[c].cosine,
+                               rows.of_chunk[c].sine);
+      for (std::size_t page = 0; page < keys[c].size(); ++page)
+        turned[c].push_back(&rows.keys[c][page * page_tokens * width]);
+      keys[c] = std::move(turned[c]);
+      sequences[c].keys = keys[c];
+    }
+  }
+  kernels::attention_cpu({block.heads, block.kv_heads, block.head_dim, page_tokens, narrow_},
+                         rows.q, rows.sequence, rows.visible, sequences, rows.mixed);
 }
 
 void Decoder::attend_across(KvPool& pool, std::size_t layer, std::span<const Chunk> chunks,
                             Rows& rows) const {
   const std::size_t width = pool.shape().row;
-  const std::size_t page = pool.shape().page_tokens;
-  std::vector<std::vector<float>> keys(chunks.size()), values(chunks.size());
   std::vector<const float*> key_pages(chunks.size()), value_pages(chunks.size());
   std::vector<kernels::PagedSequence> sequences;
   std::vector<std::uint32_t> visible;
+  rows.keys.resize(chunks.size());
+  rows.values.resize(chunks.size());
   std::size_t longest = 1;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     const KvSequence& sequence = *chunks[c].sequence;
     const std::size_t count = chunks[c].embeddings.size() / this->width();
     const std::size_t before = sequence.tokens - count;
-    std::vector<float> old_keys, old_values;
-    for (std::size_t t = 0; t < before; ++t) {
-      const float* k = pool.keys(sequence.pages[t / page], layer) + t % page * width;
-      const float* v = pool.values(sequence.pages[t / page], layer) + t % page * width;
-      old_keys.insert(old_keys.end(), k, k + width);
-      old_values.insert(old_values.end(), v, v + width);
+    std::vector<const float*> keys, values;
+    for (const std::uint32_t page : sequence.pages) {
+      keys.push_back(pool.keys(page, layer));
+      values.push_back(pool.values(page, layer));
     }
-    apply(blocks_[layer].cross_k, old_keys, keys[c]);
-    apply(blocks_[layer].cross_v, old_values, values[c]);
-    key_pages[c] = keys[c].data();
-    value_pages[c] = values[c].data();
+    std::vector<float> old(before * width);
+    kernels::pages_to_rows_cpu(keys, pool.shape().page_tokens, width, old);
+    apply(blocks_[layer].cross_k, old, rows.keys[c]);
+    kernels::pages_to_rows_cpu(values, pool.shape().page_tokens, width, old);
+    apply(blocks_[layer].cross_v, old, rows.values[c]);
+    key_pages[c] = rows.keys[c].data();
+    value_pages[c] = rows.values[c].data();
     sequences.push_back({{&key_pages[c], 1}, {&value_pages[c], 1}});
     visible.insert(visible.end(), count, static_cast<std::uint32_t>(before));
     longest = std::max(longest, before);
@@ -177,6 +205,10 @@ Result<void> Decoder::forward(KvPool& pool, std::span<const Chunk> chunks,
   rows.rope.sine.clear();
   rows.cross_rope.cosine.clear();
   rows.cross_rope.sine.clear();
+  rows.of_chunk.clear();
+  rows.keys_unrotated = pool.shape().keys_before_rope;
+  if (rows.keys_unrotated && shape_.cross_every != 0)
+    return invalid_argument("an expert that attends across reads keys after RoPE");
   if (Result<void> placed = place(pool, chunks, hidden, rows); !placed.ok()) return placed;
   rows.k.resize(rows.count);
   rows.v.resize(rows.count);

@@ -3,7 +3,8 @@
 // A chunk is a piece of prompt, one decode step, or a block whose rows see each other; all chunks
 // of a call go through the layers together. An expert that attends to another decoder's keys
 // (openpi's action expert) is a decoder of the same KV shape over the same sequence.
-// Shape: embeddings and hidden rows are [tokens, width], f32. Keys are stored after RoPE.
+// Shape: embeddings and hidden rows are [tokens, width], f32. Keys are stored after RoPE, or before
+// it where the pool says so.
 // Thread: one caller at a time per pool. Source: omni-flow, sections 5.2 and 5.3.
 #pragma once
 

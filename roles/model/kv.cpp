@@ -32,6 +32,7 @@ void KvPages::truncate(KvSequence& sequence, std::size_t tokens) {
     sequence.pages.pop_back();
   }
   sequence.tokens = tokens;
+  if (sequence.positions.size() > tokens) sequence.positions.resize(tokens);
 }
 
 float* KvPool::keys(std::uint32_t page, std::size_t layer) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "roles/model/rope.h"
 
 namespace sluice {
 
@@ -17,6 +18,9 @@ struct KvShape {
   std::size_t layers = 0;
   std::size_t row = 0;  // kv_heads * head_dim
   std::size_t page_tokens = 16;
+  /// Keys are stored before RoPE and rotated when they are used, so that they may be used at other
+  /// positions. Costs a pass over a sequence's keys for each layer of each forward.
+  bool keys_before_rope = false;
 
   std::size_t page_floats() const { return layers * 2 * page_tokens * row; }
 };
@@ -25,6 +29,7 @@ struct KvShape {
 struct KvSequence {
   std::vector<std::uint32_t> pages;
   std::size_t tokens = 0;
+  std::vector<Position> positions;  // of each token, when keys are stored before RoPE: may be moved
 };
 
 /// Which pages are whose; where their bytes lie is another's matter.

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "kernels/layout.h"
 #include "roles/model/action_tokens.h"
 #include "roles/model/flow_policy.h"
 #include "roles/model/model_check_parts.h"
@@ -361,13 +362,14 @@ void put_cache(const PolicyInputs& in, KvPool& pool, const KvSequence& sequence,
   const Shape whole{1, wide(shape.block.kv_heads), wide(in.padded_rows),
                     wide(shape.block.head_dim)};
   for (std::size_t layer = 0; layer < shape.layers; ++layer) {
-    std::vector<float> keys, values;
-    for (std::size_t i = 0; i < sequence.tokens; ++i) {
-      const float* k = pool.keys(sequence.pages[i / page], layer) + i % page * row;
-      const float* v = pool.values(sequence.pages[i / page], layer) + i % page * row;
-      keys.insert(keys.end(), k, k + row);
-      values.insert(values.end(), v, v + row);
+    std::vector<const float*> key_pages, value_pages;
+    for (const std::uint32_t p : sequence.pages) {
+      key_pages.push_back(pool.keys(p, layer));
+      value_pages.push_back(pool.values(p, layer));
     }
+    std::vector<float> keys(sequence.tokens * row), values(sequence.tokens * row);
+    kernels::pages_to_rows_cpu(key_pages, page, row, keys);
+    kernels::pages_to_rows_cpu(value_pages, page, row, values);
     // One KV head in every variant, so rows are heads.
     put_floats(outputs, "k" + std::to_string(layer), whole, spread(in, keys, row));
     put_floats(outputs, "v" + std::to_string(layer), whole, spread(in, values, row));

@@ -121,6 +121,50 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("keys stored before RoPE give what keys stored after it give, and may be moved") {
+  for (const char* family : {"llama", "llama3", "gemma"}) {
+    INFO(family);
+    const Model model = open(family, kernels::WeightFormat::exact);
+    const Decoder& text = model.text();
+    const Tokens tokens = random_tokens(23, text.shape().vocabulary, 9);
+    KvShape raw_shape = text.kv_shape(4);
+    raw_shape.keys_before_rope = true;
+    KvPool rotated(text.kv_shape(4), 100), raw(raw_shape, 100);
+    KvSequence a, b;
+    const std::vector<float> want = write(text, rotated, a, tokens, {10, 12, 1});
+    CHECK(distance(write(text, raw, b, tokens, {10, 12, 1}), want) < rounding);
+    raw.truncate(b, 15);
+    CHECK(b.positions.size() == 15);
+    const Tokens rest(tokens.begin() + 15, tokens.end());
+    CHECK(distance(write(text, raw, b, rest, {8}), want) < rounding);
+
+    // The same prefix seven places on, with a token behind it: as if computed there.
+    const std::int32_t moved = 7;
+    std::vector<float> rows, hidden, there, here;
+    const std::int32_t next = 5;
+    text.embed({&next, 1}, rows);
+    const auto step = [&](KvPool& pool, KvSequence& sequence, std::vector<float>& out) {
+      const Position place = Position::at(23 + moved);
+      const Chunk chunk{&sequence, rows, Mask::causal, {}, {&place, 1}};
+      REQUIRE(text.forward(pool, {&chunk, 1}, out).ok());
+      pool.truncate(sequence, 23);
+    };
+    KvSequence c;
+    std::vector<float> prompt;
+    text.embed(tokens, prompt);
+    std::vector<Position> places;
+    for (std::int32_t i = 0; i < 23; ++i) places.push_back(Position::at(i + moved));
+    const Chunk whole{&c, prompt, Mask::causal, {}, places};
+    REQUIRE(text.forward(rotated, {&whole, 1}, hidden).ok());
+    step(rotated, c, there);
+    step(raw, b, here);
+    CHECK(distance(here, there) > 1e-3);  // not moved yet
+    for (Position& place : b.positions) place = Position::at(place.t + moved);
+    step(raw, b, here);
+    CHECK(distance(here, there) < rounding);
+  }
+}
+
 TEST_CASE("robots that act together act as alone, and their prefixes stay") {
   const Model model = open("pi05", kernels::WeightFormat::exact);
   const FlowPolicy policy = std::move(FlowPolicy::load(model)).value();

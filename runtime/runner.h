@@ -1,7 +1,7 @@
 // Runs a compiled workflow in this process: role instances, engines, and one loop that drives them.
 //
 // Thread: `call` may be used from many threads; each call's outputs arrive on the caller's thread.
-// Owns: role instances and global parameters; they end with the runner.
+// Owns: role instances and global parameters; they end with the last runner that uses them.
 // Source: omni-flow, section 3.5 (concurrency model), with bounded mailboxes instead of awaiting
 // the downstream forward inside `send`.
 #pragma once
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,11 +42,21 @@ struct RunnerOptions {
   std::function<void(std::string_view)> progress;
 };
 
+/// A workflow to run beside others. Both are borrowed while runners are made.
+struct Graph {
+  const WorkflowSpec* spec = nullptr;
+  const Plan* plan = nullptr;
+};
+
 class Runner {
  public:
   /// Borrows the catalog until the runner ends. Errors: a plugin that cannot be made.
   static Result<std::unique_ptr<Runner>> create(const WorkflowSpec& spec, const Plan& plan,
                                                 const Catalog& catalog, RunnerOptions options);
+  /// A runner for each workflow. What they import from the same file they share: one instance, one
+  /// model in memory, and a session of one name is one session to it.
+  static Result<std::vector<std::unique_ptr<Runner>>> create_together(
+      std::span<const Graph> graphs, const Catalog& catalog, const RunnerOptions& options);
   virtual ~Runner() = default;
 
   /// One output frame: the declared output's name and its value, in logical order per output.
@@ -53,6 +64,11 @@ class Runner {
 
   /// Blocks until the call has ended. Calls of one session run first in, first out.
   virtual CallOutcome call(CallRequest request, const OnOutput& on_output) = 0;
+
+  /// Frees what the session holds (keys and values, what was said). A later call of that name
+  /// begins anew. Errors: unavailable while one of its calls is under way, here or in a workflow
+  /// beside this one.
+  virtual Result<void> end_session(const std::string& session) = 0;
 };
 
 }  // namespace sluice

@@ -6,20 +6,21 @@
 
 namespace sluice {
 
-LaneActivation::LaneActivation(const PlanNode& plan_node, const StartActivation& start,
-                               std::string session, std::function<void(LaneEvent)> report)
-    : node_(plan_node),
+LaneActivation::LaneActivation(std::shared_ptr<const PlanNode> plan_node,
+                               const StartActivation& start, std::string session,
+                               std::function<void(LaneEvent)> report)
+    : node_(std::move(plan_node)),
       id_(start.activation),
       session_(std::move(session)),
       call_(start.call),
       group_(start.group),
-      inputs_(plan_node.groups[start.group].fields.size()),
+      inputs_(node_->groups[start.group].fields.size()),
       report_(std::move(report)) {
   for (const InputValue& input : start.inputs) inputs_[input.field].push_back(input.value);
 }
 
 std::span<const PayloadRef> LaneActivation::inputs(std::string_view field) const {
-  const std::vector<std::string>& fields = node_.groups[group_].fields;
+  const std::vector<std::string>& fields = node_->groups[group_].fields;
   const auto it = std::ranges::find(fields, field);
   if (it == fields.end()) return {};
   return inputs_[static_cast<std::size_t>(it - fields.begin())];
@@ -27,25 +28,25 @@ std::span<const PayloadRef> LaneActivation::inputs(std::string_view field) const
 
 void LaneActivation::yield(std::span<const FieldValue> fields) {
   LaneEvent event;
-  event.node = node_.id;
+  event.node = node_->id;
   event.activation = id_;
   for (const FieldValue& field : fields) {
-    const auto it = std::ranges::find(node_.outputs, field.field);
-    if (it == node_.outputs.end() || !field.value) {
+    const auto it = std::ranges::find(node_->outputs, field.field);
+    if (it == node_->outputs.end() || !field.value) {
       if (contract_error_.empty())
         contract_error_ = "the role yielded " +
                           std::string(field.value ? "the undeclared field '" : "no value in '") +
                           std::string(field.field) + "'";
       continue;
     }
-    event.fields.emplace_back(static_cast<std::uint16_t>(it - node_.outputs.begin()), field.value);
+    event.fields.emplace_back(static_cast<std::uint16_t>(it - node_->outputs.begin()), field.value);
   }
   report_(std::move(event));
 }
 
 void LaneActivation::end(Result<void> result) {
   LaneEvent event;
-  event.node = node_.id;
+  event.node = node_->id;
   event.activation = id_;
   event.ended = true;
   if (!result.ok())

@@ -31,11 +31,12 @@ struct LaneEvent {
 /// One activation as a role sees it.
 class LaneActivation final : public Activation {
  public:
-  LaneActivation(const PlanNode& plan_node, const StartActivation& start, std::string session,
-                 std::function<void(LaneEvent)> report);
+  /// `plan_node` keeps the plan, for the runner may end before the role does.
+  LaneActivation(std::shared_ptr<const PlanNode> plan_node, const StartActivation& start,
+                 std::string session, std::function<void(LaneEvent)> report);
 
-  std::string_view node() const override { return node_.name; }
-  std::string_view interface() const override { return node_.interface; }
+  std::string_view node() const override { return node_->name; }
+  std::string_view interface() const override { return node_->interface; }
   std::string_view session() const override { return session_; }
   std::uint64_t call() const override { return call_; }
   std::size_t group() const override { return group_; }
@@ -51,7 +52,7 @@ class LaneActivation final : public Activation {
   void end(Result<void> result);
 
  private:
-  const PlanNode& node_;
+  std::shared_ptr<const PlanNode> node_;
   ActivationId id_;
   std::string session_;
   CallId call_;

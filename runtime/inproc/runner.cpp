@@ -12,6 +12,7 @@
 
 #include "runtime/inproc/lane.h"
 #include "runtime/inproc/loop.h"
+#include "runtime/inproc/role_host.h"
 #include "runtime/mailbox.h"
 
 namespace sluice {
@@ -38,36 +39,32 @@ using LoopEvent = std::variant<NewCall, LaneEvent, Stop>;
 
 class InprocRunner final : public Runner, private LoopHost {
  public:
-  InprocRunner(const Plan& plan, const Catalog& catalog, RunnerOptions options)
-      : plan_(plan), catalog_(catalog), options_(std::move(options)), loop_(plan_, *this) {}
+  InprocRunner(const Plan& plan, std::shared_ptr<RoleHost> host,
+               std::vector<std::vector<RolePlace>> places)
+      : plan_(std::make_shared<const Plan>(plan)),
+        host_(std::move(host)),
+        places_(std::move(places)),
+        loop_(*plan_, *this),
+        running_(plan_->nodes.size()) {}
 
   ~InprocRunner() override {
-    mailbox_.push(Stop{});
+    mailbox_->push(Stop{});
     if (thread_.joinable()) thread_.join();
-    lanes_.clear();
+    // What still runs reports to a mailbox that nobody reads, and may stop.
+    for (const auto& of_node : running_)
+      for (const auto& [id, activation] : of_node) activation->cancel();
   }
 
-  Result<void> make_roles(const WorkflowSpec& spec);
   void run() {
-    for (auto& lane : lanes_) lane->run();
     thread_ = std::thread([this] { work(); });
   }
 
   CallOutcome call(CallRequest request, const OnOutput& on_output) override;
+  Result<void> end_session(const std::string& session) override;
 
  private:
-  /// Where a replica of a role runs.
-  struct Place {
-    Lane* lane = nullptr;
-    std::size_t instance = 0;
-  };
-
-  Result<void> make_global_params(const WorkflowSpec& spec);
-  Result<void> make_role(const WorkflowSpec& spec, std::size_t index);
-  Lane& lane_for(const WorkflowSpec& spec, std::size_t role, std::uint32_t replica);
-  std::string path_of(const std::optional<Name>& model) const {
-    return model.has_value() ? options_.root + "/" + model->text : std::string();
-  }
+  std::uint64_t session_id(const std::string& name);
+  CallOutcome wait_for(Caller& caller, const OnOutput& on_output);
 
   void work();
   void handle(NewCall& event);
@@ -86,15 +83,12 @@ class InprocRunner final : public Runner, private LoopHost {
     return static_cast<std::uint64_t>(id.generation) << 32 | id.index;
   }
 
-  const Plan plan_;
-  const Catalog& catalog_;
-  const RunnerOptions options_;
-  std::map<std::string, std::unique_ptr<GlobalParam>, std::less<>> global_params_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
-  std::vector<std::vector<Place>> places_;              // by role, then replica
-  std::map<std::pair<std::string, std::uint32_t>, Lane*> lane_of_;
+  const std::shared_ptr<const Plan> plan_;
+  const std::shared_ptr<RoleHost> host_;
+  const std::vector<std::vector<RolePlace>> places_;  // by role, then replica
   std::map<std::string, std::uint64_t, std::less<>> sessions_;
   std::vector<std::string> session_names_;
+  std::vector<std::uint64_t> sessions_free_;  // of sessions that ended: nothing of theirs is left
   std::mutex sessions_mutex_;
 
   // The loop thread's.
@@ -102,103 +96,65 @@ class InprocRunner final : public Runner, private LoopHost {
   std::unordered_map<CallId, std::shared_ptr<Caller>> callers_;
   std::vector<std::unordered_map<std::uint64_t, std::shared_ptr<LaneActivation>>> running_;
 
-  Mailbox<LoopEvent> mailbox_;
+  /// Outlives the runner where a role still reports to it.
+  const std::shared_ptr<Mailbox<LoopEvent>> mailbox_ = std::make_shared<Mailbox<LoopEvent>>();
   std::thread thread_;
 };
 
-Result<void> InprocRunner::make_global_params(const WorkflowSpec& spec) {
-  for (const GlobalParamSpec& param : spec.global_params) {
-    if (options_.progress) options_.progress("preparing " + param.name.text);
-    auto made = catalog_.make_global_param({&param, path_of(param.model)});
-    if (!made.ok())
-      return Error{made.error().code, "global parameter '" + param.name.text +
-                                          "': " + made.error().message};
-    global_params_.emplace(param.name.text, std::move(made).value());
-  }
-  return {};
-}
-
-Lane& InprocRunner::lane_for(const WorkflowSpec& spec, std::size_t role, std::uint32_t replica) {
-  const RoleSpec* at = &spec.roles[role];
-  for (std::size_t hops = 0; at->colocate.has_value() && hops < spec.roles.size(); ++hops) {
-    const auto it = std::ranges::find_if(
-        spec.roles, [&](const RoleSpec& r) { return r.name.text == at->colocate->text; });
-    if (it == spec.roles.end()) break;
-    at = &*it;
-  }
-  Lane*& lane = lane_of_[{at->name.text, replica % at->replicas}];
-  if (lane == nullptr) {
-    lanes_.push_back(std::make_unique<Lane>());
-    lane = lanes_.back().get();
-  }
-  return *lane;
-}
-
-Result<void> InprocRunner::make_role(const WorkflowSpec& spec, std::size_t index) {
-  const RoleSpec& role = spec.roles[index];
-  const Plugin* plugin = catalog_.find(role.plugin.text);
-  if (plugin == nullptr)
-    return Error{ErrorCode::not_found,
-                 "role '" + role.name.text + "': no plugin '" + role.plugin.text + "'"};
-  RoleMaking making;
-  making.role = &role;
-  making.model_directory = path_of(role.model);
-  making.threads = options_.threads;
-  for (const Name& name : role.global_params) {
-    const auto it = global_params_.find(name.text);
-    if (it == global_params_.end())
-      return Error{ErrorCode::not_found, "role '" + role.name.text +
-                                             "': no global parameter '" + name.text + "'"};
-    making.global_params.push_back(it->second.get());
-  }
-  for (making.replica = 0; making.replica < role.replicas; ++making.replica) {
-    if (options_.progress) options_.progress("preparing " + role.name.text);
-    Result<RoleInstance> made = plugin->make(making);
-    if (!made.ok())
-      return Error{made.error().code,
-                   "role '" + role.name.text + "': " + made.error().message};
-    Lane& lane = lane_for(spec, index, making.replica);
-    places_[index].push_back({&lane, lane.add(std::move(made).value())});
-  }
-  return {};
-}
-
-Result<void> InprocRunner::make_roles(const WorkflowSpec& spec) {
-  places_.resize(spec.roles.size());
-  running_.resize(plan_.nodes.size());
-  if (Result<void> made = make_global_params(spec); !made.ok()) return made;
-  for (std::size_t i = 0; i < spec.roles.size(); ++i)
-    if (Result<void> made = make_role(spec, i); !made.ok()) return made;
-  return {};
-}
-
 CallOutcome InprocRunner::call(CallRequest request, const OnOutput& on_output) {
   NewCall event;
-  event.inputs.resize(plan_.inputs.size());
+  event.inputs.resize(plan_->inputs.size());
   for (auto& [name, value] : request.inputs) {
-    const auto it = std::ranges::find(plan_.inputs, name);
-    if (it == plan_.inputs.end())
+    const auto it = std::ranges::find(plan_->inputs, name);
+    if (it == plan_->inputs.end())
       return {false, invalid_argument("the workflow has no input '" + name + "'"), "", {}};
-    event.inputs[static_cast<std::size_t>(it - plan_.inputs.begin())] = std::move(value);
+    event.inputs[static_cast<std::size_t>(it - plan_->inputs.begin())] = std::move(value);
   }
-  {
-    const std::lock_guard lock(sessions_mutex_);
-    const auto [it, added] = sessions_.try_emplace(request.session, session_names_.size());
-    if (added) session_names_.push_back(request.session);
-    event.session = it->second;
-  }
+  host_->call_begins(request.session);
+  event.session = session_id(request.session);
   const auto caller = std::make_shared<Caller>();
   event.caller = caller;
-  mailbox_.push(std::move(event));
+  mailbox_->push(std::move(event));
+  CallOutcome outcome = wait_for(*caller, on_output);
+  host_->call_ended(request.session);
+  return outcome;
+}
+
+CallOutcome InprocRunner::wait_for(Caller& caller, const OnOutput& on_output) {
   std::vector<CallerEvent> batch;
   for (;;) {
-    caller->wait_and_take(batch);
+    caller.wait_and_take(batch);
     for (CallerEvent& told : batch) {
       if (told.outcome) return std::move(*told.outcome);
-      if (on_output) on_output(plan_.outputs[told.output].name, told.value);
+      if (on_output) on_output(plan_->outputs[told.output].name, told.value);
     }
     batch.clear();
   }
+}
+
+std::uint64_t InprocRunner::session_id(const std::string& name) {
+  const std::lock_guard lock(sessions_mutex_);
+  const auto [it, added] = sessions_.try_emplace(name, session_names_.size());
+  if (!added) return it->second;
+  if (sessions_free_.empty()) {
+    session_names_.push_back(name);
+  } else {
+    it->second = sessions_free_.back();
+    sessions_free_.pop_back();
+    session_names_[it->second] = name;
+  }
+  return it->second;
+}
+
+Result<void> InprocRunner::end_session(const std::string& session) {
+  if (Result<void> ended = host_->end_session(session); !ended.ok()) return ended;
+  const std::lock_guard lock(sessions_mutex_);
+  const auto it = sessions_.find(session);
+  if (it == sessions_.end()) return {};
+  session_names_[it->second].clear();
+  sessions_free_.push_back(it->second);
+  sessions_.erase(it);
+  return {};
 }
 
 bool InprocRunner::ends(const std::vector<LoopEvent>& batch, std::size_t i) {
@@ -214,9 +170,9 @@ void InprocRunner::work() {
   for (;;) {
     const Instant due = loop_.next_deadline();
     if (due == Instant::max())
-      mailbox_.wait_and_take(batch);
+      mailbox_->wait_and_take(batch);
     else
-      mailbox_.wait_and_take(batch, Clock::time_point(due));
+      mailbox_->wait_and_take(batch, Clock::time_point(due));
     for (std::size_t i = 0; i < batch.size(); ++i) {
       if (std::holds_alternative<Stop>(batch[i])) return;
       if (loop_.timed()) loop_.advance(now());
@@ -257,9 +213,9 @@ void InprocRunner::handle(LaneEvent& event, bool last) {
 }
 
 void InprocRunner::start(const StartActivation& start) {
-  const PlanNode& node = plan_.nodes[start.node];
-  const std::vector<Place>& places = places_[node.role];
-  const Place& place = places[start.replica % places.size()];
+  const std::shared_ptr<const PlanNode> node(plan_, &plan_->nodes[start.node]);
+  const std::vector<RolePlace>& places = places_[node->role];
+  const RolePlace& place = places[start.replica % places.size()];
   std::string session;
   {
     const std::lock_guard lock(sessions_mutex_);
@@ -267,7 +223,7 @@ void InprocRunner::start(const StartActivation& start) {
   }
   auto activation = std::make_shared<LaneActivation>(
       node, start, std::move(session),
-      [this](LaneEvent event) { mailbox_.push(std::move(event)); });
+      [mailbox = mailbox_](LaneEvent event) { mailbox->push(std::move(event)); });
   activation->set_instance(place.instance);
   running_[start.node].emplace(key(start.activation), activation);
   place.lane->push(std::move(activation));
@@ -288,7 +244,7 @@ void InprocRunner::end(EndCall& end) {
   outcome->warnings = std::move(end.warnings);
   if (end.failure) {
     outcome->error = std::move(end.failure->error);
-    if (end.failure->node != entry_node) outcome->node = plan_.nodes[end.failure->node].name;
+    if (end.failure->node != entry_node) outcome->node = plan_->nodes[end.failure->node].name;
   }
   callers_.at(end.call)->push({0, PayloadRef(), std::move(outcome)});
   callers_.erase(end.call);
@@ -296,12 +252,30 @@ void InprocRunner::end(EndCall& end) {
 
 }  // namespace
 
+Result<std::vector<std::unique_ptr<Runner>>> Runner::create_together(
+    std::span<const Graph> graphs, const Catalog& catalog, const RunnerOptions& options) {
+  const auto host = std::make_shared<RoleHost>(catalog, options);
+  std::vector<std::unique_ptr<InprocRunner>> made;
+  for (const Graph& graph : graphs) {
+    auto places = host->add(*graph.spec);
+    if (!places.ok()) return places.error();
+    made.push_back(std::make_unique<InprocRunner>(*graph.plan, host, std::move(places).value()));
+  }
+  host->run();
+  std::vector<std::unique_ptr<Runner>> runners;
+  for (auto& runner : made) {
+    runner->run();
+    runners.push_back(std::move(runner));
+  }
+  return runners;
+}
+
 Result<std::unique_ptr<Runner>> Runner::create(const WorkflowSpec& spec, const Plan& plan,
                                                const Catalog& catalog, RunnerOptions options) {
-  auto runner = std::make_unique<InprocRunner>(plan, catalog, std::move(options));
-  if (Result<void> made = runner->make_roles(spec); !made.ok()) return made.error();
-  runner->run();
-  return std::unique_ptr<Runner>(std::move(runner));
+  const Graph graph{&spec, &plan};
+  auto made = create_together({&graph, 1}, catalog, options);
+  if (!made.ok()) return made.error();
+  return std::move(made->front());
 }
 
 }  // namespace sluice

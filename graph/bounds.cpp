@@ -1,8 +1,8 @@
-// How much can happen in one call: the most activations of a node and frames of an edge.
+// How much can happen in one call: the most activations of a node, frames and bytes of an edge.
 //
 // A node runs once for each frame of a direct group, once for each yield of a join's root, once for
-// a count. Roles say how many frames an activation yields at most; where one does not, or in a
-// loop, there is no bound.
+// a count. Roles say how many frames an activation yields at most, and how large a value is; where
+// one does not, or in a loop, there is no bound.
 #include <algorithm>
 
 #include "graph/compile.h"
@@ -28,7 +28,10 @@ class Bounds {
     plan_.nodes[entry_node].yields_max = 1;
     state_[entry_node] = State::known;
     for (const PlanNode& node : plan_.nodes) (void)activations(node.id);
-    for (Edge& edge : plan_.edges) edge.frames_max = frames(edge.from);
+    for (Edge& edge : plan_.edges) {
+      edge.frames_max = frames(edge.from);
+      edge.bytes_max = times(edge.frames_max, bytes_of_frame(edge));
+    }
   }
 
  private:
@@ -36,6 +39,17 @@ class Bounds {
 
   std::uint64_t frames(NodeId node) {
     return times(activations(node), plan_.nodes[node].yields_max);
+  }
+
+  std::uint64_t bytes_of_frame(const Edge& edge) const {
+    const std::vector<std::uint64_t>& sizes = plan_.nodes[edge.from].output_bytes_max;
+    std::uint64_t sum = 0;
+    for (const FieldMap& map : edge.fields) {
+      const std::uint64_t size = map.from < sizes.size() ? sizes[map.from] : unbounded;
+      if (size == unbounded) return unbounded;
+      sum += size;
+    }
+    return sum;
   }
 
   std::uint64_t activations(NodeId id) {

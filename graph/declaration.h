@@ -13,8 +13,9 @@ namespace sluice {
 struct Port {
   std::string name;
   ValueType type = ValueType::any;
-  std::string meaning;       // one sentence for `sluice --help roles` and docs
-  bool count_source = false;  // an output that carries a number, exactly once per call
+  std::string meaning;          // one sentence for `sluice --help roles` and docs
+  bool count_source = false;    // an output that carries a number, exactly once per call
+  std::uint64_t bytes_max = 0;  // of one value, where there is a limit; 0: no bound
 };
 
 struct InterfaceDeclaration {
@@ -31,9 +32,9 @@ struct PluginDeclaration {
   std::string name;
   std::string meaning;
   std::vector<InterfaceDeclaration> interfaces;
-  bool session_state = false;     // keeps state between the activations of a session
-  bool needs_model = false;       // `model:` must be given
-  bool any_ports = false;         // `scripted`: any interface, ports taken from the workflow
+  bool session_state = false;  // keeps state between the activations of a session
+  bool needs_model = false;    // `model:` must be given
+  bool any_ports = false;      // `scripted`: any interface, ports taken from the workflow
   std::vector<std::string> global_param_kinds;  // kinds it must be given, e.g. {"paged_kv"}
 };
 

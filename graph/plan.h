@@ -43,6 +43,7 @@ struct Edge {
   std::vector<std::uint64_t> field_masks;  // per input field: the source fields that provide it
   std::vector<CollectorId> shares;         // the collectors a frame on this edge holds a share of
   std::uint64_t frames_max = 0;            // in one call, where bounded; 0: not bounded
+  std::uint64_t bytes_max = 0;             // of those frames' values, likewise
 
   bool is_output() const { return to == entry_node; }
   /// True when a frame that holds `fields` goes along this edge.
@@ -113,6 +114,7 @@ struct PlanNode {
   std::uint16_t executor = 0;  // the role whose executor it runs on (`colocate`), by index
   std::string interface;
   std::vector<std::string> outputs;
+  std::vector<std::uint64_t> output_bytes_max;  // of one value; 0: not bounded
   std::vector<PlanGroup> groups;
   std::vector<EdgeId> edges;  // outgoing
   CollectorId order = none;   // the queue of a session node

@@ -129,7 +129,8 @@ std::string plan_json(const Plan& plan) {
       return json_quote(plan.nodes[edge.from].outputs[map.from]);
     });
     return "{\"from\":" + json_quote(plan.nodes[edge.from].name) + ",\"fields\":" + fields +
-           (edge.frames_max == 0 ? "" : ",\"frames_max\":" + std::to_string(edge.frames_max)) + "}";
+           (edge.frames_max == 0 ? "" : ",\"frames_max\":" + std::to_string(edge.frames_max)) +
+           (edge.bytes_max == 0 ? "" : ",\"bytes_max\":" + std::to_string(edge.bytes_max)) + "}";
   };
   const auto group_json = [&](const PlanGroup& group) {
     std::string text = "{\"kind\":\"";
@@ -183,6 +184,22 @@ std::string plan_dot(const Plan& plan) {
   return text + "}\n";
 }
 
+/// What can come along the node's edges in one call.
+std::string bounds_text(const Plan& plan, const PlanNode& node) {
+  std::string text;
+  for (const PlanGroup& group : node.groups)
+    for (const EdgeId id : group.edges) {
+      const Edge& edge = plan.edges[id];
+      text += "  From " + sources_of(plan, edge) + ": ";
+      text += edge.frames_max == 0 ? "any number of frames"
+                                   : "at most " + std::to_string(edge.frames_max) + " frame" +
+                                         (edge.frames_max == 1 ? "" : "s");
+      if (edge.bytes_max != 0) text += ", " + std::to_string(edge.bytes_max) + " bytes";
+      text += " in a call.\n";
+    }
+  return text;
+}
+
 std::string explain_node(const Plan& plan, const PlanNode& node) {
   std::string text = "'" + node.name + "' runs\n";
   for (std::size_t g = 0; g < node.groups.size(); ++g) {
@@ -216,7 +233,7 @@ std::string explain_node(const Plan& plan, const PlanNode& node) {
     text += "  It stands in a loop of at most " + std::to_string(plan.limits.loop_iterations) +
             " turns.\n";
   if (node.skip_errors) text += "  Its failures are skipped (on_error: skip).\n";
-  return text;
+  return text + bounds_text(plan, node);
 }
 
 }  // namespace sluice

@@ -45,13 +45,23 @@ std::vector<std::string> outputs_of(const NodeSpec& node, const RoleSpec* role,
   return names;
 }
 
-std::uint32_t yields_of(const NodeSpec& spec, const RoleSpec* role,
-                        const Declarations& declarations) {
+const InterfaceDeclaration* interface_of(const NodeSpec& spec, const RoleSpec* role,
+                                         const Declarations& declarations) {
   const PluginDeclaration* plugin =
       role != nullptr ? find_plugin(declarations, role->plugin.text) : nullptr;
-  const InterfaceDeclaration* interface =
-      plugin != nullptr ? find_interface(*plugin, spec.interface.text) : nullptr;
-  return interface != nullptr ? interface->yields_max : 0;
+  return plugin != nullptr ? find_interface(*plugin, spec.interface.text) : nullptr;
+}
+
+/// A number is eight bytes; of others the declaration knows.
+std::vector<std::uint64_t> bytes_of(const InterfaceDeclaration* interface,
+                                    const std::vector<std::string>& outputs) {
+  std::vector<std::uint64_t> bytes;
+  for (const std::string& name : outputs) {
+    const Port* port = interface != nullptr ? find_port(interface->outputs, name) : nullptr;
+    const bool number = port != nullptr && port->type == ValueType::number;
+    bytes.push_back(number ? sizeof(std::int64_t) : port != nullptr ? port->bytes_max : 0);
+  }
+  return bytes;
 }
 
 template <typename T>
@@ -94,7 +104,9 @@ class Resolver {
         node.balance = found->balance;
       }
       node.outputs = outputs_of(spec, found, declarations, referred);
-      node.yields_max = yields_of(spec, found, declarations);
+      const InterfaceDeclaration* interface = interface_of(spec, found, declarations);
+      node.yields_max = interface != nullptr ? interface->yields_max : 0;
+      node.output_bytes_max = bytes_of(interface, node.outputs);
       plan_.nodes.push_back(std::move(node));
     }
   }

@@ -3,6 +3,7 @@
 
 #include "graph/check.h"
 #include "graph/plan.h"
+#include "graph/print.h"
 #include "workflows/load.h"
 
 using namespace sluice;
@@ -51,4 +52,43 @@ outputs: { o: [n.y, k.y] }
   CHECK(most("c") == 1);
   CHECK(most("l") == 0);
   CHECK(plan.edges[plan.find("t")->edges[0]].frames_max == 9);
+  CHECK(plan.edges[plan.find("t")->edges[0]].bytes_max == 0);  // values of any size
+}
+
+TEST_CASE("bytes are bounded where frames and values are") {
+  PluginDeclaration sizes;
+  sizes.name = "sizes";
+  sizes.interfaces = {{"go",
+                       {{"x", ValueType::any, "", false}},
+                       {{"picture", ValueType::image, "", false, 1000},
+                        {"many", ValueType::number, "", false},
+                        {"free", ValueType::text, "", false}},
+                       {},
+                       3}};
+  LoadedWorkflow loaded = load_workflow("bytes.yaml", R"(
+sluice: 1
+workflow: bytes
+inputs: { a: text }
+roles: { r: { plugin: sizes } }
+nodes:
+  s: { run: r.go, inputs: [ { x: inputs.a } ] }
+  p: { run: r.go, inputs: [ { x: s.picture } ] }
+  n: { run: r.go, inputs: [ { x: s.many } ] }
+  f: { run: r.go, inputs: [ { x: s.free } ] }
+  q: { run: r.go, inputs: [ { x: p.many } ] }
+outputs: { o: [n.free, f.free, q.free] }
+)");
+  check(loaded.spec, {sizes}, loaded.diagnostics);
+  const Plan plan = compile(loaded.spec, {sizes}, loaded.diagnostics);
+  REQUIRE(!has_errors(loaded.diagnostics));
+  const auto into = [&](const char* node) {
+    return plan.edges[plan.find(node)->groups[0].edges[0]].bytes_max;
+  };
+  CHECK(into("p") == 3000);
+  CHECK(into("n") == 3 * 8);
+  CHECK(into("f") == 0);
+  CHECK(into("q") == 9 * 8);
+  CHECK(plan_json(plan).find("\"bytes_max\":3000") != std::string::npos);
+  CHECK(explain_node(plan, *plan.find("p")).find("at most 3 frames, 3000 bytes in a call") !=
+        std::string::npos);
 }

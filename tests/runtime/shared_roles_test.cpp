@@ -115,8 +115,8 @@ struct World {
     const CallOutcome outcome =
         runners[runner]->call({session, {{"x", make_text(text)}}},
                               [&](std::string_view, const PayloadRef& v) { out += v->text; });
-    CHECK(outcome.ok);
-    return out;
+    // No assertion here: tests call from threads of their own.
+    return outcome.ok ? out : "failed: " + outcome.error.message;
   }
 };
 

@@ -148,25 +148,34 @@ void one_by_one(const Work& work, const Task& task) {
 }
 
 /// c [m, n] = a [m, k] b, with b [k, n] or, transposed, [n, k].
-void gemm(bool narrow, bool transposed, const std::vector<float>& a, const std::vector<float>& b,
-          float* c, std::size_t m, std::size_t n, std::size_t k) {
-  if (narrow) {
-    thread_local std::vector<std::uint16_t> a_narrow, b_narrow;
-    a_narrow.resize(m * k);
-    b_narrow.resize(n * k);
-    narrow_cpu(a.data(), a_narrow.data(), m * k);
-    narrow_cpu(b.data(), b_narrow.data(), n * k);
-    return gemm_bf16_cpu(a_narrow.data(), b_narrow.data(), transposed, c, m, n, k, n);
-  }
+void gemm(bool transposed, const std::vector<float>& a, const std::vector<float>& b, float* c,
+          std::size_t m, std::size_t n, std::size_t k) {
   const auto status = dnnl_sgemm(
       'N', transposed ? 'T' : 'N', static_cast<dnnl_dim_t>(m), static_cast<dnnl_dim_t>(n),
       static_cast<dnnl_dim_t>(k), 1.0F, a.data(), static_cast<dnnl_dim_t>(k), b.data(),
       static_cast<dnnl_dim_t>(transposed ? k : n), 0.0F, c, static_cast<dnnl_dim_t>(n));
   SLUICE_CHECK(status == dnnl_success, "oneDNN refused a product");
 }
+void gemm(bool transposed, const std::vector<std::uint16_t>& a, const std::vector<std::uint16_t>& b,
+          float* c, std::size_t m, std::size_t n, std::size_t k) {
+  gemm_bf16_cpu(a.data(), b.data(), transposed, c, m, n, k, n);
+}
+
+/// `count` rows of `d` values that lie `stride` apart, one after the other, in the products' type.
+void gather(const float* from, std::size_t stride, std::size_t d, std::size_t count, float* to) {
+  for (std::size_t t = 0; t < count; ++t)
+    std::memcpy(to + t * d, from + t * stride, d * sizeof(float));
+}
+SLUICE_WIDE void gather(const float* from, std::size_t stride, std::size_t d, std::size_t count,
+                        std::uint16_t* to) {
+  for (std::size_t t = 0; t < count; ++t)
+    for (std::size_t i = 0; i < d; ++i) to[t * d + i] = narrow(from[t * stride + i]);
+}
 
 /// All query heads of the KV head and all rows of the block as one product with the keys, and one
-/// with the values.
+/// with the values. T: what the products take, f32 or bf16; all that goes into one is gathered and
+/// rounded in one pass.
+template <typename T>
 void as_products(const Work& work, const Task& task) {
   const AttentionShape& shape = work.shape;
   const std::size_t d = shape.head_dim;
@@ -175,34 +184,39 @@ void as_products(const Work& work, const Task& task) {
   std::size_t seen = 0;
   for (std::size_t row = task.begin; row < task.end; ++row)
     seen = std::max<std::size_t>(seen, work.limit_of_row[row]);
-  thread_local std::vector<float> queries, keys, values, scores, mixed;
+  thread_local std::vector<T> queries, keys, values, weights;
+  thread_local std::vector<float> scores, mixed, sums;
   queries.resize(rows * d);
   keys.resize(seen * d);
   values.resize(seen * d);
+  weights.resize(rows * seen);
   scores.resize(rows * seen);
   mixed.resize(rows * d);
+  sums.resize(rows);
   const PagedSequence& sequence = work.sequences[work.sequence_of_row[task.begin]];
-  for (std::size_t t = 0; t < seen; ++t) {
-    const std::size_t at = t % shape.page_tokens * work.row_width() + task.kv_head * d;
-    std::memcpy(&keys[t * d], sequence.keys[t / shape.page_tokens] + at, d * sizeof(float));
-    std::memcpy(&values[t * d], sequence.values[t / shape.page_tokens] + at, d * sizeof(float));
+  for (std::size_t t = 0, page = 0; t < seen; t += shape.page_tokens, ++page) {
+    const std::size_t count = std::min(shape.page_tokens, seen - t);
+    gather(sequence.keys[page] + task.kv_head * d, work.row_width(), d, count, &keys[t * d]);
+    gather(sequence.values[page] + task.kv_head * d, work.row_width(), d, count, &values[t * d]);
   }
-  for (std::size_t row = task.begin; row < task.end; ++row)
-    std::memcpy(&queries[(row - task.begin) * group * d],
-                &work.q[(row * shape.heads + task.kv_head * group) * d], group * d * sizeof(float));
-  gemm(shape.narrow, true, queries, keys, scores.data(), rows, seen, d);
+  gather(&work.q[(task.begin * shape.heads + task.kv_head * group) * d], shape.heads * d, group * d,
+         task.end - task.begin, queries.data());
+  gemm(true, queries, keys, scores.data(), rows, seen, d);
   const float scale = 1.0F / std::sqrt(static_cast<float>(d));
   for (std::size_t r = 0; r < rows; ++r) {
     const std::size_t limit = work.limit_of_row[task.begin + r / group];
-    float* weights = &scores[r * seen];
-    const float sum = exponentials(weights, limit, scale);
-    multiply(weights, 1.0F / sum, limit);
-    std::fill(weights + limit, weights + seen, 0.0F);
+    sums[r] = exponentials(&scores[r * seen], limit, scale);
+    gather(&scores[r * seen], limit, limit, 1, &weights[r * seen]);
+    std::fill(&weights[r * seen] + limit, &weights[r * seen] + seen, T{});
   }
-  gemm(shape.narrow, false, scores, values, mixed.data(), rows, d, seen);
-  for (std::size_t row = task.begin; row < task.end; ++row)
-    std::memcpy(&work.out[(row * shape.heads + task.kv_head * group) * d],
-                &mixed[(row - task.begin) * group * d], group * d * sizeof(float));
+  gemm(false, weights, values, mixed.data(), rows, d, seen);
+  // Divided here: a head's width is shorter than what it has seen.
+  for (std::size_t r = 0; r < rows; ++r) {
+    multiply(&mixed[r * d], 1.0F / sums[r], d);
+    const std::size_t row = task.begin + r / group;
+    std::memcpy(&work.out[(row * shape.heads + task.kv_head * group + r % group) * d],
+                &mixed[r * d], d * sizeof(float));
+  }
 }
 
 }  // namespace
@@ -229,8 +243,10 @@ void attention_cpu(const AttentionShape& shape, std::span<const float> q,
     for (std::size_t i = next++; i < tasks.size(); i = next++)
       if (tasks[i].end - tasks[i].begin <= rows_few)
         one_by_one(work, tasks[i]);
+      else if (shape.narrow)
+        as_products<std::uint16_t>(work, tasks[i]);
       else
-        as_products(work, tasks[i]);
+        as_products<float>(work, tasks[i]);
   });
 }
 

@@ -95,7 +95,8 @@ int inspect(const std::string& directory) {
   const Result<SafetensorsFile> file = open_weights(directory);
   if (!file.ok()) return fail(file.error().message);
   print_tensors(*file);
-  const Result<void> fits = plan_memory(*file, *architecture, 4096, kernels::WeightFormat::bf16);
+  const Result<void> fits =
+      show_plan(plan_memory(*file, *architecture, 4096, kernels::WeightFormat::bf16));
   return fits.ok() ? 0 : fail(fits.error().message);
 }
 

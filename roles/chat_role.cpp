@@ -6,6 +6,7 @@
 
 #include "base/nearest.h"
 #include "roles/chat_sessions.h"
+#include "roles/model/memory_plan.h"
 
 namespace sluice {
 
@@ -213,6 +214,18 @@ Result<RoleOptions> read_options(const RoleSpec& role) {
   return made;
 }
 
+/// Refuses what does not fit the machine, together with the pages that are there already.
+Result<Model> load(const RoleMaking& making, const RoleOptions& options, ChatSessions& sessions) {
+  Result<Architecture> architecture = Architecture::load(making.model_directory);
+  if (!architecture.ok()) return architecture.error();
+  Result<SafetensorsFile> file = open_weights(making.model_directory);
+  if (!file.ok()) return file.error();
+  const std::size_t tokens = sessions.pool().pages() * sessions.pool().shape().page_tokens;
+  const MemoryPlan plan = plan_memory(*file, *architecture, tokens, options.format);
+  if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
+  return Model::load(std::move(architecture).value(), std::move(file).value(), options.format);
+}
+
 Result<RoleInstance> make(const RoleMaking& making) {
   ChatSessions* sessions = nullptr;
   for (GlobalParam* param : making.global_params)
@@ -222,7 +235,7 @@ Result<RoleInstance> make(const RoleMaking& making) {
                             "' needs a chat_kv among its global_params");
   const Result<RoleOptions> options = read_options(*making.role);
   if (!options.ok()) return options.error();
-  Result<Model> model = Model::open(making.model_directory, options->format);
+  Result<Model> model = load(making, *options, *sessions);
   if (!model.ok()) return model.error();
   Result<ChatModel> chat = ChatModel::open(making.model_directory, std::move(model).value());
   if (!chat.ok()) return chat.error();

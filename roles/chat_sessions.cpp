@@ -1,13 +1,13 @@
 #include "roles/chat_sessions.h"
 
-#include <algorithm>
+#include "roles/model/memory_plan.h"
 
 namespace sluice {
 
 namespace {
 
 /// Tokens for which there is room when the workflow does not say how many pages.
-constexpr std::size_t default_tokens = 32768;
+constexpr std::size_t default_tokens = 16384;
 
 }  // namespace
 
@@ -23,10 +23,11 @@ Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking&
                             std::string(to_string(architecture->family)) + " has no decoder");
   const DecoderShape& text = *architecture->text;
   const auto page_tokens = static_cast<std::size_t>(making.spec->page_tokens);
-  const std::size_t tokens = std::max(default_tokens, text.positions_max);
-  const std::size_t pages = making.spec->pages > 0
-                                ? static_cast<std::size_t>(making.spec->pages)
-                                : std::min(tokens, 2 * default_tokens) / page_tokens + 1;
+  const std::size_t pages = making.spec->pages > 0 ? static_cast<std::size_t>(making.spec->pages)
+                                                   : default_tokens / page_tokens + 1;
+  const MemoryPlan plan{0, kv_bytes(text) * static_cast<double>(pages * page_tokens),
+                        machine_bytes(), pages * page_tokens};
+  if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
   auto made = std::make_unique<ChatSessions>();
   made->pool_ = std::make_unique<KvPool>(
       KvShape{text.layers, text.block.kv_heads * text.block.head_dim, page_tokens}, pages);

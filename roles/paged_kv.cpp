@@ -1,5 +1,7 @@
 #include "roles/paged_kv.h"
 
+#include "roles/model/memory_plan.h"
+
 namespace sluice {
 
 namespace {
@@ -32,6 +34,10 @@ Result<std::unique_ptr<GlobalParam>> PagedKv::make(const GlobalParamMaking& maki
       making.spec->pages > 0
           ? static_cast<std::size_t>(making.spec->pages)
           : default_sessions * ((made->config_.positions_max + page_tokens - 1) / page_tokens);
+  const MemoryPlan plan{
+      0, kv_bytes(made->config_.decoder()) * static_cast<double>(pages * page_tokens),
+      machine_bytes(), pages * page_tokens};
+  if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
   made->pool_ = std::make_unique<KvPool>(made->backbone_.kv_shape(page_tokens), pages);
   return std::unique_ptr<GlobalParam>(std::move(made));
 }

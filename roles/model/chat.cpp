@@ -3,7 +3,6 @@
 #include <cctype>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 namespace sluice {
 

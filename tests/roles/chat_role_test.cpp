@@ -173,6 +173,16 @@ TEST_CASE("what does not fit fails alone") {
   CHECK(failed == 1);
 }
 
+TEST_CASE("pages that do not fit the machine are refused, not tried") {
+  GlobalParamSpec param;
+  param.page_tokens = 4096;
+  param.pages = std::int64_t{1} << 40;
+  const auto made = ChatSessions::make({&param, directory});
+  REQUIRE(!made.ok());
+  CHECK(made.error().code == ErrorCode::exhausted);
+  CHECK(made.error().message.find("the machine has") != std::string::npos);
+}
+
 TEST_CASE("a role that cannot be made says why") {
   World world;
   RoleMaking making;

@@ -10,6 +10,9 @@
 #include "roles/image_file.h"
 #include "roles/model/action_tokens.h"
 #include "roles/model/chat_model.h"
+#ifdef SLUICE_CUDA
+#include "roles/device/device_text.h"
+#endif
 
 namespace sluice::cli {
 
@@ -18,7 +21,7 @@ namespace {
 constexpr std::size_t page_tokens = 16;
 
 struct Options {
-  std::string directory, prompt, system, precision = "exact";
+  std::string directory, prompt, system, precision = "exact", device = "cpu";
   std::vector<std::string> images, stop;
   bool raw = false;
   GenerationOptions generation;
@@ -61,11 +64,7 @@ void print_actions(const Architecture& architecture, const std::vector<std::int3
   }
 }
 
-int answer(const ChatModel& model, Generation generation) {
-  const std::size_t tokens =
-      generation.rows.size() / model.model().text().width() + generation.options.tokens_max;
-  KvPool pool(model.model().text().kv_shape(page_tokens), tokens / page_tokens + 2);
-  Generator generator(model.model().text(), pool, &model.tokenizer(), Budget{512, 1});
+int answer(const ChatModel& model, Generator& generator, Generation generation) {
   const std::uint64_t id = generation.id;
   generator.add(std::move(generation));
   std::vector<std::uint64_t> advanced;
@@ -85,6 +84,35 @@ int answer(const ChatModel& model, Generation generation) {
   return 0;
 }
 
+std::size_t pages_of(const ChatModel& model, const Generation& generation) {
+  const std::size_t tokens =
+      generation.rows.size() / model.model().text().width() + generation.options.tokens_max;
+  return tokens / page_tokens + 2;
+}
+
+/// The decoder on the device; pictures are encoded on the CPU.
+int answer_on_device(const ChatModel& model, const Options& options, Generation generation) {
+#ifdef SLUICE_CUDA
+  if (options.precision == "int8") return fail("--device cuda runs exact and bf16");
+  const auto precision = options.precision == "bf16" ? DeviceDecoder::Precision::bf16
+                                                     : DeviceDecoder::Precision::exact;
+  auto text = DeviceText::load(model.model().architecture(), model.model().file(), precision,
+                               page_tokens, pages_of(model, generation));
+  if (!text.ok()) return fail(text.error().message);
+  Generator generator(**text, &model.tokenizer(), Budget{512, 1});
+  return answer(model, generator, std::move(generation));
+#else
+  (void)model, (void)options, (void)generation;
+  return fail("this program was built without CUDA; build it where nvcc is found");
+#endif
+}
+
+int answer_on_cpu(const ChatModel& model, Generation generation) {
+  KvPool pool(model.model().text().kv_shape(page_tokens), pages_of(model, generation));
+  Generator generator(model.model().text(), pool, &model.tokenizer(), Budget{512, 1});
+  return answer(model, generator, std::move(generation));
+}
+
 int ask(const Options& options) {
   // The plan is for a prompt of 4096 tokens; a longer one is still refused by the pool.
   Result<Model> loaded =
@@ -94,7 +122,8 @@ int ask(const Options& options) {
   if (!model.ok()) return fail(model.error().message);
   Result<Generation> generation = begin(*model, options);
   if (!generation.ok()) return fail(generation.error().message);
-  return answer(*model, std::move(generation).value());
+  return options.device == "cuda" ? answer_on_device(*model, options, std::move(generation).value())
+                                  : answer_on_cpu(*model, std::move(generation).value());
 }
 
 }  // namespace
@@ -122,6 +151,8 @@ void add_model_ask(CLI::App& model, Chosen& chosen) {
   sub->add_option("--stop", generation.stop, "texts that end the answer");
   sub->add_option("--precision", options->precision, "exact, bf16 or int8")
       ->check(CLI::IsMember({"exact", "bf16", "int8"}));
+  sub->add_option("--device", options->device, "cpu or cuda, for the decoder")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   sub->callback([options, &chosen] { chosen = [=] { return ask(*options); }; });
 }
 

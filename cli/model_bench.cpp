@@ -141,7 +141,7 @@ int bench_cuda(const Options& options) {
                     return (*decoder)->forward(*kv, chunks, hidden);
                   },
                   [&] {
-                    std::vector<DeviceStep> steps;
+                    std::vector<DecodeStep> steps;
                     for (KvSequence& sequence : sequences)
                       steps.push_back({&sequence,
                                        next.empty() ? 0 : next.front(),

@@ -62,7 +62,7 @@ class Impl final : public DeviceDecoder {
   Result<void> forward(DeviceKv& kv, std::span<const Chunk> chunks,
                        std::vector<float>& hidden) override;
   Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) override;
-  Result<void> step(DeviceKv& kv, std::span<const DeviceStep> steps,
+  Result<void> step(DeviceKv& kv, std::span<const DecodeStep> steps,
                     std::vector<std::int32_t>& next) override;
 
  private:
@@ -79,7 +79,7 @@ class Impl final : public DeviceDecoder {
   Result<void> run_layer(const device::Pages<T>& pages, std::size_t layer, std::size_t rows,
                          std::size_t runs, std::size_t run_rows_max);
   Result<void> run_step(DeviceKv& kv, std::size_t count);
-  Result<void> upload_choices(std::span<const DeviceStep> steps);
+  Result<void> upload_choices(std::span<const DecodeStep> steps);
 
   DecoderShape shape_;
   device::Stream stream_;
@@ -339,10 +339,10 @@ Result<void> Impl<T>::logits(std::span<const float> hidden, std::vector<float>& 
 }
 
 template <typename T>
-Result<void> Impl<T>::upload_choices(std::span<const DeviceStep> steps) {
+Result<void> Impl<T>::upload_choices(std::span<const DecodeStep> steps) {
   std::vector<std::int32_t> tokens, history;
   std::vector<device::SampleRow> options;
-  for (const DeviceStep& step : steps) {
+  for (const DecodeStep& step : steps) {
     const auto begin = static_cast<std::uint32_t>(history.size());
     history.insert(history.end(), step.history.begin(), step.history.end());
     tokens.push_back(step.token);
@@ -378,12 +378,12 @@ Result<void> Impl<T>::run_step(DeviceKv& kv, std::size_t count) {
 }
 
 template <typename T>
-Result<void> Impl<T>::step(DeviceKv& kv, std::span<const DeviceStep> steps,
+Result<void> Impl<T>::step(DeviceKv& kv, std::span<const DecodeStep> steps,
                            std::vector<std::int32_t>& next) {
   const std::vector<float> no_rows(block().width);  // `place` counts them; the device has them
   std::vector<Chunk> chunks;
   std::size_t history = 0;
-  for (const DeviceStep& step : steps) {
+  for (const DecodeStep& step : steps) {
     if (step.token < 0 || static_cast<std::size_t>(step.token) >= shape_.vocabulary)
       return invalid_argument("token " + std::to_string(step.token) +
                               " is outside the vocabulary of " + std::to_string(shape_.vocabulary));

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/cuda/kernels.h"
-#include "roles/model/decoder.h"
+#include "roles/model/text_engine.h"
 
 namespace sluice {
 
@@ -21,16 +21,6 @@ namespace sluice {
 struct DeviceKv {
   KvPages pages;
   device::Memory store;
-};
-
-/// Who advances by one token, and how the next one is chosen.
-struct DeviceStep {
-  KvSequence* sequence = nullptr;
-  std::int32_t token = 0;
-  Position position;
-  kernels::SampleOptions sampling;             // without bias
-  std::span<const std::int32_t> history = {};  // distinct tokens, for the penalty
-  float uniform = 0;
 };
 
 class DeviceDecoder {
@@ -52,8 +42,8 @@ class DeviceDecoder {
                                std::vector<float>& hidden) = 0;
   /// Logits [rows, vocabulary] of hidden rows, both on the host.
   virtual Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) = 0;
-  /// Appends each token and chooses the one after it.
-  virtual Result<void> step(DeviceKv& kv, std::span<const DeviceStep> steps,
+  /// Appends each token and chooses the one after it. Histories hold each token once.
+  virtual Result<void> step(DeviceKv& kv, std::span<const DecodeStep> steps,
                             std::vector<std::int32_t>& next) = 0;
 };
 

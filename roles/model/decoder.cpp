@@ -50,15 +50,20 @@ std::size_t Decoder::stream_bytes() const {
   return bytes;
 }
 
-void Decoder::embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const {
+void append_embedded(const kernels::Weight& embedding, float scale,
+                     std::span<const std::int32_t> tokens, std::vector<float>& rows) {
   for (const std::int32_t token : tokens) {
-    SLUICE_CHECK(token >= 0 && static_cast<std::size_t>(token) < shape_.vocabulary,
+    SLUICE_CHECK(token >= 0 && static_cast<std::size_t>(token) < embedding.out(),
                  "a token outside the vocabulary");
     const std::size_t at = rows.size();
-    rows.resize(at + width());
-    embedding_.read_row(static_cast<std::size_t>(token), std::span(rows).subspan(at));
-    for (std::size_t i = at; i < rows.size(); ++i) rows[i] *= shape_.embedding_scale;
+    rows.resize(at + embedding.in());
+    embedding.read_row(static_cast<std::size_t>(token), std::span(rows).subspan(at));
+    for (std::size_t i = at; i < rows.size(); ++i) rows[i] *= scale;
   }
+}
+
+void Decoder::embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const {
+  append_embedded(embedding_, shape_.embedding_scale, tokens, rows);
 }
 
 void Decoder::logits(std::span<const float> hidden, std::vector<float>& logits) const {

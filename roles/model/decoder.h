@@ -59,6 +59,10 @@ struct Conditions {
   std::vector<float> last;
 };
 
+/// Appends the tokens' rows of an embedding, times `scale`. Requires: tokens within it.
+void append_embedded(const kernels::Weight& embedding, float scale,
+                     std::span<const std::int32_t> tokens, std::vector<float>& rows);
+
 class Decoder {
  public:
   static Result<Decoder> load(const DecoderShape& shape, const DecoderNames& names,

@@ -53,7 +53,7 @@ void Generator::plan(std::vector<Turn>& turns) {
   for (Generation& generation : queue_) {
     if (left == 0 || turns.size() == budget_.sequences) break;
     if (generation.finish != Generation::Finish::none || !generation.in_prompt()) continue;
-    const std::size_t wanted = generation.rows.size() / decoder_.width();
+    const std::size_t wanted = generation.rows.size() / width();
     // A prompt whose rows see each other goes whole: when it fits, or when it is alone.
     if (generation.mask == Mask::block && wanted > left && !turns.empty()) continue;
     const std::size_t count = generation.mask == Mask::block ? wanted : std::min(wanted, left);
@@ -66,7 +66,7 @@ Chunk Generator::chunk_of(const Turn& turn) const {
   const Generation& generation = *turn.generation;
   Chunk chunk;
   chunk.sequence = &turn.generation->sequence;
-  chunk.embeddings = std::span(generation.rows).first(turn.count * decoder_.width());
+  chunk.embeddings = std::span(generation.rows).first(turn.count * width());
   chunk.mask = generation.mask;
   if (!generation.positions.empty())
     chunk.positions = std::span(generation.positions).first(turn.count);
@@ -77,62 +77,103 @@ void Generator::step(std::vector<std::uint64_t>& advanced) {
   std::vector<Turn> turns;
   plan(turns);
   last_tokens_ = 0;
+  for (const Turn& turn : turns) last_tokens_ += turn.count;
+  if (turns.empty() || step_on_engine(turns, advanced)) return;
   for (const Turn& turn : turns) {
-    last_tokens_ += turn.count;
     Generation& generation = *turn.generation;
     if (generation.in_prompt()) continue;
-    decoder_.embed({&generation.history.back(), 1}, generation.rows);
+    engine_.embed({&generation.history.back(), 1}, generation.rows);
     generation.mask = Mask::causal;
     generation.positions.clear();
     if (generation.next_position >= 0)
       generation.positions.push_back(Position::at(generation.next_position++));
   }
-  if (!turns.empty()) forward(turns, advanced);
+  forward(turns, advanced);
+}
+
+bool Generator::step_on_engine(std::span<Turn> turns, std::vector<std::uint64_t>& advanced) {
+  std::vector<DecodeStep> steps;
+  for (const Turn& turn : turns) {
+    Generation& generation = *turn.generation;
+    if (generation.in_prompt() || !engine_.steps(generation.options.sampling)) return false;
+    const std::int32_t place = generation.next_position >= 0
+                                   ? generation.next_position
+                                   : static_cast<std::int32_t>(generation.sequence.tokens);
+    steps.push_back(
+        {&generation.sequence, generation.history.back(), Position::at(place),
+         generation.options.sampling, generation.history,
+         static_cast<float>(uniform_of(generation.options.seed, generation.tokens.size()))});
+  }
+  std::vector<std::int32_t> next;
+  // What does not fit is sorted out by `forward`, one by one.
+  if (!engine_.step(steps, next).ok()) return false;
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    Generation& generation = *turns[i].generation;
+    if (generation.next_position >= 0) ++generation.next_position;
+    take(generation, next[i]);
+    advanced.push_back(generation.id);
+  }
+  return true;
 }
 
 void Generator::forward(std::span<Turn> turns, std::vector<std::uint64_t>& advanced) {
   std::vector<Chunk> chunks;
   for (const Turn& turn : turns) chunks.push_back(chunk_of(turn));
   std::vector<float> hidden;
-  const Result<void> ran = decoder_.forward(pool_, chunks, hidden);
+  Result<void> ran = engine_.forward(chunks, hidden);
   if (!ran.ok() && turns.size() > 1) {
     // All together do not fit: one by one, so that only what does not fit fails.
     for (std::size_t i = 0; i < turns.size(); ++i) forward(turns.subspan(i, 1), advanced);
     return;
   }
-  if (!ran.ok()) {
-    turns.front().generation->finish = Generation::Finish::failed;
-    turns.front().generation->error = ran.error();
-    advanced.push_back(turns.front().generation->id);
-    return;
-  }
+  // The last rows of all that have their prompt behind them go through the head together.
+  std::vector<Generation*> speak;
+  std::vector<float> last, logits;
   std::size_t at = 0;
   for (const Turn& turn : turns) {
-    at += turn.count * decoder_.width();
-    settle(turn, std::span(hidden).subspan(at - decoder_.width(), decoder_.width()), advanced);
+    if (!ran.ok()) break;
+    forget_written(turn);
+    at += turn.count * width();
+    if (turn.generation->in_prompt()) continue;
+    speak.push_back(turn.generation);
+    last.insert(last.end(), hidden.begin() + static_cast<std::ptrdiff_t>(at - width()),
+                hidden.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  if (ran.ok() && !speak.empty()) ran = engine_.logits(last, logits);
+  if (!ran.ok()) {
+    for (const Turn& turn : turns) {
+      turn.generation->finish = Generation::Finish::failed;
+      turn.generation->error = ran.error();
+      advanced.push_back(turn.generation->id);
+    }
+    return;
+  }
+  const std::size_t vocabulary = engine_.shape().vocabulary;
+  for (std::size_t i = 0; i < speak.size(); ++i) {
+    choose(*speak[i], std::span(logits).subspan(i * vocabulary, vocabulary));
+    advanced.push_back(speak[i]->id);
   }
 }
 
-void Generator::settle(const Turn& turn, std::span<const float> hidden,
-                       std::vector<std::uint64_t>& advanced) {
+/// Rows that are in their pages now.
+void Generator::forget_written(const Turn& turn) const {
   Generation& generation = *turn.generation;
-  const auto rows = static_cast<std::ptrdiff_t>(turn.count * decoder_.width());
+  const auto rows = static_cast<std::ptrdiff_t>(turn.count * width());
   generation.rows.erase(generation.rows.begin(), generation.rows.begin() + rows);
-  if (!generation.positions.empty())
-    generation.positions.erase(
-        generation.positions.begin(),
-        generation.positions.begin() + static_cast<std::ptrdiff_t>(turn.count));
-  if (generation.in_prompt()) return;
-  std::vector<float> logits;
-  decoder_.logits(hidden, logits);
-  choose(generation, logits);
-  advanced.push_back(generation.id);
+  if (generation.positions.empty()) return;
+  generation.positions.erase(
+      generation.positions.begin(),
+      generation.positions.begin() + static_cast<std::ptrdiff_t>(turn.count));
 }
 
 void Generator::choose(Generation& generation, std::span<const float> logits) const {
   const GenerationOptions& options = generation.options;
-  const std::int32_t token = kernels::sample(logits, generation.history, options.sampling,
-                                             uniform_of(options.seed, generation.tokens.size()));
+  take(generation, kernels::sample(logits, generation.history, options.sampling,
+                                   uniform_of(options.seed, generation.tokens.size())));
+}
+
+void Generator::take(Generation& generation, std::int32_t token) const {
+  const GenerationOptions& options = generation.options;
   if (std::ranges::find(options.end_tokens, token) != options.end_tokens.end()) {
     generation.finish = Generation::Finish::end_token;
   } else {

@@ -9,12 +9,13 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "kernels/sample.h"
-#include "roles/model/decoder.h"
+#include "roles/model/text_engine.h"
 #include "roles/model/tokenizer.h"
 
 namespace sluice {
@@ -54,9 +55,15 @@ struct Budget {
 
 class Generator {
  public:
-  /// Borrows all three; no tokenizer: no texts, no stop strings.
+  /// Borrows both; no tokenizer: no texts, no stop strings.
+  Generator(TextEngine& engine, const Tokenizer* tokenizer, Budget budget)
+      : engine_(engine), tokenizer_(tokenizer), budget_(budget) {}
+  /// On the CPU. Borrows all three.
   Generator(const Decoder& decoder, KvPool& pool, const Tokenizer* tokenizer, Budget budget)
-      : decoder_(decoder), pool_(pool), tokenizer_(tokenizer), budget_(budget) {}
+      : own_(std::make_unique<CpuText>(decoder, pool)),
+        engine_(*own_),
+        tokenizer_(tokenizer),
+        budget_(budget) {}
 
   /// Last in the queue. A finished one is not taken up again.
   void add(Generation generation) { queue_.push_back(std::move(generation)); }
@@ -82,13 +89,16 @@ class Generator {
   void plan(std::vector<Turn>& turns);
   Chunk chunk_of(const Turn& turn) const;
   void forward(std::span<Turn> turns, std::vector<std::uint64_t>& advanced);
-  void settle(const Turn& turn, std::span<const float> hidden,
-              std::vector<std::uint64_t>& advanced);
+  /// False: not all of them can be chosen for by the engine.
+  bool step_on_engine(std::span<Turn> turns, std::vector<std::uint64_t>& advanced);
+  void forget_written(const Turn& turn) const;
   void choose(Generation& generation, std::span<const float> logits) const;
+  void take(Generation& generation, std::int32_t token) const;
   void read(Generation& generation) const;
+  std::size_t width() const { return engine_.shape().block.width; }
 
-  const Decoder& decoder_;
-  KvPool& pool_;
+  std::unique_ptr<TextEngine> own_;
+  TextEngine& engine_;
   const Tokenizer* tokenizer_;
   Budget budget_;
   std::deque<Generation> queue_;

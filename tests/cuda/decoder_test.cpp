@@ -1,7 +1,8 @@
 // The decoder on the device against the references that the CPU's is held to.
 #include "../model/golden.h"
 #include "on_device.h"
-#include "roles/device/device_decoder.h"
+#include "roles/device/device_text.h"
+#include "roles/model/generator.h"
 
 using namespace sluice;
 using namespace sluice::device;
@@ -96,7 +97,7 @@ TEST_CASE("steps on the device go where the CPU's forward goes, in any batch") {
     }
     REQUIRE(loaded.decoder->forward(kv, chunks, hidden).ok());
     for (int round = 0; round < 4; ++round) {
-      std::vector<DeviceStep> steps;
+      std::vector<DecodeStep> steps;
       const std::size_t count = round == 2 ? 1 : 3;  // one goes alone for once
       for (std::size_t s = 0; s < count; ++s)
         steps.push_back({&ours[s],
@@ -118,6 +119,39 @@ TEST_CASE("steps on the device go where the CPU's forward goes, in any batch") {
       }
     }
   }
+}
+
+TEST_CASE("a generator on the device says what one on the CPU says") {
+  if (!there()) return;
+  const Model cpu = Model::open(directory + "qwen2").value();
+  auto text =
+      DeviceText::load(cpu.architecture(), cpu.file(), DeviceDecoder::Precision::exact, 4, 64);
+  REQUIRE(text.ok());
+  KvPool pool(cpu.text().kv_shape(4), 64);
+  Generator ours(**text, nullptr, Budget{8, 4});
+  Generator theirs(cpu.text(), pool, nullptr, Budget{8, 4});
+  for (std::uint64_t id = 0; id < 3; ++id) {
+    Generation one;
+    one.id = id;
+    one.options.tokens_max = 5;
+    one.options.seed = id;
+    // Greedy; drawn, with a penalty; and one whose bias only the host can add.
+    if (id == 1) one.options.sampling = {0.8F, 20, 0.95F, 0, 1.3F, {}};
+    if (id == 2) one.options.sampling.bias = {{7, 100.0F}};
+    one.history = tokens_of(4 + 5 * id, 128, 40 + id);
+    cpu.text().embed(one.history, one.rows);
+    ours.add(one);
+    theirs.add(one);
+  }
+  std::vector<std::uint64_t> advanced;
+  while (ours.busy()) ours.step(advanced);
+  while (theirs.busy()) theirs.step(advanced);
+  for (std::uint64_t id = 0; id < 3; ++id) {
+    INFO("generation " << id);
+    CHECK(ours.find(id)->tokens == theirs.find(id)->tokens);
+    CHECK(ours.find(id)->tokens.size() == 5);
+  }
+  CHECK(ours.find(2)->tokens == std::vector<std::int32_t>(5, 7));
 }
 
 TEST_CASE("bf16 on the device stays near f32") {
@@ -150,7 +184,7 @@ TEST_CASE("what does not fit is refused and changes nothing") {
   CHECK(a.tokens == 0);
   CHECK(kv.pages.pages_free() == 2);
   std::vector<std::int32_t> next;
-  const DeviceStep outside{&a, 128, {}, {}, {}, 0};
+  const DecodeStep outside{&a, 128, {}, {}, {}, 0};
   CHECK(!loaded.decoder->step(kv, {&outside, 1}, next).ok());
   const auto expert = Architecture::load(directory + "pi05");
   CHECK(

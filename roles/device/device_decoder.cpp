@@ -20,23 +20,25 @@ constexpr std::size_t rows_few = 32;
 
 /// What a forward of `rows` rows of `sequences` sequences needs on the device.
 struct Needs {
-  std::size_t rows = 0, sequences = 0, pages_max = 0, choices = 0, history = 0;
+  std::size_t rows = 0, sequences = 0, pages_max = 0, choices = 0, history = 0, modulation = 0;
 
   bool covers(const Needs& other) const {
     return rows >= other.rows && sequences >= other.sequences && pages_max >= other.pages_max &&
-           choices >= other.choices && history >= other.history;
+           choices >= other.choices && history >= other.history && modulation >= other.modulation;
   }
   /// At least both; powers of two, so that growing ends.
   Needs with(const Needs& other) const {
     const auto up = [](std::size_t a, std::size_t b) { return std::bit_ceil(std::max(a, b)); };
-    return {up(rows, other.rows), up(sequences, other.sequences), up(pages_max, other.pages_max),
-            up(choices, other.choices), up(history, other.history)};
+    return {up(rows, other.rows),           up(sequences, other.sequences),
+            up(pages_max, other.pages_max), up(choices, other.choices),
+            up(history, other.history),     up(modulation, other.modulation)};
   }
 };
 
 struct Buffers {
   Memory hidden, normed, qkv, q, mixed, branch, inner, activated;  // rows
-  Memory cosine, sine, sequence, place, visible;                   // of rows
+  Memory cosine, sine, sequence, place, visible, condition;        // of rows
+  Memory modulation;  // of adaptive norms: layer by layer, then the last norm's
   Memory runs, pages, scratch;
   Memory logits, tokens, next, options, history;  // of choices
 };
@@ -44,7 +46,7 @@ struct Buffers {
 /// The host's side of the same, filled anew for each forward.
 struct Staging {
   RopeTable rope;
-  std::vector<std::uint32_t> sequence, place, visible, pages;
+  std::vector<std::uint32_t> sequence, place, visible, condition, pages;
   std::vector<device::RowRun> runs;
   std::size_t run_rows_max = 0;
 };
@@ -59,8 +61,8 @@ class Impl final : public DeviceDecoder {
   Result<void> load(const DecoderNames& names, const SafetensorsFile& file);
   const DecoderShape& shape() const override { return shape_; }
   Result<DeviceKv> make_kv(std::size_t page_tokens, std::size_t pages) const override;
-  Result<void> forward(DeviceKv& kv, std::span<const Chunk> chunks,
-                       std::vector<float>& hidden) override;
+  Result<void> forward(DeviceKv& kv, std::span<const Chunk> chunks, std::vector<float>& hidden,
+                       const Conditions* conditions) override;
   Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) override;
   Result<void> step(DeviceKv& kv, std::span<const DecodeStep> steps,
                     std::vector<std::int32_t>& next) override;
@@ -74,6 +76,8 @@ class Impl final : public DeviceDecoder {
   device::Places places() const;
   template <typename U>
   Result<void> apply(const DeviceLinear& linear, const T* x, U* y, std::size_t rows);
+  std::size_t upload(const Conditions& conditions);
+  device::Modulated modulated(std::size_t layer, std::size_t norm) const;
   Result<void> run_layers(DeviceKv& kv, std::size_t rows, std::size_t runs,
                           std::size_t run_rows_max);
   Result<void> run_layer(const device::Pages<T>& pages, std::size_t layer, std::size_t rows,
@@ -88,6 +92,7 @@ class Impl final : public DeviceDecoder {
   std::vector<DeviceBlock> blocks_;
   DeviceNorm norm_;
   Needs has_;
+  std::size_t conditions_ = 0;  // of the forward that runs; 0: norms are not adaptive
   Buffers b_;
   /// What a step of so many sequences does over one pool; null: done once, not yet recorded.
   std::map<std::pair<std::size_t, const void*>, std::unique_ptr<device::Graph>> recorded_;
@@ -100,15 +105,19 @@ Result<void> Impl<T>::load(const DecoderNames& names, const SafetensorsFile& fil
   Uploader up(stream_, narrow);
   const std::size_t width = block().width;
   const bool has_embedding = file.find(names.embedding + ".weight") != nullptr || !shape_.tied;
-  embedding_ = up.linear(
-      loader.linear(has_embedding ? names.embedding : names.head, shape_.vocabulary, width, false));
-  if (!shape_.tied) head_ = up.linear(loader.linear(names.head, shape_.vocabulary, width, false));
+  const bool speaks = shape_.vocabulary != 0;
+  if (speaks)
+    embedding_ = up.linear(loader.linear(has_embedding ? names.embedding : names.head,
+                                         shape_.vocabulary, width, false));
+  if (speaks && !shape_.tied)
+    head_ = up.linear(loader.linear(names.head, shape_.vocabulary, width, false));
   // Layer by layer: the host never holds the whole model.
   for (std::size_t i = 0; i < shape_.layers; ++i)
     blocks_.push_back(up.block(
         Block::load(loader, block(), names.block, names.layers + std::to_string(i) + ".")));
-  norm_ = up.norm(
-      loader.norm(names.norm, width, block().norm == NormKind::layer, block().norm_plus_one));
+  if (!block().adaptive)
+    norm_ = up.norm(
+        loader.norm(names.norm, width, block().norm == NormKind::layer, block().norm_plus_one));
   if (Result<void> loaded = loader.outcome(); !loaded.ok()) return loaded;
   return up.outcome();
 }
@@ -148,8 +157,9 @@ Result<void> Impl<T>::grow(const Needs& needs) {
   make(b_.activated, n.rows * block().mlp * sizeof(T));
   for (Memory* table : {&b_.cosine, &b_.sine})
     make(*table, n.rows * block().head_dim / 2 * sizeof(float));
-  for (Memory* numbers : {&b_.sequence, &b_.place, &b_.visible})
+  for (Memory* numbers : {&b_.sequence, &b_.place, &b_.visible, &b_.condition})
     make(*numbers, n.rows * sizeof(std::uint32_t));
+  make(b_.modulation, n.modulation * sizeof(float));
   make(b_.runs, n.sequences * sizeof(device::RowRun));
   make(b_.pages, n.sequences * n.pages_max * sizeof(std::uint32_t));
   const std::size_t few = std::min(n.rows, rows_few);
@@ -191,6 +201,7 @@ Result<void> Impl<T>::place(DeviceKv& kv, std::span<const Chunk> chunks, Staging
     for (std::size_t i = 0; i < count; ++i) {
       staging.place.push_back(static_cast<std::uint32_t>(before + i));
       staging.sequence.push_back(static_cast<std::uint32_t>(c));
+      staging.condition.push_back(chunk.condition);
       staging.visible.push_back(
           !chunk.visible.empty()
               ? chunk.visible[i]
@@ -221,9 +232,31 @@ Result<void> Impl<T>::upload(const Staging& staging) {
   put(b_.sequence, staging.sequence);
   put(b_.place, staging.place);
   put(b_.visible, staging.visible);
+  put(b_.condition, staging.condition);
   put(b_.runs, staging.runs);
   put(b_.pages, staging.pages);
   return {};
+}
+
+/// How many conditions there are.
+template <typename T>
+std::size_t Impl<T>::upload(const Conditions& conditions) {
+  std::vector<float> all;
+  for (const std::vector<float>& layer : conditions.layers)
+    all.insert(all.end(), layer.begin(), layer.end());
+  all.insert(all.end(), conditions.last.begin(), conditions.last.end());
+  device::copy_in(b_.modulation.as<void>(), all.data(), all.size() * sizeof(float), stream_);
+  return conditions.last.size() / (3 * block().width);
+}
+
+/// `layer` behind the last one: the last norm's, which has one part only.
+template <typename T>
+device::Modulated Impl<T>::modulated(std::size_t layer, std::size_t norm) const {
+  if (conditions_ == 0) return {};
+  const std::size_t width = block().width;
+  const float* values = b_.modulation.as<float>() + layer * conditions_ * 6 * width;
+  const bool last = layer == shape_.layers;
+  return {values + norm * 3 * width, b_.condition.as<std::uint32_t>(), (last ? 3 : 6) * width};
 }
 
 template <typename T>
@@ -255,11 +288,12 @@ Result<void> Impl<T>::run_layer(const device::Pages<T>& pages, std::size_t layer
   auto* hidden = b_.hidden.as<float>();
   T* normed = b_.normed.as<T>();
   T* branch = b_.branch.as<T>();
-  const auto norm = [&](const DeviceNorm& n) {
-    device::norm_rows(hidden, rows, s.width, rms, n.weight.as<float>(), n.bias.as<float>(), s.eps,
-                      {}, normed, stream_);
+  const auto norm = [&](const DeviceNorm& n, std::size_t which) {
+    const float eps = which == 1 && s.eps2 != 0 ? s.eps2 : s.eps;
+    device::norm_rows(hidden, rows, s.width, rms, n.weight.as<float>(), n.bias.as<float>(), eps,
+                      modulated(layer, which), normed, stream_);
   };
-  norm(weights.norm1);
+  norm(weights.norm1, 0);
   if (auto done = apply(weights.qkv, normed, b_.qkv.as<T>(), rows); !done.ok()) return done;
   const bool turns = shape_.rope.theta != 0;
   device::rotate_and_store(
@@ -269,8 +303,9 @@ Result<void> Impl<T>::run_layer(const device::Pages<T>& pages, std::size_t layer
                     run_rows_max, pages, layer, places(), rows <= rows_few ? splits_few_rows : 1,
                     b_.scratch.as<float>(), b_.mixed.as<T>(), stream_);
   if (auto done = apply(weights.out, b_.mixed.as<T>(), branch, rows); !done.ok()) return done;
-  device::add_rows(hidden, branch, rows, s.width, weights.scale1.as<float>(), {}, stream_);
-  norm(weights.norm2);
+  device::add_rows(hidden, branch, rows, s.width, weights.scale1.as<float>(), modulated(layer, 0),
+                   stream_);
+  norm(weights.norm2, 1);
   if (auto done = apply(weights.up, normed, b_.inner.as<T>(), rows); !done.ok()) return done;
   T* activated = s.gated ? b_.activated.as<T>() : b_.inner.as<T>();
   if (s.gated)
@@ -278,7 +313,8 @@ Result<void> Impl<T>::run_layer(const device::Pages<T>& pages, std::size_t layer
   else
     device::activate(s.activation, activated, rows * s.mlp, stream_);
   if (auto done = apply(weights.down, activated, branch, rows); !done.ok()) return done;
-  device::add_rows(hidden, branch, rows, s.width, weights.scale2.as<float>(), {}, stream_);
+  device::add_rows(hidden, branch, rows, s.width, weights.scale2.as<float>(), modulated(layer, 1),
+                   stream_);
   return {};
 }
 
@@ -294,15 +330,21 @@ Result<void> Impl<T>::run_layers(DeviceKv& kv, std::size_t rows, std::size_t run
 
 template <typename T>
 Result<void> Impl<T>::forward(DeviceKv& kv, std::span<const Chunk> chunks,
-                              std::vector<float>& hidden) {
+                              std::vector<float>& hidden, const Conditions* conditions) {
+  SLUICE_CHECK((conditions != nullptr) == block().adaptive,
+               "an adaptive decoder, and no other, takes a condition");
   Staging staging;
   if (Result<void> placed = place(kv, chunks, staging); !placed.ok()) return placed;
   const std::size_t rows = staging.place.size();
   if (rows == 0) return {};
   const std::size_t pages_max = staging.pages.size() / chunks.size();
-  if (auto grown = grow({rows, chunks.size(), pages_max, 1, 1}); !grown.ok()) return grown;
+  const std::size_t modulation =
+      conditions == nullptr ? 0 : conditions->last.size() * (2 * conditions->layers.size() + 1);
+  if (auto grown = grow({rows, chunks.size(), pages_max, 1, 1, modulation}); !grown.ok())
+    return grown;
   SLUICE_CHECK(has_.pages_max == pages_max, "page tables are as wide as the buffers");
   if (auto done = upload(staging); !done.ok()) return done;
+  conditions_ = conditions != nullptr ? upload(*conditions) : 0;
   std::size_t at = 0;
   for (const Chunk& chunk : chunks) {
     device::copy_in(b_.hidden.as<float>() + at, chunk.embeddings.data(),
@@ -313,8 +355,8 @@ Result<void> Impl<T>::forward(DeviceKv& kv, std::span<const Chunk> chunks,
     return done;
   // The last norm in f32, into the rows themselves: a row is read whole before it is written.
   device::norm_rows(b_.hidden.as<float>(), rows, block().width, block().norm == NormKind::rms,
-                    norm_.weight.as<float>(), norm_.bias.as<float>(), block().eps, {},
-                    b_.hidden.as<float>(), stream_);
+                    norm_.weight.as<float>(), norm_.bias.as<float>(), block().eps,
+                    modulated(shape_.layers, 0), b_.hidden.as<float>(), stream_);
   hidden.resize(rows * block().width);
   device::copy_out(hidden.data(), b_.hidden.as<float>(), hidden.size() * sizeof(float), stream_);
   return device::synchronise(stream_);
@@ -322,8 +364,9 @@ Result<void> Impl<T>::forward(DeviceKv& kv, std::span<const Chunk> chunks,
 
 template <typename T>
 Result<void> Impl<T>::logits(std::span<const float> hidden, std::vector<float>& logits) {
+  SLUICE_CHECK(shape_.vocabulary != 0, "a decoder without a vocabulary has no logits");
   const std::size_t rows = hidden.size() / block().width;
-  if (auto grown = grow({rows, 1, 1, rows, 1}); !grown.ok()) return grown;
+  if (auto grown = grow({rows, 1, 1, rows, 1, 0}); !grown.ok()) return grown;
   std::vector<T> narrowed(hidden.size());
   for (std::size_t i = 0; i < hidden.size(); ++i)
     if constexpr (std::is_same_v<T, Bf16>)
@@ -446,8 +489,8 @@ Result<std::unique_ptr<DeviceDecoder>> DeviceDecoder::load(const DecoderShape& s
                                                            const SafetensorsFile& file,
                                                            Precision precision) {
   if (const Result<device::About> about = device::find_device(); !about.ok()) return about.error();
-  if (shape.vocabulary == 0 || shape.block.adaptive || shape.cross_every != 0)
-    return invalid_argument("an action expert does not run on the device yet");
+  if (shape.cross_every != 0)
+    return invalid_argument("an expert that attends across does not run on the device yet");
   if (shape.block.head_dim > 256)
     return invalid_argument("heads of " + std::to_string(shape.block.head_dim) +
                             " values; the device's attention takes 256");

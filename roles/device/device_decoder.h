@@ -39,8 +39,9 @@ class DeviceDecoder {
   virtual Result<DeviceKv> make_kv(std::size_t page_tokens, std::size_t pages) const = 0;
   /// As `Decoder::forward`: appends each chunk and leaves the normed hidden rows on the host.
   virtual Result<void> forward(DeviceKv& kv, std::span<const Chunk> chunks,
-                               std::vector<float>& hidden) = 0;
-  /// Logits [rows, vocabulary] of hidden rows, both on the host.
+                               std::vector<float>& hidden,
+                               const Conditions* conditions = nullptr) = 0;
+  /// Logits [rows, vocabulary] of hidden rows, both on the host. Requires: a vocabulary, as `step`.
   virtual Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) = 0;
   /// Appends each token and chooses the one after it. Histories hold each token once.
   virtual Result<void> step(DeviceKv& kv, std::span<const DecodeStep> steps,

@@ -154,6 +154,71 @@ TEST_CASE("a generator on the device says what one on the CPU says") {
   CHECK(ours.find(2)->tokens == std::vector<std::int32_t>(5, 7));
 }
 
+TEST_CASE("an action expert with adaptive norms moves on the device as on the CPU") {
+  if (!there()) return;
+  const std::string at = "weight.paligemma_with_expert.gemma_expert.model.";
+  const auto file = SafetensorsFile::open(directory + "pi05/model.safetensors").value();
+  const DecoderShape shape = Architecture::load(directory + "pi05")->action->expert;
+  const DecoderNames names{"", at + "layers.", at + "norm", ""};
+  const Decoder cpu = Decoder::load(shape, names, file).value();
+  auto device = DeviceDecoder::load(shape, names, file, DeviceDecoder::Precision::exact);
+  INFO((device.ok() ? "" : device.error().message));
+  REQUIRE(device.ok());
+  KvPool pool(cpu.kv_shape(4), 16);
+  DeviceKv kv = (*device)->make_kv(4, 16).value();
+  SplitMix64 random(3);
+  Conditions conditions;  // of two
+  for (std::size_t i = 0; i < shape.layers; ++i)
+    conditions.layers.push_back(random_floats(2 * 6 * shape.block.width, random, 0.3));
+  conditions.last = random_floats(2 * 3 * shape.block.width, random, 0.3);
+  const auto rows = random_floats(9 * shape.block.width, random);
+  std::vector<float> got, want;
+  KvSequence ours[2], theirs[2];
+  const auto chunks = [&](KvSequence* sequences) {
+    const auto part = [&](std::size_t from, std::size_t count) {
+      return std::span(rows).subspan(from * shape.block.width, count * shape.block.width);
+    };
+    return std::vector<Chunk>{{&sequences[0], part(0, 6), Mask::block, {}, {}, 1},
+                              {&sequences[1], part(6, 3), Mask::block, {}, {}, 0}};
+  };
+  REQUIRE((*device)->forward(kv, chunks(ours), got, &conditions).ok());
+  REQUIRE(cpu.forward(pool, chunks(theirs), want, &conditions).ok());
+  CHECK(distance(got, want) < 5e-6);
+  // The check sees another condition.
+  for (std::size_t i = 0; i < 2; ++i) kv.pages.truncate(ours[i], 0);
+  conditions.layers[0][1] += 0.5F;
+  REQUIRE((*device)->forward(kv, chunks(ours), got, &conditions).ok());
+  CHECK(distance(got, want) > 1e-4);
+}
+
+TEST_CASE("a vision tower's layers run on the device as a decoder without words") {
+  if (!there()) return;
+  const Model cpu = Model::open(directory + "siglip").value();
+  const TowerShape& tower = cpu.vision().shape();
+  DecoderShape shape;
+  shape.block = tower.block;
+  shape.layers = tower.layers;
+  shape.positions_max = tower.patches();
+  const DecoderNames names{"", "encoder.layers.", "post_layernorm", "", BlockNames::siglip()};
+  auto device = DeviceDecoder::load(shape, names, cpu.file(), DeviceDecoder::Precision::exact);
+  INFO((device.ok() ? "" : device.error().message));
+  REQUIRE(device.ok());
+  const auto inputs = SafetensorsFile::open(directory + "siglip/inputs.safetensors").value();
+  const auto pixels = NamedInputs(inputs).floats("pixel_values").value();
+  std::vector<float> rows, want, got;
+  cpu.vision().encode(pixels, want, [&](std::size_t layer, std::span<const float> hidden) {
+    if (layer == 0) rows.assign(hidden.begin(), hidden.end());
+  });
+  const std::size_t one = tower.patches() * tower.block.width;
+  DeviceKv kv = (*device)->make_kv(4, (rows.size() / one) * (tower.patches() / 4 + 1)).value();
+  std::vector<KvSequence> sequences(rows.size() / one);
+  std::vector<Chunk> chunks;
+  for (std::size_t i = 0; i < sequences.size(); ++i)
+    chunks.push_back({&sequences[i], std::span(rows).subspan(i * one, one), Mask::block});
+  REQUIRE((*device)->forward(kv, chunks, got).ok());
+  CHECK(distance(got, want) < 5e-6);
+}
+
 TEST_CASE("bf16 on the device stays near f32") {
   if (!there()) return;
   const Loaded narrow = load("llama", DeviceDecoder::Precision::bf16);
@@ -186,7 +251,7 @@ TEST_CASE("what does not fit is refused and changes nothing") {
   std::vector<std::int32_t> next;
   const DecodeStep outside{&a, 128, {}, {}, {}, 0};
   CHECK(!loaded.decoder->step(kv, {&outside, 1}, next).ok());
-  const auto expert = Architecture::load(directory + "pi05");
+  const auto expert = Architecture::load(directory + "smolvla");
   CHECK(
       !DeviceDecoder::load(expert->action->expert, {}, loaded.file, DeviceDecoder::Precision::exact)
            .ok());

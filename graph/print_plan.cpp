@@ -184,16 +184,15 @@ std::string plan_dot(const Plan& plan) {
   return text + "}\n";
 }
 
-/// What can come along the node's edges in one call.
+/// What can come along the node's edges in one call, where it is bounded.
 std::string bounds_text(const Plan& plan, const PlanNode& node) {
   std::string text;
   for (const PlanGroup& group : node.groups)
     for (const EdgeId id : group.edges) {
       const Edge& edge = plan.edges[id];
-      text += "  From " + sources_of(plan, edge) + ": ";
-      text += edge.frames_max == 0 ? "any number of frames"
-                                   : "at most " + std::to_string(edge.frames_max) + " frame" +
-                                         (edge.frames_max == 1 ? "" : "s");
+      if (edge.frames_max == 0) continue;
+      text += "  From " + sources_of(plan, edge) + " at most " + std::to_string(edge.frames_max) +
+              (edge.frames_max == 1 ? " frame" : " frames");
       if (edge.bytes_max != 0) text += ", " + std::to_string(edge.bytes_max) + " bytes";
       text += " in a call.\n";
     }

@@ -93,6 +93,25 @@ TEST_CASE("narrow formats lose what their digits say and no more") {
   CHECK(narrower.bytes() == in * out + 8 * out);
 }
 
+TEST_CASE("products of many rows in bf16, cut into pieces or not, are what few rows give") {
+  const std::size_t in = 40;
+  const std::size_t out = 24;
+  const Weight weight =
+      std::move(Weight::from(Tensor::of_f32({24, 40}, values(in * out, 8)), WeightFormat::bf16))
+          .value();
+  const std::vector<float> bias = values(out, 9);
+  for (const std::size_t rows : {5, 63, 64, 153, 330, 497, 512, 545, 969, 1024}) {
+    const std::vector<float> x = values(rows * in, 10);
+    std::vector<float> all(rows * out), some(rows * out);
+    matmul_cpu(x, weight, bias, all, rows);
+    for (std::size_t r = 0; r < rows; ++r)
+      matmul_cpu(std::span(x).subspan(r * in, in), weight, bias,
+                 std::span(some).subspan(r * out, out), 1);
+    INFO(rows);
+    CHECK(relative_error(all, some) < 1e-6);
+  }
+}
+
 TEST_CASE("the comparison refuses a product with one wrong weight") {
   const std::vector<float> raw = values(64 * 64, 3);
   std::vector<float> wrong = raw;

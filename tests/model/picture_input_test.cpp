@@ -1,4 +1,4 @@
-// Preprocessing against the families' own processors (tests/golden/make.py, `pictures`).
+// Preprocessing against the families' own processors (tests/golden/make_talks.py, `pictures`).
 #include "roles/model/picture_input.h"
 
 #include <catch2/catch.hpp>

@@ -72,7 +72,7 @@ class Impl final : public DeviceDecoder {
   const DeviceLinear& head() const { return shape_.tied ? embedding_ : head_; }
   Result<void> grow(const Needs& needs);
   Result<void> place(DeviceKv& kv, std::span<const Chunk> chunks, Staging& staging) const;
-  Result<void> upload(const Staging& staging);
+  void upload(const Staging& staging);
   device::Places places() const;
   template <typename U>
   Result<void> apply(const DeviceLinear& linear, const T* x, U* y, std::size_t rows);
@@ -83,7 +83,7 @@ class Impl final : public DeviceDecoder {
   Result<void> run_layer(const device::Pages<T>& pages, std::size_t layer, std::size_t rows,
                          std::size_t runs, std::size_t run_rows_max);
   Result<void> run_step(DeviceKv& kv, std::size_t count);
-  Result<void> upload_choices(std::span<const DecodeStep> steps);
+  void upload_choices(std::span<const DecodeStep> steps);
 
   DecoderShape shape_;
   device::Stream stream_;
@@ -223,7 +223,7 @@ Result<void> Impl<T>::place(DeviceKv& kv, std::span<const Chunk> chunks, Staging
 }
 
 template <typename T>
-Result<void> Impl<T>::upload(const Staging& staging) {
+void Impl<T>::upload(const Staging& staging) {
   const auto put = [&](const Memory& to, const auto& values) {
     device::copy_in(to.as<void>(), values.data(), values.size() * sizeof(values[0]), stream_);
   };
@@ -235,7 +235,6 @@ Result<void> Impl<T>::upload(const Staging& staging) {
   put(b_.condition, staging.condition);
   put(b_.runs, staging.runs);
   put(b_.pages, staging.pages);
-  return {};
 }
 
 /// How many conditions there are.
@@ -343,7 +342,7 @@ Result<void> Impl<T>::forward(DeviceKv& kv, std::span<const Chunk> chunks,
   if (auto grown = grow({rows, chunks.size(), pages_max, 1, 1, modulation}); !grown.ok())
     return grown;
   SLUICE_CHECK(has_.pages_max == pages_max, "page tables are as wide as the buffers");
-  if (auto done = upload(staging); !done.ok()) return done;
+  upload(staging);
   conditions_ = conditions != nullptr ? upload(*conditions) : 0;
   std::size_t at = 0;
   for (const Chunk& chunk : chunks) {
@@ -382,7 +381,7 @@ Result<void> Impl<T>::logits(std::span<const float> hidden, std::vector<float>& 
 }
 
 template <typename T>
-Result<void> Impl<T>::upload_choices(std::span<const DecodeStep> steps) {
+void Impl<T>::upload_choices(std::span<const DecodeStep> steps) {
   std::vector<std::int32_t> tokens, history;
   std::vector<device::SampleRow> options;
   for (const DecodeStep& step : steps) {
@@ -400,7 +399,6 @@ Result<void> Impl<T>::upload_choices(std::span<const DecodeStep> steps) {
                   stream_);
   device::copy_in(b_.history.as<void>(), history.data(), history.size() * sizeof(std::int32_t),
                   stream_);
-  return {};
 }
 
 /// From tokens to the next ones; everything it reads is in the buffers.
@@ -443,8 +441,8 @@ Result<void> Impl<T>::step(DeviceKv& kv, std::span<const DecodeStep> steps,
           {count, count, staging.pages.size() / count, count, std::max<std::size_t>(history, 1)});
       !grown.ok())
     return grown;
-  if (auto done = upload(staging); !done.ok()) return done;
-  if (auto done = upload_choices(steps); !done.ok()) return done;
+  upload(staging);
+  upload_choices(steps);
   const std::pair<std::size_t, const void*> key{count, kv.store.as<void>()};
   const auto known = recorded_.find(key);
   if (known == recorded_.end() || !device::records()) {

@@ -26,6 +26,8 @@ std::optional<ValueType> value_type_from(std::string_view name) {
   return std::nullopt;
 }
 
+void Payload::dispose(const Payload* payload) { delete payload; }
+
 std::optional<std::int64_t> Payload::attribute(std::string_view name) const {
   for (const auto& [key, value] : attributes)
     if (key == name) return value;

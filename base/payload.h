@@ -30,7 +30,7 @@ struct Payload final : Counted {
   std::vector<std::pair<std::string, std::int64_t>> attributes;
 
   std::optional<std::int64_t> attribute(std::string_view name) const;
-  static void dispose(const Payload* payload) { delete payload; }
+  static void dispose(const Payload* payload);
 };
 
 using PayloadRef = Ref<Payload>;

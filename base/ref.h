@@ -58,8 +58,10 @@ class Ref {
   }
   Ref(const Ref& other) : Ref(other.object_) {}
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  Ref& operator=(Ref other) noexcept {
-    std::swap(object_, other.object_);
+  Ref& operator=(const Ref& other) noexcept { return *this = Ref(other); }
+  Ref& operator=(Ref&& other) noexcept {
+    const T* mine = std::exchange(object_, std::exchange(other.object_, nullptr));
+    if (mine != nullptr && mine->release()) T::dispose(mine);
     return *this;
   }
   ~Ref() {

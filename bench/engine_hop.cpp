@@ -100,7 +100,8 @@ class Inline final : public LoopHost {
       : plan_(plan), left_(count), skip_(skip), loop_(plan, *this) {}
 
   std::int64_t run() {
-    loop_.call(1, {make_number(0)}, Instant{0});
+    PayloadRef input = make_number(0);
+    loop_.call(1, {&input, 1}, Instant{0});
     loop_.run();
     while (left_ > 0) {
       constexpr std::int64_t burst = 64;
@@ -126,7 +127,7 @@ class Inline final : public LoopHost {
     }
     Frame* frame = loop_.new_frame(start.node);
     frame->mask = 1;
-    frame->values[0] = start.inputs[0].value;
+    frame->values[0] = std::move(start.inputs[0].value);
     loop_.yielded(start.node, start.activation, frame, true);
   }
   void cancel(const CancelActivation&) override {}
@@ -150,7 +151,8 @@ class Counting final : public LoopHost {
 
   std::int64_t run(std::int64_t calls) {
     for (std::int64_t i = 0; i < calls; ++i) {
-      loop_.call(static_cast<std::uint64_t>(i % 16), {value_}, Instant{0});
+      PayloadRef input = value_;
+      loop_.call(static_cast<std::uint64_t>(i % 16), {&input, 1}, Instant{0});
       if (i % 16 == 15) loop_.run();
     }
     loop_.run();
@@ -166,7 +168,8 @@ class Counting final : public LoopHost {
   void yield(const StartActivation& start, std::uint64_t mask, bool last) {
     Frame* frame = loop_.new_frame(start.node);
     frame->mask = mask;
-    frame->values[mask >> 1U] = start.inputs[0].value;
+    PayloadRef& value = start.inputs[0].value;
+    frame->values[mask >> 1U] = last ? std::move(value) : value;
     loop_.yielded(start.node, start.activation, frame, last);
   }
   void cancel(const CancelActivation&) override {}
@@ -447,26 +450,31 @@ void compare(const char* name, int threads, const std::function<std::int64_t()>&
 
 }  // namespace
 
-int main() {
+/// Without arguments every case, and memory at the end; with one, that case alone.
+int main(int argc, char** argv) {
   const Plan chain = plan_of(chain_yaml);
   const Plan diamond = plan_of(diamond_yaml);
   const Plan count = plan_of(count_yaml);
   const Plan skipped = plan_of(skipped_yaml);
+  struct Case {
+    const char* name;
+    std::function<std::int64_t(int)> ours;  // on so many threads
+    std::function<std::int64_t(int)> tbb;
+  };
+  const Case cases[] = {
+      {"chain", [&](int threads) { return ours(chain, threads); }, tbb_chain},
+      {"diamond", [&](int threads) { return ours(diamond, threads); }, tbb_diamond},
+      {"count", [&](int threads) { return ours_count(count, threads); }, tbb_count},
+      {"skipped", [&](int threads) { return ours_skipped(skipped, threads, frames); },
+       [](int threads) { return tbb_skipped(threads, frames); }},
+  };
   std::printf("%lld frames, median of %d runs, pairs in turn; both spin while work is left\n",
               static_cast<long long>(frames), runs);
-  for (const int threads : {1, 2}) {
-    compare(
-        "chain", threads, [&] { return ours(chain, threads); }, [&] { return tbb_chain(threads); });
-    compare(
-        "diamond", threads, [&] { return ours(diamond, threads); },
-        [&] { return tbb_diamond(threads); });
-    compare(
-        "count", threads, [&] { return ours_count(count, threads); },
-        [&] { return tbb_count(threads); });
-    compare(
-        "skipped", threads, [&] { return ours_skipped(skipped, threads, frames); },
-        [&] { return tbb_skipped(threads, frames); });
-  }
-  compare_memory(skipped);
+  for (const int threads : {1, 2})
+    for (const Case& c : cases)
+      if (argc < 2 || std::string_view(argv[1]) == c.name)
+        compare(
+            c.name, threads, [&] { return c.ours(threads); }, [&] { return c.tbb(threads); });
+  if (argc < 2) compare_memory(skipped);
   return 0;
 }

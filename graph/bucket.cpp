@@ -112,19 +112,21 @@ std::uint32_t CountBucket::hold(Arrival arrival) {
   return item;
 }
 
-void CountBucket::take(std::uint32_t item, const PlanGroup& group, const Plan& plan) {
-  Arrival arrival = std::move(held_[item]);
-  held_[item] = Arrival{};
+Arrival CountBucket::held(std::uint32_t item) {
   free_.push_back(item);
+  return std::move(held_[item]);
+}
+
+void CountBucket::take(Arrival arrival, const PlanGroup& group, const Plan& plan) {
   const Frame& frame = *arrival.frame;
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     const PlanCount& count = group.counts[i];
     if (count.kind == PlanCount::Kind::runtime && count.source == arrival.edge &&
         (frame.mask >> count.source_field & 1U) != 0 && ++counts_[i].numbers == 1)
       counts_[i].wanted = frame.values[count.source_field]->number;
-    for (const FieldMap& map : plan.edges[arrival.edge].fields)
-      if (map.to == count.field && (frame.mask >> map.from & 1U) != 0) ++counts_[i].came;
   }
+  for (const FieldMap& map : plan.edges[arrival.edge].fields)
+    counts_[map.to].came += static_cast<std::int64_t>(frame.mask >> map.from & 1U);
   if (!fired_) arrivals_.push_back(std::move(arrival));
 }
 
@@ -155,15 +157,13 @@ void CountBucket::fire(const PlanGroup& group, const Plan& plan, std::vector<Arr
     });
   // By field, as the inputs of an activation stand.
   for (std::uint16_t field = 0; field < group.fields.size(); ++field) {
-    const auto count = std::ranges::find(group.counts, field, &PlanCount::field);
-    const auto i = static_cast<std::size_t>(count - group.counts.begin());
-    const bool all = group.counts[i].kind == PlanCount::Kind::all;
-    std::int64_t left = counts_[i].wanted;
+    const bool all = group.counts[field].kind == PlanCount::Kind::all;
+    std::int64_t left = counts_[field].wanted;
     for (const Arrival& arrival : arrivals_) {
       for (const FieldMap& map : plan.edges[arrival.edge].fields) {
         if (map.to != field || (arrival.frame->mask >> map.from & 1U) == 0) continue;
         if (!all && left-- <= 0) continue;
-        inputs.push_back({map.to, arrival.frame->values[map.from]});
+        inputs.push_back({map.to, take_value(arrival.frame, map)});
       }
     }
   }

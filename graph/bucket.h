@@ -69,8 +69,10 @@ class CountBucket {
 
   /// Keeps a frame until its turn comes; the result is the item to put in the line.
   std::uint32_t hold(Arrival arrival);
-  /// The held frame's turn has come.
-  void take(std::uint32_t item, const PlanGroup& group, const Plan& plan);
+  /// What `hold` kept.
+  Arrival held(std::uint32_t item);
+  /// The frame's turn has come.
+  void take(Arrival arrival, const PlanGroup& group, const Plan& plan);
   /// Every field has its number. `ended`: no more frames can come.
   bool ready(const PlanGroup& group, bool ended) const;
   /// The inputs of the one firing: of each field the first frames in logical order.

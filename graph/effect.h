@@ -25,7 +25,8 @@ struct InputValue {
   PayloadRef value;
 };
 
-/// Run the node's role on these inputs. `inputs` is valid until the activation has ended.
+/// Run the node's role on these inputs. `inputs` is valid until the activation has ended; the
+/// driver may take the values, the engine does not look at them again.
 struct StartActivation {
   NodeId node = 0;
   ActivationId activation;
@@ -34,7 +35,7 @@ struct StartActivation {
   std::uint32_t iteration = 0;  // activations of this node among its ancestors
   CallId call = 0;
   std::uint64_t session = 0;
-  std::span<const InputValue> inputs;
+  std::span<InputValue> inputs;
 };
 
 /// The result is no longer wanted; the activation still ends with an event.
@@ -64,6 +65,8 @@ struct Effects {
   std::vector<DeliverOutput> deliveries;
   std::vector<EndCall> ends;
 
+  /// True when callers or roles have something to hear, but for starts.
+  bool tells() const { return !deliveries.empty() || !ends.empty() || !cancels.empty(); }
   void clear() {
     messages.clear();
     starts.clear();

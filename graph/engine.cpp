@@ -15,6 +15,12 @@ Engine::Engine(const Plan& plan, NodeId self, Pools& pools)
     trigger_shares_.push_back(node_.order);
 }
 
+inline Engine::CallRecord& Engine::call_record(CallId call, std::uint64_t session) {
+  std::unique_ptr<CallRecord>& record = calls_[call];
+  if (!record) open_call(record, session);
+  return *record;
+}
+
 void Engine::receive(Message& message, Effects& effects) {
   if (message.kind == Message::Kind::call_ended) return receive_call_ended(message);
   if (is_given_up(message.call)) return;
@@ -35,25 +41,29 @@ void Engine::receive(Message& message, Effects& effects) {
   SLUICE_CHECK(false, "credit goes to the entry");
 }
 
-void Engine::receive_frame(Message& message, Effects& effects) {
+inline void Engine::receive_frame(Message& message, Effects& effects) {
   const Edge& edge = plan_.edges[message.target];
   const PlanGroup& group = node_.groups[edge.group];
   if (group.collector == none) {
-    const std::uint32_t index = new_record(message.call, message.session, edge.group);
-    Record& record = records_[index];
-    record.shares.take(message.shares);
+    Record& record = new_record(message.call, message.session, edge.group);
     record.credit = message.credit;
     continue_path(record, message.frame->path);
-    record.arrivals.push_back({edge.id, std::move(message.frame), Share{}});
-    return ready(index, effects);
+    Arrival& only = record.arrivals.emplace_back();
+    only.edge = edge.id;
+    only.frame = std::move(message.frame);
+    return ready(record, message.shares, effects);
   }
   const Share& share = message.shares[0];
   if (!group.counts.empty()) {
     CallRecord& record = call_record(message.call, message.session);
     keep_credit(record.credit, message, effects);
     record.count.open(group, outermost(share).scope);
-    record.line.put(share, record.count.hold({edge.id, std::move(message.frame), share}));
-    return advance_count(message.call, group, effects);
+    Arrival arrival{edge.id, std::move(message.frame), share};
+    if (record.line.pass(share))
+      record.count.take(std::move(arrival), group, plan_);
+    else
+      record.line.put(share, record.count.hold(std::move(arrival)));
+    return advance_count(message.call, record, group, effects);
   }
   Bucket& bucket = bucket_of(share);
   if (!bucket.scope()) bucket.open(outermost(share).scope, message.session);
@@ -79,17 +89,17 @@ void Engine::receive_settled(Message& message, Effects& effects) {
     const PlanGroup& group = node_.groups[collector.group];
     record.count.open(group, outermost(share).scope);
     record.line.settle(share);
-    return advance_count(message.call, group, effects);
+    return advance_count(message.call, record, group, effects);
   }
   record.line.settle(share);
-  pump(message.call, effects);
+  pump(message.call, record, effects);
 }
 
 void Engine::receive_cancel(Message& message, Effects& effects) {
   cancelled_[message.call] = true;
-  for (std::uint32_t i = 0; i < records_.size(); ++i)
-    if (records_[i].state == State::running && records_[i].call == message.call)
-      effects.cancels.push_back({node_.id, {i, records_[i].generation}});
+  for (const auto& record : records_)
+    if (record->state == State::running && record->call == message.call)
+      effects.cancels.push_back({node_.id, {record->index, record->generation}});
   splitter_.send_credit(message.credit, message.call, message.session, effects);
 }
 
@@ -130,16 +140,16 @@ void Engine::forget(const std::vector<CallId>& given_up) {
 void Engine::receive_abort(Message& message, Effects& effects) {
   drop_call(message.call);
   std::size_t running = 0;
-  for (std::uint32_t i = 0; i < records_.size(); ++i) {
-    Record& record = records_[i];
+  for (const auto& held : records_) {
+    Record& record = *held;
     if (record.state == State::free || record.call != message.call) continue;
     if (record.state == State::waiting) {
-      free_record(i);
+      free_record(record);
       continue;
     }
     ++running;
     splitter_.abandon(record.holding);
-    effects.cancels.push_back({node_.id, {i, record.generation}});
+    effects.cancels.push_back({node_.id, {record.index, record.generation}});
   }
   aborted_[message.call] = running;
   if (running == 0) say_aborted(message.call, message.session, effects);
@@ -162,9 +172,7 @@ void Engine::drop_call(CallId call) {
   if (calls_.contains(call)) recycle_call(call);
 }
 
-Engine::CallRecord& Engine::call_record(CallId call, std::uint64_t session) {
-  std::unique_ptr<CallRecord>& record = calls_[call];
-  if (record) return *record;
+void Engine::open_call(std::unique_ptr<CallRecord>& record, std::uint64_t session) {
   if (free_calls_.empty()) {
     record = std::make_unique<CallRecord>();
   } else {
@@ -172,32 +180,31 @@ Engine::CallRecord& Engine::call_record(CallId call, std::uint64_t session) {
     free_calls_.pop_back();
   }
   record->session = session;
-  return *record;
 }
 
-std::uint32_t Engine::new_record(CallId call, std::uint64_t session, std::uint16_t group) {
+inline Engine::Record& Engine::new_record(CallId call, std::uint64_t session, std::uint16_t group) {
   if (free_records_.empty()) {
-    free_records_.push_back(static_cast<std::uint32_t>(records_.size()));
-    records_.emplace_back();
+    records_.push_back(std::make_unique<Record>());
+    records_.back()->index = static_cast<std::uint32_t>(records_.size() - 1);
+    free_records_.reserve(records_.capacity());
+    free_records_.push_back(records_.back().get());
   }
-  const std::uint32_t index = free_records_.back();
+  Record& record = *free_records_.back();
   free_records_.pop_back();
-  Record& record = records_[index];
   record.state = State::waiting;
   record.call = call;
   record.session = session;
   record.group = group;
-  return index;
+  return record;
 }
 
-void Engine::continue_path(Record& record, const std::vector<std::uint32_t>& path) const {
+inline void Engine::continue_path(Record& record, const std::vector<std::uint32_t>& path) const {
   if (!plan_.paths) return;
   record.path = path;
   record.path.push_back(record.group);
 }
 
-void Engine::free_record(std::uint32_t index) {
-  Record& record = records_[index];
+void Engine::free_record(Record& record) {
   record.state = State::free;
   ++record.generation;
   record.shares.clear();
@@ -205,30 +212,40 @@ void Engine::free_record(std::uint32_t index) {
   record.inputs.clear();
   record.iterations.clear();
   record.path.clear();
-  record.deadline = Instant::max();
-  free_records_.push_back(index);
+  free_records_.push_back(&record);
 }
 
-void Engine::ready(std::uint32_t index, Effects& effects) {
-  Record& record = records_[index];
+void Engine::ready(Record& record, Shares& shares, Effects& effects) {
   if (node_.order == none) {
-    start(index, 0, effects);
+    start(record, shares, 0, effects);
     return;
   }
   CallRecord& call = call_record(record.call, record.session);
-  call.line.put(record.shares[node_.order_position], index);
-  if (!plan_.collectors[node_.order].loops) record.shares.resize(node_.order_position);
-  pump(record.call, effects);
+  const CallId id = record.call;
+  const bool loops = plan_.collectors[node_.order].loops;
+  const Share& place = shares[node_.order_position];
+  if (!loops && !call.running && call.line.pass(place)) {
+    shares.resize(node_.order_position);
+    release(call, record, shares, effects);
+  } else {
+    call.line.put(place, record.index);
+    record.shares.take(shares);
+    if (!loops) record.shares.resize(node_.order_position);
+  }
+  pump(id, call, effects);
 }
 
-void Engine::pump(CallId id, Effects& effects) {
-  CallRecord& call = record_of(id);
+void Engine::release(CallRecord& call, Record& record, Shares& shares, Effects& effects) {
+  if (record.credit.absorb(call.credit)) call.credit = Credit();
+  call.running = start(record, shares, call.released++, effects);
+}
+
+void Engine::pump(CallId id, CallRecord& call, Effects& effects) {
   const bool loops = plan_.collectors[node_.order].loops;
   while (!call.running) {
-    const std::optional<Line::Item> item = call.line.pop(loops);
-    if (!item.has_value()) break;
-    if (records_[*item].credit.absorb(call.credit)) call.credit = Credit();
-    call.running = start(*item, call.released++, effects);
+    const Line::Item item = call.line.pop(loops);
+    if (item == Line::no_item) break;
+    release(call, *records_[item], records_[item]->shares, effects);
   }
   // While more is to come, the credit waits for it: one message home instead of one each.
   if (!call.running && call.line.empty() && !call.line.open()) flush_credit(id, call, effects);
@@ -239,14 +256,13 @@ void Engine::flush_credit(CallId id, CallRecord& record, Effects& effects) {
     splitter_.send_credit(std::exchange(record.credit, Credit()), id, record.session, effects);
 }
 
-void Engine::keep_credit(Credit& held, const Message& message, Effects& effects) {
+inline void Engine::keep_credit(Credit& held, const Message& message, Effects& effects) {
   if (!held.absorb(message.credit))
     splitter_.send_credit(message.credit, message.call, message.session, effects);
 }
 
 std::unique_ptr<Failure> Engine::merge_iterations(Record& record) const {
   record.iterations.assign(plan_.loop_nodes, 0);
-  if (plan_.loop_nodes == 0) return nullptr;
   for (const Arrival& arrival : record.arrivals)
     for (std::size_t i = 0; i < arrival.frame->iterations.size(); ++i)
       record.iterations[i] = std::max(record.iterations[i], arrival.frame->iterations[i]);
@@ -261,55 +277,66 @@ std::unique_ptr<Failure> Engine::merge_iterations(Record& record) const {
               FailureKind::loop_limit});
 }
 
-void Engine::fill_inputs(Record& record, const PlanGroup& group) {
+inline void Engine::fill_inputs(Record& record, const PlanGroup& group) {
   if (!record.inputs.empty() || !group.counts.empty()) return;
+  const auto add = [&](const Arrival& arrival, const FieldMap& map) {
+    if ((arrival.frame->mask >> map.from & 1U) != 0)
+      record.inputs.push_back({map.to, take_value(arrival.frame, map)});
+  };
+  if (record.arrivals.size() == 1) {
+    const Arrival& only = record.arrivals.front();
+    for (const FieldMap& map : plan_.edges[only.edge].fields) add(only, map);
+    return;
+  }
   for (std::uint16_t field = 0; field < group.fields.size(); ++field)
     for (const Arrival& arrival : record.arrivals)
       for (const FieldMap& map : plan_.edges[arrival.edge].fields)
-        if (map.to == field && (arrival.frame->mask >> map.from & 1U) != 0)
-          record.inputs.push_back({field, arrival.frame->values[map.from]});
+        if (map.to == field) add(arrival, map);
 }
 
-bool Engine::start(std::uint32_t index, std::uint64_t sequence, Effects& effects) {
-  Record& record = records_[index];
-  splitter_.begin(record.holding, record.shares, record.credit, record.call, record.session,
-                  sequence);
+bool Engine::start(Record& record, Shares& shares, std::uint64_t sequence, Effects& effects) {
+  splitter_.begin(record.holding, shares, record.credit, record.call, record.session, sequence);
   record.state = State::running;
-  std::unique_ptr<Failure> failure = merge_iterations(record);
-  if (failure || is_cancelled(record.call) || is_stale(record, effects)) {
-    close(index, std::move(failure), effects);
-    return false;
-  }
-  fill_inputs(record, node_.groups[record.group]);
-  record.deadline = node_.deadline == Instant{} ? Instant::max() : now_ + node_.deadline;
-  const std::uint32_t replica = node_.balance == Balance::session
-                                    ? static_cast<std::uint32_t>(record.session % node_.replicas)
-                                    : (node_.replicas == 1 ? 0 : next_replica_++ % node_.replicas);
-  effects.starts.push_back({node_.id,
-                            {index, record.generation},
-                            record.group,
-                            replica,
-                            node_.loop_index == none ? 0U : record.iterations[node_.loop_index],
-                            record.call,
-                            record.session,
-                            record.inputs});
-  return true;
-}
-
-void Engine::close(std::uint32_t index, std::unique_ptr<Failure> failure, Effects& effects) {
-  // What the workflow tolerates is a role's failure; a limit is a limit.
-  if (node_.skip_errors && failure &&
-      (failure->kind == FailureKind::role_failed || failure->kind == FailureKind::deadline))
-    failure.reset();
-  splitter_.end(records_[index].holding, std::move(failure), effects);
-  free_record(index);
-}
-
-bool Engine::is_stale(Record& record, Effects& effects) {
+  std::unique_ptr<Failure> failure;
+  if (plan_.loop_nodes != 0) failure = merge_iterations(record);
   record.born = record.arrivals.empty() ? now_ : record.arrivals.front().frame->born;
   for (const Arrival& arrival : record.arrivals)
     record.born = std::min(record.born, arrival.frame->born);
-  if (node_.max_age == Instant{} || now_ - record.born <= node_.max_age) return false;
+  if (failure || is_cancelled(record.call) ||
+      (node_.max_age != Instant{} && is_stale(record, effects))) {
+    close(record, std::move(failure), effects);
+    return false;
+  }
+  fill_inputs(record, node_.groups[record.group]);
+  record.arrivals.clear();
+  record.deadline = node_.deadline == Instant{} ? Instant::max() : now_ + node_.deadline;
+  std::uint32_t replica = 0;
+  if (node_.replicas > 1)
+    replica = static_cast<std::uint32_t>(
+        (node_.balance == Balance::session ? record.session : next_replica_++) % node_.replicas);
+  StartActivation& start = effects.starts.emplace_back();
+  start.node = node_.id;
+  start.activation = {record.index, record.generation};
+  start.group = record.group;
+  start.replica = replica;
+  start.iteration = node_.loop_index == none ? 0U : record.iterations[node_.loop_index];
+  start.call = record.call;
+  start.session = record.session;
+  start.inputs = record.inputs;
+  return true;
+}
+
+inline void Engine::close(Record& record, std::unique_ptr<Failure> failure, Effects& effects) {
+  // What the workflow tolerates is a role's failure; a limit is a limit.
+  if (failure && node_.skip_errors &&
+      (failure->kind == FailureKind::role_failed || failure->kind == FailureKind::deadline))
+    failure.reset();
+  if (record.holding.credit) splitter_.end(record.holding, std::move(failure), effects);
+  free_record(record);
+}
+
+bool Engine::is_stale(Record& record, Effects& effects) {
+  if (now_ - record.born <= node_.max_age) return false;
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(node_.max_age);
   Shares nothing;
   record.holding.credit.refine();
@@ -323,68 +350,66 @@ bool Engine::is_stale(Record& record, Effects& effects) {
 }
 
 void Engine::tick(Effects& effects) {
-  for (std::uint32_t i = 0; i < records_.size(); ++i) {
-    Record& record = records_[i];
+  for (std::size_t i = 0; i < records_.size(); ++i) {
+    Record& record = *records_[i];
     if (record.state != State::running || record.deadline > now_) continue;
-    const ActivationId activation{i, record.generation};
-    effects.cancels.push_back({node_.id, activation});
+    effects.cancels.push_back({node_.id, {record.index, record.generation}});
     const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(node_.deadline);
-    ended(activation,
-          std::make_unique<Failure>(Failure{
-              node_.id,
-              {ErrorCode::deadline, "node '" + node_.name + "' ran longer than its " +
-                                        "deadline of " + std::to_string(limit.count()) + " ms"},
-              FailureKind::deadline}),
-          effects);
+    finish(record,
+           std::make_unique<Failure>(Failure{
+               node_.id,
+               {ErrorCode::deadline, "node '" + node_.name + "' ran longer than its " +
+                                         "deadline of " + std::to_string(limit.count()) + " ms"},
+               FailureKind::deadline}),
+           effects);
   }
 }
 
 Instant Engine::next_deadline() const {
   Instant next = Instant::max();
   if (node_.deadline == Instant{}) return next;
-  for (const Record& record : records_)
-    if (record.state == State::running) next = std::min(next, record.deadline);
+  for (const auto& record : records_)
+    if (record->state == State::running) next = std::min(next, record->deadline);
   return next;
 }
 
-bool Engine::knows(ActivationId activation) const {
-  return activation.index < records_.size() &&
-         records_[activation.index].generation == activation.generation &&
-         records_[activation.index].state == State::running;
-}
-
 void Engine::yielded(ActivationId activation, Frame* frame, bool last, Effects& effects) {
-  const FrameRef shared(frame);
-  if (!knows(activation)) return;
-  Record& record = records_[activation.index];
-  frame->born = record.born;
-  if (is_given_up(record.call)) return last ? ended(activation, nullptr, effects) : void();
-  if (plan_.loop_nodes != 0) {
-    frame->iterations = record.iterations;
-    if (node_.loop_index != none) ++frame->iterations[node_.loop_index];
+  FrameRef owned(frame);
+  Record* record = running(activation);
+  if (record == nullptr) return;
+  if (!is_given_up(record->call)) {
+    frame->born = record->born;
+    if (plan_.loop_nodes != 0) {
+      frame->iterations = record->iterations;
+      if (node_.loop_index != none) ++frame->iterations[node_.loop_index];
+    }
+    if (plan_.paths) {
+      frame->path = record->path;
+      frame->path.push_back(static_cast<std::uint32_t>(record->holding.yields));
+    }
+    splitter_.yield(record->holding, std::move(owned), last, effects);
   }
-  if (plan_.paths) {
-    frame->path = record.path;
-    frame->path.push_back(static_cast<std::uint32_t>(record.holding.yields));
-  }
-  splitter_.yield(record.holding, shared, last, effects);
-  if (last) ended(activation, nullptr, effects);
+  if (last) finish(*record, nullptr, effects);
 }
 
 void Engine::ended(ActivationId activation, std::unique_ptr<Failure> failure, Effects& effects) {
-  if (!knows(activation)) return;
-  const CallId call = records_[activation.index].call;
+  if (Record* record = running(activation)) finish(*record, std::move(failure), effects);
+}
+
+void Engine::finish(Record& record, std::unique_ptr<Failure> failure, Effects& effects) {
+  const CallId call = record.call;
   if (is_given_up(call)) {
-    const std::uint64_t session = records_[activation.index].session;
-    free_record(activation.index);
+    const std::uint64_t session = record.session;
+    free_record(record);
     if (std::size_t* left = aborted_.find(call); left != nullptr && --*left == 0)
       say_aborted(call, session, effects);
     return;
   }
-  close(activation.index, std::move(failure), effects);
+  close(record, std::move(failure), effects);
   if (node_.order == none) return;
-  record_of(call).running = false;
-  pump(call, effects);
+  CallRecord& queue = record_of(call);
+  queue.running = false;
+  pump(call, queue, effects);
 }
 
 Bucket& Engine::bucket_of(const Share& share) {
@@ -414,14 +439,12 @@ void Engine::close_bucket(Bucket& bucket, Effects& effects) {
                      {}, effects);
     return recycle_bucket(scope->id);
   }
-  const std::uint32_t index = new_record(scope->call, bucket.session(), collector.group);
-  Record& record = records_[index];
-  record.shares.take(scope->outer);
+  Record& record = new_record(scope->call, bucket.session(), collector.group);
   record.credit = bucket.credit();
   continue_path(record, scope->path);
   bucket.take(record.arrivals);
   recycle_bucket(scope->id);
-  ready(index, effects);
+  ready(record, scope->outer, effects);
 }
 
 Notice Engine::count_notice(const CallRecord& call, const PlanGroup& group) const {
@@ -432,30 +455,35 @@ Notice Engine::count_notice(const CallRecord& call, const PlanGroup& group) cons
   return notice;
 }
 
-void Engine::advance_count(CallId id, const PlanGroup& group, Effects& effects) {
-  CallRecord& call = record_of(id);
-  while (const std::optional<Line::Item> item = call.line.pop(false))
-    call.count.take(*item, group, plan_);
+void Engine::advance_count(CallId id, CallRecord& call, const PlanGroup& group, Effects& effects) {
+  for (Line::Item item; (item = call.line.pop(false)) != Line::no_item;)
+    call.count.take(call.count.held(item), group, plan_);
   const bool ended = call.line.complete(0);
-  if (!call.count.fired() && call.count.ready(group, ended)) fire_count(id, group, ended, effects);
-  if (ended) {
-    Notice notice = count_notice(call, group);
-    const std::vector<CollectorId>& outer = plan_.collectors[group.collector].outer;
-    Shares nothing;
-    const bool dead = !call.count.fired();
-    if (dead || !notice.empty())
-      splitter_.settle(dead ? call.count.scope()->outer : nothing, outer,
-                       std::exchange(call.credit, Credit()), id, call.session, std::move(notice),
-                       effects);
-    flush_credit(id, call, effects);
-  }
+  bool silent = false;
+  if (!call.count.fired() && call.count.ready(group, ended))
+    silent = fire_count(id, call, group, ended, effects);
+  if (!ended) return;
+  if (!silent) end_count(id, call, group, effects);
+  // All of its stream is here, so nothing more can come of this call.
+  recycle_call(id);
 }
 
-void Engine::fire_count(CallId id, const PlanGroup& group, bool ended, Effects& effects) {
-  CallRecord& call = record_of(id);
-  const std::uint32_t index = new_record(id, call.session, 0);
-  Record& record = records_[index];
-  record.shares.take(call.count.scope()->outer);
+void Engine::end_count(CallId id, CallRecord& call, const PlanGroup& group, Effects& effects) {
+  Notice notice = count_notice(call, group);
+  const std::vector<CollectorId>& outer = plan_.collectors[group.collector].outer;
+  const bool dead = !call.count.fired();
+  if (dead || !notice.empty()) {
+    Shares nothing;
+    splitter_.settle(dead ? call.count.scope()->outer : nothing, outer,
+                     std::exchange(call.credit, Credit()), id, call.session, std::move(notice),
+                     effects);
+  }
+  flush_credit(id, call, effects);
+}
+
+bool Engine::fire_count(CallId id, CallRecord& call, const PlanGroup& group, bool ended,
+                        Effects& effects) {
+  Record& record = new_record(id, call.session, 0);
   if (plan_.paths) record.path = {0, 0};
   call.count.fire(group, plan_, record.arrivals, record.inputs);
   // The firing takes the credit, but for what says afterwards what was left over.
@@ -463,7 +491,8 @@ void Engine::fire_count(CallId id, const PlanGroup& group, bool ended, Effects& 
   const bool silent = ended && count_notice(call, group).empty();
   record.credit =
       call.credit.take(silent ? call.credit.amount : call.credit.amount - call.credit.amount / 4);
-  start(index, 0, effects);
+  start(record, call.count.scope()->outer, 0, effects);
+  return silent;
 }
 
 EngineCounts Engine::counts() const {

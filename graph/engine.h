@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -52,19 +51,20 @@ class Engine {
   void forget(const std::vector<CallId>& given_up);
 
   /// False when the activation has ended already: a late event.
-  bool knows(ActivationId activation) const;
+  bool knows(ActivationId activation) const { return running(activation) != nullptr; }
   EngineCounts counts() const;
 
  private:
   enum class State : std::uint8_t { free, waiting, running };
   struct Record {
     State state = State::free;
+    std::uint32_t index = 0;  // in `records_`
     std::uint32_t generation = 0;
     std::uint16_t group = 0;
     CallId call = 0;
     std::uint64_t session = 0;
     Credit credit;                  // until it starts
-    Shares shares;                  // until it starts
+    Shares shares;                  // while it waits
     Holding holding;                // while it runs
     std::vector<Arrival> arrivals;  // in logical order
     std::vector<InputValue> inputs;
@@ -94,19 +94,31 @@ class Engine {
   void recycle_call(CallId call);
   CallRecord& record_of(CallId call) { return **calls_.find(call); }
 
-  std::uint32_t new_record(CallId call, std::uint64_t session, std::uint16_t group);
-  void free_record(std::uint32_t index);
+  Record& new_record(CallId call, std::uint64_t session, std::uint16_t group);
+  void free_record(Record& record);
   void continue_path(Record& record, const std::vector<std::uint32_t>& path) const;
-  /// Everything it waits for is there: run it, or queue it.
-  void ready(std::uint32_t index, Effects& effects);
+  /// Everything it waits for is there: run it, or queue it. Takes the shares.
+  void ready(Record& record, Shares& shares, Effects& effects);
   /// False when it may not run (cancelled, a loop limit): it has ended at once.
-  bool start(std::uint32_t index, std::uint64_t sequence, Effects& effects);
-  void close(std::uint32_t index, std::unique_ptr<Failure> failure, Effects& effects);
+  bool start(Record& record, Shares& shares, std::uint64_t sequence, Effects& effects);
+  /// It has ended: what follows from that.
+  void finish(Record& record, std::unique_ptr<Failure> failure, Effects& effects);
+  void close(Record& record, std::unique_ptr<Failure> failure, Effects& effects);
   void fill_inputs(Record& record, const PlanGroup& group);
   /// True when an input is older than the node wants. Says so to the caller.
   bool is_stale(Record& record, Effects& effects);
   std::unique_ptr<Failure> merge_iterations(Record& record) const;
-  void pump(CallId call, Effects& effects);
+  /// The activation's record; null when it has ended already.
+  Record* running(ActivationId activation) const {
+    if (activation.index >= records_.size()) return nullptr;
+    Record* record = records_[activation.index].get();
+    const bool same =
+        record->generation == activation.generation && record->state == State::running;
+    return same ? record : nullptr;
+  }
+  /// Its turn has come in its session's queue.
+  void release(CallRecord& call, Record& record, Shares& shares, Effects& effects);
+  void pump(CallId id, CallRecord& call, Effects& effects);
   void flush_credit(CallId call, CallRecord& record, Effects& effects);
   /// Adds to what is held; what does not fit goes home.
   void keep_credit(Credit& held, const Message& message, Effects& effects);
@@ -114,8 +126,11 @@ class Engine {
   Bucket& bucket_of(const Share& share);
   void close_bucket(Bucket& bucket, Effects& effects);
   void recycle_bucket(std::uint64_t scope);
-  void advance_count(CallId call, const PlanGroup& group, Effects& effects);
-  void fire_count(CallId call, const PlanGroup& group, bool ended, Effects& effects);
+  void advance_count(CallId id, CallRecord& call, const PlanGroup& group, Effects& effects);
+  /// True when nothing is left to say at the end of the stream: all credit is on its way.
+  bool fire_count(CallId id, CallRecord& call, const PlanGroup& group, bool ended,
+                  Effects& effects);
+  void end_count(CallId id, CallRecord& call, const PlanGroup& group, Effects& effects);
   /// At the end of a count's stream: what its caller should hear.
   Notice count_notice(const CallRecord& call, const PlanGroup& group) const;
   bool is_cancelled(CallId call) const { return !cancelled_.empty() && cancelled_.contains(call); }
@@ -123,14 +138,15 @@ class Engine {
     return call < floor_ || (!aborted_.empty() && aborted_.contains(call));
   }
   CallRecord& call_record(CallId call, std::uint64_t session);
+  void open_call(std::unique_ptr<CallRecord>& record, std::uint64_t session);
 
   const Plan& plan_;
   const PlanNode& node_;
   Pools& pools_;
   Splitter splitter_;
   std::vector<CollectorId> trigger_shares_;  // the order of shares in what triggers the node
-  std::deque<Record> records_;
-  std::vector<std::uint32_t> free_records_;
+  std::vector<std::unique_ptr<Record>> records_;
+  std::vector<Record*> free_records_;
   Table<std::unique_ptr<Bucket>> buckets_;  // by scope id
   std::vector<std::unique_ptr<Bucket>> free_buckets_;
   Table<std::unique_ptr<CallRecord>> calls_;

@@ -24,7 +24,7 @@ std::string_view to_string(FailureKind kind) {
 
 void Frame::dispose(const Frame* frame) {
   auto* mine = const_cast<Frame*>(frame);
-  mine->values.clear();
+  for (PayloadRef& value : mine->values) value = PayloadRef();
   mine->iterations.clear();
   mine->path.clear();
   mine->home->frames.give(mine);
@@ -36,44 +36,6 @@ void Scope::dispose(const Scope* scope) {
   mine->path.clear();
   mine->parent = Share{};
   mine->home->scopes.give(mine);
-}
-
-Frame* Pools::new_frame(NodeId from, std::size_t outputs) {
-  Frame* frame = frames.take();
-  frame->home = this;
-  frame->from = from;
-  frame->mask = 0;
-  frame->values.resize(outputs);
-  return frame;
-}
-
-Scope* Pools::new_scope(CollectorId collector, CallId call) {
-  Scope* scope = scopes.take();
-  scope->home = this;
-  scope->id = ++scopes_made;
-  scope->collector = collector;
-  scope->call = call;
-  scope->sequence = 0;
-  return scope;
-}
-
-Message* Pools::new_message(Message::Kind kind, NodeId to, CallId call, std::uint64_t session) {
-  Message* message = messages.take();
-  message->kind = kind;
-  message->to = to;
-  message->call = call;
-  message->session = session;
-  message->credit = Credit();
-  message->floor = 0;
-  return message;
-}
-
-void Pools::give(Message* message) {
-  message->frame = FrameRef();
-  message->shares.clear();
-  message->failure.reset();
-  message->warnings.clear();
-  messages.give(message);
 }
 
 }  // namespace sluice

@@ -37,11 +37,7 @@ template <typename T>
 class FreeList {
  public:
   T* take() {
-    if (free_.empty()) {
-      owned_.push_back(std::make_unique<T>());
-      free_.reserve(owned_.size());
-      return owned_.back().get();
-    }
+    if (free_.empty()) return make();
     T* object = free_.back();
     free_.pop_back();
     return object;
@@ -50,6 +46,12 @@ class FreeList {
   std::size_t in_use() const { return owned_.size() - free_.size(); }
 
  private:
+  [[gnu::noinline]] T* make() {
+    owned_.push_back(std::make_unique<T>());
+    free_.reserve(owned_.size());
+    return owned_.back().get();
+  }
+
   std::vector<std::unique_ptr<T>> owned_;
   std::vector<T*> free_;
 };
@@ -62,13 +64,19 @@ struct Frame final : LocalCounted {
   NodeId from = 0;
   std::uint64_t mask = 0;                 // which outputs it holds
   Instant born{};                         // when the oldest call input it comes from arrived
-  std::vector<PayloadRef> values;         // index = output
+  std::vector<PayloadRef> values;         // index = output; perhaps longer than these
   std::vector<std::uint16_t> iterations;  // per node in a loop: activations among the ancestors
   /// Where the plan asks for it: the place in the logical order, as yield, group, yield, ...
   std::vector<std::uint32_t> path;
   static void dispose(const Frame* frame);
 };
 using FrameRef = Ref<Frame>;
+
+/// The value that `map` reads: taken out of the frame when nobody else will read it.
+inline PayloadRef take_value(const FrameRef& frame, const FieldMap& map) {
+  if (!map.last || frame->references() != 1) return frame->values[map.from];
+  return std::move(const_cast<Frame*>(frame.get())->values[map.from]);
+}
 
 struct Scope;
 using ScopeRef = Ref<Scope>;
@@ -92,11 +100,13 @@ class Shares {
     size_ = static_cast<std::uint32_t>(size);
   }
   void clear() { resize(0); }
+  /// Each was moved away.
+  void forget() { size_ = 0; }
   /// Takes what `other` holds; `other` is empty afterwards.
   void take(Shares& other) {
     clear();
     for (; size_ < other.size_; ++size_) items_[size_] = std::move(other.items_[size_]);
-    other.size_ = 0;
+    other.forget();
   }
   void copy(const Shares& other) {
     clear();
@@ -157,7 +167,7 @@ struct Message {
   CallId call = 0;
   std::uint64_t session = 0;
   Credit credit;
-  CallId floor = 0;          // call_ended: every call below has ended
+  CallId floor = 0;  // call_ended: every call below has ended
   FrameRef frame;
   Shares shares;
   std::unique_ptr<Failure> failure;
@@ -171,10 +181,40 @@ struct Pools {
   FreeList<Message> messages;
   std::uint64_t scopes_made = 0;
 
-  Frame* new_frame(NodeId from, std::size_t outputs);
-  Scope* new_scope(CollectorId collector, CallId call);
-  Message* new_message(Message::Kind kind, NodeId to, CallId call, std::uint64_t session);
-  void give(Message* message);
+  Frame* new_frame(NodeId from, std::size_t outputs) {
+    Frame* frame = frames.take();
+    frame->home = this;
+    frame->from = from;
+    frame->mask = 0;
+    if (frame->values.size() < outputs) frame->values.resize(outputs);
+    return frame;
+  }
+  Scope* new_scope(CollectorId collector, CallId call) {
+    Scope* scope = scopes.take();
+    scope->home = this;
+    scope->id = ++scopes_made;
+    scope->collector = collector;
+    scope->call = call;
+    scope->sequence = 0;
+    return scope;
+  }
+  Message* new_message(Message::Kind kind, NodeId to, CallId call, std::uint64_t session) {
+    Message* message = messages.take();
+    message->kind = kind;
+    message->to = to;
+    message->call = call;
+    message->session = session;
+    message->credit = Credit();
+    message->floor = 0;
+    return message;
+  }
+  void give(Message* message) {
+    message->frame = FrameRef();
+    message->shares.clear();
+    message->failure.reset();
+    message->warnings.clear();
+    messages.give(message);
+  }
 };
 
 }  // namespace sluice

@@ -26,16 +26,15 @@ std::vector<std::string> counted(std::vector<std::string> warnings) {
 Home::Home(const Plan& plan, Pools& pools)
     : plan_(plan), pools_(pools), splitter_(plan, entry_node, pools) {
   for (const PlanNode& node : plan.nodes)
-    if (node.order != none || (!node.groups.empty() && !node.groups[0].counts.empty()))
-      keepers_.push_back(node.id);
+    if (node.order != none) keepers_.push_back(node.id);
 }
 
-CallId Home::call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant now,
+CallId Home::call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now,
                   Effects& effects) {
   const CallId id = next_call_++;
   CallRecord& call = new_record(id);
   call.session = session;
-  call.inputs = std::move(inputs);
+  for (PayloadRef& input : inputs) call.inputs.push_back(std::move(input));
   call.outputs.resize(plan_.outputs.size());
   call.arrived = now;
   call.deadline = now + std::chrono::duration_cast<Instant>(plan_.limits.deadline);
@@ -47,21 +46,19 @@ CallId Home::call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant
     record_of(queue.last).next = id;
   queue.last = id;
   if (plan_.calls == CallMode::overlap || alone) {
-    start(id, effects);
-    finish_if_done(id, effects);
+    start(id, call, effects);
+    if (is_done(call)) finish_if_done(id, effects);
   }
   return id;
 }
 
-void Home::start(CallId id, Effects& effects) {
-  CallRecord& call = record_of(id);
+void Home::start(CallId id, CallRecord& call, Effects& effects) {
   if (!away_.empty()) return fail_lost(id, call, effects);
   call.started = true;
   // Half of the credit never leaves, so that there is some to send orders with.
   Credit credit = Credit::whole();
   call.home.add(credit.take(credit.amount / 2));
-  Shares nothing;
-  splitter_.begin(entry_, nothing, credit, id, call.session, 0);
+  splitter_.begin(entry_, nothing_, credit, id, call.session, 0);
   Frame* frame = pools_.new_frame(entry_node, plan_.inputs.size());
   for (std::size_t i = 0; i < call.inputs.size() && i < plan_.inputs.size(); ++i) {
     if (!call.inputs[i]) continue;
@@ -85,34 +82,13 @@ void Home::receive(Message& message, Effects& effects) {
     return finish_if_done(message.call, effects);
   }
   switch (message.kind) {
-    case Message::Kind::frame: {
-      const Edge& edge = plan_.edges[message.target];
-      OutputRecord& output = call.outputs[edge.group];
-      for (const FieldMap& map : edge.fields) {
-        if ((message.frame->mask >> map.from & 1U) == 0) continue;
-        std::uint32_t item = static_cast<std::uint32_t>(output.waiting.size());
-        if (output.free.empty()) {
-          output.waiting.emplace_back();
-        } else {
-          item = output.free.back();
-          output.free.pop_back();
-        }
-        output.waiting[item] = message.frame->values[map.from];
-        Share part = message.shares[0];
-        // Several fields of one frame stand one after the other within its share.
-        if (&map != &edge.fields.back()) part.width = 1;
-        message.shares[0].begin += part.width;
-        message.shares[0].width -= part.width;
-        output.line.put(part, item);
-      }
-      output.line.settle(message.shares[0]);
-      deliver(message.call, call, edge.group, effects);
+    case Message::Kind::frame:
+      receive_frame(message, call, effects);
       break;
-    }
     case Message::Kind::settled: {
       const Collector& collector = plan_.collectors[message.target];
       call.outputs[collector.group].line.settle(message.shares[0]);
-      deliver(message.call, call, collector.group, effects);
+      deliver_waiting(message.call, call, collector.group, effects);
       break;
     }
     case Message::Kind::credit:
@@ -127,27 +103,63 @@ void Home::receive(Message& message, Effects& effects) {
       SLUICE_CHECK(false, "this message goes to nodes");
   }
   call.home.add(message.credit);
-  finish_if_done(message.call, effects);
+  if (is_done(call)) finish_if_done(message.call, effects);
 }
 
-void Home::deliver(CallId id, CallRecord& call, std::uint16_t index, Effects& effects) {
-  OutputRecord& output = call.outputs[index];
-  while (const std::optional<Line::Item> item = output.line.pop(false)) {
-    PayloadRef value = std::move(output.waiting[*item]);
-    output.free.push_back(*item);
-    if (call.cancelled) continue;
-    if (++call.delivered > plan_.limits.frames) {
-      fail(id, call,
-           {entry_node,
-            {ErrorCode::exhausted, "the call reached the limit of " +
-                                       std::to_string(plan_.limits.frames) +
-                                       " output frames (limits: frames)"},
-            FailureKind::frame_limit},
-           true, effects);
-      continue;
-    }
-    effects.deliveries.push_back({id, index, std::move(value)});
+std::uint32_t Home::OutputRecord::keep(PayloadRef value) {
+  if (free.empty()) {
+    waiting.push_back(std::move(value));
+    return static_cast<std::uint32_t>(waiting.size() - 1);
   }
+  const std::uint32_t item = free.back();
+  free.pop_back();
+  waiting[item] = std::move(value);
+  return item;
+}
+
+void Home::receive_frame(Message& message, CallRecord& call, Effects& effects) {
+  const Edge& edge = plan_.edges[message.target];
+  OutputRecord& output = call.outputs[edge.group];
+  Share& rest = message.shares[0];
+  for (const FieldMap& map : edge.fields) {
+    if ((message.frame->mask >> map.from & 1U) == 0) continue;
+    PayloadRef value = take_value(message.frame, map);
+    Share part = rest;
+    // Several fields of one frame stand one after the other within its share.
+    if (&map != &edge.fields.back()) part.width = 1;
+    rest.begin += part.width;
+    rest.width -= part.width;
+    if (output.line.pass(part))
+      deliver(message.call, call, edge.group, std::move(value), effects);
+    else
+      output.line.put(part, output.keep(std::move(value)));
+  }
+  output.line.settle(rest);
+  deliver_waiting(message.call, call, edge.group, effects);
+}
+
+void Home::deliver_waiting(CallId id, CallRecord& call, std::uint16_t index, Effects& effects) {
+  OutputRecord& output = call.outputs[index];
+  for (Line::Item item; (item = output.line.pop(false)) != Line::no_item;) {
+    output.free.push_back(item);
+    deliver(id, call, index, std::move(output.waiting[item]), effects);
+  }
+}
+
+void Home::deliver(CallId id, CallRecord& call, std::uint16_t index, PayloadRef value,
+                   Effects& effects) {
+  if (call.cancelled) return;
+  if (++call.delivered <= plan_.limits.frames) {
+    effects.deliveries.push_back({id, index, std::move(value)});
+    return;
+  }
+  fail(id, call,
+       {entry_node,
+        {ErrorCode::exhausted, "the call reached the limit of " +
+                                   std::to_string(plan_.limits.frames) +
+                                   " output frames (limits: frames)"},
+        FailureKind::frame_limit},
+       true, effects);
 }
 
 void Home::fail(CallId id, CallRecord& call, Failure failure, bool cancel, Effects& effects) {
@@ -262,22 +274,26 @@ void Home::finish_if_done(CallId id, Effects& effects) {
 }
 
 CallId Home::finish_one(CallId id, Effects& effects) {
-  if (!calls_.contains(id)) return 0;
-  CallRecord& call = record_of(id);
-  if (call.aborting ? !call.pending.empty()
-                    : (call.started ? !call.home.complete() : !call.failure))
-    return 0;
+  const std::unique_ptr<CallRecord>* found = calls_.find(id);
+  if (found == nullptr || !is_done(**found)) return 0;
+  CallRecord& call = **found;
   for (const OutputRecord& output : call.outputs)
     SLUICE_CHECK(output.line.empty(), "a call ended before its outputs were delivered");
   const std::uint64_t session = call.session;
   const bool started = call.started;
   const bool all = call.cancelled || lost_any_;
-  effects.ends.push_back({id, session, std::move(call.failure), counted(std::move(call.warnings))});
-  const CallId next = leave_queue(id, session);
+  EndCall& end = effects.ends.emplace_back();
+  end.call = id;
+  end.session = session;
+  end.failure = std::move(call.failure);
+  if (!call.warnings.empty()) end.warnings = counted(std::move(call.warnings));
+  const CallId next = leave_queue(id, call);
   forget(id);
   if (started) tell_ended(id, session, all, effects);
-  if (next == 0 || plan_.calls == CallMode::overlap || record_of(next).started) return 0;
-  start(next, effects);
+  if (next == 0 || plan_.calls == CallMode::overlap) return 0;
+  CallRecord& follower = record_of(next);
+  if (follower.started) return 0;
+  start(next, follower, effects);
   return next;
 }
 
@@ -320,9 +336,9 @@ void Home::forget(CallId call) {
   oldest_ = 0;
 }
 
-CallId Home::leave_queue(CallId call, std::uint64_t session) {
-  SessionQueue& queue = *sessions_.find(session);
-  const CallId after = record_of(call).next;
+CallId Home::leave_queue(CallId call, const CallRecord& record) {
+  SessionQueue& queue = *sessions_.find(record.session);
+  const CallId after = record.next;
   if (queue.first == call) {
     queue.first = after;
   } else {
@@ -332,7 +348,7 @@ CallId Home::leave_queue(CallId call, std::uint64_t session) {
     if (queue.last == call) queue.last = before;
   }
   const CallId first = queue.first;
-  if (first == 0) sessions_.erase(session);
+  if (first == 0) sessions_.erase(record.session);
   return first;
 }
 

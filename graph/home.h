@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,9 @@ class Home {
  public:
   Home(const Plan& plan, Pools& pools);
 
-  /// Queues a call. `inputs` by the plan's input index; null: not given. Returns the call's id.
-  CallId call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant now, Effects& effects);
+  /// Queues a call. `inputs` by the plan's input index; null: not given. Takes the values. Returns
+  /// the call's id.
+  CallId call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now, Effects& effects);
   /// The caller no longer wants the call; it still ends with an outcome.
   void cancel(CallId call, Effects& effects);
   /// The machine of these nodes is gone with all it knew: every running call fails, and ends as
@@ -49,6 +51,7 @@ class Home {
     Line line;
     std::vector<PayloadRef> waiting;  // index = the line's item
     std::vector<std::uint32_t> free;
+    std::uint32_t keep(PayloadRef value);
   };
   struct CallRecord {
     std::uint64_t session = 0;
@@ -73,12 +76,21 @@ class Home {
     CallId last = 0;
   };
 
-  void start(CallId id, Effects& effects);
-  void deliver(CallId id, CallRecord& call, std::uint16_t output, Effects& effects);
+  void start(CallId id, CallRecord& call, Effects& effects);
+  void receive_frame(Message& message, CallRecord& call, Effects& effects);
+  /// What waited for what has just come.
+  void deliver_waiting(CallId id, CallRecord& call, std::uint16_t output, Effects& effects);
+  void deliver(CallId id, CallRecord& call, std::uint16_t output, PayloadRef value,
+               Effects& effects);
   void spread_cancel(CallId id, CallRecord& call, Effects& effects);
   void fail(CallId id, CallRecord& call, Failure failure, bool cancel, Effects& effects);
   void abort(CallId id, CallRecord& call, Effects& effects);
   void fail_lost(CallId id, CallRecord& call, Effects& effects);
+  /// True when nothing of the call is left.
+  static bool is_done(const CallRecord& call) {
+    return call.aborting ? call.pending.empty()
+                         : (call.started ? call.home.complete() : call.failure != nullptr);
+  }
   void finish_if_done(CallId id, Effects& effects);
   /// Ends the call when nothing of it is left. The result is a call that has started in its place.
   CallId finish_one(CallId id, Effects& effects);
@@ -90,18 +102,19 @@ class Home {
   CallRecord& new_record(CallId call);
   void forget(CallId call);
   /// Takes the call out of its session's queue. The result is the first of those that are left.
-  CallId leave_queue(CallId call, std::uint64_t session);
+  CallId leave_queue(CallId call, const CallRecord& record);
 
   const Plan& plan_;
   Pools& pools_;
   Splitter splitter_;
-  Holding entry_;  // of the entry's activation, for as long as `start` runs
+  Shares nothing_;  // is what triggers the entry
+  Holding entry_;   // of the entry's activation, for as long as `start` runs
   Table<std::unique_ptr<CallRecord>> calls_;
   std::vector<std::unique_ptr<CallRecord>> free_calls_;
   Table<SessionQueue> sessions_;
   std::vector<CallId> order_;  // of arrival, from `oldest_`; some have ended
   std::size_t oldest_ = 0;
-  std::vector<NodeId> keepers_;  // nodes that remember something of each call
+  std::vector<NodeId> keepers_;  // nodes that remember something of each call to its end
   std::vector<NodeId> away_;     // nodes whose machine is lost
   bool lost_any_ = false;        // then late messages of calls that were given up may come
   CallId next_call_ = 1;

@@ -64,14 +64,23 @@ void Line::insert(const Share& share, Entry::Kind kind, Item item) {
   push(track, {kind, share.begin, share.width, item});
 }
 
-std::optional<Line::Item> Line::pop_from(std::uint32_t track, bool keep_open) {
+bool Line::pass(const Share& share) {
+  // A refined share's track may not be there yet: the long way.
+  if (share.scope->parent.scope || share.scope->sequence != sequence_) return false;
+  Track& track = tracks_[current_ != no_track ? current_ : track_of(*share.scope)];
+  if (share.begin != track.frontier) return false;
+  track.frontier += share.width;
+  return true;
+}
+
+Line::Item Line::pop_from(std::uint32_t track, bool keep_open) {
   while (!tracks_[track].heap.empty()) {
     auto& heap = tracks_[track].heap;
     const Entry first = heap.front();
-    if (first.begin != tracks_[track].frontier) return std::nullopt;
+    if (first.begin != tracks_[track].frontier) return no_item;
     if (first.kind == Entry::Kind::child) {
-      const std::optional<Item> item = pop_from(first.index, keep_open);
-      if (item.has_value() || tracks_[first.index].frontier != share_whole) return item;
+      const Item item = pop_from(first.index, keep_open);
+      if (item != no_item || tracks_[first.index].frontier != share_whole) return item;
       refined_.erase(tracks_[first.index].scope);
       drop(first.index);
     }
@@ -85,23 +94,24 @@ std::optional<Line::Item> Line::pop_from(std::uint32_t track, bool keep_open) {
     }
     mine.frontier += first.width;
   }
-  return std::nullopt;
+  return no_item;
 }
 
-std::optional<Line::Item> Line::pop(bool keep_open) {
+Line::Item Line::pop_next(bool keep_open) {
   for (;;) {
     if (current_ == no_track) {
       const std::uint32_t* track = roots_.find(sequence_);
-      if (track == nullptr) return std::nullopt;
+      if (track == nullptr) return no_item;
       current_ = *track;
     }
-    const std::optional<Item> item = pop_from(current_, keep_open);
+    Item item = no_item;
+    if (!tracks_[current_].heap.empty()) item = pop_from(current_, keep_open);
     if (tracks_[current_].frontier == share_whole) {
       roots_.erase(sequence_);
       drop(current_);
       current_ = no_track;
       ++sequence_;
-      if (!item.has_value()) continue;
+      if (item == no_item) continue;
     }
     return item;
   }

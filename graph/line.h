@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "graph/frame.h"
@@ -18,13 +17,21 @@ namespace sluice {
 class Line {
  public:
   using Item = std::uint32_t;
+  static constexpr Item no_item = 0xffffffff;
 
   void put(const Share& share, Item item) { insert(share, Entry::Kind::item, item); }
   void settle(const Share& share) { insert(share, Entry::Kind::settled, 0); }
 
-  /// The next item whose every predecessor is settled. `keep_open`: the part it stood on is not
-  /// passed, because what it yields comes back to this line (a loop).
-  std::optional<Item> pop(bool keep_open);
+  /// True when everything before the share is settled: then it has passed, and its item goes at
+  /// once. False: nothing has changed, `put` it.
+  bool pass(const Share& share);
+  /// The next item whose every predecessor is settled, or `no_item`. `keep_open`: the part it stood
+  /// on is not passed, because what it yields comes back to this line (a loop).
+  Item pop(bool keep_open) {
+    const bool waits = current_ != no_track && tracks_[current_].heap.empty() &&
+                       tracks_[current_].frontier != share_whole;
+    return waits ? no_item : pop_next(keep_open);
+  }
 
   /// True when nothing waits here.
   bool empty() const { return waiting_ == 0; }
@@ -52,7 +59,8 @@ class Line {
   std::uint32_t track_of(const Scope& scope);
   std::uint32_t new_track();
   void push(std::uint32_t track, Entry entry);
-  std::optional<Item> pop_from(std::uint32_t track, bool keep_open);
+  Item pop_next(bool keep_open);
+  Item pop_from(std::uint32_t track, bool keep_open);
   void drop(std::uint32_t track);
 
   std::uint64_t sequence_ = 0;        // the scope that goes now

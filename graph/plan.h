@@ -29,15 +29,16 @@ inline constexpr std::size_t outputs_per_node_max = 64;
 struct FieldMap {
   std::uint16_t from = 0;  // index in the producer's outputs
   std::uint16_t to = 0;    // index in the consumer group's fields
+  bool last = true;        // no later map of the edge reads the same output
 };
 
 /// From a node to one OR group of a consumer, or to one declared output of the workflow.
 struct Edge {
   EdgeId id = 0;
   NodeId from = 0;
-  NodeId to = entry_node;   // entry_node: an output edge
-  std::uint16_t group = 0;  // of `to`, or the output's index
-  std::vector<FieldMap> fields;
+  NodeId to = entry_node;                  // entry_node: an output edge
+  std::uint16_t group = 0;                 // of `to`, or the output's index
+  std::vector<FieldMap> fields;            // by `to`, then as the file names the sources
   std::uint64_t mask = 0;                  // the producer's fields this edge carries
   bool direct = true;                      // takes a frame only when every input field is in it
   std::vector<std::uint64_t> field_masks;  // per input field: the source fields that provide it
@@ -46,8 +47,13 @@ struct Edge {
   std::uint64_t bytes_max = 0;             // of those frames' values, likewise
 
   bool is_output() const { return to == entry_node; }
-  /// True when a frame that holds `fields` goes along this edge.
-  bool takes(std::uint64_t fields) const;
+  /// True when a frame that holds the fields `held` goes along this edge.
+  bool takes(std::uint64_t held) const {
+    if (!direct || field_masks.size() == 1) return (mask & held) != 0;
+    for (const std::uint64_t sources : field_masks)
+      if ((sources & held) == 0) return false;
+    return true;
+  }
 };
 
 /// Who waits until no more frames can come.
@@ -97,9 +103,9 @@ struct PlanCount {
 
 struct PlanGroup {
   std::vector<std::string> fields;
-  std::vector<EdgeId> edges;     // incoming
-  CollectorId collector = none;  // join or count; none: direct
-  std::vector<PlanCount> counts;
+  std::vector<EdgeId> edges;      // incoming
+  CollectorId collector = none;   // join or count; none: direct
+  std::vector<PlanCount> counts;  // none, or one for each field
   /// Frames of one counted field come over several ways: only their paths tell which is first, so
   /// the group fires at the end of its stream.
   bool by_path = false;

@@ -174,7 +174,10 @@ class Resolver {
     }
     Edge& edge = plan_.edges[*it];
     edge.mask |= std::uint64_t{1} << output;
-    if (field != none) edge.fields.push_back({output, field});
+    if (field == none) return &edge;
+    for (FieldMap& map : edge.fields)
+      if (map.from == output) map.last = false;
+    edge.fields.push_back({output, field});
     return &edge;
   }
 
@@ -197,6 +200,8 @@ class Resolver {
       }
       group.counts.push_back(made);
     }
+    // Every field of such a group is counted, so a field's count has the field's index.
+    std::ranges::sort(group.counts, {}, &PlanCount::field);
   }
 
   void finish_group(PlanGroup& group) {

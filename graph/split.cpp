@@ -31,7 +31,18 @@ Splitter::Splitter(const Plan& plan, NodeId node, Pools& pools)
       node_(plan.nodes[node]),
       pools_(pools),
       message_of_edge_(plan.edges.size()),
-      open_scope_(plan.collectors.size()) {}
+      open_scope_(plan.collectors.size()) {
+  for (const EdgeId id : node_.edges) edges_.push_back(&plan.edges[id]);
+  opens_ = node_.flows.size() != node_.held;
+  positions_.assign(node_.edges.size() * node_.flows.size(), none);
+  for (std::size_t i = 0; i < node_.flows.size(); ++i)
+    for (const Branch& branch : node_.flows[i].branches) {
+      opens_ = opens_ || branch.through_join;
+      const auto edge = std::ranges::find(node_.edges, branch.target) - node_.edges.begin();
+      if (!branch.through_join)
+        positions_[static_cast<std::size_t>(edge) * node_.flows.size() + i] = branch.position;
+    }
+}
 
 void Splitter::begin(Holding& holding, Shares& held, Credit credit, CallId call,
                      std::uint64_t session, std::uint64_t sequence) {
@@ -43,8 +54,9 @@ void Splitter::begin(Holding& holding, Shares& held, Credit credit, CallId call,
     Holding::Part& part = holding.parts[i];
     part.first_yield = 0;
     if (i < node_.held) {
-      part.rest = std::move(held[i]);
-      held[i].width = 0;
+      part.rest.scope = std::move(held[i].scope);
+      part.rest.begin = held[i].begin;
+      part.rest.width = std::exchange(held[i].width, 0);
     } else if (node_.flows[i].kind == Flow::Kind::opened_per_activation) {
       Scope* scope = pools_.new_scope(node_.flows[i].collector, call);
       scope->sequence = sequence;
@@ -53,7 +65,7 @@ void Splitter::begin(Holding& holding, Shares& held, Credit credit, CallId call,
     }
     part.whole = part.rest.width;
   }
-  held.clear();
+  held.forget();
   // A count bucket opens with the entry's activation; what it keeps for its node is given to it
   // at the first yield, like any join's (see `open_joins`).
 }
@@ -87,23 +99,30 @@ void Splitter::open_joins(const Holding& holding, const Frame& frame) {
   }
 }
 
-Share Splitter::next_part(Holding::Part& part, const Holding& holding, std::size_t branches,
-                          bool last, CollectorId collector) {
-  const std::uint64_t part_now =
+void Splitter::open_finer(Holding::Part& part, const Holding& holding, CollectorId collector) {
+  Scope* finer = pools_.new_scope(collector, holding.call);
+  finer->parent = std::move(part.rest);
+  part.rest = Share{ScopeRef(finer), 0, share_whole};
+  part.whole = share_whole;
+  part.first_yield = holding.yields;
+}
+
+inline void Splitter::next_part(Holding::Part& part, const Holding& holding, std::size_t branches,
+                                bool last, CollectorId collector, Share& taken) {
+  std::uint64_t width =
       last ? part.rest.width : yield_part(part.whole, holding.yields - part.first_yield);
-  if (part_now < branches * thin) {
-    Scope* finer = pools_.new_scope(collector, holding.call);
-    finer->parent = std::move(part.rest);
-    part.rest = Share{ScopeRef(finer), 0, share_whole};
-    part.whole = share_whole;
-    part.first_yield = holding.yields;
+  if (width < branches * thin) {
+    open_finer(part, holding, collector);
+    width = last ? share_whole : yield_part(share_whole, 0);
   }
-  if (last) return std::exchange(part.rest, Share{});
-  const std::uint64_t width = yield_part(part.whole, holding.yields - part.first_yield);
-  Share taken{part.rest.scope, part.rest.begin, width};
+  taken.begin = part.rest.begin;
+  taken.width = width;
   part.rest.begin += width;
   part.rest.width -= width;
-  return taken;
+  if (last)
+    taken.scope = std::move(part.rest.scope);
+  else
+    taken.scope = part.rest.scope;
 }
 
 void Splitter::divide(Holding& holding, std::size_t index, bool last) {
@@ -116,7 +135,7 @@ void Splitter::divide(Holding& holding, std::size_t index, bool last) {
   if (flow.kind == Flow::Kind::opened_per_yield)
     share = Share{open_scope_[flow.collector], 0, share_whole};
   else
-    share = next_part(part, holding, active, last, flow.collector);
+    next_part(part, holding, active, last, flow.collector, share);
 
   const std::uint64_t each = share.width / active;
   std::size_t given = 0;
@@ -136,20 +155,23 @@ void Splitter::divide(Holding& holding, std::size_t index, bool last) {
   }
 }
 
-void Splitter::refine_credit(CreditInHand& holding) {
+inline void Splitter::refine_credit(CreditInHand& holding) {
   if (yield_part(holding.credit_whole, holding.yields - holding.credit_first_yield) >= credit_low)
     return;
   holding.credit.refine();
   take_credit(holding, holding.credit);
 }
 
-void Splitter::spread_credit(CreditInHand& holding, std::size_t first_message, bool last,
+inline std::uint64_t Splitter::next_credit(const CreditInHand& holding, bool all) {
+  if (all) return holding.credit.amount;
+  return yield_part(holding.credit_whole, holding.yields - holding.credit_first_yield);
+}
+
+void Splitter::spread_credit(CreditInHand& holding, std::size_t first_message, bool all,
                              Effects& effects) {
   const std::size_t count = effects.messages.size() - first_message;
   if (count == 0) return;
-  std::uint64_t give = holding.credit.amount;
-  if (!last)
-    give = yield_part(holding.credit_whole, holding.yields - 1 - holding.credit_first_yield);
+  std::uint64_t give = next_credit(holding, all);
   const std::uint64_t each = give / count;
   for (std::size_t i = first_message; i < effects.messages.size(); ++i) {
     effects.messages[i]->credit =
@@ -158,31 +180,60 @@ void Splitter::spread_credit(CreditInHand& holding, std::size_t first_message, b
   }
 }
 
-void Splitter::yield(Holding& holding, const FrameRef& frame, bool last, Effects& effects) {
-  refine_credit(holding);
+inline Message* Splitter::send(const Edge& edge, FrameRef frame, const Holding& holding,
+                               Effects& effects) {
+  Message* message =
+      pools_.new_message(Message::Kind::frame, edge.to, holding.call, holding.session);
+  message->target = edge.id;
+  message->frame = std::move(frame);
+  message->shares.resize(edge.shares.size());
+  effects.messages.push_back(message);
+  return message;
+}
+
+inline void Splitter::pass_on(Holding& holding, std::size_t edge, FrameRef frame, bool last,
+                              Effects& effects) {
+  Message& message = *send(*edges_[edge], std::move(frame), holding, effects);
+  const std::uint16_t* positions = &positions_[edge * node_.flows.size()];
+  bool all = last;
+  for (std::size_t i = 0; i < node_.flows.size(); ++i)
+    if (positions[i] != none)
+      next_part(holding.parts[i], holding, 1, last, node_.flows[i].collector,
+                message.shares[positions[i]]);
+    else
+      all = all && holding.parts[i].rest.width == 0;
+  message.credit = holding.credit.take(next_credit(holding, all));
+}
+
+void Splitter::part(Holding& holding, const FrameRef& frame, bool last, Effects& effects) {
   const std::size_t first_message = effects.messages.size();
-  for (const EdgeId id : node_.edges) {
-    const Edge& edge = plan_.edges[id];
-    if (!edge.takes(frame->mask)) continue;
-    Message* message =
-        pools_.new_message(Message::Kind::frame, edge.to, holding.call, holding.session);
-    message->target = id;
-    message->frame = frame;
-    message->shares.resize(edge.shares.size());
-    message_of_edge_[id] = message;
-    effects.messages.push_back(message);
-  }
+  for (const Edge* edge : edges_)
+    if (edge->takes(frame->mask)) message_of_edge_[edge->id] = send(*edge, frame, holding, effects);
   open_joins(holding, *frame);
   for (std::size_t i = 0; i < node_.flows.size(); ++i) divide(holding, i, last);
   for (std::size_t i = node_.held; i < node_.flows.size(); ++i)
     open_scope_[node_.flows[i].collector] = ScopeRef();
-  for (const EdgeId id : node_.edges) message_of_edge_[id] = nullptr;
-  ++holding.yields;
-  // What no branch took is settled by `end`, which then needs some credit to say so.
-  const bool all_handed_on =
+  for (const Edge* edge : edges_) message_of_edge_[edge->id] = nullptr;
+  const bool all =
       last && std::ranges::all_of(std::span(holding.parts).first(node_.flows.size()),
                                   [](const Holding::Part& part) { return part.rest.width == 0; });
-  spread_credit(holding, first_message, all_handed_on, effects);
+  spread_credit(holding, first_message, all, effects);
+}
+
+void Splitter::yield(Holding& holding, FrameRef frame, bool last, Effects& effects) {
+  refine_credit(holding);
+  std::size_t taken = 0;
+  std::size_t taker = 0;
+  for (std::size_t i = 0; i < edges_.size(); ++i)
+    if (edges_[i]->takes(frame->mask)) {
+      ++taken;
+      taker = i;
+    }
+  if (opens_ || taken > 1)
+    part(holding, frame, last, effects);  // even what goes along no edge may open a count's scope
+  else if (taken == 1)
+    pass_on(holding, taker, std::move(frame), last, effects);
+  ++holding.yields;
 }
 
 void Splitter::abandon(Holding& holding) const {

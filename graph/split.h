@@ -57,10 +57,11 @@ class Splitter {
              std::uint64_t sequence);
   /// Sends `frame` along every edge that takes it. `last`: nothing follows, so nothing is kept
   /// back.
-  void yield(Holding& holding, const FrameRef& frame, bool last, Effects& effects);
+  void yield(Holding& holding, FrameRef frame, bool last, Effects& effects);
   /// Lets go of everything without a word: the call is given up everywhere.
   void abandon(Holding& holding) const;
-  /// Settles what is left. A failure travels home with the credit.
+  /// Settles what is left. A failure travels home with the credit. Nothing to do when the last
+  /// yield took everything: then the holding has no credit.
   void end(Holding& holding, std::unique_ptr<Failure> failure, Effects& effects);
   /// Settles the shares of something that will never run: `shares` in the order of `collectors`.
   void settle(Shares& shares, const std::vector<CollectorId>& collectors, Credit credit,
@@ -69,19 +70,33 @@ class Splitter {
   void send_credit(Credit credit, CallId call, std::uint64_t session, Effects& effects);
 
  private:
+  Message* send(const Edge& edge, FrameRef frame, const Holding& holding, Effects& effects);
+  /// One edge takes the frame and no join opens: nothing is divided.
+  void pass_on(Holding& holding, std::size_t edge, FrameRef frame, bool last, Effects& effects);
+  /// Several edges, or joins that open here.
+  void part(Holding& holding, const FrameRef& frame, bool last, Effects& effects);
   void open_joins(const Holding& holding, const Frame& frame);
   bool is_active(const Branch& branch) const;
   void divide(Holding& holding, std::size_t flow, bool last);
-  Share next_part(Holding::Part& part, const Holding& holding, std::size_t branches, bool last,
-                  CollectorId collector);
+  /// What is in hand is too thin to divide: it becomes the parent of a fresh scope.
+  void open_finer(Holding::Part& part, const Holding& holding, CollectorId collector);
+  /// Moves the yield's part of a share into `taken`, which holds none.
+  void next_part(Holding::Part& part, const Holding& holding, std::size_t branches, bool last,
+                 CollectorId collector, Share& taken);
   static void take_credit(CreditInHand& holding, Credit credit);
-  static void spread_credit(CreditInHand& holding, std::size_t first_message, bool last,
+  /// What the yield in hand gives away. `all`: no share is kept back, so no credit is. (What no
+  /// branch took is settled by `end`, which then needs some to say so.)
+  static std::uint64_t next_credit(const CreditInHand& holding, bool all);
+  static void spread_credit(CreditInHand& holding, std::size_t first_message, bool all,
                             Effects& effects);
   static void refine_credit(CreditInHand& holding);
 
   const Plan& plan_;
   const PlanNode& node_;
   Pools& pools_;
+  bool opens_ = false;                    // scopes, or parts that wait in a join's scope
+  std::vector<std::uint16_t> positions_;  // [edge, flow]: where its share stands; none: it has none
+  std::vector<const Edge*> edges_;        // the node's, in its order
   std::vector<Message*> message_of_edge_;  // of the yield in hand; null: not taken
   std::vector<ScopeRef> open_scope_;       // of the yield in hand; null: not opened
 };

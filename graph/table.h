@@ -31,7 +31,7 @@ class Table {
   Value& operator[](std::uint64_t key) {
     std::size_t at = locate(key);
     if (slots_[at].used) return slots_[at].value;
-    if (2 * (size_ + 1) > slots_.size()) {
+    if (2 * size_ > mask_) {
       grow();
       at = locate(key);
     }
@@ -44,10 +44,9 @@ class Table {
     std::size_t hole = locate(key);
     if (!slots_[hole].used) return;
     --size_;
-    const std::size_t mask = slots_.size() - 1;
-    for (std::size_t at = (hole + 1) & mask; slots_[at].used; at = (at + 1) & mask) {
+    for (std::size_t at = (hole + 1) & mask_; slots_[at].used; at = (at + 1) & mask_) {
       // Moves back unless its own place lies after the hole.
-      if (((at - home(slots_[at].key)) & mask) < ((at - hole) & mask)) continue;
+      if (((at - home(slots_[at].key)) & mask_) < ((at - hole) & mask_)) continue;
       slots_[hole] = std::move(slots_[at]);
       hole = at;
     }
@@ -71,22 +70,22 @@ class Table {
     Value value{};
   };
 
-  std::size_t home(std::uint64_t key) const {
-    return (key * 0x9e3779b97f4a7c15ULL >> 32) & (slots_.size() - 1);
-  }
+  std::size_t home(std::uint64_t key) const { return (key * 0x9e3779b97f4a7c15ULL >> 32) & mask_; }
   std::size_t locate(std::uint64_t key) const {
     std::size_t at = home(key);
-    while (slots_[at].used && slots_[at].key != key) at = (at + 1) & (slots_.size() - 1);
+    while (slots_[at].used && slots_[at].key != key) at = (at + 1) & mask_;
     return at;
   }
   void grow() {
     std::vector<Slot> old(slots_.size() * 2);
     old.swap(slots_);
+    mask_ = slots_.size() - 1;
     for (Slot& slot : old)
       if (slot.used) slots_[locate(slot.key)] = std::move(slot);
   }
 
-  std::vector<Slot> slots_;
+  std::vector<Slot> slots_;  // a power of two
+  std::size_t mask_ = 7;
   std::size_t size_ = 0;
 };
 

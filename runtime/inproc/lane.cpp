@@ -16,7 +16,7 @@ LaneActivation::LaneActivation(std::shared_ptr<const PlanNode> plan_node,
       group_(start.group),
       inputs_(node_->groups[start.group].fields.size()),
       report_(std::move(report)) {
-  for (const InputValue& input : start.inputs) inputs_[input.field].push_back(input.value);
+  for (InputValue& input : start.inputs) inputs_[input.field].push_back(std::move(input.value));
 }
 
 std::span<const PayloadRef> LaneActivation::inputs(std::string_view field) const {

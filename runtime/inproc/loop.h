@@ -1,10 +1,12 @@
 // All engines of a plan on one thread: performs effects until nothing is left to do.
 //
 // Messages between nodes are a queue of pointers; nothing is called from inside a send, so loops
-// and long streams need no stack. Thread: one. Source: correction 7 of docs/CONTROL_FLOW.md.
+// and long streams need no stack. The host hears of anything only while `run` runs. Thread: one.
+// Source: correction 7 of docs/CONTROL_FLOW.md.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "graph/engine.h"
@@ -30,7 +32,8 @@ class Loop {
   Loop(const Plan& plan, LoopHost& host);
   ~Loop();
 
-  CallId call(std::uint64_t session, std::vector<PayloadRef> inputs, Instant now);
+  /// Takes the values of `inputs`; see `Home::call`.
+  CallId call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now);
   void cancel(CallId call);
   void tick(Instant now);
   /// The moment from now on, for what the engines do next.
@@ -56,7 +59,8 @@ class Loop {
   std::uint64_t messages_handled() const { return handled_; }
 
  private:
-  void perform();
+  /// What callers and roles hear.
+  void tell();
 
   const Plan& plan_;
   LoopHost& host_;
@@ -64,11 +68,9 @@ class Loop {
   Home home_;
   std::vector<std::unique_ptr<Engine>> engines_;  // index = NodeId; none for the entry
   std::vector<NodeId> timed_;                     // nodes with a deadline or an age
-  Effects effects_;
-  std::vector<Message*> queue_;  // a ring
-  std::size_t head_ = 0;
-  std::size_t waiting_ = 0;
-  std::vector<StartActivation> starts_;
+  Effects effects_;              // what the engines have asked for and nobody has done yet
+  std::vector<Message*> batch_;  // messages that travel now; what they cause goes in the next
+  std::size_t next_ = 0;         // of the batch
   std::uint64_t handled_ = 0;
 };
 

@@ -192,7 +192,7 @@ void InprocRunner::work() {
 
 void InprocRunner::handle(NewCall& event) {
   // Nothing of the call runs before `Loop::run`, so its caller is known in time.
-  const CallId id = loop_.call(event.session, std::move(event.inputs), now());
+  const CallId id = loop_.call(event.session, event.inputs, now());
   callers_.emplace(id, std::move(event.caller));
 }
 

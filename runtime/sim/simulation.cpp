@@ -184,7 +184,7 @@ class Simulation {
         inputs[i] = token_payload(input_token(plan_.inputs[i], index), frame, 0);
     note_frame(frame, Span::nobody);
     report_.calls[index].arrived = now_;
-    home_.call(call.session, std::move(inputs), now_, effects_);
+    home_.call(call.session, inputs, now_, effects_);
     perform(0);
   }
 

@@ -72,7 +72,7 @@ class Host final : public LoopHost {
   }
 
   void call(std::vector<PayloadRef> inputs, std::uint64_t session) {
-    loop_.call(session, std::move(inputs), Instant{0});
+    loop_.call(session, inputs, Instant{0});
     loop_.run();
   }
   PayloadRef value() const { return value_; }

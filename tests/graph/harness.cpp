@@ -25,7 +25,7 @@ Harness::Harness(const std::string& yaml) : loaded_(load_workflow("test.yaml", y
 CallId Harness::call(std::uint64_t session) {
   std::vector<PayloadRef> inputs;
   for (const std::string& name : plan_.inputs) inputs.push_back(make_text(name));
-  return loop_->call(session, std::move(inputs), Instant{0});
+  return loop_->call(session, inputs, Instant{0});
 }
 
 void Harness::run() {

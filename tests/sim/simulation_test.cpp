@@ -112,7 +112,7 @@ TEST_CASE("the oracle sees a firing that comes twice, and an output after the en
   sim::Oracle oracle(bound.plan, bound.script);
   oracle.call_arrived(0, 0);
   const sim::FrameNumber frame = oracle.yielded(oracle.entry_of(0));
-  const InputValue input{0, sim::token_payload(7, frame, 0)};
+  InputValue input{0, sim::token_payload(7, frame, 0)};
   StartActivation start;
   start.node = bound.plan.find("split")->id;
   start.call = 1;

@@ -15,9 +15,27 @@ struct Decoder::Rows : BlockRows {
   std::vector<std::uint32_t> sequence;  // index of the row's chunk
   std::vector<std::uint32_t> visible;   // tokens the row sees
   std::vector<std::uint32_t> condition;
-  std::vector<RopeTable> of_chunk;  // of all tokens of each sequence, for keys before RoPE
-  std::vector<std::vector<float>> keys, values;  // of a layer, gathered, where pages do not do
+  std::vector<RopeTable> of_chunk;       // of all tokens of each sequence, for keys before RoPE
+  std::vector<std::vector<float>> keys;  // of a layer, gathered and turned
+  std::vector<CrossKeys> made;           // for chunks that bring none
+  std::vector<const CrossKeys*> across;  // of each chunk
+  /// Vectors keep their memory.
+  void clear();
 };
+
+void Decoder::Rows::clear() {
+  place.clear();
+  sequence.clear();
+  visible.clear();
+  condition.clear();
+  for (RopeTable* table : {&rope, &cross_rope}) {
+    table->cosine.clear();
+    table->sine.clear();
+  }
+  of_chunk.clear();
+  made.clear();
+  across.clear();
+}
 
 Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& names,
                               const SafetensorsFile& file, kernels::WeightFormat format) {
@@ -159,35 +177,55 @@ void Decoder::attend(KvPool& pool, std::size_t layer, std::span<const Chunk> chu
                          rows.q, rows.sequence, rows.visible, sequences, rows.mixed);
 }
 
-void Decoder::attend_across(KvPool& pool, std::size_t layer, std::span<const Chunk> chunks,
-                            Rows& rows) const {
+CrossKeys Decoder::cross_keys(KvPool& pool, const KvSequence& sequence, std::size_t tokens) const {
   const std::size_t width = pool.shape().row;
-  std::vector<const float*> key_pages(chunks.size()), value_pages(chunks.size());
-  std::vector<kernels::PagedSequence> sequences;
-  std::vector<std::uint32_t> visible;
-  rows.keys.resize(chunks.size());
-  rows.values.resize(chunks.size());
-  std::size_t longest = 1;
-  for (std::size_t c = 0; c < chunks.size(); ++c) {
-    const KvSequence& sequence = *chunks[c].sequence;
-    const std::size_t count = chunks[c].embeddings.size() / this->width();
-    const std::size_t before = sequence.tokens - count;
-    std::vector<const float*> keys, values;
+  CrossKeys made;
+  made.tokens = tokens;
+  made.layers.resize(blocks_.size());
+  std::vector<float> old(tokens * width);
+  std::vector<const float*> keys, values;
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
+    const Block& block = blocks_[layer];
+    if (!block.is_cross()) continue;
+    keys.clear();
+    values.clear();
     for (const std::uint32_t page : sequence.pages) {
       keys.push_back(pool.keys(page, layer));
       values.push_back(pool.values(page, layer));
     }
-    std::vector<float> old(before * width);
     kernels::pages_to_rows_cpu(keys, pool.shape().page_tokens, width, old);
-    apply(blocks_[layer].cross_k, old, rows.keys[c]);
+    apply(block.cross_k, old, made.layers[layer].keys);
     kernels::pages_to_rows_cpu(values, pool.shape().page_tokens, width, old);
-    apply(blocks_[layer].cross_v, old, rows.values[c]);
-    key_pages[c] = rows.keys[c].data();
-    value_pages[c] = rows.values[c].data();
-    sequences.push_back({{&key_pages[c], 1}, {&value_pages[c], 1}});
-    visible.insert(visible.end(), count, static_cast<std::uint32_t>(before));
-    longest = std::max(longest, before);
+    apply(block.cross_v, old, made.layers[layer].values);
   }
+  return made;
+}
+
+void Decoder::look_across(KvPool& pool, std::span<const Chunk> chunks, Rows& rows) const {
+  rows.made.resize(chunks.size());
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const KvSequence& sequence = *chunks[c].sequence;
+    const std::size_t before = sequence.tokens - chunks[c].embeddings.size() / width();
+    if (chunks[c].across == nullptr) rows.made[c] = cross_keys(pool, sequence, before);
+    rows.across.push_back(chunks[c].across != nullptr ? chunks[c].across : &rows.made[c]);
+    SLUICE_CHECK(rows.across[c]->tokens == before, "cross keys of another prefix");
+  }
+}
+
+void Decoder::attend_across(std::size_t layer, Rows& rows) const {
+  const std::vector<const CrossKeys*>& across = rows.across;
+  std::vector<const float*> keys(across.size()), values(across.size());
+  std::vector<kernels::PagedSequence> sequences;
+  std::size_t longest = 1;
+  for (std::size_t c = 0; c < across.size(); ++c) {
+    keys[c] = across[c]->layers[layer].keys.data();
+    values[c] = across[c]->layers[layer].values.data();
+    sequences.push_back({{&keys[c], 1}, {&values[c], 1}});
+    longest = std::max(longest, across[c]->tokens);
+  }
+  std::vector<std::uint32_t> visible;
+  for (const std::uint32_t c : rows.sequence)
+    visible.push_back(static_cast<std::uint32_t>(across[c]->tokens));
   rows.mixed.resize(rows.q.size());
   const BlockShape& block = shape_.block;
   kernels::attention_cpu({block.heads, block.kv_heads, block.head_dim, longest, narrow_}, rows.q,
@@ -202,19 +240,12 @@ Result<void> Decoder::forward(KvPool& pool, std::span<const Chunk> chunks,
                "other, takes a condition");
   // Kept from call to call: a prefill's rows are tens of megabytes, which would be cleared anew.
   thread_local Rows rows;
-  rows.place.clear();
-  rows.sequence.clear();
-  rows.visible.clear();
-  rows.condition.clear();
-  rows.rope.cosine.clear();
-  rows.rope.sine.clear();
-  rows.cross_rope.cosine.clear();
-  rows.cross_rope.sine.clear();
-  rows.of_chunk.clear();
+  rows.clear();
   rows.keys_unrotated = pool.shape().keys_before_rope;
   if (rows.keys_unrotated && shape_.cross_every != 0)
     return invalid_argument("an expert that attends across reads keys after RoPE");
   if (Result<void> placed = place(pool, chunks, hidden, rows); !placed.ok()) return placed;
+  if (attends_across()) look_across(pool, chunks, rows);
   rows.k.resize(rows.count);
   rows.v.resize(rows.count);
   const std::size_t page_tokens = pool.shape().page_tokens;
@@ -232,7 +263,7 @@ Result<void> Decoder::forward(KvPool& pool, std::span<const Chunk> chunks,
     const Modulation* adaptive = conditions != nullptr ? &modulation : nullptr;
     blocks_[layer].project(shape_.block, hidden, adaptive, rows);
     if (blocks_[layer].is_cross())
-      attend_across(pool, layer, chunks, rows);
+      attend_across(layer, rows);
     else
       attend(pool, layer, chunks, rows);
     blocks_[layer].finish(shape_.block, hidden, adaptive, rows);

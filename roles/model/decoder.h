@@ -42,6 +42,16 @@ struct DecoderNames {
 
 enum class Mask : std::uint8_t { causal, block };
 
+/// What the cross layers of an expert read of one sequence: keys and values of all its tokens,
+/// projected. Stays right for as long as the sequence is the same up to there.
+struct CrossKeys {
+  struct Layer {
+    std::vector<float> keys, values;  // [tokens, row]; empty: attends as usual
+  };
+  std::size_t tokens = 0;
+  std::vector<Layer> layers;
+};
+
 /// New tokens of one sequence. A sequence stands in one chunk of a forward at most.
 struct Chunk {
   KvSequence* sequence = nullptr;
@@ -50,6 +60,8 @@ struct Chunk {
   std::span<const std::uint32_t> visible{};  // instead of `mask`: how many tokens each row sees
   std::span<const Position> positions{};     // none: the tokens' places in the sequence
   std::uint32_t condition = 0;               // of an adaptive decoder
+  /// Of the tokens before this chunk, for many forwards over one prefix; null: made anew.
+  const CrossKeys* across = nullptr;
 };
 
 /// What adaptive norms add, for every layer and the last norm: [layers][conditions, 6 * width],
@@ -84,6 +96,11 @@ class Decoder {
   Result<void> forward(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
                        const Conditions* conditions = nullptr, const Watch& watch = {}) const;
 
+  /// Of the sequence's first tokens.
+  CrossKeys cross_keys(KvPool& pool, const KvSequence& sequence, std::size_t tokens) const;
+  /// True when some layers read `CrossKeys`.
+  bool attends_across() const { return shape_.cross_every != 0; }
+
   /// Appends rows. Requires: tokens within the vocabulary.
   void embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const;
   /// Logits [rows, vocabulary] of hidden rows.
@@ -96,8 +113,8 @@ class Decoder {
   Result<void> place(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
                      Rows& rows) const;
   void attend(KvPool& pool, std::size_t layer, std::span<const Chunk> chunks, Rows& rows) const;
-  void attend_across(KvPool& pool, std::size_t layer, std::span<const Chunk> chunks,
-                     Rows& rows) const;
+  void look_across(KvPool& pool, std::span<const Chunk> chunks, Rows& rows) const;
+  void attend_across(std::size_t layer, Rows& rows) const;
 
   DecoderShape shape_;
   bool narrow_ = false;               // attention's products too

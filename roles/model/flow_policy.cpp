@@ -192,6 +192,7 @@ void FlowPolicy::suffix_rows(const ActionRequest& request, double time,
 }
 
 Result<std::vector<float>> FlowPolicy::velocities(KvPool& pool, std::span<ActionRequest> requests,
+                                                  std::span<const CrossKeys> across,
                                                   const Conditions* table, std::uint32_t step,
                                                   double time) const {
   std::vector<std::vector<float>> rows(requests.size());
@@ -208,7 +209,13 @@ Result<std::vector<float>> FlowPolicy::velocities(KvPool& pool, std::span<Action
     if (family() == Family::smolvla)
       for (std::size_t row = 0; row < visible[i].size(); ++row)
         visible[i][row] = static_cast<std::uint32_t>(before + row + 1);
-    chunks.push_back({requests[i].prefix, rows[i], Mask::block, visible[i], {}, step});
+    chunks.push_back({requests[i].prefix,
+                      rows[i],
+                      Mask::block,
+                      visible[i],
+                      {},
+                      step,
+                      across.empty() ? nullptr : &across[i]});
   }
   std::vector<float> hidden;
   Result<void> ran = expert_.forward(pool, chunks, hidden, table);
@@ -249,8 +256,13 @@ Result<void> FlowPolicy::act(KvPool& pool, std::span<ActionRequest> requests,
     if (!made.ok()) return made.error();
     table = std::move(made).value();
   }
+  std::vector<CrossKeys> across;  // the prefixes stay as they are through all steps
+  if (expert_.attends_across())
+    for (const ActionRequest& request : requests)
+      across.push_back(expert_.cross_keys(pool, *request.prefix, request.prefix->tokens));
   for (std::size_t step = 0; step < times.size(); ++step) {
-    auto v = velocities(pool, requests, table.get(), static_cast<std::uint32_t>(step), times[step]);
+    auto v = velocities(pool, requests, across, table.get(), static_cast<std::uint32_t>(step),
+                        times[step]);
     if (!v.ok()) return v.error();
     if (watch) watch(step, *v);
     for (std::size_t r = 0; r < requests.size(); ++r)

@@ -67,8 +67,8 @@ class FlowPolicy {
                                                        std::span<const float> times) const;
   Result<Conditions> make_conditions(std::span<const float> times) const;
   Result<std::vector<float>> velocities(KvPool& pool, std::span<ActionRequest> requests,
-                                        const Conditions* table, std::uint32_t step,
-                                        double time) const;
+                                        std::span<const CrossKeys> across, const Conditions* table,
+                                        std::uint32_t step, double time) const;
   void suffix_rows(const ActionRequest& request, double time, std::vector<float>& rows) const;
 
   struct Tables;

@@ -23,6 +23,8 @@ constexpr std::size_t lanes = 16;
 constexpr std::size_t query_rows = 256;
 /// So many rows of a sequence and fewer are taken one by one.
 constexpr std::size_t rows_few = 4;
+/// Fewer tasks for each thread, and one of them waits for the others.
+constexpr std::size_t tasks_per_thread = 4;
 /// Products that are worth a thread.
 constexpr std::size_t values_per_thread = 1 << 16;
 
@@ -63,7 +65,17 @@ SLUICE_WIDE float exponentials_any(float* scores, std::size_t count, float scale
 }
 
 #if defined(__x86_64__)
-SLUICE_AVX512 float exponentials_avx512(float* scores, std::size_t count, float scale) {
+SLUICE_AVX512 inline void put(float* to, __mmask16 lanes16, __m512 v) {
+  _mm512_mask_storeu_ps(to, lanes16, v);
+}
+SLUICE_AVX512 inline void put(std::uint16_t* to, __mmask16 lanes16, __m512 v) {
+  _mm256_mask_storeu_epi16(to, lanes16, narrow16(v));
+}
+
+/// T: f32 or bf16; the sum is of what is not rounded yet.
+template <typename T>
+SLUICE_AVX512 float exponentials_avx512(const float* scores, std::size_t count, float scale,
+                                        T* to) {
   const std::size_t whole = count / lanes * lanes;
   const __mmask16 rest = tail_mask(count - whole);
   __m512 most = _mm512_set1_ps(-INFINITY);
@@ -76,25 +88,35 @@ SLUICE_AVX512 float exponentials_avx512(float* scores, std::size_t count, float 
   __m512 sum = _mm512_setzero_ps();
   for (std::size_t t = 0; t < whole; t += lanes) {
     const __m512 e = exp16(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(scores + t), top), by));
-    _mm512_storeu_ps(scores + t, e);
+    put(to + t, 0xffff, e);
     sum = _mm512_add_ps(sum, e);
   }
   if (rest != 0) {
     const __m512 x = _mm512_maskz_loadu_ps(rest, scores + whole);
     const __m512 e = exp16(_mm512_mul_ps(_mm512_sub_ps(x, top), by));
-    _mm512_mask_storeu_ps(scores + whole, rest, e);
+    put(to + whole, rest, e);
     sum = _mm512_mask_add_ps(sum, rest, sum, e);
   }
   return _mm512_reduce_add_ps(sum);
 }
 #endif
 
-/// In place; the weights are not divided by the sum that is returned.
-float exponentials(float* scores, std::size_t count, float scale) {
+/// The weights of a row, not divided by the sum that is returned. `scores` may be written.
+float exponentials(float* scores, std::size_t count, float scale, float* to) {
 #if defined(__x86_64__)
-  if (has_avx512) return exponentials_avx512(scores, count, scale);
+  if (has_avx512) return exponentials_avx512(scores, count, scale, to);
 #endif
-  return exponentials_any(scores, count, scale);
+  const float sum = exponentials_any(scores, count, scale);
+  if (to != scores) std::memcpy(to, scores, count * sizeof(float));
+  return sum;
+}
+float exponentials(float* scores, std::size_t count, float scale, std::uint16_t* to) {
+#if defined(__x86_64__)
+  if (has_avx512) return exponentials_avx512(scores, count, scale, to);
+#endif
+  const float sum = exponentials_any(scores, count, scale);
+  narrow_cpu(scores, to, count);
+  return sum;
 }
 
 SLUICE_WIDE void multiply(float* x, float by, std::size_t count) {
@@ -104,6 +126,7 @@ SLUICE_WIDE void multiply(float* x, float by, std::size_t count) {
 /// Rows [begin, end) of one sequence, for one KV head.
 struct Task {
   std::size_t begin = 0, end = 0, kv_head = 0;
+  std::size_t rows() const { return end - begin; }
 };
 
 struct Work {
@@ -127,22 +150,24 @@ void one_by_one(const Work& work, const Task& task) {
     const std::size_t limit = work.limit_of_row[row];
     scores.resize(limit);
     for (std::size_t g = 0; g < work.group(); ++g) {
-      const std::size_t at = (row * shape.heads + task.kv_head * work.group() + g) * d;
+      const std::size_t head = task.kv_head * work.group() + g;
+      const float* query = &work.q[(row * shape.heads + head) * d];
+      float* mixed = &work.out[(row * shape.heads + head) * d];
       const auto each_page = [&](auto&& visit) {
         for (std::size_t first = 0, page = 0; first < limit; first += shape.page_tokens, ++page)
           visit(page, first, std::min(shape.page_tokens, limit - first));
       };
       each_page([&](std::size_t page, std::size_t first, std::size_t count) {
-        scores_of(&work.q[at], sequence.keys[page] + task.kv_head * d, work.row_width(), d, count,
-                  scale, &scores[first]);
+        scores_of(query, sequence.keys[page] + task.kv_head * d, work.row_width(), d, count, scale,
+                  &scores[first]);
       });
-      const float sum = exponentials(scores.data(), limit, 1.0F);
-      std::fill_n(&work.out[at], d, 0.0F);
+      const float sum = exponentials(scores.data(), limit, 1.0F, scores.data());
+      std::fill_n(mixed, d, 0.0F);
       each_page([&](std::size_t page, std::size_t first, std::size_t count) {
         add_values(&scores[first], sequence.values[page] + task.kv_head * d, work.row_width(), d,
-                   count, &work.out[at]);
+                   count, mixed);
       });
-      multiply(&work.out[at], 1.0F / sum, d);
+      multiply(mixed, 1.0F / sum, d);
     }
   }
 }
@@ -172,50 +197,76 @@ SLUICE_WIDE void gather(const float* from, std::size_t stride, std::size_t d, st
     for (std::size_t i = 0; i < d; ++i) to[t * d + i] = narrow(from[t * stride + i]);
 }
 
-/// All query heads of the KV head and all rows of the block as one product with the keys, and one
-/// with the values. T: what the products take, f32 or bf16; all that goes into one is gathered and
-/// rounded in one pass.
+/// What one thread works with, kept for the next task. T: what the products take, f32 or bf16.
 template <typename T>
-void as_products(const Work& work, const Task& task) {
+struct Scratch {
+  std::vector<T> queries, keys, values, weights;
+  std::vector<float> scores, mixed, sums;
+};
+
+std::size_t most_seen(const Work& work, const Task& task) {
+  return *std::max_element(&work.limit_of_row[task.begin],
+                           &work.limit_of_row[task.begin] + task.rows());
+}
+
+/// All query heads of the KV head and all rows of the block as one product with the keys, and one
+/// with the values; both are in `scratch` already.
+template <typename T>
+void as_products(const Work& work, const Task& block, Scratch<T>& scratch) {
   const AttentionShape& shape = work.shape;
   const std::size_t d = shape.head_dim;
   const std::size_t group = work.group();
-  const std::size_t rows = (task.end - task.begin) * group;
-  std::size_t seen = 0;
-  for (std::size_t row = task.begin; row < task.end; ++row)
-    seen = std::max<std::size_t>(seen, work.limit_of_row[row]);
-  thread_local std::vector<T> queries, keys, values, weights;
-  thread_local std::vector<float> scores, mixed, sums;
+  const std::size_t rows = block.rows() * group;
+  const std::size_t seen = most_seen(work, block);
+  auto& [queries, keys, values, weights, scores, mixed, sums] = scratch;
   queries.resize(rows * d);
-  keys.resize(seen * d);
-  values.resize(seen * d);
   weights.resize(rows * seen);
   scores.resize(rows * seen);
   mixed.resize(rows * d);
   sums.resize(rows);
-  const PagedSequence& sequence = work.sequences[work.sequence_of_row[task.begin]];
-  for (std::size_t t = 0, page = 0; t < seen; t += shape.page_tokens, ++page) {
-    const std::size_t count = std::min(shape.page_tokens, seen - t);
-    gather(sequence.keys[page] + task.kv_head * d, work.row_width(), d, count, &keys[t * d]);
-    gather(sequence.values[page] + task.kv_head * d, work.row_width(), d, count, &values[t * d]);
-  }
-  gather(&work.q[(task.begin * shape.heads + task.kv_head * group) * d], shape.heads * d, group * d,
-         task.end - task.begin, queries.data());
+  gather(&work.q[(block.begin * shape.heads + block.kv_head * group) * d], shape.heads * d,
+         group * d, block.rows(), queries.data());
   gemm(true, queries, keys, scores.data(), rows, seen, d);
   const float scale = 1.0F / std::sqrt(static_cast<float>(d));
   for (std::size_t r = 0; r < rows; ++r) {
-    const std::size_t limit = work.limit_of_row[task.begin + r / group];
-    sums[r] = exponentials(&scores[r * seen], limit, scale);
-    gather(&scores[r * seen], limit, limit, 1, &weights[r * seen]);
+    const std::size_t limit = work.limit_of_row[block.begin + r / group];
+    sums[r] = exponentials(&scores[r * seen], limit, scale, &weights[r * seen]);
     std::fill(&weights[r * seen] + limit, &weights[r * seen] + seen, T{});
   }
   gemm(false, weights, values, mixed.data(), rows, d, seen);
   // Divided here: a head's width is shorter than what it has seen.
   for (std::size_t r = 0; r < rows; ++r) {
     multiply(&mixed[r * d], 1.0F / sums[r], d);
-    const std::size_t row = task.begin + r / group;
-    std::memcpy(&work.out[(row * shape.heads + task.kv_head * group + r % group) * d],
+    const std::size_t row = block.begin + r / group;
+    std::memcpy(&work.out[(row * shape.heads + block.kv_head * group + r % group) * d],
                 &mixed[r * d], d * sizeof(float));
+  }
+}
+
+/// Block after block over keys and values that are gathered, and rounded, once.
+template <typename T>
+void in_blocks(const Work& work, const Task& task, std::size_t block_rows) {
+  thread_local Scratch<T> scratch;
+  const AttentionShape& shape = work.shape;
+  const std::size_t d = shape.head_dim;
+  if (task.rows() > rows_few) {
+    const std::size_t seen = most_seen(work, task);
+    scratch.keys.resize(seen * d);
+    scratch.values.resize(seen * d);
+    const PagedSequence& sequence = work.sequences[work.sequence_of_row[task.begin]];
+    for (std::size_t t = 0, page = 0; t < seen; t += shape.page_tokens, ++page) {
+      const std::size_t count = std::min(shape.page_tokens, seen - t);
+      const std::size_t head = task.kv_head * d;
+      gather(sequence.keys[page] + head, work.row_width(), d, count, &scratch.keys[t * d]);
+      gather(sequence.values[page] + head, work.row_width(), d, count, &scratch.values[t * d]);
+    }
+  }
+  for (std::size_t begin = task.begin; begin < task.end; begin += block_rows) {
+    const Task block{begin, std::min(begin + block_rows, task.end), task.kv_head};
+    if (block.rows() <= rows_few)
+      one_by_one(work, block);
+    else
+      as_products(work, block, scratch);
   }
 }
 
@@ -226,27 +277,34 @@ void attention_cpu(const AttentionShape& shape, std::span<const float> q,
                    std::span<const std::uint32_t> limit_of_row,
                    std::span<const PagedSequence> sequences, std::span<float> out) {
   const Work work{shape, q, sequence_of_row, limit_of_row, sequences, out};
-  std::vector<Task> tasks;
   const std::size_t block_rows =
       std::max<std::size_t>(query_rows * shape.kv_heads / shape.heads, 2 * rows_few);
   const std::size_t rows = sequence_of_row.size();
+  std::vector<std::size_t> starts;  // of each sequence's rows
   std::size_t scores = 0;
-  for (std::size_t begin = 0, end = 0; begin < rows; begin = end) {
-    while (end < rows && end - begin < block_rows && sequence_of_row[end] == sequence_of_row[begin])
-      scores += limit_of_row[end++] * shape.heads;
-    for (std::size_t head = 0; head < shape.kv_heads; ++head) tasks.push_back({begin, end, head});
+  for (std::size_t row = 0; row < rows; ++row) {
+    if (row == 0 || sequence_of_row[row] != sequence_of_row[row - 1]) starts.push_back(row);
+    scores += limit_of_row[row] * shape.heads;
+  }
+  // A task gathers its keys once, so whole sequences are best; blocks where these are too few.
+  const bool whole = starts.size() * shape.kv_heads >= tasks_per_thread * thread_count();
+  std::vector<Task> tasks;
+  for (std::size_t s = 0; s < starts.size(); ++s) {
+    const std::size_t last = s + 1 < starts.size() ? starts[s + 1] : rows;
+    const std::size_t step = whole ? last - starts[s] : block_rows;
+    for (std::size_t begin = starts[s]; begin < last; begin += step)
+      for (std::size_t head = 0; head < shape.kv_heads; ++head)
+        tasks.push_back({begin, std::min(begin + step, last), head});
   }
   // Later blocks see more, so threads take tasks as they come.
   std::atomic<std::size_t> next{0};
   const std::size_t grain = scores * shape.head_dim < values_per_thread ? tasks.size() : 1;
   parallel_for(tasks.size(), grain, [&](std::size_t, std::size_t) {
     for (std::size_t i = next++; i < tasks.size(); i = next++)
-      if (tasks[i].end - tasks[i].begin <= rows_few)
-        one_by_one(work, tasks[i]);
-      else if (shape.narrow)
-        as_products<std::uint16_t>(work, tasks[i]);
+      if (shape.narrow)
+        in_blocks<std::uint16_t>(work, tasks[i], block_rows);
       else
-        as_products<float>(work, tasks[i]);
+        in_blocks<float>(work, tasks[i], block_rows);
   });
 }
 

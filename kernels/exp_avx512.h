@@ -1,4 +1,4 @@
-// exp, sigmoid and sums of exponentials, sixteen at a time: GCC's own vectoriser keeps the portable
+// exp, sigmoid and rounding to bf16, sixteen at a time: GCC's own vectoriser keeps the portable
 // loops at a quarter of this. For kernels only; ask `has_avx512` first.
 #pragma once
 
@@ -41,6 +41,14 @@ SLUICE_AVX512 inline __m512 times_sigmoid16(__m512 v, __m512 u) {
   __m512 q = _mm512_rcp14_ps(d);
   q = _mm512_mul_ps(q, _mm512_fnmadd_ps(d, q, _mm512_set1_ps(2.0F)));
   return _mm512_mul_ps(v, q);
+}
+
+/// As `narrow` rounds, in the lower halves.
+SLUICE_AVX512 inline __m256i narrow16(__m512 v) {
+  const __m512i bits = _mm512_castps_si512(v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16));
 }
 
 SLUICE_AVX512 inline __mmask16 tail_mask(std::size_t count) {

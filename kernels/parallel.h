@@ -13,6 +13,15 @@
 
 namespace sluice::kernels {
 
+/// How many threads a loop may get. For how work is cut, never for what it comes to.
+inline std::size_t thread_count() {
+#ifdef _OPENMP
+  return static_cast<std::size_t>(omp_get_max_threads());
+#else
+  return 1;
+#endif
+}
+
 /// `body(begin, end)` over parts of [0, count). Below `grain` indices per thread: the caller's
 /// thread alone, for waking another costs microseconds.
 template <typename Body>

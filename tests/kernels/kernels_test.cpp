@@ -274,6 +274,53 @@ TEST_CASE("paged attention agrees with its reference: grouped heads, any limits,
   }
 }
 
+TEST_CASE("attention of whole prompts agrees with its reference: in blocks, and in bf16") {
+  for (const auto& [heads, kv_heads, dim, page, narrow] :
+       std::vector<std::array<std::size_t, 5>>{{2, 2, 16, 1000, 0},
+                                               {8, 2, 32, 16, 0},
+                                               {12, 12, 20, 1000, 0},
+                                               {8, 1, 33, 7, 0},
+                                               {12, 12, 20, 1000, 1},
+                                               {8, 2, 32, 16, 1},
+                                               {1, 1, 64, 64, 1}}) {
+    const AttentionShape shape{heads, kv_heads, dim, page, narrow != 0};
+    const std::size_t row = kv_heads * dim;
+    // One prompt whose rows see all of it, and one whose rows see what is before them.
+    const std::size_t lengths[] = {301, 70};
+    std::vector<std::vector<float>> stored_keys, stored_values;
+    std::vector<std::vector<const float*>> keys(2), held(2);
+    std::vector<PagedSequence> sequences;
+    std::vector<std::uint32_t> of_row, limit;
+    for (std::size_t s = 0; s < 2; ++s) {
+      stored_keys.push_back(values(lengths[s] * row, 7 + s));
+      stored_values.push_back(values(lengths[s] * row, 17 + s));
+      for (std::size_t t = 0; t < lengths[s]; t += page) {
+        keys[s].push_back(&stored_keys[s][t * row]);
+        held[s].push_back(&stored_values[s][t * row]);
+      }
+      sequences.push_back({keys[s], held[s]});
+      for (std::size_t t = 0; t < lengths[s]; ++t) {
+        of_row.push_back(static_cast<std::uint32_t>(s));
+        limit.push_back(static_cast<std::uint32_t>(s == 0 ? lengths[0] : t + 1));
+      }
+    }
+    const std::vector<float> q = values(of_row.size() * heads * dim, 5);
+    std::vector<float> want(q.size());
+    std::vector<float> got(q.size());
+    attention_ref(shape, q, of_row, limit, sequences, want);
+    attention_cpu(shape, q, of_row, limit, sequences, got);
+    CHECK(relative_error(got, want) < (narrow != 0 ? 6e-3 : 2e-6));
+    if (narrow != 0) CHECK(relative_error(got, want) > 1e-5);  // it has been rounded
+    // The last row alone comes to the same as among the others.
+    const std::size_t one = heads * dim;
+    std::vector<float> alone(one);
+    attention_cpu(shape, std::span(q).last(one), std::span(of_row).last(1),
+                  std::span(limit).last(1), sequences, alone);
+    got.erase(got.begin(), got.end() - static_cast<std::ptrdiff_t>(one));
+    CHECK(relative_error(alone, got) < (narrow != 0 ? 1e-2 : 2e-6));
+  }
+}
+
 TEST_CASE("sampling follows temperature, top_k and top_p, and is greedy at temperature 0") {
   const std::vector<float> logits{1, 3, 2, 3, -1};
   CHECK(sample(logits, {}, {}, 0.99) == 1);  // a tie goes to the lower token

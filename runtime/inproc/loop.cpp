@@ -62,10 +62,6 @@ void Loop::tick(Instant now) {
   for (const NodeId node : timed_) engines_[node]->tick(effects_);
 }
 
-Frame* Loop::new_frame(NodeId node) {
-  return pools_.new_frame(node, plan_.nodes[node].outputs.size());
-}
-
 void Loop::yielded(NodeId node, ActivationId activation, Frame* frame, bool last) {
   engines_[node]->yielded(activation, frame, last, effects_);
 }

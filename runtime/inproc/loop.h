@@ -43,7 +43,7 @@ class Loop {
   Instant next_deadline() const;
 
   /// A frame to fill and to give to `yielded`.
-  Frame* new_frame(NodeId node);
+  Frame* new_frame(NodeId node) { return pools_.new_frame(node, plan_.nodes[node].outputs.size()); }
   void yielded(NodeId node, ActivationId activation, Frame* frame, bool last);
   void ended(NodeId node, ActivationId activation, std::unique_ptr<Failure> failure);
 

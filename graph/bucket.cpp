@@ -171,6 +171,13 @@ void CountBucket::fire(const PlanGroup& group, const Plan& plan, std::vector<Arr
   arrivals_.clear();
 }
 
+bool CountBucket::exact(const PlanGroup& group) const {
+  for (std::size_t i = 0; i < counts_.size(); ++i)
+    if (group.counts[i].kind != PlanCount::Kind::literal || counts_[i].came != counts_[i].wanted)
+      return false;
+  return true;
+}
+
 std::optional<std::string> CountBucket::broken(const PlanNode& node, const PlanGroup& group,
                                                const Plan& plan) const {
   for (std::size_t i = 0; i < counts_.size(); ++i) {

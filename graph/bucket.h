@@ -78,6 +78,8 @@ class CountBucket {
   /// The inputs of the one firing: of each field the first frames in logical order.
   void fire(const PlanGroup& group, const Plan& plan, std::vector<Arrival>& arrivals,
             std::vector<InputValue>& inputs);
+  /// True when the counts are literals and each got its number: then there is nothing to say.
+  bool exact(const PlanGroup& group) const;
   /// At the end of the stream: a count whose number did not come exactly once, in words.
   std::optional<std::string> broken(const PlanNode& node, const PlanGroup& group,
                                     const Plan& plan) const;

@@ -374,7 +374,7 @@ Instant Engine::next_deadline() const {
 }
 
 void Engine::yielded(ActivationId activation, Frame* frame, bool last, Effects& effects) {
-  FrameRef owned(frame);
+  const FrameRef shared(frame);
   Record* record = running(activation);
   if (record == nullptr) return;
   if (!is_given_up(record->call)) {
@@ -387,7 +387,7 @@ void Engine::yielded(ActivationId activation, Frame* frame, bool last, Effects& 
       frame->path = record->path;
       frame->path.push_back(static_cast<std::uint32_t>(record->holding.yields));
     }
-    splitter_.yield(record->holding, std::move(owned), last, effects);
+    splitter_.yield(record->holding, shared, last, effects);
   }
   if (last) finish(*record, nullptr, effects);
 }
@@ -488,7 +488,7 @@ bool Engine::fire_count(CallId id, CallRecord& call, const PlanGroup& group, boo
   call.count.fire(group, plan_, record.arrivals, record.inputs);
   // The firing takes the credit, but for what says afterwards what was left over.
   call.credit.refine();
-  const bool silent = ended && count_notice(call, group).empty();
+  const bool silent = ended && (call.count.exact(group) || count_notice(call, group).empty());
   record.credit =
       call.credit.take(silent ? call.credit.amount : call.credit.amount - call.credit.amount / 4);
   start(record, call.count.scope()->outer, 0, effects);

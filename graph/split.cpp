@@ -180,21 +180,22 @@ void Splitter::spread_credit(CreditInHand& holding, std::size_t first_message, b
   }
 }
 
-inline Message* Splitter::send(const Edge& edge, FrameRef frame, const Holding& holding,
+// Inline: a hop is many small steps, and each of these has one caller or two, here.
+inline Message* Splitter::send(const Edge& edge, const FrameRef& frame, const Holding& holding,
                                Effects& effects) {
   Message* message =
       pools_.new_message(Message::Kind::frame, edge.to, holding.call, holding.session);
   message->target = edge.id;
-  message->frame = std::move(frame);
+  message->frame = frame;
   message->shares.resize(edge.shares.size());
   effects.messages.push_back(message);
   return message;
 }
 
-inline void Splitter::pass_on(Holding& holding, std::size_t edge, FrameRef frame, bool last,
+inline void Splitter::pass_on(Holding& holding, std::size_t edge, const FrameRef& frame, bool last,
                               Effects& effects) {
-  Message& message = *send(*edges_[edge], std::move(frame), holding, effects);
-  const std::uint16_t* positions = &positions_[edge * node_.flows.size()];
+  Message& message = *send(*edges_[edge], frame, holding, effects);
+  const std::uint16_t* positions = positions_.data() + edge * node_.flows.size();
   bool all = last;
   for (std::size_t i = 0; i < node_.flows.size(); ++i)
     if (positions[i] != none)
@@ -220,7 +221,7 @@ void Splitter::part(Holding& holding, const FrameRef& frame, bool last, Effects&
   spread_credit(holding, first_message, all, effects);
 }
 
-void Splitter::yield(Holding& holding, FrameRef frame, bool last, Effects& effects) {
+void Splitter::yield(Holding& holding, const FrameRef& frame, bool last, Effects& effects) {
   refine_credit(holding);
   std::size_t taken = 0;
   std::size_t taker = 0;
@@ -232,7 +233,7 @@ void Splitter::yield(Holding& holding, FrameRef frame, bool last, Effects& effec
   if (opens_ || taken > 1)
     part(holding, frame, last, effects);  // even what goes along no edge may open a count's scope
   else if (taken == 1)
-    pass_on(holding, taker, std::move(frame), last, effects);
+    pass_on(holding, taker, frame, last, effects);
   ++holding.yields;
 }
 

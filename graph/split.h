@@ -57,7 +57,7 @@ class Splitter {
              std::uint64_t sequence);
   /// Sends `frame` along every edge that takes it. `last`: nothing follows, so nothing is kept
   /// back.
-  void yield(Holding& holding, FrameRef frame, bool last, Effects& effects);
+  void yield(Holding& holding, const FrameRef& frame, bool last, Effects& effects);
   /// Lets go of everything without a word: the call is given up everywhere.
   void abandon(Holding& holding) const;
   /// Settles what is left. A failure travels home with the credit. Nothing to do when the last
@@ -70,9 +70,10 @@ class Splitter {
   void send_credit(Credit credit, CallId call, std::uint64_t session, Effects& effects);
 
  private:
-  Message* send(const Edge& edge, FrameRef frame, const Holding& holding, Effects& effects);
+  Message* send(const Edge& edge, const FrameRef& frame, const Holding& holding, Effects& effects);
   /// One edge takes the frame and no join opens: nothing is divided.
-  void pass_on(Holding& holding, std::size_t edge, FrameRef frame, bool last, Effects& effects);
+  void pass_on(Holding& holding, std::size_t edge, const FrameRef& frame, bool last,
+               Effects& effects);
   /// Several edges, or joins that open here.
   void part(Holding& holding, const FrameRef& frame, bool last, Effects& effects);
   void open_joins(const Holding& holding, const Frame& frame);

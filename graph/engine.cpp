@@ -8,12 +8,7 @@
 namespace sluice {
 
 Engine::Engine(const Plan& plan, NodeId self, Pools& pools)
-    : plan_(plan), node_(plan.nodes[self]), pools_(pools), splitter_(plan, self, pools) {
-  for (std::uint16_t i = 0; i < node_.held; ++i)
-    trigger_shares_.push_back(node_.flows[i].collector);
-  if (node_.order != none && !plan_.collectors[node_.order].loops)
-    trigger_shares_.push_back(node_.order);
-}
+    : plan_(plan), node_(plan.nodes[self]), pools_(pools), splitter_(plan, self, pools) {}
 
 inline Engine::CallRecord& Engine::call_record(CallId call, std::uint64_t session) {
   std::unique_ptr<CallRecord>& record = calls_[call];

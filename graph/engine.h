@@ -144,7 +144,6 @@ class Engine {
   const PlanNode& node_;
   Pools& pools_;
   Splitter splitter_;
-  std::vector<CollectorId> trigger_shares_;  // the order of shares in what triggers the node
   std::vector<std::unique_ptr<Record>> records_;
   std::vector<Record*> free_records_;
   Table<std::unique_ptr<Bucket>> buckets_;  // by scope id

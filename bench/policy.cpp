@@ -110,9 +110,8 @@ void measure_policy(const char* name, const Model& model, std::size_t pictures, 
     const std::vector<float> rows = std::move(policy.embed(observation)).value();
     part.embed = seconds_since(start);
     start = Clock::now();
-    std::vector<float> hidden;
     SLUICE_CHECK(
-        policy.prefill(pool, sequence, rows, policy.picture_rows(observation), hidden).ok());
+        policy.prefill(pool, sequence, rows, policy.picture_rows(observation), nullptr).ok());
     prefix = sequence.tokens;
     part.prefill = seconds_since(start);
     start = Clock::now();
@@ -125,7 +124,10 @@ void measure_policy(const char* name, const Model& model, std::size_t pictures, 
   const auto n = static_cast<double>(prefix);
   const DecoderShape& text = model.text().shape();
   const double towers = tower_flops(tower, static_cast<double>(pictures));
-  const double trunk = n * static_cast<double>(text.layers) * row_flops(text.block, n);
+  // The trunk's last layer ends at its keys and values.
+  const double trunk =
+      n * (static_cast<double>(text.layers - 1) * row_flops(text.block, n) +
+           2 * static_cast<double>(text.block.width * text.block.head_shape().row()));
   const double flow = acts
                           ? static_cast<double>(shape.steps * shape.horizon * shape.expert.layers) *
                                 row_flops(shape.expert.block, n)

@@ -232,12 +232,10 @@ void Decoder::attend_across(std::size_t layer, Rows& rows) const {
                          rows.sequence, visible, sequences, rows.mixed);
 }
 
-Result<void> Decoder::forward(KvPool& pool, std::span<const Chunk> chunks,
-                              std::vector<float>& hidden, const Conditions* conditions,
-                              const Watch& watch) const {
+Result<void> Decoder::run(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
+                          const Conditions* conditions, const Watch& watch, Until until) const {
   SLUICE_CHECK((conditions != nullptr) == shape_.block.adaptive,
-               "an adaptive decoder, and no "
-               "other, takes a condition");
+               "an adaptive decoder, and no other, takes a condition");
   // Kept from call to call: a prefill's rows are tens of megabytes, which would be cleared anew.
   thread_local Rows rows;
   rows.clear();
@@ -262,6 +260,7 @@ Result<void> Decoder::forward(KvPool& pool, std::span<const Chunk> chunks,
     if (conditions != nullptr) modulation = {conditions->layers[layer], rows.condition};
     const Modulation* adaptive = conditions != nullptr ? &modulation : nullptr;
     blocks_[layer].project(shape_.block, hidden, adaptive, rows);
+    if (until == Until::keys && layer + 1 == blocks_.size()) return {};
     if (blocks_[layer].is_cross())
       attend_across(layer, rows);
     else
@@ -277,6 +276,17 @@ Result<void> Decoder::forward(KvPool& pool, std::span<const Chunk> chunks,
                           last.subspan(width(), width()));
   }
   return {};
+}
+
+Result<void> Decoder::fill(KvPool& pool, std::span<const Chunk> chunks) const {
+  std::vector<float> hidden;
+  return run(pool, chunks, hidden, nullptr, {}, Until::keys);
+}
+
+Result<void> Decoder::forward(KvPool& pool, std::span<const Chunk> chunks,
+                              std::vector<float>& hidden, const Conditions* conditions,
+                              const Watch& watch) const {
+  return run(pool, chunks, hidden, conditions, watch, Until::rows);
 }
 
 }  // namespace sluice

@@ -96,6 +96,9 @@ class Decoder {
   Result<void> forward(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
                        const Conditions* conditions = nullptr, const Watch& watch = {}) const;
 
+  /// The same for keys and values alone: the last layer ends when it has written them.
+  Result<void> fill(KvPool& pool, std::span<const Chunk> chunks) const;
+
   /// Of the sequence's first tokens.
   CrossKeys cross_keys(KvPool& pool, const KvSequence& sequence, std::size_t tokens) const;
   /// True when some layers read `CrossKeys`.
@@ -110,6 +113,9 @@ class Decoder {
 
  private:
   struct Rows;
+  enum class Until : std::uint8_t { keys, rows };
+  Result<void> run(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
+                   const Conditions* conditions, const Watch& watch, Until until) const;
   Result<void> place(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
                      Rows& rows) const;
   void attend(KvPool& pool, std::size_t layer, std::span<const Chunk> chunks, Rows& rows) const;

@@ -57,15 +57,6 @@ constexpr std::string_view head_prefixes[] = {
 };
 constexpr std::string_view qwen_prefixes[] = {"visual.", "model.visual."};
 
-/// Named by the first candidate when there is none: the loader then says what is missing.
-std::string prefix_in(const SafetensorsFile& file, std::span<const std::string_view> candidates,
-                      std::string_view tensor) {
-  for (const std::string_view candidate : candidates)
-    if (file.find(std::string(candidate) + std::string(tensor)) != nullptr)
-      return std::string(candidate);
-  return std::string(candidates.front());
-}
-
 /// The positions of one picture's rows (M-RoPE), from `from` on.
 void place_picture(const Grid& grid, std::size_t merge, std::int32_t from,
                    std::vector<Position>& positions) {
@@ -82,6 +73,14 @@ std::size_t rows_of(const Grid& grid, std::size_t merge) {
 }
 
 }  // namespace
+
+std::string find_prefix(const SafetensorsFile& file, std::span<const std::string_view> candidates,
+                        std::string_view tensor) {
+  for (const std::string_view candidate : candidates)
+    if (file.find(std::string(candidate) + std::string(tensor)) != nullptr)
+      return std::string(candidate);
+  return std::string(candidates.front());
+}
 
 Result<SafetensorsFile> open_weights(const std::string& directory) {
   std::error_code ignored;
@@ -112,16 +111,31 @@ Result<Model> Model::load(Architecture architecture, SafetensorsFile file,
   return made;
 }
 
-std::string Model::prefix(std::span<const std::string_view> candidates,
-                          std::string_view tensor) const {
-  return prefix_in(file_, candidates, tensor);
-}
-
 DecoderNames find_decoder(const SafetensorsFile& file, DecoderShape& shape) {
-  const std::string at = prefix_in(file, text_prefixes, "layers.0.input_layernorm.weight");
-  const std::string head = prefix_in(file, head_prefixes, "lm_head.weight") + "lm_head";
+  const std::string at = find_prefix(file, text_prefixes, "layers.0.input_layernorm.weight");
+  const std::string head = find_prefix(file, head_prefixes, "lm_head.weight") + "lm_head";
   if (file.find(head + ".weight") == nullptr) shape.tied = true;
   return {at + "embed_tokens", at + "layers.", at + "norm", head};
+}
+
+TowerNames find_tower(const SafetensorsFile& file, const Architecture& architecture) {
+  if (architecture.second_vision.has_value())
+    return TowerNames::timm("vision_backbone.featurizer.");
+  if (architecture.family == Family::dinov2)
+    return TowerNames::dinov2(find_prefix(file, vision_prefixes, "embeddings.cls_token"));
+  return TowerNames::siglip(
+      find_prefix(file, vision_prefixes, "embeddings.patch_embedding.weight"));
+}
+
+Linear load_projector(WeightLoader& load, const SafetensorsFile& file,
+                      const Architecture& architecture) {
+  const bool shuffled = architecture.pixel_shuffle > 1;
+  const std::size_t n = architecture.pixel_shuffle;
+  const std::string name =
+      shuffled ? "connector.modality_projection.proj" : "multi_modal_projector.linear";
+  return load.linear(find_prefix(file, projector_prefixes, name + ".weight") + name,
+                     architecture.text->block.width, architecture.vision->block.width * n * n,
+                     !shuffled);
 }
 
 Result<void> Model::load_parts() {
@@ -132,15 +146,8 @@ Result<void> Model::load_parts() {
     text_ = std::move(text).value();
   }
   if (architecture_.vision.has_value()) {
-    const bool fused = architecture_.second_vision.has_value();
-    const bool dino = architecture_.family == Family::dinov2;
-    const std::string at = prefix(
-        vision_prefixes, dino ? "embeddings.cls_token" : "embeddings.patch_embedding.weight");
-    Result<Tower> vision = Tower::load(*architecture_.vision,
-                                       fused  ? TowerNames::timm("vision_backbone.featurizer.")
-                                       : dino ? TowerNames::dinov2(at)
-                                              : TowerNames::siglip(at),
-                                       file_, format_);
+    Result<Tower> vision =
+        Tower::load(*architecture_.vision, find_tower(file_, architecture_), file_, format_);
     if (!vision.ok()) return vision.error();
     vision_ = std::move(vision).value();
   }
@@ -152,8 +159,9 @@ Result<void> Model::load_parts() {
     second_vision_ = std::move(vision).value();
   }
   if (architecture_.qwen_vision.has_value()) {
-    Result<QwenVision> vision = QwenVision::load(
-        *architecture_.qwen_vision, prefix(qwen_prefixes, "merger.ln_q.weight"), file_, format_);
+    Result<QwenVision> vision =
+        QwenVision::load(*architecture_.qwen_vision,
+                         find_prefix(file_, qwen_prefixes, "merger.ln_q.weight"), file_, format_);
     if (!vision.ok()) return vision.error();
     qwen_vision_ = std::move(vision).value();
   }
@@ -168,27 +176,21 @@ Result<void> Model::load_parts() {
     if (!made.ok()) return made.error();
     vae_ = std::move(made).value();
   }
-  return text_.has_value() && vision_.has_value() ? load_projector() : Result<void>();
+  return text_.has_value() && vision_.has_value() ? load_projectors() : Result<void>();
 }
 
-Result<void> Model::load_projector() {
+Result<void> Model::load_projectors() {
   WeightLoader load(file_, format_);
-  const std::size_t width = architecture_.vision->block.width;
-  const std::size_t out = text_->width();
-  if (second_vision_.has_value()) {
-    const std::size_t joined = width + architecture_.second_vision->block.width;
-    projector_ = load.linear("projector.fc1", 4 * joined, joined, true);
-    projector2_ = load.linear("projector.fc2", out, 4 * joined, true);
-    projector3_ = load.linear("projector.fc3", out, out, true);
-  } else if (architecture_.pixel_shuffle > 1) {
-    const std::string name = "connector.modality_projection.proj";
-    const std::size_t n = architecture_.pixel_shuffle;
-    projector_ =
-        load.linear(prefix(projector_prefixes, name + ".weight") + name, out, width * n * n, false);
-  } else {
-    const std::string name = "multi_modal_projector.linear";
-    projector_ = load.linear(prefix(projector_prefixes, name + ".weight") + name, out, width, true);
+  if (!second_vision_.has_value()) {
+    projector_ = load_projector(load, file_, architecture_);
+    return load.outcome();
   }
+  const std::size_t out = text_->width();
+  const std::size_t joined =
+      architecture_.vision->block.width + architecture_.second_vision->block.width;
+  projector_ = load.linear("projector.fc1", 4 * joined, joined, true);
+  projector2_ = load.linear("projector.fc2", out, 4 * joined, true);
+  projector3_ = load.linear("projector.fc3", out, out, true);
   return load.outcome();
 }
 

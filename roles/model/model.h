@@ -26,6 +26,16 @@ Result<SafetensorsFile> open_weights(const std::string& directory);
 
 /// Where a checkpoint's language decoder stands. A file without a head has it tied.
 DecoderNames find_decoder(const SafetensorsFile& file, DecoderShape& shape);
+/// And its vision tower; of two, the first.
+TowerNames find_tower(const SafetensorsFile& file, const Architecture& architecture);
+/// What makes a tower's rows (of `pixel_shuffle` squared neighbours) rows of the decoder. Requires:
+/// both, and one tower only.
+Linear load_projector(WeightLoader& load, const SafetensorsFile& file,
+                      const Architecture& architecture);
+/// The candidate under which a tensor stands. None: the first, so that a loader says what is
+/// missing.
+std::string find_prefix(const SafetensorsFile& file, std::span<const std::string_view> candidates,
+                        std::string_view tensor);
 
 class Model {
  public:
@@ -54,12 +64,10 @@ class Model {
   /// and features that do not fit).
   Result<Prompt> prompt(std::span<const std::int32_t> tokens, std::span<const float>& features,
                         std::span<const Grid>& grids) const;
-  /// The prefix under which tensors of this kind stand; empty when there is none.
-  std::string prefix(std::span<const std::string_view> candidates, std::string_view tensor) const;
 
  private:
   Result<void> load_parts();
-  Result<void> load_projector();
+  Result<void> load_projectors();
   std::vector<float> fused_features(std::span<const float> pixels) const;
 
   Architecture architecture_;

@@ -424,7 +424,7 @@ Result<NamedTensors> run_policy(const Model& model, const NamedInputs& inputs) {
   put_floats(outputs, "prefix_embs", whole, spread(*in, *rows, width));
   std::vector<float> hidden;
   Result<void> ran =
-      policy->prefill(pool, sequence, *rows, policy->picture_rows(in->observation()), hidden);
+      policy->prefill(pool, sequence, *rows, policy->picture_rows(in->observation()), &hidden);
   if (!ran.ok()) return ran.error();
   put_floats(outputs, "hidden", whole, spread(*in, hidden, width));
   if (model.text().shape().block.kv_heads == 1)

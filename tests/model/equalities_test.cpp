@@ -180,8 +180,19 @@ TEST_CASE("robots that act together act as alone, and their prefixes stay") {
     const Tokens tokens = random_tokens(3 + 4 * i, 512, i);
     const Observation observation{pixels, tokens};
     const std::vector<float> rows = std::move(policy.embed(observation)).value();
+    const std::size_t pictures = policy.picture_rows(observation);
+    REQUIRE(policy.prefill(pool, prefixes[i], rows, pictures, nullptr).ok());
+    // The same when the trunk's last layer is finished too.
+    KvSequence whole;
     std::vector<float> hidden;
-    REQUIRE(policy.prefill(pool, prefixes[i], rows, policy.picture_rows(observation), hidden).ok());
+    REQUIRE(policy.prefill(pool, whole, rows, pictures, &hidden).ok());
+    for (std::size_t layer = 0; layer < pool.shape().layers; ++layer)
+      for (std::size_t page = 0; page < whole.pages.size(); ++page) {
+        const std::size_t rows_here = std::min<std::size_t>(4, whole.tokens - 4 * page);
+        CHECK(std::equal(pool.keys(whole.pages[page], layer),
+                         pool.keys(whole.pages[page], layer) + rows_here * pool.shape().row,
+                         pool.keys(prefixes[i].pages[page], layer)));
+      }
     ActionRequest request{&prefixes[i], std::vector<float>(6 * 32)};
     for (float& v : request.x) v = static_cast<float>(random.normal());
     ActionRequest copy = request;

@@ -96,10 +96,8 @@ class Graph {
   virtual ~Graph() = default;
   virtual void launch(Stream stream) = 0;
 };
-/// What is given to the stream from here on is recorded, until `end_recording`.
+/// Kernels and products that are given to the stream from here on are recorded and not done, until
+/// `end_recording`. Nothing may be allocated or copied meanwhile.
 void begin_recording(Stream stream);
 Result<std::unique_ptr<Graph>> end_recording(Stream stream);
-/// Whether recordings are real; an emulation's are not, and its work is done at once.
-bool records();
-
 }  // namespace sluice::device

@@ -260,6 +260,4 @@ Result<std::unique_ptr<Graph>> end_recording(Stream stream) {
   return std::unique_ptr<Graph>(std::make_unique<CudaGraph>(ready));
 }
 
-bool records() { return true; }
-
 }  // namespace sluice::device

@@ -2,11 +2,18 @@
 #include <cstring>
 #include <vector>
 
+#include "base/check.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/emulation.h"
 
 namespace sluice::device {
 
 namespace {
+
+/// What a recording keeps, in order.
+using Recorded = std::vector<std::function<void()>>;
+Recorded recorded;
+bool recording = false;
 
 float as_float(float value) { return value; }
 float as_float(Bf16 value) { return widen(value); }
@@ -16,13 +23,15 @@ void put(Bf16& to, float value) { to = narrow(value); }
 template <typename T, typename U>
 Result<void> product(const T* x, const T* weight, U* y, std::size_t rows, std::size_t out,
                      std::size_t in) {
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t o = 0; o < out; ++o) {
-      float sum = 0;
-      for (std::size_t i = 0; i < in; ++i)
-        sum += as_float(x[r * in + i]) * as_float(weight[o * in + i]);
-      put(y[r * out + o], sum);
-    }
+  emulated::submit([=] {
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t o = 0; o < out; ++o) {
+        float sum = 0;
+        for (std::size_t i = 0; i < in; ++i)
+          sum += as_float(x[r * in + i]) * as_float(weight[o * in + i]);
+        put(y[r * out + o], sum);
+      }
+  });
   return {};
 }
 
@@ -42,12 +51,25 @@ class EmulatedProducts final : public Products {
   }
 };
 
-class NoGraph final : public Graph {
+class EmulatedGraph final : public Graph {
  public:
-  void launch(Stream) override {}
+  explicit EmulatedGraph(Recorded work) : work_(std::move(work)) {}
+  void launch(Stream) override {
+    for (const auto& work : work_) work();
+  }
+
+ private:
+  Recorded work_;
 };
 
 }  // namespace
+
+void emulated::submit(std::function<void()> work) {
+  if (recording)
+    recorded.push_back(std::move(work));
+  else
+    work();
+}
 
 Result<About> find_device() {
   return About{"emulation on the CPU", std::size_t{1} << 30, std::size_t{1} << 30, 2};
@@ -68,22 +90,26 @@ Memory::~Memory() {
 Result<Stream> make_stream() { return Stream{nullptr}; }
 void free_stream(Stream) {}
 void copy_in(void* device, const void* host, std::size_t bytes, Stream) {
+  SLUICE_CHECK(!recording, "a recording holds work of the device only");
   if (bytes != 0) std::memcpy(device, host, bytes);
 }
 void copy_out(void* host, const void* device, std::size_t bytes, Stream) {
   if (bytes != 0) std::memcpy(host, device, bytes);
 }
 void clear(void* device, std::size_t bytes, Stream) { std::memset(device, 0, bytes); }
-Result<void> synchronise(Stream) { return {}; }
+Result<void> synchronise(Stream) {
+  SLUICE_CHECK(!recording, "a recording cannot be waited for");
+  return {};
+}
 
 Result<std::unique_ptr<Products>> make_products() {
   return std::unique_ptr<Products>(std::make_unique<EmulatedProducts>());
 }
 
-void begin_recording(Stream) {}
+void begin_recording(Stream) { recording = true; }
 Result<std::unique_ptr<Graph>> end_recording(Stream) {
-  return std::unique_ptr<Graph>(std::make_unique<NoGraph>());
+  recording = false;
+  return std::unique_ptr<Graph>(std::make_unique<EmulatedGraph>(std::exchange(recorded, {})));
 }
-bool records() { return false; }
 
 }  // namespace sluice::device

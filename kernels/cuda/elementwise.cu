@@ -75,13 +75,14 @@ __global__ void gated_kernel(kernels::Activation kind, const T* gate_up, std::si
   store(y + i, activated(kind, load(gate[0])) * load(gate[width]));
 }
 
-template <typename T>
-__global__ void embed_kernel(const T* table, const std::int32_t* tokens, std::size_t count,
-                             std::size_t width, float scale, float* hidden) {
+template <typename T, typename U>
+__global__ void gather_kernel(const T* x, const std::int32_t* index, std::size_t count,
+                              std::size_t width, float scale, U* y) {
   const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= count) return;
-  const auto token = static_cast<std::size_t>(tokens[i / width]);
-  hidden[i] = load(table[token * width + i % width]) * scale;
+  const std::size_t row = i / width;
+  const std::size_t from = index != nullptr ? static_cast<std::size_t>(index[row]) : row;
+  store(y + i, load(x[from * width + i % width]) * scale);
 }
 
 }  // namespace
@@ -127,26 +128,32 @@ void gated(kernels::Activation kind, const T* gate_up, std::size_t rows, std::si
                 kind, gate_up, count, width, y);
 }
 
-template <typename T>
-void embed(const T* table, const std::int32_t* tokens, std::size_t rows, std::size_t width,
-           float scale, float* hidden, Stream stream) {
+template <typename T, typename U>
+void gather_rows(const T* x, const std::int32_t* index, std::size_t rows, std::size_t width,
+                 float scale, U* y, Stream stream) {
   const std::size_t count = rows * width;
   if (count == 0) return;
-  SLUICE_LAUNCH(embed_kernel<T>, Dim{blocks_for(count, flat_threads)}, flat_threads, 0, stream,
-                table, tokens, count, width, scale, hidden);
+  SLUICE_LAUNCH((gather_kernel<T, U>), Dim{blocks_for(count, flat_threads)}, flat_threads, 0,
+                stream, x, index, count, width, scale, y);
 }
 
-#define SLUICE_INSTANCES(T)                                                                      \
-  template void norm_rows<T>(const float*, std::size_t, std::size_t, bool, const float*,         \
-                             const float*, float, const Modulated&, T*, Stream);                 \
-  template void add_rows<T>(float*, const T*, std::size_t, std::size_t, const float*,            \
-                            const Modulated&, Stream);                                           \
-  template void add_bias<T>(T*, const float*, std::size_t, std::size_t, Stream);                 \
-  template void activate<T>(kernels::Activation, T*, std::size_t, Stream);                       \
-  template void gated<T>(kernels::Activation, const T*, std::size_t, std::size_t, T*, Stream);   \
-  template void embed<T>(const T*, const std::int32_t*, std::size_t, std::size_t, float, float*, \
-                         Stream);
+#define SLUICE_INSTANCES(T)                                                              \
+  template void norm_rows<T>(const float*, std::size_t, std::size_t, bool, const float*, \
+                             const float*, float, const Modulated&, T*, Stream);         \
+  template void add_rows<T>(float*, const T*, std::size_t, std::size_t, const float*,    \
+                            const Modulated&, Stream);                                   \
+  template void add_bias<T>(T*, const float*, std::size_t, std::size_t, Stream);         \
+  template void activate<T>(kernels::Activation, T*, std::size_t, Stream);               \
+  template void gated<T>(kernels::Activation, const T*, std::size_t, std::size_t, T*, Stream);
 SLUICE_INSTANCES(float)
 SLUICE_INSTANCES(Bf16)
+
+#define SLUICE_GATHER(T, U)                                                                       \
+  template void gather_rows<T, U>(const T*, const std::int32_t*, std::size_t, std::size_t, float, \
+                                  U*, Stream);
+SLUICE_GATHER(float, float)
+SLUICE_GATHER(float, Bf16)
+SLUICE_GATHER(Bf16, float)
+SLUICE_GATHER(Bf16, Bf16)
 
 }  // namespace sluice::device

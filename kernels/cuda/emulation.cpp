@@ -8,6 +8,13 @@
 
 #include "base/check.h"
 
+// Functions that go from one stack to another. The compiler may draw no conclusions from what is in
+// them, and a sanitizer's own calls there would be made on the wrong stack.
+#if defined(__clang__)
+#define SLUICE_SWITCHES __attribute__((noinline, no_sanitize("address")))
+#else
+#define SLUICE_SWITCHES __attribute__((noipa, no_sanitize_address))
+#endif
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #define SLUICE_FIBER_LEAVE(save, bottom, size) __sanitizer_start_switch_fiber(save, bottom, size)
@@ -24,105 +31,164 @@ namespace {
 constexpr std::size_t stack_bytes = std::size_t{128} << 10;
 constexpr unsigned warp = 32;
 
-struct Fiber {
-  ucontext_t context{};
-  std::unique_ptr<char[]> stack = std::make_unique<char[]>(stack_bytes);
-  void* fake_stack = nullptr;
-  bool done = false;
-  std::size_t block_waits = 0, warp_waits = 0;  // how often it came to each
-  float given[2] = {};                          // in this shuffle and the one before
+/// Of a block or a warp: opens when all of its threads that have not ended have come.
+struct Barrier {
+  std::size_t opened = 0;
+  unsigned come = 0, alive = 0;
+
+  void open_if_all() {
+    if (come == 0 || come != alive) return;
+    come = 0;
+    ++opened;
+  }
+};
+
+struct Thread {
+  const Barrier* before = nullptr;  // that it waits for, while this was so often open
+  std::size_t opened = 0;
+  float given[2] = {};  // in this shuffle and the one before
   unsigned shuffles = 0;
+  unsigned fiber = 0;
+  bool done = false;
+};
+
+/// Where to go on. The compiler's own kind: contexts ask the kernel for the signal mask, and at the
+/// library's jumps a sanitizer clears what it knows of a whole stack (six times slower).
+using Place = void* [5];
+/// Apart, as the compiler wants it: not in the function that took a place.
+[[noreturn]] SLUICE_SWITCHES void go_to(Place& place) { __builtin_longjmp(place, 1); }
+
+/// Runs threads one after the other, and only their own waiting makes it leave: a block whose
+/// threads never wait takes one fiber and no switch between them.
+struct Fiber {
+  std::unique_ptr<char[]> stack = std::make_unique<char[]>(stack_bytes);
+  Place left{};
+  void* fake_stack = nullptr;
+  bool begun = false, idle = true;
 };
 
 struct Block {
-  std::vector<Fiber> fibers;
+  std::vector<Thread> threads;
+  std::vector<Barrier> warps;
+  Barrier whole;
+  std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<std::max_align_t> shared;
-  ucontext_t scheduler{};
+  Place scheduler{};
   void* scheduler_fake_stack = nullptr;
   const void* scheduler_bottom = nullptr;
   std::size_t scheduler_size = 0;
-  unsigned threads = 0, current = 0;
+  unsigned current = 0, begun = 0;  // threads
+  unsigned fiber = 0;               // that runs
   const std::function<void()>* body = nullptr;
 };
 Block block;
 
-Fiber& self() { return block.fibers[block.current]; }
+Thread& self() { return block.threads[block.current]; }
 
-void leave() {
-  Fiber& fiber = self();
-  SLUICE_FIBER_LEAVE(fiber.done ? nullptr : &fiber.fake_stack, block.scheduler_bottom,
-                     block.scheduler_size);
-  swapcontext(&fiber.context, &block.scheduler);
-  SLUICE_FIBER_ENTER(fiber.fake_stack);
+void become(unsigned thread) {
+  block.current = thread;
+  thread_index = {thread % block_size.x, thread / block_size.x, 0};
+}
+
+/// From a fiber to the scheduler.
+SLUICE_SWITCHES void leave() {
+  Fiber& fiber = *block.fibers[block.fiber];
+  SLUICE_FIBER_LEAVE(&fiber.fake_stack, block.scheduler_bottom, block.scheduler_size);
+  if (__builtin_setjmp(fiber.left) == 0) go_to(block.scheduler);
+  SLUICE_FIBER_ENTER(block.fibers[block.fiber]->fake_stack);
 }
 
 void enter() {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(nullptr, &block.scheduler_bottom, &block.scheduler_size);
 #endif
-  (*block.body)();
-  self().done = true;
-  leave();
+  while (true) {
+    while (block.begun < block.threads.size()) {
+      become(block.begun++);
+      self().fiber = block.fiber;
+      (*block.body)();
+      self().done = true;
+      for (Barrier* barrier : {&block.whole, &block.warps[block.current / warp]}) {
+        --barrier->alive;
+        barrier->open_if_all();
+      }
+    }
+    block.fibers[block.fiber]->idle = true;
+    leave();
+  }
 }
 
-/// Whether every thread of [from, to) that has not ended came as often as this one.
-template <typename Count>
-void wait(unsigned from, unsigned to, Count Fiber::*count) {
-  const Count mine = ++(self().*count);
-  const auto met = [&] {
-    for (unsigned i = from; i < to; ++i)
-      if (!block.fibers[i].done && block.fibers[i].*count < mine) return false;
-    return true;
-  };
-  while (!met()) leave();
-}
-
-void prepare(Fiber& fiber) {
-  fiber.done = false;
-  fiber.block_waits = fiber.warp_waits = 0;
-  fiber.shuffles = 0;
-  fiber.fake_stack = nullptr;
-  getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack.get();
-  fiber.context.uc_stack.ss_size = stack_bytes;
-  fiber.context.uc_link = &block.scheduler;
-  makecontext(&fiber.context, enter, 0);
-}
-
-/// Lets one thread run until it waits or ends.
-void resume(unsigned i) {
-  Fiber& fiber = block.fibers[i];
-  block.current = i;
-  thread_index = {i % block_size.x, i / block_size.x, 0};
+/// From the scheduler to a fiber, until it waits or has nothing to do.
+SLUICE_SWITCHES void resume(unsigned index) {
+  block.fiber = index;
+  Fiber& fiber = *block.fibers[index];
+  fiber.idle = false;
   SLUICE_FIBER_LEAVE(&block.scheduler_fake_stack, fiber.stack.get(), stack_bytes);
-  swapcontext(&block.scheduler, &fiber.context);
+  if (__builtin_setjmp(block.scheduler) == 0) {
+    if (fiber.begun) go_to(fiber.left);
+    fiber.begun = true;
+    ucontext_t first{};
+    getcontext(&first);
+    first.uc_stack.ss_sp = fiber.stack.get();
+    first.uc_stack.ss_size = stack_bytes;
+    makecontext(&first, enter, 0);
+    setcontext(&first);
+  }
   SLUICE_FIBER_ENTER(block.scheduler_fake_stack);
 }
 
-/// Round robin until all have ended. A round in which nobody came further would go on for ever.
+void wait(Barrier& barrier) {
+  Thread& thread = self();
+  thread.before = &barrier;
+  thread.opened = barrier.opened;
+  ++barrier.come;
+  barrier.open_if_all();
+  if (barrier.opened == thread.opened) leave();
+  thread.before = nullptr;
+}
+
+unsigned find_idle() {
+  for (unsigned i = 0; i < block.fibers.size(); ++i)
+    if (block.fibers[i]->idle) return i;
+  block.fibers.push_back(std::make_unique<Fiber>());
+  return static_cast<unsigned>(block.fibers.size() - 1);
+}
+
+void prepare_block() {
+  std::ranges::fill(block.threads, Thread());
+  const auto count = static_cast<unsigned>(block.threads.size());
+  block.begun = 0;
+  block.whole = {0, 0, count};
+  block.warps.clear();
+  for (unsigned first = 0; first < count; first += warp)
+    block.warps.push_back({0, 0, std::min(warp, count - first)});
+}
+
+/// Round robin until all have ended. A round in which nobody could go on would go on for ever.
 void run_block() {
-  for (unsigned i = 0; i < block.threads; ++i) prepare(block.fibers[i]);
-  std::size_t progress = ~std::size_t{0};
-  while (true) {
-    std::size_t state = 0;
-    unsigned ended = 0;
-    for (unsigned i = 0; i < block.threads; ++i) {
-      const Fiber& fiber = block.fibers[i];
-      if (!fiber.done) resume(i);
-      ended += fiber.done ? 1 : 0;
-      state += fiber.block_waits + fiber.warp_waits + (fiber.done ? 1 : 0);
+  prepare_block();
+  while (block.begun < block.threads.size()) resume(find_idle());
+  for (std::size_t ended = 0; ended != block.threads.size();) {
+    ended = 0;
+    bool went_on = false;
+    for (unsigned i = 0; i < block.threads.size(); ++i) {
+      const Thread& thread = block.threads[i];
+      if (!thread.done && thread.before->opened != thread.opened) {
+        become(i);
+        resume(thread.fiber);
+        went_on = true;
+      }
+      ended += thread.done ? 1 : 0;
     }
-    if (ended == block.threads) return;
-    SLUICE_CHECK(state != progress, "threads of a block wait at different barriers for ever");
-    progress = state;
+    SLUICE_CHECK(went_on || ended == block.threads.size(),
+                 "threads of a block wait at different barriers for ever");
   }
 }
 
 }  // namespace
 
 void run(Dim3 grid, Dim3 size, std::size_t shared_bytes, const std::function<void()>& body) {
-  block.threads = size.x * size.y;
-  if (block.fibers.size() < block.threads) block.fibers = std::vector<Fiber>(block.threads);
+  block.threads.resize(std::size_t{size.x} * size.y);
   // As many bytes as asked for and no more, so that a sanitizer sees who goes beyond.
   block.shared = std::vector<std::max_align_t>(shared_bytes / sizeof(std::max_align_t) + 1);
   block.body = &body;
@@ -138,19 +204,15 @@ void run(Dim3 grid, Dim3 size, std::size_t shared_bytes, const std::function<voi
 
 void* shared_memory() { return block.shared.data(); }
 
-void wait_for_warp() {
-  const unsigned first = block.current / warp * warp;
-  wait(first, std::min(first + warp, block.threads), &Fiber::warp_waits);
-}
-
-void wait_for_block() { wait(0, block.threads, &Fiber::block_waits); }
+void wait_for_warp() { wait(block.warps[block.current / warp]); }
+void wait_for_block() { wait(block.whole); }
 
 float shuffle_xor(float value, unsigned mask) {
   // Two slots by turns: nobody is two shuffles ahead of a lane that has not read yet.
   const unsigned slot = self().shuffles++ % 2;
   self().given[slot] = value;
   wait_for_warp();
-  return block.fibers[block.current ^ mask].given[slot];
+  return block.threads[block.current ^ mask].given[slot];
 }
 
 }  // namespace sluice::device::emulated

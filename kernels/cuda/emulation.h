@@ -18,6 +18,9 @@ struct Dim3 {
 
 inline Dim3 thread_index, block_index, block_size, grid_size;
 
+/// Does a piece of work in its turn; while a recording runs, keeps it for later.
+void submit(std::function<void()> work);
+
 /// Runs `body` as every thread of every block.
 void run(Dim3 grid, Dim3 block, std::size_t shared_bytes, const std::function<void()>& body);
 

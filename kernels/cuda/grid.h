@@ -21,8 +21,10 @@ namespace sluice::device {
 #ifdef SLUICE_EMULATED
 using Dim = emulated::Dim3;
 #define SLUICE_SHARED(type, name) type* name = static_cast<type*>(emulated::shared_memory())
-#define SLUICE_LAUNCH(kernel, grid, block, shared, stream, ...) \
-  ((void)(stream), emulated::run(grid, Dim{block}, shared, [=] { kernel(__VA_ARGS__); }))
+#define SLUICE_LAUNCH(kernel, grid, block, shared, stream, ...)             \
+  ((void)(stream), emulated::submit([=] {                                   \
+     emulated::run(grid, Dim{block}, shared, [=] { kernel(__VA_ARGS__); }); \
+   }))
 #else
 using Dim = dim3;
 #define SLUICE_SHARED(type, name)                                \

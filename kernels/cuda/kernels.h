@@ -39,10 +39,10 @@ template <typename T>
 void gated(kernels::Activation kind, const T* gate_up, std::size_t rows, std::size_t width, T* y,
            Stream stream);
 
-/// Rows of an embedding [vocabulary, width], times `scale`.
-template <typename T>
-void embed(const T* table, const std::int32_t* tokens, std::size_t rows, std::size_t width,
-           float scale, float* hidden, Stream stream);
+/// y[r] = x[index[r]] * scale: rows of an embedding, or rows in another order. Null: each itself.
+template <typename T, typename U>
+void gather_rows(const T* x, const std::int32_t* index, std::size_t rows, std::size_t width,
+                 float scale, U* y, Stream stream);
 
 /// Pages of keys and values: page p, layer l holds [page_tokens, row] of keys, then of values.
 template <typename T>

@@ -18,12 +18,28 @@ device::Memory Uploader::floats(std::span<const float> values) {
   return bytes(values.data(), values.size_bytes());
 }
 
+device::Memory Uploader::matrix(std::span<const float> values) {
+  if (!narrow_) return floats(values);
+  std::vector<device::Bf16> narrowed;
+  for (const float value : values) narrowed.push_back(device::narrow(value));
+  return bytes(narrowed.data(), narrowed.size() * sizeof(device::Bf16));
+}
+
 DeviceLinear Uploader::linear(const Linear& from) {
   DeviceLinear made;
   made.out = from.weight.out();
   made.in = from.weight.in();
-  made.weight = narrow_ ? bytes(from.weight.bf16().data(), from.weight.bf16().size_bytes())
-                        : floats(from.weight.f32());
+  const std::size_t values = made.out * made.in;
+  if (narrow_ && from.weight.bf16().size() == values) {
+    made.weight = bytes(from.weight.bf16().data(), from.weight.bf16().size_bytes());
+  } else if (!narrow_ && from.weight.f32().size() == values) {
+    made.weight = floats(from.weight.f32());
+  } else {  // kept otherwise than the device wants it: an exact checkpoint in bf16
+    std::vector<float> rows(values);
+    for (std::size_t row = 0; row < made.out; ++row)
+      from.weight.read_row(row, std::span(rows).subspan(row * made.in, made.in));
+    made.weight = matrix(rows);
+  }
   made.bias = floats(from.bias);
   return made;
 }
@@ -36,6 +52,8 @@ DeviceBlock Uploader::block(const Block& from) {
   made.out = linear(from.out);
   made.up = linear(from.up);
   made.down = linear(from.down);
+  made.cross_k = linear(from.cross_k);
+  made.cross_v = linear(from.cross_v);
   made.scale1 = floats(from.scale1);
   made.scale2 = floats(from.scale2);
   return made;

@@ -1,4 +1,4 @@
-// A layer's weights on the device. For the device decoder only.
+// Weights on the device: of a linear layer, a norm, a transformer layer. For roles/device only.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,10 @@ struct DeviceNorm {
 struct DeviceBlock {
   DeviceNorm norm1, norm2;
   DeviceLinear qkv, out, up, down;
+  DeviceLinear cross_k, cross_v;  // of a layer that attends to others' keys and values
   device::Memory scale1, scale2;
+
+  bool is_cross() const { return cross_k.out != 0; }
 };
 
 /// Copies to the device and waits. The first failure is kept.
@@ -29,6 +32,8 @@ class Uploader {
   Uploader(device::Stream stream, bool narrow) : stream_(stream), narrow_(narrow) {}
 
   device::Memory floats(std::span<const float> values);
+  /// As matrices are kept here: f32, or rounded to bf16.
+  device::Memory matrix(std::span<const float> values);
   DeviceLinear linear(const Linear& from);
   DeviceNorm norm(const Norm& from) { return {floats(from.weight), floats(from.bias)}; }
   DeviceBlock block(const Block& from);

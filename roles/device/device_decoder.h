@@ -3,9 +3,9 @@
 // Weights, pages and rows live there; the host keeps who has which page. A step of one token per
 // sequence (embedding, layers, logits, choice) is recorded for each number of sequences and then
 // launched as one; lengths and page tables are data, so a recording serves any. Shape: as
-// `Decoder`. Not yet: adaptive norms and cross attention (action experts). Errors: unavailable (no
-// device), exhausted (its memory, pages, positions), invalid_argument. Thread: one caller at a
-// time. Source: omni-flow, section 5.3.
+// `Decoder`. Errors: unavailable (no device), exhausted (its memory, pages, positions; then no
+// sequence has changed), invalid_argument. Thread: one caller at a time.
+// Source: omni-flow, section 5.3.
 #pragma once
 
 #include <memory>
@@ -21,6 +21,7 @@ namespace sluice {
 struct DeviceKv {
   KvPages pages;
   device::Memory store;
+  device::Memory across;  // of an expert that looks across: the same pages, projected once more
 };
 
 class DeviceDecoder {

@@ -20,15 +20,16 @@ class PolicyEngine {
   virtual const ActionHead& head() const = 0;
   virtual KvPages& pages() = 0;
 
-  /// Appends an observation's prefix. `hidden`: its normed rows behind the trunk, where they are
-  /// wanted: only then is the trunk's last layer finished.
+  /// Appends an observation's prefix. `hidden`: its normed rows behind the trunk, if they are
+  /// wanted: only then is the trunk's last layer finished. Null: they are not.
   virtual Result<void> see(KvSequence& sequence, const Observation& observation,
-                           std::vector<float>* hidden = nullptr) = 0;
+                           std::vector<float>* hidden) = 0;
 
   using Watch = std::function<void(std::size_t step, std::span<const float> velocities)>;
-  /// Denoises all requests together, each over its own prefix; prefixes end as they were.
+  /// Denoises all requests together, each over its own prefix; prefixes end as they were. `watch`
+  /// may be empty.
   virtual Result<void> act(std::span<ActionRequest> requests, const FlowSchedule& schedule,
-                           const Watch& watch = {}) = 0;
+                           const Watch& watch) = 0;
 };
 
 }  // namespace sluice

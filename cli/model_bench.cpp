@@ -1,6 +1,8 @@
-// `sluice model bench`: tokens per second of a checkpoint's decoder, on the CPU or on a GPU.
+// `sluice model bench`: tokens per second of a checkpoint's decoder, or a policy's control step, on
+// the CPU or on a GPU.
+#include "cli/model_bench.h"
+
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -15,19 +17,7 @@ namespace sluice::cli {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-struct Options {
-  std::string directory, precision = "exact", device = "cpu";
-  std::size_t prompt = 512, answer = 64, batch = 1;
-};
-
 constexpr int runs = 4;
-constexpr std::size_t page_tokens = 16;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// What is measured: each is given a run's number of tokens, and waits for its end.
 struct Measured {
@@ -35,7 +25,7 @@ struct Measured {
 };
 
 /// The median of the runs, in tokens per second.
-int measure(const Options& options, double stream_bytes, const Measured& measured) {
+int measure(const BenchOptions& options, double stream_bytes, const Measured& measured) {
   std::vector<double> prefill, decode;
   for (int run = 0; run < runs; ++run) {
     if (const auto done = measured.begin(); !done.ok()) return fail(done.error().message);
@@ -65,18 +55,19 @@ std::vector<std::int32_t> prompt_tokens(std::size_t count, std::size_t vocabular
   return tokens;
 }
 
-std::size_t pages_of(const Options& options) {
-  return options.batch * ((options.prompt + options.answer) / page_tokens + 2);
+std::size_t pages_of(const BenchOptions& options) {
+  return options.batch * ((options.prompt + options.answer) / bench_page_tokens + 2);
 }
 
-int bench_cpu(const Options& options) {
-  const Result<Model> model =
-      load_planned(options.directory, options.batch * (options.prompt + options.answer),
-                   format_named(options.precision));
+int bench_cpu(const BenchOptions& options, const Architecture& architecture, SafetensorsFile file) {
+  const kernels::WeightFormat format = format_named(options.precision);
+  const Result<void> fits = show_plan(
+      plan_memory(file, architecture, options.batch * (options.prompt + options.answer), format));
+  if (!fits.ok()) return fail(fits.error().message);
+  const Result<Model> model = Model::load(architecture, std::move(file), format);
   if (!model.ok()) return fail(model.error().message);
-  if (!model->architecture().text.has_value()) return fail("the model has no decoder to measure");
   const Decoder& text = model->text();
-  KvPool pool(text.kv_shape(page_tokens), pages_of(options));
+  KvPool pool(text.kv_shape(bench_page_tokens), pages_of(options));
   std::vector<float> rows, row, hidden, logits;
   text.embed(prompt_tokens(options.prompt, text.shape().vocabulary), rows);
   row.assign(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(text.width()));
@@ -100,37 +91,25 @@ int bench_cpu(const Options& options) {
 }
 
 #ifdef SLUICE_CUDA
-int bench_cuda(const Options& options) {
-  const Result<device::About> about = device::find_device();
-  if (!about.ok()) return fail(about.error().message);
-  std::printf("device     %s, %s free of %s\n", about->name.c_str(),
-              megabytes(static_cast<double>(about->free_bytes)).c_str(),
-              megabytes(static_cast<double>(about->memory_bytes)).c_str());
-  Result<Architecture> architecture = Architecture::load(options.directory);
-  if (!architecture.ok()) return fail(architecture.error().message);
-  if (!architecture->text.has_value()) return fail("the model has no decoder to measure");
-  const Result<SafetensorsFile> file = open_weights(options.directory);
-  if (!file.ok()) return fail(file.error().message);
-  DecoderShape shape = *architecture->text;
-  const DecoderNames names = find_decoder(*file, shape);
-  const bool narrow = options.precision == "bf16";
+int bench_cuda(const BenchOptions& options, const Architecture& architecture,
+               const SafetensorsFile& file) {
+  DecoderShape shape = *architecture.text;
+  const DecoderNames names = find_decoder(file, shape);
   auto decoder = DeviceDecoder::load(
-      shape, names, *file,
-      narrow ? DeviceDecoder::Precision::bf16 : DeviceDecoder::Precision::exact);
+      shape, names, file,
+      options.narrow() ? DeviceDecoder::Precision::bf16 : DeviceDecoder::Precision::exact);
   if (!decoder.ok()) return fail(decoder.error().message);
-  auto kv = (*decoder)->make_kv(page_tokens, pages_of(options));
+  auto kv = (*decoder)->make_kv(bench_page_tokens, pages_of(options));
   if (!kv.ok()) return fail(kv.error().message);
   const std::vector<float> rows(options.prompt * shape.block.width, 0.01F);
   std::vector<float> hidden;
   std::vector<std::int32_t> next;
   std::vector<KvSequence> sequences(options.batch);
+  // A step reads one row of an embedding that is not also the head.
   const double values =
-      static_cast<double>(shape.layers) *
-          static_cast<double>(shape.block.width * shape.block.head_shape().row() +
-                              shape.block.heads * shape.block.head_dim * shape.block.width +
-                              shape.block.width * shape.block.mlp * (shape.block.gated ? 3 : 2)) +
-      static_cast<double>(shape.vocabulary * shape.block.width);
-  return measure(options, values * (narrow ? 2 : 4),
+      parameter_count(shape) -
+      (shape.tied ? 0 : static_cast<double>(shape.vocabulary * shape.block.width));
+  return measure(options, values * (options.narrow() ? 2 : 4),
                  {[&]() -> Result<void> {
                     for (KvSequence& sequence : sequences) kv->pages.truncate(sequence, 0);
                     return {};
@@ -154,28 +133,62 @@ int bench_cuda(const Options& options) {
 }
 #endif
 
-int bench(const Options& options) {
-  if (options.device == "cpu") return bench_cpu(options);
 #ifdef SLUICE_CUDA
-  if (options.precision == "int8") return fail("--device cuda runs exact and bf16");
-  return bench_cuda(options);
+int say_device() {
+  const Result<device::About> about = device::find_device();
+  if (!about.ok()) return fail(about.error().message);
+  std::printf("device     %s, %s free of %s\n", about->name.c_str(),
+              megabytes(static_cast<double>(about->free_bytes)).c_str(),
+              megabytes(static_cast<double>(about->memory_bytes)).c_str());
+  return 0;
+}
 #else
+int say_device() {
   return fail("this program was built without CUDA; build it where nvcc is found");
+}
 #endif
+
+int bench(const BenchOptions& options) {
+  const bool on_device = options.device == "cuda";
+  if (on_device && options.precision == "int8") return fail("--device cuda runs exact and bf16");
+  if (on_device)
+    if (const int failed = say_device(); failed != 0) return failed;
+  const Result<Architecture> architecture = Architecture::load(options.directory);
+  if (!architecture.ok()) return fail(architecture.error().message);
+  if (architecture->action.has_value()) return bench_policy(options, *architecture);
+  if (!architecture->text.has_value()) return fail("the model has no decoder to measure");
+  Result<SafetensorsFile> file = bench_weights(options);
+  if (!file.ok()) return fail(file.error().message);
+#ifdef SLUICE_CUDA
+  if (on_device) return bench_cuda(options, *architecture, *file);
+#endif
+  return bench_cpu(options, *architecture, std::move(file).value());
 }
 
 }  // namespace
 
+Result<SafetensorsFile> bench_weights(const BenchOptions& options) {
+  if (options.random) return SafetensorsFile::random(1);
+  return open_weights(options.directory);
+}
+
 void add_model_bench(CLI::App& model, Chosen& chosen) {
-  auto options = std::make_shared<Options>();
-  CLI::App* sub = model.add_subcommand("bench", "Tokens per second of its decoder on this machine");
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* sub =
+      model.add_subcommand("bench", "Its tokens per second, or its control step, on this machine");
   sub->add_option("DIR", options->directory, "config.json and safetensors")
       ->required()
       ->check(CLI::ExistingDirectory);
   sub->add_option("--prompt", options->prompt, "tokens of the prompt")
       ->check(CLI::Range(1, 1 << 16));
   sub->add_option("--tokens", options->answer, "tokens to decode")->check(CLI::Range(1, 1 << 16));
-  sub->add_option("--batch", options->batch, "sequences at once")->check(CLI::Range(1, 1024));
+  sub->add_option("--batch", options->batch, "sequences or robots at once")
+      ->check(CLI::Range(1, 1024));
+  sub->add_option("--views", options->views, "a policy's cameras that are there; all")
+      ->check(CLI::Range(1, 16));
+  sub->add_option("--words", options->words, "tokens of a policy's prompt")
+      ->check(CLI::Range(1, 1024));
+  sub->add_flag("--random", options->random, "draw the weights: DIR needs config.json only");
   sub->add_option("--precision", options->precision, "exact, bf16 or int8")
       ->check(CLI::IsMember({"exact", "bf16", "int8"}));
   sub->add_option("--device", options->device, "cpu or cuda")

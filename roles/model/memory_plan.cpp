@@ -12,6 +12,34 @@ std::string megabytes(double bytes) {
   return text;
 }
 
+namespace {
+
+double layer_parameters(const BlockShape& b) {
+  return static_cast<double>(b.width * b.head_shape().row() + b.heads * b.head_dim * b.width +
+                             b.width * b.mlp * (b.gated ? 3 : 2));
+}
+
+double tower_parameters(const TowerShape& tower) {
+  return static_cast<double>(tower.layers) * layer_parameters(tower.block);
+}
+
+}  // namespace
+
+double parameter_count(const DecoderShape& shape) {
+  const double embedding = static_cast<double>(shape.vocabulary * shape.block.width);
+  return static_cast<double>(shape.layers) * layer_parameters(shape.block) +
+         embedding * (shape.tied ? 1 : 2);
+}
+
+double parameter_count(const Architecture& a) {
+  double count = 0;
+  if (a.text.has_value()) count += parameter_count(*a.text);
+  if (a.action.has_value()) count += parameter_count(a.action->expert);
+  if (a.vision.has_value()) count += tower_parameters(*a.vision);
+  if (a.second_vision.has_value()) count += tower_parameters(*a.second_vision);
+  return count;
+}
+
 double kv_bytes(const DecoderShape& shape) {
   return static_cast<double>(shape.layers * 2 * shape.block.kv_heads * shape.block.head_dim * 4);
 }
@@ -36,6 +64,10 @@ Result<void> MemoryPlan::check() const {
 MemoryPlan plan_memory(const SafetensorsFile& file, const Architecture& architecture,
                        std::size_t tokens, kernels::WeightFormat format) {
   MemoryPlan plan;
+  if (file.is_random())
+    plan.weights = parameter_count(architecture) * (format == kernels::WeightFormat::exact  ? 4
+                                                    : format == kernels::WeightFormat::bf16 ? 2
+                                                                                            : 1);
   for (const auto& [name, view] : file.tensors()) {
     double count = 1;
     for (const std::int64_t size : view.shape) count *= static_cast<double>(size);

@@ -24,9 +24,13 @@ struct MemoryPlan {
 
 /// Of keys and values in f32, for one token.
 double kv_bytes(const DecoderShape& shape);
+/// Of matrices: what a forward of one token multiplies by, and an embedding of its own.
+double parameter_count(const DecoderShape& shape);
+double parameter_count(const Architecture& architecture);
 std::string megabytes(double bytes);
 double machine_bytes();
 
+/// Of random weights: by the parts' shapes.
 MemoryPlan plan_memory(const SafetensorsFile& file, const Architecture& architecture,
                        std::size_t tokens, kernels::WeightFormat format);
 

@@ -158,6 +158,29 @@ outputs: { o: n.y }
         code, out, err = sluice("model", "ask", os.path.join(ROOT, "tests/golden/llama"), "Hi")
         expect("no tokenizer", code == 1 and "tokenizer.json" in err and not out, (code, out, err))
 
+        def golden(*path):
+            return os.path.join(ROOT, "tests/golden", *path)
+
+        code, out, err = sluice("model", "inspect", golden("pi0"))
+        expect("model inspect", code == 0 and "expert" in out and "flow steps" in out, (code, out, err))
+        made = os.path.join(scratch, "made.safetensors")
+        code, out, err = sluice("model", "check", golden("pi0"), "--inputs", golden("pi0", "inputs.safetensors"),
+                                "--outputs", made)
+        expect("model check", code == 0 and "output     actions" in out and os.path.getsize(made) > 1000,
+               (code, out, err))
+        code, out, err = sluice("model", "bench", golden("llama"), "--prompt", "8", "--tokens", "2")
+        expect("model bench", code == 0 and "prefill    1 x 8" in out and "decode     1 x 2" in out, (code, out, err))
+        code, out, err = sluice("model", "bench", golden("pi0"), "--views", "2", "--words", "4", "--batch", "2")
+        expect("a policy's bench", code == 0 and "2 robots, 2 views and 4 words" in out, (code, out, err))
+        code, out, err = sluice("model", "bench", golden("siglip"))
+        expect("nothing to measure", code == 1 and "no decoder" in err, (code, out, err))
+        with open(golden("pi0", "config.json"), "rb") as config:
+            file("config.json", config.read())
+        code, out, err = sluice("model", "bench", scratch, "--words", "4")
+        expect("no weights", code == 1 and "model.safetensors" in err, (code, out, err))
+        code, out, err = sluice("model", "bench", scratch, "--words", "4", "--random")
+        expect("random weights", code == 0 and "flow steps" in out, (code, out, err))
+
         expect("help teaches", "Exit status" in sluice("--help")[1], "")
         expect("roles", "language_model" in sluice("roles")[1], "")
 

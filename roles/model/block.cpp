@@ -122,8 +122,9 @@ BlockNames BlockNames::timm() {
 
 void apply(const Linear& linear, std::span<const float> x, std::vector<float>& y) {
   const std::size_t rows = x.size() / linear.weight.in();
-  y.resize(rows * linear.weight.out());
+  y.resize(kernels::rows_with_room(rows) * linear.weight.out());
   kernels::matmul_cpu(x, linear.weight, linear.bias, y, rows);
+  y.resize(rows * linear.weight.out());
 }
 
 void apply_norm(NormKind kind, const Norm& norm, float eps, std::size_t width,

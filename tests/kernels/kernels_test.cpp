@@ -75,6 +75,31 @@ TEST_CASE("matmul agrees with its reference for few and many rows, every format,
   }
 }
 
+TEST_CASE("a product that has room for more rows gives the same, and goes no further") {
+  const std::size_t in = 40;
+  const std::size_t out = 1100;
+  std::size_t with_more = 0;
+  for (const WeightFormat format : {WeightFormat::exact, WeightFormat::bf16, WeightFormat::int8}) {
+    const Tensor tensor = Tensor::of_f32({1100, 40}, values(in * out, 3));
+    const Weight weight = std::move(Weight::from(tensor, format)).value();
+    for (const std::size_t rows : {4U, 36U, 50U, 53U, 153U, 544U, 565U}) {
+      INFO(rows << " rows, format " << static_cast<int>(format));
+      const std::size_t room = rows_with_room(rows);
+      REQUIRE(room >= rows);
+      with_more += room > rows ? 1 : 0;
+      const std::vector<float> x = values(rows * in, 7);
+      std::vector<float> want(rows * out), got(room * out + 16, 5.0F);
+      matmul_ref(x, weight, {}, want, rows);
+      matmul_cpu(x, weight, {}, std::span(got).first(room * out), rows);
+      const double rounding = format == WeightFormat::int8 && rows <= 4 ? 4e-5 : 0;
+      CHECK(relative_error({got.begin(), got.begin() + static_cast<std::ptrdiff_t>(want.size())},
+                           want) < tolerance(in) + rounding);
+      CHECK(std::vector<float>(got.end() - 16, got.end()) == std::vector<float>(16, 5.0F));
+    }
+  }
+  CHECK(with_more == 9);  // 53, 153 and what 565 ends with
+}
+
 TEST_CASE("narrow formats lose what their digits say and no more") {
   const std::size_t in = 300;
   const std::size_t out = 70;

@@ -1,5 +1,6 @@
-#include "kernels/cuda/grid.h"
-#include "kernels/cuda/kernels.h"
+#include <type_traits>
+
+#include "kernels/cuda/attention_task.h"
 
 namespace sluice::device {
 
@@ -39,34 +40,10 @@ __device__ __forceinline__ void dots(const Shared& s, const T* key, unsigned dim
   }
 }
 
-/// What a block works on: some queries of one key head of one run. The queries of a run are its
-/// rows times the heads that share a key head.
-struct Task {
-  RowRun run;
-  unsigned group, dims, first_query, count, kv_head;
-
-  __device__ std::size_t row_of(unsigned j) const { return run.first + (first_query + j) / group; }
-  __device__ std::size_t head_of(unsigned j) const {
-    return kv_head * group + (first_query + j) % group;
-  }
-};
-
 /// What a warp has found so far, for each query; columns of the mix by lane.
 struct Found {
   float most[tile], sum[tile], mixed[tile][per_lane];
 };
-
-/// Where a token's keys (or values) of this layer and head stand.
-template <typename T>
-__device__ __forceinline__ const T* find_token(const Pages<T>& pages, std::size_t layer,
-                                               bool values, const std::uint32_t* sequence_pages,
-                                               unsigned place, const Task& task) {
-  const std::size_t page = sequence_pages[place / pages.page_tokens];
-  const std::size_t half =
-      ((page * pages.layers + layer) * 2 + (values ? 1 : 0)) * pages.page_tokens;
-  return pages.data + (half + place % pages.page_tokens) * pages.row +
-         std::size_t{task.kv_head} * task.dims;
-}
 
 /// Scores of 32 tokens, one per lane, into weights; what was found before shrinks to the new most.
 __device__ __forceinline__ void weigh(Shared& s, Found& found, const float* scores,
@@ -101,7 +78,7 @@ __device__ __forceinline__ void mix(const Shared& s, Found& found, const T* valu
 }
 
 /// The warps' findings, joined, to where the splits are joined later.
-__device__ __forceinline__ void write_part(Shared& s, const Found& found, const Task& task,
+__device__ __forceinline__ void write_part(Shared& s, const Found& found, const AttentionTask& task,
                                            std::size_t heads, float* scratch) {
   const unsigned lane = threadIdx.x % warp_size;
   const unsigned warp = threadIdx.x / warp_size;
@@ -145,12 +122,12 @@ __global__ void attention_kernel(kernels::HeadShape shape, const T* q, const Row
                                  unsigned tiles, Pages<T> pages, std::size_t layer, Places places,
                                  float scale, float* scratch) {
   SLUICE_SHARED(Shared, s);
-  Task task{runs[blockIdx.x / tiles],
-            static_cast<unsigned>(shape.heads / shape.kv_heads),
-            static_cast<unsigned>(shape.head_dim),
-            blockIdx.x % tiles * tile,
-            0,
-            blockIdx.y};
+  AttentionTask task{runs[blockIdx.x / tiles],
+                     static_cast<unsigned>(shape.heads / shape.kv_heads),
+                     static_cast<unsigned>(shape.head_dim),
+                     blockIdx.x % tiles * tile,
+                     0,
+                     blockIdx.y};
   const unsigned queries = task.run.count * task.group;
   if (task.first_query >= queries) return;  // of a shorter run: the whole block leaves
   task.count = queries - task.first_query < tile ? queries - task.first_query : tile;
@@ -223,6 +200,10 @@ void attention(const kernels::HeadShape& shape, const T* q, std::size_t rows, co
                Stream stream) {
   if (rows == 0) return;
   const std::size_t group = shape.heads / shape.kv_heads;
+  if constexpr (std::is_same_v<T, Bf16>)
+    if (splits == 1 && run_rows_max * group > tile)
+      return attention_in_tiles(shape, q, runs, run_count, run_rows_max, pages, layer, places, out,
+                                stream);
   const unsigned tiles = blocks_for(run_rows_max * group, tile);
   const float scale = 1 / std::sqrt(static_cast<float>(shape.head_dim));
 #ifndef SLUICE_EMULATED

@@ -20,6 +20,7 @@ namespace sluice::device {
 
 #ifdef SLUICE_EMULATED
 using Dim = emulated::Dim3;
+#define SLUICE_UNROLL
 #define SLUICE_SHARED(type, name) type* name = static_cast<type*>(emulated::shared_memory())
 #define SLUICE_LAUNCH(kernel, grid, block, shared, stream, ...)             \
   ((void)(stream), emulated::submit([=] {                                   \
@@ -27,8 +28,9 @@ using Dim = emulated::Dim3;
    }))
 #else
 using Dim = dim3;
-#define SLUICE_SHARED(type, name)                                \
-  extern __shared__ __align__(16) unsigned char sluice_shared[]; \
+#define SLUICE_UNROLL _Pragma("unroll")
+#define SLUICE_SHARED(type, name)                                 \
+  extern __shared__ __align__(128) unsigned char sluice_shared[]; \
   type* name = reinterpret_cast<type*>(sluice_shared)
 #define SLUICE_LAUNCH(kernel, grid, block, shared, stream, ...) \
   kernel<<<grid, block, shared, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__)

@@ -163,7 +163,13 @@ TEMPLATE_TEST_CASE("paged attention of mixed rows, in one part and in several", 
         AttentionCase{3, 3, 10, 3, {0, 70}, {1, 2}, true},
         AttentionCase{2, 2, 256, 16, {130}, {1}, true},
         AttentionCase{2, 1, 8, 16, {600}, {2}, true},  // a warp comes back with a new largest score
-        AttentionCase{14, 2, 72, 16, {33, 3}, {1, 1}, true}}) {
+        AttentionCase{14, 2, 72, 16, {33, 3}, {1, 1}, true},
+        // Many rows: on tensor cores in bf16, with heads that are no whole tiles, and whole ones.
+        AttentionCase{4, 4, 72, 16, {0, 5}, {70, 33}, false},
+        AttentionCase{4, 2, 128, 16, {40}, {37}, true},
+        AttentionCase{4, 1, 256, 16, {3, 0}, {19, 1}, true},
+        AttentionCase{2, 2, 10, 3, {4, 0}, {21, 40}, true},
+        AttentionCase{6, 2, 80, 4, {0, 64}, {65, 32}, false}}) {
     Paged<T> paged{c.kv_heads, c.head_dim, c.page_tokens, 2, 1, {}, 0, 0, {}, {}};
     std::vector<std::uint32_t> sequence, place, visible;
     std::vector<RowRun> runs;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "roles/model/flow_policy.h"
+#include "roles/model/memory_plan.h"
 
 using namespace sluice;
 
@@ -50,10 +51,7 @@ double product_rate() {
 
 /// Products of one row through a layer, and of its attention to `seen` rows.
 double row_flops(const BlockShape& b, double seen) {
-  const double values =
-      static_cast<double>(b.width * b.head_shape().row() + b.heads * b.head_dim * b.width +
-                          (b.gated ? 3 : 2) * b.width * b.mlp);
-  return 2 * values + 4 * seen * static_cast<double>(b.heads * b.head_dim);
+  return 2 * parameter_count(b) + 4 * seen * static_cast<double>(b.heads * b.head_dim);
 }
 double tower_flops(const TowerShape& t, double pictures) {
   const auto rows = static_cast<double>(t.patches() + t.extra());

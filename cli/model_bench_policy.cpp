@@ -88,6 +88,18 @@ int bench_cpu(const BenchOptions& options, const Architecture& architecture, Saf
   return measure(engine, options, architecture);
 }
 
+#ifdef SLUICE_CUDA
+int bench_cuda(const BenchOptions& options, const Architecture& architecture,
+               const SafetensorsFile& file) {
+  const auto engine = load_device_policy(
+      architecture, file,
+      options.narrow() ? DeviceDecoder::Precision::bf16 : DeviceDecoder::Precision::exact,
+      bench_page_tokens, pages_of(options, architecture));
+  if (!engine.ok()) return fail(engine.error().message);
+  return measure(**engine, options, architecture);
+}
+#endif
+
 }  // namespace
 
 int bench_policy(const BenchOptions& given, const Architecture& architecture) {
@@ -95,17 +107,10 @@ int bench_policy(const BenchOptions& given, const Architecture& architecture) {
   if (options.views == 0) options.views = architecture.action->cameras;
   Result<SafetensorsFile> file = bench_weights(options);
   if (!file.ok()) return fail(file.error().message);
-  if (options.device == "cpu") return bench_cpu(options, architecture, std::move(file).value());
 #ifdef SLUICE_CUDA
-  const auto engine = load_device_policy(
-      architecture, *file,
-      options.narrow() ? DeviceDecoder::Precision::bf16 : DeviceDecoder::Precision::exact,
-      bench_page_tokens, pages_of(options, architecture));
-  if (!engine.ok()) return fail(engine.error().message);
-  return measure(**engine, options, architecture);
-#else
-  return fail("this program was built without CUDA; build it where nvcc is found");
+  if (options.device == "cuda") return bench_cuda(options, architecture, *file);
 #endif
+  return bench_cpu(options, architecture, std::move(file).value());
 }
 
 }  // namespace sluice::cli

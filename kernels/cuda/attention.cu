@@ -122,15 +122,8 @@ __global__ void attention_kernel(kernels::HeadShape shape, const T* q, const Row
                                  unsigned tiles, Pages<T> pages, std::size_t layer, Places places,
                                  float scale, float* scratch) {
   SLUICE_SHARED(Shared, s);
-  AttentionTask task{runs[blockIdx.x / tiles],
-                     static_cast<unsigned>(shape.heads / shape.kv_heads),
-                     static_cast<unsigned>(shape.head_dim),
-                     blockIdx.x % tiles * tile,
-                     0,
-                     blockIdx.y};
-  const unsigned queries = task.run.count * task.group;
-  if (task.first_query >= queries) return;  // of a shorter run: the whole block leaves
-  task.count = queries - task.first_query < tile ? queries - task.first_query : tile;
+  const AttentionTask task = find_task(shape, runs, tiles, tile);
+  if (task.count == 0) return;  // the whole block
   for (unsigned i = threadIdx.x; i < tile * task.dims; i += threads) {
     const unsigned j = i / task.dims;
     const T* from = q + (task.row_of(j) * shape.heads + task.head_of(j)) * task.dims;

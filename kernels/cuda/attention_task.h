@@ -18,6 +18,23 @@ struct AttentionTask {
   }
 };
 
+/// Of a grid of query tiles of the longest run x runs, key heads; a tile holds `most` queries.
+/// Count 0: of a shorter run, nothing to do.
+__device__ __forceinline__ AttentionTask find_task(const kernels::HeadShape& shape,
+                                                   const RowRun* runs, unsigned tiles,
+                                                   unsigned most) {
+  AttentionTask task{runs[blockIdx.x / tiles],
+                     static_cast<unsigned>(shape.heads / shape.kv_heads),
+                     static_cast<unsigned>(shape.head_dim),
+                     blockIdx.x % tiles * most,
+                     0,
+                     blockIdx.y};
+  const unsigned queries = task.run.count * task.group;
+  if (task.first_query < queries)
+    task.count = queries - task.first_query < most ? queries - task.first_query : most;
+  return task;
+}
+
 /// Where a token's keys (or values) of this layer and head stand.
 template <typename T>
 __device__ __forceinline__ const T* find_token(const Pages<T>& pages, std::size_t layer,

@@ -143,16 +143,8 @@ __global__ void tiles_kernel(kernels::HeadShape shape, const Bf16* q, const RowR
                              unsigned tiles, Pages<Bf16> pages, std::size_t layer, Places places,
                              float scale, Bf16* out) {
   SLUICE_SHARED(Shared<D>, s);
-  AttentionTask task{runs[blockIdx.x / tiles],
-                     static_cast<unsigned>(shape.heads / shape.kv_heads),
-                     static_cast<unsigned>(shape.head_dim),
-                     blockIdx.x % tiles * block_queries,
-                     0,
-                     blockIdx.y};
-  const unsigned queries = task.run.count * task.group;
-  if (task.first_query >= queries) return;  // of a shorter run: the whole block leaves
-  task.count =
-      queries - task.first_query < block_queries ? queries - task.first_query : block_queries;
+  const AttentionTask task = find_task(shape, runs, tiles, block_queries);
+  if (task.count == 0) return;  // the whole block
   const unsigned warp = threadIdx.x / warp_size;
   const unsigned lane = threadIdx.x % warp_size;
   for (unsigned j = warp; j < block_queries; j += warps)

@@ -54,11 +54,8 @@ Result<void> Impl<T>::load(const DecoderNames& names, const SafetensorsFile& fil
   constexpr bool narrow = std::is_same_v<T, Bf16>;
   WeightLoader loader(file, narrow ? kernels::WeightFormat::bf16 : kernels::WeightFormat::exact);
   Uploader up(work_->stream(), narrow);
-  const bool has_embedding = file.find(names.embedding + ".weight") != nullptr || !shape().tied;
   const bool speaks = shape().vocabulary != 0;
-  if (speaks)
-    embedding_ = up.linear(loader.linear(has_embedding ? names.embedding : names.head,
-                                         shape().vocabulary, width(), false));
+  if (speaks) embedding_ = up.linear(load_embedding(loader, file, names, shape()));
   if (speaks && !shape().tied)
     head_ = up.linear(loader.linear(names.head, shape().vocabulary, width(), false));
   layers_.load(names, loader, up);

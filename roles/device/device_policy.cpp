@@ -71,10 +71,7 @@ Result<void> Impl<T>::load(const DecoderNames& trunk, const SafetensorsFile& fil
   Uploader up(work_->stream(), narrow);
   tower_.load(find_tower(file, architecture_), loader, up);
   projector_ = up.linear(load_projector(loader, file, architecture_));
-  const bool has_embedding = file.find(trunk.embedding + ".weight") != nullptr;
-  embedding_ =
-      up.linear(loader.linear(has_embedding ? trunk.embedding : trunk.head,
-                              trunk_.shape().vocabulary, trunk_.shape().block.width, false));
+  embedding_ = up.linear(load_embedding(loader, file, trunk, trunk_.shape()));
   trunk_.load(trunk, loader, up);
   flow_.load(loader, up);
   if (Result<void> loaded = loader.outcome(); !loaded.ok()) return loaded;

@@ -19,9 +19,7 @@ Result<std::unique_ptr<DeviceText>> DeviceText::load(const Architecture& archite
   if (!kv.ok()) return kv.error();
   const bool narrow = precision == DeviceDecoder::Precision::bf16;
   WeightLoader loader(file, narrow ? kernels::WeightFormat::bf16 : kernels::WeightFormat::exact);
-  const bool has_embedding = file.find(names.embedding + ".weight") != nullptr || !shape.tied;
-  Linear embedding = loader.linear(has_embedding ? names.embedding : names.head, shape.vocabulary,
-                                   shape.block.width, false);
+  Linear embedding = load_embedding(loader, file, names, shape);
   if (Result<void> loaded = loader.outcome(); !loaded.ok()) return loaded.error();
   return std::unique_ptr<DeviceText>(new DeviceText(
       std::move(decoder).value(), std::move(kv).value(), std::move(embedding.weight)));

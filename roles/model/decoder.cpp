@@ -37,6 +37,13 @@ void Decoder::Rows::clear() {
   across.clear();
 }
 
+Linear load_embedding(WeightLoader& load, const SafetensorsFile& file, const DecoderNames& names,
+                      const DecoderShape& shape) {
+  const bool of_its_own = file.find(names.embedding + ".weight") != nullptr || !shape.tied;
+  return load.linear(of_its_own ? names.embedding : names.head, shape.vocabulary, shape.block.width,
+                     false);
+}
+
 Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& names,
                               const SafetensorsFile& file, kernels::WeightFormat format) {
   Decoder made;
@@ -44,10 +51,7 @@ Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& nam
   made.narrow_ = format != kernels::WeightFormat::exact;
   WeightLoader load(file, format);
   if (shape.vocabulary != 0) {
-    const bool has_embedding = file.find(names.embedding + ".weight") != nullptr || !shape.tied;
-    made.embedding_ = load.linear(has_embedding ? names.embedding : names.head, shape.vocabulary,
-                                  shape.block.width, false)
-                          .weight;
+    made.embedding_ = load_embedding(load, file, names, shape).weight;
     if (!shape.tied && shape.head)
       made.head_ = load.linear(names.head, shape.vocabulary, shape.block.width, false).weight;
   }

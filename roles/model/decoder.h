@@ -40,6 +40,10 @@ struct DecoderNames {
   BlockNames block = BlockNames::llama();
 };
 
+/// The matrix whose rows are the tokens'; of a tied one the head may be the only copy.
+Linear load_embedding(WeightLoader& load, const SafetensorsFile& file, const DecoderNames& names,
+                      const DecoderShape& shape);
+
 enum class Mask : std::uint8_t { causal, block };
 
 /// What the cross layers of an expert read of one sequence: keys and values of all its tokens,

@@ -12,22 +12,22 @@ std::string megabytes(double bytes) {
   return text;
 }
 
-namespace {
-
-double layer_parameters(const BlockShape& b) {
+double parameter_count(const BlockShape& b) {
   return static_cast<double>(b.width * b.head_shape().row() + b.heads * b.head_dim * b.width +
                              b.width * b.mlp * (b.gated ? 3 : 2));
 }
 
+namespace {
+
 double tower_parameters(const TowerShape& tower) {
-  return static_cast<double>(tower.layers) * layer_parameters(tower.block);
+  return static_cast<double>(tower.layers) * parameter_count(tower.block);
 }
 
 }  // namespace
 
 double parameter_count(const DecoderShape& shape) {
   const double embedding = static_cast<double>(shape.vocabulary * shape.block.width);
-  return static_cast<double>(shape.layers) * layer_parameters(shape.block) +
+  return static_cast<double>(shape.layers) * parameter_count(shape.block) +
          embedding * (shape.tied ? 1 : 2);
 }
 

@@ -25,6 +25,7 @@ struct MemoryPlan {
 /// Of keys and values in f32, for one token.
 double kv_bytes(const DecoderShape& shape);
 /// Of matrices: what a forward of one token multiplies by, and an embedding of its own.
+double parameter_count(const BlockShape& layer);
 double parameter_count(const DecoderShape& shape);
 double parameter_count(const Architecture& architecture);
 std::string megabytes(double bytes);

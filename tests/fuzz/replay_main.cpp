@@ -15,6 +15,13 @@
 #include "base/random.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+/// Where a target has one: it repairs what a change has broken on the way to the code behind.
+extern "C" [[gnu::weak]] std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                                             std::size_t size_max, unsigned seed);
+/// The change itself is made before.
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t*, std::size_t size, std::size_t) {
+  return size;
+}
 
 namespace {
 
@@ -47,6 +54,9 @@ std::string changed(std::string text, const std::vector<std::string>& corpus,
       }
     }
   }
+  if (LLVMFuzzerCustomMutator != nullptr)
+    text.resize(LLVMFuzzerCustomMutator(reinterpret_cast<std::uint8_t*>(text.data()), text.size(),
+                                        text.size(), static_cast<unsigned>(random.next())));
   return text;
 }
 

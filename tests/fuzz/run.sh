@@ -30,8 +30,7 @@ for target in $targets; do
   done
   clang++-14 $flags $objects -lturbojpeg -lyaml-cpp -lpcre2-8 -lutf8proc -lsentencepiece -o "$build/${target}_fuzz"
   mkdir -p "$build/$target"
-  [ "$target" = image_file ] && cp "$root"/models/scenes/samples/* "$build/$target/"
-  [ "$target" = image_file ] || cp "$root/tests/fuzz/corpus/$target"/*.*[!k] "$build/$target/"
+  cp "$root/tests/fuzz/corpus/$target"/*.*[!k] "$build/$target/"
   pack=$root/tests/fuzz/corpus/$target/found.pack
   [ ! -f "$pack" ] || python3 "$root/tests/fuzz/pack.py" unpack "$pack" "$build/$target"
   limit="-max_total_time=${SECONDS_EACH:-60}"

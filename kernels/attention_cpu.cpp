@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/amx.h"
 #include "kernels/attention.h"
+#include "kernels/attention_amx.h"
 #include "kernels/exp_avx512.h"
 #include "kernels/matmul.h"
 #include "kernels/parallel.h"
@@ -270,6 +272,25 @@ void in_blocks(const Work& work, const Task& task, std::size_t block_rows) {
   }
 }
 
+void on_amx(const Work& work, const Task& task) {
+  const AttentionShape& shape = work.shape;
+  const PagedSequence& sequence = work.sequences[work.sequence_of_row[task.begin]];
+  const std::size_t first =
+      (task.begin * shape.heads + task.kv_head * work.group()) * shape.head_dim;
+  attend_amx({.rows = task.rows(),
+              .group = work.group(),
+              .head_dim = shape.head_dim,
+              .q = &work.q[first],
+              .out = &work.out[first],
+              .row_stride = shape.heads * shape.head_dim,
+              .limit = &work.limit_of_row[task.begin],
+              .keys = sequence.keys,
+              .values = sequence.values,
+              .head = task.kv_head * shape.head_dim,
+              .page_tokens = shape.page_tokens,
+              .token_stride = work.row_width()});
+}
+
 }  // namespace
 
 void attention_cpu(const AttentionShape& shape, std::span<const float> q,
@@ -299,9 +320,12 @@ void attention_cpu(const AttentionShape& shape, std::span<const float> q,
   // Later blocks see more, so threads take tasks as they come.
   std::atomic<std::size_t> next{0};
   const std::size_t grain = scores * shape.head_dim < values_per_thread ? tasks.size() : 1;
+  const bool amx = shape.narrow && has_amx();
   parallel_for(tasks.size(), grain, [&](std::size_t, std::size_t) {
     for (std::size_t i = next++; i < tasks.size(); i = next++)
-      if (shape.narrow)
+      if (amx && tasks[i].rows() > rows_few)
+        on_amx(work, tasks[i]);
+      else if (shape.narrow)
         in_blocks<std::uint16_t>(work, tasks[i], block_rows);
       else
         in_blocks<float>(work, tasks[i], block_rows);

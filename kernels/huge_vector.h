@@ -38,4 +38,10 @@ struct HugeAllocator {
 template <typename T>
 using HugeVector = std::vector<T, HugeAllocator<T>>;
 
+/// Room for `count` values in scratch that is kept: `resize` would write zeros at each change.
+template <typename T>
+void grow(HugeVector<T>& scratch, std::size_t count) {
+  if (scratch.size() < count) scratch.resize(count);
+}
+
 }  // namespace sluice::kernels

@@ -5,7 +5,9 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "kernels/amx.h"
 #include "kernels/matmul.h"
+#include "kernels/matmul_amx.h"
 #include "kernels/matvec.h"
 #include "kernels/parallel.h"
 #include "kernels/vector_math.h"
@@ -130,6 +132,7 @@ void many_rows_narrow(std::span<const float> x, const Weight& weight, const floa
 }  // namespace
 
 std::size_t rows_with_room(std::size_t rows) {
+  if (has_amx()) return rows;
   if (!worth_cutting(rows)) return rounded_up(rows);
   std::size_t left = rows;
   while (next_rows(left) < left) left -= next_rows(left);
@@ -146,6 +149,7 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
   const bool exact = weight.format() == WeightFormat::exact;
   if (rows > rows_few) {
     if (exact) return many_rows_exact(x, weight, bias_data, y, rows);
+    if (has_amx()) return matmul_amx(x, weight, bias_data, y, rows);
     return many_rows_narrow(x, weight, bias_data, y, rows);
   }
   thread_local std::vector<float> rounded;

@@ -1,0 +1,120 @@
+// The processor's matrix tiles (AMX): what products and attention on them share. For kernels only.
+//
+// A tile is 16 rows of 64 bytes. C += A B takes A [16, 32] bf16 with rows as they lie in memory,
+// and B [32, 16] bf16 as 16 rows of pairs: row i holds (B[2i][n], B[2i + 1][n]) for each column n.
+// C is [16, 16] f32. A stored matrix' row-major transpose is such a B once its pairs are
+// transposed: `pack_rows`.
+// Measured: one core's two threads share the unit; with operands that come from the second cache
+// it multiplies at its full rate, where oneDNN 2.7's products reach a third of it.
+// Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/exp_avx512.h"
+
+#if defined(__x86_64__)
+#define SLUICE_AMX [[gnu::target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512bf16,fma")]]
+#endif
+
+namespace sluice::kernels {
+
+/// The processor has such tiles, the operating system lends them, and they are not forbidden.
+bool has_amx();
+/// For tests and benches: as on a processor without tiles. Not while a kernel runs.
+void allow_amx(bool allowed);
+
+namespace amx {
+
+constexpr std::size_t side = 16;            // rows of a tile, and f32 in each
+constexpr std::size_t depth = 2 * side;     // bf16 in a tile's row
+constexpr std::size_t tile = side * depth;  // bf16 in a tile
+constexpr std::size_t strip = 2 * side;     // rows that go through a kernel together
+
+constexpr std::size_t round_up(std::size_t value, std::size_t to) {
+  return (value + to - 1) / to * to;
+}
+
+#if defined(__x86_64__)
+
+struct alignas(64) Config {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+/// All eight tiles at their full size.
+inline constexpr Config config;
+
+/// While one lives, the thread's tiles are set up. oneDNN sets up its own at each of its kernels.
+class Tiles {
+ public:
+  SLUICE_AMX Tiles() { _tile_loadconfig(&config); }
+  SLUICE_AMX ~Tiles() { _tile_release(); }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
+};
+
+/// GCC 12 does not know that a tile's load reads memory: what is written before stays before.
+inline void written() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+
+/// Up to 32 values as bf16; those behind `count` are zero.
+SLUICE_AMX inline __m512i load_narrow(const float* from, std::size_t count) {
+  const __mmask32 here = count >= depth ? ~0U : (1U << count) - 1U;
+  const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(here), from);
+  const __m512 high =
+      here >> side == 0 ? _mm512_setzero_ps()
+                        : _mm512_maskz_loadu_ps(static_cast<__mmask16>(here >> side), from + side);
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+}
+
+/// Sixteen rows of sixteen 32-bit values: rows become columns.
+SLUICE_AMX inline void transpose(__m512i (&r)[side]) {
+  __m512i t[side];
+  for (std::size_t i = 0; i < side; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+  }
+  for (std::size_t i = 0; i < side; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+  }
+}
+
+/// Up to 16 rows of `dims` values become the tiles of B whose columns they are, one for each 32
+/// values; what is missing is zero. `row(i)`: where row i begins.
+template <typename Row>
+SLUICE_AMX inline void pack_rows(const Row& row, std::size_t count, std::size_t dims,
+                                 std::uint16_t* to) {
+  for (std::size_t d = 0; d < dims; d += depth, to += tile) {
+    __m512i r[side];
+    for (std::size_t i = 0; i < side; ++i)
+      r[i] = i < count ? load_narrow(row(i) + d, dims - d) : _mm512_setzero_si512();
+    transpose(r);
+    for (std::size_t i = 0; i < side; ++i) _mm512_store_si512(to + i * depth, r[i]);
+  }
+}
+
+#endif
+
+}  // namespace amx
+
+}  // namespace sluice::kernels

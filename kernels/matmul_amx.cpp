@@ -1,0 +1,271 @@
+#include "kernels/matmul_amx.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/check.h"
+#include "kernels/amx.h"
+#include "kernels/huge_vector.h"
+#include "kernels/parallel.h"
+
+namespace sluice::kernels {
+
+#if defined(__x86_64__)
+
+namespace {
+
+using amx::depth;
+using amx::round_up;
+using amx::side;
+using amx::strip;
+using amx::tile;
+
+/// A longer row is cut, so that a block of x keeps enough rows.
+constexpr std::size_t dims_most = 1536;
+/// Values of x that stay in the second cache beside the weights of two threads.
+constexpr std::size_t block_values = 384 << 10;
+/// Values of weights that a thread holds there.
+constexpr std::size_t group_values = 192 << 10;
+/// Values that are worth a thread.
+constexpr std::size_t values_per_thread = 1 << 16;
+/// Fewer tasks for each thread, and one of them waits for the others.
+constexpr std::size_t tasks_per_thread = 4;
+
+/// One block: rows [row, row + rows) of x by dims [dim, dim + dims), packed, with all of W.
+struct Part {
+  const Weight& weight;
+  const float* bias;
+  std::span<float> y;
+  std::size_t row = 0, rows = 0, dim = 0, dims = 0;
+  const std::uint16_t* x = nullptr;  // [rows / side][dims / depth] tiles
+
+  std::size_t steps() const { return (dims + depth - 1) / depth; }
+};
+
+/// Row `out` of the part's weights as the rows of tiles that are `tile` apart.
+SLUICE_AMX void copy_row(const std::uint16_t* from, std::size_t count, std::uint16_t* to) {
+  for (std::size_t d = 0; d < count; d += depth, to += tile) {
+    const __mmask32 here = count - d >= depth ? ~0U : (1U << (count - d)) - 1U;
+    _mm512_store_si512(to, _mm512_maskz_loadu_epi16(here, from + d));
+  }
+}
+/// Whole numbers up to 127 are exact in bf16.
+SLUICE_AMX void copy_row(const std::int8_t* from, std::size_t count, std::uint16_t* to) {
+  for (std::size_t d = 0; d < count; d += depth, to += tile) {
+    const __mmask32 here = count - d >= depth ? ~0U : (1U << (count - d)) - 1U;
+    const __m256i bytes = _mm256_maskz_loadu_epi8(here, from + d);
+    const __m512 low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(bytes)));
+    const __m512 high =
+        _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(bytes, 1)));
+    _mm512_store_si512(to, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+  }
+}
+
+/// Weights of outputs [out, out + count) as two rows of tiles, those of the second behind.
+SLUICE_AMX void copy_weights(const Part& part, std::size_t out, std::size_t count,
+                             std::uint16_t* to) {
+  const Weight& weight = part.weight;
+  for (std::size_t r = 0; r < count; ++r) {
+    const std::size_t from = (out + r) * weight.in() + part.dim;
+    std::uint16_t* row = to + r / side * part.steps() * tile + r % side * depth;
+    if (weight.scales().empty())
+      copy_row(weight.bf16().data() + from, part.dims, row);
+    else
+      copy_row(weight.int8().data() + from, part.dims, row);
+  }
+}
+
+/// Two rows of weight tiles: as they lie in the matrix, or copied.
+struct WeightTiles {
+  const std::uint16_t* at = nullptr;
+  std::size_t row = depth;  // from a row of a tile to the next
+  std::size_t step = tile;  // from a tile to the next along a row
+  std::size_t second = 0;   // from the first row of tiles to the second
+};
+
+/// Results of a strip by a strip, four tiles [16 outputs, 16 rows], that are not in y yet.
+struct Results {
+  const Part& part;
+  alignas(64) float tiles[4][side * side];
+  std::size_t row = 0, row_end = 0, out = 0;
+  std::size_t stored = 4;  // tiles
+
+  explicit Results(const Part& of) : part(of) {}
+};
+
+/// The next tile goes to y, with scales and bias, or on top of what is there.
+SLUICE_AMX inline void store_next(Results& results) {
+  const Part& part = results.part;
+  const std::size_t which = results.stored++;
+  const std::size_t row = results.row + which / 2 * side;
+  const std::size_t out = results.out + which % 2 * side;
+  if (row >= results.row_end || out >= part.weight.out()) return;
+  const float* c = results.tiles[which];
+  __m512i r[side];
+  for (std::size_t i = 0; i < side; ++i) r[i] = _mm512_load_si512(c + i * side);
+  amx::transpose(r);
+  const __mmask16 here = tail_mask(std::min(side, part.weight.out() - out));
+  const bool scaled = !part.weight.scales().empty();
+  const __m512 by = scaled ? _mm512_maskz_loadu_ps(here, part.weight.scales().data() + out)
+                           : _mm512_set1_ps(1.0F);
+  const bool first = part.dim == 0;
+  const __m512 bias = first && part.bias != nullptr ? _mm512_maskz_loadu_ps(here, part.bias + out)
+                                                    : _mm512_setzero_ps();
+  float* to = part.y.data() + (part.row + row) * part.weight.out() + out;
+  const std::size_t rows = std::min(side, results.row_end - row);
+  for (std::size_t i = 0; i < rows; ++i, to += part.weight.out()) {
+    const __m512 base = first ? bias : _mm512_maskz_loadu_ps(here, to);
+    _mm512_mask_storeu_ps(to, here, _mm512_fmadd_ps(_mm512_castsi512_ps(r[i]), by, base));
+  }
+}
+
+/// results = w [32 outputs] by x [32 rows]; the second half of either may be left out. Meanwhile,
+/// `before` is stored: the tiles' unit and the vectors' work side by side.
+template <bool two_w, bool two_x>
+SLUICE_AMX void multiply(const WeightTiles& w, const std::uint16_t* x, std::size_t steps,
+                         Results& results, Results& before) {
+  constexpr std::size_t stride = depth * sizeof(*x);
+  const std::size_t w_stride = w.row * sizeof(*x);
+  amx::written();
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  const std::size_t pause = std::max<std::size_t>(steps / 4, 1);
+  std::size_t next = 0;
+  for (std::size_t step = 0; step < steps; ++step) {
+    const std::uint16_t* a = w.at + step * w.step;
+    const std::uint16_t* b = x + step * tile;
+    _tile_loadd(6, b, stride);
+    _tile_loadd(4, a, w_stride);
+    _tile_dpbf16ps(0, 4, 6);
+    if (two_w) {
+      _tile_loadd(5, a + w.second, w_stride);
+      _tile_dpbf16ps(1, 5, 6);
+    }
+    if (two_x) {
+      _tile_loadd(7, b + steps * tile, stride);
+      _tile_dpbf16ps(2, 4, 7);
+      if (two_w) _tile_dpbf16ps(3, 5, 7);
+    }
+    if (step == next && before.stored < 4) {
+      store_next(before);
+      next += pause;
+    }
+  }
+  while (before.stored < 4) store_next(before);
+  constexpr std::size_t side_bytes = side * sizeof(float);
+  _tile_stored(0, results.tiles[0], side_bytes);
+  if (two_w) _tile_stored(1, results.tiles[1], side_bytes);
+  if (two_x) _tile_stored(2, results.tiles[2], side_bytes);
+  if (two_w && two_x) _tile_stored(3, results.tiles[3], side_bytes);
+  results.stored = 0;
+}
+
+SLUICE_AMX void multiply(const WeightTiles& w, bool two_w, const std::uint16_t* x, bool two_x,
+                         std::size_t steps, Results& results, Results& before) {
+  if (two_w && two_x)
+    multiply<true, true>(w, x, steps, results, before);
+  else if (two_w)
+    multiply<true, false>(w, x, steps, results, before);
+  else if (two_x)
+    multiply<false, true>(w, x, steps, results, before);
+  else
+    multiply<false, false>(w, x, steps, results, before);
+}
+
+/// Outputs [out, out_end) of all rows of the part.
+SLUICE_AMX void outputs(const Part& part, std::size_t out, std::size_t out_end) {
+  thread_local HugeVector<std::uint16_t> copied;
+  const Weight& weight = part.weight;
+  const std::size_t steps = part.steps();
+  WeightTiles first{nullptr, depth, tile, steps * tile};
+  std::size_t strip_values = strip * steps * depth;
+  if (weight.scales().empty() && part.dims % depth == 0 && (out_end - out) % strip == 0) {
+    first = {weight.bf16().data() + out * weight.in() + part.dim, weight.in(), depth,
+             side * weight.in()};
+    strip_values = strip * weight.in();
+  } else {
+    grow(copied, round_up(out_end - out, strip) * steps * depth);
+    for (std::size_t o = out; o < out_end; o += strip)
+      copy_weights(part, o, std::min(strip, out_end - o), &copied[(o - out) * steps * depth]);
+    first.at = copied.data();
+  }
+  Results results[2] = {Results(part), Results(part)};
+  std::size_t turn = 0;
+  for (std::size_t row = 0; row < part.rows; row += strip) {
+    const std::uint16_t* x = part.x + row * steps * depth;
+    WeightTiles w = first;
+    for (std::size_t o = out; o < out_end; o += strip, w.at += strip_values, turn ^= 1U) {
+      Results& now = results[turn];
+      multiply(w, out_end - o > side, x, part.rows - row > side, steps, now, results[turn ^ 1U]);
+      now.row = row;
+      now.row_end = part.rows;
+      now.out = o;
+    }
+  }
+  Results& last = results[turn ^ 1U];
+  while (last.stored < 4) store_next(last);
+}
+
+/// All outputs of the part, over the threads.
+void multiply_part(const Part& part) {
+  const std::size_t threads = thread_count();
+  const std::size_t strips = (part.weight.out() + strip - 1) / strip;
+  const std::size_t most = std::max<std::size_t>(group_values / (strip * part.dims), 1);
+  std::size_t groups = (strips + most - 1) / most;
+  groups = std::min(round_up(std::max(groups, tasks_per_thread * threads), threads), strips);
+  const bool small = part.weight.out() * part.dims * part.rows < values_per_thread * side;
+  std::atomic<std::size_t> next{0};
+  parallel_for(groups, small ? groups : 1, [&](std::size_t, std::size_t) {
+    const amx::Tiles tiles;
+    for (std::size_t i = next++; i < groups; i = next++)
+      outputs(part, strips * i / groups * strip,
+              std::min(strips * (i + 1) / groups * strip, part.weight.out()));
+  });
+}
+
+/// Rows [16 i, 16 i + 16) of the part.
+SLUICE_AMX void pack_tiles(std::span<const float> x, const Part& part, std::size_t i,
+                           std::uint16_t* to) {
+  const float* from = &x[(part.row + i * side) * part.weight.in() + part.dim];
+  amx::pack_rows([&](std::size_t r) { return from + r * part.weight.in(); },
+                 std::min(side, part.rows - i * side), part.dims, to + i * part.steps() * tile);
+}
+
+void pack_part(std::span<const float> x, const Part& part, std::uint16_t* to) {
+  parallel_for((part.rows + side - 1) / side, values_per_thread / (side * part.dims) + 1,
+               [&](std::size_t begin, std::size_t end) {
+                 for (std::size_t i = begin; i < end; ++i) pack_tiles(x, part, i, to);
+               });
+}
+
+}  // namespace
+
+void matmul_amx(std::span<const float> x, const Weight& weight, const float* bias,
+                std::span<float> y, std::size_t rows) {
+  thread_local HugeVector<std::uint16_t> packed;
+  const std::size_t in = weight.in();
+  const std::size_t cuts = (in + dims_most - 1) / dims_most;
+  const std::size_t dims = round_up((in + cuts - 1) / cuts, depth);
+  const std::size_t block = std::max(strip, block_values / dims / strip * strip);
+  grow(packed, std::min(block, round_up(rows, strip)) * dims);
+  for (std::size_t row = 0; row < rows; row += block)
+    for (std::size_t dim = 0; dim < in; dim += dims) {
+      Part part{weight, bias, y, row, std::min(block, rows - row), dim, std::min(dims, in - dim)};
+      pack_part(x, part, packed.data());
+      part.x = packed.data();
+      multiply_part(part);
+    }
+}
+
+#else
+
+void matmul_amx(std::span<const float>, const Weight&, const float*, std::span<float>,
+                std::size_t) {
+  SLUICE_CHECK(false, "no tiles on this processor");
+}
+
+#endif
+
+}  // namespace sluice::kernels

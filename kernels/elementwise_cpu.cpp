@@ -33,12 +33,6 @@ SLUICE_WIDE void activate_any(Activation kind, const float* x, const float* up, 
 }
 
 #if defined(__x86_64__)
-SLUICE_AVX512 inline __m512 activated16(Activation kind, __m512 v) {
-  if (kind == Activation::silu) return times_sigmoid16(v, v);
-  const __m512 cube = _mm512_mul_ps(_mm512_mul_ps(v, v), v);
-  const __m512 u = _mm512_fmadd_ps(cube, _mm512_set1_ps(0.044715F), v);
-  return times_sigmoid16(v, _mm512_mul_ps(u, _mm512_set1_ps(2.0F * 0.7978845608028654F)));
-}
 SLUICE_AVX512 void activate_avx512(Activation kind, const float* x, const float* up, float* y,
                                    std::size_t count) {
   for (std::size_t i = 0; i < count; i += lanes) {

@@ -1,8 +1,10 @@
-// exp, sigmoid and rounding to bf16, sixteen at a time: GCC's own vectoriser keeps the portable
+// exp, activations and rounding to bf16, sixteen at a time: GCC's own vectoriser keeps the portable
 // loops at a quarter of this. For kernels only; ask `has_avx512` first.
 #pragma once
 
 #include <cstddef>
+
+#include "kernels/elementwise.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -41,6 +43,14 @@ SLUICE_AVX512 inline __m512 times_sigmoid16(__m512 v, __m512 u) {
   __m512 q = _mm512_rcp14_ps(d);
   q = _mm512_mul_ps(q, _mm512_fnmadd_ps(d, q, _mm512_set1_ps(2.0F)));
   return _mm512_mul_ps(v, q);
+}
+
+/// Not for the erf form.
+SLUICE_AVX512 inline __m512 activated16(Activation kind, __m512 v) {
+  if (kind == Activation::silu) return times_sigmoid16(v, v);
+  const __m512 cube = _mm512_mul_ps(_mm512_mul_ps(v, v), v);
+  const __m512 u = _mm512_fmadd_ps(cube, _mm512_set1_ps(0.044715F), v);
+  return times_sigmoid16(v, _mm512_mul_ps(u, _mm512_set1_ps(2.0F * 0.7978845608028654F)));
 }
 
 /// As `narrow` rounds, in the lower halves.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/tensor.h"
+#include "kernels/elementwise.h"
 #include "kernels/huge_vector.h"
 
 namespace sluice::kernels {
@@ -67,6 +68,12 @@ void matmul_ref(std::span<const float> x, const Weight& weight, std::span<const 
                 std::span<float> y, std::size_t rows);
 void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const float> bias,
                 std::span<float> y, std::size_t rows);
+/// As a product, and then activate_cpu over y or add_cpu of the product to y: in one pass where
+/// that is faster. Of y no more than `rows` rows are touched.
+void matmul_activate_cpu(Activation kind, std::span<const float> x, const Weight& weight,
+                         std::span<const float> bias, std::span<float> y, std::size_t rows);
+void matmul_add_cpu(std::span<const float> x, const Weight& weight, std::span<const float> bias,
+                    std::span<float> y, std::size_t rows);
 
 /// c = a b for bf16 and sums in f32: a [m, k]; b [k, n], or [n, k] when it is transposed; rows of c
 /// are `stride` apart. `bias`: n values that are added to each row; null: none. `room`: so many

@@ -36,10 +36,13 @@ struct Part {
   const Weight& weight;
   const float* bias;
   std::span<float> y;
+  const Finish& finish;
   std::size_t row = 0, rows = 0, dim = 0, dims = 0;
   const std::uint16_t* x = nullptr;  // [rows / side][dims / depth] tiles
 
   std::size_t steps() const { return (dims + depth - 1) / depth; }
+  bool first() const { return dim == 0; }
+  bool last() const { return dim + dims == weight.in(); }
 };
 
 /// Row `out` of the part's weights as the rows of tiles that are `tile` apart.
@@ -93,7 +96,7 @@ struct Results {
   explicit Results(const Part& of) : part(of) {}
 };
 
-/// The next tile goes to y, with scales and bias, or on top of what is there.
+/// The next tile goes to y, with scales, bias and what the finish says, or on top of what is there.
 SLUICE_AMX inline void store_next(Results& results) {
   const Part& part = results.part;
   const std::size_t which = results.stored++;
@@ -108,14 +111,18 @@ SLUICE_AMX inline void store_next(Results& results) {
   const bool scaled = !part.weight.scales().empty();
   const __m512 by = scaled ? _mm512_maskz_loadu_ps(here, part.weight.scales().data() + out)
                            : _mm512_set1_ps(1.0F);
-  const bool first = part.dim == 0;
-  const __m512 bias = first && part.bias != nullptr ? _mm512_maskz_loadu_ps(here, part.bias + out)
-                                                    : _mm512_setzero_ps();
+  const __m512 bias = part.first() && part.bias != nullptr
+                          ? _mm512_maskz_loadu_ps(here, part.bias + out)
+                          : _mm512_setzero_ps();
+  const bool on_top = !part.first() || part.finish.add;
+  const bool activate = part.last() && part.finish.activation.has_value();
   float* to = part.y.data() + (part.row + row) * part.weight.out() + out;
   const std::size_t rows = std::min(side, results.row_end - row);
   for (std::size_t i = 0; i < rows; ++i, to += part.weight.out()) {
-    const __m512 base = first ? bias : _mm512_maskz_loadu_ps(here, to);
-    _mm512_mask_storeu_ps(to, here, _mm512_fmadd_ps(_mm512_castsi512_ps(r[i]), by, base));
+    __m512 v = _mm512_fmadd_ps(_mm512_castsi512_ps(r[i]), by, bias);
+    if (on_top) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(here, to));
+    if (activate) v = activated16(*part.finish.activation, v);
+    _mm512_mask_storeu_ps(to, here, v);
   }
 }
 
@@ -243,7 +250,7 @@ void pack_part(std::span<const float> x, const Part& part, std::uint16_t* to) {
 }  // namespace
 
 void matmul_amx(std::span<const float> x, const Weight& weight, const float* bias,
-                std::span<float> y, std::size_t rows) {
+                std::span<float> y, std::size_t rows, const Finish& finish) {
   thread_local HugeVector<std::uint16_t> packed;
   const std::size_t in = weight.in();
   const std::size_t cuts = (in + dims_most - 1) / dims_most;
@@ -252,7 +259,8 @@ void matmul_amx(std::span<const float> x, const Weight& weight, const float* bia
   grow(packed, std::min(block, round_up(rows, strip)) * dims);
   for (std::size_t row = 0; row < rows; row += block)
     for (std::size_t dim = 0; dim < in; dim += dims) {
-      Part part{weight, bias, y, row, std::min(block, rows - row), dim, std::min(dims, in - dim)};
+      Part part{
+          weight, bias, y, finish, row, std::min(block, rows - row), dim, std::min(dims, in - dim)};
       pack_part(x, part, packed.data());
       part.x = packed.data();
       multiply_part(part);
@@ -261,8 +269,8 @@ void matmul_amx(std::span<const float> x, const Weight& weight, const float* bia
 
 #else
 
-void matmul_amx(std::span<const float>, const Weight&, const float*, std::span<float>,
-                std::size_t) {
+void matmul_amx(std::span<const float>, const Weight&, const float*, std::span<float>, std::size_t,
+                const Finish&) {
   SLUICE_CHECK(false, "no tiles on this processor");
 }
 

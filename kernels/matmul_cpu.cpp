@@ -190,6 +190,35 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
   });
 }
 
+namespace {
+
+bool many_on_tiles(const Weight& weight, std::size_t rows) {
+  return rows > rows_few && weight.format() != WeightFormat::exact && weight.out() != 0 &&
+         has_amx();
+}
+
+}  // namespace
+
+void matmul_activate_cpu(Activation kind, std::span<const float> x, const Weight& weight,
+                         std::span<const float> bias, std::span<float> y, std::size_t rows) {
+  const std::span<float> made = y.first(rows * weight.out());
+  if (kind != Activation::gelu_erf && many_on_tiles(weight, rows))
+    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), made, rows, {kind, false});
+  matmul_cpu(x, weight, bias, made, rows);
+  activate_cpu(kind, made);
+}
+
+void matmul_add_cpu(std::span<const float> x, const Weight& weight, std::span<const float> bias,
+                    std::span<float> y, std::size_t rows) {
+  const std::span<float> sum = y.first(rows * weight.out());
+  if (many_on_tiles(weight, rows))
+    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), sum, rows, {{}, true});
+  thread_local HugeVector<float> product;
+  grow(product, rows_with_room(rows) * weight.out());
+  matmul_cpu(x, weight, bias, product, rows);
+  add_cpu(sum, std::span(product).first(sum.size()));
+}
+
 void narrow_cpu(const float* from, std::uint16_t* to, std::size_t count) {
   narrow_all(from, to, count);
 }

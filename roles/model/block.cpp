@@ -20,6 +20,7 @@ Adaptive adaptive(const Modulation& modulation, std::size_t width, std::size_t r
 void norm_rows(const BlockShape& shape, const Norm& norm, std::size_t which,
                std::span<const float> hidden, const Modulation* modulation, BlockRows& rows) {
   const float eps = which == 1 && shape.eps2 != 0 ? shape.eps2 : shape.eps;
+  rows.normed.resize(hidden.size());
   apply_norm(shape.norm, norm, eps, shape.width, hidden, rows.normed);
   if (modulation == nullptr) return;
   for (std::size_t row = 0; row < rows.count; ++row) {
@@ -29,8 +30,13 @@ void norm_rows(const BlockShape& shape, const Norm& norm, std::size_t which,
   }
 }
 
-void add_branch(const BlockShape& shape, std::span<float> hidden, std::span<const float> scale,
-                std::size_t which, const Modulation* modulation, const BlockRows& rows) {
+/// hidden += x through `linear`, scaled by column or by the norm's gate.
+void add_branch(const BlockShape& shape, std::span<float> hidden, const Linear& linear,
+                std::span<const float> x, std::span<const float> scale, std::size_t which,
+                const Modulation* modulation, BlockRows& rows) {
+  if (modulation == nullptr && scale.empty())
+    return kernels::matmul_add_cpu(x, linear.weight, linear.bias, hidden, rows.count);
+  apply(linear, x, rows.out);
   if (modulation == nullptr) return kernels::add_cpu(hidden, rows.out, scale);
   for (std::size_t row = 0; row < rows.count; ++row)
     kernels::add_cpu(hidden.subspan(row * shape.width, shape.width),
@@ -120,16 +126,8 @@ BlockNames BlockNames::timm() {
           "ls2.scale_factor"};
 }
 
-void apply(const Linear& linear, std::span<const float> x, std::vector<float>& y) {
-  const std::size_t rows = x.size() / linear.weight.in();
-  y.resize(kernels::rows_with_room(rows) * linear.weight.out());
-  kernels::matmul_cpu(x, linear.weight, linear.bias, y, rows);
-  y.resize(rows * linear.weight.out());
-}
-
 void apply_norm(NormKind kind, const Norm& norm, float eps, std::size_t width,
-                std::span<const float> x, std::vector<float>& y) {
-  y.resize(x.size());
+                std::span<const float> x, std::span<float> y) {
   if (kind == NormKind::rms)
     kernels::rms_norm_cpu(x, width, norm.weight, eps, y);
   else
@@ -187,19 +185,17 @@ void Block::project(const BlockShape& shape, std::span<const float> hidden,
 
 void Block::finish(const BlockShape& shape, std::span<float> hidden, const Modulation* modulation,
                    BlockRows& rows) const {
-  apply(out, rows.mixed, rows.out);
-  add_branch(shape, hidden, scale1, 0, modulation, rows);
+  add_branch(shape, hidden, out, rows.mixed, scale1, 0, modulation, rows);
   norm_rows(shape, norm2, 1, hidden, modulation, rows);
-  apply(up, rows.normed, rows.inner);
+  rows.activated.resize(rows.count * shape.mlp);
   if (shape.gated) {
-    rows.activated.resize(rows.count * shape.mlp);
+    apply(up, rows.normed, rows.inner);
     kernels::gated_cpu(shape.activation, rows.inner, shape.mlp, rows.activated);
-    apply(down, rows.activated, rows.out);
   } else {
-    kernels::activate_cpu(shape.activation, rows.inner);
-    apply(down, rows.inner, rows.out);
+    kernels::matmul_activate_cpu(shape.activation, rows.normed, up.weight, up.bias, rows.activated,
+                                 rows.count);
   }
-  add_branch(shape, hidden, scale2, 1, modulation, rows);
+  add_branch(shape, hidden, down, rows.activated, scale2, 1, modulation, rows);
 }
 
 std::size_t Block::stream_bytes() const {

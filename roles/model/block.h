@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/elementwise.h"
+#include "kernels/huge_vector.h"
 #include "roles/model/rope.h"
 #include "roles/model/weights.h"
 
@@ -64,10 +65,11 @@ struct Modulation {
 struct BlockRows {
   std::size_t count = 0;
   RopeTable rope;
-  RopeTable cross_rope;      // of queries to others' keys
+  RopeTable cross_rope;  // of queries to others' keys
   bool keys_unrotated = false;
   std::vector<float*> k, v;  // where each row's keys and values go
-  std::vector<float> normed, qkv, q, mixed, out, inner, activated;
+  kernels::HugeVector<float> normed, qkv, q, mixed, out, inner, activated;
+  kernels::HugeVector<float> keys, values;  // where k and v point, when the rows are their own
 };
 
 struct Block {
@@ -90,9 +92,16 @@ struct Block {
   std::size_t stream_bytes() const;
 };
 
-void apply(const Linear& linear, std::span<const float> x, std::vector<float>& y);
-/// `y` may not be `x`.
+/// `y` gets the size that it needs.
+template <typename Allocator>
+void apply(const Linear& linear, std::span<const float> x, std::vector<float, Allocator>& y) {
+  const std::size_t rows = x.size() / linear.weight.in();
+  y.resize(kernels::rows_with_room(rows) * linear.weight.out());
+  kernels::matmul_cpu(x, linear.weight, linear.bias, y, rows);
+  y.resize(rows * linear.weight.out());
+}
+/// `y` has `x`'s size and is not `x`.
 void apply_norm(NormKind kind, const Norm& norm, float eps, std::size_t width,
-                std::span<const float> x, std::vector<float>& y);
+                std::span<const float> x, std::span<float> y);
 
 }  // namespace sluice

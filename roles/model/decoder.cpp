@@ -271,8 +271,9 @@ Result<void> Decoder::run(KvPool& pool, std::span<const Chunk> chunks, std::vect
       attend(pool, layer, chunks, rows);
     blocks_[layer].finish(shape_.block, hidden, adaptive, rows);
   }
-  apply_norm(shape_.block.norm, norm_, shape_.block.eps, width(), hidden, rows.normed);
-  hidden.swap(rows.normed);
+  std::vector<float> normed(hidden.size());
+  apply_norm(shape_.block.norm, norm_, shape_.block.eps, width(), hidden, normed);
+  hidden.swap(normed);
   if (conditions == nullptr) return {};
   for (std::size_t row = 0; row < rows.count; ++row) {
     const auto last = std::span(conditions->last).subspan(rows.condition[row] * 3 * width());

@@ -98,6 +98,7 @@ void QwenVision::encode(std::span<const float> patches, std::span<const Grid> gr
         return full ? layout.pictures : layout.windows;
       },
       rows, hidden, watch);
+  rows.normed.resize(hidden.size());
   apply_norm(NormKind::rms, merge_norm_, shape_.block.eps, width, hidden, rows.normed);
   apply(merge1_, rows.normed, merged);
   kernels::activate_cpu(kernels::Activation::gelu_erf, merged);

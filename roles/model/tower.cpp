@@ -14,14 +14,13 @@ std::ptrdiff_t signed_of(T value) {
   return static_cast<std::ptrdiff_t>(value);
 }
 
-void attend(const BlockShape& shape, bool narrow, const Segments& segments,
-            const std::vector<float>& k, const std::vector<float>& v, BlockRows& rows) {
+void attend(const BlockShape& shape, bool narrow, const Segments& segments, BlockRows& rows) {
   const std::size_t row = shape.kv_heads * shape.head_dim;
   std::vector<const float*> keys, values;
   std::vector<std::uint32_t> segment, visible;
   for (std::size_t s = 0; s + 1 < segments.size(); ++s) {
-    keys.push_back(k.data() + segments[s] * row);
-    values.push_back(v.data() + segments[s] * row);
+    keys.push_back(rows.keys.data() + segments[s] * row);
+    values.push_back(rows.values.data() + segments[s] * row);
     const std::uint32_t length = segments[s + 1] - segments[s];
     segment.insert(segment.end(), length, static_cast<std::uint32_t>(s));
     visible.insert(visible.end(), length, length);
@@ -67,19 +66,19 @@ void run_blocks(const BlockShape& shape, std::span<const Block> blocks,
                 const std::function<const Segments&(std::size_t layer)>& segments, BlockRows& rows,
                 std::vector<float>& hidden, const RowsWatch& watch) {
   const std::size_t row = shape.kv_heads * shape.head_dim;
-  std::vector<float> k(rows.count * row);
-  std::vector<float> v(k.size());
+  rows.keys.resize(rows.count * row);
+  rows.values.resize(rows.count * row);
   rows.k.resize(rows.count);
   rows.v.resize(rows.count);
   for (std::size_t i = 0; i < rows.count; ++i) {
-    rows.k[i] = k.data() + i * row;
-    rows.v[i] = v.data() + i * row;
+    rows.k[i] = rows.keys.data() + i * row;
+    rows.v[i] = rows.values.data() + i * row;
   }
   for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
     if (watch) watch(layer, hidden);
     blocks[layer].project(shape, hidden, nullptr, rows);
     const bool narrow = blocks[layer].out.weight.format() != kernels::WeightFormat::exact;
-    attend(shape, narrow, segments(layer), k, v, rows);
+    attend(shape, narrow, segments(layer), rows);
     blocks[layer].finish(shape, hidden, nullptr, rows);
   }
 }
@@ -169,8 +168,9 @@ void Tower::encode(std::span<const float> pixels, std::vector<float>& features,
       shape_.block, blocks_, [&](std::size_t) -> const Segments& { return segments; }, rows, hidden,
       watch);
   if (shape_.final_norm) {
-    apply_norm(shape_.block.norm, norm_, shape_.block.eps, width, hidden, rows.normed);
-    hidden.swap(rows.normed);
+    std::vector<float> normed(hidden.size());
+    apply_norm(shape_.block.norm, norm_, shape_.block.eps, width, hidden, normed);
+    hidden.swap(normed);
   }
   features.clear();
   const std::size_t skip = shape_.keep_extra ? 0 : shape_.extra() * width;

@@ -19,6 +19,11 @@ struct AttentionShape {
   std::size_t head_dim = 0;
   std::size_t page_tokens = 0;
   bool narrow = false;  // products of many rows in bf16; scores and sums stay f32
+  // From a row of q, and from a token's keys or values, to the next; 0: they lie side by side.
+  std::size_t q_stride = 0, kv_stride = 0;
+
+  std::size_t q_row() const { return q_stride != 0 ? q_stride : heads * head_dim; }
+  std::size_t kv_row() const { return kv_stride != 0 ? kv_stride : kv_heads * head_dim; }
 };
 
 /// The pages of one sequence for one layer: where each page's keys and values begin.

@@ -210,12 +210,12 @@ SLUICE_AMX void attend_strip(const AmxTask& task, std::size_t first, std::size_t
                              Scratch& scratch) {
   const std::size_t dims = round_up(task.head_dim, depth);
   const std::size_t dims_out = round_up(task.head_dim, side);
-  const auto place = [&](std::size_t r) {
-    return (first + r) / task.group * task.row_stride + (first + r) % task.group * task.head_dim;
+  const auto place = [&](std::size_t r, std::size_t stride) {
+    return (first + r) / task.group * stride + (first + r) % task.group * task.head_dim;
   };
   std::size_t seen = 0;
   for (std::size_t r = 0; r < count; ++r) {
-    narrow_row(task.q + place(r), task.head_dim, &scratch.queries[r * dims]);
+    narrow_row(task.q + place(r, task.q_stride), task.head_dim, &scratch.queries[r * dims]);
     seen = std::max<std::size_t>(seen, task.limit[(first + r) / task.group]);
   }
   const std::size_t tokens = round_up(seen, strip);
@@ -228,7 +228,8 @@ SLUICE_AMX void attend_strip(const AmxTask& task, std::size_t first, std::size_t
                     &scratch.weights[r * tokens]);
   mix(scratch.weights.data(), scratch.values.data(), dims_out, tokens, two, scratch.mixed.data());
   for (std::size_t r = 0; r < count; ++r)
-    scale_row(&scratch.mixed[r * dims_out], 1.0F / sums[r], task.head_dim, task.out + place(r));
+    scale_row(&scratch.mixed[r * dims_out], 1.0F / sums[r], task.head_dim,
+              task.out + place(r, task.out_stride));
 }
 
 }  // namespace

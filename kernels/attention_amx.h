@@ -16,9 +16,10 @@ struct AmxTask {
   std::size_t rows = 0;
   std::size_t group = 0;  // query heads; they lie side by side in a row
   std::size_t head_dim = 0;
-  const float* q = nullptr;              // the first row's first head of the group
-  float* out = nullptr;                  // as q
-  std::size_t row_stride = 0;            // floats from one row of q and out to the next
+  const float* q = nullptr;  // the first row's first head of the group
+  float* out = nullptr;      // as q
+  std::size_t q_stride = 0;  // floats from one row of q to the next
+  std::size_t out_stride = 0;
   const std::uint32_t* limit = nullptr;  // of each row: how many tokens it sees, at least one
   std::span<const float* const> keys;    // of each page: where this head's begin
   std::span<const float* const> values;

@@ -139,7 +139,7 @@ struct Work {
   std::span<float> out;
 
   std::size_t group() const { return shape.heads / shape.kv_heads; }
-  std::size_t row_width() const { return shape.kv_heads * shape.head_dim; }
+  std::size_t row_width() const { return shape.kv_row(); }
 };
 
 void one_by_one(const Work& work, const Task& task) {
@@ -153,7 +153,7 @@ void one_by_one(const Work& work, const Task& task) {
     scores.resize(limit);
     for (std::size_t g = 0; g < work.group(); ++g) {
       const std::size_t head = task.kv_head * work.group() + g;
-      const float* query = &work.q[(row * shape.heads + head) * d];
+      const float* query = &work.q[row * shape.q_row() + head * d];
       float* mixed = &work.out[(row * shape.heads + head) * d];
       const auto each_page = [&](auto&& visit) {
         for (std::size_t first = 0, page = 0; first < limit; first += shape.page_tokens, ++page)
@@ -226,8 +226,8 @@ void as_products(const Work& work, const Task& block, Scratch<T>& scratch) {
   scores.resize(rows * seen);
   mixed.resize(rows * d);
   sums.resize(rows);
-  gather(&work.q[(block.begin * shape.heads + block.kv_head * group) * d], shape.heads * d,
-         group * d, block.rows(), queries.data());
+  gather(&work.q[block.begin * shape.q_row() + block.kv_head * group * d], shape.q_row(), group * d,
+         block.rows(), queries.data());
   gemm(true, queries, keys, scores.data(), rows, seen, d);
   const float scale = 1.0F / std::sqrt(static_cast<float>(d));
   for (std::size_t r = 0; r < rows; ++r) {
@@ -275,14 +275,15 @@ void in_blocks(const Work& work, const Task& task, std::size_t block_rows) {
 void on_amx(const Work& work, const Task& task) {
   const AttentionShape& shape = work.shape;
   const PagedSequence& sequence = work.sequences[work.sequence_of_row[task.begin]];
-  const std::size_t first =
-      (task.begin * shape.heads + task.kv_head * work.group()) * shape.head_dim;
+  const std::size_t head = task.kv_head * work.group() * shape.head_dim;
+  const std::size_t width = shape.heads * shape.head_dim;
   attend_amx({.rows = task.rows(),
               .group = work.group(),
               .head_dim = shape.head_dim,
-              .q = &work.q[first],
-              .out = &work.out[first],
-              .row_stride = shape.heads * shape.head_dim,
+              .q = &work.q[task.begin * shape.q_row() + head],
+              .out = &work.out[task.begin * width + head],
+              .q_stride = shape.q_row(),
+              .out_stride = width,
               .limit = &work.limit_of_row[task.begin],
               .keys = sequence.keys,
               .values = sequence.values,

@@ -11,12 +11,12 @@ void attention_ref(const AttentionShape& shape, std::span<const float> q,
                    std::span<const std::uint32_t> limit_of_row,
                    std::span<const PagedSequence> sequences, std::span<float> out) {
   const std::size_t d = shape.head_dim;
-  const std::size_t row_width = shape.kv_heads * d;
+  const std::size_t row_width = shape.kv_row();
   for (std::size_t row = 0; row < sequence_of_row.size(); ++row) {
     const PagedSequence& sequence = sequences[sequence_of_row[row]];
     for (std::size_t head = 0; head < shape.heads; ++head) {
       const std::size_t kv_head = head / (shape.heads / shape.kv_heads);
-      const float* query = q.data() + (row * shape.heads + head) * d;
+      const float* query = q.data() + row * shape.q_row() + head * d;
       std::vector<double> weight(limit_of_row[row]);
       for (std::size_t t = 0; t < weight.size(); ++t) {
         const float* key = sequence.keys[t / shape.page_tokens] +

@@ -23,11 +23,13 @@ using amx::tile;
 /// A longer row is cut, so that a block of x keeps enough rows.
 constexpr std::size_t dims_most = 1536;
 /// Values of x that stay in the second cache beside the weights of two threads.
-constexpr std::size_t block_values = 384 << 10;
+constexpr std::size_t block_values = 512 << 10;
 /// Values of weights that a thread holds there.
 constexpr std::size_t group_values = 192 << 10;
 /// Values that are worth a thread.
 constexpr std::size_t values_per_thread = 1 << 16;
+/// Rows of such lengths meet in the same lines of the second cache and drive each other out.
+constexpr std::size_t in_crowded = 8 << 10;
 /// Fewer tasks for each thread, and one of them waits for the others.
 constexpr std::size_t tasks_per_thread = 4;
 
@@ -188,7 +190,8 @@ SLUICE_AMX void outputs(const Part& part, std::size_t out, std::size_t out_end) 
   const std::size_t steps = part.steps();
   WeightTiles first{nullptr, depth, tile, steps * tile};
   std::size_t strip_values = strip * steps * depth;
-  if (weight.scales().empty() && part.dims % depth == 0 && (out_end - out) % strip == 0) {
+  const bool whole = part.dims % depth == 0 && (out_end - out) % strip == 0;
+  if (weight.scales().empty() && whole && weight.in() % in_crowded != 0) {
     first = {weight.bf16().data() + out * weight.in() + part.dim, weight.in(), depth,
              side * weight.in()};
     strip_values = strip * weight.in();
@@ -255,8 +258,10 @@ void matmul_amx(std::span<const float> x, const Weight& weight, const float* bia
   const std::size_t in = weight.in();
   const std::size_t cuts = (in + dims_most - 1) / dims_most;
   const std::size_t dims = round_up((in + cuts - 1) / cuts, depth);
-  const std::size_t block = std::max(strip, block_values / dims / strip * strip);
-  grow(packed, std::min(block, round_up(rows, strip)) * dims);
+  // Blocks of like size: weights are read anew for each, were it a single strip.
+  const std::size_t blocks = (rows * dims + block_values - 1) / block_values;
+  const std::size_t block = round_up((rows + blocks - 1) / blocks, strip);
+  grow(packed, block * dims);
   for (std::size_t row = 0; row < rows; row += block)
     for (std::size_t dim = 0; dim < in; dim += dims) {
       Part part{

@@ -171,6 +171,7 @@ void Block::project(const BlockShape& shape, std::span<const float> hidden,
                     const Modulation* modulation, BlockRows& rows) const {
   norm_rows(shape, norm1, 0, hidden, modulation, rows);
   apply(qkv, rows.normed, rows.qkv);
+  if (rows.unsplit()) return;
   rows.q.resize(rows.count * shape.heads * shape.head_dim);
   if (is_cross()) {
     kernels::split_rotate_cpu({shape.heads, 0, shape.head_dim}, rows.qkv, rows.cross_rope.cosine,

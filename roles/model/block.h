@@ -67,9 +67,12 @@ struct BlockRows {
   RopeTable rope;
   RopeTable cross_rope;  // of queries to others' keys
   bool keys_unrotated = false;
-  std::vector<float*> k, v;  // where each row's keys and values go
+  std::vector<float*> k, v;  // where each row's keys and values go; none: they stay in qkv
   kernels::HugeVector<float> normed, qkv, q, mixed, out, inner, activated;
   kernels::HugeVector<float> keys, values;  // where k and v point, when the rows are their own
+
+  /// Queries, keys and values are read from qkv: nothing rotates them.
+  bool unsplit() const { return k.empty(); }
 };
 
 struct Block {
@@ -83,7 +86,8 @@ struct Block {
                     const std::string& prefix, bool cross = false);
 
   bool is_cross() const { return cross_k.weight.out() != 0; }
-  /// Before the attention: rows.q, and keys and values where rows.k and rows.v say.
+  /// Before the attention: rows.q, and keys and values where rows.k and rows.v say; rows.qkv alone
+  /// where these are empty.
   void project(const BlockShape& shape, std::span<const float> hidden, const Modulation* modulation,
                BlockRows& rows) const;
   /// After it: adds what rows.mixed gives, then the MLP, to `hidden`.

@@ -168,6 +168,7 @@ Result<void> DiffusionTransformer::predict(KvPool& pool, std::span<const float> 
       return invalid_argument("class " + std::to_string(one) + " is not from 0 to " +
                               std::to_string(shape_.classes));
   std::vector<float> cut, rows, hidden;
+  cut.resize(latents.size());
   cut_patches(latents, shape_.channels, shape_.side, shape_.patch, cut);
   apply(patch_, cut, rows);
   const std::size_t one = shape_.patches() * shape_.trunk.block.width;

@@ -15,12 +15,22 @@ std::ptrdiff_t signed_of(T value) {
 }
 
 void attend(const BlockShape& shape, bool narrow, const Segments& segments, BlockRows& rows) {
-  const std::size_t row = shape.kv_heads * shape.head_dim;
+  kernels::AttentionShape attention{shape.heads, shape.kv_heads, shape.head_dim, rows.count,
+                                    narrow};
+  std::span<const float> q = rows.q;
+  const float* k = rows.keys.data();
+  const float* v = rows.values.data();
+  if (rows.unsplit()) {
+    attention.q_stride = attention.kv_stride = shape.head_shape().row();
+    q = rows.qkv;
+    k = rows.qkv.data() + shape.heads * shape.head_dim;
+    v = k + shape.kv_heads * shape.head_dim;
+  }
   std::vector<const float*> keys, values;
   std::vector<std::uint32_t> segment, visible;
   for (std::size_t s = 0; s + 1 < segments.size(); ++s) {
-    keys.push_back(rows.keys.data() + segments[s] * row);
-    values.push_back(rows.values.data() + segments[s] * row);
+    keys.push_back(k + segments[s] * attention.kv_row());
+    values.push_back(v + segments[s] * attention.kv_row());
     const std::uint32_t length = segments[s + 1] - segments[s];
     segment.insert(segment.end(), length, static_cast<std::uint32_t>(s));
     visible.insert(visible.end(), length, length);
@@ -28,10 +38,9 @@ void attend(const BlockShape& shape, bool narrow, const Segments& segments, Bloc
   std::vector<kernels::PagedSequence> sequences;
   for (std::size_t s = 0; s < keys.size(); ++s)
     sequences.push_back({{&keys[s], 1}, {&values[s], 1}});
-  rows.mixed.resize(rows.q.size());
+  rows.mixed.resize(rows.count * shape.heads * shape.head_dim);
   // A segment is one page.
-  kernels::attention_cpu({shape.heads, shape.kv_heads, shape.head_dim, rows.count, narrow}, rows.q,
-                         segment, visible, sequences, rows.mixed);
+  kernels::attention_cpu(attention, q, segment, visible, sequences, rows.mixed);
 }
 
 }  // namespace
@@ -66,11 +75,12 @@ void run_blocks(const BlockShape& shape, std::span<const Block> blocks,
                 const std::function<const Segments&(std::size_t layer)>& segments, BlockRows& rows,
                 std::vector<float>& hidden, const RowsWatch& watch) {
   const std::size_t row = shape.kv_heads * shape.head_dim;
-  rows.keys.resize(rows.count * row);
-  rows.values.resize(rows.count * row);
-  rows.k.resize(rows.count);
-  rows.v.resize(rows.count);
-  for (std::size_t i = 0; i < rows.count; ++i) {
+  const std::size_t own = rows.rope.cosine.empty() ? 0 : rows.count;
+  rows.keys.resize(own * row);
+  rows.values.resize(own * row);
+  rows.k.resize(own);
+  rows.v.resize(own);
+  for (std::size_t i = 0; i < own; ++i) {
     rows.k[i] = rows.keys.data() + i * row;
     rows.v[i] = rows.values.data() + i * row;
   }
@@ -84,16 +94,15 @@ void run_blocks(const BlockShape& shape, std::span<const Block> blocks,
 }
 
 void cut_patches(std::span<const float> pixels, std::size_t channels, std::size_t side,
-                 std::size_t patch, std::vector<float>& rows) {
-  rows.clear();
-  rows.reserve(pixels.size());
+                 std::size_t patch, std::span<float> rows) {
+  float* to = rows.data();
   for (std::size_t image = 0; image < pixels.size(); image += channels * side * side)
     for (std::size_t py = 0; py < side; py += patch)
       for (std::size_t px = 0; px < side; px += patch)
         for (std::size_t channel = 0; channel < channels; ++channel)
           for (std::size_t y = 0; y < patch; ++y) {
             const float* from = &pixels[image + (channel * side + py + y) * side + px];
-            rows.insert(rows.end(), from, from + patch);
+            to = std::copy_n(from, patch, to);
           }
 }
 
@@ -148,22 +157,25 @@ void Tower::encode(std::span<const float> pixels, std::vector<float>& features,
   const std::size_t images = pixels.size() / (3 * shape_.side * shape_.side);
   SLUICE_CHECK(pixels.size() == images * 3 * shape_.side * shape_.side,
                "pictures must have the tower's size");
-  std::vector<float> cut, embedded, hidden;
+  thread_local BlockRows rows;  // kept, as these are: tens of megabytes
+  thread_local kernels::HugeVector<float> cut, embedded;
+  cut.resize(pixels.size());
   cut_patches(pixels, 3, shape_.side, shape_.patch, cut);
   apply(patch_, cut, embedded);
   const std::size_t one = shape_.patches() * width;
   const std::size_t first = shape_.class_token && shape_.class_position ? width : 0;
   Segments segments{0};
+  rows.count = images * (shape_.patches() + shape_.extra());
+  std::vector<float> hidden(rows.count * width);
+  auto to = hidden.begin();
   for (std::size_t image = 0; image < images; ++image) {
     for (std::size_t i = 0; i < class_token_.size(); ++i)
-      hidden.push_back(class_token_[i] + (first != 0 ? positions_[i] : 0.0F));
-    hidden.insert(hidden.end(), registers_.begin(), registers_.end());
-    for (std::size_t i = 0; i < one; ++i)
-      hidden.push_back(embedded[image * one + i] + positions_[first + i]);
-    segments.push_back(static_cast<std::uint32_t>(hidden.size() / width));
+      *to++ = class_token_[i] + (first != 0 ? positions_[i] : 0.0F);
+    to = std::copy(registers_.begin(), registers_.end(), to);
+    to = std::transform(&embedded[image * one], &embedded[image * one] + one, &positions_[first],
+                        to, std::plus<>());
+    segments.push_back(static_cast<std::uint32_t>((to - hidden.begin()) / signed_of(width)));
   }
-  thread_local BlockRows rows;  // kept: tens of megabytes
-  rows.count = hidden.size() / width;
   run_blocks(
       shape_.block, blocks_, [&](std::size_t) -> const Segments& { return segments; }, rows, hidden,
       watch);

@@ -49,7 +49,7 @@ void run_blocks(const BlockShape& shape, std::span<const Block> blocks,
 /// [images, channels, side, side] to [images * patches, channels * patch * patch], each row channel
 /// by channel.
 void cut_patches(std::span<const float> pixels, std::size_t channels, std::size_t side,
-                 std::size_t patch, std::vector<float>& rows);
+                 std::size_t patch, std::span<float> rows);
 
 /// [grid * grid, channels] per picture to [(grid/n)^2, n * n * channels], neighbours row by row.
 std::vector<float> merge_neighbours(std::span<const float> rows, std::size_t grid,

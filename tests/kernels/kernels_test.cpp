@@ -1,4 +1,5 @@
 // Every kernel against its reference, over odd sizes, with tolerances from the length of the sums.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
@@ -356,6 +357,32 @@ TEST_CASE("attention of whole prompts agrees with its reference: in blocks, and 
     attention_cpu(shape, q, of_row, limit, sequences, got);
     CHECK(relative_error(got, want) < (narrow != 0 ? 6e-3 : 2e-6));
     if (narrow != 0) CHECK(relative_error(got, want) > 1e-5);  // it has been rounded
+    // Queries that lie apart, and keys and values that lie side by side with something between.
+    if (page >= lengths[0]) {
+      AttentionShape apart = shape;
+      apart.q_stride = heads * dim + 3;
+      apart.kv_stride = 2 * row + 5;
+      std::vector<float> wide(of_row.size() * apart.q_stride, NAN), again(q.size());
+      for (std::size_t r = 0; r < of_row.size(); ++r)
+        std::copy_n(&q[r * heads * dim], heads * dim, &wide[r * apart.q_stride]);
+      std::vector<std::vector<float>> both(2);
+      std::vector<std::array<const float*, 2>> at(2);
+      std::vector<PagedSequence> joined;
+      for (std::size_t s = 0; s < 2; ++s) {
+        both[s].assign(lengths[s] * apart.kv_stride, NAN);
+        for (std::size_t t = 0; t < lengths[s]; ++t) {
+          float* to = &both[s][t * apart.kv_stride];
+          std::copy_n(&stored_keys[s][t * row], row, to);
+          std::copy_n(&stored_values[s][t * row], row, to + row);
+        }
+        at[s] = {both[s].data(), both[s].data() + row};
+        joined.push_back({{&at[s][0], 1}, {&at[s][1], 1}});
+      }
+      attention_cpu(apart, wide, of_row, limit, joined, again);
+      CHECK(again == got);
+      attention_ref(apart, wide, of_row, limit, joined, again);
+      CHECK(again == want);
+    }
     // The last row alone comes to the same as among the others.
     const std::size_t one = heads * dim;
     std::vector<float> alone(one);

@@ -6,7 +6,7 @@
 //
 // Decode at batch 1 reads every weight once per token, so its bound is read bandwidth / weight
 // bytes. The bandwidth is that of summing a buffer as large as the model with the same wide loads.
-// Prefill is bound by arithmetic: its bound is one large bf16 product of oneDNN. Two shapes:
+// Prefill is bound by arithmetic: its bound is one large bf16 product. Two shapes:
 // models/scenes, and one of 386 M parameters (24 layers, 896 wide, vocabulary 32,000) with random
 // weights, in bf16 and int8. All cores on both sides; threads spin while work is left.
 #include <spawn.h>
@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/peak.h"
 #include "kernels/parallel.h"
 #include "roles/model/config.h"
 
@@ -147,22 +148,6 @@ void print_rate(const char* what, double ours, double bound, const std::vector<d
   std::printf("\n");
 }
 
-/// FLOP/s of a bf16 product that fills the machine.
-double product_rate() {
-  const SafetensorsFile file = SafetensorsFile::random(3);
-  const kernels::Weight weight =
-      WeightLoader(file, kernels::WeightFormat::bf16).linear("w", 4096, 4096, false).weight;
-  const std::vector<float> x(512 * 4096, 0.5F);
-  std::vector<float> y(512 * 4096);
-  std::vector<double> rates;
-  for (int run = 0; run < 5; ++run) {
-    const auto start = Clock::now();
-    kernels::matmul_cpu(x, weight, {}, y, 512);
-    rates.push_back(2.0 * 512 * 4096 * 4096 / seconds_since(start));
-  }
-  return median(rates);
-}
-
 void measure(const char* name, const Decoder& decoder, std::size_t prompt, std::size_t answer,
              double flops_per_token, const Peer* peer) {
   KvPool pool(decoder.kv_shape(16), (prompt + answer) / 16 + 2);
@@ -215,6 +200,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   using kernels::WeightFormat;
+  print_rates();
   measure("scenes, exact", random_decoder(config->decoder(), WeightFormat::exact), 128, 128,
           flops_of(config->decoder()), nullptr);
   DecoderShape large = config->decoder();

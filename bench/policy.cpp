@@ -1,5 +1,5 @@
-// What a vision tower and a robot's control step cost on the CPU, beside the time that the same
-// run's largest bf16 product would need for their arithmetic.
+// What a vision tower and a robot's control step cost on the CPU, beside the rates of the same
+// run's largest bf16 product and of the processor's tiles from registers.
 //
 // Usage: bench_policy [--full]     (--full: pi0.5 at its real size too; 7 GB of random weights)
 //
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/peak.h"
 #include "roles/model/flow_policy.h"
 #include "roles/model/memory_plan.h"
 
@@ -38,17 +39,6 @@ double median_seconds(int runs, const Work& work) {
   return times[times.size() / 2];
 }
 
-/// FLOP/s of a bf16 product that fills the machine.
-double product_rate() {
-  const SafetensorsFile file = SafetensorsFile::random(3);
-  const kernels::Weight weight =
-      WeightLoader(file, kernels::WeightFormat::bf16).linear("w", 4096, 4096, false).weight;
-  const std::vector<float> x(512 * 4096, 0.5F);
-  std::vector<float> y(512 * 4096);
-  return 2.0 * 512 * 4096 * 4096 /
-         median_seconds(5, [&] { kernels::matmul_cpu(x, weight, {}, y, 512); });
-}
-
 /// Products of one row through a layer, and of its attention to `seen` rows.
 double row_flops(const BlockShape& b, double seen) {
   return 2 * parameter_count(b) + 4 * seen * static_cast<double>(b.heads * b.head_dim);
@@ -58,9 +48,18 @@ double tower_flops(const TowerShape& t, double pictures) {
   return pictures * rows * static_cast<double>(t.layers) * row_flops(t.block, rows);
 }
 
-void print(const char* what, double seconds, double flops, double rate) {
-  std::printf("%-46s %8.1f ms   %7.3f TFLOP   %6.0f GFLOP/s   share of the product's rate %.2f\n",
-              what, seconds * 1e3, flops / 1e12, flops / seconds / 1e9, flops / seconds / rate);
+/// What the machine does at best; the tiles' is 0 without them.
+struct Bounds {
+  double tiles = tile_rate();
+  double product = product_rate();
+};
+
+void print(const char* what, double seconds, double flops, const Bounds& bounds) {
+  const double rate = flops / seconds;
+  std::printf("%-46s %8.1f ms  %6.3f TFLOP  %5.0f GFLOP/s  share of the largest product %.2f", what,
+              seconds * 1e3, flops / 1e12, rate / 1e9, rate / bounds.product);
+  if (bounds.tiles > 0) std::printf(", of the tiles' peak %.2f", rate / bounds.tiles);
+  std::printf("\n");
   std::fflush(stdout);
 }
 
@@ -73,7 +72,7 @@ Model random_model(const std::string& json) {
       .value();
 }
 
-void measure_tower(double rate) {
+void measure_tower(const Bounds& bounds) {
   const Model model = random_model(
       R"({"model_type": "siglip_vision_model", "hidden_size": 1152, "num_hidden_layers": 27,
           "num_attention_heads": 16, "intermediate_size": 4304, "patch_size": 14,
@@ -81,7 +80,8 @@ void measure_tower(double rate) {
   const std::vector<float> picture(3 * 224 * 224, 0.3F);
   std::vector<float> features;
   const double seconds = median_seconds(5, [&] { model.vision().encode(picture, features); });
-  print("SigLIP So400m/14-224, one picture", seconds, tower_flops(model.vision().shape(), 1), rate);
+  print("SigLIP So400m/14-224, one picture", seconds, tower_flops(model.vision().shape(), 1),
+        bounds);
 }
 
 struct Parts {
@@ -90,7 +90,7 @@ struct Parts {
 
 /// One control step in its three parts, and the whole beside the bound.
 void measure_policy(const char* name, const Model& model, std::size_t pictures, std::size_t words,
-                    bool acts, double rate, int runs) {
+                    bool acts, const Bounds& bounds, int runs) {
   const FlowPolicy policy = std::move(FlowPolicy::load(model)).value();
   const TowerShape& tower = model.vision().shape();
   const ActionShape& shape = policy.shape();
@@ -131,27 +131,27 @@ void measure_policy(const char* name, const Model& model, std::size_t pictures, 
                                 row_flops(shape.expert.block, n)
                           : 0;
   const std::string label = std::string(name) + ", " + std::to_string(prefix) + " rows";
-  print(label.c_str(), whole, towers + trunk + flow, rate);
+  print(label.c_str(), whole, towers + trunk + flow, bounds);
   const Parts& last = parts.back();
-  print("  pictures", last.embed, towers, rate);
-  print("  prefix", last.prefill, trunk, rate);
-  if (acts) print("  flow steps", last.act, flow, rate);
+  print("  pictures", last.embed, towers, bounds);
+  print("  prefix", last.prefill, trunk, bounds);
+  if (acts) print("  flow steps", last.act, flow, bounds);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const bool full = argc > 1 && std::string(argv[1]) == "--full";
-  const double rate = product_rate();
-  std::printf("largest bf16 product: %.0f GFLOP/s\n", rate / 1e9);
-  measure_tower(rate);
+  print_rates();
+  const Bounds bounds;
+  measure_tower(bounds);
   {
     const Model smolvla = random_model(R"({"type": "smolvla", "num_cameras": 2})");
-    measure_policy("SmolVLA control step, 2 views", smolvla, 2, 24, true, rate, 5);
+    measure_policy("SmolVLA control step, 2 views", smolvla, 2, 24, true, bounds, 5);
   }
   if (!full) return 0;
   const Model pi05 = random_model(R"({"model_type": "pi05"})");
-  measure_policy("pi0.5 control step, 2 views", pi05, 2, 32, true, rate, 3);
-  measure_policy("pi0.5 prefix, 3 views and all padding", pi05, 3, 200, false, rate, 1);
+  measure_policy("pi0.5 control step, 2 views", pi05, 2, 32, true, bounds, 3);
+  measure_policy("pi0.5 prefix, 3 views and all padding", pi05, 3, 200, false, bounds, 1);
   return 0;
 }

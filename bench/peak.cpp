@@ -1,0 +1,86 @@
+#include "bench/peak.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include "kernels/amx.h"
+#include "kernels/parallel.h"
+#include "roles/model/weights.h"
+
+namespace sluice {
+
+namespace {
+
+/// The median rate of a few runs of `flops`.
+template <typename Work>
+double rate_of(double flops, const Work& work) {
+  std::vector<double> rates;
+  for (int run = 0; run < 6; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    if (run > 0) rates.push_back(flops / took.count());  // the first warms up
+  }
+  std::ranges::sort(rates);
+  return rates[rates.size() / 2];
+}
+
+#if defined(__x86_64__)
+constexpr std::size_t rounds = 200'000;
+
+SLUICE_AMX void multiply_registers() {
+  const kernels::amx::Tiles tiles;
+  alignas(64) static const std::uint16_t values[kernels::amx::tile] = {};
+  kernels::amx::written();
+  _tile_loadd(4, values, 64);
+  _tile_loadd(5, values, 64);
+  _tile_loadd(6, values, 64);
+  _tile_loadd(7, values, 64);
+  for (std::size_t i = 0; i < rounds; ++i) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+}
+#endif
+
+}  // namespace
+
+double tile_rate() {
+#if defined(__x86_64__)
+  if (!kernels::has_amx()) return 0;
+  const std::size_t threads = kernels::thread_count();
+  constexpr double flops_each = 4.0 * 2 * 16 * 16 * 32;
+  return rate_of(static_cast<double>(threads * rounds) * flops_each, [&] {
+    kernels::parallel_for(threads, 1, [](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) multiply_registers();
+    });
+  });
+#else
+  return 0;
+#endif
+}
+
+double product_rate(bool tiles) {
+  const SafetensorsFile file = SafetensorsFile::random(3);
+  const kernels::Weight weight =
+      WeightLoader(file, kernels::WeightFormat::bf16).linear("w", 4096, 4096, false).weight;
+  const kernels::HugeVector<float> x(512 * 4096, 0.5F);
+  kernels::HugeVector<float> y(512 * 4096);
+  kernels::allow_amx(tiles);
+  const double rate =
+      rate_of(2.0 * 512 * 4096 * 4096, [&] { kernels::matmul_cpu(x, weight, {}, y, 512); });
+  kernels::allow_amx(true);
+  return rate;
+}
+
+void print_rates() {
+  std::printf("bf16: tiles from registers %.0f GFLOP/s, largest product %.0f, by oneDNN %.0f\n",
+              tile_rate() / 1e9, product_rate() / 1e9, product_rate(false) / 1e9);
+}
+
+}  // namespace sluice

@@ -45,6 +45,11 @@ struct Part {
   std::size_t steps() const { return (dims + depth - 1) / depth; }
   bool first() const { return dim == 0; }
   bool last() const { return dim + dims == weight.in(); }
+  bool gated() const { return finish.kind == Finish::gate; }
+  std::size_t width() const { return gated() ? weight.out() / 2 : weight.out(); }  // y's
+  // A strip of W is two rows of tiles: one behind the other, or a gate's and its partner's.
+  std::size_t strip_outs() const { return gated() ? side : strip; }
+  std::size_t second() const { return gated() ? width() : side; }
 };
 
 /// Row `out` of the part's weights as the rows of tiles that are `tile` apart.
@@ -66,17 +71,19 @@ SLUICE_AMX void copy_row(const std::int8_t* from, std::size_t count, std::uint16
   }
 }
 
-/// Weights of outputs [out, out + count) as two rows of tiles, those of the second behind.
+/// A strip's weights, `count` of y's outputs from `out`, as two rows of tiles.
 SLUICE_AMX void copy_weights(const Part& part, std::size_t out, std::size_t count,
                              std::uint16_t* to) {
   const Weight& weight = part.weight;
-  for (std::size_t r = 0; r < count; ++r) {
-    const std::size_t from = (out + r) * weight.in() + part.dim;
-    std::uint16_t* row = to + r / side * part.steps() * tile + r % side * depth;
-    if (weight.scales().empty())
-      copy_row(weight.bf16().data() + from, part.dims, row);
-    else
-      copy_row(weight.int8().data() + from, part.dims, row);
+  for (std::size_t half = 0; half < 2; ++half, to += part.steps() * tile) {
+    const std::size_t skipped = part.gated() ? 0 : half * side;
+    for (std::size_t r = 0; r < side && skipped + r < count; ++r) {
+      const std::size_t from = (out + half * part.second() + r) * weight.in() + part.dim;
+      if (weight.scales().empty())
+        copy_row(weight.bf16().data() + from, part.dims, to + r * depth);
+      else
+        copy_row(weight.int8().data() + from, part.dims, to + r * depth);
+    }
   }
 }
 
@@ -93,37 +100,67 @@ struct Results {
   const Part& part;
   alignas(64) float tiles[4][side * side];
   std::size_t row = 0, row_end = 0, out = 0;
-  std::size_t stored = 4;  // tiles
+  std::size_t pieces;  // that it is stored in
+  std::size_t stored;
 
-  explicit Results(const Part& of) : part(of) {}
+  explicit Results(const Part& of) : part(of), pieces(of.gated() ? 2 : 4), stored(pieces) {}
+  bool waits() const { return stored < pieces; }
 };
 
-/// The next tile goes to y, with scales, bias and what the finish says, or on top of what is there.
+/// One tile, turned: 16 rows of 16 outputs of W from `out`, and what they are scaled by and have
+/// added.
+struct Turned {
+  __m512i rows[side];
+  __m512 by, bias;
+
+  SLUICE_AMX Turned(const Part& part, const float* c, std::size_t out, __mmask16 here) {
+    for (std::size_t i = 0; i < side; ++i) rows[i] = _mm512_load_si512(c + i * side);
+    amx::transpose(rows);
+    const bool scaled = !part.weight.scales().empty();
+    by = scaled ? _mm512_maskz_loadu_ps(here, part.weight.scales().data() + out)
+                : _mm512_set1_ps(1.0F);
+    bias = part.first() && part.bias != nullptr ? _mm512_maskz_loadu_ps(here, part.bias + out)
+                                                : _mm512_setzero_ps();
+  }
+  SLUICE_AMX __m512 row(std::size_t i) const {
+    return _mm512_fmadd_ps(_mm512_castsi512_ps(rows[i]), by, bias);
+  }
+};
+
+/// Sixteen rows of a gate and its partner.
+SLUICE_AMX inline void store_gated(const Results& results, std::size_t half) {
+  const Part& part = results.part;
+  const std::size_t row = results.row + half * side;
+  if (row >= results.row_end) return;
+  const __mmask16 here = tail_mask(std::min(side, part.width() - results.out));
+  const Turned gate(part, results.tiles[2 * half], results.out, here);
+  const Turned up(part, results.tiles[2 * half + 1], results.out + part.second(), here);
+  float* to = part.y.data() + (part.row + row) * part.width() + results.out;
+  const std::size_t rows = std::min(side, results.row_end - row);
+  for (std::size_t i = 0; i < rows; ++i, to += part.width())
+    _mm512_mask_storeu_ps(
+        to, here, _mm512_mul_ps(activated16(part.finish.activation, gate.row(i)), up.row(i)));
+}
+
+/// The next piece goes to y, with scales, bias and what the finish says, or on top of what is
+/// there.
 SLUICE_AMX inline void store_next(Results& results) {
   const Part& part = results.part;
   const std::size_t which = results.stored++;
+  if (part.gated()) return store_gated(results, which);
   const std::size_t row = results.row + which / 2 * side;
   const std::size_t out = results.out + which % 2 * side;
   if (row >= results.row_end || out >= part.weight.out()) return;
-  const float* c = results.tiles[which];
-  __m512i r[side];
-  for (std::size_t i = 0; i < side; ++i) r[i] = _mm512_load_si512(c + i * side);
-  amx::transpose(r);
   const __mmask16 here = tail_mask(std::min(side, part.weight.out() - out));
-  const bool scaled = !part.weight.scales().empty();
-  const __m512 by = scaled ? _mm512_maskz_loadu_ps(here, part.weight.scales().data() + out)
-                           : _mm512_set1_ps(1.0F);
-  const __m512 bias = part.first() && part.bias != nullptr
-                          ? _mm512_maskz_loadu_ps(here, part.bias + out)
-                          : _mm512_setzero_ps();
-  const bool on_top = !part.first() || part.finish.add;
-  const bool activate = part.last() && part.finish.activation.has_value();
+  const Turned turned(part, results.tiles[which], out, here);
+  const bool on_top = !part.first() || part.finish.kind == Finish::add;
+  const bool activate = part.last() && part.finish.kind == Finish::activate;
   float* to = part.y.data() + (part.row + row) * part.weight.out() + out;
   const std::size_t rows = std::min(side, results.row_end - row);
   for (std::size_t i = 0; i < rows; ++i, to += part.weight.out()) {
-    __m512 v = _mm512_fmadd_ps(_mm512_castsi512_ps(r[i]), by, bias);
+    __m512 v = turned.row(i);
     if (on_top) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(here, to));
-    if (activate) v = activated16(*part.finish.activation, v);
+    if (activate) v = activated16(part.finish.activation, v);
     _mm512_mask_storeu_ps(to, here, v);
   }
 }
@@ -157,12 +194,12 @@ SLUICE_AMX void multiply(const WeightTiles& w, const std::uint16_t* x, std::size
       _tile_dpbf16ps(2, 4, 7);
       if (two_w) _tile_dpbf16ps(3, 5, 7);
     }
-    if (step == next && before.stored < 4) {
+    if (step == next && before.waits()) {
       store_next(before);
       next += pause;
     }
   }
-  while (before.stored < 4) store_next(before);
+  while (before.waits()) store_next(before);
   constexpr std::size_t side_bytes = side * sizeof(float);
   _tile_stored(0, results.tiles[0], side_bytes);
   if (two_w) _tile_stored(1, results.tiles[1], side_bytes);
@@ -190,15 +227,18 @@ SLUICE_AMX void outputs(const Part& part, std::size_t out, std::size_t out_end) 
   const std::size_t steps = part.steps();
   WeightTiles first{nullptr, depth, tile, steps * tile};
   std::size_t strip_values = strip * steps * depth;
-  const bool whole = part.dims % depth == 0 && (out_end - out) % strip == 0;
+  const std::size_t outs = part.strip_outs();
+  const bool whole = part.dims % depth == 0 && (out_end - out) % outs == 0;
   if (weight.scales().empty() && whole && weight.in() % in_crowded != 0) {
     first = {weight.bf16().data() + out * weight.in() + part.dim, weight.in(), depth,
-             side * weight.in()};
-    strip_values = strip * weight.in();
+             part.second() * weight.in()};
+    strip_values = outs * weight.in();
   } else {
-    grow(copied, round_up(out_end - out, strip) * steps * depth);
-    for (std::size_t o = out; o < out_end; o += strip)
-      copy_weights(part, o, std::min(strip, out_end - o), &copied[(o - out) * steps * depth]);
+    const std::size_t strips = (out_end - out + outs - 1) / outs;
+    grow(copied, strips * strip_values);
+    for (std::size_t i = 0; i < strips; ++i)
+      copy_weights(part, out + i * outs, std::min(outs, out_end - out - i * outs),
+                   &copied[i * strip_values]);
     first.at = copied.data();
   }
   Results results[2] = {Results(part), Results(part)};
@@ -206,22 +246,24 @@ SLUICE_AMX void outputs(const Part& part, std::size_t out, std::size_t out_end) 
   for (std::size_t row = 0; row < part.rows; row += strip) {
     const std::uint16_t* x = part.x + row * steps * depth;
     WeightTiles w = first;
-    for (std::size_t o = out; o < out_end; o += strip, w.at += strip_values, turn ^= 1U) {
+    for (std::size_t o = out; o < out_end; o += outs, w.at += strip_values, turn ^= 1U) {
       Results& now = results[turn];
-      multiply(w, out_end - o > side, x, part.rows - row > side, steps, now, results[turn ^ 1U]);
+      multiply(w, part.gated() || out_end - o > side, x, part.rows - row > side, steps, now,
+               results[turn ^ 1U]);
       now.row = row;
       now.row_end = part.rows;
       now.out = o;
     }
   }
   Results& last = results[turn ^ 1U];
-  while (last.stored < 4) store_next(last);
+  while (last.waits()) store_next(last);
 }
 
 /// All outputs of the part, over the threads.
 void multiply_part(const Part& part) {
   const std::size_t threads = thread_count();
-  const std::size_t strips = (part.weight.out() + strip - 1) / strip;
+  const std::size_t outs = part.strip_outs();
+  const std::size_t strips = (part.width() + outs - 1) / outs;
   const std::size_t most = std::max<std::size_t>(group_values / (strip * part.dims), 1);
   std::size_t groups = (strips + most - 1) / most;
   groups = std::min(round_up(std::max(groups, tasks_per_thread * threads), threads), strips);
@@ -230,8 +272,8 @@ void multiply_part(const Part& part) {
   parallel_for(groups, small ? groups : 1, [&](std::size_t, std::size_t) {
     const amx::Tiles tiles;
     for (std::size_t i = next++; i < groups; i = next++)
-      outputs(part, strips * i / groups * strip,
-              std::min(strips * (i + 1) / groups * strip, part.weight.out()));
+      outputs(part, strips * i / groups * outs,
+              std::min(strips * (i + 1) / groups * outs, part.width()));
   });
 }
 
@@ -256,7 +298,7 @@ void matmul_amx(std::span<const float> x, const Weight& weight, const float* bia
                 std::span<float> y, std::size_t rows, const Finish& finish) {
   thread_local HugeVector<std::uint16_t> packed;
   const std::size_t in = weight.in();
-  const std::size_t cuts = (in + dims_most - 1) / dims_most;
+  const std::size_t cuts = finish.kind == Finish::gate ? 1 : (in + dims_most - 1) / dims_most;
   const std::size_t dims = round_up((in + cuts - 1) / cuts, depth);
   // Blocks of like size: weights are read anew for each, were it a single strip.
   const std::size_t blocks = (rows * dims + block_values - 1) / block_values;

@@ -5,7 +5,7 @@
 // transpose of y's and are turned on their way out.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <span>
 
 #include "kernels/matmul.h"
@@ -14,12 +14,21 @@ namespace sluice::kernels {
 
 /// What happens to a product on its way out.
 struct Finish {
-  std::optional<Activation> activation;  // not the erf form
-  bool add = false;                      // to what stands in y
+  enum Kind : std::uint8_t {
+    store,
+    activate,
+    gate,  // y [rows, out / 2]: the first half of the outputs, activated, times the second half
+    add,   // to what stands in y
+  };
+  Kind kind = store;
+  Activation activation = Activation::silu;  // not the erf form
 };
 
+/// A gated product takes rows of x whole: up to so many values.
+constexpr std::size_t amx_gated_in_most = 2304;
+
 /// Requires: has_amx(); a weight in bf16 or int8. `bias`: a value per output, or null.
-/// Shape: x [rows, in], rounded to bf16; y [rows, out].
+/// Shape: x [rows, in], rounded to bf16; y [rows, out]; in <= amx_gated_in_most where gated.
 void matmul_amx(std::span<const float> x, const Weight& weight, const float* bias,
                 std::span<float> y, std::size_t rows, const Finish& finish = {});
 

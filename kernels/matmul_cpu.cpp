@@ -203,16 +203,31 @@ void matmul_activate_cpu(Activation kind, std::span<const float> x, const Weight
                          std::span<const float> bias, std::span<float> y, std::size_t rows) {
   const std::span<float> made = y.first(rows * weight.out());
   if (kind != Activation::gelu_erf && many_on_tiles(weight, rows))
-    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), made, rows, {kind, false});
+    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), made, rows,
+                      {Finish::activate, kind});
   matmul_cpu(x, weight, bias, made, rows);
   activate_cpu(kind, made);
+}
+
+void matmul_gated_cpu(Activation kind, std::span<const float> x, const Weight& weight,
+                      std::span<const float> bias, std::span<float> y, std::size_t rows) {
+  const std::size_t width = weight.out() / 2;
+  const std::span<float> made = y.first(rows * width);
+  if (kind != Activation::gelu_erf && weight.in() <= amx_gated_in_most &&
+      many_on_tiles(weight, rows))
+    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), made, rows,
+                      {Finish::gate, kind});
+  thread_local HugeVector<float> product;
+  grow(product, rows_with_room(rows) * weight.out());
+  matmul_cpu(x, weight, bias, product, rows);
+  gated_cpu(kind, std::span(product).first(rows * weight.out()), width, made);
 }
 
 void matmul_add_cpu(std::span<const float> x, const Weight& weight, std::span<const float> bias,
                     std::span<float> y, std::size_t rows) {
   const std::span<float> sum = y.first(rows * weight.out());
   if (many_on_tiles(weight, rows))
-    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), sum, rows, {{}, true});
+    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), sum, rows, {Finish::add});
   thread_local HugeVector<float> product;
   grow(product, rows_with_room(rows) * weight.out());
   matmul_cpu(x, weight, bias, product, rows);

@@ -190,8 +190,8 @@ void Block::finish(const BlockShape& shape, std::span<float> hidden, const Modul
   norm_rows(shape, norm2, 1, hidden, modulation, rows);
   rows.activated.resize(rows.count * shape.mlp);
   if (shape.gated) {
-    apply(up, rows.normed, rows.inner);
-    kernels::gated_cpu(shape.activation, rows.inner, shape.mlp, rows.activated);
+    kernels::matmul_gated_cpu(shape.activation, rows.normed, up.weight, up.bias, rows.activated,
+                              rows.count);
   } else {
     kernels::matmul_activate_cpu(shape.activation, rows.normed, up.weight, up.bias, rows.activated,
                                  rows.count);

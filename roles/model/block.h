@@ -68,7 +68,7 @@ struct BlockRows {
   RopeTable cross_rope;  // of queries to others' keys
   bool keys_unrotated = false;
   std::vector<float*> k, v;  // where each row's keys and values go; none: they stay in qkv
-  kernels::HugeVector<float> normed, qkv, q, mixed, out, inner, activated;
+  kernels::HugeVector<float> normed, qkv, q, mixed, out, activated;
   kernels::HugeVector<float> keys, values;  // where k and v point, when the rows are their own
 
   /// Queries, keys and values are read from qkv: nothing rotates them.

@@ -21,9 +21,9 @@ struct AmxTask {
   std::size_t q_stride = 0;  // floats from one row of q to the next
   std::size_t out_stride = 0;
   const std::uint32_t* limit = nullptr;  // of each row: how many tokens it sees, at least one
-  std::span<const float* const> keys;    // of each page: where this head's begin
+  std::span<const float* const> keys;    // of each page: where it begins
   std::span<const float* const> values;
-  std::size_t head = 0;  // floats from a page's begin to this head
+  std::size_t head = 0;  // floats from a token's begin to this head
   std::size_t page_tokens = 0;
   std::size_t token_stride = 0;  // floats from one token to the next
 };

@@ -68,13 +68,14 @@ void matmul_ref(std::span<const float> x, const Weight& weight, std::span<const 
                 std::span<float> y, std::size_t rows);
 void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const float> bias,
                 std::span<float> y, std::size_t rows);
-/// As a product, and then activate_cpu over y, gated_cpu, or add_cpu of the product to y: in one
-/// pass where that is faster. Of y no more than `rows` rows are touched.
+/// A product and what follows it, in one pass where that is faster. Activated: as matmul_cpu, then
+/// activate_cpu.
 void matmul_activate_cpu(Activation kind, std::span<const float> x, const Weight& weight,
                          std::span<const float> bias, std::span<float> y, std::size_t rows);
-/// W holds gates, then as many partners: y [rows, out / 2], as gated_cpu makes it.
+/// W holds gates, then as many partners: y [rows, out / 2], as gated_cpu makes it of the product.
 void matmul_gated_cpu(Activation kind, std::span<const float> x, const Weight& weight,
                       std::span<const float> bias, std::span<float> y, std::size_t rows);
+/// y += the product. Of y no more than `rows` rows are touched.
 void matmul_add_cpu(std::span<const float> x, const Weight& weight, std::span<const float> bias,
                     std::span<float> y, std::size_t rows);
 

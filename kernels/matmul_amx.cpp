@@ -52,7 +52,7 @@ struct Part {
   std::size_t second() const { return gated() ? width() : side; }
 };
 
-/// Row `out` of the part's weights as the rows of tiles that are `tile` apart.
+/// A row of weights becomes a row of each of the tiles along it.
 SLUICE_AMX void copy_row(const std::uint16_t* from, std::size_t count, std::uint16_t* to) {
   for (std::size_t d = 0; d < count; d += depth, to += tile) {
     const __mmask32 here = count - d >= depth ? ~0U : (1U << (count - d)) - 1U;
@@ -99,7 +99,7 @@ struct WeightTiles {
 struct Results {
   const Part& part;
   alignas(64) float tiles[4][side * side];
-  std::size_t row = 0, row_end = 0, out = 0;
+  std::size_t row = 0, out = 0;
   std::size_t pieces;  // that it is stored in
   std::size_t stored;
 
@@ -131,12 +131,12 @@ struct Turned {
 SLUICE_AMX inline void store_gated(const Results& results, std::size_t half) {
   const Part& part = results.part;
   const std::size_t row = results.row + half * side;
-  if (row >= results.row_end) return;
+  if (row >= part.rows) return;
   const __mmask16 here = tail_mask(std::min(side, part.width() - results.out));
   const Turned gate(part, results.tiles[2 * half], results.out, here);
   const Turned up(part, results.tiles[2 * half + 1], results.out + part.second(), here);
   float* to = part.y.data() + (part.row + row) * part.width() + results.out;
-  const std::size_t rows = std::min(side, results.row_end - row);
+  const std::size_t rows = std::min(side, part.rows - row);
   for (std::size_t i = 0; i < rows; ++i, to += part.width())
     _mm512_mask_storeu_ps(
         to, here, _mm512_mul_ps(activated16(part.finish.activation, gate.row(i)), up.row(i)));
@@ -150,13 +150,13 @@ SLUICE_AMX inline void store_next(Results& results) {
   if (part.gated()) return store_gated(results, which);
   const std::size_t row = results.row + which / 2 * side;
   const std::size_t out = results.out + which % 2 * side;
-  if (row >= results.row_end || out >= part.weight.out()) return;
+  if (row >= part.rows || out >= part.weight.out()) return;
   const __mmask16 here = tail_mask(std::min(side, part.weight.out() - out));
   const Turned turned(part, results.tiles[which], out, here);
   const bool on_top = !part.first() || part.finish.kind == Finish::add;
   const bool activate = part.last() && part.finish.kind == Finish::activate;
   float* to = part.y.data() + (part.row + row) * part.weight.out() + out;
-  const std::size_t rows = std::min(side, results.row_end - row);
+  const std::size_t rows = std::min(side, part.rows - row);
   for (std::size_t i = 0; i < rows; ++i, to += part.weight.out()) {
     __m512 v = turned.row(i);
     if (on_top) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(here, to));
@@ -251,7 +251,6 @@ SLUICE_AMX void outputs(const Part& part, std::size_t out, std::size_t out_end) 
       multiply(w, part.gated() || out_end - o > side, x, part.rows - row > side, steps, now,
                results[turn ^ 1U]);
       now.row = row;
-      now.row_end = part.rows;
       now.out = o;
     }
   }

@@ -1,8 +1,9 @@
 // Products of many rows on the processor's matrix tiles (AMX, bf16). For matmul_cpu only.
 //
-// Weights are taken as they are stored: 32 rows of them at a time are copied into tiles and stay
-// in the cache while they meet a block of x, which all threads share. The tiles' results are the
-// transpose of y's and are turned on their way out.
+// Weights are tiles as they are stored, at their rows' stride; int8, odd sizes and strides that
+// crowd the cache are copied first. As many rows of them as the second cache holds meet a block of
+// x, which all threads share, 32 by 32. The results are the transpose of y's: they are turned and
+// finished while the next ones are multiplied.
 #pragma once
 
 #include <cstdint>

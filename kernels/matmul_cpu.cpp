@@ -205,7 +205,7 @@ void matmul_activate_cpu(Activation kind, std::span<const float> x, const Weight
   if (kind != Activation::gelu_erf && many_on_tiles(weight, rows))
     return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), made, rows,
                       {Finish::activate, kind});
-  matmul_cpu(x, weight, bias, made, rows);
+  matmul_cpu(x, weight, bias, y, rows);
   activate_cpu(kind, made);
 }
 

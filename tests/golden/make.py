@@ -381,9 +381,10 @@ def make_openvla():
             self.vision_backbone.featurizer = dino
             self.vision_backbone.fused_featurizer = siglip
             self.projector = torch.nn.Module()
-            self.projector.fc1 = torch.nn.Linear(80, 320)
-            self.projector.fc2 = torch.nn.Linear(320, 64)
-            self.projector.fc3 = torch.nn.Linear(64, 64)
+            both = dino.embed_dim + siglip.embed_dim
+            self.projector.fc1 = torch.nn.Linear(both, 4 * both)
+            self.projector.fc2 = torch.nn.Linear(4 * both, text.hidden_size)
+            self.projector.fc3 = torch.nn.Linear(text.hidden_size, text.hidden_size)
             self.language_model = hf.LlamaForCausalLM(text)
 
         def features(self, six):
@@ -432,21 +433,24 @@ def make_openvla():
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
     names = {k.replace(".gamma", ".scale_factor"): v.contiguous()
-             for k, v in model.state_dict().items()}
+             for k, v in model.state_dict().items()
+             if not (text.tie_word_embeddings and k.endswith("lm_head.weight"))}
     save_file(names, str(directory / "model.safetensors"))
     config = {"model_type": "openvla", "text_config": text.to_dict(), "image_sizes": [28, 28],
               "use_fused_vision_backbone": True, "vision_backbone_id": "dinosiglip-vit-so-224px",
               "pad_to_multiple_of": 20, "n_action_bins": 256,
-              "dino_config": {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 3,
-                              "mlp_ratio": 4},
-              "siglip_config": {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
-                                "intermediate_size": 119},
+              "dino_config": {"hidden_size": dino.embed_dim, "num_hidden_layers": len(dino.blocks),
+                              "num_attention_heads": dino.blocks[0].attn.num_heads, "mlp_ratio": 4},
+              "siglip_config": {"hidden_size": siglip.embed_dim,
+                                "num_hidden_layers": len(siglip.blocks),
+                                "num_attention_heads": siglip.blocks[0].attn.num_heads,
+                                "intermediate_size": siglip.blocks[0].mlp.fc1.out_features},
               "norm_stats": {"toy": {"action": statistics}}}
     config["text_config"] = {k: v for k, v in config["text_config"].items() if v is not None}
     (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     save_file({"input_ids": tokens, "attention_mask": mask, "pixel_values": picture,
                "max_new_tokens": torch.tensor([7])}, str(directory / "inputs.safetensors"))
-    save_file({"logits": logits, "greedy_ids": greedy, "image_features": features.reshape(-1, 64),
+    save_file({"logits": logits, "greedy_ids": greedy, "image_features": features.reshape(-1, text.hidden_size),
                "actions.toy": actions.float()}, str(directory / "expected.safetensors"))
     print(f"openvla: timm {timm.__version__}")
 

@@ -3,7 +3,7 @@
 
 Usage: sweep.py SLUICE [--rounds 6] [--families llama,gemma,...] [--keep FOLDER]
 
-Needs what make.py needs (and diffusers for dit and vae); no test does. Each round makes every
+Needs what make.py needs (with timm, and diffusers for dit and vae); no test does. Each round makes every
 family's checkpoint anew with another seed, and with sizes, heads, biases, epsilons, activations and
 RoPE drawn at random around those of make.py; `sluice model check` runs it, and all outputs must be
 within 2e-5 of the reference (relative L2; pi0 5e-5), integers equal. Exit status 1 when one is not. A
@@ -21,6 +21,7 @@ import sys
 import tempfile
 
 import diffusers
+import timm
 import torch
 from safetensors.torch import load_file
 
@@ -31,7 +32,7 @@ LIMIT = 2e-5
 # A draw of pi0 exists whose reference in f32 is 3.0e-5 from the same reference in f64 (ours: 1.2e-5).
 LIMITS = {"pi0": 5e-5}
 FAMILIES = ["llama", "llama3", "qwen2", "gemma", "siglip", "dinov2", "paligemma", "qwen2_5_vl",
-            "smolvlm", "pi0", "smolvla", "dit", "vae"]
+            "smolvlm", "openvla", "pi0", "smolvla", "dit", "vae"]
 draw = random.Random()
 
 
@@ -111,6 +112,12 @@ def qwen2_5_vl(k: dict) -> dict:
     return k
 
 
+def timm_tower(k: dict) -> dict:
+    heads = draw.choice([2, 3, 4])
+    k.update(num_heads=heads, embed_dim=heads * draw.choice([8, 12, 16]), depth=draw.choice([2, 3, 4]))
+    return k
+
+
 def dit(k: dict) -> dict:
     k.update(num_attention_heads=draw.choice([1, 2, 4]), attention_head_dim=draw.choice([8, 12, 16]),
              num_layers=draw.choice([1, 3]), out_channels=8, patch_size=draw.choice([1, 2, 4]),
@@ -131,7 +138,7 @@ def vae(k: dict) -> dict:
 def vary(module, name: str, change) -> None:
     """`module.name` takes its arguments through `change` from now on."""
     original = getattr(module, name)
-    setattr(module, name, lambda **k: original(**change(k)))
+    setattr(module, name, lambda *a, **k: original(*a, **change(k)))
 
 
 def install(round_seed: list[int]) -> None:
@@ -142,6 +149,7 @@ def install(round_seed: list[int]) -> None:
     vary(make.hf, "SmolVLMConfig", smolvlm)
     vary(make.hf, "Dinov2WithRegistersConfig", dinov2)
     vary(make.hf, "Qwen2_5_VLConfig", qwen2_5_vl)
+    vary(timm, "create_model", timm_tower)
     vary(diffusers, "DiTTransformer2DModel", dit)
     vary(diffusers, "AutoencoderKL", vae)
     sharpen, ids = make.sharpen, make.ids

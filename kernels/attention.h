@@ -18,7 +18,7 @@ struct AttentionShape {
   std::size_t kv_heads = 0;
   std::size_t head_dim = 0;
   std::size_t page_tokens = 0;
-  bool narrow = false;  // products of many rows in bf16; scores and sums stay f32
+  bool narrow = false;  // products of many rows may be in bf16; scores and sums stay f32
   // From a row of q, and from a token's keys or values, to the next; 0: they lie side by side.
   std::size_t q_stride = 0, kv_stride = 0;
 

@@ -67,17 +67,8 @@ SLUICE_WIDE float exponentials_any(float* scores, std::size_t count, float scale
 }
 
 #if defined(__x86_64__)
-SLUICE_AVX512 inline void put(float* to, __mmask16 lanes16, __m512 v) {
-  _mm512_mask_storeu_ps(to, lanes16, v);
-}
-SLUICE_AVX512 inline void put(std::uint16_t* to, __mmask16 lanes16, __m512 v) {
-  _mm256_mask_storeu_epi16(to, lanes16, narrow16(v));
-}
-
-/// T: f32 or bf16; the sum is of what is not rounded yet.
-template <typename T>
 SLUICE_AVX512 float exponentials_avx512(const float* scores, std::size_t count, float scale,
-                                        T* to) {
+                                        float* to) {
   const std::size_t whole = count / lanes * lanes;
   const __mmask16 rest = tail_mask(count - whole);
   __m512 most = _mm512_set1_ps(-INFINITY);
@@ -90,35 +81,25 @@ SLUICE_AVX512 float exponentials_avx512(const float* scores, std::size_t count, 
   __m512 sum = _mm512_setzero_ps();
   for (std::size_t t = 0; t < whole; t += lanes) {
     const __m512 e = exp16(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(scores + t), top), by));
-    put(to + t, 0xffff, e);
+    _mm512_storeu_ps(to + t, e);
     sum = _mm512_add_ps(sum, e);
   }
   if (rest != 0) {
     const __m512 x = _mm512_maskz_loadu_ps(rest, scores + whole);
     const __m512 e = exp16(_mm512_mul_ps(_mm512_sub_ps(x, top), by));
-    put(to + whole, rest, e);
+    _mm512_mask_storeu_ps(to + whole, rest, e);
     sum = _mm512_mask_add_ps(sum, rest, sum, e);
   }
   return _mm512_reduce_add_ps(sum);
 }
 #endif
 
-/// The weights of a row, not divided by the sum that is returned. `scores` may be written.
-float exponentials(float* scores, std::size_t count, float scale, float* to) {
+/// Scores become the weights of a row, not divided by the sum that is returned.
+float exponentials(float* scores, std::size_t count, float scale) {
 #if defined(__x86_64__)
-  if (has_avx512) return exponentials_avx512(scores, count, scale, to);
+  if (has_avx512) return exponentials_avx512(scores, count, scale, scores);
 #endif
-  const float sum = exponentials_any(scores, count, scale);
-  if (to != scores) std::memcpy(to, scores, count * sizeof(float));
-  return sum;
-}
-float exponentials(float* scores, std::size_t count, float scale, std::uint16_t* to) {
-#if defined(__x86_64__)
-  if (has_avx512) return exponentials_avx512(scores, count, scale, to);
-#endif
-  const float sum = exponentials_any(scores, count, scale);
-  narrow_cpu(scores, to, count);
-  return sum;
+  return exponentials_any(scores, count, scale);
 }
 
 SLUICE_WIDE void multiply(float* x, float by, std::size_t count) {
@@ -163,7 +144,7 @@ void one_by_one(const Work& work, const Task& task) {
         scores_of(query, sequence.keys[page] + task.kv_head * d, work.row_width(), d, count, scale,
                   &scores[first]);
       });
-      const float sum = exponentials(scores.data(), limit, 1.0F, scores.data());
+      const float sum = exponentials(scores.data(), limit, 1.0F);
       std::fill_n(mixed, d, 0.0F);
       each_page([&](std::size_t page, std::size_t first, std::size_t count) {
         add_values(&scores[first], sequence.values[page] + task.kv_head * d, work.row_width(), d,
@@ -183,27 +164,15 @@ void gemm(bool transposed, const std::vector<float>& a, const std::vector<float>
       static_cast<dnnl_dim_t>(transposed ? k : n), 0.0F, c, static_cast<dnnl_dim_t>(n));
   SLUICE_CHECK(status == dnnl_success, "oneDNN refused a product");
 }
-void gemm(bool transposed, const std::vector<std::uint16_t>& a, const std::vector<std::uint16_t>& b,
-          float* c, std::size_t m, std::size_t n, std::size_t k) {
-  gemm_bf16_cpu(a.data(), b.data(), transposed, c, m, n, k, n);
-}
-
-/// `count` rows of `d` values that lie `stride` apart, one after the other, in the products' type.
+/// `count` rows of `d` values that lie `stride` apart, one after the other.
 void gather(const float* from, std::size_t stride, std::size_t d, std::size_t count, float* to) {
   for (std::size_t t = 0; t < count; ++t)
     std::memcpy(to + t * d, from + t * stride, d * sizeof(float));
 }
-SLUICE_WIDE void gather(const float* from, std::size_t stride, std::size_t d, std::size_t count,
-                        std::uint16_t* to) {
-  for (std::size_t t = 0; t < count; ++t)
-    for (std::size_t i = 0; i < d; ++i) to[t * d + i] = narrow(from[t * stride + i]);
-}
 
-/// What one thread works with, kept for the next task. T: what the products take, f32 or bf16.
-template <typename T>
+/// What one thread works with, kept for the next task.
 struct Scratch {
-  std::vector<T> queries, keys, values, weights;
-  std::vector<float> scores, mixed, sums;
+  std::vector<float> queries, keys, values, scores, mixed, sums;
 };
 
 std::size_t most_seen(const Work& work, const Task& task) {
@@ -213,16 +182,14 @@ std::size_t most_seen(const Work& work, const Task& task) {
 
 /// All query heads of the KV head and all rows of the block as one product with the keys, and one
 /// with the values; both are in `scratch` already.
-template <typename T>
-void as_products(const Work& work, const Task& block, Scratch<T>& scratch) {
+void as_products(const Work& work, const Task& block, Scratch& scratch) {
   const AttentionShape& shape = work.shape;
   const std::size_t d = shape.head_dim;
   const std::size_t group = work.group();
   const std::size_t rows = block.rows() * group;
   const std::size_t seen = most_seen(work, block);
-  auto& [queries, keys, values, weights, scores, mixed, sums] = scratch;
+  auto& [queries, keys, values, scores, mixed, sums] = scratch;
   queries.resize(rows * d);
-  weights.resize(rows * seen);
   scores.resize(rows * seen);
   mixed.resize(rows * d);
   sums.resize(rows);
@@ -232,10 +199,10 @@ void as_products(const Work& work, const Task& block, Scratch<T>& scratch) {
   const float scale = 1.0F / std::sqrt(static_cast<float>(d));
   for (std::size_t r = 0; r < rows; ++r) {
     const std::size_t limit = work.limit_of_row[block.begin + r / group];
-    sums[r] = exponentials(&scores[r * seen], limit, scale, &weights[r * seen]);
-    std::fill(&weights[r * seen] + limit, &weights[r * seen] + seen, T{});
+    sums[r] = exponentials(&scores[r * seen], limit, scale);
+    std::fill(&scores[r * seen] + limit, &scores[r * seen] + seen, 0.0F);
   }
-  gemm(false, weights, values, mixed.data(), rows, d, seen);
+  gemm(false, scores, values, mixed.data(), rows, d, seen);
   // Divided here: a head's width is shorter than what it has seen.
   for (std::size_t r = 0; r < rows; ++r) {
     multiply(&mixed[r * d], 1.0F / sums[r], d);
@@ -245,10 +212,9 @@ void as_products(const Work& work, const Task& block, Scratch<T>& scratch) {
   }
 }
 
-/// Block after block over keys and values that are gathered, and rounded, once.
-template <typename T>
+/// Block after block over keys and values that are gathered once.
 void in_blocks(const Work& work, const Task& task, std::size_t block_rows) {
-  thread_local Scratch<T> scratch;
+  thread_local Scratch scratch;
   const AttentionShape& shape = work.shape;
   const std::size_t d = shape.head_dim;
   if (task.rows() > rows_few) {
@@ -326,10 +292,8 @@ void attention_cpu(const AttentionShape& shape, std::span<const float> q,
     for (std::size_t i = next++; i < tasks.size(); i = next++)
       if (amx && tasks[i].rows() > rows_few)
         on_amx(work, tasks[i]);
-      else if (shape.narrow)
-        in_blocks<std::uint16_t>(work, tasks[i], block_rows);
       else
-        in_blocks<float>(work, tasks[i], block_rows);
+        in_blocks(work, tasks[i], block_rows);
   });
 }
 

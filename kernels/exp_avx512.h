@@ -1,4 +1,4 @@
-// exp, activations and rounding to bf16, sixteen at a time: GCC's own vectoriser keeps the portable
+// exp and activations, sixteen at a time: GCC's own vectoriser keeps the portable
 // loops at a quarter of this. For kernels only; ask `has_avx512` first.
 #pragma once
 
@@ -51,14 +51,6 @@ SLUICE_AVX512 inline __m512 activated16(Activation kind, __m512 v) {
   const __m512 cube = _mm512_mul_ps(_mm512_mul_ps(v, v), v);
   const __m512 u = _mm512_fmadd_ps(cube, _mm512_set1_ps(0.044715F), v);
   return times_sigmoid16(v, _mm512_mul_ps(u, _mm512_set1_ps(2.0F * 0.7978845608028654F)));
-}
-
-/// As `narrow` rounds, in the lower halves.
-SLUICE_AVX512 inline __m256i narrow16(__m512 v) {
-  const __m512i bits = _mm512_castps_si512(v);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16));
 }
 
 SLUICE_AVX512 inline __mmask16 tail_mask(std::size_t count) {

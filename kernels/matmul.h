@@ -60,10 +60,7 @@ class Weight {
   std::vector<std::int32_t> sums_;
 };
 
-/// A number of rows, `rows` or some more, that products run well at.
-std::size_t rows_with_room(std::size_t rows);
-/// Requires: x holds rows*in values, y rows*out, bias out values or none. Where y holds
-/// `rows_with_room(rows)` rows, those behind are lost, and the product may be twice as fast.
+/// Requires: x holds rows*in values, y rows*out, bias out values or none.
 void matmul_ref(std::span<const float> x, const Weight& weight, std::span<const float> bias,
                 std::span<float> y, std::size_t rows);
 void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const float> bias,
@@ -75,18 +72,8 @@ void matmul_activate_cpu(Activation kind, std::span<const float> x, const Weight
 /// W holds gates, then as many partners: y [rows, out / 2], as gated_cpu makes it of the product.
 void matmul_gated_cpu(Activation kind, std::span<const float> x, const Weight& weight,
                       std::span<const float> bias, std::span<float> y, std::size_t rows);
-/// y += the product. Of y no more than `rows` rows are touched.
+/// y += the product.
 void matmul_add_cpu(std::span<const float> x, const Weight& weight, std::span<const float> bias,
                     std::span<float> y, std::size_t rows);
-
-/// c = a b for bf16 and sums in f32: a [m, k]; b [k, n], or [n, k] when it is transposed; rows of c
-/// are `stride` apart. `bias`: n values that are added to each row; null: none. `room`: so many
-/// rows there are of a and c; those from m on may be read and written.
-void gemm_bf16_cpu(const std::uint16_t* a, const std::uint16_t* b, bool transposed, float* c,
-                   std::size_t m, std::size_t n, std::size_t k, std::size_t stride,
-                   const float* bias = nullptr, std::size_t room = 0);
-
-/// Rounds to bf16, to nearest even.
-void narrow_cpu(const float* from, std::uint16_t* to, std::size_t count);
 
 }  // namespace sluice::kernels

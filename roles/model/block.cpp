@@ -188,7 +188,7 @@ void Block::finish(const BlockShape& shape, std::span<float> hidden, const Modul
                    BlockRows& rows) const {
   add_branch(shape, hidden, out, rows.mixed, scale1, 0, modulation, rows);
   norm_rows(shape, norm2, 1, hidden, modulation, rows);
-  rows.activated.resize(kernels::rows_with_room(rows.count) * shape.mlp);
+  rows.activated.resize(rows.count * shape.mlp);
   if (shape.gated) {
     kernels::matmul_gated_cpu(shape.activation, rows.normed, up.weight, up.bias, rows.activated,
                               rows.count);
@@ -196,7 +196,6 @@ void Block::finish(const BlockShape& shape, std::span<float> hidden, const Modul
     kernels::matmul_activate_cpu(shape.activation, rows.normed, up.weight, up.bias, rows.activated,
                                  rows.count);
   }
-  rows.activated.resize(rows.count * shape.mlp);
   add_branch(shape, hidden, down, rows.activated, scale2, 1, modulation, rows);
 }
 

@@ -100,9 +100,8 @@ struct Block {
 template <typename Allocator>
 void apply(const Linear& linear, std::span<const float> x, std::vector<float, Allocator>& y) {
   const std::size_t rows = x.size() / linear.weight.in();
-  y.resize(kernels::rows_with_room(rows) * linear.weight.out());
-  kernels::matmul_cpu(x, linear.weight, linear.bias, y, rows);
   y.resize(rows * linear.weight.out());
+  kernels::matmul_cpu(x, linear.weight, linear.bias, y, rows);
 }
 /// `y` has `x`'s size and is not `x`.
 void apply_norm(NormKind kind, const Norm& norm, float eps, std::size_t width,

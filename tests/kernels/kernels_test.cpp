@@ -90,32 +90,6 @@ TEST_CASE("matmul agrees with its reference for few and many rows, every format,
   }
 }
 
-TEST_CASE("a product that has room for more rows gives the same, and goes no further") {
-  const OnTiles tiles(GENERATE(false, true));
-  const std::size_t in = 40;
-  const std::size_t out = 1100;
-  std::size_t with_more = 0;
-  for (const WeightFormat format : {WeightFormat::exact, WeightFormat::bf16, WeightFormat::int8}) {
-    const Tensor tensor = Tensor::of_f32({1100, 40}, values(in * out, 3));
-    const Weight weight = std::move(Weight::from(tensor, format)).value();
-    for (const std::size_t rows : {4U, 36U, 50U, 53U, 153U, 544U, 565U}) {
-      INFO(rows << " rows, format " << static_cast<int>(format));
-      const std::size_t room = rows_with_room(rows);
-      REQUIRE(room >= rows);
-      with_more += room > rows ? 1 : 0;
-      const std::vector<float> x = values(rows * in, 7);
-      std::vector<float> want(rows * out), got(room * out + 16, 5.0F);
-      matmul_ref(x, weight, {}, want, rows);
-      matmul_cpu(x, weight, {}, std::span(got).first(room * out), rows);
-      const double rounding = format == WeightFormat::int8 && rows <= 4 ? 4e-5 : 0;
-      CHECK(relative_error({got.begin(), got.begin() + static_cast<std::ptrdiff_t>(want.size())},
-                           want) < tolerance(in) + rounding);
-      CHECK(std::vector<float>(got.end() - 16, got.end()) == std::vector<float>(16, 5.0F));
-    }
-  }
-  CHECK(with_more == (has_amx() ? 0 : 9));  // 53, 153 and what 565 ends with
-}
-
 TEST_CASE("narrow formats lose what their digits say and no more") {
   const std::size_t in = 300;
   const std::size_t out = 70;
@@ -134,7 +108,7 @@ TEST_CASE("narrow formats lose what their digits say and no more") {
   CHECK(narrower.bytes() == in * out + 8 * out);
 }
 
-TEST_CASE("products of many rows in bf16, cut into pieces or not, are what few rows give") {
+TEST_CASE("products of many rows in bf16 are what few rows give") {
   const OnTiles tiles(GENERATE(false, true));
   const std::size_t in = 40;
   const std::size_t out = 24;
@@ -402,7 +376,7 @@ TEST_CASE("attention of whole prompts agrees with its reference: in blocks, and 
     attention_ref(shape, q, of_row, limit, sequences, want);
     attention_cpu(shape, q, of_row, limit, sequences, got);
     CHECK(relative_error(got, want) < (narrow != 0 ? 6e-3 : 2e-6));
-    if (narrow != 0) CHECK(relative_error(got, want) > 1e-5);  // it has been rounded
+    if (narrow != 0 && has_amx()) CHECK(relative_error(got, want) > 1e-5);  // it has been rounded
     // Queries that lie apart, and keys and values that lie side by side with something between.
     if (page >= lengths[0]) {
       AttentionShape apart = shape;

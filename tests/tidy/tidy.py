@@ -22,7 +22,7 @@ ALLOWED = {
 RUNTIME_ROLES = {"roles/role.h", "roles/catalog.h", "roles/plugin.h"}
 THIRD_PARTY = {  # header prefix -> files that may include it
     "yaml-cpp/": r"workflows/yaml_tree\.cpp",
-    "dnnl": r"kernels/\w+_cpu\.cpp",
+    "dnnl": r"(kernels/\w+_cpu|bench/peak)\.cpp",
     "cuda_runtime": r"kernels/cuda/.*",
     "cublas": r"kernels/cuda/device_cuda\.cpp",
     "pcre2": r"roles/model/tokenizer_text\.cpp",

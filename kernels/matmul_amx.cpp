@@ -297,7 +297,10 @@ void matmul_amx(std::span<const float> x, const Weight& weight, const float* bia
                 std::span<float> y, std::size_t rows, const Finish& finish) {
   thread_local HugeVector<std::uint16_t> packed;
   const std::size_t in = weight.in();
-  const std::size_t cuts = finish.kind == Finish::gate ? 1 : (in + dims_most - 1) / dims_most;
+  const bool gated = finish.kind == Finish::gate;
+  SLUICE_CHECK(x.size() >= rows * in && y.size() >= rows * weight.out() / (gated ? 2 : 1),
+               "matmul sizes do not fit");
+  const std::size_t cuts = gated ? 1 : (in + dims_most - 1) / dims_most;
   const std::size_t dims = round_up((in + cuts - 1) / cuts, depth);
   // Blocks of like size: weights are read anew for each, were it a single strip.
   const std::size_t blocks = (rows * dims + block_values - 1) / block_values;

@@ -89,6 +89,11 @@ void many_rows_narrow(std::span<const float> x, const Weight& weight, const floa
   });
 }
 
+bool many_on_tiles(const Weight& weight, std::size_t rows) {
+  return rows > rows_few && weight.format() != WeightFormat::exact && weight.out() != 0 &&
+         has_amx();
+}
+
 }  // namespace
 
 void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const float> bias,
@@ -101,7 +106,7 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
   const bool exact = weight.format() == WeightFormat::exact;
   if (rows > rows_few) {
     if (exact) return many_rows_exact(x, weight, bias_data, y, rows);
-    if (has_amx()) return matmul_amx(x, weight, bias_data, y, rows);
+    if (many_on_tiles(weight, rows)) return matmul_amx(x, weight, bias_data, y, rows);
     return many_rows_narrow(x, weight, bias_data, y, rows);
   }
   thread_local std::vector<float> rounded;
@@ -142,48 +147,39 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
   });
 }
 
-namespace {
-
-bool many_on_tiles(const Weight& weight, std::size_t rows) {
-  return rows > rows_few && weight.format() != WeightFormat::exact && weight.out() != 0 &&
-         has_amx();
-}
-
-}  // namespace
-
 void matmul_activate_cpu(Activation kind, std::span<const float> x, const Weight& weight,
                          std::span<const float> bias, std::span<float> y, std::size_t rows) {
-  const std::span<float> made = y.first(rows * weight.out());
   if (kind != Activation::gelu_erf && many_on_tiles(weight, rows))
-    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), made, rows,
+    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), y, rows,
                       {Finish::activate, kind});
-  matmul_cpu(x, weight, bias, made, rows);
-  activate_cpu(kind, made);
+  matmul_cpu(x, weight, bias, y, rows);
+  activate_cpu(kind, y.first(rows * weight.out()));
 }
 
 void matmul_gated_cpu(Activation kind, std::span<const float> x, const Weight& weight,
                       std::span<const float> bias, std::span<float> y, std::size_t rows) {
-  const std::size_t width = weight.out() / 2;
-  const std::span<float> made = y.first(rows * width);
   if (kind != Activation::gelu_erf && weight.in() <= amx_gated_in_most &&
       many_on_tiles(weight, rows))
-    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), made, rows,
+    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), y, rows,
                       {Finish::gate, kind});
-  thread_local HugeVector<float> made_whole;
-  grow(made_whole, rows * weight.out());
-  matmul_cpu(x, weight, bias, made_whole, rows);
-  gated_cpu(kind, std::span(made_whole).first(rows * weight.out()), width, made);
+  thread_local HugeVector<float> scratch;
+  grow(scratch, rows * weight.out());
+  matmul_cpu(x, weight, bias, scratch, rows);
+  const std::size_t width = weight.out() / 2;
+  SLUICE_CHECK(y.size() >= rows * width, "matmul sizes do not fit");
+  gated_cpu(kind, std::span(scratch).first(rows * weight.out()), width, y.first(rows * width));
 }
 
 void matmul_add_cpu(std::span<const float> x, const Weight& weight, std::span<const float> bias,
                     std::span<float> y, std::size_t rows) {
-  const std::span<float> sum = y.first(rows * weight.out());
   if (many_on_tiles(weight, rows))
-    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), sum, rows, {Finish::add});
-  thread_local HugeVector<float> made_whole;
-  grow(made_whole, rows * weight.out());
-  matmul_cpu(x, weight, bias, made_whole, rows);
-  add_cpu(sum, std::span(made_whole).first(sum.size()));
+    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), y, rows, {Finish::add});
+  thread_local HugeVector<float> scratch;
+  grow(scratch, rows * weight.out());
+  matmul_cpu(x, weight, bias, scratch, rows);
+  const std::size_t count = rows * weight.out();
+  SLUICE_CHECK(y.size() >= count, "matmul sizes do not fit");
+  add_cpu(y.first(count), std::span(scratch).first(count));
 }
 
 }  // namespace sluice::kernels

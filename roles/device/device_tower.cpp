@@ -62,8 +62,7 @@ Result<const T*> DeviceTower<T>::encode(std::span<const float> pixels) {
   for (KvSequence& sequence : sequences)
     chunks.push_back({&sequence, shape_.patches(), Mask::block});
   if (Result<void> placed = layers_.place(*kv_, chunks); !placed.ok()) return placed.error();
-  std::vector<float> cut;
-  cut.resize(pixels.size());
+  std::vector<float> cut(pixels.size());
   cut_patches(pixels, 3, shape_.side, shape_.patch, cut);
   work_.put(pixels_, cut);
   const std::size_t rows = layers_.rows();

@@ -167,8 +167,7 @@ Result<void> DiffusionTransformer::predict(KvPool& pool, std::span<const float> 
     if (one < 0 || static_cast<std::size_t>(one) > shape_.classes)
       return invalid_argument("class " + std::to_string(one) + " is not from 0 to " +
                               std::to_string(shape_.classes));
-  std::vector<float> cut, rows, hidden;
-  cut.resize(latents.size());
+  std::vector<float> cut(latents.size()), rows, hidden;
   cut_patches(latents, shape_.channels, shape_.side, shape_.patch, cut);
   apply(patch_, cut, rows);
   const std::size_t one = shape_.patches() * shape_.trunk.block.width;

@@ -32,7 +32,7 @@ Result<PictureInput> read_picture(const ChatModel& model, const std::string& pat
   if (!bytes.ok()) return bytes.error();
   Result<Tensor> image = decode_image(*bytes);
   if (!image.ok()) return Error{image.error().code, path + ": " + image.error().message};
-  return model.see(*image);
+  return model.encode_picture(*image);
 }
 
 Result<Generation> begin(const ChatModel& model, const Options& options) {

@@ -28,7 +28,7 @@ std::size_t pages_of(const BenchOptions& options, const Architecture& architectu
 }
 
 struct Times {
-  std::vector<double> see, act, step;
+  std::vector<double> prefill, act, step;
 };
 
 double median(std::vector<double> values) {
@@ -42,13 +42,13 @@ Result<void> step(PolicyEngine& engine, const BenchOptions& options, const Obser
   std::vector<ActionRequest> requests;
   const auto start = Clock::now();
   for (KvSequence& prefix : prefixes) {
-    if (Result<void> seen = engine.see(prefix, observation, nullptr); !seen.ok()) return seen;
+    if (Result<void> seen = engine.prefill(prefix, observation, nullptr); !seen.ok()) return seen;
     requests.push_back({&prefix, {noise.begin(), noise.end()}, observation.state});
   }
-  times.see.push_back(seconds_since(start));
+  times.prefill.push_back(seconds_since(start));
   Result<void> acted = engine.act(requests, {engine.head().shape.steps, 1.0F}, {});
   times.step.push_back(seconds_since(start));
-  times.act.push_back(times.step.back() - times.see.back());
+  times.act.push_back(times.step.back() - times.prefill.back());
   for (KvSequence& prefix : prefixes) engine.pages().truncate(prefix, 0);
   return acted;
 }
@@ -70,7 +70,7 @@ int measure(PolicyEngine& engine, const BenchOptions& options, const Architectur
               options.batch, options.views, options.words, prefix_rows(options, architecture),
               median(times.step) * 1e3, 1 / median(times.step));
   std::printf("           prefix %.1f ms, %zu flow steps of %zu actions %.1f ms\n",
-              median(times.see) * 1e3, shape.steps, shape.horizon, median(times.act) * 1e3);
+              median(times.prefill) * 1e3, shape.steps, shape.horizon, median(times.act) * 1e3);
   return 0;
 }
 

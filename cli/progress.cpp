@@ -24,7 +24,7 @@ Progress::~Progress() {
   if (shown_ && isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);
 }
 
-void Progress::say(std::string what) {
+void Progress::show(std::string what) {
   const std::lock_guard lock(mutex_);
   what_ = std::move(what);
   since_ = std::chrono::steady_clock::now();

@@ -1,6 +1,6 @@
 // A line on standard error about work that takes more than two seconds.
 //
-// Thread: `say` from any thread; the clock runs on a thread of its own, which waits, never sleeps.
+// Thread: `show` from any thread; the clock runs on a thread of its own, which waits, never sleeps.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   /// What is going on now; shown once it has taken two seconds.
-  void say(std::string what);
+  void show(std::string what);
 
  private:
   void work();

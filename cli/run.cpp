@@ -127,17 +127,17 @@ int run(const RunOptions& options, const Catalog& catalog) {
   Progress progress;
   RunnerOptions runner_options;
   runner_options.root = *root;
-  runner_options.progress = [&](std::string_view what) { progress.say(std::string(what)); };
+  runner_options.progress = [&](std::string_view what) { progress.show(std::string(what)); };
   auto runner = Runner::create(compiled->loaded.spec, compiled->plan, catalog, runner_options);
   if (!runner.ok()) return fail(runner.error().message);
-  progress.say("running " + compiled->plan.workflow);
+  progress.show("running " + compiled->plan.workflow);
   Printer printer(options.out);
   CallRequest call;
   call.session = options.session;
   call.inputs.emplace_back("request", make_json(std::move(request).value()));
   const CallOutcome outcome =
       (*runner)->call(std::move(call), [&](std::string_view output, const PayloadRef& value) {
-        progress.say("running " + compiled->plan.workflow);
+        progress.show("running " + compiled->plan.workflow);
         printer.show(output, *value);
       });
   const std::string& problem = printer.finish();

@@ -1,7 +1,7 @@
 // Parts of one call's credit: exact, and never too thin to divide.
 //
 // A call starts with a whole. Whoever sends a message gives part of what it holds with it, whoever
-// ends sends the rest home; the call is over exactly when the whole is home again. A part is a
+// ends sends the rest back; the call is over exactly when the whole has come back. A part is a
 // binary fraction of any fineness, so nothing is ever minted anew, and no order of messages can
 // make the sum look whole too early. Source: weight throwing (Mattern 1989).
 #pragma once
@@ -56,7 +56,7 @@ struct Credit {
   }
 };
 
-/// What has come home. Bounds: one word for each 62 bits of the finest part.
+/// What has come back. Bounds: one word for each 62 bits of the finest part.
 class CreditSum {
  public:
   void add(Credit credit) {
@@ -70,9 +70,9 @@ class CreditSum {
       words_[i - 1] += words_[i] >> 62;
       words_[i] &= mask;
     }
-    SLUICE_CHECK(words_[0] <= Credit::whole_amount, "more credit came home than went out");
+    SLUICE_CHECK(words_[0] <= Credit::whole_amount, "more credit came back than went out");
   }
-  /// Sends one unit out again. Requires: a unit is home.
+  /// Sends one unit out again. Requires: a unit has come back.
   Credit lend() {
     --words_[0];
     return {1, 0};

@@ -54,10 +54,10 @@ inline void Engine::receive_frame(Message& message, Effects& effects) {
     keep_credit(record.credit, message, effects);
     record.count.open(group, outermost(share).scope);
     Arrival arrival{edge.id, std::move(message.frame), share};
-    if (record.line.pass(share))
+    if (record.queue.pass(share))
       record.count.take(std::move(arrival), group, plan_);
     else
-      record.line.put(share, record.count.hold(std::move(arrival)));
+      record.queue.put(share, record.count.hold(std::move(arrival)));
     return advance_count(message.call, record, group, effects);
   }
   Bucket& bucket = bucket_of(share);
@@ -83,10 +83,10 @@ void Engine::receive_settled(Message& message, Effects& effects) {
   if (collector.kind == CollectorKind::count) {
     const PlanGroup& group = node_.groups[collector.group];
     record.count.open(group, outermost(share).scope);
-    record.line.settle(share);
+    record.queue.settle(share);
     return advance_count(message.call, record, group, effects);
   }
-  record.line.settle(share);
+  record.queue.settle(share);
   pump(message.call, record, effects);
 }
 
@@ -109,12 +109,12 @@ void Engine::receive_call_ended(const Message& message) {
   }
   cancelled_.erase(message.call);
   if (!calls_.contains(message.call)) return;
-  SLUICE_CHECK(!record_of(message.call).credit, "a call ended before its credit was home");
+  SLUICE_CHECK(!record_of(message.call).credit, "a call ended before its credit came back");
   recycle_call(message.call);
 }
 
 void Engine::CallRecord::clear() {
-  line.clear();
+  queue.clear();
   count.clear();
   credit = Credit();
   session = released = 0;
@@ -219,11 +219,11 @@ void Engine::ready(Record& record, Shares& shares, Effects& effects) {
   const CallId id = record.call;
   const bool loops = plan_.collectors[node_.order].loops;
   const Share& place = shares[node_.order_position];
-  if (!loops && !call.running && call.line.pass(place)) {
+  if (!loops && !call.running && call.queue.pass(place)) {
     shares.resize(node_.order_position);
     release(call, record, shares, effects);
   } else {
-    call.line.put(place, record.index);
+    call.queue.put(place, record.index);
     record.shares.take(shares);
     if (!loops) record.shares.resize(node_.order_position);
   }
@@ -238,12 +238,12 @@ void Engine::release(CallRecord& call, Record& record, Shares& shares, Effects& 
 void Engine::pump(CallId id, CallRecord& call, Effects& effects) {
   const bool loops = plan_.collectors[node_.order].loops;
   while (!call.running) {
-    const Line::Item item = call.line.pop(loops);
-    if (item == Line::no_item) break;
+    const OrderQueue::Item item = call.queue.pop(loops);
+    if (item == OrderQueue::no_item) break;
     release(call, *records_[item], records_[item]->shares, effects);
   }
-  // While more is to come, the credit waits for it: one message home instead of one each.
-  if (!call.running && call.line.empty() && !call.line.open()) flush_credit(id, call, effects);
+  // While more is to come, the credit waits for it: one message back instead of one each.
+  if (!call.running && call.queue.empty() && !call.queue.open()) flush_credit(id, call, effects);
 }
 
 void Engine::flush_credit(CallId id, CallRecord& record, Effects& effects) {
@@ -451,9 +451,9 @@ Notice Engine::count_notice(const CallRecord& call, const PlanGroup& group) cons
 }
 
 void Engine::advance_count(CallId id, CallRecord& call, const PlanGroup& group, Effects& effects) {
-  for (Line::Item item; (item = call.line.pop(false)) != Line::no_item;)
+  for (OrderQueue::Item item; (item = call.queue.pop(false)) != OrderQueue::no_item;)
     call.count.take(call.count.held(item), group, plan_);
-  const bool ended = call.line.complete(0);
+  const bool ended = call.queue.complete(0);
   bool silent = false;
   if (!call.count.fired() && call.count.ready(group, ended))
     silent = fire_count(id, call, group, ended, effects);

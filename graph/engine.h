@@ -13,7 +13,7 @@
 #include "graph/bucket.h"
 #include "graph/effect.h"
 #include "graph/frame.h"
-#include "graph/line.h"
+#include "graph/order_queue.h"
 #include "graph/plan.h"
 #include "graph/split.h"
 #include "graph/table.h"
@@ -75,7 +75,7 @@ class Engine {
   };
   /// What a session node or a count group remembers of a call.
   struct CallRecord {
-    Line line;
+    OrderQueue queue;
     CountBucket count;
     Credit credit;
     std::uint64_t session = 0;
@@ -120,7 +120,7 @@ class Engine {
   void release(CallRecord& call, Record& record, Shares& shares, Effects& effects);
   void pump(CallId id, CallRecord& call, Effects& effects);
   void flush_credit(CallId call, CallRecord& record, Effects& effects);
-  /// Adds to what is held; what does not fit goes home.
+  /// Adds to what is held; what does not fit goes back.
   void keep_credit(Credit& held, const Message& message, Effects& effects);
 
   Bucket& bucket_of(const Share& share);

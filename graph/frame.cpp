@@ -27,7 +27,7 @@ void Frame::dispose(const Frame* frame) {
   for (PayloadRef& value : mine->values) value = PayloadRef();
   mine->iterations.clear();
   mine->path.clear();
-  mine->home->frames.give(mine);
+  mine->pools->frames.give(mine);
 }
 
 void Scope::dispose(const Scope* scope) {
@@ -35,7 +35,7 @@ void Scope::dispose(const Scope* scope) {
   mine->outer.clear();
   mine->path.clear();
   mine->parent = Share{};
-  mine->home->scopes.give(mine);
+  mine->pools->scopes.give(mine);
 }
 
 }  // namespace sluice

@@ -6,8 +6,8 @@
 // share, the end of the activation settles the rest. The scope is complete when all of it has come
 // back, in whatever order messages travel; and the place of a share in the interval is the frame's
 // place in the logical order. `credit` does the same for the whole call, without order: a call ends
-// exactly when all of its credit is home. Thread: all of this stays on one loop. Source: omni-flow,
-// section 3.2 (bucket identity, SeqId) and 3.5 (ActivityTracker), replaced by credits;
+// exactly when all of its credit has come back. Thread: all of this stays on one loop. Source:
+// omni-flow, section 3.2 (bucket identity, SeqId) and 3.5 (ActivityTracker), replaced by credits;
 // docs/CONTROL_FLOW.md says why.
 #pragma once
 
@@ -60,7 +60,7 @@ struct Pools;
 
 /// One yield of an activation: values by output index of the producer, shared by all its edges.
 struct Frame final : LocalCounted {
-  Pools* home = nullptr;
+  Pools* pools = nullptr;
   NodeId from = 0;
   std::uint64_t mask = 0;                 // which outputs it holds
   Instant born{};                         // when the oldest call input it comes from arrived
@@ -120,7 +120,7 @@ class Shares {
 
 /// One interval that a collector waits for.
 struct Scope final : LocalCounted {
-  Pools* home = nullptr;
+  Pools* pools = nullptr;
   std::uint64_t id = 0;  // unique within the call's machine
   CollectorId collector = 0;
   CallId call = 0;
@@ -155,9 +155,9 @@ struct Message {
   enum class Kind : std::uint8_t {
     frame,       // to the consumer of edge `target`
     settled,     // to the owner of collector `target`: no frame will come for these shares
-    credit,      // to the entry: credit comes home, perhaps with a failure
+    credit,      // to the entry: credit comes back, perhaps with a failure
     cancel,      // to a node: stop what the call does there
-    abort,       // to a node: a machine is lost; drop the call, its credit cannot come home
+    abort,       // to a node: a machine is lost; drop the call, its credit cannot come back
     aborted,     // to the entry: node `target` has nothing left of the call
     call_ended,  // to a node: forget the call
   };
@@ -183,7 +183,7 @@ struct Pools {
 
   Frame* new_frame(NodeId from, std::size_t outputs) {
     Frame* frame = frames.take();
-    frame->home = this;
+    frame->pools = this;
     frame->from = from;
     frame->mask = 0;
     if (frame->values.size() < outputs) frame->values.resize(outputs);
@@ -191,7 +191,7 @@ struct Pools {
   }
   Scope* new_scope(CollectorId collector, CallId call) {
     Scope* scope = scopes.take();
-    scope->home = this;
+    scope->pools = this;
     scope->id = ++scopes_made;
     scope->collector = collector;
     scope->call = call;

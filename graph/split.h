@@ -60,7 +60,7 @@ class Splitter {
   void yield(Holding& holding, const FrameRef& frame, bool last, Effects& effects);
   /// Lets go of everything without a word: the call is given up everywhere.
   void abandon(Holding& holding) const;
-  /// Settles what is left. A failure travels home with the credit. Nothing to do when the last
+  /// Settles what is left. A failure travels back with the credit. Nothing to do when the last
   /// yield took everything: then the holding has no credit.
   void end(Holding& holding, std::unique_ptr<Failure> failure, Effects& effects);
   /// Settles the shares of something that will never run: `shares` in the order of `collectors`.

@@ -46,7 +46,7 @@ class Table {
     --size_;
     for (std::size_t at = (hole + 1) & mask_; slots_[at].used; at = (at + 1) & mask_) {
       // Moves back unless its own place lies after the hole.
-      if (((at - home(slots_[at].key)) & mask_) < ((at - hole) & mask_)) continue;
+      if (((at - ideal_slot(slots_[at].key)) & mask_) < ((at - hole) & mask_)) continue;
       slots_[hole] = std::move(slots_[at]);
       hole = at;
     }
@@ -70,9 +70,11 @@ class Table {
     Value value{};
   };
 
-  std::size_t home(std::uint64_t key) const { return (key * 0x9e3779b97f4a7c15ULL >> 32) & mask_; }
+  std::size_t ideal_slot(std::uint64_t key) const {
+    return (key * 0x9e3779b97f4a7c15ULL >> 32) & mask_;
+  }
   std::size_t locate(std::uint64_t key) const {
-    std::size_t at = home(key);
+    std::size_t at = ideal_slot(key);
     while (slots_[at].used && slots_[at].key != key) at = (at + 1) & mask_;
     return at;
   }

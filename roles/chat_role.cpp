@@ -50,7 +50,7 @@ class ChatRole final : public SteppedRole {
  private:
   void take(Activation& activation, std::vector<StepOutcome>& ended);
   Result<void> begin(Activation& activation, ChatSession& session, const Payload& text);
-  void say(Turn& turn, const Generation& generation);
+  void yield_progress(Turn& turn, const Generation& generation);
   void finish(Turn& turn, std::vector<StepOutcome>& ended);
   void drop_cancelled(std::vector<StepOutcome>& ended);
 
@@ -67,7 +67,7 @@ void ChatRole::take(Activation& activation, std::vector<StepOutcome>& ended) {
   ChatSession& session = sessions_.session(activation.session());
   Result<void> outcome;
   for (const PayloadRef& image : activation.inputs("image")) {
-    Result<PictureInput> seen = model_.see(image->tensor);
+    Result<PictureInput> seen = model_.encode_picture(image->tensor);
     if (seen.ok())
       session.pending.pictures.push_back(std::move(seen).value());
     else
@@ -114,7 +114,7 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
   return {};
 }
 
-void ChatRole::say(Turn& turn, const Generation& generation) {
+void ChatRole::yield_progress(Turn& turn, const Generation& generation) {
   if (generation.text.size() <= turn.said) return;
   auto* payload = new Payload;
   payload->type = ValueType::text;
@@ -176,7 +176,7 @@ void ChatRole::step(std::vector<StepOutcome>& ended) {
   generator_.step(advanced);
   for (Turn& turn : turns_) {
     const Generation& generation = *generator_.find(turn.id);
-    say(turn, generation);
+    yield_progress(turn, generation);
     if (generation.finish != Generation::Finish::none) finish(turn, ended);
   }
   std::erase_if(turns_, [](const Turn& turn) { return turn.activation == nullptr; });

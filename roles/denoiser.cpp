@@ -17,7 +17,7 @@ class Denoiser final : public Role {
     const Payload& prompt = *activation.input("prompt");
     const auto held = kv_.lock();
     const ModelConfig& config = kv_.config();
-    KvSequence& sequence = kv_.talk(activation.session()).sequence;
+    KvSequence& sequence = kv_.conversation(activation.session()).sequence;
     const auto length = static_cast<std::size_t>(prompt.attribute("length").value_or(0));
     if (length == 0 || sequence.tokens != length)
       return Error{ErrorCode::stale, "the session has moved on since the drawing was asked for (" +

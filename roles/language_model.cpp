@@ -24,7 +24,7 @@ struct Turn {
   bool answers = false;
   std::vector<std::pair<std::string, std::int64_t>> options;
   std::size_t tokens_before = 0;  // of the session, to go back to
-  SessionTalk before;             // the rest of the session's state, likewise
+  Conversation before;            // the rest of the session's state, likewise
   std::int64_t made = 0;          // tokens of the answer
   std::vector<float> last_hidden;
 
@@ -53,10 +53,10 @@ class LanguageModel final : public SteppedRole {
  private:
   void embed(Activation& activation);
   void begin(Activation& activation);
-  void append_pictures(Turn& turn, SessionTalk& talk);
+  void append_pictures(Turn& turn, Conversation& conversation);
   void advance(Turn& turn, std::vector<float> hidden);
   /// True when the answer ended.
-  bool say(Turn& turn);
+  bool yield_token(Turn& turn);
   void finish(Turn& turn, Result<void> result);
   void roll_back(Turn& turn);
 
@@ -78,7 +78,7 @@ void LanguageModel::embed(Activation& activation) {
                   text->attributes));
 }
 
-void LanguageModel::append_pictures(Turn& turn, SessionTalk& talk) {
+void LanguageModel::append_pictures(Turn& turn, Conversation& conversation) {
   const ModelConfig& config = kv_.config();
   const std::int32_t open = config.image;
   const std::int32_t close = config.image_end;
@@ -89,25 +89,25 @@ void LanguageModel::append_pictures(Turn& turn, SessionTalk& talk) {
     kv_.backbone().embed({&close, 1}, turn.prompt);
   }
   for (const PayloadRef& latents : turn.activation->inputs("latents"))
-    talk.latents = latents->tensor;
+    conversation.latents = latents->tensor;
 }
 
 void LanguageModel::begin(Activation& activation) {
   auto turn = std::make_unique<Turn>();
   turn->activation = &activation;
   const auto held = kv_.lock();
-  SessionTalk& talk = kv_.talk(activation.session());
-  turn->tokens_before = talk.sequence.tokens;
-  turn->before.owed = talk.owed;
-  turn->before.in_turn = talk.in_turn;
-  turn->before.latents = talk.latents;
+  Conversation& conversation = kv_.conversation(activation.session());
+  turn->tokens_before = conversation.sequence.tokens;
+  turn->before.unwritten = conversation.unwritten;
+  turn->before.in_turn = conversation.in_turn;
+  turn->before.latents = conversation.latents;
   const ModelConfig& config = kv_.config();
-  std::vector<std::int32_t> opening = std::exchange(talk.owed, {});
-  if (talk.sequence.tokens == 0 && opening.empty()) opening.push_back(config.bos);
-  if (!talk.in_turn) opening.push_back(config.user);
-  talk.in_turn = true;
+  std::vector<std::int32_t> opening = std::exchange(conversation.unwritten, {});
+  if (conversation.sequence.tokens == 0 && opening.empty()) opening.push_back(config.bos);
+  if (!conversation.in_turn) opening.push_back(config.user);
+  conversation.in_turn = true;
   kv_.backbone().embed(opening, turn->prompt);
-  append_pictures(*turn, talk);
+  append_pictures(*turn, conversation);
   for (const PayloadRef& hidden : activation.inputs("hidden")) {
     const std::span<const float> rows = hidden->tensor.f32();
     turn->prompt.insert(turn->prompt.end(), rows.begin(), rows.end());
@@ -116,17 +116,17 @@ void LanguageModel::begin(Activation& activation) {
   }
   if (turn->answers) {
     kv_.backbone().embed({&config.assistant, 1}, turn->prompt);
-    talk.in_turn = false;
+    conversation.in_turn = false;
   }
   turns_.push_back(std::move(turn));
 }
 
 void LanguageModel::roll_back(Turn& turn) {
-  SessionTalk& talk = kv_.talk(turn.activation->session());
-  kv_.pool().truncate(talk.sequence, turn.tokens_before);
-  talk.owed = std::move(turn.before.owed);
-  talk.in_turn = turn.before.in_turn;
-  talk.latents = std::move(turn.before.latents);
+  Conversation& conversation = kv_.conversation(turn.activation->session());
+  kv_.pool().truncate(conversation.sequence, turn.tokens_before);
+  conversation.unwritten = std::move(turn.before.unwritten);
+  conversation.in_turn = turn.before.in_turn;
+  conversation.latents = std::move(turn.before.latents);
 }
 
 void LanguageModel::finish(Turn& turn, Result<void> result) {
@@ -135,9 +135,9 @@ void LanguageModel::finish(Turn& turn, Result<void> result) {
   turn.activation = nullptr;
 }
 
-bool LanguageModel::say(Turn& turn) {
+bool LanguageModel::yield_token(Turn& turn) {
   const ModelConfig& config = kv_.config();
-  SessionTalk& talk = kv_.talk(turn.activation->session());
+  Conversation& conversation = kv_.conversation(turn.activation->session());
   std::vector<float> logits;
   kv_.backbone().logits(turn.last_hidden, logits);
   const kernels::SampleOptions options{
@@ -149,26 +149,27 @@ bool LanguageModel::say(Turn& turn) {
   const std::int32_t token = kernels::sample(logits, {}, options, random.uniform());
   ++turn.made;
   if (token == config.eos) {
-    talk.owed = {config.eos};
+    conversation.unwritten = {config.eos};
     return true;
   }
   if (token == config.draw) {
     turn.prompt.clear();
     kv_.backbone().embed({&token, 1}, turn.prompt);
     std::vector<float> hidden;
-    const Chunk chunk{&talk.sequence, turn.prompt};
+    const Chunk chunk{&conversation.sequence, turn.prompt};
     if (Result<void> written = kv_.backbone().forward(kv_.pool(), {&chunk, 1}, hidden);
         !written.ok()) {
       finish(turn, written);
       return false;
     }
-    talk.owed = {config.eos};
+    conversation.unwritten = {config.eos};
     std::vector<std::pair<std::string, std::int64_t>> attributes = turn.options;
-    attributes.emplace_back("length", static_cast<std::int64_t>(talk.sequence.tokens));
+    attributes.emplace_back("length", static_cast<std::int64_t>(conversation.sequence.tokens));
     const bool start_from_picture =
-        turn.option("strength_milli", 1000) < 1000 && !talk.latents.empty();
-    turn.activation->yield("draw_prompt", make_tensor(start_from_picture ? talk.latents : Tensor(),
-                                                      std::move(attributes)));
+        turn.option("strength_milli", 1000) < 1000 && !conversation.latents.empty();
+    turn.activation->yield(
+        "draw_prompt",
+        make_tensor(start_from_picture ? conversation.latents : Tensor(), std::move(attributes)));
     return true;
   }
   const bool last = turn.made >= turn.option("max_tokens", answer_tokens_default);
@@ -179,7 +180,7 @@ bool LanguageModel::say(Turn& turn) {
   turn.activation->yield("token", PayloadRef(text));
   turn.prompt.clear();
   kv_.backbone().embed({&token, 1}, turn.prompt);
-  if (last) talk.owed = {token, config.eos};
+  if (last) conversation.unwritten = {token, config.eos};
   return last;
 }
 
@@ -188,7 +189,7 @@ void LanguageModel::advance(Turn& turn, std::vector<float> hidden) {
   if (!turn.answers) return finish(turn, {});
   const std::size_t width = kv_.backbone().width();
   turn.last_hidden.assign(hidden.end() - static_cast<std::ptrdiff_t>(width), hidden.end());
-  if (say(turn)) finish(turn, {});
+  if (yield_token(turn)) finish(turn, {});
 }
 
 void LanguageModel::step(std::vector<StepOutcome>& ended) {
@@ -202,7 +203,7 @@ void LanguageModel::step(std::vector<StepOutcome>& ended) {
       finish(*turn, Error{ErrorCode::cancelled, "the call was cancelled"});
       continue;
     }
-    KvSequence& sequence = kv_.talk(turn->activation->session()).sequence;
+    KvSequence& sequence = kv_.conversation(turn->activation->session()).sequence;
     // Two calls of one session (`calls: overlap`) take turns: a sequence grows in one place.
     if (std::ranges::find(seen, &sequence) != seen.end()) continue;
     seen.push_back(&sequence);

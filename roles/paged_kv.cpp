@@ -42,17 +42,17 @@ Result<std::unique_ptr<GlobalParam>> PagedKv::make(const GlobalParamMaking& maki
   return std::unique_ptr<GlobalParam>(std::move(made));
 }
 
-SessionTalk& PagedKv::talk(std::string_view session) {
-  const auto it = talks_.find(session);
-  return it != talks_.end() ? it->second : talks_[std::string(session)];
+Conversation& PagedKv::conversation(std::string_view session) {
+  const auto it = conversations_.find(session);
+  return it != conversations_.end() ? it->second : conversations_[std::string(session)];
 }
 
 void PagedKv::end_session(std::string_view session) {
   const auto held = lock();
-  const auto it = talks_.find(session);
-  if (it == talks_.end()) return;
+  const auto it = conversations_.find(session);
+  if (it == conversations_.end()) return;
   pool_->truncate(it->second.sequence, 0);
-  talks_.erase(it);
+  conversations_.erase(it);
 }
 
 Result<PagedKv*> paged_kv_of(const RoleMaking& making) {

@@ -1,4 +1,5 @@
-// The global parameter `paged_kv`: the backbone's weights, the page pool, and each session's talk.
+// The global parameter `paged_kv`: the backbone's weights, the page pool, and each session's
+// conversation.
 //
 // Shared by the roles that list it: the language model writes, the denoiser reads the same pages in
 // place. Thread: take `lock` around every use; the roles may run on different threads.
@@ -13,8 +14,8 @@
 #include <vector>
 
 #include "roles/catalog.h"
-#include "roles/model/decoder.h"
 #include "roles/model/config.h"
+#include "roles/model/decoder.h"
 #include "roles/model/kv.h"
 #include "roles/model/safetensors.h"
 #include "roles/model/tokenizer.h"
@@ -22,11 +23,12 @@
 namespace sluice {
 
 /// What a session has said so far.
-struct SessionTalk {
+struct Conversation {
   KvSequence sequence;
-  std::vector<std::int32_t> owed;  // tokens of the last turn that the next forward writes first
-  bool in_turn = false;            // <user> stands, <assistant> does not yet
-  Tensor latents;                  // of the last picture, for a drawing that starts from it
+  std::vector<std::int32_t>
+      unwritten;         // tokens of the last turn that the next forward writes first
+  bool in_turn = false;  // <user> stands, <assistant> does not yet
+  Tensor latents;        // of the last picture, for a drawing that starts from it
 };
 
 class PagedKv final : public GlobalParam {
@@ -35,7 +37,7 @@ class PagedKv final : public GlobalParam {
 
   void end_session(std::string_view session) override;
 
-  SessionTalk& talk(std::string_view session);
+  Conversation& conversation(std::string_view session);
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
 
   const ModelConfig& config() const { return config_; }
@@ -50,7 +52,7 @@ class PagedKv final : public GlobalParam {
   Tokenizer tokenizer_;
   Decoder backbone_;
   std::unique_ptr<KvPool> pool_;
-  std::map<std::string, SessionTalk, std::less<>> talks_;
+  std::map<std::string, Conversation, std::less<>> conversations_;
   std::mutex mutex_;
 };
 

@@ -35,8 +35,8 @@ class Impl final : public PolicyEngine {
 
   const ActionHead& head() const override { return head_; }
   KvPages& pages() override { return kv_->pages; }
-  Result<void> see(KvSequence& sequence, const Observation& observation,
-                   std::vector<float>* hidden) override;
+  Result<void> prefill(KvSequence& sequence, const Observation& observation,
+                       std::vector<float>* hidden) override;
   Result<void> act(std::span<ActionRequest> requests, const FlowSchedule& schedule,
                    const Watch& watch) override {
     return flow_.act(*kv_, requests, schedule, watch);
@@ -178,8 +178,8 @@ Result<void> Impl<T>::fill(const Observation& observation, const Layout& layout,
 }
 
 template <typename T>
-Result<void> Impl<T>::see(KvSequence& sequence, const Observation& observation,
-                          std::vector<float>* hidden) {
+Result<void> Impl<T>::prefill(KvSequence& sequence, const Observation& observation,
+                              std::vector<float>* hidden) {
   SLUICE_CHECK(sequence.tokens == 0, "a prefix is written to an empty sequence");
   const Result<Layout> layout = lay_out(observation);
   if (!layout.ok()) return layout.error();

@@ -59,10 +59,10 @@ QwenVisionShape read_qwen_vision(const Json& config, std::string& problem) {
   shape.full_layers = {7, 15, 23, 31};
   if (const Json* list = reader.get("fullatt_block_indexes", true)) {
     shape.full_layers.clear();
-    if (!list->is_array()) reader.say("fullatt_block_indexes", "must be a list of layers");
+    if (!list->is_array()) reader.error("fullatt_block_indexes", "must be a list of layers");
     for (const Json& value : *list) {
       if (!value.is_number_unsigned()) {
-        reader.say("fullatt_block_indexes", "must be a list of layers");
+        reader.error("fullatt_block_indexes", "must be a list of layers");
         break;
       }
       shape.full_layers.push_back(value.get<std::size_t>());
@@ -70,9 +70,9 @@ QwenVisionShape read_qwen_vision(const Json& config, std::string& problem) {
   }
   if (!problem.empty()) return shape;
   if (block.width % block.heads != 0 || block.width / block.heads % 4 != 0)
-    reader.say("num_heads", "must divide hidden_size into heads of a multiple of 4");
+    reader.error("num_heads", "must divide hidden_size into heads of a multiple of 4");
   if (shape.window % (shape.patch * shape.merge) != 0)
-    reader.say("window_size", "must be a multiple of patch_size times spatial_merge_size");
+    reader.error("window_size", "must be a multiple of patch_size times spatial_merge_size");
   block.kv_heads = block.heads;
   block.head_dim = block.width / block.heads;
   return shape;
@@ -109,7 +109,7 @@ void read_multimodal(const Json& config, Architecture& made, std::string& proble
   reader.size("scale_factor", made.pixel_shuffle, 16);
   const std::size_t grid = made.vision->side / std::max<std::size_t>(made.vision->patch, 1);
   if (problem.empty() && grid % made.pixel_shuffle != 0)
-    reader.say("scale_factor", "must divide the picture's grid of " + std::to_string(grid));
+    reader.error("scale_factor", "must divide the picture's grid of " + std::to_string(grid));
 }
 
 }  // namespace

@@ -20,11 +20,11 @@ void read_rope(const Json& config, const std::string& place, std::string& proble
   reader.text("rope_type", kind);
   if (const Json* sections = reader.get("mrope_section", true)) {
     if (!sections->is_array() || sections->size() != 3)
-      return reader.say("mrope_section", "must be three whole numbers");
+      return reader.error("mrope_section", "must be three whole numbers");
     for (std::size_t i = 0; i < 3; ++i) {
       const Json& value = (*sections)[i];
       if (!value.is_number_unsigned() || value.get<std::uint64_t>() > 1024)
-        return reader.say("mrope_section", "must be three whole numbers");
+        return reader.error("mrope_section", "must be three whole numbers");
       rope.sections[i] = value.get<std::size_t>();
     }
   }
@@ -34,9 +34,9 @@ void read_rope(const Json& config, const std::string& place, std::string& proble
   else if (kind == "llama3")
     rope.scaling = Rope::Scaling::llama3;
   else
-    return reader.say("rope_type", "is '" + kind +
-                                       "'; default, linear, llama3 and mrope are "
-                                       "supported");
+    return reader.error("rope_type", "is '" + kind +
+                                         "'; default, linear, llama3 and mrope are "
+                                         "supported");
   reader.number("factor", rope.factor);
   reader.number("low_freq_factor", rope.low_freq_factor);
   reader.number("high_freq_factor", rope.high_freq_factor);
@@ -46,9 +46,9 @@ void read_rope(const Json& config, const std::string& place, std::string& proble
 void check_heads(JsonReader& reader, const BlockShape& block) {
   if (!reader.problem().empty()) return;
   if (block.heads % block.kv_heads != 0)
-    reader.say("num_key_value_heads", "must divide num_attention_heads");
+    reader.error("num_key_value_heads", "must divide num_attention_heads");
   else if (block.head_dim % 2 != 0)
-    reader.say("head_dim", "must be even");
+    reader.error("head_dim", "must be even");
 }
 
 TowerShape vision_defaults() {
@@ -65,9 +65,9 @@ void check_grid(JsonReader& reader, TowerShape& shape) {
   BlockShape& block = shape.block;
   if (!reader.problem().empty()) return;
   if (block.width % block.heads != 0)
-    reader.say("num_attention_heads", "must divide hidden_size");
+    reader.error("num_attention_heads", "must divide hidden_size");
   else if (shape.side % shape.patch != 0)
-    reader.say("patch_size", "must divide image_size");
+    reader.error("patch_size", "must divide image_size");
   block.kv_heads = block.heads;
   block.head_dim = block.width / block.heads;
 }
@@ -87,7 +87,7 @@ void read_activation(JsonReader& reader, const char* key, kernels::Activation& t
   else if (name == "gelu")
     to = Activation::gelu_erf;
   else
-    reader.say(key, "is '" + name + "'; silu, gelu and gelu_pytorch_tanh are supported");
+    reader.error(key, "is '" + name + "'; silu, gelu and gelu_pytorch_tanh are supported");
 }
 
 DecoderShape text_defaults(Family family) {
@@ -133,7 +133,7 @@ DecoderShape read_text(const Json& config, const std::string& place, Family fami
   reader.flag("mlp_bias", block.mlp_bias);
   bool window = false;
   reader.flag("use_sliding_window", window);
-  if (window) reader.say("use_sliding_window", "is true; only full attention is supported");
+  if (window) reader.error("use_sliding_window", "is true; only full attention is supported");
   read_rope(config, place, problem, shape.rope);
   if (family == Family::gemma) shape.embedding_scale = std::sqrt(static_cast<float>(block.width));
   check_heads(reader, block);
@@ -185,7 +185,7 @@ TowerShape read_dinov2(const Json& config, const std::string& place, bool regist
   reader.flag("qkv_bias", shape.block.qkv_bias);
   bool swiglu = false;
   reader.flag("use_swiglu_ffn", swiglu);
-  if (swiglu) reader.say("use_swiglu_ffn", "is true; only the plain MLP is supported");
+  if (swiglu) reader.error("use_swiglu_ffn", "is true; only the plain MLP is supported");
   shape.block.mlp = shape.block.width * ratio;
   check_grid(reader, shape);
   return shape;

@@ -12,8 +12,8 @@ void read_kinds(JsonReader& reader, const char* key, const char* only, std::size
   if (right)
     for (const Json& kind : *list) right = right && kind.is_string() && kind == only;
   if (!right)
-    reader.say(key, "must be " + std::to_string(count) + " times '" + only +
-                        "'; others are not supported");
+    reader.error(key, "must be " + std::to_string(count) + " times '" + only +
+                          "'; others are not supported");
 }
 
 }  // namespace
@@ -49,25 +49,26 @@ void read_dit(const Json& config, Architecture& made, std::string& problem) {
   else if (activation == "gelu")
     block.activation = kernels::Activation::gelu_erf;
   else
-    reader.say("activation_fn", "is '" + activation + "'; gelu and gelu-approximate are supported");
+    reader.error("activation_fn",
+                 "is '" + activation + "'; gelu and gelu-approximate are supported");
   std::string norm = "ada_norm_zero";
   reader.text("norm_type", norm);
-  if (norm != "ada_norm_zero") reader.say("norm_type", "must be ada_norm_zero");
+  if (norm != "ada_norm_zero") reader.error("norm_type", "must be ada_norm_zero");
   bool affine = false;
   reader.flag("norm_elementwise_affine", affine);
   if (affine)
-    reader.say("norm_elementwise_affine",
-               "is true; only norms without weights are "
-               "supported");
+    reader.error("norm_elementwise_affine",
+                 "is true; only norms without weights are "
+                 "supported");
   block.kv_heads = block.heads;
   block.width = block.heads * block.head_dim;
   block.mlp = 4 * block.width;
   if (block.width % 4 != 0)
-    reader.say("attention_head_dim", "times the heads must be a multiple of 4");
+    reader.error("attention_head_dim", "times the heads must be a multiple of 4");
   else if (shape.side % shape.patch != 0)
-    reader.say("patch_size", "must divide sample_size");
+    reader.error("patch_size", "must divide sample_size");
   else if (shape.out_channels < shape.channels)
-    reader.say("out_channels", "must be at least in_channels");
+    reader.error("out_channels", "must be at least in_channels");
   shape.trunk.positions_max = shape.patches();
   made.diffusion = shape;
 }
@@ -84,15 +85,15 @@ void read_vae(const Json& config, Architecture& made, std::string& problem) {
   reader.number("scaling_factor", shape.scaling);
   if (const Json* shift = reader.get("shift_factor", true)) {
     if (!shift->is_number())
-      reader.say("shift_factor", "must be a number");
+      reader.error("shift_factor", "must be a number");
     else
       shape.shift = shift->get<float>();
   }
   if (reader.get("latents_mean", true) != nullptr || reader.get("latents_std", true) != nullptr)
-    reader.say("latents_mean", "and latents_std are not supported");
+    reader.error("latents_mean", "and latents_std are not supported");
   std::string activation = "silu";
   reader.text("act_fn", activation);
-  if (activation != "silu") reader.say("act_fn", "must be silu");
+  if (activation != "silu") reader.error("act_fn", "must be silu");
   if (const Json* list = reader.get("block_out_channels", true)) {
     shape.channels.clear();
     bool right = list->is_array() && !list->empty() && list->size() <= 8;
@@ -102,9 +103,9 @@ void read_vae(const Json& config, Architecture& made, std::string& problem) {
                 value.get<std::uint64_t>() % shape.groups == 0 && value.get<std::uint64_t>() != 0;
         if (right) shape.channels.push_back(value.get<std::size_t>());
       }
-    if (!right) reader.say("block_out_channels", "must be 1 to 8 multiples of norm_num_groups");
+    if (!right) reader.error("block_out_channels", "must be 1 to 8 multiples of norm_num_groups");
   } else if (shape.channels.front() % shape.groups != 0) {
-    reader.say("norm_num_groups", "must divide the 64 channels that are the default");
+    reader.error("norm_num_groups", "must divide the 64 channels that are the default");
   }
   read_kinds(reader, "up_block_types", "UpDecoderBlock2D", shape.channels.size());
   made.vae = shape;

@@ -29,7 +29,7 @@ DecoderShape gemma_variant(const std::string& name, JsonReader& reader, const ch
     block.mlp = 128;
     block.head_dim = 16;
   } else {
-    reader.say(key, "is '" + name + "'; gemma_2b, gemma_300m and dummy are known");
+    reader.error(key, "is '" + name + "'; gemma_2b, gemma_300m and dummy are known");
   }
   shape.embedding_scale = std::sqrt(static_cast<float>(block.width));
   return shape;
@@ -69,7 +69,7 @@ void read_statistics(const Json& all, Architecture& made, JsonReader& reader) {
         for (const Json& value : list)
           if (value.is_number()) to.push_back(value.get<double>());
       if (!list.is_array() || to.size() != list.size() || to.size() > 1024)
-        reader.say("norm_stats", "of '" + name + "' must have action." + key + ", numbers");
+        reader.error("norm_stats", "of '" + name + "' must have action." + key + ", numbers");
     };
     numbers("q01", statistics.low);
     numbers("q99", statistics.high);
@@ -78,7 +78,7 @@ void read_statistics(const Json& all, Architecture& made, JsonReader& reader) {
       statistics.scaled.push_back(!mask.is_array() || i >= mask.size() || !mask[i].is_boolean() ||
                                   mask[i].get<bool>());
     if (statistics.low.size() != statistics.high.size())
-      reader.say("norm_stats", "of '" + dataset + "' must have as many q01 as q99");
+      reader.error("norm_stats", "of '" + dataset + "' must have as many q01 as q99");
     made.statistics.push_back(std::move(statistics));
   }
 }
@@ -114,7 +114,7 @@ void read_pi0(const Json& config, Architecture& made, std::string& problem) {
   std::string language = "bidirectional";
   reader.text("language_attention", language);
   if (language != "bidirectional" && language != "causal")
-    reader.say("language_attention", "must be bidirectional or causal");
+    reader.error("language_attention", "must be bidirectional or causal");
   action.causal_language = language == "causal";
   made.vision = read_siglip(with_defaults(vision, {{"hidden_size", 1152},
                                                    {"num_hidden_layers", 27},
@@ -128,7 +128,7 @@ void read_pi0(const Json& config, Architecture& made, std::string& problem) {
   const BlockShape& b = action.expert.block;
   if (made.text->layers != action.expert.layers ||
       a.kv_heads * a.head_dim != b.kv_heads * b.head_dim)
-    reader.say("action_expert_variant", "must have the trunk's layers and key width");
+    reader.error("action_expert_variant", "must have the trunk's layers and key width");
   made.action = std::move(action);
 }
 
@@ -162,11 +162,11 @@ void read_smolvla(const Json& config, Architecture& made, std::string& problem) 
   std::string mode = "cross_attn";
   reader.text("attention_mode", mode);
   if (mode != "cross_attn")
-    reader.say("attention_mode", "is '" + mode + "'; cross_attn is supported");
+    reader.error("attention_mode", "is '" + mode + "'; cross_attn is supported");
   if (const Json* own = reader.get("num_expert_layers", true))
     if (!own->is_number_integer() ||
         (own->get<std::int64_t>() > 0 && own->get<std::size_t>() != layers))
-      reader.say("num_expert_layers", "must be -1 or as many as num_vlm_layers");
+      reader.error("num_expert_layers", "must be -1 or as many as num_vlm_layers");
   if (!problem.empty()) return;
   made.text->layers = std::min(layers, made.text->layers);
   made.text->rope = Rope{};
@@ -176,13 +176,13 @@ void read_smolvla(const Json& config, Architecture& made, std::string& problem) 
   action.expert.vocabulary = 0;
   action.expert.cross_every = every;
   const double width = static_cast<double>(made.text->block.width) * multiplier;
-  if (width < 2 || width > 1 << 16) reader.say("expert_width_multiplier", "is out of range");
+  if (width < 2 || width > 1 << 16) reader.error("expert_width_multiplier", "is out of range");
   action.expert.block.width = static_cast<std::size_t>(std::clamp(width, 2.0, 65536.0));
   // lerobot's rule: two thirds of four times the width, up to a multiple of 256.
   action.expert.block.mlp = (4 * (2 * action.expert.block.width / 3) + 255) / 256 * 256;
   reader.size("expert_intermediate_size", action.expert.block.mlp, 1 << 20);
   if (made.vision->side / made.vision->patch % made.pixel_shuffle != 0)
-    reader.say("vlm_config.scale_factor", "must divide the picture's grid");
+    reader.error("vlm_config.scale_factor", "must divide the picture's grid");
   made.action = std::move(action);
 }
 
@@ -191,7 +191,7 @@ void read_openvla(const Json& config, Architecture& made, std::string& problem) 
   std::string backbone = "dinosiglip-vit-so-224px";
   reader.text("vision_backbone_id", backbone);
   if (!backbone.starts_with("dinosiglip-vit-so"))
-    reader.say("vision_backbone_id", "is '" + backbone + "'; dinosiglip-vit-so is supported");
+    reader.error("vision_backbone_id", "is '" + backbone + "'; dinosiglip-vit-so is supported");
   std::size_t side = 224;
   if (const Json* sizes = reader.get("image_sizes", true))
     if (sizes->is_array() && !sizes->empty() && sizes->front().is_number_unsigned())
@@ -226,12 +226,12 @@ void read_openvla(const Json& config, Architecture& made, std::string& problem) 
   }
   if (made.vision->patches() != made.second_vision->patches() ||
       made.vision->side != made.second_vision->side)
-    reader.say("image_sizes", "must give both towers the same patches");
+    reader.error("image_sizes", "must give both towers the same patches");
   made.image_token = patches_token;
   std::size_t padding = 64;
   reader.count("pad_to_multiple_of", padding, 1 << 20);
   if (padding >= made.text->vocabulary)
-    reader.say("pad_to_multiple_of", "must be below vocab_size");
+    reader.error("pad_to_multiple_of", "must be below vocab_size");
   made.action_tokens_end = made.text->vocabulary - std::min(padding, made.text->vocabulary);
   if (const Json* statistics = reader.object("norm_stats", true))
     read_statistics(*statistics, made, reader);

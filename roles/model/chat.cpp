@@ -103,31 +103,31 @@ Error no_role(const std::string& role, const char* what) {
 
 std::string chatml(std::span<const Message> messages, const std::string& system) {
   std::string text;
-  const auto say = [&](const std::string& role, const std::string& what) {
+  const auto append_message = [&](const std::string& role, const std::string& what) {
     text += "<|im_start|>" + role + "\n" + what + "<|im_end|>\n";
   };
   if (!system.empty() && (messages.empty() || messages.front().role != "system"))
-    say("system", system);
+    append_message("system", system);
   for (const Message& message : messages) {
     std::string what;
     for (const PictureInput& picture : message.pictures) what += qwen_picture(picture);
-    say(message.role, what + message.text);
+    append_message(message.role, what + message.text);
   }
   return text + "<|im_start|>assistant\n";
 }
 
 std::string llama3(std::span<const Message> messages, const std::string* date) {
   std::string text = "<|begin_of_text|>";
-  const auto say = [&](const std::string& role, const std::string& what) {
+  const auto append_message = [&](const std::string& role, const std::string& what) {
     text += "<|start_header_id|>" + role + "<|end_header_id|>\n\n" + what + "<|eot_id|>";
   };
   if (date != nullptr) {
     const bool has_system = !messages.empty() && messages.front().role == "system";
-    say("system", "Cutting Knowledge Date: December 2023\nToday Date: " + *date + "\n\n" +
-                      (has_system ? trimmed(messages.front().text) : ""));
+    append_message("system", "Cutting Knowledge Date: December 2023\nToday Date: " + *date +
+                                 "\n\n" + (has_system ? trimmed(messages.front().text) : ""));
     if (has_system) messages = messages.subspan(1);
   }
-  for (const Message& message : messages) say(message.role, trimmed(message.text));
+  for (const Message& message : messages) append_message(message.role, trimmed(message.text));
   return text + "<|start_header_id|>assistant<|end_header_id|>\n\n";
 }
 

@@ -65,7 +65,7 @@ Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
   return made;
 }
 
-Result<PictureInput> ChatModel::see(const Tensor& picture) const {
+Result<PictureInput> ChatModel::encode_picture(const Tensor& picture) const {
   if (model_.architecture().image_token == -1)
     return invalid_argument("the model takes no pictures");
   Result<PictureInput> made = prepare_picture(steps_, model_.architecture(), picture);

@@ -26,7 +26,7 @@ class ChatModel {
   const Result<ChatTemplate>& chat() const { return chat_; }
 
   /// u8 [height, width, 3], prepared and encoded: a picture is seen once, however long the chat.
-  Result<PictureInput> see(const Tensor& picture) const;
+  Result<PictureInput> encode_picture(const Tensor& picture) const;
   /// The prompt's tokens, image tokens as many as features.
   Result<std::vector<std::int32_t>> tokens(std::span<const Message> messages) const;
   /// An answer's beginning. End tokens are added to the options'.

@@ -38,7 +38,7 @@ void read_layers(const Json& list, const std::string& place, std::string& proble
       if (const Json* body = reader.get("body"))
         read_layers(*body, place + ".body", problem, layer.body, depth + 1);
     } else if (op != "silu") {
-      reader.say("op", "is '" + op + "'; conv, silu, upsample2x and residual are known");
+      reader.error("op", "is '" + op + "'; conv, silu, upsample2x and residual are known");
     }
     to.push_back(std::move(layer));
   }
@@ -69,7 +69,7 @@ void read_parts(const Json& file, ModelConfig& config, std::string& problem) {
     reader.number("guidance", config.denoiser.guidance);
     const std::string predicts = denoiser->value("prediction", std::string());
     if (predicts != "x0" && predicts != "velocity")
-      reader.say("prediction", "must be x0 or velocity");
+      reader.error("prediction", "must be x0 or velocity");
     config.denoiser.predicts_x0 = predicts == "x0";
   }
   if (const Json* codec = top.object("codec")) {

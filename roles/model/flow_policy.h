@@ -54,8 +54,8 @@ class CpuPolicy final : public PolicyEngine {
 
   const ActionHead& head() const override { return policy_.head(); }
   KvPages& pages() override { return pool_; }
-  Result<void> see(KvSequence& sequence, const Observation& observation,
-                   std::vector<float>* hidden) override {
+  Result<void> prefill(KvSequence& sequence, const Observation& observation,
+                       std::vector<float>* hidden) override {
     const Result<std::vector<float>> rows = policy_.embed(observation);
     if (!rows.ok()) return rows.error();
     return policy_.prefill(pool_, sequence, *rows, policy_.picture_rows(observation), hidden);

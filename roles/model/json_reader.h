@@ -22,7 +22,7 @@ class JsonReader {
     if (value == nullptr) return;
     if (!value->is_number_integer() || value->get<std::int64_t>() < 1 ||
         value->get<std::int64_t>() > most)
-      return say(key, "must be a whole number from 1 to " + std::to_string(most));
+      return error(key, "must be a whole number from 1 to " + std::to_string(most));
     to = value->get<std::size_t>();
   }
   /// As `size`, and 0 is a value.
@@ -31,7 +31,7 @@ class JsonReader {
     if (value == nullptr) return;
     if (!value->is_number_integer() || value->get<std::int64_t>() < 0 ||
         value->get<std::int64_t>() > most)
-      return say(key, "must be a whole number up to " + std::to_string(most));
+      return error(key, "must be a whole number up to " + std::to_string(most));
     to = value->get<std::size_t>();
   }
   /// Below 0: required.
@@ -40,33 +40,33 @@ class JsonReader {
     if (value == nullptr) return;
     if (!value->is_number_integer() || value->get<std::int64_t>() < 0 ||
         value->get<std::int64_t>() > 1 << 24)
-      return say(key, "must be a token id");
+      return error(key, "must be a token id");
     to = value->get<std::int32_t>();
   }
   template <typename T>
   void number(const char* key, T& to) {
     const Json* value = get(key, to != T{});
     if (value == nullptr) return;
-    if (!value->is_number() || !(value->get<double>() > 0)) return say(key, "must be above 0");
+    if (!value->is_number() || !(value->get<double>() > 0)) return error(key, "must be above 0");
     to = static_cast<T>(value->get<double>());
   }
   void flag(const char* key, bool& to) {
     const Json* value = get(key, true);
     if (value == nullptr) return;
-    if (!value->is_boolean()) return say(key, "must be true or false");
+    if (!value->is_boolean()) return error(key, "must be true or false");
     to = value->get<bool>();
   }
   /// An empty `to`: required.
   void text(const char* key, std::string& to) {
     const Json* value = get(key, !to.empty());
     if (value == nullptr) return;
-    if (!value->is_string()) return say(key, "must be a text");
+    if (!value->is_string()) return error(key, "must be a text");
     to = value->get<std::string>();
   }
   const Json* object(const char* key, bool optional = false) {
     const Json* value = get(key, optional);
     if (value != nullptr && !value->is_object()) {
-      say(key, "must be an object");
+      error(key, "must be an object");
       return nullptr;
     }
     return value;
@@ -76,12 +76,12 @@ class JsonReader {
     if (!problem_.empty() || !object_.is_object()) return nullptr;
     const auto it = object_.find(key);
     if (it == object_.end() || it->is_null()) {
-      if (!optional) say(key, "is missing");
+      if (!optional) error(key, "is missing");
       return nullptr;
     }
     return &*it;
   }
-  void say(const std::string& key, const std::string& what) {
+  void error(const std::string& key, const std::string& what) {
     if (problem_.empty()) problem_ = "'" + place_ + key + "' " + what;
   }
   const std::string& problem() const { return problem_; }

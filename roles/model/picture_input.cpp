@@ -65,13 +65,13 @@ PictureSteps defaults(const Architecture& architecture) {
 void read_channels(JsonReader& reader, const char* key, std::vector<Channels>& to) {
   const Json* list = reader.get(key, true);
   if (list == nullptr || to.size() != 1) return;
-  if (!list->is_array() || list->size() != 3) return reader.say(key, "must be three numbers");
+  if (!list->is_array() || list->size() != 3) return reader.error(key, "must be three numbers");
   for (std::size_t i = 0; i < 3; ++i) {
     const Json& value = (*list)[i];
-    if (!value.is_number()) return reader.say(key, "must be three numbers");
+    if (!value.is_number()) return reader.error(key, "must be three numbers");
     to[0][i] = value.get<float>();
     if (std::string_view(key) == "image_std" && !(to[0][i] > 0))
-      return reader.say(key, "must be above 0");
+      return reader.error(key, "must be above 0");
   }
 }
 
@@ -86,7 +86,7 @@ void read_filter(JsonReader& reader, Filter& filter) {
   else if (number == 3)
     filter = Filter::bicubic;
   else
-    reader.say("resample", "must be 1 (Lanczos), 2 (bilinear) or 3 (bicubic)");
+    reader.error("resample", "must be 1 (Lanczos), 2 (bilinear) or 3 (bicubic)");
 }
 
 void read_size(const Json& config, const std::string& place, std::string& problem,
@@ -346,11 +346,11 @@ Result<PictureSteps> PictureSteps::parse(const std::string& json, const std::str
     read_size(config, "", problem, steps);
   }
   const bool sized = steps.fit == Fit::whole_patches || (steps.height != 0 && steps.width != 0);
-  if (problem.empty() && !sized) reader.say("size", "must be above 0");
+  if (problem.empty() && !sized) reader.error("size", "must be above 0");
   if (problem.empty() && steps.fit == Fit::shortest && steps.shortest == 0)
-    reader.say("size.shortest_edge", "must be above 0");
+    reader.error("size.shortest_edge", "must be above 0");
   if (problem.empty() && steps.fit == Fit::whole_patches && steps.pixels_max < 1)
-    reader.say("max_pixels", "must be above 0");
+    reader.error("max_pixels", "must be above 0");
   if (!problem.empty()) return Error{ErrorCode::corrupt, name + ": " + problem};
   return steps;
 }

@@ -45,7 +45,7 @@ struct PictureSteps {
 /// What a model takes for one picture.
 struct PictureInput {
   std::vector<float> pixels;    // [pictures, 3 (OpenVLA: 6), height, width]; Qwen2.5-VL: patches
-  std::vector<float> features;  // what the tower made of them; `ChatModel::see` fills it
+  std::vector<float> features;  // what the tower made of them; `ChatModel::encode_picture` fills it
   std::vector<Grid> grids;      // Qwen2.5-VL
   std::size_t tile_rows = 0, tile_columns = 0;  // SmolVLM: tiles before the whole picture
   std::size_t feature_rows = 0;                 // that stand for it in the decoder

@@ -22,8 +22,8 @@ class PolicyEngine {
 
   /// Appends an observation's prefix. `hidden`: its normed rows behind the trunk, if they are
   /// wanted: only then is the trunk's last layer finished. Null: they are not.
-  virtual Result<void> see(KvSequence& sequence, const Observation& observation,
-                           std::vector<float>* hidden) = 0;
+  virtual Result<void> prefill(KvSequence& sequence, const Observation& observation,
+                               std::vector<float>* hidden) = 0;
 
   using Watch = std::function<void(std::size_t step, std::span<const float> velocities)>;
   /// Denoises all requests together, each over its own prefix; prefixes end as they were. `watch`

@@ -29,7 +29,8 @@ StartActivation take_newest(std::vector<StartActivation>& starts) {
 
 }  // namespace
 
-Loop::Loop(const Plan& plan, LoopHost& host) : plan_(plan), host_(host), home_(plan, pools_) {
+Loop::Loop(const Plan& plan, LoopHost& host)
+    : plan_(plan), host_(host), coordinator_(plan, pools_) {
   engines_.resize(plan.nodes.size());
   for (const PlanNode& node : plan.nodes)
     if (node.id != entry_node) engines_[node.id] = std::make_unique<Engine>(plan_, node.id, pools_);
@@ -42,7 +43,7 @@ void Loop::advance(Instant now) {
 }
 
 Instant Loop::next_deadline() const {
-  Instant next = home_.next_deadline();
+  Instant next = coordinator_.next_deadline();
   for (const NodeId node : timed_) next = std::min(next, engines_[node]->next_deadline());
   return next;
 }
@@ -51,14 +52,14 @@ Loop::~Loop() = default;
 
 CallId Loop::call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now) {
   advance(now);
-  return home_.call(session, inputs, now, effects_);
+  return coordinator_.call(session, inputs, now, effects_);
 }
 
-void Loop::cancel(CallId call) { home_.cancel(call, effects_); }
+void Loop::cancel(CallId call) { coordinator_.cancel(call, effects_); }
 
 void Loop::tick(Instant now) {
   advance(now);
-  home_.tick(now, effects_);
+  coordinator_.tick(now, effects_);
   for (const NodeId node : timed_) engines_[node]->tick(effects_);
 }
 
@@ -96,7 +97,7 @@ void Loop::run() {
     Message* message = batch_[next_++];
     ++handled_;
     if (message->to == entry_node)
-      home_.receive(*message, effects_);
+      coordinator_.receive(*message, effects_);
     else
       engines_[message->to]->receive(*message, effects_);
     pools_.give(message);

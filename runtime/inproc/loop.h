@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "graph/coordinator.h"
 #include "graph/engine.h"
-#include "graph/home.h"
 #include "graph/plan.h"
 
 namespace sluice {
@@ -32,7 +32,7 @@ class Loop {
   Loop(const Plan& plan, LoopHost& host);
   ~Loop();
 
-  /// Takes the values of `inputs`; see `Home::call`.
+  /// Takes the values of `inputs`; see `Coordinator::call`.
   CallId call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now);
   void cancel(CallId call);
   void tick(Instant now);
@@ -52,7 +52,7 @@ class Loop {
 
   /// Of all engines together: zero when no call is open.
   EngineCounts counts() const;
-  std::size_t calls() const { return home_.calls(); }
+  std::size_t calls() const { return coordinator_.calls(); }
   std::size_t messages_in_use() const { return pools_.messages.in_use(); }
   std::size_t frames_in_use() const { return pools_.frames.in_use(); }
   std::size_t scopes_in_use() const { return pools_.scopes.in_use(); }
@@ -65,7 +65,7 @@ class Loop {
   const Plan& plan_;
   LoopHost& host_;
   Pools pools_;
-  Home home_;
+  Coordinator coordinator_;
   std::vector<std::unique_ptr<Engine>> engines_;  // index = NodeId; none for the entry
   std::vector<NodeId> timed_;                     // nodes with a deadline or an age
   Effects effects_;              // what the engines have asked for and nobody has done yet

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "graph/home.h"
+#include "graph/coordinator.h"
 
 namespace sluice::sim {
 

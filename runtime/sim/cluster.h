@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/random.h"
+#include "graph/coordinator.h"
 #include "graph/engine.h"
-#include "graph/home.h"
 #include "runtime/link.h"
 #include "runtime/sim/agenda.h"
 #include "runtime/sim/oracle.h"
@@ -80,7 +80,7 @@ class Cluster {
   std::vector<Machine> machines_;
   std::vector<Link> links_;  // from * machines + to
   std::vector<std::unique_ptr<Engine>> engines_;
-  std::vector<NodeId> timed_;  // nodes with a deadline or an age
+  std::vector<NodeId> timed_;                   // nodes with a deadline or an age
   std::uint64_t tie_ = std::uint64_t{1} << 32;  // below: what a paused machine has to catch up
 };
 

@@ -2,7 +2,7 @@
 //
 // It keeps every activation with the yield that it descends from, and everything of a call that is
 // running or on its way. Numbers C1 to C17 are those of docs/FAILURES.md; C6 is a check inside
-// `Line`, C17 is two runs. Thread: one. Source: docs/SIMULATION.md.
+// `OrderQueue`, C17 is two runs. Thread: one. Source: docs/SIMULATION.md.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "graph/coordinator.h"
 #include "graph/effect.h"
-#include "graph/home.h"
 #include "graph/plan.h"
 #include "graph/script.h"
 #include "runtime/sim/token.h"

@@ -53,7 +53,7 @@ class Simulation {
         options_(options),
         random_(options.seed * 0x9e3779b97f4a7c15ULL + 1),
         oracle_(plan, script),
-        home_(plan, pools_),
+        coordinator_(plan, pools_),
         cluster_(plan, options_, pools_, agenda_, random_, oracle_, report_.faults),
         slots_(plan.nodes.size()) {
     report_.calls.resize(script.calls.size());
@@ -156,7 +156,7 @@ class Simulation {
         return give_up(event.index);
       case Event::Kind::tick:
         tick_at_ = Instant::max();
-        home_.tick(now_, effects_);
+        coordinator_.tick(now_, effects_);
         perform(0);
         return tick_engines();
       case Event::Kind::break_link:
@@ -184,7 +184,7 @@ class Simulation {
         inputs[i] = token_payload(input_token(plan_.inputs[i], index), frame, 0);
     note_frame(frame, Span::nobody);
     report_.calls[index].arrived = now_;
-    home_.call(call.session, inputs, now_, effects_);
+    coordinator_.call(call.session, inputs, now_, effects_);
     perform(0);
   }
 
@@ -196,7 +196,7 @@ class Simulation {
     // What is applied is no longer on its way, whatever it sets off.
     oracle_.arrived(*message);
     if (to == entry_node)
-      home_.receive(*message, effects_);
+      coordinator_.receive(*message, effects_);
     else
       cluster_.engine(to).receive(*message, effects_);
     pools_.give(message);
@@ -426,10 +426,10 @@ class Simulation {
 
   void give_up(std::uint32_t index) {
     if (!report_.calls[index].ended && report_.calls[index].arrived <= now_ &&
-        home_.knows(index + 1)) {
+        coordinator_.knows(index + 1)) {
       ++report_.faults.cancels;
       oracle_.cancelled(index);
-      home_.cancel(index + 1, effects_);
+      coordinator_.cancel(index + 1, effects_);
       perform(0);
     }
   }
@@ -468,7 +468,7 @@ class Simulation {
     if (machine.paused || machine.away) return;
     ++report_.faults.kills;
     for (std::size_t call = 0; call < report_.calls.size(); ++call)
-      if (!report_.calls[call].ended && home_.knows(call + 1)) oracle_.gave_up(call);
+      if (!report_.calls[call].ended && coordinator_.knows(call + 1)) oracle_.gave_up(call);
     wipe(index);
     machine.paused = true;  // nobody is there
     agenda_.add({now_ + lease, cluster_.next_tie(), Event::Kind::lost, index, machine.incarnation,
@@ -498,14 +498,14 @@ class Simulation {
     if (machine.incarnation != incarnation || !machine.paused) return;
     machine.away = true;
     for (std::size_t call = 0; call < report_.calls.size(); ++call)
-      if (!report_.calls[call].ended && home_.knows(call + 1)) oracle_.gave_up(call);
-    home_.nodes_lost(cluster_.nodes_of(index), effects_);
+      if (!report_.calls[call].ended && coordinator_.knows(call + 1)) oracle_.gave_up(call);
+    coordinator_.nodes_lost(cluster_.nodes_of(index), effects_);
     perform(0);
   }
 
   void back(std::uint32_t index) {
     cluster_.machine(index).away = false;
-    cluster_.restart(index, home_.nodes_back(cluster_.nodes_of(index)));
+    cluster_.restart(index, coordinator_.nodes_back(cluster_.nodes_of(index)));
   }
 
   void tick_engines() {
@@ -519,7 +519,7 @@ class Simulation {
   void want_tick() {
     // What a paused machine has missed is due now, not then.
     const Instant next =
-        std::max(now_, std::min(home_.next_deadline(), cluster_.next_deadline()));
+        std::max(now_, std::min(coordinator_.next_deadline(), cluster_.next_deadline()));
     if (next >= tick_at_) return;
     tick_at_ = next;
     agenda_.add({next, cluster_.next_tie(), Event::Kind::tick, 0, 0, 0, nullptr});
@@ -550,7 +550,7 @@ class Simulation {
   Agenda agenda_;
   Oracle oracle_;
   Effects effects_;
-  Home home_;
+  Coordinator coordinator_;
   Cluster cluster_;
   std::vector<Running> running_;
   std::vector<std::uint32_t> free_;

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/home.h"
+#include "graph/coordinator.h"
 #include "graph/plan.h"
 #include "graph/script.h"
 #include "runtime/sim/faults.h"

@@ -146,14 +146,14 @@ outputs: { o: n.y }
         code, out, err = sluice("validate", os.path.join(scratch, "user.yaml"))
         expect("include of nothing", code == 1 and "library.yaml: no such file" in out and ":3:" in out, out)
 
-        talk = os.path.join(ROOT, "tests/golden/talk_qwen")
-        asked = ["model", "ask", talk, "What is on the table?", "--tokens", "12", "--image",
-                 os.path.join(talk, "picture.png")]
-        with open(os.path.join(talk, "expected.json"), encoding="utf-8") as stored:
+        model = os.path.join(ROOT, "tests/golden/conversation_qwen")
+        asked = ["model", "ask", model, "What is on the table?", "--tokens", "12", "--image",
+                 os.path.join(model, "picture.png")]
+        with open(os.path.join(model, "expected.json"), encoding="utf-8") as stored:
             answer = json.load(stored)["answer"]
         code, out, err = sluice(*asked)
         expect("model ask", code == 0 and out == answer + "\n" and "memory" in err, (code, out, err))
-        code, out, err = sluice("model", "ask", talk, "Hi", "--image", file("no.png", b"GIF89a"))
+        code, out, err = sluice("model", "ask", model, "Hi", "--image", file("no.png", b"GIF89a"))
         expect("no picture", code == 1 and "no.png" in err and not out, (code, out, err))
         code, out, err = sluice("model", "ask", os.path.join(ROOT, "tests/golden/llama"), "Hi")
         expect("no tokenizer", code == 1 and "tokenizer.json" in err and not out, (code, out, err))

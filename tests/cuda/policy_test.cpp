@@ -79,13 +79,14 @@ TEST_CASE("a policy on the device sees and acts as the CPU's") {
     for (const auto& [engine, prefixes] :
          {std::pair<PolicyEngine*, KvSequence*>{&both.ours, ours}, {both.device.get(), theirs}})
       for (std::size_t i = 0; i < 2; ++i)
-        REQUIRE(engine->see(prefixes[i], (i == 0 ? first : second).observation(), nullptr).ok());
+        REQUIRE(
+            engine->prefill(prefixes[i], (i == 0 ? first : second).observation(), nullptr).ok());
     CHECK(theirs[1].tokens == ours[1].tokens);
     // The rows behind the trunk, on the way of one that is seen again.
     std::vector<float> got, want;
     KvSequence again[2];
-    REQUIRE(both.ours.see(again[0], first.observation(), &want).ok());
-    REQUIRE(both.device->see(again[1], first.observation(), &got).ok());
+    REQUIRE(both.ours.prefill(again[0], first.observation(), &want).ok());
+    REQUIRE(both.device->prefill(again[1], first.observation(), &got).ok());
     CHECK(distance(got, want) < limit);
     // Each flow step.
     std::vector<std::vector<float>> velocities[2];
@@ -113,7 +114,7 @@ TEST_CASE("a policy on the device sees and acts as the CPU's") {
       };
       if (swapped) {  // after a third, for whom everything has to grow
         KvSequence third;
-        REQUIRE(both.device->see(third, second.observation(), nullptr).ok());
+        REQUIRE(both.device->prefill(third, second.observation(), nullptr).ok());
         std::vector<ActionRequest> three = requests(theirs);
         three.push_back(second.request(third));
         act(*both.device, three, full);
@@ -147,7 +148,7 @@ TEST_CASE("a policy in bf16 on the device is near to f32, as the CPU's in bf16 i
     for (PolicyEngine* engine : {static_cast<PolicyEngine*>(&both.ours), both.device.get(),
                                  static_cast<PolicyEngine*>(&narrow)}) {
       KvSequence prefix;
-      REQUIRE(engine->see(prefix, scene.observation(), nullptr).ok());
+      REQUIRE(engine->prefill(prefix, scene.observation(), nullptr).ok());
       made.push_back(act(*engine, {scene.request(prefix)}, {2, 1.0F}));
     }
     // The device also keeps in bf16 what goes from one product to the next.
@@ -165,21 +166,21 @@ TEST_CASE("a policy on the device names what does not fit, and keeps nothing of 
   Observation wrong = scene.observation();
   const std::vector<std::int32_t> outside{1, -1};
   wrong.tokens = outside;
-  const auto seen = both.device->see(prefix, wrong, nullptr);
+  const auto seen = both.device->prefill(prefix, wrong, nullptr);
   REQUIRE(!seen.ok());
   CHECK(seen.error().message.starts_with("token -1 at 1 is outside the vocabulary of "));
   wrong = scene.observation();
   wrong.pictures = wrong.pictures.first(7);
-  CHECK(!both.device->see(prefix, wrong, nullptr).ok());
-  CHECK(!both.device->see(prefix, {}, nullptr).ok());
+  CHECK(!both.device->prefill(prefix, wrong, nullptr).ok());
+  CHECK(!both.device->prefill(prefix, {}, nullptr).ok());
   const std::vector<std::int32_t> many(260, 1);
   wrong.tokens = many;
   wrong.pictures = scene.pixels;
-  const auto full = both.device->see(prefix, wrong, nullptr);
+  const auto full = both.device->prefill(prefix, wrong, nullptr);
   REQUIRE(!full.ok());
   CHECK(full.error().code == ErrorCode::exhausted);
   CHECK(both.device->pages().pages_free() == free);
-  REQUIRE(both.device->see(prefix, scene.observation(), nullptr).ok());
+  REQUIRE(both.device->prefill(prefix, scene.observation(), nullptr).ok());
   ActionRequest request = scene.request(prefix);
   request.state = {};
   CHECK(!both.device->act({&request, 1}, {2, 1.0F}, {}).ok());

@@ -1,4 +1,4 @@
-// Chat texts against jinja's (tests/golden/make_talks.py, `chat`).
+// Chat texts against jinja's (tests/golden/make_conversations.py, `chat`).
 #include "roles/model/chat.h"
 
 #include <catch2/catch.hpp>

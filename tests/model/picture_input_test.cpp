@@ -1,4 +1,5 @@
-// Preprocessing against the families' own processors (tests/golden/make_talks.py, `pictures`).
+// Preprocessing against the families' own processors (tests/golden/make_conversations.py,
+// `pictures`).
 #include "roles/model/picture_input.h"
 
 #include <catch2/catch.hpp>

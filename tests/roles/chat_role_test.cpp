@@ -15,7 +15,7 @@ using namespace sluice;
 
 namespace {
 
-const std::string directory = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/talk_qwen";
+const std::string directory = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/conversation_qwen";
 
 std::string read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -195,7 +195,7 @@ TEST_CASE("a role that cannot be made says why") {
   world.role.options = {{{"presicion", {}}, {"bf16", {}}}};
   CHECK(chat_model_plugin().make(making).error().message.find("presicion") != std::string::npos);
   world.role.options = {};
-  making.model_directory = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/talk_smolvlm";
+  making.model_directory = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/conversation_smolvlm";
   CHECK(chat_model_plugin().make(making).ok());  // the same KV shape
   making.model_directory = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/llama";
   CHECK(chat_model_plugin().make(making).error().message.find("tokenizer") != std::string::npos);

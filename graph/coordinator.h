@@ -1,7 +1,7 @@
 // The caller's side of a workflow: sessions, calls, outputs in order, and the exact end of a call.
 //
-// A call starts when its session's turn comes; it ends when all of its credit is home, which is
-// when none of its frames, activations or messages exists anywhere. Pure: time is an argument.
+// A call starts when its session's turn comes; it ends when all of its credit has come back, which
+// is when none of its frames, activations or messages exists anywhere. Pure: time is an argument.
 // Thread: one loop. Source: omni-flow, section 3.5 (GCScheduler, ActivityTracker); corrections 2
 // and 6 of docs/CONTROL_FLOW.md.
 #pragma once
@@ -14,16 +14,16 @@
 #include <vector>
 
 #include "graph/effect.h"
-#include "graph/line.h"
+#include "graph/order_queue.h"
 #include "graph/plan.h"
 #include "graph/split.h"
 #include "graph/table.h"
 
 namespace sluice {
 
-class Home {
+class Coordinator {
  public:
-  Home(const Plan& plan, Pools& pools);
+  Coordinator(const Plan& plan, Pools& pools);
 
   /// Queues a call. `inputs` by the plan's input index; null: not given. Takes the values. Returns
   /// the call's id.
@@ -48,8 +48,8 @@ class Home {
 
  private:
   struct OutputRecord {
-    Line line;
-    std::vector<PayloadRef> waiting;  // index = the line's item
+    OrderQueue queue;
+    std::vector<PayloadRef> waiting;  // index = the queue's item
     std::vector<std::uint32_t> free;
     std::uint32_t keep(PayloadRef value);
   };
@@ -57,7 +57,7 @@ class Home {
     std::uint64_t session = 0;
     CallId next = 0;  // of the same session; 0: none
     std::vector<PayloadRef> inputs;
-    CreditSum home;
+    CreditSum returned;
     std::vector<OutputRecord> outputs;
     std::unique_ptr<Failure> failure;
     std::vector<std::string> warnings;
@@ -89,7 +89,7 @@ class Home {
   /// True when nothing of the call is left.
   static bool is_done(const CallRecord& call) {
     return call.aborting ? call.pending.empty()
-                         : (call.started ? call.home.complete() : call.failure != nullptr);
+                         : (call.started ? call.returned.complete() : call.failure != nullptr);
   }
   void finish_if_done(CallId id, Effects& effects);
   /// Ends the call when nothing of it is left. The result is a call that has started in its place.

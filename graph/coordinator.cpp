@@ -1,4 +1,4 @@
-#include "graph/home.h"
+#include "graph/coordinator.h"
 
 #include <algorithm>
 #include <utility>
@@ -23,14 +23,14 @@ std::vector<std::string> counted(std::vector<std::string> warnings) {
 
 }  // namespace
 
-Home::Home(const Plan& plan, Pools& pools)
+Coordinator::Coordinator(const Plan& plan, Pools& pools)
     : plan_(plan), pools_(pools), splitter_(plan, entry_node, pools) {
   for (const PlanNode& node : plan.nodes)
     if (node.order != none) keepers_.push_back(node.id);
 }
 
-CallId Home::call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now,
-                  Effects& effects) {
+CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now,
+                         Effects& effects) {
   const CallId id = next_call_++;
   CallRecord& call = new_record(id);
   call.session = session;
@@ -52,12 +52,12 @@ CallId Home::call(std::uint64_t session, std::span<PayloadRef> inputs, Instant n
   return id;
 }
 
-void Home::start(CallId id, CallRecord& call, Effects& effects) {
+void Coordinator::start(CallId id, CallRecord& call, Effects& effects) {
   if (!away_.empty()) return fail_lost(id, call, effects);
   call.started = true;
   // Half of the credit never leaves, so that there is some to send orders with.
   Credit credit = Credit::whole();
-  call.home.add(credit.take(credit.amount / 2));
+  call.returned.add(credit.take(credit.amount / 2));
   splitter_.begin(entry_, nothing_, credit, id, call.session, 0);
   Frame* frame = pools_.new_frame(entry_node, plan_.inputs.size());
   for (std::size_t i = 0; i < call.inputs.size() && i < plan_.inputs.size(); ++i) {
@@ -72,7 +72,7 @@ void Home::start(CallId id, CallRecord& call, Effects& effects) {
   splitter_.end(entry_, nullptr, effects);
 }
 
-void Home::receive(Message& message, Effects& effects) {
+void Coordinator::receive(Message& message, Effects& effects) {
   const std::unique_ptr<CallRecord>* found = calls_.find(message.call);
   SLUICE_CHECK(found != nullptr || lost_any_, "a message came for a call that has ended");
   if (found == nullptr) return;
@@ -87,7 +87,7 @@ void Home::receive(Message& message, Effects& effects) {
       break;
     case Message::Kind::settled: {
       const Collector& collector = plan_.collectors[message.target];
-      call.outputs[collector.group].line.settle(message.shares[0]);
+      call.outputs[collector.group].queue.settle(message.shares[0]);
       deliver_waiting(message.call, call, collector.group, effects);
       break;
     }
@@ -102,11 +102,11 @@ void Home::receive(Message& message, Effects& effects) {
     case Message::Kind::call_ended:
       SLUICE_CHECK(false, "this message goes to nodes");
   }
-  call.home.add(message.credit);
+  call.returned.add(message.credit);
   if (is_done(call)) finish_if_done(message.call, effects);
 }
 
-std::uint32_t Home::OutputRecord::keep(PayloadRef value) {
+std::uint32_t Coordinator::OutputRecord::keep(PayloadRef value) {
   if (free.empty()) {
     waiting.push_back(std::move(value));
     return static_cast<std::uint32_t>(waiting.size() - 1);
@@ -117,7 +117,7 @@ std::uint32_t Home::OutputRecord::keep(PayloadRef value) {
   return item;
 }
 
-void Home::receive_frame(Message& message, CallRecord& call, Effects& effects) {
+void Coordinator::receive_frame(Message& message, CallRecord& call, Effects& effects) {
   const Edge& edge = plan_.edges[message.target];
   OutputRecord& output = call.outputs[edge.group];
   Share& rest = message.shares[0];
@@ -129,25 +129,26 @@ void Home::receive_frame(Message& message, CallRecord& call, Effects& effects) {
     if (&map != &edge.fields.back()) part.width = 1;
     rest.begin += part.width;
     rest.width -= part.width;
-    if (output.line.pass(part))
+    if (output.queue.pass(part))
       deliver(message.call, call, edge.group, std::move(value), effects);
     else
-      output.line.put(part, output.keep(std::move(value)));
+      output.queue.put(part, output.keep(std::move(value)));
   }
-  output.line.settle(rest);
+  output.queue.settle(rest);
   deliver_waiting(message.call, call, edge.group, effects);
 }
 
-void Home::deliver_waiting(CallId id, CallRecord& call, std::uint16_t index, Effects& effects) {
+void Coordinator::deliver_waiting(CallId id, CallRecord& call, std::uint16_t index,
+                                  Effects& effects) {
   OutputRecord& output = call.outputs[index];
-  for (Line::Item item; (item = output.line.pop(false)) != Line::no_item;) {
+  for (OrderQueue::Item item; (item = output.queue.pop(false)) != OrderQueue::no_item;) {
     output.free.push_back(item);
     deliver(id, call, index, std::move(output.waiting[item]), effects);
   }
 }
 
-void Home::deliver(CallId id, CallRecord& call, std::uint16_t index, PayloadRef value,
-                   Effects& effects) {
+void Coordinator::deliver(CallId id, CallRecord& call, std::uint16_t index, PayloadRef value,
+                          Effects& effects) {
   if (call.cancelled) return;
   if (++call.delivered <= plan_.limits.frames) {
     effects.deliveries.push_back({id, index, std::move(value)});
@@ -162,7 +163,8 @@ void Home::deliver(CallId id, CallRecord& call, std::uint16_t index, PayloadRef 
        true, effects);
 }
 
-void Home::fail(CallId id, CallRecord& call, Failure failure, bool cancel, Effects& effects) {
+void Coordinator::fail(CallId id, CallRecord& call, Failure failure, bool cancel,
+                       Effects& effects) {
   // Of several failed nodes the first in the file is named, whichever message came first.
   if (!call.failure ||
       (!call.cancelled && failure.node != entry_node && failure.node < call.failure->node))
@@ -170,18 +172,18 @@ void Home::fail(CallId id, CallRecord& call, Failure failure, bool cancel, Effec
   if (cancel) spread_cancel(id, call, effects);
 }
 
-void Home::spread_cancel(CallId id, CallRecord& call, Effects& effects) {
+void Coordinator::spread_cancel(CallId id, CallRecord& call, Effects& effects) {
   if (call.cancelled) return;
   call.cancelled = true;
   for (const PlanNode& node : plan_.nodes) {
     if (node.id == entry_node) continue;
     Message* message = pools_.new_message(Message::Kind::cancel, node.id, id, call.session);
-    message->credit = call.home.lend();
+    message->credit = call.returned.lend();
     effects.messages.push_back(message);
   }
 }
 
-void Home::cancel(CallId id, Effects& effects) {
+void Coordinator::cancel(CallId id, Effects& effects) {
   if (!calls_.contains(id)) return;
   CallRecord& call = record_of(id);
   fail(
@@ -191,7 +193,7 @@ void Home::cancel(CallId id, Effects& effects) {
   finish_if_done(id, effects);
 }
 
-void Home::tick(Instant now, Effects& effects) {
+void Coordinator::tick(Instant now, Effects& effects) {
   // All calls have the same time to run, so the oldest ends first.
   for (std::size_t i = oldest_; i < order_.size(); ++i) {
     const CallId id = order_[i];
@@ -210,7 +212,7 @@ void Home::tick(Instant now, Effects& effects) {
   }
 }
 
-void Home::fail_lost(CallId id, CallRecord& call, Effects& effects) {
+void Coordinator::fail_lost(CallId id, CallRecord& call, Effects& effects) {
   const PlanNode& node = plan_.nodes[away_.front()];
   fail(id, call,
        {node.id,
@@ -219,7 +221,7 @@ void Home::fail_lost(CallId id, CallRecord& call, Effects& effects) {
        false, effects);
 }
 
-void Home::abort(CallId id, CallRecord& call, Effects& effects) {
+void Coordinator::abort(CallId id, CallRecord& call, Effects& effects) {
   fail_lost(id, call, effects);
   call.aborting = true;
   for (const PlanNode& node : plan_.nodes) {
@@ -230,7 +232,7 @@ void Home::abort(CallId id, CallRecord& call, Effects& effects) {
   for (OutputRecord& output : call.outputs) output = OutputRecord();
 }
 
-void Home::nodes_lost(const std::vector<NodeId>& nodes, Effects& effects) {
+void Coordinator::nodes_lost(const std::vector<NodeId>& nodes, Effects& effects) {
   if (nodes.empty()) return;
   lost_any_ = true;
   away_.insert(away_.end(), nodes.begin(), nodes.end());
@@ -251,7 +253,7 @@ void Home::nodes_lost(const std::vector<NodeId>& nodes, Effects& effects) {
   for (const CallId id : running) finish_if_done(id, effects);
 }
 
-std::vector<CallId> Home::nodes_back(const std::vector<NodeId>& nodes) {
+std::vector<CallId> Coordinator::nodes_back(const std::vector<NodeId>& nodes) {
   std::erase_if(away_, [&](NodeId node) { return std::ranges::find(nodes, node) != nodes.end(); });
   std::vector<CallId> given_up;
   for (std::size_t i = oldest_; i < order_.size(); ++i)
@@ -259,7 +261,7 @@ std::vector<CallId> Home::nodes_back(const std::vector<NodeId>& nodes) {
   return given_up;
 }
 
-Instant Home::next_deadline() const {
+Instant Coordinator::next_deadline() const {
   // A call that has failed still has a deadline: what it left running may hang.
   for (std::size_t i = oldest_; i < order_.size(); ++i) {
     const std::unique_ptr<CallRecord>* call = calls_.find(order_[i]);
@@ -268,17 +270,17 @@ Instant Home::next_deadline() const {
   return Instant::max();
 }
 
-void Home::finish_if_done(CallId id, Effects& effects) {
+void Coordinator::finish_if_done(CallId id, Effects& effects) {
   // In a loop, not by recursion: a whole queue of calls may fail one after the other.
   for (CallId next = id; next != 0;) next = finish_one(next, effects);
 }
 
-CallId Home::finish_one(CallId id, Effects& effects) {
+CallId Coordinator::finish_one(CallId id, Effects& effects) {
   const std::unique_ptr<CallRecord>* found = calls_.find(id);
   if (found == nullptr || !is_done(**found)) return 0;
   CallRecord& call = **found;
   for (const OutputRecord& output : call.outputs)
-    SLUICE_CHECK(output.line.empty(), "a call ended before its outputs were delivered");
+    SLUICE_CHECK(output.queue.empty(), "a call ended before its outputs were delivered");
   const std::uint64_t session = call.session;
   const bool started = call.started;
   const bool all = call.cancelled || lost_any_;
@@ -297,12 +299,12 @@ CallId Home::finish_one(CallId id, Effects& effects) {
   return next;
 }
 
-void Home::CallRecord::clear() {
+void Coordinator::CallRecord::clear() {
   next = 0;
   inputs.clear();
-  home.clear();
+  returned.clear();
   for (OutputRecord& output : outputs) {
-    output.line.clear();
+    output.queue.clear();
     output.waiting.clear();
     output.free.clear();
   }
@@ -313,7 +315,7 @@ void Home::CallRecord::clear() {
   pending.clear();
 }
 
-Home::CallRecord& Home::new_record(CallId call) {
+Coordinator::CallRecord& Coordinator::new_record(CallId call) {
   std::unique_ptr<CallRecord>& record = calls_[call];
   if (free_calls_.empty()) {
     record = std::make_unique<CallRecord>();
@@ -325,7 +327,7 @@ Home::CallRecord& Home::new_record(CallId call) {
   return *record;
 }
 
-void Home::forget(CallId call) {
+void Coordinator::forget(CallId call) {
   std::unique_ptr<CallRecord> record = std::move(*calls_.find(call));
   calls_.erase(call);
   record->clear();
@@ -336,7 +338,7 @@ void Home::forget(CallId call) {
   oldest_ = 0;
 }
 
-CallId Home::leave_queue(CallId call, const CallRecord& record) {
+CallId Coordinator::leave_queue(CallId call, const CallRecord& record) {
   SessionQueue& queue = *sessions_.find(record.session);
   const CallId after = record.next;
   if (queue.first == call) {
@@ -352,7 +354,7 @@ CallId Home::leave_queue(CallId call, const CallRecord& record) {
   return first;
 }
 
-void Home::tell_ended(CallId id, std::uint64_t session, bool all, Effects& effects) {
+void Coordinator::tell_ended(CallId id, std::uint64_t session, bool all, Effects& effects) {
   const auto tell = [&](NodeId node) {
     if (std::ranges::find(away_, node) != away_.end()) return;
     Message* message = pools_.new_message(Message::Kind::call_ended, node, id, session);

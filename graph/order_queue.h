@@ -1,7 +1,7 @@
 // The logical order of one call at a session node or an output: what may go next.
 //
 // Items and settled parts come in any order; an item goes when every earlier part of the interval
-// has gone or is settled. Pure bookkeeping: a heap per scope, a child line where a share was
+// has gone or is settled. Pure bookkeeping: a heap per scope, a child queue where a share was
 // refined. Bounds: one entry per waiting item. Cost: O(1) in order, O(log n) out of order. Source:
 // omni-flow, algorithm 1 (SeqId); corrections 5 and 8 of docs/CONTROL_FLOW.md.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-class Line {
+class OrderQueue {
  public:
   using Item = std::uint32_t;
   static constexpr Item no_item = 0xffffffff;
@@ -26,7 +26,7 @@ class Line {
   /// once. False: nothing has changed, `put` it.
   bool pass(const Share& share);
   /// The next item whose every predecessor is settled, or `no_item`. `keep_open`: the part it stood
-  /// on is not passed, because what it yields comes back to this line (a loop).
+  /// on is not passed, because what it yields comes back to this queue (a loop).
   Item pop(bool keep_open) {
     const bool waits = current_ != no_track && tracks_[current_].heap.empty() &&
                        tracks_[current_].frontier != share_whole;

@@ -1,4 +1,4 @@
-#include "graph/line.h"
+#include "graph/order_queue.h"
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ constexpr auto later = [](const auto& a, const auto& b) { return a.begin > b.beg
 
 }  // namespace
 
-std::uint32_t Line::new_track() {
+std::uint32_t OrderQueue::new_track() {
   if (!free_.empty()) {
     const std::uint32_t track = free_.back();
     free_.pop_back();
@@ -22,13 +22,13 @@ std::uint32_t Line::new_track() {
   return static_cast<std::uint32_t>(tracks_.size() - 1);
 }
 
-void Line::drop(std::uint32_t track) {
+void OrderQueue::drop(std::uint32_t track) {
   tracks_[track].frontier = 0;
   tracks_[track].heap.clear();
   free_.push_back(track);
 }
 
-std::uint32_t Line::track_of(const Scope& scope) {
+std::uint32_t OrderQueue::track_of(const Scope& scope) {
   if (!scope.parent.scope) {
     if (scope.sequence == sequence_ && current_ != no_track) return current_;
     std::uint32_t* known = roots_.find(scope.sequence);
@@ -46,13 +46,13 @@ std::uint32_t Line::track_of(const Scope& scope) {
   return track;
 }
 
-void Line::push(std::uint32_t track, Entry entry) {
+void OrderQueue::push(std::uint32_t track, Entry entry) {
   auto& heap = tracks_[track].heap;
   heap.push_back(entry);
   std::ranges::push_heap(heap, later);
 }
 
-void Line::insert(const Share& share, Entry::Kind kind, Item item) {
+void OrderQueue::insert(const Share& share, Entry::Kind kind, Item item) {
   if (share.width == 0) return;
   const std::uint32_t track = track_of(*share.scope);
   SLUICE_CHECK(share.begin >= tracks_[track].frontier, "a position was settled twice");
@@ -64,7 +64,7 @@ void Line::insert(const Share& share, Entry::Kind kind, Item item) {
   push(track, {kind, share.begin, share.width, item});
 }
 
-bool Line::pass(const Share& share) {
+bool OrderQueue::pass(const Share& share) {
   // A refined share's track may not be there yet: the long way.
   if (share.scope->parent.scope || share.scope->sequence != sequence_) return false;
   Track& track = tracks_[current_ != no_track ? current_ : track_of(*share.scope)];
@@ -73,7 +73,7 @@ bool Line::pass(const Share& share) {
   return true;
 }
 
-Line::Item Line::pop_from(std::uint32_t track, bool keep_open) {
+OrderQueue::Item OrderQueue::pop_from(std::uint32_t track, bool keep_open) {
   while (!tracks_[track].heap.empty()) {
     auto& heap = tracks_[track].heap;
     const Entry first = heap.front();
@@ -97,7 +97,7 @@ Line::Item Line::pop_from(std::uint32_t track, bool keep_open) {
   return no_item;
 }
 
-Line::Item Line::pop_next(bool keep_open) {
+OrderQueue::Item OrderQueue::pop_next(bool keep_open) {
   for (;;) {
     if (current_ == no_track) {
       const std::uint32_t* track = roots_.find(sequence_);
@@ -117,7 +117,7 @@ Line::Item Line::pop_next(bool keep_open) {
   }
 }
 
-void Line::clear() {
+void OrderQueue::clear() {
   free_.clear();
   for (std::uint32_t track = 0; track < tracks_.size(); ++track) drop(track);
   roots_.clear();

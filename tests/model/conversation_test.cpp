@@ -23,26 +23,26 @@ std::string read(const std::string& path) {
 }  // namespace
 
 TEST_CASE("a question with a picture gets the answer that transformers gives") {
-  for (const char* name : {"talk_smolvlm", "talk_qwen"}) {
+  for (const char* name : {"conversation_smolvlm", "conversation_qwen"}) {
     INFO(name);
     const std::string directory = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/" + name;
     const Json expected = Json::parse(read(directory + "/expected.json"));
     Result<Model> model = Model::open(directory);
     REQUIRE(model.ok());
-    const auto talker = ChatModel::open(directory, std::move(model).value());
-    REQUIRE(talker.ok());
-    const auto picture = talker->see(*decode_image(read(directory + "/picture.png")));
+    const auto chat = ChatModel::open(directory, std::move(model).value());
+    REQUIRE(chat.ok());
+    const auto picture = chat->encode_picture(*decode_image(read(directory + "/picture.png")));
     REQUIRE(picture.ok());
     const std::vector<Message> messages{{"user", "What is on the table?", {*picture}}};
-    CHECK(*talker->tokens(messages) == expected.at("prompt_ids").get<std::vector<std::int32_t>>());
+    CHECK(*chat->tokens(messages) == expected.at("prompt_ids").get<std::vector<std::int32_t>>());
 
     GenerationOptions options;
     options.tokens_max = expected.at("answer_ids").size();
-    auto generation = talker->begin(messages, options);
+    auto generation = chat->begin(messages, options);
     REQUIRE(generation.ok());
     generation->options.end_tokens.clear();  // the reference ran on
-    KvPool pool(talker->model().text().kv_shape(16), 16);
-    Generator generator(talker->model().text(), pool, &talker->tokenizer(), Budget{});
+    KvPool pool(chat->model().text().kv_shape(16), 16);
+    Generator generator(chat->model().text(), pool, &chat->tokenizer(), Budget{});
     generator.add(std::move(generation).value());
     std::vector<std::uint64_t> advanced;
     while (generator.busy()) generator.step(advanced);
@@ -54,11 +54,11 @@ TEST_CASE("a question with a picture gets the answer that transformers gives") {
 
 TEST_CASE("a prompt that cannot be is refused before anything runs") {
   const std::string directory = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/";
-  const auto talker =
-      ChatModel::open(directory + "talk_qwen", Model::open(directory + "talk_qwen").value());
-  REQUIRE(talker.ok());
-  CHECK(talker->begin_raw("", {}).error().message.find("empty") != std::string::npos);
-  CHECK(!talker->begin_raw("<|image_pad|>", {}).ok());  // a picture that is not there
+  const auto chat = ChatModel::open(directory + "conversation_qwen",
+                                    Model::open(directory + "conversation_qwen").value());
+  REQUIRE(chat.ok());
+  CHECK(chat->begin_raw("", {}).error().message.find("empty") != std::string::npos);
+  CHECK(!chat->begin_raw("<|image_pad|>", {}).ok());  // a picture that is not there
   const auto no_words =
       ChatModel::open(directory + "siglip", Model::open(directory + "siglip").value());
   CHECK(no_words.error().message.find("words") != std::string::npos);

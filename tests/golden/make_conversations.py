@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes what surrounds a model: pictures prepared, chats as text, sampling, talks from file to answer.
+"""Makes what surrounds a model: pictures prepared, chats as text, sampling, conversations from file to answer.
 
-Usage: make_talks.py [pictures|chat|sampling|talk_smolvlm|talk_qwen...] [--against=FOLDER]
+Usage: make_conversations.py [pictures|chat|sampling|conversation_smolvlm|conversation_qwen...] [--against=FOLDER]
 
 Needs what make.py needs, Pillow before 13, and openpi-client, lerobot and tokenizers. `--against`: a
 folder of public chat templates, with which those of our own are compared.
@@ -110,7 +110,7 @@ def trained_tokenizer(special):
     return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
-def talk(name, model, tokenizer, template, processor, config, text):
+def conversation(name, model, tokenizer, template, processor, config, text):
     """A chat with a picture, from the file to the answer, by the family's own processor."""
     from PIL import Image
     import torch.nn.functional as F
@@ -144,7 +144,7 @@ def talk(name, model, tokenizer, template, processor, config, text):
     print(f"{name}: {inputs['input_ids'].shape[1]} tokens in, {answer.tolist()}")
 
 
-def make_talk_smolvlm():
+def make_conversation_smolvlm():
     from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
     rows = [f"<row_{r}_col_{c}>" for r in range(1, 4) for c in range(1, 4)]
     tokenizer = trained_tokenizer(["<|im_start|>", "<end_of_utterance>", "<fake_token_around_image>",
@@ -173,11 +173,11 @@ def make_talk_smolvlm():
                                          "<image>", "<global-img>")
         return made | dict(tokenizer(text.replace("<image>", string), return_tensors="pt",
                                      add_special_tokens=False))
-    talk("talk_smolvlm", model, tokenizer, template, processor, options,
+    conversation("conversation_smolvlm", model, tokenizer, template, processor, options,
          "<|im_start|>User:<image>What is on the table?<end_of_utterance>\nAssistant:")
 
 
-def make_talk_qwen():
+def make_conversation_qwen():
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
     tokenizer = trained_tokenizer(["<|im_start|>", "<|im_end|>", "<|vision_start|>",
                                    "<|vision_end|>", "<|image_pad|>", "<|video_pad|>",
@@ -206,7 +206,7 @@ def make_talk_qwen():
                            return_tensors="pt", add_special_tokens=False)
         made["mm_token_type_ids"] = (tokens["input_ids"] == token("<|image_pad|>")).long()
         return made | dict(tokens)
-    talk("talk_qwen", model, tokenizer, CHATS["qwen2"], processor, options,
+    conversation("conversation_qwen", model, tokenizer, CHATS["qwen2"], processor, options,
          "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n"
          "<|vision_start|><|image_pad|><|vision_end|>What is on the table?<|im_end|>\n"
          "<|im_start|>assistant\n")

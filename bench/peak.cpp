@@ -54,7 +54,7 @@ SLUICE_AMX void multiply_registers() {
 
 double tile_rate() {
 #if defined(__x86_64__)
-  if (!kernels::has_amx()) return 0;
+  if (!kernels::uses(kernels::Isa::amx)) return 0;
   const std::size_t threads = kernels::thread_count();
   constexpr double flops_each = 4.0 * 2 * 16 * 16 * 32;
   return rate_of(static_cast<double>(threads * rounds) * flops_each, [&] {
@@ -104,10 +104,10 @@ double product_rate(bool tiles) {
       WeightLoader(file, kernels::WeightFormat::bf16).linear("w", 4096, 4096, false).weight;
   const kernels::HugeVector<float> x(512 * 4096, 0.5F);
   kernels::HugeVector<float> y(512 * 4096);
-  kernels::allow_amx(tiles);
+  kernels::limit_isa(tiles ? kernels::Isa::amx : kernels::Isa::bf16);
   const double rate =
       rate_of(2.0 * 512 * 4096 * 4096, [&] { kernels::matmul_cpu(x, weight, {}, y, 512); });
-  kernels::allow_amx(true);
+  kernels::limit_isa(kernels::Isa::amx);
   return rate;
 }
 

@@ -1,5 +1,7 @@
 // The command line: what the program knows, and which command runs.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,15 @@ std::string hint_for(const std::string& word, const CLI::App& app) {
   return near.empty() ? "" : "; did you mean '" + near + "'?";
 }
 
+/// What was printed may have gone nowhere: a full disk shows when the last bytes are written.
+int finished(int status) {
+  errno = 0;
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  if (!failed) return status;
+  return fail(std::string("standard output cannot be written") +
+              (errno != 0 ? std::string(": ") + std::strerror(errno) : std::string()));
+}
+
 }  // namespace
 
 int fail(const std::string& message) {
@@ -66,7 +77,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {
-    return app.exit(asked);
+    return cli::finished(app.exit(asked));
   } catch (const CLI::ParseError& error) {
     std::string what = error.what();
     for (const std::string& word : app.remaining(true)) {
@@ -77,5 +88,5 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "error: %s\nSee `sluice --help`.\n", what.c_str());
     return 2;
   }
-  return chosen();
+  return cli::finished(chosen());
 }

@@ -1,9 +1,9 @@
 // `sluice why TRACE CALL`: what a call waited for, from its end back to its beginning.
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "cli/commands.h"
 
 namespace sluice::cli {
@@ -11,6 +11,8 @@ namespace sluice::cli {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::size_t trace_bytes_max = std::size_t{2} << 30;
 
 struct Activity {
   std::string node;
@@ -25,9 +27,9 @@ struct Trace {
 };
 
 Result<Trace> read_trace(const std::string& path, std::int64_t wanted) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{ErrorCode::not_found, path + ": no such file"};
-  const json data = json::parse(file, nullptr, false);
+  const Result<std::string> text = read_whole_file(path, trace_bytes_max);
+  if (!text.ok()) return text.error();
+  const json data = json::parse(*text, nullptr, false);
   if (!data.is_object() || !data.contains("traceEvents") || !data["traceEvents"].is_array())
     return invalid_argument(path + ": not a trace of `sluice simulate --trace`");
   Trace trace;

@@ -22,11 +22,6 @@
 
 namespace sluice::kernels {
 
-/// The processor has such tiles, the operating system lends them, and they are not forbidden.
-bool has_amx();
-/// For tests and benches: as on a processor without tiles. Not while a kernel runs.
-void allow_amx(bool allowed);
-
 namespace amx {
 
 constexpr std::size_t side = 16;            // rows of a tile, and f32 in each

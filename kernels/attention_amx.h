@@ -28,7 +28,7 @@ struct AmxTask {
   std::size_t token_stride = 0;  // floats from one token to the next
 };
 
-/// Requires: has_amx(). Queries, keys, values and weights are rounded to bf16; sums are f32.
+/// Requires: uses(Isa::amx). Queries, keys, values and weights are rounded to bf16; sums are f32.
 void attend_amx(const AmxTask& task);
 
 }  // namespace sluice::kernels

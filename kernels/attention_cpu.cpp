@@ -41,16 +41,16 @@ constexpr std::size_t values_per_thread = 1 << 16;
   return sum;
 }
 
-SLUICE_WIDE void scores_of(const float* query, const float* keys, std::size_t stride, std::size_t d,
+SLUICE_LOOP void scores_of(const float* query, const float* keys, std::size_t stride, std::size_t d,
                            std::size_t count, float scale, float* scores) {
   for (std::size_t t = 0; t < count; ++t) scores[t] = dot(query, keys + t * stride, d) * scale;
 }
-SLUICE_WIDE void add_values(const float* weights, const float* values, std::size_t stride,
+SLUICE_LOOP void add_values(const float* weights, const float* values, std::size_t stride,
                             std::size_t d, std::size_t count, float* mixed) {
   for (std::size_t t = 0; t < count; ++t)
     for (std::size_t i = 0; i < d; ++i) mixed[i] += weights[t] * values[t * stride + i];
 }
-SLUICE_WIDE float exponentials_any(float* scores, std::size_t count, float scale) {
+SLUICE_LOOP float exponentials_any(float* scores, std::size_t count, float scale) {
   float most = -INFINITY;
   for (std::size_t t = 0; t < count; ++t) most = scores[t] > most ? scores[t] : most;
   float sums[lanes] = {};
@@ -97,12 +97,12 @@ SLUICE_AVX512 float exponentials_avx512(const float* scores, std::size_t count, 
 /// Scores become the weights of a row, not divided by the sum that is returned.
 float exponentials(float* scores, std::size_t count, float scale) {
 #if defined(__x86_64__)
-  if (has_avx512) return exponentials_avx512(scores, count, scale, scores);
+  if (uses(Isa::avx512)) return exponentials_avx512(scores, count, scale, scores);
 #endif
-  return exponentials_any(scores, count, scale);
+  return wide<exponentials_any>(scores, count, scale);
 }
 
-SLUICE_WIDE void multiply(float* x, float by, std::size_t count) {
+SLUICE_LOOP void multiply(float* x, float by, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) x[i] *= by;
 }
 
@@ -141,16 +141,16 @@ void one_by_one(const Work& work, const Task& task) {
           visit(page, first, std::min(shape.page_tokens, limit - first));
       };
       each_page([&](std::size_t page, std::size_t first, std::size_t count) {
-        scores_of(query, sequence.keys[page] + task.kv_head * d, work.row_width(), d, count, scale,
-                  &scores[first]);
+        wide<scores_of>(query, sequence.keys[page] + task.kv_head * d, work.row_width(), d, count,
+                        scale, &scores[first]);
       });
       const float sum = exponentials(scores.data(), limit, 1.0F);
       std::fill_n(mixed, d, 0.0F);
       each_page([&](std::size_t page, std::size_t first, std::size_t count) {
-        add_values(&scores[first], sequence.values[page] + task.kv_head * d, work.row_width(), d,
-                   count, mixed);
+        wide<add_values>(&scores[first], sequence.values[page] + task.kv_head * d, work.row_width(),
+                         d, count, mixed);
       });
-      multiply(mixed, 1.0F / sum, d);
+      wide<multiply>(mixed, 1.0F / sum, d);
     }
   }
 }
@@ -205,7 +205,7 @@ void as_products(const Work& work, const Task& block, Scratch& scratch) {
   gemm(false, scores, values, mixed.data(), rows, d, seen);
   // Divided here: a head's width is shorter than what it has seen.
   for (std::size_t r = 0; r < rows; ++r) {
-    multiply(&mixed[r * d], 1.0F / sums[r], d);
+    wide<multiply>(&mixed[r * d], 1.0F / sums[r], d);
     const std::size_t row = block.begin + r / group;
     std::memcpy(&work.out[(row * shape.heads + block.kv_head * group + r % group) * d],
                 &mixed[r * d], d * sizeof(float));
@@ -287,7 +287,7 @@ void attention_cpu(const AttentionShape& shape, std::span<const float> q,
   // Later blocks see more, so threads take tasks as they come.
   std::atomic<std::size_t> next{0};
   const std::size_t grain = scores * shape.head_dim < values_per_thread ? tasks.size() : 1;
-  const bool amx = shape.narrow && has_amx();
+  const bool amx = shape.narrow && uses(Isa::amx);
   parallel_for(tasks.size(), grain, [&](std::size_t, std::size_t) {
     for (std::size_t i = next++; i < tasks.size(); i = next++)
       if (amx && tasks[i].rows() > rows_few)

@@ -24,7 +24,7 @@ constexpr std::size_t lanes = 16;
   return 0.5F * v * (1.0F + std::erf(v * 0.70710678118654752F));
 }
 
-SLUICE_WIDE void activate_any(Activation kind, const float* x, const float* up, float* y,
+SLUICE_LOOP void activate_any(Activation kind, const float* x, const float* up, float* y,
                               std::size_t count) {
   if (kind == Activation::silu)
     for (std::size_t i = 0; i < count; ++i) y[i] = silu(x[i]) * (up != nullptr ? up[i] : 1.0F);
@@ -47,9 +47,9 @@ SLUICE_AVX512 void activate_avx512(Activation kind, const float* x, const float*
 /// y = activation(x), times `up` when there is one. Not for the erf form.
 void activate_row(Activation kind, const float* x, const float* up, float* y, std::size_t count) {
 #if defined(__x86_64__)
-  if (has_avx512) return activate_avx512(kind, x, up, y, count);
+  if (uses(Isa::avx512)) return activate_avx512(kind, x, up, y, count);
 #endif
-  activate_any(kind, x, up, y, count);
+  wide<activate_any>(kind, x, up, y, count);
 }
 
 void erf_gate(const float* gate, const float* up, float* y, std::size_t count) {
@@ -79,13 +79,13 @@ template <typename Term>
   return sum;
 }
 
-SLUICE_WIDE float sum_squares(const float* x, std::size_t count, float mean) {
+SLUICE_LOOP float sum_squares(const float* x, std::size_t count, float mean) {
   return sum_of(x, count, [mean](float v) { return (v - mean) * (v - mean); });
 }
-SLUICE_WIDE float sum_values(const float* x, std::size_t count) {
+SLUICE_LOOP float sum_values(const float* x, std::size_t count) {
   return sum_of(x, count, [](float v) { return v; });
 }
-SLUICE_WIDE void scale_row(const float* x, float mean, float scale, const float* weight,
+SLUICE_LOOP void scale_row(const float* x, float mean, float scale, const float* weight,
                            const float* bias, float* y, std::size_t count) {
   if (weight == nullptr)
     for (std::size_t i = 0; i < count; ++i) y[i] = (x[i] - mean) * scale;
@@ -95,17 +95,17 @@ SLUICE_WIDE void scale_row(const float* x, float mean, float scale, const float*
     for (std::size_t i = 0; i < count; ++i) y[i] = (x[i] - mean) * scale * weight[i] + bias[i];
 }
 
-SLUICE_WIDE void add_all(float* x, const float* y, std::size_t count) {
+SLUICE_LOOP void add_all(float* x, const float* y, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) x[i] += y[i];
 }
-SLUICE_WIDE void add_scaled(float* x, const float* y, const float* scale, std::size_t count) {
+SLUICE_LOOP void add_scaled(float* x, const float* y, const float* scale, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) x[i] += y[i] * scale[i];
 }
-SLUICE_WIDE void modulate_row(float* x, const float* scale, const float* shift, std::size_t count) {
+SLUICE_LOOP void modulate_row(float* x, const float* scale, const float* shift, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) x[i] = x[i] * (1.0F + scale[i]) + shift[i];
 }
 
-SLUICE_WIDE void rotate(const float* from, const float* cosine, const float* sine, float* to,
+SLUICE_LOOP void rotate(const float* from, const float* cosine, const float* sine, float* to,
                         std::size_t half) {
   for (std::size_t i = 0; i < half; ++i) {
     const float a = from[i];
@@ -122,8 +122,9 @@ void rms_norm_cpu(std::span<const float> x, std::size_t width, std::span<const f
   const float* w = weight.empty() ? nullptr : weight.data();
   each_row(x.size() / width, width, [&](std::size_t row) {
     const float* from = &x[row * width];
-    const float mean_square = sum_squares(from, width, 0) / static_cast<float>(width);
-    scale_row(from, 0, 1.0F / std::sqrt(mean_square + eps), w, nullptr, &y[row * width], width);
+    const float mean_square = wide<sum_squares>(from, width, 0.0F) / static_cast<float>(width);
+    wide<scale_row>(from, 0.0F, 1.0F / std::sqrt(mean_square + eps), w, nullptr, &y[row * width],
+                    width);
   });
 }
 
@@ -134,9 +135,9 @@ void layer_norm_cpu(std::span<const float> x, std::size_t width, std::span<const
   const auto count = static_cast<float>(width);
   each_row(x.size() / width, width, [&](std::size_t row) {
     const float* from = &x[row * width];
-    const float mean = sum_values(from, width) / count;
-    const float variance = sum_squares(from, width, mean) / count;
-    scale_row(from, mean, 1.0F / std::sqrt(variance + eps), w, b, &y[row * width], width);
+    const float mean = wide<sum_values>(from, width) / count;
+    const float variance = wide<sum_squares>(from, width, mean) / count;
+    wide<scale_row>(from, mean, 1.0F / std::sqrt(variance + eps), w, b, &y[row * width], width);
   });
 }
 
@@ -159,14 +160,14 @@ void gated_cpu(Activation kind, std::span<const float> gate_up, std::size_t widt
 }
 
 void add_cpu(std::span<float> x, std::span<const float> y, std::span<const float> scale) {
-  if (scale.empty()) return add_all(x.data(), y.data(), x.size());
+  if (scale.empty()) return wide<add_all>(x.data(), y.data(), x.size());
   for (std::size_t at = 0; at < x.size(); at += scale.size())
-    add_scaled(&x[at], &y[at], scale.data(), scale.size());
+    wide<add_scaled>(&x[at], &y[at], scale.data(), scale.size());
 }
 
 void modulate_cpu(std::span<float> row, std::span<const float> scale,
                   std::span<const float> shift) {
-  modulate_row(row.data(), scale.data(), shift.data(), row.size());
+  wide<modulate_row>(row.data(), scale.data(), shift.data(), row.size());
 }
 
 void split_rotate_cpu(const HeadShape& shape, std::span<const float> qkv,
@@ -187,11 +188,11 @@ void split_rotate_cpu(const HeadShape& shape, std::span<const float> qkv,
     const float* c = cosine.data() + row * half;
     const float* s = sine.data() + row * half;
     for (std::size_t head = 0; head < shape.heads; ++head)
-      rotate(from + head * d, c, s, to_q + head * d, half);
+      wide<rotate>(from + head * d, c, s, to_q + head * d, half);
     if (shape.keys_unrotated && kv_row != 0)
       std::memcpy(k[row], from + shape.heads * d, kv_row * sizeof(float));
     for (std::size_t head = 0; head < shape.kv_heads && !shape.keys_unrotated; ++head)
-      rotate(from + (shape.heads + head) * d, c, s, k[row] + head * d, half);
+      wide<rotate>(from + (shape.heads + head) * d, c, s, k[row] + head * d, half);
   });
 }
 

@@ -1,22 +1,19 @@
 // exp and activations, sixteen at a time: GCC's own vectoriser keeps the portable
-// loops at a quarter of this. For kernels only; ask `has_avx512` first.
+// loops at a quarter of this. For kernels only; ask `uses(Isa::avx512)` first.
 #pragma once
 
 #include <cstddef>
 
 #include "kernels/elementwise.h"
+#include "kernels/isa.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define SLUICE_AVX512 [[gnu::target("avx512f,avx512bw,avx512vl,fma")]]
 #endif
 
 namespace sluice::kernels {
 
 #if defined(__x86_64__)
-
-inline const bool has_avx512 =
-    __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 
 /// To 2 units in the last place. Source: as `exp_f32`.
 SLUICE_AVX512 inline __m512 exp16(__m512 x) {
@@ -57,8 +54,6 @@ SLUICE_AVX512 inline __mmask16 tail_mask(std::size_t count) {
   return static_cast<__mmask16>((1U << count) - 1U);
 }
 
-#else
-inline const bool has_avx512 = false;
 #endif
 
 }  // namespace sluice::kernels

@@ -14,7 +14,7 @@ namespace {
 /// million pixels as small as that of a row.
 constexpr std::size_t run = 1024;
 
-SLUICE_WIDE float sum_of(const float* x, std::size_t count) {
+SLUICE_LOOP float sum_of(const float* x, std::size_t count) {
   float sums[16] = {};
   std::size_t i = 0;
   for (; i + 16 <= count; i += 16)
@@ -25,7 +25,7 @@ SLUICE_WIDE float sum_of(const float* x, std::size_t count) {
   return sum;
 }
 
-SLUICE_WIDE float squares_of(const float* x, float mean, std::size_t count) {
+SLUICE_LOOP float squares_of(const float* x, float mean, std::size_t count) {
   float sums[16] = {};
   std::size_t i = 0;
   for (; i + 16 <= count; i += 16)
@@ -40,7 +40,7 @@ SLUICE_WIDE float squares_of(const float* x, float mean, std::size_t count) {
 }
 
 /// The mean goes first: taken off together with the bias it would cancel what is left.
-SLUICE_WIDE void rescale(float* x, float mean, float scale, float bias, std::size_t count) {
+SLUICE_LOOP void rescale(float* x, float mean, float scale, float bias, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) x[i] = (x[i] - mean) * scale + bias;
 }
 
@@ -60,16 +60,16 @@ void group_norm_cpu(std::span<float> x, std::size_t groups, std::span<const floa
       double sum = 0;
       double squares = 0;
       for (std::size_t i = 0; i < count; i += run)
-        sum += double{sum_of(group + i, std::min(run, count - i))};
+        sum += double{wide<sum_of>(group + i, std::min(run, count - i))};
       const double mean = sum / static_cast<double>(count);
       for (std::size_t i = 0; i < count; i += run)
         squares +=
-            double{squares_of(group + i, static_cast<float>(mean), std::min(run, count - i))};
+            double{wide<squares_of>(group + i, static_cast<float>(mean), std::min(run, count - i))};
       const double factor = 1 / std::sqrt(squares / static_cast<double>(count) + double{eps});
       for (std::size_t i = 0; i < count / pixels; ++i) {
         const std::size_t channel = g * (channels / groups) + i;
-        rescale(group + i * pixels, static_cast<float>(mean),
-                static_cast<float>(factor * double{weight[channel]}), bias[channel], pixels);
+        wide<rescale>(group + i * pixels, static_cast<float>(mean),
+                      static_cast<float>(factor * double{weight[channel]}), bias[channel], pixels);
       }
     }
   });

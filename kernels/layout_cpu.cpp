@@ -13,7 +13,7 @@ namespace {
 /// Values that are worth a thread.
 constexpr std::size_t values_per_thread = 1 << 16;
 
-SLUICE_WIDE void rotate_in_place(float* x, const float* cosine, const float* sine,
+SLUICE_LOOP void rotate_in_place(float* x, const float* cosine, const float* sine,
                                  std::size_t half) {
   for (std::size_t i = 0; i < half; ++i) {
     const float a = x[i];
@@ -57,8 +57,8 @@ void rotate_keys_cpu(std::span<float> rows, std::size_t heads, std::size_t head_
   parallel_for(count, values_per_thread / width + 1, [&](std::size_t begin, std::size_t end) {
     for (std::size_t row = begin; row < end; ++row)
       for (std::size_t head = 0; head < heads; ++head)
-        rotate_in_place(rows.data() + row * width + head * head_dim, cosine.data() + row * half,
-                        sine.data() + row * half, half);
+        wide<rotate_in_place>(rows.data() + row * width + head * head_dim,
+                              cosine.data() + row * half, sine.data() + row * half, half);
   });
 }
 

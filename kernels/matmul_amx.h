@@ -28,7 +28,7 @@ struct Finish {
 /// A gated product takes rows of x whole: up to so many values.
 constexpr std::size_t amx_gated_in_most = 2304;
 
-/// Requires: has_amx(); a weight in bf16 or int8. `bias`: a value per output, or null.
+/// Requires: uses(Isa::amx); a weight in bf16 or int8. `bias`: a value per output, or null.
 /// Shape: x [rows, in], rounded to bf16; y [rows, out]; in <= amx_gated_in_most where gated.
 void matmul_amx(std::span<const float> x, const Weight& weight, const float* bias,
                 std::span<float> y, std::size_t rows, const Finish& finish = {});

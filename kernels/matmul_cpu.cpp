@@ -22,19 +22,17 @@ constexpr std::size_t values_per_thread = 1 << 16;
 /// Rows of a narrow matrix that are widened at a time: a panel stays in the cache.
 constexpr std::size_t panel_rows = 512;
 
-SLUICE_WIDE void narrow_all(const float* from, std::uint16_t* to, std::size_t count) {
+SLUICE_LOOP void narrow_all(const float* from, std::uint16_t* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] = narrow(from[i]);
 }
-SLUICE_WIDE void round_all(const float* from, float* to, std::size_t count) {
+SLUICE_LOOP void round_all(const float* from, float* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] = widen(narrow(from[i]));
 }
-SLUICE_WIDE void widen_all(const std::uint16_t* from, float* to, std::size_t count) {
+template <typename T>
+SLUICE_LOOP void widen_all(const T* from, float* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] = widen(from[i]);
 }
-SLUICE_WIDE void widen_all(const std::int8_t* from, float* to, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = widen(from[i]);
-}
-SLUICE_WIDE void scale_add(float* y, const float* scales, const float* bias, std::size_t count) {
+SLUICE_LOOP void scale_add(float* y, const float* scales, const float* bias, std::size_t count) {
   if (scales != nullptr)
     for (std::size_t i = 0; i < count; ++i) y[i] *= scales[i];
   if (bias != nullptr)
@@ -71,27 +69,30 @@ void many_rows_narrow(std::span<const float> x, const Weight& weight, const floa
   float* a = rounded.data();
   float* b = panel.data();
   parallel_for(rows * in, values_per_thread, [&](std::size_t begin, std::size_t end) {
-    round_all(x.data() + begin, a + begin, end - begin);
+    wide<round_all>(x.data() + begin, a + begin, end - begin);
   });
   const float* scales = weight.scales().empty() ? nullptr : weight.scales().data();
   for (std::size_t first = 0; first < out; first += panel_rows) {
     const std::size_t count = std::min(panel_rows, out - first);
     parallel_for(count * in, values_per_thread, [&](std::size_t begin, std::size_t end) {
       if (scales == nullptr)
-        widen_all(weight.bf16().data() + first * in + begin, b + begin, end - begin);
+        wide<widen_all<std::uint16_t>>(weight.bf16().data() + first * in + begin, b + begin,
+                                       end - begin);
       else
-        widen_all(weight.int8().data() + first * in + begin, b + begin, end - begin);
+        wide<widen_all<std::int8_t>>(weight.int8().data() + first * in + begin, b + begin,
+                                     end - begin);
     });
     product(a, b, y.data() + first, rows, count, in, out, false);
   }
   parallel_for(rows, values_per_thread / out + 1, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t r = begin; r < end; ++r) scale_add(y.data() + r * out, scales, bias, out);
+    for (std::size_t r = begin; r < end; ++r)
+      wide<scale_add>(y.data() + r * out, scales, bias, out);
   });
 }
 
 bool many_on_tiles(const Weight& weight, std::size_t rows) {
   return rows > rows_few && weight.format() != WeightFormat::exact && weight.out() != 0 &&
-         has_amx();
+         uses(Isa::amx);
 }
 
 }  // namespace
@@ -122,7 +123,7 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
   if (!exact) {
     rounded.resize(rows * in);
     narrowed.resize(rows * in);
-    narrow_all(x.data(), narrowed.data(), rows * in);
+    wide<narrow_all>(x.data(), narrowed.data(), rows * in);
     for (std::size_t i = 0; i < rows * in; ++i) rounded[i] = widen(narrowed[i]);
     f.x = rounded.data();
     f.x_bf16 = narrowed.data();

@@ -46,19 +46,19 @@ template <typename T>
       store(f, r, o, dot(f.x + r * f.in, w + o * f.in, f.in));
 }
 
-SLUICE_WIDE void any_f32(const FewRows& f, const float* w, std::size_t begin, std::size_t end) {
+SLUICE_LOOP void any_f32(const FewRows& f, const float* w, std::size_t begin, std::size_t end) {
   any(f, w, begin, end);
 }
-SLUICE_WIDE void any_bf16(const FewRows& f, const std::uint16_t* w, std::size_t begin,
+SLUICE_LOOP void any_bf16(const FewRows& f, const std::uint16_t* w, std::size_t begin,
                           std::size_t end) {
   any(f, w, begin, end);
 }
-SLUICE_WIDE void any_int8(const FewRows& f, const std::int8_t* w, std::size_t begin,
+SLUICE_LOOP void any_int8(const FewRows& f, const std::int8_t* w, std::size_t begin,
                           std::size_t end) {
   any(f, w, begin, end);
 }
 
-SLUICE_WIDE void split_values(const float* x, float inverse, std::size_t count, std::uint8_t* high,
+SLUICE_LOOP void split_values(const float* x, float inverse, std::size_t count, std::uint8_t* high,
                               std::uint8_t* low) {
   for (std::size_t i = 0; i < count; ++i) {
     // Adding half and cutting off rounds, for the sum is above zero.
@@ -170,43 +170,38 @@ SLUICE_VNNI void vnni(const FewRows& f, const std::int8_t* w, std::size_t begin,
   }
 }
 
-const bool has_bf16 = has_avx512 && __builtin_cpu_supports("avx512bf16");
-
-const bool has_vnni = has_avx512 && __builtin_cpu_supports("avx512vnni");
-#else
-const bool has_vnni = false;
 #endif
 
 }  // namespace
 
-bool wants_split(std::size_t in) { return has_vnni && in <= std::size_t{1} << 16; }
+bool wants_split(std::size_t in) { return uses(Isa::vnni) && in <= std::size_t{1} << 16; }
 
 float split_row(const float* x, std::size_t count, std::uint8_t* high, std::uint8_t* low) {
   float most = 0;
   for (std::size_t i = 0; i < count; ++i) most = std::max(most, std::abs(x[i]));
   const float inverse = most == 0 ? 0 : 32767 / most;
-  split_values(x, inverse, count, high, low);
+  wide<split_values>(x, inverse, count, high, low);
   return most / 32767;
 }
 
 void matvec(const FewRows& f, const float* w, std::size_t begin, std::size_t end) {
-  any_f32(f, w, begin, end);
+  wide<any_f32>(f, w, begin, end);
 }
 
 void matvec(const FewRows& f, const std::uint16_t* w, std::size_t begin, std::size_t end) {
 #if defined(__x86_64__)
-  if (has_bf16 && f.x_bf16 != nullptr) return avx512_bf16(f, w, begin, end);
-  if (has_avx512) return avx512(f, w, begin, end);
+  if (uses(Isa::bf16) && f.x_bf16 != nullptr) return avx512_bf16(f, w, begin, end);
+  if (uses(Isa::avx512)) return avx512(f, w, begin, end);
 #endif
-  any_bf16(f, w, begin, end);
+  wide<any_bf16>(f, w, begin, end);
 }
 
 void matvec(const FewRows& f, const std::int8_t* w, std::size_t begin, std::size_t end) {
 #if defined(__x86_64__)
-  if (has_vnni && f.split.high != nullptr) return vnni(f, w, begin, end);
-  if (has_avx512) return avx512(f, w, begin, end);
+  if (uses(Isa::vnni) && f.split.high != nullptr) return vnni(f, w, begin, end);
+  if (uses(Isa::avx512)) return avx512(f, w, begin, end);
 #endif
-  any_int8(f, w, begin, end);
+  wide<any_int8>(f, w, begin, end);
 }
 
 }  // namespace sluice::kernels

@@ -4,9 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-// One copy of a loop for each width of the registers; the loader picks at start.
-#define SLUICE_WIDE \
-  __attribute__((target_clones("arch=skylake-avx512", "avx2", "default"), optimize("O3")))
+#include "kernels/isa.h"
 
 namespace sluice::kernels {
 

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
+#include "base/file.h"
 #include "roles/model/architecture_parts.h"
 
 namespace sluice {
@@ -122,11 +121,8 @@ std::string_view to_string(Family family) {
 
 Result<Architecture> Architecture::load(const std::string& directory) {
   const std::string path = directory + "/config.json";
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{ErrorCode::not_found, path + ": cannot be read"};
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse(text.str(), path);
+  const Result<std::string> text = read_whole_file(path, config_bytes_max);
+  return text.ok() ? parse(*text, path) : text.error();
 }
 
 Result<Architecture> Architecture::parse(const std::string& json, const std::string& name) {

@@ -1,8 +1,9 @@
 #include "roles/model/chat.h"
 
 #include <cctype>
-#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "base/file.h"
 
 namespace sluice {
 
@@ -29,14 +30,8 @@ std::string trimmed(const std::string& text) {
 
 /// Empty: there is no such file.
 Result<std::string> read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::string();
-  std::string text(file_bytes_max + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > file_bytes_max)
-    return Error{ErrorCode::exhausted,
-                 path + ": longer than " + std::to_string(file_bytes_max) + " bytes"};
+  Result<std::string> text = read_whole_file(path, file_bytes_max);
+  if (!text.ok() && text.error().code == ErrorCode::not_found) return std::string();
   return text;
 }
 

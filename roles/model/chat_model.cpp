@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "roles/model/json_reader.h"
 
 namespace sluice {
 
@@ -14,8 +16,8 @@ using Json = nlohmann::json;
 /// `eos_token_id` of generation_config.json, or of config.json: a token or several.
 std::vector<std::int32_t> end_tokens(const std::string& directory) {
   for (const char* name : {"/generation_config.json", "/config.json"}) {
-    std::ifstream file(directory + name, std::ios::binary);
-    const Json json = file ? Json::parse(file, nullptr, false) : Json();
+    const Result<std::string> text = read_whole_file(directory + name, config_bytes_max);
+    const Json json = text.ok() ? Json::parse(*text, nullptr, false) : Json();
     if (!json.is_object()) continue;
     Json ids = json.value("eos_token_id", Json());
     if (ids.is_number_integer()) ids = Json::array({ids});

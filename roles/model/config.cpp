@@ -1,9 +1,8 @@
 #include "roles/model/config.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "base/file.h"
 #include "roles/model/json_reader.h"
 
 namespace sluice {
@@ -121,11 +120,8 @@ DecoderNames ModelConfig::decoder_names() {
 
 Result<ModelConfig> ModelConfig::load(const std::string& directory) {
   const std::string path = directory + "/config.json";
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{ErrorCode::not_found, path + ": cannot be read"};
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse(text.str(), path);
+  const Result<std::string> text = read_whole_file(path, config_bytes_max);
+  return text.ok() ? parse(*text, path) : text.error();
 }
 
 Result<ModelConfig> ModelConfig::parse(const std::string& json, const std::string& name) {

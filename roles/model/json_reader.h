@@ -10,6 +10,9 @@
 
 namespace sluice {
 
+/// Of a JSON file beside a checkpoint, at most.
+constexpr std::size_t config_bytes_max = std::size_t{16} << 20;
+
 class JsonReader {
  public:
   using Json = nlohmann::json;

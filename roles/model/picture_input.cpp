@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
+#include "base/file.h"
 #include "roles/model/architecture_parts.h"
 
 namespace sluice {
@@ -324,11 +323,9 @@ void append_tiles(const PictureSteps& steps, const Picture& image, PictureInput&
 Result<PictureSteps> PictureSteps::load(const std::string& directory,
                                         const Architecture& architecture) {
   const std::string path = directory + "/preprocessor_config.json";
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return parse("{}", path, architecture);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse(text.str(), path, architecture);
+  const Result<std::string> text = read_whole_file(path, config_bytes_max);
+  if (!text.ok() && text.error().code != ErrorCode::not_found) return text.error();
+  return parse(text.ok() ? *text : "{}", path, architecture);
 }
 
 Result<PictureSteps> PictureSteps::parse(const std::string& json, const std::string& name,

@@ -9,9 +9,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "base/file.h"
 
 namespace sluice {
 
@@ -130,7 +131,7 @@ Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> file,
 }
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return Error{ErrorCode::not_found, path + ": " + std::strerror(errno)};
   struct stat facts {};
   const bool regular = fstat(file, &facts) == 0 && S_ISREG(facts.st_mode);
@@ -145,15 +146,9 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
 }
 
 Result<SafetensorsFile> SafetensorsFile::open_index(const std::string& path) {
-  std::error_code problem;
-  const std::uintmax_t size = std::filesystem::file_size(path, problem);
-  std::ifstream file(path, std::ios::binary);
-  if (problem || !file) return Error{ErrorCode::not_found, path + ": cannot be read"};
-  if (size > header_bytes_max)
-    return Error{ErrorCode::exhausted, path + ": the index has " + std::to_string(size) +
-                                           " bytes, the limit is " +
-                                           std::to_string(header_bytes_max)};
-  const Json index = Json::parse(file, nullptr, false);
+  const Result<std::string> text = read_whole_file(path, header_bytes_max);
+  if (!text.ok()) return text.error();
+  const Json index = Json::parse(*text, nullptr, false);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     return corrupt(path, "not an index (no object 'weight_map')");
   SafetensorsFile whole;

@@ -1,23 +1,15 @@
 #include "roles/model/tokenizer.h"
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "base/file.h"
 #include "roles/model/tokenizer_kinds.h"
 
 namespace sluice {
 
 Result<Tokenizer> Tokenizer::load(const std::string& path) {
-  std::error_code problem;
-  const std::uintmax_t size = std::filesystem::file_size(path, problem);
-  std::ifstream file(path, std::ios::binary);
-  if (problem || !file) return Error{ErrorCode::not_found, path + ": cannot be read"};
-  if (size > file_bytes_max)
-    return Error{ErrorCode::exhausted, path + ": " + std::to_string(size) +
-                                           " bytes, the limit is " +
-                                           std::to_string(file_bytes_max)};
+  const Result<std::string> text = read_whole_file(path, file_bytes_max);
+  if (!text.ok()) return text.error();
   if (path.ends_with(".model")) {
     auto pieces = load_pieces(path);
     if (!pieces.ok()) return pieces.error();
@@ -25,9 +17,7 @@ Result<Tokenizer> Tokenizer::load(const std::string& path) {
     made.kind_ = std::move(pieces).value();
     return made;
   }
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse(text.str(), path);
+  return parse(*text, path);
 }
 
 Result<Tokenizer> Tokenizer::parse(const std::string& json, const std::string& name) {

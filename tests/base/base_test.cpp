@@ -1,9 +1,14 @@
+#include <sys/stat.h>
+
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 
 #include "base/base64.h"
+#include "base/file.h"
 #include "base/nearest.h"
 #include "base/payload.h"
 #include "base/random.h"
@@ -37,6 +42,48 @@ TEST_CASE("bf16 rounds to the nearest, ties to even, for every value and its nei
     REQUIRE(bf16_from_f32(std::bit_cast<float>(wide + 0x8001U)) == bits + 1);
     REQUIRE(bf16_from_f32(std::bit_cast<float>(wide + 0x8000U)) == bits + (bits & 1U));
   }
+}
+
+TEST_CASE("f16 widens to the value that its bits say, for each of the 65,536") {
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const float got = f32_from_f16(static_cast<std::uint16_t>(bits));
+    const int exponent = static_cast<int>(bits >> 10U & 31U);
+    const double fraction = bits & 1023U;
+    INFO(bits);
+    if (exponent == 31 && fraction != 0) {
+      REQUIRE(std::isnan(got));
+      continue;
+    }
+    const double size = exponent == 31  ? std::numeric_limits<double>::infinity()
+                        : exponent == 0 ? std::ldexp(fraction, -24)
+                                        : std::ldexp(1024 + fraction, exponent - 25);
+    REQUIRE(std::signbit(got) == (bits >> 15U != 0));
+    REQUIRE(double{std::abs(got)} == size);
+  }
+}
+
+TEST_CASE("a file is read whole, and what is no file is an error, never a wait") {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(SLUICE_BINARY_DIR) / "file_test";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  const std::string bytes(70'000, '\0');
+  std::ofstream(folder / "some", std::ios::binary) << bytes << "end";
+  const auto read = [&](const char* name, std::size_t most) {
+    return read_whole_file((folder / name).string(), most);
+  };
+  CHECK(read("some", 70'003).value() == bytes + "end");
+  const Result<std::string> longer = read("some", 70'002);
+  REQUIRE_FALSE(longer.ok());
+  CHECK(longer.error().code == ErrorCode::exhausted);
+  CHECK_THAT(longer.error().message, Catch::Contains("70003") && Catch::Contains("70002"));
+  std::ofstream(folder / "none");
+  CHECK(read("none", 0).value().empty());
+  CHECK(read("absent", 9).error().code == ErrorCode::not_found);
+  CHECK(read("some/below", 9).error().code == ErrorCode::not_found);
+  CHECK(read(".", 9).error().code == ErrorCode::invalid_argument);
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  CHECK_THAT(read("pipe", 9).error().message, Catch::Contains("not a regular file"));
 }
 
 TEST_CASE("a payload lives as long as its last reference") {

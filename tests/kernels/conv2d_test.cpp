@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "tests/kernels/paths.h"
 
 namespace sluice::kernels {
 namespace {
@@ -17,6 +18,7 @@ Tensor random_tensor(std::size_t rows, std::size_t columns, SplitMix64& random) 
 }
 
 TEST_CASE("the fast convolution equals the reference over odd sizes, strides and one pixel") {
+  SLUICE_EACH_PATH;
   SplitMix64 random(7);
   for (const ConvShape shape :
        {ConvShape{1, 1, 1, 1, 1}, ConvShape{3, 5, 7, 9, 1}, ConvShape{3, 5, 7, 9, 2},

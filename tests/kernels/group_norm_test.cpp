@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "tests/kernels/paths.h"
 
 namespace sluice::kernels {
 namespace {
@@ -17,6 +18,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 TEST_CASE("the fast GroupNorm equals the reference, far from zero too") {
+  SLUICE_EACH_PATH;
   SplitMix64 random(11);
   struct Case {
     std::size_t channels, pixels, groups;

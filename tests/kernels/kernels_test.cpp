@@ -1,15 +1,16 @@
-// Every kernel against its reference, over odd sizes, with tolerances from the length of the sums.
+// Every kernel on every instruction set against its reference, over odd sizes, with tolerances from
+// the length of the sums.
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
 #include "base/random.h"
-#include "kernels/amx.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "kernels/sample.h"
+#include "tests/kernels/paths.h"
 
 using namespace sluice;
 using namespace sluice::kernels;
@@ -33,21 +34,12 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& w
   return std::sqrt(difference / std::max(size, 1e-30));
 }
 
-/// With the processor's tiles and without them, where it has any.
-struct OnTiles {
-  explicit OnTiles(bool allowed) { allow_amx(allowed); }
-  ~OnTiles() { allow_amx(true); }
-  OnTiles(const OnTiles&) = delete;
-  OnTiles& operator=(const OnTiles&) = delete;
-};
-
 /// Rounding of a sum of `count` f32 products, in any order.
 double tolerance(std::size_t count) { return 6e-8 * (2 + std::sqrt(static_cast<double>(count))); }
 
 }  // namespace
 
 TEST_CASE("matmul agrees with its reference for few and many rows, every format, odd sizes") {
-  const OnTiles tiles(GENERATE(false, true));
   for (const WeightFormat format : {WeightFormat::exact, WeightFormat::bf16, WeightFormat::int8}) {
     for (const bool bf16 : {false, true}) {
       for (const auto& [rows, in, out] : std::vector<std::array<std::size_t, 3>>{{1, 1, 1},
@@ -79,11 +71,15 @@ TEST_CASE("matmul agrees with its reference for few and many rows, every format,
           const std::span<const float> b =
               with_bias ? std::span<const float>(bias) : std::span<const float>();
           matmul_ref(x, weight, b, want, rows);
-          matmul_cpu(x, weight, b, got, rows);
-          INFO(rows << " x " << in << " x " << out << " format " << static_cast<int>(format));
           // Few rows times int8 see activations of 16 bits.
           const double rounding = format == WeightFormat::int8 && rows <= 4 ? 4e-5 : 0;
-          CHECK(relative_error(got, want) < tolerance(in) + rounding);
+          INFO(rows << " x " << in << " x " << out << " format " << static_cast<int>(format));
+          for (const Isa path : paths()) {
+            const AtMost at_most(path);
+            INFO("with nothing better than " << name_of(path));
+            matmul_cpu(x, weight, b, got, rows);
+            CHECK(relative_error(got, want) < tolerance(in) + rounding);
+          }
         }
       }
     }
@@ -91,6 +87,7 @@ TEST_CASE("matmul agrees with its reference for few and many rows, every format,
 }
 
 TEST_CASE("narrow formats lose what their digits say and no more") {
+  SLUICE_EACH_PATH;
   const std::size_t in = 300;
   const std::size_t out = 70;
   const Tensor tensor = Tensor::of_f32({70, 300}, values(in * out, 3));
@@ -108,8 +105,77 @@ TEST_CASE("narrow formats lose what their digits say and no more") {
   CHECK(narrower.bytes() == in * out + 8 * out);
 }
 
+TEST_CASE("int8 keeps each weight to half a step of its row, and 16 bits of what it meets") {
+  SLUICE_EACH_PATH;
+  const std::size_t in = 300;
+  const std::size_t out = 70;
+  const std::vector<float> raw = values(in * out, 3);
+  const Weight weight =
+      std::move(Weight::from(Tensor::of_f32({70, 300}, raw), WeightFormat::int8)).value();
+  std::vector<float> row(in);
+  for (std::size_t o = 0; o < out; ++o) {
+    weight.read_row(o, row);
+    const float half = weight.scales()[o] / 2;
+    for (std::size_t i = 0; i < in; ++i)
+      REQUIRE(std::abs(row[i] - raw[o * in + i]) <= half * 1.0001F);
+  }
+  // Rounding to bytes costs a twelfth of a squared step; cutting off would cost four times that.
+  const std::vector<float> x = values(in, 4);
+  std::vector<float> exact(out), narrow(out), want(out);
+  matmul_ref(x, std::move(Weight::from(Tensor::of_f32({70, 300}, raw))).value(), {}, exact, 1);
+  matmul_ref(x, weight, {}, want, 1);
+  matmul_cpu(x, weight, {}, narrow, 1);
+  CHECK(relative_error(narrow, exact) < 1e-2);
+  CHECK(relative_error(narrow, want) < 4e-5);
+}
+
+TEST_CASE("kernels take rows from any address and touch nothing behind the last one") {
+  SLUICE_EACH_PATH;
+  for (const std::size_t off : {0U, 1U, 3U, 7U})
+    for (const std::size_t rows : {1U, 3U, 6U})
+      for (const std::size_t in : {1U, 15U, 16U, 17U, 31U, 63U, 64U, 65U, 127U, 129U, 130U}) {
+        const std::size_t out = in % 2 == 0 ? 34 : 9;
+        INFO("off " << off << ", " << rows << " x " << in << " x " << out);
+        const std::vector<float> bias = values(off + out, 2);
+        const std::vector<float> x = values(off + rows * in, 3);
+        for (const WeightFormat format :
+             {WeightFormat::exact, WeightFormat::bf16, WeightFormat::int8}) {
+          const Weight weight =
+              std::move(Weight::from(Tensor::of_f32({static_cast<std::int64_t>(out),
+                                                     static_cast<std::int64_t>(in)},
+                                                    values(in * out, 4)),
+                                     format))
+                  .value();
+          std::vector<float> got(off + rows * out + 17, 77.0F), want(rows * out);
+          matmul_cpu(std::span(x).subspan(off), weight, std::span(bias).subspan(off),
+                     std::span(got).subspan(off, rows * out), rows);
+          matmul_ref(std::span(x).subspan(off), weight, std::span(bias).subspan(off), want, rows);
+          CHECK(std::all_of(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(off),
+                            [](float v) { return v == 77.0F; }));
+          CHECK(std::all_of(got.end() - 17, got.end(), [](float v) { return v == 77.0F; }));
+          got.erase(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(off));
+          CHECK(relative_error(got, want) < tolerance(in) + 5e-5);
+        }
+        std::vector<float> shifted(off + rows * in + 17, 77.0F), plain(rows * in);
+        rms_norm_cpu(std::span(x).subspan(off), in, {}, 1e-6F,
+                     std::span(shifted).subspan(off, rows * in));
+        rms_norm_ref(std::span(x).subspan(off), in, {}, 1e-6F, plain);
+        CHECK(shifted[off + rows * in] == 77.0F);
+        shifted.erase(shifted.begin(), shifted.begin() + static_cast<std::ptrdiff_t>(off));
+        CHECK(relative_error(shifted, plain) < tolerance(in));
+        std::vector<float> active(x.begin(), x.end());
+        active.resize(active.size() + 17, 77.0F);
+        activate_cpu(Activation::silu, std::span(active).subspan(off, rows * in));
+        plain.assign(x.begin() + static_cast<std::ptrdiff_t>(off), x.end());
+        activate_ref(Activation::silu, plain);
+        CHECK(active[off + rows * in] == 77.0F);
+        active.erase(active.begin(), active.begin() + static_cast<std::ptrdiff_t>(off));
+        CHECK(relative_error(active, plain) < 1e-6);
+      }
+}
+
 TEST_CASE("products of many rows in bf16 are what few rows give") {
-  const OnTiles tiles(GENERATE(false, true));
+  SLUICE_EACH_PATH;
   const std::size_t in = 40;
   const std::size_t out = 24;
   const Weight weight =
@@ -125,7 +191,7 @@ TEST_CASE("products of many rows in bf16 are what few rows give") {
                  std::span(some).subspan(r * out, out), 1);
     INFO(rows);
     CHECK(relative_error(all, some) < 1e-6);
-    if (!has_amx()) continue;
+    if (!uses(Isa::amx)) continue;
     // On tiles no row depends on how many there are.
     std::vector<float> five(5 * out);
     matmul_cpu(std::span(x).last(5 * in), weight, bias, five, 5);
@@ -134,7 +200,6 @@ TEST_CASE("products of many rows in bf16 are what few rows give") {
 }
 
 TEST_CASE("products that are activated, gated or added on their way out are the two steps") {
-  const OnTiles tiles(GENERATE(false, true));
   for (const WeightFormat format : {WeightFormat::exact, WeightFormat::bf16, WeightFormat::int8})
     for (const Activation kind : {Activation::silu, Activation::gelu_tanh, Activation::gelu_erf})
       for (const auto& [rows, in, half] : std::vector<std::array<std::size_t, 3>>{{1, 20, 6},
@@ -158,19 +223,22 @@ TEST_CASE("products that are activated, gated or added on their way out are the 
 
         std::vector<float> want = product, got(rows * out);
         activate_ref(kind, want);
-        matmul_activate_cpu(kind, x, weight, bias, got, rows);
-        CHECK(relative_error(got, want) < limit);
-
         std::vector<float> gated(rows * half), made(rows * half);
         gated_ref(kind, product, half, gated);
-        matmul_gated_cpu(kind, x, weight, bias, made, rows);
-        CHECK(relative_error(made, gated) < limit);
-
         const std::vector<float> before = values(rows * out, 11);
-        want = got = before;
-        add_ref(want, product);
-        matmul_add_cpu(x, weight, bias, got, rows);
-        CHECK(relative_error(got, want) < limit);
+        std::vector<float> sum = before;
+        add_ref(sum, product);
+        for (const Isa path : paths()) {
+          const AtMost at_most(path);
+          INFO("with nothing better than " << name_of(path));
+          matmul_activate_cpu(kind, x, weight, bias, got, rows);
+          CHECK(relative_error(got, want) < limit);
+          matmul_gated_cpu(kind, x, weight, bias, made, rows);
+          CHECK(relative_error(made, gated) < limit);
+          got = before;
+          matmul_add_cpu(x, weight, bias, got, rows);
+          CHECK(relative_error(got, sum) < limit);
+        }
       }
 }
 
@@ -189,6 +257,7 @@ TEST_CASE("the comparison refuses a product with one wrong weight") {
 }
 
 TEST_CASE("norms agree with their references, also on rows far from zero") {
+  SLUICE_EACH_PATH;
   for (const std::size_t width : {1U, 5U, 32U, 257U}) {
     const std::vector<float> weight = values(width, 1);
     const std::vector<float> bias = values(width, 2);
@@ -207,6 +276,7 @@ TEST_CASE("norms agree with their references, also on rows far from zero") {
 }
 
 TEST_CASE("norms without a weight only normalise") {
+  SLUICE_EACH_PATH;
   const std::vector<float> x = values(48, 8);
   const std::vector<float> ones(16, 1.0F);
   const std::vector<float> zeros(16, 0.0F);
@@ -222,6 +292,7 @@ TEST_CASE("norms without a weight only normalise") {
 }
 
 TEST_CASE("activations agree with their references over their whole range, gated or not") {
+  SLUICE_EACH_PATH;
   std::vector<float> x;
   for (float v = -100; v < 100; v += 0.037F) x.push_back(v);
   x.resize(x.size() / 2 * 2);
@@ -245,6 +316,7 @@ TEST_CASE("activations agree with their references over their whole range, gated
 }
 
 TEST_CASE("additions and modulations agree with their references") {
+  SLUICE_EACH_PATH;
   const std::vector<float> a = values(34 * 3, 1);
   const std::vector<float> b = values(34 * 3, 2);
   const std::vector<float> scale = values(34, 3);
@@ -263,6 +335,7 @@ TEST_CASE("additions and modulations agree with their references") {
 }
 
 TEST_CASE("split and rotate puts every head in its place, rotated or not") {
+  SLUICE_EACH_PATH;
   for (const std::size_t head_dim : {2U, 20U, 32U, 128U}) {
     const HeadShape shape{6, 2, head_dim};
     const std::size_t rows = 3;
@@ -299,6 +372,7 @@ TEST_CASE("split and rotate puts every head in its place, rotated or not") {
 }
 
 TEST_CASE("paged attention agrees with its reference: grouped heads, any limits, many sequences") {
+  SLUICE_EACH_PATH;
   SplitMix64 random(11);
   for (const auto& [heads, kv_heads, dim, page] : std::vector<std::array<std::size_t, 4>>{
            {1, 1, 8, 4}, {8, 2, 32, 16}, {4, 4, 20, 3}, {6, 1, 33, 5}}) {
@@ -337,7 +411,6 @@ TEST_CASE("paged attention agrees with its reference: grouped heads, any limits,
 }
 
 TEST_CASE("attention of whole prompts agrees with its reference: in blocks, and in bf16") {
-  const OnTiles tiles(GENERATE(false, true));
   for (const auto& [heads, kv_heads, dim, page, narrow] :
        std::vector<std::array<std::size_t, 5>>{{2, 2, 16, 1000, 0},
                                                {8, 2, 32, 16, 0},
@@ -372,45 +445,68 @@ TEST_CASE("attention of whole prompts agrees with its reference: in blocks, and 
     }
     const std::vector<float> q = values(of_row.size() * heads * dim, 5);
     std::vector<float> want(q.size());
-    std::vector<float> got(q.size());
     attention_ref(shape, q, of_row, limit, sequences, want);
-    attention_cpu(shape, q, of_row, limit, sequences, got);
-    CHECK(relative_error(got, want) < (narrow != 0 ? 6e-3 : 2e-6));
-    if (narrow != 0 && has_amx()) CHECK(relative_error(got, want) > 1e-5);  // it has been rounded
-    // Queries that lie apart, and keys and values that lie side by side with something between.
-    if (page >= lengths[0]) {
-      AttentionShape apart = shape;
-      apart.q_stride = heads * dim + 3;
-      apart.kv_stride = 2 * row + 5;
-      std::vector<float> wide(of_row.size() * apart.q_stride, NAN), again(q.size());
-      for (std::size_t r = 0; r < of_row.size(); ++r)
-        std::copy_n(&q[r * heads * dim], heads * dim, &wide[r * apart.q_stride]);
-      std::vector<std::vector<float>> both(2);
-      std::vector<std::array<const float*, 2>> at(2);
-      std::vector<PagedSequence> joined;
-      for (std::size_t s = 0; s < 2; ++s) {
-        both[s].assign(lengths[s] * apart.kv_stride, NAN);
-        for (std::size_t t = 0; t < lengths[s]; ++t) {
-          float* to = &both[s][t * apart.kv_stride];
-          std::copy_n(&stored_keys[s][t * row], row, to);
-          std::copy_n(&stored_values[s][t * row], row, to + row);
+    for (const Isa path : paths()) {
+      const AtMost at_most(path);
+      INFO("with nothing better than " << name_of(path));
+      std::vector<float> got(q.size());
+      attention_cpu(shape, q, of_row, limit, sequences, got);
+      CHECK(relative_error(got, want) < (narrow != 0 ? 6e-3 : 2e-6));
+      if (narrow != 0 && uses(Isa::amx))
+        CHECK(relative_error(got, want) > 1e-5);  // it has been rounded
+      // Queries that lie apart, and keys and values that lie side by side with something between.
+      if (page >= lengths[0]) {
+        AttentionShape apart = shape;
+        apart.q_stride = heads * dim + 3;
+        apart.kv_stride = 2 * row + 5;
+        std::vector<float> wide(of_row.size() * apart.q_stride, NAN), again(q.size());
+        for (std::size_t r = 0; r < of_row.size(); ++r)
+          std::copy_n(&q[r * heads * dim], heads * dim, &wide[r * apart.q_stride]);
+        std::vector<std::vector<float>> both(2);
+        std::vector<std::array<const float*, 2>> at(2);
+        std::vector<PagedSequence> joined;
+        for (std::size_t s = 0; s < 2; ++s) {
+          both[s].assign(lengths[s] * apart.kv_stride, NAN);
+          for (std::size_t t = 0; t < lengths[s]; ++t) {
+            float* to = &both[s][t * apart.kv_stride];
+            std::copy_n(&stored_keys[s][t * row], row, to);
+            std::copy_n(&stored_values[s][t * row], row, to + row);
+          }
+          at[s] = {both[s].data(), both[s].data() + row};
+          joined.push_back({{&at[s][0], 1}, {&at[s][1], 1}});
         }
-        at[s] = {both[s].data(), both[s].data() + row};
-        joined.push_back({{&at[s][0], 1}, {&at[s][1], 1}});
+        attention_cpu(apart, wide, of_row, limit, joined, again);
+        CHECK(again == got);
+        // The reference knows strides too; once is enough.
+        if (path == Isa::portable) attention_ref(apart, wide, of_row, limit, joined, again);
+        if (path == Isa::portable) CHECK(again == want);
       }
-      attention_cpu(apart, wide, of_row, limit, joined, again);
-      CHECK(again == got);
-      attention_ref(apart, wide, of_row, limit, joined, again);
-      CHECK(again == want);
+      // The last row alone comes to the same as among the others.
+      const std::size_t one = heads * dim;
+      std::vector<float> alone(one);
+      attention_cpu(shape, std::span(q).last(one), std::span(of_row).last(1),
+                    std::span(limit).last(1), sequences, alone);
+      got.erase(got.begin(), got.end() - static_cast<std::ptrdiff_t>(one));
+      CHECK(relative_error(alone, got) < (narrow != 0 ? 1e-2 : 2e-6));
     }
-    // The last row alone comes to the same as among the others.
-    const std::size_t one = heads * dim;
-    std::vector<float> alone(one);
-    attention_cpu(shape, std::span(q).last(one), std::span(of_row).last(1),
-                  std::span(limit).last(1), sequences, alone);
-    got.erase(got.begin(), got.end() - static_cast<std::ptrdiff_t>(one));
-    CHECK(relative_error(alone, got) < (narrow != 0 ? 1e-2 : 2e-6));
   }
+}
+
+TEST_CASE("a repeated token is made less likely once, however often it stands there") {
+  const std::vector<float> logits{4, -1, 2, 3};
+  const SampleOptions options{.temperature = 1, .repetition_penalty = 2};
+  const auto likely = [&](const std::vector<std::int32_t>& history) {
+    std::vector<double> shares(4);
+    for (const Candidate& c : distribution(logits, history, options))
+      shares[static_cast<std::size_t>(c.token)] = c.probability;
+    return shares;
+  };
+  const auto shares = likely({0, 0, 1, 0, 1, -5, 99});  // tokens there are not are passed over
+  double sum = 0;
+  const double values[] = {2, -2, 2, 3};
+  for (const double value : values) sum += std::exp(value);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(shares[i] == Approx(std::exp(values[i]) / sum));
+  CHECK(shares == likely({0, 1}));
 }
 
 TEST_CASE("sampling follows temperature, top_k and top_p, and is greedy at temperature 0") {

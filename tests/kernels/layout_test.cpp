@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "kernels/elementwise.h"
+#include "tests/kernels/paths.h"
 
 namespace sluice::kernels {
 namespace {
@@ -37,6 +38,7 @@ TEST_CASE("pages to rows and back, with a last page that is not full") {
 }
 
 TEST_CASE("keys rotated on use are keys rotated when stored") {
+  SLUICE_EACH_PATH;
   SplitMix64 random(2);
   const HeadShape shape{3, 2, 12};
   const std::size_t count = 7;

@@ -2,6 +2,7 @@
 #include "roles/model/chat.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -70,6 +71,34 @@ TEST_CASE("pictures stand before the text, as long as their features") {
   const auto robot = ChatTemplate::load("/nowhere", openvla);
   CHECK(render(*robot, picture(256)) == "<s>In: What action should the robot take to what??\nOut:");
   CHECK(robot->last_tokens() == std::vector<std::int32_t>{29871});
+}
+
+TEST_CASE("of a list of templates the one named default counts, wherever it stands") {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(SLUICE_BINARY_DIR) / "chat_list_test";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  const auto load = [&](const char* list) {
+    std::ofstream(folder / "tokenizer_config.json") << R"({"chat_template": )" << list << "}";
+    return ChatTemplate::load(folder.string(), Architecture());
+  };
+  const char* gemma = R"({"name": "tool_use", "template": "<start_of_turn>"})";
+  const char* llama = R"({"name": "default", "template": "<|start_header_id|>"})";
+  for (const std::string& list : {"[" + std::string(gemma) + "," + llama + "]",
+                                  "[" + std::string(llama) + "," + gemma + "]"}) {
+    const auto chat = load(list.c_str());
+    REQUIRE(chat.ok());
+    CHECK(chat->ends().front() == "<|eot_id|>");
+  }
+  for (const char* wrong : {"7", "[]", R"([{"name": "tool_use", "template": "<start_of_turn>"}])",
+                            R"([{"name": "default", "template": 7}])"}) {
+    const auto none = load(wrong);
+    REQUIRE_FALSE(none.ok());
+    CHECK(none.error().message.find("named 'default'") != std::string::npos);
+  }
+  // A file of its own goes before them.
+  std::ofstream(folder / "chat_template.jinja") << "<start_of_turn>";
+  CHECK(load(("[" + std::string(llama) + "]").c_str())->ends().front() == "<end_of_turn>");
 }
 
 TEST_CASE("a template that is not known, or not there, is refused with what to do") {

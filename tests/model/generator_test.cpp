@@ -155,6 +155,78 @@ TEST_CASE("an answer ends at an end token, at its length, or before a stop strin
   CHECK(answer(options).tokens == std::vector<std::int32_t>(12, 77));
 }
 
+TEST_CASE("streamed text never shrinks: what may become a stop string is kept back to the byte") {
+  Loaded loaded;
+  GenerationOptions options;
+  options.tokens_max = 12;
+  options.sampling.temperature = 1;
+  options.seed = 3;
+  // Every text that was shown, the last one whole.
+  const auto shown = [&](const std::string& stop) {
+    options.stop = {stop};
+    Generator generator(loaded.model.text(), loaded.pool, &loaded.tokenizer, {});
+    generator.add(loaded.request(1, 5, options));
+    std::vector<std::string> texts;
+    std::vector<std::uint64_t> advanced;
+    while (generator.busy()) {
+      generator.step(advanced);
+      texts.push_back(generator.find(1)->text);
+    }
+    Generation made = std::move(*generator.remove(1));
+    loaded.pool.truncate(made.sequence, 0);
+    return std::pair(texts, made);
+  };
+  const auto [plain, whole] = shown("");
+  int spanning = 0;
+  for (std::size_t n = 1; n < whole.tokens.size(); ++n) {
+    const std::vector<std::int32_t> head(whole.tokens.begin(),
+                                         whole.tokens.begin() + static_cast<std::ptrdiff_t>(n));
+    const std::size_t edge = loaded.tokenizer.decode(head).size();
+    if (edge == 0 || edge >= whole.text.size()) continue;
+    // The last byte of a token with the first of the next: kept back after the one, and after
+    // another second byte given out.
+    for (const std::string& stop :
+         {whole.text.substr(edge - 1, 2), whole.text.substr(edge - 1, 1) + '\1'}) {
+      const auto [texts, made] = shown(stop);
+      for (std::size_t i = 1; i < texts.size(); ++i)
+        CHECK(texts[i].compare(0, texts[i - 1].size(), texts[i - 1]) == 0);
+      const std::size_t at = whole.text.find(stop);
+      CHECK(made.text == whole.text.substr(0, at));
+      spanning += at == edge - 1 ? 1 : 0;
+    }
+  }
+  CHECK(spanning > 2);
+}
+
+TEST_CASE("a prompt whose rows see each other goes whole, over the budget when it is alone") {
+  Loaded loaded;
+  GenerationOptions options;
+  options.tokens_max = 5;
+  const auto block = [&](std::uint64_t id, std::size_t tokens) {
+    Generation made = loaded.request(id, tokens, options);
+    made.mask = Mask::block;
+    return made;
+  };
+  Answers want;
+  for (const std::uint64_t id : {0, 1}) {
+    Generator generator(loaded.model.text(), loaded.pool, nullptr, {});
+    generator.add(id == 0 ? loaded.request(0, 6, options) : block(1, 20));
+    want.merge(run(generator));
+    forget(loaded, generator);
+  }
+  Generator generator(loaded.model.text(), loaded.pool, nullptr, {4, 64});
+  generator.add(block(1, 20));
+  generator.add(loaded.request(0, 6, options));
+  std::size_t most = 0;
+  const Answers got = run(generator, [&] {
+    most = std::max(most, generator.last_tokens());
+    CHECK((generator.last_tokens() <= 4 || generator.last_tokens() == 20));
+  });
+  CHECK(most == 20);
+  CHECK(got == want);
+  forget(loaded, generator);
+}
+
 TEST_CASE("what does not fit the pool fails alone and says so") {
   Loaded loaded;
   KvPool small(loaded.model.text().kv_shape(4), 6);

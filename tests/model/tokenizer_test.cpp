@@ -68,6 +68,21 @@ TEST_CASE("what a tokenizer file may not say is an error that names it") {
   CHECK(missing.error().code == ErrorCode::not_found);
 }
 
+TEST_CASE("of added tokens that begin alike the longest is taken, however they are listed") {
+  const std::string one = R"({"id": 2, "content": "<x>"})",
+                    two = R"({"id": 3, "content": "<x>ab"})";
+  for (const std::string& listed : {one + "," + two, two + "," + one}) {
+    const Tokenizer tokenizer =
+        std::move(Tokenizer::parse(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1},
+          "merges": []}, "added_tokens": [)" +
+                                       listed + "]}",
+                                   "t"))
+            .value();
+    CHECK(tokenizer.encode("<x>ab") == std::vector<std::int32_t>{3});
+    CHECK(tokenizer.encode("a<x>a<x>abb") == std::vector<std::int32_t>{0, 2, 0, 3, 1});
+  }
+}
+
 TEST_CASE("a pattern that runs away ends, and text without a tokenizer is nothing") {
   const std::string json = R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
       "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+c"}, "behavior": "Isolated"}})";

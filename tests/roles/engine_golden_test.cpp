@@ -153,6 +153,27 @@ TEST_CASE("a drawing's velocity and latents are the training framework's") {
   REQUIRE(drawn.ok());
   // Sixteen guided steps widen the rounding of one.
   CHECK(relative_error(*drawn, loaded.values("draw.latents")) < 10 * limit);
+
+  // From the middle of the way: Euler's steps over the velocities that were compared above.
+  options.start = 0.5;
+  options.steps = 4;
+  options.guidance = 3;
+  KvSequence* both[] = {&prompt, &wordless};
+  std::vector<float> x = noise;
+  for (const double t : {0.5, 0.375, 0.25, 0.125}) {
+    const auto v = std::move(flow.velocity(backbone, pool, both, x, t)).value();
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] -= 0.125F * (v[1][i] + 3 * (v[0][i] - v[1][i]));
+  }
+  const auto half =
+      flow.draw(backbone, pool, prompt, &wordless, noise, options, [] { return true; });
+  REQUIRE(half.ok());
+  CHECK(relative_error(*half, x) < 1e-6);
+  int asked = 0;
+  const auto stopped =
+      flow.draw(backbone, pool, prompt, &wordless, noise, options, [&] { return ++asked < 3; });
+  REQUIRE_FALSE(stopped.ok());
+  CHECK(stopped.error().code == ErrorCode::cancelled);
+  CHECK(asked == 3);
 }
 
 TEST_CASE("ragged is one by one, chunked is at once, and a batch is its members") {

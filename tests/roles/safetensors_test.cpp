@@ -29,11 +29,10 @@ TEST_CASE("a sound file gives names, shapes and values without copying") {
   const std::vector<float> values{1, -2, 3.5F};
   std::string data(reinterpret_cast<const char*>(values.data()), 12);
   data += "\x01\x02";
-  const std::string file =
-      file_of(R"({"__metadata__":{"by":"us"},"a":)" + entry("F32", "[3]", "[0,12]") + R"(,"b":)" +
-                  entry("U8", "[2,1]", "[12,14]") + R"(,"none":)" + entry("F32", "[0]", "[14,14]") +
-                  "}",
-              data);
+  const std::string file = file_of(
+      R"({"__metadata__":{"by":"us"},"a":)" + entry("F32", "[3]", "[0,12]") + R"(,"b":)" +
+          entry("U8", "[2,1]", "[12,14]") + R"(,"none":)" + entry("F32", "[0]", "[14,14]") + "}",
+      data);
   const Result<SafetensorsFile> read = parse(file);
   REQUIRE(read.ok());
   CHECK(read->tensors().size() == 3);
@@ -129,6 +128,23 @@ TEST_CASE("a sharded checkpoint reads like one file and cannot leave its directo
                                 R"({"a":"3.safetensors"})", R"({"a":7})", "[]"})
     CHECK_FALSE(
         SafetensorsFile::open_index(write("bad.json", "{\"weight_map\":" + map + "}")).ok());
+  // The files outside are there and sound: nothing but the rule keeps the index inside.
+  const fs::path outside = fs::path(SLUICE_BINARY_DIR) / "sharded_test_outside";
+  fs::create_directories(outside);
+  fs::copy_file(folder / "1.safetensors", outside / "1.safetensors",
+                fs::copy_options::overwrite_existing);
+  fs::create_directories(folder / "below");
+  fs::copy_file(folder / "1.safetensors", folder / "below" / "1.safetensors",
+                fs::copy_options::overwrite_existing);
+  for (const std::string& name :
+       {std::string("../sharded_test_outside/1.safetensors"), (outside / "1.safetensors").string(),
+        std::string("below/1.safetensors")}) {
+    REQUIRE(SafetensorsFile::open(name.front() == '/' ? name : (folder / name).string()).ok());
+    const Result<SafetensorsFile> left =
+        SafetensorsFile::open_index(write("bad.json", R"({"weight_map":{"a":")" + name + "\"}}"));
+    REQUIRE_FALSE(left.ok());
+    CHECK_THAT(left.error().message, Catch::Contains("not a plain file name"));
+  }
   CHECK(SafetensorsFile::open((folder / "absent").string()).error().code == ErrorCode::not_found);
   CHECK(SafetensorsFile::open(folder.string()).error().code == ErrorCode::corrupt);
 }

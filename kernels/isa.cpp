@@ -1,0 +1,57 @@
+#include "kernels/isa.h"
+
+#include <atomic>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace sluice::kernels {
+
+namespace {
+
+std::atomic<Isa> limit{Isa::amx};
+
+#if defined(__x86_64__)
+/// A process has to be granted the tiles' registers before it uses them.
+bool tiles_granted() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  constexpr unsigned amx_bf16 = 1U << 22U, amx_tile = 1U << 24U;
+  if ((d & amx_bf16) == 0 || (d & amx_tile) == 0) return false;
+  constexpr long request_permission = 0x1023, tile_data = 18;
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+
+Isa best() {
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::portable;
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq"))
+    return Isa::avx2;
+  if (!__builtin_cpu_supports("avx512vnni")) return Isa::avx512;
+  if (!__builtin_cpu_supports("avx512bf16")) return Isa::vnni;
+  return tiles_granted() ? Isa::amx : Isa::bf16;
+}
+#else
+Isa best() { return Isa::portable; }
+#endif
+
+}  // namespace
+
+std::string_view name_of(Isa isa) {
+  constexpr std::string_view names[] = {"portable", "avx2", "avx512", "vnni", "bf16", "amx"};
+  return names[static_cast<std::size_t>(isa)];
+}
+
+bool has(Isa isa) {
+  static const Isa found = best();
+  return isa <= found;
+}
+
+bool uses(Isa isa) { return isa <= limit.load(std::memory_order_relaxed) && has(isa); }
+
+void limit_isa(Isa most) { limit.store(most, std::memory_order_relaxed); }
+
+}  // namespace sluice::kernels

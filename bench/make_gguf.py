@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes the 386 M-parameter shape of bench_decoder with random weights as GGUF, for the peer.
 
-Usage: make_gguf.py OUT_BF16 OUT_Q8_0        needs numpy and gguf
+Usage: make_gguf.py OUT_BF16 OUT_Q8_0
+
+Not in the package lists: gguf, numpy
 """
 import sys
 

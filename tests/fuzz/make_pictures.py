@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes corpus/image_file: a few pixels in each form of PNG and JPEG. Needs Pillow; no test does.
+"""Writes corpus/image_file: a few pixels in each form of PNG and JPEG.
 
 Small, so that a fuzzer's executions go into the forms and not into pixels.
+Not in the package lists: PIL (Pillow)
 """
 import pathlib
 import struct

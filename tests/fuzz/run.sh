@@ -2,6 +2,7 @@
 # Builds the fuzz targets with clang-14 and runs each for SECONDS_EACH (default 60) or RUNS executions.
 # Usage: tests/fuzz/run.sh [BUILD_DIR] [TARGET...]     targets: image_file workflow scenario
 #                                                 config safetensors tokenizer
+# Not in the package lists: clang++-14
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build-fuzz}

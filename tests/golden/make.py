@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes the golden checkpoints: tiny models of each family, run by Hugging Face `transformers`.
 
-Usage: make.py [FAMILY...]       needs torch, transformers, safetensors (the tests do not)
+Usage: make.py [FAMILY...]
+Not in the package lists: torch, transformers, safetensors, timm, lerobot, diffusers (the tests need none)
 
 Each FAMILY folder beside this script gets config.json and model.safetensors as `save_pretrained`
 writes them, inputs.safetensors and expected.safetensors in the names of docs/MODELS.md. The weights

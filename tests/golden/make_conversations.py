@@ -3,8 +3,9 @@
 
 Usage: make_conversations.py [pictures|chat|sampling|conversation_smolvlm|conversation_qwen...] [--against=FOLDER]
 
-Needs what make.py needs, Pillow before 13, and openpi-client, lerobot and tokenizers. `--against`: a
-folder of public chat templates, with which those of our own are compared.
+`--against`: a folder of public chat templates, with which those of our own are compared.
+Not in the package lists: torch, transformers, safetensors, numpy, PIL, openpi_client, lerobot, tokenizers
+(besides what make.py needs; Pillow before 13)
 """
 import json
 import pathlib

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Trains small tokenizers in the style of each family and writes what they make of tricky texts.
 
-Usage: make_tokenizers.py        needs tokenizers and sentencepiece (the tests do not)
+Usage: make_tokenizers.py
+Not in the package lists: tokenizers, sentencepiece (the tests need none)
 """
 import json
 import pathlib

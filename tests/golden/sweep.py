@@ -4,7 +4,9 @@
 Usage: sweep.py SLUICE [--rounds 6] [--families llama,gemma,...] [--keep FOLDER]
                 [--precision exact|bf16|int8]
 
-Needs what make.py needs (with timm, and diffusers for dit and vae); no test does. Each round makes every
+Not in the package lists: diffusers, timm, torch, safetensors (besides what make.py needs)
+
+Each round makes every
 family's checkpoint anew with another seed, and with sizes, heads, biases, epsilons, activations and
 RoPE drawn at random around those of make.py; `sluice model check` runs it, and all outputs must be
 within 2e-5 of the reference (relative L2; pi0 5e-5), integers equal. Exit status 1 when one is not. A

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 
+from packages import PRODUCT, TEST, listed, packages, sources
+
 # Who may include whom, in our own words; docs/ARCHITECTURE.md shows the same table.
 ALLOWED = {
     "base": {"base"},
@@ -188,33 +190,72 @@ def purity(root, *objects):
 
 
 GATES = {"includes": includes, "words": words, "sizes": sizes, "headers": headers, "text": text, "links": links,
-         "purity": purity}
+         "packages": packages, "purity": purity}
 
-PLANTED = {
-    "includes": ("graph/bad.h", '// A thing.\n#pragma once\n#include "roles/role.h"\n'),
-    "words": ("graph/bad.cpp", "void f() { throw 1; }\n"),
-    "sizes": ("graph/bad.cpp", "void f() {\n" + "  g();\n" * 80 + "}\n"),
-    "headers": ("graph/bad.h", "#pragma once\n"),
-    "text": ("graph/bad.cpp", "int a; \n"),
-    "links": ("CMakeLists.txt", "target_link_libraries(sluice_graph PUBLIC sluice_base sluice_roles)\n"),
-}
+PLANTED = [  # (gate, file, what is put at its end)
+    ("includes", "graph/bad.h", '// A thing.\n#pragma once\n#include "roles/role.h"\n'),
+    ("words", "graph/bad.cpp", "void f() { throw 1; }\n"),
+    ("sizes", "graph/bad.cpp", "void f() {\n" + "  g();\n" * 80 + "}\n"),
+    ("headers", "graph/bad.h", "#pragma once\n"),
+    ("text", "graph/bad.cpp", "int a; \n"),
+    ("links", "CMakeLists.txt", "target_link_libraries(sluice_graph PUBLIC sluice_base sluice_roles)\n"),
+    ("packages", "CMakeLists.txt", "find_package(Boost REQUIRED)\n"),
+    ("packages", "CMakeLists.txt", "find_package(TBB REQUIRED)\n"),  # in the tests' list only
+    ("packages", "CMakeLists.txt", "pkg_check_modules(Z REQUIRED IMPORTED_TARGET zlib)\n"),
+    ("packages", "tests/CMakeLists.txt", "add_test(NAME a COMMAND valgrind sluice)\n"),
+    ("packages", "demo", "if true; then LANG=C jq . build.log; fi\n"),
+    ("packages", "test", 'echo "$(curl -s localhost)"\n'),
+    ("packages", "tools/setup", "python3 -c 1\n"),
+    ("packages", "tests/sim/hunt.py", "import numpy\n"),
+    ("packages", "tests/sim/hunt.py", 'subprocess.run(["perf", "stat"])\n'),
+    ("packages", "tests/golden/make.py", "import scipy\n"),
+    ("packages", "tests/CMakeLists.txt", "add_test(NAME a COMMAND ${Python3_EXECUTABLE} golden/make.py)\n"),
+    ("packages", "base/bad.cpp", "#include <zlib.h>\n"),
+    ("packages", TEST, "valgrind\n"),
+]
+
+
+def plant_tree(root, scratch):
+    for top in (*SOURCE_DIRS, "docs", "tools"):
+        os.makedirs(os.path.join(scratch, top))
+    shutil.copy(os.path.join(root, "docs/ARCHITECTURE.md"), os.path.join(scratch, "docs"))
+    for path, content in sources(root):
+        os.makedirs(os.path.dirname(os.path.join(scratch, path)), exist_ok=True)
+        if path.endswith((".h", ".cpp", ".cu")):
+            if path.endswith(".h"):
+                continue
+            content = "".join(line + "\n" for line in content.split("\n") if line.startswith("#include <"))
+        open(os.path.join(scratch, path), "w").write(content)
+
+
+def findings(scratch):
+    return {gate: list(check(scratch)) for gate, check in GATES.items() if gate != "purity"}
 
 
 def self_test(root):
-    for gate, (name, content) in PLANTED.items():
-        with tempfile.TemporaryDirectory() as scratch:
-            for top in (*SOURCE_DIRS, "docs", "tools"):
-                os.makedirs(os.path.join(scratch, top))
-            shutil.copy(os.path.join(root, "docs/ARCHITECTURE.md"), os.path.join(scratch, "docs"))
-            shutil.copy(os.path.join(root, "CMakeLists.txt"), scratch)
-            clean = [f for g, check in GATES.items() if g != "purity" for f in check(scratch)]
-            if clean:
-                yield f"a clean tree is not clean: {clean}"
-            open(os.path.join(scratch, name), "w").write(content)
-            for other, check in GATES.items():
-                found = list(check(scratch)) if other != "purity" else []
+    with tempfile.TemporaryDirectory() as scratch:
+        plant_tree(root, scratch)
+        if any(findings(scratch).values()):
+            yield f"a clean tree is not clean: {findings(scratch)}"
+        for gate, name, content in PLANTED:
+            path = os.path.join(scratch, name)
+            before = open(path).read() if os.path.exists(path) else None
+            open(path, "a").write(content)
+            for other, found in findings(scratch).items():
                 if bool(found) != (other == gate):
-                    yield f"planted for {gate}, gate {other} reports {found}"
+                    yield f"planted for {gate} in {name}, gate {other} reports {found}"
+            if before is None:
+                os.remove(path)
+            else:
+                open(path, "w").write(before)
+        for name in (PRODUCT, TEST):  # whatever is lost from a list is missed
+            path = os.path.join(scratch, name)
+            whole = open(path).read()
+            for package in listed(whole):
+                open(path, "w").write(re.sub(rf"^{re.escape(package)}$", "", whole, flags=re.M))
+                if not any(package in finding for finding in packages(scratch)):
+                    yield f"{package} is taken out of {name}, and packages reports nothing"
+            open(path, "w").write(whole)
     with tempfile.TemporaryDirectory() as scratch:
         source, made = os.path.join(scratch, "bad.cpp"), os.path.join(scratch, "bad.o")
         open(source, "w").write("#include <ctime>\nlong f() { return time(nullptr); }\n")

@@ -6,6 +6,7 @@
 3. The shape is the one whose ideal mask, with the component's area and centroid, has the best overlap (IoU).
    An ideal mask holds the pixels whose centre is inside; its radius is found from the area.
 4. The place is the centroid, moved by the shape's own offset (a triangle's centroid is not its centre).
+Not in the package lists: numpy
 """
 from __future__ import annotations
 

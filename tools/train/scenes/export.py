@@ -1,6 +1,7 @@
 """Writes the model directory, the held-out set and the golden tensors from a training checkpoint.
 
     python export.py --weights RUN/final.pt --model ../../../models/scenes --golden ../../../tests/data
+Not in the package lists: numpy, torch, safetensors, PIL
 """
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The scenes model in PyTorch: vision encoder, shared backbone, denoiser head, image codec.
 
 Parameter names are the checkpoint's names (see models/scenes/README.md).
+Not in the package lists: torch
 """
 from __future__ import annotations
 

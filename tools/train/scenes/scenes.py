@@ -1,6 +1,7 @@
 """Scenes of coloured shapes on a table: sampling, rendering, questions, and drawing prompts.
 
 Everything is drawn from one numpy generator, so a seed names a data set. Pictures are 64 x 64 RGB.
+Not in the package lists: numpy
 """
 from __future__ import annotations
 

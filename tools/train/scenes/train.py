@@ -3,6 +3,7 @@
     python train.py --out DIR [--codec-minutes 5] [--minutes 55] [--seed 1]
 
 Checkpoints every two minutes; the learning rate follows the clock, so the run ends when it should.
+Not in the package lists: numpy, torch
 """
 from __future__ import annotations
 

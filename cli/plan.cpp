@@ -30,10 +30,11 @@ int plan(const std::string& file, const std::string& format, const std::string& 
     std::fputs(explain_node(compiled->plan, *node).c_str(), stdout);
     return 0;
   }
-  const std::string text = format == "json"  ? plan_json(compiled->plan)
-                           : format == "dot" ? plan_dot(compiled->plan)
-                           : format == "svg" ? plan_svg(compiled->plan)
-                                             : plan_text(compiled->plan);
+  const std::string text = format == "json"      ? plan_json(compiled->plan)
+                           : format == "dot"     ? plan_dot(compiled->plan)
+                           : format == "svg"     ? plan_svg(compiled->plan)
+                           : format == "mermaid" ? plan_mermaid(compiled->plan)
+                                                 : plan_text(compiled->plan);
   std::fputs(text.c_str(), stdout);
   return 0;
 }
@@ -50,8 +51,8 @@ void add_plan(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   CLI::App* command =
       app.add_subcommand("plan", "Show nodes, groups, buckets and who waits for whom");
   command->add_option("file", options->file, "A workflow file (YAML)")->required();
-  command->add_option("--format", options->format, "text, json, dot or svg")
-      ->check(CLI::IsMember({"text", "json", "dot", "svg"}));
+  command->add_option("--format", options->format, "text, json, mermaid, dot or svg")
+      ->check(CLI::IsMember({"text", "json", "mermaid", "dot", "svg"}));
   command->add_option("--explain", options->explained, "Say in words what makes a node run");
   command->callback([&catalog, &chosen, options] {
     chosen = [&catalog, options] {

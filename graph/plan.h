@@ -119,6 +119,7 @@ struct PlanNode {
   std::uint16_t role = 0;      // index in the spec's roles; `none` for the entry
   std::uint16_t executor = 0;  // the role whose executor it runs on (`colocate`), by index
   std::string interface;
+  std::string run;  // `role.interface`, as the file says it
   std::vector<std::string> outputs;
   std::vector<std::uint64_t> output_bytes_max;  // of one value; 0: not bounded
   std::vector<PlanGroup> groups;

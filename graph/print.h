@@ -23,9 +23,10 @@ std::string diagnostic_sarif(const Diagnostic& diagnostic, std::string_view file
 
 std::string plan_text(const Plan& plan);
 std::string plan_json(const Plan& plan);
-/// Columns from left to right; blue edges are slots, blue boxes run in order.
+/// Pictures: each arrow into a node is an OR group; a gate needs all that leads into it.
 std::string plan_svg(const Plan& plan);
 std::string plan_dot(const Plan& plan);
+std::string plan_mermaid(const Plan& plan);
 /// In words: what makes the node run, and what can stop it.
 std::string explain_node(const Plan& plan, const PlanNode& node);
 

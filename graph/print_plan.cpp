@@ -2,6 +2,7 @@
 #include <set>
 
 #include "graph/print.h"
+#include "graph/print_picture.h"
 
 namespace sluice {
 
@@ -36,14 +37,6 @@ std::string sources_of(const Plan& plan, const Edge& edge) {
     text += (text.empty() ? "" : ", ") + plan.nodes[edge.from].name + "." +
             plan.nodes[edge.from].outputs[field];
   return text;
-}
-
-std::string count_text(const Plan& plan, const PlanGroup& group, const PlanCount& count) {
-  std::string text = group.fields[count.field] + ": ";
-  if (count.kind == PlanCount::Kind::all) return text + "all";
-  if (count.kind == PlanCount::Kind::literal) return text + std::to_string(count.literal);
-  const PlanNode& from = plan.nodes[plan.edges[count.source].from];
-  return text + from.name + "." + from.outputs[count.source_field];
 }
 
 std::string critical_text(const Plan& plan, const PlanGroup& group) {
@@ -164,24 +157,6 @@ std::string plan_json(const Plan& plan) {
                             ",\"edges\":" + json_list(output.edges, edge_json) + "}";
                    }) +
          "}\n";
-}
-
-std::string plan_dot(const Plan& plan) {
-  std::string text = "digraph " + plan.workflow +
-                     " {\n  rankdir=LR;\n  node [shape=box, style=rounded, fontname=sans];\n";
-  text += "  inputs [shape=plain];\n";
-  for (const PlanOutput& output : plan.outputs)
-    text += "  \"outputs." + output.name + "\" [shape=plain];\n";
-  for (const Edge& edge : plan.edges) {
-    const std::string to = edge.is_output() ? "\"outputs." + plan.outputs[edge.group].name + "\""
-                                            : plan.nodes[edge.to].name;
-    std::string label;
-    for (const FieldMap& map : edge.fields)
-      label += (label.empty() ? "" : ", ") + plan.nodes[edge.from].outputs[map.from];
-    text += "  " + plan.nodes[edge.from].name + " -> " + to + " [label=\"" + label + "\"" +
-            (edge.direct || edge.is_output() ? "" : ", color=blue") + "];\n";
-  }
-  return text + "}\n";
 }
 
 /// What can come along the node's edges in one call, where it is bounded.

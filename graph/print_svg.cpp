@@ -1,34 +1,41 @@
-// A plan as a picture: nodes in columns from left to right, edges as curves, loops as arcs below.
+// A plan as a picture: boxes in columns from left to right, arrows as curves, loops as arcs below.
 #include <algorithm>
 #include <cstdint>
 
 #include "graph/print.h"
+#include "graph/print_picture.h"
 
 namespace sluice {
 
 namespace {
 
-constexpr int box_height = 34;
-constexpr int row_height = 64;
-constexpr int letter_width = 8;
+constexpr int title_width = 8;  // of a letter
+constexpr int line_width = 6;
+constexpr int line_height = 13;
+constexpr int row_gap = 30;
 constexpr int column_gap = 110;
 constexpr int margin = 24;
+constexpr std::size_t passages_max = 20'000;  // beyond, arrows run straight
 
-/// What is drawn: a node, or (after all nodes) an output.
-struct Box {
-  std::string name;
+/// Where a box stands, or where a long arrow passes a column between its ends.
+struct Place {
   std::size_t column = 0;
   int x = 0;
   int y = 0;
   int width = 0;
+  int height = 0;
 };
 
 class Drawing {
  public:
-  explicit Drawing(const Plan& plan) : plan_(plan) {
-    for (const PlanNode& node : plan.nodes) boxes_.push_back({node.name, 0, 0, 0, 0});
-    for (const PlanOutput& output : plan.outputs) boxes_.push_back({output.name, 0, 0, 0, 0});
+  explicit Drawing(const Plan& plan) : title_(plan.workflow), picture_(picture_of(plan)) {
+    places_.resize(picture_.boxes.size());
+    leaving_.resize(picture_.boxes.size());
+    for (std::size_t i = 0; i < picture_.arrows.size(); ++i)
+      leaving_[picture_.arrows[i].from].push_back(i);
     find_columns();
+    for (std::size_t i = 0; i < places_.size(); ++i) size(i);
+    add_passages();
     place();
   }
 
@@ -37,138 +44,193 @@ class Drawing {
                        std::to_string(width_) + "\" height=\"" + std::to_string(height_) +
                        "\" font-family=\"sans-serif\" font-size=\"13\">\n"
                        "<title>" +
-                       plan_.workflow +
+                       title_ +
                        "</title>\n<defs><marker id=\"tip\" "
                        "viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" "
                        "markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0 8 4 0 8z\"/></marker>"
                        "</defs>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
-    for (const Edge& edge : plan_.edges) text += edge_svg(edge);
-    for (std::size_t i = 0; i < boxes_.size(); ++i) text += box_svg(i);
+    for (std::size_t i = 0; i < picture_.arrows.size(); ++i) text += arrow_svg(i);
+    for (std::size_t i = 0; i < picture_.boxes.size(); ++i) text += box_svg(i);
     return text + "</svg>\n";
   }
 
  private:
-  std::size_t target(const Edge& edge) const {
-    return edge.is_output() ? plan_.nodes.size() + edge.group : edge.to;
-  }
-
-  /// The longest way from the entry, edges that close a loop left out.
+  /// The longest way from the inputs, arrows that close a loop left out.
   void find_columns() {
     enum class Mark : std::uint8_t { fresh, open, done };
-    std::vector<Mark> marks(plan_.nodes.size(), Mark::fresh);
+    std::vector<Mark> marks(picture_.boxes.size(), Mark::fresh);
     std::vector<std::size_t> order;
-    back_.assign(plan_.edges.size(), false);
-    for (const PlanNode& start : plan_.nodes) {
-      if (marks[start.id] != Mark::fresh) continue;
-      std::vector<std::pair<NodeId, std::size_t>> stack{{start.id, 0}};
-      marks[start.id] = Mark::open;
+    back_.assign(picture_.arrows.size(), false);
+    for (std::size_t start = 0; start < marks.size(); ++start) {
+      if (marks[start] != Mark::fresh) continue;
+      std::vector<std::pair<std::size_t, std::size_t>> stack{{start, 0}};
+      marks[start] = Mark::open;
       while (!stack.empty()) {
-        const auto [node, next] = stack.back();
-        if (next == plan_.nodes[node].edges.size()) {
-          marks[node] = Mark::done;
-          order.push_back(node);
+        const auto [box, next] = stack.back();
+        if (next == leaving_[box].size()) {
+          marks[box] = Mark::done;
+          order.push_back(box);
           stack.pop_back();
           continue;
         }
         ++stack.back().second;
-        const Edge& edge = plan_.edges[plan_.nodes[node].edges[next]];
-        if (edge.is_output()) continue;
-        if (marks[edge.to] == Mark::open) back_[edge.id] = true;
-        if (marks[edge.to] != Mark::fresh) continue;
-        marks[edge.to] = Mark::open;
-        stack.emplace_back(edge.to, 0);
+        const std::size_t arrow = leaving_[box][next];
+        const std::size_t to = picture_.arrows[arrow].to;
+        if (marks[to] == Mark::open) back_[arrow] = true;
+        if (marks[to] != Mark::fresh) continue;
+        marks[to] = Mark::open;
+        stack.emplace_back(to, 0);
       }
     }
     for (auto it = order.rbegin(); it != order.rend(); ++it)
-      for (const EdgeId id : plan_.nodes[*it].edges)
-        if (!back_[id]) {
-          std::size_t& column = boxes_[target(plan_.edges[id])].column;
-          column = std::max(column, boxes_[*it].column + 1);
+      for (const std::size_t arrow : leaving_[*it])
+        if (!back_[arrow]) {
+          std::size_t& column = places_[picture_.arrows[arrow].to].column;
+          column = std::max(column, places_[*it].column + 1);
         }
+  }
+
+  void size(std::size_t i) {
+    const Picture::Box& box = picture_.boxes[i];
+    int width = static_cast<int>(box.lines[0].size()) * title_width;
+    for (const std::string& line : box.lines)
+      width = std::max(width, static_cast<int>(line.size()) * line_width);
+    places_[i].width = width + 24;
+    places_[i].height = 21 + line_height * static_cast<int>(box.lines.size());
+  }
+
+  /// A long arrow gets a place of its own in each column that it passes, so that it runs between
+  /// the boxes.
+  void add_passages() {
+    ways_.resize(picture_.arrows.size());
+    for (std::size_t i = 0; i < picture_.arrows.size(); ++i) {
+      const Picture::Arrow& arrow = picture_.arrows[i];
+      ways_[i].push_back(arrow.from);
+      for (std::size_t column = places_[arrow.from].column + 1;
+           !back_[i] && column < places_[arrow.to].column && places_.size() < passages_max;
+           ++column) {
+        ways_[i].push_back(places_.size());
+        places_.push_back({column, 0, 0, 0, 0});
+      }
+      ways_[i].push_back(arrow.to);
+    }
   }
 
   void place() {
     std::vector<std::vector<std::size_t>> columns;
-    for (std::size_t i = 0; i < boxes_.size(); ++i) {
-      columns.resize(std::max(columns.size(), boxes_[i].column + 1));
-      columns[boxes_[i].column].push_back(i);
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      columns.resize(std::max(columns.size(), places_[i].column + 1));
+      columns[places_[i].column].push_back(i);
     }
+    std::vector<std::vector<std::size_t>> before(places_.size());
+    for (std::size_t i = 0; i < ways_.size(); ++i)
+      for (std::size_t step = 1; step < ways_[i].size() && !back_[i]; ++step)
+        before[ways_[i][step]].push_back(ways_[i][step - 1]);
     int x = margin;
     for (std::vector<std::size_t>& column : columns) {
-      std::ranges::stable_sort(column, {}, [&](std::size_t i) { return wish(i); });
+      std::ranges::stable_sort(column, {}, [&](std::size_t i) { return wish(before[i]); });
       int widest = 0;
       int y = margin;
       for (const std::size_t i : column) {
-        Box& box = boxes_[i];
-        box.width = static_cast<int>(box.name.size()) * letter_width + 24;
-        box.x = x;
-        box.y = y;
-        y += row_height;
-        widest = std::max(widest, box.width);
+        places_[i].x = x;
+        places_[i].y = y;
+        y += places_[i].height + row_gap;
+        widest = std::max(widest, places_[i].width);
       }
-      height_ = std::max(height_, y + margin);
+      for (const std::size_t i : column)
+        if (i >= picture_.boxes.size()) places_[i].width = widest;
+      height_ = std::max(height_, y);
       x += widest + column_gap;
     }
     width_ = x - column_gap + 3 * margin;
+    low_ = height_;
+    for (const bool back : back_) height_ += back ? row_gap : 0;
   }
 
-  /// The mean height of what comes before it.
-  int wish(std::size_t box) const {
-    int sum = 0;
-    int count = 0;
-    for (const Edge& edge : plan_.edges) {
-      if (target(edge) != box || back_[edge.id]) continue;
-      sum += boxes_[edge.from].y;
-      ++count;
-    }
-    return count == 0 ? 0 : sum / count;
+  /// The mean height of what comes before.
+  int wish(const std::vector<std::size_t>& before) const {
+    if (before.empty()) return 0;
+    long sum = 0;
+    for (const std::size_t i : before) sum += places_[i].y + places_[i].height / 2;
+    return static_cast<int>(sum / static_cast<long>(before.size()));
   }
 
   static std::string point(int x, int y) { return std::to_string(x) + " " + std::to_string(y); }
 
-  std::string edge_svg(const Edge& edge) const {
-    const Box& from = boxes_[edge.from];
-    const Box& to = boxes_[target(edge)];
-    const int y0 = from.y + box_height / 2;
-    const int y1 = to.y + box_height / 2;
-    const int x0 = from.x + from.width;
-    std::string path = "M" + point(x0, y0) + " C" + point(x0 + 50, y0) + " " +
-                       point(to.x - 50, y1) + " " + point(to.x, y1);
-    if (back_[edge.id]) {
-      const int low = std::max(y0, y1) + row_height;
-      path = "M" + point(x0, y0) + " C" + point(x0 + 60, low) + " " + point(to.x - 60, low) + " " +
-             point(to.x, y1);
+  /// Curves from place to place; a loop goes back below everything.
+  std::string path_of(std::size_t arrow) const {
+    const auto middle = [&](std::size_t i) { return places_[i].y + places_[i].height / 2; };
+    const auto right = [&](std::size_t i) { return places_[i].x + places_[i].width; };
+    const std::vector<std::size_t>& way = ways_[arrow];
+    std::string path = "M" + point(right(way[0]), middle(way[0]));
+    if (back_[arrow]) {
+      const auto rank =
+          std::ranges::count(back_.begin(), back_.begin() + static_cast<long>(arrow), true);
+      const int low = low_ + row_gap * static_cast<int>(rank);
+      const int x0 = right(way[0]);
+      const int x1 = places_[way[1]].x;
+      return path + " C" + point(x0 + 60, middle(way[0])) + " " + point(x0 + 60, low) + " " +
+             point(x0, low) + " L" + point(x1, low) + " C" + point(x1 - 60, low) + " " +
+             point(x1 - 60, middle(way[1])) + " " + point(x1, middle(way[1]));
     }
-    const bool waits = !edge.direct && !edge.is_output();
-    std::string label;
-    for (const FieldMap& map : edge.fields)
-      label += (label.empty() ? "" : ", ") + plan_.nodes[edge.from].outputs[map.from];
-    const auto& siblings = plan_.nodes[edge.from].edges;
-    const auto rank = static_cast<int>(std::ranges::find(siblings, edge.id) - siblings.begin());
-    return "<path d=\"" + path + "\" fill=\"none\" stroke=\"" + (waits ? "#2255cc" : "#333") +
-           "\" marker-end=\"url(#tip)\"><title>" + from.name + " to " + to.name + ": " + label +
-           "</title></path>\n<text x=\"" + std::to_string(x0 + 8) + "\" y=\"" +
-           std::to_string(y0 + 11 * rank - 4) + "\" font-size=\"10\" fill=\"#666\">" + label +
+    for (std::size_t step = 1; step < way.size(); ++step) {
+      const int x0 = right(way[step - 1]);
+      const int x1 = places_[way[step]].x;
+      path += " C" + point(x0 + 50, middle(way[step - 1])) + " " +
+              point(x1 - 50, middle(way[step])) + " " + point(x1, middle(way[step]));
+      if (step + 1 < way.size()) path += " L" + point(right(way[step]), middle(way[step]));
+    }
+    return path;
+  }
+
+  std::string arrow_svg(std::size_t i) const {
+    const Picture::Arrow& arrow = picture_.arrows[i];
+    const Place& from = places_[arrow.from];
+    const int y0 = from.y + from.height / 2;
+    const int x0 = from.x + from.width;
+    std::string text = "<path d=\"" + path_of(i) + "\" fill=\"none\" stroke=\"" +
+                       (arrow.collected ? "#2255cc" : "#333") + "\" marker-end=\"url(#tip)\"/>\n";
+    if (arrow.label.empty()) return text;
+    const auto& siblings = leaving_[arrow.from];
+    const auto rank = static_cast<int>(std::ranges::find(siblings, i) - siblings.begin());
+    return text + "<text x=\"" + std::to_string(x0 + 8) + "\" y=\"" +
+           std::to_string(y0 + 11 * rank - 4) + "\" font-size=\"10\" fill=\"#666\">" + arrow.label +
            "</text>\n";
   }
 
   std::string box_svg(std::size_t i) const {
-    const Box& box = boxes_[i];
-    const bool node = i > 0 && i < plan_.nodes.size();
-    const bool ordered = node && plan_.nodes[i].order != none;
-    return "<rect x=\"" + std::to_string(box.x) + "\" y=\"" + std::to_string(box.y) +
-           "\" width=\"" + std::to_string(box.width) + "\" height=\"" + std::to_string(box_height) +
-           "\" rx=\"" + (node ? "6" : "17") + "\" fill=\"" +
-           (ordered ? "#e8f0ff"
-            : node  ? "#ffffff"
-                    : "#f2f2f2") +
-           "\" stroke=\"#333\"/>\n<text x=\"" + std::to_string(box.x + box.width / 2) + "\" y=\"" +
-           std::to_string(box.y + 21) + "\" text-anchor=\"middle\">" + box.name + "</text>\n";
+    const Picture::Box& box = picture_.boxes[i];
+    const Place& at = places_[i];
+    const bool gate = box.kind == Picture::Box::Kind::gate;
+    const bool node = box.kind == Picture::Box::Kind::node;
+    const auto frame = [&](int inset, const char* fill) {
+      return "<rect x=\"" + std::to_string(at.x + inset) + "\" y=\"" +
+             std::to_string(at.y + inset) + "\" width=\"" + std::to_string(at.width - 2 * inset) +
+             "\" height=\"" + std::to_string(at.height - 2 * inset) + "\" rx=\"" +
+             (node   ? "6"
+              : gate ? "0"
+                     : "17") +
+             "\" fill=\"" + fill + "\" stroke=\"" + (gate ? "#2255cc" : "#333") + "\"/>\n";
+    };
+    std::string text = frame(0, node || gate ? "#ffffff" : "#f2f2f2");
+    if (box.ordered) text += frame(3, "#e8f0ff");
+    for (std::size_t line = 0; line < box.lines.size(); ++line) {
+      text += "<text x=\"" + std::to_string(at.x + at.width / 2) + "\" y=\"" +
+              std::to_string(at.y + 20 + line_height * static_cast<int>(line)) +
+              "\" text-anchor=\"middle\"" +
+              (line > 0 || gate ? " font-size=\"10\" fill=\"#555\">" : ">") + box.lines[line] +
+              "</text>\n";
+    }
+    return text;
   }
 
-  const Plan& plan_;
-  std::vector<Box> boxes_;
-  std::vector<bool> back_;  // by edge: closes a loop
+  std::string title_;
+  Picture picture_;
+  std::vector<Place> places_;                      // of the boxes, then the passages
+  std::vector<std::vector<std::size_t>> leaving_;  // the arrows of each box
+  std::vector<bool> back_;                         // by arrow: closes a loop
+  std::vector<std::vector<std::size_t>> ways_;     // by arrow: the places from end to end
+  int low_ = 0;                                    // below all boxes
   int width_ = 0;
   int height_ = 0;
 };

@@ -91,6 +91,7 @@ class Resolver {
       node.name = spec.name.text;
       node.mark = spec.name.mark;
       node.interface = spec.interface.text;
+      node.run = spec.role.text + "." + spec.interface.text;
       node.skip_errors = spec.on_error == OnError::skip;
       node.deadline = spec.deadline;
       node.max_age = spec.max_age;

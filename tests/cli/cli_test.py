@@ -95,6 +95,8 @@ def main():
         nodes = {n["name"]: n for n in json.loads(sluice("plan", CHAT, "--format", "json")[1])["nodes"]}
         expect("plan json", nodes["generate"]["groups"][1]["root"] == "parse", nodes)
         expect("plan dot", sluice("plan", CHAT, "--format", "dot")[1].startswith("digraph image_chat"), "")
+        drawn = sluice("plan", CHAT, "--format", "mermaid")[1]
+        expect("plan mermaid", drawn.startswith("flowchart LR\n") and "one yield of parse" in drawn, drawn)
         expect("plan svg", sluice("plan", CHAT, "--format", "svg")[1].startswith("<svg "), "")
 
         code, out, err = sluice("test", "workflows", "--seeds", "5")

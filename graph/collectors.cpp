@@ -34,7 +34,7 @@ NodeId common_root(const Plan& plan, const Dominators& dominators,
 
 CollectorId add(Plan& plan, CollectorKind kind, NodeId owner, std::uint16_t group, NodeId root) {
   const auto id = static_cast<CollectorId>(plan.collectors.size());
-  plan.collectors.push_back({id, kind, owner, group, root, false, {}});
+  plan.collectors.push_back({id, kind, owner, group, root, false, 0, {}});
   return id;
 }
 

@@ -13,6 +13,7 @@ Plan compile(const WorkflowSpec& spec, const Declarations& declarations, Diagnos
   compiling::check_loops(plan, diagnostics);
   compiling::check_waits(plan, diagnostics);
   if (has_errors(diagnostics)) return plan;
+  compiling::rank_joins(plan);
   compiling::route_shares(dominators, plan, diagnostics);
   compiling::bound_frames(plan);
   return plan;

@@ -24,6 +24,10 @@ void check_loops(Plan& plan, Diagnostics& diagnostics);
 /// Refuses joins that can wait for ever, for themselves or for each other.
 void check_waits(const Plan& plan, Diagnostics& diagnostics);
 
+/// Ranks joins and counts, so that each comes after all that it waits for. The order of declaration
+/// has no part in it. Requires: `check_waits` found nothing.
+void rank_joins(Plan& plan);
+
 /// The most activations and frames of a call, where the roles' declarations bound them.
 void bound_frames(Plan& plan);
 

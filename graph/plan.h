@@ -71,6 +71,9 @@ struct Collector {
   std::uint16_t group = 0;   // join, count: the OR group; output: its index
   NodeId root = entry_node;  // whose yields (join) or activations (others) open a scope
   bool loops = false;        // order: the owner can reach itself without passing the root
+  /// join, count: one that another waits for has the smaller rank. Of those that open with one
+  /// yield, the smaller rank stands first in the logical order.
+  std::uint16_t rank = 0;
   /// Shares that the scope keeps for the owner's next activation, in this order.
   std::vector<CollectorId> outer;
 };

@@ -5,7 +5,8 @@
 // its firing. So a share is divided only where frames really part, and never has to be put
 // together.
 #include <algorithm>
-#include <map>
+#include <string_view>
+#include <tuple>
 
 #include "graph/compile.h"
 
@@ -20,11 +21,29 @@ bool is_bucket(const Collector& collector) {
 class Router {
  public:
   Router(const Dominators& dominators, Plan& plan)
-      : dominators_(dominators), plan_(plan), bucket_predecessors_(plan.nodes.size()) {
+      : dominators_(dominators),
+        plan_(plan),
+        bucket_predecessors_(plan.nodes.size()),
+        edges_in_order_(plan.nodes.size()),
+        buckets_of_root_(plan.nodes.size()),
+        held_(plan.nodes.size()) {
+    for (const PlanNode& node : plan_.nodes) {
+      edges_in_order_[node.id] = node.edges;
+      std::ranges::sort(edges_in_order_[node.id], {}, [&](EdgeId id) {
+        const Edge& edge = plan_.edges[id];
+        return std::tuple(!edge.is_output(), edge.group,
+                          std::string_view(plan_.nodes[edge.to].name));
+      });
+    }
     for (const Edge& edge : plan_.edges)
       if (live(edge) && edge.direct) bucket_predecessors_[edge.to].push_back(edge.from);
     for (const Collector& c : plan_.collectors)
-      if (is_bucket(c)) bucket_predecessors_[c.owner].push_back(c.root);
+      if (is_bucket(c)) {
+        bucket_predecessors_[c.owner].push_back(c.root);
+        buckets_of_root_[c.root].push_back(c.id);
+      }
+    for (std::vector<CollectorId>& buckets : buckets_of_root_)
+      std::ranges::sort(buckets, {}, [&](CollectorId id) { return plan_.collectors[id].rank; });
   }
 
   void run() {
@@ -95,17 +114,22 @@ class Router {
       edge.shares = held_of_trigger(edge.to);
   }
 
+  /// The ways of one yield, in their logical order: the frame itself to the caller, then what it
+  /// sets off at once (by group, then by name), then what its joins set off (by rank: a join stands
+  /// behind those it waits for, so no queue holds one up for what must come after it). Every
+  /// collector has the same order of ways, and the order of declaration has no part in it.
   std::vector<Branch> branches_of(const PlanNode& node, const Collector& t) const {
     std::vector<Branch> branches;
-    for (const EdgeId id : node.edges) {
+    for (const EdgeId id : edges_in_order_[node.id]) {
       const Edge& edge = plan_.edges[id];
       const bool through =
           edge.direct && !edge.is_output() && edge.to != t.root && upstream_[t.id][edge.to];
       if (!is_sink(t, edge) && !through) continue;
       branches.push_back({false, id, position(edge.shares, t.id)});
     }
-    for (const Collector& j : plan_.collectors) {
-      if (!is_bucket(j) || j.root != node.id || j.id == t.id) continue;
+    for (const CollectorId id : buckets_of_root_[node.id]) {
+      const Collector& j = plan_.collectors[id];
+      if (j.id == t.id) continue;
       const bool sink = t.kind == CollectorKind::order && t.owner == j.owner;
       const bool through = j.owner != t.root && upstream_[t.id][j.owner];
       if (sink || through) branches.push_back({true, j.id, position(j.outer, t.id)});
@@ -124,28 +148,13 @@ class Router {
     for (const CollectorId id : held_[node.id])
       node.flows.push_back({id, Flow::Kind::held, branches_of(node, plan_.collectors[id])});
     node.held = static_cast<std::uint16_t>(node.flows.size());
-    std::vector<Flow> per_yield;
-    for (const Collector& t : plan_.collectors) {
-      if (t.root != node.id) continue;
-      std::vector<Branch> branches = branches_of(node, t);
-      if (t.kind == CollectorKind::join)
-        per_yield.push_back({t.id, Flow::Kind::opened_per_yield, std::move(branches)});
-      else
-        node.flows.push_back({t.id, Flow::Kind::opened_per_activation, std::move(branches)});
-    }
+    for (const Collector& t : plan_.collectors)
+      if (t.root == node.id && t.kind != CollectorKind::join)
+        node.flows.push_back({t.id, Flow::Kind::opened_per_activation, branches_of(node, t)});
     // A join that feeds another of the same root opens first.
-    while (!per_yield.empty()) {
-      const auto ready = std::ranges::find_if(per_yield, [&](const Flow& flow) {
-        return std::ranges::none_of(flow.branches, [&](const Branch& b) {
-          return b.through_join && std::ranges::any_of(per_yield, [&](const Flow& other) {
-                   return other.collector == b.target;
-                 });
-        });
-      });
-      SLUICE_CHECK(ready != per_yield.end(), "joins of one root feed each other in a circle");
-      node.flows.push_back(std::move(*ready));
-      per_yield.erase(ready);
-    }
+    for (const CollectorId id : buckets_of_root_[node.id])
+      if (const Collector& t = plan_.collectors[id]; t.kind == CollectorKind::join)
+        node.flows.push_back({id, Flow::Kind::opened_per_yield, branches_of(node, t)});
   }
 
   /// A count takes the first frames of a field. Where two branches of one yield bring that field,
@@ -189,9 +198,11 @@ class Router {
 
   const Dominators& dominators_;
   Plan& plan_;
-  std::vector<std::vector<NodeId>> bucket_predecessors_;  // with joins contracted to their roots
-  std::vector<std::vector<bool>> upstream_;               // per collector
-  std::map<NodeId, std::vector<CollectorId>> held_;
+  std::vector<std::vector<NodeId>> bucket_predecessors_;   // with joins contracted to their roots
+  std::vector<std::vector<bool>> upstream_;                // per collector
+  std::vector<std::vector<EdgeId>> edges_in_order_;        // per node, in the logical order
+  std::vector<std::vector<CollectorId>> buckets_of_root_;  // likewise, by rank
+  std::vector<std::vector<CollectorId>> held_;             // per node
 };
 
 }  // namespace

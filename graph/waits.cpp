@@ -1,6 +1,8 @@
 // Graphs that could wait for ever are refused here, with the path that shows why.
 #include <algorithm>
+#include <tuple>
 
+#include "base/check.h"
 #include "graph/compile.h"
 
 namespace sluice::compiling {
@@ -173,6 +175,32 @@ void check_waits(const Plan& plan, Diagnostics& diagnostics) {
             "these joins can wait for each other for ever: " + names + " (" +
                 path_text(plan, first.owner, waits.joins[cycle.back()]->owner, none) + ")",
             "break the circle: make one of their slots a group of its own");
+}
+
+void rank_joins(Plan& plan) {
+  const Waits waits = waits_of(plan);
+  // How many joins wait for each other in a row before each: without a cycle, that ends.
+  std::vector<std::size_t> depth(waits.joins.size());
+  std::vector<std::size_t> open(waits.joins.size());  // of those before it, how many have no depth
+  std::vector<std::vector<std::size_t>> after(waits.joins.size());
+  std::vector<std::size_t> done;
+  for (std::size_t b = 0; b < waits.joins.size(); ++b) {
+    open[b] = waits.before[b].size();
+    for (const std::size_t a : waits.before[b]) after[a].push_back(b);
+    if (open[b] == 0) done.push_back(b);
+  }
+  for (std::size_t next = 0; next < done.size(); ++next)
+    for (const std::size_t b : after[done[next]]) {
+      depth[b] = std::max(depth[b], depth[done[next]] + 1);
+      if (--open[b] == 0) done.push_back(b);
+    }
+  SLUICE_CHECK(done.size() == depth.size(), "joins wait for each other");
+  std::ranges::sort(done, {}, [&](std::size_t j) {
+    return std::tuple(depth[j], waits.joins[j]->group,
+                      std::string_view(plan.nodes[waits.joins[j]->owner].name));
+  });
+  for (std::size_t rank = 0; rank < done.size(); ++rank)
+    plan.collectors[waits.joins[done[rank]]->id].rank = static_cast<std::uint16_t>(rank);
 }
 
 }  // namespace sluice::compiling

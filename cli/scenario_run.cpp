@@ -15,43 +15,59 @@ using json = nlohmann::ordered_json;
 
 std::string seed_text(std::uint64_t seed) { return "seed " + std::to_string(seed); }
 
-std::map<std::string, std::int64_t> firing_counts(const ScenarioRun& run) {
+std::map<std::string, std::int64_t> firing_counts(const Plan& plan, const sim::Report& report) {
   std::map<std::string, std::int64_t> counts;
-  for (const sim::Firing& firing : run.report.firings) ++counts[run.plan.nodes[firing.node].name];
+  for (const sim::Firing& firing : report.firings) ++counts[plan.nodes[firing.node].name];
   return counts;
 }
 
-void compare_calls(const ScenarioSpec& spec, ScenarioRun& run) {
+/// How many of them a call was cut short of: with `on_error: cancel`, a call that failed ran as far
+/// as it happened to come, so a number that is expected of it is the most.
+bool is_cut_short(const Plan& plan, const sim::CallReport& call) {
+  return plan.cancel_on_error && call.failure;
+}
+
+bool is_wrong(std::int64_t came, std::int64_t expected, bool cut_short) {
+  return cut_short ? came > expected : came != expected;
+}
+
+void compare_calls(const ScenarioSpec& spec, const Plan& plan, const sim::Report& report,
+                   std::vector<std::string>& failures) {
   for (std::size_t i = 0; i < spec.expected_calls.size(); ++i) {
     const ExpectedCall& expected = spec.expected_calls[i];
-    const sim::CallReport& call = run.report.calls[i];
+    const sim::CallReport& call = report.calls[i];
     const std::string which = "call " + std::to_string(i) + ": ";
     const std::string status = call.failure ? "error" : "ok";
+    const bool cut_short = is_cut_short(plan, call);
     if (expected.status && expected.status->text != status)
-      run.failures.push_back(which + "status is " + status + ", expected " + expected.status->text +
-                             (call.failure ? " (" + call.failure->error.message + ")" : ""));
-    const std::string cause = call.failure ? run.plan.nodes[call.failure->node].name : "nothing";
+      failures.push_back(which + "status is " + status + ", expected " + expected.status->text +
+                         (call.failure ? " (" + call.failure->error.message + ")" : ""));
+    const std::string cause = call.failure ? plan.nodes[call.failure->node].name : "nothing";
     if (expected.cause && expected.cause->text != cause)
-      run.failures.push_back(which + "the cause is " + cause + ", expected " +
-                             expected.cause->text);
+      failures.push_back(which + "the cause is " + cause + ", expected " + expected.cause->text);
     for (const auto& [name, count] : expected.outputs) {
-      const auto at = std::ranges::find(run.plan.outputs, name.text, &PlanOutput::name);
-      const auto came = call.outputs[static_cast<std::size_t>(at - run.plan.outputs.begin())];
-      if (static_cast<std::int64_t>(came) != count)
-        run.failures.push_back(which + "output " + name.text + " brought " + std::to_string(came) +
-                               " frames, expected " + std::to_string(count));
+      const auto at = std::ranges::find(plan.outputs, name.text, &PlanOutput::name);
+      const auto came = call.outputs[static_cast<std::size_t>(at - plan.outputs.begin())];
+      if (is_wrong(static_cast<std::int64_t>(came), count, cut_short))
+        failures.push_back(which + "output " + name.text + " brought " + std::to_string(came) +
+                           " frames, expected " + (cut_short ? "at most " : "") +
+                           std::to_string(count));
     }
   }
 }
 
-void compare_firings(const ScenarioSpec& spec, ScenarioRun& run) {
-  const auto counts = firing_counts(run);
+void compare_firings(const ScenarioSpec& spec, const Plan& plan, const sim::Report& report,
+                     std::vector<std::string>& failures) {
+  const auto counts = firing_counts(plan, report);
+  const bool cut_short = std::ranges::any_of(
+      report.calls, [&](const sim::CallReport& call) { return is_cut_short(plan, call); });
   for (const auto& [node, count] : spec.expected_firings) {
     const auto it = counts.find(node.text);
     const std::int64_t fired = it == counts.end() ? 0 : it->second;
-    if (fired != count)
-      run.failures.push_back("node " + node.text + " ran " + std::to_string(fired) +
-                             " times, expected " + std::to_string(count));
+    if (is_wrong(fired, count, cut_short))
+      failures.push_back("node " + node.text + " ran " + std::to_string(fired) +
+                         " times, expected " + (cut_short ? "at most " : "") +
+                         std::to_string(count));
   }
 }
 
@@ -88,20 +104,65 @@ Result<Script> bind(const std::string& path, const Catalog& catalog, ScenarioRun
   return script;
 }
 
-void run_seeds(const Seeds& seeds, ScenarioRun& run) {
+sim::Options seed_options(std::uint64_t seed, bool keep_firings) {
+  sim::Options options;
+  options.seed = seed;
+  options.keep_firings = keep_firings;
+  options.events_max = 5'000'000;
+  return options;
+}
+
+/// What the same calls come to when nothing is cancelled: the most that they can bring.
+sim::Report uncut(const ScenarioRun& run, std::uint64_t seed) {
+  Plan plan = run.plan;
+  plan.cancel_on_error = false;
+  return sim::simulate(plan, run.script, seed_options(seed, false));
+}
+
+/// With `on_error: cancel` a failed call stops wherever it was. What holds in every order: its
+/// status, that its cause is a node that failed (an invariant of the simulator), and that it brings
+/// no more than it would without the cancellation. Every seed is held against what is expected.
+void compare_cut(const ScenarioSpec& spec, const sim::Report& full, const sim::Report& report,
+                 std::uint64_t seed, ScenarioRun& run) {
+  std::vector<std::string> wrong;
+  for (std::size_t i = 0; i < report.calls.size(); ++i) {
+    const sim::CallReport& call = report.calls[i];
+    const sim::CallReport& most = full.calls[i];
+    const std::string which = "call " + std::to_string(i) + ": ";
+    if (static_cast<bool>(call.failure) != static_cast<bool>(most.failure))
+      wrong.push_back(which + "the status differs from that without `on_error: cancel`");
+    if (!call.failure && call.hash() != most.hash())
+      wrong.push_back(which + "it did not fail, and differs from that without `on_error: cancel`");
+    for (std::size_t o = 0; o < call.outputs.size(); ++o)
+      if (call.outputs[o] > most.outputs[o])
+        wrong.push_back(which + "output " + run.plan.outputs[o].name + " brought " +
+                        std::to_string(call.outputs[o]) + " frames, without `on_error: cancel` " +
+                        std::to_string(most.outputs[o]));
+  }
+  compare_calls(spec, run.plan, report, wrong);
+  compare_firings(spec, run.plan, report, wrong);
+  for (const std::string& what : wrong) run.failures.push_back(seed_text(seed) + ": " + what);
+}
+
+void run_seeds(const ScenarioSpec& spec, const Seeds& seeds, ScenarioRun& run) {
+  const bool cut = run.plan.cancel_on_error;
+  const sim::Report full = cut ? uncut(run, seeds.first) : sim::Report();
   for (std::uint64_t i = 0; i < seeds.count; ++i) {
-    sim::Options options;
-    options.seed = seeds.first + i;
-    options.keep_firings = i == 0;
-    options.events_max = 5'000'000;
-    sim::Report report = sim::simulate(run.plan, run.script, options);
+    const std::uint64_t seed = seeds.first + i;
+    sim::Report report = sim::simulate(run.plan, run.script, seed_options(seed, cut || i == 0));
     run.events += report.events;
     for (const std::string& violation : report.violations)
-      run.failures.push_back(seed_text(options.seed) + ": " + violation);
-    if (i == 0)
-      run.report = std::move(report);
-    else if (std::string what = difference(run, report, options.seed); !what.empty())
+      run.failures.push_back(seed_text(seed) + ": " + violation);
+    if (cut)
+      compare_cut(spec, full, report, seed, run);
+    else if (i == 0)
+      compare_calls(spec, run.plan, report, run.failures);
+    else if (std::string what = difference(run, report, seed); !what.empty())
       run.failures.push_back(what);
+    if (i == 0) {
+      run.report = std::move(report);
+      if (!cut) compare_firings(spec, run.plan, run.report, run.failures);
+    }
     if (run.failures.size() > 5) return;
   }
 }
@@ -164,9 +225,7 @@ ScenarioRun run_scenario(const std::string& path, const Catalog& catalog, const 
     run.failures.push_back(wrong);
     return run;
   }
-  run_seeds(seeds, run);
-  compare_calls(loaded->spec, run);
-  compare_firings(loaded->spec, run);
+  run_seeds(loaded->spec, seeds, run);
   return run;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/compiled.h"
@@ -93,7 +94,6 @@ Result<Script> make_script(const SimulateOptions& options, const Plan& plan) {
     Result<LoadedScenario> loaded = load_scenario_file(options.profile);
     if (!loaded.ok()) return loaded.error();
     profile = std::move(loaded).value();
-    profile.spec.calls.clear();
     profile.spec.expected_calls.clear();
   }
   Script script;
@@ -102,13 +102,21 @@ Result<Script> make_script(const SimulateOptions& options, const Plan& plan) {
   for (const Diagnostic& d : profile.diagnostics)
     std::fputs(diagnostic_text(d, options.profile, profile.text).c_str(), stderr);
   if (has_errors(profile.diagnostics)) return invalid_argument("the profile does not fit");
+  const std::vector<ScriptCall> given = std::exchange(script.calls, {});
   script.sessions.clear();
   for (std::uint64_t i = 0; i < options.sessions; ++i)
     script.sessions.push_back("session " + std::to_string(i));
   const std::uint64_t all =
       plan.inputs.size() >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << plan.inputs.size()) - 1;
+  // Numbers that calls bring: as the scenario's calls do, in turn; 1 where nothing says so.
+  const auto numbers = [&](std::uint64_t call) {
+    std::vector<std::int64_t> all_one(plan.inputs.size(), 1);
+    return given.empty() || given[call % given.size()].numbers.empty()
+               ? std::move(all_one)
+               : given[call % given.size()].numbers;
+  };
   for (std::uint64_t i = 0; i < options.calls; ++i)
-    script.calls.push_back({i % options.sessions, all});
+    script.calls.push_back({i % options.sessions, all, numbers(i)});
   return script;
 }
 

@@ -184,9 +184,18 @@ std::optional<std::string> CountBucket::broken(const PlanNode& node, const PlanG
     const PlanCount& count = group.counts[i];
     const std::int64_t numbers = counts_[i].numbers;
     // No number and no frames: a branch that was not taken.
-    if (count.kind != PlanCount::Kind::runtime || numbers == 1) continue;
+    if (count.kind != PlanCount::Kind::runtime || (numbers == 1 && counts_[i].wanted >= 0))
+      continue;
     if (numbers == 0 && counts_[i].came == 0) continue;
     const PlanNode& source = plan.nodes[plan.edges[count.source].from];
+    const std::string number =
+        source.id == entry_node
+            ? "the call's input '" + source.outputs[count.source_field] + "'"
+            : "'" + source.name + "." + source.outputs[count.source_field] + "'";
+    if (numbers == 1)
+      return number + " is " + std::to_string(counts_[i].wanted) + ", and node '" + node.name +
+             "' counts the frames of '" + group.fields[count.field] +
+             "' by it: a count is 0 or more";
     return "node '" + source.name + "' brought " + std::to_string(numbers) + " numbers of '" +
            source.outputs[count.source_field] + "', by which node '" + node.name +
            "' counts: it must bring exactly one in a call";

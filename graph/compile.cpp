@@ -7,7 +7,8 @@ namespace sluice {
 
 Plan compile(const WorkflowSpec& spec, const Declarations& declarations, Diagnostics& diagnostics) {
   Plan plan;
-  compiling::resolve(spec, declarations, plan);
+  compiling::resolve(spec, declarations, plan, diagnostics);
+  if (has_errors(diagnostics) || !compiling::edges_fit(plan, diagnostics)) return plan;
   const Dominators dominators = compiling::dominators_of(plan);
   compiling::place_collectors(dominators, plan);
   compiling::check_loops(plan, diagnostics);
@@ -15,7 +16,7 @@ Plan compile(const WorkflowSpec& spec, const Declarations& declarations, Diagnos
   if (has_errors(diagnostics)) return plan;
   compiling::rank_joins(plan);
   compiling::route_shares(dominators, plan, diagnostics);
-  compiling::bound_frames(plan);
+  if (!has_errors(diagnostics)) compiling::bound_frames(plan);
   return plan;
 }
 

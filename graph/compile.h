@@ -9,8 +9,15 @@
 
 namespace sluice::compiling {
 
-/// Nodes, groups and edges from names. Adds `inputs` as node 0.
-void resolve(const WorkflowSpec& spec, const Declarations& declarations, Plan& plan);
+/// Nodes, groups and edges from names. Adds `inputs` as node 0. Stops after the nodes where their
+/// fields do not fit.
+void resolve(const WorkflowSpec& spec, const Declarations& declarations, Plan& plan,
+             Diagnostics& diagnostics);
+
+/// False, with errors, where the tables have no room: for the fields of a node, for edges and
+/// joins.
+bool fields_fit(const WorkflowSpec& spec, const Plan& plan, Diagnostics& diagnostics);
+bool edges_fit(const Plan& plan, Diagnostics& diagnostics);
 
 /// Dominators over nodes; a count node hangs directly under the entry.
 Dominators dominators_of(const Plan& plan);

@@ -88,15 +88,21 @@ struct Share {
   std::uint64_t width = 0;
 };
 
-/// At most `shares_max` shares, in the order that the plan gives for an edge or a collector.
+/// Shares in the order that the plan gives for an edge or a collector. Few stand in the object
+/// itself; room for more is made once and kept, like everything that is reused.
 class Shares {
  public:
+  Shares() = default;
+  Shares(const Shares&) = delete;
+  Shares& operator=(const Shares&) = delete;
+
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   Share& operator[](std::size_t i) { return items_[i]; }
   const Share& operator[](std::size_t i) const { return items_[i]; }
   void resize(std::size_t size) {
     while (size_ > size) items_[--size_] = Share{};
+    if (size > capacity_) grow(size);
     size_ = static_cast<std::uint32_t>(size);
   }
   void clear() { resize(0); }
@@ -105,17 +111,25 @@ class Shares {
   /// Takes what `other` holds; `other` is empty afterwards.
   void take(Shares& other) {
     clear();
+    if (other.size_ > capacity_) grow(other.size_);
     for (; size_ < other.size_; ++size_) items_[size_] = std::move(other.items_[size_]);
     other.forget();
   }
-  void copy(const Shares& other) {
-    clear();
-    for (; size_ < other.size_; ++size_) items_[size_] = other.items_[size_];
-  }
 
  private:
-  std::array<Share, shares_max> items_;
+  [[gnu::noinline]] void grow(std::size_t size) {
+    std::vector<Share> more(size);
+    for (std::uint32_t i = 0; i < size_; ++i) more[i] = std::move(items_[i]);
+    more_ = std::move(more);
+    items_ = more_.data();
+    capacity_ = static_cast<std::uint32_t>(size);
+  }
+
   std::uint32_t size_ = 0;
+  std::uint32_t capacity_ = 4;
+  Share* items_ = few_.data();
+  std::array<Share, 4> few_;
+  std::vector<Share> more_;
 };
 
 /// One interval that a collector waits for.

@@ -21,9 +21,12 @@ using EdgeId = std::uint16_t;
 using CollectorId = std::uint16_t;
 inline constexpr NodeId entry_node = 0;
 inline constexpr std::uint16_t none = 0xffff;
-/// Most shares one frame may carry; more is a plan error.
-inline constexpr std::size_t shares_max = 24;
-inline constexpr std::size_t outputs_per_node_max = 64;
+// More than these is an error of the planner. They are in docs/WORKFLOW.md.
+inline constexpr std::size_t outputs_per_node_max = 64;  // and inputs of a call: bits of a mask
+inline constexpr std::size_t shares_max = 4096;          // that one activation may hold
+inline constexpr std::size_t flows_max = std::size_t{1} << 20;  // of all nodes together
+inline constexpr std::size_t edges_max = 60'000;
+inline constexpr std::size_t joins_max = 4096;  // joins and counts
 
 /// Which source field of a frame becomes which input field of the consumer.
 struct FieldMap {

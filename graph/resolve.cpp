@@ -41,7 +41,6 @@ std::vector<std::string> outputs_of(const NodeSpec& node, const RoleSpec* role,
   } else if (const auto it = referred.find(node.name.text); it != referred.end()) {
     names.assign(it->second.begin(), it->second.end());
   }
-  if (names.size() > outputs_per_node_max) names.resize(outputs_per_node_max);
   return names;
 }
 
@@ -229,13 +228,15 @@ class Resolver {
 
 }  // namespace
 
-void resolve(const WorkflowSpec& spec, const Declarations& declarations, Plan& plan) {
+void resolve(const WorkflowSpec& spec, const Declarations& declarations, Plan& plan,
+             Diagnostics& diagnostics) {
   plan.workflow = spec.name.text;
   plan.limits = spec.limits;
   plan.calls = spec.calls;
   plan.cancel_on_error = spec.cancel_on_error;
   Resolver resolver(spec, plan);
   resolver.add_nodes(declarations);
+  if (!fields_fit(spec, plan, diagnostics)) return;
   resolver.add_groups();
   resolver.add_outputs();
 }

@@ -26,7 +26,8 @@ class Router {
         bucket_predecessors_(plan.nodes.size()),
         edges_in_order_(plan.nodes.size()),
         buckets_of_root_(plan.nodes.size()),
-        held_(plan.nodes.size()) {
+        held_(plan.nodes.size()),
+        begin_at_(plan.nodes.size()) {
     for (const PlanNode& node : plan_.nodes) {
       edges_in_order_[node.id] = node.edges;
       std::ranges::sort(edges_in_order_[node.id], {}, [&](EdgeId id) {
@@ -46,8 +47,13 @@ class Router {
       std::ranges::sort(buckets, {}, [&](CollectorId id) { return plan_.collectors[id].rank; });
   }
 
-  void run() {
-    for (const Collector& collector : plan_.collectors) find_upstream(collector);
+  /// False, with an error, where there is no room for what the nodes would hold.
+  bool run(Diagnostics& diagnostics) {
+    for (const Collector& collector : plan_.collectors) {
+      find_upstream(collector);
+      if (held_in_all_ > flows_max) return report_too_many(diagnostics);
+    }
+    if (too_many(diagnostics)) return false;
     for (PlanNode& node : plan_.nodes) list_held(node);
     for (Edge& edge : plan_.edges) list_shares(edge);
     for (Collector& collector : plan_.collectors)
@@ -55,6 +61,7 @@ class Router {
     for (PlanNode& node : plan_.nodes) add_flows(node);
     for (PlanNode& node : plan_.nodes)
       if (!node.groups.empty() && !node.groups[0].counts.empty()) mark_paths(node.groups[0]);
+    return true;
   }
 
  private:
@@ -74,28 +81,71 @@ class Router {
     return false;
   }
 
+  /// The nodes that hold shares of `t`: those from which it can be reached below its root.
   void find_upstream(const Collector& t) {
     std::vector<NodeId> targets;
-    for (const Edge& edge : plan_.edges)
-      if (dominators_.reachable(edge.from) && is_sink(t, edge)) targets.push_back(edge.from);
-    if (t.kind == CollectorKind::order)
-      for (const Collector& j : plan_.collectors)
-        if (is_bucket(j) && j.owner == t.owner) targets.push_back(j.root);
+    const auto add = [&](const std::vector<EdgeId>& edges) {
+      for (const EdgeId id : edges)
+        if (const NodeId from = plan_.edges[id].from; dominators_.reachable(from))
+          targets.push_back(from);
+    };
+    if (t.kind == CollectorKind::output) {
+      add(plan_.outputs[t.group].edges);
+    } else if (t.kind == CollectorKind::order) {
+      for (const PlanGroup& group : plan_.nodes[t.owner].groups)
+        if (group.collector == none)
+          add(group.edges);
+        else
+          targets.push_back(plan_.collectors[group.collector].root);
+    } else {
+      add(plan_.nodes[t.owner].groups[t.group].edges);
+    }
     upstream_.push_back(upstream_of(bucket_predecessors_, targets, t.root));
+    for (const PlanNode& node : plan_.nodes) {
+      if (node.id == t.root || !upstream_.back()[node.id]) continue;
+      held_[node.id].push_back(t.id);
+      ++held_in_all_;
+    }
+    ++begin_at_[t.root];
   }
 
-  bool holds(const PlanNode& node, const Collector& t) const {
-    return node.id != t.root && upstream_[t.id][node.id];
+  bool too_many(Diagnostics& diagnostics) const {
+    bool any = false;
+    for (const PlanNode& node : plan_.nodes) {
+      const std::size_t flows = held_[node.id].size() + begin_at_[node.id];
+      if (flows <= shares_max) continue;
+      any = true;
+      diagnostics.push_back(
+          {Severity::error, mark_of(node), "too-many-streams",
+           "node '" + node.name + "' feeds " + std::to_string(flows) +
+               " joins, session queues and outputs that must be told apart; the limit is " +
+               std::to_string(shares_max),
+           "bring outputs together in one node, or put a session role between"});
+    }
+    return any;
+  }
+
+  bool report_too_many(Diagnostics& diagnostics) const {
+    const auto most = std::ranges::max_element(
+        plan_.nodes, {}, [&](const PlanNode& node) { return held_[node.id].size(); });
+    diagnostics.push_back({Severity::error, mark_of(*most), "too-many-streams",
+                           "the nodes of the workflow would keep apart more than " +
+                               std::to_string(flows_max) + " streams in all, the limit; node '" +
+                               most->name + "' most of them",
+                           "bring outputs together in one node, or put a session role between"});
+    return false;
+  }
+  static Mark mark_of(const PlanNode& node) {
+    return node.id == entry_node ? Mark{1, 1, 1} : node.mark;
   }
 
   void list_held(PlanNode& node) {
-    for (const Collector& t : plan_.collectors)
-      if (holds(node, t)) held_[node.id].push_back(t.id);
     if (node.order == none) return;
     const auto& held = held_[node.id];
-    const auto it = std::ranges::find(held, node.order);
-    node.order_position = static_cast<std::uint16_t>(it - held.begin());
-    plan_.collectors[node.order].loops = it != held.end();
+    const auto it = std::ranges::lower_bound(held, node.order);
+    const bool loops = it != held.end() && *it == node.order;
+    node.order_position = static_cast<std::uint16_t>((loops ? it : held.end()) - held.begin());
+    plan_.collectors[node.order].loops = loops;
   }
 
   std::vector<CollectorId> held_of_trigger(NodeId owner) {
@@ -137,9 +187,12 @@ class Router {
     return branches;
   }
 
+  /// The list is sorted, but for an order's share, which may stand last.
   static std::uint16_t position(const std::vector<CollectorId>& list, CollectorId id) {
-    const auto it = std::ranges::find(list, id);
-    SLUICE_CHECK(it != list.end(), "a share would have nowhere to go");
+    SLUICE_CHECK(!list.empty(), "a share would have nowhere to go");
+    const auto last = list.end() - 1;
+    const auto it = *last == id ? last : std::lower_bound(list.begin(), last, id);
+    SLUICE_CHECK(*it == id, "a share would have nowhere to go");
     return static_cast<std::uint16_t>(it - list.begin());
   }
 
@@ -202,22 +255,15 @@ class Router {
   std::vector<std::vector<bool>> upstream_;                // per collector
   std::vector<std::vector<EdgeId>> edges_in_order_;        // per node, in the logical order
   std::vector<std::vector<CollectorId>> buckets_of_root_;  // likewise, by rank
-  std::vector<std::vector<CollectorId>> held_;             // per node
+  std::vector<std::vector<CollectorId>> held_;             // per node, ascending
+  std::vector<std::size_t> begin_at_;  // per node: how many collectors have their root there
+  std::size_t held_in_all_ = 0;
 };
 
 }  // namespace
 
 void route_shares(const Dominators& dominators, Plan& plan, Diagnostics& diagnostics) {
-  Router(dominators, plan).run();
-  for (const PlanNode& node : plan.nodes) {
-    if (node.flows.size() <= shares_max) continue;
-    diagnostics.push_back(
-        {Severity::error, node.mark, "too-many-streams",
-         "node '" + node.name + "' feeds " + std::to_string(node.flows.size()) +
-             " joins, session queues and outputs that must be told apart; the limit is " +
-             std::to_string(shares_max),
-         "bring outputs together in one node, or put a session role between"});
-  }
+  (void)Router(dominators, plan).run(diagnostics);
 }
 
 }  // namespace sluice::compiling

@@ -1,6 +1,8 @@
 #include "graph/script.h"
 
 #include <algorithm>
+#include <charconv>
+#include <system_error>
 
 #include "base/nearest.h"
 
@@ -85,10 +87,26 @@ class Binder {
     for (const auto& [field, value] : spec.values)
       if (const std::size_t index = find_field(*node, field); index < node->outputs.size())
         script.values[index] = value;
+    supply_values(spec, *node, script);
     script.latency_least = spec.latency_least;
     script.latency_most = spec.latency_most;
     script.fail = spec.fail;
     script.fail_when_iteration = spec.fail_when_iteration;
+  }
+
+  /// A number of `values` that no frame names comes with the first frame.
+  static void supply_values(const NodeScriptSpec& spec, const PlanNode& node, NodeScript& script) {
+    std::uint64_t named = 0;
+    for (const std::vector<std::uint64_t>& yields : script.by_iteration)
+      for (const std::uint64_t frame : yields) named |= frame;
+    std::uint64_t alone = 0;
+    for (const auto& [field, value] : spec.values)
+      if (const std::size_t index = index_in(node.outputs, field.text); index < node.outputs.size())
+        alone |= std::uint64_t{1} << index & ~named;
+    if (alone == 0) return;
+    std::vector<std::uint64_t>& first = script.by_iteration.front();
+    if (first.empty()) first.push_back(0);
+    first.front() |= alone;
   }
 
   void bind_call(const ScenarioCallSpec& spec) {
@@ -100,9 +118,35 @@ class Binder {
       if (index == plan_.inputs.size())
         unknown(input, "input", plan_.inputs);
       else
-        call.inputs |= std::uint64_t{1} << index;
+        bind_input(call, index, input, value);
     }
-    script_.calls.push_back(call);
+    script_.calls.push_back(std::move(call));
+  }
+
+  void bind_input(ScriptCall& call, std::size_t index, const Name& input, const Name& value) {
+    call.inputs |= std::uint64_t{1} << index;
+    if (plan_.input_types[index] != ValueType::number) return;
+    std::int64_t number = 0;
+    const char* const end = value.text.data() + value.text.size();
+    const auto read = std::from_chars(value.text.data(), end, number);
+    const bool whole = read.ec == std::errc() && read.ptr == end;
+    if (!whole && is_count(index))
+      diagnostics_.push_back({Severity::error, value.mark, "bad-number",
+                              "a node counts by the input '" + input.text + "', and '" +
+                                  value.text + "' is no whole number",
+                              input.text + ": 2"});
+    call.numbers.resize(plan_.inputs.size());
+    call.numbers[index] = whole ? number : 0;
+  }
+  /// True when a count group reads its number from this input.
+  bool is_count(std::size_t input) const {
+    const auto reads = [&](const PlanCount& count) {
+      return count.kind == PlanCount::Kind::runtime &&
+             plan_.edges[count.source].from == entry_node && count.source_field == input;
+    };
+    return std::ranges::any_of(plan_.nodes, [&](const PlanNode& node) {
+      return !node.groups.empty() && std::ranges::any_of(node.groups[0].counts, reads);
+    });
   }
 
   void check_expected() {

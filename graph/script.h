@@ -33,8 +33,13 @@ struct NodeScript {
 };
 
 struct ScriptCall {
-  std::uint64_t session = 0;  // index in `Script::sessions`
-  std::uint64_t inputs = 0;   // which are given, bits by the plan's input index
+  std::uint64_t session = 0;          // index in `Script::sessions`
+  std::uint64_t inputs = 0;           // which are given, bits by the plan's input index
+  std::vector<std::int64_t> numbers;  // index = input; of inputs that are no numbers 0
+
+  std::int64_t number(std::size_t input) const {
+    return input < numbers.size() ? numbers[input] : 0;
+  }
 };
 
 struct Script {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
@@ -27,21 +28,31 @@ std::uint64_t yield_part(std::uint64_t whole, std::uint64_t index) {
 }  // namespace
 
 Splitter::Splitter(const Plan& plan, NodeId node, Pools& pools)
-    : plan_(plan),
-      node_(plan.nodes[node]),
-      pools_(pools),
-      message_of_edge_(plan.edges.size()),
-      open_scope_(plan.collectors.size()) {
+    : plan_(plan), node_(plan.nodes[node]), pools_(pools) {
   for (const EdgeId id : node_.edges) edges_.push_back(&plan.edges[id]);
-  opens_ = node_.flows.size() != node_.held;
-  positions_.assign(node_.edges.size() * node_.flows.size(), none);
-  for (std::size_t i = 0; i < node_.flows.size(); ++i)
+  places_.resize(edges_.size());
+  message_of_edge_.resize(edges_.size());
+  open_scope_.resize(node_.flows.size() - node_.held);
+  opens_ = !open_scope_.empty();
+  list_ways();
+}
+
+void Splitter::list_ways() {
+  std::unordered_map<std::uint32_t, std::uint16_t> at;  // an edge, or 1 << 16 | a collector
+  for (std::uint16_t i = 0; i < edges_.size(); ++i) at[edges_[i]->id] = i;
+  for (std::uint16_t i = node_.held; i < node_.flows.size(); ++i)
+    at[1U << 16U | node_.flows[i].collector] = static_cast<std::uint16_t>(i - node_.held);
+  for (std::uint16_t i = 0; i < node_.flows.size(); ++i) {
+    first_way_.push_back(ways_.size());
     for (const Branch& branch : node_.flows[i].branches) {
+      const std::uint16_t target =
+          at.at(branch.through_join ? 1U << 16U | branch.target : branch.target);
+      ways_.push_back({branch.through_join, target, branch.position});
+      if (!branch.through_join) places_[target].push_back({i, branch.position});
       opens_ = opens_ || branch.through_join;
-      const auto edge = std::ranges::find(node_.edges, branch.target) - node_.edges.begin();
-      if (!branch.through_join)
-        positions_[static_cast<std::size_t>(edge) * node_.flows.size() + i] = branch.position;
     }
+  }
+  first_way_.push_back(ways_.size());
 }
 
 void Splitter::begin(Holding& holding, Shares& held, Credit credit, CallId call,
@@ -50,6 +61,7 @@ void Splitter::begin(Holding& holding, Shares& held, Credit credit, CallId call,
   holding.call = call;
   holding.session = session;
   take_credit(holding, credit);
+  if (holding.parts.size() < node_.flows.size()) holding.parts.resize(node_.flows.size());
   for (std::size_t i = 0; i < node_.flows.size(); ++i) {
     Holding::Part& part = holding.parts[i];
     part.first_yield = 0;
@@ -76,26 +88,21 @@ void Splitter::take_credit(CreditInHand& holding, Credit credit) {
   holding.credit_first_yield = holding.yields;
 }
 
-bool Splitter::is_active(const Branch& branch) const {
-  return branch.through_join ? static_cast<bool>(open_scope_[branch.target])
-                             : message_of_edge_[branch.target] != nullptr;
-}
-
 void Splitter::open_joins(const Holding& holding, const Frame& frame) {
   for (std::size_t i = node_.held; i < node_.flows.size(); ++i) {
     const Flow& flow = node_.flows[i];
+    ScopeRef& open = open_scope_[i - node_.held];
     if (flow.kind == Flow::Kind::opened_per_activation) {
       // Only the entry opens count buckets, and it yields once: its scope is this yield's.
       if (plan_.collectors[flow.collector].kind == CollectorKind::count)
-        open_scope_[flow.collector] = holding.parts[i].rest.scope;
+        open = holding.parts[i].rest.scope;
       continue;
     }
-    if (!std::ranges::any_of(flow.branches, [&](const Branch& b) { return is_active(b); }))
-      continue;
+    if (!std::ranges::any_of(ways_of(i), [&](const Way& way) { return is_active(way); })) continue;
     Scope* scope = pools_.new_scope(flow.collector, holding.call);
     scope->outer.resize(plan_.collectors[flow.collector].outer.size());
     if (plan_.paths) scope->path = frame.path;
-    open_scope_[flow.collector] = ScopeRef(scope);
+    open = ScopeRef(scope);
   }
 }
 
@@ -127,22 +134,23 @@ inline void Splitter::next_part(Holding::Part& part, const Holding& holding, std
 
 void Splitter::divide(Holding& holding, std::size_t index, bool last) {
   const Flow& flow = node_.flows[index];
+  const std::span<const Way> ways = ways_of(index);
   const auto active = static_cast<std::size_t>(
-      std::ranges::count_if(flow.branches, [&](const Branch& b) { return is_active(b); }));
+      std::ranges::count_if(ways, [&](const Way& way) { return is_active(way); }));
   if (active == 0) return;
   Holding::Part& part = holding.parts[index];
   Share share;
   if (flow.kind == Flow::Kind::opened_per_yield)
-    share = Share{open_scope_[flow.collector], 0, share_whole};
+    share = Share{open_scope_[index - node_.held], 0, share_whole};
   else
     next_part(part, holding, active, last, flow.collector, share);
 
   const std::uint64_t each = share.width / active;
   std::size_t given = 0;
-  for (const Branch& branch : flow.branches) {
-    if (!is_active(branch)) continue;
-    Share& slot = branch.through_join ? open_scope_[branch.target]->outer[branch.position]
-                                      : message_of_edge_[branch.target]->shares[branch.position];
+  for (const Way& way : ways) {
+    if (!is_active(way)) continue;
+    Share& slot = way.through_join ? open_scope_[way.target]->outer[way.position]
+                                   : message_of_edge_[way.target]->shares[way.position];
     ++given;
     slot.begin = share.begin;
     slot.width = given == active ? share.width : each;
@@ -160,6 +168,11 @@ inline void Splitter::refine_credit(CreditInHand& holding) {
     return;
   holding.credit.refine();
   take_credit(holding, holding.credit);
+}
+
+inline bool Splitter::is_spent(const Holding& holding) const {
+  return std::ranges::all_of(std::span(holding.parts).first(node_.flows.size()),
+                             [](const Holding::Part& part) { return part.rest.width == 0; });
 }
 
 inline std::uint64_t Splitter::next_credit(const CreditInHand& holding, bool all) {
@@ -195,30 +208,22 @@ inline Message* Splitter::send(const Edge& edge, const FrameRef& frame, const Ho
 inline void Splitter::pass_on(Holding& holding, std::size_t edge, const FrameRef& frame, bool last,
                               Effects& effects) {
   Message& message = *send(*edges_[edge], frame, holding, effects);
-  const std::uint16_t* positions = positions_.data() + edge * node_.flows.size();
-  bool all = last;
-  for (std::size_t i = 0; i < node_.flows.size(); ++i)
-    if (positions[i] != none)
-      next_part(holding.parts[i], holding, 1, last, node_.flows[i].collector,
-                message.shares[positions[i]]);
-    else
-      all = all && holding.parts[i].rest.width == 0;
-  message.credit = holding.credit.take(next_credit(holding, all));
+  for (const Place& place : places_[edge])
+    next_part(holding.parts[place.flow], holding, 1, last, node_.flows[place.flow].collector,
+              message.shares[place.position]);
+  message.credit = holding.credit.take(next_credit(holding, last && is_spent(holding)));
 }
 
 void Splitter::part(Holding& holding, const FrameRef& frame, bool last, Effects& effects) {
   const std::size_t first_message = effects.messages.size();
-  for (const Edge* edge : edges_)
-    if (edge->takes(frame->mask)) message_of_edge_[edge->id] = send(*edge, frame, holding, effects);
+  for (std::size_t i = 0; i < edges_.size(); ++i)
+    if (edges_[i]->takes(frame->mask))
+      message_of_edge_[i] = send(*edges_[i], frame, holding, effects);
   open_joins(holding, *frame);
   for (std::size_t i = 0; i < node_.flows.size(); ++i) divide(holding, i, last);
-  for (std::size_t i = node_.held; i < node_.flows.size(); ++i)
-    open_scope_[node_.flows[i].collector] = ScopeRef();
-  for (const Edge* edge : edges_) message_of_edge_[edge->id] = nullptr;
-  const bool all =
-      last && std::ranges::all_of(std::span(holding.parts).first(node_.flows.size()),
-                                  [](const Holding::Part& part) { return part.rest.width == 0; });
-  spread_credit(holding, first_message, all, effects);
+  for (ScopeRef& open : open_scope_) open = ScopeRef();
+  std::ranges::fill(message_of_edge_, nullptr);
+  spread_credit(holding, first_message, last && is_spent(holding), effects);
 }
 
 void Splitter::yield(Holding& holding, const FrameRef& frame, bool last, Effects& effects) {

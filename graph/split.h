@@ -7,9 +7,9 @@
 // weights laid out on a line; docs/CONTROL_FLOW.md.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,7 +36,7 @@ struct Holding : CreditInHand {
     std::uint64_t whole = 0;        // of the scope in hand
     std::uint64_t first_yield = 0;  // yields before this scope was in hand
   };
-  std::array<Part, shares_max> parts;  // index = the node's flow
+  std::vector<Part> parts;  // index = the node's flow
 };
 
 /// What the caller should hear when something ends without running.
@@ -77,7 +77,25 @@ class Splitter {
   /// Several edges, or joins that open here.
   void part(Holding& holding, const FrameRef& frame, bool last, Effects& effects);
   void open_joins(const Holding& holding, const Frame& frame);
-  bool is_active(const Branch& branch) const;
+  /// A branch, with the edge or the flow that opens the join by its place at this node.
+  struct Way {
+    bool through_join = false;
+    std::uint16_t target = 0;    // in `edges_`, or in `open_scope_`
+    std::uint16_t position = 0;  // as in `Branch`
+  };
+  /// Where a flow's share stands among the shares of one edge.
+  struct Place {
+    std::uint16_t flow = 0;
+    std::uint16_t position = 0;
+  };
+  std::span<const Way> ways_of(std::size_t flow) const {
+    return std::span(ways_).subspan(first_way_[flow], first_way_[flow + 1] - first_way_[flow]);
+  }
+  void list_ways();
+  bool is_active(const Way& way) const {
+    return way.through_join ? static_cast<bool>(open_scope_[way.target])
+                            : message_of_edge_[way.target] != nullptr;
+  }
   void divide(Holding& holding, std::size_t flow, bool last);
   /// What is in hand is too thin to divide: it becomes the parent of a fresh scope.
   void open_finer(Holding::Part& part, const Holding& holding, CollectorId collector);
@@ -85,6 +103,8 @@ class Splitter {
   void next_part(Holding::Part& part, const Holding& holding, std::size_t branches, bool last,
                  CollectorId collector, Share& taken);
   static void take_credit(CreditInHand& holding, Credit credit);
+  /// True when no share is left in hand.
+  bool is_spent(const Holding& holding) const;
   /// What the yield in hand gives away. `all`: no share is kept back, so no credit is. (What no
   /// branch took is settled by `end`, which then needs some to say so.)
   static std::uint64_t next_credit(const CreditInHand& holding, bool all);
@@ -95,11 +115,13 @@ class Splitter {
   const Plan& plan_;
   const PlanNode& node_;
   Pools& pools_;
-  bool opens_ = false;                    // scopes, or parts that wait in a join's scope
-  std::vector<std::uint16_t> positions_;  // [edge, flow]: where its share stands; none: it has none
-  std::vector<const Edge*> edges_;        // the node's, in its order
-  std::vector<Message*> message_of_edge_;  // of the yield in hand; null: not taken
-  std::vector<ScopeRef> open_scope_;       // of the yield in hand; null: not opened
+  bool opens_ = false;                      // scopes, or parts that wait in a join's scope
+  std::vector<const Edge*> edges_;          // the node's, in its order
+  std::vector<Way> ways_;                   // of all flows, one after the other
+  std::vector<std::size_t> first_way_;      // by flow
+  std::vector<std::vector<Place>> places_;  // by edge: the flows that go along it
+  std::vector<Message*> message_of_edge_;   // of the yield in hand; null: not taken
+  std::vector<ScopeRef> open_scope_;  // of the yield in hand, by flow that begins here; or null
 };
 
 }  // namespace sluice

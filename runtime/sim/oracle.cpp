@@ -126,8 +126,11 @@ void Oracle::check_count(const StartActivation& start, const PlanGroup& group) {
   for (const PlanCount& count : group.counts) {
     if (count.kind == PlanCount::Kind::all) continue;
     std::int64_t wanted = count.literal;
-    if (count.kind == PlanCount::Kind::runtime)
-      wanted = script_.nodes[plan_.edges[count.source].from].values[count.source_field];
+    if (count.kind == PlanCount::Kind::runtime) {
+      const NodeId from = plan_.edges[count.source].from;
+      wanted = from == entry_node ? script_.calls[start.call - 1].number(count.source_field)
+                                  : script_.nodes[from].values[count.source_field];
+    }
     const auto came = std::ranges::count(start.inputs, count.field, &InputValue::field);
     if (came != wanted)
       violated("C14: " + where(start) + " fired with " + std::to_string(came) + " of " +

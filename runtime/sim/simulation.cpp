@@ -181,7 +181,7 @@ class Simulation {
     std::vector<PayloadRef> inputs(plan_.inputs.size());
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if ((call.inputs >> i & 1U) != 0)
-        inputs[i] = token_payload(input_token(plan_.inputs[i], index), frame, 0);
+        inputs[i] = token_payload(input_token(plan_.inputs[i], index), frame, call.number(i));
     note_frame(frame, Span::nobody);
     report_.calls[index].arrived = now_;
     coordinator_.call(call.session, inputs, now_, effects_);

@@ -253,6 +253,18 @@ outputs: { out: draw.v }
     CHECK(harness.warnings[0] == "draw: 1 of 3 frames of picture came, it did not run");
     require_clean(harness);
   }
+  SECTION("less than none: an error that names node and field") {
+    Harness harness(yaml);
+    harness.numbers["source.pictures"] = -2;
+    harness.yields["source"] = {{"image"}, {"text", "pictures"}};
+    const CallId call = harness.call();
+    harness.run();
+    CHECK(harness.status[call] ==
+          "'source.pictures' is -2, and node 'draw' counts the frames of 'picture' by it: a count "
+          "is 0 or more");
+    CHECK(count_of(harness, "draw") == 0);
+    require_clean(harness);
+  }
 }
 
 TEST_CASE("a stream and a loop longer than one interval can divide are refined, not lost") {

@@ -7,25 +7,39 @@ Exit status 1 on the first differences, which are printed with the files that sh
 from __future__ import annotations
 
 import argparse
+import collections
+import concurrent.futures
+import contextlib
 import glob
+import io
 import json
 import os
 import subprocess
 import sys
 import tempfile
 
-from evaluate import TooLarge, evaluate
+from evaluate import TooLarge, evaluate, too_wide
 from generate import generate
 
-BATCH = 200
+BATCH = 100
+
+
+def cause_of(call: dict) -> str | None:
+    cause = call.get("cause")
+    return cause.get("node") if isinstance(cause, dict) else cause
+
+
+def counted(warnings: list[str]) -> list[str]:
+    """Those that both know, each once, with how often it came."""
+    times = collections.Counter(w for w in warnings if "left over" in w or "max_age" in w)
+    return sorted(w if n == 1 else f"{w} ({n} times)" for w, n in times.items())
 
 
 def normal(call: dict) -> dict:
     """What both must say alike."""
-    cause = call.get("cause")
-    return {"status": call["status"], "cause": cause.get("node") if isinstance(cause, dict) else cause,
+    return {"status": call["status"], "cause": cause_of(call),
             "outputs": {k: v for k, v in call["outputs"].items() if v},
-            "left over": sorted(w for w in call["warnings"] if w.endswith("left over")),
+            "warnings": counted(call["warnings"]),
             "firings": sorted(json.dumps(f, sort_keys=True) for f in call["firings"])}
 
 
@@ -41,6 +55,18 @@ def describe(ours: dict, theirs: dict) -> list[str]:
         lines.append(f"firings: {len(ours[key])} and {len(theirs[key])}; only the engine: "
                      f"{only(ours[key], theirs[key])}; only the evaluator: "
                      f"{only(theirs[key], ours[key])}")
+    return lines
+
+
+def cut_short(ours: dict, theirs: dict) -> list[str]:
+    """With `on_error: cancel` a failed call stops somewhere: what holds wherever that is."""
+    lines = []
+    if ours["status"] != theirs["status"]:
+        lines.append(f"status: engine {ours['status']}, evaluator {theirs['status']}")
+    if cause_of(ours) not in theirs["failures"]:
+        lines.append(f"cause: engine {cause_of(ours)}, what fails: {theirs['failures']}")
+    lines += [f"output {name}: {n} frames, at most {theirs['outputs'][name]}"
+              for name, n in ours["outputs"].items() if n > theirs["outputs"][name]]
     return lines
 
 
@@ -60,21 +86,30 @@ def main():
     a.add_argument("--seed", type=int, default=1)
     a.add_argument("--seeds", type=int, default=3)
     a.add_argument("--keep")
+    a.add_argument("--jobs", type=int, default=2)
     a = a.parse_args()
-    sys.setrecursionlimit(100_000)
-    totals = {"compared": 0, "refused": 0, "too large": 0, "calls": 0, "errors": 0, "firings": 0}
+    totals = {"compared": 0, "refused": 0, "too large": 0, "calls": 0, "errors": 0, "firings": 0,
+              "cut short": 0}
     wrong = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = a.keep or temporary
         generate(a.seed, a.count, folder)
         names = [os.path.join(folder, f"s{i:05d}.yaml") for i in range(a.count)]
         cases = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases")
-        names = sorted(glob.glob(f"{cases}/s_*.yaml")) + [n for n in names if small(n, totals)]
-        for at in range(0, len(names), BATCH):
-            batch = names[at:at + BATCH]
-            for name, result in zip(batch, run_engine(a.sluice, batch, a.seeds)):
-                wrong += compare(name, result, totals)
+        names = sorted(glob.glob(f"{cases}/s_*.yaml")) + names
+        wrong += refuted(a.sluice, cases, a.seeds)
+        batches = [names[at:at + BATCH] for at in range(0, len(names), BATCH)]
+        with concurrent.futures.ProcessPoolExecutor(a.jobs, initializer=deep) as pool:
+            jobs = [pool.submit(compare_batch, a.sluice, batch, a.seeds) for batch in batches]
+            for job in jobs:
+                text, different, counts = job.result()
+                print(text, end="", flush=True)
+                wrong += different
+                for key, value in counts.items():
+                    totals[key] += value
                 if wrong >= 10:
+                    for other in jobs:
+                        other.cancel()
                     break
     print(", ".join(f"{value} {key}" for key, value in totals.items()) + f", {wrong} different")
     enough = totals["compared"] >= 0.5 * a.count
@@ -83,30 +118,65 @@ def main():
     return 1 if wrong or not enough else 0
 
 
-def small(name: str, totals: dict) -> bool:
-    """False when it fires so often that the comparison would take for ever."""
-    try:
-        evaluate(name)
-    except TooLarge:
-        totals["too large"] += 1
-        return False
-    except (AssertionError, AttributeError):
-        pass  # a workflow that validation must refuse: `compare` sees to it
-    return True
+def deep():
+    sys.setrecursionlimit(100_000)
 
 
-def compare(name: str, result: dict, totals: dict) -> int:
-    if not result["calls"] and result["failures"] and result["failures"][0].startswith("workflow:"):
+def compare_batch(sluice: str, names: list[str], seeds: int) -> tuple[str, int, dict]:
+    """What differs, in words, how many workflows do, and what was seen."""
+    totals, expected = collections.Counter(), {}
+    for name in names:
+        try:
+            expected[name] = evaluate(name)
+        except TooLarge:  # it fires so often that the comparison would take for ever
+            totals["too large"] += 1
+        except (AssertionError, AttributeError):
+            expected[name] = None  # a workflow that validation must refuse: `compare` sees to it
+    out = io.StringIO()
+    wrong = 0
+    with contextlib.redirect_stdout(out):
+        for name, result in zip(expected, run_engine(sluice, list(expected), seeds)):
+            wrong += compare(name, result, expected[name], totals)
+    return out.getvalue(), wrong, dict(totals)
+
+
+def refuted(sluice: str, cases: str, seeds: int) -> int:
+    """Scenarios that expect what does not happen: each must fail, in the words of its first line."""
+    wrong = 0
+    names = sorted(glob.glob(f"{cases}/refuted_*.yaml"))
+    for name, result in zip(names, run_engine(sluice, names, seeds)):
+        with open(name) as f:
+            said = [part.strip() for part in f.readline().lstrip("# ").split(";")]
+        missing = [part for part in said if not any(part in f for f in result["failures"])]
+        if result["passed"] or missing:
+            print(f"{name}\n    engine: {result['failures']}, it must say {missing}")
+            wrong += 1
+    return wrong
+
+
+def compare(name: str, result: dict, expected: dict | None, totals: dict) -> int:
+    refused = not result["calls"] and any(f.startswith("workflow:") for f in result["failures"])
+    if too_wide(name) and not refused:
+        print(f"{name}\n    a node has too many fields, and the engine says {result['failures']}")
+        return 1
+    if refused:
         totals["refused"] += 1
         return 0
     totals["compared"] += 1
-    expected = evaluate(name)
     problems = [f"engine: {f}" for f in result["failures"]]
+    if expected is None:
+        print(f"{name}\n    must be refused: its joins wait for each other")
+        return 1
     for i, (ours, theirs) in enumerate(zip(result["calls"], expected["calls"])):
         totals["calls"] += 1
         totals["errors"] += theirs["status"] == "error"
         totals["firings"] += len(theirs["firings"])
-        problems += [f"call {i}: {line}" for line in describe(normal(ours), normal(theirs))]
+        if expected["cancels"] and theirs["status"] == "error":
+            totals["cut short"] += 1
+            lines = cut_short(ours, theirs)
+        else:
+            lines = describe(normal(ours), normal(theirs))
+        problems += [f"call {i}: {line}" for line in lines]
     if problems:
         print(name)
         for problem in problems[:6]:

@@ -17,10 +17,19 @@ from dataclasses import dataclass, field
 import yaml
 
 FIRINGS_MAX = 4000
+FIELDS_MAX = 64                     # of a node, and of a call
+AGE_DECIDES = 10                    # milliseconds: generated ages are far below or far above it
 
 
 class TooLarge(Exception):
     """More firings than a comparison needs."""
+
+
+def milliseconds(text: str) -> float:
+    for unit, factor in (("ms", 1), ("s", 1000), ("m", 60000)):
+        if text.endswith(unit):
+            return float(text[:-len(unit)]) * factor
+    raise AssertionError(text)
 
 
 def token(text: str) -> str:
@@ -34,7 +43,8 @@ class Activation:
     parent: "Frame | None"          # the frame it continues: its trigger's, or its root's
     turns: dict                     # node -> activations on the longest chain of ancestors
     identity: str = ""
-    chain: tuple = ()               # place in the logical order
+    chain: tuple = ()               # place in the logical order: (yield, group) for each step
+    ways: tuple = ()                # which of the ways of each yield it took: decides between equals
     inputs: dict = field(default_factory=dict)
 
 
@@ -83,6 +93,8 @@ class Workflow:
                 elif len(self.slots(group)) > 1:
                     self.joins[n, g] = self._root(self.slots(group))
         self.before = {j: self._before(j) for j in self.joins}
+        self.depth = self._depths()
+        self.cancels = data.get("on_error") == "cancel"
 
     @staticmethod
     def _group(group):
@@ -154,6 +166,20 @@ class Workflow:
         common = set.intersection(*(self.dominators[s] for s in slots if s in self.dominators))
         return max(common, key=lambda n: len(self.dominators[n]))
 
+    def way(self, join):
+        """Of one yield, what it sets off at once stands before its joins; of joins, those that
+        others wait for stand first. By group and name where that leaves a choice."""
+        return (join in self.joins, self.depth.get(join, 0), join[1], join[0])
+
+    def _depths(self):
+        """How many joins in a row each has to wait for. Nothing in a circle has a depth."""
+        depth = {}
+        for _ in self.joins:
+            for j in self.joins:
+                if j not in depth and all(b in depth for b in self.before[j]):
+                    depth[j] = 1 + max((depth[b] for b in self.before[j]), default=-1)
+        return depth
+
     def _before(self, join):
         """The joins and counts whose firing may still add a frame to a scope of `join`."""
         node, g = join
@@ -176,7 +202,7 @@ class Call:
     """One call of a workflow under a scenario's scripts."""
 
     def __init__(self, workflow, scripts, index, given):
-        self.w, self.scripts, self.index = workflow, scripts, index
+        self.w, self.scripts, self.index, self.given = workflow, scripts, index, given
         self.firings, self.failures, self.warnings = [], [], []
         self.delivered = {name: 0 for name in workflow.outputs}
         self.work = []
@@ -237,22 +263,52 @@ class Call:
         if n in self.looping() and turn >= self.w.loop_limit:
             self.failures.append(n)
             return
+        if self.stale(n, frames):
+            self.warnings.append(f"{n}: inputs older than max_age "
+                                 f"({milliseconds(self.w.nodes[n]['max_age']):.0f} ms) were dropped")
+            return
         values = {f: sorted(v) for f, v in values.items() if v}
         identity = "|".join([n, str(g)] + [f"{f}={'+'.join(v)}" for f, v in sorted(values.items())])
         chain = parent.by.chain + ((parent.index, g),)
-        activation = Activation(n, g, parent, turns, identity, chain, values)
+        ways = parent.by.ways + ((parent.index, *self.w.way((n, g))),)
+        activation = Activation(n, g, parent, turns, identity, chain, ways, values)
         self.firings.append(activation)
         if len(self.firings) > FIRINGS_MAX:
             raise TooLarge()
         script = self.scripts.get(n, {})
-        if script.get("fail") or script.get("fail_when_iteration") == turn:
+        yields = self.yields(n, turn)
+        late = self.is_late(n, script, yields)
+        if script.get("fail") or script.get("fail_when_iteration") == turn or late:
             if self.w.nodes[n].get("on_error") != "skip":
                 self.failures.append(n)
             return
-        every = [[sorted(self.w.fields[n])]]
-        turns_ = script.get("by_iteration") or ([script["yields"]] if "yields" in script else every)
-        for y, names in enumerate(turns_[min(turn, len(turns_) - 1)]):
+        for y, names in enumerate(yields):
             self.work.append(Frame(activation, y, frozenset(names), token(f"{identity}#{y}")))
+
+    def yields(self, n, turn):
+        script = self.scripts.get(n, {})
+        every = [[sorted(self.w.fields[n])]]
+        turns = script.get("by_iteration") or ([script["yields"]] if "yields" in script else every)
+        yields = turns[min(turn, len(turns) - 1)]
+        # A number of `values` that no frame names comes with the first frame of the first turn.
+        named = {name for frames in turns for names in frames for name in names}
+        alone = [name for name in script.get("values", {}) if name not in named]
+        if alone and (turn == 0 or len(turns) == 1):
+            yields = [list(names) for names in yields] or [[]]
+            yields[0] += alone
+        return yields
+
+    def is_late(self, n, script, yields):
+        """Before its first yield, or at its end when it has none, it is past its deadline."""
+        if "deadline" not in self.w.nodes[n] or "latency" not in script:
+            return False
+        return milliseconds(self.w.nodes[n]["deadline"]) < milliseconds(script["latency"]) / \
+            max(1, len(yields))
+
+    def stale(self, n, frames):
+        """Of a node with an age it is known that all its inputs had to wait, or that they had not:
+        what feeds it takes far longer than its age, or nothing does."""
+        return frames and milliseconds(self.w.nodes[n].get("max_age", "9999s")) < AGE_DECIDES
 
     def looping(self):
         if not hasattr(self.w, "_looping"):
@@ -296,7 +352,8 @@ class Call:
 
     def close_count(self, n):
         group = self.w.groups[n][0]
-        frames = sorted(self.collected[n], key=lambda f: f.by.chain + ((f.index,),))
+        frames = sorted(self.collected[n], key=lambda f: (f.by.chain + ((f.index,),),
+                                                          f.by.ways + ((f.index,),)))
         values, left, used, dead, any_frame, wanted_all = {}, [], [], False, False, 0
         for f, sources in group.items():
             came = [(frame, v) for frame in frames for v in self.values_of(frame, group)[f]]
@@ -323,19 +380,25 @@ class Call:
         source = self.w.count_source(n, f)
         if source is None:
             return int(count)
-        numbers = [self.scripts.get(source[0], {}).get("values", {}).get(source[1], 0)
-                   for frame in frames if frame.by.node == source[0] and source[1] in frame.fields]
+        values = self.given if source[0] == "inputs" else \
+            self.scripts.get(source[0], {}).get("values", {})
+        numbers = [values.get(source[1], 0) for frame in frames
+                   if frame.by.node == source[0] and source[1] in frame.fields]
         if len(numbers) != 1:
             if numbers or came:
                 self.failures.append(n)
             if not numbers:
                 return None
+        elif numbers[0] < 0:
+            self.failures.append(n)
+            return None
         return numbers[0]
 
     def result(self):
         cause = min(self.failures, key=self.w.order.index) if self.failures else None
         firings = sorted(self.firings, key=lambda a: a.identity)
         return {"status": "error" if cause else "ok", "cause": cause, "outputs": self.delivered,
+                "failures": sorted(set(self.failures)),
                 "warnings": sorted(self.warnings),
                 "firings": [{"node": a.node, "group": a.group, "inputs": a.inputs}
                             for a in firings]}
@@ -345,9 +408,18 @@ def evaluate(path: str) -> dict:
     with open(path) as f:
         scenario = yaml.safe_load(f)
     workflow = Workflow(os.path.join(os.path.dirname(path), scenario["workflow"]))
-    calls = [Call(workflow, scenario.get("nodes") or {}, i, list(call.get("inputs") or {})).run()
+    calls = [Call(workflow, scenario.get("nodes") or {}, i, call.get("inputs") or {}).run()
              for i, call in enumerate(scenario["calls"])]
-    return {"scenario": scenario["scenario"], "file": path, "calls": calls}
+    return {"scenario": scenario["scenario"], "file": path, "calls": calls,
+            "cancels": workflow.cancels}
+
+
+def too_wide(path: str) -> bool:
+    """True when a node has more fields than the engine can tell apart: it must be refused."""
+    with open(path) as f:
+        scenario = yaml.safe_load(f)
+    workflow = Workflow(os.path.join(os.path.dirname(path), scenario["workflow"]))
+    return any(len(fields) > FIELDS_MAX for fields in workflow.fields.values())
 
 
 def main():

@@ -1,5 +1,9 @@
 """Random workflows with a scenario each: joins, nested diamonds, streams, loops, counts, failures.
 
+Nodes are made one after the other and declared in any order; so are roles, inputs, fields, sources
+and outputs. Some workflows have many outputs, session nodes or fields, deadlines, ages, or
+`on_error: cancel`.
+
     python3 generate.py SEED COUNT FOLDER
 
 Some are refused by validation (joins that wait for each other, say): a comparison skips those.
@@ -26,9 +30,14 @@ class Maker:
     def __init__(self, rng: random.Random):
         self.rng = rng
         self.inputs = ["x", "y"][: rng.choice((1, 1, 2))]
+        self.types = {name: "json" for name in self.inputs}
         self.nodes, self.scripts = {}, {}
         self.fields = {"inputs": list(self.inputs)}
+        # What this one has much of, and whether time and cancellation have a part in it.
+        self.flavour = rng.choice(("plain",) * 6 + ("sessions", "outputs", "wide", "timed", "timed",
+                                                    "cancel"))
         self.order = []
+        self.aged = set()
         self.roles = {"plain": {"plugin": "scripted"},
                       "many": {"plugin": "scripted", "replicas": 3},
                       "talk": {"plugin": "scripted", "balance": "session"}}
@@ -60,13 +69,21 @@ class Maker:
         groups = [self.join() if self.order and self.rng.random() < 0.45 else self.direct()
                   for _ in range(self.rng.choice((1, 1, 1, 2)))]
         role = self.rng.choice(("plain", "plain", "many", "talk"))
+        if self.flavour == "sessions" and self.rng.random() < 0.8:
+            role = "talk"
         self.nodes[name] = {"run": f"{role}.go", "inputs": groups}
-        self.fields[name] = [f"f{i}" for i in range(self.rng.choice((1, 1, 2, 2, 3)))]
+        self.fields[name] = [f"f{i}" for i in range(self.width())]
         self.nodes[name]["outputs"] = list(self.fields[name])
         if self.rng.random() < 0.08:
             self.nodes[name]["on_error"] = "skip"
         self.order.append(name)
         self.script(name)
+
+    def width(self):
+        """How many fields a node has: the limit is 64."""
+        if self.flavour == "wide" and self.rng.random() < 0.3:
+            return self.rng.choice((20, 40, 61, 64, 64, 65) if self.rng.random() < 0.2 else (20, 64))
+        return self.rng.choice((1, 1, 2, 2, 3))
 
     def add_count(self):
         name = f"n{len(self.order) + 1}"
@@ -81,7 +98,7 @@ class Maker:
             kind = self.rng.random()
             count[key] = self.rng.choice((0, 1, 1, 2, 3)) if kind < 0.5 else "all"
             if kind > 0.75:
-                number = self.number_source()
+                number = self.number_source() if self.rng.random() < 0.6 else self.number_input()
                 if number:
                     count[key] = number
         self.nodes[name] = {"run": self.rng.choice(("plain.go", "talk.go")), "inputs": [group],
@@ -90,6 +107,11 @@ class Maker:
         self.nodes[name]["outputs"] = list(self.fields[name])
         self.order.append(name)
         self.script(name)
+
+    def number_input(self):
+        """A number that the call brings."""
+        self.types["k"] = "number"
+        return "inputs.k"
 
     def number_source(self):
         """A field of the first node, which runs once: it yields the number in one frame."""
@@ -103,9 +125,11 @@ class Maker:
             yields = script.get("yields", [list(self.fields[first][:-1])])
             if not yields:
                 yields = [[]]
-            yields[self.rng.randrange(len(yields))].append("number")
+            if self.rng.random() < 0.7:  # otherwise `values` alone supply it
+                yields[self.rng.randrange(len(yields))].append("number")
             script["yields"] = yields
-            script.setdefault("values", {})["number"] = self.rng.choice((0, 1, 2, 2, 3))
+            few = -1 if self.rng.random() < 0.05 else 1
+            script.setdefault("values", {})["number"] = self.rng.choice((0, few, 2, 2, 3))
             self.scripts[first] = script
         return f"{first}.number"
 
@@ -123,8 +147,24 @@ class Maker:
             script["fail"] = True
         if self.rng.random() < 0.5:
             script["latency"] = self.rng.choice(("0ms", "[0ms, 1ms]", "[0ms, 30ms]", "9ms"))
+        if self.flavour == "timed":
+            self.add_times(name, script)
         if script:
             self.scripts[name] = script
+
+    def add_times(self, name, script):
+        """Deadlines and ages that are far below or far above what happens."""
+        node = self.nodes[name]
+        if self.rng.random() < 0.3:
+            node["deadline"] = self.rng.choice(("3ms", "9m"))
+            script["latency"] = "200ms"
+        sources = {s.split(".")[0] for group in node["inputs"] for value in group.values()
+                   for s in (value if isinstance(value, list) else [value])}
+        slow = all(self.scripts.get(n, {}).get("latency") == "200ms" for n in sources)
+        if "count" not in node and self.rng.random() < 0.3:
+            node["max_age"] = self.rng.choice(("1ms", "20m")) if slow else "20m"
+            if node["max_age"] == "1ms":
+                self.aged.add(name)
 
     def add_loop(self):
         """A back edge: a group of its own at an earlier node, fed by a later one for some turns."""
@@ -134,6 +174,8 @@ class Maker:
         head = self.order[i]
         tail = self.rng.choice(self.order[i:])
         if "count" in self.nodes[head] or "count" in self.nodes[tail]:
+            return
+        if head in self.aged:  # what comes round must be late too, and it need not be
             return
         if "number" in self.fields[tail]:
             return
@@ -156,40 +198,69 @@ class Maker:
             script["fail_when_iteration"] = self.rng.randrange(3)
 
     def make(self):
-        for i in range(self.rng.randrange(3, 26)):
+        for i in range(self.rng.randrange(3, 42 if self.flavour == "sessions" else 26)):
             if i > 1 and self.rng.random() < 0.07:
                 self.add_count()
             else:
                 self.add_node()
-        for _ in range(self.rng.choice((0, 0, 0, 1, 1, 2))):
+        for _ in range(self.rng.choice((0, 0, 1, 1, 2, 3))):
             self.add_loop()
         outputs = {}
-        for i in range(self.rng.choice((1, 2, 3))):
-            node = self.rng.choice(self.order[-6:])
+        many = self.flavour == "outputs"
+        for i in range(self.rng.randrange(20, 70) if many else self.rng.choice((1, 2, 3))):
+            node = self.rng.choice(self.order if many else self.order[-6:])
             outputs[f"o{i}"] = f"{node}.{self.rng.choice(self.fields[node])}"
         last = self.order[-1]
         outputs["last"] = [f"{last}.{f}" for f in self.fields[last]]
         return outputs
 
 
+def shuffled(rng, items: dict) -> dict:
+    pairs = list(items.items())
+    rng.shuffle(pairs)
+    return dict(pairs)
+
+
+def shuffled_node(rng, node: dict) -> dict:
+    """Its fields and their sources in another order. (The order of groups has a meaning.)"""
+    groups = []
+    for group in node["inputs"]:
+        for sources in group.values():
+            if isinstance(sources, list):
+                rng.shuffle(sources)
+        groups.append(shuffled(rng, group))
+    node = {**node, "inputs": groups}
+    if "outputs" in node:
+        node["outputs"] = rng.sample(node["outputs"], len(node["outputs"]))
+    return node
+
+
 def workflow_text(maker, outputs) -> str:
+    rng = maker.rng
     used = {node["run"].split(".")[0] for node in maker.nodes.values()}
+    roles = {name: role for name, role in maker.roles.items() if name in used}
+    nodes = {name: shuffled_node(rng, node) for name, node in maker.nodes.items()}
     lines = ["sluice: 1", "workflow: generated",
-             "inputs: " + text_of({name: "json" for name in maker.inputs}), "roles:"]
-    lines += [f"  {name}: {text_of(role)}" for name, role in maker.roles.items() if name in used]
-    lines += ["nodes:"] + [f"  {name}: {text_of(node)}" for name, node in maker.nodes.items()]
-    limit = maker.rng.choice((3, 4, 6, 64))
-    lines += ["outputs: " + text_of(outputs), f"limits: {{ loop_iterations: {limit} }}"]
-    if maker.rng.random() < 0.3:
+             "inputs: " + text_of(shuffled(rng, maker.types)), "roles:"]
+    lines += [f"  {name}: {text_of(role)}" for name, role in shuffled(rng, roles).items()]
+    lines += ["nodes:"] + [f"  {name}: {text_of(n)}" for name, n in shuffled(rng, nodes).items()]
+    limit = rng.choice((3, 4, 6, 64))
+    lines += ["outputs: " + text_of(shuffled(rng, outputs)),
+              f"limits: {{ loop_iterations: {limit} }}"]
+    if rng.random() < 0.3:
         lines.append("calls: overlap")
+    if maker.flavour == "cancel":
+        lines.append("on_error: cancel")
     return "\n".join(lines) + "\n"
 
 
 def scenario_text(maker, index: int) -> str:
     calls = []
     for i in range(maker.rng.choice((1, 1, 2, 3))):
-        given = [x for x in maker.inputs if maker.rng.random() < 0.93]
-        calls.append({"session": maker.rng.choice("ab"), "inputs": {x: "v" for x in given}})
+        given = {x: "v" for x in maker.inputs if maker.rng.random() < 0.93}
+        if "k" in maker.types and maker.rng.random() < 0.9:
+            given["k"] = maker.rng.choice((0, 1, 1, 2, 3, -1 if maker.rng.random() < 0.2 else 2))
+        calls.append({"session": maker.rng.choice("ab"), "inputs": given})
     lines = [f"scenario: generated {index}", f"workflow: w{index:05d}.yaml",
              "calls: " + text_of(calls), "nodes:" if maker.scripts else "nodes: {}"]
     lines += [f"  {name}: {text_of(script)}" for name, script in maker.scripts.items()]

@@ -64,7 +64,8 @@ MUTANTS = [
     ("nothing given opens nothing", "graph/split.cpp", "if (opens_ || taken > 1)",
      "if (taken != 0 && (opens_ || taken > 1))", None),
     ("C9 credit leaves while shares stay", "graph/split.cpp",
-     "all = all && holding.parts[i].rest.width == 0;", "{}", None),
+     "[](const Holding::Part& part) { return part.rest.width == 0; }",
+     "[](const Holding::Part&) { return true; }", None),
     ("C10 a call is not forgotten", "graph/engine.cpp",
      "  if (!calls_.contains(message.call)) return;\n", "  if (message.call != 0) return;\n", None),
     ("C11 what depends on a dead join waits", "graph/engine.cpp",
@@ -76,7 +77,7 @@ MUTANTS = [
      "      effects.messages.push_back(message);\n    }\n    part.rest = Share{};",
      "      effects.messages.push_back(message);\n      Message* again = pools_.new_message("
      "Message::Kind::settled, collector.owner,\n          holding.call, holding.session);\n"
-     "      again->target = collector.id;\n      again->shares.copy(message->shares);\n"
+     "      again->target = collector.id;\n      again->shares.resize(1);\n      again->shares[0] = message->shares[0];\n"
      "      effects.messages.push_back(again);\n    }\n    part.rest = Share{};", None),
     ("C13 a loop turns once more", "graph/engine.cpp", "if (turn < std::min",
      "if (turn <= std::min", None),
@@ -107,6 +108,9 @@ MUTANTS = [
      None),
     ("an aborting engine does not answer", "graph/engine.cpp", "left != nullptr && --*left == 0",
      "left != nullptr && --*left == 1", None),
+    ("joins close in declaration order", "graph/routes.cpp",
+     "[&](CollectorId id) { return plan_.collectors[id].rank; }", "[](CollectorId id) { return id; }",
+     None),
     ("roots are always the entry", "graph/collectors.cpp",
      "root = root == none ? from : dominators.nearest_common(root, from);",
      "root = root == none ? from : (from == root ? root : entry_node);", None),

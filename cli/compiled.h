@@ -21,8 +21,8 @@ Result<Compiled> compile_file(const std::string& path, const Catalog& catalog);
 /// Prints errors (and warnings) to standard error.
 void print_diagnostics(const Compiled& compiled);
 
-/// The directory that the workflow's `model:` paths are relative to: the first of the current
-/// directory and the workflow file's parents that holds all of them.
-Result<std::string> model_root(const WorkflowSpec& spec);
+/// Replaces each `model:` by its directory. One that is not there, or whose configuration says that
+/// its role cannot play it, is an error more.
+void find_models(Compiled& compiled, const Catalog& catalog);
 
 }  // namespace sluice::cli

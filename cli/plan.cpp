@@ -12,6 +12,23 @@ namespace sluice::cli {
 
 namespace {
 
+/// A node, `inputs`, or an output (`outputs.name` when a node has its name).
+Result<std::string> explain(const Plan& plan, const std::string& wanted, const std::string& file) {
+  if (wanted == "inputs") return explain_inputs(plan);
+  if (const PlanNode* node = plan.find(wanted)) return explain_node(plan, *node);
+  const std::string prefix = "outputs.";
+  const std::string name = wanted.starts_with(prefix) ? wanted.substr(prefix.size()) : wanted;
+  std::vector<std::string_view> names;
+  for (const PlanNode& node : plan.nodes) names.push_back(node.name);
+  for (const PlanOutput& output : plan.outputs) {
+    if (output.name == name) return explain_output(plan, output);
+    names.push_back(output.name);
+  }
+  const std::string near = nearest_name(name, names);
+  return invalid_argument("no node or output '" + wanted + "' in " + file +
+                          (near.empty() ? "" : "; did you mean '" + near + "'?"));
+}
+
 int plan(const std::string& file, const std::string& format, const std::string& explained,
          const Catalog& catalog) {
   Result<Compiled> compiled = compile_file(file, catalog);
@@ -19,15 +36,9 @@ int plan(const std::string& file, const std::string& format, const std::string& 
   print_diagnostics(*compiled);
   if (!compiled->ok()) return 1;
   if (!explained.empty()) {
-    const PlanNode* node = compiled->plan.find(explained);
-    if (node == nullptr || node->id == entry_node) {
-      std::vector<std::string_view> names;
-      for (const PlanNode& known : compiled->plan.nodes) names.push_back(known.name);
-      const std::string near = nearest_name(explained, names);
-      return fail("no node '" + explained + "' in " + file +
-                  (near.empty() ? "" : "; did you mean '" + near + "'?"));
-    }
-    std::fputs(explain_node(compiled->plan, *node).c_str(), stdout);
+    const Result<std::string> text = explain(compiled->plan, explained, file);
+    if (!text.ok()) return fail(text.error().message);
+    std::fputs(text->c_str(), stdout);
     return 0;
   }
   const std::string text = format == "json"      ? plan_json(compiled->plan)
@@ -53,7 +64,9 @@ void add_plan(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   command->add_option("file", options->file, "A workflow file (YAML)")->required();
   command->add_option("--format", options->format, "text, json, mermaid, dot or svg")
       ->check(CLI::IsMember({"text", "json", "mermaid", "dot", "svg"}));
-  command->add_option("--explain", options->explained, "Say in words what makes a node run");
+  command->add_option(
+      "--explain", options->explained,
+      "Say in words what makes a node run, what `inputs` brings or how an output is ordered");
   command->callback([&catalog, &chosen, options] {
     chosen = [&catalog, options] {
       return plan(options->file, options->format, options->explained, catalog);

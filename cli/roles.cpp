@@ -22,6 +22,15 @@ int roles(const Catalog& catalog) {
                   ports_text(interface.inputs).c_str(), ports_text(interface.outputs).c_str(),
                   interface.frames.size() > 1 ? "  (in frames of their own)" : "");
     if (plugin.session_state) std::printf("  keeps session state: balance: session\n");
+    for (const OptionDeclaration& option : plugin.options) {
+      std::string values;
+      for (const std::string& choice : option.choices)
+        values += (values.empty() ? "" : ", ") + choice;
+      if (values.empty())
+        values = std::to_string(option.least) + " to " + std::to_string(option.most);
+      std::printf("  option %s: %s (%s)\n", option.name.c_str(), option.meaning.c_str(),
+                  values.c_str());
+    }
     for (const std::string& kind : plugin.global_param_kinds)
       std::printf("  needs a global parameter of kind %s\n", kind.c_str());
   }

@@ -113,6 +113,7 @@ class Printer {
 int run(const RunOptions& options, const Catalog& catalog) {
   Result<Compiled> compiled = compile_file(options.file, catalog);
   if (!compiled.ok()) return fail(compiled.error().message);
+  find_models(*compiled, catalog);
   if (!compiled->ok()) {
     print_diagnostics(*compiled);
     return 1;
@@ -121,12 +122,9 @@ int run(const RunOptions& options, const Catalog& catalog) {
     return fail(options.file + ": `run` gives a workflow one input, `request: json`");
   Result<std::string> request = request_json(options);
   if (!request.ok()) return fail(request.error().message);
-  Result<std::string> root = model_root(compiled->loaded.spec);
-  if (!root.ok()) return fail(root.error().message);
 
   Progress progress;
   RunnerOptions runner_options;
-  runner_options.root = *root;
   runner_options.progress = [&](std::string_view what) { progress.show(std::string(what)); };
   auto runner = Runner::create(compiled->loaded.spec, compiled->plan, catalog, runner_options);
   if (!runner.ok()) return fail(runner.error().message);

@@ -15,41 +15,56 @@ void append(std::string& list, const std::string& item) {
   list += (list.empty() ? "\n" : ",\n") + item;
 }
 
-int validate(const std::vector<std::string>& files, const std::string& format,
-             const Catalog& catalog) {
-  std::string list;
+struct Counts {
   std::size_t errors = 0;
   std::size_t warnings = 0;
-  for (const std::string& file : files) {
-    Result<Compiled> compiled = compile_file(file, catalog);
-    if (!compiled.ok()) {
-      ++errors;
-      const Diagnostic unread{Severity::error, {}, "unreadable-file", compiled.error().message, ""};
-      if (format == "text") std::fprintf(stderr, "error: %s\n", compiled.error().message.c_str());
-      if (format == "json") append(list, diagnostic_json(unread, file));
-      if (format == "sarif") append(list, diagnostic_sarif(unread, file));
-      continue;
-    }
-    for (const Diagnostic& d : compiled->loaded.diagnostics) {
-      ++(d.severity == Severity::error ? errors : warnings);
-      if (format == "text")
-        std::fputs(diagnostic_text(d, file, compiled->loaded.text).c_str(), stdout);
-      if (format == "json") append(list, diagnostic_json(d, file));
-      if (format == "sarif") append(list, diagnostic_sarif(d, file));
-    }
+};
+
+std::string count_text(std::size_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+/// One file's diagnostics, printed at once when they are for people.
+FileDiagnostics validate_file(const std::string& file, bool text, const Catalog& catalog,
+                              Counts& counts) {
+  Result<Compiled> compiled = compile_file(file, catalog);
+  if (!compiled.ok()) {
+    ++counts.errors;
+    const std::string& message = compiled.error().message;
+    if (text) std::fprintf(stderr, "error: %s\n", message.c_str());
+    return {file, {{Severity::error, {}, "unreadable-file", message, ""}}};
   }
-  if (format == "json") std::printf("[%s%s]\n", list.c_str(), list.empty() ? "" : "\n");
-  if (format == "sarif")
-    std::printf(
-        "{\"version\":\"2.1.0\",\"$schema\":"
-        "\"https://json.schemastore.org/sarif-2.1.0.json\",\"runs\":[{\"tool\":"
-        "{\"driver\":{\"name\":\"sluice\"}},\"results\":[%s]}]}\n",
-        list.c_str());
+  find_models(*compiled, catalog);
+  const Diagnostics& diagnostics = compiled->loaded.diagnostics;
+  for (const Diagnostic& d : diagnostics)
+    ++(d.severity == Severity::error ? counts.errors : counts.warnings);
+  if (text) {
+    std::fputs(diagnostics_text(diagnostics, file, compiled->loaded.text).c_str(), stdout);
+    if (compiled->ok() && compiled->loaded.spec.is_library)
+      std::printf("%s: roles for other workflows to include; it has no nodes of its own\n",
+                  file.c_str());
+  }
+  return {file, diagnostics};
+}
+
+int validate(const std::vector<std::string>& files, const std::string& format,
+             const Catalog& catalog) {
+  Counts counts;
+  std::vector<FileDiagnostics> all;
+  for (const std::string& file : files)
+    all.push_back(validate_file(file, format == "text", catalog, counts));
+  if (format == "json") {
+    std::string list;
+    for (const FileDiagnostics& file : all)
+      for (const Diagnostic& d : file.diagnostics) append(list, diagnostic_json(d, file.file));
+    std::printf("[%s%s]\n", list.c_str(), list.empty() ? "" : "\n");
+  }
+  if (format == "sarif") std::fputs(diagnostics_sarif(all).c_str(), stdout);
   if (format == "text")
-    std::printf("%zu file%s, %zu error%s, %zu warning%s\n", files.size(),
-                files.size() == 1 ? "" : "s", errors, errors == 1 ? "" : "s", warnings,
-                warnings == 1 ? "" : "s");
-  return errors == 0 ? 0 : 1;
+    std::printf("%s, %s, %s\n", count_text(files.size(), "file").c_str(),
+                count_text(counts.errors, "error").c_str(),
+                count_text(counts.warnings, "warning").c_str());
+  return counts.errors == 0 ? 0 : 1;
 }
 
 }  // namespace

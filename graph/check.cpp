@@ -1,6 +1,7 @@
 #include "graph/check.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
 #include <string>
@@ -17,6 +18,7 @@ class Checker {
       : spec_(spec), declarations_(declarations), diagnostics_(diagnostics) {}
 
   void run() {
+    check_kinds();
     for (const RoleSpec& role : spec_.roles) check_role(role);
     for (const NodeSpec& node : spec_.nodes) {
       nodes_.emplace(node.name.text, &node);
@@ -32,8 +34,8 @@ class Checker {
  private:
   void add(Severity severity, Mark mark, std::string code, std::string message,
            std::string suggestion = "") {
-    diagnostics_.push_back(
-        {severity, mark, std::move(code), std::move(message), std::move(suggestion)});
+    report(diagnostics_,
+           {severity, mark, std::move(code), std::move(message), std::move(suggestion)});
   }
   void error(Mark mark, std::string code, std::string message, std::string suggestion = "") {
     add(Severity::error, mark, std::move(code), std::move(message), std::move(suggestion));
@@ -41,12 +43,17 @@ class Checker {
   void warn(Mark mark, std::string code, std::string message, std::string suggestion = "") {
     add(Severity::warning, mark, std::move(code), std::move(message), std::move(suggestion));
   }
-  static std::string meant(const std::string& name, const std::vector<std::string_view>& known,
-                           const std::string& what) {
+  std::string meant(const std::string& name, const std::vector<std::string_view>& known,
+                    const std::string& what) const {
+    constexpr std::size_t listed_max = 12;
+    if (is_full(diagnostics_)) return "";
     const std::string near = nearest_name(name, known);
     if (!near.empty()) return "did you mean '" + near + "'?";
     std::string list;
-    for (const std::string_view one : known) list += (list.empty() ? "" : ", ") + std::string(one);
+    for (std::size_t i = 0; i < std::min(known.size(), listed_max); ++i)
+      list += (list.empty() ? "" : ", ") + std::string(known[i]);
+    if (known.size() > listed_max)
+      list += " and " + std::to_string(known.size() - listed_max) + " more";
     return list.empty() ? "there is no " + what : what + "s: " + list;
   }
   template <typename T>
@@ -85,10 +92,41 @@ class Checker {
               "balance: session");
     }
     check_params(role, plugin);
+    if (plugin != nullptr && !plugin->any_ports) check_options(role, *plugin);
     check_colocate(role);
     if (role.balance == Balance::broadcast)
       error(role.name.mark, "not-yet", "balance: broadcast comes with a later version",
             "use round_robin or session");
+  }
+
+  void check_options(const RoleSpec& role, const PluginDeclaration& plugin) {
+    for (const OptionSpec& option : role.options) {
+      const auto known =
+          std::ranges::find(plugin.options, option.key.text, &OptionDeclaration::name);
+      if (known == plugin.options.end()) {
+        error(option.key.mark, "unknown-option",
+              "'" + plugin.name + "' has no option " + in_quotes(option.key.text),
+              meant(option.key.text, names_of(plugin.options), "option"));
+        continue;
+      }
+      const std::string problem = option_problem(*known, option.value.text);
+      if (!problem.empty()) error(option.value.mark, "bad-option", problem);
+    }
+  }
+
+  /// The kinds of global parameters that any plugin asks for; without any, all may be.
+  void check_kinds() {
+    std::vector<std::string_view> kinds;
+    for (const PluginDeclaration& plugin : declarations_)
+      for (const std::string& kind : plugin.global_param_kinds)
+        if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
+    if (kinds.empty()) return;
+    for (const GlobalParamSpec& param : spec_.global_params)
+      if (!param.kind.text.empty() &&
+          std::ranges::find(kinds, std::string_view(param.kind.text)) == kinds.end())
+        error(param.kind.mark, "unknown-kind",
+              "no role uses global parameters of the kind " + in_quotes(param.kind.text),
+              meant(param.kind.text, kinds, "kind"));
   }
 
   void check_params(const RoleSpec& role, const PluginDeclaration* plugin) {
@@ -97,6 +135,7 @@ class Checker {
       const auto it = std::ranges::find_if(
           spec_.global_params, [&](const GlobalParamSpec& p) { return p.name.text == param.text; });
       if (it == spec_.global_params.end()) {
+        if (spec_.unread.global_params) continue;
         error(param.mark, "unknown-global-param",
               "role '" + role.name.text + "' lists the global parameter '" + param.text +
                   "', which is not there",
@@ -127,7 +166,7 @@ class Checker {
     while (at != nullptr && at->colocate) {
       const RoleSpec* next = find_role(at->colocate->text);
       if (next == nullptr) {
-        if (at == &role)
+        if (at == &role && !spec_.unread.roles)
           error(role.colocate->mark, "unknown-role",
                 "role '" + role.name.text + "' shares the place of '" + role.colocate->text +
                     "', which is not there",
@@ -148,6 +187,7 @@ class Checker {
     const RoleSpec* role = find_role(node.role.text);
     if (node.role.text.empty()) return;
     if (role == nullptr) {
+      if (spec_.unread.roles) return;
       error(node.role.mark, "unknown-role",
             "node '" + node.name.text + "' runs the role '" + node.role.text +
                 "', which is not there",
@@ -183,6 +223,7 @@ class Checker {
       const auto it = std::ranges::find_if(
           spec_.inputs, [&](const InputSpec& i) { return i.name.text == ref.field; });
       if (it == spec_.inputs.end()) {
+        if (spec_.unread.inputs) return std::nullopt;
         error(ref.mark, "unknown-input", "the workflow has no input '" + ref.field + "'",
               meant(ref.field, names_of(spec_.inputs), "input"));
         return std::nullopt;
@@ -192,6 +233,7 @@ class Checker {
     }
     const auto node = nodes_.find(ref.node);
     if (node == nodes_.end()) {
+      if (spec_.unread.nodes) return std::nullopt;
       error(ref.mark, "unknown-node", "there is no node '" + ref.node + "'",
             meant(ref.node, names_of(spec_.nodes), "node"));
       return std::nullopt;
@@ -309,43 +351,66 @@ class Checker {
   void check_outputs() {
     for (const OutputSpec& output : spec_.outputs)
       for (const FieldRef& source : output.sources) (void)check_source(source);
-    if (spec_.outputs.empty())
+    if (spec_.is_library) return;
+    if (spec_.outputs.empty() && !spec_.unread.outputs)
       error({1, 1, 1}, "no-outputs", "the workflow has no outputs, so nobody sees what it makes",
             "outputs: { name: node.field }");
-    if (spec_.nodes.empty()) error({1, 1, 1}, "no-nodes", "the workflow has no nodes");
+    if (spec_.nodes.empty() && !spec_.unread.nodes)
+      error({1, 1, 1}, "no-nodes", "the workflow has no nodes");
   }
 
-  void check_reach() {
-    std::set<std::string> reached{"inputs"};
+  /// True when one of the field's sources may come; what is wrong with the others is said there.
+  bool can_come(const FieldSpec& field) const {
+    return field.sources.empty() || std::ranges::any_of(field.sources, [&](const FieldRef& source) {
+             return reached_.contains(source.node) || !known(source.node);
+           });
+  }
+  void grow_reach() {
+    const auto can_fire = [&](const GroupSpec& group) {
+      return std::ranges::all_of(group.fields, [&](const auto& field) { return can_come(field); });
+    };
     for (bool grew = true; grew;) {
       grew = false;
-      for (const NodeSpec& node : spec_.nodes) {
-        if (reached.contains(node.name.text)) continue;
-        const auto can_fire = [&](const GroupSpec& group) {
-          return std::ranges::all_of(group.fields, [&](const FieldSpec& field) {
-            return std::ranges::any_of(field.sources, [&](const FieldRef& source) {
-              return reached.contains(source.node) || !known(source.node);
-            });
-          });
-        };
-        if (std::ranges::any_of(node.groups, can_fire)) {
-          reached.insert(node.name.text);
-          grew = true;
-        }
+      for (const NodeSpec& node : spec_.nodes)
+        if (!reached_.contains(node.name.text) &&
+            (node.groups.empty() || std::ranges::any_of(node.groups, can_fire)))
+          grew = reached_.insert(node.name.text).second;
+    }
+  }
+  /// The first field of a node that never runs which never comes.
+  const FieldSpec& missing_field(const NodeSpec& node) const {
+    const auto& fields = node.groups[0].fields;
+    return *std::ranges::find_if(fields, [&](const FieldSpec& f) { return !can_come(f); });
+  }
+
+  /// One error for each circle of nodes that wait for one another: the rest follows from it.
+  void check_reach() {
+    reached_.insert("inputs");
+    grow_reach();
+    for (const NodeSpec& first : spec_.nodes) {
+      while (!reached_.contains(first.name.text) && !is_full(diagnostics_)) {
+        const NodeSpec* node = &first;
+        std::set<const NodeSpec*> way;
+        while (way.insert(node).second) node = nodes_.at(missing_field(*node).sources[0].node);
+        const FieldSpec& field = missing_field(*node);
+        const std::string& from = field.sources[0].node;
+        error(
+            node->name.mark, "unreachable-node",
+            "nothing can ever run node '" + node->name.text + "': its input '" + field.field.text +
+                "' comes only from " +
+                (from == node->name.text ? "itself" : "'" + from + "', which waits for it"),
+            "feed it from inputs.field or from a node that runs, or give what comes later a group "
+            "of its own");
+        reached_.insert(node->name.text);
+        grow_reach();
       }
     }
-    for (const NodeSpec& node : spec_.nodes)
-      if (!reached.contains(node.name.text) && !node.groups.empty())
-        error(node.name.mark, "unreachable-node",
-              "nothing can ever run node '" + node.name.text +
-                  "': no input of the workflow leads to it",
-              "feed it from inputs.field or from a node that runs");
   }
   bool known(const std::string& node) const { return node == "inputs" || nodes_.contains(node); }
 
   void check_unused() {
     for (const RoleSpec& role : spec_.roles)
-      if (role.included_from.empty() && !used_roles_.contains(role.name.text))
+      if (!spec_.is_library && role.included_from.empty() && !used_roles_.contains(role.name.text))
         warn(role.name.mark, "unused-role", "no node runs the role '" + role.name.text + "'",
              "remove it");
     for (const InputSpec& input : spec_.inputs)
@@ -378,11 +443,31 @@ class Checker {
   Diagnostics& diagnostics_;
   std::map<std::string, const NodeSpec*, std::less<>> nodes_;
   std::map<std::string, const InterfaceDeclaration*, std::less<>> interfaces_;
+  std::set<std::string, std::less<>> reached_;
   std::set<std::string, std::less<>> used_roles_;
   std::set<std::string, std::less<>> used_inputs_;
 };
 
 }  // namespace
+
+std::string option_problem(const OptionDeclaration& option, const std::string& value) {
+  std::string allowed;
+  if (!option.choices.empty()) {
+    if (std::ranges::find(option.choices, value) != option.choices.end()) return "";
+    for (const std::string& choice : option.choices)
+      allowed += (allowed.empty() ? "" : ", ") + choice;
+    allowed = "one of " + allowed;
+  } else {
+    std::int64_t number = 0;
+    const char* end = value.data() + value.size();
+    const auto [stop, failed] = std::from_chars(value.data(), end, number);
+    if (failed == std::errc() && stop == end && number >= option.least && number <= option.most)
+      return "";
+    allowed = "a whole number from " + std::to_string(option.least) + " to " +
+              std::to_string(option.most);
+  }
+  return option.name + " is " + in_quotes(value) + ", it must be " + allowed;
+}
 
 void check(const WorkflowSpec& spec, const Declarations& declarations, Diagnostics& diagnostics) {
   Checker(spec, declarations, diagnostics).run();

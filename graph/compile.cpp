@@ -7,12 +7,14 @@ namespace sluice {
 
 Plan compile(const WorkflowSpec& spec, const Declarations& declarations, Diagnostics& diagnostics) {
   Plan plan;
-  compiling::resolve(spec, declarations, plan, diagnostics);
-  if (has_errors(diagnostics) || !compiling::edges_fit(plan, diagnostics)) return plan;
+  if (!compiling::resolve(spec, declarations, plan, diagnostics) ||
+      !compiling::edges_fit(plan, diagnostics))
+    return plan;
   const Dominators dominators = compiling::dominators_of(plan);
   compiling::place_collectors(dominators, plan);
-  compiling::check_loops(plan, diagnostics);
-  compiling::check_waits(plan, diagnostics);
+  const compiling::Doubts doubts = compiling::doubts_of(spec, plan);
+  compiling::check_loops(plan, dominators, doubts, diagnostics);
+  compiling::check_waits(plan, doubts, diagnostics);
   if (has_errors(diagnostics)) return plan;
   compiling::rank_joins(plan);
   compiling::route_shares(dominators, plan, diagnostics);

@@ -9,9 +9,16 @@
 
 namespace sluice::compiling {
 
-/// Nodes, groups and edges from names. Adds `inputs` as node 0. Stops after the nodes where their
-/// fields do not fit.
-void resolve(const WorkflowSpec& spec, const Declarations& declarations, Plan& plan,
+/// Where a name is wrong, so that an edge is missing; nothing after a check without errors.
+struct Doubts {
+  std::vector<bool> nodes;  // by id: a group of it lacks a source
+  bool any = false;         // of them, or of the outputs
+};
+Doubts doubts_of(const WorkflowSpec& spec, const Plan& plan);
+
+/// Nodes, groups and edges from names. Adds `inputs` as node 0. False, with errors and after the
+/// nodes, where their fields do not fit.
+bool resolve(const WorkflowSpec& spec, const Declarations& declarations, Plan& plan,
              Diagnostics& diagnostics);
 
 /// False, with errors, where the tables have no room: for the fields of a node, for edges and
@@ -26,10 +33,11 @@ Dominators dominators_of(const Plan& plan);
 void place_collectors(const Dominators& dominators, Plan& plan);
 
 /// Loops: numbers their nodes; refuses those without a way out and counts that stand in one.
-void check_loops(Plan& plan, Diagnostics& diagnostics);
+void check_loops(Plan& plan, const Dominators& dominators, const Doubts& doubts,
+                 Diagnostics& diagnostics);
 
-/// Refuses joins that can wait for ever, for themselves or for each other.
-void check_waits(const Plan& plan, Diagnostics& diagnostics);
+/// Refuses joins that can wait for ever, for themselves or for each other: each circle once.
+void check_waits(const Plan& plan, const Doubts& doubts, Diagnostics& diagnostics);
 
 /// Ranks joins and counts, so that each comes after all that it waits for. The order of declaration
 /// has no part in it. Requires: `check_waits` found nothing.

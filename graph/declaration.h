@@ -28,6 +28,15 @@ struct InterfaceDeclaration {
   std::uint32_t yields_max = 0;  // most frames of one activation; 0: no bound
 };
 
+/// What may stand under a role's `options:`.
+struct OptionDeclaration {
+  std::string name;
+  std::string meaning;
+  std::vector<std::string> choices;  // one of these words; empty: a whole number
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+};
+
 struct PluginDeclaration {
   std::string name;
   std::string meaning;
@@ -36,6 +45,7 @@ struct PluginDeclaration {
   bool needs_model = false;    // `model:` must be given
   bool any_ports = false;      // `scripted`: any interface, ports taken from the workflow
   std::vector<std::string> global_param_kinds;  // kinds it must be given, e.g. {"paged_kv"}
+  std::vector<OptionDeclaration> options = {};
 };
 
 /// All plugins a program knows. Lookups are linear: there are tens of them.

@@ -1,10 +1,12 @@
 // What is wrong with a workflow, where, and what to write instead.
 //
-// Units: lines and columns count from 1; 0 means "no place". Columns count bytes.
+// Units: lines and columns count from 1, columns in characters; 0 means "no place".
+// Bounds: a file gets at most `diagnostics_max` of them, a text at most `diagnostic_bytes_max`.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sluice {
@@ -28,10 +30,20 @@ struct Diagnostic {
 
 using Diagnostics = std::vector<Diagnostic>;
 
-inline bool has_errors(const Diagnostics& diagnostics) {
-  for (const Diagnostic& d : diagnostics)
-    if (d.severity == Severity::error) return true;
-  return false;
+inline constexpr std::size_t diagnostics_max = 200;
+inline constexpr std::size_t diagnostic_bytes_max = 800;
+
+bool has_errors(const Diagnostics& diagnostics);
+
+/// No more are kept: looking for what was meant is in vain.
+inline bool is_full(const Diagnostics& diagnostics) {
+  return diagnostics.size() >= diagnostics_max;
 }
+
+/// Adds one, cut to the limits. When there are as many as are kept, the first error still is.
+void report(Diagnostics& diagnostics, Diagnostic diagnostic);
+
+/// A file's own words for a message: in single quotes, and cut when they are longer than a name.
+std::string in_quotes(std::string_view text);
 
 }  // namespace sluice

@@ -41,6 +41,7 @@ struct Edge {
   NodeId from = 0;
   NodeId to = entry_node;                  // entry_node: an output edge
   std::uint16_t group = 0;                 // of `to`, or the output's index
+  Mark mark;                               // the first source in the file that asks for it
   std::vector<FieldMap> fields;            // by `to`, then as the file names the sources
   std::uint64_t mask = 0;                  // the producer's fields this edge carries
   bool direct = true;                      // takes a frame only when every input field is in it
@@ -170,8 +171,9 @@ struct Plan {
   const PlanNode* find(std::string_view name) const;
 };
 
-/// Requires: `spec` passed `check` without errors. Appends what it finds (joins that wait for each
-/// other, loops without a way out, too many shares); the plan is whole only without errors.
+/// Requires: `spec` passed `check`. Appends what it finds (joins that wait for each other, loops
+/// without a way out, too many shares), beside errors that are there already where those have no
+/// part in it. The plan is whole only without errors.
 Plan compile(const WorkflowSpec& spec, const Declarations& declarations, Diagnostics& diagnostics);
 
 }  // namespace sluice

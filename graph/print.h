@@ -13,13 +13,22 @@ namespace sluice {
 /// By place, errors before warnings on one place.
 void sort_diagnostics(Diagnostics& diagnostics);
 
-/// `file:line:column: error: message [code]`, the line, a caret, and the suggestion.
+/// `file:line:column: error: message [code]`, the line, a caret, and the suggestion. Control bytes
+/// are escaped, a long line is cut around the caret.
 std::string diagnostic_text(const Diagnostic& diagnostic, std::string_view file,
                             std::string_view source);
 /// {"file","line","column","severity","code","message","suggestion"}
 std::string diagnostic_json(const Diagnostic& diagnostic, std::string_view file);
-/// One SARIF 2.1.0 result.
-std::string diagnostic_sarif(const Diagnostic& diagnostic, std::string_view file);
+/// The first twenty as text, and how many more there are.
+std::string diagnostics_text(const Diagnostics& diagnostics, std::string_view file,
+                             std::string_view source);
+
+struct FileDiagnostics {
+  std::string file;
+  Diagnostics diagnostics;
+};
+/// A SARIF 2.1.0 log of one run, with a rule for each code that occurs.
+std::string diagnostics_sarif(const std::vector<FileDiagnostics>& files);
 
 std::string plan_text(const Plan& plan);
 std::string plan_json(const Plan& plan);
@@ -29,6 +38,10 @@ std::string plan_dot(const Plan& plan);
 std::string plan_mermaid(const Plan& plan);
 /// In words: what makes the node run, and what can stop it.
 std::string explain_node(const Plan& plan, const PlanNode& node);
+
+/// What a call brings and who reads it; what is delivered, and in which order.
+std::string explain_inputs(const Plan& plan);
+std::string explain_output(const Plan& plan, const PlanOutput& output);
 
 /// A string as JSON writes it, quotes included; bytes that are not UTF-8 become U+FFFD.
 std::string json_quote(std::string_view text);

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <tuple>
+#include <vector>
 
+#include "base/utf8.h"
 #include "graph/print.h"
 
 namespace sluice {
@@ -18,22 +20,64 @@ std::string_view line_of(std::string_view source, std::uint32_t line) {
     source.remove_prefix(end + 1);
   }
   source = source.substr(0, source.find('\n'));
+  if (source.starts_with("\xef\xbb\xbf")) source.remove_prefix(3);
   if (source.ends_with('\r')) source.remove_suffix(1);
   return source;
 }
 
-/// Length of the UTF-8 sequence at the start of `text`; 0 when it is none.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const std::size_t length = byte(0) < 0x80                      ? 1
-                             : byte(0) >= 0xf0 && byte(0) < 0xf5 ? 4
-                             : byte(0) >= 0xe0                   ? 3
-                             : byte(0) >= 0xc2                   ? 2
-                                                                 : 0;
-  if (length == 0 || byte(0) >= 0xf5 || length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0U) != 0x80) return 0;
-  return length;
+/// One character as a terminal may show it: control bytes and bytes that are not UTF-8 as \\xNN.
+std::string shown(std::string_view character) {
+  static constexpr std::string_view hex = "0123456789abcdef";
+  const auto byte = static_cast<unsigned char>(character[0]);
+  const bool c1 =
+      character.size() == 2 && byte == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0;
+  if (character != "\t" && byte >= 0x20 && byte != 0x7f && !c1 &&
+      (byte < 0x80 || character.size() > 1))
+    return std::string(character);
+  if (character == "\t") return "\t";
+  const auto last = static_cast<unsigned char>(character.back());
+  return std::string("\\x") + hex[last >> 4U] + hex[last & 15U];
+}
+
+std::vector<std::string> characters_of(std::string_view text) {
+  std::vector<std::string> characters;
+  while (!text.empty()) {
+    const std::size_t length = std::max<std::size_t>(1, utf8_length(text));
+    characters.push_back(shown(text.substr(0, length)));
+    text.remove_prefix(length);
+  }
+  return characters;
+}
+
+std::string printable(std::string_view text) {
+  std::string all;
+  for (const std::string& character : characters_of(text))
+    all += character == "\t" ? " " : character;
+  return all;
+}
+
+/// The part of the line around the mark, and a caret below it. A long line is cut on both sides.
+std::string line_with_caret(std::string_view line, const Mark& mark) {
+  constexpr std::size_t widest = 160;
+  constexpr std::size_t before = 60;
+  const std::vector<std::string> characters = characters_of(line);
+  const std::size_t column = std::min<std::size_t>(mark.column - 1, characters.size());
+  const bool whole = characters.size() <= widest;
+  const std::size_t from = whole || column < before ? 0 : column - before;
+  const std::size_t to = whole ? characters.size() : std::min(from + widest, characters.size());
+  std::string text = from > 0 ? "  ..." : "  ";
+  std::string caret = from > 0 ? "     " : "  ";
+  std::size_t length = 0;
+  for (std::size_t i = from; i < to; ++i) {
+    text += characters[i];
+    const std::size_t width = characters[i][0] == '\\' ? characters[i].size() : 1;
+    if (i < column)
+      caret += characters[i] == "\t" ? "\t" : std::string(width, ' ');
+    else if (i < column + mark.length)
+      length += width;
+  }
+  text += to < characters.size() ? "...\n" : "\n";
+  return text + caret + "^" + std::string(std::max<std::size_t>(1, length) - 1, '~') + "\n";
 }
 
 }  // namespace
@@ -67,22 +111,26 @@ void sort_diagnostics(Diagnostics& diagnostics) {
 }
 
 std::string diagnostic_text(const Diagnostic& d, std::string_view file, std::string_view source) {
-  std::string text(file);
+  std::string text = printable(file);
   if (d.mark.line > 0)
     text += ":" + std::to_string(d.mark.line) + ":" + std::to_string(d.mark.column);
-  text += ": " + std::string(severity_name(d.severity)) + ": " + d.message + " [" + d.code + "]\n";
+  text += ": " + std::string(severity_name(d.severity)) + ": " + printable(d.message) + " [" +
+          d.code + "]\n";
   const std::string_view line = d.mark.line > 0 ? line_of(source, d.mark.line) : "";
-  if (!line.empty()) {
-    const std::size_t column = std::min<std::size_t>(d.mark.column - 1, line.size());
-    text += "  " + std::string(line) + "\n  ";
-    // Tabs stay tabs and a character of several bytes takes one place, so the caret stands right.
-    for (const char c : line.substr(0, column))
-      if ((static_cast<unsigned char>(c) & 0xc0U) != 0x80) text += c == '\t' ? '\t' : ' ';
-    const std::size_t length =
-        std::clamp<std::size_t>(d.mark.length, 1, std::max<std::size_t>(1, line.size() - column));
-    text += "^" + std::string(length - 1, '~') + "\n";
-  }
-  if (!d.suggestion.empty()) text += "  help: " + d.suggestion + "\n";
+  if (!line.empty()) text += line_with_caret(line, d.mark);
+  if (!d.suggestion.empty()) text += "  help: " + printable(d.suggestion) + "\n";
+  return text;
+}
+
+std::string diagnostics_text(const Diagnostics& diagnostics, std::string_view file,
+                             std::string_view source) {
+  constexpr std::size_t shown_max = 20;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(diagnostics.size(), shown_max); ++i)
+    text += diagnostic_text(diagnostics[i], file, source);
+  if (diagnostics.size() > shown_max)
+    text += printable(file) + ": and " + (is_full(diagnostics) ? "at least " : "") +
+            std::to_string(diagnostics.size() - shown_max) + " more; mend these first\n";
   return text;
 }
 
@@ -92,17 +140,6 @@ std::string diagnostic_json(const Diagnostic& d, std::string_view file) {
          std::string(severity_name(d.severity)) + "\",\"code\":" + json_quote(d.code) +
          ",\"message\":" + json_quote(d.message) + ",\"suggestion\":" + json_quote(d.suggestion) +
          "}";
-}
-
-std::string diagnostic_sarif(const Diagnostic& d, std::string_view file) {
-  const std::string help = d.suggestion.empty() ? "" : " (" + d.suggestion + ")";
-  return "{\"ruleId\":" + json_quote(d.code) + ",\"level\":\"" +
-         std::string(severity_name(d.severity)) +
-         "\",\"message\":{\"text\":" + json_quote(d.message + help) +
-         "},\"locations\":[{\"physicalLocation\":{\"artifactLocation\":{\"uri\":" +
-         json_quote(file) +
-         "},\"region\":{\"startLine\":" + std::to_string(std::max(1U, d.mark.line)) +
-         ",\"startColumn\":" + std::to_string(std::max(1U, d.mark.column)) + "}}}]}";
 }
 
 }  // namespace sluice

@@ -210,4 +210,43 @@ std::string explain_node(const Plan& plan, const PlanNode& node) {
   return text + bounds_text(plan, node);
 }
 
+std::string explain_inputs(const Plan& plan) {
+  std::string text = "'inputs' is what a call brings, as one frame:\n";
+  for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
+    std::string readers;
+    for (const EdgeId id : plan.nodes[entry_node].edges) {
+      const Edge& edge = plan.edges[id];
+      const bool reads =
+          std::ranges::any_of(edge.fields, [&](const FieldMap& map) { return map.from == i; });
+      const std::string reader =
+          edge.is_output() ? "outputs." + plan.outputs[edge.group].name : plan.nodes[edge.to].name;
+      if (reads) readers += (readers.empty() ? "" : ", ") + reader;
+    }
+    text += "  - " + plan.inputs[i] + " (" + std::string(to_string(plan.input_types[i])) +
+            "), read by " + (readers.empty() ? "nobody" : readers) + "\n";
+  }
+  return text + "  An input that a call does not name is a branch not taken.\n";
+}
+
+std::string explain_output(const Plan& plan, const PlanOutput& output) {
+  std::string text = "'outputs." + output.name + "' is delivered to the caller\n";
+  std::uint64_t most = 0;
+  bool bounded = true;
+  for (const EdgeId id : output.edges) {
+    const Edge& edge = plan.edges[id];
+    text += "  - each frame that holds " + sources_of(plan, edge) + "\n";
+    bounded = bounded && edge.frames_max != 0;
+    most += edge.frames_max;
+  }
+  const PlanNode& root = plan.nodes[plan.collectors[output.collector].root];
+  text += root.id == entry_node
+              ? "  in logical order within the call: by which yield they descend from"
+              : "  in logical order of '" + root.name + "'";
+  text += ". An earlier frame that is still on its way is waited for, one that failed is not.\n";
+  if (bounded && most != 0)
+    text +=
+        "  At most " + std::to_string(most) + (most == 1 ? " frame" : " frames") + " in a call.\n";
+  return text;
+}
+
 }  // namespace sluice

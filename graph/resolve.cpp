@@ -166,6 +166,7 @@ class Resolver {
       edge.from = from->id;
       edge.to = to;
       edge.group = group;
+      edge.mark = source.mark;
       edge.direct = false;
       incoming.push_back(edge.id);
       plan_.nodes[from->id].edges.push_back(edge.id);
@@ -228,7 +229,30 @@ class Resolver {
 
 }  // namespace
 
-void resolve(const WorkflowSpec& spec, const Declarations& declarations, Plan& plan,
+Doubts doubts_of(const WorkflowSpec& spec, const Plan& plan) {
+  const auto leads = [&](const FieldRef& ref) {
+    const PlanNode* from = plan.find(ref.node);
+    return from != nullptr && index_of(from->outputs, ref.field) != none;
+  };
+  const auto whole = [&](const std::vector<FieldRef>& sources) {
+    return !sources.empty() && std::ranges::all_of(sources, leads);
+  };
+  Doubts doubts{std::vector<bool>(plan.nodes.size()), false};
+  for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
+    const NodeSpec& node = spec.nodes[i];
+    bool good = !node.groups.empty();
+    for (const GroupSpec& group : node.groups)
+      for (const FieldSpec& field : group.fields) good = good && whole(field.sources);
+    for (const CountSpec& count : node.counts)
+      if (const auto* ref = std::get_if<FieldRef>(&count.frames)) good = good && leads(*ref);
+    doubts.nodes[i + 1] = !good;
+    doubts.any = doubts.any || !good;
+  }
+  for (const OutputSpec& output : spec.outputs) doubts.any = doubts.any || !whole(output.sources);
+  return doubts;
+}
+
+bool resolve(const WorkflowSpec& spec, const Declarations& declarations, Plan& plan,
              Diagnostics& diagnostics) {
   plan.workflow = spec.name.text;
   plan.limits = spec.limits;
@@ -236,9 +260,10 @@ void resolve(const WorkflowSpec& spec, const Declarations& declarations, Plan& p
   plan.cancel_on_error = spec.cancel_on_error;
   Resolver resolver(spec, plan);
   resolver.add_nodes(declarations);
-  if (!fields_fit(spec, plan, diagnostics)) return;
+  if (!fields_fit(spec, plan, diagnostics)) return false;
   resolver.add_groups();
   resolver.add_outputs();
+  return true;
 }
 
 }  // namespace sluice::compiling

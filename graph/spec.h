@@ -109,6 +109,15 @@ struct WorkflowLimits {
 
 enum class CallMode : std::uint8_t { serial, overlap };
 
+/// Parts that could not be read: what they lack may have been in them.
+struct UnreadParts {
+  bool inputs = false;
+  bool global_params = false;
+  bool roles = false;
+  bool nodes = false;
+  bool outputs = false;
+};
+
 struct WorkflowSpec {
   std::string file;                // as shown in diagnostics
   Name name;
@@ -121,6 +130,8 @@ struct WorkflowSpec {
   WorkflowLimits limits;
   CallMode calls = CallMode::serial;
   bool cancel_on_error = false;    // `on_error: cancel` at the top
+  bool is_library = false;         // roles and global params for others to include, no workflow
+  UnreadParts unread;
 };
 
 }  // namespace sluice

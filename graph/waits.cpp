@@ -32,16 +32,60 @@ bool leaves(const Plan& plan, NodeId node, const std::vector<bool>& loop) {
   });
 }
 
-void add_error(Diagnostics& diagnostics, const PlanNode& node, std::string code,
-               std::string message, std::string suggestion) {
-  diagnostics.push_back(
-      {Severity::error, node.mark, std::move(code), std::move(message), std::move(suggestion)});
+void add_error(Diagnostics& diagnostics, Mark mark, std::string code, std::string message,
+               std::string suggestion) {
+  report(diagnostics,
+         {Severity::error, mark, std::move(code), std::move(message), std::move(suggestion)});
 }
 
 std::string join_name(const Plan& plan, const Collector& join) {
   const PlanNode& node = plan.nodes[join.owner];
   if (node.groups.size() == 1) return "'" + node.name + "'";
   return "group " + std::to_string(join.group) + " of '" + node.name + "'";
+}
+
+/// A group as the file would write it, with the slots that `chosen` takes.
+template <typename Chosen>
+std::string group_text(const Plan& plan, const PlanGroup& group, Chosen chosen) {
+  std::string text;
+  for (std::size_t field = 0; field < group.fields.size(); ++field) {
+    std::string sources;
+    std::size_t count = 0;
+    for (const EdgeId id : group.edges)
+      for (const FieldMap& map : plan.edges[id].fields) {
+        if (map.to != field || !chosen(plan.edges[id])) continue;
+        const PlanNode& from = plan.nodes[plan.edges[id].from];
+        sources += (count++ == 0 ? "" : ", ") + from.name + "." + from.outputs[map.from];
+      }
+    if (count == 0) continue;
+    text += (text.empty() ? "" : ", ") + group.fields[field] + ": " +
+            (count > 1 ? "[" + sources + "]" : sources);
+  }
+  return "{ " + text + " }";
+}
+
+/// The join's edges that can bring what `owner` made, its root not passed.
+std::vector<bool> slots_from(const Plan& plan, const Collector& join, NodeId owner) {
+  std::vector<bool> slots(plan.edges.size());
+  const auto predecessors = predecessors_of(plan);
+  for (const EdgeId id : plan.nodes[join.owner].groups[join.group].edges)
+    slots[id] = upstream_of(predecessors, {plan.edges[id].from}, join.root)[owner];
+  return slots;
+}
+
+Mark first_mark(const Plan& plan, const PlanGroup& group, const std::vector<bool>& slots) {
+  for (const EdgeId id : group.edges)
+    if (slots[id]) return plan.edges[id].mark;
+  return plan.edges[group.edges[0]].mark;
+}
+
+/// What to write instead of a join some of whose slots come from what it feeds.
+std::string parted(const Plan& plan, const Collector& join, const std::vector<bool>& slots) {
+  const PlanGroup& group = plan.nodes[join.owner].groups[join.group];
+  const auto in_loop = [&](const Edge& edge) { return slots[edge.id]; };
+  const std::string loop = group_text(plan, group, in_loop);
+  const std::string rest = group_text(plan, group, [&](const Edge& e) { return !in_loop(e); });
+  return rest == "{  }" ? "" : "write two groups, `" + rest + "` and `" + loop + "`";
 }
 
 /// The joins and counts, and which of them comes before which.
@@ -103,18 +147,19 @@ std::vector<std::size_t> find_cycle(const std::vector<std::vector<std::size_t>>&
 
 }  // namespace
 
-void check_loops(Plan& plan, Diagnostics& diagnostics) {
+void check_loops(Plan& plan, const Dominators& dominators, const Doubts& doubts,
+                 Diagnostics& diagnostics) {
   std::vector<std::vector<NodeId>> successors(plan.nodes.size());
   for (const Edge& edge : plan.edges)
     if (!edge.is_output()) successors[edge.from].push_back(edge.to);
   const auto predecessors = predecessors_of(plan);
   std::vector<bool> placed(plan.nodes.size());
   for (const PlanNode& start : plan.nodes) {
-    if (placed[start.id]) continue;
+    if (placed[start.id] || !dominators.reachable(start.id)) continue;
     std::vector<bool> loop = reach(successors, start.id);
+    if (!loop[start.id]) continue;
     const std::vector<bool> back = reach(predecessors, start.id);
     for (std::size_t n = 0; n < loop.size(); ++n) loop[n] = loop[n] && back[n];
-    if (!loop[start.id]) continue;
     bool exit = false;
     for (PlanNode& node : plan.nodes) {
       if (!loop[node.id]) continue;
@@ -122,59 +167,126 @@ void check_loops(Plan& plan, Diagnostics& diagnostics) {
       node.loop_index = plan.loop_nodes++;
       exit = exit || leaves(plan, node.id, loop);
       if (node.groups.size() == 1 && !node.groups[0].counts.empty())
-        add_error(diagnostics, node, "count-in-loop",
+        add_error(diagnostics, node.mark, "count-in-loop",
                   "node '" + node.name + "' collects by count, so it may not stand in a loop (" +
                       path_text(plan, node.id, node.id, none) + ")",
                   "take '" + node.name + "' out of the loop, or join per turn without `count`");
     }
-    if (!exit)
-      add_error(diagnostics, start, "loop-without-exit",
+    // A name that is wrong may have been the way out.
+    if (!exit && !doubts.any)
+      add_error(diagnostics, start.mark, "loop-without-exit",
                 "the loop " + path_text(plan, start.id, start.id, none) +
                     " has no way out: no output and no node outside it can be reached",
                 "connect a field of one of its nodes to an output or to a node outside the loop");
   }
 }
 
-void check_waits(const Plan& plan, Diagnostics& diagnostics) {
-  bool self = false;
-  for (const Collector& join : plan.collectors) {
-    if (join.kind != CollectorKind::join || join.root != join.owner) continue;
-    const PlanNode& node = plan.nodes[join.owner];
-    add_error(diagnostics, node, "join-own-root",
-              "the join " + join_name(plan, join) + " would wait for frames that only its own " +
-                  "firing can bring (" + path_text(plan, node.id, node.id, none) + ")",
-              "give it a slot that is fed from outside the loop as a group of its own");
-    self = true;
-  }
-  if (self) return;
-  const Waits waits = waits_of(plan);
-  const std::vector<std::size_t> cycle = find_cycle(waits.before);
-  if (cycle.empty()) return;
+namespace {
+
+/// A join that collects what descends from its own firing.
+void report_own_root(const Plan& plan, const Collector& join, Diagnostics& diagnostics) {
+  const PlanNode& node = plan.nodes[join.owner];
+  const PlanGroup& group = node.groups[join.group];
+  add_error(diagnostics, plan.edges[group.edges[0]].mark, "join-own-root",
+            "the join " + join_name(plan, join) + " would wait for frames that only its own " +
+                "firing can bring (" + path_text(plan, node.id, node.id, none) + ")",
+            "collect `" + group_text(plan, group, [](const Edge&) { return true; }) +
+                "` in a node of its own, and give '" + node.name + "' what that node makes");
+}
+
+void report_cycle(const Plan& plan, const Waits& waits, const std::vector<std::size_t>& cycle,
+                  Diagnostics& diagnostics) {
   const Collector& first = *waits.joins[cycle.front()];
+  const Collector& last = *waits.joins[cycle.back()];
   const PlanNode& node = plan.nodes[first.owner];
+  const PlanGroup& group = node.groups[first.group];
+  const std::vector<bool> slots = slots_from(plan, first, last.owner);
+  const Mark mark = first_mark(plan, group, slots);
+  const std::string instead = parted(plan, first, slots);
+  const std::string& root = plan.nodes[first.root].name;
   if (cycle.size() == 1) {
-    NodeId slot = first.owner;
-    const auto predecessors = predecessors_of(plan);
-    for (const EdgeId id : node.groups[first.group].edges) {
-      const std::vector<bool> up = upstream_of(predecessors, {plan.edges[id].from}, first.root);
-      if (up[first.owner]) slot = plan.edges[id].from;
-    }
-    add_error(diagnostics, node, "join-waits-for-itself",
+    const auto id = std::ranges::find_if(group.edges, [&](EdgeId edge) { return slots[edge]; });
+    const NodeId slot = id == group.edges.end() ? first.owner : plan.edges[*id].from;
+    add_error(diagnostics, mark, "join-waits-for-itself",
               "the join " + join_name(plan, first) + " can wait for ever: its slot '" +
                   plan.nodes[slot].name + "' can be reached from it without passing its root '" +
-                  plan.nodes[first.root].name + "' (" +
-                  path_text(plan, first.owner, slot, first.root) + ")",
-              "let the loop pass '" + plan.nodes[first.root].name +
-                  "', or make the slot that comes from the loop a group of its own");
+                  root + "' (" + path_text(plan, first.owner, slot, first.root) + ")",
+              (instead.empty() ? "" : instead + "; or ") + "let '" + plan.nodes[slot].name +
+                  "' hand on what '" + node.name + "' needs, and read all of it from there");
     return;
   }
   std::string names;
   for (const std::size_t i : cycle)
     names += (names.empty() ? "" : ", ") + join_name(plan, *waits.joins[i]);
-  add_error(diagnostics, node, "joins-wait-for-each-other",
+  add_error(diagnostics, mark, "joins-wait-for-each-other",
             "these joins can wait for each other for ever: " + names + " (" +
-                path_text(plan, first.owner, waits.joins[cycle.back()]->owner, none) + ")",
-            "break the circle: make one of their slots a group of its own");
+                path_text(plan, first.owner, last.owner, none) + ")",
+            instead.empty() ? "break the circle: make one of their slots a group of its own"
+                            : "break the circle: " + instead + " of '" + node.name + "'");
+}
+
+/// Whose verdict a wrong name could change: what lies downstream of a node that lacks an edge.
+std::vector<bool> in_doubt(const Plan& plan, const Doubts& doubts) {
+  std::vector<bool> found = doubts.nodes;
+  std::vector<NodeId> open;
+  for (const PlanNode& node : plan.nodes)
+    if (found[node.id]) open.push_back(node.id);
+  while (!open.empty()) {
+    const NodeId node = open.back();
+    open.pop_back();
+    for (const EdgeId id : plan.nodes[node].edges) {
+      const Edge& edge = plan.edges[id];
+      if (edge.is_output() || found[edge.to]) continue;
+      found[edge.to] = true;
+      open.push_back(edge.to);
+    }
+  }
+  return found;
+}
+
+/// Takes out of the relation all that stands in one circle with `member`.
+void remove_circle(std::vector<std::vector<std::size_t>>& before, std::size_t member) {
+  std::vector<std::vector<std::size_t>> after(before.size());
+  for (std::size_t b = 0; b < before.size(); ++b)
+    for (const std::size_t a : before[b]) after[a].push_back(b);
+  const auto reached = [&](const std::vector<std::vector<std::size_t>>& next) {
+    std::vector<bool> seen(next.size());
+    std::vector<std::size_t> open{member};
+    while (!open.empty()) {
+      const std::size_t at = open.back();
+      open.pop_back();
+      if (seen[at]) continue;
+      seen[at] = true;
+      open.insert(open.end(), next[at].begin(), next[at].end());
+    }
+    return seen;
+  };
+  const std::vector<bool> up = reached(before);
+  const std::vector<bool> down = reached(after);
+  const auto gone = [&](std::size_t i) { return up[i] && down[i]; };
+  for (std::size_t b = 0; b < before.size(); ++b) {
+    if (gone(b)) before[b].clear();
+    std::erase_if(before[b], gone);
+  }
+}
+
+}  // namespace
+
+void check_waits(const Plan& plan, const Doubts& doubts, Diagnostics& diagnostics) {
+  const std::vector<bool> doubtful = in_doubt(plan, doubts);
+  Waits waits = waits_of(plan);
+  for (std::size_t i = 0; i < waits.joins.size(); ++i) {
+    const Collector& join = *waits.joins[i];
+    const bool own = join.kind == CollectorKind::join && join.root == join.owner;
+    if (own && !doubtful[join.owner]) report_own_root(plan, join, diagnostics);
+    if (own || doubtful[join.owner]) remove_circle(waits.before, i);
+  }
+  // One error for each circle; what else stands in the same circle is the same mistake.
+  for (auto cycle = find_cycle(waits.before); !cycle.empty() && !is_full(diagnostics);
+       cycle = find_cycle(waits.before)) {
+    report_cycle(plan, waits, cycle, diagnostics);
+    remove_circle(waits.before, cycle.front());
+  }
 }
 
 void rank_joins(Plan& plan) {

@@ -12,7 +12,9 @@ void Catalog::add(Plugin plugin) {
 
 void Catalog::add_global_param(
     std::string kind,
-    std::function<Result<std::unique_ptr<GlobalParam>>(const GlobalParamMaking&)> make) {
+    std::function<Result<std::unique_ptr<GlobalParam>>(const GlobalParamMaking&)> make,
+    ModelCheck check_model) {
+  model_checks_.emplace(kind, std::move(check_model));
   global_params_.emplace(std::move(kind), std::move(make));
 }
 
@@ -20,6 +22,11 @@ const Plugin* Catalog::find(std::string_view name) const {
   const auto it =
       std::ranges::find_if(plugins_, [&](const Plugin& p) { return p.declaration.name == name; });
   return it == plugins_.end() ? nullptr : &*it;
+}
+
+ModelCheck Catalog::model_check_of_kind(std::string_view kind) const {
+  const auto it = model_checks_.find(kind);
+  return it == model_checks_.end() ? ModelCheck() : it->second;
 }
 
 Declarations Catalog::declarations() const {

@@ -34,9 +34,13 @@ struct RoleMaking {
   std::uint32_t threads = 1;                // compute threads it may use
 };
 
+/// Reads a checkpoint's configuration, and no more: can it be played?
+using ModelCheck = std::function<Result<void>(const std::string& directory)>;
+
 struct Plugin {
   PluginDeclaration declaration;
   std::function<Result<RoleInstance>(const RoleMaking&)> make;
+  ModelCheck check_model = {};  // empty: any
 };
 
 struct GlobalParamMaking {
@@ -49,9 +53,12 @@ class Catalog {
   void add(Plugin plugin);
   void add_global_param(
       std::string kind,
-      std::function<Result<std::unique_ptr<GlobalParam>>(const GlobalParamMaking&)> make);
+      std::function<Result<std::unique_ptr<GlobalParam>>(const GlobalParamMaking&)> make,
+      ModelCheck check_model = {});
 
   const Plugin* find(std::string_view name) const;
+  /// The check of a kind's `model:`; empty: any.
+  ModelCheck model_check_of_kind(std::string_view kind) const;
   Declarations declarations() const;
   Result<std::unique_ptr<GlobalParam>> make_global_param(const GlobalParamMaking& making) const;
 
@@ -61,6 +68,7 @@ class Catalog {
            std::function<Result<std::unique_ptr<GlobalParam>>(const GlobalParamMaking&)>,
            std::less<>>
       global_params_;
+  std::map<std::string, ModelCheck, std::less<>> model_checks_;  // by kind
 };
 
 /// All of ours: parse_request, text embedding, vision_encoder, language_model, denoiser,

@@ -265,7 +265,9 @@ Plugin chat_model_plugin() {
       .session_state = true,
       .needs_model = true,
       .any_ports = false,
-      .global_param_kinds = {"chat_kv"}};
+      .global_param_kinds = {"chat_kv"},
+      .options = {{"precision", "of the weights", {"exact", "bf16", "int8"}, 0, 0},
+                  {"step_tokens", "most tokens of one step, over all sessions", {}, 1, 99999}}};
   plugin.make = make;
   return plugin;
 }

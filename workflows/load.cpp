@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
 
-#include "workflows/read_file.h"
+#include "graph/check.h"
+#include "graph/print.h"
 #include "workflows/yaml_reader.h"
 
 namespace sluice {
@@ -35,11 +36,14 @@ class Loader : public YamlReader {
  public:
   Loader(WorkflowSpec& spec, Diagnostics& diagnostics) : YamlReader(diagnostics), spec_(spec) {}
 
-  void load(const YamlNode& root);
+  /// False: it is no workflow, or too large to be one.
+  bool load(const YamlNode& root);
 
  private:
   std::optional<FieldRef> field_ref(const YamlNode& node) {
     if (!expect(node, Kind::scalar, "a source")) return std::nullopt;
+    if (++sources_ == WorkflowBounds::sources + 1)
+      too_many(node.mark, "sources", WorkflowBounds::sources);
     const std::size_t dot = node.scalar.find('.');
     FieldRef ref;
     ref.mark = node.mark;
@@ -48,7 +52,9 @@ class Loader : public YamlReader {
       ref.field = node.scalar.substr(dot + 1);
     }
     if (is_name(ref.node) && is_name(ref.field)) return ref;
-    error(node.mark, "bad-source", "'" + node.scalar + "' is not a source",
+    // A name that is wrong was reported where it is declared.
+    if (bad_names_.contains(ref.node == "inputs" ? ref.field : ref.node)) return ref;
+    error(node.mark, "bad-source", in_quotes(node.scalar) + " is not a source",
           "write node.field, or inputs.field for what a call brings in");
     return std::nullopt;
   }
@@ -64,6 +70,26 @@ class Loader : public YamlReader {
     return refs;
   }
 
+  void too_many(Mark mark, const std::string& what, std::size_t most) {
+    error(mark, "too-many", "a workflow has at most " + std::to_string(most) + " " + what,
+          "take it apart, or make less of it");
+    too_many_ = true;
+  }
+  /// False, with an error, when the map holds more than `most`.
+  bool bounded(const YamlNode& map, const std::string& what, std::size_t most) {
+    if (map.entries.size() <= most) return true;
+    too_many(map.entries[most].key.mark, what, most);
+    return false;
+  }
+  void note_bad_names(const YamlNode* map) {
+    if (map == nullptr) return;
+    for (const auto& [key, value] : map->entries)
+      if (!is_name(key.scalar)) bad_names_.insert(key.scalar);
+  }
+  void load_sections(const YamlNode& root);
+  void load_version(const YamlNode& root);
+  void load_includes(const YamlNode& node);
+  void load_run(NodeSpec& spec, const YamlNode& key, const YamlNode& node);
   void load_inputs(const YamlNode& node);
   void load_global_params(const YamlNode& node);
   void load_role(const YamlNode& key, const YamlNode& node);
@@ -75,18 +101,26 @@ class Loader : public YamlReader {
   void load_limits(const YamlNode& node);
 
   WorkflowSpec& spec_;
+  std::set<std::string, std::less<>> bad_names_;  // declared, and reported there
+  std::size_t sources_ = 0;
+  bool too_many_ = false;
 };
 
 void Loader::load_inputs(const YamlNode& node) {
-  if (!expect(node, Kind::map, "inputs")) return;
+  spec_.unread.inputs = !expect(node, Kind::map, "inputs");
+  if (spec_.unread.inputs || !bounded(node, "inputs", WorkflowBounds::inputs)) return;
   for (const auto& [key, value] : node.entries) {
     const auto input = name(key, "an input's name");
-    if (!input || !expect(value, Kind::scalar, "an input's type")) continue;
+    if (!input) continue;
+    if (!expect(value, Kind::scalar, "the type of input " + in_quotes(key.scalar))) {
+      spec_.inputs.push_back({*input, ValueType::any});
+      continue;
+    }
     const auto type = value_type_from(value.scalar);
     if (!type || *type == ValueType::any) {
       const std::string near = nearest_name(
           value.scalar, {"json", "text", "image", "audio", "tensor", "number", "bytes"});
-      error(value.mark, "unknown-type", "'" + value.scalar + "' is not a type",
+      error(value.mark, "unknown-type", in_quotes(value.scalar) + " is not a type",
             near.empty() ? "types are json, text, image, audio, tensor, number and bytes"
                          : "did you mean '" + near + "'?");
     }
@@ -95,36 +129,44 @@ void Loader::load_inputs(const YamlNode& node) {
 }
 
 void Loader::load_global_params(const YamlNode& node) {
-  if (!expect(node, Kind::map, "global_params")) return;
+  spec_.unread.global_params = !expect(node, Kind::map, "global_params");
+  if (spec_.unread.global_params ||
+      !bounded(node, "global parameters", WorkflowBounds::global_params))
+    return;
   for (const auto& [key, value] : node.entries) {
     const auto param = name(key, "a global parameter's name");
-    if (!param || !expect(value, Kind::map, "global parameter '" + key.scalar + "'")) continue;
-    check_keys(value, global_param_part, "global parameter '" + key.scalar + "'");
+    if (!param) continue;
     GlobalParamSpec spec;
     spec.name = *param;
-    if (const YamlNode* kind = value.find("kind")) {
+    if (!expect(value, Kind::map, "global parameter " + in_quotes(key.scalar))) {
+      spec_.global_params.push_back(std::move(spec));
+      continue;
+    }
+    check_keys(value, global_param_part, "global parameter " + in_quotes(key.scalar));
+    if (const YamlNode* kind = find(value, "kind")) {
       spec.kind = name(*kind, "a kind").value_or(Name{});
     } else {
       error(key.mark, "missing-key", "global parameter '" + key.scalar + "' needs a 'kind'",
             "kind: paged_kv");
     }
-    if (const YamlNode* model = value.find("model"); model && expect(*model, Kind::scalar, "model"))
+    if (const YamlNode* model = find(value, "model");
+        model && expect(*model, Kind::scalar, "model"))
       spec.model = Name{model->scalar, model->mark};
-    if (const YamlNode* tokens = value.find("page_tokens"))
+    if (const YamlNode* tokens = find(value, "page_tokens"))
       spec.page_tokens = number(*tokens, "page_tokens", 1, 4096).value_or(spec.page_tokens);
-    if (const YamlNode* pages = value.find("pages"))
+    if (const YamlNode* pages = find(value, "pages"))
       spec.pages = number(*pages, "pages", 1, 1 << 30).value_or(spec.pages);
     spec_.global_params.push_back(std::move(spec));
   }
 }
 
 void Loader::load_role_extras(RoleSpec& role, const YamlNode& node) {
-  if (const YamlNode* list = node.find("global_params");
+  if (const YamlNode* list = find(node, "global_params");
       list && expect(*list, Kind::list, "a role's global_params"))
     for (const YamlNode& item : list->items)
       if (auto param = name(item, "a global parameter's name"))
         role.global_params.push_back(std::move(*param));
-  if (const YamlNode* options = node.find("options");
+  if (const YamlNode* options = find(node, "options");
       options && expect(*options, Kind::map, "options"))
     for (const auto& [key, value] : options->entries)
       if (expect(value, Kind::scalar, "option '" + key.scalar + "'"))
@@ -133,27 +175,31 @@ void Loader::load_role_extras(RoleSpec& role, const YamlNode& node) {
 
 void Loader::load_role(const YamlNode& key, const YamlNode& node) {
   const auto role_name = name(key, "a role's name");
-  if (!role_name || !expect(node, Kind::map, "role '" + key.scalar + "'")) return;
-  check_keys(node, role_part, "role '" + key.scalar + "'");
+  if (!role_name) return;
   RoleSpec role;
   role.name = *role_name;
-  if (const YamlNode* plugin = node.find("plugin")) {
+  if (!expect(node, Kind::map, "role " + in_quotes(key.scalar))) {
+    spec_.roles.push_back(std::move(role));
+    return;
+  }
+  check_keys(node, role_part, "role " + in_quotes(key.scalar));
+  if (const YamlNode* plugin = find(node, "plugin")) {
     role.plugin = name(*plugin, "a plugin's name").value_or(Name{});
   } else {
     error(key.mark, "missing-key", "role '" + key.scalar + "' needs a 'plugin'",
           "plugin: the name of what computes, see `sluice roles`");
   }
-  if (const YamlNode* model = node.find("model"); model && expect(*model, Kind::scalar, "model"))
+  if (const YamlNode* model = find(node, "model"); model && expect(*model, Kind::scalar, "model"))
     role.model = Name{model->scalar, model->mark};
-  if (const YamlNode* replicas = node.find("replicas"))
+  if (const YamlNode* replicas = find(node, "replicas"))
     role.replicas = static_cast<std::uint32_t>(number(*replicas, "replicas", 1, 256).value_or(1));
-  if (const YamlNode* balance = node.find("balance"))
+  if (const YamlNode* balance = find(node, "balance"))
     choice<Balance>(*balance, "balance",
                     {{"round_robin", Balance::round_robin},
                      {"session", Balance::session},
                      {"broadcast", Balance::broadcast}},
                     role.balance);
-  if (const YamlNode* colocate = node.find("colocate"))
+  if (const YamlNode* colocate = find(node, "colocate"))
     role.colocate = name(*colocate, "a role's name");
   load_role_extras(role, node);
   spec_.roles.push_back(std::move(role));
@@ -168,15 +214,23 @@ void Loader::load_groups(NodeSpec& spec, const YamlNode& node) {
   }
   if (!expect(node, Kind::list, "inputs of node '" + spec.name.text + "'")) return;
   if (node.items.empty())
-    error(node.mark, "no-inputs", "node '" + spec.name.text + "' has no input group");
+    error(node.mark, "no-inputs", "node " + in_quotes(spec.name.text) + " has no input group",
+          "inputs: [ { field: node.field } ]");
+  if (node.items.size() > WorkflowBounds::groups)
+    return too_many(node.items[WorkflowBounds::groups].mark, "groups of a node",
+                    WorkflowBounds::groups);
   for (const YamlNode& item : node.items) {
     if (!expect(item, Kind::map, "an input group")) continue;
     GroupSpec group;
     group.mark = item.mark;
     if (item.entries.empty()) error(item.mark, "empty-group", "an input group needs a field");
-    if (item.entries.size() > 60) {
-      error(item.mark, "too-many-fields", "an input group has at most 60 fields");
-      continue;
+    if (item.entries.size() > WorkflowBounds::fields) {
+      error(item.entries[WorkflowBounds::fields].key.mark, "too-many-fields",
+            "an input group has at most " + std::to_string(WorkflowBounds::fields) +
+                " fields, this has " + std::to_string(item.entries.size()),
+            "bring some of them together in a node before it");
+      spec.groups.clear();
+      return;
     }
     for (const auto& [key, value] : item.entries)
       if (auto field = name(key, "a field's name"))
@@ -186,7 +240,19 @@ void Loader::load_groups(NodeSpec& spec, const YamlNode& node) {
 }
 
 void Loader::load_counts(NodeSpec& spec, const YamlNode& node) {
-  if (!expect(node, Kind::map, "count of node '" + spec.name.text + "'")) return;
+  if (node.kind == Kind::scalar) {
+    const std::string value = node.scalar == "all" ? "all" : "1";
+    std::string fields;
+    for (const GroupSpec& group : spec.groups)
+      for (const FieldSpec& field : group.fields)
+        fields += (fields.empty() ? "" : ", ") + field.field.text + ": " + value;
+    error(node.mark, "wrong-kind",
+          "count of node " + in_quotes(spec.name.text) + " must say it for each field, this is " +
+              in_quotes(node.scalar),
+          "count: { " + (fields.empty() ? "field: " + value : fields) + " }");
+    return;
+  }
+  if (!expect(node, Kind::map, "count of node " + in_quotes(spec.name.text))) return;
   for (const auto& [key, value] : node.entries) {
     auto field = name(key, "a field's name");
     if (!field || !expect(value, Kind::scalar, "the count of '" + key.scalar + "'")) continue;
@@ -209,6 +275,23 @@ void Loader::load_counts(NodeSpec& spec, const YamlNode& node) {
   }
 }
 
+void Loader::load_run(NodeSpec& spec, const YamlNode& key, const YamlNode& node) {
+  const YamlNode* run = find(node, "run");
+  if (run == nullptr)
+    return error(key.mark, "missing-key", "node " + in_quotes(key.scalar) + " needs a 'run'",
+                 "run: role.interface");
+  if (!expect(*run, Kind::scalar, "run")) return;
+  const std::size_t dot = run->scalar.find('.');
+  const std::string role = run->scalar.substr(0, dot);
+  const std::string interface = dot == std::string::npos ? "" : run->scalar.substr(dot + 1);
+  if (bad_names_.contains(role)) return;
+  if (!is_name(role) || !is_name(interface))
+    return error(run->mark, "bad-run", in_quotes(run->scalar) + " does not say what to run",
+                 "write role.interface");
+  spec.role = {role, run->mark};
+  spec.interface = {interface, run->mark};
+}
+
 void Loader::load_node(const YamlNode& key, const YamlNode& node) {
   const auto node_name = name(key, "a node's name");
   if (!node_name) return;
@@ -217,39 +300,29 @@ void Loader::load_node(const YamlNode& key, const YamlNode& node) {
           "inputs.field names what a call brings in; choose another name");
     return;
   }
-  if (!expect(node, Kind::map, "node '" + key.scalar + "'")) return;
-  check_keys(node, node_part, "node '" + key.scalar + "'");
   NodeSpec spec;
   spec.name = *node_name;
-  if (const YamlNode* run = node.find("run"); run == nullptr) {
-    error(key.mark, "missing-key", "node '" + key.scalar + "' needs a 'run'",
-          "run: role.interface");
-  } else if (expect(*run, Kind::scalar, "run")) {
-    const std::size_t dot = run->scalar.find('.');
-    if (dot == std::string::npos || !is_name(run->scalar.substr(0, dot)) ||
-        !is_name(run->scalar.substr(dot + 1))) {
-      error(run->mark, "bad-run", "'" + run->scalar + "' does not say what to run",
-            "write role.interface");
-    } else {
-      spec.role = {run->scalar.substr(0, dot), run->mark};
-      spec.interface = {run->scalar.substr(dot + 1), run->mark};
-    }
+  if (!expect(node, Kind::map, "node " + in_quotes(key.scalar))) {
+    spec_.nodes.push_back(std::move(spec));
+    return;
   }
-  if (const YamlNode* inputs = node.find("inputs")) {
+  check_keys(node, node_part, "node " + in_quotes(key.scalar));
+  load_run(spec, key, node);
+  if (const YamlNode* inputs = find(node, "inputs")) {
     load_groups(spec, *inputs);
   } else {
-    error(key.mark, "missing-key", "node '" + key.scalar + "' needs 'inputs'",
+    error(key.mark, "missing-key", "node " + in_quotes(key.scalar) + " needs 'inputs'",
           "inputs: [ { field: node.field } ]");
   }
-  if (const YamlNode* count = node.find("count")) load_counts(spec, *count);
-  if (const YamlNode* on_error = node.find("on_error"))
+  if (const YamlNode* count = find(node, "count")) load_counts(spec, *count);
+  if (const YamlNode* on_error = find(node, "on_error"))
     choice<OnError>(*on_error, "on_error", {{"fail", OnError::fail}, {"skip", OnError::skip}},
                     spec.on_error);
-  if (const YamlNode* deadline = node.find("deadline"))
+  if (const YamlNode* deadline = find(node, "deadline"))
     spec.deadline = duration(*deadline, "deadline").value_or(spec.deadline);
-  if (const YamlNode* age = node.find("max_age"))
+  if (const YamlNode* age = find(node, "max_age"))
     spec.max_age = duration(*age, "max_age").value_or(spec.max_age);
-  if (const YamlNode* outputs = node.find("outputs");
+  if (const YamlNode* outputs = find(node, "outputs");
       outputs && expect(*outputs, Kind::list, "a node's outputs"))
     for (const YamlNode& item : outputs->items)
       if (auto output = name(item, "an output field's name"))
@@ -258,7 +331,8 @@ void Loader::load_node(const YamlNode& key, const YamlNode& node) {
 }
 
 void Loader::load_outputs(const YamlNode& node) {
-  if (!expect(node, Kind::map, "outputs")) return;
+  spec_.unread.outputs = !expect(node, Kind::map, "outputs");
+  if (spec_.unread.outputs || !bounded(node, "outputs", WorkflowBounds::outputs)) return;
   for (const auto& [key, value] : node.entries)
     if (auto output = name(key, "an output's name"))
       spec_.outputs.push_back({std::move(*output), sources(value)});
@@ -267,55 +341,82 @@ void Loader::load_outputs(const YamlNode& node) {
 void Loader::load_limits(const YamlNode& node) {
   if (!expect(node, Kind::map, "limits")) return;
   check_keys(node, limits_part, "limits");
-  if (const YamlNode* deadline = node.find("deadline"))
+  if (const YamlNode* deadline = find(node, "deadline"))
     spec_.limits.deadline = duration(*deadline, "deadline").value_or(spec_.limits.deadline);
-  if (const YamlNode* turns = node.find("loop_iterations"))
+  if (const YamlNode* turns = find(node, "loop_iterations"))
     spec_.limits.loop_iterations =
         number(*turns, "loop_iterations", 1, 65'535).value_or(spec_.limits.loop_iterations);
-  if (const YamlNode* frames = node.find("frames"))
+  if (const YamlNode* frames = find(node, "frames"))
     spec_.limits.frames = number(*frames, "frames", 1, 1'000'000'000).value_or(spec_.limits.frames);
 }
 
-void Loader::load(const YamlNode& root) {
+void Loader::load_version(const YamlNode& root) {
+  const YamlNode* version = find(root, "sluice");
+  if (version == nullptr)
+    error({1, 1, 1}, "missing-key", "the file does not say that it is a workflow",
+          "begin with `sluice: 1`");
+  else if (expect(*version, Kind::scalar, "the version") && version->scalar != "1")
+    error(version->mark, "unknown-version",
+          "version " + in_quotes(version->scalar) + " is not known", "write `sluice: 1`");
+}
+
+void Loader::load_includes(const YamlNode& node) {
+  if (!expect(node, Kind::list, "include")) {
+    spec_.unread.roles = spec_.unread.global_params = true;
+    return;
+  }
+  if (node.items.size() > WorkflowBounds::includes)
+    return too_many(node.items[WorkflowBounds::includes].mark, "includes",
+                    WorkflowBounds::includes);
+  for (const YamlNode& item : node.items)
+    if (expect(item, Kind::scalar, "an included file"))
+      spec_.includes.push_back({item.scalar, item.mark});
+}
+
+void Loader::load_sections(const YamlNode& root) {
+  if (const YamlNode* list = find(root, "include")) load_includes(*list);
+  if (const YamlNode* node = find(root, "inputs")) load_inputs(*node);
+  if (const YamlNode* node = find(root, "global_params")) load_global_params(*node);
+  if (const YamlNode* node = find(root, "roles")) {
+    const bool read = expect(*node, Kind::map, "roles");
+    spec_.unread.roles = spec_.unread.roles || !read;
+    if (read && bounded(*node, "roles", WorkflowBounds::roles))
+      for (const auto& [key, value] : node->entries) load_role(key, value);
+  }
+  if (const YamlNode* node = find(root, "nodes")) {
+    spec_.unread.nodes = !expect(*node, Kind::map, "nodes");
+    if (!spec_.unread.nodes && bounded(*node, "nodes", WorkflowBounds::nodes))
+      for (const auto& [key, value] : node->entries) load_node(key, value);
+  }
+  if (const YamlNode* node = find(root, "outputs")) load_outputs(*node);
+  if (const YamlNode* node = find(root, "limits")) load_limits(*node);
+}
+
+bool Loader::load(const YamlNode& root) {
   if (root.kind != Kind::map) {
     error(root.mark.line == 0 ? Mark{1, 1, 1} : root.mark, "not-a-workflow",
           "a workflow is a map, this is " + std::string(kind_name(root.kind)),
           "begin with `sluice: 1`");
-    return;
+    return false;
   }
   check_keys(root, workflow_part, "a workflow");
-  if (const YamlNode* version = root.find("sluice"); version == nullptr)
-    error({1, 1, 1}, "missing-key", "the file does not say that it is a workflow",
-          "begin with `sluice: 1`");
-  else if (version->scalar != "1")
-    error(version->mark, "unknown-version", "version '" + version->scalar + "' is not known",
-          "write `sluice: 1`");
-  if (const YamlNode* workflow = root.find("workflow"))
+  load_version(root);
+  const auto has = [&](std::string_view key) { return find(root, key) != nullptr; };
+  spec_.is_library =
+      (has("roles") || has("global_params")) && !has("nodes") && !has("inputs") && !has("outputs");
+  if (const YamlNode* workflow = find(root, "workflow"))
     spec_.name = name(*workflow, "a workflow's name").value_or(Name{});
-  else
+  else if (!spec_.is_library)
     error({1, 1, 1}, "missing-key", "the workflow has no name", "workflow: a_name");
-  if (const YamlNode* list = root.find("include"); list && expect(*list, Kind::list, "include"))
-    for (const YamlNode& item : list->items)
-      if (expect(item, Kind::scalar, "an included file"))
-        spec_.includes.push_back({item.scalar, item.mark});
-  if (const YamlNode* node = root.find("inputs")) load_inputs(*node);
-  if (const YamlNode* node = root.find("global_params")) load_global_params(*node);
-  if (const YamlNode* node = root.find("roles"); node && expect(*node, Kind::map, "roles"))
-    for (const auto& [key, value] : node->entries) load_role(key, value);
-  if (const YamlNode* node = root.find("nodes"); node && expect(*node, Kind::map, "nodes"))
-    for (const auto& [key, value] : node->entries) load_node(key, value);
-  if (const YamlNode* node = root.find("outputs")) load_outputs(*node);
-  if (const YamlNode* node = root.find("limits")) load_limits(*node);
-  if (const YamlNode* calls = root.find("calls"))
+  for (const std::string_view part : {"inputs", "roles", "nodes"}) note_bad_names(find(root, part));
+  load_sections(root);
+  if (const YamlNode* calls = find(root, "calls"))
     choice<CallMode>(*calls, "calls",
                      {{"serial", CallMode::serial}, {"overlap", CallMode::overlap}}, spec_.calls);
-  if (const YamlNode* on_error = root.find("on_error"))
+  if (const YamlNode* on_error = find(root, "on_error"))
     choice<bool>(*on_error, "on_error of a workflow", {{"finish", false}, {"cancel", true}},
                  spec_.cancel_on_error);
-  constexpr std::size_t nodes_max = 2'000;
-  if (spec_.nodes.size() > nodes_max)
-    error(spec_.nodes[nodes_max].name.mark, "too-many-nodes",
-          "a workflow has at most " + std::to_string(nodes_max) + " nodes");
+  return !too_many_;
 }
 
 }  // namespace
@@ -328,82 +429,19 @@ LoadedWorkflow load_workflow(std::string file_name, std::string_view text) {
   loaded.text = text;
   const YamlNode root = read_yaml(text, loaded.diagnostics);
   // A file that is not YAML says nothing about workflows.
-  if (is_readable(loaded.diagnostics)) Loader(loaded.spec, loaded.diagnostics).load(root);
+  loaded.readable =
+      is_readable(loaded.diagnostics) && Loader(loaded.spec, loaded.diagnostics).load(root);
   return loaded;
 }
 
-namespace {
-
-constexpr std::size_t include_depth_max = 8;
-
-template <typename T>
-void import(const std::vector<T>& from, const std::string& file, Mark mark, const char* what,
-            std::vector<T>& to, Diagnostics& diagnostics) {
-  for (T item : from) {
-    const auto same = std::ranges::find(to, item.name.text, [](const T& t) { return t.name.text; });
-    if (item.included_from.empty()) item.included_from = file;
-    if (same != to.end() && same->included_from == item.included_from) continue;
-    if (same != to.end()) {
-      diagnostics.push_back(
-          {Severity::error, mark, "included-twice",
-           std::string(what) + " '" + item.name.text + "' of " + file + " is there already",
-           "rename one of them, or remove it here"});
-      continue;
-    }
-    // What is wrong with it is shown where this file names the other.
-    item.name.mark = mark;
-    to.push_back(std::move(item));
+Plan plan_workflow(LoadedWorkflow& loaded, const Declarations& declarations) {
+  Plan plan;
+  if (loaded.readable) {
+    check(loaded.spec, declarations, loaded.diagnostics);
+    plan = compile(loaded.spec, declarations, loaded.diagnostics);
   }
-}
-
-/// Makes the roles and global params of the included files known in `loaded`.
-void include_files(LoadedWorkflow& loaded, const std::filesystem::path& path,
-                   std::vector<std::filesystem::path>& open) {
-  std::error_code failed;
-  open.push_back(std::filesystem::weakly_canonical(path, failed));
-  for (const Name& include : loaded.spec.includes) {
-    const auto refuse = [&](const std::string& message, const std::string& suggestion) {
-      loaded.diagnostics.push_back(
-          {Severity::error, include.mark, "bad-include", message, suggestion});
-    };
-    const std::filesystem::path file = path.parent_path() / include.text;
-    const auto canonical = std::filesystem::weakly_canonical(file, failed);
-    if (std::ranges::find(open, canonical) != open.end() || open.size() > include_depth_max) {
-      refuse("'" + include.text + "' includes this file again, or includes go deeper than " +
-                 std::to_string(include_depth_max),
-             "move what both need into a third file");
-      continue;
-    }
-    Result<std::string> text = read_text_file(file.string());
-    if (!text.ok()) {
-      refuse(text.error().message, "write a path relative to this file");
-      continue;
-    }
-    LoadedWorkflow other = load_workflow(file.string(), *text);
-    include_files(other, file, open);
-    for (const Diagnostic& d : other.diagnostics)
-      if (d.severity == Severity::error)
-        refuse(file.string() + ":" + std::to_string(d.mark.line) + ":" +
-                   std::to_string(d.mark.column) + ": " + d.message,
-               d.suggestion);
-    WorkflowSpec& spec = loaded.spec;
-    import(other.spec.roles, file.string(), include.mark, "the role", spec.roles,
-           loaded.diagnostics);
-    import(other.spec.global_params, file.string(), include.mark, "the global parameter",
-           spec.global_params, loaded.diagnostics);
-  }
-  open.pop_back();
-}
-
-}  // namespace
-
-Result<LoadedWorkflow> load_workflow_file(const std::string& path) {
-  Result<std::string> text = read_text_file(path);
-  if (!text.ok()) return text.error();
-  LoadedWorkflow loaded = load_workflow(path, *text);
-  std::vector<std::filesystem::path> open;
-  include_files(loaded, path, open);
-  return loaded;
+  sort_diagnostics(loaded.diagnostics);
+  return plan;
 }
 
 }  // namespace sluice

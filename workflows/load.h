@@ -8,7 +8,9 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "graph/declaration.h"
 #include "graph/diagnostic.h"
+#include "graph/plan.h"
 #include "graph/spec.h"
 
 namespace sluice {
@@ -16,16 +18,34 @@ namespace sluice {
 struct LoadedWorkflow {
   WorkflowSpec spec;
   Diagnostics diagnostics;
-  std::string text;          // the file, for showing lines
+  std::string text;      // the file, for showing lines
+  bool readable = true;  // false: the spec says nothing, so nothing more can be said of it
 };
 
 LoadedWorkflow load_workflow(std::string file_name, std::string_view text);
 /// Errors: not_found, exhausted (larger than 1 MiB; not read then).
 Result<LoadedWorkflow> load_workflow_file(const std::string& path);
 
+/// Adds what is wrong with the names, the types and the graph, and sorts all by place. The plan is
+/// whole when there is no error.
+Plan plan_workflow(LoadedWorkflow& loaded, const Declarations& declarations);
+
+/// The most of each that a workflow may have.
+struct WorkflowBounds {
+  static constexpr std::size_t nodes = 2'000;
+  static constexpr std::size_t roles = 1'000;
+  static constexpr std::size_t global_params = 1'000;
+  static constexpr std::size_t inputs = 1'000;
+  static constexpr std::size_t outputs = 1'000;
+  static constexpr std::size_t groups = 1'000;  // of a node
+  static constexpr std::size_t fields = 60;     // of a group
+  static constexpr std::size_t includes = 100;
+  static constexpr std::size_t sources = 20'000;  // in all
+};
+
 /// The keys that a part of a workflow knows: what the loader checks and the reference lists.
 struct KeyTable {
-  std::string_view part;     // "workflow", "role", "node", ...
+  std::string_view part;  // "workflow", "role", "node", ...
   std::span<const std::string_view> keys;
 };
 std::span<const KeyTable> workflow_keys();

@@ -22,8 +22,7 @@ std::string_view kind_name(Kind kind) {
 }
 
 bool is_name(std::string_view text) {
-  constexpr std::size_t length_max = 64;
-  if (text.empty() || text.size() > length_max || text[0] < 'a' || text[0] > 'z') return false;
+  if (text.empty() || text.size() > name_length_max || text[0] < 'a' || text[0] > 'z') return false;
   return std::ranges::all_of(
       text, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
 }
@@ -41,19 +40,40 @@ void YamlReader::check_keys(const YamlNode& map, std::span<const std::string_vie
   for (const auto& [key, value] : map.entries) {
     if (std::ranges::find(known, key.scalar) != known.end() || key.scalar == "<<") continue;
     const std::string near = nearest_name(key.scalar, {known.begin(), known.end()});
+    const auto it = std::ranges::find(known, near);
+    if (it != known.end() && map.find(near) == nullptr)
+      meant_.emplace(std::pair(&map, *it), &value);
     std::string list;
     for (const std::string_view name : known)
       list += (list.empty() ? "" : ", ") + std::string(name);
-    error(key.mark, "unknown-key", "unknown key '" + key.scalar + "' in " + where,
-          near.empty() ? "known keys: " + list : "did you mean '" + near + "'?");
+    std::string help = near.empty() ? "known keys: " + list : "did you mean '" + near + "'?";
+    if (const std::size_t colon = key.scalar.find(':'); colon != std::string::npos) {
+      const auto head = std::ranges::find(known, key.scalar.substr(0, colon));
+      if (head != known.end()) {
+        YamlNode& read = separated_.emplace_back(key);
+        read.scalar = key.scalar.substr(colon + 1);
+        meant_.emplace(std::pair(&map, *head), &read);
+      }
+      help = "a space must follow the ':' of a key";
+    }
+    error(key.mark, "unknown-key", "unknown key " + in_quotes(key.scalar) + " in " + where, help);
   }
+}
+
+const YamlNode* YamlReader::find(const YamlNode& map, std::string_view key) const {
+  if (const YamlNode* value = map.find(key)) return value;
+  const auto it = meant_.find({&map, key});
+  return it == meant_.end() ? nullptr : it->second;
 }
 
 std::optional<Name> YamlReader::name(const YamlNode& node, const std::string& what) {
   if (!expect(node, Kind::scalar, what)) return std::nullopt;
   if (!is_name(node.scalar))
-    error(node.mark, "bad-name", "'" + node.scalar + "' cannot be " + what,
-          "names are lower-case letters, digits and _, and begin with a letter");
+    error(node.mark, "bad-name", in_quotes(node.scalar) + " cannot be " + what,
+          node.scalar.size() > name_length_max
+              ? "a name has at most " + std::to_string(name_length_max) + " characters, this has " +
+                    std::to_string(node.scalar.size())
+              : "names are lower-case letters, digits and _, and begin with a letter");
   return Name{node.scalar, node.mark};
 }
 
@@ -65,12 +85,12 @@ std::optional<std::int64_t> YamlReader::number(const YamlNode& node, const std::
   if (node.kind == Kind::scalar && failed == std::errc() && stop == end && value >= least &&
       value <= most)
     return value;
-  error(node.mark, "bad-number",
-        what + " is " +
-            (node.kind == Kind::scalar ? "'" + node.scalar + "'"
-                                       : std::string(kind_name(node.kind))) +
-            ", it must be a whole number from " + std::to_string(least) + " to " +
-            std::to_string(most));
+  error(
+      node.mark, "bad-number",
+      what + " is " +
+          (node.kind == Kind::scalar ? in_quotes(node.scalar) : std::string(kind_name(node.kind))) +
+          ", it must be a whole number from " + std::to_string(least) + " to " +
+          std::to_string(most));
   return std::nullopt;
 }
 
@@ -86,7 +106,7 @@ std::optional<std::chrono::milliseconds> YamlReader::duration(const YamlNode& no
   constexpr std::int64_t most = std::int64_t{24} * 60 * 60 * 1000;
   if (failed == std::errc() && scale != 0 && value >= least && value <= most / scale)
     return std::chrono::milliseconds(value * scale);
-  error(node.mark, "bad-duration", "'" + text + "' is not a duration",
+  error(node.mark, "bad-duration", what + " is " + in_quotes(text) + ", which is not a duration",
         "write a whole number and ms, s or m, at most a day: 500ms, 30s, 2m");
   return std::nullopt;
 }

@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +19,8 @@
 
 namespace sluice {
 
+inline constexpr std::size_t name_length_max = 64;
+
 std::string_view kind_name(YamlNode::Kind kind);
 /// `[a-z][a-z0-9_]*`, at most 64 characters.
 bool is_name(std::string_view text);
@@ -27,12 +31,15 @@ class YamlReader {
 
  protected:
   void error(Mark mark, std::string code, std::string message, std::string suggestion = "") {
-    diagnostics_.push_back(
-        {Severity::error, mark, std::move(code), std::move(message), std::move(suggestion)});
+    report(diagnostics_,
+           {Severity::error, mark, std::move(code), std::move(message), std::move(suggestion)});
   }
   bool expect(const YamlNode& node, YamlNode::Kind kind, const std::string& what);
   void check_keys(const YamlNode& map, std::span<const std::string_view> known,
                   const std::string& where);
+  /// The value of `key`, or of the unknown key that `check_keys` took for it: what is misspelt is
+  /// said once, and read all the same.
+  const YamlNode* find(const YamlNode& map, std::string_view key) const;
   std::optional<Name> name(const YamlNode& node, const std::string& what);
   std::optional<std::int64_t> number(const YamlNode& node, const std::string& what,
                                      std::int64_t least, std::int64_t most);
@@ -55,12 +62,15 @@ class YamlReader {
       list += (list.empty() ? "" : ", ") + std::string(text);
     }
     const std::string near = nearest_name(node.scalar, names);
-    error(node.mark, "bad-choice", what + " cannot be '" + node.scalar + "' (" + list + ")",
+    error(node.mark, "bad-choice",
+          what + " cannot be " + in_quotes(node.scalar) + " (" + list + ")",
           near.empty() ? "" : "did you mean '" + near + "'?");
   }
 
  private:
   Diagnostics& diagnostics_;
+  std::map<std::pair<const YamlNode*, std::string_view>, const YamlNode*> meant_;
+  std::deque<YamlNode> separated_;  // values that were written without a space before them
 };
 
 }  // namespace sluice

@@ -5,8 +5,11 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
-#include <optional>
+#include <map>
 #include <sstream>
+
+#include "base/utf8.h"
+#include "workflows/yaml_mistake.h"
 
 namespace sluice {
 
@@ -15,27 +18,49 @@ namespace {
 constexpr std::size_t depth_max = 64;
 constexpr std::size_t nodes_max = 100'000;
 
-Mark mark_of(const YAML::Mark& mark, std::size_t length = 1) {
-  if (mark.is_null()) return {};
-  return {static_cast<std::uint32_t>(mark.line + 1), static_cast<std::uint32_t>(mark.column + 1),
-          static_cast<std::uint32_t>(length)};
-}
+/// Places as an author counts them: the parser counts bytes.
+class Places {
+ public:
+  explicit Places(std::string_view text) {
+    for (std::size_t i = 0; i < text.size(); ++i)
+      if (utf8_continues(text[i])) continued_.push_back(static_cast<std::uint32_t>(i));
+  }
+  Mark mark(const YAML::Mark& mark, std::string_view value = {}) const {
+    if (mark.is_null()) return {};
+    const auto at = static_cast<std::size_t>(mark.pos);
+    const auto column = static_cast<std::size_t>(mark.column);
+    const std::size_t inside =
+        continued_.empty() ? 0 : before(at) - before(at - std::min(at, column));
+    const auto length = std::ranges::count_if(value, [](char c) { return !utf8_continues(c); });
+    return {static_cast<std::uint32_t>(mark.line + 1),
+            static_cast<std::uint32_t>(column - std::min(column, inside) + 1),
+            static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(1, length))};
+  }
+
+ private:
+  std::size_t before(std::size_t byte) const {
+    return static_cast<std::size_t>(std::ranges::lower_bound(continued_, byte) -
+                                    continued_.begin());
+  }
+  std::vector<std::uint32_t> continued_;  // the bytes inside characters
+};
 
 /// Builds the tree from events: what the document tree would hide is seen here.
 class Builder final : public YAML::EventHandler {
  public:
-  Builder(YamlNode& root, Diagnostics& diagnostics) : root_(root), diagnostics_(diagnostics) {}
+  Builder(std::string_view text, const Places& places, YamlNode& root, Diagnostics& diagnostics)
+      : text_(text), places_(places), root_(root), diagnostics_(diagnostics) {}
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     refuse_anchor(mark, anchor);
     YamlNode node;
-    node.mark = mark_of(mark);
+    node.mark = places_.mark(mark);
     add(std::move(node));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    error(mark_of(mark), "yaml-alias", "aliases are not allowed in a workflow",
+    error(places_.mark(mark), "yaml-alias", "aliases are not allowed in a workflow",
           "write the value out");
     add({});
   }
@@ -43,9 +68,13 @@ class Builder final : public YAML::EventHandler {
                 const std::string& value) override {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
+    const auto at = static_cast<std::size_t>(mark.pos);
+    if (tag == "!" && at < text_.size() && (text_[at] == '\'' || text_[at] == '"') &&
+        !quote_closes(text_, at))
+      report(diagnostics_, unclosed_quote(text_, at));
     YamlNode node;
     node.kind = YamlNode::Kind::scalar;
-    node.mark = mark_of(mark, std::max<std::size_t>(1, value.size()));
+    node.mark = places_.mark(mark, value);
     node.scalar = value;
     node.quoted = tag == "!";
     if (!node.quoted && (value == "~" || value == "null")) node.kind = YamlNode::Kind::null;
@@ -67,21 +96,22 @@ class Builder final : public YAML::EventHandler {
     YamlNode node;
     YamlNode key;
     bool has_key = false;
+    std::map<std::string, std::uint32_t, std::less<>> lines;  // of the keys so far
   };
 
   void error(Mark mark, std::string code, std::string message, std::string suggestion) {
-    diagnostics_.push_back(
-        {Severity::error, mark, std::move(code), std::move(message), std::move(suggestion)});
+    report(diagnostics_,
+           {Severity::error, mark, std::move(code), std::move(message), std::move(suggestion)});
   }
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != 0)
-      error(mark_of(mark), "yaml-anchor", "anchors are not allowed in a workflow",
+      error(places_.mark(mark), "yaml-anchor", "anchors are not allowed in a workflow",
             "remove the '&name'");
   }
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     if (!tag.empty() && tag != "?" && tag != "!")
-      error(mark_of(mark), "yaml-tag", "tags are not allowed in a workflow ('" + tag + "')",
-            "remove the tag");
+      error(places_.mark(mark), "yaml-tag",
+            "tags are not allowed in a workflow (" + in_quotes(tag) + ")", "remove the tag");
   }
   void open(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
             YAML::anchor_t anchor) {
@@ -89,12 +119,12 @@ class Builder final : public YAML::EventHandler {
     refuse_tag(mark, tag);
     if (stack_.size() == depth_max && !too_deep_) {
       too_deep_ = true;
-      error(mark_of(mark), "yaml-depth", "nesting is deeper than " + std::to_string(depth_max),
+      error(places_.mark(mark), "yaml-depth", "nesting is deeper than " + std::to_string(depth_max),
             "flatten the file");
     }
     Open opened;
     opened.node.kind = kind;
-    opened.node.mark = mark_of(mark);
+    opened.node.mark = places_.mark(mark);
     stack_.push_back(std::move(opened));
   }
   void close() {
@@ -121,7 +151,7 @@ class Builder final : public YAML::EventHandler {
     if (top.node.kind == YamlNode::Kind::list) {
       top.node.items.push_back(std::move(node));
     } else if (!top.has_key) {
-      check_key(top.node, node);
+      check_key(top, node);
       top.key = std::move(node);
       top.has_key = true;
     } else {
@@ -131,56 +161,33 @@ class Builder final : public YAML::EventHandler {
       top.has_key = false;
     }
   }
-  void check_key(const YamlNode& map, const YamlNode& key) {
+  void check_key(Open& map, const YamlNode& key) {
     if (key.kind != YamlNode::Kind::scalar) {
-      error(key.mark, "yaml-key", "a key must be a word", "");
+      error(key.mark, "yaml-key",
+            "a key must be a word, this is " +
+                std::string(key.kind == YamlNode::Kind::null ? "nothing" : "a map or a list"),
+            "write `name: value`");
       return;
     }
     if (key.scalar == "<<" && !key.quoted)
       error(key.mark, "yaml-merge", "merge keys are not allowed in a workflow",
             "write the keys out");
-    if (const YamlNode* first = map.find(key.scalar))
+    const auto [first, fresh] = map.lines.emplace(key.scalar, key.mark.line);
+    if (!fresh)
       error(key.mark, "duplicate-key",
-            "the key '" + key.scalar + "' stands twice (first in line " +
-                std::to_string(first->mark.line) + ")",
+            "the key " + in_quotes(key.scalar) + " stands twice (first in line " +
+                std::to_string(first->second) + ")",
             "remove one of them");
   }
 
+  const std::string_view text_;
+  const Places& places_;
   YamlNode& root_;
   Diagnostics& diagnostics_;
   std::vector<Open> stack_;
   std::size_t nodes_ = 0;
   bool too_deep_ = false;
 };
-
-/// The innermost bracket that is open where the parser stopped, quotes and comments left out.
-std::optional<Mark> open_bracket(std::string_view text, const YAML::Mark& end) {
-  std::vector<Mark> open;
-  Mark at{1, 1, 1};
-  char quote = 0;
-  bool comment = false;
-  for (std::size_t i = 0; i < text.size() && i < static_cast<std::size_t>(end.pos); ++i) {
-    const char c = text[i];
-    if (c == '\n') {
-      comment = false;
-      at = {at.line + 1, 0, 1};
-    } else if (quote != 0) {
-      if (c == quote) quote = 0;
-    } else if (comment) {
-    } else if (c == '\'' || c == '"') {
-      quote = c;
-    } else if (c == '#') {
-      comment = true;
-    } else if (c == '{' || c == '[') {
-      open.push_back(at);
-    } else if ((c == '}' || c == ']') && !open.empty()) {
-      open.pop_back();
-    }
-    ++at.column;
-  }
-  if (open.empty()) return std::nullopt;
-  return open.back();
-}
 
 }  // namespace
 
@@ -193,43 +200,37 @@ const YamlNode* YamlNode::find(std::string_view key) const {
 YamlNode read_yaml(std::string_view text, Diagnostics& diagnostics) {
   YamlNode root;
   if (text.size() > yaml_bytes_max) {
-    diagnostics.push_back({Severity::error,
-                           {1, 1, 1},
-                           "file-size",
-                           "the file has " + std::to_string(text.size()) + " bytes, the limit is " +
-                               std::to_string(yaml_bytes_max),
-                           "split it"});
+    report(diagnostics, {Severity::error,
+                         {1, 1, 1},
+                         "file-size",
+                         "the file has " + std::to_string(text.size()) + " bytes, the limit is " +
+                             std::to_string(yaml_bytes_max),
+                         "split it"});
     return root;
   }
-  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
-    diagnostics.push_back(
-        {Severity::error, {1, 1, 1}, "yaml-syntax", "the file is not text (a zero byte)", ""});
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // the mark of an encoding
+  if (auto wrong = wrong_bytes(text)) {
+    report(diagnostics, std::move(*wrong));
     return root;
   }
   std::istringstream stream{std::string(text)};
+  const Places places(text);
   try {
     YAML::Parser parser(stream);
-    Builder builder(root, diagnostics);
+    Builder builder(text, places, root, diagnostics);
     if (!parser.HandleNextDocument(builder)) return root;
     YamlNode second;
-    Builder more(second, diagnostics);
-    const std::size_t before = diagnostics.size();
-    if (parser.HandleNextDocument(more)) {
-      diagnostics.resize(before);
-      diagnostics.push_back({Severity::error, second.mark, "yaml-documents",
-                             "a workflow file holds one document",
-                             "put the second one in a file of its own"});
-    }
+    Diagnostics ignored;
+    Builder more(text, places, second, ignored);
+    if (parser.HandleNextDocument(more))
+      report(diagnostics,
+             {Severity::error, second.mark, "yaml-documents", "a workflow file holds one document",
+              "put the second one in a file of its own"});
   } catch (const YAML::Exception& error) {
-    Diagnostic wrong{Severity::error, mark_of(error.mark), "yaml-syntax",
-                     "not valid YAML: " + error.msg, ""};
-    // Where the parser gave up is after the mistake: the bracket that is still open is the place.
-    if (error.msg.find("flow not found") != std::string::npos)
-      if (const std::optional<Mark> open = open_bracket(text, error.mark)) {
-        wrong.mark = *open;
-        wrong.suggestion = "this bracket is not closed";
-      }
-    diagnostics.push_back(std::move(wrong));
+    const bool placed = !error.mark.is_null() && error.mark.pos >= 0;
+    const std::size_t at = placed ? static_cast<std::size_t>(error.mark.pos) : text.size();
+    // What was found before the parser gave up says less than why it did.
+    diagnostics = {syntax_mistake(text, std::min(at, text.size()), error.msg)};
   }
   return root;
 }

@@ -20,8 +20,8 @@ struct YamlNode {
   Mark mark;
   std::string scalar;
   bool quoted = false;
-  std::vector<YamlNode> items;                           // list
-  std::vector<YamlEntry> entries;                        // map, in order
+  std::vector<YamlNode> items;     // list
+  std::vector<YamlEntry> entries;  // map, in order
 
   const YamlNode* find(std::string_view key) const;
 };

@@ -7,6 +7,7 @@
 // Source: omni-flow, section 3.1 (graphs share role instances).
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -49,7 +50,8 @@ class RoleHost {
   /// The same for the same thing: its file and name, or its workflow's number and name.
   std::string identity(const std::string& name, const std::string& included_from) const;
   std::string path_of(const std::optional<Name>& model) const {
-    return model.has_value() ? options_.root + "/" + model->text : std::string();
+    return model.has_value() ? (std::filesystem::path(options_.root) / model->text).string()
+                             : std::string();
   }
 
   const Catalog& catalog_;

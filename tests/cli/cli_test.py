@@ -87,7 +87,25 @@ def main():
         found = json.loads(out)
         expect("validate json", code == 1 and found[0]["line"] == 22 and found[0]["code"] == "unknown-node", out)
         code, out, err = sluice("validate", bad, "--format", "sarif")
-        expect("validate sarif", json.loads(out)["runs"][0]["results"][0]["ruleId"] == "unknown-node", out)
+        log = json.loads(out)["runs"][0]
+        region = log["results"][0]["locations"][0]["physicalLocation"]["region"]
+        expect("validate sarif", code == 1 and log["results"][0]["ruleId"] == "unknown-node" and
+               log["tool"]["driver"]["rules"][log["results"][0]["ruleIndex"]]["id"] == "unknown-node" and
+               region["endColumn"] - region["startColumn"] == len("embd.hidden"), out)
+
+        eyes = "sluice: 1\nroles: { eyes: { plugin: vision_encoder, model: %s } }\n"
+        code, out, err = sluice("validate", file("gone.yaml", (eyes % "models/nowhere").encode()))
+        expect("a model that is not there", code == 1 and "gone.yaml:2:" in out and "models/nowhere" in out, out)
+        code, out, err = sluice("validate", file("family.yaml", (eyes % "tests/golden/siglip").encode()))
+        expect("a model of another family", code == 1 and "family siglip" in out, out)
+        code, out, err = sluice("validate", file("roles.yaml", (eyes % os.path.join(ROOT, "models/scenes")).encode()))
+        expect("roles to include, an absolute path", code == 0 and "for other workflows to include" in out, out)
+        variable = (eyes % "\"${SLUICE_TEST_UNSET:-models/scenes}\"").encode()
+        expect("a path with a default", sluice("validate", file("variable.yaml", variable))[0] == 0, variable)
+        code, out, err = sluice("plan", CHAT, "--explain", "inputs")
+        expect("inputs explained", code == 0 and "request (json), read by parse" in out, (out, err))
+        code, out, err = sluice("plan", CHAT, "--explain", "text")
+        expect("an output explained", code == 0 and "in logical order of 'generate'" in out, (out, err))
 
         code, out, err = sluice("plan", CHAT)
         for words in ("one per frame of parse", "critical slots: code, see", "control edges", "in order of generate"):

@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <string_view>
 
-#include "graph/check.h"
 #include "graph/print.h"
 #include "workflows/load.h"
 
@@ -17,13 +16,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }();
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   LoadedWorkflow loaded = load_workflow("fuzz.yaml", text);
-  if (!has_errors(loaded.diagnostics)) check(loaded.spec, declarations, loaded.diagnostics);
-  if (!has_errors(loaded.diagnostics)) {
-    const Plan plan = compile(loaded.spec, declarations, loaded.diagnostics);
-    if (!has_errors(loaded.diagnostics) && (plan_text(plan).empty() || plan_svg(plan).empty()))
-      __builtin_trap();
+  const Plan plan = plan_workflow(loaded, declarations);
+  if (!has_errors(loaded.diagnostics) && (plan_text(plan).empty() || plan_svg(plan).empty() ||
+                                          plan_mermaid(plan).empty() || plan_dot(plan).empty()))
+    __builtin_trap();
+  if (loaded.diagnostics.size() > diagnostics_max + 1) __builtin_trap();
+  // What a terminal is sent holds no control bytes and no endless line, whatever the file holds.
+  for (const Diagnostic& d : loaded.diagnostics) {
+    const std::string shown = diagnostic_text(d, "fuzz.yaml", text);
+    if (shown.empty() || shown.size() > 4096) __builtin_trap();
+    for (const char c : shown)
+      if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
+        __builtin_trap();
   }
-  for (const Diagnostic& d : loaded.diagnostics)
-    if (diagnostic_text(d, "fuzz.yaml", text).empty()) __builtin_trap();
   return 0;
 }

@@ -163,11 +163,11 @@ def mutants(root: str):
                     yield name, kind, wrong, line
 
 
-def judge(sluice: str, path: str, wrong: str) -> tuple[int, list[dict]]:
+def judge(sluice: str, root: str, path: str, wrong: str) -> tuple[int, list[dict]]:
     with open(path, "w") as f:
         f.write(wrong)
     done = subprocess.run([sluice, "validate", "--format", "json", path], stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, text=True)
+                          stderr=subprocess.DEVNULL, text=True, cwd=root)
     found = json.loads(done.stdout) if done.stdout.startswith("[") else []
     return done.returncode, [d for d in found if d["severity"] == "error"]
 
@@ -181,13 +181,13 @@ def main() -> int:
     count, right, kinds, bad = 0, 0, set(), []
     with tempfile.TemporaryDirectory() as folder:
         for base in sorted(os.listdir(f"{a.root}/tests/mutants/base")):
-            status, _ = judge(a.sluice, f"{folder}/w.yaml",
+            status, _ = judge(a.sluice, a.root, f"{folder}/w.yaml",
                               open(f"{a.root}/tests/mutants/base/{base}").read())
             if status != 0:
                 bad.append(f"{base} itself is refused")
         for base, kind, wrong, line in mutants(a.root):
             count, kinds = count + 1, kinds | {kind}
-            status, errors = judge(a.sluice, f"{folder}/w.yaml", wrong)
+            status, errors = judge(a.sluice, a.root, f"{folder}/w.yaml", wrong)
             lines = [d["line"] for d in errors]
             if status != 1 or not errors:
                 bad.append(f"{base}, {kind} in line {line}: status {status}, {len(errors)} errors")

@@ -36,6 +36,8 @@ class Schema:
 
     def wrong(self, value, schema, where="") -> str | None:
         """None when the value fits, or the place that does not."""
+        if schema is False:
+            return f"{where}: may not be there"
         if "$ref" in schema:
             target = self.root
             for part in schema["$ref"].removeprefix("#/").split("/"):
@@ -79,7 +81,7 @@ class Schema:
             rest = schema.get("additionalProperties", {})
             if key not in known and rest is False:
                 return f"{where}.{key}: not known"
-            if found := self.wrong(item, known.get(key, rest or {}), f"{where}.{key}"):
+            if found := self.wrong(item, known.get(key, {} if rest is False else rest), f"{where}.{key}"):
                 return found
         return None
 
@@ -93,12 +95,12 @@ def documented_keys(root: str) -> dict[str, set[str]]:
     return tables
 
 
-def refuses(sluice: str, text: str) -> bool:
+def refuses(sluice: str, root: str, text: str) -> bool:
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as f:
         f.write(text)
         f.flush()
         return subprocess.run([sluice, "validate", f.name], stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL).returncode == 1
+                              stderr=subprocess.DEVNULL, cwd=root).returncode == 1
 
 
 def main() -> int:
@@ -108,6 +110,9 @@ def main() -> int:
     check, problems, refused = Schema(schema), [], 0
     good = glob.glob(f"{root}/workflows/*.yaml") + glob.glob(f"{root}/tests/mutants/base/*.yaml")
     assert len(good) >= 8, "no workflows to look at"
+    library = "sluice: 1\nroles: { any: { plugin: scripted } }\n"
+    if found := check.wrong(yaml.safe_load(library), schema) or refuses(sluice, root, library) or None:
+        problems.append(f"roles to include: {found}")
     for path in good:
         with open(path) as f:
             text = f.read()
@@ -120,7 +125,7 @@ def main() -> int:
                 continue
             refused += 1
             fits = check.wrong(yaml.safe_load(wrong), schema) is None
-            if fits or not refuses(sluice, wrong):
+            if fits or not refuses(sluice, root, wrong):
                 problems.append(f"{path}, {kind} in line {line}: accepted by "
                                 f"{'the schema' if fits else 'the loader'}")
     parts = {"workflow": schema, **schema["$defs"]}

@@ -40,13 +40,7 @@ std::string read(const fs::path& path) {
 
 Diagnostics diagnose(const std::string& name, std::string_view text) {
   LoadedWorkflow loaded = load_workflow(name, text);
-  const bool readable = std::ranges::none_of(loaded.diagnostics, [](const Diagnostic& d) {
-    return d.code.starts_with("yaml-syntax") || d.code == "not-a-workflow" ||
-           d.code == "yaml-documents" || d.code == "file-size";
-  });
-  if (readable) check(loaded.spec, declarations(), loaded.diagnostics);
-  if (!has_errors(loaded.diagnostics)) compile(loaded.spec, declarations(), loaded.diagnostics);
-  sort_diagnostics(loaded.diagnostics);
+  plan_workflow(loaded, declarations());
   return loaded.diagnostics;
 }
 
@@ -112,10 +106,17 @@ TEST_CASE("no change of bytes in a workflow makes the loader crash") {
     for (std::uint64_t n = random.next() % 4 + 1; n > 0; --n) {
       const std::size_t at = random.next() % changed.size();
       switch (random.next() % 4) {
-        case 0: changed[at] = static_cast<char>(random.next()); break;
-        case 1: changed.erase(at, random.next() % 8 + 1); break;
-        case 2: changed.insert(at, 1, "{}[]:,&*!|>'\"%@`#-?\n\t "[random.next() % 23]); break;
-        default: changed.resize(at + 1);
+        case 0:
+          changed[at] = static_cast<char>(random.next());
+          break;
+        case 1:
+          changed.erase(at, random.next() % 8 + 1);
+          break;
+        case 2:
+          changed.insert(at, 1, "{}[]:,&*!|>'\"%@`#-?\n\t "[random.next() % 23]);
+          break;
+        default:
+          changed.resize(at + 1);
       }
     }
     wrong += has_errors(diagnose("changed.yaml", changed)) ? 1 : 0;

@@ -1,0 +1,17 @@
+// Whether a checkpoint is of a family that a role can play, read from its `config.json` alone.
+//
+// Errors: what the directory holds, and what the role plays.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+
+namespace sluice {
+
+/// vision_encoder, image_codec, language_model, denoiser and paged_kv: a models/scenes checkpoint.
+Result<void> check_scenes_model(const std::string& directory);
+/// chat_model and chat_kv: a checkpoint that answers in words.
+Result<void> check_chat_model(const std::string& directory);
+
+}  // namespace sluice

@@ -1,0 +1,99 @@
+// A workflow file with the roles and global params of the files that it includes.
+#include <algorithm>
+#include <filesystem>
+
+#include "workflows/load.h"
+#include "workflows/read_file.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr std::size_t include_depth_max = 8;
+constexpr std::size_t included_files_max = 200;  // of one workflow, each time it is read
+
+template <typename T>
+void import(const std::vector<T>& from, const std::string& file, Mark mark, const char* what,
+            std::vector<T>& to, Diagnostics& diagnostics) {
+  for (T item : from) {
+    const auto same = std::ranges::find(to, item.name.text, [](const T& t) { return t.name.text; });
+    if (item.included_from.empty()) item.included_from = file;
+    if (same != to.end() && same->included_from == item.included_from) continue;
+    if (same != to.end()) {
+      report(diagnostics,
+             {Severity::error, mark, "included-twice",
+              std::string(what) + " '" + item.name.text + "' of " + file + " is there already",
+              "rename one of them, or remove it here"});
+      continue;
+    }
+    // What is wrong with it is shown where this file names the other.
+    item.name.mark = mark;
+    to.push_back(std::move(item));
+  }
+}
+
+/// Makes the roles and global params of the included files known in `loaded`.
+void include_files(LoadedWorkflow& loaded, const std::filesystem::path& path,
+                   std::vector<std::filesystem::path>& open, std::size_t& files) {
+  std::error_code failed;
+  open.push_back(std::filesystem::weakly_canonical(path, failed));
+  for (const Name& include : loaded.spec.includes) {
+    const auto refuse = [&](const std::string& message, const std::string& suggestion) {
+      loaded.spec.unread.roles = loaded.spec.unread.global_params = true;
+      report(loaded.diagnostics,
+             {Severity::error, include.mark, "bad-include", message, suggestion});
+    };
+    if (++files > included_files_max) {
+      refuse("more than " + std::to_string(included_files_max) + " files are included in all",
+             "include each once, from the file that needs it");
+      break;
+    }
+    const std::filesystem::path file = path.parent_path() / include.text;
+    const auto canonical = std::filesystem::weakly_canonical(file, failed);
+    if (const auto again = std::ranges::find(open, canonical); again != open.end()) {
+      std::string circle;
+      for (auto at = again; at != open.end(); ++at) circle += at->filename().string() + " -> ";
+      refuse("the includes go round in a circle: " + circle + canonical.filename().string(),
+             "move what both need into a third file");
+      continue;
+    }
+    if (open.size() > include_depth_max) {
+      refuse(in_quotes(include.text) + " is included deeper than " +
+                 std::to_string(include_depth_max) + " files",
+             "include it from the file that needs it");
+      continue;
+    }
+    Result<std::string> text = read_text_file(file.string());
+    if (!text.ok()) {
+      refuse(text.error().message, "the path of an included file is relative to this file");
+      continue;
+    }
+    LoadedWorkflow other = load_workflow(file.string(), *text);
+    include_files(other, file, open, files);
+    for (const Diagnostic& d : other.diagnostics)
+      if (d.severity == Severity::error)
+        refuse(file.string() + ":" + std::to_string(d.mark.line) + ":" +
+                   std::to_string(d.mark.column) + ": " + d.message,
+               d.suggestion);
+    WorkflowSpec& spec = loaded.spec;
+    import(other.spec.roles, file.string(), include.mark, "the role", spec.roles,
+           loaded.diagnostics);
+    import(other.spec.global_params, file.string(), include.mark, "the global parameter",
+           spec.global_params, loaded.diagnostics);
+  }
+  open.pop_back();
+}
+
+}  // namespace
+
+Result<LoadedWorkflow> load_workflow_file(const std::string& path) {
+  Result<std::string> text = read_text_file(path);
+  if (!text.ok()) return text.error();
+  LoadedWorkflow loaded = load_workflow(path, *text);
+  std::vector<std::filesystem::path> open;
+  std::size_t files = 0;
+  include_files(loaded, path, open, files);
+  return loaded;
+}
+
+}  // namespace sluice

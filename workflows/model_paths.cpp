@@ -1,0 +1,91 @@
+#include "workflows/model_paths.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace sluice {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One `${...}`, its braces taken off.
+Result<std::string> expand_variable(std::string_view text, const Environment& environment) {
+  const std::size_t minus = text.find(":-");
+  const std::string name(text.substr(0, minus));
+  const std::optional<std::string> value = environment(name);
+  if (value.has_value() && !value->empty()) return *value;
+  if (minus != std::string_view::npos) return std::string(text.substr(minus + 2));
+  return invalid_argument("the variable " + in_quotes(name) +
+                          " of the environment is not set, and there is no default");
+}
+
+/// The first of the current directory, the file's own and those above it that holds the path.
+std::optional<fs::path> directory_of(const fs::path& path, const std::string& file) {
+  std::error_code failed;
+  if (path.is_absolute())
+    return fs::is_directory(path, failed) ? std::optional(path) : std::nullopt;
+  std::vector<fs::path> roots{fs::current_path(failed)};
+  for (fs::path at = fs::absolute(file, failed).parent_path();; at = at.parent_path()) {
+    roots.push_back(at);
+    if (at == at.root_path()) break;
+  }
+  for (const fs::path& root : roots)
+    if (fs::is_directory(root / path, failed)) return (root / path).lexically_normal();
+  return std::nullopt;
+}
+
+}  // namespace
+
+Environment process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+}
+
+Result<std::string> expand_path(std::string_view path, const Environment& environment) {
+  std::string expanded;
+  if (path == "~" || path.starts_with("~/")) {
+    const std::optional<std::string> home = environment("HOME");
+    if (!home.has_value() || home->empty())
+      return invalid_argument("'~' needs HOME in the environment, which is not set");
+    expanded = *home;
+    path.remove_prefix(1);
+  }
+  for (std::size_t at = path.find("${"); at != std::string_view::npos; at = path.find("${")) {
+    const std::size_t end = path.find('}', at);
+    if (end == std::string_view::npos)
+      return invalid_argument("the '${' of " + in_quotes(path) + " is not closed");
+    Result<std::string> value = expand_variable(path.substr(at + 2, end - at - 2), environment);
+    if (!value.ok()) return value.error();
+    expanded += std::string(path.substr(0, at)) + *value;
+    path.remove_prefix(end + 1);
+  }
+  return expanded + std::string(path);
+}
+
+void resolve_models(LoadedWorkflow& loaded, const Environment& environment) {
+  const auto resolve = [&](std::optional<Name>& model) {
+    if (!model.has_value()) return;
+    const Result<std::string> path = expand_path(model->text, environment);
+    if (!path.ok())
+      return report(loaded.diagnostics,
+                    {Severity::error, model->mark, "bad-model-path", path.error().message,
+                     "set it, or write ${NAME:-default}"});
+    if (const auto found = directory_of(*path, loaded.spec.file)) {
+      model->text = found->string();
+      return;
+    }
+    report(loaded.diagnostics, {Severity::error, model->mark, "no-such-model",
+                                "there is no directory " + in_quotes(*path) + " with the model" +
+                                    (fs::path(*path).is_absolute()
+                                         ? ""
+                                         : ", neither here nor beside the workflow or above it"),
+                                "write where the checkpoint is: a path, ~/path or ${NAME:-path}"});
+  };
+  for (RoleSpec& role : loaded.spec.roles) resolve(role.model);
+  for (GlobalParamSpec& param : loaded.spec.global_params) resolve(param.model);
+}
+
+}  // namespace sluice

@@ -1,0 +1,230 @@
+#include "workflows/yaml_mistake.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/utf8.h"
+
+namespace sluice {
+
+namespace {
+
+Diagnostic syntax(std::string_view text, std::size_t byte, std::string message,
+                  std::string suggestion) {
+  return {Severity::error, place_of(text, byte), "yaml-syntax", std::move(message),
+          std::move(suggestion)};
+}
+
+std::string hex_of(char byte) {
+  static constexpr std::string_view hex = "0123456789abcdef";
+  const auto value = static_cast<unsigned char>(byte);
+  return std::string("\\x") + hex[value >> 4U] + hex[value & 15U];
+}
+
+/// Quotes, brackets and indents up to where the parser gave up.
+class Scan {
+ public:
+  Scan(std::string_view text, std::size_t end) : text_(text) {
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      // What is open there stays open; only a quote may still be seen to close.
+      if (i >= end && quote_ == 0) break;
+      step(i);
+    }
+  }
+
+  /// A quote that is still open at the end, or that closes lines below.
+  std::optional<std::size_t> open_quote() const { return quote_ != 0 ? quote_at_ : long_quote_; }
+  std::optional<std::size_t> open_bracket() const {
+    return brackets_.empty() ? std::nullopt : std::optional(brackets_.back());
+  }
+  std::optional<std::size_t> tab() const { return tab_; }
+  /// The start of a line whose indent is none of those above it.
+  std::optional<std::size_t> odd_indent() const { return odd_indent_; }
+
+ private:
+  void step(std::size_t& i) {
+    const char c = text_[i];
+    if (i == 0 || text_[i - 1] == '\n') begin_line(i);
+    if (quote_ != 0) return in_quote(i);
+    if (c == '\n') {
+      comment_ = false;
+      before_ = '\n';
+    } else if (comment_ || c == ' ' || c == '\t' || c == '\r') {
+      space_ = true;
+    } else {
+      token(i);
+      before_ = c;
+    }
+    if (c != ' ' && c != '\t') space_ = false;
+  }
+
+  void token(std::size_t i) {
+    const char c = text_[i];
+    const bool starts = std::string_view("\n[{,:-?").find(before_) != std::string_view::npos;
+    if (c == '#' && (space_ || before_ == '\n')) {
+      comment_ = true;
+    } else if ((c == '\'' || c == '"') && starts) {
+      quote_ = c;
+      quote_at_ = i;
+    } else if (c == '{' || c == '[') {
+      brackets_.push_back(i);
+    } else if ((c == '}' || c == ']') && !brackets_.empty()) {
+      brackets_.pop_back();
+    }
+  }
+
+  void in_quote(std::size_t& i) {
+    const char c = text_[i];
+    if (c == '\\' && quote_ == '"') {
+      ++i;
+    } else if (c == quote_) {
+      if (quote_ == '\'' && i + 1 < text_.size() && text_[i + 1] == '\'') {
+        ++i;
+        return;
+      }
+      const std::string_view inside = text_.substr(quote_at_, i - quote_at_);
+      if (!long_quote_ && inside.find('\n') != std::string_view::npos) long_quote_ = quote_at_;
+      quote_ = 0;
+      before_ = c;
+    }
+  }
+
+  void begin_line(std::size_t i) {
+    std::size_t at = i;
+    while (at < text_.size() && (text_[at] == ' ' || text_[at] == '\t')) ++at;
+    const bool blank = at == text_.size() || text_[at] == '\n' || text_[at] == '\r';
+    if (quote_ != 0 || !brackets_.empty() || blank || text_[at] == '#') return;
+    const std::size_t tab = text_.substr(i, at - i).find('\t');
+    if (tab != std::string_view::npos) {
+      if (!tab_) tab_ = i + tab;
+      return;
+    }
+    std::size_t indent = at - i;
+    bool popped = false;
+    while (!indents_.empty() && indents_.back() > indent) {
+      indents_.pop_back();
+      popped = true;
+    }
+    if (popped && !odd_indent_ && (indents_.empty() || indents_.back() != indent)) odd_indent_ = at;
+    if (indents_.empty() || indents_.back() != indent) indents_.push_back(indent);
+    // What follows a dash stands as far in as it is written.
+    while (at + 1 < text_.size() && text_[at] == '-' && text_[at + 1] == ' ') {
+      while (at + 1 < text_.size() && text_[at + 1] == ' ') ++at;
+      ++at;
+      indent = at - i;
+      indents_.push_back(indent);
+    }
+  }
+
+  std::string_view text_;
+  char quote_ = 0;
+  std::size_t quote_at_ = 0;
+  bool comment_ = false;
+  bool space_ = true;
+  char before_ = '\n';  // the last character that is no space
+  std::vector<std::size_t> brackets_;
+  std::vector<std::size_t> indents_;
+  std::optional<std::size_t> long_quote_;
+  std::optional<std::size_t> tab_;
+  std::optional<std::size_t> odd_indent_;
+};
+
+struct Words {
+  std::string_view parser;
+  std::string_view message;
+  std::string_view suggestion;
+};
+constexpr std::array<Words, 9> known_words{
+    {{"illegal map value", "a ':' is not expected here",
+      "end the line above with ':' if this belongs to it, or align this line with its neighbours; "
+      "a "
+      "value that holds ': ' needs quotes"},
+     {"end of map not found", "this line does not fit the lines above it",
+      "write `key: value`, and indent it as its neighbours"},
+     {"end of sequence not found", "this line does not fit the list above it",
+      "begin it with '- ', and indent it as its neighbours"},
+     {"illegal block entry", "a list may not begin here",
+      "put the '-' on a line of its own, below the key"},
+     {"illegal flow end", "this bracket closes nothing", "remove it, or open it before"},
+     {"unknown token", "this character cannot begin a value", "put the value in quotes"},
+     {"anchor is not defined", "aliases are not allowed in a workflow", "write the value out"},
+     {"unknown escape character", "an unknown escape in double quotes",
+      "write \\\\ for a backslash, or use single quotes"},
+     {"document indicator", "a line of '---' or '...' inside a value",
+      "a workflow file holds one document"}}};
+
+}  // namespace
+
+Mark place_of(std::string_view text, std::size_t byte) {
+  const std::string_view before = text.substr(0, byte);
+  const auto line = std::ranges::count(before, '\n') + 1;
+  const std::size_t begin = before.rfind('\n') + 1;  // npos + 1 is 0
+  const auto column =
+      std::ranges::count_if(before.substr(begin), [](char c) { return !utf8_continues(c); }) + 1;
+  return {static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(column), 1};
+}
+
+std::optional<Diagnostic> wrong_bytes(std::string_view text) {
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
+    return syntax(text, 0, "the file is UTF-16", "save it as UTF-8");
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text.substr(i));
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte == 0)
+      return syntax(text, i, "the file is not text: here is a zero byte", "save it as UTF-8 text");
+    if (length == 0)
+      return syntax(text, i, "the byte " + hex_of(text[i]) + " is not UTF-8",
+                    "save the file as UTF-8");
+    if ((byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7f)
+      return syntax(text, i, "the control byte " + hex_of(text[i]) + " stands in the text",
+                    "remove it");
+    i += length;
+  }
+  return std::nullopt;
+}
+
+bool quote_closes(std::string_view text, std::size_t byte) {
+  const char quote = text[byte];
+  for (std::size_t i = byte + 1; i < text.size(); ++i) {
+    if (text[i] == '\\' && quote == '"')
+      ++i;
+    else if (text[i] == quote)
+      return true;
+  }
+  return false;
+}
+
+Diagnostic unclosed_quote(std::string_view text, std::size_t byte) {
+  return syntax(text, byte, "this quote is not closed in its line",
+                std::string("write the closing ") + text[byte] + " at the end of the value");
+}
+
+Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::string& parser) {
+  const Scan scan(text, byte);
+  if (const auto tab = scan.tab())
+    return syntax(text, *tab, "a tab indents this line", "indent with spaces");
+  if (const auto quote = scan.open_quote()) return unclosed_quote(text, *quote);
+  const bool flow = parser.find("flow not found") != std::string::npos;
+  const bool block = parser.find("not found") != std::string::npos ||
+                     parser.find("illegal map value") != std::string::npos ||
+                     parser.find("illegal block") != std::string::npos;
+  const std::size_t line = text.rfind('\n', byte == 0 ? 0 : byte - 1) + 1;  // npos + 1 is 0
+  if (const std::size_t dollar = text.substr(line, byte - std::min(line, byte)).find("${");
+      flow && dollar != std::string_view::npos)
+    return syntax(text, line + dollar, "'${' within braces needs quotes around the value",
+                  "write \"${NAME:-default}\"");
+  if (const auto bracket = scan.open_bracket(); bracket && (flow || block))
+    return syntax(text, *bracket, "this bracket is not closed",
+                  std::string("write the closing ") + (text[*bracket] == '{' ? '}' : ']') +
+                      ", and a ',' between the entries before it");
+  if (const auto odd = scan.odd_indent(); odd && block)
+    return syntax(text, *odd, "the indent of this line is that of no line above it",
+                  "align it with the lines it belongs to");
+  for (const Words& words : known_words)
+    if (parser.find(words.parser) != std::string::npos)
+      return syntax(text, byte, std::string(words.message), std::string(words.suggestion));
+  return syntax(text, byte, "not valid YAML: " + parser, "");
+}
+
+}  // namespace sluice

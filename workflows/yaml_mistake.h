@@ -1,0 +1,28 @@
+// Why a text is no YAML, in an author's words: where a parser gives up is seldom where the mistake
+// is. Private to workflows/.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "graph/diagnostic.h"
+
+namespace sluice {
+
+/// The line and column of a byte of the text.
+Mark place_of(std::string_view text, std::size_t byte);
+
+/// What keeps the bytes from being text: another encoding, control bytes. Nothing: it is UTF-8.
+std::optional<Diagnostic> wrong_bytes(std::string_view text);
+
+/// True when the quote at `byte` is closed before the text ends (the parser takes the rest for it).
+bool quote_closes(std::string_view text, std::size_t byte);
+Diagnostic unclosed_quote(std::string_view text, std::size_t byte);
+
+/// An unclosed quote or bracket, a tab, an indent that fits nothing; otherwise the parser's words,
+/// at `byte`, where it gave up.
+Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::string& parser);
+
+}  // namespace sluice

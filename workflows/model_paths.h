@@ -1,4 +1,4 @@
-// `model:` as an author writes it, to the directory that is meant.
+// Where a `model:` leads: what an author writes, to the directory that is meant.
 //
 // `~/` is the home directory, `${NAME}` a variable of the environment, `${NAME:-default}` one with
 // a default. A relative path is looked for in the current directory, then beside the workflow file

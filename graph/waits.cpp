@@ -273,17 +273,26 @@ void remove_circle(std::vector<std::vector<std::size_t>>& before, std::size_t me
 }  // namespace
 
 void check_waits(const Plan& plan, const Doubts& doubts, Diagnostics& diagnostics) {
+  constexpr std::size_t circles_max = 20;
   const std::vector<bool> doubtful = in_doubt(plan, doubts);
   Waits waits = waits_of(plan);
+  const auto uncertain = [&](std::size_t i) { return doubtful[waits.joins[i]->owner]; };
   for (std::size_t i = 0; i < waits.joins.size(); ++i) {
+    if (uncertain(i)) waits.before[i].clear();
+    std::erase_if(waits.before[i], uncertain);
+  }
+  std::size_t circles = 0;
+  for (std::size_t i = 0; i < waits.joins.size() && circles < circles_max; ++i) {
     const Collector& join = *waits.joins[i];
-    const bool own = join.kind == CollectorKind::join && join.root == join.owner;
-    if (own && !doubtful[join.owner]) report_own_root(plan, join, diagnostics);
-    if (own || doubtful[join.owner]) remove_circle(waits.before, i);
+    if (join.kind != CollectorKind::join || join.root != join.owner || uncertain(i)) continue;
+    report_own_root(plan, join, diagnostics);
+    remove_circle(waits.before, i);
+    ++circles;
   }
   // One error for each circle; what else stands in the same circle is the same mistake.
-  for (auto cycle = find_cycle(waits.before); !cycle.empty() && !is_full(diagnostics);
-       cycle = find_cycle(waits.before)) {
+  for (; circles < circles_max; ++circles) {
+    const std::vector<std::size_t> cycle = find_cycle(waits.before);
+    if (cycle.empty()) return;
     report_cycle(plan, waits, cycle, diagnostics);
     remove_circle(waits.before, cycle.front());
   }

@@ -20,18 +20,24 @@ Result<std::string> expand_variable(std::string_view text, const Environment& en
                           " of the environment is not set, and there is no default");
 }
 
+/// A checkpoint's directory, or a file that holds all of one.
+bool is_model(const fs::path& path) {
+  std::error_code failed;
+  return fs::is_directory(path, failed) ||
+         (path.extension() == ".gguf" && fs::is_regular_file(path, failed));
+}
+
 /// The first of the current directory, the file's own and those above it that holds the path.
 std::optional<fs::path> directory_of(const fs::path& path, const std::string& file) {
   std::error_code failed;
-  if (path.is_absolute())
-    return fs::is_directory(path, failed) ? std::optional(path) : std::nullopt;
+  if (path.is_absolute()) return is_model(path) ? std::optional(path) : std::nullopt;
   std::vector<fs::path> roots{fs::current_path(failed)};
   for (fs::path at = fs::absolute(file, failed).parent_path();; at = at.parent_path()) {
     roots.push_back(at);
     if (at == at.root_path()) break;
   }
   for (const fs::path& root : roots)
-    if (fs::is_directory(root / path, failed)) return (root / path).lexically_normal();
+    if (is_model(root / path)) return (root / path).lexically_normal();
   return std::nullopt;
 }
 

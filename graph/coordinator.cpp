@@ -223,6 +223,17 @@ void Coordinator::fail_lost(CallId id, CallRecord& call, Effects& effects) {
 
 void Coordinator::abort(CallId id, CallRecord& call, Effects& effects) {
   fail_lost(id, call, effects);
+  drop(id, call, effects);
+}
+
+void Coordinator::give_up(CallId id, Effects& effects) {
+  cancel(id, effects);
+  if (!calls_.contains(id) || record_of(id).aborting) return;
+  drop(id, record_of(id), effects);
+  finish_if_done(id, effects);
+}
+
+void Coordinator::drop(CallId id, CallRecord& call, Effects& effects) {
   call.aborting = true;
   for (const PlanNode& node : plan_.nodes) {
     if (node.id == entry_node || std::ranges::find(away_, node.id) != away_.end()) continue;
@@ -283,7 +294,7 @@ CallId Coordinator::finish_one(CallId id, Effects& effects) {
     SLUICE_CHECK(output.queue.empty(), "a call ended before its outputs were delivered");
   const std::uint64_t session = call.session;
   const bool started = call.started;
-  const bool all = call.cancelled || lost_any_;
+  const bool all = call.cancelled || call.aborting || lost_any_;
   EndCall& end = effects.ends.emplace_back();
   end.call = id;
   end.session = session;

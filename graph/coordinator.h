@@ -30,6 +30,9 @@ class Coordinator {
   CallId call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now, Effects& effects);
   /// The caller no longer wants the call; it still ends with an outcome.
   void cancel(CallId call, Effects& effects);
+  /// A cancelled call whose roles do not return, or whose credit is lost: drops all there is of it.
+  /// It ends when none of its activations runs.
+  void give_up(CallId call, Effects& effects);
   /// The machine of these nodes is gone with all it knew: every running call fails, and ends as
   /// soon as the other nodes have nothing left of it. Until `nodes_back`, calls fail at once.
   void nodes_lost(const std::vector<NodeId>& nodes, Effects& effects);
@@ -85,6 +88,7 @@ class Coordinator {
   void spread_cancel(CallId id, CallRecord& call, Effects& effects);
   void fail(CallId id, CallRecord& call, Failure failure, bool cancel, Effects& effects);
   void abort(CallId id, CallRecord& call, Effects& effects);
+  void drop(CallId id, CallRecord& call, Effects& effects);
   void fail_lost(CallId id, CallRecord& call, Effects& effects);
   /// True when nothing of the call is left.
   static bool is_done(const CallRecord& call) {

@@ -66,6 +66,12 @@ class ChatRole final : public SteppedRole {
 void ChatRole::take(Activation& activation, std::vector<StepOutcome>& ended) {
   ChatSession& session = sessions_.session(activation.session());
   Result<void> outcome;
+  if (session.failed_call == activation.call())
+    return ended.push_back(
+        {&activation, Error{ErrorCode::cancelled, "an earlier piece of this turn failed"}});
+  // What another call began to say and did not end was not said.
+  if (session.call != activation.call()) session.pending = {"user", "", {}};
+  session.call = activation.call();
   for (const PayloadRef& image : activation.inputs("image")) {
     Result<PictureInput> seen = model_.encode_picture(image->tensor);
     if (seen.ok())
@@ -79,7 +85,10 @@ void ChatRole::take(Activation& activation, std::vector<StepOutcome>& ended) {
     outcome = begin(activation, session, *text);
     if (outcome.ok()) return;  // ends when the answer does
   }
-  if (!outcome.ok()) session.pending = {"user", "", {}};
+  if (!outcome.ok()) {
+    session.pending = {"user", "", {}};
+    session.failed_call = activation.call();
+  }
   ended.push_back({&activation, std::move(outcome)});
 }
 
@@ -139,10 +148,12 @@ void ChatRole::finish(Turn& turn, std::vector<StepOutcome>& ended) {
     session->sequence = std::move(done.sequence);
     session->tokens = std::move(turn.prompt);
     session->tokens.insert(session->tokens.end(), done.tokens.begin(), done.tokens.end());
-    if (outcome.ok())
+    if (outcome.ok()) {
       session->messages.push_back({"assistant", done.text, {}});
-    else
+    } else {
       session->messages.pop_back();  // as if it had not been asked
+      session->failed_call = turn.activation->call();
+    }
   }
   ended.push_back({turn.activation, std::move(outcome)});
   turn.activation = nullptr;

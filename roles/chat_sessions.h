@@ -19,6 +19,8 @@ namespace sluice {
 struct ChatSession {
   std::vector<Message> messages;
   Message pending{"user", "", {}};   // of the turn that is being said
+  std::uint64_t call = 0;            // whose turn that is
+  std::uint64_t failed_call = 0;     // whose turn failed: the rest of it is refused
   KvSequence sequence;               // of the first `sequence.tokens` tokens below
   std::vector<std::int32_t> tokens;  // of all messages
   bool answering = false;

@@ -34,6 +34,10 @@ class Denoiser final : public Role {
     options.seed = static_cast<std::uint64_t>(prompt.attribute("seed").value_or(0));
     std::vector<float> x = flow_.noise(options.seed);
     if (!prompt.tensor.empty()) {
+      if (prompt.tensor.dtype() != Dtype::f32 ||
+          prompt.tensor.count() != static_cast<std::int64_t>(x.size()))
+        return invalid_argument("the latents to start from are " + prompt.tensor.describe() +
+                                ", this model needs " + std::to_string(x.size()) + " f32 values");
       options.start = static_cast<double>(prompt.attribute("strength_milli").value_or(1000)) / 1000;
       const auto t = static_cast<float>(options.start);
       for (std::size_t i = 0; i < x.size(); ++i) x[i] = (1 - t) * prompt.tensor.f32()[i] + t * x[i];
@@ -59,8 +63,10 @@ class Denoiser final : public Role {
       kv_.backbone().embed(frame, rows);
       std::vector<float> hidden;
       const Chunk chunk{&wordless, rows};
-      if (Result<void> ran = kv_.backbone().forward(kv_.pool(), {&chunk, 1}, hidden); !ran.ok())
+      if (Result<void> ran = kv_.backbone().forward(kv_.pool(), {&chunk, 1}, hidden); !ran.ok()) {
+        kv_.pool().truncate(wordless, 0);
         return ran.error();
+      }
     }
     Result<std::vector<float>> drawn =
         flow_.draw(kv_.backbone(), kv_.pool(), sequence, &wordless, std::move(x), options, go_on);

@@ -23,9 +23,8 @@ struct Turn {
   std::vector<float> prompt;  // rows not yet written
   bool answers = false;
   std::vector<std::pair<std::string, std::int64_t>> options;
-  std::size_t tokens_before = 0;  // of the session, to go back to
-  Conversation before;            // the rest of the session's state, likewise
-  std::int64_t made = 0;          // tokens of the answer
+  bool begun = false;     // it is its session's turn
+  std::int64_t made = 0;  // tokens of the answer
   std::vector<float> last_hidden;
 
   std::int64_t option(std::string_view name, std::int64_t otherwise) const {
@@ -44,7 +43,8 @@ class LanguageModel final : public SteppedRole {
       embed(activation);
       done_.push_back({&activation, {}});
     } else {
-      begin(activation);
+      turns_.push_back(std::make_unique<Turn>());
+      turns_.back()->activation = &activation;
     }
   }
   bool busy() const override { return !turns_.empty() || !done_.empty(); }
@@ -52,13 +52,16 @@ class LanguageModel final : public SteppedRole {
 
  private:
   void embed(Activation& activation);
-  void begin(Activation& activation);
-  void append_pictures(Turn& turn, Conversation& conversation);
+  /// When no other turn of its session is under way, for it changes what the session has said.
+  Result<void> begin(Turn& turn);
+  Result<void> append_pictures(Turn& turn, Conversation& conversation);
+  Result<void> append_rows(Turn& turn, const Tensor& rows) const;
   void advance(Turn& turn, std::vector<float> hidden);
   /// True when the answer ended.
   bool yield_token(Turn& turn);
   void finish(Turn& turn, Result<void> result);
-  void roll_back(Turn& turn);
+  /// To what stood before the conversation's last turn.
+  void roll_back(Conversation& conversation);
 
   PagedKv& kv_;
   std::vector<std::unique_ptr<Turn>> turns_;
@@ -78,59 +81,75 @@ void LanguageModel::embed(Activation& activation) {
                   text->attributes));
 }
 
-void LanguageModel::append_pictures(Turn& turn, Conversation& conversation) {
+Result<void> LanguageModel::append_rows(Turn& turn, const Tensor& rows) const {
+  const auto width = static_cast<std::int64_t>(kv_.backbone().width());
+  if (rows.dtype() != Dtype::f32 || rows.count() % width != 0)
+    return invalid_argument("the rows are " + rows.describe() +
+                            ", this model needs f32 rows of width " + std::to_string(width));
+  turn.prompt.insert(turn.prompt.end(), rows.f32().begin(), rows.f32().end());
+  return {};
+}
+
+Result<void> LanguageModel::append_pictures(Turn& turn, Conversation& conversation) {
   const ModelConfig& config = kv_.config();
   const std::int32_t open = config.image;
   const std::int32_t close = config.image_end;
   for (const PayloadRef& features : turn.activation->inputs("features")) {
     kv_.backbone().embed({&open, 1}, turn.prompt);
-    const std::span<const float> rows = features->tensor.f32();
-    turn.prompt.insert(turn.prompt.end(), rows.begin(), rows.end());
+    if (Result<void> added = append_rows(turn, features->tensor); !added.ok()) return added;
     kv_.backbone().embed({&close, 1}, turn.prompt);
   }
   for (const PayloadRef& latents : turn.activation->inputs("latents"))
     conversation.latents = latents->tensor;
+  return {};
 }
 
-void LanguageModel::begin(Activation& activation) {
-  auto turn = std::make_unique<Turn>();
-  turn->activation = &activation;
-  const auto held = kv_.lock();
+Result<void> LanguageModel::begin(Turn& turn) {
+  const Activation& activation = *turn.activation;
   Conversation& conversation = kv_.conversation(activation.session());
-  turn->tokens_before = conversation.sequence.tokens;
-  turn->before.unwritten = conversation.unwritten;
-  turn->before.in_turn = conversation.in_turn;
-  turn->before.latents = conversation.latents;
+  if (conversation.failed_call == activation.call())
+    return Error{ErrorCode::cancelled, "an earlier piece of this turn failed"};
+  // What another call began and did not end (it was cancelled between two pieces) was not said.
+  if (conversation.in_turn && conversation.call != activation.call()) roll_back(conversation);
+  turn.begun = true;
+  if (!conversation.in_turn)
+    conversation.before = {conversation.sequence.tokens, conversation.unwritten,
+                           conversation.latents};
+  conversation.call = activation.call();
   const ModelConfig& config = kv_.config();
   std::vector<std::int32_t> opening = std::exchange(conversation.unwritten, {});
   if (conversation.sequence.tokens == 0 && opening.empty()) opening.push_back(config.bos);
   if (!conversation.in_turn) opening.push_back(config.user);
   conversation.in_turn = true;
-  kv_.backbone().embed(opening, turn->prompt);
-  append_pictures(*turn, conversation);
+  kv_.backbone().embed(opening, turn.prompt);
+  if (Result<void> added = append_pictures(turn, conversation); !added.ok()) return added;
   for (const PayloadRef& hidden : activation.inputs("hidden")) {
-    const std::span<const float> rows = hidden->tensor.f32();
-    turn->prompt.insert(turn->prompt.end(), rows.begin(), rows.end());
-    turn->options = hidden->attributes;
-    turn->answers = turn->answers || hidden->attribute("generate").value_or(0) != 0;
+    if (Result<void> added = append_rows(turn, hidden->tensor); !added.ok()) return added;
+    turn.options = hidden->attributes;
+    turn.answers = turn.answers || hidden->attribute("generate").value_or(0) != 0;
   }
-  if (turn->answers) {
-    kv_.backbone().embed({&config.assistant, 1}, turn->prompt);
+  if (turn.answers) {
+    kv_.backbone().embed({&config.assistant, 1}, turn.prompt);
     conversation.in_turn = false;
   }
-  turns_.push_back(std::move(turn));
+  return {};
 }
 
-void LanguageModel::roll_back(Turn& turn) {
-  Conversation& conversation = kv_.conversation(turn.activation->session());
-  kv_.pool().truncate(conversation.sequence, turn.tokens_before);
-  conversation.unwritten = std::move(turn.before.unwritten);
-  conversation.in_turn = turn.before.in_turn;
-  conversation.latents = std::move(turn.before.latents);
+void LanguageModel::roll_back(Conversation& conversation) {
+  // Fewer tokens than before: the session has ended meanwhile, and begun anew.
+  if (conversation.sequence.tokens < conversation.before.tokens) return;
+  kv_.pool().truncate(conversation.sequence, conversation.before.tokens);
+  conversation.unwritten = conversation.before.unwritten;
+  conversation.latents = conversation.before.latents;
+  conversation.in_turn = false;
 }
 
 void LanguageModel::finish(Turn& turn, Result<void> result) {
-  if (!result.ok()) roll_back(turn);
+  if (!result.ok() && turn.begun) {
+    Conversation& conversation = kv_.conversation(turn.activation->session());
+    roll_back(conversation);
+    conversation.failed_call = turn.activation->call();
+  }
   done_.push_back({turn.activation, std::move(result)});
   turn.activation = nullptr;
 }
@@ -207,6 +226,11 @@ void LanguageModel::step(std::vector<StepOutcome>& ended) {
     // Two calls of one session (`calls: overlap`) take turns: a sequence grows in one place.
     if (std::ranges::find(seen, &sequence) != seen.end()) continue;
     seen.push_back(&sequence);
+    if (!turn->begun)
+      if (Result<void> begun = begin(*turn); !begun.ok()) {
+        finish(*turn, begun);
+        continue;
+      }
     const std::size_t count = std::min(turn->prompt.size(), chunk_tokens * width);
     chunks.push_back({&sequence, std::span(turn->prompt).first(count)});
     active.push_back(turn.get());

@@ -24,11 +24,21 @@ namespace sluice {
 
 /// What a session has said so far.
 struct Conversation {
+  /// What stood before the last turn, to go back to when it fails or is never answered.
+  struct Before {
+    std::size_t tokens = 0;
+    std::vector<std::int32_t> unwritten;
+    Tensor latents;
+  };
+
   KvSequence sequence;
   std::vector<std::int32_t>
       unwritten;         // tokens of the last turn that the next forward writes first
   bool in_turn = false;  // <user> stands, <assistant> does not yet
   Tensor latents;        // of the last picture, for a drawing that starts from it
+  Before before;
+  std::uint64_t call = 0;         // whose turn the last one is
+  std::uint64_t failed_call = 0;  // whose turn failed: the rest of it is refused
 };
 
 class PagedKv final : public GlobalParam {

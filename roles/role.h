@@ -41,14 +41,15 @@ class Activation {
 
   /// All frames of an input field in logical order; empty when the group has no such field.
   virtual std::span<const PayloadRef> inputs(std::string_view field) const = 0;
-  /// The only or first frame of an input field, or null.
+  /// The only or first frame of an input field; null when the group has no such field. A field that
+  /// the role did not declare is an empty value, and an error of the call when the activation ends.
   const Payload* input(std::string_view field) const {
     const auto frames = inputs(field);
-    return frames.empty() ? nullptr : frames.front().get();
+    return frames.empty() ? absent(field) : frames.front().get();
   }
 
-  /// Sends one frame downstream at once. An undeclared field is reported as an error of the call
-  /// when the activation ends.
+  /// Sends one frame downstream at once. An undeclared field, another type than declared and more
+  /// frames than `yields_max` go nowhere, and are an error of the call when the activation ends.
   virtual void yield(std::span<const FieldValue> fields) = 0;
   void yield(std::string_view field, PayloadRef value) {
     const FieldValue one{field, std::move(value)};
@@ -57,6 +58,10 @@ class Activation {
 
   /// True once nobody wants the result any more; a long role looks and returns early.
   virtual bool cancelled() const = 0;
+
+ private:
+  /// What `input` gives for a field of which there is no frame.
+  virtual const Payload* absent(std::string_view) const { return nullptr; }
 };
 
 /// Runs one activation to its end; may yield many frames on the way.
@@ -72,7 +77,9 @@ struct StepOutcome {
   Result<void> result;
 };
 
-/// Advances any mix of admitted activations together, one step at a time.
+/// Advances any mix of admitted activations together, one step at a time. When `step` throws, all
+/// that are admitted have failed and are cancelled; they stay borrowed until the role returns them
+/// or is no longer busy.
 class SteppedRole {
  public:
   virtual ~SteppedRole() = default;

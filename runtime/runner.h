@@ -1,11 +1,12 @@
-// Runs a compiled workflow in this process: role instances, engines, and one loop that drives them.
+// Runs a compiled workflow in this process: role instances, engines, and what drives them.
 //
-// Thread: `call` may be used from many threads; each call's outputs arrive on the caller's thread.
-// Owns: role instances and global parameters; they end with the last runner that uses them.
-// Source: omni-flow, section 3.5 (concurrency model), with bounded mailboxes instead of awaiting
-// the downstream forward inside `send`.
+// Thread: all of it from any thread. Owns: role instances and global parameters; they end with the
+// last runner that uses them, which waits for roles that still run. Source: omni-flow, section 3.5
+// (concurrency model), with bounded mailboxes instead of awaiting the downstream forward inside
+// `send`.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,19 +26,41 @@ namespace sluice {
 struct CallRequest {
   std::string session = "default";
   std::vector<std::pair<std::string, PayloadRef>> inputs;
+  /// The call's own, from its start; zero: the workflow's alone (limits: deadline).
+  std::chrono::milliseconds deadline{0};
 };
 
 /// How a call ended: exactly one per call.
 struct CallOutcome {
   bool ok = false;
-  Error error;                         // when not ok: code and message
-  std::string node;                    // the node that failed; empty when none did
-  std::vector<std::string> warnings;   // e.g. "draw: 2 frames of prompt left over"
+  Error error;                        // when not ok: code and message
+  std::string node;                   // the node that failed; empty when none did
+  std::vector<std::string> warnings;  // e.g. "draw: 2 frames of prompt left over"
+};
+
+/// One output frame: the declared output's name and its value, in logical order per output.
+using OnOutput = std::function<void(std::string_view output, const PayloadRef& value)>;
+
+/// Who hears of a call. Thread: any of the runner's, one at a time, and nothing after the end. Must
+/// return soon: other calls wait meanwhile. May start and cancel calls, not wait for them.
+struct CallObserver {
+  OnOutput on_output;
+  std::function<void(CallOutcome outcome)> on_end;
+};
+
+/// A call that was started. Letting go of the handle does not end it.
+class CallHandle {
+ public:
+  virtual ~CallHandle() = default;
+  /// The result is no longer wanted. The call still ends with an outcome, within the grace.
+  virtual void cancel() = 0;
 };
 
 struct RunnerOptions {
   std::string root = ".";     // directory that `model:` paths are relative to
   std::uint32_t threads = 2;  // role threads
+  /// From a deadline or a cancellation to the end for the caller, where roles do not look.
+  std::chrono::milliseconds grace{100};
   /// Called on the constructing thread before anything slow, e.g. "loading models/scenes for llm".
   std::function<void(std::string_view)> progress;
 };
@@ -48,6 +71,14 @@ struct Graph {
   const Plan* plan = nullptr;
 };
 
+/// What a runner has in hand.
+struct RunnerCounts {
+  std::size_t calls = 0;        // of which something is left, those that were given up too
+  std::size_t given_up = 0;     // ended for their callers; their roles have not returned yet
+  std::size_t activations = 0;  // that run, or wait for their lane
+  std::uint64_t dropped = 0;    // frames that came for calls that had ended for their callers, ever
+};
+
 class Runner {
  public:
   /// Borrows the catalog until the runner ends. Errors: a plugin that cannot be made.
@@ -55,20 +86,26 @@ class Runner {
                                                 const Catalog& catalog, RunnerOptions options);
   /// A runner for each workflow. What they import from the same file they share: one instance, one
   /// model in memory, and a session of one name is one session to it.
-  static Result<std::vector<std::unique_ptr<Runner>>> create_together(
-      std::span<const Graph> graphs, const Catalog& catalog, const RunnerOptions& options);
+  static Result<std::vector<std::unique_ptr<Runner>>> create_together(std::span<const Graph> graphs,
+                                                                      const Catalog& catalog,
+                                                                      const RunnerOptions& options);
+  /// Ends its calls with an error, then waits for roles that only it uses.
   virtual ~Runner() = default;
 
-  /// One output frame: the declared output's name and its value, in logical order per output.
-  using OnOutput = std::function<void(std::string_view output, const PayloadRef& value)>;
+  using OnOutput = sluice::OnOutput;
 
-  /// Blocks until the call has ended. Calls of one session run first in, first out.
-  virtual CallOutcome call(CallRequest request, const OnOutput& on_output) = 0;
+  /// Returns at once; any number of calls may be under way. A request that is refused ends with an
+  /// outcome too, before this returns. Calls of one session run first in, first out.
+  virtual std::shared_ptr<CallHandle> start(CallRequest request, CallObserver observer) = 0;
+  /// Blocks until the call has ended; outputs arrive on the caller's thread.
+  CallOutcome call(CallRequest request, const OnOutput& on_output);
 
   /// Frees what the session holds (keys and values, what was said). A later call of that name
   /// begins anew. Errors: unavailable while one of its calls is under way, here or in a workflow
   /// beside this one.
   virtual Result<void> end_session(const std::string& session) = 0;
+
+  virtual RunnerCounts counts() const = 0;
 };
 
 }  // namespace sluice

@@ -26,6 +26,7 @@ Result<void> KvPages::extend(KvSequence& sequence, std::size_t tokens) {
 }
 
 void KvPages::truncate(KvSequence& sequence, std::size_t tokens) {
+  SLUICE_CHECK(tokens <= sequence.tokens, "a sequence cannot be cut to more tokens than it has");
   const std::size_t kept = (tokens + shape_.page_tokens - 1) / shape_.page_tokens;
   while (sequence.pages.size() > kept) {
     free_.push_back(sequence.pages.back());

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -25,8 +26,17 @@ struct KvShape {
   std::size_t page_floats() const { return layers * 2 * page_tokens * row; }
 };
 
-/// The tokens of one sequence: which pages hold them.
+/// The tokens of one sequence: which pages hold them. Moved, never copied: a page has one owner.
 struct KvSequence {
+  KvSequence() = default;
+  KvSequence(KvSequence&& other) noexcept { *this = std::move(other); }
+  KvSequence& operator=(KvSequence&& other) noexcept {
+    pages = std::exchange(other.pages, {});
+    tokens = std::exchange(other.tokens, 0);
+    positions = std::exchange(other.positions, {});
+    return *this;
+  }
+
   std::vector<std::uint32_t> pages;
   std::size_t tokens = 0;
   std::vector<Position> positions;  // of each token, when keys are stored before RoPE: may be moved
@@ -39,7 +49,7 @@ class KvPages {
 
   /// Pages for `tokens` more tokens. Their rows are written before they are read.
   Result<void> extend(KvSequence& sequence, std::size_t tokens);
-  /// Forgets all but the first `tokens`.
+  /// Forgets all but the first `tokens`. Requires: there are so many.
   void truncate(KvSequence& sequence, std::size_t tokens);
 
   const KvShape& shape() const { return shape_; }

@@ -2,125 +2,157 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <utility>
 
 namespace sluice {
 
-LaneActivation::LaneActivation(std::shared_ptr<const PlanNode> plan_node,
-                               const StartActivation& start, std::string session,
-                               std::function<void(LaneEvent)> report)
-    : node_(std::move(plan_node)),
-      id_(start.activation),
-      session_(std::move(session)),
-      call_(start.call),
-      group_(start.group),
-      inputs_(node_->groups[start.group].fields.size()),
-      report_(std::move(report)) {
-  for (InputValue& input : start.inputs) inputs_[input.field].push_back(std::move(input.value));
+namespace {
+
+Error cancelled_before() {
+  return {ErrorCode::cancelled, "the call was cancelled before the role began"};
 }
 
-std::span<const PayloadRef> LaneActivation::inputs(std::string_view field) const {
-  const std::vector<std::string>& fields = node_->groups[group_].fields;
-  const auto it = std::ranges::find(fields, field);
-  if (it == fields.end()) return {};
-  return inputs_[static_cast<std::size_t>(it - fields.begin())];
-}
-
-void LaneActivation::yield(std::span<const FieldValue> fields) {
-  LaneEvent event;
-  event.node = node_->id;
-  event.activation = id_;
-  for (const FieldValue& field : fields) {
-    const auto it = std::ranges::find(node_->outputs, field.field);
-    if (it == node_->outputs.end() || !field.value) {
-      if (contract_error_.empty())
-        contract_error_ = "the role yielded " +
-                          std::string(field.value ? "the undeclared field '" : "no value in '") +
-                          std::string(field.field) + "'";
-      continue;
-    }
-    event.fields.emplace_back(static_cast<std::uint16_t>(it - node_->outputs.begin()), field.value);
+/// What `work` threw, or nothing: a role of somebody else may throw, and a library below ours.
+template <typename Work>
+std::optional<std::string> thrown_by(Work work) {
+  try {
+    work();
+    return {};
+  } catch (const std::exception& error) {
+    return std::string("the role threw: ") + error.what();
+  } catch (...) {
+    return "the role threw something that is no std::exception";
   }
-  report_(std::move(event));
 }
 
-void LaneActivation::end(Result<void> result) {
-  LaneEvent event;
-  event.node = node_->id;
-  event.activation = id_;
-  event.ended = true;
-  if (!result.ok())
-    event.error = std::make_unique<Error>(result.error());
-  else if (!contract_error_.empty())
-    event.error = std::make_unique<Error>(Error{ErrorCode::corrupt, contract_error_});
-  report_(std::move(event));
-}
+}  // namespace
+
+thread_local Lane* Lane::current_ = nullptr;
 
 Lane::~Lane() {
   if (!thread_.joinable()) return;
-  mailbox_.push(nullptr);
+  mailbox_.close();
   thread_.join();
 }
 
 std::size_t Lane::add(RoleInstance instance) {
-  instances_.push_back(std::move(instance));
-  return instances_.size() - 1;
+  slots_.push_back({std::move(instance), {}, {}, false});
+  return slots_.size() - 1;
 }
 
-void Lane::run() { thread_ = std::thread([this] { work(); }); }
+void Lane::run() {
+  thread_ = std::thread([this] { work(); });
+}
 
-void Lane::push(std::shared_ptr<LaneActivation> activation) {
-  mailbox_.push(std::move(activation));
+void Lane::push_here(LaneActivation* activation) {
+  activation->next = nullptr;
+  (last_ == nullptr ? first_ : last_->next) = activation;
+  last_ = activation;
 }
 
 void Lane::work() {
-  std::vector<std::shared_ptr<LaneActivation>> batch;
+  current_ = this;
   for (bool busy = false;;) {
-    if (busy)
-      mailbox_.take(batch);
-    else
-      mailbox_.wait_and_take(batch);
-    for (std::shared_ptr<LaneActivation>& activation : batch) {
-      if (!activation) return;
-      run_one(std::move(activation));
+    const bool wait = !busy && first_ == nullptr;
+    for (LaneActivation* next = wait ? mailbox_.wait_and_take() : mailbox_.take();
+         next != nullptr;) {
+      LaneActivation* const activation = next;
+      next = next->next;
+      push_here(activation);
     }
-    batch.clear();
+    if (mailbox_.closed()) return stop();
+    // What these cause on this lane runs after the next step of the stepped roles.
+    LaneActivation* const end = last_;
+    while (first_ != nullptr) {
+      LaneActivation* const activation = first_;
+      first_ = activation->next;
+      if (first_ == nullptr) last_ = nullptr;
+      run_one(*activation);
+      if (activation == end) break;
+    }
     busy = step_all();
   }
 }
 
-void Lane::run_one(std::shared_ptr<LaneActivation> activation) {
-  RoleInstance& instance = instances_[activation->instance()];
-  if (auto* stepped = std::get_if<std::unique_ptr<SteppedRole>>(&instance)) {
-    admitted_.push_back(activation);
-    (*stepped)->admit(*activation);
-    return;
-  }
-  // A role of somebody else may throw, and a library below ours: it fails that activation only.
-  try {
-    activation->end(std::get<std::unique_ptr<Role>>(instance)->run(*activation));
-  } catch (const std::exception& error) {
-    activation->end(Error{ErrorCode::unavailable, std::string("the role threw: ") + error.what()});
-  }
+void Lane::run_one(LaneActivation& activation) {
+  Slot& slot = slots_[activation.instance()];
+  if (activation.cancelled()) return activation.end(cancelled_before());
+  if (auto* stepped = std::get_if<std::unique_ptr<SteppedRole>>(&slot.instance))
+    return admit(slot, **stepped, activation);
+  Role& role = *std::get<std::unique_ptr<Role>>(slot.instance);
+  Result<void> result;
+  if (auto thrown = thrown_by([&] { result = role.run(activation); }))
+    result = Error{ErrorCode::unavailable, std::move(*thrown)};
+  activation.end(std::move(result));
+}
+
+void Lane::admit(Slot& slot, SteppedRole& role, LaneActivation& activation) {
+  slot.stalled = false;
+  slot.admitted.push_back(&activation);
+  auto thrown = thrown_by([&] { role.admit(activation); });
+  if (!thrown) return;
+  slot.admitted.pop_back();
+  slot.failed.push_back(&activation);
+  activation.cancel();
+  activation.end(Error{ErrorCode::unavailable, std::move(*thrown)}, false);
 }
 
 bool Lane::step_all() {
   bool busy = false;
-  for (RoleInstance& instance : instances_) {
-    auto* stepped = std::get_if<std::unique_ptr<SteppedRole>>(&instance);
-    if (stepped == nullptr || !(*stepped)->busy()) continue;
-    outcomes_.clear();
-    (*stepped)->step(outcomes_);
-    for (StepOutcome& outcome : outcomes_) {
-      const auto it = std::ranges::find_if(
-          admitted_, [&](const auto& held) { return held.get() == outcome.activation; });
-      SLUICE_CHECK(it != admitted_.end(), "a stepped role ended an activation it did not hold");
-      (*it)->end(std::move(outcome.result));
-      admitted_.erase(it);
-    }
-    busy = busy || (*stepped)->busy();
-  }
+  for (Slot& slot : slots_)
+    if (auto* stepped = std::get_if<std::unique_ptr<SteppedRole>>(&slot.instance))
+      busy = step(slot, **stepped) || busy;
   return busy;
+}
+
+bool Lane::step(Slot& slot, SteppedRole& role) {
+  if (slot.admitted.empty() && slot.failed.empty()) return false;
+  if (role.busy() && !slot.stalled) {
+    outcomes_.clear();
+    auto thrown = thrown_by([&] { role.step(outcomes_); });
+    for (StepOutcome& outcome : outcomes_) returned(slot, outcome);
+    if (thrown) step_threw(slot, *thrown);
+  }
+  if (role.busy()) return !slot.stalled;
+  for (LaneActivation* activation : std::exchange(slot.failed, {})) activation->release();
+  return false;
+}
+
+void Lane::step_threw(Slot& slot, const std::string& what) {
+  slot.stalled = slot.admitted.empty();
+  for (LaneActivation* activation : std::exchange(slot.admitted, {})) {
+    slot.failed.push_back(activation);
+    activation->cancel();
+    activation->end(Error{ErrorCode::unavailable, what}, false);
+  }
+}
+
+void Lane::returned(Slot& slot, StepOutcome& outcome) {
+  const auto is_it = [&](const LaneActivation* held) { return held == outcome.activation; };
+  if (const auto it = std::ranges::find_if(slot.failed, is_it); it != slot.failed.end()) {
+    LaneActivation* const activation = *it;
+    slot.failed.erase(it);
+    return activation->release();
+  }
+  const auto it = std::ranges::find_if(slot.admitted, is_it);
+  SLUICE_CHECK(it != slot.admitted.end(), "a stepped role ended an activation it did not hold");
+  LaneActivation* const activation = *it;
+  slot.admitted.erase(it);
+  activation->end(std::move(outcome.result));
+}
+
+void Lane::stop() {
+  while (first_ != nullptr) {
+    LaneActivation* const activation = first_;
+    first_ = activation->next;
+    activation->end(cancelled_before());
+  }
+  for (Slot& slot : slots_) {
+    for (LaneActivation* activation : slot.failed) activation->release();
+    for (LaneActivation* activation : slot.admitted)
+      activation->end(Error{ErrorCode::cancelled, "the runner has ended"});
+  }
 }
 
 }  // namespace sluice

@@ -57,6 +57,8 @@ CallId Loop::call(std::uint64_t session, std::span<PayloadRef> inputs, Instant n
 
 void Loop::cancel(CallId call) { coordinator_.cancel(call, effects_); }
 
+void Loop::give_up(CallId call) { coordinator_.give_up(call, effects_); }
+
 void Loop::tick(Instant now) {
   advance(now);
   coordinator_.tick(now, effects_);

@@ -35,6 +35,8 @@ class Loop {
   /// Takes the values of `inputs`; see `Coordinator::call`.
   CallId call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now);
   void cancel(CallId call);
+  /// See `Coordinator::give_up`.
+  void give_up(CallId call);
   void tick(Instant now);
   /// The moment from now on, for what the engines do next.
   void advance(Instant now);

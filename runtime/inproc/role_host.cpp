@@ -55,7 +55,7 @@ Result<RoleMaking> RoleHost::making_of(const WorkflowSpec& spec, const RoleSpec&
   return making;
 }
 
-Result<std::vector<RolePlace>> RoleHost::add_role(const WorkflowSpec& spec, const RoleSpec& role) {
+Result<RoleHost::Places> RoleHost::add_role(const WorkflowSpec& spec, const RoleSpec& role) {
   const std::string id = identity(role.name.text, role.included_from);
   if (const auto kept = places_.find(id); kept != places_.end()) return kept->second;
   const Plugin* plugin = catalog_.find(role.plugin.text);
@@ -66,28 +66,80 @@ Result<std::vector<RolePlace>> RoleHost::add_role(const WorkflowSpec& spec, cons
   if (!making.ok()) return making.error();
   specs_.push_back(std::make_unique<RoleSpec>(role));
   making->role = specs_.back().get();
-  std::vector<RolePlace> places;
+  Places places;
   for (making->replica = 0; making->replica < role.replicas; ++making->replica) {
     if (options_.progress) options_.progress("preparing " + role.name.text);
     Result<RoleInstance> made = plugin->make(*making);
     if (!made.ok())
       return Error{made.error().code, "role '" + role.name.text + "': " + made.error().message};
     Lane& lane = lane_for(spec, role, making->replica);
-    places.push_back({&lane, lane.add(std::move(made).value())});
+    const bool stepped = std::holds_alternative<std::unique_ptr<SteppedRole>>(*made);
+    places.push_back({&lane, lane.add(std::move(made).value()), stepped});
   }
   return places_[id] = std::move(places);
 }
 
-Result<std::vector<std::vector<RolePlace>>> RoleHost::add(const WorkflowSpec& spec) {
+NodePlace RoleHost::place_of(const WorkflowSpec& spec, const PlanNode& node,
+                             const std::vector<Places>& of_roles) const {
+  NodePlace place;
+  place.node = &node;
+  const RoleSpec& role = spec.roles[node.role];
+  place.role = role.name.text;
+  place.replicas = of_roles[node.role];
+  const PluginDeclaration& plugin = catalog_.find(role.plugin.text)->declaration;
+  const InterfaceDeclaration* interface = find_interface(plugin, node.interface);
+  for (const std::string& name : node.outputs) {
+    const Port* port = interface != nullptr ? find_port(interface->outputs, name) : nullptr;
+    place.outputs.push_back(port != nullptr ? *port : Port{name, ValueType::any, ""});
+  }
+  if (interface != nullptr)
+    for (const Port& port : interface->inputs) place.inputs.push_back(port.name);
+  for (const PlanGroup& group : node.groups)
+    place.inputs.insert(place.inputs.end(), group.fields.begin(), group.fields.end());
+  return place;
+}
+
+namespace {
+
+/// Everything that reads the node's frames runs where it runs.
+bool stays_on_lane(const Plan& plan, const std::vector<NodePlace>& places, const NodePlace& place) {
+  const auto single = [](const NodePlace& one) { return one.replicas.size() == 1; };
+  if (!single(place) || place.replicas[0].stepped) return false;
+  return std::ranges::all_of(place.node->edges, [&](EdgeId id) {
+    const Edge& edge = plan.edges[id];
+    return !edge.is_output() && single(places[edge.to]) &&
+           places[edge.to].replicas[0].lane == place.replicas[0].lane;
+  });
+}
+
+}  // namespace
+
+Result<std::vector<NodePlace>> RoleHost::add(const WorkflowSpec& spec, const Plan& plan) {
   ++workflows_;
   for (const GlobalParamSpec& param : spec.global_params)
     if (Result<void> made = add_global_param(param); !made.ok()) return made.error();
-  std::vector<std::vector<RolePlace>> places;
+  std::vector<Places> of_roles;
   for (const RoleSpec& role : spec.roles) {
-    Result<std::vector<RolePlace>> made = add_role(spec, role);
+    Result<Places> made = add_role(spec, role);
     if (!made.ok()) return made.error();
-    places.push_back(std::move(made).value());
+    of_roles.push_back(std::move(made).value());
   }
+  std::vector<NodePlace> places;
+  std::vector<Lane*> lanes;
+  for (const PlanNode& node : plan.nodes) {
+    if (node.id == entry_node) {
+      places.emplace_back();
+      continue;
+    }
+    NodePlace& place = places.emplace_back(place_of(spec, node, of_roles));
+    for (const RolePlace& replica : place.replicas) {
+      const auto it = std::ranges::find(lanes, replica.lane);
+      place.lanes.push_back(static_cast<std::uint16_t>(it - lanes.begin()));
+      if (it == lanes.end()) lanes.push_back(replica.lane);
+    }
+  }
+  for (NodePlace& place : places)
+    if (place.node != nullptr) place.hold_last = stays_on_lane(plan, places, place);
   return places;
 }
 
@@ -95,24 +147,28 @@ void RoleHost::run() {
   for (auto& lane : lanes_) lane->run();
 }
 
-void RoleHost::call_begins(const std::string& session) {
+SessionRecord& RoleHost::call_begins(const std::string& session) {
   const std::lock_guard held(sessions_mutex_);
-  ++under_way_[session];
+  const auto [it, added] = sessions_.try_emplace(session);
+  if (added) it->second = {session, next_session_++, 0};
+  ++it->second.calls;
+  return it->second;
 }
 
-void RoleHost::call_ended(const std::string& session) {
+void RoleHost::call_ended(SessionRecord& session) {
   const std::lock_guard held(sessions_mutex_);
-  const auto it = under_way_.find(session);
-  if (--it->second == 0) under_way_.erase(it);
+  --session.calls;
 }
 
 Result<void> RoleHost::end_session(const std::string& session) {
   const std::lock_guard held(sessions_mutex_);
-  if (const auto it = under_way_.find(session); it != under_way_.end())
+  const auto it = sessions_.find(session);
+  if (it != sessions_.end() && it->second.calls > 0)
     return Error{ErrorCode::unavailable, "session '" + session + "' has " +
-                                             std::to_string(it->second) +
+                                             std::to_string(it->second.calls) +
                                              " calls under way; end it when they have ended"};
   for (auto& [name, param] : global_params_) param->end_session(session);
+  if (it != sessions_.end()) sessions_.erase(it);
   return {};
 }
 

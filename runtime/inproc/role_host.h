@@ -7,6 +7,7 @@
 // Source: omni-flow, section 3.1 (graphs share role instances).
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -14,16 +15,19 @@
 #include <string>
 #include <vector>
 
+#include "graph/plan.h"
 #include "graph/spec.h"
 #include "runtime/inproc/lane.h"
+#include "runtime/inproc/node_place.h"
 #include "runtime/runner.h"
 
 namespace sluice {
 
-/// Where a replica of a role runs.
-struct RolePlace {
-  Lane* lane = nullptr;
-  std::size_t instance = 0;
+/// A session of one name, to all workflows that run together: its number keeps it on one replica.
+struct SessionRecord {
+  std::string name;
+  std::uint64_t number = 0;  // of no other session, ever
+  std::size_t calls = 0;     // under way
 };
 
 class RoleHost {
@@ -31,20 +35,25 @@ class RoleHost {
   RoleHost(const Catalog& catalog, RunnerOptions options)
       : catalog_(catalog), options_(std::move(options)) {}
 
-  /// Places of a workflow's roles, by role, then replica; what is there already is used again.
+  /// Where each node of a workflow runs; what is there already is used again. Borrows the plan.
   /// Errors: a plugin or a parameter that cannot be made.
-  Result<std::vector<std::vector<RolePlace>>> add(const WorkflowSpec& spec);
+  Result<std::vector<NodePlace>> add(const WorkflowSpec& spec, const Plan& plan);
   void run();
 
-  /// A call of the session, in any of the workflows.
-  void call_begins(const std::string& session);
-  void call_ended(const std::string& session);
+  /// A call of the session, in any of the workflows. The record stays until its calls have ended.
+  SessionRecord& call_begins(const std::string& session);
+  void call_ended(SessionRecord& session);
+  /// Of no other call, in any of the workflows; from 1.
+  std::uint64_t new_call_number() { return next_call_.fetch_add(1, std::memory_order_relaxed); }
   /// Drops what the parameters hold of it. Errors: unavailable while one of its calls is under way.
   Result<void> end_session(const std::string& session);
 
  private:
   Result<void> add_global_param(const GlobalParamSpec& param);
-  Result<std::vector<RolePlace>> add_role(const WorkflowSpec& spec, const RoleSpec& role);
+  using Places = std::vector<RolePlace>;  // of a role's replicas
+  NodePlace place_of(const WorkflowSpec& spec, const PlanNode& node,
+                     const std::vector<Places>& of_roles) const;
+  Result<Places> add_role(const WorkflowSpec& spec, const RoleSpec& role);
   Result<RoleMaking> making_of(const WorkflowSpec& spec, const RoleSpec& role) const;
   Lane& lane_for(const WorkflowSpec& spec, const RoleSpec& role, std::uint32_t replica);
   /// The same for the same thing: its file and name, or its workflow's number and name.
@@ -59,12 +68,14 @@ class RoleHost {
   std::size_t workflows_ = 0;
   std::map<std::string, std::unique_ptr<GlobalParam>> global_params_;
   std::vector<std::unique_ptr<RoleSpec>> specs_;  // as the roles know them
-  std::map<std::string, std::vector<RolePlace>> places_;
+  std::map<std::string, Places> places_;
   std::map<std::pair<std::string, std::uint32_t>, Lane*> lane_of_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
 
   std::mutex sessions_mutex_;
-  std::map<std::string, std::size_t> under_way_;  // calls of each session
+  std::map<std::string, SessionRecord> sessions_;  // those that have not ended
+  std::uint64_t next_session_ = 0;
+  std::atomic<std::uint64_t> next_call_{1};
+  std::vector<std::unique_ptr<Lane>> lanes_;  // last: what they run uses all of the above
 };
 
 }  // namespace sluice

@@ -132,6 +132,8 @@ TEST_CASE("a cancelled answer leaves the chat as it was") {
   World world;
   FakeActivation first = piece("Hello there", "a"), wrong = piece("Never mind", "a"),
                  again = piece("And then?", "a");
+  wrong.call_number = 2;
+  again.call_number = 3;
   world.chat->admit(first);
   world.run();
   world.chat->admit(wrong);

@@ -22,7 +22,7 @@ class FakeActivation final : public Activation {
   std::string_view node() const override { return "node"; }
   std::string_view interface() const override { return interface_; }
   std::string_view session() const override { return session_; }
-  std::uint64_t call() const override { return 1; }
+  std::uint64_t call() const override { return call_number; }
   std::size_t group() const override { return 0; }
   std::span<const PayloadRef> inputs(std::string_view field) const override {
     const auto it = inputs_.find(std::string(field));
@@ -35,6 +35,7 @@ class FakeActivation final : public Activation {
   bool cancelled() const override { return is_cancelled; }
 
   bool is_cancelled = false;
+  std::uint64_t call_number = 1;
   std::vector<std::pair<std::string, PayloadRef>> frames;
 
  private:

@@ -2,49 +2,16 @@
 #include "runtime/runner.h"
 
 #include <catch2/catch.hpp>
-#include <condition_variable>
-#include <mutex>
 #include <stdexcept>
 #include <thread>
 
 #include "graph/check.h"
 #include "workflows/load.h"
+#include "world.h"
 
 using namespace sluice;
 
 namespace {
-
-/// Opens once; whoever waits goes on then.
-class Gate {
- public:
-  void open() {
-    const std::lock_guard lock(mutex_);
-    open_ = true;
-    changed_.notify_all();
-  }
-  void wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return open_; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = false;
-};
-
-using Script = std::function<Result<void>(Activation&, std::uint32_t replica)>;
-
-class ScriptedRole final : public Role {
- public:
-  ScriptedRole(Script script, std::uint32_t replica)
-      : script_(std::move(script)), replica_(replica) {}
-  Result<void> run(Activation& activation) override { return script_(activation, replica_); }
-
- private:
-  Script script_;
-  std::uint32_t replica_;
-};
 
 struct World {
   Catalog catalog;
@@ -78,7 +45,7 @@ struct World {
 const std::string two_encoders = R"(
 sluice: 1
 workflow: test
-inputs: { x: json }
+inputs: { x: text }
 roles:
   any: { plugin: scripted }
   encoder: { plugin: scripted, replicas: 2 }
@@ -124,7 +91,7 @@ TEST_CASE("a role that fails, throws or yields a wrong field fails its call only
   const std::string yaml = R"(
 sluice: 1
 workflow: test
-inputs: { x: json }
+inputs: { x: text }
 roles: { any: { plugin: scripted } }
 nodes:
   work: { run: any.work, inputs: [ { x: inputs.x } ], outputs: [v] }
@@ -157,8 +124,8 @@ outputs: { out: work.v }
   };
   expect("the device is away", ErrorCode::unavailable);
   expect("the role threw: something else", ErrorCode::unavailable);
-  expect("the role yielded the undeclared field 'w'", ErrorCode::corrupt);
-  expect("the role yielded no value in 'v'", ErrorCode::corrupt);
+  expect("the role 'any' yielded the undeclared field 'w'", ErrorCode::corrupt);
+  expect("the role 'any' yielded no value in 'v'", ErrorCode::corrupt);
   const auto [outcome, text] = world.call();
   CHECK(outcome.ok);
   CHECK(text == "well ");

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "graph/check.h"
@@ -220,4 +221,51 @@ TEST_CASE("a session ends when nobody calls in it, and its name begins anew") {
   CHECK(world.call(0, "t", "h") == "begh");
   CHECK(world.runners[1]->end_session("t").ok());
   CHECK(world.call(0, "t", "i") == "i");
+}
+
+TEST_CASE("a session stays on one replica, whichever workflow calls") {
+  const Folder folder;
+  folder.write("library.yaml", R"(
+sluice: 1
+workflow: library
+roles: { teller: { plugin: teller, replicas: 2, balance: session } }
+)");
+  const std::string calls = R"(
+sluice: 1
+workflow: user
+include: [library.yaml]
+inputs: { x: text }
+nodes: { n: { run: teller.say, inputs: [ { v: inputs.x } ], outputs: [v] } }
+outputs: { o: n.v }
+)";
+  World world;
+  class Teller final : public Role {
+   public:
+    explicit Teller(std::uint32_t replica) : replica_(replica) {}
+    Result<void> run(Activation& activation) override {
+      activation.yield("v", make_text(std::to_string(replica_)));
+      return {};
+    }
+
+   private:
+    std::uint32_t replica_;
+  };
+  Plugin plugin;
+  plugin.declaration.name = "teller";
+  plugin.declaration.any_ports = true;
+  plugin.make = [](const RoleMaking& making) -> Result<RoleInstance> {
+    return RoleInstance(std::unique_ptr<Role>(std::make_unique<Teller>(making.replica)));
+  };
+  world.catalog.add(std::move(plugin));
+  world.run({folder.write("one.yaml", calls), folder.write("two.yaml", calls)});
+  // The two workflows meet the sessions in different orders.
+  const std::vector<std::string> sessions{"a", "b", "c", "d", "e"};
+  for (const std::string& session : sessions) world.call(0, session, "");
+  std::set<std::string> replicas;
+  for (auto it = sessions.rbegin(); it != sessions.rend(); ++it) {
+    const std::string other = world.call(1, *it, "");
+    CHECK(other == world.call(0, *it, ""));
+    replicas.insert(other);
+  }
+  CHECK(replicas.size() == 2);
 }

@@ -1,0 +1,128 @@
+#include "runtime/inproc/activation.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice {
+
+bool NodePlace::reads(std::string_view field) const {
+  return std::ranges::find(inputs, field) != inputs.end();
+}
+
+std::optional<std::string> breach_of(const Port& port, const Payload& value) {
+  if (port.type != ValueType::any && value.type != port.type)
+    return std::string(to_string(value.type)) + " in '" + port.name + "', which is declared as " +
+           std::string(to_string(port.type));
+  const Tensor& tensor = value.tensor;
+  if (value.type == ValueType::image &&
+      (tensor.dtype() != Dtype::u8 || tensor.shape().size() != 3 || tensor.dim(2) != 3))
+    return tensor.describe() + " as a picture in '" + port.name +
+           "'; a picture is u8 [height, width, 3]";
+  const std::size_t bytes = value.text.size() + tensor.bytes().size();
+  if (port.bytes_max != 0 && bytes > port.bytes_max)
+    return std::to_string(bytes) + " bytes in '" + port.name + "', at most " +
+           std::to_string(port.bytes_max) + " are declared";
+  return {};
+}
+
+void LaneActivation::begin(RoleListener& listener, const NodePlace& place,
+                           const StartActivation& start, const Ref<CallState>& call) {
+  listener_ = &listener;
+  place_ = &place;
+  call_ = call;
+  id_ = start.activation;
+  group_ = start.group;
+  replica_ = start.replica % static_cast<std::uint32_t>(place.replicas.size());
+  instance_ = place.replicas[replica_].instance;
+  const std::size_t fields = place.node->groups[group_].fields.size();
+  for (InputValue& input : start.inputs) {
+    // Sorted by field.
+    while (begins_.size() <= input.field)
+      begins_.push_back(static_cast<std::uint32_t>(values_.size()));
+    values_.push_back(std::move(input.value));
+  }
+  while (begins_.size() <= fields) begins_.push_back(static_cast<std::uint32_t>(values_.size()));
+}
+
+std::span<const PayloadRef> LaneActivation::inputs(std::string_view field) const {
+  const std::vector<std::string>& fields = place_->node->groups[group_].fields;
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    if (fields[i] == field)
+      return std::span(values_).subspan(begins_[i], begins_[i + 1] - begins_[i]);
+  if (!place_->reads(field))
+    breach("read the field '" + std::string(field) + "', which it does not declare");
+  return {};
+}
+
+const Payload* LaneActivation::absent(std::string_view field) const {
+  static const PayloadRef empty(new Payload);
+  return place_->reads(field) ? nullptr : empty.get();
+}
+
+void LaneActivation::breach(std::string what) const {
+  if (breach_.empty()) breach_ = "the role '" + place_->role + "' " + std::move(what);
+}
+
+void LaneActivation::check_and_add(const FieldValue& field) {
+  const std::vector<std::string>& outputs = place_->node->outputs;
+  const auto it = std::ranges::find(outputs, field.field);
+  if (it == outputs.end())
+    return breach("yielded the undeclared field '" + std::string(field.field) + "'");
+  if (!field.value) return breach("yielded no value in '" + std::string(field.field) + "'");
+  const auto index = static_cast<std::uint16_t>(it - outputs.begin());
+  if (std::optional<std::string> wrong = breach_of(place_->outputs[index], *field.value))
+    return breach("yielded " + std::move(*wrong));
+  fields_.emplace_back(index, field.value);
+}
+
+void LaneActivation::yield(std::span<const FieldValue> fields) {
+  const std::uint32_t most = place_->node->yields_max;
+  if (++yields_ > most && most != 0) {
+    const std::string name(fields.empty() ? std::string_view() : fields.front().field);
+    return breach("yielded frame " + std::to_string(yields_) + " of '" + name +
+                  "', it declares at most " + std::to_string(most) + " (yields_max)");
+  }
+  fields_.clear();
+  for (const FieldValue& field : fields) check_and_add(field);
+  if (fields_.empty() && !fields.empty()) return;
+  if (!place_->hold_last) return listener_->yielded(*this, fields_, false);
+  if (std::exchange(holds_, true)) listener_->yielded(*this, held_, false);
+  held_.swap(fields_);
+}
+
+void LaneActivation::end(Result<void> result, bool released) {
+  std::unique_ptr<Error> error;
+  if (!result.ok())
+    error = std::make_unique<Error>(result.error());
+  else if (!breach_.empty())
+    error = std::make_unique<Error>(Error{ErrorCode::corrupt, breach_});
+  if (released) drop_inputs();
+  if (std::exchange(holds_, false)) {
+    if (!error && released) return listener_->yielded(*this, held_, true);
+    listener_->yielded(*this, held_, false);
+  }
+  listener_->ended(*this, std::move(error), released);
+}
+
+void LaneActivation::release() {
+  drop_inputs();
+  listener_->released(*this);
+}
+
+void LaneActivation::drop_inputs() {
+  values_.clear();
+  begins_.clear();
+}
+
+void LaneActivation::clear() {
+  drop_inputs();
+  fields_.clear();
+  held_.clear();
+  holds_ = false;
+  yields_ = 0;
+  breach_.clear();
+  call_ = Ref<CallState>();
+  cancelled_.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace sluice

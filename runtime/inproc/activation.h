@@ -1,0 +1,92 @@
+// One activation as a role sees it: its inputs, where its frames go, and what it promised.
+//
+// Thread: filled and taken back by whoever drives the engines, used by its lane in between;
+// `cancel` from any thread. Owns: its inputs, until it ends. Errors: what the role does against its
+// declaration is an error of the activation when it ends.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/effect.h"
+#include "graph/plan.h"
+#include "roles/role.h"
+#include "runtime/inproc/call_state.h"
+#include "runtime/inproc/node_place.h"
+
+namespace sluice {
+
+/// A frame on its way from a role: output index and value.
+using YieldedFields = std::vector<std::pair<std::uint16_t, PayloadRef>>;
+
+/// Who hears from roles.
+class RoleListener {
+ public:
+  virtual void yielded(class LaneActivation& activation, YieldedFields& fields, bool last) = 0;
+  /// `released`: the role has let go of it too. Null: it ended well.
+  virtual void ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) = 0;
+  /// For one that had ended before its role let go of it.
+  virtual void released(LaneActivation& activation) = 0;
+
+ protected:
+  ~RoleListener() = default;
+};
+
+class LaneActivation final : public Activation {
+ public:
+  LaneActivation* next = nullptr;  // in a queue
+
+  void begin(RoleListener& listener, const NodePlace& place, const StartActivation& start,
+             const Ref<CallState>& call);
+
+  std::string_view node() const override { return place_->node->name; }
+  std::string_view interface() const override { return place_->node->interface; }
+  std::string_view session() const override { return call_->session_name; }
+  std::uint64_t call() const override { return call_->number; }
+  std::size_t group() const override { return group_; }
+  std::span<const PayloadRef> inputs(std::string_view field) const override;
+  void yield(std::span<const FieldValue> fields) override;
+  bool cancelled() const override { return cancelled_.load(std::memory_order_relaxed); }
+
+  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  ActivationId id() const { return id_; }
+  std::size_t instance() const { return instance_; }
+  const NodePlace& place() const { return *place_; }
+  const CallState& call_state() const { return *call_; }
+  std::uint32_t replica() const { return replica_; }
+  /// Reports the end; a breach of contract is an error even when the role says all went well.
+  void end(Result<void> result, bool released = true);
+  /// The role has let go of an activation that has ended.
+  void release();
+  /// Forgets everything but its memory.
+  void clear();
+
+ private:
+  const Payload* absent(std::string_view field) const override;
+  void breach(std::string what) const;
+  void check_and_add(const FieldValue& field);
+  void drop_inputs();
+
+  RoleListener* listener_ = nullptr;
+  const NodePlace* place_ = nullptr;
+  Ref<CallState> call_;
+  ActivationId id_;
+  std::uint16_t group_ = 0;
+  std::uint32_t replica_ = 0;
+  std::size_t instance_ = 0;
+  std::vector<PayloadRef> values_;     // of all fields, one field after the other
+  std::vector<std::uint32_t> begins_;  // of each field in `values_`, and the end
+  YieldedFields fields_;               // of the frame being made
+  YieldedFields held_;                 // a frame that leaves with the end or the next
+  bool holds_ = false;
+  std::uint64_t yields_ = 0;
+  mutable std::string breach_;  // the first
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace sluice

@@ -1,0 +1,68 @@
+// A call as its caller knows it: one observer, told in order, and exactly one end.
+//
+// Whoever drives the engines delivers; the end may come from there, from the watch over deadlines
+// or from a runner that is destroyed, and the first counts. An end that comes while an output is
+// being told waits for that, without a lock. Thread: outputs from one thread at a time; the rest
+// from any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/ref.h"
+#include "graph/effect.h"
+#include "runtime/runner.h"
+
+namespace sluice {
+
+struct SessionRecord;
+
+struct CallState final : Counted {
+  CallState(CallObserver told, std::string session)
+      : session_name(std::move(session)), observer_(std::move(told)) {}
+  static void dispose(const CallState* call) { delete call; }
+
+  const std::string session_name;
+  SessionRecord* record = nullptr;
+  std::chrono::milliseconds deadline{};      // the sooner of its own and the workflow's
+  mutable std::uint64_t key = 0;             // in the watch
+  std::uint64_t number = 0;                  // of no other call of the workflows that run together
+  mutable CallId id = 0;                     // in the engines, known to whoever drives
+  mutable std::atomic<bool> stopped{false};  // told to stop
+  mutable std::atomic<bool> past_deadline{false};  // that is why
+
+  /// False when the call has ended for its caller.
+  bool tell(std::string_view output, const PayloadRef& value) const {
+    if ((state_.fetch_or(telling) & ended_bit) != 0) return false;
+    if (observer_.on_output) observer_.on_output(output, value);
+    if ((state_.fetch_and(static_cast<std::uint8_t>(~telling)) & ended_bit) != 0) finish();
+    return true;
+  }
+  /// False when it has ended already.
+  bool end(CallOutcome outcome) const {
+    if (claimed_.exchange(true)) return false;
+    outcome_ = std::move(outcome);
+    if ((state_.fetch_or(ended_bit) & telling) == 0) finish();
+    return true;
+  }
+  bool ended() const { return claimed_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::uint8_t telling = 1;
+  static constexpr std::uint8_t ended_bit = 2;
+
+  void finish() const {
+    if (observer_.on_end) observer_.on_end(std::move(outcome_));
+    observer_ = {};  // lets go of what it captured
+  }
+
+  mutable CallObserver observer_;
+  mutable CallOutcome outcome_;
+  mutable std::atomic<bool> claimed_{false};
+  mutable std::atomic<std::uint8_t> state_{0};
+};
+
+}  // namespace sluice

@@ -1,0 +1,278 @@
+#include "runtime/inproc/driver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/inproc/lane.h"
+
+namespace sluice {
+
+namespace {
+
+/// Other threads' events that one thread handles before it hands over.
+constexpr std::size_t events_max = 256;
+
+}  // namespace
+
+Driver::Driver(std::shared_ptr<const Plan> plan, RoleHost& host, std::vector<NodePlace> places,
+               std::chrono::milliseconds grace)
+    : plan_(std::move(plan)),
+      host_(host),
+      places_(std::move(places)),
+      grace_(grace),
+      loop_(*plan_, *this),
+      running_(plan_->nodes.size()),
+      watch_(std::chrono::duration_cast<Instant>(grace)) {
+  for (const NodePlace& place : places_)
+    for (std::size_t i = 0; i < place.lanes.size(); ++i) {
+      if (outgoing_.size() <= place.lanes[i]) outgoing_.resize(place.lanes[i] + 1U);
+      outgoing_[place.lanes[i]].lane = place.replicas[i].lane;
+    }
+}
+
+Driver::~Driver() = default;
+
+Instant Driver::now() {
+  return std::chrono::duration_cast<Instant>(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+void Driver::run() {
+  clock_ = std::thread([this] { tick(); });
+}
+
+// ---- news
+
+void Driver::announce(Event& event) {
+  if (announced_.fetch_add(1) == 0) {
+    handle(event);
+    return drive(1);
+  }
+  auto* const pushed = new Event(std::move(event));
+  if (pushed->frame == nullptr) return events_.push(pushed);
+  pushed->fields.swap(*pushed->frame);
+  pushed->frame = &pushed->fields;
+  events_.push(pushed);
+}
+
+void Driver::drive(std::size_t done) {
+  std::shared_ptr<Driver> alive;  // what ends with the last activation ends after the last step
+  for (std::size_t handled = 0;;) {
+    if (!closing_) {
+      loop_.run();
+      flush();
+      if (loop_.timed()) set_clock();
+    }
+    if (in_hand_ == 0) {
+      if (closing_) release_sessions();
+      if (alive_) alive = std::move(alive_);
+    }
+    if (handled > events_max && announced_.load() > done && hand_over(done)) return;
+    if (announced_.fetch_sub(done) == done) return;
+    done = 0;
+    Event* next = nullptr;
+    // It is announced before it is pushed.
+    while ((next = events_.take()) == nullptr) std::this_thread::yield();
+    while (next != nullptr) {
+      const std::unique_ptr<Event> event(next);
+      next = event->next;
+      handle(*event);
+      ++done;
+      ++handled;
+    }
+  }
+}
+
+bool Driver::hand_over(std::size_t done) {
+  if (closing_ || std::this_thread::get_id() == clock_.get_id()) return false;
+  // One stays announced, so that nobody else begins.
+  announced_.fetch_sub(done - 1);
+  const std::lock_guard lock(clock_mutex_);
+  take_over_ = true;
+  clock_changed_.notify_one();
+  return true;
+}
+
+void Driver::handle(Event& event) {
+  if (loop_.timed()) loop_.advance(now());
+  switch (event.kind) {
+    case Event::Kind::call:
+      return handle_call(event);
+    case Event::Kind::cancel:
+      if (!closing_) loop_.cancel(event.call->id);
+      return;
+    case Event::Kind::give_up:
+      return handle_give_up(event);
+    case Event::Kind::yielded:
+      return handle_yielded(event);
+    case Event::Kind::ended:
+      return handle_ended(event);
+    case Event::Kind::released:
+      return recycle(*event.activation);
+    case Event::Kind::time:
+      if (!closing_) loop_.tick(now());
+      return;
+    case Event::Kind::close:
+      return handle_close();
+  }
+}
+
+void Driver::handle_call(Event& event) {
+  if (closing_ || event.call->ended()) return host_.call_ended(*event.call->record);
+  // Nothing of the call runs before `Loop::run`, so its caller is known in time.
+  const CallId id = loop_.call(event.call->record->number, event.inputs, now());
+  event.call->id = id;
+  calls_[id].call = event.call;
+  calls_open_.store(calls_.size());
+  if (event.call->stopped) loop_.cancel(id);
+}
+
+void Driver::handle_yielded(Event& event) {
+  LaneActivation& activation = *event.activation;
+  if (activation.call_state().ended()) dropped_.fetch_add(1, std::memory_order_relaxed);
+  if (!closing_) {
+    const NodeId node = activation.place().node->id;
+    Frame* frame = loop_.new_frame(node);
+    for (auto& [field, value] : *event.frame) {
+      frame->values[field] = std::move(value);
+      frame->mask |= std::uint64_t{1} << field;
+    }
+    loop_.yielded(node, activation.id(), frame, event.last);
+  }
+  if (event.last) recycle(activation);
+}
+
+void Driver::handle_ended(Event& event) {
+  LaneActivation& activation = *event.activation;
+  if (!closing_) {
+    const NodeId node = activation.place().node->id;
+    std::unique_ptr<Failure> failure;
+    if (event.error) failure = std::make_unique<Failure>(Failure{node, std::move(*event.error)});
+    loop_.ended(node, activation.id(), std::move(failure));
+  }
+  if (event.released) recycle(activation);
+}
+
+void Driver::recycle(LaneActivation& activation) {
+  LaneActivation*& slot = running_[activation.place().node->id][activation.id().index];
+  if (slot == &activation) slot = nullptr;
+  activation.clear();
+  activations_.give(&activation);
+  activations_open_.store(--in_hand_, std::memory_order_relaxed);
+}
+
+void Driver::handle_give_up(Event& event) {
+  if (closing_) return;
+  const CallId id = event.call->id;
+  OpenCall* open = calls_.find(id);
+  if (open == nullptr) return;
+  NodeId still_running = entry_node;
+  for (const auto& of_node : running_)
+    for (const LaneActivation* activation : of_node)
+      if (still_running == entry_node && activation != nullptr &&
+          &activation->call_state() == event.call.get())
+        still_running = activation->place().node->id;
+  open->given_up = true;
+  given_up_.fetch_add(1);
+  event.call->end(overdue(*event.call, still_running));
+  loop_.give_up(id);
+}
+
+void Driver::handle_close() {
+  closing_ = true;
+  for (const auto& of_node : running_)
+    for (LaneActivation* activation : of_node)
+      if (activation != nullptr) activation->cancel();
+  closed_.store(true);
+  closed_.notify_all();
+}
+
+void Driver::release_sessions() {
+  calls_.for_each([this](CallId, const OpenCall& open) { host_.call_ended(*open.call->record); });
+  calls_.clear();
+}
+
+void Driver::flush() {
+  for (Outgoing& out : outgoing_) {
+    if (out.newest == nullptr) continue;
+    out.lane->push(out.newest, out.oldest);
+    out.newest = out.oldest = nullptr;
+  }
+}
+
+// ---- what the engines ask for
+
+void Driver::start(const StartActivation& start) {
+  const NodePlace& place = places_[start.node];
+  LaneActivation* const activation = activations_.take();
+  activation->begin(*this, place, start, calls_.find(start.call)->call);
+  std::vector<LaneActivation*>& running = running_[start.node];
+  if (running.size() <= start.activation.index) running.resize(start.activation.index + 1U);
+  running[start.activation.index] = activation;
+  if (in_hand_++ == 0) alive_ = shared_from_this();
+  activations_open_.store(in_hand_, std::memory_order_relaxed);
+  const std::uint32_t replica = activation->replica();
+  Lane& lane = *place.replicas[replica].lane;
+  if (lane.is_here()) return lane.push_here(activation);
+  Outgoing& out = outgoing_[place.lanes[replica]];
+  activation->next = out.newest;
+  out.newest = activation;
+  if (out.oldest == nullptr) out.oldest = activation;
+}
+
+void Driver::cancel(const CancelActivation& cancel) {
+  const std::vector<LaneActivation*>& running = running_[cancel.node];
+  if (cancel.activation.index >= running.size()) return;
+  LaneActivation* const activation = running[cancel.activation.index];
+  if (activation != nullptr && activation->id() == cancel.activation) activation->cancel();
+}
+
+void Driver::deliver(const DeliverOutput& output) {
+  calls_.find(output.call)->call->tell(plan_->outputs[output.output].name, output.value);
+}
+
+void Driver::end(EndCall& end) {
+  OpenCall open = std::move(*calls_.find(end.call));
+  calls_.erase(end.call);
+  calls_open_.store(calls_.size());
+  if (open.given_up) given_up_.fetch_sub(1);
+  host_.call_ended(*open.call->record);
+  forget(*open.call);
+  CallOutcome outcome;
+  outcome.ok = end.failure == nullptr;
+  outcome.warnings = std::move(end.warnings);
+  if (end.failure) {
+    outcome.error = end.failure->kind == FailureKind::cancelled ? stopped(*open.call)
+                                                                : std::move(end.failure->error);
+    if (end.failure->node != entry_node) outcome.node = plan_->nodes[end.failure->node].name;
+  }
+  open.call->end(std::move(outcome));
+}
+
+// ---- what roles say, on their lanes
+
+void Driver::yielded(LaneActivation& activation, YieldedFields& fields, bool last) {
+  Event event;
+  event.kind = Event::Kind::yielded;
+  event.activation = &activation;
+  event.last = last;
+  event.frame = &fields;
+  announce(event);
+}
+
+void Driver::ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) {
+  Event event;
+  event.kind = Event::Kind::ended;
+  event.activation = &activation;
+  event.error = std::move(error);
+  event.released = released;
+  announce(event);
+}
+
+void Driver::released(LaneActivation& activation) {
+  Event event;
+  event.kind = Event::Kind::released;
+  event.activation = &activation;
+  announce(event);
+}
+
+}  // namespace sluice

@@ -1,0 +1,148 @@
+// Drives one workflow's engines: turns what callers and roles say into events, and what engines ask
+// for into work of lanes and words to callers.
+//
+// There is no thread for it. Whoever has news while nobody drives handles it on the spot, and what
+// others announce meanwhile; after `events_max` of theirs it hands over to the clock's thread. So a
+// role's frame reaches a colocated role without another thread, and a call takes two wake-ups.
+// Thread: news from any; the rest belongs to whoever drives. Owns: itself while roles still run.
+// Source: flat combining (Hendler et al., 2010).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "graph/table.h"
+#include "runtime/inproc/activation.h"
+#include "runtime/inproc/call_state.h"
+#include "runtime/inproc/call_watch.h"
+#include "runtime/inproc/loop.h"
+#include "runtime/inproc/role_host.h"
+#include "runtime/mailbox.h"
+
+namespace sluice {
+
+class Driver final : public std::enable_shared_from_this<Driver>,
+                     private LoopHost,
+                     private RoleListener {
+ public:
+  Driver(std::shared_ptr<const Plan> plan, RoleHost& host, std::vector<NodePlace> places,
+         std::chrono::milliseconds grace);
+  ~Driver();
+
+  /// Starts the clock's thread.
+  void run();
+  /// Ends all calls for their callers, tells what runs, and starts nothing more. Not from an
+  /// observer.
+  void close();
+
+  /// Queues a call. `inputs` by the plan's input index.
+  void start(const Ref<CallState>& call, std::vector<PayloadRef> inputs);
+  void cancel(const Ref<CallState>& call);
+  RunnerCounts counts() const;
+  const Plan& plan() const { return *plan_; }
+
+  static Instant now();
+
+ private:
+  struct Event {
+    enum class Kind : std::uint8_t { call, cancel, give_up, yielded, ended, released, time, close };
+    Event* next = nullptr;
+    Kind kind = Kind::time;
+    bool last = false;      // yielded: its activation has ended with it
+    bool released = false;  // ended: its role has let go of it
+    LaneActivation* activation = nullptr;
+    YieldedFields* frame = nullptr;  // yielded: the role's, or the event's own
+    YieldedFields fields;
+    std::unique_ptr<Error> error;
+    Ref<CallState> call;
+    std::vector<PayloadRef> inputs;
+  };
+  /// What goes to a lane when the engines have been told everything.
+  struct Outgoing {
+    Lane* lane = nullptr;
+    LaneActivation* newest = nullptr;
+    LaneActivation* oldest = nullptr;
+  };
+  struct OpenCall {
+    Ref<CallState> call;
+    bool given_up = false;
+  };
+
+  void announce(Event& event);
+  /// Until nothing is announced. `done`: of the announced, those that were handled already.
+  void drive(std::size_t done);
+  /// False when the clock's thread is this one.
+  bool hand_over(std::size_t done);
+  void handle(Event& event);
+  void handle_call(Event& event);
+  void handle_yielded(Event& event);
+  void handle_ended(Event& event);
+  void handle_give_up(Event& event);
+  void handle_close();
+  void recycle(LaneActivation& activation);
+  void release_sessions();
+  void flush();
+
+  void start(const StartActivation& start) override;
+  void cancel(const CancelActivation& cancel) override;
+  void deliver(const DeliverOutput& output) override;
+  void end(EndCall& end) override;
+
+  void yielded(LaneActivation& activation, YieldedFields& fields, bool last) override;
+  void ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) override;
+  void released(LaneActivation& activation) override;
+
+  // The clock's side: driver_clock.cpp.
+  void tick();
+  bool look(std::unique_lock<std::mutex>& lock);
+  void decide(CallWatch::What what, const Ref<CallState>& call);
+  void set_clock();
+  void wake_clock();
+  void forget(const CallState& call);
+  Error stopped(const CallState& call) const;
+  CallOutcome overdue(const CallState& call, NodeId still_running) const;
+
+  const std::shared_ptr<const Plan> plan_;
+  RoleHost& host_;
+  const std::vector<NodePlace> places_;  // index = NodeId
+  const std::chrono::milliseconds grace_;
+
+  // News.
+  std::atomic<std::size_t> announced_{0};  // and not yet handled
+  Mailbox<Event> events_;
+
+  // Whoever drives.
+  Loop loop_;
+  FreeList<LaneActivation> activations_;
+  std::vector<std::vector<LaneActivation*>> running_;  // by node, then the activation's index
+  std::vector<Outgoing> outgoing_;                     // one per lane
+  Table<OpenCall> calls_;
+  std::size_t in_hand_ = 0;        // activations that are not released
+  std::shared_ptr<Driver> alive_;  // while there are any
+  bool closing_ = false;
+  std::atomic<bool> closed_{false};
+  std::atomic<std::size_t> calls_open_{0}, given_up_{0}, activations_open_{0};
+  std::atomic<std::uint64_t> dropped_{0};
+
+  // The clock.
+  mutable std::mutex clock_mutex_;
+  std::condition_variable clock_changed_;
+  CallWatch watch_;
+  std::map<std::uint64_t, Ref<CallState>> watched_;
+  Instant node_due_ = Instant::max();
+  Instant clock_at_ = Instant::max();  // when it looks next
+  bool take_over_ = false;             // somebody has driven for long enough
+  bool stop_ = false;
+  std::uint64_t next_key_ = 1;
+  std::vector<CallWatch::Decision> decisions_;
+  std::thread clock_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,220 @@
+// Calls that end for their callers whatever their roles do: deadlines, cancellation, the end of the
+// runner.
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "world.h"
+
+using namespace sluice;
+using namespace std::chrono_literals;
+
+namespace {
+
+RunnerOptions with_grace(std::chrono::milliseconds grace) {
+  RunnerOptions options;
+  options.grace = grace;
+  return options;
+}
+
+/// A role that never looks away from its gate, and never at `cancelled()`.
+struct Deaf {
+  Gate inside, gate;
+  std::atomic<int> runs{0};
+  Script script() {
+    return [this](Activation& a, std::uint32_t) -> Result<void> {
+      if (++runs == 1) {
+        inside.open();
+        gate.wait();
+      }
+      a.yield("v", make_text(a.input("x")->text));
+      return {};
+    };
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a deadline ends a call beside a role that never looks; what it does later is dropped") {
+  Deaf deaf;
+  TestWorld world;
+  world.add_scripted(deaf.script());
+  world.run(one_node("limits: { deadline: 30ms }\n"), with_grace(20ms));
+  const auto [outcome, text] = world.call();
+  CHECK(!outcome.ok);
+  CHECK(outcome.error.code == ErrorCode::deadline);
+  CHECK(outcome.node == "work");
+  CHECK(outcome.error.message ==
+        "the call did not end within its deadline of 30 ms (limits: deadline); node 'work' still "
+        "runs 20 ms after it was told to stop");
+  CHECK(world.runner->counts().given_up == 1);
+  CHECK(world.runner->counts().activations == 1);
+  CHECK(!world.runner->end_session("s").ok());  // its role holds it still
+  deaf.gate.open();
+  world.until_idle();
+  CHECK(world.runner->counts().given_up == 0);
+  CHECK(world.runner->counts().dropped == 1);
+  CHECK(world.runner->end_session("s").ok());
+  const auto [again, more] = world.call("s", "later");
+  CHECK(again.ok);
+  CHECK(more == "later ");
+}
+
+TEST_CASE("a call of its own deadline, and a call that waits behind one that was given up") {
+  Deaf deaf;
+  TestWorld world;
+  world.add_scripted(deaf.script());
+  world.run(one_node(), with_grace(10ms));
+  CallRequest request{"s", {{"x", make_text("first")}}, 20ms};
+  const CallOutcome first = world.runner->call(request, nullptr);
+  CHECK(first.error.code == ErrorCode::deadline);
+  CHECK(first.error.message.find("20 ms") != std::string::npos);
+  // Calls of a session follow each other, so the next one waits, and has a deadline too.
+  request.inputs = {{"x", make_text("second")}};
+  const CallOutcome second = world.runner->call(request, nullptr);
+  CHECK(second.error.code == ErrorCode::deadline);
+  CHECK(second.node.empty());
+  Waiting third;
+  const auto handle = world.runner->start({"s", {{"x", make_text("third")}}}, third.observer());
+  deaf.gate.open();
+  CHECK(third.wait().ok);
+  CHECK(third.text == "third ");
+  CHECK(deaf.runs == 2);  // the second never began
+}
+
+TEST_CASE("a cancelled call ends at once where roles look, and within the grace where not") {
+  for (const bool looks : {true, false}) {
+    Gate inside, gate;
+    TestWorld world;
+    world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+      inside.open();
+      while (looks && !a.cancelled()) std::this_thread::yield();
+      if (looks) return Error{ErrorCode::cancelled, "seen"};
+      gate.wait();
+      a.yield("v", make_text("too late"));
+      return {};
+    });
+    world.run(one_node(), with_grace(looks ? 1h : 10ms));
+    Waiting waiting;
+    const auto handle = world.runner->start({"s", {{"x", make_text("")}}}, waiting.observer());
+    inside.wait();
+    CHECK(!waiting.ended());
+    handle->cancel();
+    handle->cancel();
+    CHECK(waiting.wait().error.code == ErrorCode::cancelled);
+    gate.open();
+    world.until_idle();
+    CHECK(waiting.ends == 1);
+    CHECK(waiting.text.empty());
+    CHECK(world.runner->counts().dropped == (looks ? 0 : 1));
+  }
+}
+
+TEST_CASE("a payload that a given-up role holds goes when the role returns") {
+  Deaf deaf;
+  TestWorld world;
+  world.add_scripted(deaf.script());
+  world.run(one_node(), with_grace(1ms));
+  const PayloadRef large = make_text(std::string(1 << 20, 'x'));
+  CHECK(!world.runner->call({"s", {{"x", large}}, 5ms}, nullptr).ok);
+  CHECK(large->references() > 1);
+  deaf.gate.open();
+  world.until_idle();
+  CHECK(large->references() == 1);
+}
+
+TEST_CASE("many calls are under way from one thread, each ends once with its own outputs") {
+  Gate gate;
+  std::atomic<int> begun{0};
+  TestWorld world;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    if (++begun == 1) gate.wait();
+    a.yield("v", make_text(std::string(a.session()) + "=" + a.input("x")->text));
+    return {};
+  });
+  world.run(one_node());
+  constexpr int calls = 500;
+  std::vector<std::unique_ptr<Waiting>> waiting;
+  for (int i = 0; i < calls; ++i) {
+    waiting.push_back(std::make_unique<Waiting>());
+    const auto handle =
+        world.runner->start({"s" + std::to_string(i % 7), {{"x", make_text(std::to_string(i))}}},
+                            waiting.back()->observer());
+  }
+  CHECK(world.runner->counts().calls == calls);
+  gate.open();
+  for (int i = 0; i < calls; ++i) {
+    CHECK(waiting[static_cast<std::size_t>(i)]->wait().ok);
+    CHECK(waiting[static_cast<std::size_t>(i)]->text ==
+          "s" + std::to_string(i % 7) + "=" + std::to_string(i) + " ");
+  }
+  world.until_idle();
+}
+
+TEST_CASE("an observer may start and cancel calls") {
+  TestWorld world;
+  world.add_scripted([](Activation& a, std::uint32_t) -> Result<void> {
+    a.yield("v", make_text(a.input("x")->text));
+    return {};
+  });
+  world.run(one_node());
+  Waiting second, third;
+  std::shared_ptr<CallHandle> handle;
+  const auto first = world.runner->start(
+      {"s", {{"x", make_text("one")}}},
+      {[&](std::string_view, const PayloadRef&) {
+         handle = world.runner->start({"s", {{"x", make_text("two")}}}, second.observer());
+         const auto cancelled =
+             world.runner->start({"s", {{"x", make_text("three")}}}, third.observer());
+         cancelled->cancel();
+       },
+       nullptr});
+  CHECK(second.wait().ok);
+  CHECK(second.text == "two ");
+  CHECK(third.wait().error.code == ErrorCode::cancelled);
+}
+
+TEST_CASE("a runner that is destroyed ends its calls with an error first, then waits for roles") {
+  Deaf deaf;
+  auto world = std::make_unique<TestWorld>();
+  world->add_scripted(deaf.script());
+  world->run(one_node());
+  Waiting running, queued;
+  const auto first = world->runner->start({"s", {{"x", make_text("")}}}, running.observer());
+  const auto second = world->runner->start({"s", {{"x", make_text("")}}}, queued.observer());
+  std::optional<CallOutcome> blocked;
+  std::thread caller([&, runner = world->runner.get()] {
+    blocked = runner->call({"t", {{"x", make_text("")}}}, nullptr);
+  });
+  deaf.inside.wait();
+  while (world->runner->counts().calls < 3) std::this_thread::yield();
+  std::thread destroyer([&] { world->runner.reset(); });
+  for (Waiting* one : {&running, &queued}) {
+    CHECK(one->wait().error.code == ErrorCode::unavailable);
+    CHECK(one->outcome.error.message == "the runner was destroyed before the call ended");
+  }
+  caller.join();
+  CHECK(blocked->error.code == ErrorCode::unavailable);
+  deaf.gate.open();
+  destroyer.join();
+  first->cancel();  // there is nothing left to cancel
+  CHECK(running.ends == 1);
+  CHECK(running.text.empty());
+  CHECK(deaf.runs == 1);  // what had not begun never does
+}
+
+TEST_CASE("a request that is refused ends before start returns") {
+  TestWorld world;
+  world.add_scripted([](Activation&, std::uint32_t) -> Result<void> { return {}; });
+  world.run(one_node());
+  const auto refused = [&](const std::string& name, PayloadRef value) {
+    Waiting waiting;
+    const auto handle = world.runner->start({"s", {{name, std::move(value)}}}, waiting.observer());
+    CHECK(waiting.ends == 1);
+    CHECK(waiting.outcome.error.code == ErrorCode::invalid_argument);
+    return waiting.outcome.error.message;
+  };
+  CHECK(refused("y", make_text("")) == "the workflow has no input 'y'");
+  CHECK(refused("x", make_number(3)) == "the call gave number in 'x', which is declared as text");
+  CHECK(refused("x", PayloadRef()) == "input 'x' has no value");
+  CHECK(world.runner->counts().calls == 0);
+}

@@ -1,0 +1,246 @@
+// Where roles run: lanes, replicas, sessions that stay on one, stepped roles beside each other.
+#include <catch2/catch.hpp>
+#include <set>
+#include <thread>
+
+#include "world.h"
+
+using namespace sluice;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Who ran where.
+class Seen {
+ public:
+  void note(const Activation& a, std::uint32_t replica) {
+    const std::lock_guard lock(mutex_);
+    threads_[std::string(a.node())].insert(std::this_thread::get_id());
+    replicas_[std::string(a.session())].insert(replica);
+  }
+  std::set<std::thread::id> threads(const std::string& node) {
+    const std::lock_guard lock(mutex_);
+    return threads_[node];
+  }
+  std::set<std::uint32_t> replicas(const std::string& session) {
+    const std::lock_guard lock(mutex_);
+    return replicas_[session];
+  }
+  std::set<std::uint32_t> all_replicas() {
+    const std::lock_guard lock(mutex_);
+    std::set<std::uint32_t> all;
+    for (const auto& [session, of_it] : replicas_) all.insert(of_it.begin(), of_it.end());
+    return all;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::set<std::thread::id>> threads_;
+  std::map<std::string, std::set<std::uint32_t>> replicas_;
+};
+
+Script pass(Seen& seen) {
+  return [&seen](Activation& a, std::uint32_t replica) -> Result<void> {
+    seen.note(a, replica);
+    a.yield("v", make_text(a.input("x")->text));
+    return {};
+  };
+}
+
+}  // namespace
+
+TEST_CASE("colocated roles share one thread, others have their own") {
+  Seen seen;
+  TestWorld world;
+  world.add_scripted(pass(seen));
+  world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles:
+  a: { plugin: scripted }
+  b: { plugin: scripted, colocate: a }
+  c: { plugin: scripted }
+nodes:
+  one: { run: a.run, inputs: [ { x: inputs.x } ], outputs: [v] }
+  two: { run: b.run, inputs: [ { x: one.v } ], outputs: [v] }
+  three: { run: c.run, inputs: [ { x: two.v } ], outputs: [v] }
+outputs: { out: three.v }
+)");
+  for (int i = 0; i < 20; ++i) CHECK(world.call().second == "x ");
+  CHECK(seen.threads("one").size() == 1);
+  CHECK(seen.threads("one") == seen.threads("two"));
+  CHECK(seen.threads("three").size() == 1);
+  CHECK(seen.threads("three") != seen.threads("one"));
+  CHECK(!seen.threads("one").contains(std::this_thread::get_id()));
+}
+
+TEST_CASE("replicas share the work, or keep their sessions") {
+  for (const bool by_session : {false, true}) {
+    Seen seen;
+    TestWorld world;
+    world.add_scripted(pass(seen));
+    world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles: { any: { plugin: scripted, replicas: 3)" +
+              std::string(by_session ? ", balance: session" : "") + R"( } }
+nodes:
+  work: { run: any.work, inputs: [ { x: inputs.x } ], outputs: [v] }
+outputs: { out: work.v }
+)");
+    for (int i = 0; i < 9; ++i)
+      for (const char* session : {"a", "b", "c", "d"}) world.call(session);
+    CHECK(seen.all_replicas() == std::set<std::uint32_t>{0, 1, 2});
+    CHECK(seen.threads("work").size() == 3);
+    for (const char* session : {"a", "b", "c", "d"})
+      CHECK(seen.replicas(session).size() == (by_session ? 1 : 3));
+  }
+}
+
+TEST_CASE("stepped roles of one lane advance beside each other, whichever stands last") {
+  Gate idle_done;
+  TestWorld world;
+  const auto counting = [&](const RoleMaking&) -> std::unique_ptr<SteppedRole> {
+    auto steps = std::make_shared<int>(0);
+    return std::make_unique<SteppedScript>(nullptr, [steps](Activation& a) {
+      if (++*steps % 50 != 0) return false;
+      a.yield("v", make_text(a.input("x")->text + "+"));
+      return true;
+    });
+  };
+  world.add_stepped("stepped", counting);
+  world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles:
+  a: { plugin: stepped }
+  b: { plugin: stepped, colocate: a }
+nodes:
+  one: { run: a.run, inputs: [ { x: inputs.x } ], outputs: [v] }
+  two: { run: b.run, inputs: [ { x: one.v } ], outputs: [v] }
+outputs: { out: two.v }
+)");
+  CHECK(world.call().second == "x++ ");
+}
+
+TEST_CASE("a node's deadline ends its activation, tells its role, and the call goes on") {
+  std::atomic<bool> told{false};
+  Gate gate;
+  TestWorld world;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    if (a.node() == "slow") {
+      while (!a.cancelled()) std::this_thread::yield();
+      told = true;
+      gate.wait();
+      a.yield("v", make_text("late"));
+      return {};
+    }
+    a.yield("v", make_text(std::string(a.node())));
+    return {};
+  });
+  world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles: { any: { plugin: scripted }, other: { plugin: scripted } }
+nodes:
+  slow: { run: any.run, inputs: [ { x: inputs.x } ], outputs: [v], deadline: 20ms, on_error: skip }
+  quick: { run: other.run, inputs: [ { x: inputs.x } ], outputs: [v] }
+outputs: { out: [slow.v, quick.v] }
+)");
+  const auto [outcome, text] = world.call();
+  CHECK(outcome.ok);
+  CHECK(text == "quick ");
+  gate.open();
+  world.until_idle();
+  CHECK(told);
+  CHECK(world.call("t").second == "quick ");  // the engine does not mix up old and new
+}
+
+TEST_CASE("a failure cancels what runs beside it where the workflow says so") {
+  for (int i = 0; i < 20; ++i) {
+    Gate waiting;
+    std::atomic<bool> told{false};
+    TestWorld world;
+    world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+      if (a.node() == "fails") {
+        waiting.wait();
+        return Error{ErrorCode::unavailable, "away"};
+      }
+      waiting.open();
+      while (!a.cancelled()) std::this_thread::yield();
+      told = true;
+      return {};
+    });
+    world.run(R"(
+sluice: 1
+workflow: test
+on_error: cancel
+inputs: { x: text }
+roles: { any: { plugin: scripted }, other: { plugin: scripted } }
+nodes:
+  fails: { run: any.run, inputs: [ { x: inputs.x } ], outputs: [v] }
+  waits: { run: other.run, inputs: [ { x: inputs.x } ], outputs: [v] }
+outputs: { out: [fails.v, waits.v] }
+)");
+    const CallOutcome outcome = world.call().first;
+    CHECK(outcome.error.message == "away");
+    CHECK(outcome.node == "fails");
+    CHECK(told);
+  }
+}
+
+TEST_CASE("a failure after a frame is a failure, however close they are") {
+  TestWorld world;
+  world.add_scripted([](Activation& a, std::uint32_t) -> Result<void> {
+    a.yield("v", make_text("one"));
+    return Error{ErrorCode::unavailable, "then it broke"};
+  });
+  world.run(one_node());
+  for (int i = 0; i < 2000; ++i) {
+    const auto [outcome, text] = world.call("s" + std::to_string(i % 5));
+    REQUIRE(!outcome.ok);
+    REQUIRE(outcome.error.message == "then it broke");
+    REQUIRE(text == "one ");
+  }
+}
+
+TEST_CASE("roles know their session by name, also after others have ended") {
+  TestWorld world;
+  world.add_scripted([](Activation& a, std::uint32_t) -> Result<void> {
+    a.yield("v", make_text(std::string(a.session())));
+    return {};
+  });
+  world.run(one_node());
+  CHECK(world.call("a").second == "a ");
+  CHECK(world.call("b").second == "b ");
+  CHECK(world.runner->end_session("a").ok());
+  for (const char* session : {"c", "d", "b", "a", "c", "d"})
+    CHECK(world.call(session).second == std::string(session) + " ");
+}
+
+TEST_CASE("a session with two calls cannot end when one of them has") {
+  Gate first, second;
+  TestWorld world;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    (a.input("x")->text == "1" ? first : second).wait();
+    a.yield("v", make_text(a.input("x")->text));
+    return {};
+  });
+  world.run(one_node());
+  Waiting one, two;
+  const auto a = world.runner->start({"s", {{"x", make_text("1")}}}, one.observer());
+  const auto b = world.runner->start({"s", {{"x", make_text("2")}}}, two.observer());
+  CHECK(world.runner->end_session("s").error().message ==
+        "session 's' has 2 calls under way; end it when they have ended");
+  first.open();
+  CHECK(one.wait().ok);
+  CHECK(world.runner->end_session("s").error().message ==
+        "session 's' has 1 calls under way; end it when they have ended");
+  second.open();
+  CHECK(two.wait().ok);
+  CHECK(world.runner->end_session("s").ok());
+}

@@ -10,8 +10,10 @@
 #include "cli/commands.h"
 #include "cli/compiled.h"
 #include "cli/input_file.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "roles/image_file.h"
+#include "runtime/call_stream.h"
 #include "runtime/runner.h"
 
 namespace sluice::cli {
@@ -133,11 +135,16 @@ int run(const RunOptions& options, const Catalog& catalog) {
   CallRequest call;
   call.session = options.session;
   call.inputs.emplace_back("request", make_json(std::move(request).value()));
-  const CallOutcome outcome =
-      (*runner)->call(std::move(call), [&](std::string_view output, const PayloadRef& value) {
-        progress.show("running " + compiled->plan.workflow);
-        printer.show(output, *value);
-      });
+  CallStream stream;
+  const auto handle = (*runner)->start(std::move(call), stream.observer());
+  const Interrupt interrupt([&] {
+    progress.show("cancelling; press Ctrl-C again to end at once");
+    handle->cancel();
+  });
+  const CallOutcome outcome = stream.wait([&](std::string_view output, const PayloadRef& value) {
+    progress.show("running " + compiled->plan.workflow);
+    printer.show(output, *value);
+  });
   const std::string& problem = printer.finish();
   for (const std::string& warning : outcome.warnings)
     std::fprintf(stderr, "warning: %s\n", warning.c_str());

@@ -148,6 +148,71 @@ TEST_CASE("a cancelled answer leaves the chat as it was") {
   CHECK(world.pool().pages_free() == world.pool().pages());
 }
 
+TEST_CASE("the question of a cancelled answer asked again has the answer it would have had") {
+  for (const int steps : {1, 3, 6}) {
+    World world;
+    FakeActivation wrong = piece("Hello there", "a"), again = piece("Hello there", "a");
+    again.call_number = 2;
+    world.chat->admit(wrong);
+    for (int i = 0; i < steps; ++i) world.chat->step(world.ended);
+    wrong.is_cancelled = true;
+    world.run();
+    world.chat->admit(again);
+    world.run();
+    CHECK(said(again) == alone({"Hello there"}, false)[0]);
+  }
+}
+
+TEST_CASE("pieces of a cancelled call are not part of the next one's message") {
+  World world;
+  FakeActivation half = piece("Say nothing but", "a", false), asked = piece("Hello there", "a");
+  asked.call_number = 2;
+  world.chat->admit(half);
+  world.run();
+  world.chat->admit(asked);
+  world.run();
+  CHECK(said(asked) == alone({"Hello there"}, false)[0]);
+}
+
+TEST_CASE("a sampled answer is the generator's at that temperature, top-k, top-p and seed") {
+  World world;
+  FakeActivation asked("answer", "a");
+  auto* payload = new Payload;
+  payload->type = ValueType::text;
+  payload->text = "Hello there";
+  payload->attributes = {{"generate", 1}, {"max_tokens", 12},   {"temperature_milli", 900},
+                         {"top_k", 40},   {"top_p_milli", 950}, {"seed", 5}};
+  asked.give("text", PayloadRef(payload));
+  world.chat->admit(asked);
+  world.run();
+
+  Architecture architecture = std::move(Architecture::load(directory)).value();
+  Model model = std::move(Model::load(std::move(architecture), open_weights(directory).value(),
+                                      kernels::WeightFormat::exact))
+                    .value();
+  const ChatModel chat = std::move(ChatModel::open(directory, std::move(model))).value();
+  const auto generated = [&](float temperature) {
+    const std::vector<Message> messages{{"user", "Hello there", {}}};
+    GenerationOptions options;
+    options.tokens_max = 12;
+    options.sampling.temperature = temperature;
+    options.sampling.top_k = 40;
+    options.sampling.top_p = 0.95F;
+    options.seed = 5;
+    const auto prompt = chat.tokens(messages).value();
+    Generation generation = std::move(chat.begin_with(prompt, messages, options)).value();
+    generation.id = 1;
+    KvPool pool(chat.model().text().kv_shape(8), 64);
+    Generator generator(chat.model().text(), pool, &chat.tokenizer(), {});
+    generator.add(std::move(generation));
+    std::vector<std::uint64_t> advanced;
+    while (generator.busy()) generator.step(advanced);
+    return generator.find(1)->text;
+  };
+  CHECK(said(asked) == generated(0.9F));
+  CHECK(said(asked) != generated(0));
+}
+
 TEST_CASE("a session that ends while it is answered gives its pages back") {
   World world;
   FakeActivation asked = piece("Hello there", "a");

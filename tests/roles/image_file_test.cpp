@@ -72,9 +72,11 @@ std::string jpeg(const Tensor& image, int format = TJPF_RGB) {
   return file;
 }
 
-std::string with_orientation(const std::string& file, char orientation) {
-  std::string exif("Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", 25);
-  exif += std::string(1, orientation) + std::string(6, '\0');
+std::string with_orientation(const std::string& file, char orientation, bool little = false) {
+  std::string exif =
+      little ? std::string("Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0", 24)
+             : std::string("Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", 25);
+  exif += std::string(1, orientation) + std::string(little ? 7 : 6, '\0');
   const auto size = static_cast<char>(exif.size() + 2);
   return file.substr(0, 2) + "\xff\xe1" + std::string(1, '\0') + size + exif + file.substr(2);
 }
@@ -120,7 +122,7 @@ TEST_CASE("a JPEG is read, turned upright by its orientation, and refused when c
   const Result<Tensor> turned = decode_image(with_orientation(file, 6));
   REQUIRE(turned.ok());
   CHECK(turned->shape() == std::vector<std::int64_t>{32, 16, 3});
-  CHECK(pixel(*turned, 0)[0] > 240);              // red on the left becomes red on top
+  CHECK(pixel(*turned, 0)[0] > 240);  // red on the left becomes red on top
   CHECK(pixel(*turned, 15)[0] > 240);
   CHECK(pixel(*turned, 31 * 16)[0] < 10);
   CHECK(pixel(*decode_image(with_orientation(file, 3)), 0)[0] < 10);
@@ -134,21 +136,41 @@ TEST_CASE("a JPEG is read, turned upright by its orientation, and refused when c
 
 TEST_CASE("each of the eight orientations is the turn that it names") {
   // The first pixel of the upright picture, as (row, column) of the stored one of 16 x 32.
-  const std::vector<std::pair<std::size_t, std::size_t>> first{
-      {0, 0}, {0, 31}, {15, 31}, {15, 0}, {0, 0}, {15, 0}, {15, 31}, {0, 31}};
+  const std::vector<std::pair<std::size_t, std::size_t>> first{{0, 0}, {0, 31}, {15, 31}, {15, 0},
+                                                               {0, 0}, {15, 0}, {15, 31}, {0, 31}};
   for (std::size_t o = 1; o <= 8; ++o) {
     Tensor image = std::move(Tensor::zeros(Dtype::u8, {16, 32, 3})).value();
     const auto [row, column] = first[o - 1];
     for (std::size_t y = row / 8 * 8; y < row / 8 * 8 + 8; ++y)
       for (std::size_t x = column / 8 * 8; x < column / 8 * 8 + 8; ++x)
         for (std::size_t c = 0; c < 3; ++c) image.u8()[(y * 32 + x) * 3 + c] = 255;
-    const Result<Tensor> turned =
-        decode_image(with_orientation(jpeg(image), static_cast<char>(o)));
-    REQUIRE(turned.ok());
-    INFO("orientation " << o);
-    CHECK(pixel(*turned, 0)[0] > 200);
-    CHECK(turned->dim(0) == (o >= 5 ? 32 : 16));
+    for (const bool little : {false, true}) {
+      const Result<Tensor> turned =
+          decode_image(with_orientation(jpeg(image), static_cast<char>(o), little));
+      REQUIRE(turned.ok());
+      INFO("orientation " << o << (little ? ", little-endian" : ", big-endian"));
+      CHECK(pixel(*turned, 0)[0] > 200);
+      CHECK(turned->dim(0) == (o >= 5 ? 32 : 16));
+    }
   }
+}
+
+TEST_CASE("a JPEG whose header promises too many pixels is refused before it is decoded") {
+  std::string file = jpeg(picture(16, 16));
+  const std::size_t header = file.find("\xff\xc0");  // length, precision, height, width
+  REQUIRE(header != std::string::npos);
+  const auto promise = [&](unsigned height, unsigned width) {
+    for (const auto& [at, value] : {std::pair{header + 5, height}, std::pair{header + 7, width}}) {
+      file[at] = static_cast<char>(value >> 8);
+      file[at + 1] = static_cast<char>(value & 255U);
+    }
+  };
+  promise(20'000, 20'000);
+  check_refused(file, "20000 x 20000");
+  promise(16, 16'385);
+  check_refused(file, "at most 16384 a side");
+  promise(10'000, 10'000);
+  check_refused(file, "64 megapixels");
 }
 
 TEST_CASE("a file in another format is refused with a word about what it is") {
@@ -157,7 +179,10 @@ TEST_CASE("a file in another format is refused with a word about what it is") {
   check_refused("a note to myself\n", "it is plain text");
   check_refused("BM123456", "BMP");
   check_refused(std::string("RIFF\x01\x02\x03\x04WEBPVP8 ", 16), "it is a WebP");
-  check_refused(std::string("\x7f" "ELF\x02\x01\0\0", 8), "no format known here");
+  check_refused(std::string("\x7f"
+                            "ELF\x02\x01\0\0",
+                            8),
+                "no format known here");
 }
 
 TEST_CASE("damaged, cut, bottomless and enormous PNGs are refused") {

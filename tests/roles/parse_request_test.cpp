@@ -51,6 +51,18 @@ TEST_CASE("pieces leave in order and the last one asks for the answer") {
   CHECK_FALSE(frames[2].second->attribute("top_k").has_value());
 }
 
+TEST_CASE("fractions are rounded to thousandths, not cut") {
+  const auto parsed = parse(
+      R"({"content":[{"type":"text","text":"draw"}],
+          "options":{"guidance":2.01,"temperature":0.57,"top_p":0.29,"strength":0.58}})");
+  REQUIRE(parsed->result.ok());
+  const Payload& last = *parsed->activation.frames.at(0).second;
+  CHECK(last.attribute("guidance_milli") == 2010);
+  CHECK(last.attribute("temperature_milli") == 570);
+  CHECK(last.attribute("top_p_milli") == 290);
+  CHECK(last.attribute("strength_milli") == 580);
+}
+
 TEST_CASE("a picture at the end is closed by an empty text") {
   const auto parsed = parse(R"({"content":[{"type":"text","text":"look"},)" +
                             image_piece("a.png", pixel_png()) + "]}");

@@ -1,0 +1,291 @@
+// The roles of models/scenes by themselves: turns that fail or are cancelled, drawings that come
+// too late, values that do not fit.
+#include <catch2/catch.hpp>
+#include <deque>
+
+#include "fake_activation.h"
+#include "roles/denoiser.h"
+#include "roles/image_codec.h"
+#include "roles/language_model.h"
+#include "roles/paged_kv.h"
+#include "roles/vision_encoder.h"
+
+using namespace sluice;
+
+namespace {
+
+const std::string directory = std::string(SLUICE_SOURCE_DIR) + "/models/scenes";
+const std::string draw_it = "draw a red circle";
+const std::string ask_it = "what color is the circle";
+
+struct World {
+  GlobalParamSpec param;
+  RoleSpec role;
+  std::unique_ptr<GlobalParam> shared;
+  std::unique_ptr<SteppedRole> model;
+  std::unique_ptr<Role> denoiser, codec, vision;
+  std::vector<StepOutcome> ended;
+  std::deque<FakeActivation> activations;
+
+  explicit World(std::int64_t pages = 64) {
+    param.pages = pages;
+    role.name.text = "llm";
+    shared = PagedKv::make({&param, directory}).value();
+    model = std::get<std::unique_ptr<SteppedRole>>(make(language_model_plugin()));
+    denoiser = std::get<std::unique_ptr<Role>>(make(denoiser_plugin()));
+    codec = std::get<std::unique_ptr<Role>>(make(image_codec_plugin()));
+    vision = std::get<std::unique_ptr<Role>>(make(vision_encoder_plugin()));
+  }
+  RoleInstance make(const Plugin& plugin) {
+    RoleMaking making;
+    making.role = &role;
+    making.model_directory = directory;
+    making.global_params = {shared.get()};
+    return std::move(plugin.make(making)).value();
+  }
+  PagedKv& kv() { return static_cast<PagedKv&>(*shared); }
+  KvSequence& sequence(const std::string& session = "s") {
+    return kv().conversation(session).sequence;
+  }
+
+  /// A piece of a turn; the last one asks for the answer.
+  FakeActivation& say(const std::string& text, std::uint64_t call, bool last = true,
+                      const std::string& session = "s") {
+    FakeActivation embed("embed", session);
+    auto* payload = new Payload;
+    payload->type = ValueType::text;
+    payload->text = text;
+    if (last) payload->attributes = {{"generate", 1}};
+    embed.give("text", PayloadRef(payload));
+    std::vector<StepOutcome> embedded;
+    SteppedRole& embedder = *embedder_();
+    embedder.admit(embed);
+    while (embedder.busy()) embedder.step(embedded);
+    FakeActivation& activation = activations.emplace_back("generate", session);
+    activation.call_number = call;
+    activation.give("hidden", embed.frames.at(0).second);
+    model->admit(activation);
+    return activation;
+  }
+  void run() {
+    while (model->busy()) model->step(ended);
+  }
+  bool well(const FakeActivation& activation) const {
+    for (const StepOutcome& outcome : ended)
+      if (outcome.activation == &activation) return outcome.result.ok();
+    return false;
+  }
+
+ private:
+  /// Another instance, so that embedding advances nobody's turn.
+  SteppedRole* embedder_() {
+    if (!second_) second_ = std::get<std::unique_ptr<SteppedRole>>(make(language_model_plugin()));
+    return second_.get();
+  }
+  std::unique_ptr<SteppedRole> second_;
+};
+
+std::string said(const FakeActivation& activation) {
+  std::string text;
+  for (const auto& [field, payload] : activation.frames) text += field + ":" + payload->text + " ";
+  return text;
+}
+
+/// The answer of a session that has been asked nothing else.
+std::string fresh(const std::string& question) {
+  World world;
+  FakeActivation& asked = world.say(question, 1);
+  world.run();
+  REQUIRE(world.well(asked));
+  return said(asked);
+}
+
+}  // namespace
+
+TEST_CASE("a cancelled turn leaves no trace: the same question then has the fresh answer") {
+  for (const int steps : {0, 1, 2, 3}) {
+    World world;
+    FakeActivation& wrong = world.say("how many shapes are there", 1);
+    for (int i = 0; i < steps; ++i) world.model->step(world.ended);
+    wrong.is_cancelled = true;
+    world.run();
+    CHECK(!world.well(wrong));
+    CHECK(world.sequence().tokens == 0);
+    FakeActivation& asked = world.say(ask_it, 2);
+    world.run();
+    CHECK(said(asked) == fresh(ask_it));
+  }
+}
+
+TEST_CASE("half a turn, whose call was cancelled between its pieces, is not part of the next") {
+  World world;
+  FakeActivation& half = world.say("draw a blue square and", 1, false);
+  world.run();
+  CHECK(world.well(half));
+  CHECK(world.sequence().tokens > 0);
+  FakeActivation& asked = world.say(ask_it, 2);
+  world.run();
+  CHECK(said(asked) == fresh(ask_it));
+  // Pieces of one call belong together.
+  World whole;
+  whole.say("what color", 1, false);
+  FakeActivation& rest = whole.say("is the circle", 1);
+  whole.run();
+  CHECK(said(rest) == fresh(ask_it));
+}
+
+TEST_CASE("a turn begins when it is its session's turn, whenever it was admitted") {
+  World one_by_one;
+  FakeActivation& first = one_by_one.say(ask_it, 1);
+  one_by_one.run();
+  FakeActivation& second = one_by_one.say("how many shapes are there", 2);
+  one_by_one.run();
+  World together;
+  FakeActivation& a = together.say(ask_it, 1);
+  FakeActivation& b = together.say("how many shapes are there", 2);
+  together.run();
+  CHECK(said(a) == said(first));
+  CHECK(said(b) == said(second));
+  CHECK(together.sequence().tokens == one_by_one.sequence().tokens);
+  // One that is cancelled while it waits takes nothing from the one before it.
+  World waiting;
+  FakeActivation& c = waiting.say(ask_it, 1);
+  waiting.model->step(waiting.ended);
+  FakeActivation& d = waiting.say("how many shapes are there", 2);
+  waiting.model->step(waiting.ended);
+  d.is_cancelled = true;
+  waiting.run();
+  CHECK(said(c) == said(first));
+  CHECK(!waiting.well(d));
+  FakeActivation& e = waiting.say("how many shapes are there", 3);
+  waiting.run();
+  CHECK(said(e) == said(second));
+}
+
+TEST_CASE("a piece that fails fails its turn, and the rest of it is refused") {
+  World world;
+  FakeActivation& wrong = world.activations.emplace_back("generate", "s");
+  wrong.give("hidden", make_tensor(std::move(Tensor::zeros(Dtype::f32, {1, 7})).value()));
+  world.model->admit(wrong);
+  FakeActivation& rest = world.say("is the circle", 1);
+  world.run();
+  CHECK(!world.well(wrong));
+  CHECK(!world.well(rest));
+  for (const StepOutcome& outcome : world.ended)
+    CHECK_THAT(outcome.result.error().message,
+               Catch::Contains(outcome.activation == &wrong ? "f32 rows of width 256"
+                                                            : "an earlier piece of this turn"));
+  CHECK(world.sequence().tokens == 0);
+  FakeActivation& asked = world.say(ask_it, 2);
+  world.run();
+  CHECK(said(asked) == fresh(ask_it));
+}
+
+TEST_CASE("what does not fit the pool fails alone and gives its pages back") {
+  World world(2);  // 32 tokens
+  FakeActivation& large = world.say(
+      "what color is the circle what color is the circle what color "
+      "is the circle what color is the circle what color is the "
+      "circle what color is the circle what color is the circle",
+      1, true, "a");
+  FakeActivation& small = world.say(ask_it, 2, true, "b");
+  world.run();
+  CHECK(!world.well(large));
+  CHECK(said(small) == fresh(ask_it));
+  world.shared->end_session("b");
+  CHECK(world.kv().pool().pages_free() == 2);
+}
+
+TEST_CASE("a session that ends while it is answered gives its pages back, and nothing is undone") {
+  World world;
+  FakeActivation& before = world.say(ask_it, 1);
+  world.run();
+  CHECK(world.well(before));
+  FakeActivation& asked = world.say(ask_it, 2);
+  world.model->step(world.ended);
+  world.shared->end_session("s");
+  asked.is_cancelled = true;
+  world.run();
+  CHECK(!world.well(asked));
+  world.shared->end_session("s");
+  CHECK(world.kv().pool().pages_free() == world.kv().pool().pages());
+}
+
+TEST_CASE("a drawing begins where its prompt ends, and not when the session has moved on") {
+  World world;
+  FakeActivation& asked = world.say(draw_it, 1);
+  world.run();
+  REQUIRE(!asked.frames.empty());
+  REQUIRE(asked.frames.back().first == "draw_prompt");
+  const PayloadRef prompt = asked.frames.back().second;
+  const std::size_t tokens = world.sequence().tokens;
+  const std::size_t free = world.kv().pool().pages_free();
+  const auto draw = [&](const PayloadRef& from, bool cancelled) {
+    FakeActivation drawing("generate", "s");
+    drawing.give("prompt", from);
+    drawing.is_cancelled = cancelled;
+    const Result<void> drawn = world.denoiser->run(drawing);
+    CHECK(drawn.ok() == !drawing.frames.empty());
+    if (drawn.ok()) {
+      CHECK(drawing.frames.at(0).second->tensor.shape() == std::vector<std::int64_t>{16, 32});
+    }
+    return drawn;
+  };
+  CHECK(draw(prompt, false).ok());
+  CHECK(!draw(prompt, true).ok());
+  // A drawing reads the session and leaves it as it was.
+  CHECK(world.sequence().tokens == tokens);
+  CHECK(world.kv().pool().pages_free() == free);
+  auto* odd = new Payload;
+  odd->type = ValueType::tensor;
+  odd->attributes = prompt->attributes;
+  odd->tensor = std::move(Tensor::zeros(Dtype::f32, {5})).value();
+  CHECK_THAT(draw(PayloadRef(odd), false).error().message, Catch::Contains("needs 512 f32 values"));
+  world.say(ask_it, 2);
+  world.run();
+  const Result<void> late = draw(prompt, false);
+  REQUIRE(!late.ok());
+  CHECK(late.error().code == ErrorCode::stale);
+  CHECK_THAT(late.error().message,
+             Catch::Contains("the prompt had " + std::to_string(tokens) + ")"));
+}
+
+TEST_CASE("the codec takes pictures of any size to latents and back, and refuses a wrong count") {
+  World world;
+  FakeActivation encode("encode");
+  encode.give("image", make_image(std::move(Tensor::zeros(Dtype::u8, {30, 70, 3})).value()));
+  REQUIRE(world.codec->run(encode).ok());
+  const PayloadRef latents = encode.frames.at(0).second;
+  CHECK(latents->tensor.count() == 16 * 32);
+  FakeActivation decode("decode");
+  decode.give("latents", latents);
+  REQUIRE(world.codec->run(decode).ok());
+  CHECK(decode.frames.at(0).second->tensor.shape() == std::vector<std::int64_t>{64, 64, 3});
+  for (const auto& [shape, dtype] : {std::pair{std::vector<std::int64_t>{511}, Dtype::f32},
+                                     std::pair{std::vector<std::int64_t>{513}, Dtype::f32},
+                                     std::pair{std::vector<std::int64_t>{16, 32}, Dtype::i32}}) {
+    FakeActivation wrong("decode");
+    wrong.give("latents", make_tensor(std::move(Tensor::zeros(dtype, shape)).value()));
+    const Result<void> refused = world.codec->run(wrong);
+    REQUIRE(!refused.ok());
+    CHECK_THAT(refused.error().message, Catch::Contains("this model needs 512 f32 values"));
+    CHECK(wrong.frames.empty());
+  }
+}
+
+TEST_CASE("the vision encoder looks at pictures of any size") {
+  World world;
+  std::vector<float> small, large;
+  for (const std::int64_t side : {9, 300}) {
+    FakeActivation look("encode");
+    Tensor picture = std::move(Tensor::zeros(Dtype::u8, {side, side, 3})).value();
+    for (std::uint8_t& byte : picture.u8()) byte = 128;
+    look.give("image", make_image(std::move(picture)));
+    REQUIRE(world.vision->run(look).ok());
+    const Tensor& features = look.frames.at(0).second->tensor;
+    CHECK(features.shape() == std::vector<std::int64_t>{16, 256});
+    (side == 9 ? small : large).assign(features.f32().begin(), features.f32().end());
+  }
+  // Grey is grey at any size.
+  for (std::size_t i = 0; i < small.size(); ++i) CHECK(small[i] == Approx(large[i]).margin(1e-4));
+}

@@ -14,10 +14,10 @@ constexpr std::size_t events_max = 256;
 
 }  // namespace
 
-Driver::Driver(std::shared_ptr<const Plan> plan, RoleHost& host, std::vector<NodePlace> places,
-               std::chrono::milliseconds grace)
+Driver::Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessions,
+               std::vector<NodePlace> places, std::chrono::milliseconds grace)
     : plan_(std::move(plan)),
-      host_(host),
+      sessions_(std::move(sessions)),
       places_(std::move(places)),
       grace_(grace),
       loop_(*plan_, *this),
@@ -117,7 +117,7 @@ void Driver::handle(Event& event) {
 }
 
 void Driver::handle_call(Event& event) {
-  if (closing_ || event.call->ended()) return host_.call_ended(*event.call->record);
+  if (closing_ || event.call->ended()) return sessions_->call_ended(*event.call->record);
   // Nothing of the call runs before `Loop::run`, so its caller is known in time.
   const CallId id = loop_.call(event.call->record->number, event.inputs, now());
   event.call->id = id;
@@ -187,16 +187,18 @@ void Driver::handle_close() {
 }
 
 void Driver::release_sessions() {
-  calls_.for_each([this](CallId, const OpenCall& open) { host_.call_ended(*open.call->record); });
+  calls_.for_each(
+      [this](CallId, const OpenCall& open) { sessions_->call_ended(*open.call->record); });
   calls_.clear();
 }
 
 void Driver::flush() {
-  for (Outgoing& out : outgoing_) {
-    if (out.newest == nullptr) continue;
+  for (const std::uint16_t lane : filled_) {
+    Outgoing& out = outgoing_[lane];
     out.lane->push(out.newest, out.oldest);
     out.newest = out.oldest = nullptr;
   }
+  filled_.clear();
 }
 
 // ---- what the engines ask for
@@ -216,7 +218,10 @@ void Driver::start(const StartActivation& start) {
   Outgoing& out = outgoing_[place.lanes[replica]];
   activation->next = out.newest;
   out.newest = activation;
-  if (out.oldest == nullptr) out.oldest = activation;
+  if (out.oldest == nullptr) {
+    out.oldest = activation;
+    filled_.push_back(place.lanes[replica]);
+  }
 }
 
 void Driver::cancel(const CancelActivation& cancel) {
@@ -235,7 +240,7 @@ void Driver::end(EndCall& end) {
   calls_.erase(end.call);
   calls_open_.store(calls_.size());
   if (open.given_up) given_up_.fetch_sub(1);
-  host_.call_ended(*open.call->record);
+  sessions_->call_ended(*open.call->record);
   forget(*open.call);
   CallOutcome outcome;
   outcome.ok = end.failure == nullptr;

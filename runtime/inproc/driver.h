@@ -23,7 +23,8 @@
 #include "runtime/inproc/call_state.h"
 #include "runtime/inproc/call_watch.h"
 #include "runtime/inproc/loop.h"
-#include "runtime/inproc/role_host.h"
+#include "runtime/inproc/node_place.h"
+#include "runtime/inproc/sessions.h"
 #include "runtime/mailbox.h"
 
 namespace sluice {
@@ -32,8 +33,8 @@ class Driver final : public std::enable_shared_from_this<Driver>,
                      private LoopHost,
                      private RoleListener {
  public:
-  Driver(std::shared_ptr<const Plan> plan, RoleHost& host, std::vector<NodePlace> places,
-         std::chrono::milliseconds grace);
+  Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessions,
+         std::vector<NodePlace> places, std::chrono::milliseconds grace);
   ~Driver();
 
   /// Starts the clock's thread.
@@ -110,7 +111,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   CallOutcome overdue(const CallState& call, NodeId still_running) const;
 
   const std::shared_ptr<const Plan> plan_;
-  RoleHost& host_;
+  const std::shared_ptr<Sessions> sessions_;
   const std::vector<NodePlace> places_;  // index = NodeId
   const std::chrono::milliseconds grace_;
 
@@ -123,6 +124,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   FreeList<LaneActivation> activations_;
   std::vector<std::vector<LaneActivation*>> running_;  // by node, then the activation's index
   std::vector<Outgoing> outgoing_;                     // one per lane
+  std::vector<std::uint16_t> filled_;                  // of them
   Table<OpenCall> calls_;
   std::size_t in_hand_ = 0;        // activations that are not released
   std::shared_ptr<Driver> alive_;  // while there are any

@@ -147,29 +147,13 @@ void RoleHost::run() {
   for (auto& lane : lanes_) lane->run();
 }
 
-SessionRecord& RoleHost::call_begins(const std::string& session) {
-  const std::lock_guard held(sessions_mutex_);
-  const auto [it, added] = sessions_.try_emplace(session);
-  if (added) it->second = {session, next_session_++, 0};
-  ++it->second.calls;
-  return it->second;
-}
-
-void RoleHost::call_ended(SessionRecord& session) {
-  const std::lock_guard held(sessions_mutex_);
-  --session.calls;
-}
-
 Result<void> RoleHost::end_session(const std::string& session) {
-  const std::lock_guard held(sessions_mutex_);
-  const auto it = sessions_.find(session);
-  if (it != sessions_.end() && it->second.calls > 0)
-    return Error{ErrorCode::unavailable, "session '" + session + "' has " +
-                                             std::to_string(it->second.calls) +
-                                             " calls under way; end it when they have ended"};
-  for (auto& [name, param] : global_params_) param->end_session(session);
-  if (it != sessions_.end()) sessions_.erase(it);
-  return {};
+  const std::size_t calls = sessions_->end(session, [&] {
+    for (auto& [name, param] : global_params_) param->end_session(session);
+  });
+  if (calls == 0) return {};
+  return Error{ErrorCode::unavailable, "session '" + session + "' has " + std::to_string(calls) +
+                                           " calls under way; end it when they have ended"};
 }
 
 }  // namespace sluice

@@ -7,11 +7,9 @@
 // Source: omni-flow, section 3.1 (graphs share role instances).
 #pragma once
 
-#include <atomic>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -19,16 +17,10 @@
 #include "graph/spec.h"
 #include "runtime/inproc/lane.h"
 #include "runtime/inproc/node_place.h"
+#include "runtime/inproc/sessions.h"
 #include "runtime/runner.h"
 
 namespace sluice {
-
-/// A session of one name, to all workflows that run together: its number keeps it on one replica.
-struct SessionRecord {
-  std::string name;
-  std::uint64_t number = 0;  // of no other session, ever
-  std::size_t calls = 0;     // under way
-};
 
 class RoleHost {
  public:
@@ -40,11 +32,8 @@ class RoleHost {
   Result<std::vector<NodePlace>> add(const WorkflowSpec& spec, const Plan& plan);
   void run();
 
-  /// A call of the session, in any of the workflows. The record stays until its calls have ended.
-  SessionRecord& call_begins(const std::string& session);
-  void call_ended(SessionRecord& session);
-  /// Of no other call, in any of the workflows; from 1.
-  std::uint64_t new_call_number() { return next_call_.fetch_add(1, std::memory_order_relaxed); }
+  /// Of all workflows; whoever drives may outlive the rest of the host.
+  const std::shared_ptr<Sessions>& sessions() const { return sessions_; }
   /// Drops what the parameters hold of it. Errors: unavailable while one of its calls is under way.
   Result<void> end_session(const std::string& session);
 
@@ -71,10 +60,7 @@ class RoleHost {
   std::map<std::string, Places> places_;
   std::map<std::pair<std::string, std::uint32_t>, Lane*> lane_of_;
 
-  std::mutex sessions_mutex_;
-  std::map<std::string, SessionRecord> sessions_;  // those that have not ended
-  std::uint64_t next_session_ = 0;
-  std::atomic<std::uint64_t> next_call_{1};
+  const std::shared_ptr<Sessions> sessions_ = std::make_shared<Sessions>();
   std::vector<std::unique_ptr<Lane>> lanes_;  // last: what they run uses all of the above
 };
 

@@ -72,8 +72,8 @@ std::shared_ptr<CallHandle> InprocRunner::start(CallRequest request, CallObserve
   }
   made->deadline = driver_->plan().limits.deadline;
   if (request.deadline.count() > 0) made->deadline = std::min(made->deadline, request.deadline);
-  made->number = host_->new_call_number();
-  made->record = &host_->call_begins(request.session);
+  made->number = host_->sessions()->new_call_number();
+  made->record = &host_->sessions()->call_begins(request.session);
   driver_->start(call, std::move(inputs).value());
   return handle;
 }
@@ -95,8 +95,8 @@ Result<std::vector<std::unique_ptr<Runner>>> Runner::create_together(std::span<c
     auto plan = std::make_shared<const Plan>(*graph.plan);
     auto places = host->add(*graph.spec, *plan);
     if (!places.ok()) return places.error();
-    drivers.push_back(
-        std::make_shared<Driver>(std::move(plan), *host, std::move(places).value(), options.grace));
+    drivers.push_back(std::make_shared<Driver>(std::move(plan), host->sessions(),
+                                               std::move(places).value(), options.grace));
   }
   host->run();
   std::vector<std::unique_ptr<Runner>> runners;

@@ -122,6 +122,7 @@ nodes:
   one: { run: a.run, inputs: [ { x: inputs.x } ], outputs: [v] }
   two: { run: b.run, inputs: [ { x: one.v } ], outputs: [v] }
 outputs: { out: two.v }
+limits: { deadline: 5s }
 )");
   CHECK(world.call().second == "x++ ");
 }
@@ -150,6 +151,7 @@ nodes:
   slow: { run: any.run, inputs: [ { x: inputs.x } ], outputs: [v], deadline: 20ms, on_error: skip }
   quick: { run: other.run, inputs: [ { x: inputs.x } ], outputs: [v] }
 outputs: { out: [slow.v, quick.v] }
+limits: { deadline: 5s }
 )");
   const auto [outcome, text] = world.call();
   CHECK(outcome.ok);
@@ -185,6 +187,7 @@ nodes:
   fails: { run: any.run, inputs: [ { x: inputs.x } ], outputs: [v] }
   waits: { run: other.run, inputs: [ { x: inputs.x } ], outputs: [v] }
 outputs: { out: [fails.v, waits.v] }
+limits: { deadline: 5s }
 )");
     const CallOutcome outcome = world.call().first;
     CHECK(outcome.error.message == "away");
@@ -206,6 +209,65 @@ TEST_CASE("a failure after a frame is a failure, however close they are") {
     REQUIRE(outcome.error.message == "then it broke");
     REQUIRE(text == "one ");
   }
+}
+
+TEST_CASE("a frame for a colocated role and the failure after it both arrive") {
+  for (const bool fails : {false, true}) {
+    TestWorld world;
+    world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+      a.yield("v", make_text(a.input("x")->text + std::string(a.node())));
+      if (a.node() == "one") a.yield("v", make_text("again"));
+      if (fails && a.node() == "one") return Error{ErrorCode::unavailable, "then it broke"};
+      return {};
+    });
+    world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles: { a: { plugin: scripted }, b: { plugin: scripted, colocate: a } }
+nodes:
+  one: { run: a.run, inputs: [ { x: inputs.x } ], outputs: [v] }
+  two: { run: b.run, inputs: [ { x: one.v } ], outputs: [v] }
+outputs: { out: two.v }
+)");
+    const auto [outcome, text] = world.call();
+    CHECK(outcome.ok == !fails);
+    CHECK(text == "xonetwo againtwo ");
+    if (fails) CHECK(outcome.error.message == "then it broke");
+  }
+}
+
+TEST_CASE("a session that begins when another has ended waits for nobody else") {
+  Gate inside, gate;
+  TestWorld world;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    if (a.input("x")->text == "wait") {
+      inside.open();
+      gate.wait();
+    }
+    a.yield("v", make_text(a.input("x")->text));
+    return {};
+  });
+  world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles: { any: { plugin: scripted, replicas: 2 } }
+nodes:
+  work: { run: any.work, inputs: [ { x: inputs.x } ], outputs: [v] }
+outputs: { out: work.v }
+limits: { deadline: 5s }
+)");
+  world.call("a");
+  world.call("b");
+  CHECK(world.runner->end_session("a").ok());
+  Waiting waiting;
+  const auto held = world.runner->start({"b", {{"x", make_text("wait")}}}, waiting.observer());
+  inside.wait();
+  // The other replica is free; only a session that is taken for `b` would wait.
+  CHECK(world.call("c").second == "x ");
+  gate.open();
+  CHECK(waiting.wait().ok);
 }
 
 TEST_CASE("roles know their session by name, also after others have ended") {

@@ -174,7 +174,7 @@ TEST_CASE("streamed text never shrinks: what may become a stop string is kept ba
     }
     Generation made = std::move(*generator.remove(1));
     loaded.pool.truncate(made.sequence, 0);
-    return std::pair(texts, made);
+    return std::pair(std::move(texts), std::move(made));
   };
   const auto [plain, whole] = shown("");
   int spanning = 0;

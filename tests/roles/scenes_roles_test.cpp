@@ -103,7 +103,7 @@ std::string fresh(const std::string& question) {
 }  // namespace
 
 TEST_CASE("a cancelled turn leaves no trace: the same question then has the fresh answer") {
-  for (const int steps : {0, 1, 2, 3}) {
+  for (const int steps : {0, 1}) {  // before it began, and after its first token
     World world;
     FakeActivation& wrong = world.say("how many shapes are there", 1);
     for (int i = 0; i < steps; ++i) world.model->step(world.ended);

@@ -1,0 +1,232 @@
+"""What the command line does when something outside fails: full disks, closed pipes, files that are none.
+
+    failures_test.py SLUICE REPOSITORY
+
+Every failure is one line on standard error and an exit status that says so; nothing hangs, nothing is overwritten.
+"""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+failures = []
+
+
+def at(*path):
+    return os.path.join(ROOT, *path)
+
+
+CHAT, ROBOTS = at("workflows/image_chat.yaml"), at("workflows/robot_multitask.yaml")
+SCENARIO = at("workflows/scenarios/image_edit_two_pictures.yaml")
+QWEN, SMOL, LLAMA, PI0 = (at("tests/golden", name) for name in ("conversation_qwen", "conversation_smolvlm", "llama", "pi0"))
+
+
+def sluice(*args, cwd=ROOT, stdout=subprocess.PIPE, seconds=120):
+    """Exit status, standard output, standard error; no status: it hung."""
+    try:
+        done = subprocess.run([SLUICE, *args], cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, timeout=seconds,
+                              stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return None, "", "it hung"
+    return done.returncode, (done.stdout or b"").decode(errors="replace"), done.stderr.decode(errors="replace")
+
+
+def expect(what, condition, seen):
+    if not condition:
+        failures.append(f"{what}: {seen}")
+
+
+def refused(what, needle, *args, status=1, **how):
+    """It ends with `status`, says why in one line and nothing else went to standard output."""
+    code, out, err = sluice(*args, **how)
+    errors = [line for line in err.splitlines() if line.startswith("error: ")]
+    expect(what, code == status and len(errors) == 1 and needle in errors[0], (code, out, err))
+    return out
+
+
+def full_disk(scratch):
+    trace = os.path.join(scratch, "trace.json")
+    code, out, err = sluice("simulate", ROBOTS, "--calls", "3", "--trace", trace)
+    expect("a trace to ask about", code == 0, (code, out, err))
+    picture = at("models/scenes/samples/table.png")
+    for args in (["--help"], ["roles"], ["validate", CHAT], ["validate", CHAT, "--format", "json"],
+                 ["validate", CHAT, "--format", "sarif"], ["plan", CHAT], ["plan", CHAT, "--format", "json"],
+                 ["plan", CHAT, "--format", "dot"], ["plan", CHAT, "--format", "svg"], ["plan", CHAT, "--explain", "generate"],
+                 ["test", SCENARIO, "--seeds", "2"], ["test", SCENARIO, "--seeds", "2", "--json"],
+                 ["simulate", ROBOTS, "--calls", "3"], ["simulate", ROBOTS, "--calls", "3", "--seeds", "2"],
+                 ["why", trace, "1"], ["run", CHAT, "--prompt", "what color is the circle", "--image", picture],
+                 ["model", "inspect", LLAMA], ["model", "check", LLAMA],
+                 ["model", "bench", LLAMA, "--prompt", "4", "--tokens", "2"], ["model", "ask", QWEN, "Hi", "--tokens", "2"]):
+        with open("/dev/full", "wb") as full:
+            code, _, err = sluice(*args, stdout=full)
+        expect(f"a full disk, {args[:2]}", code == 1 and "standard output cannot be written" in err, (code, err))
+    refused("a trace on a full disk", "/dev/full: cannot be written", "simulate", ROBOTS, "--calls", "3", "--trace", "/dev/full")
+    refused("a picture on a full disk", "/dev/full: cannot be written", "run", CHAT, "--prompt", "draw a red circle",
+            "--steps", "2", "--out", "/dev/full")
+    refused("outputs on a full disk", "/dev/full: cannot be written", "model", "check", PI0, "--inputs",
+            os.path.join(PI0, "inputs.safetensors"), "--outputs", "/dev/full")
+
+
+def closed_pipe():
+    """Who reads has gone, as `| head` does: it ends, at once and not as if all were well."""
+    for args in (["plan", CHAT, "--format", "svg"], ["roles"], ["simulate", ROBOTS, "--calls", "3"],
+                 ["model", "ask", QWEN, "Hi", "--tokens", "4"]):
+        reading, writing = os.pipe()
+        os.close(reading)
+        code, _, err = sluice(*args, stdout=writing)
+        os.close(writing)
+        expect(f"a closed pipe, {args[:2]}", code in (1, -signal.SIGPIPE), (code, err))
+
+
+def pictures(scratch):
+    draw = ["run", CHAT, "--prompt", "draw a red circle", "--steps", "2"]
+    kept = []
+    for n, name in enumerate(("image.png", "image-2.png", "image-3.png")):
+        code, out, err = sluice(*draw, "--seed", str(n), cwd=scratch)
+        expect(f"drawing {name}", code == 0 and out == f"[image: {name}, 64 x 64]\n", (code, out, err))
+        path = os.path.join(scratch, name)
+        kept.append(open(path, "rb").read() if os.path.exists(path) else b"")
+        for earlier, data in zip(("image.png", "image-2.png"), kept):
+            expect(f"{earlier} is not written over", open(os.path.join(scratch, earlier), "rb").read() == data, n)
+    expect("other seeds, other pictures", len(set(kept)) == 3, [len(k) for k in kept])
+    refused("a picture into no folder", "nowhere/x.png: cannot be written", *draw, "--out", os.path.join(scratch, "nowhere/x.png"))
+    refused("a picture onto a folder", "cannot be written", *draw, "--out", scratch)
+
+
+def progress(scratch):
+    """What takes long says so on standard error; standard output has the answer alone."""
+    for steps in ("32", "128", "512"):  # more where a machine is done before it is stopped
+        slow = subprocess.Popen([SLUICE, "run", CHAT, "--prompt", "draw a red circle", "--steps", steps, "--out",
+                                 os.path.join(scratch, "slow.png")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        ended = False
+        for stop, seconds in ((signal.SIGSTOP, 0.5), (signal.SIGCONT, 4)):  # four seconds pass while it stands still
+            try:
+                slow.wait(timeout=seconds)
+                ended = True
+            except subprocess.TimeoutExpired:
+                slow.send_signal(stop)
+        out, err = slow.communicate(timeout=300)
+        if not ended:
+            break
+    expect("a long drawing's output", slow.returncode == 0 and out.startswith("[image: ") and out.count("\n") == 1, (out, err))
+    expect("a long drawing's progress", "running image_chat, " in err, err)
+    code, out, err = sluice("model", "ask", QWEN, "Hi", "--tokens", "2")
+    expect("what `ask` says beside the answer", code == 0 and "memory" in err and "memory" not in out, (code, out, err))
+
+
+def statuses(scratch):
+    out = refused("a prompt over the context", "2048", "model", "ask", SMOL, "hello there " * 3000, "--tokens", "4")
+    expect("no answer to it", not out.strip(), out)
+    refused("raw with a system", "--raw takes neither", "model", "ask", QWEN, "Hi", "--raw", "--system", "x")
+
+    good = open(SCENARIO, encoding="utf-8").read().replace("../image_edit.yaml", at("workflows/image_edit.yaml"))
+    names = {}
+    for name, text in (("good", good), ("bad", good.replace("code: 2,", "code: 3,")), ("broken", good.replace("expect:", "expct:"))):
+        names[name] = os.path.join(scratch, name + ".yaml")
+        with open(names[name], "w", encoding="utf-8") as f:
+            f.write(text)
+    for order in (["good", "bad"], ["bad", "good"], ["good", "broken"], ["broken", "good"]):
+        for more in ([], ["--json"]):
+            code, out, err = sluice("test", *(names[n] for n in order), "--seeds", "2", *more)
+            expect(f"{order} {more}", code == 1 and (more or "1 of 2 scenarios passed" in out), (code, out, err))
+    code, out, err = sluice("test", names["good"], names["good"], "--seeds", "2")
+    expect("two good ones", code == 0 and "2 of 2 scenarios passed" in out, (code, out, err))
+
+    failing = at("workflows/scenarios/image_chat_encoder_fails.yaml")
+    code, out, err = sluice("simulate", CHAT, "--calls", "5", "--profile", failing)
+    expect("failing calls are counted", code == 0 and "5 ended with an error" in out, (code, out, err))
+    code, out, err = sluice("simulate", CHAT, "--calls", "5")
+    expect("no failing calls", code == 0 and "0 ended with an error" in out, (code, out, err))
+    wrong = os.path.join(scratch, "profile.yaml")
+    with open(wrong, "w", encoding="utf-8") as f:
+        f.write(f"scenario: x\nworkflow: {CHAT}\ncalls: [ {{ session: a, inputs: {{ request: q }} }} ]\n"
+                "nodes: { nobody: { fail: true } }\n")
+    code, out, err = sluice("simulate", CHAT, "--calls", "2", "--profile", wrong)
+    expect("a profile for another workflow", code == 1 and "nobody" in err and not out, (code, out, err))
+    trace = os.path.join(scratch, "failed.json")
+    code, out, err = sluice("simulate", CHAT, "--calls", "2", "--profile", failing, "--trace", trace)
+    code, out, err = sluice("why", trace, "0")
+    expect("why a call failed", code == 0 and "cause: see" in out, (code, out, err))
+
+
+def no_files(scratch):
+    pipe, folder, none = (os.path.join(scratch, name) for name in ("pipe", "folder", "none"))
+    os.mkfifo(pipe)
+    os.mkdir(folder)
+    uses = {
+        "validate": lambda path: ["validate", path],
+        "plan": lambda path: ["plan", path],
+        "run": lambda path: ["run", path, "--prompt", "x"],
+        "simulate": lambda path: ["simulate", path],
+        "profile": lambda path: ["simulate", CHAT, "--calls", "2", "--profile", path],
+        "why": lambda path: ["why", path, "0"],
+        "image": lambda path: ["run", CHAT, "--prompt", "x", "--image", path],
+        "request": lambda path: ["run", CHAT, "--request", path],
+        "asked image": lambda path: ["model", "ask", QWEN, "x", "--image", path],
+        "inputs": lambda path: ["model", "check", PI0, "--inputs", path],
+    }
+    for use, args in uses.items():
+        for what, path, words in ((none, none, ("no such file", "does not exist")),
+                                  ("a pipe", pipe, ("not a file", "not a regular file")),
+                                  ("a folder", folder, ("not a file", "not a regular file", "is actually a directory", "no scenario"))):
+            code, out, err = sluice(*args(path), seconds=60)
+            said = err + out
+            expect(f"{use}: {what}", code in (1, 2) and any(w in said for w in words) and path in said, (code, out, err))
+    for what, path in (("a pipe", pipe), ("nothing", none), ("an empty folder", folder)):
+        code, out, err = sluice("test", path, seconds=60)
+        expect(f"test: {what}", code == 1 and path in out + err, (code, out, err))
+    # Each file of a model in turn is a pipe, a folder, or gone.
+    for model, args, files in ((LLAMA, ["inspect"], ["config.json", "model.safetensors"]),
+                               (QWEN, ["ask"], ["config.json", "model.safetensors", "tokenizer.json",
+                                                "tokenizer_config.json", "preprocessor_config.json"])):
+        for name in files:
+            for kind in ("pipe", "folder", "gone"):
+                copy = os.path.join(scratch, f"{os.path.basename(model)}-{name}-{kind}")
+                shutil.copytree(model, copy)
+                os.remove(os.path.join(copy, name))
+                if kind == "pipe":
+                    os.mkfifo(os.path.join(copy, name))
+                elif kind == "folder":
+                    os.mkdir(os.path.join(copy, name))
+                elif name == "preprocessor_config.json":
+                    continue  # it may be missing
+                code, out, err = sluice("model", *args, copy, *(["Hi", "--tokens", "1"] if args == ["ask"] else []), seconds=60)
+                expect(f"{name} is {kind}", code == 1 and err.count("error: ") == 1 and copy in err, (code, out, err))
+    if os.geteuid() != 0:  # root reads everything
+        secret = os.path.join(scratch, "secret.yaml")
+        shutil.copy(CHAT, secret)
+        os.chmod(secret, 0)
+        for args in (["plan", secret], ["validate", secret], ["why", secret, "0"]):
+            code, out, err = sluice(*args)
+            expect(f"unreadable, {args[0]}", code == 1 and "cannot be read" in err + out, (code, out, err))
+
+
+def bad_options():
+    for args in (["test", SCENARIO, "--seeds", "0"], ["simulate", CHAT, "--calls", "0"], ["simulate", CHAT, "--rate", "-1"],
+                 ["simulate", CHAT, "--nodes", "0"], ["simulate", CHAT, "--sessions", "0"], ["simulate", CHAT, "--calls", "many"],
+                 ["plan", CHAT, "--format", "xml"], ["validate", CHAT, "--format", "xml"], ["why", CHAT], ["why"], ["plan"], [],
+                 ["model"], ["model", "ask", QWEN], ["model", "ask", QWEN, "x", "--tokens", "0"],
+                 ["model", "ask", QWEN, "x", "--precision", "fp4"], ["model", "ask", QWEN, "x", "--device", "tpu"],
+                 ["model", "ask", QWEN, "x", "--temperature", "-1"], ["model", "check", PI0, "--precision", "fp4"],
+                 ["run", CHAT, "--seed", "x"], ["plan", CHAT, "twice"], ["frobnicate"]):
+        code, out, err = sluice(*args, seconds=30)
+        expect(f"bad options {args}", code == 2 and err.startswith("error: ") and not out, (code, out, err))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as scratch:
+        full_disk(scratch)
+        closed_pipe()
+        pictures(scratch)
+        progress(scratch)
+        statuses(scratch)
+        no_files(scratch)
+    bad_options()
+    print("\n".join(failures) if failures else "all as expected")
+    sys.exit(1 if failures else 0)
+
+
+main()

@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Plants mistakes at random, one at a time, and says which test notices each.
+
+    plant.py BUILD [--count 100] [--seed 1] [--areas base,kernels,...] [--json REPORT] [--only FILE:LINE]
+
+BUILD is a build folder made with ninja and tests, and up to date. No source is touched: the changed file is compiled
+elsewhere, and the test programs of its area are linked again with that object before the library that has the right
+one. A mistake that compiles to the same object as the source changes nothing and is counted apart, as is one that does
+not compile. Each survivor is printed: it is a test that is missing, a change of speed only, or no change at all that
+the compiler can see; a person says which. The same seed plants the same mistakes in the same sources.
+"""
+import argparse
+import json
+import os
+import random
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import mistakes as mistakes_of  # noqa: E402
+
+# Folder of sources -> the quick tests that should notice: programs of the build, or `sluice` with what runs it.
+# Scripts get the program as {sluice}.
+AREAS = {
+    "base": ["test_base", "test_roles", "test_graph"],
+    "kernels": ["test_kernels"],
+    "roles": ["test_roles", "test_runtime", "test_model", "script:cli"],
+    "roles/model": ["test_model", "test_roles", "test_workflows"],
+    "runtime/inproc": ["test_runtime", "script:cli"],
+    "cli": ["script:failures", "script:cli"],
+    "workflows": ["test_workflows", "script:author_errors", "script:scenarios"],
+    "graph": ["test_graph", "test_workflows", "test_sim", "script:semantics", "script:scenarios"],
+}
+SCRIPTS = {
+    "cli": ["python3", "tests/cli/cli_test.py", "{sluice}", "."],
+    "failures": ["python3", "tests/cli/failures_test.py", "{sluice}", "."],
+    "author_errors": ["python3", "tests/mutants/mutate.py", "{sluice}", "."],
+    "scenarios": ["{sluice}", "test", "workflows", "--seeds", "50"],
+    "semantics": ["python3", "tests/semantics/compare.py", "{sluice}", "--count", "200", "--seed", "100"],
+}
+# What this machine's processor may not have, or its library picks; tests elsewhere see it.
+LEFT_OUT = re.compile(r"_amx\.cpp$")
+SECONDS_MAX = 300
+
+
+class Build:
+    """What the build folder knows: how each file is compiled and each program linked."""
+
+    def __init__(self, folder):
+        self.folder = os.path.abspath(folder)
+        with open(os.path.join(self.folder, "compile_commands.json"), encoding="utf-8") as f:
+            entries = json.load(f)
+        self.root = None
+        for line in open(os.path.join(self.folder, "CMakeCache.txt"), encoding="utf-8"):
+            if line.startswith("CMAKE_HOME_DIRECTORY:"):
+                self.root = line.strip().split("=", 1)[1]
+        self.compiles = {}
+        for entry in entries:
+            path = os.path.relpath(entry["file"], self.root)
+            words = shlex.split(entry["command"])
+            self.compiles[path] = words, words[words.index("-o") + 1]
+        self.links = {}
+
+    def compile(self, path, text, to):
+        """Compiles `text` as `path`. False: it does not compile."""
+        words, _ = self.compiles[path]
+        source = to + ".cpp"
+        with open(source, "w", encoding="utf-8") as f:
+            f.write(text)
+        words = [w for w in words if w not in ("-Werror", "-g", "-g1") and not w.startswith("-W")]
+        original = os.path.join(self.root, path)
+        words = [source if os.path.abspath(os.path.join(self.folder, w)) == original else w for w in words]
+        words[words.index("-o") + 1] = to
+        words += ["-w", "-fno-diagnostics-show-caret", f"-ffile-prefix-map={source}={original}", "-O1"]
+        done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True)
+        return done.returncode == 0
+
+    def link(self, program, path, changed, to):
+        """The program with `changed` in place of the file's own object."""
+        if program not in self.links:
+            name = program if program == "sluice" else "tests/" + program
+            lines = subprocess.run(["ninja", "-t", "commands", name], cwd=self.folder, capture_output=True, text=True,
+                                   check=True).stdout.strip().split("\n")
+            command = re.sub(r"^:\s*&&\s*|\s*&&\s*:\s*$", "", lines[-1])
+            self.links[program] = shlex.split(command)
+        own = self.compiles[path][1]
+        words = [changed if w == own else w for w in self.links[program]]
+        if changed not in words:
+            first = next(i for i, w in enumerate(words) if w.endswith(".a"))
+            words.insert(first, changed)
+        words[words.index("-o") + 1] = to
+        done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"{program} does not link with a changed {path}: {done.stderr[-2000:]}")
+
+
+def who_failed(output):
+    """The name of Catch2's test case that failed, or the last line of a script."""
+    found = re.findall(r"^-{20,}\n(.+)\n(?:.*\n)?-{20,}\n", output, re.M)
+    if found:
+        return found[-1].strip()
+    lines = [line for line in output.strip().split("\n") if line.strip()]
+    return lines[-1].strip()[:120] if lines else "no word"
+
+
+def run_test(build, test, mistake, changed, scratch):
+    """None: it passes. Otherwise what noticed."""
+    program = "sluice" if test.startswith("script:") else test
+    linked = os.path.join(scratch, program)
+    build.link(program, mistake.path, changed, linked)
+    if test.startswith("script:"):
+        words = [w.replace("{sluice}", linked) for w in SCRIPTS[test[7:]]]
+    else:
+        words = [linked, "--abort"]
+    environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="2", SLUICE_PLANTED="1")
+    try:
+        done = subprocess.run(words, cwd=build.root, capture_output=True, text=True, errors="replace",
+                              timeout=SECONDS_MAX, env=environment, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return f"{test}: did not end in {SECONDS_MAX} s"
+    if done.returncode == 0:
+        return None
+    if done.returncode < 0:
+        return f"{test}: ended by signal {-done.returncode}"
+    return f"{test}: {who_failed(done.stdout or done.stderr)}"
+
+
+def stripped(path):
+    """What an object comes to: its code and data, not its file's name."""
+    copy = path + ".stripped"
+    subprocess.run(["objcopy", "--strip-debug", "--remove-section=.comment", path, copy], check=True)
+    with open(copy, "rb") as f:
+        return f.read()
+
+
+def try_one(build, mistake, originals, scratch):
+    text = open(os.path.join(build.root, mistake.path), encoding="utf-8").read()
+    if mistake.path not in originals:
+        sound = os.path.join(scratch, "m.o")
+        if not build.compile(mistake.path, text, sound):
+            raise SystemExit(f"{mistake.path} does not compile as it is")
+        originals[mistake.path] = stripped(sound)
+    changed = os.path.join(scratch, "m.o")
+    if not build.compile(mistake.path, mistakes_of.planted(text, mistake), changed):
+        return "no build", ""
+    if stripped(changed) == originals[mistake.path]:
+        return "same object", ""
+    area = os.path.dirname(mistake.path)
+    for test in AREAS[area]:
+        noticed = run_test(build, test, mistake, changed, scratch)
+        if noticed is not None:
+            return "noticed", noticed
+    return "survived", ""
+
+
+def candidates(root, areas, known):
+    """By area, in an order that depends on the sources only."""
+    found = {}
+    for area in areas:
+        found[area] = []
+        for name in sorted(os.listdir(os.path.join(root, area))):
+            path = os.path.join(area, name)
+            if name.endswith(".cpp") and path in known and not LEFT_OUT.search(path):
+                with open(os.path.join(root, path), encoding="utf-8") as f:
+                    found[area] += mistakes_of.of_text(path, f.read())
+    return found
+
+
+def draw(found, seed):
+    """An endless sequence: an area, then a place in it, each place once. Areas weigh by the root of their size, so that
+    the small ones are seen too."""
+    chance = random.Random(seed)
+    left = {area: list(places) for area, places in found.items() if places}
+    while left:
+        areas = sorted(left)
+        area = chance.choices(areas, [len(found[a]) ** 0.5 for a in areas])[0]
+        place = left[area].pop(chance.randrange(len(left[area])))
+        if not left[area]:
+            del left[area]
+        yield place
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("build")
+    parser.add_argument("--count", type=int, default=100, help="mistakes that change what is compiled")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--areas", default=",".join(AREAS))
+    parser.add_argument("--only", help="FILE:LINE, all mistakes of that line")
+    parser.add_argument("--json", help="where the report goes as JSON, a line for each mistake")
+    options = parser.parse_args()
+    build = Build(options.build)
+    found = candidates(build.root, options.areas.split(","), build.compiles)
+    if options.only:
+        path, line = options.only.split(":")
+        chosen = iter([m for places in found.values() for m in places if m.path == path and m.line == int(line)])
+    else:
+        chosen = draw(found, options.seed)
+    print(f"{sum(map(len, found.values()))} places: " + ", ".join(f"{a} {len(p)}" for a, p in found.items()), flush=True)
+    counts = {"noticed": 0, "survived": 0, "no build": 0, "same object": 0}
+    survivors, originals = [], {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for mistake in chosen:
+            began = time.monotonic()
+            outcome, who = try_one(build, mistake, originals, scratch)
+            counts[outcome] += 1
+            took = time.monotonic() - began
+            print(f"{outcome:11s} {took:5.0f} s  {mistake.diff()}" + (f"\n  {who}" if who else ""), flush=True)
+            if options.json:
+                with open(options.json, "a", encoding="utf-8") as f:
+                    f.write(json.dumps({**mistake._asdict(), "outcome": outcome, "by": who, "seed": options.seed}) + "\n")
+            if outcome == "survived":
+                survivors.append(mistake)
+            if not options.only and counts["noticed"] + counts["survived"] >= options.count:
+                break
+    changing = counts["noticed"] + counts["survived"]
+    print(f"\nseed {options.seed}: of {changing} mistakes that change what is compiled {counts['noticed']} were noticed"
+          f" ({100 * counts['noticed'] / max(changing, 1):.0f} %); {counts['same object']} changed nothing,"
+          f" {counts['no build']} did not compile")
+    for mistake in survivors:
+        print("survived: " + mistake.diff())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""The planter itself: its mistakes are one line each, real, of every kind, and the same for the same seed.
+
+    plant_test.py REPOSITORY
+"""
+import itertools
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import mistakes  # noqa: E402
+import plant  # noqa: E402
+
+ROOT = os.path.abspath(sys.argv[1])
+SNIPPET = """#include <a.h>
+int f(int a, int b) {
+  // a < b, true
+  if (a < b && !ready(a, b)) return a + 1;
+  call(a, "x < y", b);
+  total += 2.5F;
+  return std::min(a, b);
+}
+"""
+
+
+def expect(condition, what):
+    if not condition:
+        sys.exit(what)
+
+
+def main():
+    found = mistakes.of_text("base/x.cpp", SNIPPET)
+    after = {m.after.strip() for m in found}
+    for line in ("if (a <= b && !ready(a, b)) return a + 1;", "if (a < b || !ready(a, b)) return a + 1;",
+                 "if (a < b && ready(a, b)) return a + 1;", "if (a < b && !ready(b, a)) return a + 1;",
+                 "if (a < b && !ready(a, b)) return a - 1;", "if (a < b && !ready(a, b)) return a + 2;",
+                 "if (!(a < b && !ready(a, b))) return a + 1;", ";", "total -= 2.5F;", "total += 5.0F;",
+                 "return std::max(a, b);", "return std::min(b, a);", "return {};"):
+        expect(line in after, f"not among the mistakes: {line}\n" + "\n".join(sorted(after)))
+    expect(all(m.line not in (1, 3) for m in found), "a comment or an include was changed")
+    expect(not any('x <= y' in m.after for m in found), "a string was changed")
+    for m in found:
+        changed = mistakes.planted(SNIPPET, m).split("\n")
+        differ = [i for i, (a, b) in enumerate(zip(SNIPPET.split("\n"), changed), 1) if a != b]
+        expect(differ == [m.line], f"not one line: {m}")
+    expect(mistakes.planted(SNIPPET, found[0]) != SNIPPET, "nothing was planted")
+
+    everywhere = type("All", (), {"__contains__": lambda self, path: True})()
+    places = plant.candidates(ROOT, list(plant.AREAS), everywhere)
+    for area, those in places.items():
+        expect(len(those) >= 50, f"{area} has only {len(those)} places for a mistake")
+    kinds = {m.kind for those in places.values() for m in those}
+    expect(kinds == {"comparison", "arithmetic", "logic", "bits", "constant", "call", "arguments", "statement", "condition",
+                     "return"}, f"kinds of mistakes in the sources: {kinds}")
+    first = list(itertools.islice(plant.draw(places, 7), 40))
+    expect(first == list(itertools.islice(plant.draw(places, 7), 40)), "the same seed drew others")
+    expect(first != list(itertools.islice(plant.draw(places, 8), 40)), "another seed drew the same")
+    expect(len(set(first)) == 40, "a mistake was drawn twice")
+    expect({os.path.dirname(m.path) for m in itertools.islice(plant.draw(places, 7), 200)} == set(plant.AREAS),
+           "200 draws leave a folder out")
+    for script in plant.SCRIPTS.values():
+        for word in script:
+            expect(not word.startswith("tests/") or os.path.exists(os.path.join(ROOT, word)), f"there is no {word}")
+    print(f"{sum(map(len, places.values()))} places, {len(kinds)} kinds")
+
+
+main()

@@ -25,6 +25,8 @@ def sluice(*args, cwd=ROOT):
 def expect(what, condition, seen):
     if not condition:
         failures.append(f"{what}: {seen}")
+        if "SLUICE_FIRST_FAILURE_ENDS" in os.environ:
+            sys.exit(failures[0])
 
 
 def one_line_error(what, needle, *args, status=1):

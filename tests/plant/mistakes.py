@@ -20,7 +20,7 @@ class Mistake(NamedTuple):
 
 def code_of(text):
     """Comments, strings and characters blanked; places kept."""
-    pattern = r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
+    pattern = r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<!\d)\'(?:\\.|[^\'\\\n])+\''
     return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
 
 
@@ -39,7 +39,7 @@ SWAPS = [
     ("call", r"\.front\(\)", ".back()"), ("call", r"\.back\(\)", ".front()"),
     ("call", r"\.first\(", ".last("), ("call", r"\.push_back\(", ".push_front("),
 ]
-NUMBER = re.compile(r"(?<![\w.])(\d+)(?=(?:U|UL|ULL|L|LL)?\b)(?![.\w]*\.)(?!\.\d|e[-+\d]|x)")
+NUMBER = re.compile(r"(?<![\w.'])(\d+)(?!')(?=(?:U|UL|ULL|L|LL)?\b)(?![.\w]*\.)(?!\.\d|e[-+\d]|x)")
 FLOAT = re.compile(r"(?<![\w.])(\d+\.\d+)(?=F?\b)")
 STATEMENT = re.compile(r"^\s+(?!return\b|const\b|auto\b|using\b|case\b|else\b|for\b|if\b|while\b|static\b|throw\b|goto\b)"
                        r"(?:[\w:.>\-\[\]*()]+(?:\(.*\)|\s*[-+*/|&]?=\s.*|\+\+)|\+\+[\w.\->\[\]]+|break|continue);$")

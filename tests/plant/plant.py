@@ -116,7 +116,7 @@ def run_test(build, test, mistake, changed, scratch):
         words = [w.replace("{sluice}", linked) for w in SCRIPTS[test[7:]]]
     else:
         words = [linked, "--abort"]
-    environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="2", SLUICE_PLANTED="1")
+    environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="2", SLUICE_FIRST_FAILURE_ENDS="1")
     try:
         done = subprocess.run(words, cwd=build.root, capture_output=True, text=True, errors="replace",
                               timeout=SECONDS_MAX, env=environment, stdin=subprocess.DEVNULL)

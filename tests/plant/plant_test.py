@@ -17,6 +17,7 @@ int f(int a, int b) {
   if (a < b && !ready(a, b)) return a + 1;
   call(a, "x < y", b);
   total += 2.5F;
+  limit(100'000, 'x', 3);
   return std::min(a, b);
 }
 """
@@ -37,6 +38,7 @@ def main():
                  "return std::max(a, b);", "return std::min(b, a);", "return {};"):
         expect(line in after, f"not among the mistakes: {line}\n" + "\n".join(sorted(after)))
     expect(all(m.line not in (1, 3) for m in found), "a comment or an include was changed")
+    expect("limit(100'000, 'x', 4);" in after and not any("'001" in line or "99'" in line for line in after), "of 100'000")
     expect(not any('x <= y' in m.after for m in found), "a string was changed")
     for m in found:
         changed = mistakes.planted(SNIPPET, m).split("\n")

@@ -70,7 +70,9 @@ int why(const std::string& path, std::int64_t call) {
   if (!trace.ok()) return fail(trace.error().message);
   if (trace->call.is_null() && trace->spans.empty())
     return fail(path + ": no call " + std::to_string(call) + ", there are " +
-                std::to_string(trace->calls) + " (0 to " + std::to_string(trace->calls - 1) + ")");
+                (trace->calls == 0 ? std::string("none")
+                                   : std::to_string(trace->calls) + " (0 to " +
+                                         std::to_string(trace->calls - 1) + ")"));
   double begin = 0;
   if (trace->call.is_null()) {
     std::printf("call %lld has not ended\n", static_cast<long long>(call));

@@ -41,6 +41,43 @@ def png_header(width, height):
     return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + body + struct.pack(">I", zlib.crc32(body))
 
 
+def why_by_hand(file):
+    """A trace written here, so that every number of the answer is known."""
+    def activity(call, span, node, begin, took, queued=0, travelled=0, **more):
+        return {"ph": "X", "cat": "activation", "name": node, "ts": begin, "dur": took,
+                "args": {"call": call, "span": span, "queued_us": queued, "travelled_us": travelled, **more}}
+
+    def call(number, begin, took, **more):
+        return {"ph": "X", "cat": "call", "name": f"call {number}", "ts": begin, "dur": took,
+                "args": {"call": number, "session": "s", "status": "ok", **more}}
+
+    events = [{"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "calls"}},
+              call(0, 1000, 12000), call(1, 1500, 2500, status="error", cause="a", message="it broke"),
+              activity(0, 0, "a", 2000, 3000, 500, 500), activity(0, 1, "b", 6000, 6000, 400, 600, after=0),
+              activity(0, 2, "c", 3000, 1000, 0, 0, after=0), activity(1, 3, "a", 2000, 1000, 0, 7000),
+              activity(2, 4, "a", 2000, 1000, 9000, 0)]
+    trace = file("by_hand.json", json.dumps({"traceEvents": events}).encode())
+    head = "       at ms  on its way    in queue      ran ms  node\n"
+    for number, want in enumerate((
+            "call 0 (s): ok after 12.000 ms\n" + head +
+            "       1.000       0.500       0.500       3.000  a\n"
+            "       5.000       0.600       0.400       6.000  b\n"
+            "  most of it: running b, 6.000 ms\n",
+            "call 1 (s): error after 2.500 ms\n  cause: a: it broke\n" + head +
+            "       0.500       7.000       0.000       1.000  a\n"
+            "  most of it: messages on their way, or waiting for other inputs, 7.000 ms\n",
+            "call 2 has not ended\n" + head +
+            "       2.000       0.000       9.000       1.000  a\n"
+            "  most of it: waiting for a replica of a, 9.000 ms\n")):
+        code, out, err = sluice("why", trace, str(number))
+        expect(f"why of call {number}", code == 0 and out == want, out)
+    one_line_error("why of a call too many", "no call 3, there are 2 (0 to 1)", "why", trace, "3")
+    one_line_error("why of no calls at all", "no call 0, there are none", "why",
+                   file("none.json", json.dumps({"traceEvents": []}).encode()), "0")
+    circle = file("circle.json", json.dumps({"traceEvents": [activity(0, 0, "a", 1, 2, after=0)]}).encode())
+    expect("a circle ends", sluice("why", circle, "0")[0] == 0, "")
+
+
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         def file(name, data):
@@ -149,6 +186,7 @@ def main():
         expect("a trace", sum(e.get("cat") == "call" for e in events) == 30, len(events))
         code, out, err = sluice("why", trace, "7")
         expect("why", code == 0 and "call 7" in out and "most of it:" in out, (code, out, err))
+        why_by_hand(file)
         one_line_error("why of no call", "there are 30", "why", trace, "99")
         one_line_error("why of no trace", "not a trace", "why", file("no.json", b"{}"), "0")
 

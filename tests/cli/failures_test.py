@@ -4,6 +4,7 @@
 
 Every failure is one line on standard error and an exit status that says so; nothing hangs, nothing is overwritten.
 """
+import json
 import os
 import re
 import shutil
@@ -178,6 +179,13 @@ def no_files(scratch):
             code, out, err = sluice(*args(path), seconds=60)
             said = err + out
             expect(f"{use}: {what}", code in (1, 2) and any(w in said for w in words) and path in said, (code, out, err))
+    for path in (pipe, folder, none):  # editors read these
+        code, out, err = sluice("validate", path, CHAT, "--format", "json")
+        found = json.loads(out)
+        expect("validate json of no file", code == 1 and [(d["file"], d["severity"]) for d in found] == [(path, "error")], out)
+        code, out, err = sluice("validate", path, CHAT, "--format", "sarif")
+        results = json.loads(out)["runs"][0]["results"]
+        expect("validate sarif of no file", code == 1 and [r["level"] for r in results] == ["error"] and path in out, out)
     for what, path in (("a pipe", pipe), ("nothing", none), ("an empty folder", folder)):
         code, out, err = sluice("test", path, seconds=60)
         expect(f"test: {what}", code == 1 and path in out + err, (code, out, err))

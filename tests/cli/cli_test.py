@@ -5,6 +5,7 @@
 import hashlib
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -31,7 +32,8 @@ def expect(what, condition, seen):
 
 def one_line_error(what, needle, *args, status=1):
     code, out, err = sluice(*args)
-    lines = [line for line in err.splitlines() if not line.startswith("See `")]
+    # Beside the hint, only progress may stand there, where a machine is slow.
+    lines = [line for line in err.splitlines() if not re.search(r"^See `|, \d+ s$", line)]
     expect(what, code == status and len(lines) == 1 and lines[0].startswith("error: ") and needle in err and not out,
            (code, out, err))
 
@@ -103,7 +105,7 @@ def main():
         one_line_error("unknown node", "generate", "plan", CHAT, "--explain", "generat")
 
         code, out, err = sluice(*ask, TABLE)
-        expect("an answer", code == 0 and out.strip() and not err.startswith("error"), (code, out, err))
+        expect("an answer", code == 0 and out.strip() and "error" not in err, (code, out, err))
         code, out, err = sluice(*ask, PHOTO)
         expect("a large JPEG", code == 0 and out.strip(), (code, out, err))
         code, short, err = sluice(*ask, TABLE, "--max-tokens", "1")

@@ -8,7 +8,7 @@
 // bytes. The bandwidth is that of summing a buffer as large as the model with the same wide loads.
 // Prefill is bound by arithmetic: its bound is one large bf16 product. Two shapes:
 // models/scenes, and one of 386 M parameters (24 layers, 896 wide, vocabulary 32,000) with random
-// weights, in bf16 and int8. All cores on both sides; threads spin while work is left.
+// weights, in bf16 and int8. All cores on both sides.
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,7 @@
 #include "bench/peak.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -50,6 +52,13 @@ SLUICE_AMX void multiply_registers() {
 }
 #endif
 
+/// oneDNN's own threads, which our kernels keep it from, while this lives.
+struct LibraryThreads {
+  LibraryThreads() { ::omp_set_num_threads(::omp_get_num_procs()); }
+  ~LibraryThreads() { ::omp_set_num_threads(before); }
+  const int before = ::omp_get_max_threads();
+};
+
 }  // namespace
 
 double tile_rate() {
@@ -72,6 +81,7 @@ double library_rate() {
   constexpr memory::dim rows = 512, width = 4096;
   const kernels::HugeVector<std::uint16_t> a(rows * width, 0x3f80), b(width * width, 0x3f80);
   kernels::HugeVector<float> c(rows * width);
+  const LibraryThreads threads;
   try {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     dnnl::stream stream(engine);

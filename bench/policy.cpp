@@ -6,7 +6,7 @@
 // SigLIP So400m/14 at 224 px, one picture. SmolVLA (SmolVLM2-500M's first 16 layers): two views of
 // 512 px, 24 words, ten flow steps of 50 actions. pi0.5: two views and 32 words, the third camera
 // masked, ten flow steps of 50 actions, and the prefix with all three cameras and 200 tokens, as
-// implementations that compute what is masked do. Weights are random, bf16; threads spin.
+// implementations that compute what is masked do. Weights are random, bf16.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,7 +1,4 @@
-#include <dnnl.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -12,6 +9,7 @@
 #include "kernels/attention_amx.h"
 #include "kernels/exp_avx512.h"
 #include "kernels/matmul.h"
+#include "kernels/onednn.h"
 #include "kernels/parallel.h"
 #include "kernels/vector_math.h"
 
@@ -155,15 +153,6 @@ void one_by_one(const Work& work, const Task& task) {
   }
 }
 
-/// c [m, n] = a [m, k] b, with b [k, n] or, transposed, [n, k].
-void gemm(bool transposed, const std::vector<float>& a, const std::vector<float>& b, float* c,
-          std::size_t m, std::size_t n, std::size_t k) {
-  const auto status = dnnl_sgemm(
-      'N', transposed ? 'T' : 'N', static_cast<dnnl_dim_t>(m), static_cast<dnnl_dim_t>(n),
-      static_cast<dnnl_dim_t>(k), 1.0F, a.data(), static_cast<dnnl_dim_t>(k), b.data(),
-      static_cast<dnnl_dim_t>(transposed ? k : n), 0.0F, c, static_cast<dnnl_dim_t>(n));
-  SLUICE_CHECK(status == dnnl_success, "oneDNN refused a product");
-}
 /// `count` rows of `d` values that lie `stride` apart, one after the other.
 void gather(const float* from, std::size_t stride, std::size_t d, std::size_t count, float* to) {
   for (std::size_t t = 0; t < count; ++t)
@@ -195,14 +184,15 @@ void as_products(const Work& work, const Task& block, Scratch& scratch) {
   sums.resize(rows);
   gather(&work.q[block.begin * shape.q_row() + block.kv_head * group * d], shape.q_row(), group * d,
          block.rows(), queries.data());
-  gemm(true, queries, keys, scores.data(), rows, seen, d);
+  sgemm({.transposed = true, .m = rows, .n = seen, .k = d, .c_stride = seen}, queries.data(),
+        keys.data(), scores.data());
   const float scale = 1.0F / std::sqrt(static_cast<float>(d));
   for (std::size_t r = 0; r < rows; ++r) {
     const std::size_t limit = work.limit_of_row[block.begin + r / group];
     sums[r] = exponentials(&scores[r * seen], limit, scale);
     std::fill(&scores[r * seen] + limit, &scores[r * seen] + seen, 0.0F);
   }
-  gemm(false, scores, values, mixed.data(), rows, d, seen);
+  sgemm({.m = rows, .n = d, .k = seen, .c_stride = d}, scores.data(), values.data(), mixed.data());
   // Divided here: a head's width is shorter than what it has seen.
   for (std::size_t r = 0; r < rows; ++r) {
     wide<multiply>(&mixed[r * d], 1.0F / sums[r], d);
@@ -284,12 +274,10 @@ void attention_cpu(const AttentionShape& shape, std::span<const float> q,
       for (std::size_t head = 0; head < shape.kv_heads; ++head)
         tasks.push_back({begin, std::min(begin + step, last), head});
   }
-  // Later blocks see more, so threads take tasks as they come.
-  std::atomic<std::size_t> next{0};
   const std::size_t grain = scores * shape.head_dim < values_per_thread ? tasks.size() : 1;
   const bool amx = shape.narrow && uses(Isa::amx);
-  parallel_for(tasks.size(), grain, [&](std::size_t, std::size_t) {
-    for (std::size_t i = next++; i < tasks.size(); i = next++)
+  parallel_for(tasks.size(), grain, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i)
       if (amx && tasks[i].rows() > rows_few)
         on_amx(work, tasks[i]);
       else

@@ -1,7 +1,6 @@
 #include "kernels/matmul_amx.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "base/check.h"
 #include "kernels/amx.h"
@@ -267,10 +266,9 @@ void multiply_part(const Part& part) {
   std::size_t groups = (strips + most - 1) / most;
   groups = std::min(round_up(std::max(groups, tasks_per_thread * threads), threads), strips);
   const bool small = part.weight.out() * part.dims * part.rows < values_per_thread * side;
-  std::atomic<std::size_t> next{0};
-  parallel_for(groups, small ? groups : 1, [&](std::size_t, std::size_t) {
+  parallel_for(groups, small ? groups : 1, [&](std::size_t begin, std::size_t end) {
     const amx::Tiles tiles;
-    for (std::size_t i = next++; i < groups; i = next++)
+    for (std::size_t i = begin; i < end; ++i)
       outputs(part, strips * i / groups * outs,
               std::min(strips * (i + 1) / groups * outs, part.width()));
   });

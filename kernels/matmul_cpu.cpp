@@ -1,5 +1,3 @@
-#include <dnnl.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -8,6 +6,7 @@
 #include "kernels/matmul.h"
 #include "kernels/matmul_amx.h"
 #include "kernels/matvec.h"
+#include "kernels/onednn.h"
 #include "kernels/parallel.h"
 #include "kernels/vector_math.h"
 
@@ -19,8 +18,10 @@ namespace {
 constexpr std::size_t rows_few = 4;
 /// Values of a matrix that are worth a thread.
 constexpr std::size_t values_per_thread = 1 << 16;
-/// Rows of a narrow matrix that are widened at a time: a panel stays in the cache.
-constexpr std::size_t panel_rows = 512;
+/// Outputs and rows of a product that is one thread's: about as fast as a larger one, and small
+/// enough that threads end together.
+constexpr std::size_t tile_outs = 128;
+constexpr std::size_t tile_rows = 512;
 
 SLUICE_LOOP void narrow_all(const float* from, std::uint16_t* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] = narrow(from[i]);
@@ -39,54 +40,68 @@ SLUICE_LOOP void scale_add(float* y, const float* scales, const float* bias, std
     for (std::size_t i = 0; i < count; ++i) y[i] += bias[i];
 }
 
-/// y [rows, out] = x [rows, in] W^T, or on top of what is there; rows of y are `stride` apart.
-void product(const float* x, const float* w, float* y, std::size_t rows, std::size_t out,
-             std::size_t in, std::size_t stride, bool on_top) {
-  const auto size = [](std::size_t v) { return static_cast<dnnl_dim_t>(v); };
-  const auto status = dnnl_sgemm('N', 'T', size(rows), size(out), size(in), 1.0F, x, size(in), w,
-                                 size(in), on_top ? 1.0F : 0.0F, y, size(stride));
-  SLUICE_CHECK(status == dnnl_success, "oneDNN refused a product");
+/// A part of a product: rows [row, row + rows) by outputs [out, out + outs).
+struct Tile {
+  std::size_t row, rows, out, outs;
+};
+
+/// `visit(tile)` for tiles that cover the product, over the threads. How it is cut depends on its
+/// shape only, so that results do not depend on the threads.
+template <typename Visit>
+void each_tile(std::size_t rows, std::size_t out, const Visit& visit) {
+  const std::size_t across = (out + tile_outs - 1) / tile_outs;
+  const std::size_t down = (rows + tile_rows - 1) / tile_rows;
+  parallel_for(across * down, 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t row = rows * (i % down) / down;
+      const std::size_t first = i / down * tile_outs;
+      visit(Tile{row, rows * (i % down + 1) / down - row, first, std::min(tile_outs, out - first)});
+    }
+  });
 }
 
 void many_rows_exact(std::span<const float> x, const Weight& weight, const float* bias,
                      std::span<float> y, std::size_t rows) {
+  const std::size_t in = weight.in();
   const std::size_t out = weight.out();
-  if (bias != nullptr)
-    for (std::size_t r = 0; r < rows; ++r)
-      std::memcpy(y.data() + r * out, bias, out * sizeof(float));
-  product(x.data(), weight.f32().data(), y.data(), rows, out, weight.in(), out, bias != nullptr);
+  each_tile(rows, out, [&](const Tile& tile) {
+    float* to = y.data() + tile.row * out + tile.out;
+    if (bias != nullptr)
+      for (std::size_t r = 0; r < tile.rows; ++r)
+        std::memcpy(to + r * out, bias + tile.out, tile.outs * sizeof(float));
+    sgemm({true, bias != nullptr, tile.rows, tile.outs, in, out}, x.data() + tile.row * in,
+          weight.f32().data() + tile.out * in, to);
+  });
 }
 
-/// Without tiles: of rounded values in f32, which is faster than the library's products in bf16
-/// (1.3 times where the processor has such instructions, 4 times elsewhere) and runs anywhere.
+/// Without tiles of the processor's: of rounded values in f32, which is faster than the library's
+/// products in bf16 (1.3 times where the processor has such instructions, 4 times elsewhere) and
+/// runs anywhere.
 void many_rows_narrow(std::span<const float> x, const Weight& weight, const float* bias,
                       std::span<float> y, std::size_t rows) {
-  thread_local HugeVector<float> rounded, panel;
+  thread_local HugeVector<float> rounded;
   const std::size_t in = weight.in();
   const std::size_t out = weight.out();
   grow(rounded, rows * in);
-  grow(panel, std::min(panel_rows, out) * in);
   float* a = rounded.data();
-  float* b = panel.data();
   parallel_for(rows * in, values_per_thread, [&](std::size_t begin, std::size_t end) {
     wide<round_all>(x.data() + begin, a + begin, end - begin);
   });
   const float* scales = weight.scales().empty() ? nullptr : weight.scales().data();
-  for (std::size_t first = 0; first < out; first += panel_rows) {
-    const std::size_t count = std::min(panel_rows, out - first);
-    parallel_for(count * in, values_per_thread, [&](std::size_t begin, std::size_t end) {
-      if (scales == nullptr)
-        wide<widen_all<std::uint16_t>>(weight.bf16().data() + first * in + begin, b + begin,
-                                       end - begin);
-      else
-        wide<widen_all<std::int8_t>>(weight.int8().data() + first * in + begin, b + begin,
-                                     end - begin);
-    });
-    product(a, b, y.data() + first, rows, count, in, out, false);
-  }
-  parallel_for(rows, values_per_thread / out + 1, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t r = begin; r < end; ++r)
-      wide<scale_add>(y.data() + r * out, scales, bias, out);
+  each_tile(rows, out, [&](const Tile& tile) {
+    thread_local HugeVector<float> panel;
+    grow(panel, tile.outs * in);
+    if (scales == nullptr)
+      wide<widen_all<std::uint16_t>>(weight.bf16().data() + tile.out * in, panel.data(),
+                                     tile.outs * in);
+    else
+      wide<widen_all<std::int8_t>>(weight.int8().data() + tile.out * in, panel.data(),
+                                   tile.outs * in);
+    float* to = y.data() + tile.row * out + tile.out;
+    sgemm({true, false, tile.rows, tile.outs, in, out}, a + tile.row * in, panel.data(), to);
+    for (std::size_t r = 0; r < tile.rows; ++r)
+      wide<scale_add>(to + r * out, scales == nullptr ? nullptr : scales + tile.out,
+                      bias == nullptr ? nullptr : bias + tile.out, tile.outs);
   });
 }
 

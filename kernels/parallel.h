@@ -1,43 +1,34 @@
 // Splits a kernel's loop over the machine's cores.
 //
 // Results do not depend on the number of threads: each index is computed by one of them, whole.
-// Thread: nested calls run on the caller's. OpenMP's threads are used because oneDNN's products
-// run on the same ones; they spin for a moment after a loop and then sleep.
+// Thread: nested calls run on the caller's.
 #pragma once
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
+#include <algorithm>
 #include <cstddef>
+
+#include "base/worker_pool.h"
 
 namespace sluice::kernels {
 
 /// How many threads a loop may get. For how work is cut, never for what it comes to.
-inline std::size_t thread_count() {
-#ifdef _OPENMP
-  return static_cast<std::size_t>(omp_get_max_threads());
-#else
-  return 1;
-#endif
-}
+inline std::size_t thread_count() { return thread_limit(); }
 
-/// `body(begin, end)` over parts of [0, count). Below `grain` indices per thread: the caller's
-/// thread alone, for waking another costs microseconds.
+/// `body(begin, end)` over parts of [0, count), which threads take as they come: more parts than
+/// threads. Below `grain` indices per thread: the caller's thread alone, for another costs
+/// microseconds.
 template <typename Body>
 void parallel_for(std::size_t count, std::size_t grain, const Body& body) {
-#ifdef _OPENMP
-  if (count >= 2 * grain) {
-#pragma omp parallel
-    {
-      const auto threads = static_cast<std::size_t>(omp_get_num_threads());
-      const auto self = static_cast<std::size_t>(omp_get_thread_num());
-      body(count * self / threads, count * (self + 1) / threads);
-    }
+  constexpr std::size_t units_most = 1024;
+  const std::size_t threads = count < 2 * grain ? 1 : std::min(thread_count(), count / grain);
+  if (threads < 2) {
+    if (count != 0) body(0, count);
     return;
   }
-#endif
-  body(0, count);
+  const std::size_t units = std::min({count, 4 * count / grain, units_most});
+  WorkerPool::shared().run(units, threads, [&](std::size_t begin, std::size_t end) {
+    body(count * begin / units, count * end / units);
+  });
 }
 
 }  // namespace sluice::kernels

@@ -23,7 +23,9 @@ TEST_CASE("the fast convolution equals the reference over odd sizes, strides and
   for (const ConvShape shape :
        {ConvShape{1, 1, 1, 1, 1}, ConvShape{3, 5, 7, 9, 1}, ConvShape{3, 5, 7, 9, 2},
         ConvShape{2, 4, 8, 8, 2}, ConvShape{5, 3, 1, 6, 2}, ConvShape{16, 17, 13, 5, 1},
-        ConvShape{32, 32, 6, 9, 1}, ConvShape{7, 5, 4, 3, 1, 1}, ConvShape{32, 16, 5, 5, 1, 1}}) {
+        ConvShape{32, 32, 6, 9, 1}, ConvShape{7, 5, 4, 3, 1, 1}, ConvShape{32, 16, 5, 5, 1, 1},
+        ConvShape{16, 128, 18, 12, 1}, ConvShape{8, 64, 33, 7, 2}, ConvShape{8, 128, 9, 9, 1, 1},
+        ConvShape{4, 3, 140, 3, 2}}) {
     const Tensor x = random_tensor(shape.in, shape.height * shape.width, random);
     const Tensor bias = random_tensor(1, shape.out, random);
     const Weight weight =

@@ -30,7 +30,7 @@ THIRD_PARTY = {  # header prefix -> files that may include it
     "pcre2": r"roles/model/tokenizer_text\.cpp",
     "utf8proc": r"roles/model/tokenizer_text\.cpp",
     "sentencepiece": r"roles/model/tokenizer_pieces\.cpp",
-    "omp": r"kernels/parallel\.h",
+    "omp": r"(kernels/onednn_cpu|bench/peak)\.cpp",
     "turbojpeg": r"(roles/image_file\.cpp|tests/roles/image_file_test\.cpp)",
     "stb/": r"roles/image_file\.cpp",
     "nlohmann/": r"(roles/.*|cli/.*|bench/.*|tests/.*|examples/.*)",

@@ -58,7 +58,7 @@ class CallHandle {
 
 struct RunnerOptions {
   std::string root = ".";     // directory that `model:` paths are relative to
-  std::uint32_t threads = 2;  // role threads
+  std::uint32_t threads = 0;  // that a role may compute on, of those all share; 0: all cores
   /// From a deadline or a cancellation to the end for the caller, where roles do not look.
   std::chrono::milliseconds grace{100};
   /// Called on the constructing thread before anything slow, e.g. "loading models/scenes for llm".

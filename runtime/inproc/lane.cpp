@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/worker_pool.h"
+
 namespace sluice {
 
 namespace {
@@ -41,8 +43,8 @@ std::size_t Lane::add(RoleInstance instance) {
   return slots_.size() - 1;
 }
 
-void Lane::run() {
-  thread_ = std::thread([this] { work(); });
+void Lane::run(std::uint32_t threads) {
+  thread_ = std::thread([this, threads] { work(threads); });
 }
 
 void Lane::push_here(LaneActivation* activation) {
@@ -51,7 +53,8 @@ void Lane::push_here(LaneActivation* activation) {
   last_ = activation;
 }
 
-void Lane::work() {
+void Lane::work(std::uint32_t threads) {
+  limit_threads(threads);
   current_ = this;
   for (bool busy = false;;) {
     const bool wait = !busy && first_ == nullptr;

@@ -27,7 +27,8 @@ class Lane {
 
   /// Before `run`. Returns the instance's index in this lane.
   std::size_t add(RoleInstance instance);
-  void run();
+  /// `threads`: those that its roles may compute on; 0: all.
+  void run(std::uint32_t threads);
   /// Activations linked from the newest to the oldest; each stays alive until it is released.
   void push(LaneActivation* newest, LaneActivation* oldest) { mailbox_.push(newest, oldest); }
   /// On this lane's own thread.
@@ -43,7 +44,7 @@ class Lane {
     bool stalled = false;                 // it threw with nothing left to lose
   };
 
-  void work();
+  void work(std::uint32_t threads);
   void run_one(LaneActivation& activation);
   void admit(Slot& slot, SteppedRole& role, LaneActivation& activation);
   bool step_all();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/worker_pool.h"
+
 namespace sluice {
 
 std::string RoleHost::identity(const std::string& name, const std::string& included_from) const {
@@ -42,7 +44,9 @@ Lane& RoleHost::lane_for(const WorkflowSpec& spec, const RoleSpec& role, std::ui
 Result<RoleMaking> RoleHost::making_of(const WorkflowSpec& spec, const RoleSpec& role) const {
   RoleMaking making;
   making.model_directory = path_of(role.model);
-  making.threads = options_.threads;
+  making.threads = options_.threads != 0
+                       ? options_.threads
+                       : static_cast<std::uint32_t>(WorkerPool::shared().threads());
   for (const Name& name : role.global_params) {
     const auto param = std::ranges::find_if(
         spec.global_params, [&](const GlobalParamSpec& p) { return p.name.text == name.text; });
@@ -144,7 +148,7 @@ Result<std::vector<NodePlace>> RoleHost::add(const WorkflowSpec& spec, const Pla
 }
 
 void RoleHost::run() {
-  for (auto& lane : lanes_) lane->run();
+  for (auto& lane : lanes_) lane->run(options_.threads);
 }
 
 Result<void> RoleHost::end_session(const std::string& session) {

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/worker_pool.h"
 #include "graph/check.h"
 #include "workflows/load.h"
 #include "world.h"
@@ -18,7 +19,7 @@ struct World {
   LoadedWorkflow loaded;
   std::unique_ptr<Runner> runner;
 
-  World(const std::string& yaml, Script script) {
+  World(const std::string& yaml, Script script, RunnerOptions options = {}) {
     Plugin plugin;
     plugin.declaration.name = "scripted";
     plugin.declaration.any_ports = true;
@@ -31,7 +32,7 @@ struct World {
     check(loaded.spec, catalog.declarations(), loaded.diagnostics);
     const Plan plan = compile(loaded.spec, catalog.declarations(), loaded.diagnostics);
     REQUIRE(!has_errors(loaded.diagnostics));
-    runner = std::move(Runner::create(loaded.spec, plan, catalog, {})).value();
+    runner = std::move(Runner::create(loaded.spec, plan, catalog, std::move(options))).value();
   }
   std::pair<CallOutcome, std::string> call(const std::string& session = "s") {
     std::string text;
@@ -129,6 +130,27 @@ outputs: { out: work.v }
   const auto [outcome, text] = world.call();
   CHECK(outcome.ok);
   CHECK(text == "well ");
+}
+
+TEST_CASE("roles compute on as many threads as the options say") {
+  for (const std::uint32_t threads : {0, 1}) {
+    std::atomic<std::size_t> wrong{0};
+    RunnerOptions options;
+    options.threads = threads;
+    const std::size_t expected = threads == 0 ? WorkerPool::shared().threads() : threads;
+    World world(
+        two_encoders,
+        [&](Activation& a, std::uint32_t) -> Result<void> {
+          if (thread_limit() != expected) ++wrong;
+          a.yield("v", make_text("v"));
+          return {};
+        },
+        options);
+    const auto [outcome, text] = world.call();
+    CHECK(outcome.ok);
+    CHECK(text == "v ");
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("calls from many threads each end once, with their own outputs") {

@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
   cli::add_simulate(app, catalog, chosen);
   cli::add_why(app, chosen);
   cli::add_model(app, chosen);
+  cli::add_pool(app, chosen);
   cli::add_roles(app, catalog, chosen);
   try {
     app.parse(argc, argv);

@@ -17,6 +17,7 @@ ALLOWED = {
     "base": {"base"},
     "kernels": {"kernels", "base"},
     "graph": {"graph", "base"},
+    "dataplane": {"dataplane", "base"},
     "roles": {"roles", "graph", "kernels", "base"},
     "runtime": {"runtime", "graph", "base"},
     "workflows": {"workflows", "graph", "base"},
@@ -40,7 +41,7 @@ THIRD_PARTY = {  # header prefix -> files that may include it
     "zmq": r"runtime/zmq/.*",
     "hiredis/": r"(runtime/registry|dataplane/redis)/.*",
 }
-LINKS = {"base": set(), "kernels": {"base"}, "graph": {"base"}, "roles": {"base", "graph", "kernels"},
+LINKS = {"base": set(), "kernels": {"base"}, "graph": {"base"}, "dataplane": {"base"}, "roles": {"base", "graph", "kernels"},
          "runtime": {"base", "graph", "roles"}, "workflows": {"base", "graph"}}
 BANNED = {  # pattern -> why; comments and strings are taken out first
     r"\bthrow\b": "ours never throws: return a Result",
@@ -53,7 +54,7 @@ IMPURE = re.compile(
     r"\b(clock_gettime|gettimeofday|time|clock|getenv|secure_getenv|setenv|fopen|open|read|write|socket|connect|"
     r"pthread_\w+|rand|random|srand|getrandom|std::chrono::_V2::\w+::now|std::random_device\S*|std::thread\S*|"
     r"std::mutex\S*|std::condition_variable\S*|std::basic_\w*fstream\S*|usleep|nanosleep)(\(|@|$)")
-SOURCE_DIRS = ("base", "kernels", "graph", "roles", "runtime", "workflows", "cli", "examples", "bench", "tests")
+SOURCE_DIRS = ("base", "kernels", "graph", "dataplane", "roles", "runtime", "workflows", "cli", "examples", "bench", "tests")
 
 
 def files(root, *suffixes):

@@ -1,0 +1,229 @@
+// Learned: the leaf of the prefix tree that promises the fewest uses for a page and second goes
+// first.
+//
+// A block's class is how often it was used (in eight steps) and whether it ended its path when it
+// was used last; a bounded table remembers blocks that went, so that returns after eviction teach
+// too. Leaves stand in one list for each class and idle time; the lists are ranked anew now and
+// then. Source: ours; the rank is `reuse_times.h`.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+
+#include "dataplane/key_table.h"
+#include "dataplane/reuse_times.h"
+#include "dataplane/slot_lists.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::uint32_t cells = reuse_classes * reuse_ages;
+
+std::uint32_t class_of(std::uint32_t uses, bool ends_path) {
+  const auto log = static_cast<std::uint32_t>(std::bit_width(uses));
+  const std::uint32_t step = uses <= 4 ? uses - 1 : std::min(7u, log + 1);
+  return 2 * step + (ends_path ? 1 : 0);
+}
+
+class Learned final : public EvictionPolicy {
+ public:
+  explicit Learned(PoolSize size)
+      : blocks_(size.slots),
+        leaves_(size.slots, cells),
+        memory_(std::bit_ceil(std::max<std::uint64_t>(65536, 4ULL * size.capacity))) {
+    rank_cells();
+  }
+
+  void visit(const Visit& visit) override {
+    now_ = std::max(now_, visit.now_ms);
+    seen_ += visit.path.size();
+    if (seen_ >= rank_next_) rank_cells();
+    age_leaves();
+    sweep(16 * visit.path.size());
+    Slot parent = no_slot;
+    for (std::size_t i = 0; i < visit.path.size(); ++i) {
+      const VisitedBlock& at = visit.path[i];
+      const bool ends_path = i + 1 == visit.path.size();
+      Block& block = blocks_[at.slot];
+      if (at.fresh) block = {.stamp = ++stamps_};
+      if (leaves_.in_any(at.slot)) take_out(at.slot);
+      block.uses = std::max(block.uses + 1, remember(at.key, ends_path));
+      block.kind = class_of(block.uses, ends_path);
+      block.last_ms = now_;
+      link(at.slot, parent);
+      if (block.children == 0) put_in(at.slot);
+      parent = at.slot;
+    }
+  }
+
+  Slot victim(Held held) override {
+    const Slot slot = lowest(held);
+    if (slot == no_slot) return no_slot;
+    removed(slot);
+    return slot;
+  }
+
+  void removed(Slot slot) override {
+    Block& block = blocks_[slot];
+    if (leaves_.in_any(slot)) take_out(slot);
+    const Slot parent = block.parent;
+    block.stamp = 0;  // its children, if it has any, are roots now
+    if (is_linked(block)) unlink(parent);
+  }
+
+ private:
+  struct Block {
+    std::uint64_t stamp = 0;         // of its stay in the slot, never twice; 0: not resident
+    std::uint64_t parent_stamp = 0;  // 0: a root
+    std::uint64_t last_ms = 0;
+    Slot parent = no_slot;
+    std::uint32_t children = 0;
+    std::uint32_t uses = 0;
+    std::uint32_t kind = 0;
+  };
+  struct Memory {
+    std::uint64_t key = 0;
+    std::uint64_t last_ms = 0;
+    std::uint64_t taught_ms = 0;  // idle until then is taught already
+    std::uint32_t uses = 0;       // 0: nothing remembered
+    std::uint32_t kind = 0;
+  };
+
+  bool is_linked(const Block& block) const {
+    return block.parent_stamp != 0 && blocks_[block.parent].stamp == block.parent_stamp;
+  }
+  void unlink(Slot parent) {
+    if (--blocks_[parent].children == 0) put_in(parent);
+  }
+  void link(Slot slot, Slot parent) {
+    Block& block = blocks_[slot];
+    const bool linked = is_linked(block);
+    if (linked && block.parent == parent) return;
+    if (linked) unlink(block.parent);
+    block.parent = parent;
+    block.parent_stamp = parent == no_slot ? 0 : blocks_[parent].stamp;
+    if (parent == no_slot) return;
+    if (leaves_.in_any(parent)) take_out(parent);
+    ++blocks_[parent].children;
+  }
+
+  void put_in(Slot slot) {
+    const Block& block = blocks_[slot];
+    const std::uint32_t cell = block.kind * reuse_ages + age_step(now_ - block.last_ms);
+    const bool oldest = !leaves_.empty(cell) && block.last_ms < blocks_[leaves_.back(cell)].last_ms;
+    if (oldest)
+      leaves_.push_back(cell, slot);
+    else
+      leaves_.push_front(cell, slot);
+    filled_[rank_of_[cell] / 64] |= 1ULL << rank_of_[cell] % 64;
+  }
+  void take_out(Slot slot) {
+    const std::uint32_t cell = leaves_.list_of(slot);
+    leaves_.remove(slot);
+    if (leaves_.empty(cell)) filled_[rank_of_[cell] / 64] &= ~(1ULL << rank_of_[cell] % 64);
+  }
+  template <typename F>
+  void for_filled(F&& visit_cell) {
+    for (std::uint32_t word = 0; word < filled_.size(); ++word)
+      for (std::uint64_t bits = filled_[word]; bits != 0; bits &= bits - 1)
+        if (!visit_cell(cell_at_[64 * word + std::countr_zero(bits)])) return;
+  }
+
+  /// Leaves whose idle time has reached the next step move there.
+  void age_leaves() {
+    if (now_ < aged_ms_ + age_begin(1) / 2) return;
+    aged_ms_ = now_;
+    for_filled([&](std::uint32_t cell) {
+      while (!leaves_.empty(cell)) {
+        const Slot slot = leaves_.back(cell);
+        if (age_step(now_ - blocks_[slot].last_ms) <= cell % reuse_ages) break;
+        take_out(slot);
+        put_in(slot);
+      }
+      return true;
+    });
+  }
+
+  /// The uses of `key` as far as remembered, this one too.
+  std::uint32_t remember(std::uint64_t key, bool ends_path) {
+    Memory& memory = memory_[spread(key) & (memory_.size() - 1)];
+    const bool known = memory.uses > 0 && memory.key == key;
+    if (memory.uses > 0) {
+      teach_idle(memory);
+      if (known) times_.returned(memory.kind, now_ - memory.last_ms);
+    }
+    const std::uint32_t uses = known ? std::min(memory.uses, 0xfffffffeu) + 1 : 1;
+    memory = {key, now_, now_, uses, class_of(uses, ends_path)};
+    return uses;
+  }
+  void teach_idle(Memory& memory) {
+    times_.survived(memory.kind, memory.taught_ms - memory.last_ms, now_ - memory.last_ms);
+    memory.taught_ms = now_;
+  }
+  /// Blocks that do not come back teach too.
+  void sweep(std::size_t count) {
+    for (count = std::min(count, memory_.size()); count > 0; --count) {
+      if (memory_[hand_].uses > 0 && memory_[hand_].taught_ms < now_) teach_idle(memory_[hand_]);
+      hand_ = (hand_ + 1) & (memory_.size() - 1);
+    }
+  }
+
+  void rank_cells() {
+    rank_next_ = seen_ + std::min<std::uint64_t>(2048, 64 + seen_ / 2);
+    times_.learn();
+    std::iota(cell_at_.begin(), cell_at_.end(), 0u);
+    const auto rank = [&](std::uint32_t cell) {
+      return times_.rank(cell / reuse_ages, cell % reuse_ages);
+    };
+    std::stable_sort(cell_at_.begin(), cell_at_.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return rank(a) < rank(b); });
+    filled_.fill(0);
+    for (std::uint32_t i = 0; i < cells; ++i) {
+      rank_of_[cell_at_[i]] = i;
+      if (!leaves_.empty(cell_at_[i])) filled_[i / 64] |= 1ULL << i % 64;
+    }
+  }
+
+  /// The oldest leaf of the lowest list; a held one goes to the newest of its class.
+  Slot lowest(Held held) {
+    Slot found = no_slot;
+    std::uint32_t passed = 0;
+    while (found == no_slot && passed < 64) {
+      Slot first = no_slot;
+      for_filled([&](std::uint32_t cell) {
+        first = leaves_.back(cell);
+        return false;
+      });
+      if (first == no_slot) return no_slot;
+      if (held.empty() || held[first] == 0) return first;
+      ++passed;
+      take_out(first);
+      blocks_[first].last_ms = now_;
+      put_in(first);
+    }
+    for_filled([&](std::uint32_t cell) {
+      for (Slot slot = leaves_.back(cell); slot != no_slot; slot = leaves_.before(slot))
+        if (held[slot] == 0) return found = slot, false;
+      return true;
+    });
+    return found;
+  }
+
+  std::vector<Block> blocks_;
+  SlotLists leaves_;
+  std::vector<Memory> memory_;
+  ReuseTimes times_;
+  std::array<std::uint32_t, cells> rank_of_{}, cell_at_{};
+  std::array<std::uint64_t, cells / 64> filled_{};  // bit: the list of that rank is not empty
+  std::uint64_t now_ = 0, aged_ms_ = 0, stamps_ = 0;
+  std::uint64_t seen_ = 0, rank_next_ = 0;  // blocks visited
+  std::size_t hand_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<EvictionPolicy> make_learned(PoolSize size) {
+  return std::make_unique<Learned>(size);
+}
+
+}  // namespace sluice

@@ -1,0 +1,63 @@
+// Learns, for each class of blocks, how likely a block that was idle for so long is used again, and
+// ranks (class, idle time) by the uses to be expected for a page and second.
+//
+// The rank is the Gittins index: the best, over all times to give up, of P(used by then) over the
+// expected time until used or given up. A class with little evidence leans on the rest: its chances
+// are theirs, scaled by its own ratio. Units: milliseconds. Bounds: counts are halved now and then,
+// so old habits fade. Source: Gittins 1979; Aalto, Ayesta, Righter 2009 for the index of an unknown
+// duration.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <utility>
+
+namespace sluice {
+
+inline constexpr std::uint32_t reuse_ages = 32;
+inline constexpr std::uint32_t reuse_classes = 16;
+
+/// Two steps an octave: 0, 512, 768, 1024, 1536, ... milliseconds.
+inline std::uint32_t age_step(std::uint64_t age_ms) {
+  const std::uint64_t units = age_ms >> 9;
+  if (units == 0) return 0;
+  const auto octave = static_cast<std::uint32_t>(std::bit_width(units));
+  const auto half = static_cast<std::uint32_t>((age_ms >> (octave + 7)) & 1);
+  const std::uint32_t step = 2 * octave - 1 + half;
+  return step < reuse_ages ? step : reuse_ages - 1;
+}
+/// Where a step begins.
+inline std::uint64_t age_begin(std::uint32_t step) {
+  if (step == 0) return 0;
+  const std::uint64_t octave = 256ULL << ((step + 1) / 2);
+  return (step + 1) % 2 ? octave + octave / 2 : octave;
+}
+
+class ReuseTimes {
+ public:
+  /// A block of the class stayed idle from the age `from_ms` to the age `to_ms`.
+  void survived(std::uint32_t kind, std::uint64_t from_ms, std::uint64_t to_ms);
+  /// A block was used again at the age `age_ms`. Its idle time is told by `survived`.
+  void returned(std::uint32_t kind, std::uint64_t age_ms) {
+    ++again_[kind][age_step(age_ms)];
+    ++seen_;
+  }
+  /// Makes `rank` new from what was learned.
+  void learn();
+  double rank(std::uint32_t kind, std::uint32_t step) const { return rank_[kind][step]; }
+
+ private:
+  using Steps = std::array<double, reuse_ages>;
+
+  void fade();
+  /// Time at risk and returns near a step, nearer ones with more weight.
+  std::pair<double, double> around(std::uint32_t kind, std::uint32_t step) const;
+
+  std::array<Steps, reuse_classes> idle_{};   // time at risk, in widths of the step
+  std::array<Steps, reuse_classes> again_{};  // returns
+  std::array<Steps, reuse_classes> rank_{};
+  std::uint64_t seen_ = 0;
+};
+
+}  // namespace sluice

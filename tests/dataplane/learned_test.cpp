@@ -1,0 +1,152 @@
+// What the learned policy estimates, that it takes leaves only, and how it does on generated
+// workloads.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/random.h"
+#include "dataplane/optimum.h"
+#include "dataplane/replay.h"
+#include "dataplane/reuse_times.h"
+#include "tests/dataplane/workloads.h"
+
+using namespace sluice;
+
+namespace {
+
+double hit_rate(std::string_view name, std::uint32_t capacity,
+                const std::vector<TraceRequest>& requests) {
+  const PoolSize size{capacity, capacity + 512};
+  Replay replay(size, std::move(make_eviction(name, size).value()));
+  double hits = 0, blocks = 0;
+  for (const TraceRequest& request : requests) {
+    hits += replay.request(request.timestamp_ms, request.blocks);
+    blocks += static_cast<double>(request.blocks.size());
+  }
+  return hits / blocks;
+}
+
+}  // namespace
+
+TEST_CASE("steps of idle time meet without gaps and hold what begins in them") {
+  for (std::uint32_t step = 0; step + 1 < reuse_ages; ++step) {
+    REQUIRE(age_begin(step) < age_begin(step + 1));
+    CHECK(age_step(age_begin(step)) == step);
+    CHECK(age_step(age_begin(step + 1) - 1) == step);
+  }
+  CHECK(age_step(~0ULL) == reuse_ages - 1);
+}
+
+TEST_CASE("blocks that return sooner, surer or at a known time rank higher") {
+  ReuseTimes times;
+  SplitMix64 random(1);
+  const auto teach = [&](std::uint32_t kind, double chance, double mean_ms) {
+    for (int i = 0; i < 20000; ++i) {
+      const bool returns = random.uniform() < chance;
+      const auto age =
+          returns ? static_cast<std::uint64_t>(-mean_ms * std::log(random.uniform())) : 1000000ULL;
+      times.survived(kind, 0, age);
+      if (returns) times.returned(kind, age);
+    }
+  };
+  teach(0, 1.0, 60000);
+  teach(1, 1.0, 10000);
+  teach(2, 0.1, 60000);
+  for (int i = 0; i < 20000; ++i) {  // a loop of one minute
+    times.survived(3, 0, 60000);
+    times.returned(3, 60000);
+  }
+  times.learn();
+  // Without memory the rank is the rate, at any age; per millisecond.
+  CHECK(times.rank(0, age_step(5000)) == Approx(1.0 / 60000).epsilon(0.25));
+  CHECK(times.rank(1, age_step(5000)) == Approx(1.0 / 10000).epsilon(0.25));
+  CHECK(times.rank(0, age_step(30000)) == Approx(1.0 / 60000).epsilon(0.25));
+  CHECK(times.rank(2, age_step(1000)) < 0.3 * times.rank(0, age_step(1000)));
+  // One that did not come for long, and comes seldom, is not expected any more.
+  CHECK(times.rank(2, age_step(500000)) < 0.2 * times.rank(2, age_step(1000)));
+  // In a loop the longest idle is the next to come.
+  CHECK(times.rank(3, age_step(40000)) > 1.5 * times.rank(3, age_step(2000)));
+}
+
+TEST_CASE("the learned policy leaves no block behind whose parent is gone") {
+  SplitMix64 random(5);
+  const PoolSize size{50, 64};
+  auto policy = make_learned(size);
+  std::vector<std::uint64_t> key_of(size.slots, 0);  // 0: free
+  const auto slot_of = [&](std::uint64_t key) {
+    return static_cast<Slot>(std::find(key_of.begin(), key_of.end(), key) - key_of.begin());
+  };
+  for (int step = 0; step < 5000; ++step) {
+    std::vector<VisitedBlock> path;
+    std::uint64_t node = 0;
+    for (std::uint64_t depth = 1 + random.next() % 6; depth > 0; --depth) {
+      node = 3 * node + 1 + std::min(random.next() % 3, random.next() % 3);
+      Slot slot = slot_of(node);
+      const bool fresh = slot == size.slots;
+      if (fresh) key_of[slot = slot_of(0)] = node;
+      path.push_back({slot, node, fresh});
+    }
+    policy->visit({static_cast<std::uint64_t>(step) * 700, path});
+    while (std::count(key_of.begin(), key_of.end(), 0) < 14) key_of[policy->victim({})] = 0;
+    for (const std::uint64_t key : key_of) {
+      const std::uint64_t parent = key == 0 ? 0 : (key - 1) / 3;
+      REQUIRE((parent == 0 || slot_of(parent) != size.slots));
+    }
+  }
+}
+
+TEST_CASE("the optimum is what trying all victims finds") {
+  SplitMix64 random(11);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<std::vector<std::uint64_t>> paths;
+    Optimum optimum;
+    for (int i = 0; i < 9; ++i) {
+      std::vector<std::uint64_t> path;
+      std::uint64_t node = 0;
+      for (std::uint64_t depth = 1 + random.next() % 3; depth > 0; --depth)
+        path.push_back(node = 2 * node + 1 + random.next() % 2);
+      paths.push_back(path);
+      optimum.add(path);
+    }
+    const std::uint32_t capacity = 1 + static_cast<std::uint32_t>(random.next() % 4);
+    // All sets that may be resident, each with the most hits so far.
+    std::map<std::set<std::uint64_t>, std::uint64_t> best = {{{}, 0}};
+    for (const auto& path : paths) {
+      std::map<std::set<std::uint64_t>, std::uint64_t> next;
+      for (const auto& [resident, hits] : best) {
+        std::uint64_t now = hits;
+        for (std::size_t i = 0; i < path.size() && resident.contains(path[i]); ++i) ++now;
+        std::vector<std::uint64_t> all(resident.begin(), resident.end());
+        for (const std::uint64_t key : path)
+          if (!resident.contains(key)) all.push_back(key);
+        for (std::uint32_t mask = 0; mask < 1u << all.size(); ++mask) {
+          if (static_cast<std::uint32_t>(__builtin_popcount(mask)) > capacity) continue;
+          std::set<std::uint64_t> kept;
+          for (std::size_t i = 0; i < all.size(); ++i)
+            if (mask >> i & 1) kept.insert(all[i]);
+          next[kept] = std::max(next[kept], now);
+        }
+      }
+      best = std::move(next);
+    }
+    std::uint64_t most = 0;
+    for (const auto& [resident, hits] : best) most = std::max(most, hits);
+    REQUIRE(optimum.hits(capacity) == most);
+  }
+}
+
+TEST_CASE("on generated workloads ours is never far below the best classic") {
+  for (const Workload& workload : workloads()) {
+    const std::vector<TraceRequest> requests = workload.make(17);
+    for (const std::uint32_t capacity : {700u, 2500u}) {
+      double best = 0;
+      for (const std::string_view name : eviction_names())
+        if (name != "chosen" && name != "learned")
+          best = std::max(best, hit_rate(name, capacity, requests));
+      INFO(workload.name << ", capacity " << capacity << ", best classic " << best);
+      CHECK(hit_rate("chosen", capacity, requests) >= 0.95 * best);
+    }
+  }
+}

@@ -1,0 +1,215 @@
+#include "dataplane/page_table.h"
+
+#include <algorithm>
+#include <string>
+
+namespace sluice {
+
+Sequence::~Sequence() {
+  if (table_ != nullptr) table_->release(*this);
+}
+
+PageTable::PageTable(std::uint32_t pages, std::uint32_t rows_per_page,
+                     std::unique_ptr<EvictionPolicy> policy)
+    : rows_per_page_(rows_per_page),
+      policy_(std::move(policy)),
+      pages_(pages),
+      held_(pages),
+      index_(pages) {
+  SLUICE_CHECK(pages > 0 && rows_per_page > 0);
+  free_.reserve(pages);
+  path_.reserve(pages);
+  for (Page page = pages; page > 0; --page) free_.push_back(page - 1);
+}
+
+Page PageTable::find(const PageKey& key) const {
+  const std::uint32_t page = index_.find(key.words[0]);
+  return page != KeyTable::none && pages_[page].key == key ? page : no_page;
+}
+
+std::uint32_t PageTable::match(std::span<const PageKey> keys) const {
+  std::uint32_t count = 0;
+  Page parent = no_page;
+  for (const PageKey& key : keys) {
+    const Page page = find(key);
+    if (page == no_page || pages_[page].parent != parent) break;
+    parent = page;
+    ++count;
+  }
+  return count;
+}
+
+Admission PageTable::ask(std::span<const PageKey> keys, std::uint32_t rows) const {
+  Admission admission;
+  const std::uint32_t needed = pages_for(rows);
+  admission.cached = match(keys.first(std::min<std::size_t>(keys.size(), rows / rows_per_page_)));
+  admission.fresh = needed - admission.cached;
+  std::uint32_t idle = 0;  // cached pages that this request itself would use
+  for (std::uint32_t i = 0; i < admission.cached; ++i)
+    idle += pages_[find(keys[i])].references == 0 ? 1 : 0;
+  admission.fits = admission.fresh <= free_pages() + cached_ - idle;
+  return admission;
+}
+
+void PageTable::refer(Page page) {
+  if (pages_[page].references++ == 0 && pages_[page].is_published) --cached_;
+  hold(page);
+}
+
+void PageTable::unrefer(Page page) {
+  State& state = pages_[page];
+  SLUICE_CHECK(state.references > 0);
+  if (--state.references > 0) return;
+  hold(page);
+  if (state.is_published) {
+    ++cached_;
+    return;
+  }
+  ++state.generation;
+  free_.push_back(page);
+}
+
+Sequence PageTable::open(std::span<const PageKey> keys) {
+  Sequence sequence;
+  sequence.table_ = this;
+  sequence.published_ = match(keys);
+  sequence.rows_ = sequence.published_ * rows_per_page_;
+  for (const PageKey& key : keys.first(sequence.published_)) {
+    sequence.pages_.push_back(find(key));
+    refer(sequence.pages_.back());
+  }
+  return sequence;
+}
+
+Sequence PageTable::fork(const Sequence& sequence) {
+  SLUICE_CHECK(sequence.table_ == this);
+  Sequence copy;
+  copy.table_ = this;
+  copy.rows_ = sequence.rows_;
+  copy.published_ = sequence.published_;
+  // Pages that are reserved and still empty stay with their owner.
+  copy.pages_.assign(sequence.pages_.begin(), sequence.pages_.begin() + pages_for(sequence.rows_));
+  for (const Page page : copy.pages_) refer(page);
+  return copy;
+}
+
+bool PageTable::make_room(std::uint32_t count) {
+  if (count > free_pages() + cached_) return false;
+  while (free_pages() < count) {
+    const Page page = policy_->victim(held_);
+    SLUICE_CHECK(page != no_page && held_[page] == 0 && pages_[page].is_published);
+    State& state = pages_[page];
+    SLUICE_CHECK(index_.erase(state.key.words[0]));
+    if (state.parent != no_page) {
+      --pages_[state.parent].children;
+      hold(state.parent);
+    }
+    --cached_;
+    state = {.key = {}, .generation = state.generation + 1};
+    free_.push_back(page);
+  }
+  return true;
+}
+
+Page PageTable::take() {
+  const Page page = free_.back();
+  free_.pop_back();
+  refer(page);
+  return page;
+}
+
+Result<void> PageTable::reserve(Sequence& sequence, std::uint32_t rows,
+                                std::vector<CopyPage>& copies) {
+  SLUICE_CHECK(sequence.table_ == this && rows >= sequence.rows_);
+  const auto have = static_cast<std::uint32_t>(sequence.pages_.size());
+  const std::uint32_t needed = std::max(have, pages_for(rows));
+  const std::uint32_t at = sequence.rows_ / rows_per_page_;
+  const std::uint32_t used = sequence.rows_ % rows_per_page_;
+  const bool copy = rows > sequence.rows_ && at < have && must_copy(sequence.pages_[at]);
+  if (!make_room(needed - have + (copy ? 1 : 0)))
+    return Error{ErrorCode::exhausted,
+                 "a sequence needs " + std::to_string(needed - have + (copy ? 1 : 0)) +
+                     " pages more; " + std::to_string(free_pages()) + " are free and " +
+                     std::to_string(cached_) + " unused of " + std::to_string(capacity())};
+  if (copy) {
+    const Page to = take();
+    if (used > 0) copies.push_back({sequence.pages_[at], to, used});
+    unrefer(sequence.pages_[at]);
+    sequence.pages_[at] = to;
+  }
+  while (sequence.pages_.size() < needed) sequence.pages_.push_back(take());
+  return {};
+}
+
+void PageTable::wrote(Sequence& sequence, std::uint32_t rows) {
+  SLUICE_CHECK(sequence.table_ == this && rows >= sequence.rows_);
+  SLUICE_CHECK(pages_for(rows) <= sequence.pages_.size());
+  for (std::uint32_t at = sequence.rows_ / rows_per_page_; at < pages_for(rows); ++at)
+    SLUICE_CHECK(rows == sequence.rows_ || !must_copy(sequence.pages_[at]));
+  sequence.rows_ = rows;
+}
+
+bool PageTable::publish(Sequence& sequence, const PageKey& key) {
+  SLUICE_CHECK(sequence.table_ == this);
+  SLUICE_CHECK((sequence.published_ + 1) * rows_per_page_ <= sequence.rows_);
+  Page& mine = sequence.pages_[sequence.published_];
+  const Page before = sequence.published_ == 0 ? no_page : sequence.pages_[sequence.published_ - 1];
+  if (pages_[mine].is_published) {  // by a fork that shares it
+    SLUICE_CHECK(pages_[mine].key == key && pages_[mine].parent == before);
+    ++sequence.published_;
+    return true;
+  }
+  const std::uint32_t other = index_.find(key.words[0]);
+  if (other != KeyTable::none) {
+    // A key that meets another one in 64 bits of 256 is not shared, and a fork
+    // keeps its pages: what it shares would else follow a page that it does not
+    // have.
+    if (pages_[other].key != key || pages_[mine].references > 1) return false;
+    SLUICE_CHECK(pages_[other].parent == before);
+    refer(other);
+    unrefer(mine);
+    mine = other;
+    ++sequence.published_;
+    return true;
+  }
+  State& state = pages_[mine];
+  state.key = key;
+  state.is_published = true;
+  state.is_known = false;
+  state.parent = before;
+  index_.insert(key.words[0], mine);
+  if (before != no_page) {
+    ++pages_[before].children;
+    hold(before);
+  }
+  ++sequence.published_;
+  return true;
+}
+
+void PageTable::tell_policy(const Sequence& sequence) {
+  path_.clear();
+  for (const Page page : std::span(sequence.pages_).first(sequence.published_)) {
+    path_.push_back({page, pages_[page].key.words[0], !pages_[page].is_known});
+    pages_[page].is_known = true;
+  }
+  if (!path_.empty()) policy_->visit({now_ms_, path_});
+}
+
+void PageTable::truncate(Sequence& sequence, std::uint32_t rows) {
+  SLUICE_CHECK(sequence.table_ == this && rows <= sequence.rows_);
+  const std::uint32_t keep = pages_for(rows);
+  if (rows / rows_per_page_ < sequence.published_) tell_policy(sequence);
+  for (; sequence.pages_.size() > keep; sequence.pages_.pop_back()) unrefer(sequence.pages_.back());
+  sequence.rows_ = rows;
+  sequence.published_ = std::min(sequence.published_, rows / rows_per_page_);
+}
+
+void PageTable::release(Sequence& sequence) {
+  SLUICE_CHECK(sequence.table_ == this);
+  tell_policy(sequence);
+  for (; !sequence.pages_.empty(); sequence.pages_.pop_back()) unrefer(sequence.pages_.back());
+  sequence.rows_ = sequence.published_ = 0;
+  sequence.table_ = nullptr;
+}
+
+}  // namespace sluice

@@ -1,0 +1,150 @@
+// Which page holds what, who uses it, and which goes when there is no room: a
+// state machine without the bytes.
+//
+// A page is private while its owner fills it, and published under its key once
+// it is full; published pages are never written again. Who writes into a page
+// that others see, or that is published, gets a copy of it: an effect for
+// whoever keeps the bytes. A published page that nobody uses stays as cache
+// until a policy gives it up, leaves of the prefix tree first.
+// Thread: one. Owns: page numbers. Units: rows (tokens). Errors: `exhausted`,
+// and nothing is changed. Cost: constant time for a page; no allocation in the
+// steady state, sequences' own lists aside.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "dataplane/eviction.h"
+#include "dataplane/key_table.h"
+#include "dataplane/page_key.h"
+
+namespace sluice {
+
+using Page = Slot;
+inline constexpr Page no_page = no_slot;
+
+/// The first `rows` rows of page `from` must be in `to` before anything else is
+/// written there.
+struct CopyPage {
+  Page from = no_page, to = no_page;
+  std::uint32_t rows = 0;
+};
+
+class PageTable;
+
+/// Pages of one history. Move-only; gives them back when it goes. The table
+/// must outlive it.
+class Sequence {
+ public:
+  Sequence() = default;
+  Sequence(Sequence&& other) noexcept { swap(other); }
+  Sequence& operator=(Sequence&& other) noexcept {
+    Sequence(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Sequence();
+
+  std::span<const Page> pages() const { return pages_; }
+  std::uint32_t rows() const { return rows_; }
+  /// Leading pages that are published, with nothing unpublished before them.
+  std::uint32_t published() const { return published_; }
+
+ private:
+  friend class PageTable;
+  void swap(Sequence& other) noexcept {
+    std::swap(table_, other.table_);
+    std::swap(pages_, other.pages_);
+    std::swap(rows_, other.rows_);
+    std::swap(published_, other.published_);
+  }
+
+  PageTable* table_ = nullptr;
+  std::vector<Page> pages_;
+  std::uint32_t rows_ = 0;
+  std::uint32_t published_ = 0;
+};
+
+/// What a request would take, before anything is taken.
+struct Admission {
+  std::uint32_t cached = 0;  // pages that are there
+  std::uint32_t fresh = 0;   // pages that must be made
+  bool fits = false;
+};
+
+class PageTable {
+ public:
+  /// The policy is made for `{pages, 2 * pages}`.
+  PageTable(std::uint32_t pages, std::uint32_t rows_per_page,
+            std::unique_ptr<EvictionPolicy> policy);
+
+  /// For a history of `rows` whose full pages have these keys, root first.
+  Admission ask(std::span<const PageKey> keys, std::uint32_t rows) const;
+  /// The longest resident prefix of `keys`: the number of its pages.
+  std::uint32_t match(std::span<const PageKey> keys) const;
+  /// A sequence that begins with the longest resident prefix.
+  Sequence open(std::span<const PageKey> keys);
+  Sequence fork(const Sequence& sequence);
+  /// Room to write rows [sequence.rows(), rows). All pages or, if there are too
+  /// few, none.
+  Result<void> reserve(Sequence& sequence, std::uint32_t rows, std::vector<CopyPage>& copies);
+  /// The rows up to `rows`, within what was reserved, are written.
+  void wrote(Sequence& sequence, std::uint32_t rows);
+  /// The next unpublished page is full and `key` is its content's; others see
+  /// it from now on. If that content is published already, the sequence goes on
+  /// with the other page and gives its own back. False: the page cannot be
+  /// shared now and stays private; those behind it must wait for it.
+  [[nodiscard]] bool publish(Sequence& sequence, const PageKey& key);
+  /// To fewer rows only.
+  void truncate(Sequence& sequence, std::uint32_t rows);
+  /// Gives all pages back; what is published stays as cache.
+  void release(Sequence& sequence);
+  /// The time at which the policy sees what follows.
+  void set_time(std::uint64_t now_ms) { now_ms_ = now_ms; }
+
+  std::uint32_t capacity() const { return static_cast<std::uint32_t>(pages_.size()); }
+  std::uint32_t free_pages() const { return static_cast<std::uint32_t>(free_.size()); }
+  std::uint32_t cached_pages() const { return cached_; }
+  std::uint64_t generation(Page page) const { return pages_[page].generation; }
+  std::uint32_t references(Page page) const { return pages_[page].references; }
+  bool is_published(Page page) const { return pages_[page].is_published; }
+  Page parent(Page page) const { return pages_[page].parent; }
+
+ private:
+  struct State {
+    PageKey key;
+    std::uint64_t generation = 0;  // grows each time the page gets other content
+    std::uint32_t references = 0;
+    std::uint32_t children = 0;  // published pages that follow this one
+    Page parent = no_page;       // of a published page
+    bool is_published = false;
+    bool is_known = false;  // to the policy
+  };
+
+  Page find(const PageKey& key) const;
+  std::uint32_t pages_for(std::uint32_t rows) const {
+    return rows / rows_per_page_ + (rows % rows_per_page_ != 0 ? 1 : 0);
+  }
+  bool must_copy(Page page) const {
+    return pages_[page].references > 1 || pages_[page].is_published;
+  }
+  void hold(Page page) { held_[page] = pages_[page].references > 0 || pages_[page].children > 0; }
+  void refer(Page page);
+  void unrefer(Page page);
+  bool make_room(std::uint32_t count);
+  Page take();
+  void tell_policy(const Sequence& sequence);
+
+  std::uint32_t rows_per_page_;
+  std::unique_ptr<EvictionPolicy> policy_;
+  std::vector<State> pages_;
+  std::vector<std::uint8_t> held_;
+  std::vector<Page> free_;
+  KeyTable index_;
+  std::vector<VisitedBlock> path_;
+  std::uint64_t now_ms_ = 0;
+  std::uint32_t cached_ = 0;  // published, without references
+};
+
+}  // namespace sluice

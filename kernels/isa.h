@@ -15,7 +15,7 @@ namespace sluice::kernels {
 
 enum class Isa : std::uint8_t {
   portable,
-  avx2,    // with FMA
+  avx2,    // with FMA and F16C
   avx512,  // F, BW, VL and DQ
   vnni,    // AVX-512 VNNI: products of bytes
   bf16,    // AVX-512 BF16

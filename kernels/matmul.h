@@ -13,6 +13,7 @@
 #include "base/tensor.h"
 #include "kernels/elementwise.h"
 #include "kernels/huge_vector.h"
+#include "kernels/quant.h"
 
 namespace sluice::kernels {
 
@@ -30,6 +31,9 @@ class Weight {
   Weight() = default;
   /// `tensor` is f32 or bf16, [out, in] (further dimensions count as `in`).
   static Result<Weight> from(const Tensor& tensor, WeightFormat format = WeightFormat::exact);
+  /// Rows in a file's blocks, one part below the other, multiplied as they lie; exact. Requires:
+  /// all parts have one width.
+  static Weight of_blocks(std::vector<BlockRows> parts);
 
   std::size_t out() const { return out_; }
   std::size_t in() const { return in_; }
@@ -41,6 +45,8 @@ class Weight {
   std::span<const float> scales() const { return scales_; }
   /// Of the whole numbers in each row.
   std::span<const std::int32_t> sums() const { return sums_; }
+  /// Empty: the matrix is in one of the others.
+  std::span<const BlockRows> blocks() const { return blocks_; }
 
   /// The matrix' row as it enters products. Requires: to.size() == in().
   void read_row(std::size_t row, std::span<float> to) const;
@@ -58,6 +64,7 @@ class Weight {
   HugeVector<std::int8_t> int8_;
   std::vector<float> scales_;
   std::vector<std::int32_t> sums_;
+  std::vector<BlockRows> blocks_;
 };
 
 /// Requires: x holds rows*in values, y rows*out, bias out values or none.

@@ -119,6 +119,7 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
   SLUICE_CHECK(x.size() >= rows * in && y.size() >= rows * out, "matmul sizes do not fit");
   if (rows == 0 || out == 0) return;
   const float* bias_data = bias.empty() ? nullptr : bias.data();
+  if (!weight.blocks().empty()) return matmul_blocks(x, weight.blocks(), bias_data, y, rows);
   const bool exact = weight.format() == WeightFormat::exact;
   if (rows > rows_few) {
     if (exact) return many_rows_exact(x, weight, bias_data, y, rows);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "kernels/matmul.h"
 
 namespace sluice::kernels {
@@ -49,7 +50,22 @@ Result<Weight> Weight::from(const Tensor& tensor, WeightFormat format) {
   return weight;
 }
 
+Weight Weight::of_blocks(std::vector<BlockRows> parts) {
+  Weight weight;
+  weight.blocks_ = std::move(parts);
+  for (const BlockRows& part : weight.blocks_) {
+    SLUICE_CHECK(part.in == weight.blocks_.front().in, "parts of one width");
+    weight.in_ = part.in;
+    weight.out_ += part.rows;
+  }
+  return weight;
+}
+
 void Weight::read_row(std::size_t row, std::span<float> to) const {
+  for (const BlockRows& part : blocks_) {
+    if (row < part.rows) return read_blocks(part.type, part.row(row), to);
+    row -= part.rows;
+  }
   const std::size_t at = row * in_;
   for (std::size_t i = 0; i < in_; ++i)
     to[i] = !f32_.empty()    ? f32_[at + i]
@@ -58,6 +74,9 @@ void Weight::read_row(std::size_t row, std::span<float> to) const {
 }
 
 std::size_t Weight::stream_bytes() const {
+  std::size_t of_blocks = 0;
+  for (const BlockRows& part : blocks_) of_blocks += part.rows * part.row_bytes();
+  if (of_blocks != 0) return of_blocks;
   return !int8_.empty() ? int8_.size() : bf16_.empty() ? f32_.size() * 4 : bf16_.size() * 2;
 }
 

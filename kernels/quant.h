@@ -1,0 +1,88 @@
+// Matrices in the block types of GGUF files, and their products over the blocks as they lie.
+//
+// A row is blocks of 32 or 256 whole numbers with scales (and minima) of their own, or plain f32,
+// f16 or bf16. For few rows x is rounded to 16-bit whole numbers, a scale for each 32 of them: sums
+// of a block are exact, and the rounding is far below that of any block type. For many rows, panels
+// of the matrix are widened and multiplied in f32.
+// Shape: x [rows, in], y [rows, out]; `in` is a multiple of the block's values. Little-endian.
+// Source: ggml's block layouts (ggml-common.h, ggml-quants.c).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace sluice::kernels {
+
+enum class BlockType : std::uint8_t {
+  f32,
+  f16,
+  bf16,
+  q8_0,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q4_k,
+  q5_k,
+  q6_k
+};
+
+struct BlockLayout {
+  std::string_view name;   // "Q4_1"
+  std::uint32_t code = 0;  // in a GGUF file
+  std::size_t values = 0, bytes = 0;
+};
+std::span<const BlockLayout> block_layouts();  // in the order of BlockType
+const BlockLayout& layout_of(BlockType type);
+std::optional<BlockType> block_type_named(std::string_view name);
+
+/// Rows of a matrix where they lie; never copied. Whoever makes one has checked the bytes' size.
+struct BlockRows {
+  BlockType type = BlockType::f32;
+  const std::uint8_t* bytes = nullptr;
+  std::size_t rows = 0, in = 0;
+  /// Rows of a head of so many stand as 0, n/2, 1, n/2 + 1, ... (llama.cpp's order for its RoPE);
+  /// 0: they stand in order.
+  std::size_t interleaved = 0;
+  std::shared_ptr<const void> owner;  // keeps the bytes
+
+  std::size_t row_bytes() const { return in / layout_of(type).values * layout_of(type).bytes; }
+  const std::uint8_t* row(std::size_t r) const;
+};
+
+/// A row's values in f32. Requires: to.size() == values of the blocks from `row` on.
+void read_blocks(BlockType type, const std::uint8_t* row, std::span<float> to);
+
+/// x as whole numbers: value = scale * whole, per group of 32. Kept between calls.
+struct WholeRows {
+  std::vector<std::int16_t> whole;  // [rows, in]
+  struct Group {
+    float scale = 0, sum = 0;  // sum: of the group's values, as rounded
+  };
+  std::vector<Group> groups;  // [rows, in / 32]
+  void assign(std::span<const float> x, std::size_t in);
+};
+
+/// Up to four rows of x.
+struct FewBlockRows {
+  const float* x = nullptr;
+  const WholeRows* whole = nullptr;  // for quantised types
+  std::size_t rows = 0;
+  float* y = nullptr;
+  std::size_t stride = 0;  // of y's rows
+};
+constexpr std::size_t block_rows_few = 4;
+
+/// y[r * stride + o] = x[r] . w[o] for o in [begin, end) of the matrix' rows.
+void block_products(const FewBlockRows& f, const BlockRows& w, std::size_t begin, std::size_t end);
+
+/// y [rows, out] = x W^T + bias, W being all parts one below the other.
+void matmul_blocks(std::span<const float> x, std::span<const BlockRows> parts, const float* bias,
+                   std::span<float> y, std::size_t rows);
+
+}  // namespace sluice::kernels

@@ -1,0 +1,158 @@
+// Quantised products with AVX2: sixteen-bit multiplications, two sums of products an instruction.
+#include "kernels/quant_wide.h"
+
+#if !defined(__x86_64__)
+#include "base/check.h"
+#include "kernels/quant_plain.h"
+#endif
+
+namespace sluice::kernels {
+
+#if defined(__x86_64__)
+
+namespace {
+
+SLUICE_BLOCKS_AVX2 inline float sum_of(__m256 v) {
+  __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+
+SLUICE_BLOCKS_AVX2 inline __m256i load16(const std::int16_t* at) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+}
+
+/// One row of W with R rows of x.
+template <BlockType T, std::size_t R>
+SLUICE_BLOCKS_AVX2 void quantised_row(const FewBlockRows& f, const std::uint8_t* row,
+                                      std::size_t in, std::size_t o) {
+  const std::int16_t* x = f.whole->whole.data();
+  const WholeRows::Group* groups = f.whole->groups.data();
+  const std::size_t row_groups = in / group_values;
+  BlockScales scales;
+  __m256 sums[R];
+  float minima[R] = {};
+  for (std::size_t r = 0; r < R; ++r) sums[r] = _mm256_setzero_ps();
+  for (std::size_t at = 0; at < row_groups; row += bytes_of<T>()) {
+    scales_wide<T>(row, scales);
+    for (std::size_t g = 0; g < values_of<T>() / group_values; ++g, ++at) {
+      const __m256i w = wholes<T>(row, g);
+      const __m256i low = _mm256_cvtepi8_epi16(_mm256_castsi256_si128(w));
+      const __m256i high = _mm256_cvtepi8_epi16(_mm256_extracti128_si256(w, 1));
+      const GroupScales& s = scales.group[g];
+      for (std::size_t r = 0; r < R; ++r) {
+        const std::int16_t* from = x + r * in + at * group_values;
+        const WholeRows::Group& group = groups[r * row_groups + at];
+        const __m256i a = _mm256_madd_epi16(low, load16(from));
+        const __m256i b = _mm256_madd_epi16(high, load16(from + 16));
+        if constexpr (T == BlockType::q6_k) {
+          sums[r] =
+              _mm256_fmadd_ps(_mm256_cvtepi32_ps(a), _mm256_set1_ps(s.low * group.scale), sums[r]);
+          sums[r] =
+              _mm256_fmadd_ps(_mm256_cvtepi32_ps(b), _mm256_set1_ps(s.high * group.scale), sums[r]);
+        } else {
+          sums[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_add_epi32(a, b)),
+                                    _mm256_set1_ps(s.low * group.scale), sums[r]);
+        }
+        if constexpr (has_minimum<T>()) minima[r] += s.minimum * group.sum;
+      }
+    }
+  }
+  for (std::size_t r = 0; r < R; ++r) f.y[r * f.stride + o] = sum_of(sums[r]) + minima[r];
+}
+
+template <BlockType T>
+SLUICE_BLOCKS_AVX2 inline __m256 load8(const std::uint8_t* at) {
+  if constexpr (T == BlockType::f32) return _mm256_loadu_ps(reinterpret_cast<const float*>(at));
+  const __m128i halves8 = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  if constexpr (T == BlockType::f16) return _mm256_cvtph_ps(halves8);
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves8), 16));
+}
+
+template <BlockType T>
+SLUICE_BLOCKS_AVX2 float plain_dot(const float* x, const std::uint8_t* row, std::size_t in) {
+  constexpr std::size_t bytes = T == BlockType::f32 ? 4 : 2;
+  __m256 a = _mm256_setzero_ps();
+  __m256 b = a;
+  std::size_t i = 0;
+  for (; i + 16 <= in; i += 16) {
+    a = _mm256_fmadd_ps(_mm256_loadu_ps(x + i), load8<T>(row + i * bytes), a);
+    b = _mm256_fmadd_ps(_mm256_loadu_ps(x + i + 8), load8<T>(row + (i + 8) * bytes), b);
+  }
+  float sum = sum_of(_mm256_add_ps(a, b));
+  for (; i < in; ++i) {
+    float value = 0;
+    read_blocks(T, row + i * bytes, {&value, 1});
+    sum += x[i] * value;
+  }
+  return sum;
+}
+
+template <BlockType T>
+SLUICE_BLOCKS_AVX2 void read(const std::uint8_t* row, std::span<float> to) {
+  BlockScales scales;
+  for (std::size_t at = 0; at < to.size(); row += bytes_of<T>()) {
+    scales_wide<T>(row, scales);
+    for (std::size_t g = 0; g < values_of<T>() / group_values; ++g) {
+      alignas(32) std::int8_t whole[group_values];
+      _mm256_store_si256(reinterpret_cast<__m256i*>(whole), wholes<T>(row, g));
+      const GroupScales& s = scales.group[g];
+      for (std::size_t i = 0; i < group_values; i += 8, at += 8) {
+        const __m256 w = _mm256_cvtepi32_ps(
+            _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(whole + i))));
+        _mm256_storeu_ps(to.data() + at, _mm256_fmadd_ps(w, _mm256_set1_ps(i < 16 ? s.low : s.high),
+                                                         _mm256_set1_ps(s.minimum)));
+      }
+    }
+  }
+}
+
+template <BlockType T>
+void quantised(const FewBlockRows& f, const BlockRows& w, std::size_t begin, std::size_t end) {
+  for (std::size_t o = begin; o < end; ++o) {
+    const std::uint8_t* row = w.row(o);
+    switch (f.rows) {
+      case 1:
+        quantised_row<T, 1>(f, row, w.in, o);
+        break;
+      case 2:
+        quantised_row<T, 2>(f, row, w.in, o);
+        break;
+      case 3:
+        quantised_row<T, 3>(f, row, w.in, o);
+        break;
+      default:
+        quantised_row<T, 4>(f, row, w.in, o);
+    }
+  }
+}
+
+}  // namespace
+
+void block_products_avx2(const FewBlockRows& f, const BlockRows& w, std::size_t begin,
+                         std::size_t end) {
+  by_kind(
+      w.type, [&]<BlockType T>() { quantised<T>(f, w, begin, end); },
+      [&]<BlockType T>() {
+        for (std::size_t o = begin; o < end; ++o)
+          for (std::size_t r = 0; r < f.rows; ++r)
+            f.y[r * f.stride + o] = plain_dot<T>(f.x + r * w.in, w.row(o), w.in);
+      });
+}
+
+void read_blocks_avx2(BlockType type, const std::uint8_t* row, std::span<float> to) {
+  with_quantised(type, [&]<BlockType T>() { read<T>(row, to); });
+}
+
+#else
+
+void block_products_avx2(const FewBlockRows&, const BlockRows&, std::size_t, std::size_t) {
+  SLUICE_CHECK(false, "no such machine");
+}
+void read_blocks_avx2(BlockType, const std::uint8_t*, std::span<float>) {
+  SLUICE_CHECK(false, "no such machine");
+}
+
+#endif
+
+}  // namespace sluice::kernels

@@ -1,0 +1,161 @@
+// The plain path, and what the others share.
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "kernels/isa.h"
+#include "kernels/quant_plain.h"
+
+namespace sluice::kernels {
+
+namespace {
+
+constexpr BlockLayout layouts[] = {
+    {"F32", 0, 1, 4},       {"F16", 1, 1, 2},       {"BF16", 30, 1, 2},     {"Q8_0", 8, 32, 34},
+    {"Q4_0", 2, 32, 18},    {"Q4_1", 3, 32, 20},    {"Q5_0", 6, 32, 22},    {"Q5_1", 7, 32, 24},
+    {"Q4_K", 12, 256, 144}, {"Q5_K", 13, 256, 176}, {"Q6_K", 14, 256, 210},
+};
+
+float plain_value(BlockType type, const std::uint8_t* at) {
+  if (type == BlockType::f16) return half_at(at);
+  if (type == BlockType::bf16) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, at, sizeof bits);
+    return f32_from_bf16(bits);
+  }
+  float value = 0;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+template <BlockType T>
+void scales_plain(const std::uint8_t* block, BlockScales& to) {
+  scales_of<T>(block, half_at(block + first_half<T>()), has_minimum<T>() ? half_at(block + 2) : 0,
+               to);
+}
+
+template <BlockType T>
+void read_plain(const std::uint8_t* row, std::span<float> to) {
+  BlockScales scales;
+  std::int8_t whole[group_values];
+  for (std::size_t at = 0; at < to.size(); row += bytes_of<T>()) {
+    scales_plain<T>(row, scales);
+    for (std::size_t g = 0; g < values_of<T>() / group_values; ++g, at += group_values) {
+      wholes_of<T>(row, g, whole);
+      const GroupScales& s = scales.group[g];
+      for (std::size_t i = 0; i < group_values; ++i)
+        to[at + i] = (i < 16 ? s.low : s.high) * static_cast<float>(whole[i]) + s.minimum;
+    }
+  }
+}
+
+template <BlockType T>
+float dot_plain(const WholeRows& x, std::size_t r, const std::uint8_t* row, std::size_t in) {
+  const std::int16_t* whole = x.whole.data() + r * in;
+  const WholeRows::Group* group = x.groups.data() + r * (in / group_values);
+  BlockScales scales;
+  std::int8_t w[group_values];
+  float sum = 0;
+  for (std::size_t at = 0; at < in; row += bytes_of<T>()) {
+    scales_plain<T>(row, scales);
+    for (std::size_t g = 0; g < values_of<T>() / group_values; ++g, at += group_values, ++group) {
+      wholes_of<T>(row, g, w);
+      std::int32_t low = 0;
+      std::int32_t high = 0;
+      for (std::size_t i = 0; i < 16; ++i) {
+        low += whole[at + i] * w[i];
+        high += whole[at + 16 + i] * w[16 + i];
+      }
+      const GroupScales& s = scales.group[g];
+      sum += group->scale * (s.low * static_cast<float>(low) + s.high * static_cast<float>(high)) +
+             s.minimum * group->sum;
+    }
+  }
+  return sum;
+}
+
+void products_plain(const FewBlockRows& f, const BlockRows& w, std::size_t begin, std::size_t end) {
+  const std::size_t bytes = layout_of(w.type).bytes;
+  for (std::size_t o = begin; o < end; ++o) {
+    const std::uint8_t* row = w.row(o);
+    for (std::size_t r = 0; r < f.rows; ++r) {
+      float sum = 0;
+      if (layout_of(w.type).values == 1)
+        for (std::size_t i = 0; i < w.in; ++i)
+          sum += f.x[r * w.in + i] * plain_value(w.type, row + i * bytes);
+      with_quantised(w.type, [&]<BlockType T>() { sum = dot_plain<T>(*f.whole, r, row, w.in); });
+      f.y[r * f.stride + o] = sum;
+    }
+  }
+}
+
+SLUICE_LOOP void whole_group(const float* x, float inverse, std::int16_t* to) {
+  constexpr float magic = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number
+  for (std::size_t i = 0; i < group_values; ++i)
+    to[i] = static_cast<std::int16_t>(static_cast<std::int32_t>(x[i] * inverse + magic - magic));
+}
+
+}  // namespace
+
+std::span<const BlockLayout> block_layouts() { return layouts; }
+const BlockLayout& layout_of(BlockType type) { return layouts[static_cast<std::size_t>(type)]; }
+std::optional<BlockType> block_type_named(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(layouts); ++i)
+    if (layouts[i].name == name) return static_cast<BlockType>(i);
+  return std::nullopt;
+}
+
+const std::uint8_t* BlockRows::row(std::size_t r) const {
+  if (interleaved != 0) {
+    const std::size_t in_head = r % interleaved;
+    const std::size_t half = interleaved / 2;
+    r = r - in_head + in_head % half * 2 + in_head / half;
+  }
+  return bytes + r * row_bytes();
+}
+
+void read_blocks(BlockType type, const std::uint8_t* row, std::span<float> to) {
+  SLUICE_CHECK(to.size() % layout_of(type).values == 0, "whole blocks");
+  if (layout_of(type).values == 1) {
+    for (std::size_t i = 0; i < to.size(); ++i)
+      to[i] = plain_value(type, row + i * layout_of(type).bytes);
+    return;
+  }
+  if (uses(Isa::avx2)) return read_blocks_avx2(type, row, to);
+  with_quantised(type, [&]<BlockType T>() { read_plain<T>(row, to); });
+}
+
+void WholeRows::assign(std::span<const float> x, std::size_t in) {
+  SLUICE_CHECK(in % group_values == 0, "whole groups");
+  whole.resize(x.size());
+  groups.resize(x.size() / group_values);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const float* from = x.data() + g * group_values;
+    std::int16_t* to = whole.data() + g * group_values;
+    float most = 0;
+    float none = 0;  // unless a value is no number
+    for (std::size_t i = 0; i < group_values; ++i) {
+      most = std::max(most, std::abs(from[i]));
+      none += from[i] * 0;
+    }
+    if (none != 0 || most < 1e-30F) {  // below this, as good as zero, a scale has no inverse
+      std::fill_n(to, group_values, std::int16_t{0});
+      groups[g] = {none, none};
+      continue;
+    }
+    wide<whole_group>(from, 32767 / most, to);
+    std::int32_t sum = 0;
+    for (std::size_t i = 0; i < group_values; ++i) sum += to[i];
+    groups[g].scale = most / 32767;
+    groups[g].sum = groups[g].scale * static_cast<float>(sum);
+  }
+}
+
+void block_products(const FewBlockRows& f, const BlockRows& w, std::size_t begin, std::size_t end) {
+  SLUICE_CHECK(f.rows <= block_rows_few, "few rows only");
+  if (uses(Isa::vnni)) return block_products_avx512(f, w, begin, end);
+  if (uses(Isa::avx2)) return block_products_avx2(f, w, begin, end);
+  products_plain(f, w, begin, end);
+}
+
+}  // namespace sluice::kernels

@@ -1,0 +1,201 @@
+// Products over GGUF's block types: every path that the machine has, against sums in f64.
+#include "kernels/quant.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "base/random.h"
+#include "kernels/matmul.h"
+#include "tests/kernels/paths.h"
+
+using namespace sluice;
+using namespace sluice::kernels;
+
+namespace {
+
+/// Where the f16 (or wider) numbers of a block stand; all else may be any bytes.
+std::vector<std::size_t> scales_at(BlockType type) {
+  if (type == BlockType::q6_k) return {208};
+  if (type == BlockType::q4_1 || type == BlockType::q5_1 || type == BlockType::q4_k ||
+      type == BlockType::q5_k)
+    return {0, 2};
+  return {0};
+}
+
+/// f16 of 2^-8 to 2^-3, of either sign.
+std::uint16_t small_half(SplitMix64& random) {
+  const std::uint64_t bits = random.next();
+  return static_cast<std::uint16_t>((bits & 1) << 15 | (7 + bits / 2 % 5) << 10 |
+                                    (bits >> 8 & 1023));
+}
+
+struct Matrix {
+  std::vector<std::uint8_t> bytes;
+  BlockRows rows;
+  Matrix(BlockType type, std::size_t out, std::size_t in, std::uint64_t seed) {
+    SplitMix64 random(seed);
+    const BlockLayout& layout = layout_of(type);
+    bytes.resize(out * (in / layout.values) * layout.bytes + 64);
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random.next());
+    if (layout.values == 1) {
+      for (std::size_t i = 0; i < out * in; ++i) {
+        const auto value = static_cast<float>(random.normal());
+        const std::uint16_t half = small_half(random);
+        const std::uint16_t narrow = bf16_from_f32(value);
+        if (type == BlockType::f32) std::memcpy(&bytes[i * 4], &value, 4);
+        if (type == BlockType::f16) std::memcpy(&bytes[i * 2], &half, 2);
+        if (type == BlockType::bf16) std::memcpy(&bytes[i * 2], &narrow, 2);
+      }
+    } else {
+      for (std::size_t at = 0; at + layout.bytes <= bytes.size(); at += layout.bytes)
+        for (const std::size_t place : scales_at(type)) {
+          const std::uint16_t half = small_half(random);
+          std::memcpy(&bytes[at + place], &half, 2);
+        }
+    }
+    rows = {type, bytes.data(), out, in, 0, nullptr};
+  }
+};
+
+std::vector<float> draw(std::size_t count, std::uint64_t seed) {
+  SplitMix64 random(seed);
+  std::vector<float> made(count);
+  for (float& value : made) value = static_cast<float>(random.normal());
+  return made;
+}
+
+void plain_row(BlockType type, const std::uint8_t* row, std::span<float> to) {
+  const AtMost plain(Isa::portable);
+  read_blocks(type, row, to);
+}
+
+/// The largest difference, as a share of the sum of the products' sizes.
+double error_of(const BlockRows& w, const std::vector<float>& x, std::size_t rows,
+                const std::vector<float>& y, std::size_t stride) {
+  std::vector<float> row(w.in);
+  double worst = 0;
+  for (std::size_t o = 0; o < w.rows; ++o) {
+    plain_row(w.type, w.row(o), row);
+    for (std::size_t r = 0; r < rows; ++r) {
+      double sum = 0;
+      double size = 1e-9;
+      for (std::size_t i = 0; i < w.in; ++i) {
+        sum += double{row[i]} * double{x[r * w.in + i]};
+        size += std::abs(double{row[i]} * double{x[r * w.in + i]});
+      }
+      worst = std::max(worst, std::abs(sum - double{y[r * stride + o]}) / size);
+    }
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("few rows over blocks agree with sums in f64, every type, path and number of rows") {
+  for (const BlockLayout& layout : block_layouts()) {
+    const BlockType type = *block_type_named(layout.name);
+    const std::vector<std::size_t> widths =
+        layout.values == 1 ? std::vector<std::size_t>{1, 15, 33, 256}
+                           : std::vector<std::size_t>{layout.values, 3 * layout.values, 1536};
+    for (const std::size_t in : widths)
+      for (const Isa path : paths())
+        for (std::size_t rows = 1; rows <= block_rows_few; ++rows) {
+          INFO(layout.name << " in " << in << " path " << name_of(path) << " rows " << rows);
+          Matrix matrix(type, 7, in, in);
+          const std::vector<float> x = draw(rows * in, 3);
+          WholeRows whole;
+          if (layout.values != 1) whole.assign(x, in);
+          std::vector<float> y(rows * 9, 77);
+          const auto run = [&](std::size_t begin, std::size_t end) {
+            const AtMost at_most(path);
+            block_products({x.data(), &whole, rows, y.data(), 9}, matrix.rows, begin, end);
+          };
+          run(1, 6);
+          // Nothing is written outside of the rows that were asked for.
+          for (std::size_t r = 0; r < rows; ++r)
+            for (const std::size_t o : {0, 6, 7, 8}) CHECK(y[r * 9 + o] == 77);
+          run(0, 7);
+          // Half a step of x' sixteen bits, and the rounding of f32 sums.
+          CHECK(error_of(matrix.rows, x, rows, y, 9) < 2e-5);
+        }
+  }
+}
+
+TEST_CASE("a row of blocks reads the same on every path") {
+  for (const BlockLayout& layout : block_layouts()) {
+    const BlockType type = *block_type_named(layout.name);
+    const std::size_t in = 2 * layout.values;
+    Matrix matrix(type, 1, in, 5);
+    std::vector<float> want(in);
+    plain_row(type, matrix.bytes.data(), want);
+    for (const Isa path : paths()) {
+      std::vector<float> got(in);
+      const AtMost at_most(path);
+      read_blocks(type, matrix.bytes.data(), got);
+      for (std::size_t i = 0; i < in; ++i) {
+        INFO(layout.name << " path " << name_of(path) << " value " << i);
+        CHECK(got[i] == Approx(want[i]).epsilon(1e-6).margin(1e-6));
+      }
+    }
+  }
+}
+
+TEST_CASE("rows of heads that stand in pairs come out in order") {
+  constexpr std::size_t in = 32;
+  Matrix matrix(BlockType::q8_0, 16, in, 8);
+  BlockRows paired = matrix.rows;
+  paired.interleaved = 8;
+  // The head's first half stands at 0, 2, 4, 6, its second at 1, 3, 5, 7.
+  for (const auto& [row, source] : std::vector<std::pair<std::size_t, std::size_t>>{
+           {0, 0}, {1, 2}, {3, 6}, {4, 1}, {7, 7}, {8, 8}, {9, 10}, {12, 9}, {15, 15}})
+    CHECK(paired.row(row) == matrix.rows.row(source));
+}
+
+TEST_CASE("a matrix of parts in several types multiplies few and many rows, with a bias") {
+  constexpr std::size_t in = 512;
+  Matrix a(BlockType::q4_1, 600, in, 1);
+  Matrix b(BlockType::q6_k, 65, in, 2);
+  Matrix c(BlockType::bf16, 33, in, 3);
+  b.rows.interleaved = 0;
+  a.rows.interleaved = 8;
+  const Weight weight = Weight::of_blocks({a.rows, b.rows, c.rows});
+  REQUIRE(weight.out() == 698);
+  CHECK(weight.bytes() == 0);
+  CHECK(weight.stream_bytes() == 600 * in / 32 * 20 + 65 * in / 256 * 210 + 33 * in * 2);
+  const std::vector<float> bias = draw(weight.out(), 4);
+  for (const std::size_t rows : {1, 4, 5, 37}) {
+    const std::vector<float> x = draw(rows * in, rows);
+    std::vector<float> got(rows * weight.out());
+    std::vector<float> want(got.size());
+    matmul_cpu(x, weight, bias, got, rows);
+    matmul_ref(x, weight, bias, want, rows);
+    double difference = 0;
+    double size = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      difference += std::pow(double{got[i]} - double{want[i]}, 2);
+      size += std::pow(double{want[i]}, 2);
+    }
+    INFO(rows << " rows");
+    // Few: a step of x is 2.1 deviations / 32767, and the error of rounding to it is 1 / sqrt(12).
+    CHECK(std::sqrt(difference / size) < (rows > 4 ? 2e-6 : 4e-5));
+  }
+}
+
+TEST_CASE("values that are no number stay none, and zeros stay zeros") {
+  constexpr std::size_t in = 64;
+  Matrix matrix(BlockType::q8_0, 3, in, 1);
+  for (const Isa path : paths()) {
+    const AtMost at_most(path);
+    std::vector<float> x(2 * in, 0.0F);
+    x[in + 40] = INFINITY;
+    WholeRows whole;
+    whole.assign(x, in);
+    std::vector<float> y(6);
+    block_products({x.data(), &whole, 2, y.data(), 3}, matrix.rows, 0, 3);
+    for (std::size_t o = 0; o < 3; ++o) {
+      CHECK(y[o] == 0);
+      CHECK(std::isnan(y[3 + o]));
+    }
+  }
+}

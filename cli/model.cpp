@@ -131,9 +131,10 @@ void add_model(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<Options>();
   const auto part = [&](const char* name, const char* meaning) {
     CLI::App* sub = command->add_subcommand(name, meaning);
-    sub->add_option("DIR", options->directory, "config.json and safetensors")
+    sub->add_option("DIR", options->directory,
+                    "a GGUF file, or a directory with config.json and safetensors")
         ->required()
-        ->check(CLI::ExistingDirectory);
+        ->check(CLI::ExistingPath);
     return sub;
   };
   CLI::App* inspecting = part("inspect", "Family, shapes, tensors and the memory it would take");

@@ -131,9 +131,10 @@ int ask(const Options& options) {
 void add_model_ask(CLI::App& model, Chosen& chosen) {
   auto options = std::make_shared<Options>();
   CLI::App* sub = model.add_subcommand("ask", "Let it answer a prompt, with pictures");
-  sub->add_option("DIR", options->directory, "config.json, safetensors and a tokenizer")
+  sub->add_option("DIR", options->directory,
+                  "a GGUF file, or a directory with config.json, safetensors and a tokenizer")
       ->required()
-      ->check(CLI::ExistingDirectory);
+      ->check(CLI::ExistingPath);
   sub->add_option("PROMPT", options->prompt, "what the user says")->required();
   sub->add_option("--image", options->images, "a PNG or JPEG before the prompt; may be repeated")
       ->check(CLI::ExistingFile);

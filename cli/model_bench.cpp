@@ -176,9 +176,10 @@ void add_model_bench(CLI::App& model, Chosen& chosen) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* sub =
       model.add_subcommand("bench", "Its tokens per second, or its control step, on this machine");
-  sub->add_option("DIR", options->directory, "config.json and safetensors")
+  sub->add_option("DIR", options->directory,
+                  "a GGUF file, or a directory with config.json and safetensors")
       ->required()
-      ->check(CLI::ExistingDirectory);
+      ->check(CLI::ExistingPath);
   sub->add_option("--prompt", options->prompt, "tokens of the prompt")
       ->check(CLI::Range(1, 1 << 16));
   sub->add_option("--tokens", options->answer, "tokens to decode")->check(CLI::Range(1, 1 << 16));

@@ -6,6 +6,7 @@
 
 #include "base/nearest.h"
 #include "roles/chat_sessions.h"
+#include "roles/model/gguf.h"
 #include "roles/model/memory_plan.h"
 
 namespace sluice {
@@ -102,20 +103,8 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
     session.messages.pop_back();
     return generation.error();
   }
-  // What is the same as before keeps its keys and values; the last token is always computed. Rows
-  // that see each other would change, so such a prompt starts anew.
-  std::size_t same = 0;
-  const std::size_t most =
-      std::min({session.sequence.tokens, session.tokens.size(), prompt->size() - 1});
-  if (generation->mask == Mask::causal)
-    while (same < most && session.tokens[same] == (*prompt)[same]) ++same;
-  sessions_.pool().truncate(session.sequence, same);
-  generation->sequence = std::exchange(session.sequence, {});
-  const std::size_t width = model_.model().text().width();
-  generation->rows.erase(generation->rows.begin(),
-                         generation->rows.begin() + static_cast<std::ptrdiff_t>(same * width));
-  generation->positions.erase(generation->positions.begin(),
-                              generation->positions.begin() + static_cast<std::ptrdiff_t>(same));
+  (void)model_.keep_prefix(sessions_.pool(), std::exchange(session.sequence, {}), session.tokens,
+                           *prompt, *generation);
   generation->id = next_id_++;
   session.answering = true;
   turns_.push_back({&activation, generation->id, std::move(prompt).value(), 0});
@@ -198,8 +187,10 @@ struct RoleOptions {
   Budget budget;
 };
 
-Result<RoleOptions> read_options(const RoleSpec& role) {
+Result<RoleOptions> read_options(const RoleSpec& role, const std::string& model) {
   RoleOptions made;
+  // The blocks of a GGUF file are narrower than bf16 as they lie.
+  if (is_gguf(model)) made.format = kernels::WeightFormat::exact;
   for (const OptionSpec& option : role.options) {
     const std::string& value = option.value.text;
     if (option.key.text == "precision") {
@@ -244,7 +235,7 @@ Result<RoleInstance> make(const RoleMaking& making) {
   if (sessions == nullptr)
     return invalid_argument("role '" + making.role->name.text +
                             "' needs a chat_kv among its global_params");
-  const Result<RoleOptions> options = read_options(*making.role);
+  const Result<RoleOptions> options = read_options(*making.role, making.model_directory);
   if (!options.ok()) return options.error();
   Result<Model> model = load(making, *options, *sessions);
   if (!model.ok()) return model.error();

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "roles/model/architecture_parts.h"
+#include "roles/model/gguf_model.h"
 
 namespace sluice {
 
@@ -120,6 +121,10 @@ std::string_view to_string(Family family) {
 }
 
 Result<Architecture> Architecture::load(const std::string& directory) {
+  if (is_gguf(directory)) {
+    const Result<GgufFile> file = GgufFile::open(directory);
+    return file.ok() ? gguf_architecture(*file) : Result<Architecture>(file.error());
+  }
   const std::string path = directory + "/config.json";
   const Result<std::string> text = read_whole_file(path, config_bytes_max);
   return text.ok() ? parse(*text, path) : text.error();

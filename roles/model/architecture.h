@@ -74,7 +74,8 @@ struct Architecture {
   std::size_t pixel_shuffle = 1;      // SmolVLM's connector
   bool bidirectional_prefix = false;  // PaliGemma: the prompt's rows see each other
 
-  static Result<Architecture> load(const std::string& directory);
+  /// Of a directory, or of a GGUF file.
+  static Result<Architecture> load(const std::string& path);
   static Result<Architecture> parse(const std::string& json, const std::string& name);
 };
 

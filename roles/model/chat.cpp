@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "roles/model/gguf.h"
 
 namespace sluice {
 
@@ -216,6 +217,15 @@ Result<ChatTemplate> ChatTemplate::load(const std::string& directory,
   if (architecture.family == Family::paligemma || architecture.family == Family::openvla) {
     made.kind_ = architecture.family == Family::paligemma ? Kind::paligemma : Kind::openvla;
     return made;
+  }
+  if (is_gguf(directory)) {
+    const Result<GgufFile> file = GgufFile::open(directory);
+    if (!file.ok()) return file.error();
+    const auto said = file->text("tokenizer.chat_template");
+    if (said.has_value()) return recognise(std::string(*said), directory);
+    return invalid_argument(directory +
+                            ": there is no chat template (tokenizer.chat_template). Give the "
+                            "prompt as the model wants it, raw");
   }
   Result<std::string> text = read(directory + "/chat_template.jinja");
   for (const char* name : {"/chat_template.json", "/tokenizer_config.json"})

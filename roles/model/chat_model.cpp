@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "roles/model/gguf_tokenizer.h"
 #include "roles/model/json_reader.h"
 
 namespace sluice {
@@ -15,6 +16,10 @@ using Json = nlohmann::json;
 
 /// `eos_token_id` of generation_config.json, or of config.json: a token or several.
 std::vector<std::int32_t> end_tokens(const std::string& directory) {
+  if (is_gguf(directory)) {
+    const Result<GgufFile> file = GgufFile::open(directory);
+    return file.ok() ? gguf_end_tokens(*file) : std::vector<std::int32_t>();
+  }
   for (const char* name : {"/generation_config.json", "/config.json"}) {
     const Result<std::string> text = read_whole_file(directory + name, config_bytes_max);
     const Json json = text.ok() ? Json::parse(*text, nullptr, false) : Json();
@@ -32,6 +37,10 @@ std::vector<std::int32_t> end_tokens(const std::string& directory) {
 }
 
 Result<Tokenizer> open_tokenizer(const std::string& directory) {
+  if (is_gguf(directory)) {
+    const Result<GgufFile> file = GgufFile::open(directory);
+    return file.ok() ? gguf_tokenizer(*file) : Result<Tokenizer>(file.error());
+  }
   std::error_code ignored;
   for (const char* name : {"/tokenizer.json", "/tokenizer.model"})
     if (std::filesystem::exists(directory + name, ignored))
@@ -136,6 +145,25 @@ Result<Generation> ChatModel::begin_with(std::span<const std::int32_t> tokens,
   made.mask = prompt->mask;
   made.next_position = prompt->next_position;
   return made;
+}
+
+std::size_t ChatModel::keep_prefix(KvPages& pool, KvSequence sequence,
+                                   std::span<const std::int32_t> before,
+                                   std::span<const std::int32_t> prompt,
+                                   Generation& generation) const {
+  std::size_t same = 0;
+  const std::size_t most = std::min({sequence.tokens, before.size(), prompt.size() - 1});
+  // Rows that see each other would change, so such a prompt starts anew.
+  if (generation.mask == Mask::causal)
+    while (same < most && before[same] == prompt[same]) ++same;
+  pool.truncate(sequence, same);
+  generation.sequence = std::move(sequence);
+  const auto kept = static_cast<std::ptrdiff_t>(same);
+  generation.rows.erase(
+      generation.rows.begin(),
+      generation.rows.begin() + kept * static_cast<std::ptrdiff_t>(model_.text().width()));
+  generation.positions.erase(generation.positions.begin(), generation.positions.begin() + kept);
+  return same;
 }
 
 }  // namespace sluice

@@ -17,8 +17,8 @@ namespace sluice {
 
 class ChatModel {
  public:
-  /// `directory`: also holds tokenizer.json or tokenizer.model. Borrows nothing.
-  static Result<ChatModel> open(const std::string& directory, Model model);
+  /// `path`: a directory that also holds tokenizer.json or tokenizer.model, or a GGUF file.
+  static Result<ChatModel> open(const std::string& path, Model model);
 
   const Model& model() const { return model_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
@@ -36,6 +36,11 @@ class ChatModel {
   /// With tokens that `tokens` made of the same messages.
   Result<Generation> begin_with(std::span<const std::int32_t> tokens,
                                 std::span<const Message> messages, GenerationOptions options) const;
+  /// Gives a generation that is not yet begun the keys and values it shares with what was said
+  /// before: `sequence` holds the first of `before`, `prompt` is the generation's. Returns how many
+  /// tokens it need not compute; the last is always computed.
+  std::size_t keep_prefix(KvPages& pool, KvSequence sequence, std::span<const std::int32_t> before,
+                          std::span<const std::int32_t> prompt, Generation& generation) const;
 
  private:
   Model model_;

@@ -72,7 +72,9 @@ MemoryPlan plan_memory(const SafetensorsFile& file, const Architecture& architec
     double count = 1;
     for (const std::int64_t size : view.shape) count *= static_cast<double>(size);
     // What is kept: an exact bf16 matrix stays as it is and is widened for wide products.
-    const double exact = view.dtype == "BF16" ? 6.0 : 4.0;
+    const double exact = view.in_place          ? static_cast<double>(view.bytes.size()) / count
+                         : view.dtype == "BF16" ? 6.0
+                                                : 4.0;
     plan.weights += count * (view.shape.size() < 2                    ? 4.0
                              : format == kernels::WeightFormat::exact ? exact
                              : format == kernels::WeightFormat::bf16  ? 2.0

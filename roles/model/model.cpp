@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "roles/model/gguf_model.h"
+
 namespace sluice {
 
 namespace {
@@ -83,6 +85,13 @@ std::string find_prefix(const SafetensorsFile& file, std::span<const std::string
 }
 
 Result<SafetensorsFile> open_weights(const std::string& directory) {
+  if (is_gguf(directory)) {
+    const Result<GgufFile> file = GgufFile::open(directory);
+    if (!file.ok()) return file.error();
+    const Result<Architecture> architecture = gguf_architecture(*file);
+    if (!architecture.ok()) return architecture.error();
+    return gguf_tensors(*file, *architecture);
+  }
   std::error_code ignored;
   for (const char* name : {"/model.safetensors", "/diffusion_pytorch_model.safetensors"}) {
     const std::string index = directory + name + ".index.json";

@@ -21,8 +21,9 @@ struct Prompt {
   std::int32_t next_position = 0;
 };
 
-/// `model.safetensors` or diffusers' `diffusion_pytorch_model.safetensors`, or the index of either.
-Result<SafetensorsFile> open_weights(const std::string& directory);
+/// `model.safetensors` or diffusers' `diffusion_pytorch_model.safetensors`, or the index of either;
+/// the tensors of a GGUF file.
+Result<SafetensorsFile> open_weights(const std::string& path);
 
 /// Where a checkpoint's language decoder stands. A file without a head has it tied.
 DecoderNames find_decoder(const SafetensorsFile& file, DecoderShape& shape);

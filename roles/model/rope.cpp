@@ -28,6 +28,7 @@ std::vector<double> rope_frequencies(const Rope& rope, std::size_t head_dim) {
         std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
     if (rope.scaling == Rope::Scaling::linear) frequency /= rope.factor;
     if (rope.scaling == Rope::Scaling::llama3) frequency = llama3(rope, frequency);
+    if (!rope.divisors.empty()) frequency /= static_cast<double>(rope.divisors[i]);
     frequencies[i] = frequency;
   }
   return frequencies;

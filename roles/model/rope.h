@@ -24,6 +24,7 @@ struct Rope {
   double theta = 0;  // 0: no rotation
   Scaling scaling = Scaling::none;
   double factor = 1, low_freq_factor = 1, high_freq_factor = 4, original_positions = 8192;
+  std::vector<float> divisors;  // of each frequency (a GGUF file's llama3 scaling); empty: none
   std::array<std::size_t, 3> sections{};  // of the half head, by t, h, w; all zero: t only
 };
 

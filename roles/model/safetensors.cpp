@@ -1,18 +1,14 @@
 #include "roles/model/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/file.h"
+#include "kernels/quant.h"
+#include "roles/model/mapped_file.h"
 
 namespace sluice {
 
@@ -82,16 +78,24 @@ bool has_duplicate_keys(const std::string& text) {
   return std::ranges::adjacent_find(keys) != keys.end();
 }
 
-}  // namespace
+/// Blocks, or rows in another order: widened one by one.
+Result<Tensor> widened(const TensorView& view, kernels::BlockType type) {
+  Result<Tensor> tensor = Tensor::zeros(Dtype::f32, view.shape);
+  if (!tensor.ok() || view.bytes.empty()) return tensor;
+  kernels::BlockRows rows;
+  rows.type = type;
+  rows.bytes = reinterpret_cast<const std::uint8_t*>(view.bytes.data());
+  rows.in = view.shape.size() < 2 && view.interleaved != 0
+                ? 1
+                : static_cast<std::size_t>(view.shape.back());
+  rows.rows = static_cast<std::size_t>(tensor->count()) / rows.in;
+  rows.interleaved = view.interleaved;
+  for (std::size_t r = 0; r < rows.rows; ++r)
+    kernels::read_blocks(type, rows.row(r), tensor->f32().subspan(r * rows.in, rows.in));
+  return tensor;
+}
 
-struct SafetensorsFile::Mapping {
-  void* address = nullptr;
-  std::size_t size = 0;
-  Mapping(void* mapped, std::size_t bytes) : address(mapped), size(bytes) {}
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() { munmap(address, size); }
-};
+}  // namespace
 
 Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> file,
                                                const std::string& name) {
@@ -131,17 +135,18 @@ Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> file,
 }
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return Error{ErrorCode::not_found, path + ": " + std::strerror(errno)};
-  struct stat facts {};
-  const bool regular = fstat(file, &facts) == 0 && S_ISREG(facts.st_mode);
-  const auto size = static_cast<std::size_t>(regular ? facts.st_size : 0);
-  void* address = size > 0 ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
-  ::close(file);
-  if (address == MAP_FAILED) return corrupt(path, "empty, or not a regular file");
-  auto mapping = std::make_shared<const Mapping>(address, size);
-  auto made = parse({static_cast<const std::byte*>(address), size}, path);
-  if (made.ok()) made->mappings_.push_back(std::move(mapping));
+  Result<MappedFile> file = MappedFile::open(path);
+  if (!file.ok()) return file.error();
+  auto made = parse(file->bytes, path);
+  if (made.ok()) made->mappings_.push_back(std::move(file->owner));
+  return made;
+}
+
+SafetensorsFile SafetensorsFile::of(std::vector<TensorView> tensors,
+                                    std::shared_ptr<const void> owner) {
+  SafetensorsFile made;
+  made.mappings_.push_back(std::move(owner));
+  for (TensorView& view : tensors) made.tensors_.emplace(view.name, std::move(view));
   return made;
 }
 
@@ -188,6 +193,9 @@ Result<Tensor> SafetensorsFile::load(std::string_view name) const {
   const TensorView* view = find(name);
   if (view == nullptr)
     return Error{ErrorCode::not_found, "the checkpoint has no tensor '" + std::string(name) + "'"};
+  if (const auto type = kernels::block_type_named(view->dtype);
+      type.has_value() && (kernels::layout_of(*type).values != 1 || view->interleaved != 0))
+    return widened(*view, *type);
   Dtype dtype = Dtype::u8;
   if (view->dtype == "F32" || view->dtype == "F16") {
     dtype = Dtype::f32;

@@ -20,9 +20,11 @@ namespace sluice {
 
 struct TensorView {
   std::string name;
-  std::string dtype;  // as written: "F32", "BF16", "U8", ...
+  std::string dtype;  // as written: "F32", "BF16", "U8", ...; of a GGUF file also "Q4_1", ...
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
+  bool in_place = false;        // a matrix is multiplied where it lies (kernels/quant.h)
+  std::size_t interleaved = 0;  // as `kernels::BlockRows`
 };
 
 class SafetensorsFile {
@@ -36,6 +38,9 @@ class SafetensorsFile {
   /// The same checks over bytes in memory, which must outlive the result.
   static Result<SafetensorsFile> parse(std::span<const std::byte> file, const std::string& name);
 
+  /// Tensors that another kind of file holds, in the same words; `owner` keeps their bytes.
+  static SafetensorsFile of(std::vector<TensorView> tensors, std::shared_ptr<const void> owner);
+
   /// For benchmarks: a checkpoint that has whatever is asked for, with random weights. `find` knows
   /// no tensor of it; `WeightLoader` makes them.
   static SafetensorsFile random(std::uint64_t seed);
@@ -45,13 +50,17 @@ class SafetensorsFile {
   const TensorView* find(std::string_view name) const;
   const std::map<std::string, TensorView, std::less<>>& tensors() const { return tensors_; }
 
-  /// A copy as f32 (F16 is widened), bf16, u8, i32 or i64. Errors: not_found, invalid_argument
-  /// (another dtype).
+  /// Of one mapping; what keeps the bytes of all views.
+  std::shared_ptr<const void> owner() const {
+    return mappings_.empty() ? nullptr : mappings_.front();
+  }
+
+  /// A copy as f32 (F16 and blocks are widened), bf16, u8, i32 or i64. Errors: not_found,
+  /// invalid_argument (another dtype).
   Result<Tensor> load(std::string_view name) const;
 
  private:
-  struct Mapping;
-  std::vector<std::shared_ptr<const Mapping>> mappings_;
+  std::vector<std::shared_ptr<const void>> mappings_;
   std::map<std::string, TensorView, std::less<>> tensors_;
   bool random_ = false;
   std::uint64_t seed_ = 0;

@@ -43,6 +43,17 @@ Result<Tokenizer> Tokenizer::parse(const std::string& json, const std::string& n
   return made;
 }
 
+Result<Tokenizer> Tokenizer::from_parts(const nlohmann::json& json, std::span<const double> scores,
+                                        const std::string& name) {
+  Result<BpeTokenizer> pairs = BpeTokenizer::parse(json, name);
+  if (!pairs.ok()) return pairs.error();
+  if (!scores.empty())
+    if (auto merged = pairs->merge_by_scores(scores, name); !merged.ok()) return merged.error();
+  Tokenizer made;
+  made.kind_ = std::make_shared<const BpeTokenizer>(std::move(pairs).value());
+  return made;
+}
+
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool with_special) const {
   return kind_ ? kind_->encode(text, with_special) : std::vector<std::int32_t>();
 }

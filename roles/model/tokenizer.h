@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,10 @@ class Tokenizer {
   /// A `.json` or a `.model` file.
   static Result<Tokenizer> load(const std::string& path);
   static Result<Tokenizer> parse(const std::string& json, const std::string& name);
+  /// Of a BPE tokenizer.json that stands in memory. `scores` not empty: sentencepiece's order, in
+  /// which the pair is joined whose token has the highest score (by id).
+  static Result<Tokenizer> from_parts(const nlohmann::json& json, std::span<const double> scores,
+                                      const std::string& name);
 
   /// `with_special`: what the model's template adds too, such as <bos>.
   std::vector<std::int32_t> encode(std::string_view text, bool with_special = false) const;

@@ -117,6 +117,35 @@ Result<void> BpeTokenizer::read_model(const Json& model, const std::string& name
   return {};
 }
 
+Result<void> BpeTokenizer::merge_by_scores(std::span<const double> scores,
+                                           const std::string& name) {
+  constexpr std::size_t bytes_max = 1024;  // every split of every text is looked up
+  std::vector<double> order;
+  for (const double score : scores) {
+    if (score != score) return corrupt(name, "a token's score is not a number");
+    order.push_back(score);
+  }
+  std::ranges::sort(order, std::greater<>());
+  order.erase(std::ranges::unique(order).begin(), order.end());
+  for (const auto& [text, id] : ids_) {
+    const auto at = static_cast<std::size_t>(id);
+    if (at >= scores.size() || is_added_[at]) continue;
+    if (text.size() > bytes_max)
+      return corrupt(name, "token " + std::to_string(id) + " has " + std::to_string(text.size()) +
+                               " bytes, the limit is " + std::to_string(bytes_max));
+    const auto rank = std::ranges::lower_bound(order, scores[at], std::greater<>());
+    for (std::size_t cut = character_length(text, 0); cut < text.size();
+         cut += character_length(text, cut)) {
+      const auto left = ids_.find(text.substr(0, cut));
+      const auto right = ids_.find(text.substr(cut));
+      if (left != ids_.end() && right != ids_.end())
+        merges_.try_emplace(pair_key(left->second, right->second),
+                            Merge{static_cast<std::int32_t>(rank - order.begin()), id});
+    }
+  }
+  return {};
+}
+
 Result<void> BpeTokenizer::read_added(const Json& file, const std::string& name) {
   special_.assign(words_.size(), false);
   is_added_.assign(words_.size(), false);

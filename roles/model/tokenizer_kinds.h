@@ -37,6 +37,10 @@ class BpeTokenizer final : public Tokenizer::Kind {
  public:
   static Result<BpeTokenizer> parse(const nlohmann::json& file, const std::string& name);
 
+  /// Any two tokens whose texts make a third are joined, the highest score of the third first.
+  /// `scores`: by id.
+  Result<void> merge_by_scores(std::span<const double> scores, const std::string& name);
+
   std::vector<std::int32_t> encode(std::string_view text, bool with_special) const override;
   std::string decode(std::span<const std::int32_t> ids, bool with_special) const override;
   std::string_view word(std::int32_t id) const override;

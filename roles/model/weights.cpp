@@ -52,8 +52,41 @@ std::vector<float> WeightLoader::values(const std::string& name, std::size_t cou
   return values;
 }
 
+bool WeightLoader::in_place(const std::vector<std::string>& names,
+                            const std::vector<std::size_t>& outs, std::size_t in,
+                            kernels::Weight& weight) {
+  if (format_ != kernels::WeightFormat::exact) return false;
+  std::vector<kernels::BlockRows> parts;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const TensorView* view = file_.find(names[i] + ".weight");
+    if (view == nullptr || !view->in_place) return false;
+    const std::vector<std::int64_t> wanted{static_cast<std::int64_t>(outs[i]),
+                                           static_cast<std::int64_t>(in)};
+    if (view->shape != wanted || (view->interleaved != 0 && outs[i] % view->interleaved != 0)) {
+      std::string shape;
+      for (const std::int64_t size : view->shape)
+        shape += (shape.empty() ? "" : ", ") + std::to_string(size);
+      error_ =
+          Error{ErrorCode::corrupt, "tensor '" + names[i] + ".weight' is " + view->dtype + "[" +
+                                        shape + "], the configuration needs " +
+                                        std::to_string(outs[i]) + " rows of " + std::to_string(in)};
+      return true;
+    }
+    parts.push_back({*kernels::block_type_named(view->dtype),
+                     reinterpret_cast<const std::uint8_t*>(view->bytes.data()), outs[i], in,
+                     view->interleaved, file_.owner()});
+  }
+  weight = kernels::Weight::of_blocks(std::move(parts));
+  return true;
+}
+
 Linear WeightLoader::linear(const std::string& name, std::size_t out, std::size_t in, bool bias) {
   Linear made;
+  if (error_.has_value()) return made;
+  if (in_place({name}, {out}, in, made.weight)) {
+    if (bias) made.bias = values(name + ".bias", out);
+    return made;
+  }
   const Tensor loaded = tensor(name + ".weight", out * in, in);
   if (loaded.empty()) return made;
   Result<kernels::Weight> weight = kernels::Weight::from(loaded, format_);
@@ -71,6 +104,15 @@ Linear WeightLoader::linear(const std::string& name, std::size_t out, std::size_
 Linear WeightLoader::stacked(const std::vector<std::string>& names,
                              const std::vector<std::size_t>& outs, std::size_t in, bool bias) {
   Linear made;
+  if (error_.has_value()) return made;
+  const auto add_bias = [&] {
+    for (std::size_t i = 0; bias && i < names.size(); ++i) {
+      const std::vector<float> part = values(names[i] + ".bias", outs[i]);
+      made.bias.insert(made.bias.end(), part.begin(), part.end());
+    }
+    return std::move(made);
+  };
+  if (in_place(names, outs, in, made.weight)) return add_bias();
   Tensor all;
   std::size_t rows = 0;
   for (const std::size_t out : outs) rows += out;
@@ -97,12 +139,7 @@ Linear WeightLoader::stacked(const std::vector<std::string>& names,
   }
   if (error_.has_value()) return made;
   made.weight = std::move(kernels::Weight::from(all, format_)).value();
-  if (!bias) return made;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const std::vector<float> part = values(names[i] + ".bias", outs[i]);
-    made.bias.insert(made.bias.end(), part.begin(), part.end());
-  }
-  return made;
+  return add_bias();
 }
 
 Norm WeightLoader::norm(const std::string& name, std::size_t width, bool bias, bool plus_one) {

@@ -44,6 +44,9 @@ class WeightLoader {
   }
 
  private:
+  /// Of matrices in a GGUF file, kept exact: rows where they lie. False: not all are such.
+  bool in_place(const std::vector<std::string>& names, const std::vector<std::size_t>& outs,
+                std::size_t in, kernels::Weight& weight);
   Tensor random_tensor(const std::string& name, std::size_t count, std::size_t in);
 
   const SafetensorsFile& file_;

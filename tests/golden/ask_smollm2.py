@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Asks SmolLM2-135M-Instruct ten questions: `sluice model ask` must answer as transformers does, greedily.
+
+Usage: ask_smollm2.py SLUICE FILE.gguf FOLDER       FILE.gguf: what tools/fetch_model prints
+
+transformers dequantises the file to f32. In FOLDER it leaves the same as a checkpoint directory (config.json,
+model.safetensors, tokenizer.json), which is asked too.
+Not in the package lists: torch, transformers (and gguf)
+"""
+import pathlib
+import subprocess
+import sys
+
+import torch
+import transformers as hf
+
+PROMPTS = [
+    "What is the capital of France?", "Name three primary colors.", "Write one sentence about the sea.",
+    "How many days are in a week?", "What is 2 + 3?", "Translate 'good morning' into Spanish.",
+    "Who wrote Romeo and Juliet?", "Explain gravity to a child.", "List two fruits.", "What do bees make?",
+]
+TOKENS = 40
+
+
+def reference(path, folder):
+    file = {"gguf_file": path.name}
+    tokenizer = hf.AutoTokenizer.from_pretrained(path.parent, **file)
+    model = hf.AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **file).eval()
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    answers = []
+    for prompt in PROMPTS:
+        text = tokenizer.apply_chat_template([{"role": "user", "content": prompt}], tokenize=False,
+                                             add_generation_prompt=True)
+        ids = tokenizer(text, return_tensors="pt", add_special_tokens=False).input_ids
+        with torch.no_grad():
+            out = model.generate(ids, do_sample=False, max_new_tokens=TOKENS, eos_token_id=tokenizer.eos_token_id,
+                                 pad_token_id=0, attention_mask=torch.ones_like(ids))
+        answers.append(tokenizer.decode(out[0, ids.shape[1]:], skip_special_tokens=True))
+    return answers
+
+
+def main():
+    sluice, path, folder = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
+    wrong = 0
+    for prompt, want in zip(PROMPTS, reference(path, folder)):
+        for model in (str(path), folder):
+            done = subprocess.run([sluice, "model", "ask", model, prompt, "--tokens", str(TOKENS)],
+                                  capture_output=True, text=True)
+            same = done.returncode == 0 and done.stdout.rstrip("\n") == want.rstrip("\n")
+            wrong += not same
+            print("same " if same else "OTHER", pathlib.Path(model).name[:12], repr(want if same else done.stdout), flush=True)
+            if not same:
+                print("  want", repr(want), done.stderr[-200:])
+    print(f"{2 * len(PROMPTS) - wrong} of {2 * len(PROMPTS)} answers are the same")
+    sys.exit(wrong != 0)
+
+
+main()

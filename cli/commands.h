@@ -24,6 +24,7 @@ void add_model(CLI::App& app, Chosen& chosen);
 void add_model_ask(CLI::App& model, Chosen& chosen);
 void add_model_bench(CLI::App& model, Chosen& chosen);
 void add_pool(CLI::App& app, Chosen& chosen);
+void add_chat(CLI::App& app, Chosen& chosen);
 void add_roles(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 
 /// One line on standard error: `error: ...`. Returns 1.

@@ -1,0 +1,250 @@
+// `sluice chat`: a conversation with a checkpoint in a terminal, or from lines of standard input.
+//
+// What was said keeps its keys and values: a turn computes only what is new. Ctrl-C stops an
+// answer; between answers it ends the conversation, as the end of input does.
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/input_file.h"
+#include "cli/line_reader.h"
+#include "cli/model_load.h"
+#include "roles/image_file.h"
+#include "roles/model/chat_model.h"
+
+namespace sluice::cli {
+
+namespace {
+
+constexpr std::size_t page_tokens = 16;
+
+struct Options {
+  std::string path, system, precision = "exact";
+  std::size_t context = 4096;
+  bool stats = false;
+  GenerationOptions generation;
+};
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void on_interrupt(int) { interrupted = 1; }
+
+/// Without SA_RESTART, so that a read of a line ends too.
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+}
+
+/// A model's text without what would command a terminal.
+void print_text(std::string_view text) {
+  std::string plain;
+  for (const char c : text)
+    if (static_cast<unsigned char>(c) >= ' ' ? c != 0x7f : c == '\n' || c == '\t') plain += c;
+  std::fwrite(plain.data(), 1, plain.size(), stdout);
+  std::fflush(stdout);
+}
+
+/// The conversation so far, and the keys and values of it.
+class Talk {
+ public:
+  Talk(const ChatModel& model, const Options& options)
+      : model_(model),
+        options_(options),
+        pool_(model.model().text().kv_shape(page_tokens), options.context / page_tokens + 1),
+        generator_(model.model().text(), pool_, &model.tokenizer(), Budget{256, 1}) {
+    reset();
+  }
+
+  void reset();
+  /// Stands before the next message.
+  Result<void> add_picture(const std::string& path);
+  /// Prints the answer as it is made. Errors: as if it had not been asked.
+  Result<void> say(const std::string& text);
+
+ private:
+  Result<Generation> begin(std::vector<std::int32_t>& prompt);
+  Generation run(Generation generation);
+
+  const ChatModel& model_;
+  const Options& options_;
+  KvPool pool_;
+  Generator generator_;
+  std::vector<Message> messages_;
+  std::vector<PictureInput> pictures_;
+  KvSequence sequence_;               // of the first `sequence_.tokens` tokens below
+  std::vector<std::int32_t> tokens_;  // of all messages
+};
+
+void Talk::reset() {
+  pool_.truncate(sequence_, 0);
+  tokens_.clear();
+  messages_.clear();
+  pictures_.clear();
+  if (!options_.system.empty()) messages_.push_back({"system", options_.system, {}});
+}
+
+Result<void> Talk::add_picture(const std::string& path) {
+  Result<std::string> bytes = read_file(path);
+  if (!bytes.ok()) return bytes.error();
+  const Result<Tensor> image = decode_image(*bytes);
+  if (!image.ok()) return Error{image.error().code, path + ": " + image.error().message};
+  Result<PictureInput> picture = model_.encode_picture(*image);
+  if (!picture.ok()) return picture.error();
+  pictures_.push_back(std::move(picture).value());
+  return {};
+}
+
+Result<Generation> Talk::begin(std::vector<std::int32_t>& prompt) {
+  Result<std::vector<std::int32_t>> made = model_.tokens(messages_);
+  if (!made.ok()) return made.error();
+  prompt = std::move(made).value();
+  const std::size_t most = pool_.pages() * page_tokens;
+  if (prompt.size() >= most)
+    return Error{ErrorCode::exhausted, "the conversation would have " +
+                                           std::to_string(prompt.size()) +
+                                           " tokens, there is room for " + std::to_string(most) +
+                                           ": /reset starts anew, --context gives more"};
+  GenerationOptions options = options_.generation;
+  options.tokens_max = std::min(options.tokens_max, most - prompt.size());
+  Result<Generation> generation = model_.begin_with(prompt, messages_, std::move(options));
+  if (!generation.ok()) return generation;
+  const std::size_t kept =
+      model_.keep_prefix(pool_, std::move(sequence_), tokens_, prompt, *generation);
+  sequence_ = {};
+  if (options_.stats)
+    std::fprintf(stderr, "prompt     %zu tokens, %zu kept, %zu new\n", prompt.size(), kept,
+                 prompt.size() - kept);
+  return generation;
+}
+
+Generation Talk::run(Generation generation) {
+  const std::uint64_t id = generation.id;
+  generator_.add(std::move(generation));
+  std::vector<std::uint64_t> advanced;
+  std::size_t printed = 0;
+  interrupted = 0;
+  while (generator_.busy() && interrupted == 0) {
+    generator_.step(advanced);
+    const std::string& text = generator_.find(id)->text;
+    print_text(std::string_view(text).substr(printed));
+    printed = text.size();
+  }
+  return std::move(generator_.remove(id)).value();
+}
+
+Result<void> Talk::say(const std::string& text) {
+  messages_.push_back({"user", text, std::move(pictures_)});
+  pictures_.clear();
+  std::vector<std::int32_t> prompt;
+  Result<Generation> generation = begin(prompt);
+  if (!generation.ok()) {
+    messages_.pop_back();
+    return generation.error();
+  }
+  Generation done = run(std::move(generation).value());
+  sequence_ = std::move(done.sequence);
+  tokens_ = std::move(prompt);
+  tokens_.insert(tokens_.end(), done.tokens.begin(), done.tokens.end());
+  std::printf("\n");
+  std::fflush(stdout);
+  if (done.error.has_value()) {
+    messages_.pop_back();
+    return *done.error;
+  }
+  messages_.push_back({"assistant", done.text, {}});
+  const char* why = interrupted != 0                            ? "stopped"
+                    : done.finish == Generation::Finish::length ? "cut off: --tokens gives more"
+                                                                : nullptr;
+  if (why != nullptr) std::fprintf(stderr, "(%s)\n", why);
+  interrupted = 0;
+  return {};
+}
+
+/// A line of the user. Errors are printed and the conversation goes on.
+Result<void> take(Talk& talk, const std::string& line, bool& quit) {
+  if (line.empty()) return {};
+  if (line[0] != '/') return talk.say(line);
+  if (line.starts_with("//")) return talk.say(line.substr(1));
+  if (line == "/quit") {
+    quit = true;
+    return {};
+  }
+  if (line == "/reset") {
+    talk.reset();
+    return {};
+  }
+  if (line.starts_with("/image ")) return talk.add_picture(line.substr(7));
+  return invalid_argument("there is no command '" + line.substr(0, line.find(' ')) +
+                          "'; there are /image FILE, /reset and /quit (a message that begins with "
+                          "/ is written with two)");
+}
+
+int chat(const Options& options) {
+  Result<Model> loaded =
+      load_planned(options.path, options.context, format_named(options.precision), stderr);
+  if (!loaded.ok()) return fail(loaded.error().message);
+  const Result<ChatModel> model = ChatModel::open(options.path, std::move(loaded).value());
+  if (!model.ok()) return fail(model.error().message);
+  if (!model->chat().ok()) return fail(model->chat().error().message);
+  Talk talk(*model, options);
+  const bool terminal = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
+  if (terminal)
+    std::printf(
+        "/image FILE shows a picture, /reset starts anew, /quit ends; Ctrl-C stops an "
+        "answer\n");
+  catch_interrupts();
+  LineReader lines(STDIN_FILENO);
+  std::string line;
+  bool failed = false;
+  for (bool quit = false; !quit;) {
+    if (terminal) std::printf("> ");
+    std::fflush(stdout);
+    const Result<bool> read = lines.next(line);
+    if (!read.ok()) return fail(read.error().message);
+    if (!*read) break;
+    const Result<void> taken = take(talk, line, quit);
+    failed = failed || !taken.ok();
+    if (!taken.ok()) (void)fail(taken.error().message);
+  }
+  if (terminal) std::printf("\n");
+  return failed && !terminal ? 1 : 0;
+}
+
+}  // namespace
+
+void add_chat(CLI::App& app, Chosen& chosen) {
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = app.add_subcommand("chat", "Talk with a checkpoint, turn by turn");
+  sub->add_option("MODEL", options->path,
+                  "a GGUF file, or a directory with config.json, safetensors and a tokenizer")
+      ->required()
+      ->check(CLI::ExistingPath);
+  sub->add_option("--system", options->system, "what the system says first");
+  sub->add_option("--context", options->context, "tokens there is room for: all that is said")
+      ->check(CLI::Range(64, 1 << 20))
+      ->capture_default_str();
+  GenerationOptions& generation = options->generation;
+  generation.tokens_max = 1024;
+  sub->add_option("--tokens", generation.tokens_max, "of an answer, at most")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  sub->add_option("--temperature", generation.sampling.temperature, "0: the likeliest token")
+      ->check(CLI::Range(0.0, 100.0));
+  sub->add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all");
+  sub->add_option("--top-p", generation.sampling.top_p, "of those with so much probability")
+      ->check(CLI::Range(0.0, 1.0));
+  sub->add_option("--seed", generation.seed, "of the draws");
+  sub->add_option("--precision", options->precision, "exact, bf16 or int8")
+      ->check(CLI::IsMember({"exact", "bf16", "int8"}));
+  sub->add_flag("--stats", options->stats, "tell for each turn what was kept and what is new");
+  sub->callback([options, &chosen] { chosen = [=] { return chat(*options); }; });
+}
+
+}  // namespace sluice::cli

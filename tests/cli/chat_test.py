@@ -1,0 +1,157 @@
+"""`sluice chat` as a user meets it: ten turns in a terminal, an answer stopped, commands, and lines from a pipe.
+
+    chat_test.py SLUICE REPOSITORY
+"""
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import tempfile
+
+SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+MODEL = os.path.join(ROOT, "tests/golden/gguf/llama.gguf")
+failures = []
+
+
+def expect(what, condition, seen):
+    if not condition:
+        failures.append(f"{what}: {seen!r}")
+
+
+def piped(text, *options):
+    done = subprocess.run([SLUICE, "chat", MODEL, *options], input=text.encode(), capture_output=True, timeout=300)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+class Terminal:
+    """The program at a terminal of its own."""
+
+    def __init__(self, *options):
+        self.pid, self.end = pty.fork()
+        if self.pid == 0:
+            os.execv(SLUICE, [SLUICE, "chat", MODEL, *options])
+        self.seen = ""
+
+    def read_until(self, pattern, seconds=120):
+        """What came, up to and with the pattern."""
+        while not re.search(pattern, self.seen):
+            ready, _, _ = select.select([self.end], [], [], seconds)
+            try:
+                got = os.read(self.end, 4096) if ready else b""
+            except OSError:  # the program has ended
+                got = b""
+            if not got:
+                failures.append(f"waited for {pattern!r}, saw {self.seen!r}")
+                return self.seen
+            self.seen += got.decode(errors="replace")
+        at = re.search(pattern, self.seen).end()
+        taken, self.seen = self.seen[:at], self.seen[at:]
+        return taken
+
+    def type(self, text):
+        os.write(self.end, text.encode())
+
+    def status(self):
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def ten_turns():
+    talk = Terminal("--tokens", "8", "--stats", "--context", "1000")
+    talk.read_until(r"> ")
+    kept_before = 0
+    for turn in range(10):
+        talk.type(f"this is turn {turn}\n")
+        said = talk.read_until(r"\n> ")
+        stats = re.search(r"prompt +(\d+) tokens, (\d+) kept, (\d+) new", said)
+        expect(f"turn {turn} tells what it kept", stats, said)
+        if not stats:
+            return
+        prompt, kept, new = map(int, stats.groups())
+        expect(f"turn {turn} adds up", prompt == kept + new, said)
+        # All that was said before this turn's message and the last answer is there already.
+        expect(f"turn {turn} computes what is new only", new < 60 and kept >= kept_before, said)
+        kept_before = kept
+    expect("the tenth turn keeps nine", kept_before > 150, kept_before)
+    talk.type("/reset\nagain\n")
+    said = talk.read_until(r" new\r\n")
+    expect("nothing is kept behind /reset", " 0 kept" in said, said)
+    talk.read_until(r"\n> ")
+    talk.type("/quit\n")
+    expect("/quit ends well", talk.status() == 0, talk.seen)
+
+
+def stopped():
+    """Ctrl-C ends an answer, and the conversation goes on; between answers it ends that."""
+    talk = Terminal("--tokens", "900", "--context", "1000", "--temperature", "1")
+    talk.read_until(r"> ")
+    hit = False
+    for attempt in range(8):  # an answer may end by itself before the signal comes
+        talk.type(f"/reset\nspeak {attempt}\n")
+        talk.read_until(rf"speak {attempt}\r\n")
+        talk.read_until(r"[^>\s]")
+        talk.type("\x03")
+        said = talk.read_until(r"\n(> )+|> \r\n$")
+        hit = hit or "(stopped)" in said
+        if hit:
+            break
+    expect("an answer was stopped", hit, talk.seen)
+    talk.type("go on\n")
+    talk.read_until(r"go on\r\n")
+    talk.read_until(r"\n> ")
+    talk.type("\x03")
+    expect("Ctrl-C between answers ends well", talk.status() == 0, talk.seen)
+
+
+def pipes():
+    code, out, err = piped("hello\nand then\n", "--tokens", "6", "--stats")
+    asked = subprocess.run([SLUICE, "model", "ask", MODEL, "hello", "--tokens", "6"], capture_output=True, timeout=300)
+    expect("two lines, two answers", code == 0 and err.count("prompt ") == 2, (code, out, err))
+    expect("the first answer is that of model ask", out.startswith(asked.stdout.decode()), (out, asked.stdout))
+    expect("no prompt sign without a terminal", "> " not in out[:2], out)
+    code, again, err = piped("/reset\nhello\n/reset\nhello", "--tokens", "6", "--stats")
+    expect("/reset starts anew, and the last line needs no end",
+           code == 0 and again == asked.stdout.decode() * 2 and err.count(" 0 kept") == 2, (code, again, err))
+    code, out, err = piped("/nonsense x\n")
+    expect("unknown command", code == 1 and "no command '/nonsense'" in err and "/image FILE" in err, (code, out, err))
+    code, out, err = piped("/image nowhere.png\nhello\n", "--tokens", "3")
+    expect("a picture that is not there; the chat goes on",
+           code == 1 and "nowhere.png: no such file" in err and out.strip(), (code, out, err))
+    picture = os.path.join(ROOT, "models/scenes/samples/table.png")
+    code, out, err = piped(f"/image {picture}\n")
+    expect("a model without eyes", code == 1 and "takes no pictures" in err, (code, out, err))
+    code, out, err = piped("word " * 200 + "\n", "--context", "64")
+    expect("too long for the context", code == 1 and "/reset" in err and not out.strip(), (code, out, err))
+    code, out, err = piped("x" * (3 << 20))
+    expect("a line without end", code == 1 and "longer than" in err, (code, out[:80], err))
+    code, out, err = piped("")
+    expect("no input at all ends well", code == 0 and not out, (code, out, err))
+
+
+def workflow():
+    """The role chat_model takes the file as its model, and answers as `model ask` does."""
+    with open(os.path.join(ROOT, "workflows/chat.yaml")) as file:
+        text = file.read().replace("tests/golden/conversation_qwen", MODEL)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "chat.yaml")
+        with open(path, "w") as file:
+            file.write(text)
+        done = subprocess.run([SLUICE, "run", path, "--prompt", "hello", "--max-tokens", "6"], capture_output=True,
+                              timeout=300)
+    asked = subprocess.run([SLUICE, "model", "ask", MODEL, "hello", "--tokens", "6"], capture_output=True, timeout=300)
+    expect("a workflow with a GGUF file", done.returncode == 0 and asked.stdout.strip() in done.stdout,
+           (done, asked.stdout))
+
+
+def main():
+    pipes()
+    workflow()
+    ten_turns()
+    stopped()
+    for failure in failures:
+        print(failure)
+    sys.exit(1 if failures else 0)
+
+
+main()

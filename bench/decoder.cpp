@@ -1,8 +1,10 @@
 // Tokens per second of the decoder, beside what the memory allows and beside llama.cpp, in the
 // same run.
 //
-// Usage: bench_decoder [--root REPOSITORY] [--peer LLAMA_BENCH BF16.gguf Q8_0.gguf]
-// (bench/make_gguf.py writes the two files.)
+// Usage: bench_decoder [--root REPOSITORY] [--model FILE.gguf]
+//                      [--peer LLAMA_BENCH [BF16.gguf Q8_0.gguf]]
+// --model: that file alone, as it lies, 512 tokens of prompt and 64 of answer. LLAMA_BENCH is
+// llama.cpp's, or bench/llama_bench.py; bench/make_gguf.py writes the two files.
 //
 // Decode at batch 1 reads every weight once per token, so its bound is read bandwidth / weight
 // bytes. The bandwidth is that of summing a buffer as large as the model with the same wide loads.
@@ -19,6 +21,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -26,6 +29,7 @@
 #include "bench/peak.h"
 #include "kernels/parallel.h"
 #include "roles/model/config.h"
+#include "roles/model/model.h"
 
 using namespace sluice;
 
@@ -107,15 +111,16 @@ Rates measure_once(const Decoder& decoder, KvPool& pool, std::size_t prompt, std
   return rates;
 }
 
-/// What the peer's own benchmark says of `what` ("-p" or "-n") and so many tokens. Zero when it
-/// failed.
-double ask_peer(const std::string& program, const std::string& file, const char* what,
-                const char* tokens) {
+/// What the peer's own benchmark says of `what` ("-p" or "-n") and so many tokens, with as many
+/// threads as it gives itself.
+Result<double> ask_peer(const std::string& program, const std::string& file, const char* what,
+                        std::size_t tokens) {
   int ends[2];
   SLUICE_CHECK(::pipe(ends) == 0, "a pipe can be had");
+  const std::string count = std::to_string(tokens);
   const char* other = std::string(what) == "-p" ? "-n" : "-p";
-  const char* arguments[] = {program.c_str(), "-m", file.c_str(), "-t",  "2", "-r",   "1", "-o",
-                             "json",          what, tokens,       other, "0", nullptr};
+  const char* arguments[] = {program.c_str(), "-m", file.c_str(),  "-r",  "1", "-o",
+                             "json",          what, count.c_str(), other, "0", nullptr};
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
@@ -130,9 +135,16 @@ double ask_peer(const std::string& program, const std::string& file, const char*
   for (ssize_t got = 0; (got = ::read(ends[0], part.data(), part.size())) > 0;)
     text.append(part.data(), static_cast<std::size_t>(got));
   ::close(ends[0]);
-  if (failed == 0) ::waitpid(child, nullptr, 0);
+  if (failed != 0) return invalid_argument(program + ": " + std::strerror(failed));
+  int status = 0;
+  ::waitpid(child, &status, 0);
   const std::size_t at = text.find("\"avg_ts\":");
-  return at == std::string::npos ? 0 : std::strtod(text.c_str() + at + 9, nullptr);
+  const double rate = at == std::string::npos ? 0 : std::strtod(text.c_str() + at + 9, nullptr);
+  if (status != 0 || !(rate > 0))
+    return Error{ErrorCode::unavailable, "the peer " + program + " gave no rate for " + file +
+                                             " (status " + std::to_string(status) +
+                                             "): " + text.substr(0, 200)};
+  return rate;
 }
 
 struct Peer {
@@ -148,8 +160,8 @@ void print_rate(const char* what, double ours, double bound, const std::vector<d
   std::printf("\n");
 }
 
-void measure(const char* name, const Decoder& decoder, std::size_t prompt, std::size_t answer,
-             double flops_per_token, const Peer* peer) {
+Result<void> measure(const std::string& name, const Decoder& decoder, std::size_t prompt,
+                     std::size_t answer, double flops_per_token, const Peer* peer) {
   KvPool pool(decoder.kv_shape(16), (prompt + answer) / 16 + 2);
   (void)measure_once(decoder, pool, prompt, answer);  // warm-up
   std::vector<double> prefill, decode, peer_prefill, peer_decode;
@@ -158,15 +170,20 @@ void measure(const char* name, const Decoder& decoder, std::size_t prompt, std::
     prefill.push_back(rates.prefill);
     decode.push_back(rates.decode);
     if (peer == nullptr) continue;
-    peer_prefill.push_back(ask_peer(peer->program, peer->file, "-p", "512"));
-    peer_decode.push_back(ask_peer(peer->program, peer->file, "-n", "64"));
+    const Result<double> theirs = ask_peer(peer->program, peer->file, "-p", prompt);
+    if (!theirs.ok()) return theirs.error();
+    const Result<double> also = ask_peer(peer->program, peer->file, "-n", answer);
+    if (!also.ok()) return also.error();
+    peer_prefill.push_back(*theirs);
+    peer_decode.push_back(*also);
   }
   const double bytes = static_cast<double>(decoder.stream_bytes());
-  std::printf("%s (%.1f MB a token)\n", name, bytes / 1e6);
+  std::printf("%s (%.1f MB a token)\n", name.c_str(), bytes / 1e6);
   print_rate("prefill", median(prefill), product_rate() / flops_per_token, peer_prefill);
   print_rate("decode ", median(decode), read_bandwidth(decoder.stream_bytes()) / bytes,
              peer_decode);
   std::fflush(stdout);
+  return {};
 }
 
 Decoder random_decoder(const DecoderShape& shape, kernels::WeightFormat format) {
@@ -182,28 +199,34 @@ double flops_of(const DecoderShape& shape) {
   return 2.0 * static_cast<double>(shape.layers * values);
 }
 
-}  // namespace
+struct Options {
+  std::string root = ".", model;
+  std::vector<std::string> peer;  // its program, and perhaps two files
+};
 
-int main(int argc, char** argv) {
-  std::string root = ".";
-  std::vector<std::string> peer;
+constexpr const char* usage =
+    "usage: bench_decoder [--root REPOSITORY] [--model FILE.gguf] [--peer LLAMA_BENCH [BF16.gguf "
+    "Q8_0.gguf]]";
+
+Options read_options(int argc, char** argv) {
+  Options options;
   for (int i = 1; i + 1 < argc; ++i) {
-    if (std::string(argv[i]) == "--root") root = argv[i + 1];
-    if (std::string(argv[i]) == "--peer" && i + 3 < argc) peer.assign(argv + i + 1, argv + i + 4);
+    const std::string name = argv[i];
+    if (name == "--root") options.root = argv[i + 1];
+    if (name == "--model") options.model = argv[i + 1];
+    for (int k = i + 1; name == "--peer" && k < std::min(argc, i + 4) && argv[k][0] != '-'; ++k)
+      options.peer.emplace_back(argv[k]);
   }
-  const Result<ModelConfig> config = ModelConfig::load(root + "/models/scenes");
-  if (!config.ok()) {
-    std::fprintf(stderr,
-                 "error: %s\nusage: bench_decoder [--root REPOSITORY] [--peer LLAMA_BENCH "
-                 "BF16.gguf Q8_0.gguf]\n",
-                 config.error().message.c_str());
-    return 1;
-  }
+  return options;
+}
+
+Result<void> measure_shapes(const Options& options, const ModelConfig& config) {
   using kernels::WeightFormat;
-  print_rates();
-  measure("scenes, exact", random_decoder(config->decoder(), WeightFormat::exact), 128, 128,
-          flops_of(config->decoder()), nullptr);
-  DecoderShape large = config->decoder();
+  if (auto done = measure("scenes, exact", random_decoder(config.decoder(), WeightFormat::exact),
+                          128, 128, flops_of(config.decoder()), nullptr);
+      !done.ok())
+    return done;
+  DecoderShape large = config.decoder();
   large.vocabulary = 32'000;
   large.block.width = 896;
   large.layers = 24;
@@ -213,11 +236,38 @@ int main(int argc, char** argv) {
   large.block.mlp = 4864;
   large.positions_max = 4096;
   large.rope.theta = 1e6;
+  const bool beside = options.peer.size() == 3;
   for (const bool narrow : {false, true}) {
-    const Peer beside{peer.empty() ? "" : peer[0], peer.empty() ? "" : peer[narrow ? 2 : 1]};
-    measure(narrow ? "386M, int8 (peer: Q8_0)" : "386M, bf16",
-            random_decoder(large, narrow ? WeightFormat::int8 : WeightFormat::bf16), 512, 64,
-            flops_of(large), peer.empty() ? nullptr : &beside);
+    const Peer peer{beside ? options.peer[0] : "", beside ? options.peer[narrow ? 2 : 1] : ""};
+    auto done = measure(narrow ? "386M, int8 (peer: Q8_0)" : "386M, bf16",
+                        random_decoder(large, narrow ? WeightFormat::int8 : WeightFormat::bf16),
+                        512, 64, flops_of(large), beside ? &peer : nullptr);
+    if (!done.ok()) return done;
   }
-  return 0;
+  return {};
+}
+
+/// A GGUF file as it lies, and the peer on the same file.
+Result<void> measure_file(const Options& options) {
+  const Result<Model> model = Model::open(options.model);
+  if (!model.ok()) return model.error();
+  const Peer peer{options.peer.empty() ? "" : options.peer[0], options.model};
+  return measure(options.model, model->text(), 512, 64, flops_of(model->text().shape()),
+                 options.peer.empty() ? nullptr : &peer);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = read_options(argc, argv);
+  const Result<ModelConfig> config = ModelConfig::load(options.root + "/models/scenes");
+  if (!config.ok()) {
+    std::fprintf(stderr, "error: %s\n%s\n", config.error().message.c_str(), usage);
+    return 1;
+  }
+  print_rates();
+  const Result<void> done =
+      options.model.empty() ? measure_shapes(options, *config) : measure_file(options);
+  if (!done.ok()) std::fprintf(stderr, "error: %s\n", done.error().message.c_str());
+  return done.ok() ? 0 : 1;
 }

@@ -65,7 +65,7 @@ void add_piece_steps(bool space_in_front, Json& made) {
   Json after = {back, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
   if (space_in_front) {
     before.push_back({{"type", "Prepend"}, {"prepend", "▁"}});
-    after.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+    after.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1U}, {"stop", 0U}});
   }
   before.push_back(blanks);
   made["normalizer"] = {{"type", "Sequence"}, {"normalizers", before}};

@@ -194,7 +194,8 @@ Result<Tensor> SafetensorsFile::load(std::string_view name) const {
   if (view == nullptr)
     return Error{ErrorCode::not_found, "the checkpoint has no tensor '" + std::string(name) + "'"};
   if (const auto type = kernels::block_type_named(view->dtype);
-      type.has_value() && (kernels::layout_of(*type).values != 1 || view->interleaved != 0))
+      type.has_value() &&
+      (kernels::layout_of(*type).values != 1 || view->interleaved != 0 || view->in_place))
     return widened(*view, *type);
   Dtype dtype = Dtype::u8;
   if (view->dtype == "F32" || view->dtype == "F16") {

@@ -132,12 +132,12 @@ def pipes():
 def workflow():
     """The role chat_model takes the file as its model, and answers as `model ask` does."""
     with open(os.path.join(ROOT, "workflows/chat.yaml")) as file:
-        text = file.read().replace("tests/golden/conversation_qwen", MODEL)
+        text = file.read().replace("tests/golden/conversation_qwen", "tests/golden/gguf/llama.gguf")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "chat.yaml")
         with open(path, "w") as file:
             file.write(text)
-        done = subprocess.run([SLUICE, "run", path, "--prompt", "hello", "--max-tokens", "6"], capture_output=True,
+        done = subprocess.run([SLUICE, "run", path, "--prompt", "hello", "--max-tokens", "6"], cwd=ROOT, capture_output=True,
                               timeout=300)
     asked = subprocess.run([SLUICE, "model", "ask", MODEL, "hello", "--tokens", "6"], capture_output=True, timeout=300)
     expect("a workflow with a GGUF file", done.returncode == 0 and asked.stdout.strip() in done.stdout,

@@ -22,7 +22,8 @@ CMAKE = {"Threads": BASE, "OpenMP": "g++", "yaml-cpp": "libyaml-cpp-dev", "nlohm
 PROGRAMS = {"cmake": "cmake", "ctest": "cmake", "ninja": "ninja-build", "c++": "g++", "g++": "g++", "git": "git",
             "python3": "python3", "pip3": "python3-pip", "nm": "binutils",
             **dict.fromkeys("""apt-config apt-get awk bash cat chmod chroot cp cut date dirname dpkg dpkg-query env
-                            find grep head id kill ln ls mkdir mktemp mount mv nice nproc rm sed sh sha256sum sleep sort stat
+                            find grep head id kill ln ls mkdir mktemp mount mv nice nproc rm sed setpriv sh sha256sum
+                            sleep sort stat
                             sudo tail tar test touch tr true umount uname uniq unshare wc xargs""".split(), BASE)}
 MODULES = {"yaml": "python3-yaml"}
 HEADERS = {"yaml-cpp/": "libyaml-cpp-dev", "dnnl": "libdnnl-dev", "pcre2": "libpcre2-dev",

@@ -11,7 +11,7 @@ BUILTIN = set(""". : [ [[ alias break builtin cd command continue declare echo e
  unset wait kill""".split())
 # Programs that run another: how many of their own arguments come first, and which options take a value.
 WRAPPERS = {"env": (0, "-u"), "exec": (0, "-a"), "command": (0, ""), "sudo": (0, "-u"), "nice": (0, "-n"),
-            "nohup": (0, ""), "unshare": (0, ""), "chroot": (1, ""), "xargs": (0, "-n -I -P"), "time": (0, "")}
+            "nohup": (0, ""), "setpriv": (0, "--pdeathsig"), "unshare": (0, ""), "chroot": (1, ""), "xargs": (0, "-n -I -P"), "time": (0, "")}
 
 
 class Reader:

@@ -20,7 +20,8 @@ CMAKE = {"Threads": BASE, "OpenMP": "g++", "yaml-cpp": "libyaml-cpp-dev", "nlohm
          "TBB": "libtbb-dev", "Catch2": "catch2", "Python3": "python3", "libturbojpeg": "libturbojpeg0-dev",
          "libpcre2-8": "libpcre2-dev", "libutf8proc": "libutf8proc-dev", "sentencepiece": "libsentencepiece-dev"}
 PROGRAMS = {"cmake": "cmake", "ctest": "cmake", "ninja": "ninja-build", "c++": "g++", "g++": "g++", "git": "git",
-            "python3": "python3", "pip3": "python3-pip", "nm": "binutils",
+            "python3": "python3", "pip3": "python3-pip", "cc": "g++", "gcc": "g++", "pkg-config": "pkg-config",
+            **dict.fromkeys("ar c++filt nm objcopy objdump ranlib readelf size strip strings".split(), "binutils"),
             **dict.fromkeys("""apt-config apt-get awk bash cat chmod chroot cp cut date dirname dpkg dpkg-query env
                             find grep head id kill ln ls mkdir mktemp mount mv nice nproc rm sed setpriv sh sha256sum
                             sleep sort stat
@@ -31,8 +32,9 @@ HEADERS = {"yaml-cpp/": "libyaml-cpp-dev", "dnnl": "libdnnl-dev", "pcre2": "libp
            "stb/": "libstb-dev", "nlohmann/": "nlohmann-json3-dev", "CLI/": "libcli11-dev",
            "oneapi/": "libtbb-dev", "catch2/": "catch2",
            **dict.fromkeys(("sys/", "arpa/", "netinet/", "linux/", "sanitizer/"), "g++"),
-           **dict.fromkeys(("cpuid.h", "dirent.h", "dlfcn.h", "fcntl.h", "immintrin.h", "netdb.h", "omp.h", "poll.h",
-                            "pthread.h", "sched.h", "signal.h", "spawn.h", "ucontext.h", "unistd.h"), "g++")}
+           **dict.fromkeys("""cpuid.h cxxabi.h dirent.h dlfcn.h elf.h errno.h execinfo.h fcntl.h immintrin.h link.h
+                           malloc.h netdb.h omp.h poll.h pthread.h pwd.h sched.h semaphore.h signal.h spawn.h stdlib.h
+                           string.h termios.h time.h ucontext.h unistd.h x86intrin.h""".split(), "g++")}
 CUDA = {"CUDAToolkit", "nvcc", "cuda_runtime.h", "cuda_bf16.h", "mma.h", "cublasLt.h"}  # not Debian's; optional
 PRODUCT, TEST = "tools/packages.txt", "tools/packages-test.txt"
 DECLARED = re.compile(r"^#?\s*Not in the package lists: ([^\n(]*)", re.M)

@@ -197,7 +197,7 @@ void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   command->add_option("--seeds", options->seeds, "Try this many seeds and print totals only");
   command->add_option("--trace", options->trace, "Write a Chrome/Perfetto trace to this file");
   command->add_flag("--faults", options->faults,
-                    "Roles fail and hang, links break, machines pause and die, callers give up");
+                    "Roles fail and hang, links break, machines pause or are lost, callers cancel");
   command->callback([&catalog, &chosen, options] {
     chosen = [&catalog, options] { return simulate(*options, catalog); };
   });

@@ -1,9 +1,9 @@
-// Parts of one call's credit: exact, and never too thin to divide.
+// Parts of one call's credit: exact, and never too small to divide.
 //
 // A call starts with a whole. Whoever sends a message gives part of what it holds with it, whoever
 // ends sends the rest back; the call is over exactly when the whole has come back. A part is a
-// binary fraction of any fineness, so nothing is ever minted anew, and no order of messages can
-// make the sum look whole too early. Source: weight throwing (Mattern 1989).
+// binary fraction of any fineness, so none is ever added during the call, and no order of
+// messages can make the sum look whole too early. Source: weight throwing (Mattern 1989).
 #pragma once
 
 #include <bit>

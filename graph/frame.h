@@ -2,13 +2,13 @@
 //
 // Completion and order are one mechanism. A *collector* (a join's bucket, a session node's queue,
 // an output stream) watches a *scope*: the interval [0, share_whole). Whoever is upstream of it
-// holds a *share*, a part of that interval; a yield hands on the next part of its activation's
-// share, the end of the activation settles the rest. The scope is complete when all of it has come
-// back, in whatever order messages travel; and the place of a share in the interval is the frame's
-// place in the logical order. `credit` does the same for the whole call, without order: a call ends
-// exactly when all of its credit has come back. Thread: all of this stays on one loop. Source:
-// omni-flow, section 3.2 (bucket identity, SeqId) and 3.5 (ActivityTracker), replaced by credits;
-// docs/CONTROL_FLOW.md says why.
+// holds a *share*, a part of that interval; a yield passes on the next part of its activation's
+// share, the end of the activation *settles* the rest: it returns it to the collector without a
+// frame. The scope is complete when all of it has come back, in whatever order messages travel; and
+// the place of a share in the interval is the frame's place in the logical order. `credit` does the
+// same for the whole call, without order: a call ends exactly when all of its credit has come back.
+// Thread: all of this stays on one loop. Source: omni-flow, section 3.2 (bucket identity, SeqId)
+// and 3.5 (ActivityTracker), replaced by credits; docs/CONTROL_FLOW.md says why.
 #pragma once
 
 #include <array>
@@ -139,7 +139,7 @@ struct Scope final : LocalCounted {
   CollectorId collector = 0;
   CallId call = 0;
   std::uint64_t sequence = 0;  // of the root's activation, for queues and outputs
-  Share parent;                // set when this scope refines a share grown too thin to divide
+  Share parent;                // set when this scope refines a share that was too small to divide
   /// What the collector's activation will hold: written while the yield is divided, taken when the
   /// scope closes.
   mutable Shares outer;

@@ -1,9 +1,9 @@
 // The logical order of one call at a session node or an output: what may go next.
 //
-// Items and settled parts come in any order; an item goes when every earlier part of the interval
-// has gone or is settled. Pure bookkeeping: a heap per scope, a child queue where a share was
-// refined. Bounds: one entry per waiting item. Cost: O(1) in order, O(log n) out of order. Source:
-// omni-flow, algorithm 1 (SeqId); corrections 5 and 8 of docs/CONTROL_FLOW.md.
+// Items and settled shares (from which no item comes) arrive in any order; an item goes when every
+// earlier part of the interval has gone or is settled. Pure bookkeeping: a heap per scope, a child
+// queue where a share was refined. Bounds: one entry per waiting item. Cost: O(1) in order,
+// O(log n) out of order. Source: omni-flow, algorithm 1; corrections 5, 8 of docs/CONTROL_FLOW.md.
 #pragma once
 
 #include <cstdint>

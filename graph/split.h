@@ -1,10 +1,10 @@
 // The shares and the credit that one activation holds, and how it hands them on.
 //
 // Each yield takes the next part of every share (so that a later yield stands later in the logical
-// order) and divides it among the edges the frame takes; the end settles what is left. A share too
-// thin to divide becomes the parent of a fresh scope, credit is as fine as needed: no stream and
-// no loop is too long. Source: weight throwing for termination detection (Mattern 1989), with the
-// weights laid out on a line; docs/CONTROL_FLOW.md.
+// order) and divides it among the edges the frame takes; the end settles what is left (returns it
+// to its collector). A share too small to divide becomes the parent of a fresh scope, credit is as
+// fine as needed: no stream and no loop is too long. Source: weight throwing for termination
+// detection (Mattern 1989), with the weights laid out on a line; docs/CONTROL_FLOW.md.
 #pragma once
 
 #include <cstdint>
@@ -97,7 +97,7 @@ class Splitter {
                             : message_of_edge_[way.target] != nullptr;
   }
   void divide(Holding& holding, std::size_t flow, bool last);
-  /// What is in hand is too thin to divide: it becomes the parent of a fresh scope.
+  /// What is in hand is too small to divide: it becomes the parent of a fresh scope.
   void open_finer(Holding::Part& part, const Holding& holding, CollectorId collector);
   /// Moves the yield's part of a share into `taken`, which holds none.
   void next_part(Holding::Part& part, const Holding& holding, std::size_t branches, bool last,

@@ -3,7 +3,7 @@
 // The sender numbers what it sends and keeps it until the receiver says that it was applied. When
 // a connection breaks, both ends meet again with the receiver's number, and the sender repeats what
 // comes after it. A receiver that lost its memory has another incarnation: then nothing is
-// repeated, and whoever waits is told that the machine is lost. Pure. Thread: one loop.
+// repeated, and whoever waits learns that the machine is lost. Pure. Thread: one loop.
 // Bounds: the window, in messages; a full one holds its sender up. Source: docs/FAILURES.md, links.
 #pragma once
 

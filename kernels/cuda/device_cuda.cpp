@@ -24,7 +24,7 @@ Error failure(const char* what, cudaError_t error) {
 
 cudaStream_t of(Stream stream) { return static_cast<cudaStream_t>(stream); }
 
-/// The first failure of a copy or a recording; told by `synchronise`.
+/// The first failure of a copy or a recording; reported by `synchronise`.
 thread_local cudaError_t first_failure = cudaSuccess;
 void remember(cudaError_t error) {
   if (first_failure == cudaSuccess) first_failure = error;

@@ -1,7 +1,7 @@
 // The engine's kernels on a GPU. Each does what the function of that name in kernels/ does.
 //
 // Shape: all pointers are the device's; rows are row-major. T is float or Bf16. Hidden rows are
-// f32. Thread and errors: as the stream; a launch that fails is told by `synchronise`.
+// f32. Thread and errors: as the stream; a launch that fails is reported by `synchronise`.
 #pragma once
 
 #include "kernels/cuda/device.h"

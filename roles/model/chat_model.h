@@ -1,4 +1,4 @@
-// A checkpoint that is talked to: texts and pictures in, a generation ready to run out.
+// A chat with a checkpoint: texts and pictures in, a generation ready to run out.
 //
 // Joins a model with its tokenizer, its chat template and its picture preprocessing.
 // Thread: immutable after `open`. Errors: as those four; invalid_argument (no tokenizer, a prompt

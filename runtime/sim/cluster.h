@@ -30,7 +30,7 @@ struct Link {
   LinkReceiver receiver;
   std::uint64_t connection = 1;
   Instant last_arrival{};
-  std::uint64_t unsaid = 0;  // applied, and the sender not told yet
+  std::uint64_t unsaid = 0;  // applied, and not acknowledged yet
 };
 
 class Cluster {

@@ -11,7 +11,7 @@ namespace sluice::sim {
 struct Faults {
   double role_failure = 0;   // an activation fails after some of its yields
   double role_hang = 0;      // an activation never ends by itself
-  double caller_cancel = 0;  // a caller gives up while its call runs
+  double caller_cancel = 0;  // a caller cancels its call while it runs
   double duplicate = 0;      // a message arrives twice
   double link_break = 0;     // a link loses what is on its way, and comes back
   double pause = 0;          // a machine stands still for a while, perhaps longer than its lease

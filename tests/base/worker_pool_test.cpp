@@ -90,6 +90,22 @@ TEST_CASE("a loop takes no more threads than it may") {
     CHECK(threads_of(pool, 64, 2).size() <= 2);
     CHECK(threads_of(pool, 64, 1) == std::set{std::this_thread::get_id()});
   }
+  // Two threads stay in a loop with parts left while other workers are awake beside them.
+  std::latch begun(2), release(1);
+  std::atomic<int> inside = 0, most = 0;
+  std::thread caller([&] {
+    pool.run(64, 2, [&](std::size_t, std::size_t) {
+      most = std::max<int>(most, ++inside);
+      if (!release.try_wait()) begun.arrive_and_wait();
+      release.wait();
+      --inside;
+    });
+  });
+  begun.wait();
+  for (int i = 0; i < 200; ++i) meet(pool);
+  release.count_down();
+  caller.join();
+  CHECK(most == 2);
 }
 
 TEST_CASE("a loop inside a part stays on the part's thread") {
@@ -121,9 +137,14 @@ TEST_CASE("a caller waits for parts that were begun, not for workers that do not
 TEST_CASE("while as many callers compute as there are cores, they get no worker") {
   WorkerPool pool(2);
   const HeldLoop held(pool, false);  // its worker is free again, soon or already
-  std::set<std::thread::id> last;
-  for (int i = 0; i < 100; ++i) last = threads_of(pool, 64, 2);
-  CHECK(last == std::set{std::this_thread::get_id()});
+  const auto self = std::this_thread::get_id();
+  std::atomic<int> strangers = 0;
+  for (int i = 0; i < 100; ++i)
+    pool.run(64, 2, [&](std::size_t, std::size_t) {
+      if (std::this_thread::get_id() != self) ++strangers;
+      for (int j = 0; j < 20; ++j) std::this_thread::yield();
+    });
+  CHECK(strangers == 0);
 }
 
 TEST_CASE("many callers at once each get their own loop's results, more of them than slots") {

@@ -130,7 +130,7 @@ TEST_CASE("a generator on the device says what one on the CPU says") {
   KvPool pool(cpu.text().kv_shape(4), 64);
   Generator ours(**text, nullptr, Budget{8, 4});
   Generator theirs(cpu.text(), pool, nullptr, Budget{8, 4});
-  for (std::uint64_t id = 0; id < 3; ++id) {
+  const auto asked = [&](std::uint64_t id) {
     Generation one;
     one.id = id;
     one.options.tokens_max = 5;
@@ -140,8 +140,11 @@ TEST_CASE("a generator on the device says what one on the CPU says") {
     if (id == 2) one.options.sampling.bias = {{7, 100.0F}};
     one.history = tokens_of(4 + 5 * id, 128, 40 + id);
     cpu.text().embed(one.history, one.rows);
-    ours.add(one);
-    theirs.add(one);
+    return one;
+  };
+  for (std::uint64_t id = 0; id < 3; ++id) {
+    ours.add(asked(id));
+    theirs.add(asked(id));
   }
   std::vector<std::uint64_t> advanced;
   while (ours.busy()) ours.step(advanced);

@@ -203,7 +203,7 @@ outputs: { o: n.y }
         code, out, err = sluice("validate", file("user.yaml", user))
         expect("include", code == 0, (code, out, err))
         code, out, err = sluice("validate", file("round.yaml", user.replace(b"library.yaml", b"round.yaml")))
-        expect("include in a circle", code == 1 and "includes this file again" in out, (code, out, err))
+        expect("include in a circle", code == 1 and "round in a circle: round.yaml -> round.yaml" in out, (code, out, err))
         os.remove(library)
         code, out, err = sluice("validate", os.path.join(scratch, "user.yaml"))
         expect("include of nothing", code == 1 and "library.yaml: no such file" in out and ":3:" in out, out)

@@ -12,7 +12,13 @@ Plan compile(const WorkflowSpec& spec, const Declarations& declarations, Diagnos
     return plan;
   const Dominators dominators = compiling::dominators_of(plan);
   compiling::place_collectors(dominators, plan);
-  const compiling::Doubts doubts = compiling::doubts_of(spec, plan);
+  compiling::Doubts doubts = compiling::doubts_of(spec, plan);
+  // Why a node never runs has been said; that its joins wait says the same.
+  for (const Diagnostic& d : diagnostics)
+    for (const PlanNode& node : plan.nodes)
+      if (d.code == "unreachable-node" && d.mark.line == node.mark.line &&
+          d.mark.column == node.mark.column)
+        doubts.nodes[node.id] = true;
   compiling::check_loops(plan, dominators, doubts, diagnostics);
   compiling::check_waits(plan, doubts, diagnostics);
   if (has_errors(diagnostics)) return plan;

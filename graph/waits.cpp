@@ -276,7 +276,12 @@ void check_waits(const Plan& plan, const Doubts& doubts, Diagnostics& diagnostic
   constexpr std::size_t circles_max = 20;
   const std::vector<bool> doubtful = in_doubt(plan, doubts);
   Waits waits = waits_of(plan);
-  const auto uncertain = [&](std::size_t i) { return doubtful[waits.joins[i]->owner]; };
+  // A count in a loop is refused as such.
+  const auto uncertain = [&](std::size_t i) {
+    const Collector& join = *waits.joins[i];
+    return doubtful[join.owner] ||
+           (join.kind == CollectorKind::count && plan.nodes[join.owner].loop_index != none);
+  };
   for (std::size_t i = 0; i < waits.joins.size(); ++i) {
     if (uncertain(i)) waits.before[i].clear();
     std::erase_if(waits.before[i], uncertain);

@@ -206,15 +206,16 @@ Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::st
     return syntax(text, *tab, "a tab indents this line", "indent with spaces");
   if (const auto quote = scan.open_quote()) return unclosed_quote(text, *quote);
   const bool flow = parser.find("flow not found") != std::string::npos;
+  const bool ends = parser.find("illegal flow end") != std::string::npos;
   const bool block = parser.find("not found") != std::string::npos ||
                      parser.find("illegal map value") != std::string::npos ||
                      parser.find("illegal block") != std::string::npos;
   const std::size_t line = text.rfind('\n', byte == 0 ? 0 : byte - 1) + 1;  // npos + 1 is 0
-  if (const std::size_t dollar = text.substr(line, byte - std::min(line, byte)).find("${");
+  if (const std::size_t dollar = text.substr(line, text.find('\n', byte) - line).find("${");
       flow && dollar != std::string_view::npos)
     return syntax(text, line + dollar, "'${' within braces needs quotes around the value",
                   "write \"${NAME:-default}\"");
-  if (const auto bracket = scan.open_bracket(); bracket && (flow || block))
+  if (const auto bracket = scan.open_bracket(); bracket && (flow || block || ends))
     return syntax(text, *bracket, "this bracket is not closed",
                   std::string("write the closing ") + (text[*bracket] == '{' ? '}' : ']') +
                       ", and a ',' between the entries before it");

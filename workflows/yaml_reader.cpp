@@ -29,9 +29,12 @@ bool is_name(std::string_view text) {
 
 bool YamlReader::expect(const YamlNode& node, YamlNode::Kind kind, const std::string& what) {
   if (node.kind == kind) return true;
+  if (node.refused) return false;
+  const bool dashes = kind == Kind::map && node.kind == Kind::list;
   error(node.mark, "wrong-kind",
         what + " must be " + std::string(kind_name(kind)) + ", this is " +
-            std::string(kind_name(node.kind)));
+            std::string(kind_name(node.kind)),
+        dashes ? "write `name: value` without the '-' or the [ ]" : "");
   return false;
 }
 

@@ -62,7 +62,9 @@ class Builder final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     error(places_.mark(mark), "yaml-alias", "aliases are not allowed in a workflow",
           "write the value out");
-    add({});
+    YamlNode node;
+    node.refused = true;
+    add(std::move(node));
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {

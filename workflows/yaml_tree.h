@@ -20,6 +20,7 @@ struct YamlNode {
   Mark mark;
   std::string scalar;
   bool quoted = false;
+  bool refused = false;                                  // an error said why it is not read
   std::vector<YamlNode> items;     // list
   std::vector<YamlEntry> entries;  // map, in order
 

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "cli/commands.h"
@@ -72,6 +74,20 @@ void print_report(const Plan& plan, const sim::Report& report, const SimulateOpt
               static_cast<unsigned long long>(report.hash),
               static_cast<unsigned long long>(report.events),
               static_cast<unsigned long long>(options.seed));
+}
+
+/// What calls warned of, most of them first.
+void print_warnings(const sim::Report& report) {
+  constexpr std::size_t lines = 5;
+  std::map<std::string, std::size_t> calls;
+  for (const sim::CallReport& call : report.calls)
+    for (const std::string& warning : call.warnings) ++calls[warning];
+  std::vector<std::pair<std::size_t, std::string>> most;
+  for (const auto& [warning, count] : calls) most.emplace_back(count, warning);
+  std::ranges::stable_sort(most, std::greater(), &std::pair<std::size_t, std::string>::first);
+  for (std::size_t i = 0; i < most.size() && i < lines; ++i)
+    std::printf("  warning        %s (%zu calls)\n", most[i].second.c_str(), most[i].first);
+  if (most.size() > lines) std::printf("  warning        and %zu more\n", most.size() - lines);
 }
 
 sim::Options sim_options(const SimulateOptions& options, std::uint64_t seed) {
@@ -164,6 +180,7 @@ int simulate(const SimulateOptions& options, const Catalog& catalog) {
   const sim::Report report =
       sim::simulate(compiled->plan, *script, sim_options(options, options.seed));
   print_report(compiled->plan, report, options);
+  print_warnings(report);
   if (options.faults) std::fputs(report.faults.text().c_str(), stdout);
   for (const std::string& violation : report.violations)
     std::printf("VIOLATION %s\n", violation.c_str());

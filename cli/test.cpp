@@ -72,6 +72,9 @@ int test(const TestOptions& options, const Catalog& catalog) {
     }
     std::printf("%s  %s  %s\n", ok ? "ok    " : "FAILED", file.c_str(), run.name.c_str());
     for (const std::string& failure : run.failures) std::printf("        %s\n", failure.c_str());
+    for (std::size_t i = 0; i < run.report.calls.size(); ++i)
+      for (const std::string& warning : run.report.calls[i].warnings)
+        std::printf("        call %zu warns: %s\n", i, warning.c_str());
     std::fflush(stdout);
   }
   if (!options.json)

@@ -59,12 +59,12 @@ void Bucket::add(EdgeId edge, FrameRef frame, const Share& share) {
   credit_share(share);
 }
 
-bool Bucket::can_fire(const Plan& plan, const PlanGroup& group) const {
+std::uint64_t Bucket::filled(const Plan& plan) const {
   std::uint64_t filled = 0;
   for (const Arrival& arrival : arrivals_)
     for (const FieldMap& map : plan.edges[arrival.edge].fields)
       if ((arrival.frame->mask >> map.from & 1U) != 0) filled |= std::uint64_t{1} << map.to;
-  return filled + 1 == std::uint64_t{1} << group.fields.size();
+  return filled;
 }
 
 void Bucket::take(std::vector<Arrival>& arrivals) {

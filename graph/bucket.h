@@ -36,8 +36,8 @@ class Bucket {
   void add(EdgeId edge, FrameRef frame, const Share& share);
 
   bool complete() const { return received_ == share_whole; }
-  /// True when every field got a frame.
-  bool can_fire(const Plan& plan, const PlanGroup& group) const;
+  /// The fields that got a frame, as bits.
+  std::uint64_t filled(const Plan& plan) const;
 
   const ScopeRef& scope() const { return scope_; }
   std::uint64_t session() const { return session_; }

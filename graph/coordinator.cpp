@@ -4,10 +4,13 @@
 #include <utility>
 
 #include "base/check.h"
+#include "graph/missing.h"
 
 namespace sluice {
 
 namespace {
+
+constexpr std::size_t warnings_max = 50;  // of one call
 
 /// Sorted, each once; what came several times says so.
 std::vector<std::string> counted(std::vector<std::string> warnings) {
@@ -18,6 +21,11 @@ std::vector<std::string> counted(std::vector<std::string> warnings) {
     texts.push_back(warnings[i]);
     if (next - i > 1) texts.back() += " (" + std::to_string(next - i) + " times)";
   }
+  if (texts.size() > warnings_max) {
+    const std::string more = std::to_string(texts.size() - warnings_max) + " more warnings";
+    texts.resize(warnings_max);
+    texts.push_back(more);
+  }
   return texts;
 }
 
@@ -26,7 +34,7 @@ std::vector<std::string> counted(std::vector<std::string> warnings) {
 Coordinator::Coordinator(const Plan& plan, Pools& pools)
     : plan_(plan), pools_(pools), splitter_(plan, entry_node, pools) {
   for (const PlanNode& node : plan.nodes)
-    if (node.order != none) keepers_.push_back(node.id);
+    if (node.order != none || has_join(node)) keepers_.push_back(node.id);
 }
 
 CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now,
@@ -44,6 +52,7 @@ CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, In
     queue.first = id;
   else
     record_of(queue.last).next = id;
+  call.previous = queue.last;
   queue.last = id;
   if (plan_.calls == CallMode::overlap || alone) {
     start(id, call, effects);
@@ -93,6 +102,7 @@ void Coordinator::receive(Message& message, Effects& effects) {
     }
     case Message::Kind::credit:
       for (std::string& warning : message.warnings) call.warnings.push_back(std::move(warning));
+      if (message.lost.node != entry_node) call.lost.push_back(message.lost);
       if (message.failure)
         fail(message.call, call, std::move(*message.failure), plan_.cancel_on_error, effects);
       break;
@@ -195,12 +205,10 @@ void Coordinator::cancel(CallId id, Effects& effects) {
 
 void Coordinator::tick(Instant now, Effects& effects) {
   // All calls have the same time to run, so the oldest ends first.
-  for (std::size_t i = oldest_; i < order_.size(); ++i) {
-    const CallId id = order_[i];
-    if (!calls_.contains(id)) continue;
+  for (CallId id = first_timed(); id != 0; id = first_timed()) {
     CallRecord& call = record_of(id);
     if (call.deadline > now) return;
-    if (call.cancelled || call.aborting) continue;
+    ++timed_;
     fail(id, call,
          {entry_node,
           {ErrorCode::deadline, "the call did not end within its deadline of " +
@@ -272,13 +280,18 @@ std::vector<CallId> Coordinator::nodes_back(const std::vector<NodeId>& nodes) {
   return given_up;
 }
 
-Instant Coordinator::next_deadline() const {
+CallId Coordinator::first_timed() {
   // A call that has failed still has a deadline: what it left running may hang.
-  for (std::size_t i = oldest_; i < order_.size(); ++i) {
-    const std::unique_ptr<CallRecord>* call = calls_.find(order_[i]);
-    if (call != nullptr && !(*call)->cancelled && !(*call)->aborting) return (*call)->deadline;
+  for (; timed_ < order_.size(); ++timed_) {
+    const std::unique_ptr<CallRecord>* call = calls_.find(order_[timed_]);
+    if (call != nullptr && !(*call)->cancelled && !(*call)->aborting) return order_[timed_];
   }
-  return Instant::max();
+  return 0;
+}
+
+Instant Coordinator::next_deadline() {
+  const CallId first = first_timed();
+  return first == 0 ? Instant::max() : record_of(first).deadline;
 }
 
 void Coordinator::finish_if_done(CallId id, Effects& effects) {
@@ -299,8 +312,9 @@ CallId Coordinator::finish_one(CallId id, Effects& effects) {
   end.call = id;
   end.session = session;
   end.failure = std::move(call.failure);
+  if (started && !end.failure) add_missing(plan_, call.lost, call.delivered == 0, call.warnings);
   if (!call.warnings.empty()) end.warnings = counted(std::move(call.warnings));
-  const CallId next = leave_queue(id, call);
+  const CallId next = leave_queue(call);
   forget(id);
   if (started) tell_ended(id, session, all, effects);
   if (next == 0 || plan_.calls == CallMode::overlap) return 0;
@@ -311,7 +325,7 @@ CallId Coordinator::finish_one(CallId id, Effects& effects) {
 }
 
 void Coordinator::CallRecord::clear() {
-  next = 0;
+  next = previous = 0;
   inputs.clear();
   returned.clear();
   for (OutputRecord& output : outputs) {
@@ -321,6 +335,7 @@ void Coordinator::CallRecord::clear() {
   }
   failure.reset();
   warnings.clear();
+  lost.clear();
   delivered = 0;
   started = cancelled = aborting = false;
   pending.clear();
@@ -346,20 +361,20 @@ void Coordinator::forget(CallId call) {
   while (oldest_ < order_.size() && !calls_.contains(order_[oldest_])) ++oldest_;
   if (2 * oldest_ < order_.size()) return;
   order_.erase(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(oldest_));
+  timed_ -= std::min(timed_, oldest_);
   oldest_ = 0;
 }
 
-CallId Coordinator::leave_queue(CallId call, const CallRecord& record) {
+CallId Coordinator::leave_queue(const CallRecord& record) {
   SessionQueue& queue = *sessions_.find(record.session);
-  const CallId after = record.next;
-  if (queue.first == call) {
-    queue.first = after;
-  } else {
-    CallId before = queue.first;
-    while (record_of(before).next != call) before = record_of(before).next;
-    record_of(before).next = after;
-    if (queue.last == call) queue.last = before;
-  }
+  if (record.previous == 0)
+    queue.first = record.next;
+  else
+    record_of(record.previous).next = record.next;
+  if (record.next == 0)
+    queue.last = record.previous;
+  else
+    record_of(record.next).previous = record.previous;
   const CallId first = queue.first;
   if (first == 0) sessions_.erase(record.session);
   return first;

@@ -44,7 +44,7 @@ class Coordinator {
   /// Ends what is past its deadline.
   void tick(Instant now, Effects& effects);
   /// When `tick` is due; Instant::max() when nothing is.
-  Instant next_deadline() const;
+  Instant next_deadline();
 
   std::size_t calls() const { return calls_.size(); }
   bool knows(CallId call) const { return calls_.contains(call); }
@@ -58,12 +58,14 @@ class Coordinator {
   };
   struct CallRecord {
     std::uint64_t session = 0;
-    CallId next = 0;  // of the same session; 0: none
+    CallId next = 0;      // of the same session; 0: none
+    CallId previous = 0;  // likewise
     std::vector<PayloadRef> inputs;
     CreditSum returned;
     std::vector<OutputRecord> outputs;
     std::unique_ptr<Failure> failure;
     std::vector<std::string> warnings;
+    std::vector<Lost> lost;  // what nodes told about their joins
     Instant arrived{};
     Instant deadline{};
     std::int64_t delivered = 0;
@@ -100,13 +102,15 @@ class Coordinator {
   CallId finish_one(CallId id, Effects& effects);
   /// `all`: also those that only know that it was cancelled, or given up.
   void tell_ended(CallId id, std::uint64_t session, bool all, Effects& effects);
+  /// The oldest call whose deadline counts; 0: none.
+  CallId first_timed();
   /// Every call below has ended.
   CallId floor() const { return oldest_ == order_.size() ? next_call_ : order_[oldest_]; }
   CallRecord& record_of(CallId call) { return **calls_.find(call); }
   CallRecord& new_record(CallId call);
   void forget(CallId call);
   /// Takes the call out of its session's queue. The result is the first of those that are left.
-  CallId leave_queue(CallId call, const CallRecord& record);
+  CallId leave_queue(const CallRecord& record);
 
   const Plan& plan_;
   Pools& pools_;
@@ -118,6 +122,7 @@ class Coordinator {
   Table<SessionQueue> sessions_;
   std::vector<CallId> order_;  // of arrival, from `oldest_`; some have ended
   std::size_t oldest_ = 0;
+  std::size_t timed_ = 0;        // in `order_`: what stands before it has no deadline any more
   std::vector<NodeId> keepers_;  // nodes that remember something of each call to its end
   std::vector<NodeId> away_;     // nodes whose machine is lost
   bool lost_any_ = false;        // then late messages of calls that were given up may come

@@ -8,7 +8,9 @@
 namespace sluice {
 
 Engine::Engine(const Plan& plan, NodeId self, Pools& pools)
-    : plan_(plan), node_(plan.nodes[self]), pools_(pools), splitter_(plan, self, pools) {}
+    : plan_(plan), node_(plan.nodes[self]), pools_(pools), splitter_(plan, self, pools) {
+  joins_ = has_join(plan.nodes[self]);
+}
 
 inline Engine::CallRecord& Engine::call_record(CallId call, std::uint64_t session) {
   std::unique_ptr<CallRecord>& record = calls_[call];
@@ -118,7 +120,8 @@ void Engine::CallRecord::clear() {
   count.clear();
   credit = Credit();
   session = released = 0;
-  running = false;
+  running = ran = false;
+  lost.clear();
 }
 
 void Engine::recycle_call(CallId call) {
@@ -199,7 +202,22 @@ inline void Engine::continue_path(Record& record, const std::vector<std::uint32_
   record.path.push_back(record.group);
 }
 
+void Engine::add_due(Record& record) {
+  record.deadline = now_ + node_.deadline;
+  record.earlier = last_due_;
+  (last_due_ == nullptr ? first_due_ : last_due_->later) = &record;
+  last_due_ = &record;
+}
+
+void Engine::remove_due(Record& record) {
+  (record.earlier == nullptr ? first_due_ : record.earlier->later) = record.later;
+  (record.later == nullptr ? last_due_ : record.later->earlier) = record.earlier;
+  record.earlier = record.later = nullptr;
+  record.deadline = Instant::max();
+}
+
 void Engine::free_record(Record& record) {
+  if (record.deadline != Instant::max()) remove_due(record);
   record.state = State::free;
   ++record.generation;
   record.shares.clear();
@@ -302,9 +320,10 @@ bool Engine::start(Record& record, Shares& shares, std::uint64_t sequence, Effec
     close(record, std::move(failure), effects);
     return false;
   }
+  if (joins_ && last_run_ != record.call) note_run(record, effects);
   fill_inputs(record, node_.groups[record.group]);
   record.arrivals.clear();
-  record.deadline = node_.deadline == Instant{} ? Instant::max() : now_ + node_.deadline;
+  if (node_.deadline != Instant{}) add_due(record);
   std::uint32_t replica = 0;
   if (node_.replicas > 1)
     replica = static_cast<std::uint32_t>(
@@ -334,20 +353,18 @@ bool Engine::is_stale(Record& record, Effects& effects) {
   if (now_ - record.born <= node_.max_age) return false;
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(node_.max_age);
   Shares nothing;
-  record.holding.credit.refine();
-  splitter_.settle(nothing, {}, record.holding.credit.take(record.holding.credit.amount / 2),
-                   record.call, record.session,
+  splitter_.settle(nothing, {}, Splitter::half_credit(record.holding), record.call, record.session,
                    {{node_.name + ": inputs older than max_age (" + std::to_string(limit.count()) +
                      " ms) were dropped"},
-                    nullptr},
+                    nullptr,
+                    {}},
                    effects);
   return true;
 }
 
 void Engine::tick(Effects& effects) {
-  for (std::size_t i = 0; i < records_.size(); ++i) {
-    Record& record = *records_[i];
-    if (record.state != State::running || record.deadline > now_) continue;
+  while (first_due_ != nullptr && first_due_->deadline <= now_) {
+    Record& record = *first_due_;
     effects.cancels.push_back({node_.id, {record.index, record.generation}});
     const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(node_.deadline);
     finish(record,
@@ -358,14 +375,6 @@ void Engine::tick(Effects& effects) {
                FailureKind::deadline}),
            effects);
   }
-}
-
-Instant Engine::next_deadline() const {
-  Instant next = Instant::max();
-  if (node_.deadline == Instant{}) return next;
-  for (const auto& record : records_)
-    if (record->state == State::running) next = std::min(next, record->deadline);
-  return next;
 }
 
 void Engine::yielded(ActivationId activation, Frame* frame, bool last, Effects& effects) {
@@ -429,9 +438,13 @@ void Engine::recycle_bucket(std::uint64_t scope) {
 void Engine::close_bucket(Bucket& bucket, Effects& effects) {
   const ScopeRef scope = bucket.scope();
   const Collector& collector = plan_.collectors[scope->collector];
-  if (!bucket.can_fire(plan_, node_.groups[collector.group])) {
+  const std::uint64_t all = (std::uint64_t{1} << node_.groups[collector.group].fields.size()) - 1;
+  const std::uint64_t filled = bucket.filled(plan_);
+  if (filled != all) {
+    Notice notice;
+    if (filled != 0) notice.lost = note_lost(bucket, collector.group, all & ~filled);
     splitter_.settle(scope->outer, collector.outer, bucket.credit(), scope->call, bucket.session(),
-                     {}, effects);
+                     std::move(notice), effects);
     return recycle_bucket(scope->id);
   }
   Record& record = new_record(scope->call, bucket.session(), collector.group);
@@ -442,8 +455,27 @@ void Engine::close_bucket(Bucket& bucket, Effects& effects) {
   ready(record, scope->outer, effects);
 }
 
+Lost Engine::note_lost(const Bucket& bucket, std::uint16_t group, std::uint64_t missing) {
+  CallRecord& call = call_record(bucket.scope()->call, bucket.session());
+  call.lost.resize(node_.groups.size());
+  if (call.ran || (missing & ~call.lost[group]) == 0) return {};
+  call.lost[group] |= missing;
+  return {node_.id, group, missing};
+}
+
+void Engine::note_run(Record& record, Effects& effects) {
+  last_run_ = record.call;
+  CallRecord& call = call_record(record.call, record.session);
+  const bool told = !call.ran && !call.lost.empty();
+  call.ran = true;
+  if (!told) return;
+  Shares nothing;
+  splitter_.settle(nothing, {}, Splitter::half_credit(record.holding), record.call, record.session,
+                   {{}, nullptr, {node_.id, 0, 0}}, effects);
+}
+
 Notice Engine::count_notice(const CallRecord& call, const PlanGroup& group) const {
-  Notice notice{call.count.warnings(node_, group), nullptr};
+  Notice notice{call.count.warnings(node_, group), nullptr, {}};
   if (auto broken = call.count.broken(node_, group, plan_))
     notice.failure = std::make_unique<Failure>(Failure{
         node_.id, {ErrorCode::invalid_argument, std::move(*broken)}, FailureKind::count_source});

@@ -44,8 +44,10 @@ class Engine {
   void advance(Instant now) { now_ = now; }
   /// Ends what is past the node's deadline. Due at `next_deadline`.
   void tick(Effects& effects);
-  /// Instant::max() when nothing is due. Cost: one look at each running activation.
-  Instant next_deadline() const;
+  /// Instant::max() when nothing is due.
+  Instant next_deadline() const {
+    return first_due_ == nullptr ? Instant::max() : first_due_->deadline;
+  }
 
   /// For an engine that takes the place of one that was lost: messages of these calls are late.
   void forget(const std::vector<CallId>& given_up);
@@ -72,8 +74,10 @@ class Engine {
     std::vector<std::uint32_t> path;  // where the plan asks for it
     Instant born{};                   // of the oldest input
     Instant deadline = Instant::max();
+    Record* earlier = nullptr;  // of those with a deadline, in the order they started
+    Record* later = nullptr;
   };
-  /// What a session node or a count group remembers of a call.
+  /// What a session node, a count group or a node with joins remembers of a call.
   struct CallRecord {
     OrderQueue queue;
     CountBucket count;
@@ -81,6 +85,8 @@ class Engine {
     std::uint64_t session = 0;
     std::uint64_t released = 0;
     bool running = false;
+    bool ran = false;                 // of a node with joins: at least once
+    std::vector<std::uint64_t> lost;  // by group: fields that did not come, as the caller was told
     void clear();
   };
 
@@ -96,6 +102,8 @@ class Engine {
 
   Record& new_record(CallId call, std::uint64_t session, std::uint16_t group);
   void free_record(Record& record);
+  void add_due(Record& record);
+  void remove_due(Record& record);
   void continue_path(Record& record, const std::vector<std::uint32_t>& path) const;
   /// Everything it waits for is there: run it, or queue it. Takes the shares.
   void ready(Record& record, Shares& shares, Effects& effects);
@@ -123,6 +131,11 @@ class Engine {
   /// Adds to what is held; what does not fit goes back.
   void keep_credit(Credit& held, const Message& message, Effects& effects);
 
+  /// A bucket that got some fields can never fire: what to tell the caller, if that is news and the
+  /// node has not run in another way.
+  Lost note_lost(const Bucket& bucket, std::uint16_t group, std::uint64_t missing);
+  /// The first run in a call: takes back what was told before.
+  void note_run(Record& record, Effects& effects);
   Bucket& bucket_of(const Share& share);
   void close_bucket(Bucket& bucket, Effects& effects);
   void recycle_bucket(std::uint64_t scope);
@@ -146,6 +159,8 @@ class Engine {
   Splitter splitter_;
   std::vector<std::unique_ptr<Record>> records_;
   std::vector<Record*> free_records_;
+  Record* first_due_ = nullptr;  // all have the same time to run, so the first started ends first
+  Record* last_due_ = nullptr;
   Table<std::unique_ptr<Bucket>> buckets_;  // by scope id
   std::vector<std::unique_ptr<Bucket>> free_buckets_;
   Table<std::unique_ptr<CallRecord>> calls_;
@@ -154,6 +169,8 @@ class Engine {
   Table<std::size_t> aborted_;  // -> its activations that still run
   CallId floor_ = 0;
   std::uint32_t next_replica_ = 0;
+  bool joins_ = false;   // a group of the node is a join
+  CallId last_run_ = 0;  // the call whose run was noted last
   Instant now_{};
 };
 

@@ -165,6 +165,14 @@ struct Failure {
   FailureKind kind = FailureKind::role_failed;
 };
 
+/// What a node tells the entry about its joins: fields of a group that did not come where others
+/// did; or (no fields) that the node ran after all.
+struct Lost {
+  NodeId node = entry_node;  // the entry: nothing is told
+  std::uint16_t group = 0;
+  std::uint64_t fields = 0;
+};
+
 struct Message {
   enum class Kind : std::uint8_t {
     frame,       // to the consumer of edge `target`
@@ -186,6 +194,7 @@ struct Message {
   Shares shares;
   std::unique_ptr<Failure> failure;
   std::vector<std::string> warnings;
+  Lost lost;
 };
 
 /// The free lists of one loop. Outlives everything taken from it.
@@ -227,6 +236,7 @@ struct Pools {
     message->shares.clear();
     message->failure.reset();
     message->warnings.clear();
+    message->lost = Lost();
     messages.give(message);
   }
 };

@@ -148,6 +148,13 @@ struct PlanNode {
   Mark mark;
 };
 
+/// True when a group of the node is a join.
+inline bool has_join(const PlanNode& node) {
+  for (const PlanGroup& group : node.groups)
+    if (group.collector != none && group.counts.empty()) return true;
+  return false;
+}
+
 struct PlanOutput {
   std::string name;
   std::vector<EdgeId> edges;

@@ -242,6 +242,13 @@ void Splitter::yield(Holding& holding, const FrameRef& frame, bool last, Effects
   ++holding.yields;
 }
 
+Credit Splitter::half_credit(Holding& holding) {
+  holding.credit.refine();
+  const Credit half = holding.credit.take(holding.credit.amount / 2);
+  take_credit(holding, holding.credit);
+  return half;
+}
+
 void Splitter::abandon(Holding& holding) const {
   for (std::size_t i = 0; i < node_.flows.size(); ++i) holding.parts[i].rest = Share{};
   holding.credit = Credit();
@@ -296,6 +303,7 @@ void Splitter::settle(Shares& shares, const std::vector<CollectorId>& collectors
     Message* message = pools_.new_message(Message::Kind::credit, entry_node, call, session);
     message->warnings = std::move(notice.warnings);
     message->failure = std::move(notice.failure);
+    message->lost = notice.lost;
     effects.messages.push_back(message);
   }
   spread_credit(rest, first_message, true, effects);

@@ -43,7 +43,8 @@ struct Holding : CreditInHand {
 struct Notice {
   std::vector<std::string> warnings;
   std::unique_ptr<Failure> failure;
-  bool empty() const { return warnings.empty() && !failure; }
+  Lost lost;
+  bool empty() const { return warnings.empty() && !failure && lost.node == entry_node; }
 };
 
 /// Hands on shares at one node. Keeps scratch tables only.
@@ -58,6 +59,8 @@ class Splitter {
   /// Sends `frame` along every edge that takes it. `last`: nothing follows, so nothing is kept
   /// back.
   void yield(Holding& holding, const FrameRef& frame, bool last, Effects& effects);
+  /// Half of the credit, for a message besides.
+  static Credit half_credit(Holding& holding);
   /// Lets go of everything without a word: the call is given up everywhere.
   void abandon(Holding& holding) const;
   /// Settles what is left. A failure travels back with the credit. Nothing to do when the last

@@ -42,7 +42,7 @@ void Loop::advance(Instant now) {
   for (const NodeId node : timed_) engines_[node]->advance(now);
 }
 
-Instant Loop::next_deadline() const {
+Instant Loop::next_deadline() {
   Instant next = coordinator_.next_deadline();
   for (const NodeId node : timed_) next = std::min(next, engines_[node]->next_deadline());
   return next;

@@ -42,7 +42,7 @@ class Loop {
   void advance(Instant now);
   /// True when a node has a deadline or an age, so that `advance` matters.
   bool timed() const { return !timed_.empty(); }
-  Instant next_deadline() const;
+  Instant next_deadline();
 
   /// A frame to fill and to give to `yielded`.
   Frame* new_frame(NodeId node) { return pools_.new_frame(node, plan_.nodes[node].outputs.size()); }

@@ -52,10 +52,17 @@ std::vector<bool> Oracle::upstream_of(const Collector& join) const {
 void Oracle::call_arrived(std::size_t call, std::uint64_t session) {
   calls_.resize(std::max(calls_.size(), call + 1));
   calls_[call].session = session;
+  sessions_[session].push_back(call);
   calls_[call].last_release.assign(plan_.nodes.size(), 0);
   calls_[call].last_delivery.assign(plan_.outputs.size(), 0);
   calls_[call].entry = static_cast<ActivationNumber>(activations_.size());
   activations_.push_back({call, entry_node, calls_[call].entry, 0, 0});
+}
+
+std::size_t Oracle::first_open(std::uint64_t session) {
+  std::deque<std::size_t>& open = sessions_[session];
+  while (!open.empty() && calls_[open.front()].ended) open.pop_front();
+  return open.empty() ? calls_.size() : open.front();
 }
 
 Oracle::Pass Oracle::pass_of(FrameNumber number, NodeId root) const {
@@ -157,11 +164,12 @@ ActivationNumber Oracle::started(const StartActivation& start, const Firing& fir
   if (call.ended) violated("C7: " + where(start) + " started after the end of its call");
   if (!call.identities.insert(identity).second)
     violated("C1: " + where(start) + " fired twice for the same inputs");
-  if (plan_.calls == CallMode::serial)
-    for (std::size_t other = 0; other < firing.call; ++other)
-      if (!calls_[other].ended && calls_[other].session == call.session)
-        violated("C15: " + where(start) + " runs before call " + std::to_string(other) +
-                 " of its session has ended");
+  if (plan_.calls == CallMode::serial) {
+    const std::size_t turn = first_open(call.session);
+    if (turn < firing.call)
+      violated("C15: " + where(start) + " runs before call " + std::to_string(turn) +
+               " of its session has ended");
+  }
   if (node.loop_index != none && start.iteration >= plan_.limits.loop_iterations)
     violated("C13: " + where(start) + " is past the limit of loop iterations");
   FrameFact parent{call.entry, 0};

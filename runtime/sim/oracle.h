@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -90,6 +92,8 @@ class Oracle {
     std::vector<NodeId> failures;
   };
 
+  /// The first call of the session that has not ended.
+  std::size_t first_open(std::uint64_t session);
   Pass pass_of(FrameNumber frame, NodeId root) const;
   /// Below 0: `a` stands before `b`; 0: the order is not defined between them.
   int compare(FrameFact a, FrameFact b) const;
@@ -105,6 +109,7 @@ class Oracle {
   std::vector<ActivationFact> activations_;
   std::vector<FrameFact> frames_;
   std::vector<CallFacts> calls_;
+  std::unordered_map<std::uint64_t, std::deque<std::size_t>> sessions_;  // calls that may be open
   std::vector<std::vector<bool>> upstream_;  // by collector; empty: not a join
   std::vector<std::string> violations_;
 };

@@ -30,8 +30,7 @@ outputs: { out: join.v }
 )";
 
 std::size_t count_of(const Harness& harness, const std::string& node) {
-  return static_cast<std::size_t>(
-      std::ranges::count(harness.firings, node, &Firing::node));
+  return static_cast<std::size_t>(std::ranges::count(harness.firings, node, &Firing::node));
 }
 
 void require_clean(Harness& harness) {
@@ -160,7 +159,7 @@ outputs: { token: model.token }
 )");
   harness.yields["source"] = {{"text"}, {"image"}, {"text"}, {"image"}, {"text"}};
   harness.yields["model"] = {{"token"}, {"token"}};
-  harness.pick = [](std::size_t waiting) { return waiting - 1; };   // newest first
+  harness.pick = [](std::size_t waiting) { return waiting - 1; };  // newest first
   const CallId call = harness.call();
   harness.run();
   std::vector<std::size_t> groups;
@@ -226,8 +225,8 @@ outputs: { out: draw.v }
     CHECK(harness.status[call] == "ok");
     REQUIRE(count_of(harness, "draw") == 1);
     const auto draw = std::ranges::find(harness.firings, "draw", &Firing::node);
-    CHECK(draw->inputs.at("picture") == std::vector<std::string>{"slow#0<source#0<x>>",
-                                                                 "slow#0<source#1<x>>"});
+    CHECK(draw->inputs.at("picture") ==
+          std::vector<std::string>{"slow#0<source#0<x>>", "slow#0<source#1<x>>"});
     CHECK(harness.warnings == std::vector<std::string>{"draw: 1 frame of picture left over"});
     require_clean(harness);
   }
@@ -348,6 +347,43 @@ TEST_CASE("a cancelled call ends with that outcome and leaves nothing behind") {
   harness.run();
   CHECK(harness.status[call] == "the caller cancelled the call");
   require_clean(harness);
+}
+
+TEST_CASE(
+    "a join that got some of its fields and never ran is a warning that says what is missing") {
+  Harness harness(diamond);
+  harness.yields["right"] = {{}};
+  const CallId call = harness.call();
+  harness.run();
+  CHECK(harness.status[call] == "ok");
+  CHECK(harness.warnings ==
+        std::vector<std::string>{"join: r did not come from right.v, it did not run",
+                                 "the call brought no output: out did not come from join.v"});
+  require_clean(harness);
+}
+
+TEST_CASE("a field that did not come is no warning where the node ran for another yield") {
+  for (const bool first : {true, false}) {
+    Harness harness(head + R"(
+nodes:
+  source: { run: any.run, inputs: [ { x: inputs.x } ] }
+  left:   { run: any.run, inputs: [ { v: source.l } ] }
+  right:  { run: any.run, inputs: [ { v: source.r } ] }
+  join:   { run: any.run, inputs: [ { l: left.v, r: right.v } ] }
+outputs: { out: join.v }
+)");
+    // The yield that takes one arm only comes before the one that takes both, and after it.
+    if (first)
+      harness.yields["source"] = {{"l"}, {"l", "r"}};
+    else
+      harness.yields["source"] = {{"l", "r"}, {"l"}};
+    const CallId call = harness.call();
+    harness.run();
+    CHECK(harness.status[call] == "ok");
+    CHECK(count_of(harness, "join") == 1);
+    CHECK(harness.warnings.empty());
+    require_clean(harness);
+  }
 }
 
 TEST_CASE("a call past its deadline ends with that outcome") {

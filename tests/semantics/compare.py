@@ -14,6 +14,7 @@ import glob
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,9 +30,21 @@ def cause_of(call: dict) -> str | None:
     return cause.get("node") if isinstance(cause, dict) else cause
 
 
+def plain(warning: str) -> str:
+    """What did not come, without from whom (that is in the tests of graph/)."""
+    if warning.startswith("the call brought no output"):
+        return "the call brought no output"
+    join = re.match(r"(\w+): (?:group (\d+): )?\w+ did not come from", warning)
+    if not join:
+        return warning
+    fields = sorted(re.findall(r"(\w+) did not come from", warning))
+    return f"{join[1]} {join[2] or 0}: {' '.join(fields)} did not come"
+
+
 def counted(warnings: list[str]) -> list[str]:
     """Those that both know, each once, with how often it came."""
-    times = collections.Counter(w for w in warnings if "left over" in w or "max_age" in w)
+    known = ("left over", "max_age", "did not come", "no output")
+    times = collections.Counter(plain(w) for w in warnings if any(k in w for k in known))
     return sorted(w if n == 1 else f"{w} ({n} times)" for w, n in times.items())
 
 

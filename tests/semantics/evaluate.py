@@ -204,6 +204,7 @@ class Call:
     def __init__(self, workflow, scripts, index, given):
         self.w, self.scripts, self.index, self.given = workflow, scripts, index, given
         self.firings, self.failures, self.warnings = [], [], []
+        self.lost = defaultdict(set)         # join -> fields that did not come where others did
         self.delivered = {name: 0 for name in workflow.outputs}
         self.work = []
         self.scopes = defaultdict(dict)      # join -> pass of the root -> frames
@@ -347,8 +348,11 @@ class Call:
         for frame in frames:
             for f, v in self.values_of(frame, self.w.groups[n][g]).items():
                 values[f] += v
-        if all(values[f] for f in self.w.groups[n][g]):
+        missing = {f for f in self.w.groups[n][g] if not values[f]}
+        if not missing:
             self.start(n, g, values, at, frames)
+        elif any(values.values()):
+            self.lost[n, g] |= missing
 
     def close_count(self, n):
         group = self.w.groups[n][0]
@@ -394,7 +398,18 @@ class Call:
             return None
         return numbers[0]
 
+    def missing(self):
+        """What the caller of a call that ended well should hear."""
+        ran = {a.node for a in self.firings}
+        for (n, g), fields in self.lost.items():
+            if n not in ran:
+                self.warnings.append(f"{n} {g}: {' '.join(sorted(fields))} did not come")
+        if not any(self.delivered.values()):
+            self.warnings.append("the call brought no output")
+
     def result(self):
+        if not self.failures:
+            self.missing()
         cause = min(self.failures, key=self.w.order.index) if self.failures else None
         firings = sorted(self.firings, key=lambda a: a.identity)
         return {"status": "error" if cause else "ok", "cause": cause, "outputs": self.delivered,

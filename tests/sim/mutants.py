@@ -71,8 +71,12 @@ MUTANTS = [
     ("C11 what depends on a dead join waits", "graph/engine.cpp",
      "    splitter_.settle(scope->outer, collector.outer,",
      "    if (false)\n    splitter_.settle(scope->outer, collector.outer,", None),
-    ("C11 a join fires with a field missing", "graph/bucket.cpp", "return filled + 1 ==",
-     "return filled != 0 || filled + 1 ==", None),
+    ("C11 a join fires with a field missing", "graph/engine.cpp", "if (filled != all) {",
+     "if (filled == 0) {", None),
+    ("a join that lost a field is not told", "graph/engine.cpp",
+     "if (filled != 0) notice.lost =", "if (false) notice.lost =", None),
+    ("a join that ran is told as lost", "graph/missing.cpp", "if (!ran.contains(join.first))", "",
+     None),
     ("C12 what is left is settled twice", "graph/split.cpp",
      "      effects.messages.push_back(message);\n    }\n    part.rest = Share{};",
      "      effects.messages.push_back(message);\n      Message* again = pools_.new_message("
@@ -94,8 +98,8 @@ MUTANTS = [
      "      effects.cancels.push_back({node_.id, {record->index, record->generation}});\n",
      "      {}\n", None),
     ("C16 a failed call has no deadline", "graph/coordinator.cpp",
-     "if (call.cancelled || call.aborting) continue;", "if (call.failure || call.aborting) continue;",
-     None),
+     "!(*call)->cancelled && !(*call)->aborting) return order_", "!(*call)->failure && "
+     "!(*call)->aborting) return order_", None),
     ("C17 something besides the seed decides", "runtime/sim/cluster.cpp",
      "* random_.uniform()));", "* random_.uniform())) + std::chrono::nanoseconds([] {"
      " static int n = 0; return ++n % 97; }());", None),

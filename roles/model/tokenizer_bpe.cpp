@@ -126,7 +126,7 @@ Result<void> BpeTokenizer::merge_by_scores(std::span<const double> scores,
     order.push_back(score);
   }
   std::ranges::sort(order, std::greater<>());
-  order.erase(std::ranges::unique(order).begin(), order.end());
+  order.erase(std::unique(order.begin(), order.end()), order.end());
   for (const auto& [text, id] : ids_) {
     const auto at = static_cast<std::size_t>(id);
     if (at >= scores.size() || is_added_[at]) continue;

@@ -5,14 +5,16 @@ Usage: ask_smollm2.py SLUICE FILE.gguf FOLDER       FILE.gguf: what tools/fetch_
 
 transformers dequantises the file to f32. In FOLDER it leaves the same as a checkpoint directory (config.json,
 model.safetensors, tokenizer.json), which is asked too.
-Not in the package lists: torch, transformers (and gguf)
+Not in the package lists: safetensors, torch, transformers (and gguf and accelerate)
 """
+import json
 import pathlib
 import subprocess
 import sys
 
 import torch
 import transformers as hf
+from safetensors.torch import save_file
 
 PROMPTS = [
     "What is the capital of France?", "Name three primary colors.", "Write one sentence about the sea.",
@@ -26,7 +28,11 @@ def reference(path, folder):
     file = {"gguf_file": path.name}
     tokenizer = hf.AutoTokenizer.from_pretrained(path.parent, **file)
     model = hf.AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **file).eval()
-    model.save_pretrained(folder)
+    pathlib.Path(folder).mkdir(exist_ok=True)
+    config = {k: v for k, v in model.config.to_dict().items() if k != "quantization_config"}
+    (pathlib.Path(folder) / "config.json").write_text(json.dumps(config))
+    save_file({k: v.contiguous() for k, v in model.state_dict().items() if k != "lm_head.weight"},
+              f"{folder}/model.safetensors")
     tokenizer.save_pretrained(folder)
     answers = []
     for prompt in PROMPTS:

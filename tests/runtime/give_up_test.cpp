@@ -12,9 +12,9 @@ using namespace sluice;
 namespace {
 
 /// Hands on at once, but for the nodes that it holds.
-class Holding final : public LoopHost {
+class HeldRoles final : public LoopHost {
  public:
-  Holding(const Plan& plan, std::vector<std::string> held)
+  HeldRoles(const Plan& plan, std::vector<std::string> held)
       : plan_(plan), held_(std::move(held)), loop(plan, *this) {}
 
   void start(const StartActivation& start) override {
@@ -92,7 +92,7 @@ outputs: { out: j.v }
 
 TEST_CASE("a call that is given up ends when its last activation does, with nothing left") {
   const Plan plan = plan_of(joined);
-  Holding host(plan, {"a"});
+  HeldRoles host(plan, {"a"});
   const CallId given_up = host.call(1);
   const CallId queued = host.call(1);
   CHECK(host.loop.counts().buckets == 1);  // the join has one of two
@@ -119,7 +119,7 @@ TEST_CASE("a call that is given up ends when its last activation does, with noth
 
 TEST_CASE("a call that waits or has ended is given up without a trace") {
   const Plan plan = plan_of(joined);
-  Holding host(plan, {"source"});
+  HeldRoles host(plan, {"source"});
   const CallId first = host.call(1);
   const CallId second = host.call(1);
   host.loop.give_up(second);

@@ -358,20 +358,21 @@ class Call:
         group = self.w.groups[n][0]
         frames = sorted(self.collected[n], key=lambda f: (f.by.chain + ((f.index,),),
                                                           f.by.ways + ((f.index,),)))
-        values, left, used, dead, any_frame, wanted_all = {}, [], [], False, False, 0
+        values, left, used, dead, any_frame, wanted_all, unknown = {}, [], [], False, False, 0, False
         for f, sources in group.items():
             came = [(frame, v) for frame in frames for v in self.values_of(frame, group)[f]]
             any_frame |= bool(came)
             wanted = self.wanted(n, f, frames, len(came))
             if wanted is None:
-                return
+                unknown = True
+                continue
             wanted_all += wanted if self.w.nodes[n]["count"][f] != "all" else max(1, wanted)
             dead |= len(came) < wanted
             values[f] = [v for _, v in came[:wanted]]
             used += [frame for frame, _ in came[:wanted]]
             if len(came) > wanted:
                 left.append((f, len(came) - wanted))
-        if dead or (not any_frame and wanted_all > 0):
+        if unknown or dead or (not any_frame and wanted_all > 0):
             return
         for f, k in left:
             self.warnings.append(f"{n}: {k} frame{'s' if k > 1 else ''} of {f} left over")

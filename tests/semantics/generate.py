@@ -246,7 +246,7 @@ def workflow_text(maker, outputs) -> str:
     lines += ["nodes:"] + [f"  {name}: {text_of(n)}" for name, n in shuffled(rng, nodes).items()]
     limit = rng.choice((3, 4, 6, 64))
     lines += ["outputs: " + text_of(shuffled(rng, outputs)),
-              f"limits: {{ loop_iterations: {limit} }}"]
+              f"limits: {{ loop_iterations: {limit}, deadline: 1440m }}"]
     if rng.random() < 0.3:
         lines.append("calls: overlap")
     if maker.flavour == "cancel":

@@ -438,7 +438,8 @@ void Engine::recycle_bucket(std::uint64_t scope) {
 void Engine::close_bucket(Bucket& bucket, Effects& effects) {
   const ScopeRef scope = bucket.scope();
   const Collector& collector = plan_.collectors[scope->collector];
-  const std::uint64_t all = (std::uint64_t{1} << node_.groups[collector.group].fields.size()) - 1;
+  // A group has 1 to 64 fields.
+  const std::uint64_t all = ~std::uint64_t{0} >> (64 - node_.groups[collector.group].fields.size());
   const std::uint64_t filled = bucket.filled(plan_);
   if (filled != all) {
     Notice notice;

@@ -248,8 +248,9 @@ outputs: { out: draw.v }
     harness.run();
     CHECK(harness.status[call] == "ok");
     CHECK(count_of(harness, "draw") == 0);
-    REQUIRE(harness.warnings.size() == 1);
+    REQUIRE(harness.warnings.size() == 2);
     CHECK(harness.warnings[0] == "draw: 1 of 3 frames of picture came, it did not run");
+    CHECK(harness.warnings[1].starts_with("the call brought no output: "));
     require_clean(harness);
   }
   SECTION("less than none: an error that names node and field") {

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 failures = []
@@ -104,12 +105,14 @@ def pictures(scratch):
 def progress(scratch):
     """What takes long says so on standard error; standard output has the answer alone."""
     shown = r"^(preparing|running) .*, \d+ s$"
-    # It is stopped for four seconds while it works; later on, where a machine is slow to begin, and in more work, where
-    # one is fast.
-    for steps, begun in (("32", 0.5), ("128", 1), ("128", 3), ("200", 8)):
-        slow = subprocess.Popen([SLUICE, "run", CHAT, "--prompt", "draw a red circle", "--steps", steps, "--out",
-                                 os.path.join(scratch, "slow.png")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for what, seconds in ((signal.SIGSTOP, begun), (signal.SIGCONT, 4)):
+    # It is stopped for four seconds in the middle of its work, wherever that is on this machine.
+    draw = [SLUICE, "run", CHAT, "--prompt", "draw a red circle", "--steps", "48", "--out", os.path.join(scratch, "slow.png")]
+    began = time.monotonic()
+    subprocess.run(draw, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300, check=True)
+    whole = time.monotonic() - began
+    for part in (0.5, 0.7, 0.3, 0.6, 0.4):
+        slow = subprocess.Popen(draw, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for what, seconds in ((signal.SIGSTOP, part * whole), (signal.SIGCONT, 4)):
             try:
                 slow.wait(timeout=seconds)
             except subprocess.TimeoutExpired:

@@ -153,8 +153,10 @@ void WorkerPool::wake_workers(std::size_t most) {
 
 void WorkerPool::work() {
   in_part = true;
-  while (!ending_) {
+  for (;;) {
+    // In this order: an end that is not seen here opens another loop than `seen`.
     const std::uint32_t seen = opened_.load(std::memory_order_seq_cst);
+    if (ending_) return;
     if (!help()) wait_for_loops(seen);
   }
 }

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,16 +35,19 @@ class Terminal:
             os.execv(SLUICE, [SLUICE, "chat", MODEL, *options])
         self.seen = ""
 
-    def read_until(self, pattern, seconds=120):
-        """What came, up to and with the pattern."""
+    def read_until(self, pattern, seconds=120, or_end=False):
+        """What came, up to and with the pattern (`or_end`: or all, when the program has ended)."""
         while not re.search(pattern, self.seen):
             ready, _, _ = select.select([self.end], [], [], seconds)
             try:
                 got = os.read(self.end, 4096) if ready else b""
             except OSError:  # the program has ended
                 got = b""
+                if or_end:
+                    return self.seen
             if not got:
                 failures.append(f"waited for {pattern!r}, saw {self.seen!r}")
+                os.kill(self.pid, signal.SIGKILL)
                 return self.seen
             self.seen += got.decode(errors="replace")
         at = re.search(pattern, self.seen).end()
@@ -54,6 +58,7 @@ class Terminal:
         os.write(self.end, text.encode())
 
     def status(self):
+        self.read_until(r"\0", or_end=True)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
@@ -84,24 +89,25 @@ def ten_turns():
 
 def stopped():
     """Ctrl-C ends an answer, and the conversation goes on; between answers it ends that."""
-    talk = Terminal("--tokens", "900", "--context", "1000", "--temperature", "1")
-    talk.read_until(r"> ")
-    hit = False
-    for attempt in range(8):  # an answer may end by itself before the signal comes
-        talk.type(f"/reset\nspeak {attempt}\n")
+    for attempt in range(20):  # where an answer ends by itself before the signal comes, the signal ends the program
+        talk = Terminal("--tokens", "900", "--context", "1000", "--temperature", "1")
+        talk.read_until(r"> ")
+        talk.type(f"speak {attempt}\n")
         talk.read_until(rf"speak {attempt}\r\n")
         talk.read_until(r"[^>\s]")
         talk.type("\x03")
-        said = talk.read_until(r"\n(> )+|> \r\n$")
-        hit = hit or "(stopped)" in said
-        if hit:
+        said = talk.read_until(r"\(stopped\)[^>]*> ", or_end=True)
+        if "(stopped)" in said:
             break
-    expect("an answer was stopped", hit, talk.seen)
-    talk.type("go on\n")
-    talk.read_until(r"go on\r\n")
-    talk.read_until(r"\n> ")
+        expect("Ctrl-C between answers ends well", talk.status() == 0, said)
+    expect("an answer was stopped", "(stopped)" in said, said)
+    talk.type("/reset\n")
+    talk.type("/quit\n")
+    expect("the conversation goes on", talk.status() == 0, talk.seen)
+    talk = Terminal("--tokens", "4")
+    talk.read_until(r"> ")
     talk.type("\x03")
-    expect("Ctrl-C between answers ends well", talk.status() == 0, talk.seen)
+    expect("Ctrl-C at the first line ends well", talk.status() == 0, talk.seen)
 
 
 def pipes():

@@ -106,7 +106,7 @@ def main():
     wrong = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = a.keep or temporary
-        generate(a.seed, a.count, folder)
+        generate(a.seed, a.count, folder, deadline="1440m")
         names = [os.path.join(folder, f"s{i:05d}.yaml") for i in range(a.count)]
         cases = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases")
         names = sorted(glob.glob(f"{cases}/s_*.yaml")) + names

@@ -235,7 +235,7 @@ def shuffled_node(rng, node: dict) -> dict:
     return node
 
 
-def workflow_text(maker, outputs) -> str:
+def workflow_text(maker, outputs, deadline: str) -> str:
     rng = maker.rng
     used = {node["run"].split(".")[0] for node in maker.nodes.values()}
     roles = {name: role for name, role in maker.roles.items() if name in used}
@@ -246,7 +246,7 @@ def workflow_text(maker, outputs) -> str:
     lines += ["nodes:"] + [f"  {name}: {text_of(n)}" for name, n in shuffled(rng, nodes).items()]
     limit = rng.choice((3, 4, 6, 64))
     lines += ["outputs: " + text_of(shuffled(rng, outputs)),
-              f"limits: {{ loop_iterations: {limit}, deadline: 1440m }}"]
+              f"limits: {{ loop_iterations: {limit}, deadline: {deadline} }}"]
     if rng.random() < 0.3:
         lines.append("calls: overlap")
     if maker.flavour == "cancel":
@@ -267,13 +267,14 @@ def scenario_text(maker, index: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def generate(seed: int, count: int, folder: str):
+def generate(seed: int, count: int, folder: str, deadline: str = "30s"):
+    """`deadline`: of a call. An evaluator that knows no time needs one that no call meets."""
     os.makedirs(folder, exist_ok=True)
     for i in range(count):
         maker = Maker(random.Random(f"{seed}:{i}"))
         outputs = maker.make()
         with open(f"{folder}/w{i:05d}.yaml", "w") as f:
-            f.write(workflow_text(maker, outputs))
+            f.write(workflow_text(maker, outputs, deadline))
         with open(f"{folder}/s{i:05d}.yaml", "w") as f:
             f.write(scenario_text(maker, i))
 

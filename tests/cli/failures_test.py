@@ -106,12 +106,12 @@ def progress(scratch):
     """What takes long says so on standard error; standard output has the answer alone."""
     shown = r"^(preparing|running) .*, \d+ s$"
     # It is stopped for four seconds in the middle of its work, wherever that is on this machine.
-    draw = [SLUICE, "run", CHAT, "--prompt", "draw a red circle", "--steps", "48", "--out", os.path.join(scratch, "slow.png")]
+    draw = ["run", CHAT, "--prompt", "draw a red circle", "--steps", "48", "--out", os.path.join(scratch, "slow.png")]
     began = time.monotonic()
-    subprocess.run(draw, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300, check=True)
+    subprocess.run([SLUICE, *draw], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300, check=True)
     whole = time.monotonic() - began
     for part in (0.5, 0.7, 0.3, 0.6, 0.4):
-        slow = subprocess.Popen(draw, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        slow = subprocess.Popen([SLUICE, *draw], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for what, seconds in ((signal.SIGSTOP, part * whole), (signal.SIGCONT, 4)):
             try:
                 slow.wait(timeout=seconds)

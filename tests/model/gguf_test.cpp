@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -307,9 +308,10 @@ TEST_CASE("hostile GGUF files are refused, each with what is wrong") {
 }
 
 TEST_CASE("what a GGUF file asks for and is not supported is refused by name") {
-  const auto only = [](const std::string& key, const std::string& value) {
-    return std::move(parse(Bytes::header(0, 1).name(key).put<std::uint32_t>(8).name(value).text))
-        .value();
+  std::deque<std::string> kept;  // what is parsed stays where it is
+  const auto only = [&](const std::string& key, const std::string& value) {
+    kept.push_back(Bytes::header(0, 1).name(key).put<std::uint32_t>(8).name(value).text);
+    return std::move(parse(kept.back())).value();
   };
   CHECK(gguf_architecture(only("general.architecture", "mamba")).error().message.find("'mamba'") !=
         std::string::npos);

@@ -218,8 +218,10 @@ void Oracle::sent(const Message& message) {
   call.frames += message.kind == Message::Kind::frame ? 1 : 0;
   if (message.kind != Message::Kind::settled) return;
   // Each activation, started or dropped on arrival, and each dead bucket settles at most once for
-  // each collector; every one of them came of a frame.
-  const std::uint64_t most = (call.starts + call.frames + 1) * 2 * plan_.collectors.size();
+  // each collector; every one of them came of a frame, but for the buckets of the call itself,
+  // which die behind one another where it brings no frame.
+  const std::uint64_t collectors = plan_.collectors.size();
+  const std::uint64_t most = ((call.starts + call.frames + 1) * 2 + collectors) * collectors;
   if (++call.settled > most)
     violated("C12: " + std::to_string(call.settled) + " settling messages, more than " +
              std::to_string(most) + " that frames and activations allow");

@@ -4,7 +4,6 @@
 // answer; between answers it ends the conversation, as the end of input does.
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "cli/input_file.h"
+#include "cli/interrupt.h"
 #include "cli/line_reader.h"
 #include "cli/model_load.h"
 #include "roles/image_file.h"
@@ -30,18 +30,6 @@ struct Options {
   GenerationOptions generation;
 };
 
-volatile std::sig_atomic_t interrupted = 0;
-
-void on_interrupt(int) { interrupted = 1; }
-
-/// Without SA_RESTART, so that a read of a line ends too.
-void catch_interrupts() {
-  struct sigaction action {};
-  action.sa_handler = on_interrupt;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-}
-
 /// A model's text without what would command a terminal.
 void print_text(std::string_view text) {
   std::string plain;
@@ -54,9 +42,10 @@ void print_text(std::string_view text) {
 /// The conversation so far, and the keys and values of it.
 class Talk {
  public:
-  Talk(const ChatModel& model, const Options& options)
+  Talk(const ChatModel& model, const Options& options, Interrupts& interrupts)
       : model_(model),
         options_(options),
+        interrupts_(interrupts),
         pool_(model.model().text().kv_shape(page_tokens), options.context / page_tokens + 1),
         generator_(model.model().text(), pool_, &model.tokenizer(), Budget{256, 1}) {
     reset();
@@ -65,15 +54,16 @@ class Talk {
   void reset();
   /// Stands before the next message.
   Result<void> add_picture(const std::string& path);
-  /// Prints the answer as it is made. Errors: as if it had not been asked.
+  /// Prints the answer as it is made, until Ctrl-C. Errors: as if it had not been asked.
   Result<void> say(const std::string& text);
 
  private:
   Result<Generation> begin(std::vector<std::int32_t>& prompt);
-  Generation run(Generation generation);
+  Generation run(Generation generation, bool& stopped);
 
   const ChatModel& model_;
   const Options& options_;
+  Interrupts& interrupts_;
   KvPool pool_;
   Generator generator_;
   std::vector<Message> messages_;
@@ -124,13 +114,12 @@ Result<Generation> Talk::begin(std::vector<std::int32_t>& prompt) {
   return generation;
 }
 
-Generation Talk::run(Generation generation) {
+Generation Talk::run(Generation generation, bool& stopped) {
   const std::uint64_t id = generation.id;
   generator_.add(std::move(generation));
   std::vector<std::uint64_t> advanced;
   std::size_t printed = 0;
-  interrupted = 0;
-  while (generator_.busy() && interrupted == 0) {
+  while (generator_.busy() && !(stopped = interrupts_.take())) {
     generator_.step(advanced);
     const std::string& text = generator_.find(id)->text;
     print_text(std::string_view(text).substr(printed));
@@ -148,7 +137,8 @@ Result<void> Talk::say(const std::string& text) {
     messages_.pop_back();
     return generation.error();
   }
-  Generation done = run(std::move(generation).value());
+  bool stopped = false;
+  Generation done = run(std::move(generation).value(), stopped);
   sequence_ = std::move(done.sequence);
   tokens_ = std::move(prompt);
   tokens_.insert(tokens_.end(), done.tokens.begin(), done.tokens.end());
@@ -159,11 +149,10 @@ Result<void> Talk::say(const std::string& text) {
     return *done.error;
   }
   messages_.push_back({"assistant", done.text, {}});
-  const char* why = interrupted != 0                            ? "stopped"
+  const char* why = stopped                                     ? "stopped"
                     : done.finish == Generation::Finish::length ? "cut off: --tokens gives more"
                                                                 : nullptr;
   if (why != nullptr) std::fprintf(stderr, "(%s)\n", why);
-  interrupted = 0;
   return {};
 }
 
@@ -193,14 +182,14 @@ int chat(const Options& options) {
   const Result<ChatModel> model = ChatModel::open(options.path, std::move(loaded).value());
   if (!model.ok()) return fail(model.error().message);
   if (!model->chat().ok()) return fail(model->chat().error().message);
-  Talk talk(*model, options);
+  Interrupts interrupts;
+  Talk talk(*model, options, interrupts);
   const bool terminal = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
   if (terminal)
     std::printf(
         "/image FILE shows a picture, /reset starts anew, /quit ends; Ctrl-C stops an "
         "answer\n");
-  catch_interrupts();
-  LineReader lines(STDIN_FILENO);
+  LineReader lines(STDIN_FILENO, interrupts.descriptor());
   std::string line;
   bool failed = false;
   for (bool quit = false; !quit;) {

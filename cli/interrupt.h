@@ -1,31 +1,45 @@
-// Ctrl-C while something runs: the first one asks it to stop, a second one ends the program.
+// Ctrl-C as an event that can be waited for together with other descriptors, so that none is lost
+// between a question and a wait.
 //
-// Thread: what to stop is called on a thread of its own. At most one exists at a time. Restores
-// what Ctrl-C did before.
+// Thread: at most one Interrupts exists at a time; what it was before is restored behind it.
 #pragma once
 
-#include <semaphore.h>
 #include <signal.h>
 
-#include <atomic>
 #include <functional>
 #include <thread>
 
 namespace sluice::cli {
 
-class Interrupt {
+class Interrupts {
  public:
-  explicit Interrupt(std::function<void()> stop);
-  ~Interrupt();
-  Interrupt(const Interrupt&) = delete;
-  Interrupt& operator=(const Interrupt&) = delete;
+  Interrupts();
+  ~Interrupts();
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+
+  /// Readable from a Ctrl-C until `take`.
+  int descriptor() const { return event_; }
+  /// Whether Ctrl-C was pressed since the last call.
+  bool take();
 
  private:
-  static void on_signal(int);
-
-  std::function<void()> stop_;
-  std::atomic<bool> done_{false};
+  int event_;
   struct sigaction before_ {};
+};
+
+/// Asks what runs to stop at the first Ctrl-C, from a thread of its own; from then on another one
+/// ends the program.
+class StopOnInterrupt {
+ public:
+  explicit StopOnInterrupt(std::function<void()> stop);
+  ~StopOnInterrupt();
+
+ private:
+  void watch(const std::function<void()>& stop);
+
+  Interrupts interrupts_;
+  int done_;
   std::thread thread_;
 };
 

@@ -1,5 +1,6 @@
 #include "cli/line_reader.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -21,9 +22,12 @@ Result<bool> LineReader::next(std::string& line) {
     if (buffer_.size() > line_bytes_max)
       return Error{ErrorCode::exhausted, "a line of the input is longer than " +
                                              std::to_string(line_bytes_max) + " bytes"};
+    std::array<pollfd, 2> events{pollfd{descriptor_, POLLIN, 0}, pollfd{stop_, POLLIN, 0}};
+    if (::poll(events.data(), events.size(), -1) < 0) continue;  // a signal
+    if (events[1].revents != 0) return false;
     std::array<char, 4096> part;
     const ssize_t got = ::read(descriptor_, part.data(), part.size());
-    if (got < 0 && errno == EINTR) return false;
+    if (got < 0 && errno == EINTR) continue;
     if (got < 0)
       return Error{ErrorCode::unavailable,
                    std::string("the input cannot be read: ") + std::strerror(errno)};

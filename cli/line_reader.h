@@ -1,4 +1,4 @@
-// Lines from a file descriptor, of which a signal ends the wait.
+// Lines from a file descriptor; another descriptor that becomes readable ends the wait.
 //
 // Bounds: a line has at most 1 MiB. Errors: exhausted (a longer one), unavailable (the read
 // failed).
@@ -14,14 +14,14 @@ class LineReader {
  public:
   static constexpr std::size_t line_bytes_max = std::size_t{1} << 20;
 
-  explicit LineReader(int descriptor) : descriptor_(descriptor) {}
+  LineReader(int descriptor, int stop) : descriptor_(descriptor), stop_(stop) {}
 
-  /// Without the line's end; the last line needs none. False: the input has ended, or a signal came
-  /// before a line did.
+  /// Without the line's end; the last line needs none. False: the input has ended, or `stop` became
+  /// readable before a line was there.
   Result<bool> next(std::string& line);
 
  private:
-  int descriptor_;
+  int descriptor_, stop_;
   std::string buffer_;
   bool ended_ = false;
 };

@@ -137,7 +137,7 @@ int run(const RunOptions& options, const Catalog& catalog) {
   call.inputs.emplace_back("request", make_json(std::move(request).value()));
   CallStream stream;
   const auto handle = (*runner)->start(std::move(call), stream.observer());
-  const Interrupt interrupt([&] {
+  const StopOnInterrupt interrupt([&] {
     progress.show("cancelling; press Ctrl-C again to end at once");
     handle->cancel();
   });

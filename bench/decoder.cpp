@@ -98,6 +98,7 @@ Rates measure_once(const Decoder& decoder, KvPool& pool, std::size_t prompt, std
   KvSequence sequence;
   auto start = Clock::now();
   forward(decoder, pool, sequence, prompt_rows, hidden);
+  decoder.logits(std::span(hidden).last(decoder.width()), logits);  // as the peer does
   rates.prefill = static_cast<double>(prompt) / seconds_since(start);
   // As the peer does it: tokens are made from an empty sequence.
   pool.truncate(sequence, 0);

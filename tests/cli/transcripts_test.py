@@ -51,7 +51,8 @@ def transcripts(folder):
     yield "plan", [["plan", FILE]] + [["plan", FILE, "--explain", node] for node in NODES + ["nobody"]]
     for kind in ("json", "mermaid", "dot", "svg"):
         yield f"plan_{kind}", [["plan", FILE, "--format", kind]]
-    yield "test", [["test", HERE, "--seeds", "20"], ["test", SCENARIO, "--seeds", "2", "--json"]]
+    yield "test", [["test", HERE, "--seeds", "20"], ["test", SCENARIO, "--seeds", "2", "--json"],
+                   ["test", f"{HERE}/cancel_scenario.yaml", "--seeds", "3", "--json"]]
     trace = os.path.join(folder, "trace.json")
     with_profile = ["simulate", FILE, "--profile", SCENARIO]
     yield "simulate", [with_profile + ["--calls", "12", "--rate", "50", "--seed", "3", "--trace", trace],

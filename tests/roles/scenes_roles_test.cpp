@@ -335,3 +335,19 @@ TEST_CASE("the vision encoder looks at pictures of any size") {
   // Grey is grey at any size.
   for (std::size_t i = 0; i < small.size(); ++i) CHECK(small[i] == Approx(large[i]).margin(1e-4));
 }
+
+TEST_CASE("what is no picture, or has nothing in it, is refused by those that look") {
+  World world;
+  for (const std::vector<std::int64_t>& shape :
+       {std::vector<std::int64_t>{0, 5, 3}, {5, 0, 3}, {4, 4}, {4, 4, 4}}) {
+    CAPTURE(shape);
+    for (Role* role : {world.vision.get(), world.codec.get()}) {
+      FakeActivation look("encode");
+      look.give("image", make_image(std::move(Tensor::zeros(Dtype::u8, shape)).value()));
+      const Result<void> refused = role->run(look);
+      REQUIRE(!refused.ok());
+      CHECK(!refused.error().message.empty());
+      CHECK(look.frames.empty());
+    }
+  }
+}

@@ -32,6 +32,7 @@ struct RunOptions {
   std::string session = "default";
   std::optional<std::int64_t> max_tokens, top_k, seed, steps;
   std::optional<double> temperature, top_p, guidance, strength;
+  WorkflowOptions workflow;
 };
 
 Result<std::string> request_json(const RunOptions& options) {
@@ -113,7 +114,7 @@ class Printer {
 };
 
 int run(const RunOptions& options, const Catalog& catalog) {
-  Result<Compiled> compiled = compile_file(options.file, catalog);
+  Result<Compiled> compiled = compile_file(options.file, options.workflow, catalog);
   if (!compiled.ok()) return fail(compiled.error().message);
   find_models(*compiled, catalog);
   if (!compiled->ok()) {
@@ -173,6 +174,7 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   command->add_option("--guidance", options->guidance, "How closely a drawing follows the words");
   command->add_option("--strength", options->strength,
                       "Below 1: a drawing starts from the given picture");
+  add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, options] {
     chosen = [&catalog, options] { return run(*options, catalog); };
   });

@@ -7,15 +7,15 @@ namespace sluice::cli {
 void ProgressLine::begin(std::string what, Time now) {
   what_ = std::move(what);
   since_ = now;
+  next_ = now + patience;
 }
 
 std::string ProgressLine::tick(Time now) {
-  const auto passed = now - since_;
-  if (what_.empty() || passed < patience || (shared_ && line_open_)) return "";
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(passed).count();
+  if (what_.empty() || now < next_ || (shared_ && line_open_)) return "";
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - since_).count();
   const std::string text = what_ + ", " + std::to_string(seconds) + " s";
   if (!terminal_) {
-    since_ += patience * 4;
+    next_ = now + patience * 4;  // a file gets fewer lines
     return text + "\n";
   }
   shown_ = true;

@@ -18,7 +18,7 @@ class ProgressLine {
 
   /// `terminal`: standard error is one. `shared`: standard output goes to the same place.
   ProgressLine(bool terminal, bool shared, Time now)
-      : terminal_(terminal), shared_(shared), since_(now) {}
+      : terminal_(terminal), shared_(shared), since_(now), next_(now) {}
 
   /// What is going on from now; shown once it has taken `patience`.
   void begin(std::string what, Time now);
@@ -34,7 +34,7 @@ class ProgressLine {
 
   bool terminal_, shared_;
   std::string what_;
-  Time since_;
+  Time since_, next_;       // when it began, and is shown next
   bool shown_ = false;      // a line stands on the terminal
   bool line_open_ = false;  // of the answer
 };

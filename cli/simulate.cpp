@@ -29,6 +29,7 @@ struct SimulateOptions {
   std::uint32_t machines = 1;
   double rate = 0;
   bool faults = false;
+  WorkflowOptions workflow;
 };
 
 double ms(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e6; }
@@ -170,7 +171,7 @@ int hunt(const Plan& plan, const Script& script, const SimulateOptions& options)
 }
 
 int simulate(const SimulateOptions& options, const Catalog& catalog) {
-  Result<Compiled> compiled = compile_file(options.file, catalog);
+  Result<Compiled> compiled = compile_file(options.file, options.workflow, catalog);
   if (!compiled.ok()) return fail(compiled.error().message);
   print_diagnostics(*compiled);
   if (!compiled->ok()) return 1;
@@ -215,6 +216,7 @@ void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   command->add_option("--trace", options->trace, "Write a Chrome/Perfetto trace to this file");
   command->add_flag("--faults", options->faults,
                     "Roles fail and hang, links break, machines pause or are lost, callers cancel");
+  add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, options] {
     chosen = [&catalog, options] { return simulate(*options, catalog); };
   });

@@ -42,16 +42,17 @@ void Driver::run() {
 
 // ---- news
 
-void Driver::announce(Event& event) {
-  if (announced_.fetch_add(1) == 0) {
-    handle(event);
-    return drive(1);
-  }
-  auto* const pushed = new Event(std::move(event));
-  if (pushed->frame == nullptr) return events_.push(pushed);
-  pushed->fields.swap(*pushed->frame);
-  pushed->frame = &pushed->fields;
-  events_.push(pushed);
+void Driver::announce(std::unique_ptr<Event> event) {
+  if (!begin_to_drive()) return events_.push(event.release());
+  handle(*event);
+  drive(1);
+}
+
+void Driver::announce(Event::Kind kind, const Ref<CallState>& call) {
+  auto event = std::make_unique<Event>();
+  event->kind = kind;
+  event->call = call;
+  announce(std::move(event));
 }
 
 void Driver::drive(std::size_t done) {
@@ -73,9 +74,10 @@ void Driver::drive(std::size_t done) {
     // It is announced before it is pushed.
     while ((next = events_.take()) == nullptr) std::this_thread::yield();
     while (next != nullptr) {
-      const std::unique_ptr<Event> event(next);
-      next = event->next;
-      handle(*event);
+      Event& event = *next;
+      next = event.next;
+      handle(event);
+      give_back(event);
       ++done;
       ++handled;
     }
@@ -92,8 +94,19 @@ bool Driver::hand_over(std::size_t done) {
   return true;
 }
 
-void Driver::handle(Event& event) {
+void Driver::give_back(Event& event) {
+  if (event.activation != nullptr)
+    event.activation->give_back(event);
+  else
+    delete &event;
+}
+
+void Driver::advance() {
   if (loop_.timed()) loop_.advance(now());
+}
+
+void Driver::handle(Event& event) {
+  advance();
   switch (event.kind) {
     case Event::Kind::call:
       return handle_call(event);
@@ -103,9 +116,9 @@ void Driver::handle(Event& event) {
     case Event::Kind::give_up:
       return handle_give_up(event);
     case Event::Kind::yielded:
-      return handle_yielded(event);
+      return handle_yielded(*event.activation, event.fields, event.handled_is_last());
     case Event::Kind::ended:
-      return handle_ended(event);
+      return handle_ended(*event.activation, std::move(event.error), event.released);
     case Event::Kind::released:
       return recycle(*event.activation);
     case Event::Kind::time:
@@ -126,30 +139,29 @@ void Driver::handle_call(Event& event) {
   if (event.call->stopped) loop_.cancel(id);
 }
 
-void Driver::handle_yielded(Event& event) {
-  LaneActivation& activation = *event.activation;
+void Driver::handle_yielded(LaneActivation& activation, YieldedFields& fields, bool last) {
   if (activation.call_state().ended()) dropped_.fetch_add(1, std::memory_order_relaxed);
   if (!closing_) {
     const NodeId node = activation.place().node->id;
     Frame* frame = loop_.new_frame(node);
-    for (auto& [field, value] : *event.frame) {
+    for (auto& [field, value] : fields) {
       frame->values[field] = std::move(value);
       frame->mask |= std::uint64_t{1} << field;
     }
-    loop_.yielded(node, activation.id(), frame, event.last);
+    loop_.yielded(node, activation.id(), frame, last);
   }
-  if (event.last) recycle(activation);
+  fields.clear();
+  if (last) recycle(activation);
 }
 
-void Driver::handle_ended(Event& event) {
-  LaneActivation& activation = *event.activation;
+void Driver::handle_ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) {
   if (!closing_) {
     const NodeId node = activation.place().node->id;
     std::unique_ptr<Failure> failure;
-    if (event.error) failure = std::make_unique<Failure>(Failure{node, std::move(*event.error)});
+    if (error) failure = std::make_unique<Failure>(Failure{node, std::move(*error)});
     loop_.ended(node, activation.id(), std::move(failure));
   }
-  if (event.released) recycle(activation);
+  if (released) recycle(activation);
 }
 
 void Driver::recycle(LaneActivation& activation) {
@@ -256,28 +268,36 @@ void Driver::end(EndCall& end) {
 // ---- what roles say, on their lanes
 
 void Driver::yielded(LaneActivation& activation, YieldedFields& fields, bool last) {
-  Event event;
-  event.kind = Event::Kind::yielded;
-  event.activation = &activation;
+  if (begin_to_drive()) {
+    advance();
+    handle_yielded(activation, fields, last);
+    return drive(1);
+  }
+  Event& event = activation.new_event(Event::Kind::yielded);
+  event.fields.swap(fields);
   event.last = last;
-  event.frame = &fields;
-  announce(event);
+  events_.push(&event);
 }
 
 void Driver::ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) {
-  Event event;
-  event.kind = Event::Kind::ended;
-  event.activation = &activation;
+  if (!error && released && activation.ends_with_frame()) return;
+  if (begin_to_drive()) {
+    advance();
+    handle_ended(activation, std::move(error), released);
+    return drive(1);
+  }
+  Event& event = activation.new_event(Event::Kind::ended);
   event.error = std::move(error);
   event.released = released;
-  announce(event);
+  events_.push(&event);
 }
 
 void Driver::released(LaneActivation& activation) {
-  Event event;
-  event.kind = Event::Kind::released;
-  event.activation = &activation;
-  announce(event);
+  if (begin_to_drive()) {
+    recycle(activation);
+    return drive(1);
+  }
+  events_.push(&activation.new_event(Event::Kind::released));
 }
 
 }  // namespace sluice

@@ -20,11 +20,11 @@ void Driver::start(const Ref<CallState>& call, std::vector<PayloadRef> inputs) {
     watch_.opened(call->key, now() + std::chrono::duration_cast<Instant>(call->deadline));
     if (watch_.next() < clock_at_) wake_clock();
   }
-  Event event;
-  event.kind = Event::Kind::call;
-  event.call = call;
-  event.inputs = std::move(inputs);
-  announce(event);
+  auto event = std::make_unique<Event>();
+  event->kind = Event::Kind::call;
+  event->call = call;
+  event->inputs = std::move(inputs);
+  announce(std::move(event));
 }
 
 void Driver::cancel(const Ref<CallState>& call) {
@@ -34,10 +34,7 @@ void Driver::cancel(const Ref<CallState>& call) {
     watch_.cancelled(call->key, now());
     if (watch_.next() < clock_at_) wake_clock();
   }
-  Event event;
-  event.kind = Event::Kind::cancel;
-  event.call = call;
-  announce(event);
+  announce(Event::Kind::cancel, call);
 }
 
 void Driver::close() {
@@ -51,9 +48,7 @@ void Driver::close() {
                {ErrorCode::unavailable, "the runner was destroyed before the call ended"},
                "",
                {}});
-  Event event;
-  event.kind = Event::Kind::close;
-  announce(event);
+  announce(Event::Kind::close, {});
   closed_.wait(false);
   {
     const std::lock_guard lock(clock_mutex_);
@@ -120,25 +115,20 @@ bool Driver::look(std::unique_lock<std::mutex>& lock) {
   if (decided.empty() && !nodes) return false;
   lock.unlock();
   for (const auto& [what, call] : decided) decide(what, call);
-  Event event;
-  event.kind = Event::Kind::time;
-  if (nodes) announce(event);
+  if (nodes) announce(Event::Kind::time, {});
   lock.lock();
   return true;
 }
 
 void Driver::decide(CallWatch::What what, const Ref<CallState>& call) {
-  Event event;
-  event.call = call;
-  event.kind = Event::Kind::give_up;
   if (what == CallWatch::What::stop) {
     if (call->stopped.exchange(true)) return;
     call->past_deadline = true;
-    event.kind = Event::Kind::cancel;
+    return announce(Event::Kind::cancel, call);
   }
-  announce(event);
+  announce(Event::Kind::give_up, call);
   // Whoever drives may never come to it: then nobody says which node it is.
-  if (what == CallWatch::What::give_up) call->end(overdue(*call, entry_node));
+  call->end(overdue(*call, entry_node));
 }
 
 Error Driver::stopped(const CallState& call) const {

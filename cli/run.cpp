@@ -12,6 +12,7 @@
 #include "cli/input_file.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "cli/trace.h"
 #include "roles/image_file.h"
 #include "runtime/call_stream.h"
 #include "runtime/runner.h"
@@ -30,6 +31,7 @@ struct RunOptions {
   std::string request;
   std::string out;
   std::string session = "default";
+  std::string trace;
   std::optional<std::int64_t> max_tokens, top_k, seed, steps;
   std::optional<double> temperature, top_p, guidance, strength;
 };
@@ -128,6 +130,7 @@ int run(const RunOptions& options, const Catalog& catalog) {
   Progress progress;
   RunnerOptions runner_options;
   runner_options.progress = [&](std::string_view what) { progress.show(std::string(what)); };
+  if (!options.trace.empty()) runner_options.trace = trace_activations_max;
   auto runner = Runner::create(compiled->loaded.spec, compiled->plan, catalog, runner_options);
   if (!runner.ok()) return fail(runner.error().message);
   progress.show("running " + compiled->plan.workflow);
@@ -146,6 +149,10 @@ int run(const RunOptions& options, const Catalog& catalog) {
     printer.show(output, *value);
   });
   const std::string& problem = printer.finish();
+  if (!options.trace.empty()) {
+    const Result<void> written = write_run_trace(options.trace, compiled->plan, (*runner)->trace());
+    if (!written.ok()) return fail(written.error().message);
+  }
   for (const std::string& warning : outcome.warnings)
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   if (!outcome.ok)
@@ -164,6 +171,7 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   command->add_option("--request", options->request, "The whole request as a JSON file instead");
   command->add_option("--out", options->out, "Where to write a picture (default: OUTPUT.png)");
   command->add_option("--session", options->session, "The session's name");
+  command->add_option("--trace", options->trace, "Write a Chrome/Perfetto trace to this file");
   command->add_option("--max-tokens", options->max_tokens, "Longest answer in tokens");
   command->add_option("--temperature", options->temperature, "0 (default) is greedy");
   command->add_option("--top-k", options->top_k, "Sample among the k most likely");

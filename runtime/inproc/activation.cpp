@@ -56,6 +56,7 @@ Event& LaneActivation::new_event(Event::Kind kind) {
   }
   event->kind = kind;
   event->activation = this;
+  if (times_) event->sent = steady_now();
   if (kind == Event::Kind::yielded) {
     event->progress.store(Event::Progress::waits, std::memory_order_relaxed);
     newest_frame_ = event;
@@ -136,6 +137,7 @@ void LaneActivation::yield(std::span<const FieldValue> fields) {
 }
 
 void LaneActivation::end(Result<void> result, bool released) {
+  if (times_) times_->end = steady_now();
   std::unique_ptr<Error> error;
   if (!result.ok())
     error = std::make_unique<Error>(result.error());

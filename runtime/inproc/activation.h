@@ -19,8 +19,17 @@
 #include "runtime/inproc/call_state.h"
 #include "runtime/inproc/event.h"
 #include "runtime/inproc/node_place.h"
+#include "runtime/inproc/steady_now.h"
+#include "runtime/trace.h"
 
 namespace sluice {
+
+/// When an activation ran, where somebody records it.
+struct ActivationTimes {
+  std::size_t span = Span::nobody;  // in the trace
+  Instant begin{};
+  Instant end{};
+};
 
 /// Who hears from roles.
 class RoleListener {
@@ -66,6 +75,17 @@ class LaneActivation final : public Activation {
   /// Forgets everything but its memory.
   void clear();
 
+  /// Its role takes it now.
+  void role_begins() {
+    if (times_) times_->begin = steady_now();
+  }
+  /// From now on it notes when it runs.
+  void keep_times(const ActivationTimes& times) {
+    times_ = std::make_unique<ActivationTimes>(times);
+  }
+  /// Null: nobody records.
+  const ActivationTimes* times() const { return times_.get(); }
+
   /// An event to fill, on the role's side; it comes back by `give_back` when it is handled.
   Event& new_event(Event::Kind kind);
   void give_back(Event& event);
@@ -97,6 +117,7 @@ class LaneActivation final : public Activation {
   Event* spare_events_ = nullptr;  // the role's side
   std::atomic<Event*> returned_events_{nullptr};
   int events_made_ = 0;
+  std::unique_ptr<ActivationTimes> times_;
   std::atomic<bool> cancelled_{false};
 };
 

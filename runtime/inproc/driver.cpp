@@ -15,14 +15,15 @@ constexpr std::size_t events_max = 256;
 }  // namespace
 
 Driver::Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessions,
-               std::vector<NodePlace> places, std::chrono::milliseconds grace)
+               std::vector<NodePlace> places, const RunnerOptions& options)
     : plan_(std::move(plan)),
       sessions_(std::move(sessions)),
       places_(std::move(places)),
-      grace_(grace),
+      grace_(options.grace),
+      recorder_(options.trace == 0 ? nullptr : std::make_unique<Recorder>(options.trace)),
       loop_(*plan_, *this),
       running_(plan_->nodes.size()),
-      watch_(std::chrono::duration_cast<Instant>(grace)) {
+      watch_(std::chrono::duration_cast<Instant>(grace_)) {
   for (const NodePlace& place : places_)
     for (std::size_t i = 0; i < place.lanes.size(); ++i) {
       if (outgoing_.size() <= place.lanes[i]) outgoing_.resize(place.lanes[i] + 1U);
@@ -31,10 +32,6 @@ Driver::Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessi
 }
 
 Driver::~Driver() = default;
-
-Instant Driver::now() {
-  return std::chrono::duration_cast<Instant>(std::chrono::steady_clock::now().time_since_epoch());
-}
 
 void Driver::run() {
   clock_ = std::thread([this] { tick(); });
@@ -77,6 +74,7 @@ void Driver::drive(std::size_t done) {
       Event& event = *next;
       next = event.next;
       handle(event);
+      if (recorder_ && !closing_) loop_.run();
       give_back(event);
       ++done;
       ++handled;
@@ -102,11 +100,13 @@ void Driver::give_back(Event& event) {
 }
 
 void Driver::advance() {
-  if (loop_.timed()) loop_.advance(now());
+  if (loop_.timed()) loop_.advance(steady_now());
 }
 
 void Driver::handle(Event& event) {
   advance();
+  if (recorder_ && event.activation != nullptr) recorder_->follows(*event.activation, event.sent);
+  if (recorder_ && event.activation == nullptr) recorder_->follows_nobody();
   switch (event.kind) {
     case Event::Kind::call:
       return handle_call(event);
@@ -122,7 +122,7 @@ void Driver::handle(Event& event) {
     case Event::Kind::released:
       return recycle(*event.activation);
     case Event::Kind::time:
-      if (!closing_) loop_.tick(now());
+      if (!closing_) loop_.tick(steady_now());
       return;
     case Event::Kind::close:
       return handle_close();
@@ -132,8 +132,9 @@ void Driver::handle(Event& event) {
 void Driver::handle_call(Event& event) {
   if (closing_ || event.call->ended()) return sessions_->call_ended(*event.call->record);
   // Nothing of the call runs before `Loop::run`, so its caller is known in time.
-  const CallId id = loop_.call(event.call->record->number, event.inputs, now());
+  const CallId id = loop_.call(event.call->record->number, event.inputs, steady_now());
   event.call->id = id;
+  if (recorder_) recorder_->call_begins(id, event.call->session_name);
   calls_[id].call = event.call;
   calls_open_.store(calls_.size());
   if (event.call->stopped) loop_.cancel(id);
@@ -167,6 +168,7 @@ void Driver::handle_ended(LaneActivation& activation, std::unique_ptr<Error> err
 void Driver::recycle(LaneActivation& activation) {
   LaneActivation*& slot = running_[activation.place().node->id][activation.id().index];
   if (slot == &activation) slot = nullptr;
+  if (recorder_) recorder_->ended(activation);
   activation.clear();
   activations_.give(&activation);
   activations_open_.store(--in_hand_, std::memory_order_relaxed);
@@ -185,7 +187,10 @@ void Driver::handle_give_up(Event& event) {
         still_running = activation->place().node->id;
   open->given_up = true;
   given_up_.fetch_add(1);
-  event.call->end(overdue(*event.call, still_running));
+  CallOutcome outcome = overdue(*event.call, still_running);
+  if (recorder_)
+    recorder_->call_ends(id, false, plan_->nodes[still_running].name, outcome.error.message);
+  event.call->end(std::move(outcome));
   loop_.give_up(id);
 }
 
@@ -222,6 +227,7 @@ void Driver::start(const StartActivation& start) {
   std::vector<LaneActivation*>& running = running_[start.node];
   if (running.size() <= start.activation.index) running.resize(start.activation.index + 1U);
   running[start.activation.index] = activation;
+  if (recorder_) recorder_->started(*activation, start.call, start.node, start.group);
   if (in_hand_++ == 0) alive_ = shared_from_this();
   activations_open_.store(in_hand_, std::memory_order_relaxed);
   const std::uint32_t replica = activation->replica();
@@ -262,6 +268,11 @@ void Driver::end(EndCall& end) {
                                                                 : std::move(end.failure->error);
     if (end.failure->node != entry_node) outcome.node = plan_->nodes[end.failure->node].name;
   }
+  if (recorder_) {
+    const NodeId cause = end.failure ? end.failure->node : entry_node;
+    recorder_->call_ends(end.call, outcome.ok, plan_->nodes[cause].name, outcome.error.message);
+    recorder_->forget(end.call);
+  }
   open.call->end(std::move(outcome));
 }
 
@@ -270,6 +281,7 @@ void Driver::end(EndCall& end) {
 void Driver::yielded(LaneActivation& activation, YieldedFields& fields, bool last) {
   if (begin_to_drive()) {
     advance();
+    if (recorder_) recorder_->follows(activation, steady_now());
     handle_yielded(activation, fields, last);
     return drive(1);
   }
@@ -283,6 +295,7 @@ void Driver::ended(LaneActivation& activation, std::unique_ptr<Error> error, boo
   if (!error && released && activation.ends_with_frame()) return;
   if (begin_to_drive()) {
     advance();
+    if (recorder_) recorder_->follows(activation, steady_now());
     handle_ended(activation, std::move(error), released);
     return drive(1);
   }

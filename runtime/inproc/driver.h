@@ -25,6 +25,7 @@
 #include "runtime/inproc/event.h"
 #include "runtime/inproc/loop.h"
 #include "runtime/inproc/node_place.h"
+#include "runtime/inproc/recorder.h"
 #include "runtime/inproc/sessions.h"
 #include "runtime/mailbox.h"
 
@@ -35,7 +36,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
                      private RoleListener {
  public:
   Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessions,
-         std::vector<NodePlace> places, std::chrono::milliseconds grace);
+         std::vector<NodePlace> places, const RunnerOptions& options);
   ~Driver();
 
   /// Starts the clock's thread.
@@ -48,9 +49,8 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void start(const Ref<CallState>& call, std::vector<PayloadRef> inputs);
   void cancel(const Ref<CallState>& call);
   RunnerCounts counts() const;
+  Trace trace() const { return recorder_ ? recorder_->trace() : Trace{}; }
   const Plan& plan() const { return *plan_; }
-
-  static Instant now();
 
  private:
   /// What goes to a lane when the engines have been told everything.
@@ -107,6 +107,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   const std::shared_ptr<Sessions> sessions_;
   const std::vector<NodePlace> places_;  // index = NodeId
   const std::chrono::milliseconds grace_;
+  const std::unique_ptr<Recorder> recorder_;  // null: nobody wants a trace
 
   // News.
   std::atomic<std::size_t> announced_{0};  // and not yet handled

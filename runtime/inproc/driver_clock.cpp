@@ -17,7 +17,7 @@ void Driver::start(const Ref<CallState>& call, std::vector<PayloadRef> inputs) {
     const std::lock_guard lock(clock_mutex_);
     call->key = next_key_++;
     watched_.emplace(call->key, call);
-    watch_.opened(call->key, now() + std::chrono::duration_cast<Instant>(call->deadline));
+    watch_.opened(call->key, steady_now() + std::chrono::duration_cast<Instant>(call->deadline));
     if (watch_.next() < clock_at_) wake_clock();
   }
   auto event = std::make_unique<Event>();
@@ -31,7 +31,7 @@ void Driver::cancel(const Ref<CallState>& call) {
   if (call->stopped.exchange(true)) return;
   {
     const std::lock_guard lock(clock_mutex_);
-    watch_.cancelled(call->key, now());
+    watch_.cancelled(call->key, steady_now());
     if (watch_.next() < clock_at_) wake_clock();
   }
   announce(Event::Kind::cancel, call);
@@ -100,7 +100,7 @@ void Driver::tick() {
 }
 
 bool Driver::look(std::unique_lock<std::mutex>& lock) {
-  const Instant time = now();
+  const Instant time = steady_now();
   decisions_.clear();
   watch_.due(time, decisions_);
   std::vector<std::pair<CallWatch::What, Ref<CallState>>> decided;

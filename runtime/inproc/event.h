@@ -34,6 +34,7 @@ struct Event {
   LaneActivation* activation = nullptr;
   YieldedFields fields;  // yielded
   std::unique_ptr<Error> error;
+  Instant sent{};  // yielded, ended: by the role, where somebody records it
   Ref<CallState> call;
   std::vector<PayloadRef> inputs;
 

@@ -88,6 +88,7 @@ void Lane::run_line(LaneActivation& activation) {
 void Lane::run_one(LaneActivation& activation) {
   Slot& slot = slots_[activation.instance()];
   if (activation.cancelled()) return activation.end(cancelled_before());
+  activation.role_begins();
   if (auto* stepped = std::get_if<std::unique_ptr<SteppedRole>>(&slot.instance))
     return admit(slot, **stepped, activation);
   Role& role = *std::get<std::unique_ptr<Role>>(slot.instance);

@@ -256,8 +256,8 @@ void Driver::deliver(const DeliverOutput& output) {
 void Driver::end(EndCall& end) {
   OpenCall open = std::move(*calls_.find(end.call));
   calls_.erase(end.call);
-  calls_open_.store(calls_.size());
   if (open.given_up) given_up_.fetch_sub(1);
+  calls_open_.store(calls_.size());  // the last of the counts: who sees none sees none given up
   sessions_->call_ended(*open.call->record);
   forget(*open.call);
   CallOutcome outcome;

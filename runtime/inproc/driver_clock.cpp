@@ -38,6 +38,9 @@ void Driver::cancel(const Ref<CallState>& call) {
 }
 
 void Driver::close() {
+  announce(Event::Kind::close, {});
+  closed_.wait(false);
+  // Nothing starts any more, which is what callers may rely on when they hear of it.
   std::map<std::uint64_t, Ref<CallState>> open;
   {
     const std::lock_guard lock(clock_mutex_);
@@ -48,8 +51,6 @@ void Driver::close() {
                {ErrorCode::unavailable, "the runner was destroyed before the call ended"},
                "",
                {}});
-  announce(Event::Kind::close, {});
-  closed_.wait(false);
   {
     const std::lock_guard lock(clock_mutex_);
     stop_ = true;

@@ -77,6 +77,8 @@ int main(int argc, char** argv) {
   cli::add_pool(app, chosen);
   cli::add_chat(app, chosen);
   cli::add_roles(app, catalog, chosen);
+  std::vector<std::string> plugin_folders;
+  cli::accept_plugins(app, plugin_folders);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {
@@ -91,5 +93,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "error: %s\nSee `sluice --help`.\n", what.c_str());
     return 2;
   }
+  if (const int status = cli::add_plugin_folders(catalog, plugin_folders)) return status;
   return cli::finished(chosen());
 }

@@ -29,6 +29,8 @@ void add_pool(CLI::App& app, Chosen& chosen);
 void add_chat(CLI::App& app, Chosen& chosen);
 void add_roles(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 
+void add_new(CLI::App& app, const Catalog& catalog, Chosen& chosen);
+
 /// Gives `validate`, `plan`, `test`, `simulate`, `run` and `roles` the option `--plugins DIR`.
 void accept_plugins(CLI::App& app, std::vector<std::string>& folders);
 /// Adds the folders' plugins to the catalog. Returns 0, or 1 when it has said what is wrong.

@@ -256,17 +256,17 @@ std::int32_t PluginHost::take_value(Held& held, const sluice_field& field, Field
   if (!name || name->empty() || !is_utf8(*name))
     return blame(held, SLUICE_INVALID_ARGUMENT, "yielded a field without a readable name");
   to.field = *name;
-  const std::string in = " in '" + one_line(*name) + "'";
+  const auto in = [&] { return " in '" + one_line(*name) + "'"; };
   if (field.value == nullptr || field.value->struct_size < sizeof(sluice_value))
-    return blame(held, SLUICE_INVALID_ARGUMENT, "yielded no value of ABI 1.0" + in);
+    return blame(held, SLUICE_INVALID_ARGUMENT, "yielded no value of ABI 1.0" + in());
   if (field.value->handle != 0) {
     to.value = by_handle(held, field.value->handle);
     if (to.value) return SLUICE_OK;
-    return blame(held, SLUICE_INVALID_ARGUMENT, "yielded a handle that is not the host's" + in);
+    return blame(held, SLUICE_INVALID_ARGUMENT, "yielded a handle that is not the host's" + in());
   }
   Result<PayloadRef> payload = payload_from(*field.value);
   if (!payload.ok())
-    return blame(held, SLUICE_INVALID_ARGUMENT, "yielded " + payload.error().message + in);
+    return blame(held, SLUICE_INVALID_ARGUMENT, "yielded " + payload.error().message + in());
   to.value = std::move(payload).value();
   return SLUICE_OK;
 }

@@ -262,8 +262,12 @@ name: maker
 abi: 1.0
 kind: plain
 interfaces:
-  make: { inputs: { x: { type: text } }, outputs: { g: { type: tensor, dtype: f32, shape: [any, 7] } } }
-  take: { inputs: { g: { type: tensor, dtype: f32, shape: [3, any] } }, outputs: { x: { type: text } } }
+  make:
+    inputs: { x: { type: text } }
+    outputs: { g: { type: tensor, dtype: f32, shape: [any, 7] } }
+  take:
+    inputs: { g: { type: tensor, dtype: f32, shape: [3, any] } }
+    outputs: { x: { type: text } }
   six:  { inputs: { g: { type: tensor, shape: [any, 6] } }, outputs: { x: { type: text } } }
   bf:   { inputs: { g: { type: tensor, dtype: bf16 } }, outputs: { x: { type: text } } }
 )");

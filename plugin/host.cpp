@@ -1,6 +1,7 @@
 #include "plugin/host.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -17,6 +18,9 @@ constexpr std::size_t fields_max = 64;
 constexpr std::uint64_t place_bits = 20;  // of an activation's number: its place
 constexpr std::uint64_t index_bits = 40;  // of a handle: the frame's index, above it the field
 constexpr std::size_t message_max = 4096;
+
+/// The value of 1.0, whatever a later minor version adds at its end.
+constexpr std::uint64_t value_bytes = offsetof(sluice_value, handle) + sizeof(sluice_value::handle);
 
 /// A host's structure is filled only as far as the plugin's own goes.
 template <typename T>
@@ -257,7 +261,7 @@ std::int32_t PluginHost::take_value(Held& held, const sluice_field& field, Field
     return blame(held, SLUICE_INVALID_ARGUMENT, "yielded a field without a readable name");
   to.field = *name;
   const auto in = [&] { return " in '" + one_line(*name) + "'"; };
-  if (field.value == nullptr || field.value->struct_size < sizeof(sluice_value))
+  if (field.value == nullptr || field.value->struct_size < value_bytes)
     return blame(held, SLUICE_INVALID_ARGUMENT, "yielded no value of ABI 1.0" + in());
   if (field.value->handle != 0) {
     to.value = by_handle(held, field.value->handle);

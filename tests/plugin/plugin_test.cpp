@@ -202,6 +202,20 @@ TEST_CASE("a stepped plugin with options and a parameter advances calls together
   CHECK(world.call(count_to(3, "")).outputs[0] == "and 3 of 1");
 }
 
+TEST_CASE("the role of the guide does what it says, and hands its input on") {
+  World world(built_plugins(), R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles: { guide: { plugin: guide, options: { times: 2 } } }
+nodes: { say: { run: guide.say, inputs: [ { text: inputs.x } ] } }
+outputs: { y: say.word }
+)");
+  CHECK(world.call({.inputs = {{"x", make_text("ho")}}}).outputs ==
+        std::vector<std::string>{"ho", "ho"});
+  CHECK(world.call({.inputs = {{"x", make_text("")}}}).error() == "say: there is nothing to say");
+}
+
 TEST_CASE("a stepped plugin that refuses or throws fails what it holds, and goes on") {
   World world(built_plugins(), counting);
   CHECK(world.call(count_to(-1, "")).error() == "count: it cannot count to that");

@@ -28,9 +28,8 @@ void find_models(Compiled& compiled, const Catalog& catalog) {
   if (!loaded.readable) return;
   resolve_models(loaded, process_environment());
   const auto check = [&](const std::optional<Name>& model, const ModelCheck& can_play) {
-    std::error_code failed;
-    if (!model.has_value() || !can_play || !std::filesystem::is_directory(model->text, failed))
-      return;
+    std::error_code failed;  // one that is not there was reported
+    if (!model.has_value() || !can_play || !std::filesystem::exists(model->text, failed)) return;
     if (const Result<void> fits = can_play(model->text); !fits.ok())
       report(loaded.diagnostics,
              {Severity::error, model->mark, "wrong-model", fits.error().message, ""});

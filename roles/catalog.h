@@ -34,8 +34,8 @@ struct RoleMaking {
   std::uint32_t threads = 1;                // compute threads it may use
 };
 
-/// Reads a checkpoint's configuration, and no more: can it be played?
-using ModelCheck = std::function<Result<void>(const std::string& directory)>;
+/// Reads the configuration of a checkpoint's directory or GGUF file, and no more: can it be played?
+using ModelCheck = std::function<Result<void>(const std::string& path)>;
 
 struct Plugin {
   PluginDeclaration declaration;

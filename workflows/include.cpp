@@ -2,8 +2,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/file.h"
 #include "workflows/load.h"
-#include "workflows/read_file.h"
+#include "workflows/yaml_tree.h"
 
 namespace sluice {
 
@@ -63,7 +64,7 @@ void include_files(LoadedWorkflow& loaded, const std::filesystem::path& path,
              "include it from the file that needs it");
       continue;
     }
-    Result<std::string> text = read_text_file(file.string());
+    Result<std::string> text = read_whole_file(file.string(), yaml_bytes_max);
     if (!text.ok()) {
       refuse(text.error().message, "the path of an included file is relative to this file");
       continue;
@@ -87,7 +88,7 @@ void include_files(LoadedWorkflow& loaded, const std::filesystem::path& path,
 }  // namespace
 
 Result<LoadedWorkflow> load_workflow_file(const std::string& path) {
-  Result<std::string> text = read_text_file(path);
+  Result<std::string> text = read_whole_file(path, yaml_bytes_max);
   if (!text.ok()) return text.error();
   LoadedWorkflow loaded = load_workflow(path, *text);
   std::vector<std::filesystem::path> open;

@@ -218,3 +218,35 @@ TEST_CASE("a request that is refused ends before start returns") {
   CHECK(refused("x", PayloadRef()) == "input 'x' has no value");
   CHECK(world.runner->counts().calls == 0);
 }
+
+TEST_CASE("inputs older than a node's max_age are dropped, and the call says so") {
+  TestWorld world;
+  world.add_scripted([](Activation& a, std::uint32_t) -> Result<void> {
+    const auto begun = std::chrono::steady_clock::now();
+    while (a.node() == "slow" && std::chrono::steady_clock::now() - begun < 3ms)
+      std::this_thread::yield();
+    a.yield("v", make_text(a.input("x")->text));
+    return {};
+  });
+  const auto workflow = [](const std::string& age) {
+    return R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles: { any: { plugin: scripted } }
+nodes:
+  slow: { run: any.slow, inputs: [ { x: inputs.x } ], outputs: [v] }
+  late: { run: any.late, inputs: [ { x: slow.v } ], outputs: [v], max_age: )" +
+           age + R"( }
+outputs: { out: late.v }
+)";
+  };
+  world.run(workflow("2ms"));
+  const auto [dropped, nothing] = world.call();
+  CHECK(dropped.ok);
+  CHECK(nothing.empty());
+  REQUIRE(!dropped.warnings.empty());
+  CHECK(dropped.warnings[0].find("late: inputs older than max_age (2 ms)") == 0);
+  world.run(workflow("60s"));
+  CHECK(world.call().second == "x ");
+}

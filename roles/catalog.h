@@ -56,6 +56,7 @@ class Catalog {
       ModelCheck check_model = {});
 
   const Plugin* find(std::string_view name) const;
+  bool has_kind(std::string_view kind) const { return global_params_.contains(kind); }
   /// The check of a kind's `model:`; empty: any.
   ModelCheck model_check_of_kind(std::string_view kind) const;
   Declarations declarations() const;

@@ -8,8 +8,9 @@
 
 namespace sluice::cli {
 
-Result<Compiled> compile_file(const std::string& path, const Catalog& catalog) {
-  Result<LoadedWorkflow> loaded = load_workflow_file(path);
+Result<Compiled> compile_file(const std::string& path, const WorkflowOptions& options,
+                              const Catalog& catalog) {
+  Result<LoadedWorkflow> loaded = load_workflow_file(path, options.overrides);
   if (!loaded.ok()) return loaded.error();
   Compiled compiled{std::move(loaded).value(), {}};
   compiled.plan = plan_workflow(compiled.loaded, catalog.declarations());
@@ -39,6 +40,7 @@ void find_models(Compiled& compiled, const Catalog& catalog) {
       check(role.model, plugin->check_model);
   for (const GlobalParamSpec& param : loaded.spec.global_params)
     check(param.model, catalog.model_check_of_kind(param.kind.text));
+  name_overrides(loaded);
   sort_diagnostics(loaded.diagnostics);
 }
 

@@ -27,6 +27,9 @@ void add_pool(CLI::App& app, Chosen& chosen);
 void add_chat(CLI::App& app, Chosen& chosen);
 void add_roles(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 
+/// What stands under each command's --help; all commands are there.
+void add_examples(CLI::App& app);
+
 /// One line on standard error: `error: ...`. Returns 1.
 int fail(const std::string& message);
 

@@ -66,6 +66,7 @@ int main(int argc, char** argv) {
   app.footer(cli::examples);
   app.set_version_flag("--version", "sluice 0.1.0");
   app.require_subcommand(1);
+  app.option_defaults()->always_capture_default();  // --help shows what holds without an option
   cli::Chosen chosen;
   cli::add_validate(app, catalog, chosen);
   cli::add_plan(app, catalog, chosen);
@@ -77,6 +78,7 @@ int main(int argc, char** argv) {
   cli::add_pool(app, chosen);
   cli::add_chat(app, chosen);
   cli::add_roles(app, catalog, chosen);
+  cli::add_examples(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {

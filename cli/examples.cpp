@@ -1,4 +1,5 @@
-// The examples under each command's --help. A test runs every one of them, from the repository.
+// What stands in each command's --help besides its options. A test runs every one of them, from the
+// repository.
 #include <array>
 #include <string>
 #include <string_view>
@@ -54,8 +55,8 @@ constexpr std::array<Examples, 14> all{
 )"},
      {"pool", "  sluice pool trace --help\n"},
      {"pool trace",
-      R"(  echo '{"hash_ids": [1, 2, 3]}' > trace.jsonl
-  echo '{"hash_ids": [1, 2, 4]}' >> trace.jsonl
+      R"(  echo '{"timestamp": 0, "hash_ids": [1, 2, 3]}' > trace.jsonl
+  echo '{"timestamp": 9, "hash_ids": [1, 2, 4]}' >> trace.jsonl
   sluice pool trace trace.jsonl --blocks 3
 )"},
      {"model inspect", "  sluice model inspect tests/golden/gguf/llama.gguf\n"},
@@ -74,9 +75,17 @@ constexpr std::array<Examples, 14> all{
   sluice model bench tests/golden/pi0 --views 2 --words 8 --batch 2
 )"}}};
 
+/// A list that is empty by default says nothing of it.
+void hide_empty_defaults(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (option->get_default_str() == "[]") option->default_str("");
+  for (CLI::App* command : app.get_subcommands({})) hide_empty_defaults(*command);
+}
+
 }  // namespace
 
 void add_examples(CLI::App& app) {
+  hide_empty_defaults(app);
   for (const Examples& examples : all) {
     CLI::App* command = &app;
     std::string_view rest = examples.command;

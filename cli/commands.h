@@ -32,5 +32,7 @@ void add_examples(CLI::App& app);
 
 /// One line on standard error: `error: ...`. Returns 1.
 int fail(const std::string& message);
+/// The same for a command line that is wrong. Returns 2.
+int fail_usage(const std::string& message);
 
 }  // namespace sluice::cli

@@ -55,6 +55,11 @@ int fail(const std::string& message) {
   return 1;
 }
 
+int fail_usage(const std::string& message) {
+  std::fprintf(stderr, "error: %s\nSee `sluice --help`.\n", message.c_str());
+  return 2;
+}
+
 }  // namespace sluice::cli
 
 int main(int argc, char** argv) {
@@ -90,8 +95,7 @@ int main(int argc, char** argv) {
       what += cli::hint_for(word, app);
       break;
     }
-    std::fprintf(stderr, "error: %s\nSee `sluice --help`.\n", what.c_str());
-    return 2;
+    return cli::fail_usage(what);
   }
   return cli::finished(chosen());
 }

@@ -1,26 +1,32 @@
 // What a language model loses beside processes that are always busy, and beside another of ours.
 //
-// Usage: bench_busy_neighbour [--root REPOSITORY]
+// Usage: bench_busy_neighbour [--root REPOSITORY] [--model FILE.gguf [--peer LLAMA_BENCH]]
 //
-// SmolLM2-135M's shape, random weights in bf16: 128 tokens of prompt, then 40 of answer, on all
-// cores. Alone, beside one and three processes that never rest, and beside one that decodes as
-// we do; by turns in one run, medians. Targets on two cores: an answer takes at most 1.3 times as
-// long beside one busy process, 2.2 times beside three.
+// 128 tokens of prompt, then 40 of answer, on all cores, of SmolLM2-135M's shape (random weights in
+// bf16) or of a file; the peer (llama.cpp's llama-bench, or bench/llama_bench.py) on the same file.
+// Alone, beside one and three processes that never rest, and beside another of its kind; by turns
+// in one run, medians. Targets on two cores: at most 1.3 times as long beside one busy process, 2.2
+// times beside three. What a scheduler that is fair to threads gives two of them, if nothing is
+// lost: 1.33 beside one (1.5 when it moves threads from core to core), 2.4 to 2.5 beside three.
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/worker_pool.h"
+#include "bench/peer.h"
 #include "roles/model/config.h"
+#include "roles/model/model.h"
 
 extern char** environ;
 
@@ -47,13 +53,17 @@ class Neighbours {
     std::vector<char*> arguments;
     for (const std::string& word : each) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
+    posix_spawn_file_actions_t actions;  // a peer prints its figures
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     for (int i = 0; i < count; ++i) {
       pid_t child = 0;
       SLUICE_CHECK(
-          ::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ) == 0,
+          ::posix_spawn(&child, arguments[0], &actions, nullptr, arguments.data(), environ) == 0,
           "a neighbour can be started");
       children_.push_back(child);
     }
+    posix_spawn_file_actions_destroy(&actions);
   }
   ~Neighbours() {
     for (const pid_t child : children_) ::kill(child, SIGKILL);
@@ -83,13 +93,10 @@ struct Times {
   double prefill = 0, decode = 0;  // seconds
 };
 
-class Model {
+class Ours {
  public:
-  explicit Model(const DecoderShape& shape)
-      : decoder_(std::move(Decoder::load(shape, ModelConfig::decoder_names(),
-                                         SafetensorsFile::random(2), kernels::WeightFormat::bf16))
-                     .value()),
-        pool_(decoder_.kv_shape(16), (prompt + answer) / 16 + 2) {
+  explicit Ours(const Decoder& decoder)
+      : decoder_(decoder), pool_(decoder.kv_shape(16), (prompt + answer) / 16 + 2) {
     decoder_.embed(std::vector<std::int32_t>(prompt, 20), rows_);
     decoder_.embed(std::vector<std::int32_t>(1, 20), row_);
   }
@@ -116,69 +123,140 @@ class Model {
     SLUICE_CHECK(decoder_.forward(pool_, {&chunk, 1}, hidden_).ok());
   }
 
-  Decoder decoder_;
+  const Decoder& decoder_;
   KvPool pool_;
   std::vector<float> rows_, row_, hidden_, logits_;
 };
 
+struct Options {
+  std::string root = ".", model, peer, busy;
+};
+
+Options read_options(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--root") options.root = argv[i + 1];
+    if (name == "--model") options.model = argv[i + 1];
+    if (name == "--peer") options.peer = argv[i + 1];
+    if (name == "--be-busy") options.busy = argv[i + 1];
+  }
+  return options;
+}
+
+/// The file's decoder, or one of its shape.
+struct Loaded {
+  std::optional<Model> model;
+  std::optional<Decoder> random;
+  const Decoder& decoder() const { return model.has_value() ? model->text() : *random; }
+};
+
+Result<Loaded> load(const Options& options) {
+  Loaded made;
+  if (!options.model.empty()) {
+    Result<Model> model = Model::open(options.model);
+    if (!model.ok()) return model.error();
+    made.model = std::move(*model);
+    return made;
+  }
+  const Result<ModelConfig> config = ModelConfig::load(options.root + "/models/scenes");
+  if (!config.ok()) return config.error();
+  Result<Decoder> decoder = Decoder::load(smollm2(config->decoder()), ModelConfig::decoder_names(),
+                                          SafetensorsFile::random(2), kernels::WeightFormat::bf16);
+  if (!decoder.ok()) return decoder.error();
+  made.random = std::move(*decoder);
+  return made;
+}
+
 /// As one of the neighbours. Never returns.
-void be_busy(const std::string& how, const DecoderShape& shape) {
+void be_busy(const Options& options) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (how == "decoding")
-    for (Model model(shape);;) (void)model.answer_once();
+  if (options.busy == "decoding")
+    if (const Result<Loaded> loaded = load(options); loaded.ok())
+      for (Ours ours(loaded->decoder());;) (void)ours.answer_once();
   for (volatile std::uint64_t turns = 0;;) turns = turns + 1;
 }
 
-void print(const char* what, const std::vector<Times>& times, const std::vector<Times>& alone) {
-  std::vector<double> prefill, decode, prefill_ratio, decode_ratio;
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    prefill.push_back(times[i].prefill);
-    decode.push_back(times[i].decode);
-    prefill_ratio.push_back(times[i].prefill / alone[i].prefill);
-    decode_ratio.push_back(times[i].decode / alone[i].decode);
+struct Company {
+  const char* what;
+  const char* how;
+  int count;
+};
+constexpr Company companies[] = {{"alone", "", 0},
+                                 {"beside one busy process", "looping", 1},
+                                 {"beside three busy processes", "looping", 3},
+                                 {"beside another of its kind", "decoding", 1}};
+using Measured = std::vector<std::vector<Times>>;  // [company][round]
+
+void print(const char* who, const Measured& measured) {
+  std::printf("%s\n", who);
+  const std::vector<Times>& alone = measured[0];
+  for (std::size_t c = 0; c < std::size(companies); ++c) {
+    std::vector<double> prefill, decode, prefill_ratio, decode_ratio;
+    for (std::size_t i = 0; i < measured[c].size(); ++i) {
+      prefill.push_back(measured[c][i].prefill);
+      decode.push_back(measured[c][i].decode);
+      prefill_ratio.push_back(measured[c][i].prefill / alone[i].prefill);
+      decode_ratio.push_back(measured[c][i].decode / alone[i].decode);
+    }
+    std::printf("  %-28s prefill %7.1f ms, %5.2f of alone   answer %7.1f ms, %5.2f of alone\n",
+                companies[c].what, median(prefill) * 1e3, median(prefill_ratio),
+                median(decode) * 1e3, median(decode_ratio));
   }
-  std::printf("%-34s prefill %7.1f ms, %5.2f of alone   answer %7.1f ms, %5.2f of alone\n", what,
-              median(prefill) * 1e3, median(prefill_ratio), median(decode) * 1e3,
-              median(decode_ratio));
+}
+
+Times ours_once(Ours& ours, const Options& options, const Company& company) {
+  const Neighbours neighbours({"/proc/self/exe", "--root", options.root, "--model", options.model,
+                               "--be-busy", company.how},
+                              company.count);
+  if (company.count != 0) (void)ours.answer_once();  // until they are there
+  return ours.answer_once();
+}
+
+/// The peer makes a run for itself before the one that it counts.
+Result<Times> peer_once(const Options& options, const Company& company) {
+  std::vector<std::string> neighbour{"/proc/self/exe", "--be-busy", company.how};
+  if (std::string(company.how) == "decoding")
+    neighbour = {options.peer,           "-m", options.model, "-p", "0", "-n",
+                 std::to_string(answer), "-r", "1000000"};
+  const Neighbours neighbours(neighbour, company.count);
+  const Peer peer{options.peer, options.model};
+  const Result<double> prefill = ask_peer(peer, "-p", prompt);
+  if (!prefill.ok()) return prefill.error();
+  const Result<double> decode = ask_peer(peer, "-n", answer);
+  if (!decode.ok()) return decode.error();
+  return Times{prompt / *prefill, answer / *decode};
+}
+
+Result<void> measure(const Options& options, const Decoder& decoder) {
+  Ours ours(decoder);
+  (void)ours.answer_once();  // warm-up
+  Measured of_ours(std::size(companies)), of_peer(std::size(companies));
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t c = 0; c < std::size(companies); ++c) {
+      of_ours[c].push_back(ours_once(ours, options, companies[c]));
+      if (options.peer.empty()) continue;
+      const Result<Times> theirs = peer_once(options, companies[c]);
+      if (!theirs.ok()) return theirs.error();
+      of_peer[c].push_back(*theirs);
+    }
+  std::printf("%zu threads\n", thread_limit());
+  print("ours", of_ours);
+  if (!options.peer.empty()) print("llama.cpp", of_peer);
+  return {};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string root = ".", busy;
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::string(argv[i]) == "--root") root = argv[i + 1];
-    if (std::string(argv[i]) == "--be-busy") busy = argv[i + 1];
-  }
-  const Result<ModelConfig> config = ModelConfig::load(root + "/models/scenes");
-  if (!config.ok()) {
-    std::fprintf(stderr, "error: %s\nusage: bench_busy_neighbour [--root REPOSITORY]\n",
-                 config.error().message.c_str());
-    return 1;
-  }
-  const DecoderShape shape = smollm2(config->decoder());
-  if (!busy.empty()) be_busy(busy, shape);
-  Model model(shape);
-  (void)model.answer_once();  // warm-up
-  struct Company {
-    const char* what;
-    const char* how;
-    int count;
-  };
-  constexpr Company companies[] = {{"alone", "", 0},
-                                   {"beside one busy process", "looping", 1},
-                                   {"beside three busy processes", "looping", 3},
-                                   {"beside another that decodes", "decoding", 1}};
-  std::map<const char*, std::vector<Times>> times;
-  for (int round = 0; round < rounds; ++round)
-    for (const Company& company : companies) {
-      const Neighbours neighbours({argv[0], "--root", root, "--be-busy", company.how},
-                                  company.count);
-      if (company.count != 0) (void)model.answer_once();  // until they are there
-      times[company.what].push_back(model.answer_once());
-    }
-  std::printf("%zu threads\n", thread_limit());
-  for (const Company& company : companies)
-    print(company.what, times[company.what], times[companies[0].what]);
-  return 0;
+  const Options options = read_options(argc, argv);
+  if (!options.busy.empty()) be_busy(options);
+  const Result<Loaded> loaded = load(options);
+  const Result<void> done = loaded.ok() ? measure(options, loaded->decoder()) : loaded.error();
+  if (done.ok()) return 0;
+  std::fprintf(stderr,
+               "error: %s\nusage: bench_busy_neighbour [--root REPOSITORY] [--model FILE.gguf "
+               "[--peer LLAMA_BENCH]]\n",
+               done.error().message.c_str());
+  return 1;
 }

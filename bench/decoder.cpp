@@ -8,25 +8,22 @@
 //
 // Decode at batch 1 reads every weight once per token, so its bound is read bandwidth / weight
 // bytes. The bandwidth is that of summing a buffer as large as the model with the same wide loads.
-// Prefill is bound by arithmetic: its bound is one large bf16 product. Two shapes:
+// Prefill is bound by arithmetic: its bound is one large bf16 product, over a file's quantised
+// blocks what 16-bit whole numbers in registers give. Two shapes:
 // models/scenes, and one of 386 M parameters (24 layers, 896 wide, vocabulary 32,000) with random
 // weights, in bf16 and int8. All cores on both sides.
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "bench/peak.h"
+#include "bench/peer.h"
 #include "kernels/parallel.h"
 #include "roles/model/config.h"
 #include "roles/model/model.h"
@@ -98,6 +95,7 @@ Rates measure_once(const Decoder& decoder, KvPool& pool, std::size_t prompt, std
   KvSequence sequence;
   auto start = Clock::now();
   forward(decoder, pool, sequence, prompt_rows, hidden);
+  decoder.logits(std::span(hidden).last(decoder.width()), logits);  // as the peer does
   rates.prefill = static_cast<double>(prompt) / seconds_since(start);
   // As the peer does it: tokens are made from an empty sequence.
   pool.truncate(sequence, 0);
@@ -111,46 +109,6 @@ Rates measure_once(const Decoder& decoder, KvPool& pool, std::size_t prompt, std
   return rates;
 }
 
-/// What the peer's own benchmark says of `what` ("-p" or "-n") and so many tokens, with as many
-/// threads as it gives itself.
-Result<double> ask_peer(const std::string& program, const std::string& file, const char* what,
-                        std::size_t tokens) {
-  int ends[2];
-  SLUICE_CHECK(::pipe(ends) == 0, "a pipe can be had");
-  const std::string count = std::to_string(tokens);
-  const char* other = std::string(what) == "-p" ? "-n" : "-p";
-  const char* arguments[] = {program.c_str(), "-m", file.c_str(),  "-r",  "1", "-o",
-                             "json",          what, count.c_str(), other, "0", nullptr};
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addclose(&actions, ends[0]);
-  pid_t child = 0;
-  const int failed = ::posix_spawn(&child, program.c_str(), &actions, nullptr,
-                                   const_cast<char**>(arguments), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  ::close(ends[1]);
-  std::string text;
-  std::array<char, 4096> part;
-  for (ssize_t got = 0; (got = ::read(ends[0], part.data(), part.size())) > 0;)
-    text.append(part.data(), static_cast<std::size_t>(got));
-  ::close(ends[0]);
-  if (failed != 0) return invalid_argument(program + ": " + std::strerror(failed));
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  const std::size_t at = text.find("\"avg_ts\":");
-  const double rate = at == std::string::npos ? 0 : std::strtod(text.c_str() + at + 9, nullptr);
-  if (status != 0 || !(rate > 0))
-    return Error{ErrorCode::unavailable, "the peer " + program + " gave no rate for " + file +
-                                             " (status " + std::to_string(status) +
-                                             "): " + text.substr(0, 200)};
-  return rate;
-}
-
-struct Peer {
-  std::string program, file;
-};
-
 void print_rate(const char* what, double ours, double bound, const std::vector<double>& peer) {
   std::printf("  %s %8.1f tokens/s   bound %8.1f   share %.2f", what, ours, bound, ours / bound);
   if (!peer.empty()) {
@@ -161,7 +119,7 @@ void print_rate(const char* what, double ours, double bound, const std::vector<d
 }
 
 Result<void> measure(const std::string& name, const Decoder& decoder, std::size_t prompt,
-                     std::size_t answer, double flops_per_token, const Peer* peer) {
+                     std::size_t answer, double prefill_bound, const Peer* peer) {
   KvPool pool(decoder.kv_shape(16), (prompt + answer) / 16 + 2);
   (void)measure_once(decoder, pool, prompt, answer);  // warm-up
   std::vector<double> prefill, decode, peer_prefill, peer_decode;
@@ -170,16 +128,16 @@ Result<void> measure(const std::string& name, const Decoder& decoder, std::size_
     prefill.push_back(rates.prefill);
     decode.push_back(rates.decode);
     if (peer == nullptr) continue;
-    const Result<double> theirs = ask_peer(peer->program, peer->file, "-p", prompt);
+    const Result<double> theirs = ask_peer(*peer, "-p", prompt);
     if (!theirs.ok()) return theirs.error();
-    const Result<double> also = ask_peer(peer->program, peer->file, "-n", answer);
+    const Result<double> also = ask_peer(*peer, "-n", answer);
     if (!also.ok()) return also.error();
     peer_prefill.push_back(*theirs);
     peer_decode.push_back(*also);
   }
   const double bytes = static_cast<double>(decoder.stream_bytes());
   std::printf("%s (%.1f MB a token)\n", name.c_str(), bytes / 1e6);
-  print_rate("prefill", median(prefill), product_rate() / flops_per_token, peer_prefill);
+  print_rate("prefill", median(prefill), prefill_bound, peer_prefill);
   print_rate("decode ", median(decode), read_bandwidth(decoder.stream_bytes()) / bytes,
              peer_decode);
   std::fflush(stdout);
@@ -223,7 +181,7 @@ Options read_options(int argc, char** argv) {
 Result<void> measure_shapes(const Options& options, const ModelConfig& config) {
   using kernels::WeightFormat;
   if (auto done = measure("scenes, exact", random_decoder(config.decoder(), WeightFormat::exact),
-                          128, 128, flops_of(config.decoder()), nullptr);
+                          128, 128, product_rate() / flops_of(config.decoder()), nullptr);
       !done.ok())
     return done;
   DecoderShape large = config.decoder();
@@ -241,7 +199,7 @@ Result<void> measure_shapes(const Options& options, const ModelConfig& config) {
     const Peer peer{beside ? options.peer[0] : "", beside ? options.peer[narrow ? 2 : 1] : ""};
     auto done = measure(narrow ? "386M, int8 (peer: Q8_0)" : "386M, bf16",
                         random_decoder(large, narrow ? WeightFormat::int8 : WeightFormat::bf16),
-                        512, 64, flops_of(large), beside ? &peer : nullptr);
+                        512, 64, product_rate() / flops_of(large), beside ? &peer : nullptr);
     if (!done.ok()) return done;
   }
   return {};
@@ -252,7 +210,8 @@ Result<void> measure_file(const Options& options) {
   const Result<Model> model = Model::open(options.model);
   if (!model.ok()) return model.error();
   const Peer peer{options.peer.empty() ? "" : options.peer[0], options.model};
-  return measure(options.model, model->text(), 512, 64, flops_of(model->text().shape()),
+  return measure(options.model, model->text(), 512, 64,
+                 whole_rate() / flops_of(model->text().shape()),
                  options.peer.empty() ? nullptr : &peer);
 }
 
@@ -265,7 +224,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "error: %s\n%s\n", config.error().message.c_str(), usage);
     return 1;
   }
-  print_rates();
+  if (options.model.empty()) print_rates();
   const Result<void> done =
       options.model.empty() ? measure_shapes(options, *config) : measure_file(options);
   if (!done.ok()) std::fprintf(stderr, "error: %s\n", done.error().message.c_str());

@@ -19,7 +19,8 @@ for name in "mpnro":
     parser.add_argument(f"-{name}", type=str if name in "mo" else int, default=1 if name == "r" else None)
 options = parser.parse_args()
 cores = len(os.sched_getaffinity(0))
-llama_cpp.llama_log_set(ctypes.cast(None, llama_cpp.llama_log_callback), ctypes.c_void_p(0))
+SILENT = llama_cpp.llama_log_callback(lambda level, text, data: None)
+llama_cpp.llama_log_set(SILENT, ctypes.c_void_p(0))
 llama_cpp.llama_backend_init()
 model = llama_cpp.llama_model_load_from_file(options.m.encode(), llama_cpp.llama_model_default_params())
 assert model, options.m

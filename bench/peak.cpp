@@ -34,6 +34,31 @@ double rate_of(double flops, const Work& work) {
 
 #if defined(__x86_64__)
 constexpr std::size_t rounds = 200'000;
+constexpr std::size_t chains = 12;  // independent sums, so that none waits for the last
+
+[[gnu::target("avx512f,avx512vnni")]] void multiply_wholes_vnni() {
+  __m512i sums[chains] = {};
+  __m512i x = _mm512_set1_epi32(0x00010001);
+  for (std::size_t i = 0; i < rounds; ++i) {
+    asm volatile("" : "+v"(x));  // as if it were new
+#pragma GCC unroll 12
+    for (__m512i& sum : sums) sum = _mm512_dpwssd_epi32(sum, x, x);
+  }
+  for (__m512i& sum : sums) asm volatile("" : "+v"(sum));
+}
+
+[[gnu::target("avx2")]] void multiply_wholes_avx2() {
+  __m256i sums[chains] = {};
+  __m256i x = _mm256_set1_epi32(0x00010001);
+  for (std::size_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 12
+    for (__m256i& sum : sums) {
+      asm volatile("" : "+x"(x));
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, x));
+    }
+  }
+  for (__m256i& sum : sums) asm volatile("" : "+x"(sum));
+}
 
 SLUICE_AMX void multiply_registers() {
   const kernels::amx::Tiles tiles;
@@ -69,6 +94,23 @@ double tile_rate() {
   return rate_of(static_cast<double>(threads * rounds) * flops_each, [&] {
     kernels::parallel_for(threads, 1, [](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) multiply_registers();
+    });
+  });
+#else
+  return 0;
+#endif
+}
+
+double whole_rate() {
+#if defined(__x86_64__)
+  const bool vnni = kernels::uses(kernels::Isa::vnni);
+  if (!vnni && !kernels::uses(kernels::Isa::avx2)) return 0;
+  const std::size_t threads = kernels::thread_count();
+  const double each = static_cast<double>(rounds * chains) * 2 * (vnni ? 32 : 16);
+  return rate_of(static_cast<double>(threads) * each, [&] {
+    kernels::parallel_for(threads, 1, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i)
+        vnni ? multiply_wholes_vnni() : multiply_wholes_avx2();
     });
   });
 #else

@@ -1,5 +1,5 @@
-// What this machine multiplies in bf16, FLOP/s over all cores: the bounds that benches stand
-// beside.
+// What this machine multiplies, operations per second over all cores, a multiplication and an
+// addition being two: the bounds that benches stand beside. In bf16, unless it says whole numbers.
 #pragma once
 
 namespace sluice {
@@ -11,7 +11,10 @@ double product_rate(bool tiles = true);
 /// Of the same product by oneDNN in bf16, as fast as it can here; 0 where it has none.
 double library_rate();
 
-/// All of them on a line.
+/// Of 16-bit whole numbers from registers alone, with VNNI or AVX2; 0 without.
+double whole_rate();
+
+/// Those of bf16 on a line.
 void print_rates();
 
 }  // namespace sluice

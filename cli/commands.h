@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "roles/catalog.h"
 
@@ -27,6 +29,12 @@ void add_pool(CLI::App& app, Chosen& chosen);
 void add_chat(CLI::App& app, Chosen& chosen);
 void add_roles(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 
+void add_new(CLI::App& app, const Catalog& catalog, Chosen& chosen);
+
+/// Gives `validate`, `plan`, `test`, `simulate`, `run` and `roles` the option `--plugins DIR`.
+void accept_plugins(CLI::App& app, std::vector<std::string>& folders);
+/// Adds the folders' plugins to the catalog. Returns 0, or 1 when it has said what is wrong.
+int add_plugin_folders(Catalog& catalog, const std::vector<std::string>& folders);
 /// What stands under each command's --help; all commands are there.
 void add_examples(CLI::App& app);
 

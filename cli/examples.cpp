@@ -15,7 +15,7 @@ struct Examples {
   std::string_view lines;
 };
 
-constexpr std::array<Examples, 14> all{
+constexpr std::array<Examples, 16> all{
     {{"validate",
       R"(  sluice validate workflows/*.yaml
   sluice validate workflows/image_chat.yaml --set roles.vit.replicas=4
@@ -59,6 +59,8 @@ constexpr std::array<Examples, 14> all{
   echo '{"timestamp": 9, "hash_ids": [1, 2, 4]}' >> trace.jsonl
   sluice pool trace trace.jsonl --blocks 3
 )"},
+     {"new", "  sluice new role shout\n"},
+     {"new role", "  sluice new role shout\n"},
      {"model inspect", "  sluice model inspect tests/golden/gguf/llama.gguf\n"},
      {"model check",
       R"(  sluice model check tests/golden/llama

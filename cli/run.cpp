@@ -15,6 +15,7 @@
 #include "cli/output_files.h"
 #include "cli/progress.h"
 #include "cli/run_calls.h"
+#include "cli/trace.h"
 #include "runtime/call_stream.h"
 #include "runtime/runner.h"
 
@@ -32,6 +33,7 @@ struct RunOptions {
   std::string calls;
   std::size_t concurrency = 8;
   std::string session = "default";
+  std::string trace;
   std::optional<std::int64_t> max_tokens, top_k, seed, steps;
   std::optional<double> temperature, top_p, guidance, strength;
   WorkflowOptions workflow;
@@ -240,16 +242,20 @@ int run(const RunOptions& options, const Catalog& catalog) {
   std::optional<Progress> progress(std::in_place);
   RunnerOptions runner_options;
   runner_options.progress = [&](std::string_view what) { progress->show(std::string(what)); };
+  if (!options.trace.empty()) runner_options.trace = trace_activations_max;
   auto runner = Runner::create(compiled->loaded.spec, plan, catalog, runner_options);
   if (!runner.ok()) {
     progress.reset();
     return fail(runner.error().message);
   }
-  if (many)
-    return run_calls({options.calls, options.session, options.concurrency}, plan, **runner,
-                     std::move(files).value(), *progress);
-  return run_one(options, plan, std::move(inputs).value(), std::move(files).value(), **runner,
-                 progress);
+  const int status = many ? run_calls({options.calls, options.session, options.concurrency}, plan,
+                                      **runner, std::move(files).value(), *progress)
+                          : run_one(options, plan, std::move(inputs).value(),
+                                    std::move(files).value(), **runner, progress);
+  progress.reset();
+  if (options.trace.empty()) return status;
+  const Result<void> written = write_run_trace(options.trace, plan, (*runner)->trace());
+  return written.ok() ? status : fail(written.error().message);
 }
 
 /// What of the options does not go together.
@@ -334,6 +340,8 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_option("--session", options->session, "The session's name")->capture_default_str();
+  command->add_option("--trace", options->trace,
+                      "Write what ran when to this file: for ui.perfetto.dev, and `sluice why`");
   add_request_options(*command, *options);
   add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, options] {

@@ -178,15 +178,15 @@ int simulate(const SimulateOptions& options, const Catalog& catalog) {
   Result<Script> script = make_script(options, compiled->plan);
   if (!script.ok()) return fail(script.error().message);
   if (options.seeds > 1) return hunt(compiled->plan, *script, options);
-  const sim::Report report =
-      sim::simulate(compiled->plan, *script, sim_options(options, options.seed));
+  sim::Report report = sim::simulate(compiled->plan, *script, sim_options(options, options.seed));
   print_report(compiled->plan, report, options);
   print_warnings(report);
   if (options.faults) std::fputs(report.faults.text().c_str(), stdout);
   for (const std::string& violation : report.violations)
     std::printf("VIOLATION %s\n", violation.c_str());
   if (!options.trace.empty()) {
-    const Result<void> written = write_trace(options.trace, compiled->plan, *script, report);
+    const Result<void> written =
+        write_trace(options.trace, compiled->plan, trace_of(compiled->plan, *script, report));
     if (!written.ok()) return fail(written.error().message);
     std::printf("  trace          %s (open it in ui.perfetto.dev, or ask `sluice why`)\n",
                 options.trace.c_str());

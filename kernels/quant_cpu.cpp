@@ -1,11 +1,12 @@
-#include <dnnl.h>
-
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 #include "kernels/huge_vector.h"
+#include "kernels/onednn.h"
 #include "kernels/parallel.h"
 #include "kernels/quant.h"
+#include "kernels/quant_panel.h"
 
 namespace sluice::kernels {
 
@@ -13,8 +14,12 @@ namespace {
 
 /// Values of a matrix that are worth a thread.
 constexpr std::size_t values_per_thread = 1 << 16;
-/// Rows that are widened at a time: a panel stays in the cache.
-constexpr std::size_t panel_rows = 512;
+/// Rows of f16 or bf16 that are widened at a time.
+constexpr std::size_t widened_rows = 128;
+/// Panels that meet a tile of x one after the other: they stay in the second cache.
+constexpr std::size_t panels_at_once = 2;
+
+bool is_quantised(const BlockRows& part) { return layout_of(part.type).values != 1; }
 
 /// Calls `body(part, begin, end, first)` for the pieces of parts that hold rows [begin, end) of the
 /// whole; `first` is the part's first row in the whole.
@@ -35,9 +40,7 @@ void few_rows(std::span<const float> x, std::span<const BlockRows> parts, std::s
   thread_local WholeRows kept;
   WholeRows& whole = kept;  // this thread's, for all who take part
   const std::size_t in = parts.front().in;
-  const bool quantised = std::ranges::any_of(
-      parts, [](const BlockRows& part) { return layout_of(part.type).values != 1; });
-  if (quantised) whole.assign(x.first(rows * in), in);
+  if (std::ranges::any_of(parts, is_quantised)) whole.assign(x.first(rows * in), in);
   parallel_for(out, values_per_thread / in + 1, [&](std::size_t begin, std::size_t end) {
     over_parts(parts, begin, end,
                [&](const BlockRows& part, std::size_t from, std::size_t to, std::size_t first) {
@@ -46,25 +49,74 @@ void few_rows(std::span<const float> x, std::span<const BlockRows> parts, std::s
   });
 }
 
+/// Of a part in f32, f16 or bf16: widened, then oneDNN's.
+void plain_rows(std::span<const float> x, const BlockRows& part, std::size_t first, std::size_t out,
+                std::span<float> y, std::size_t rows) {
+  const std::size_t in = part.in;
+  parallel_for((part.rows + widened_rows - 1) / widened_rows, 1,
+               [&](std::size_t begin, std::size_t end) {
+                 thread_local HugeVector<float> widened;
+                 grow(widened, widened_rows * in);
+                 for (std::size_t i = begin; i < end; ++i) {
+                   const std::size_t at = i * widened_rows;
+                   const std::size_t count = std::min(widened_rows, part.rows - at);
+                   for (std::size_t r = 0; r < count; ++r)
+                     read_blocks(part.type, part.row(at + r), {widened.data() + r * in, in});
+                   sgemm({.transposed = true, .m = rows, .n = count, .k = in, .c_stride = out},
+                         x.data(), widened.data(), y.data() + first + at);
+                 }
+               });
+}
+
+/// Panels [begin, end) of a part against all tiles: a tile of x meets one panel after the other
+/// while it is near.
+void panels_rows(const WholeTiles& x, const BlockRows& part, std::size_t begin, std::size_t end,
+                 float* y, std::size_t out) {
+  thread_local Panel panels[panels_at_once];
+  for (std::size_t i = begin; i < end; ++i)
+    fill_panel(part, i * panel_outs, std::min(panel_outs, part.rows - i * panel_outs),
+               panels[i - begin]);
+  const std::size_t groups = x.in / group_values;
+  for (std::size_t tile = 0; tile < x.tiles(); ++tile)
+    for (std::size_t i = begin; i < end; ++i) {
+      alignas(64) TileSums sums;
+      multiply_tile({panels[i - begin], x.whole.data() + tile * x.each * x.in,
+                     x.scales.data() + tile * x.each * groups,
+                     x.sums.data() + tile * x.each * groups, groups},
+                    x.each, sums);
+      const std::size_t first = i * panel_outs;
+      const std::size_t count = std::min(panel_outs, part.rows - first);
+      for (std::size_t r = 0; r < std::min(x.each, x.rows - tile * x.each); ++r)
+        std::memcpy(y + (tile * x.each + r) * out + first, sums[r], count * sizeof(float));
+    }
+}
+
 void many_rows(std::span<const float> x, std::span<const BlockRows> parts, std::size_t out,
                std::span<float> y, std::size_t rows) {
-  thread_local HugeVector<float> kept;
+  thread_local WholeTiles kept;
+  WholeTiles& tiles = kept;  // this thread's, for all who take part
   const std::size_t in = parts.front().in;
-  grow(kept, std::min(panel_rows, out) * in);
-  float* panel = kept.data();
-  const auto size = [](std::size_t v) { return static_cast<dnnl_dim_t>(v); };
-  for (std::size_t at = 0; at < out; at += panel_rows) {
-    const std::size_t count = std::min(panel_rows, out - at);
-    parallel_for(count, values_per_thread / in + 1, [&](std::size_t begin, std::size_t end) {
-      over_parts(parts, at + begin, at + end,
-                 [&](const BlockRows& part, std::size_t from, std::size_t to, std::size_t first) {
-                   for (std::size_t r = from; r < to; ++r)
-                     read_blocks(part.type, part.row(r), {panel + (first + r - at) * in, in});
+  if (std::ranges::any_of(parts, is_quantised)) {
+    tiles.resize(rows, in);
+    parallel_for(tiles.tiles(), values_per_thread / (tiles.each * in) + 1,
+                 [&](std::size_t begin, std::size_t end) {
+                   for (std::size_t tile = begin; tile < end; ++tile) tiles.fill(x, tile);
                  });
-    });
-    const auto status = dnnl_sgemm('N', 'T', size(rows), size(count), size(in), 1.0F, x.data(),
-                                   size(in), panel, size(in), 0.0F, y.data() + at, size(out));
-    SLUICE_CHECK(status == dnnl_success, "oneDNN refused a product");
+  }
+  std::size_t first = 0;
+  for (const BlockRows& part : parts) {
+    const std::size_t panels = (part.rows + panel_outs - 1) / panel_outs;
+    if (!is_quantised(part))
+      plain_rows(x, part, first, out, y, rows);
+    else
+      parallel_for((panels + panels_at_once - 1) / panels_at_once, 1,
+                   [&](std::size_t begin, std::size_t end) {
+                     for (std::size_t i = begin; i < end; ++i)
+                       panels_rows(tiles, part, i * panels_at_once,
+                                   std::min(panels, (i + 1) * panels_at_once), y.data() + first,
+                                   out);
+                   });
+    first += part.rows;
   }
 }
 

@@ -89,10 +89,30 @@ void products_plain(const FewBlockRows& f, const BlockRows& w, std::size_t begin
   }
 }
 
-SLUICE_LOOP void whole_group(const float* x, float inverse, std::int16_t* to) {
+SLUICE_LOOP void whole_groups(const float* x, std::size_t groups, std::int16_t* to,
+                              WholeRows::Group* scales) {
   constexpr float magic = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number
-  for (std::size_t i = 0; i < group_values; ++i)
-    to[i] = static_cast<std::int16_t>(static_cast<std::int32_t>(x[i] * inverse + magic - magic));
+  constexpr std::uint32_t size = 0x7fffffff, infinite = 0x7f800000;
+  for (std::size_t g = 0; g < groups; ++g, x += group_values, to += group_values) {
+    std::uint32_t bits = 0;  // of the largest: sizes are in the order of their bits
+    for (std::size_t i = 0; i < group_values; ++i)
+      bits = std::max(bits, std::bit_cast<std::uint32_t>(x[i]) & size);
+    const auto most = std::bit_cast<float>(bits);
+    // Below this, as good as zero, a scale has no inverse.
+    const bool usual = most >= 1e-30F && bits < infinite;
+    const float inverse = usual ? 32767 / most : 0;
+    std::int32_t sum = 0;
+    for (std::size_t i = 0; i < group_values; ++i) {
+      // No number becomes zero; the scale tells.
+      const float whole = usual ? x[i] * inverse + magic : magic;
+      const std::int32_t value =
+          std::bit_cast<std::int32_t>(whole) - std::bit_cast<std::int32_t>(magic);
+      to[i] = static_cast<std::int16_t>(value);
+      sum += value;
+    }
+    scales[g].scale = usual ? most / 32767 : bits < infinite ? 0 : NAN;
+    scales[g].sum = scales[g].scale * static_cast<float>(sum);
+  }
 }
 
 }  // namespace
@@ -129,26 +149,7 @@ void WholeRows::assign(std::span<const float> x, std::size_t in) {
   SLUICE_CHECK(in % group_values == 0, "whole groups");
   whole.resize(x.size());
   groups.resize(x.size() / group_values);
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const float* from = x.data() + g * group_values;
-    std::int16_t* to = whole.data() + g * group_values;
-    float most = 0;
-    float none = 0;  // unless a value is no number
-    for (std::size_t i = 0; i < group_values; ++i) {
-      most = std::max(most, std::abs(from[i]));
-      none += from[i] * 0;
-    }
-    if (none != 0 || most < 1e-30F) {  // below this, as good as zero, a scale has no inverse
-      std::fill_n(to, group_values, std::int16_t{0});
-      groups[g] = {none, none};
-      continue;
-    }
-    wide<whole_group>(from, 32767 / most, to);
-    std::int32_t sum = 0;
-    for (std::size_t i = 0; i < group_values; ++i) sum += to[i];
-    groups[g].scale = most / 32767;
-    groups[g].sum = groups[g].scale * static_cast<float>(sum);
-  }
+  wide<whole_groups>(x.data(), groups.size(), whole.data(), groups.data());
 }
 
 void block_products(const FewBlockRows& f, const BlockRows& w, std::size_t begin, std::size_t end) {

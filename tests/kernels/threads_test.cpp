@@ -50,6 +50,18 @@ TEST_CASE("products have the same bits with any number of threads") {
   }
 }
 
+TEST_CASE("products over blocks have the same bits with any number of threads") {
+  SplitMix64 random(13);
+  constexpr std::size_t in = 512, out = 700;
+  std::vector<std::uint8_t> bytes(out * in / 32 * layout_of(BlockType::q8_0).bytes);
+  for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random.next() & 31);
+  const Weight weight = Weight::of_blocks({{BlockType::q8_0, bytes.data(), out, in, 0, nullptr}});
+  for (const std::size_t rows : {1, 4, 5, 130}) {
+    const std::vector<float> x = drawn(rows * in, random);
+    check_same(rows * out, [&](std::span<float> y) { matmul_cpu(x, weight, {}, y, rows); });
+  }
+}
+
 TEST_CASE("attention and convolutions have the same bits with any number of threads") {
   SplitMix64 random(12);
   const AttentionShape shape{.heads = 8, .kv_heads = 4, .head_dim = 32, .page_tokens = 256};

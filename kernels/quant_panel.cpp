@@ -1,0 +1,124 @@
+// Panels and tiles, and their plain path.
+#include "kernels/quant_panel.h"
+
+#include "base/check.h"
+#include "kernels/isa.h"
+
+namespace sluice::kernels {
+
+namespace {
+
+template <BlockType T>
+void fill_plain(const BlockRows& w, std::size_t begin, std::size_t count, Panel& panel) {
+  std::int8_t whole[group_values];
+  for (std::size_t o = 0; o < count; ++o) {
+    const std::uint8_t* block = w.row(begin + o);
+    BlockScales scales;
+    for (std::size_t at = 0; at < w.in / group_values; block += bytes_of<T>()) {
+      scales_of<T>(block, half_at(block + first_half<T>()),
+                   has_minimum<T>() ? half_at(block + 2) : 0, scales);
+      for (std::size_t g = 0; g < values_of<T>() / group_values; ++g, ++at) {
+        wholes_of<T>(block, g, whole);
+        std::int16_t* to = panel.whole.data() + at * group_values * panel_outs + o * 2;
+        for (std::size_t i = 0; i < group_values; ++i)
+          to[i / 2 * panel_outs * 2 + i % 2] = whole[i];
+        panel.low[at * panel_outs + o] = scales.group[g].low;
+        panel.high[at * panel_outs + o] = scales.group[g].high;
+        panel.minimum[at * panel_outs + o] = scales.group[g].minimum;
+      }
+    }
+  }
+}
+
+/// Pairs [begin, end) of a group.
+void add_pairs(const TileProduct& p, std::size_t rows, std::size_t begin, std::size_t end,
+               std::int32_t (&sums)[tile_rows_most][panel_outs]) {
+  for (std::size_t pair = begin; pair < end; ++pair) {
+    const std::int16_t* w = p.panel.whole.data() + pair * panel_outs * 2;
+    for (std::size_t r = 0; r < rows; ++r) {
+      const std::int32_t first = p.x[(pair * rows + r) * 2];
+      const std::int32_t second = p.x[(pair * rows + r) * 2 + 1];
+      for (std::size_t o = 0; o < panel_outs; ++o)
+        sums[r][o] += w[2 * o] * first + w[2 * o + 1] * second;
+    }
+  }
+}
+
+void multiply_plain(const TileProduct& p, std::size_t rows, TileSums& to) {
+  for (std::size_t r = 0; r < rows; ++r) std::fill_n(to[r], panel_outs, 0.0F);
+  constexpr std::size_t pairs = group_values / 2;
+  for (std::size_t g = 0; g < p.groups; ++g)
+    for (std::size_t half = 0; half < 2; ++half) {
+      std::int32_t sums[tile_rows_most][panel_outs] = {};
+      add_pairs(p, rows, g * pairs + half * pairs / 2, g * pairs + (half + 1) * pairs / 2, sums);
+      const float* scales = (half == 0 ? p.panel.low : p.panel.high).data() + g * panel_outs;
+      const float* minima = p.panel.minimum.data() + g * panel_outs;
+      for (std::size_t r = 0; r < rows; ++r) {
+        const float scale = p.scales[g * rows + r];
+        const float sum = half == 0 ? p.sums[g * rows + r] : 0;
+        for (std::size_t o = 0; o < panel_outs; ++o)
+          to[r][o] += static_cast<float>(sums[r][o]) * (scale * scales[o]) + minima[o] * sum;
+      }
+    }
+}
+
+}  // namespace
+
+void Panel::resize(std::size_t in) {
+  whole.resize(in * panel_outs);
+  for (HugeVector<float>* values : {&low, &high, &minimum})
+    values->resize(in / group_values * panel_outs);
+}
+
+void WholeTiles::resize(std::size_t rows_of_x, std::size_t in_of_x) {
+  SLUICE_CHECK(in_of_x % group_values == 0, "whole groups");
+  rows = rows_of_x;
+  in = in_of_x;
+  const std::size_t count = (rows + tile_rows_most - 1) / tile_rows_most;
+  const std::size_t even = (rows + count - 1) / count;
+  each = std::max<std::size_t>((even + 1) / 2 * 2, 2);
+  grow(whole, tiles() * each * in);
+  grow(scales, tiles() * each * (in / group_values));
+  grow(sums, tiles() * each * (in / group_values));
+}
+
+void WholeTiles::fill(std::span<const float> x, std::size_t tile) {
+  thread_local WholeRows row;
+  const std::size_t groups = in / group_values;
+  std::int16_t* to = whole.data() + tile * each * in;
+  float* to_scales = scales.data() + tile * each * groups;
+  float* to_sums = sums.data() + tile * each * groups;
+  for (std::size_t r = 0; r < each; ++r) {
+    const bool here = tile * each + r < rows;
+    if (here) row.assign(x.subspan((tile * each + r) * in, in), in);
+    for (std::size_t pair = 0; pair < in / 2; ++pair)
+      for (std::size_t i = 0; i < 2; ++i)
+        to[(pair * each + r) * 2 + i] = here ? row.whole[pair * 2 + i] : std::int16_t{0};
+    for (std::size_t g = 0; g < groups; ++g) {
+      to_scales[g * each + r] = here ? row.groups[g].scale : 0;
+      to_sums[g * each + r] = here ? row.groups[g].sum : 0;
+    }
+  }
+}
+
+void fill_panel(const BlockRows& w, std::size_t begin, std::size_t count, Panel& panel) {
+  panel.resize(w.in);
+  panel.halves = w.type == BlockType::q6_k;
+  panel.minima = false;
+  with_quantised(w.type, [&]<BlockType T>() { panel.minima = has_minimum<T>(); });
+  if (count < panel_outs) {
+    std::ranges::fill(panel.whole, std::int16_t{0});
+    for (HugeVector<float>* values : {&panel.low, &panel.high, &panel.minimum})
+      std::ranges::fill(*values, 0.0F);
+  }
+  if (uses(Isa::avx2)) return fill_panel_avx2(w, begin, count, panel);
+  with_quantised(w.type, [&]<BlockType T>() { fill_plain<T>(w, begin, count, panel); });
+}
+
+void multiply_tile(const TileProduct& p, std::size_t rows, TileSums& to) {
+  if (uses(Isa::vnni)) return multiply_tile_vnni(p, rows, to);
+  if (uses(Isa::avx2)) return multiply_tile_avx2(p, rows, to);
+  multiply_plain(p, rows, to);
+}
+
+}  // namespace sluice::kernels

@@ -5,16 +5,22 @@
 // hop is a node of the chain. colocated: all roles on one lane; lanes: each role on its own.
 // oneTBB: function nodes with its usual and its lightweight policy, as many threads as the machine
 // has. call: one frame through the four nodes, from asking to the outcome, one call at a time.
+// CPU: of all threads of the process, the part of a figure that neighbours change least.
+// allocations: calls of operator new a hop, of all threads, in the last run's streams; a call's own
+// are in it. `bench_runner_hop NAME` runs the cases whose name begins so, for a profiler.
 #include <oneapi/tbb/flow_graph.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "bench/allocations.h"
 #include "graph/check.h"
 #include "runtime/runner.h"
 #include "workflows/load.h"
@@ -136,38 +142,57 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// Of all threads.
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
 struct Case {
   const char* name;
   std::function<void(int)> call;
-  std::vector<double> hop_us, call_us;
+  std::vector<double> hop_us, hop_cpu_us, call_us;
+  double hop_allocations;
 };
+
+void measure(Case& one, bool warm_up) {
+  const std::uint64_t before = allocations();
+  const double cpu_before = cpu_seconds();
+  const double stream = seconds_of([&] {
+    for (int i = 0; i < calls; ++i) one.call(frames);
+  });
+  const double cpu = cpu_seconds() - cpu_before;
+  one.hop_allocations = static_cast<double>(allocations() - before) / calls / frames / 4;
+  std::vector<double> each;
+  for (int i = 0; i < 1000; ++i) each.push_back(seconds_of([&] { one.call(1); }) * 1e6);
+  if (warm_up) return;
+  one.hop_us.push_back(stream * 1e6 / calls / frames / 4);
+  one.hop_cpu_us.push_back(cpu * 1e6 / calls / frames / 4);
+  one.call_us.push_back(median(each));
+}
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   Ours together(true), apart(false);
   Theirs<flow::queueing> usual;
   Theirs<flow::queueing_lightweight> light;
-  std::vector<Case> cases{{"ours, colocated", [&](int n) { together.call(n); }, {}, {}},
-                          {"ours, lanes", [&](int n) { apart.call(n); }, {}, {}},
-                          {"oneTBB", [&](int n) { usual.call(n); }, {}, {}},
-                          {"oneTBB, lightweight", [&](int n) { light.call(n); }, {}, {}}};
-  for (int run = 0; run <= runs; ++run) {
-    for (Case& one : cases) {
-      const double stream = seconds_of([&] {
-        for (int i = 0; i < calls; ++i) one.call(frames);
-      });
-      std::vector<double> each;
-      for (int i = 0; i < 1000; ++i) each.push_back(seconds_of([&] { one.call(1); }) * 1e6);
-      if (run == 0) continue;  // warm-up
-      one.hop_us.push_back(stream * 1e6 / calls / frames / 4);
-      one.call_us.push_back(median(each));
-    }
-  }
+  std::vector<Case> cases{{"colocated", [&](int n) { together.call(n); }, {}, {}, {}, 0},
+                          {"lanes", [&](int n) { apart.call(n); }, {}, {}, {}, 0},
+                          {"oneTBB", [&](int n) { usual.call(n); }, {}, {}, {}, 0},
+                          {"oneTBB, lightweight", [&](int n) { light.call(n); }, {}, {}, {}, 0}};
+  if (argc > 1)
+    std::erase_if(
+        cases, [&](const Case& one) { return !std::string_view(one.name).starts_with(argv[1]); });
+  for (int run = 0; run <= runs; ++run)
+    for (Case& one : cases) measure(one, run == 0);
   std::printf("%d calls of %d frames through 4 nodes, median of %d runs, cases in turn\n", calls,
               frames, runs);
+  std::printf("%-20s %10s %10s %14s %20s\n", "", "us a hop", "CPU us", "allocations",
+              "us a call of one");
   for (const Case& one : cases)
-    std::printf("%-20s %7.2f us a hop %8.1f us a call of one frame\n", one.name,
-                median(one.hop_us), median(one.call_us));
+    std::printf("%-20s %10.2f %10.2f %14.3f %20.1f\n", one.name, median(one.hop_us),
+                median(one.hop_cpu_us), one.hop_allocations, median(one.call_us));
   return 0;
 }

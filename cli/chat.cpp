@@ -14,8 +14,6 @@
 #include "cli/interrupt.h"
 #include "cli/line_reader.h"
 #include "cli/model_load.h"
-#include "roles/image_file.h"
-#include "roles/model/chat_model.h"
 
 namespace sluice::cli {
 
@@ -81,10 +79,8 @@ void Talk::reset() {
 }
 
 Result<void> Talk::add_picture(const std::string& path) {
-  Result<std::string> bytes = read_file(path);
-  if (!bytes.ok()) return bytes.error();
-  const Result<Tensor> image = decode_image(*bytes);
-  if (!image.ok()) return Error{image.error().code, path + ": " + image.error().message};
+  const Result<Tensor> image = read_picture(path);
+  if (!image.ok()) return image.error();
   Result<PictureInput> picture = model_.encode_picture(*image);
   if (!picture.ok()) return picture.error();
   pictures_.push_back(std::move(picture).value());
@@ -176,10 +172,7 @@ Result<void> take(Talk& talk, const std::string& line, bool& quit) {
 }
 
 int chat(const Options& options) {
-  Result<Model> loaded =
-      load_planned(options.path, options.context, format_named(options.precision), stderr);
-  if (!loaded.ok()) return fail(loaded.error().message);
-  const Result<ChatModel> model = ChatModel::open(options.path, std::move(loaded).value());
+  const Result<ChatModel> model = load_chat(options.path, options.context, options.precision);
   if (!model.ok()) return fail(model.error().message);
   if (!model->chat().ok()) return fail(model->chat().error().message);
   Interrupts interrupts;

@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "roles/catalog.h"
 
@@ -26,6 +28,13 @@ void add_model_bench(CLI::App& model, Chosen& chosen);
 void add_pool(CLI::App& app, Chosen& chosen);
 void add_chat(CLI::App& app, Chosen& chosen);
 void add_roles(CLI::App& app, const Catalog& catalog, Chosen& chosen);
+
+void add_new(CLI::App& app, const Catalog& catalog, Chosen& chosen);
+
+/// Gives `validate`, `plan`, `test`, `simulate`, `run` and `roles` the option `--plugins DIR`.
+void accept_plugins(CLI::App& app, std::vector<std::string>& folders);
+/// Adds the folders' plugins to the catalog. Returns 0, or 1 when it has said what is wrong.
+int add_plugin_folders(Catalog& catalog, const std::vector<std::string>& folders);
 
 /// One line on standard error: `error: ...`. Returns 1.
 int fail(const std::string& message);

@@ -8,8 +8,9 @@
 
 namespace sluice::cli {
 
-Result<Compiled> compile_file(const std::string& path, const Catalog& catalog) {
-  Result<LoadedWorkflow> loaded = load_workflow_file(path);
+Result<Compiled> compile_file(const std::string& path, const WorkflowOptions& options,
+                              const Catalog& catalog) {
+  Result<LoadedWorkflow> loaded = load_workflow_file(path, options.overrides);
   if (!loaded.ok()) return loaded.error();
   Compiled compiled{std::move(loaded).value(), {}};
   compiled.plan = plan_workflow(compiled.loaded, catalog.declarations());
@@ -28,9 +29,8 @@ void find_models(Compiled& compiled, const Catalog& catalog) {
   if (!loaded.readable) return;
   resolve_models(loaded, process_environment());
   const auto check = [&](const std::optional<Name>& model, const ModelCheck& can_play) {
-    std::error_code failed;
-    if (!model.has_value() || !can_play || !std::filesystem::is_directory(model->text, failed))
-      return;
+    std::error_code failed;  // one that is not there was reported
+    if (!model.has_value() || !can_play || !std::filesystem::exists(model->text, failed)) return;
     if (const Result<void> fits = can_play(model->text); !fits.ok())
       report(loaded.diagnostics,
              {Severity::error, model->mark, "wrong-model", fits.error().message, ""});
@@ -40,6 +40,7 @@ void find_models(Compiled& compiled, const Catalog& catalog) {
       check(role.model, plugin->check_model);
   for (const GlobalParamSpec& param : loaded.spec.global_params)
     check(param.model, catalog.model_check_of_kind(param.kind.text));
+  name_overrides(loaded);
   sort_diagnostics(loaded.diagnostics);
 }
 

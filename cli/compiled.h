@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "cli/workflow_options.h"
 #include "graph/plan.h"
 #include "roles/catalog.h"
 #include "workflows/load.h"
@@ -16,7 +17,8 @@ struct Compiled {
 };
 
 /// Errors: the file cannot be read.
-Result<Compiled> compile_file(const std::string& path, const Catalog& catalog);
+Result<Compiled> compile_file(const std::string& path, const WorkflowOptions& options,
+                              const Catalog& catalog);
 
 /// Prints errors (and warnings) to standard error.
 void print_diagnostics(const Compiled& compiled);

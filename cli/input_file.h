@@ -1,13 +1,20 @@
-// A file that the user names on the command line.
+// What the user gives by the name of a file, or through standard input.
+//
+// Bounds: 40 MiB each. Errors: those of base/file.h and roles/image_file.h; of standard input
+// exhausted (it has more), unavailable (it cannot be read).
 #pragma once
 
 #include <string>
 
 #include "base/result.h"
+#include "base/tensor.h"
 
 namespace sluice::cli {
 
-/// Errors: not_found, invalid_argument (not a file), exhausted (more than 40 MiB; not read then).
 Result<std::string> read_file(const std::string& path);
+/// A PNG or JPEG; errors name the file.
+Result<Tensor> read_picture(const std::string& path);
+/// All of it, to its end.
+Result<std::string> read_standard_input();
 
 }  // namespace sluice::cli

@@ -23,6 +23,7 @@ Examples
   sluice simulate workflows/image_chat.yaml --calls 200 --rate 20 --trace t.json
   sluice why t.json 17                        what call 17 waited for
   sluice roles                                what a workflow's roles can run
+  sluice new role shout                       a project of a role of your own, with its tests
   sluice chat model.gguf                      a conversation in the terminal
   sluice model inspect DIR                    what a checkpoint is, and the memory it takes
   sluice model check DIR --inputs in.safetensors --outputs out.safetensors
@@ -77,6 +78,9 @@ int main(int argc, char** argv) {
   cli::add_pool(app, chosen);
   cli::add_chat(app, chosen);
   cli::add_roles(app, catalog, chosen);
+  cli::add_new(app, catalog, chosen);
+  std::vector<std::string> plugin_folders;
+  cli::accept_plugins(app, plugin_folders);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {
@@ -91,5 +95,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "error: %s\nSee `sluice --help`.\n", what.c_str());
     return 2;
   }
+  if (const int status = cli::add_plugin_folders(catalog, plugin_folders)) return status;
   return cli::finished(chosen());
 }

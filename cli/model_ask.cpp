@@ -7,9 +7,7 @@
 #include "cli/commands.h"
 #include "cli/input_file.h"
 #include "cli/model_load.h"
-#include "roles/image_file.h"
 #include "roles/model/action_tokens.h"
-#include "roles/model/chat_model.h"
 #ifdef SLUICE_CUDA
 #include "roles/device/device_text.h"
 #endif
@@ -27,14 +25,6 @@ struct Options {
   GenerationOptions generation;
 };
 
-Result<PictureInput> read_picture(const ChatModel& model, const std::string& path) {
-  Result<std::string> bytes = read_file(path);
-  if (!bytes.ok()) return bytes.error();
-  Result<Tensor> image = decode_image(*bytes);
-  if (!image.ok()) return Error{image.error().code, path + ": " + image.error().message};
-  return model.encode_picture(*image);
-}
-
 Result<Generation> begin(const ChatModel& model, const Options& options) {
   if (options.raw) {
     if (!options.images.empty() || !options.system.empty())
@@ -45,7 +35,9 @@ Result<Generation> begin(const ChatModel& model, const Options& options) {
   if (!options.system.empty()) messages.push_back({"system", options.system, {}});
   Message said{"user", options.prompt, {}};
   for (const std::string& path : options.images) {
-    Result<PictureInput> picture = read_picture(model, path);
+    const Result<Tensor> image = read_picture(path);
+    if (!image.ok()) return image.error();
+    Result<PictureInput> picture = model.encode_picture(*image);
     if (!picture.ok()) return picture.error();
     said.pictures.push_back(std::move(picture).value());
   }
@@ -115,10 +107,7 @@ int answer_on_cpu(const ChatModel& model, Generation generation) {
 
 int ask(const Options& options) {
   // The plan is for a prompt of 4096 tokens; a longer one is still refused by the pool.
-  Result<Model> loaded =
-      load_planned(options.directory, 4096, format_named(options.precision), stderr);
-  if (!loaded.ok()) return fail(loaded.error().message);
-  const Result<ChatModel> model = ChatModel::open(options.directory, std::move(loaded).value());
+  const Result<ChatModel> model = load_chat(options.directory, 4096, options.precision);
   if (!model.ok()) return fail(model.error().message);
   Result<Generation> generation = begin(*model, options);
   if (!generation.ok()) return fail(generation.error().message);

@@ -24,4 +24,11 @@ Result<Model> load_planned(const std::string& directory, std::size_t tokens,
   return Model::load(std::move(architecture).value(), std::move(file).value(), format);
 }
 
+Result<ChatModel> load_chat(const std::string& path, std::size_t tokens,
+                            const std::string& precision) {
+  Result<Model> loaded = load_planned(path, tokens, format_named(precision), stderr);
+  if (!loaded.ok()) return loaded.error();
+  return ChatModel::open(path, std::move(loaded).value());
+}
+
 }  // namespace sluice::cli

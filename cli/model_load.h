@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "roles/model/chat_model.h"
 #include "roles/model/memory_plan.h"
 #include "roles/model/model.h"
 
@@ -16,5 +17,8 @@ kernels::WeightFormat format_named(const std::string& precision);
 Result<void> show_plan(const MemoryPlan& plan, std::FILE* to = stdout);
 Result<Model> load_planned(const std::string& directory, std::size_t tokens,
                            kernels::WeightFormat format, std::FILE* to = stdout);
+/// A model to talk with; the plan goes to standard error.
+Result<ChatModel> load_chat(const std::string& path, std::size_t tokens,
+                            const std::string& precision);
 
 }  // namespace sluice::cli

@@ -30,8 +30,8 @@ Result<std::string> explain(const Plan& plan, const std::string& wanted, const s
 }
 
 int plan(const std::string& file, const std::string& format, const std::string& explained,
-         const Catalog& catalog) {
-  Result<Compiled> compiled = compile_file(file, catalog);
+         const WorkflowOptions& options, const Catalog& catalog) {
+  Result<Compiled> compiled = compile_file(file, options, catalog);
   if (!compiled.ok()) return fail(compiled.error().message);
   print_diagnostics(*compiled);
   if (!compiled->ok()) return 1;
@@ -57,6 +57,7 @@ void add_plan(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
     std::string file;
     std::string format = "text";
     std::string explained;
+    WorkflowOptions workflow;
   };
   auto options = std::make_shared<Options>();
   CLI::App* command =
@@ -67,9 +68,10 @@ void add_plan(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   command->add_option(
       "--explain", options->explained,
       "Say in words what makes a node run, what `inputs` brings or how an output is ordered");
+  add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, options] {
     chosen = [&catalog, options] {
-      return plan(options->file, options->format, options->explained, catalog);
+      return plan(options->file, options->format, options->explained, options->workflow, catalog);
     };
   });
 }

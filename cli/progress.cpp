@@ -1,5 +1,6 @@
 #include "cli/progress.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,11 +9,22 @@ namespace sluice::cli {
 
 namespace {
 
-constexpr std::chrono::seconds patience{2};
+using Clock = std::chrono::steady_clock;
+
+/// Whether both streams end in one place.
+bool are_one() {
+  struct stat out {
+  }, err{};
+  return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
+         out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+}
+
+void say(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
 }  // namespace
 
-Progress::Progress() : since_(std::chrono::steady_clock::now()), thread_([this] { work(); }) {}
+Progress::Progress()
+    : line_(isatty(STDERR_FILENO) != 0, are_one(), Clock::now()), thread_([this] { work(); }) {}
 
 Progress::~Progress() {
   {
@@ -21,27 +33,25 @@ Progress::~Progress() {
   }
   changed_.notify_one();
   thread_.join();
-  if (shown_ && isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);
+  say(line_.end());
 }
 
 void Progress::show(std::string what) {
   const std::lock_guard lock(mutex_);
-  what_ = std::move(what);
-  since_ = std::chrono::steady_clock::now();
+  line_.begin(std::move(what), Clock::now());
+}
+
+void Progress::write(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  say(line_.before(text));
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
 }
 
 void Progress::work() {
   std::unique_lock lock(mutex_);
-  const bool terminal = isatty(STDERR_FILENO) != 0;
-  while (!changed_.wait_for(lock, std::chrono::milliseconds(500), [this] { return stop_; })) {
-    const auto passed = std::chrono::steady_clock::now() - since_;
-    if (what_.empty() || passed < patience) continue;
-    shown_ = true;
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(passed).count();
-    std::fprintf(stderr, terminal ? "\r\033[K%s, %lld s" : "%s, %lld s\n", what_.c_str(),
-                 static_cast<long long>(seconds));
-    if (!terminal) since_ += patience * 4;
-  }
+  while (!changed_.wait_for(lock, std::chrono::milliseconds(500), [this] { return stop_; }))
+    say(line_.tick(Clock::now()));
 }
 
 }  // namespace sluice::cli

@@ -1,13 +1,16 @@
-// A line on standard error about work that takes more than two seconds.
+// A line on standard error about work that takes more than two seconds, and standard output beside
+// it, so that neither splits the other's lines.
 //
-// Thread: `show` from any thread; the clock runs on a thread of its own, which waits, never sleeps.
+// Thread: any; the clock runs on a thread of its own, which waits, never sleeps.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
+
+#include "cli/progress_line.h"
 
 namespace sluice::cli {
 
@@ -21,15 +24,15 @@ class Progress {
 
   /// What is going on now; shown once it has taken two seconds.
   void show(std::string what);
+  /// To standard output, at once.
+  void write(std::string_view text);
 
  private:
   void work();
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::string what_;
-  std::chrono::steady_clock::time_point since_;
-  bool shown_ = false;
+  ProgressLine line_;
   bool stop_ = false;
   std::thread thread_;
 };

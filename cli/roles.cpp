@@ -10,7 +10,9 @@ namespace {
 std::string ports_text(const std::vector<Port>& ports) {
   std::string text;
   for (const Port& port : ports)
-    text += (text.empty() ? "" : ", ") + port.name + ": " + std::string(to_string(port.type));
+    text +=
+        (text.empty() ? "" : ", ") + port.name + ": " +
+        (port.dtype || !port.shape.empty() ? shape_text(port) : std::string(to_string(port.type)));
   return text;
 }
 
@@ -23,13 +25,8 @@ int roles(const Catalog& catalog) {
                   interface.frames.size() > 1 ? "  (in frames of their own)" : "");
     if (plugin.session_state) std::printf("  keeps session state: balance: session\n");
     for (const OptionDeclaration& option : plugin.options) {
-      std::string values;
-      for (const std::string& choice : option.choices)
-        values += (values.empty() ? "" : ", ") + choice;
-      if (values.empty())
-        values = std::to_string(option.least) + " to " + std::to_string(option.most);
       std::printf("  option %s: %s (%s)\n", option.name.c_str(), option.meaning.c_str(),
-                  values.c_str());
+                  option_range(option).c_str());
     }
     for (const std::string& kind : plugin.global_param_kinds)
       std::printf("  needs a global parameter of kind %s\n", kind.c_str());

@@ -1,18 +1,21 @@
-// `sluice run FILE`: one call, outputs streamed as they are made.
+// `sluice run FILE`: one call, outputs streamed as they are made; or many calls, a line each.
+#include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
+#include <utility>
 
 #include "base/base64.h"
+#include "cli/call_value.h"
 #include "cli/commands.h"
 #include "cli/compiled.h"
+#include "cli/given_inputs.h"
 #include "cli/input_file.h"
 #include "cli/interrupt.h"
+#include "cli/output_files.h"
 #include "cli/progress.h"
-#include "roles/image_file.h"
+#include "cli/run_calls.h"
+#include "cli/trace.h"
 #include "runtime/call_stream.h"
 #include "runtime/runner.h"
 
@@ -20,21 +23,40 @@ namespace sluice::cli {
 
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 struct RunOptions {
   std::string file;
-  std::vector<std::string> images;
+  std::vector<std::string> images, inputs, without, outs;
   std::optional<std::string> prompt;
   std::string request;
-  std::string out;
+  std::string calls;
+  std::size_t concurrency = 8;
   std::string session = "default";
+  std::string trace;
   std::optional<std::int64_t> max_tokens, top_k, seed, steps;
   std::optional<double> temperature, top_p, guidance, strength;
+  WorkflowOptions workflow;
+
+  bool samples() const {
+    return max_tokens || top_k || seed || steps || temperature || top_p || guidance || strength;
+  }
+  /// Something is said that goes into `request: json`.
+  bool asks() const { return prompt || !images.empty() || !request.empty() || samples(); }
 };
 
+/// Text that was typed or piped as a prompt: the end of its line is not part of it.
+Result<std::string> prompt_of(const RunOptions& options) {
+  if (options.prompt != "-") return options.prompt.value_or("");
+  Result<std::string> text = read_standard_input();
+  if (!text.ok()) return Error{text.error().code, "--prompt: " + text.error().message};
+  if (text->ends_with('\n')) text->pop_back();
+  if (text->ends_with('\r')) text->pop_back();
+  return text;
+}
+
 Result<std::string> request_json(const RunOptions& options) {
+  if (options.request == "-") return read_standard_input();
   if (!options.request.empty()) return read_file(options.request);
   Json content = Json::array();
   for (const std::string& path : options.images) {
@@ -42,7 +64,9 @@ Result<std::string> request_json(const RunOptions& options) {
     if (!bytes.ok()) return bytes.error();
     content.push_back({{"type", "image"}, {"data", base64_encode(*bytes)}, {"name", path}});
   }
-  content.push_back({{"type", "text"}, {"text", options.prompt.value_or("")}});
+  Result<std::string> prompt = prompt_of(options);
+  if (!prompt.ok()) return prompt.error();
+  content.push_back({{"type", "text"}, {"text", *prompt}});
   Json chosen = Json::object();
   const auto add = [&](const char* name, const auto& value) {
     if (value.has_value()) chosen[name] = *value;
@@ -59,93 +83,136 @@ Result<std::string> request_json(const RunOptions& options) {
                                                               Json::error_handler_t::replace);
 }
 
-/// Shows what comes out: text to standard output, a picture to a file.
+/// `--input`s, and the `request` that --prompt, --image and their like make.
+Result<CallInputs> inputs_of(const RunOptions& options, const Plan& plan) {
+  CallInputs inputs;
+  for (const std::string& given : options.inputs)
+    if (Result<void> read = read_input(plan, given, inputs); !read.ok()) return read.error();
+  const auto request = std::ranges::find(plan.inputs, "request");
+  const bool takes_request =
+      request != plan.inputs.end() &&
+      plan.input_types[static_cast<std::size_t>(request - plan.inputs.begin())] == ValueType::json;
+  const bool given =
+      std::ranges::any_of(inputs, [](const auto& input) { return input.first == "request"; });
+  const bool left_out = std::ranges::find(options.without, "request") != options.without.end();
+  if (options.asks() && !takes_request)
+    return invalid_argument(
+        "--prompt, --image and the options beside them make an input `request: json`, which " +
+        options.file + " does not have: " + how_to_give(plan.inputs[0], plan.input_types[0]));
+  if (options.asks() && given)
+    return invalid_argument(
+        "--input request is the whole request: --prompt, --image and their like do not go with it");
+  if (takes_request && !given && !left_out) {
+    Result<std::string> text = request_json(options);
+    if (!text.ok()) return text.error();
+    inputs.emplace_back("request", make_json(std::move(text).value()));
+  }
+  if (Result<void> whole = check_whole(plan, inputs, options.without); !whole.ok())
+    return whole.error();
+  return inputs;
+}
+
+/// The type of what a role yields in a field, or of what a call brings.
+ValueType type_of(const Compiled& compiled, const Catalog& catalog, NodeId from,
+                  std::size_t field) {
+  const Plan& plan = compiled.plan;
+  if (from == entry_node) return plan.input_types[field];
+  const PlanNode& node = plan.nodes[from];
+  const Plugin* plugin = catalog.find(compiled.loaded.spec.roles[node.role].plugin.text);
+  const InterfaceDeclaration* interface =
+      plugin == nullptr ? nullptr : find_interface(plugin->declaration, node.interface);
+  const Port* port =
+      interface == nullptr ? nullptr : find_port(interface->outputs, node.outputs[field]);
+  return port == nullptr ? ValueType::any : port->type;
+}
+
+std::vector<OutputType> output_types(const Compiled& compiled, const Catalog& catalog) {
+  std::vector<OutputType> types;
+  for (const PlanOutput& output : compiled.plan.outputs) {
+    std::optional<ValueType> one;
+    for (const EdgeId id : output.edges) {
+      const Edge& edge = compiled.plan.edges[id];
+      for (const FieldMap& map : edge.fields) {
+        const ValueType type = type_of(compiled, catalog, edge.from, map.from);
+        one = one.value_or(type) == type ? type : ValueType::any;
+      }
+    }
+    types.push_back({output.name, one.value_or(ValueType::any)});
+  }
+  return types;
+}
+
+/// Shows what comes out: pictures and tensors go to files, the rest to standard output.
 class Printer {
  public:
-  explicit Printer(std::string out) : out_(std::move(out)) {}
+  Printer(OutputFiles files, Progress& progress) : files_(std::move(files)), progress_(progress) {}
 
   void show(std::string_view output, const Payload& value) {
-    if (value.type == ValueType::image) return save(output, value);
-    std::fwrite(value.text.data(), 1, value.text.size(), stdout);
-    std::fflush(stdout);
-    text_ = true;
     cut_off_ = cut_off_ || value.attribute("cut_off").has_value();
+    if (files_.takes(output, value)) return save(output, value);
+    if (line_open_ && output != last_) end_line();
+    last_ = output;
+    const std::string text = file_bytes(value);
+    progress_.write(text);
+    if (!text.empty()) line_open_ = !text.ends_with('\n');
   }
   /// The first thing that went wrong, or nothing.
   const std::string& finish() {
-    if (text_) std::puts("");
-    if (cut_off_) std::fputs("note: the answer reached --max-tokens and stops here\n", stderr);
+    end_line();
     return problem_;
   }
+  bool was_cut_off() const { return cut_off_; }
 
  private:
+  void end_line() {
+    if (std::exchange(line_open_, false)) progress_.write("\n");
+  }
   void save(std::string_view output, const Payload& value) {
-    ++pictures_;
-    std::string path = out_;
-    if (path.empty()) {
-      path = std::string(output) + ".png";
-      for (int n = 2; fs::exists(path); ++n)
-        path = std::string(output) + "-" + std::to_string(n) + ".png";
-    } else if (pictures_ > 1) {
-      const fs::path given(out_);
-      path = (given.parent_path() / given.stem()).string() + "-" + std::to_string(pictures_) +
-             given.extension().string();
-    }
-    const std::string png = encode_png(value.tensor);
-    std::ofstream file(path, std::ios::binary);
-    file.write(png.data(), static_cast<std::streamsize>(png.size()));
-    file.close();
-    if (!file) {
-      problem_ = path + ": cannot be written";
+    const Result<std::string> path = files_.write(output, value);
+    if (!path.ok()) {
+      if (problem_.empty()) problem_ = path.error().message;
       return;
     }
-    std::printf("%s[%s: %s, %lld x %lld]\n", text_ ? "\n" : "", std::string(output).c_str(),
-                path.c_str(), static_cast<long long>(value.tensor.dim(1)),
-                static_cast<long long>(value.tensor.dim(0)));
-    text_ = false;
+    if (!is_file_type(value.type)) return;
+    end_line();
+    const Tensor& tensor = value.tensor;
+    progress_.write("[" + std::string(output) + ": " + *path + ", " +
+                    (value.type == ValueType::image
+                         ? std::to_string(tensor.dim(1)) + " x " + std::to_string(tensor.dim(0))
+                         : tensor.describe()) +
+                    "]\n");
   }
 
-  std::string out_;
+  OutputFiles files_;
+  Progress& progress_;
   std::string problem_;
-  int pictures_ = 0;
-  bool text_ = false;
+  std::string last_;
+  bool line_open_ = false;
   bool cut_off_ = false;
 };
 
-int run(const RunOptions& options, const Catalog& catalog) {
-  Result<Compiled> compiled = compile_file(options.file, catalog);
-  if (!compiled.ok()) return fail(compiled.error().message);
-  find_models(*compiled, catalog);
-  if (!compiled->ok()) {
-    print_diagnostics(*compiled);
-    return 1;
-  }
-  if (compiled->plan.inputs != std::vector<std::string>{"request"})
-    return fail(options.file + ": `run` gives a workflow one input, `request: json`");
-  Result<std::string> request = request_json(options);
-  if (!request.ok()) return fail(request.error().message);
-
-  Progress progress;
-  RunnerOptions runner_options;
-  runner_options.progress = [&](std::string_view what) { progress.show(std::string(what)); };
-  auto runner = Runner::create(compiled->loaded.spec, compiled->plan, catalog, runner_options);
-  if (!runner.ok()) return fail(runner.error().message);
-  progress.show("running " + compiled->plan.workflow);
-  Printer printer(options.out);
-  CallRequest call;
-  call.session = options.session;
-  call.inputs.emplace_back("request", make_json(std::move(request).value()));
+int run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, OutputFiles files,
+            Runner& runner, std::optional<Progress>& progress) {
+  const auto running = [&] { progress->show("running " + plan.workflow); };
+  running();
+  Printer printer(std::move(files), *progress);
   CallStream stream;
-  const auto handle = (*runner)->start(std::move(call), stream.observer());
-  const StopOnInterrupt interrupt([&] {
-    progress.show("cancelling; press Ctrl-C again to end at once");
-    handle->cancel();
-  });
-  const CallOutcome outcome = stream.wait([&](std::string_view output, const PayloadRef& value) {
-    progress.show("running " + compiled->plan.workflow);
-    printer.show(output, *value);
-  });
-  const std::string& problem = printer.finish();
+  const auto handle = runner.start({options.session, std::move(inputs), {}}, stream.observer());
+  CallOutcome outcome;
+  {
+    const StopOnInterrupt interrupt([&] {
+      progress->show("cancelling; press Ctrl-C again to end at once");
+      handle->cancel();
+    });
+    outcome = stream.wait([&](std::string_view output, const PayloadRef& value) {
+      running();
+      printer.show(output, *value);
+    });
+  }
+  const std::string problem = printer.finish();
+  progress.reset();  // its line is gone before others stand there
+  if (printer.was_cut_off())
+    std::fputs("note: the answer reached --max-tokens and stops here\n", stderr);
   for (const std::string& warning : outcome.warnings)
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   if (!outcome.ok)
@@ -153,27 +220,134 @@ int run(const RunOptions& options, const Catalog& catalog) {
   return problem.empty() ? 0 : fail(problem);
 }
 
+int run(const RunOptions& options, const Catalog& catalog) {
+  Result<Compiled> compiled = compile_file(options.file, options.workflow, catalog);
+  if (!compiled.ok()) return fail(compiled.error().message);
+  find_models(*compiled, catalog);
+  if (!compiled->ok()) {
+    print_diagnostics(*compiled);
+    return 1;
+  }
+  const Plan& plan = compiled->plan;
+  if (compiled->loaded.spec.is_library)
+    return fail(options.file + " has roles for other workflows to include, and nothing to run");
+  const bool many = !options.calls.empty();
+  Result<OutputFiles> files =
+      many ? OutputFiles::in_folder(options.outs.empty() ? "." : options.outs[0])
+           : OutputFiles::make(options.outs, output_types(*compiled, catalog));
+  if (!files.ok()) return fail(files.error().message);
+  Result<CallInputs> inputs = many ? CallInputs() : inputs_of(options, plan);
+  if (!inputs.ok()) return fail(inputs.error().message);
+
+  std::optional<Progress> progress(std::in_place);
+  RunnerOptions runner_options;
+  runner_options.progress = [&](std::string_view what) { progress->show(std::string(what)); };
+  if (!options.trace.empty()) runner_options.trace = trace_activations_max;
+  auto runner = Runner::create(compiled->loaded.spec, plan, catalog, runner_options);
+  if (!runner.ok()) {
+    progress.reset();
+    return fail(runner.error().message);
+  }
+  const int status = many ? run_calls({options.calls, options.session, options.concurrency}, plan,
+                                      **runner, std::move(files).value(), *progress)
+                          : run_one(options, plan, std::move(inputs).value(),
+                                    std::move(files).value(), **runner, progress);
+  progress.reset();
+  if (options.trace.empty()) return status;
+  const Result<void> written = write_run_trace(options.trace, plan, (*runner)->trace());
+  return written.ok() ? status : fail(written.error().message);
+}
+
+/// What of the options does not go together. Errors: for the command line's status.
+void check_options(const RunOptions& options) {
+  std::vector<std::string> reading;
+  if (options.calls == "-") reading.emplace_back("--calls");
+  if (options.prompt == "-") reading.emplace_back("--prompt");
+  if (options.request == "-") reading.emplace_back("--request");
+  for (const std::string& given : options.inputs) {
+    if (given.find('=') == std::string::npos)
+      throw CLI::ValidationError("--input",
+                                 "'" + given + "' is not NAME=VALUE, NAME=@FILE or NAME=-");
+    if (reads_standard_input(given)) reading.push_back("--input " + given);
+  }
+  if (reading.size() > 1)
+    throw CLI::ValidationError(reading[1],
+                               "standard input can be read once, and " + reading[0] + " reads it");
+  if (!options.request.empty() && (options.prompt || !options.images.empty() || options.samples()))
+    throw CLI::ValidationError("--request",
+                               "it is the whole request: --prompt, --image and their "
+                               "like do not go with it");
+  if (!options.calls.empty() &&
+      (options.asks() || !options.inputs.empty() || !options.without.empty()))
+    throw CLI::ValidationError("--calls",
+                               "each line brings its inputs: no other input goes with it");
+  if (!options.calls.empty() &&
+      (options.outs.size() > 1 ||
+       (options.outs.size() == 1 && options.outs[0].find('=') != std::string::npos)))
+    throw CLI::ValidationError("--out",
+                               "with --calls it names a folder: each call has outputs of its own");
+}
+
+/// Of workflows whose input is `request: json`.
+void add_request_options(CLI::App& command, RunOptions& options) {
+  constexpr const char* group = "For an input `request: json`";
+  const auto add = [&](const char* name, auto& to, const char* what) {
+    return command.add_option(name, to, what)->group(group);
+  };
+  add("--prompt", options.prompt, "What to ask, or what to draw; - reads standard input");
+  add("--image", options.images, "A PNG or JPEG of any size; may be repeated");
+  add("--request", options.request, "The whole request as a JSON file instead, or -");
+  add("--max-tokens", options.max_tokens, "Longest answer in tokens (default: the role's)");
+  add("--temperature", options.temperature, "0 takes the likeliest (default: 0)");
+  add("--top-k", options.top_k, "Sample among the k most likely (default: 0, all)");
+  add("--top-p", options.top_p, "Sample among the likeliest of this probability (default: 1)");
+  add("--seed", options.seed, "Of sampling and of a drawing's noise (default: 0)");
+  add("--steps", options.steps, "Denoising steps of a drawing (default: the role's)");
+  add("--guidance", options.guidance,
+      "How closely a drawing follows the words (default: the role's)");
+  add("--strength", options.strength,
+      "Below 1: a drawing starts from the given picture (default: 1)");
+}
+
 }  // namespace
 
 void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app.add_subcommand("run", "Run one call of a workflow");
+  CLI::App* command = app.add_subcommand("run", "Run a workflow: one call, or many");
   command->add_option("file", options->file, "A workflow file (YAML)")->required();
-  command->add_option("--image", options->images, "A PNG or JPEG of any size; may be repeated");
-  command->add_option("--prompt", options->prompt, "What to ask, or what to draw");
-  command->add_option("--request", options->request, "The whole request as a JSON file instead");
-  command->add_option("--out", options->out, "Where to write a picture (default: OUTPUT.png)");
-  command->add_option("--session", options->session, "The session's name");
-  command->add_option("--max-tokens", options->max_tokens, "Longest answer in tokens");
-  command->add_option("--temperature", options->temperature, "0 (default) is greedy");
-  command->add_option("--top-k", options->top_k, "Sample among the k most likely");
-  command->add_option("--top-p", options->top_p, "Sample among the likeliest of this probability");
-  command->add_option("--seed", options->seed, "Of sampling and of a drawing's noise");
-  command->add_option("--steps", options->steps, "Denoising steps of a drawing");
-  command->add_option("--guidance", options->guidance, "How closely a drawing follows the words");
-  command->add_option("--strength", options->strength,
-                      "Below 1: a drawing starts from the given picture");
+  command
+      ->add_option("--input", options->inputs,
+                   "An input, read as its declared type: text, JSON and numbers as they stand, "
+                   "pictures (PNG, JPEG) and tensors (.npy) from @FILE or - (standard input)")
+      ->type_name("NAME=VALUE|@FILE|-")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--without", options->without, "An input that this call does not bring")
+      ->type_name("NAME")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--out", options->outs,
+                   "Where an output goes; a lone FILE is for the one picture or tensor "
+                   "(default: OUTPUT.png or .npy here, text to standard output)")
+      ->type_name("NAME=FILE|FOLDER|FILE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--calls", options->calls,
+                   "Many calls, a JSON object a line: {\"id\", \"session\", \"inputs\", "
+                   "\"deadline_ms\"}; results come as JSON lines when they are there")
+      ->type_name("FILE|-");
+  command->add_option("--concurrency", options->concurrency, "Of --calls, so many at once")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->add_option("--session", options->session, "The session's name")->capture_default_str();
+  command->add_option("--trace", options->trace,
+                      "Write what ran when to this file: for ui.perfetto.dev, and `sluice why`");
+  add_request_options(*command, *options);
+  add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, options] {
+    check_options(*options);
     chosen = [&catalog, options] { return run(*options, catalog); };
   });
 }

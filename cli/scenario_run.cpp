@@ -87,16 +87,18 @@ std::string difference(const ScenarioRun& run, const sim::Report& other, std::ui
   return "";
 }
 
-Result<Script> bind(const std::string& path, const Catalog& catalog, ScenarioRun& run,
-                    LoadedScenario& loaded) {
+Result<Script> bind(const std::string& path, const WorkflowOptions& options, const Catalog& catalog,
+                    ScenarioRun& run, LoadedScenario& loaded) {
   const std::filesystem::path beside = std::filesystem::path(path).parent_path();
-  Result<Compiled> compiled = compile_file((beside / loaded.spec.workflow.text).string(), catalog);
+  Result<Compiled> compiled =
+      compile_file((beside / loaded.spec.workflow.text).string(), options, catalog);
   if (!compiled.ok()) return invalid_argument("workflow: " + compiled.error().message);
   for (const Diagnostic& d : compiled->loaded.diagnostics)
     if (d.severity == Severity::error) {
       run.diagnostics += diagnostic_text(d, compiled->loaded.spec.file, compiled->loaded.text);
-      return invalid_argument("workflow: " + compiled->loaded.spec.file + ":" +
-                              std::to_string(d.mark.line) + ": " + d.message);
+      return invalid_argument("workflow: " + compiled->loaded.spec.file +
+                              (d.mark.line > 0 ? ":" + std::to_string(d.mark.line) : "") + ": " +
+                              d.message);
     }
   run.plan = std::move(compiled->plan);
   Script script = bind_scenario(loaded.spec, run.plan, loaded.diagnostics);
@@ -199,7 +201,8 @@ json call_json(const ScenarioRun& run, std::size_t index) {
 
 }  // namespace
 
-ScenarioRun run_scenario(const std::string& path, const Catalog& catalog, const Seeds& seeds) {
+ScenarioRun run_scenario(const std::string& path, const WorkflowOptions& options,
+                         const Catalog& catalog, const Seeds& seeds) {
   ScenarioRun run;
   run.file = path;
   run.seeds = seeds.count;
@@ -211,7 +214,7 @@ ScenarioRun run_scenario(const std::string& path, const Catalog& catalog, const 
   run.name = loaded->spec.name;
   std::string wrong = "the scenario has errors";
   if (!has_errors(loaded->diagnostics)) {
-    Result<Script> script = bind(path, catalog, run, *loaded);
+    Result<Script> script = bind(path, options, catalog, run, *loaded);
     if (script.ok()) {
       run.script = std::move(script).value();
       run.ran = true;

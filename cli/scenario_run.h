@@ -30,7 +30,8 @@ struct ScenarioRun {
   bool ran = false;                   // false: the scenario or its workflow is wrong
 };
 
-ScenarioRun run_scenario(const std::string& path, const Catalog& catalog, const Seeds& seeds);
+ScenarioRun run_scenario(const std::string& path, const WorkflowOptions& options,
+                         const Catalog& catalog, const Seeds& seeds);
 
 /// One object on one line, as docs/WORKFLOW.md describes it.
 std::string scenario_json(const ScenarioRun& run);

@@ -29,6 +29,7 @@ struct SimulateOptions {
   std::uint32_t machines = 1;
   double rate = 0;
   bool faults = false;
+  WorkflowOptions workflow;
 };
 
 double ms(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e6; }
@@ -170,22 +171,22 @@ int hunt(const Plan& plan, const Script& script, const SimulateOptions& options)
 }
 
 int simulate(const SimulateOptions& options, const Catalog& catalog) {
-  Result<Compiled> compiled = compile_file(options.file, catalog);
+  Result<Compiled> compiled = compile_file(options.file, options.workflow, catalog);
   if (!compiled.ok()) return fail(compiled.error().message);
   print_diagnostics(*compiled);
   if (!compiled->ok()) return 1;
   Result<Script> script = make_script(options, compiled->plan);
   if (!script.ok()) return fail(script.error().message);
   if (options.seeds > 1) return hunt(compiled->plan, *script, options);
-  const sim::Report report =
-      sim::simulate(compiled->plan, *script, sim_options(options, options.seed));
+  sim::Report report = sim::simulate(compiled->plan, *script, sim_options(options, options.seed));
   print_report(compiled->plan, report, options);
   print_warnings(report);
   if (options.faults) std::fputs(report.faults.text().c_str(), stdout);
   for (const std::string& violation : report.violations)
     std::printf("VIOLATION %s\n", violation.c_str());
   if (!options.trace.empty()) {
-    const Result<void> written = write_trace(options.trace, compiled->plan, *script, report);
+    const Result<void> written =
+        write_trace(options.trace, compiled->plan, trace_of(compiled->plan, *script, report));
     if (!written.ok()) return fail(written.error().message);
     std::printf("  trace          %s (open it in ui.perfetto.dev, or ask `sluice why`)\n",
                 options.trace.c_str());
@@ -215,6 +216,7 @@ void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   command->add_option("--trace", options->trace, "Write a Chrome/Perfetto trace to this file");
   command->add_flag("--faults", options->faults,
                     "Roles fail and hang, links break, machines pause or are lost, callers cancel");
+  add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, options] {
     chosen = [&catalog, options] { return simulate(*options, catalog); };
   });

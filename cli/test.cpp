@@ -18,6 +18,7 @@ struct TestOptions {
   std::vector<std::string> paths;
   Seeds seeds;
   bool json = false;
+  WorkflowOptions workflow;
 };
 
 bool holds_scenario(const fs::path& path) {
@@ -60,7 +61,7 @@ int test(const TestOptions& options, const Catalog& catalog) {
   std::size_t passed = 0;
   std::uint64_t events = 0;
   for (const std::string& file : *files) {
-    const ScenarioRun run = run_scenario(file, catalog, options.seeds);
+    const ScenarioRun run = run_scenario(file, options.workflow, catalog, options.seeds);
     const bool ok = run.failures.empty();
     passed += ok ? 1 : 0;
     events += run.events;
@@ -95,6 +96,7 @@ void add_test(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
   command->add_option("--seed", options->seeds.first, "The first seed, to repeat a failure");
   command->add_flag("--json", options->json, "One JSON object per scenario and line");
+  add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, options] {
     chosen = [&catalog, options] { return test(*options, catalog); };
   });

@@ -1,5 +1,6 @@
 #include "cli/trace.h"
 
+#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -11,31 +12,28 @@ using json = nlohmann::ordered_json;
 
 double us(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e3; }
 
-json call_event(std::size_t index, const Script& script, const sim::CallReport& call,
-                const Plan& plan) {
+json call_event(std::size_t index, const CallSpan& call, const Trace& trace) {
   json args{{"call", index},
-            {"session", script.sessions[script.calls[index].session]},
-            {"status", call.failure ? "error" : "ok"}};
-  if (call.failure) args["cause"] = plan.nodes[call.failure->node].name;
-  if (call.failure) args["message"] = call.failure->error.message;
+            {"session", trace.sessions[call.session]},
+            {"status", call.ok ? "ok" : "error"}};
+  if (!call.ok) args["cause"] = call.cause;
+  if (!call.ok) args["message"] = call.message;
   return {{"ph", "X"},
           {"cat", "call"},
           {"pid", 1},
-          {"tid", script.calls[index].session + 1},
+          {"tid", call.session + 1},
           {"name", "call " + std::to_string(index)},
           {"ts", us(call.arrived)},
           {"dur", us(call.done - call.arrived)},
           {"args", std::move(args)}};
 }
 
-json span_event(std::size_t index, const sim::Span& span, const Plan& plan) {
-  json args{{"span", index},
-            {"call", span.call},
-            {"group", span.group},
-            {"token", sim::token_text(span.token)},
-            {"queued_us", us(span.begin - span.asked)},
-            {"travelled_us", us(span.asked - span.sent)}};
-  if (span.after != sim::Span::nobody) args["after"] = span.after;
+json span_event(std::size_t index, const Span& span, const Plan& plan) {
+  json args{{"span", index}, {"call", span.call}, {"group", span.group}};
+  if (span.token != 0) args["token"] = sim::token_text(span.token);
+  args["queued_us"] = us(span.begin - span.asked);
+  args["travelled_us"] = us(span.asked - span.sent);
+  if (span.after != Span::nobody) args["after"] = span.after;
   return {{"ph", "X"},
           {"cat", "activation"},
           {"pid", 2},
@@ -56,26 +54,57 @@ json name_event(int process, std::size_t thread, const std::string& name) {
 
 }  // namespace
 
-Result<void> write_trace(const std::string& path, const Plan& plan, const Script& script,
-                         const sim::Report& report) {
+Result<void> write_trace(const std::string& path, const Plan& plan, const Trace& trace) {
   std::ofstream file(path, std::ios::binary);
   auto put = [&, first = true](const json& event) mutable {
-    file << (first ? "{\"traceEvents\":[\n" : ",\n") << event.dump();
+    file << (first ? "{\"traceEvents\":[\n" : ",\n")
+         << event.dump(-1, ' ', false, json::error_handler_t::replace);
     first = false;
   };
   put({{"ph", "M"}, {"pid", 1}, {"name", "process_name"}, {"args", {{"name", "calls"}}}});
   put({{"ph", "M"}, {"pid", 2}, {"name", "process_name"}, {"args", {{"name", "nodes"}}}});
   for (const PlanNode& node : plan.nodes)
     if (node.id != entry_node) put(name_event(2, node.id, node.name));
-  for (std::size_t i = 0; i < script.sessions.size(); ++i)
-    put(name_event(1, i + 1, script.sessions[i]));
-  for (std::size_t i = 0; i < report.calls.size(); ++i)
-    if (report.calls[i].ended) put(call_event(i, script, report.calls[i], plan));
-  for (std::size_t i = 0; i < report.spans.size(); ++i) put(span_event(i, report.spans[i], plan));
+  for (std::size_t i = 0; i < trace.sessions.size(); ++i)
+    put(name_event(1, i + 1, trace.sessions[i]));
+  for (std::size_t i = 0; i < trace.calls.size(); ++i)
+    if (trace.calls[i].ended) put(call_event(i, trace.calls[i], trace));
+  for (std::size_t i = 0; i < trace.spans.size(); ++i) put(span_event(i, trace.spans[i], plan));
   file << "\n]}\n";
   file.close();
   if (!file) return Error{ErrorCode::unavailable, path + ": cannot be written"};
   return {};
+}
+
+Result<void> write_run_trace(const std::string& path, const Plan& plan, const Trace& trace) {
+  Result<void> written = write_trace(path, plan, trace);
+  if (!written.ok()) return written;
+  std::fprintf(stderr, "trace: %s (open it in ui.perfetto.dev, or ask `sluice why`)\n",
+               path.c_str());
+  if (trace.left_out > 0)
+    std::fprintf(stderr,
+                 "note: the trace holds the first %zu activations, %llu more are left out\n",
+                 trace.spans.size(), static_cast<unsigned long long>(trace.left_out));
+  return {};
+}
+
+Trace trace_of(const Plan& plan, const Script& script, sim::Report& report) {
+  Trace trace;
+  trace.sessions = script.sessions;
+  for (std::size_t i = 0; i < report.calls.size(); ++i) {
+    const sim::CallReport& call = report.calls[i];
+    CallSpan& span = trace.calls.emplace_back();
+    span.session = script.calls[i].session;
+    span.arrived = call.arrived;
+    span.done = call.done;
+    span.ended = call.ended;
+    span.ok = call.failure == nullptr;
+    if (span.ok) continue;
+    span.cause = plan.nodes[call.failure->node].name;
+    span.message = call.failure->error.message;
+  }
+  trace.spans = std::move(report.spans);
+  return trace;
 }
 
 }  // namespace sluice::cli

@@ -1,15 +1,26 @@
-// Traces of simulated calls: Chrome's JSON, which Perfetto opens and `sluice why` reads.
+// Traces of runs and simulations as files: Chrome's JSON, which Perfetto opens and `sluice why`
+// reads.
 #pragma once
 
 #include <string>
 
+#include "graph/plan.h"
 #include "graph/script.h"
 #include "runtime/sim/simulation.h"
+#include "runtime/trace.h"
 
 namespace sluice::cli {
 
 /// Errors: unavailable (the file cannot be written).
-Result<void> write_trace(const std::string& path, const Plan& plan, const Script& script,
-                         const sim::Report& report);
+Result<void> write_trace(const std::string& path, const Plan& plan, const Trace& trace);
+
+/// Of the activations of a run, as many as a trace holds.
+inline constexpr std::size_t trace_activations_max = 1'000'000;
+
+/// `write_trace`, and says where it is on standard error.
+Result<void> write_run_trace(const std::string& path, const Plan& plan, const Trace& trace);
+
+/// Of a simulation's calls; takes the spans out of the report.
+Trace trace_of(const Plan& plan, const Script& script, sim::Report& report);
 
 }  // namespace sluice::cli

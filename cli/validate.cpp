@@ -25,9 +25,9 @@ std::string count_text(std::size_t count, const std::string& what) {
 }
 
 /// One file's diagnostics, printed at once when they are for people.
-FileDiagnostics validate_file(const std::string& file, bool text, const Catalog& catalog,
-                              Counts& counts) {
-  Result<Compiled> compiled = compile_file(file, catalog);
+FileDiagnostics validate_file(const std::string& file, bool text, const WorkflowOptions& options,
+                              const Catalog& catalog, Counts& counts) {
+  Result<Compiled> compiled = compile_file(file, options, catalog);
   if (!compiled.ok()) {
     ++counts.errors;
     const std::string& message = compiled.error().message;
@@ -48,11 +48,11 @@ FileDiagnostics validate_file(const std::string& file, bool text, const Catalog&
 }
 
 int validate(const std::vector<std::string>& files, const std::string& format,
-             const Catalog& catalog) {
+             const WorkflowOptions& options, const Catalog& catalog) {
   Counts counts;
   std::vector<FileDiagnostics> all;
   for (const std::string& file : files)
-    all.push_back(validate_file(file, format == "text", catalog, counts));
+    all.push_back(validate_file(file, format == "text", options, catalog, counts));
   if (format == "json") {
     std::string list;
     for (const FileDiagnostics& file : all)
@@ -73,14 +73,18 @@ void add_validate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   struct Options {
     std::vector<std::string> files;
     std::string format = "text";
+    WorkflowOptions workflow;
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("validate", "Find what is wrong with workflow files");
   command->add_option("files", options->files, "Workflow files (YAML)")->required();
   command->add_option("--format", options->format, "text, json or sarif")
       ->check(CLI::IsMember({"text", "json", "sarif"}));
+  add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, options] {
-    chosen = [&catalog, options] { return validate(options->files, options->format, catalog); };
+    chosen = [&catalog, options] {
+      return validate(options->files, options->format, options->workflow, catalog);
+    };
   });
 }
 

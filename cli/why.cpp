@@ -31,7 +31,8 @@ Result<Trace> read_trace(const std::string& path, std::int64_t wanted) {
   if (!text.ok()) return text.error();
   const json data = json::parse(*text, nullptr, false);
   if (!data.is_object() || !data.contains("traceEvents") || !data["traceEvents"].is_array())
-    return invalid_argument(path + ": not a trace of `sluice simulate --trace`");
+    return invalid_argument(path +
+                            ": not a trace of `sluice run --trace` or `sluice simulate --trace`");
   Trace trace;
   for (const json& event : data["traceEvents"]) {
     if (!event.is_object() || event.value("ph", "") != "X" || !event.contains("args")) continue;
@@ -113,7 +114,9 @@ void add_why(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("why", "Say what a call of a trace waited for, step by step");
-  command->add_option("trace", options->trace, "A file written by `sluice simulate --trace`")
+  command
+      ->add_option("trace", options->trace,
+                   "A file written by `sluice run --trace` or `sluice simulate --trace`")
       ->required();
   command->add_option("call", options->call, "Which call, from 0")->required();
   command->callback(

@@ -53,7 +53,7 @@ class Scanner {
     double value = 0;
     const char* end = text_.data() + text_.size();
     const auto [stop, error] = std::from_chars(text_.data() + at_, end, value);
-    if (error != std::errc{} || !(value >= 0 && value < 1e15))
+    if (error != std::errc{} || !(value >= 0 && value <= 1e15))
       return wrong("a number of milliseconds from 0 to 1e15");
     at_ = static_cast<std::size_t>(stop - text_.data());
     return static_cast<std::uint64_t>(value);

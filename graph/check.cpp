@@ -1,7 +1,6 @@
 #include "graph/check.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 #include <string>
@@ -112,6 +111,16 @@ class Checker {
       const std::string problem = option_problem(*known, option.value.text);
       if (!problem.empty()) error(option.value.mark, "bad-option", problem);
     }
+    const auto given = [&](const std::string& name) {
+      return std::ranges::any_of(role.options,
+                                 [&](const OptionSpec& o) { return o.key.text == name; });
+    };
+    for (const OptionDeclaration& option : plugin.options)
+      if (option.required && !given(option.name))
+        error(role.name.mark, "missing-option",
+              "role '" + role.name.text + "' runs '" + plugin.name + "', which needs the option '" +
+                  option.name + "'",
+              "options: { " + option.name + ": " + option_range(option) + " }");
   }
 
   /// The kinds of global parameters that any plugin asks for; without any, all may be.
@@ -277,6 +286,7 @@ class Checker {
         error(source.mark, "duplicate-source",
               "'" + source.node + "." + source.field + "' is a source of this field already",
               "remove one of them");
+      if (port != nullptr && type) check_shape(node, *port, source);
       if (port == nullptr || !type || *type == port->type || *type == ValueType::any ||
           port->type == ValueType::any)
         continue;
@@ -285,6 +295,16 @@ class Checker {
                 ", the input '" + field.field.text + "' of '" + node.name.text + "' takes " +
                 std::string(to_string(port->type)));
     }
+  }
+
+  void check_shape(const NodeSpec& node, const Port& port, const FieldRef& source) {
+    const InterfaceDeclaration* interface = interface_of(source.node);
+    const Port* from = interface != nullptr ? find_port(interface->outputs, source.field) : nullptr;
+    if (from == nullptr || from->type != port.type || shapes_agree(*from, port)) return;
+    error(source.mark, "wrong-shape",
+          "'" + source.node + "." + source.field + "' brings " + shape_text(*from) +
+              ", the input '" + port.name + "' of '" + node.name.text + "' takes " +
+              shape_text(port));
   }
 
   void check_group(const NodeSpec& node, const GroupSpec& group) {
@@ -449,25 +469,6 @@ class Checker {
 };
 
 }  // namespace
-
-std::string option_problem(const OptionDeclaration& option, const std::string& value) {
-  std::string allowed;
-  if (!option.choices.empty()) {
-    if (std::ranges::find(option.choices, value) != option.choices.end()) return "";
-    for (const std::string& choice : option.choices)
-      allowed += (allowed.empty() ? "" : ", ") + choice;
-    allowed = "one of " + allowed;
-  } else {
-    std::int64_t number = 0;
-    const char* end = value.data() + value.size();
-    const auto [stop, failed] = std::from_chars(value.data(), end, number);
-    if (failed == std::errc() && stop == end && number >= option.least && number <= option.most)
-      return "";
-    allowed = "a whole number from " + std::to_string(option.least) + " to " +
-              std::to_string(option.most);
-  }
-  return option.name + " is " + in_quotes(value) + ", it must be " + allowed;
-}
 
 void check(const WorkflowSpec& spec, const Declarations& declarations, Diagnostics& diagnostics) {
   Checker(spec, declarations, diagnostics).run();

@@ -9,9 +9,6 @@
 
 namespace sluice {
 
-/// What is wrong with an option's value, or nothing.
-std::string option_problem(const OptionDeclaration& option, const std::string& value);
-
 void check(const WorkflowSpec& spec, const Declarations& declarations, Diagnostics& diagnostics);
 
 }  // namespace sluice

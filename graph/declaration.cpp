@@ -1,6 +1,10 @@
 #include "graph/declaration.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "graph/diagnostic.h"
 
 namespace sluice {
 
@@ -24,6 +28,94 @@ const InterfaceDeclaration* find_interface(const PluginDeclaration& plugin, std:
 
 const Port* find_port(const std::vector<Port>& ports, std::string_view name) {
   return find_named(ports, name);
+}
+
+std::string shape_text(const Port& port) {
+  std::string text = port.dtype.has_value() ? std::string(to_string(*port.dtype)) : "any";
+  if (port.shape.empty()) return text + "[...]";
+  text += '[';
+  for (std::size_t axis = 0; axis < port.shape.size(); ++axis)
+    text += (axis != 0 ? ", " : "") +
+            (port.shape[axis] == any_size ? "?" : std::to_string(port.shape[axis]));
+  return text + ']';
+}
+
+bool shapes_agree(const Port& a, const Port& b) {
+  if (a.dtype.has_value() && b.dtype.has_value() && *a.dtype != *b.dtype) return false;
+  if (a.shape.empty() || b.shape.empty()) return true;
+  return std::ranges::equal(a.shape, b.shape, [](std::int64_t one, std::int64_t other) {
+    return one == other || one == any_size || other == any_size;
+  });
+}
+
+bool fits(const Port& port, const Tensor& tensor) {
+  if (port.dtype.has_value() && tensor.dtype() != *port.dtype) return false;
+  return port.shape.empty() ||
+         std::ranges::equal(port.shape, tensor.shape(), [](std::int64_t want, std::int64_t have) {
+           return want == have || want == any_size;
+         });
+}
+
+namespace {
+
+template <typename T>
+bool reads_whole(const std::string& text, T& value) {
+  const char* end = text.data() + text.size();
+  const auto [stop, failed] = std::from_chars(text.data(), end, value);
+  return failed == std::errc() && stop == end;
+}
+
+std::string shown(double value) {
+  char text[32];
+  const int size = std::snprintf(text, sizeof text, "%.15g", value);
+  return {text, static_cast<std::size_t>(size)};
+}
+
+}  // namespace
+
+std::string option_range(const OptionDeclaration& option) {
+  if (!option.choices.empty()) {
+    std::string all;
+    for (const std::string& choice : option.choices) all += (all.empty() ? "" : ", ") + choice;
+    return "one of " + all;
+  }
+  switch (option.type) {
+    case OptionType::whole:
+      return "a whole number from " + std::to_string(option.least) + " to " +
+             std::to_string(option.most);
+    case OptionType::real:
+      return "a number from " + shown(option.real_least) + " to " + shown(option.real_most);
+    case OptionType::text:
+      return "a text of " + std::to_string(option.least) + " to " + std::to_string(option.most) +
+             " bytes";
+  }
+  return "";
+}
+
+namespace {
+
+bool is_allowed(const OptionDeclaration& option, const std::string& value) {
+  if (!option.choices.empty())
+    return std::ranges::find(option.choices, value) != option.choices.end();
+  std::int64_t whole = 0;
+  double real = 0;
+  switch (option.type) {
+    case OptionType::whole:
+      return reads_whole(value, whole) && whole >= option.least && whole <= option.most;
+    case OptionType::real:
+      return reads_whole(value, real) && real >= option.real_least && real <= option.real_most;
+    case OptionType::text:
+      return static_cast<std::int64_t>(value.size()) >= option.least &&
+             static_cast<std::int64_t>(value.size()) <= option.most;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string option_problem(const OptionDeclaration& option, const std::string& value) {
+  if (is_allowed(option, value)) return "";
+  return option.name + " is " + in_quotes(value) + ", it must be " + option_range(option);
 }
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,10 +14,21 @@ namespace sluice {
 struct Port {
   std::string name;
   ValueType type = ValueType::any;
-  std::string meaning;          // one sentence for `sluice --help roles` and docs
-  bool count_source = false;    // an output that carries a number, exactly once per call
-  std::uint64_t bytes_max = 0;  // of one value, where there is a limit; 0: no bound
+  std::string meaning;                   // one sentence for `sluice --help roles` and docs
+  bool count_source = false;             // an output that carries a number, exactly once per call
+  std::uint64_t bytes_max = 0;           // of one value, where there is a limit; 0: no bound
+  std::optional<Dtype> dtype = {};       // of a tensor or audio; none: any
+  std::vector<std::int64_t> shape = {};  // of a tensor or audio, `any_size` in places; empty: any
 };
+
+inline constexpr std::int64_t any_size = -1;
+
+/// "f32[?, 7]", as `Tensor::describe` writes one.
+std::string shape_text(const Port& port);
+/// False when no value can be in both ports: another dtype, rank or size.
+bool shapes_agree(const Port& a, const Port& b);
+/// Whether the tensor is what the port declares.
+bool fits(const Port& port, const Tensor& tensor);
 
 struct InterfaceDeclaration {
   std::string name;
@@ -28,14 +40,26 @@ struct InterfaceDeclaration {
   std::uint32_t yields_max = 0;  // most frames of one activation; 0: no bound
 };
 
+enum class OptionType : std::uint8_t { whole, real, text };
+
 /// What may stand under a role's `options:`.
 struct OptionDeclaration {
   std::string name;
   std::string meaning;
-  std::vector<std::string> choices;  // one of these words; empty: a whole number
-  std::int64_t least = 0;
+  std::vector<std::string> choices;  // one of these words; empty: what `type` says
+  std::int64_t least = 0;            // of a whole number; of a text, bytes
   std::int64_t most = 0;
+  OptionType type = OptionType::whole;
+  double real_least = 0;
+  double real_most = 0;
+  std::optional<std::string> fallback = {};  // its value where the workflow gives none
+  bool required = false;
 };
+
+/// "a whole number from 1 to 9", "one of low, high".
+std::string option_range(const OptionDeclaration& option);
+/// What is wrong with an option's value, or nothing.
+std::string option_problem(const OptionDeclaration& option, const std::string& value);
 
 struct PluginDeclaration {
   std::string name;

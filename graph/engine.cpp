@@ -1,6 +1,7 @@
 #include "graph/engine.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/check.h"
@@ -94,8 +95,8 @@ void Engine::receive_settled(Message& message, Effects& effects) {
 
 void Engine::receive_cancel(Message& message, Effects& effects) {
   cancelled_[message.call] = true;
-  for (const auto& record : records_)
-    if (record->state == State::running && record->call == message.call)
+  for (const Record* record : records_of(message.call))
+    if (record->state == State::running)
       effects.cancels.push_back({node_.id, {record->index, record->generation}});
   splitter_.send_credit(message.credit, message.call, message.session, effects);
 }
@@ -138,9 +139,8 @@ void Engine::forget(const std::vector<CallId>& given_up) {
 void Engine::receive_abort(Message& message, Effects& effects) {
   drop_call(message.call);
   std::size_t running = 0;
-  for (const auto& held : records_) {
+  for (Record* held : records_of(message.call)) {
     Record& record = *held;
-    if (record.state == State::free || record.call != message.call) continue;
     if (record.state == State::waiting) {
       free_record(record);
       continue;
@@ -186,6 +186,7 @@ inline Engine::Record& Engine::new_record(CallId call, std::uint64_t session, st
     records_.back()->index = static_cast<std::uint32_t>(records_.size() - 1);
     free_records_.reserve(records_.capacity());
     free_records_.push_back(records_.back().get());
+    if (!by_call_.empty() && records_.size() > by_call_.size()) index_by_call();
   }
   Record& record = *free_records_.back();
   free_records_.pop_back();
@@ -193,7 +194,43 @@ inline Engine::Record& Engine::new_record(CallId call, std::uint64_t session, st
   record.call = call;
   record.session = session;
   record.group = group;
+  if (!by_call_.empty()) add_to_call(record);
   return record;
+}
+
+const std::vector<Engine::Record*>& Engine::records_of(CallId call) {
+  constexpr std::size_t scanned_max = 64;
+  found_.clear();
+  if (by_call_.empty() && records_.size() > scanned_max) index_by_call();
+  if (by_call_.empty()) {
+    for (const auto& record : records_)
+      if (record->state != State::free && record->call == call) found_.push_back(record.get());
+    return found_;
+  }
+  for (Record* record = by_call_[call & (by_call_.size() - 1)]; record != nullptr;
+       record = record->next_of_call)
+    if (record->call == call) found_.push_back(record);
+  std::ranges::sort(found_, {}, &Record::index);
+  return found_;
+}
+
+void Engine::index_by_call() {
+  by_call_.assign(std::bit_ceil(records_.size() * 2), nullptr);
+  for (const auto& record : records_)
+    if (record->state != State::free) add_to_call(*record);
+}
+
+void Engine::add_to_call(Record& record) {
+  Record*& first = by_call_[record.call & (by_call_.size() - 1)];
+  record.next_of_call = first;
+  record.of_call = &first;
+  if (first != nullptr) first->of_call = &record.next_of_call;
+  first = &record;
+}
+
+void Engine::remove_from_call(Record& record) {
+  *record.of_call = record.next_of_call;
+  if (record.next_of_call != nullptr) record.next_of_call->of_call = record.of_call;
 }
 
 inline void Engine::continue_path(Record& record, const std::vector<std::uint32_t>& path) const {
@@ -218,6 +255,7 @@ void Engine::remove_due(Record& record) {
 
 void Engine::free_record(Record& record) {
   if (record.deadline != Instant::max()) remove_due(record);
+  if (!by_call_.empty()) remove_from_call(record);
   record.state = State::free;
   ++record.generation;
   record.shares.clear();

@@ -76,6 +76,8 @@ class Engine {
     Instant deadline = Instant::max();
     Record* earlier = nullptr;  // of those with a deadline, in the order they started
     Record* later = nullptr;
+    Record* next_of_call = nullptr;  // in its chain of `by_call_`
+    Record** of_call = nullptr;      // what points to it there
   };
   /// What a session node, a count group or a node with joins remembers of a call.
   struct CallRecord {
@@ -102,6 +104,11 @@ class Engine {
 
   Record& new_record(CallId call, std::uint64_t session, std::uint16_t group);
   void free_record(Record& record);
+  /// Those of a call that wait or run, in the order of their index. Valid until the next use.
+  const std::vector<Record*>& records_of(CallId call);
+  void index_by_call();
+  void add_to_call(Record& record);
+  static void remove_from_call(Record& record);
   void add_due(Record& record);
   void remove_due(Record& record);
   void continue_path(Record& record, const std::vector<std::uint32_t>& path) const;
@@ -159,6 +166,11 @@ class Engine {
   Splitter splitter_;
   std::vector<std::unique_ptr<Record>> records_;
   std::vector<Record*> free_records_;
+  /// Chains of records by their call, modulo the number of chains, once a call was cancelled while
+  /// there were many records: then a scan for each would take as long as all calls times all
+  /// records.
+  std::vector<Record*> by_call_;
+  std::vector<Record*> found_;
   Record* first_due_ = nullptr;  // all have the same time to run, so the first started ends first
   Record* last_due_ = nullptr;
   Table<std::unique_ptr<Bucket>> buckets_;  // by scope id

@@ -15,20 +15,11 @@ void append(std::string& list, const std::string& item) {
   list += (list.empty() ? "" : ", ") + item;
 }
 
-/// The fields that an edge carries; a number that only says how many is named as such.
 std::string label_of(const Plan& plan, const Edge& edge) {
-  const std::vector<std::string>& outputs = plan.nodes[edge.from].outputs;
-  std::vector<std::string> names;
-  for (const FieldMap& map : edge.fields)
-    if (std::ranges::find(names, outputs[map.from]) == names.end())
-      names.push_back(outputs[map.from]);
   std::string label;
-  for (const std::string& name : names) append(label, name);
-  if (edge.is_output()) return label;
-  const PlanGroup& group = plan.nodes[edge.to].groups[edge.group];
-  for (const PlanCount& count : group.counts)
-    if (count.kind == PlanCount::Kind::runtime && count.source == edge.id)
-      append(label, outputs[count.source_field] + " (how many)");
+  for (const CarriedField& carried : carried_by(plan, edge))
+    append(label,
+           plan.nodes[edge.from].outputs[carried.field] + (carried.counts ? " (how many)" : ""));
   return label;
 }
 
@@ -125,6 +116,18 @@ std::string count_text(const Plan& plan, const PlanGroup& group, const PlanCount
   if (count.kind == PlanCount::Kind::literal) return text + std::to_string(count.literal);
   const PlanNode& from = plan.nodes[plan.edges[count.source].from];
   return text + from.name + "." + from.outputs[count.source_field];
+}
+
+std::vector<CarriedField> carried_by(const Plan& plan, const Edge& edge) {
+  std::vector<CarriedField> carried;
+  for (const FieldMap& map : edge.fields)
+    if (std::ranges::find(carried, map.from, &CarriedField::field) == carried.end())
+      carried.push_back({map.from, false});
+  if (edge.is_output()) return carried;
+  for (const PlanCount& count : plan.nodes[edge.to].groups[edge.group].counts)
+    if (count.kind == PlanCount::Kind::runtime && count.source == edge.id)
+      carried.push_back({count.source_field, true});
+  return carried;
 }
 
 Picture picture_of(const Plan& plan) { return Composer(plan).run(); }

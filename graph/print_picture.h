@@ -32,6 +32,13 @@ struct Picture {
 
 Picture picture_of(const Plan& plan);
 
+struct CarriedField {
+  std::uint16_t field = 0;  // index in the producer's outputs
+  bool counts = false;      // only says how many frames a count takes
+};
+/// What an edge carries: each field once, as the file names them; numbers of counts behind them.
+std::vector<CarriedField> carried_by(const Plan& plan, const Edge& edge);
+
 /// "condition: 3", "condition: parse.pictures" or "condition: all".
 std::string count_text(const Plan& plan, const PlanGroup& group, const PlanCount& count);
 

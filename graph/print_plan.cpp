@@ -30,12 +30,11 @@ std::string collector_name(const Plan& plan, const Collector& c) {
 
 /// The source fields that an edge carries, e.g. "parse.text".
 std::string sources_of(const Plan& plan, const Edge& edge) {
-  std::set<std::uint16_t> fields;
-  for (const FieldMap& map : edge.fields) fields.insert(map.from);
+  const PlanNode& from = plan.nodes[edge.from];
   std::string text;
-  for (const std::uint16_t field : fields)
-    text += (text.empty() ? "" : ", ") + plan.nodes[edge.from].name + "." +
-            plan.nodes[edge.from].outputs[field];
+  for (const CarriedField& carried : carried_by(plan, edge))
+    text += (text.empty() ? "" : ", ") + from.name + "." + from.outputs[carried.field] +
+            (carried.counts ? " (how many)" : "");
   return text;
 }
 
@@ -216,8 +215,8 @@ std::string explain_inputs(const Plan& plan) {
     std::string readers;
     for (const EdgeId id : plan.nodes[entry_node].edges) {
       const Edge& edge = plan.edges[id];
-      const bool reads =
-          std::ranges::any_of(edge.fields, [&](const FieldMap& map) { return map.from == i; });
+      const bool reads = std::ranges::any_of(
+          carried_by(plan, edge), [&](const CarriedField& carried) { return carried.field == i; });
       const std::string reader =
           edge.is_output() ? "outputs." + plan.outputs[edge.group].name : plan.nodes[edge.to].name;
       if (reads) readers += (readers.empty() ? "" : ", ") + reader;

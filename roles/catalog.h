@@ -31,11 +31,10 @@ struct RoleMaking {
   std::uint32_t replica = 0;
   std::string model_directory;              // empty when the role names no model
   std::vector<GlobalParam*> global_params;  // in the order of the role's `global_params`
-  std::uint32_t threads = 1;                // compute threads it may use
 };
 
-/// Reads a checkpoint's configuration, and no more: can it be played?
-using ModelCheck = std::function<Result<void>(const std::string& directory)>;
+/// Reads the configuration of a checkpoint's directory or GGUF file, and no more: can it be played?
+using ModelCheck = std::function<Result<void>(const std::string& path)>;
 
 struct Plugin {
   PluginDeclaration declaration;
@@ -57,6 +56,7 @@ class Catalog {
       ModelCheck check_model = {});
 
   const Plugin* find(std::string_view name) const;
+  bool has_kind(std::string_view kind) const { return global_params_.contains(kind); }
   /// The check of a kind's `model:`; empty: any.
   ModelCheck model_check_of_kind(std::string_view kind) const;
   Declarations declarations() const;

@@ -2,6 +2,7 @@
 
 #include "roles/model/architecture.h"
 #include "roles/model/config.h"
+#include "roles/model/gguf.h"
 
 namespace sluice {
 
@@ -9,7 +10,7 @@ Result<void> check_scenes_model(const std::string& directory) {
   const Result<ModelConfig> config = ModelConfig::load(directory);
   if (config.ok()) return {};
   const Result<Architecture> other = Architecture::load(directory);
-  if (!other.ok()) return config.error();
+  if (!other.ok()) return is_gguf(directory) ? other.error() : config.error();
   return invalid_argument(directory + " holds a model of the family " +
                           std::string(to_string(other->family)) +
                           "; this plays checkpoints made as models/scenes is");

@@ -1,6 +1,7 @@
-// Whether a checkpoint is of a family that a role can play, read from its `config.json` alone.
+// Whether a checkpoint is of a family that a role can play, read from its `config.json` or the
+// head of its GGUF file alone.
 //
-// Errors: what the directory holds, and what the role plays.
+// Errors: what stands there, and what the role plays.
 #pragma once
 
 #include <string>

@@ -20,6 +20,7 @@
 #include "base/result.h"
 #include "graph/plan.h"
 #include "roles/catalog.h"
+#include "runtime/trace.h"
 
 namespace sluice {
 
@@ -61,6 +62,8 @@ struct RunnerOptions {
   std::uint32_t threads = 0;  // that a role may compute on, of those all share; 0: all cores
   /// From a deadline or a cancellation to the end for the caller, where roles do not look.
   std::chrono::milliseconds grace{100};
+  /// Activations of each workflow that `Runner::trace` remembers; 0: none, and it costs nothing.
+  std::size_t trace = 0;
   /// Called on the constructing thread before anything slow, e.g. "loading models/scenes for llm".
   std::function<void(std::string_view)> progress;
 };
@@ -106,6 +109,8 @@ class Runner {
   virtual Result<void> end_session(const std::string& session) = 0;
 
   virtual RunnerCounts counts() const = 0;
+  /// What has run, and when, since the runner was made: as much as RunnerOptions::trace says.
+  virtual Trace trace() const = 0;
 };
 
 }  // namespace sluice

@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/file.h"
 #include "workflows/load.h"
-#include "workflows/read_file.h"
+#include "workflows/load_tree.h"
+#include "workflows/overrides.h"
+#include "workflows/yaml_tree.h"
 
 namespace sluice {
 
@@ -34,7 +37,8 @@ void import(const std::vector<T>& from, const std::string& file, Mark mark, cons
 
 /// Makes the roles and global params of the included files known in `loaded`.
 void include_files(LoadedWorkflow& loaded, const std::filesystem::path& path,
-                   std::vector<std::filesystem::path>& open, std::size_t& files) {
+                   std::vector<std::filesystem::path>& open, std::size_t& files,
+                   Overrides& overrides) {
   std::error_code failed;
   open.push_back(std::filesystem::weakly_canonical(path, failed));
   for (const Name& include : loaded.spec.includes) {
@@ -63,17 +67,24 @@ void include_files(LoadedWorkflow& loaded, const std::filesystem::path& path,
              "include it from the file that needs it");
       continue;
     }
-    Result<std::string> text = read_text_file(file.string());
+    Result<std::string> text = read_whole_file(file.string(), yaml_bytes_max);
     if (!text.ok()) {
       refuse(text.error().message, "the path of an included file is relative to this file");
       continue;
     }
-    LoadedWorkflow other = load_workflow(file.string(), *text);
-    include_files(other, file, open, files);
+    LoadedWorkflow other =
+        load_tree(file.string(), *text, [&](YamlNode& root, Diagnostics& diagnostics) {
+          overrides.apply(root, true, diagnostics);
+        });
+    include_files(other, file, open, files, overrides);
+    overrides.name(other.diagnostics);
     for (const Diagnostic& d : other.diagnostics)
       if (d.severity == Severity::error)
-        refuse(file.string() + ":" + std::to_string(d.mark.line) + ":" +
-                   std::to_string(d.mark.column) + ": " + d.message,
+        refuse(file.string() +
+                   (d.mark.line > 0
+                        ? ":" + std::to_string(d.mark.line) + ":" + std::to_string(d.mark.column)
+                        : "") +
+                   ": " + d.message,
                d.suggestion);
     WorkflowSpec& spec = loaded.spec;
     import(other.spec.roles, file.string(), include.mark, "the role", spec.roles,
@@ -86,13 +97,20 @@ void include_files(LoadedWorkflow& loaded, const std::filesystem::path& path,
 
 }  // namespace
 
-Result<LoadedWorkflow> load_workflow_file(const std::string& path) {
-  Result<std::string> text = read_text_file(path);
+Result<LoadedWorkflow> load_workflow_file(const std::string& path,
+                                          std::vector<Override> overrides) {
+  Result<std::string> text = read_whole_file(path, yaml_bytes_max);
   if (!text.ok()) return text.error();
-  LoadedWorkflow loaded = load_workflow(path, *text);
+  Overrides all(overrides);
+  LoadedWorkflow loaded = load_tree(path, *text, [&](YamlNode& root, Diagnostics& diagnostics) {
+    all.apply(root, false, diagnostics);
+  });
   std::vector<std::filesystem::path> open;
   std::size_t files = 0;
-  include_files(loaded, path, open, files);
+  include_files(loaded, path, open, files, all);
+  all.report_rest(loaded.spec, loaded.diagnostics);
+  all.name(loaded.diagnostics);
+  loaded.overrides = std::move(overrides);
   return loaded;
 }
 

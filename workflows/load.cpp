@@ -8,6 +8,8 @@
 
 #include "graph/check.h"
 #include "graph/print.h"
+#include "workflows/load_tree.h"
+#include "workflows/overrides.h"
 #include "workflows/yaml_reader.h"
 
 namespace sluice {
@@ -423,15 +425,25 @@ bool Loader::load(const YamlNode& root) {
 
 std::span<const KeyTable> workflow_keys() { return tables; }
 
-LoadedWorkflow load_workflow(std::string file_name, std::string_view text) {
+LoadedWorkflow load_tree(std::string file_name, std::string_view text, const ChangeTree& change) {
   LoadedWorkflow loaded;
   loaded.spec.file = std::move(file_name);
   loaded.text = text;
-  const YamlNode root = read_yaml(text, loaded.diagnostics);
+  YamlNode root = read_yaml(text, loaded.diagnostics);
   // A file that is not YAML says nothing about workflows.
-  loaded.readable =
-      is_readable(loaded.diagnostics) && Loader(loaded.spec, loaded.diagnostics).load(root);
+  loaded.readable = is_readable(loaded.diagnostics);
+  if (!loaded.readable) return loaded;
+  if (change) change(root, loaded.diagnostics);
+  loaded.readable = Loader(loaded.spec, loaded.diagnostics).load(root);
   return loaded;
+}
+
+LoadedWorkflow load_workflow(std::string file_name, std::string_view text) {
+  return load_tree(std::move(file_name), text, {});
+}
+
+void name_overrides(LoadedWorkflow& loaded) {
+  Overrides(loaded.overrides).name(loaded.diagnostics);
 }
 
 Plan plan_workflow(LoadedWorkflow& loaded, const Declarations& declarations) {
@@ -440,6 +452,7 @@ Plan plan_workflow(LoadedWorkflow& loaded, const Declarations& declarations) {
     check(loaded.spec, declarations, loaded.diagnostics);
     plan = compile(loaded.spec, declarations, loaded.diagnostics);
   }
+  name_overrides(loaded);
   sort_diagnostics(loaded.diagnostics);
   return plan;
 }

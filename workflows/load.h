@@ -6,12 +6,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "graph/declaration.h"
 #include "graph/diagnostic.h"
 #include "graph/plan.h"
 #include "graph/spec.h"
+#include "workflows/override.h"
 
 namespace sluice {
 
@@ -20,11 +22,19 @@ struct LoadedWorkflow {
   Diagnostics diagnostics;
   std::string text;      // the file, for showing lines
   bool readable = true;  // false: the spec says nothing, so nothing more can be said of it
+  std::vector<Override> overrides;  // what was given beside the file
 };
 
 LoadedWorkflow load_workflow(std::string file_name, std::string_view text);
+/// With the roles and global parameters of the files that it includes. `overrides` stand in place
+/// of what the files say; one that fits none of them is an error among the diagnostics.
 /// Errors: not_found, exhausted (larger than 1 MiB; not read then).
-Result<LoadedWorkflow> load_workflow_file(const std::string& path);
+Result<LoadedWorkflow> load_workflow_file(const std::string& path,
+                                          std::vector<Override> overrides = {});
+
+/// Says `--set PATH=VALUE` where the value of an override is what is wrong. Whoever adds diagnostics
+/// to those of a loaded workflow calls it.
+void name_overrides(LoadedWorkflow& loaded);
 
 /// Adds what is wrong with the names, the types and the graph, and sorts all by place. The plan is
 /// whole when there is no error.

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "workflows/read_file.h"
+#include "base/file.h"
 #include "workflows/yaml_reader.h"
 
 namespace sluice {
@@ -202,7 +202,7 @@ LoadedScenario load_scenario(std::string file_name, std::string_view text) {
 }
 
 Result<LoadedScenario> load_scenario_file(const std::string& path) {
-  Result<std::string> text = read_text_file(path);
+  Result<std::string> text = read_whole_file(path, yaml_bytes_max);
   if (!text.ok()) return text.error();
   return load_scenario(path, *text);
 }

@@ -92,6 +92,7 @@ void resolve_models(LoadedWorkflow& loaded, const Environment& environment) {
   };
   for (RoleSpec& role : loaded.spec.roles) resolve(role.model);
   for (GlobalParamSpec& param : loaded.spec.global_params) resolve(param.model);
+  name_overrides(loaded);
 }
 
 }  // namespace sluice

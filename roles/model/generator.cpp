@@ -187,13 +187,17 @@ void Generator::take(Generation& generation, std::int32_t token) const {
 
 void Generator::read(Generation& generation) const {
   if (tokenizer_ == nullptr) return;
-  std::string whole = tokenizer_->decode(generation.tokens);
+  generation.decoded.advance(*tokenizer_, generation.tokens);
+  const std::string& whole = generation.decoded.text();
+  const std::size_t shown = generation.text.size();
+  std::size_t end = whole.size();
   std::size_t held = 0;
   for (const std::string& stop : generation.options.stop) {
     if (stop.empty()) continue;
-    const std::size_t at = whole.find(stop);
+    // What has been shown holds no stop string and no beginning of one.
+    const std::size_t at = whole.find(stop, shown);
     if (at != std::string::npos) {
-      whole.resize(at);
+      end = std::min(end, at);
       generation.finish = Generation::Finish::stop;
     }
     held = std::max(held, overlap(whole, stop));
@@ -201,10 +205,10 @@ void Generator::read(Generation& generation) const {
   // What may become a stop string is kept back, and so is an unfinished character, until it is
   // clear.
   if (generation.finish == Generation::Finish::none) {
-    whole.resize(whole.size() - held);
-    while (whole.ends_with("\xef\xbf\xbd")) whole.resize(whole.size() - 3);
+    end -= held;
+    while (end >= 3 && whole.compare(end - 3, 3, "\xef\xbf\xbd") == 0) end -= 3;
   }
-  generation.text = std::move(whole);
+  if (end > shown) generation.text.append(whole, shown, end - shown);
 }
 
 }  // namespace sluice

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/sample.h"
+#include "roles/model/decoded_text.h"
 #include "roles/model/text_engine.h"
 #include "roles/model/tokenizer.h"
 
@@ -40,6 +41,7 @@ struct Generation {
   Mask mask = Mask::causal;           // block: the prompt is written in one piece
   std::int32_t next_position = -1;    // of the next token; below 0: its place in the sequence
   std::vector<std::int32_t> tokens;   // the answer
+  DecodedText decoded;                // its text as far as it is known
   std::string text;                   // of it, without what may become a stop string
   Finish finish = Finish::none;
   std::optional<Error> error;  // of a failed one

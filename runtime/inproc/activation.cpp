@@ -18,11 +18,59 @@ std::optional<std::string> breach_of(const Port& port, const Payload& value) {
       (tensor.dtype() != Dtype::u8 || tensor.shape().size() != 3 || tensor.dim(2) != 3))
     return tensor.describe() + " as a picture in '" + port.name +
            "'; a picture is u8 [height, width, 3]";
+  if ((value.type == ValueType::tensor || value.type == ValueType::audio) && !fits(port, tensor))
+    return tensor.describe() + " in '" + port.name + "', which is declared as " + shape_text(port);
   const std::size_t bytes = value.text.size() + tensor.bytes().size();
   if (port.bytes_max != 0 && bytes > port.bytes_max)
     return std::to_string(bytes) + " bytes in '" + port.name + "', at most " +
            std::to_string(port.bytes_max) + " are declared";
   return {};
+}
+
+namespace {
+
+/// Of one activation that waits for its next use: a frame and an end.
+constexpr int spare_events_max = 2;
+
+void delete_all(Event* event) {
+  while (event != nullptr) delete std::exchange(event, event->next);
+}
+
+}  // namespace
+
+LaneActivation::~LaneActivation() { delete_events(); }
+
+void LaneActivation::delete_events() {
+  delete_all(std::exchange(spare_events_, nullptr));
+  delete_all(returned_events_.exchange(nullptr));
+  events_made_ = 0;
+}
+
+Event& LaneActivation::new_event(Event::Kind kind) {
+  if (spare_events_ == nullptr && returned_events_.load(std::memory_order_relaxed) != nullptr)
+    spare_events_ = returned_events_.exchange(nullptr);
+  Event* event = spare_events_;
+  if (event != nullptr) {
+    spare_events_ = event->next;
+  } else {
+    event = new Event;
+    ++events_made_;
+  }
+  event->kind = kind;
+  event->activation = this;
+  if (times_) event->sent = steady_now();
+  if (kind == Event::Kind::yielded) {
+    event->progress.store(Event::Progress::waits, std::memory_order_relaxed);
+    newest_frame_ = event;
+  }
+  return *event;
+}
+
+void LaneActivation::give_back(Event& event) {
+  event.last = event.released = false;
+  event.next = returned_events_.load(std::memory_order_relaxed);
+  while (!returned_events_.compare_exchange_weak(event.next, &event)) {
+  }
 }
 
 void LaneActivation::begin(RoleListener& listener, const NodePlace& place,
@@ -91,6 +139,7 @@ void LaneActivation::yield(std::span<const FieldValue> fields) {
 }
 
 void LaneActivation::end(Result<void> result, bool released) {
+  if (times_) times_->end = steady_now();
   std::unique_ptr<Error> error;
   if (!result.ok())
     error = std::make_unique<Error>(result.error());
@@ -120,6 +169,8 @@ void LaneActivation::clear() {
   held_.clear();
   holds_ = false;
   yields_ = 0;
+  newest_frame_ = nullptr;
+  if (events_made_ > spare_events_max) delete_events();
   breach_.clear();
   call_ = Ref<CallState>();
   cancelled_.store(false, std::memory_order_relaxed);

@@ -17,17 +17,24 @@
 #include "graph/plan.h"
 #include "roles/role.h"
 #include "runtime/inproc/call_state.h"
+#include "runtime/inproc/event.h"
 #include "runtime/inproc/node_place.h"
+#include "runtime/inproc/steady_now.h"
+#include "runtime/trace.h"
 
 namespace sluice {
 
-/// A frame on its way from a role: output index and value.
-using YieldedFields = std::vector<std::pair<std::uint16_t, PayloadRef>>;
+/// When an activation ran, where somebody records it.
+struct ActivationTimes {
+  std::size_t span = Span::nobody;  // in the trace
+  Instant begin{};
+  Instant end{};
+};
 
 /// Who hears from roles.
 class RoleListener {
  public:
-  virtual void yielded(class LaneActivation& activation, YieldedFields& fields, bool last) = 0;
+  virtual void yielded(LaneActivation& activation, YieldedFields& fields, bool last) = 0;
   /// `released`: the role has let go of it too. Null: it ended well.
   virtual void ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) = 0;
   /// For one that had ended before its role let go of it.
@@ -41,6 +48,8 @@ class LaneActivation final : public Activation {
  public:
   LaneActivation* next = nullptr;  // in a queue
 
+  LaneActivation() = default;
+  ~LaneActivation();
   void begin(RoleListener& listener, const NodePlace& place, const StartActivation& start,
              const Ref<CallState>& call);
 
@@ -66,11 +75,29 @@ class LaneActivation final : public Activation {
   /// Forgets everything but its memory.
   void clear();
 
+  /// Its role takes it now.
+  void role_begins() {
+    if (times_) times_->begin = steady_now();
+  }
+  /// From now on it notes when it runs.
+  void keep_times(const ActivationTimes& times) {
+    times_ = std::make_unique<ActivationTimes>(times);
+  }
+  /// Null: nobody records.
+  const ActivationTimes* times() const { return times_.get(); }
+
+  /// An event to fill, on the role's side; it comes back by `give_back` when it is handled.
+  Event& new_event(Event::Kind kind);
+  void give_back(Event& event);
+  /// The role has ended well: true when its last frame still waits, and says so.
+  bool ends_with_frame() { return newest_frame_ != nullptr && newest_frame_->last_too(); }
+
  private:
   const Payload* absent(std::string_view field) const override;
   void breach(std::string what) const;
   void check_and_add(const FieldValue& field);
   void drop_inputs();
+  void delete_events();
 
   RoleListener* listener_ = nullptr;
   const NodePlace* place_ = nullptr;
@@ -85,7 +112,12 @@ class LaneActivation final : public Activation {
   YieldedFields held_;                 // a frame that leaves with the end or the next
   bool holds_ = false;
   std::uint64_t yields_ = 0;
-  mutable std::string breach_;  // the first
+  mutable std::string breach_;     // the first
+  Event* newest_frame_ = nullptr;  // that did not go to the engines at once
+  Event* spare_events_ = nullptr;  // the role's side
+  std::atomic<Event*> returned_events_{nullptr};
+  int events_made_ = 0;
+  std::unique_ptr<ActivationTimes> times_;
   std::atomic<bool> cancelled_{false};
 };
 

@@ -15,14 +15,15 @@ constexpr std::size_t events_max = 256;
 }  // namespace
 
 Driver::Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessions,
-               std::vector<NodePlace> places, std::chrono::milliseconds grace)
+               std::vector<NodePlace> places, const RunnerOptions& options)
     : plan_(std::move(plan)),
       sessions_(std::move(sessions)),
       places_(std::move(places)),
-      grace_(grace),
+      grace_(options.grace),
+      recorder_(options.trace == 0 ? nullptr : std::make_unique<Recorder>(options.trace)),
       loop_(*plan_, *this),
       running_(plan_->nodes.size()),
-      watch_(std::chrono::duration_cast<Instant>(grace)) {
+      watch_(std::chrono::duration_cast<Instant>(grace_)) {
   for (const NodePlace& place : places_)
     for (std::size_t i = 0; i < place.lanes.size(); ++i) {
       if (outgoing_.size() <= place.lanes[i]) outgoing_.resize(place.lanes[i] + 1U);
@@ -32,26 +33,23 @@ Driver::Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessi
 
 Driver::~Driver() = default;
 
-Instant Driver::now() {
-  return std::chrono::duration_cast<Instant>(std::chrono::steady_clock::now().time_since_epoch());
-}
-
 void Driver::run() {
   clock_ = std::thread([this] { tick(); });
 }
 
 // ---- news
 
-void Driver::announce(Event& event) {
-  if (announced_.fetch_add(1) == 0) {
-    handle(event);
-    return drive(1);
-  }
-  auto* const pushed = new Event(std::move(event));
-  if (pushed->frame == nullptr) return events_.push(pushed);
-  pushed->fields.swap(*pushed->frame);
-  pushed->frame = &pushed->fields;
-  events_.push(pushed);
+void Driver::announce(std::unique_ptr<Event> event) {
+  if (!begin_to_drive()) return events_.push(event.release());
+  handle(*event);
+  drive(1);
+}
+
+void Driver::announce(Event::Kind kind, const Ref<CallState>& call) {
+  auto event = std::make_unique<Event>();
+  event->kind = kind;
+  event->call = call;
+  announce(std::move(event));
 }
 
 void Driver::drive(std::size_t done) {
@@ -73,9 +71,11 @@ void Driver::drive(std::size_t done) {
     // It is announced before it is pushed.
     while ((next = events_.take()) == nullptr) std::this_thread::yield();
     while (next != nullptr) {
-      const std::unique_ptr<Event> event(next);
-      next = event->next;
-      handle(*event);
+      Event& event = *next;
+      next = event.next;
+      handle(event);
+      if (recorder_ && !closing_) loop_.run();
+      give_back(event);
       ++done;
       ++handled;
     }
@@ -92,8 +92,21 @@ bool Driver::hand_over(std::size_t done) {
   return true;
 }
 
+void Driver::give_back(Event& event) {
+  if (event.activation != nullptr)
+    event.activation->give_back(event);
+  else
+    delete &event;
+}
+
+void Driver::advance() {
+  if (loop_.timed()) loop_.advance(steady_now());
+}
+
 void Driver::handle(Event& event) {
-  if (loop_.timed()) loop_.advance(now());
+  advance();
+  if (recorder_ && event.activation != nullptr) recorder_->follows(*event.activation, event.sent);
+  if (recorder_ && event.activation == nullptr) recorder_->follows_nobody();
   switch (event.kind) {
     case Event::Kind::call:
       return handle_call(event);
@@ -103,13 +116,13 @@ void Driver::handle(Event& event) {
     case Event::Kind::give_up:
       return handle_give_up(event);
     case Event::Kind::yielded:
-      return handle_yielded(event);
+      return handle_yielded(*event.activation, event.fields, event.handled_is_last());
     case Event::Kind::ended:
-      return handle_ended(event);
+      return handle_ended(*event.activation, std::move(event.error), event.released);
     case Event::Kind::released:
       return recycle(*event.activation);
     case Event::Kind::time:
-      if (!closing_) loop_.tick(now());
+      if (!closing_) loop_.tick(steady_now());
       return;
     case Event::Kind::close:
       return handle_close();
@@ -119,42 +132,43 @@ void Driver::handle(Event& event) {
 void Driver::handle_call(Event& event) {
   if (closing_ || event.call->ended()) return sessions_->call_ended(*event.call->record);
   // Nothing of the call runs before `Loop::run`, so its caller is known in time.
-  const CallId id = loop_.call(event.call->record->number, event.inputs, now());
+  const CallId id = loop_.call(event.call->record->number, event.inputs, steady_now());
   event.call->id = id;
+  if (recorder_) recorder_->call_begins(id, event.call->session_name);
   calls_[id].call = event.call;
   calls_open_.store(calls_.size());
   if (event.call->stopped) loop_.cancel(id);
 }
 
-void Driver::handle_yielded(Event& event) {
-  LaneActivation& activation = *event.activation;
+void Driver::handle_yielded(LaneActivation& activation, YieldedFields& fields, bool last) {
   if (activation.call_state().ended()) dropped_.fetch_add(1, std::memory_order_relaxed);
   if (!closing_) {
     const NodeId node = activation.place().node->id;
     Frame* frame = loop_.new_frame(node);
-    for (auto& [field, value] : *event.frame) {
+    for (auto& [field, value] : fields) {
       frame->values[field] = std::move(value);
       frame->mask |= std::uint64_t{1} << field;
     }
-    loop_.yielded(node, activation.id(), frame, event.last);
+    loop_.yielded(node, activation.id(), frame, last);
   }
-  if (event.last) recycle(activation);
+  fields.clear();
+  if (last) recycle(activation);
 }
 
-void Driver::handle_ended(Event& event) {
-  LaneActivation& activation = *event.activation;
+void Driver::handle_ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) {
   if (!closing_) {
     const NodeId node = activation.place().node->id;
     std::unique_ptr<Failure> failure;
-    if (event.error) failure = std::make_unique<Failure>(Failure{node, std::move(*event.error)});
+    if (error) failure = std::make_unique<Failure>(Failure{node, std::move(*error)});
     loop_.ended(node, activation.id(), std::move(failure));
   }
-  if (event.released) recycle(activation);
+  if (released) recycle(activation);
 }
 
 void Driver::recycle(LaneActivation& activation) {
   LaneActivation*& slot = running_[activation.place().node->id][activation.id().index];
   if (slot == &activation) slot = nullptr;
+  if (recorder_) recorder_->ended(activation);
   activation.clear();
   activations_.give(&activation);
   activations_open_.store(--in_hand_, std::memory_order_relaxed);
@@ -173,7 +187,10 @@ void Driver::handle_give_up(Event& event) {
         still_running = activation->place().node->id;
   open->given_up = true;
   given_up_.fetch_add(1);
-  event.call->end(overdue(*event.call, still_running));
+  CallOutcome outcome = overdue(*event.call, still_running);
+  if (recorder_)
+    recorder_->call_ends(id, false, plan_->nodes[still_running].name, outcome.error.message);
+  event.call->end(std::move(outcome));
   loop_.give_up(id);
 }
 
@@ -210,6 +227,7 @@ void Driver::start(const StartActivation& start) {
   std::vector<LaneActivation*>& running = running_[start.node];
   if (running.size() <= start.activation.index) running.resize(start.activation.index + 1U);
   running[start.activation.index] = activation;
+  if (recorder_) recorder_->started(*activation, start.call, start.node, start.group);
   if (in_hand_++ == 0) alive_ = shared_from_this();
   activations_open_.store(in_hand_, std::memory_order_relaxed);
   const std::uint32_t replica = activation->replica();
@@ -238,8 +256,8 @@ void Driver::deliver(const DeliverOutput& output) {
 void Driver::end(EndCall& end) {
   OpenCall open = std::move(*calls_.find(end.call));
   calls_.erase(end.call);
-  calls_open_.store(calls_.size());
   if (open.given_up) given_up_.fetch_sub(1);
+  calls_open_.store(calls_.size());  // the last of the counts: who sees none sees none given up
   sessions_->call_ended(*open.call->record);
   forget(*open.call);
   CallOutcome outcome;
@@ -250,34 +268,49 @@ void Driver::end(EndCall& end) {
                                                                 : std::move(end.failure->error);
     if (end.failure->node != entry_node) outcome.node = plan_->nodes[end.failure->node].name;
   }
+  if (recorder_) {
+    const NodeId cause = end.failure ? end.failure->node : entry_node;
+    recorder_->call_ends(end.call, outcome.ok, plan_->nodes[cause].name, outcome.error.message);
+    recorder_->forget(end.call);
+  }
   open.call->end(std::move(outcome));
 }
 
 // ---- what roles say, on their lanes
 
 void Driver::yielded(LaneActivation& activation, YieldedFields& fields, bool last) {
-  Event event;
-  event.kind = Event::Kind::yielded;
-  event.activation = &activation;
+  if (begin_to_drive()) {
+    advance();
+    if (recorder_) recorder_->follows(activation, steady_now());
+    handle_yielded(activation, fields, last);
+    return drive(1);
+  }
+  Event& event = activation.new_event(Event::Kind::yielded);
+  event.fields.swap(fields);
   event.last = last;
-  event.frame = &fields;
-  announce(event);
+  events_.push(&event);
 }
 
 void Driver::ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) {
-  Event event;
-  event.kind = Event::Kind::ended;
-  event.activation = &activation;
+  if (!error && released && activation.ends_with_frame()) return;
+  if (begin_to_drive()) {
+    advance();
+    if (recorder_) recorder_->follows(activation, steady_now());
+    handle_ended(activation, std::move(error), released);
+    return drive(1);
+  }
+  Event& event = activation.new_event(Event::Kind::ended);
   event.error = std::move(error);
   event.released = released;
-  announce(event);
+  events_.push(&event);
 }
 
 void Driver::released(LaneActivation& activation) {
-  Event event;
-  event.kind = Event::Kind::released;
-  event.activation = &activation;
-  announce(event);
+  if (begin_to_drive()) {
+    recycle(activation);
+    return drive(1);
+  }
+  events_.push(&activation.new_event(Event::Kind::released));
 }
 
 }  // namespace sluice

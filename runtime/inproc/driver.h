@@ -22,8 +22,10 @@
 #include "runtime/inproc/activation.h"
 #include "runtime/inproc/call_state.h"
 #include "runtime/inproc/call_watch.h"
+#include "runtime/inproc/event.h"
 #include "runtime/inproc/loop.h"
 #include "runtime/inproc/node_place.h"
+#include "runtime/inproc/recorder.h"
 #include "runtime/inproc/sessions.h"
 #include "runtime/mailbox.h"
 
@@ -34,7 +36,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
                      private RoleListener {
  public:
   Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessions,
-         std::vector<NodePlace> places, std::chrono::milliseconds grace);
+         std::vector<NodePlace> places, const RunnerOptions& options);
   ~Driver();
 
   /// Starts the clock's thread.
@@ -47,24 +49,10 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void start(const Ref<CallState>& call, std::vector<PayloadRef> inputs);
   void cancel(const Ref<CallState>& call);
   RunnerCounts counts() const;
+  Trace trace() const { return recorder_ ? recorder_->trace() : Trace{}; }
   const Plan& plan() const { return *plan_; }
 
-  static Instant now();
-
  private:
-  struct Event {
-    enum class Kind : std::uint8_t { call, cancel, give_up, yielded, ended, released, time, close };
-    Event* next = nullptr;
-    Kind kind = Kind::time;
-    bool last = false;      // yielded: its activation has ended with it
-    bool released = false;  // ended: its role has let go of it
-    LaneActivation* activation = nullptr;
-    YieldedFields* frame = nullptr;  // yielded: the role's, or the event's own
-    YieldedFields fields;
-    std::unique_ptr<Error> error;
-    Ref<CallState> call;
-    std::vector<PayloadRef> inputs;
-  };
   /// What goes to a lane when the engines have been told everything.
   struct Outgoing {
     Lane* lane = nullptr;
@@ -76,15 +64,20 @@ class Driver final : public std::enable_shared_from_this<Driver>,
     bool given_up = false;
   };
 
-  void announce(Event& event);
+  void announce(std::unique_ptr<Event> event);
+  void announce(Event::Kind kind, const Ref<CallState>& call);
+  /// True when nobody drives: this thread does now.
+  bool begin_to_drive() { return announced_.fetch_add(1) == 0; }
   /// Until nothing is announced. `done`: of the announced, those that were handled already.
   void drive(std::size_t done);
   /// False when the clock's thread is this one.
   bool hand_over(std::size_t done);
   void handle(Event& event);
+  void give_back(Event& event);
+  void advance();
   void handle_call(Event& event);
-  void handle_yielded(Event& event);
-  void handle_ended(Event& event);
+  void handle_yielded(LaneActivation& activation, YieldedFields& fields, bool last);
+  void handle_ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released);
   void handle_give_up(Event& event);
   void handle_close();
   void recycle(LaneActivation& activation);
@@ -114,6 +107,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   const std::shared_ptr<Sessions> sessions_;
   const std::vector<NodePlace> places_;  // index = NodeId
   const std::chrono::milliseconds grace_;
+  const std::unique_ptr<Recorder> recorder_;  // null: nobody wants a trace
 
   // News.
   std::atomic<std::size_t> announced_{0};  // and not yet handled

@@ -17,30 +17,30 @@ void Driver::start(const Ref<CallState>& call, std::vector<PayloadRef> inputs) {
     const std::lock_guard lock(clock_mutex_);
     call->key = next_key_++;
     watched_.emplace(call->key, call);
-    watch_.opened(call->key, now() + std::chrono::duration_cast<Instant>(call->deadline));
+    watch_.opened(call->key, steady_now() + std::chrono::duration_cast<Instant>(call->deadline));
     if (watch_.next() < clock_at_) wake_clock();
   }
-  Event event;
-  event.kind = Event::Kind::call;
-  event.call = call;
-  event.inputs = std::move(inputs);
-  announce(event);
+  auto event = std::make_unique<Event>();
+  event->kind = Event::Kind::call;
+  event->call = call;
+  event->inputs = std::move(inputs);
+  announce(std::move(event));
 }
 
 void Driver::cancel(const Ref<CallState>& call) {
   if (call->stopped.exchange(true)) return;
   {
     const std::lock_guard lock(clock_mutex_);
-    watch_.cancelled(call->key, now());
+    watch_.cancelled(call->key, steady_now());
     if (watch_.next() < clock_at_) wake_clock();
   }
-  Event event;
-  event.kind = Event::Kind::cancel;
-  event.call = call;
-  announce(event);
+  announce(Event::Kind::cancel, call);
 }
 
 void Driver::close() {
+  announce(Event::Kind::close, {});
+  closed_.wait(false);
+  // Nothing starts any more, which is what callers may rely on when they hear of it.
   std::map<std::uint64_t, Ref<CallState>> open;
   {
     const std::lock_guard lock(clock_mutex_);
@@ -51,10 +51,6 @@ void Driver::close() {
                {ErrorCode::unavailable, "the runner was destroyed before the call ended"},
                "",
                {}});
-  Event event;
-  event.kind = Event::Kind::close;
-  announce(event);
-  closed_.wait(false);
   {
     const std::lock_guard lock(clock_mutex_);
     stop_ = true;
@@ -105,7 +101,7 @@ void Driver::tick() {
 }
 
 bool Driver::look(std::unique_lock<std::mutex>& lock) {
-  const Instant time = now();
+  const Instant time = steady_now();
   decisions_.clear();
   watch_.due(time, decisions_);
   std::vector<std::pair<CallWatch::What, Ref<CallState>>> decided;
@@ -120,25 +116,20 @@ bool Driver::look(std::unique_lock<std::mutex>& lock) {
   if (decided.empty() && !nodes) return false;
   lock.unlock();
   for (const auto& [what, call] : decided) decide(what, call);
-  Event event;
-  event.kind = Event::Kind::time;
-  if (nodes) announce(event);
+  if (nodes) announce(Event::Kind::time, {});
   lock.lock();
   return true;
 }
 
 void Driver::decide(CallWatch::What what, const Ref<CallState>& call) {
-  Event event;
-  event.call = call;
-  event.kind = Event::Kind::give_up;
   if (what == CallWatch::What::stop) {
     if (call->stopped.exchange(true)) return;
     call->past_deadline = true;
-    event.kind = Event::Kind::cancel;
+    return announce(Event::Kind::cancel, call);
   }
-  announce(event);
+  announce(Event::Kind::give_up, call);
   // Whoever drives may never come to it: then nobody says which node it is.
-  if (what == CallWatch::What::give_up) call->end(overdue(*call, entry_node));
+  call->end(overdue(*call, entry_node));
 }
 
 Error Driver::stopped(const CallState& call) const {

@@ -11,6 +11,9 @@ namespace sluice {
 
 namespace {
 
+/// As many run as what one activation causes before others have their turn.
+constexpr int line_max = 64;
+
 Error cancelled_before() {
   return {ErrorCode::cancelled, "the call was cancelled before the role began"};
 }
@@ -47,40 +50,45 @@ void Lane::run(std::uint32_t threads) {
   thread_ = std::thread([this, threads] { work(threads); });
 }
 
-void Lane::push_here(LaneActivation* activation) {
-  activation->next = nullptr;
-  (last_ == nullptr ? first_ : last_->next) = activation;
-  last_ = activation;
-}
-
 void Lane::work(std::uint32_t threads) {
   limit_threads(threads);
   current_ = this;
-  for (bool busy = false;;) {
-    const bool wait = !busy && first_ == nullptr;
+  for (;;) {
+    const bool wait = !stepping_ && queue_.empty();
     for (LaneActivation* next = wait ? mailbox_.wait_and_take() : mailbox_.take();
          next != nullptr;) {
       LaneActivation* const activation = next;
       next = next->next;
-      push_here(activation);
+      queue_.push(activation);
     }
     if (mailbox_.closed()) return stop();
-    // What these cause on this lane runs after the next step of the stepped roles.
-    LaneActivation* const end = last_;
-    while (first_ != nullptr) {
-      LaneActivation* const activation = first_;
-      first_ = activation->next;
-      if (first_ == nullptr) last_ = nullptr;
-      run_one(*activation);
+    // What waits from now on runs after the next step of the stepped roles.
+    const LaneActivation* const end = queue_.last();
+    while (!queue_.empty()) {
+      LaneActivation* const activation = queue_.pop();
+      run_line(*activation);
       if (activation == end) break;
     }
-    busy = step_all();
+    stepping_ = step_all();
+    queue_.append(caused_);
   }
+}
+
+void Lane::run_line(LaneActivation& activation) {
+  run_one(activation);
+  // Between two steps of a stepped role there is time for what waits, not for all that it causes.
+  for (int more = line_max; more > 0 && !stepping_ && !caused_.empty(); --more) {
+    ActivationQueue later = std::exchange(caused_, {});
+    run_one(*later.pop());
+    caused_.append(later);
+  }
+  queue_.append(caused_);
 }
 
 void Lane::run_one(LaneActivation& activation) {
   Slot& slot = slots_[activation.instance()];
   if (activation.cancelled()) return activation.end(cancelled_before());
+  activation.role_begins();
   if (auto* stepped = std::get_if<std::unique_ptr<SteppedRole>>(&slot.instance))
     return admit(slot, **stepped, activation);
   Role& role = *std::get<std::unique_ptr<Role>>(slot.instance);
@@ -92,6 +100,7 @@ void Lane::run_one(LaneActivation& activation) {
 
 void Lane::admit(Slot& slot, SteppedRole& role, LaneActivation& activation) {
   slot.stalled = false;
+  stepping_ = true;
   slot.admitted.push_back(&activation);
   auto thrown = thrown_by([&] { role.admit(activation); });
   if (!thrown) return;
@@ -146,11 +155,7 @@ void Lane::returned(Slot& slot, StepOutcome& outcome) {
 }
 
 void Lane::stop() {
-  while (first_ != nullptr) {
-    LaneActivation* const activation = first_;
-    first_ = activation->next;
-    activation->end(cancelled_before());
-  }
+  for (; !queue_.empty(); queue_.append(caused_)) queue_.pop()->end(cancelled_before());
   for (Slot& slot : slots_) {
     for (LaneActivation* activation : slot.failed) activation->release();
     for (LaneActivation* activation : slot.admitted)

@@ -36,6 +36,7 @@ class InprocRunner final : public Runner {
     return host_->end_session(session);
   }
   RunnerCounts counts() const override { return driver_->counts(); }
+  Trace trace() const override { return driver_->trace(); }
 
  private:
   /// By the plan's input index.
@@ -96,7 +97,7 @@ Result<std::vector<std::unique_ptr<Runner>>> Runner::create_together(std::span<c
     auto places = host->add(*graph.spec, *plan);
     if (!places.ok()) return places.error();
     drivers.push_back(std::make_shared<Driver>(std::move(plan), host->sessions(),
-                                               std::move(places).value(), options.grace));
+                                               std::move(places).value(), options));
   }
   host->run();
   std::vector<std::unique_ptr<Runner>> runners;

@@ -17,6 +17,7 @@
 #include "graph/script.h"
 #include "runtime/sim/faults.h"
 #include "runtime/sim/token.h"
+#include "runtime/trace.h"
 
 namespace sluice::sim {
 
@@ -51,20 +52,6 @@ struct CallReport {
 
   /// Of everything that must not depend on timing.
   std::uint64_t hash() const;
-};
-
-/// One activation in time, for traces.
-struct Span {
-  static constexpr std::size_t nobody = ~std::size_t{0};
-  std::size_t call = 0;
-  NodeId node = 0;
-  std::uint16_t group = 0;
-  Token token = 0;  // of its identity
-  Instant asked{};  // everything it needs was there
-  Instant begin{};  // a replica took it
-  Instant end{};
-  std::size_t after = nobody;  // the span whose frame came last of its inputs; nobody: the caller
-  Instant sent{};              // when that frame left
 };
 
 struct Report {

@@ -22,6 +22,8 @@ TEST_CASE("a tensor's size is computed without overflow, and limits are kept") {
   CHECK(Tensor::zeros(Dtype::f32, {0, 4})->empty());
   const std::int64_t huge = std::int64_t{1} << 62;
   CHECK(!Tensor::zeros(Dtype::u8, {huge, 4}).ok());
+  CHECK(Tensor::zeros(Dtype::u8, std::vector<std::int64_t>(Tensor::rank_max, 1)).ok());
+  CHECK(!Tensor::zeros(Dtype::u8, std::vector<std::int64_t>(Tensor::rank_max + 1, 1)).ok());
   CHECK(!Tensor::zeros(Dtype::i64, {huge}).ok());
   CHECK(!Tensor::zeros(Dtype::u8, {-1}).ok());
   CHECK(!Tensor::zeros(Dtype::u8, std::vector<std::int64_t>(9, 1)).ok());
@@ -36,7 +38,7 @@ TEST_CASE("bf16 rounds to the nearest, ties to even, for every value and its nei
       continue;
     }
     REQUIRE(bf16_from_f32(exact) == bits);
-    if ((bits & 0x7fffU) >= 0x7f7fU) continue;   // the next one is infinity
+    if ((bits & 0x7fffU) >= 0x7f7fU) continue;  // the next one is infinity
     const auto wide = bits << 16;
     REQUIRE(bf16_from_f32(std::bit_cast<float>(wide + 0x7fffU)) == bits);
     REQUIRE(bf16_from_f32(std::bit_cast<float>(wide + 0x8001U)) == bits + 1);
@@ -116,6 +118,11 @@ TEST_CASE("the nearest name is near or nothing") {
   CHECK(edit_distance("", "abc") == 3);
   CHECK(nearest_name("embd", {"embed", "parse"}) == "embed");
   CHECK(nearest_name("zzz", {"embed", "parse"}).empty());
+  // A third of the name may be wrong, and no more.
+  CHECK(nearest_name("abcdef", {"abcdxy"}) == "abcdxy");
+  CHECK(nearest_name("abcdef", {"abcxyz"}).empty());
+  CHECK(nearest_name("ab", {"xb"}) == "xb");
+  CHECK(nearest_name("ab", {"xy"}).empty());
 }
 
 TEST_CASE("the random stream is the published one") {

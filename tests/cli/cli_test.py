@@ -92,7 +92,7 @@ def main():
             photo = f.read()
         ask = ("run", CHAT, "--prompt", "what color is the circle", "--image")
         one_line_error("missing picture", "nowhere.png: no such file", *ask, "nowhere.png")
-        one_line_error("folder as picture", "not a file", *ask, scratch)
+        one_line_error("folder as picture", "not a regular file", *ask, scratch)
         one_line_error("text named png", "it is plain text", *ask, file("text.png", b"hello there\n"))
         one_line_error("truncated JPEG", "truncated", *ask, file("cut.jpg", photo[: len(photo) // 2]))
         one_line_error("huge PNG", "20000 x 20000", *ask, file("huge.png", png_header(20000, 20000)))
@@ -139,6 +139,14 @@ def main():
         expect("a model that is not there", code == 1 and "gone.yaml:2:" in out and "models/nowhere" in out, out)
         code, out, err = sluice("validate", file("family.yaml", (eyes % "tests/golden/siglip").encode()))
         expect("a model of another family", code == 1 and "family siglip" in out, out)
+        for name, wanted in (("eyes", "family llama"), ("talk", "")):
+            one = eyes if name == "eyes" else eyes.replace("vision_encoder", "chat_model, balance: session, global_params: [kv]") + \
+                "global_params: { kv: { kind: chat_kv, model: tests/golden/gguf/llama.gguf } }\n"
+            code, out, err = sluice("validate", file("gguf.yaml", (one % "tests/golden/gguf/llama.gguf").encode()))
+            expect(f"a GGUF file of {name}", code == (1 if wanted else 0) and wanted in out and ("gguf.yaml:2:" in out) == (code == 1), out)
+        broken = file("broken.gguf", b"GGUF\3\0\0\0")
+        code, out, err = sluice("validate", file("gguf.yaml", (eyes % broken).encode()))
+        expect("a broken GGUF file", code == 1 and "broken.gguf" in out and "config.json" not in out, out)
         code, out, err = sluice("validate", file("roles.yaml", (eyes % os.path.join(ROOT, "models/scenes")).encode()))
         expect("roles to include, an absolute path", code == 0 and "for other workflows to include" in out, out)
         variable = (eyes % "\"${SLUICE_TEST_UNSET:-models/scenes}\"").encode()
@@ -189,6 +197,16 @@ def main():
         code, out, err = sluice("why", trace, "7")
         expect("why", code == 0 and "call 7" in out and "most of it:" in out, (code, out, err))
         why_by_hand(file)
+        real = os.path.join(scratch, "real.json")
+        code, out, err = sluice("run", "workflows/image_chat.yaml", "--prompt", "what color is the circle", "--image",
+                                "models/scenes/samples/table.png", "--max-tokens", "4", "--trace", real)
+        expect("run with a trace", code == 0 and f"trace: {real}" in err, (code, out, err))
+        code, out, err = sluice("why", real, "0")
+        expect("why of a real call", code == 0 and out.startswith("call 0 (default): ok after ")
+               and re.search(r" parse\n.* see\n.* generate\n", out) and "most of it: " in out, (code, out, err))
+        code, out, err = sluice("run", "workflows/image_chat.yaml", "--prompt", "hello", "--max-tokens", "2",
+                                "--trace", os.path.join(scratch, "no", "where.json"))
+        expect("a trace to nowhere", code == 1 and "where.json: cannot be written" in err, (code, out, err))
         one_line_error("why of no call", "there are 30", "why", trace, "99")
         one_line_error("why of no trace", "not a trace", "why", file("no.json", b"{}"), "0")
 

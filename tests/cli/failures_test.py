@@ -99,7 +99,7 @@ def pictures(scratch):
             expect(f"{earlier} is not written over", os.path.exists(path) and open(path, "rb").read() == data, n)
     expect("other seeds, other pictures", len(set(kept)) == 3, [len(k) for k in kept])
     refused("a picture into no folder", "nowhere/x.png: cannot be written", *draw, "--out", os.path.join(scratch, "nowhere/x.png"))
-    refused("a picture onto a folder", "cannot be written", *draw, "--out", scratch)
+    refused("a picture onto a folder", "cannot be written: Is a directory", *draw, "--out", "image=" + scratch)
 
 
 def progress(scratch):

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Builds the fuzz targets with clang-14 and runs each for SECONDS_EACH (default 60) or RUNS executions.
-# Usage: tests/fuzz/run.sh [BUILD_DIR] [TARGET...]     targets: image_file workflow scenario
-#                                                 config safetensors tokenizer gguf
+# Usage: tests/fuzz/run.sh [BUILD_DIR] [TARGET...]     targets: image_file npy workflow scenario
+#                                                 config safetensors tokenizer gguf trace
 # Not in the package lists: clang++-14
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build-fuzz}
 [ $# -gt 0 ] && shift
-targets=${*:-image_file workflow scenario config safetensors tokenizer gguf}
+targets=${*:-image_file npy workflow scenario config safetensors tokenizer gguf trace}
 flags="-std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I$root"
 mkdir -p "$build"
 
@@ -15,11 +15,13 @@ mkdir -p "$build"
 sources() {
   case $1 in
     image_file) echo "$root/roles/image_file.cpp $root/base/*.cpp" ;;
+    npy) echo "$root/roles/npy_file.cpp $root/base/*.cpp" ;;
     workflow) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp" ;;
     config | safetensors | tokenizer | gguf) echo "$root/roles/model/architecture*.cpp $root/roles/model/safetensors.cpp \
       $root/roles/model/mapped_file.cpp $root/roles/model/gguf*.cpp $root/kernels/quant_ref.cpp $root/kernels/quant_avx*.cpp $root/kernels/isa.cpp \
       $root/roles/model/tokenizer*.cpp $root/roles/model/rope.cpp $root/roles/model/picture_input.cpp \
       $root/roles/model/resample.cpp $root/roles/model/chat.cpp $root/base/*.cpp" ;;
+    trace) echo "$root/dataplane/*.cpp $root/base/*.cpp" ;;
     scenario) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/sim/*.cpp" ;;
   esac
 }

@@ -117,6 +117,52 @@ TEST_CASE("a cancelled turn leaves no trace: the same question then has the fres
   }
 }
 
+TEST_CASE("a turn cancelled behind a whole one leaves what stood before it, the picture too") {
+  const Tensor first_picture = Tensor::zeros(Dtype::f32, {16, 32}).value();
+  Tensor second_picture = Tensor::zeros(Dtype::f32, {16, 32}).value();
+  second_picture.f32()[0] = 1;
+  // What a session comes to: an answer, then perhaps half a turn that shows another picture and is
+  // cancelled while its second piece is read, then a question.
+  const auto talk = [&](World& world, bool half, int steps) {
+    FakeActivation& shown = world.say("draw a blue square and", 1, false);
+    shown.give("latents", make_tensor(Tensor(first_picture)));
+    FakeActivation& answered = world.say(ask_it, 1);
+    world.run();
+    REQUIRE(world.well(answered));
+    CHECK(world.kv().conversation("s").unwritten.size() == 1);  // the end of the answer
+    if (half) {
+      FakeActivation& piece = world.say("how many shapes", 2, false);
+      piece.give("latents", make_tensor(Tensor(second_picture)));
+      world.run();
+      CHECK(world.well(piece));
+      CHECK(world.kv().conversation("s").latents.f32()[0] == 1);
+      FakeActivation& cancelled = world.say("are there", 2);
+      for (int i = 0; i < steps; ++i) world.model->step(world.ended);
+      cancelled.is_cancelled = true;
+      world.run();
+      CHECK(!world.well(cancelled));
+    }
+    FakeActivation& asked = world.say("how many shapes are there", 3);
+    world.run();
+    CHECK(world.well(asked));
+    return said(asked);
+  };
+  World plain;
+  const std::string want = talk(plain, false, 0);
+  for (const int steps : {0, 1}) {
+    CAPTURE(steps);
+    World world;
+    CHECK(talk(world, true, steps) == want);
+    CHECK(world.sequence().tokens == plain.sequence().tokens);
+    CHECK(world.kv().conversation("s").latents.f32()[0] == 0);
+  }
+}
+
+TEST_CASE("the words of an answer are parted by one space, and none stands before the first") {
+  const std::string answer = fresh(ask_it);
+  CHECK(answer.starts_with("token:the token: circle "));
+}
+
 TEST_CASE("half a turn, whose call was cancelled between its pieces, is not part of the next") {
   World world;
   FakeActivation& half = world.say("draw a blue square and", 1, false);
@@ -288,4 +334,20 @@ TEST_CASE("the vision encoder looks at pictures of any size") {
   }
   // Grey is grey at any size.
   for (std::size_t i = 0; i < small.size(); ++i) CHECK(small[i] == Approx(large[i]).margin(1e-4));
+}
+
+TEST_CASE("what is no picture, or has nothing in it, is refused by those that look") {
+  World world;
+  for (const std::vector<std::int64_t>& shape :
+       {std::vector<std::int64_t>{0, 5, 3}, {5, 0, 3}, {4, 4}, {4, 4, 4}}) {
+    CAPTURE(shape);
+    for (Role* role : {world.vision.get(), world.codec.get()}) {
+      FakeActivation look("encode");
+      look.give("image", make_image(std::move(Tensor::zeros(Dtype::u8, shape)).value()));
+      const Result<void> refused = role->run(look);
+      REQUIRE(!refused.ok());
+      CHECK(!refused.error().message.empty());
+      CHECK(look.frames.empty());
+    }
+  }
 }

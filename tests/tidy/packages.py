@@ -30,15 +30,15 @@ MODULES = {"yaml": "python3-yaml"}
 HEADERS = {"yaml-cpp/": "libyaml-cpp-dev", "dnnl": "libdnnl-dev", "pcre2": "libpcre2-dev",
            "utf8proc": "libutf8proc-dev", "sentencepiece": "libsentencepiece-dev", "turbojpeg": "libturbojpeg0-dev",
            "stb/": "libstb-dev", "nlohmann/": "nlohmann-json3-dev", "CLI/": "libcli11-dev",
-           "oneapi/": "libtbb-dev", "catch2/": "catch2",
+           "oneapi/": "libtbb-dev", "catch2/": "catch2", "sluice/": BASE,  # the last is ours
            **dict.fromkeys(("sys/", "arpa/", "netinet/", "linux/", "sanitizer/"), "g++"),
            **dict.fromkeys("""cpuid.h cxxabi.h dirent.h dlfcn.h elf.h errno.h execinfo.h fcntl.h immintrin.h link.h
-                           malloc.h netdb.h omp.h poll.h pthread.h pwd.h sched.h semaphore.h signal.h spawn.h stdlib.h
+                           malloc.h netdb.h omp.h poll.h pthread.h pwd.h sched.h semaphore.h signal.h spawn.h stdint.h stdlib.h
                            string.h termios.h time.h ucontext.h unistd.h x86intrin.h""".split(), "g++")}
 CUDA = {"CUDAToolkit", "nvcc", "cuda_runtime.h", "cuda_bf16.h", "mma.h", "cublasLt.h"}  # not Debian's; optional
 PRODUCT, TEST = "tools/packages.txt", "tools/packages-test.txt"
 DECLARED = re.compile(r"^#?\s*Not in the package lists: ([^\n(]*)", re.M)
-TOPS = (".ci", "base", "bench", "cli", "examples", "graph", "kernels", "roles", "runtime", "tests", "tools",
+TOPS = (".ci", "base", "bench", "cli", "examples", "graph", "kernels", "plugin", "roles", "runtime", "tests", "tools",
         "workflows")
 
 
@@ -52,7 +52,7 @@ def sources(root):
         with open(os.path.join(root, path), "rb") as file:
             head = file.read(64)
         script = re.match(rb"#!.*\b(ba)?sh\b", head)
-        if script or path in (PRODUCT, TEST) or path.endswith(("CMakeLists.txt", ".cmake", ".py", ".h", ".cpp", ".cu")):
+        if script or path in (PRODUCT, TEST) or path.endswith(("CMakeLists.txt", ".cmake", ".py", ".h", ".hpp", ".cpp", ".cu")):
             with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
                 yield path, file.read()
 
@@ -121,7 +121,7 @@ def wanted(path, text, local):
         return wanted_by_cmake(text)
     if path.endswith(".py"):
         return wanted_by_python(path, text, local)
-    if path.endswith((".h", ".cpp", ".cu")):
+    if path.endswith((".h", ".hpp", ".cpp", ".cu")):
         return wanted_by_cpp(text)
     return ((PROGRAMS, name) for name in programs(text) if "/" not in name or name.startswith("/"))
 

@@ -21,6 +21,7 @@ ALLOWED = {
     "roles": {"roles", "graph", "kernels", "base"},
     "runtime": {"runtime", "graph", "base"},
     "workflows": {"workflows", "graph", "base"},
+    "plugin": {"plugin", "workflows", "roles", "graph", "base"},
 }
 RUNTIME_ROLES = {"roles/role.h", "roles/catalog.h", "roles/plugin.h"}
 THIRD_PARTY = {  # header prefix -> files that may include it
@@ -42,7 +43,8 @@ THIRD_PARTY = {  # header prefix -> files that may include it
     "hiredis/": r"(runtime/registry|dataplane/redis)/.*",
 }
 LINKS = {"base": set(), "kernels": {"base"}, "graph": {"base"}, "dataplane": {"base"}, "roles": {"base", "graph", "kernels"},
-         "runtime": {"base", "graph", "roles"}, "workflows": {"base", "graph"}}
+         "runtime": {"base", "graph", "roles"}, "workflows": {"base", "graph"},
+         "plugin": {"base", "graph", "roles", "workflows"}}
 BANNED = {  # pattern -> why; comments and strings are taken out first
     r"\bthrow\b": "ours never throws: return a Result",
     r"\bassert\s*\(": "use SLUICE_CHECK, which is always on",
@@ -54,7 +56,7 @@ IMPURE = re.compile(
     r"\b(clock_gettime|gettimeofday|time|clock|getenv|secure_getenv|setenv|fopen|open|read|write|socket|connect|"
     r"pthread_\w+|rand|random|srand|getrandom|std::chrono::_V2::\w+::now|std::random_device\S*|std::thread\S*|"
     r"std::mutex\S*|std::condition_variable\S*|std::basic_\w*fstream\S*|usleep|nanosleep)(\(|@|$)")
-SOURCE_DIRS = ("base", "kernels", "graph", "dataplane", "roles", "runtime", "workflows", "cli", "examples", "bench", "tests")
+SOURCE_DIRS = ("base", "kernels", "graph", "dataplane", "roles", "runtime", "workflows", "plugin", "cli", "examples", "bench", "tests")
 
 
 def files(root, *suffixes):
@@ -73,7 +75,7 @@ def code_of(text):
 
 
 def includes(root):
-    for path, text in files(root, ".h", ".cpp", ".cu"):
+    for path, text in files(root, ".h", ".hpp", ".cpp", ".cu"):
         top = path.split("/")[0]
         for line, quoted, angled in re.findall(r'^(#include (?:"([^"]+)"|<([^>]+)>))', text, re.M):
             target = quoted or angled
@@ -87,7 +89,7 @@ def includes(root):
 
 
 def words(root):
-    for path, text in files(root, ".h", ".cpp", ".cu"):
+    for path, text in files(root, ".h", ".hpp", ".cpp", ".cu"):
         for number, line in enumerate(code_of(text).split("\n"), 1):
             for pattern, why in BANNED.items():
                 if re.search(pattern, line) and not (pattern.startswith(r"\bthrow") and path.startswith("tests/")):
@@ -121,9 +123,9 @@ def functions(code):
 
 
 def sizes(root):
-    for path, text in files(root, ".h", ".cpp", ".cu"):
+    for path, text in files(root, ".h", ".hpp", ".cpp", ".cu"):
         lines = text.split("\n")
-        limit = 250 if path.endswith(".h") else 600
+        limit = 250 if path.endswith((".h", ".hpp")) else 600
         if len(lines) - 1 > limit:
             yield f"{path}: {len(lines) - 1} lines, the limit is {limit}"
         for number, line in enumerate(lines, 1):
@@ -136,7 +138,7 @@ def sizes(root):
 
 
 def headers(root):
-    for path, text in files(root, ".h"):
+    for path, text in files(root, ".h", ".hpp"):
         if not re.match(r"// \w.*\n", text):
             yield f"{path}: a header opens with a sentence about what it is"
         if "#pragma once" not in text:
@@ -222,8 +224,8 @@ def plant_tree(root, scratch):
     shutil.copy(os.path.join(root, "docs/ARCHITECTURE.md"), os.path.join(scratch, "docs"))
     for path, content in sources(root):
         os.makedirs(os.path.dirname(os.path.join(scratch, path)), exist_ok=True)
-        if path.endswith((".h", ".cpp", ".cu")):
-            if path.endswith(".h"):
+        if path.endswith((".h", ".hpp", ".cpp", ".cu")):
+            if path.endswith((".h", ".hpp")):
                 continue
             content = "".join(line + "\n" for line in content.split("\n") if line.startswith("#include <"))
         open(os.path.join(scratch, path), "w").write(content)

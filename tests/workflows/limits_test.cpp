@@ -177,3 +177,15 @@ TEST_CASE("models are found where they are, and said to be missing where they ar
   REQUIRE(codes(loaded->diagnostics) == std::vector<std::string>{"no-such-model"});
   CHECK(loaded->diagnostics[0].mark.line == 5);
 }
+
+TEST_CASE("a workflow of one MiB is read, and refused with one byte more") {
+  std::string text =
+      "sluice: 1\nworkflow: large\ninputs: { x: text }\nroles: { a: { plugin: scripted } }\n"
+      "nodes: { n: { run: a.n, inputs: [ { x: inputs.x } ], outputs: [v] } }\n"
+      "outputs: { out: n.v }\n# ";
+  text.append((std::size_t{1} << 20) - text.size(), 'x');
+  CHECK(!has_errors(load_workflow("w.yaml", text).diagnostics));
+  const LoadedWorkflow refused = load_workflow("w.yaml", text + "x");
+  REQUIRE(has_errors(refused.diagnostics));
+  CHECK(refused.diagnostics[0].message.find("1048576") != std::string::npos);
+}

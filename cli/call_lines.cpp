@@ -1,0 +1,170 @@
+#include "cli/call_lines.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/base64.h"
+#include "base/nearest.h"
+#include "cli/call_value.h"
+#include "cli/input_file.h"
+
+namespace sluice::cli {
+
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr int depth_max = 64;
+constexpr std::int64_t deadline_ms_max = std::int64_t{24} * 60 * 60 * 1000;
+constexpr std::array<std::string_view, 4> keys{"id", "session", "inputs", "deadline_ms"};
+
+/// Not deeper than we take apart without fear for the stack.
+Result<Json> parse_shallow(std::string_view text) {
+  bool too_deep = false;
+  const auto look = [&](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth > depth_max;
+    return depth <= depth_max;
+  };
+  Json line = Json::parse(text, look, false);
+  if (too_deep) return invalid_argument("it nests deeper than " + std::to_string(depth_max));
+  if (line.is_discarded()) return invalid_argument("it is not JSON");
+  if (!line.is_object()) return invalid_argument("a call is a JSON object: {\"inputs\": {...}}");
+  return line;
+}
+
+std::string dumped(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// The bytes of {"file": PATH} or {"base64": BYTES}.
+Result<std::string> bytes_of(const Json& value, ValueType type) {
+  const bool one = value.is_object() && value.size() == 1 && value.begin()->is_string();
+  if (one && value.contains("file")) return read_file(value.begin()->get<std::string>());
+  if (one && value.contains("base64")) {
+    std::optional<std::string> bytes = base64_decode(value.begin()->get_ref<const std::string&>());
+    if (!bytes.has_value()) return invalid_argument("'base64' is not base64");
+    return std::move(*bytes);
+  }
+  const std::string simple = is_file_type(type)          ? ""
+                             : type == ValueType::number ? "a number, "
+                                                         : "a string, ";
+  return invalid_argument("it must be " + simple + "{\"file\": PATH} or {\"base64\": BYTES}");
+}
+
+Result<PayloadRef> value_in_line(const Json& value, ValueType type) {
+  if (type == ValueType::json) return make_json(dumped(value));
+  if (type == ValueType::number && value.is_number()) {
+    if (value.is_number_integer() &&
+        !(value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{1} << 62U))
+      return make_number(value.get<std::int64_t>());
+    return invalid_argument("it is not a whole number of 64 bits");
+  }
+  const bool is_text = type == ValueType::text || type == ValueType::bytes;
+  Result<std::string> bytes =
+      is_text && value.is_string() ? value.get<std::string>() : bytes_of(value, type);
+  return bytes.ok() ? value_of(type, std::move(bytes).value()) : bytes.error();
+}
+
+Result<void> read_inputs(const Json& inputs, const Plan& plan, CallLine& call) {
+  if (!inputs.is_object()) return invalid_argument("'inputs' must be an object of names");
+  std::vector<std::string> without;
+  for (const auto& [name, value] : inputs.items()) {
+    const Result<std::size_t> index = find_input(plan, name);
+    if (!index.ok()) return index.error();
+    if (value.is_null()) {
+      without.push_back(name);
+      continue;
+    }
+    const ValueType type = plan.input_types[*index];
+    Result<PayloadRef> made = value_in_line(value, type);
+    if (!made.ok())
+      return Error{made.error().code, "inputs." + name + " (" + std::string(to_string(type)) +
+                                          "): " + made.error().message};
+    call.inputs.emplace_back(name, std::move(made).value());
+  }
+  const std::string missing = missing_inputs(plan, call.inputs, without);
+  if (missing.empty()) return {};
+  return invalid_argument("the call lacks " + missing + "; null runs what can run without one");
+}
+
+Result<void> read_deadline(const Json& value, CallLine& call) {
+  if (!value.is_number_integer() || value < 1 || value > deadline_ms_max)
+    return invalid_argument("'deadline_ms' is " + dumped(value).substr(0, 40) +
+                            ", it must be a whole number from 1 to " +
+                            std::to_string(deadline_ms_max));
+  call.deadline = std::chrono::milliseconds(value.get<std::int64_t>());
+  return {};
+}
+
+OrderedJson value_json(const Payload& value) {
+  if (value.type == ValueType::number) return value.number;
+  if (value.type == ValueType::bytes) return {{"base64", base64_encode(value.text)}};
+  if (value.type != ValueType::json) return value.text;
+  OrderedJson parsed = OrderedJson::parse(value.text, nullptr, false);
+  return parsed.is_discarded() ? OrderedJson(value.text) : parsed;
+}
+
+OrderedJson file_json(const Payload& value, const std::string& path) {
+  OrderedJson json{{"file", path}};
+  if (!is_file_type(value.type)) return json;
+  json["type"] = to_string(value.tensor.dtype());
+  json["shape"] = value.tensor.shape();
+  return json;
+}
+
+}  // namespace
+
+Result<void> read_call(std::string_view text, const Plan& plan, CallLine& call) {
+  Result<Json> line = parse_shallow(text);
+  if (!line.ok()) return line.error();
+  if (line->contains("id")) call.id = dumped((*line)["id"]);
+  for (const auto& [key, value] : line->items()) {
+    if (std::ranges::find(keys, key) != keys.end()) continue;
+    const std::string near = nearest_name(key, {keys.begin(), keys.end()});
+    return invalid_argument("unknown key '" + key.substr(0, 40) + "'" +
+                            (near.empty() ? "; a call has id, session, inputs and deadline_ms"
+                                          : "; did you mean '" + near + "'?"));
+  }
+  if (const auto session = line->find("session"); session != line->end()) {
+    if (!session->is_string() || session->get_ref<const std::string&>().empty())
+      return invalid_argument("'session' must be a string that is not empty");
+    call.session = session->get<std::string>();
+  }
+  if (const auto deadline = line->find("deadline_ms"); deadline != line->end())
+    if (Result<void> read = read_deadline(*deadline, call); !read.ok()) return read;
+  const auto inputs = line->find("inputs");
+  return read_inputs(inputs == line->end() ? Json::object() : *inputs, plan, call);
+}
+
+std::string result_line(const CallLine& call, const CallOutcome& outcome,
+                        const CallOutputs& outputs, const std::vector<WrittenFile>& files) {
+  OrderedJson line{
+      {"line", call.number}, {"id", OrderedJson::parse(call.id)}, {"session", call.session},
+      {"ok", outcome.ok},    {"outputs", OrderedJson::object()},  {"warnings", outcome.warnings}};
+  OrderedJson& values = line["outputs"];
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto& [name, value] = outputs[i];
+    const auto file = std::ranges::find(files, i, &WrittenFile::output);
+    if (value->attribute("cut_off").has_value())
+      line["warnings"].push_back(std::string(name) +
+                                 ": the answer reached max_tokens and stops here");
+    if (file != files.end()) {
+      values[std::string(name)].push_back(file_json(*value, file->path));
+    } else if (value->type == ValueType::text) {
+      OrderedJson& text = values[std::string(name)];
+      text = (text.is_string() ? text.get<std::string>() : "") + value->text;
+    } else {
+      values[std::string(name)].push_back(value_json(*value));
+    }
+  }
+  if (!outcome.ok) {
+    line["error"] = {{"code", to_string(outcome.error.code)}, {"message", outcome.error.message}};
+    if (!outcome.node.empty()) line["error"]["node"] = outcome.node;
+  }
+  return line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+}  // namespace sluice::cli

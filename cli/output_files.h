@@ -1,0 +1,53 @@
+// Where a call's outputs go: pictures and tensors to files, the rest to standard output unless a
+// file is named.
+//
+// The file that the command line names is written over; every other takes the next number that is
+// free (NAME.png, NAME-2.png), so nothing else is. A picture becomes .png, a tensor or audio .npy.
+// Thread: one. Errors: invalid_argument (what `--out` says does not fit the workflow), unavailable
+// (a file cannot be written).
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/payload.h"
+#include "base/result.h"
+
+namespace sluice::cli {
+
+/// A declared output, and the type of its values as far as it is known.
+struct OutputType {
+  std::string name;
+  ValueType type = ValueType::any;
+};
+
+class OutputFiles {
+ public:
+  /// `given`: what stands behind each `--out`: NAME=FILE, a folder, or the FILE of the workflow's
+  /// one picture or tensor.
+  static Result<OutputFiles> make(const std::vector<std::string>& given,
+                                  const std::vector<OutputType>& outputs);
+
+  /// For many calls: none of their files is named. Made where it is not there.
+  static Result<OutputFiles> in_folder(const std::string& folder);
+
+  /// True when values of the output go to a file.
+  bool takes(std::string_view output, const Payload& value) const;
+  /// Writes the value; its file's path. Text, JSON, numbers and bytes of one output follow each
+  /// other in one file. `prefix` stands before the names of files that nobody named.
+  Result<std::string> write(std::string_view output, const Payload& value,
+                            const std::string& prefix = "");
+
+ private:
+  std::map<std::string, std::string, std::less<>> named_;  // the file of an output
+  std::set<std::string, std::less<>> begun_;               // whose named file was written
+  std::string folder_;                                     // of the others; empty: here
+};
+
+/// The bytes of a value's file: PNG, .npy, or the text as it is.
+std::string file_bytes(const Payload& value);
+
+}  // namespace sluice::cli

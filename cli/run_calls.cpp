@@ -1,0 +1,262 @@
+#include "cli/run_calls.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "cli/call_lines.h"
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/line_buffer.h"
+#include "cli/progress.h"
+
+namespace sluice::cli {
+
+namespace {
+
+constexpr std::size_t line_bytes_max = std::size_t{64} << 20;
+
+/// A call that was started. Its observer fills it; then it is in `Finished`, and the reader's.
+struct Started {
+  CallLine line;
+  CallOutputs outputs;
+  CallOutcome outcome;
+};
+
+/// Where the runner's threads leave what has ended. Thread: any.
+class Finished {
+ public:
+  Finished() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Finished() { ::close(event_); }
+  Finished(const Finished&) = delete;
+  Finished& operator=(const Finished&) = delete;
+
+  void add(std::shared_ptr<Started> call) {
+    {
+      const std::lock_guard lock(mutex_);
+      calls_.push_back(std::move(call));
+    }
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(event_, &one, sizeof one);
+  }
+  std::vector<std::shared_ptr<Started>> take() {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(event_, &count, sizeof count);
+    const std::lock_guard lock(mutex_);
+    return std::exchange(calls_, {});
+  }
+  /// Readable while something is there.
+  int descriptor() const { return event_; }
+
+ private:
+  int event_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Started>> calls_;
+};
+
+/// Standard input, or a file. Errors: not_found, invalid_argument.
+Result<int> open_lines(const std::string& source) {
+  if (source == "-") return ::dup(STDIN_FILENO);
+  const int file = ::open(source.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0)
+    return Error{
+        errno == ENOENT ? ErrorCode::not_found : ErrorCode::invalid_argument,
+        source + (errno == ENOENT ? ": no such file"
+                                  : std::string(": cannot be read: ") + std::strerror(errno))};
+  struct stat facts {};
+  if (fstat(file, &facts) == 0 && S_ISREG(facts.st_mode)) return file;
+  ::close(file);
+  return invalid_argument(source + ": not a regular file; --calls - reads a pipe");
+}
+
+class Calls {
+ public:
+  Calls(const CallsOptions& options, int source, const Plan& plan, Runner& runner,
+        OutputFiles files, Progress& progress)
+      : options_(options),
+        source_(source),
+        plan_(plan),
+        runner_(runner),
+        files_(std::move(files)),
+        progress_(progress),
+        finished_(std::make_shared<Finished>()) {}
+
+  int run();
+
+ private:
+  bool wants_lines() const { return !at_end_ && under_way_.size() < options_.concurrency; }
+  /// Starts what is there and may run; true when it waits for bytes.
+  bool start_lines();
+  void start(NumberedLine text);
+  Result<void> read_bytes();
+  void answer(const Started& call);
+  void stop(const char* why);
+  void tell() {
+    progress_.show(std::to_string(under_way_.size()) + " calls under way, " +
+                   std::to_string(answered_) + " answered");
+  }
+
+  const CallsOptions& options_;
+  const int source_;
+  const Plan& plan_;
+  Runner& runner_;
+  OutputFiles files_;
+  Progress& progress_;
+  const std::shared_ptr<Finished> finished_;
+  Interrupts interrupts_;
+  LineBuffer lines_{line_bytes_max};
+  std::map<std::size_t, std::shared_ptr<CallHandle>> under_way_;  // by line
+  std::size_t answered_ = 0;
+  bool source_ended_ = false;
+  bool at_end_ = false;  // nothing more is started
+  bool failed_ = false;
+  std::string problem_;  // that ended it
+};
+
+void Calls::start(NumberedLine text) {
+  if (text.text.find_first_not_of(" \t") == std::string::npos && !text.too_long) return;
+  auto call = std::make_shared<Started>();
+  call->line.number = text.number;
+  call->line.session = options_.session;
+  Result<void> read = text.too_long
+                          ? Error{ErrorCode::exhausted,
+                                  "it is longer than " + std::to_string(line_bytes_max) + " bytes"}
+                          : read_call(text.text, plan_, call->line);
+  if (!read.ok()) {
+    call->outcome.error = {read.error().code,
+                           "line " + std::to_string(text.number) + ": " + read.error().message};
+    return answer(*call);
+  }
+  CallRequest request{call->line.session, std::move(call->line.inputs), call->line.deadline};
+  under_way_[text.number] = nullptr;
+  tell();
+  under_way_[text.number] =
+      runner_.start(std::move(request), {[call](std::string_view output, const PayloadRef& value) {
+                                           call->outputs.emplace_back(output, value);
+                                         },
+                                         [call, finished = finished_](CallOutcome outcome) {
+                                           call->outcome = std::move(outcome);
+                                           finished->add(call);
+                                         }});
+}
+
+bool Calls::start_lines() {
+  while (wants_lines()) {
+    std::optional<NumberedLine> line = lines_.take();
+    if (!line.has_value()) {
+      at_end_ = source_ended_;
+      return !at_end_;
+    }
+    start(std::move(*line));
+  }
+  return false;
+}
+
+Result<void> Calls::read_bytes() {
+  std::array<char, 65536> part;
+  const ssize_t got = ::read(source_, part.data(), part.size());
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return {};
+  if (got < 0)
+    return Error{ErrorCode::unavailable,
+                 options_.source + ": cannot be read: " + std::strerror(errno)};
+  if (got > 0) {
+    lines_.add({part.data(), static_cast<std::size_t>(got)});
+  } else {
+    source_ended_ = true;
+    lines_.end();
+  }
+  return {};
+}
+
+void Calls::answer(const Started& call) {
+  std::vector<WrittenFile> written;
+  CallOutcome outcome = call.outcome;
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+    const auto& [name, value] = call.outputs[i];
+    if (!files_.takes(name, *value)) continue;
+    Result<std::string> path =
+        files_.write(name, *value, "call-" + std::to_string(call.line.number) + "-");
+    if (path.ok()) {
+      written.push_back({i, std::move(path).value()});
+      continue;
+    }
+    if (outcome.ok) outcome.error = path.error();
+    outcome.ok = false;
+  }
+  // What could not be written stands nowhere in the line.
+  CallOutputs shown;
+  std::vector<WrittenFile> shown_files;
+  for (std::size_t i = 0, next = 0; i < call.outputs.size(); ++i) {
+    const bool has_file = next < written.size() && written[next].output == i;
+    if (files_.takes(call.outputs[i].first, *call.outputs[i].second) && !has_file) continue;
+    if (has_file) shown_files.push_back({shown.size(), written[next++].path});
+    shown.push_back(call.outputs[i]);
+  }
+  failed_ = failed_ || !outcome.ok;
+  ++answered_;
+  progress_.write(result_line(call.line, outcome, shown, shown_files));
+  if (std::ferror(stdout) != 0) stop("");  // the program's end says that it could not be written
+}
+
+void Calls::stop(const char* why) {
+  if (*why != '\0') progress_.show(why);
+  at_end_ = true;
+  failed_ = true;
+  for (const auto& [line, handle] : under_way_)
+    if (handle) handle->cancel();
+}
+
+int Calls::run() {
+  for (;;) {
+    const bool wants_bytes = start_lines();
+    if (at_end_ && under_way_.empty()) break;
+    std::array<pollfd, 3> events{pollfd{finished_->descriptor(), POLLIN, 0},
+                                 pollfd{interrupts_.descriptor(), POLLIN, 0},
+                                 pollfd{wants_bytes ? source_ : -1, POLLIN, 0}};
+    if (::poll(events.data(), events.size(), -1) < 0) continue;  // a signal
+    if (events[1].revents != 0 && interrupts_.take()) {
+      ::signal(SIGINT, SIG_DFL);  // another one ends the program
+      stop("cancelling; press Ctrl-C again to end at once");
+    }
+    if (events[2].revents != 0)
+      if (const Result<void> read = read_bytes(); !read.ok()) {
+        problem_ = read.error().message;
+        stop("");
+      }
+    if (events[0].revents == 0) continue;
+    for (const std::shared_ptr<Started>& call : finished_->take()) {
+      under_way_.erase(call->line.number);
+      tell();
+      answer(*call);
+    }
+  }
+  if (!problem_.empty()) return fail(problem_);
+  return failed_ ? 1 : 0;
+}
+
+}  // namespace
+
+int run_calls(const CallsOptions& options, const Plan& plan, Runner& runner, OutputFiles files,
+              Progress& progress) {
+  const Result<int> source = open_lines(options.source);
+  if (!source.ok()) return fail(source.error().message);
+  if (::isatty(*source) != 0)
+    std::fputs("a call a line, as {\"inputs\": {...}}; Ctrl-D ends\n", stderr);
+  const int status = Calls(options, *source, plan, runner, std::move(files), progress).run();
+  ::close(*source);
+  return status;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,26 @@
+// `sluice run --calls`: many calls of one workflow, read and answered line by line.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "cli/output_files.h"
+#include "graph/plan.h"
+#include "runtime/runner.h"
+
+namespace sluice::cli {
+
+class Progress;
+
+struct CallsOptions {
+  std::string source;           // a file, or `-`
+  std::string session;          // of a line that names none
+  std::size_t concurrency = 8;  // calls under way at once
+};
+
+/// Reads, runs and answers until the end of the lines, on this thread alone. Exit status: 0 when
+/// all calls went well. Ctrl-C cancels those under way and reads no more.
+int run_calls(const CallsOptions& options, const Plan& plan, Runner& runner, OutputFiles files,
+              Progress& progress);
+
+}  // namespace sluice::cli

@@ -1,0 +1,78 @@
+#include "runtime/inproc/recorder.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+void Recorder::follows(const LaneActivation& activation, Instant sent) {
+  cause_ = activation.times()->span;
+  sent_ = since_began(sent);
+}
+
+void Recorder::call_begins(CallId id, const std::string& session) {
+  follows_nobody();
+  const std::lock_guard lock(mutex_);
+  calls_[id] = trace_.calls.size();
+  const auto [it, added] = sessions_.try_emplace(session, trace_.sessions.size());
+  if (added) trace_.sessions.push_back(session);
+  CallSpan& call = trace_.calls.emplace_back();
+  call.session = it->second;
+  call.arrived = since_began(steady_now());
+}
+
+void Recorder::call_ends(CallId id, bool ok, const std::string& cause, const std::string& message) {
+  const std::size_t* index = calls_.find(id);
+  if (index == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  CallSpan& call = trace_.calls[*index];
+  if (call.ended) return;
+  call.done = since_began(steady_now());
+  call.ended = true;
+  call.ok = ok;
+  call.cause = cause;
+  call.message = message;
+}
+
+void Recorder::started(LaneActivation& activation, CallId call, NodeId node, std::uint16_t group) {
+  ActivationTimes times;
+  const std::lock_guard lock(mutex_);
+  if (trace_.spans.size() < spans_max_) {
+    times.span = trace_.spans.size();
+    Span& span = trace_.spans.emplace_back();
+    span.call = *calls_.find(call);
+    span.node = node;
+    span.group = group;
+    span.asked = span.sent = since_began(steady_now());
+    if (cause_ != Span::nobody && trace_.spans[cause_].call == span.call) {
+      span.after = cause_;
+      span.sent = std::min(sent_, span.asked);
+    }
+  } else {
+    ++trace_.left_out;
+  }
+  activation.keep_times(times);
+}
+
+void Recorder::ended(const LaneActivation& activation) {
+  const ActivationTimes& times = *activation.times();
+  if (times.span == Span::nobody) return;
+  const std::lock_guard lock(mutex_);
+  Span& span = trace_.spans[times.span];
+  span.end = since_began(times.end);
+  // One that was cancelled before its role began has no beginning of its own.
+  span.begin = times.begin == Instant{} ? span.end : since_began(times.begin);
+}
+
+Trace Recorder::trace() const {
+  const std::lock_guard lock(mutex_);
+  Trace copy = trace_;
+  const Instant now = since_began(steady_now());
+  for (Span& span : copy.spans) {
+    if (span.end != Instant{}) continue;
+    span.end = now;
+    if (span.begin == Instant{}) span.begin = now;
+  }
+  return copy;
+}
+
+}  // namespace sluice

@@ -1,0 +1,51 @@
+// Notes what a workflow's calls and activations do, and when, for `Runner::trace`.
+//
+// Thread: `trace` from any; the rest belongs to whoever drives. Bounds: so many activations as it
+// is made for; what comes later is counted and left out.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "graph/effect.h"
+#include "graph/table.h"
+#include "runtime/inproc/activation.h"
+#include "runtime/trace.h"
+
+namespace sluice {
+
+class Recorder {
+ public:
+  explicit Recorder(std::size_t spans_max) : spans_max_(spans_max), began_(steady_now()) {}
+
+  /// What happens from now on follows from this activation's frame or end, made at `sent`.
+  void follows(const LaneActivation& activation, Instant sent);
+  /// It follows from no activation.
+  void follows_nobody() { cause_ = Span::nobody; }
+
+  void call_begins(CallId id, const std::string& session);
+  /// The end for the caller: the first one told counts.
+  void call_ends(CallId id, bool ok, const std::string& cause, const std::string& message);
+  /// Nothing is left of it.
+  void forget(CallId id) { calls_.erase(id); }
+  void started(LaneActivation& activation, CallId call, NodeId node, std::uint16_t group);
+  void ended(const LaneActivation& activation);
+
+  /// What has been noted; what still runs ends now.
+  Trace trace() const;
+
+ private:
+  Instant since_began(Instant time) const { return time == Instant{} ? time : time - began_; }
+
+  const std::size_t spans_max_;
+  const Instant began_;
+  std::size_t cause_ = Span::nobody;
+  Instant sent_{};
+  Table<std::size_t> calls_;  // that are open -> index in the trace
+  std::map<std::string, std::size_t> sessions_;
+  mutable std::mutex mutex_;
+  Trace trace_;
+};
+
+}  // namespace sluice

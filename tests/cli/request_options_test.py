@@ -1,0 +1,72 @@
+"""Each option of `sluice run` that stands in the request does what its name says.
+
+    request_options_test.py SLUICE REPOSITORY
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+ASK = ("--image", "models/scenes/samples/table.png", "--prompt", "what color is the circle")
+DRAW = ("--prompt", "draw a red circle", "--seed", "3")
+failures = []
+
+
+def expect(what, condition, seen=""):
+    if not condition:
+        failures.append(f"{what}: {seen!r}")
+
+
+def run(*arguments):
+    done = subprocess.run([SLUICE, "run", "workflows/image_chat.yaml", *arguments], cwd=ROOT, capture_output=True, text=True,
+                          timeout=300)
+    expect(f"{arguments} runs", done.returncode == 0, done)
+    return done.stdout
+
+
+def answers():
+    greedy = run(*ASK)
+    wild = [run(*ASK, "--temperature", "100", "--seed", str(seed)) for seed in (1, 2, 3)]
+    expect("a high temperature draws other words", greedy not in wild, wild)
+    expect("each seed draws its own", len(set(wild)) == 3, wild)
+    expect("the same seed draws the same", run(*ASK, "--temperature", "100", "--seed", "2") == wild[1], wild)
+    hot = ("--temperature", "100", "--seed", "1")
+    expect("the likeliest alone", run(*ASK, *hot, "--top-k", "1") == greedy)
+    expect("no more probability than the likeliest has", run(*ASK, *hot, "--top-p", "0.001") == greedy)
+    one = run(*ASK, "--max-tokens", "1").split()
+    expect("one token, and no more", len(one) == 1 and greedy.split()[0] == one[0], one)
+
+
+def drawings():
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = {}
+        for name, options in (("plain", ()), ("default", ("--strength", "1")), ("steps", ("--steps", "2")),
+                              ("guidance", ("--guidance", "1")), ("seed", ("--seed", "4"))):
+            path = os.path.join(folder, name + ".png")
+            out = run(*(DRAW if name != "seed" else DRAW[:2]), *options, "--out", path)
+            expect(f"{name} says what it wrote", out == f"[image: {path}, 64 x 64]\n", out)
+            with open(path, "rb") as file:
+                drawn[name] = file.read()
+        expect("a strength of 1 changes nothing", drawn["default"] == drawn["plain"])
+        others = {drawn[name] for name in ("plain", "steps", "guidance", "seed")}
+        expect("steps, guidance and seed each change the drawing", len(others) == 4)
+        # From a picture: the weaker, the nearer to it. A strength only means something with a picture.
+        sizes = []
+        for strength in ("0.1", "0.9"):
+            path = os.path.join(folder, f"strength{strength}.png")
+            run(*ASK[:2], *DRAW, "--strength", strength, "--out", path)
+            with open(path, "rb") as file:
+                sizes.append(file.read())
+        expect("strength changes a drawing from a picture", sizes[0] != sizes[1])
+
+
+def main():
+    answers()
+    drawings()
+    for failure in failures:
+        print(failure)
+    sys.exit(1 if failures else 0)
+
+
+main()

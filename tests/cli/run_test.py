@@ -1,0 +1,339 @@
+"""`sluice run` with inputs and outputs of every type, many calls from lines, and what goes wrong with them.
+
+    run_test.py SLUICE REPOSITORY
+"""
+import base64
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+
+SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+failures = []
+# Every input goes to an output; `features` is a role's.
+EVERY_TYPE = """sluice: 1
+workflow: every_type
+inputs: { t: text, j: json, i: image, a: audio, x: tensor, n: number, b: bytes }
+roles: { vit: { plugin: vision_encoder, model: models/scenes } }
+nodes: { see: { run: vit.encode, inputs: [ { image: inputs.i } ] } }
+outputs: { t: inputs.t, j: inputs.j, i: inputs.i, a: inputs.a, x: inputs.x, n: inputs.n, b: inputs.b, features: see.features }
+"""
+DECODE = """sluice: 1
+workflow: decode
+inputs: { latents: tensor }
+roles: { vae: { plugin: image_codec, model: models/scenes } }
+nodes: { decode: { run: vae.decode, inputs: [ { latents: inputs.latents } ] } }
+outputs: { image: decode.image }
+"""
+
+
+def at(*path):
+    return os.path.join(ROOT, *path)
+
+
+CHAT = at("workflows/image_chat.yaml")
+TABLE = at("models/scenes/samples/table.png")
+
+
+def sluice(*args, stdin=b"", stdout=subprocess.PIPE, seconds=120, cwd=ROOT):
+    """Exit status, standard output, standard error; no status: it hung."""
+    try:
+        done = subprocess.run([SLUICE, *args], cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, input=stdin, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None, "", "it hung"
+    return done.returncode, (done.stdout or b"").decode(errors="replace"), done.stderr.decode(errors="replace")
+
+
+def expect(what, condition, seen):
+    if not condition:
+        failures.append(f"{what}: {seen}")
+        if "SLUICE_FIRST_FAILURE_ENDS" in os.environ:
+            sys.exit(failures[0])
+
+
+def refused(what, *needles, status=1, args=(), **how):
+    code, out, err = sluice("run", *args, **how)
+    errors = [line for line in err.splitlines() if line.startswith("error: ")]
+    expect(what, code == status and not out and len(errors) == 1 and all(n in errors[0] for n in needles), (code, out, err))
+
+
+def npy(shape, values, descr="<f4", code="f", order="False"):
+    header = f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {tuple(shape)}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack(f"<{len(values)}{code}", *values)
+
+
+class Scratch:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def path(self, *name):
+        return os.path.join(self.folder, *name)
+
+    def file(self, name, data):
+        with open(self.path(name), "wb") as f:
+            f.write(data if isinstance(data, bytes) else data.encode())
+        return self.path(name)
+
+    def read(self, *name):
+        try:
+            with open(self.path(*name), "rb") as f:
+                return f.read()
+        except OSError as error:
+            return str(error).encode()
+
+
+def every_type(scratch):
+    flow = scratch.file("every_type.yaml", EVERY_TYPE.replace("models/scenes", at("models/scenes")))
+    tensor, sound = npy((2, 3), range(6), "<i4", "i"), npy((4,), (0, 0.5, -0.5, 1))
+    x, a = scratch.file("x.npy", tensor), scratch.file("a.npy", sound)
+    anything = bytes(range(256))
+    given = ["--input", "t=two words, @ and =", "--input", 'j={"deep": [1, {"x": null}]}', "--input", "i=@" + TABLE,
+             "--input", "a=@" + a, "--input", "x=@" + x, "--input", "n=-12", "--input", "b=@" + scratch.file("b", anything)]
+    out_folder = scratch.path("out")
+    code, out, err = sluice("run", flow, *given, "--out", out_folder + "/", "--out", "b=" + scratch.path("b.out"))
+    lines = sorted(out.splitlines())
+    expect("every type runs", code == 0 and not err, (code, out, err))
+    expect("text, JSON and a number on standard output", lines[0] == "-12" and lines[-2:] == ["two words, @ and =",
+           '{"deep": [1, {"x": null}]}'], out)
+    expect("files are named", f"[features: {out_folder}/features.npy, f32[16, 256]]" in lines and
+           f"[x: {out_folder}/x.npy, i32[2, 3]]" in lines and f"[i: {out_folder}/i.png, 256 x 256]" in lines, out)
+    expect("a tensor as it was", scratch.read("out", "x.npy") == tensor, "")
+    expect("a sound as it was", scratch.read("out", "a.npy") == sound, "")
+    expect("bytes as they were", scratch.read("b.out") == anything, "")
+    expect("a role's tensor", len(scratch.read("out", "features.npy")) == 128 + 4 * 16 * 256, "")
+    code, again, err = sluice("run", flow, *given[:4], "--input", "i=@" + scratch.path("out", "i.png"), *given[6:],
+                              "--out", out_folder, "--out", "t=" + scratch.path("t"), "--out", "n=" + scratch.path("n"),
+                              "--out", "b=" + scratch.path("b.out"))
+    expect("a second run", code == 0 and f"{out_folder}/x-2.npy" in again, (code, again, err))
+    expect("the picture came out as it went in", scratch.read("out", "i.png") == scratch.read("out", "i-2.png"), "")
+    expect("the same features", scratch.read("out", "features.npy") == scratch.read("out", "features-2.npy"), "")
+    expect("a text by name", scratch.read("t") == b"two words, @ and =" and scratch.read("n") == b"-12\n" and "two" not in again, again)
+    expect("a named file is written over", scratch.read("b.out") == anything, "")
+
+    rest = [w for name in "jiaxnb" for w in ("--without", name)]
+    for what, value, stdin, wanted in (("standard input", "-", b"from a pipe\n", "from a pipe\n"), ("an @", "@@home", b"", "@home\n"),
+                                       ("nothing", "", b"", ""), ("a dash in a word", "a-", b"", "a-\n")):
+        code, out, err = sluice("run", flow, "--input", "t=" + value, *rest, stdin=stdin)
+        expect(f"a text: {what}", code == 0 and out == wanted, (code, out, err))
+
+    decode = scratch.file("decode.yaml", DECODE.replace("models/scenes", at("models/scenes")))
+    latents = scratch.file("latents.npy", npy((16, 32), [0.1] * 512))
+    code, out, err = sluice("run", decode, "--input", "latents=@" + latents, "--out", scratch.path("decoded.png"))
+    expect("a tensor in, a picture out", code == 0 and out == f"[image: {scratch.path('decoded.png')}, 64 x 64]\n" and
+           scratch.read("decoded.png").startswith(b"\x89PNG"), (code, out, err))
+    with open(latents, "rb") as piped:
+        code, out, err = sluice("run", decode, "--input", "latents=-", "--out", scratch.path("piped.png"), stdin=piped.read())
+    expect("a tensor through a pipe", code == 0 and scratch.read("piped.png") == scratch.read("decoded.png"), (code, out, err))
+    refused("another shape", "decode: ", args=[decode, "--input", "latents=@" + x])
+    return flow, rest
+
+
+def wrong_inputs(scratch, flow, rest):
+    def x(what, *needles, data, name="w.npy"):
+        refused(what, "--input x=@", "(tensor)", *needles, args=[flow, "--input", "x=@" + scratch.file(name, data)])
+
+    whole = npy((2, 3), range(6))
+    x("a truncated tensor", "w.npy", "24 bytes, there are 23", data=whole[:-1])
+    x("a truncated header", "ends in its header", data=whole[:40])
+    x("a header that asks for gigabytes", "4000000000000 bytes, there are 24", data=npy((1000000, 1000000), range(6)))
+    x("a header over all bounds", "damaged", data=npy((2**62, 2**62), range(6)))
+    x("Fortran order", "ascontiguousarray", data=npy((2, 3), range(6), order="True"))
+    x("doubles", "'<f8'", "float32", data=npy((3,), range(3), "<f8", "d"))
+    x("a picture as a tensor", "no .npy file", data=open(TABLE, "rb").read())
+    refused("a tensor as a picture", "--input i=@", "(image)", "not a PNG or JPEG", args=[flow, "--input", "i=@" + scratch.path("x.npy")])
+    refused("a tensor typed", "--input x=@FILE, a .npy file", args=[flow, "--input", "x=[1, 2]"])
+    refused("no such file", "--input x", "nowhere.npy: no such file", args=[flow, "--input", "x=@nowhere.npy"])
+    refused("no such input", "'tt'", "did you mean 't'?", args=[flow, "--input", "tt=1"])
+    refused("no input like it", "t (text), j (json)", args=[flow, "--input", "something=1"])
+    refused("no JSON", "--input j (json)", "byte 7", args=[flow, "--input", 'j={"a": }'])
+    refused("no number", "whole number", args=[flow, "--input", "n=1.5"])
+    refused("no text", "byte 3 is not UTF-8", args=[flow, "--input", "t=@" + scratch.file("latin", b"ab\xe9")])
+    refused("inputs that lack", "lacks 'j' (json), 'i' (image)", "--input j=VALUE", args=[flow, "--input", "t=x"])
+    refused("given and left out", "--without t", args=[flow, "--input", "t=x", "--without", "t", *rest])
+    refused("nothing like it left out", "did you mean 'x'?", args=[flow, "--without", "xx"])
+    refused("twice", "'t' is given twice", args=[flow, "--input", "t=x", "--input", "t=y"])
+    refused("a prompt for no request", "`request: json`", args=[flow, "--prompt", "x"])
+    refused("a request and a prompt", "whole request", args=[CHAT, "--input", "request={}", "--prompt", "x"])
+    refused("no such output", "no output 'y'", args=[flow, *rest, "--without", "t", "--out", "y=z"])
+    refused("which of the outputs", "several outputs go to files (i, a, x, features)", args=[flow, "--out", "z.png"])
+    refused("an output twice", "has a file already", args=[flow, "--out", "i=a", "--out", "i=b"])
+    pipe = scratch.path("fifo")
+    os.mkfifo(pipe)
+    refused("a pipe as an input", "not a regular file", args=[flow, "--input", "x=@" + pipe], seconds=30)
+    refused("a pipe as the calls", "--calls -", args=[flow, "--calls", pipe], seconds=30)
+    code, out, err = sluice("run", CHAT, "--prompt", "draw a red circle", "--steps", "2", "--out", pipe, seconds=60)
+    expect("a pipe that nobody reads, as an output", code == 1 and "fifo: cannot be written" in err and not out, (code, out, err))
+    for what, args in (("no =", ["--input", "x"]), ("standard input twice", ["--input", "t=-", "--input", "b=-"]),
+                       ("calls and inputs", ["--calls", "-", "--input", "t=x"]), ("calls and a prompt", ["--calls", "-", "--prompt", "x"]),
+                       ("calls into a named file", ["--calls", "-", "--out", "i=x.png"]), ("no concurrency", ["--calls", "-", "--concurrency", "0"]),
+                       ("--request and --prompt", ["--request", "x", "--prompt", "y"]), ("--set without a value", ["--set", "roles"])):
+        refused(what, status=2, args=[flow, *args])
+
+
+def prompts():
+    code, typed, err = sluice("run", CHAT, "--prompt", "what color is the circle", "--image", TABLE)
+    code2, piped, err2 = sluice("run", CHAT, "--prompt", "-", "--image", TABLE, stdin=b"what color is the circle\n")
+    expect("a prompt through a pipe", code == code2 == 0 and typed == piped and typed.strip(), (typed, piped, err2))
+    request = json.dumps(question("what color is the circle")["inputs"]["request"])
+    code, asked, err = sluice("run", CHAT, "--request", "-", stdin=request.encode())
+    code2, given, err2 = sluice("run", CHAT, "--input", "request=" + request)
+    expect("a request through a pipe, and as an input", code == code2 == 0 and asked == given and asked.strip(), (asked, given, err, err2))
+
+
+def question(text, **more):
+    """About the picture; it is answered in words."""
+    with open(TABLE, "rb") as f:
+        picture = {"type": "image", "data": base64.b64encode(f.read()).decode()}
+    return {"inputs": {"request": {"content": [picture, {"type": "text", "text": text}]}}, **more}
+
+
+def word(text, **more):
+    """For the workflow of every type."""
+    return {"inputs": {"t": text, **{name: None for name in "jiaxnb"}}, **more}
+
+
+def ask(text, **more):
+    options = {"options": {"steps": 2}} if text.startswith("draw") else {}
+    return {"inputs": {"request": {"content": [{"type": "text", "text": text}], **options}}, **more}
+
+
+def calls(scratch, flow):
+    seen = question("what color is the circle", id="seen", session="a")
+    again = ask("what color is the circle", id={"n": 2}, session="a")  # the session knows the picture
+    other = ask("what color is the circle", id=3, session="b")
+    lines = [json.dumps(seen), "", json.dumps(again), json.dumps(other), "no JSON", json.dumps(ask("draw a red circle", id="drawn")),
+             json.dumps(ask("", id="empty")), json.dumps(ask("x", idd=1)), json.dumps({"id": "lacks", "inputs": {}}),
+             json.dumps({"id": "bad", "inputs": {"request": None}, "deadline_ms": 0}), "[" * 100000,
+             json.dumps(ask("draw a blue square", id="late", deadline_ms=1)), json.dumps(ask("hello", session=""))]
+    source = scratch.file("calls.jsonl", "\n".join(lines))
+    folder = scratch.path("pictures")
+    code, out, err = sluice("run", CHAT, "--calls", source, "--out", folder)
+    results = {r["line"]: r for r in map(json.loads, out.splitlines())}
+    expect("a result for each line that is not blank", code == 1 and sorted(results) == [1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13], (code, out, err))
+    _, single, _ = sluice("run", CHAT, "--prompt", "what color is the circle", "--image", TABLE)
+    expect("the answer is that of a single call", results[1]["ok"] and results[1]["outputs"] == {"text": single.strip()} and
+           results[1]["id"] == "seen" and results[1]["session"] == "a", results[1])
+    expect("a session goes on, another knows nothing of it", results[3]["outputs"] == results[1]["outputs"] and
+           results[3]["id"] == {"n": 2} and results[4]["ok"] and results[4]["outputs"] != results[3]["outputs"], (results[3], results[4]))
+    drawn = results[6]["outputs"]["image"][0]
+    expect("a picture as a file", drawn["file"] == os.path.join(folder, "call-6-image.png") and drawn["shape"] == [64, 64, 3] and
+           scratch.read("pictures", "call-6-image.png").startswith(b"\x89PNG"), drawn)
+    for line, needle, id_ in ((5, "line 5: it is not JSON", None), (7, "prompt is empty", "empty"), (8, "did you mean 'id'?", None),
+                              (9, "lacks 'request' (json)", "lacks"), (10, "'deadline_ms' is 0", "bad"), (11, "deeper than 64", None),
+                              (12, "deadline of 1 ms", "late"), (13, "'session'", None)):
+        r = results[line]
+        expect(f"line {line}", not r["ok"] and needle in r["error"]["message"] and r["id"] == id_ and r["outputs"] == {}, r)
+    expect("who failed", results[7]["error"].get("node") == "parse" and results[12]["error"]["code"] == "deadline", results[7])
+
+    values = {"t": "x", "j": {"a": [1.5]}, "i": {"file": TABLE}, "a": None, "n": 7, "b": {"base64": "AAEC"},
+              "x": {"file": scratch.path("x.npy")}}
+    wrong = {"t": 1, "x": "x.npy", "n": 1.5, "b": {"base64": "*"}, "i": {"file": "nowhere.png"}, "a": {"file": scratch.path("x.npy"), "b": "c"}}
+    text = json.dumps({"inputs": values}) + "\n" + "".join(json.dumps({"id": k, "inputs": {**values, k: v}}) + "\n" for k, v in wrong.items())
+    text += json.dumps({"inputs": values})
+    for concurrency in ("1", "3"):
+        code, out, err = sluice("run", flow, "--calls", "-", "--concurrency", concurrency, "--out", scratch.path("values"), stdin=text.encode())
+        results = {r["line"]: r for r in map(json.loads, out.splitlines())}
+        first = results[1]["outputs"]
+        expect("values of every type in lines", results[1]["ok"] and first["t"] == "x" and first["j"] == [{"a": [1.5]}] and
+               first["n"] == [7] and first["b"] == [{"base64": "AAEC"}] and first["x"][0]["type"] == "i32" and "a" not in first, first)
+        with open(first["x"][0]["file"], "rb") as f:
+            expect("a tensor from a line", f.read() == scratch.read("x.npy"), first["x"])
+        expect("and in another file each time", first["x"] != results[8]["outputs"]["x"], results[8])
+        for number, name in enumerate(wrong):
+            r = results[number + 2]
+            expect(f"a wrong {name}", not r["ok"] and r["id"] == name and f"inputs.{name} (" in r["error"]["message"], r)
+        expect("status of lines", code == 1 and not err, (code, err))
+    code, out, err = sluice("run", CHAT, "--calls", "-")
+    expect("no lines are no calls", code == 0 and not out and not err, (code, out, err))
+    huge = b'{"id": "' + b"x" * (65 << 20) + b'"}\n' + json.dumps(word("x", id="after")).encode()
+    code, out, err = sluice("run", flow, "--calls", "-", stdin=huge)
+    results = [json.loads(line) for line in out.splitlines()]
+    expect("a line without end, and the one behind it", code == 1 and [(r["line"], r["ok"], r["id"]) for r in results] ==
+           [(1, False, None), (2, True, "after")] and "longer than" in results[0]["error"]["message"], out[:500])
+
+
+def terminal(scratch):
+    """A line is answered before the next is typed; Ctrl-C cancels what runs, the end of input ends it."""
+    def session(*more):
+        pid, end = pty.fork()
+        if pid == 0:
+            os.chdir(ROOT)
+            os.execv(SLUICE, [SLUICE, "run", CHAT, "--calls", "-", "--out", scratch.folder, *more])
+        return pid, end
+
+    def read_until(end, pattern):
+        seen = ""
+        while not re.search(pattern, seen):
+            ready, _, _ = select.select([end], [], [], 60)
+            try:
+                got = os.read(end, 65536) if ready else b""
+            except OSError:
+                got = b""
+            if not got:
+                return seen + " (ended)"
+            seen += got.decode(errors="replace")
+        return seen
+
+    pid, end = session()
+    read_until(end, "Ctrl-D ends")
+    for number in (1, 2, 3):
+        os.write(end, (json.dumps(ask("what color is it", id=number)) + "\n").encode())
+        seen = read_until(end, r'"line":%d,"id":%d,[^\n]*"ok":true[^\n]*\n' % (number, number))
+        expect(f"answered as typed, {number}", not seen.endswith("(ended)"), seen)
+    os.write(end, b"\x04")
+    read_until(end, r"\0")
+    expect("the end of input ends well", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "")
+
+    pid, end = session()
+    read_until(end, "Ctrl-D ends")
+    slow = ask("draw a red circle", id="slow")
+    slow["inputs"]["request"]["options"] = {"steps": 1000}
+    os.write(end, (json.dumps(slow) + "\nno call\n").encode())
+    read_until(end, '"line":2')  # the one before has been started
+    os.write(end, b"\x03")
+    seen = read_until(end, r"\0")
+    expect("Ctrl-C cancels what runs", '"id":"slow"' in seen and '"cancelled"' in seen, seen)
+    expect("and its status says so", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1, "")
+
+
+def outside(scratch, flow):
+    """Full disks and readers that have gone."""
+    text = "".join(json.dumps(word("x", id=n, session=str(n))) + "\n" for n in range(50)).encode()
+    with open("/dev/full", "wb") as full:
+        code, _, err = sluice("run", flow, "--calls", "-", stdin=text, stdout=full)
+    expect("results on a full disk", code == 1 and "standard output cannot be written" in err, (code, err))
+    reading, writing = os.pipe()
+    os.close(reading)
+    code, _, err = sluice("run", flow, "--calls", "-", stdin=text, stdout=writing)
+    os.close(writing)
+    expect("results for nobody", code in (1, -signal.SIGPIPE), (code, err))
+    refused("a tensor on a full disk", "/dev/full: cannot be written: No space left",
+            args=[scratch.path("decode.yaml"), "--input", "latents=@" + scratch.path("latents.npy"), "--out", "image=/dev/full"])
+    folder = scratch.path("locked")
+    shutil.copy(TABLE, folder)  # a file where the folder should be
+    code, out, err = sluice("run", flow, "--calls", "-", "--out", folder, stdin=text)
+    expect("a file as the folder", code == 1 and "locked: cannot be written" in err and not out, (code, out, err))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Scratch(folder)
+        flow, rest = every_type(scratch)
+        wrong_inputs(scratch, flow, rest)
+        prompts()
+        calls(scratch, flow)
+        terminal(scratch)
+        outside(scratch, flow)
+    print("\n".join(failures) if failures else "all as expected")
+    sys.exit(1 if failures else 0)
+
+
+main()

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Plants mistakes that once passed all tests, one at a time, and says which test notices each now.
+
+    chosen.py BUILD [--only WORD]
+
+BUILD is a build folder made with ninja and tests, and up to date. As plant.py, no source is touched. A row whose text
+is no longer in its file is an error: the code has changed, and the row has to follow it. Not in CI; ends with 1 when
+a mistake survives.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import plant  # noqa: E402
+
+RUNTIME = ["test_runtime"]
+ROLES = ["test_roles"]
+MODEL = ["test_model"]
+
+# What is wrong, where, what stands there, what is planted, the tests that should notice.
+MISTAKES = [
+    ("a session's number is given twice", "runtime/inproc/sessions.h",
+     "it->second.number = next_session_++;", "it->second.number = sessions_.size() - 1;", RUNTIME),
+    ("a session ends while a call of it runs", "runtime/inproc/sessions.h",
+     "it->second.calls > 0) return it->second.calls;", "it->second.calls > 1) return it->second.calls;", RUNTIME),
+    ("a failure after a yield is dropped", "runtime/inproc/activation.cpp",
+     "if (!error && released) return listener_->yielded(*this, held_, true);",
+     "if (released) return listener_->yielded(*this, held_, true);", RUNTIME),
+    ("a failure is dropped", "runtime/inproc/activation.cpp",
+     "listener_->ended(*this, std::move(error), released);", "listener_->ended(*this, nullptr, released);", RUNTIME),
+    ("a cancellation does not reach the role", "runtime/inproc/driver.cpp",
+     "activation->id() == cancel.activation) activation->cancel();",
+     "activation->id() == cancel.activation) return;", RUNTIME),
+    ("colocate is ignored", "runtime/inproc/role_host.cpp",
+     "at->colocate.has_value() &&", "at->colocate.has_value() && false &&", RUNTIME),
+    ("all work goes to the first replica", "runtime/inproc/activation.cpp",
+     "replica_ = start.replica % static_cast<std::uint32_t>(place.replicas.size());", "replica_ = 0;", RUNTIME),
+    ("the last stepped role of a lane decides whether it is busy", "runtime/inproc/lane.cpp",
+     "busy = step(slot, **stepped) || busy;", "busy = step(slot, **stepped);", RUNTIME),
+    ("a node's deadline is not timed", "runtime/inproc/loop.cpp",
+     "node.deadline != Instant{} || node.max_age != Instant{}", "node.max_age != Instant{}", RUNTIME),
+    ("a node's max_age is not timed", "runtime/inproc/loop.cpp",
+     "node.deadline != Instant{} || node.max_age != Instant{}", "node.deadline != Instant{}", RUNTIME),
+    ("a cancelled turn stays in the conversation", "roles/language_model.cpp",
+     "kv_.pool().truncate(conversation.sequence, conversation.before.tokens);", "", ROLES),
+    ("a cancelled turn leaves its unwritten tokens", "roles/language_model.cpp",
+     "conversation.unwritten = conversation.before.unwritten;", "", ROLES),
+    ("a cancelled turn leaves its picture", "roles/language_model.cpp",
+     "conversation.latents = conversation.before.latents;", "", ROLES),
+    ("a cancelled turn is gone on with", "roles/language_model.cpp",
+     "conversation.before.latents;\n  conversation.in_turn = false;", "conversation.before.latents;", ROLES),
+    ("a turn that another call began is kept", "roles/language_model.cpp",
+     "if (conversation.in_turn && conversation.call != activation.call()) roll_back(conversation);", "", ROLES),
+    ("a drawing does not look whether the session moved on", "roles/denoiser.cpp",
+     "if (length == 0 || sequence.tokens != length)", "if (length == 0)", ROLES),
+    ("a turn reuses a token too many", "roles/model/chat_model.cpp",
+     "before.size(), prompt.size() - 1}", "before.size(), prompt.size()}", MODEL + ROLES),
+    ("what is reused is not compared", "roles/model/chat_model.cpp",
+     "while (same < most && before[same] == prompt[same]) ++same;", "same = most;", MODEL + ROLES),
+    ("a temperature a million times too high", "roles/chat_role.cpp",
+     "option(\"temperature_milli\", 0)) / 1000.0F", "option(\"temperature_milli\", 0)) * 1000.0F", ROLES),
+    ("a cancelled answer stays in the conversation", "roles/chat_role.cpp",
+     "session->messages.pop_back();  // as if it had not been asked", "", ROLES),
+    ("EXIF in little-endian order is not understood", "roles/image_file.cpp",
+     "const bool little = tiff.starts_with(\"II\");", "const bool little = false;", ROLES),
+    ("EXIF in big-endian order is not understood", "roles/image_file.cpp",
+     "const bool little = tiff.starts_with(\"II\");", "const bool little = true;", ROLES),
+    ("an oversized picture is read", "roles/image_file.cpp",
+     "if (width > image_side_max || height > image_side_max || width * height > image_pixels_max)",
+     "if (width > image_side_max && height > image_side_max)", ROLES),
+    ("a number of a request is cut off", "roles/parse_request.cpp", "std::llround(", "static_cast<std::int64_t>(", ROLES),
+    ("latents of another size are decoded", "roles/image_codec.cpp",
+     "latents.dtype() != Dtype::f32 || latents.count() != latent_values_", "latents.dtype() != Dtype::f32",
+     ROLES),
+    ("a stop string's first byte is given away", "roles/model/generator.cpp",
+     "n > 0; --n)\n    if (text.compare(text.size() - n", "n > 1; --n)\n    if (text.compare(text.size() - n", MODEL),
+    ("a prompt whose rows see each other is cut", "roles/model/generator.cpp",
+     "generation.mask == Mask::block ? wanted : std::min(wanted, left);", "std::min(wanted, left);", MODEL),
+    ("a prompt over the budget shares a step", "roles/model/generator.cpp",
+     "if (generation.mask == Mask::block && wanted > left && !turns.empty()) continue;", "", MODEL),
+    ("a token is punished once for each time it was said", "kernels/sample.cpp",
+     "once.erase(std::unique(once.begin(), once.end()), once.end());", "", ["test_kernels"]),
+    ("a call that has ended is given up", "graph/coordinator.cpp",
+     "if (!calls_.contains(id) || record_of(id).aborting) return;\n  drop(", "drop(", RUNTIME),
+]
+
+
+def folder_of_copy(scratch, path, text):
+    copy = os.path.join(scratch, "headers", path)
+    os.makedirs(os.path.dirname(copy), exist_ok=True)
+    with open(copy, "w", encoding="utf-8") as f:
+        f.write(text)
+    return os.path.join(scratch, "headers")
+
+
+def includes(build, source, header):
+    """Whether the source's object depends on the header."""
+    done = subprocess.run(["ninja", "-t", "deps", build.compiles[source][1]], cwd=build.folder, capture_output=True,
+                          text=True)
+    return any(os.path.normpath(os.path.join(build.folder, line.strip())) == os.path.join(build.root, header)
+               for line in done.stdout.split("\n"))
+
+
+def compile_with_header(build, source, headers, to):
+    words, _ = build.compiles[source]
+    words = [words[0], "-I" + headers] + words[1:] if "ccache" not in words[0] else [words[1], "-I" + headers] + words[2:]
+    words = [w for w in words if not w.startswith("-W")] + ["-w"]
+    words[words.index("-o") + 1] = to
+    done = subprocess.run(words, cwd=build.folder, capture_output=True, text=True)
+    return done.returncode == 0
+
+
+def objects_with(build, path, text, scratch):
+    """(source, changed object) of all that has to be compiled anew. None: it does not compile."""
+    if path.endswith(".cpp"):
+        changed = os.path.join(scratch, "m.o")
+        return [(path, changed)] if build.compile(path, text, changed) else None
+    headers = folder_of_copy(scratch, path, text)
+    made = []
+    for source in sorted(build.compiles):
+        if not source.startswith(("tests/", "bench/", "examples/")) and includes(build, source, path):
+            changed = os.path.join(scratch, f"m{len(made)}.o")
+            if not compile_with_header(build, source, headers, changed):
+                return None
+            made.append((source, changed))
+    return made
+
+
+def link(build, program, objects, to):
+    first_path, first = objects[0]
+    build.link(program, first_path, first, to)
+    if len(objects) == 1:
+        return
+    words = [dict([(first_path, first)]).get(w, w) for w in build.links[program]]
+    at = next(i for i, w in enumerate(words) if w.endswith(".a"))
+    words[at:at] = [changed for _, changed in objects]
+    words[words.index("-o") + 1] = to
+    done = subprocess.run(words, cwd=build.folder, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{program} does not link: {done.stderr[-2000:]}")
+
+
+def noticed_by(build, row, scratch):
+    what, path, before, after, tests = row
+    with open(os.path.join(build.root, path), encoding="utf-8") as f:
+        text = f.read()
+    if text.count(before) != 1:
+        raise SystemExit(f"{what}: {path} has {text.count(before)} times: {before}")
+    objects = objects_with(build, path, text.replace(before, after), scratch)
+    if not objects:
+        raise SystemExit(f"{what}: {path} does not compile with: {after}")
+    for test in tests:
+        linked = os.path.join(scratch, test)
+        link(build, test, objects, linked)
+        noticed = plant.run_program(build, test, linked, 120)
+        if noticed is not None:
+            return noticed
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("build")
+    parser.add_argument("--only", default="", help="rows with this in their name or file")
+    options = parser.parse_args()
+    build = plant.Build(options.build)
+    rows = [row for row in MISTAKES if options.only in row[0] or options.only in row[1]]
+    survived = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for row in rows:
+            noticed = noticed_by(build, row, scratch)
+            survived += noticed is None
+            print(f"{'noticed ' if noticed else 'SURVIVED'}  {row[0]}" + (f"\n    {noticed}" if noticed else ""), flush=True)
+    print(f"{len(rows) - survived} of {len(rows)} noticed")
+    sys.exit(1 if survived or not rows else 0)
+
+
+if __name__ == "__main__":
+    main()

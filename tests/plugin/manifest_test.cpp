@@ -1,0 +1,114 @@
+// Manifests are read as untrusted: what is wrong is said at its place, and nothing else is read.
+#include "workflows/load_manifest.h"
+#include "world.h"
+
+using namespace sluice;
+
+namespace {
+
+const std::string good = R"(sluice_role: 1
+name: good
+meaning: a role
+abi: 1.0
+kind: plain
+interfaces:
+  say:
+    inputs: { x: { type: text } }
+    outputs: { y: { type: tensor, dtype: f32, shape: [any, 2] } }
+options:
+  n: { type: whole, least: 1, most: 9, default: 3 }
+)";
+
+std::string with(std::string from, std::string to) {
+  std::string text = good;
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+std::string first_problem(const std::string& text) {
+  const LoadedManifest loaded = load_manifest(text);
+  if (loaded.diagnostics.empty()) return "";
+  const Diagnostic& d = loaded.diagnostics.front();
+  return std::to_string(d.mark.line) + ":" + std::to_string(d.mark.column) + " " + d.message;
+}
+
+}  // namespace
+
+TEST_CASE("each mistake of a manifest is found at its place") {
+  const std::vector<std::pair<std::string, std::string>> rows{
+      {good, ""},
+      {with("sluice_role: 1", "sluice_role: 2"),
+       "1:14 sluice_role, the version of this format, is '2', it must be a whole number from 1 to "
+       "1"},
+      {with("sluice_role: 1\n", ""), "1:1 the manifest needs 'sluice_role'"},
+      {with("name: good", "name: ../good"), "2:7 '../good' cannot be a plugin's name"},
+      {with("meaning: a role", "meaning: \"a\\nrole\""),
+       "3:10 meaning is 'a\nrole', it must be one line of at most 200 bytes"},
+      {with("abi: 1.0", "abi: one"), "4:6 abi must be a version, as 1.0"},
+      {with("kind: plain", "kind: plan"), "5:7 kind cannot be 'plan' (plain, stepped)"},
+      {with("kind: plain", "king: plain"), "5:1 unknown key 'king' in the manifest"},
+      {with("type: text", "type: texts"),
+       "8:26 type cannot be 'texts' (json, text, image, audio, tensor, number, bytes)"},
+      {with("type: text", "type: text, dtype: f32"), "8:39 dtype is for tensor and audio only"},
+      {with("dtype: f32", "dtype: f16"), "9:42 dtype cannot be 'f16' (u8, i32, i64, f32, bf16)"},
+      {with("[any, 2]", "[any, -2]"),
+       "9:60 a size ('any', or a number) is '-2', it must be a whole number from 0 to "
+       "1099511627776"},
+      {with("[any, 2]", "[1,1,1,1,1,1,1,1,1]"), "9:54 a shape has 1 to 8 sizes, this has 9"},
+      {with("    inputs: { x: { type: text } }\n", ""),
+       "7:3 interface 'say' needs inputs and outputs"},
+      {with("default: 3", "default: 30"),
+       "11:49 the default: n is '30', it must be a whole number from 1 to 9"},
+      {with("least: 1, ", ""), "11:3 option 'n' needs 'least' and 'most'"},
+      {with("type: whole, ", ""), "11:3 option 'n' needs a 'type'"},
+      {with("type: whole", "type: choice"), "11:3 option 'n' needs 'choices'"},
+      {good + "params: [Bad]\n", "12:10 'Bad' cannot be a kind of global parameter"},
+      {with("meaning: a role", "meaning: &a role"), "3:10 anchors are not allowed in a workflow"},
+      {std::string(manifest_bytes_max + 1, ' '),
+       "1:1 the manifest has 65537 bytes, at most 65536 are read"}};
+  for (const auto& [text, says] : rows) CHECK(first_problem(text) == says);
+}
+
+TEST_CASE("what two manifests declare differently is named; what things mean is not compared") {
+  const auto differs = [](const std::string& other) {
+    return difference(load_manifest(good).manifest, "A", load_manifest(other).manifest, "B");
+  };
+  CHECK(differs(good) == "");
+  CHECK(differs(with("meaning: a role", "meaning: another")) == "");
+  CHECK(differs(with("kind: plain", "kind: stepped")) == "kind is plain in A, stepped in B");
+  CHECK(differs(with("[any, 2]", "[any, 3]")) ==
+        "interfaces.say.outputs.y.shape is f32[?, 2] in A, f32[?, 3] in B");
+  CHECK(differs(with("x: {", "z: {")) == "interfaces.say.inputs.x is there in A, not there in B");
+  CHECK(differs(with("most: 9", "most: 8")) ==
+        "options.n is a whole number from 1 to 9 in A, a whole number from 1 to 8 in B");
+  CHECK(differs(with("default: 3", "default: 4")) == "options.n.default is 3 in A, 4 in B");
+}
+
+TEST_CASE("a folder's manifests must be its files', this ABI's, and nobody else's name") {
+  const auto problem = [](const std::string& file, const std::string& text) {
+    const Folder folder;
+    folder.write(file, text);
+    Catalog catalog;
+    Plugin taken;
+    taken.declaration.name = "taken";
+    catalog.add(std::move(taken));
+    const std::string all = add_plugins(catalog, folder.str());
+    CHECK((catalog.find("good") != nullptr) == all.empty());
+    return all.substr(0, all.find('\n'));
+  };
+  CHECK(problem("good.role.yaml", good) == "");
+  CHECK(problem("bad.role.yaml", good).find("the manifest names 'good', its file 'bad'") !=
+        std::string::npos);
+  CHECK(problem("good.role.yaml", with("abi: 1.0", "abi: 2.0"))
+            .find("the plugin wants plugin ABI 2.0, this program plays 1.0") != std::string::npos);
+  CHECK(problem("taken.role.yaml", with("name: good", "name: taken"))
+            .find("there is a plugin 'taken' already") != std::string::npos);
+  CHECK(problem("good.yaml", good).find("no plugin in it (a file NAME.role.yaml") !=
+        std::string::npos);
+  CHECK(
+      problem("good.role.yaml", std::string(manifest_bytes_max + 1, ' ')).find("good.role.yaml") !=
+      std::string::npos);
+  Catalog catalog;
+  CHECK(add_plugins(catalog, "/nowhere") == "error: /nowhere: no such folder (--plugins)\n");
+}

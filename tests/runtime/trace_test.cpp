@@ -1,0 +1,178 @@
+// What a runner remembers of what ran: which activation came from which, and when.
+#include <algorithm>
+#include <string>
+#include <thread>
+
+#include "world.h"
+
+using namespace sluice;
+
+namespace {
+
+/// `left` and `right` meet in `both`; the test says which of them comes last.
+std::string meeting(bool colocated) {
+  const std::string together = colocated ? ", colocate: a" : "";
+  return R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles:
+  a: { plugin: scripted }
+  b: { plugin: scripted)" +
+         together + R"( }
+  c: { plugin: scripted)" +
+         together + R"( }
+nodes:
+  source: { run: a.source, inputs: [ { x: inputs.x } ], outputs: [v] }
+  left:   { run: b.left, inputs: [ { v: source.v } ], outputs: [v] }
+  right:  { run: c.right, inputs: [ { v: source.v } ], outputs: [v] }
+  both:   { run: a.both, inputs: [ { l: left.v, r: right.v } ], outputs: [v] }
+outputs: { out: both.v }
+)";
+}
+
+RunnerOptions traced(std::size_t activations) {
+  RunnerOptions options;
+  options.trace = activations;
+  return options;
+}
+
+struct Traced : TestWorld {
+  std::vector<std::string> nodes;
+
+  void run_traced(const std::string& yaml, std::size_t activations = 1000) {
+    run(yaml, traced(activations));
+    // The plan's numbers: the entry, then the nodes in the file's order.
+    nodes = {"inputs"};
+    for (const NodeSpec& node : loaded.spec.nodes) nodes.push_back(node.name.text);
+  }
+  /// Of a call's one activation of a node.
+  static const Span* find(const Trace& trace, std::size_t call, NodeId node) {
+    const auto it = std::ranges::find_if(
+        trace.spans, [&](const Span& s) { return s.call == call && s.node == node; });
+    return it == trace.spans.end() ? nullptr : &*it;
+  }
+  /// From the first to the node's, each after what brought its last input.
+  std::string path_to(const Trace& trace, std::size_t call, NodeId node) {
+    const Span* span = find(trace, call, node);
+    std::string path;
+    while (span != nullptr) {
+      path.insert(0, " " + nodes[span->node]);
+      span = span->after == Span::nobody ? nullptr : &trace.spans[span->after];
+    }
+    return path;
+  }
+};
+
+Result<void> hand_on(Activation& a) {
+  a.yield("v", make_text("v"));
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a trace says from what each activation came, on one lane and over lanes") {
+  for (const bool colocated : {true, false})
+    for (const bool left_last : {true, false}) {
+      if (colocated && left_last) continue;  // one lane has one order
+      Traced world;
+      world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+        // A join waits for ends too: the last one begins when nothing else is left.
+        if (a.node() == (left_last ? "left" : "right") && !colocated)
+          while (world.runner->counts().activations > 1) std::this_thread::yield();
+        return hand_on(a);
+      });
+      world.run_traced(meeting(colocated));
+      CHECK(world.call().first.ok);
+      CHECK(world.call("t").first.ok);
+      const Trace trace = world.runner->trace();
+      REQUIRE(trace.calls.size() == 2);
+      CHECK(trace.sessions == std::vector<std::string>{"s", "t"});
+      CHECK(trace.calls[1].session == 1);
+      CHECK(trace.spans.size() == 8);
+      CHECK(world.path_to(trace, 0, 4) ==
+            std::string(" source ") + (left_last ? "left" : "right") + " both");
+      CHECK(world.path_to(trace, 1, 2) == " source left");
+      for (const Span& span : trace.spans) {
+        CHECK(trace.calls[span.call].arrived <= span.sent);
+        CHECK(span.sent <= span.asked);
+        CHECK(span.asked <= span.begin);
+        CHECK(span.begin <= span.end);
+        CHECK(span.begin <= trace.calls[span.call].done);
+        if (span.after != Span::nobody) CHECK(trace.spans[span.after].begin <= span.sent);
+      }
+    }
+}
+
+TEST_CASE("a trace knows how each call ended, and what waited for another call waits in it") {
+  Traced world;
+  Gate begun, go;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    if (a.input("x")->text == "bad") return invalid_argument("no such thing");
+    begun.open();
+    go.wait();
+    return hand_on(a);
+  });
+  world.run_traced(one_node());
+  Waiting good, bad;
+  world.runner->start({"s", {{"x", make_text("good")}}}, good.observer());
+  begun.wait();
+  world.runner->start({"s", {{"x", make_text("bad")}}}, bad.observer());
+  Trace trace = world.runner->trace();
+  CHECK_FALSE(trace.calls[0].ended);
+  REQUIRE(trace.spans.size() == 1);
+  CHECK(trace.spans[0].begin <= trace.spans[0].end);  // it runs: until now
+  go.open();
+  CHECK(good.wait().ok);
+  CHECK_FALSE(bad.wait().ok);
+  trace = world.runner->trace();
+  REQUIRE(trace.calls.size() == 2);
+  CHECK(trace.calls[0].ok);
+  CHECK(trace.calls[1].ended);
+  CHECK_FALSE(trace.calls[1].ok);
+  CHECK(trace.calls[1].cause == "work");
+  CHECK(trace.calls[1].message == "no such thing");
+  REQUIRE(trace.spans.size() == 2);
+  // Nothing of its own call came before it, though the first call's end let it start.
+  CHECK(trace.spans[1].after == Span::nobody);
+  CHECK(trace.spans[1].asked >= trace.spans[0].end);
+}
+
+TEST_CASE("a call that is given up ends in the trace as it did for its caller") {
+  Traced world;
+  Gate begun, go;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    begun.open();
+    go.wait();
+    return hand_on(a);
+  });
+  RunnerOptions options = traced(10);
+  options.grace = std::chrono::milliseconds(0);
+  world.run(one_node(), options);
+  Waiting waiting;
+  const auto handle = world.runner->start({"s", {{"x", make_text("x")}}}, waiting.observer());
+  begun.wait();
+  handle->cancel();
+  CHECK_FALSE(waiting.wait().ok);
+  while (world.runner->counts().given_up == 0) std::this_thread::yield();
+  go.open();
+  world.until_idle();
+  const Trace trace = world.runner->trace();
+  REQUIRE(trace.calls.size() == 1);
+  CHECK(trace.calls[0].ended);
+  CHECK_FALSE(trace.calls[0].ok);
+  CHECK(trace.calls[0].message.find("cancelled") != std::string::npos);
+}
+
+TEST_CASE("a trace holds as many activations as it was made for, and says how many it left out") {
+  for (const std::size_t room : {0U, 3U}) {
+    Traced world;
+    world.add_scripted([&](Activation& a, std::uint32_t) { return hand_on(a); });
+    world.run_traced(meeting(false), room);
+    for (int i = 0; i < 2; ++i) CHECK(world.call().first.ok);
+    const Trace trace = world.runner->trace();
+    CHECK(trace.spans.size() == room);
+    CHECK(trace.calls.size() == (room == 0 ? 0U : 2U));
+    CHECK(trace.left_out == (room == 0 ? 0U : 5U));
+  }
+}

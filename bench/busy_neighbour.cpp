@@ -8,6 +8,8 @@
 // in one run, medians. Targets on two cores: at most 1.3 times as long beside one busy process, 2.2
 // times beside three. What a scheduler that is fair to threads gives two of them, if nothing is
 // lost: 1.33 beside one (1.5 when it moves threads from core to core), 2.4 to 2.5 beside three.
+// CPU time, against that alone, is what we lose ourselves, by spinning and by cold caches; cores
+// are what the scheduler gave.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -19,6 +21,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,6 +43,12 @@ constexpr int rounds = 5;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+/// What the process has computed or spun so far.
+double cpu_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 double median(std::vector<double> values) {
   std::ranges::sort(values);
@@ -91,6 +100,7 @@ DecoderShape smollm2(DecoderShape shape) {
 
 struct Times {
   double prefill = 0, decode = 0;  // seconds
+  double cpu = 0;                  // of all threads, for both; 0: not known
 };
 
 class Ours {
@@ -104,6 +114,7 @@ class Ours {
   Times answer_once() {
     KvSequence sequence;
     Times times;
+    const double before = cpu_seconds();
     auto start = Clock::now();
     forward(sequence, rows_);
     times.prefill = seconds_since(start);
@@ -113,6 +124,7 @@ class Ours {
       decoder_.logits(hidden_, logits_);
     }
     times.decode = seconds_since(start);
+    times.cpu = cpu_seconds() - before;
     pool_.truncate(sequence, 0);
     return times;
   }
@@ -192,16 +204,22 @@ void print(const char* who, const Measured& measured) {
   std::printf("%s\n", who);
   const std::vector<Times>& alone = measured[0];
   for (std::size_t c = 0; c < std::size(companies); ++c) {
-    std::vector<double> prefill, decode, prefill_ratio, decode_ratio;
+    std::vector<double> prefill, decode, prefill_ratio, decode_ratio, cpu_ratio, cores;
     for (std::size_t i = 0; i < measured[c].size(); ++i) {
       prefill.push_back(measured[c][i].prefill);
       decode.push_back(measured[c][i].decode);
       prefill_ratio.push_back(measured[c][i].prefill / alone[i].prefill);
       decode_ratio.push_back(measured[c][i].decode / alone[i].decode);
+      if (alone[i].cpu == 0) continue;
+      cpu_ratio.push_back(measured[c][i].cpu / alone[i].cpu);
+      cores.push_back(measured[c][i].cpu / (measured[c][i].prefill + measured[c][i].decode));
     }
-    std::printf("  %-28s prefill %7.1f ms, %5.2f of alone   answer %7.1f ms, %5.2f of alone\n",
+    std::printf("  %-28s prefill %7.1f ms, %5.2f of alone   answer %7.1f ms, %5.2f of alone",
                 companies[c].what, median(prefill) * 1e3, median(prefill_ratio),
                 median(decode) * 1e3, median(decode_ratio));
+    if (!cpu_ratio.empty())
+      std::printf("   CPU time %.2f, %.2f cores", median(cpu_ratio), median(cores));
+    std::printf("\n");
   }
 }
 

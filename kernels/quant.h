@@ -1,9 +1,10 @@
 // Matrices in the block types of GGUF files, and their products over the blocks as they lie.
 //
 // A row is blocks of 32 or 256 whole numbers with scales (and minima) of their own, or plain f32,
-// f16 or bf16. For few rows x is rounded to 16-bit whole numbers, a scale for each 32 of them: sums
-// of a block are exact, and the rounding is far below that of any block type. For many rows, panels
-// of the matrix are widened and multiplied in f32.
+// f16 or bf16. x is rounded to 16-bit whole numbers, a scale for each 32 of them: sums of a block
+// are exact, and the rounding is far below that of any block type. Few rows read the blocks as they
+// lie; for many, sixteen rows of the matrix become a panel of whole numbers (quant_panel.h). Over
+// plain types products are f32's.
 // Shape: x [rows, in], y [rows, out]; `in` is a multiple of the block's values. Little-endian.
 // Source: ggml's block layouts (ggml-common.h, ggml-quants.c).
 #pragma once
@@ -61,10 +62,8 @@ void read_blocks(BlockType type, const std::uint8_t* row, std::span<float> to);
 /// x as whole numbers: value = scale * whole, per group of 32. Kept between calls.
 struct WholeRows {
   std::vector<std::int16_t> whole;  // [rows, in]
-  struct Group {
-    float scale = 0, sum = 0;  // sum: of the group's values, as rounded
-  };
-  std::vector<Group> groups;  // [rows, in / 32]
+  std::vector<float> scales;        // [rows, in / 32]
+  std::vector<float> sums;          // of a group's values, as rounded
   void assign(std::span<const float> x, std::size_t in);
 };
 

@@ -95,8 +95,8 @@ void WholeTiles::fill(std::span<const float> x, std::size_t tile) {
       for (std::size_t i = 0; i < 2; ++i)
         to[(pair * each + r) * 2 + i] = here ? row.whole[pair * 2 + i] : std::int16_t{0};
     for (std::size_t g = 0; g < groups; ++g) {
-      to_scales[g * each + r] = here ? row.groups[g].scale : 0;
-      to_sums[g * each + r] = here ? row.groups[g].sum : 0;
+      to_scales[g * each + r] = here ? row.scales[g] : 0;
+      to_sums[g * each + r] = here ? row.sums[g] : 0;
     }
   }
 }

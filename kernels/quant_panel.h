@@ -37,7 +37,7 @@ struct WholeTiles {
   std::size_t rows = 0, in = 0;
   std::size_t each = 0;            // rows of a tile
   HugeVector<std::int16_t> whole;  // [tiles][in / 2][each][2]
-  HugeVector<float> scales, sums;  // [tiles][in / 32][each], as WholeRows::Group
+  HugeVector<float> scales, sums;  // [tiles][in / 32][each], as in WholeRows
 
   std::size_t tiles() const { return (rows + each - 1) / each; }
   /// Makes room; then each tile is filled.

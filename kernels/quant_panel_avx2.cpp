@@ -62,9 +62,9 @@ SLUICE_BLOCKS_AVX2 void fill(const BlockRows& w, std::size_t begin, std::size_t 
     for (std::size_t o = 0; o < count; ++o) {
       scales_wide<T>(block[o], scales);
       for (std::size_t g = 0; g < groups; ++g) {
-        const __m256i whole = wholes<T>(block[o], g);
-        put(rows[g][o], _mm256_cvtepi8_epi16(_mm256_castsi256_si128(whole)));
-        put(rows[g][o] + 16, _mm256_cvtepi8_epi16(_mm256_extracti128_si256(whole, 1)));
+        const Sixteens whole = sixteens<T>(block[o], g);
+        put(rows[g][o], whole.first);
+        put(rows[g][o] + 16, whole.last);
         const std::size_t place = (at + g) * panel_outs + o;
         panel.low[place] = scales.group[g].low;
         panel.high[place] = scales.group[g].high;

@@ -154,11 +154,9 @@ constexpr std::size_t bytes_of() {
   }
 }
 
-/// The wide paths' halves of `block_products` and `read_blocks`. Requires: `uses` them.
+/// The AVX2 path's halves of `block_products` and `read_blocks`. Requires: `uses` it.
 void block_products_avx2(const FewBlockRows& f, const BlockRows& w, std::size_t begin,
                          std::size_t end);
-void block_products_avx512(const FewBlockRows& f, const BlockRows& w, std::size_t begin,
-                           std::size_t end);
 void read_blocks_avx2(BlockType type, const std::uint8_t* row, std::span<float> to);
 
 }  // namespace sluice::kernels

@@ -52,7 +52,7 @@ void read_plain(const std::uint8_t* row, std::span<float> to) {
 template <BlockType T>
 float dot_plain(const WholeRows& x, std::size_t r, const std::uint8_t* row, std::size_t in) {
   const std::int16_t* whole = x.whole.data() + r * in;
-  const WholeRows::Group* group = x.groups.data() + r * (in / group_values);
+  std::size_t group = r * (in / group_values);
   BlockScales scales;
   std::int8_t w[group_values];
   float sum = 0;
@@ -67,8 +67,9 @@ float dot_plain(const WholeRows& x, std::size_t r, const std::uint8_t* row, std:
         high += whole[at + 16 + i] * w[16 + i];
       }
       const GroupScales& s = scales.group[g];
-      sum += group->scale * (s.low * static_cast<float>(low) + s.high * static_cast<float>(high)) +
-             s.minimum * group->sum;
+      sum +=
+          x.scales[group] * (s.low * static_cast<float>(low) + s.high * static_cast<float>(high)) +
+          s.minimum * x.sums[group];
     }
   }
   return sum;
@@ -89,8 +90,8 @@ void products_plain(const FewBlockRows& f, const BlockRows& w, std::size_t begin
   }
 }
 
-SLUICE_LOOP void whole_groups(const float* x, std::size_t groups, std::int16_t* to,
-                              WholeRows::Group* scales) {
+SLUICE_LOOP void whole_groups(const float* x, std::size_t groups, std::int16_t* to, float* scales,
+                              float* sums) {
   constexpr float magic = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number
   constexpr std::uint32_t size = 0x7fffffff, infinite = 0x7f800000;
   for (std::size_t g = 0; g < groups; ++g, x += group_values, to += group_values) {
@@ -110,8 +111,8 @@ SLUICE_LOOP void whole_groups(const float* x, std::size_t groups, std::int16_t* 
       to[i] = static_cast<std::int16_t>(value);
       sum += value;
     }
-    scales[g].scale = usual ? most / 32767 : bits < infinite ? 0 : NAN;
-    scales[g].sum = scales[g].scale * static_cast<float>(sum);
+    scales[g] = usual ? most / 32767 : bits < infinite ? 0 : NAN;
+    sums[g] = scales[g] * static_cast<float>(sum);
   }
 }
 
@@ -148,13 +149,13 @@ void read_blocks(BlockType type, const std::uint8_t* row, std::span<float> to) {
 void WholeRows::assign(std::span<const float> x, std::size_t in) {
   SLUICE_CHECK(in % group_values == 0, "whole groups");
   whole.resize(x.size());
-  groups.resize(x.size() / group_values);
-  wide<whole_groups>(x.data(), groups.size(), whole.data(), groups.data());
+  scales.resize(x.size() / group_values);
+  sums.resize(scales.size());
+  wide<whole_groups>(x.data(), scales.size(), whole.data(), scales.data(), sums.data());
 }
 
 void block_products(const FewBlockRows& f, const BlockRows& w, std::size_t begin, std::size_t end) {
   SLUICE_CHECK(f.rows <= block_rows_few, "few rows only");
-  if (uses(Isa::vnni)) return block_products_avx512(f, w, begin, end);
   if (uses(Isa::avx2)) return block_products_avx2(f, w, begin, end);
   products_plain(f, w, begin, end);
 }

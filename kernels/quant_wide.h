@@ -1,5 +1,5 @@
-// What the AVX2 and AVX-512 paths of quantised products share: a group's whole numbers in one
-// register. For kernels/quant_avx*.cpp only.
+// What AVX2 makes of a group of each block type, for products of few rows and for panels. For
+// kernels/quant_*avx2.cpp only.
 #pragma once
 
 #if defined(__x86_64__)
@@ -67,6 +67,37 @@ SLUICE_BLOCKS_AVX2 inline __m256i wholes(const std::uint8_t* block, std::size_t 
                          _mm256_set1_epi8(32));
 }
 
+/// A group's first and last sixteen whole numbers, of 16 bits.
+struct Sixteens {
+  __m256i first, last;
+};
+SLUICE_BLOCKS_AVX2 inline __m128i load16(const std::uint8_t* at) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+}
+template <BlockType T>
+SLUICE_BLOCKS_AVX2 inline Sixteens sixteens(const std::uint8_t* block, std::size_t g) {
+  if constexpr (T == BlockType::q8_0)
+    return {_mm256_cvtepi8_epi16(load16(block + 2)), _mm256_cvtepi8_epi16(load16(block + 18))};
+  const __m256i low_half = _mm256_set1_epi16(15);
+  if constexpr (T == BlockType::q4_0 || T == BlockType::q4_1) {
+    const __m256i bytes = _mm256_cvtepu8_epi16(load16(block + (T == BlockType::q4_0 ? 2 : 4)));
+    const Sixteens both{_mm256_and_si256(bytes, low_half), _mm256_srli_epi16(bytes, 4)};
+    if constexpr (T == BlockType::q4_1) return both;
+    const __m256i eight = _mm256_set1_epi16(8);
+    return {_mm256_sub_epi16(both.first, eight), _mm256_sub_epi16(both.last, eight)};
+  }
+  if constexpr (T == BlockType::q4_k) {
+    const std::uint8_t* at = block + 16 + g / 2 * 32;
+    const __m256i first = _mm256_cvtepu8_epi16(load16(at));
+    const __m256i last = _mm256_cvtepu8_epi16(load16(at + 16));
+    if (g % 2 != 0) return {_mm256_srli_epi16(first, 4), _mm256_srli_epi16(last, 4)};
+    return {_mm256_and_si256(first, low_half), _mm256_and_si256(last, low_half)};
+  }
+  const __m256i all = wholes<T>(block, g);
+  return {_mm256_cvtepi8_epi16(_mm256_castsi256_si128(all)),
+          _mm256_cvtepi8_epi16(_mm256_extracti128_si256(all, 1))};
+}
+
 /// As `scales_plain`.
 template <BlockType T>
 SLUICE_BLOCKS_AVX2 inline void scales_wide(const std::uint8_t* block, BlockScales& to) {
@@ -80,19 +111,6 @@ SLUICE_BLOCKS_AVX2 inline void scales_wide(const std::uint8_t* block, BlockScale
     std::memcpy(&half, block + first_half<T>(), sizeof half);
     scales_of<T>(block, _cvtsh_ss(half), 0, to);
   }
-}
-
-/// What the rows of a product are: quantised by type, or f32, f16 and bf16.
-template <typename Quantised, typename Plain>
-void by_kind(BlockType type, const Quantised& quantised, const Plain& plain) {
-  if (type == BlockType::f32)
-    plain.template operator()<BlockType::f32>();
-  else if (type == BlockType::f16)
-    plain.template operator()<BlockType::f16>();
-  else if (type == BlockType::bf16)
-    plain.template operator()<BlockType::bf16>();
-  else
-    with_quantised(type, quantised);
 }
 
 }  // namespace sluice::kernels

@@ -36,7 +36,7 @@ struct Matrix {
   Matrix(BlockType type, std::size_t out, std::size_t in, std::uint64_t seed) {
     SplitMix64 random(seed);
     const BlockLayout& layout = layout_of(type);
-    bytes.resize(out * (in / layout.values) * layout.bytes + 64);
+    bytes.resize(out * (in / layout.values) * layout.bytes);
     for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random.next());
     if (layout.values == 1) {
       for (std::size_t i = 0; i < out * in; ++i) {

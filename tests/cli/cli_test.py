@@ -204,8 +204,8 @@ def main():
         code, out, err = sluice("why", real, "0")
         expect("why of a real call", code == 0 and out.startswith("call 0 (default): ok after ")
                and re.search(r" parse\n.* see\n.* generate\n", out) and "most of it: " in out, (code, out, err))
-        code, out, err = sluice("run", "workflows/image_chat.yaml", "--prompt", "hello", "--max-tokens", "2",
-                                "--trace", os.path.join(scratch, "no", "where.json"))
+        code, out, err = sluice("run", "workflows/image_chat.yaml", "--prompt", "what color is the circle", "--image",
+                                "models/scenes/samples/table.png", "--trace", os.path.join(scratch, "no", "where.json"))
         expect("a trace to nowhere", code == 1 and "where.json: cannot be written" in err, (code, out, err))
         one_line_error("why of no call", "there are 30", "why", trace, "99")
         one_line_error("why of no trace", "not a trace", "why", file("no.json", b"{}"), "0")

@@ -178,11 +178,12 @@ def wrong_inputs(scratch, flow, rest):
         refused(what, status=2, args=[flow, *args])
 
 
-def prompts():
+def prompts(scratch):
     code, typed, err = sluice("run", CHAT, "--prompt", "what color is the circle", "--image", TABLE)
     code2, piped, err2 = sluice("run", CHAT, "--prompt", "-", "--image", TABLE, stdin=b"what color is the circle\n")
     expect("a prompt through a pipe", code == code2 == 0 and typed == piped and typed.strip(), (typed, piped, err2))
-    code, out, err = sluice("run", CHAT, "--prompt", "what color is the crimson circle", "--image", TABLE)
+    code, out, err = sluice("run", CHAT, "--prompt", "what color is the crimson circle", "--image", TABLE,
+                            "--out", scratch.folder)
     expect("words the model does not know", code == 0 and out.strip() and err.startswith("warning: embed: the model does not know the word 'crimson'; ") and
            "models/scenes/README.md" in err, (code, out, err))
     request = json.dumps(question("what color is the circle")["inputs"]["request"])
@@ -331,7 +332,7 @@ def main():
         scratch = Scratch(folder)
         flow, rest = every_type(scratch)
         wrong_inputs(scratch, flow, rest)
-        prompts()
+        prompts(scratch)
         calls(scratch, flow)
         terminal(scratch)
         outside(scratch, flow)

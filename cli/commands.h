@@ -35,8 +35,12 @@ void add_new(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 void accept_plugins(CLI::App& app, std::vector<std::string>& folders);
 /// Adds the folders' plugins to the catalog. Returns 0, or 1 when it has said what is wrong.
 int add_plugin_folders(Catalog& catalog, const std::vector<std::string>& folders);
+/// What stands under each command's --help; all commands are there.
+void add_examples(CLI::App& app);
 
 /// One line on standard error: `error: ...`. Returns 1.
 int fail(const std::string& message);
+/// The same for a command line that is wrong. Returns 2.
+int fail_usage(const std::string& message);
 
 }  // namespace sluice::cli

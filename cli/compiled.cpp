@@ -10,7 +10,7 @@ namespace sluice::cli {
 
 Result<Compiled> compile_file(const std::string& path, const WorkflowOptions& options,
                               const Catalog& catalog) {
-  Result<LoadedWorkflow> loaded = load_workflow_file(path, options.overrides);
+  Result<LoadedWorkflow> loaded = load_workflow_file(path, options.overrides());
   if (!loaded.ok()) return loaded.error();
   Compiled compiled{std::move(loaded).value(), {}};
   compiled.plan = plan_workflow(compiled.loaded, catalog.declarations());

@@ -56,6 +56,11 @@ int fail(const std::string& message) {
   return 1;
 }
 
+int fail_usage(const std::string& message) {
+  std::fprintf(stderr, "error: %s\nSee `sluice --help`.\n", message.c_str());
+  return 2;
+}
+
 }  // namespace sluice::cli
 
 int main(int argc, char** argv) {
@@ -67,6 +72,7 @@ int main(int argc, char** argv) {
   app.footer(cli::examples);
   app.set_version_flag("--version", "sluice 0.1.0");
   app.require_subcommand(1);
+  app.option_defaults()->always_capture_default();  // --help shows what holds without an option
   cli::Chosen chosen;
   cli::add_validate(app, catalog, chosen);
   cli::add_plan(app, catalog, chosen);
@@ -81,6 +87,7 @@ int main(int argc, char** argv) {
   cli::add_new(app, catalog, chosen);
   std::vector<std::string> plugin_folders;
   cli::accept_plugins(app, plugin_folders);
+  cli::add_examples(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {
@@ -92,8 +99,7 @@ int main(int argc, char** argv) {
       what += cli::hint_for(word, app);
       break;
     }
-    std::fprintf(stderr, "error: %s\nSee `sluice --help`.\n", what.c_str());
-    return 2;
+    return cli::fail_usage(what);
   }
   if (const int status = cli::add_plugin_folders(catalog, plugin_folders)) return status;
   return cli::finished(chosen());

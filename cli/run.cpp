@@ -258,34 +258,27 @@ int run(const RunOptions& options, const Catalog& catalog) {
   return written.ok() ? status : fail(written.error().message);
 }
 
-/// What of the options does not go together. Errors: for the command line's status.
-void check_options(const RunOptions& options) {
+/// What of the options does not go together.
+Result<void> check_options(const RunOptions& options) {
   std::vector<std::string> reading;
   if (options.calls == "-") reading.emplace_back("--calls");
   if (options.prompt == "-") reading.emplace_back("--prompt");
   if (options.request == "-") reading.emplace_back("--request");
-  for (const std::string& given : options.inputs) {
-    if (given.find('=') == std::string::npos)
-      throw CLI::ValidationError("--input",
-                                 "'" + given + "' is not NAME=VALUE, NAME=@FILE or NAME=-");
+  for (const std::string& given : options.inputs)
     if (reads_standard_input(given)) reading.push_back("--input " + given);
-  }
   if (reading.size() > 1)
-    throw CLI::ValidationError(reading[1],
-                               "standard input can be read once, and " + reading[0] + " reads it");
+    return invalid_argument(reading[1] + ": standard input can be read once, and " + reading[0] +
+                            " reads it");
   if (!options.request.empty() && (options.prompt || !options.images.empty() || options.samples()))
-    throw CLI::ValidationError("--request",
-                               "it is the whole request: --prompt, --image and their "
-                               "like do not go with it");
-  if (!options.calls.empty() &&
-      (options.asks() || !options.inputs.empty() || !options.without.empty()))
-    throw CLI::ValidationError("--calls",
-                               "each line brings its inputs: no other input goes with it");
-  if (!options.calls.empty() &&
-      (options.outs.size() > 1 ||
-       (options.outs.size() == 1 && options.outs[0].find('=') != std::string::npos)))
-    throw CLI::ValidationError("--out",
-                               "with --calls it names a folder: each call has outputs of its own");
+    return invalid_argument(
+        "--request is the whole request: --prompt, --image and their like do not go with it");
+  if (options.calls.empty()) return {};
+  if (options.asks() || !options.inputs.empty() || !options.without.empty())
+    return invalid_argument("--calls: each line brings its inputs, no other input goes with it");
+  if (options.outs.size() > 1 ||
+      (options.outs.size() == 1 && options.outs[0].find('=') != std::string::npos))
+    return invalid_argument("with --calls, --out names a folder: each call has outputs of its own");
+  return {};
 }
 
 /// Of workflows whose input is `request: json`.
@@ -320,6 +313,11 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
                    "An input, read as its declared type: text, JSON and numbers as they stand, "
                    "pictures (PNG, JPEG) and tensors (.npy) from @FILE or - (standard input)")
       ->type_name("NAME=VALUE|@FILE|-")
+      ->check([](const std::string& given) {
+        return given.find('=') != std::string::npos
+                   ? std::string()
+                   : "'" + given + "' is not NAME=VALUE, NAME=@FILE or NAME=-";
+      })
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--without", options->without, "An input that this call does not bring")
@@ -347,8 +345,10 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   add_request_options(*command, *options);
   add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, options] {
-    check_options(*options);
-    chosen = [&catalog, options] { return run(*options, catalog); };
+    chosen = [&catalog, options] {
+      const Result<void> fits = check_options(*options);
+      return fits.ok() ? run(*options, catalog) : fail_usage(fits.error().message);
+    };
   });
 }
 

@@ -1,4 +1,4 @@
-// `sluice run --calls`: many calls of one workflow, read and answered line by line.
+// Many calls of one workflow, read and answered line by line: `sluice run --calls`.
 #pragma once
 
 #include <cstddef>

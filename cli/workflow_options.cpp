@@ -1,24 +1,24 @@
 #include "cli/workflow_options.h"
 
-#include <string>
-
 namespace sluice::cli {
+
+std::vector<Override> WorkflowOptions::overrides() const {
+  std::vector<Override> overrides;
+  for (const std::string& text : set) overrides.push_back(parse_override(text).value());
+  return overrides;
+}
 
 void add_workflow_options(CLI::App& command, WorkflowOptions& options) {
   command
-      .add_option_function<std::vector<std::string>>(
-          "--set",
-          [&options](const std::vector<std::string>& texts) {
-            for (const std::string& text : texts) {
-              Result<Override> override = parse_override(text);
-              if (!override.ok()) throw CLI::ValidationError("--set", override.error().message);
-              options.overrides.push_back(std::move(override).value());
-            }
-          },
-          "In place of what the file says, as in roles.llm.replicas=2; may be repeated")
+      .add_option("--set", options.set,
+                  "In place of what the file says, as in roles.llm.replicas=2; may be repeated")
       ->type_name("PATH=VALUE")
       ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check([](const std::string& text) {
+        const Result<Override> override = parse_override(text);
+        return override.ok() ? std::string() : override.error().message;
+      });
 }
 
 }  // namespace sluice::cli

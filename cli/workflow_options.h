@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 #include <vector>
 
 #include "workflows/override.h"
@@ -9,7 +10,9 @@
 namespace sluice::cli {
 
 struct WorkflowOptions {
-  std::vector<Override> overrides;  // --set, in order
+  std::vector<std::string> set;  // --set, in order: PATH=VALUE, checked
+
+  std::vector<Override> overrides() const;
 };
 
 /// `options` lives as long as the command.

@@ -74,7 +74,7 @@ PluginHost::PluginHost(std::string role, bool stepped)
   abi_major = SLUICE_ABI_MAJOR;
   abi_minor = SLUICE_ABI_MINOR;
   about = [](const sluice_host* host, std::uint64_t id, sluice_about* to) {
-    return with(host, id, [&](PluginHost& self, Held& held) { return self.tell(held, *to); });
+    return with(host, id, [&](PluginHost& self, Held& held) { return self.tell(held, to); });
   };
   input_count = [](const sluice_host* host, std::uint64_t id, sluice_text field) {
     std::uint64_t count = 0;
@@ -202,14 +202,15 @@ void PluginHost::show(Held& held, const Payload& payload, std::uint64_t handle,
   held.attributes.push_back(std::move(list));
 }
 
-std::int32_t PluginHost::tell(Held& held, sluice_about& to) const {
+std::int32_t PluginHost::tell(Held& held, sluice_about* to) const {
+  if (to == nullptr) return SLUICE_INVALID_ARGUMENT;
   sluice_about told{};
   told.node = to_c(held.activation->node());
   told.interface_name = to_c(held.activation->interface());
   told.session = to_c(held.activation->session());
   told.call = held.activation->call();
   told.group = held.activation->group();
-  copy_out(told, &to);
+  copy_out(told, to);
   return SLUICE_OK;
 }
 

@@ -65,7 +65,7 @@ class PluginHost final : public sluice_host {
   static const Field* field_of(Held& held, sluice_text name);
   static void show(Held& held, const Payload& payload, std::uint64_t handle, sluice_value& value);
   PayloadRef by_handle(const Held& held, std::uint64_t handle) const;
-  std::int32_t tell(Held& held, sluice_about& to) const;
+  std::int32_t tell(Held& held, sluice_about* to) const;
   std::int32_t give_input(Held& held, sluice_text field, std::uint64_t index, sluice_value* value);
   std::int32_t give_tensor(Held& held, std::uint32_t type, std::uint32_t dtype,
                            std::span<const std::int64_t> shape, sluice_value* value, void** data);

@@ -70,6 +70,9 @@ class Instance {
   Instance(const sluice_plugin& table, std::string role, bool stepped)
       : table_(table), host_(std::move(role), stepped) {}
   ~Instance() {
+    // What the runner has taken back is no activation to a plugin that asks while it goes.
+    std::vector<StepOutcome> ignored;
+    host_.end_all({ErrorCode::cancelled, "the runner has ended"}, ignored);
     if (made_) call_silently("destroy", [&] { table_.destroy(instance_); });
   }
   Instance(const Instance&) = delete;

@@ -31,6 +31,7 @@ struct RoleMaking {
   std::uint32_t replica = 0;
   std::string model_directory;              // empty when the role names no model
   std::vector<GlobalParam*> global_params;  // in the order of the role's `global_params`
+  std::uint32_t threads = 1;                // that it may compute on: plugins are told
 };
 
 /// Reads the configuration of a checkpoint's directory or GGUF file, and no more: can it be played?

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "graph/diagnostic.h"
 #include "kernels/sample.h"
 #include "roles/paged_kv.h"
 
@@ -68,8 +69,26 @@ class LanguageModel final : public SteppedRole {
   std::vector<StepOutcome> done_;
 };
 
+/// What the caller should know of words that the model reads as one unknown word.
+std::string unknown_text(const std::vector<std::string>& words, const std::string& directory) {
+  constexpr std::size_t named_max = 8;
+  std::string text =
+      "the model does not know the word" + std::string(words.size() > 1 ? "s " : " ");
+  for (std::size_t i = 0; i < std::min(words.size(), named_max); ++i) {
+    std::string word = words[i];
+    std::ranges::replace_if(
+        word, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+    text += (i == 0 ? "" : ", ") + in_quotes(word);
+  }
+  if (words.size() > named_max)
+    text += " and " + std::to_string(words.size() - named_max) + " more";
+  return text + "; those it knows: " + directory + "/README.md";
+}
+
 void LanguageModel::embed(Activation& activation) {
   const Payload* text = activation.input("text");
+  if (const auto words = kv_.tokenizer().unknown_words(text->text); !words.empty())
+    activation.warn(unknown_text(words, kv_.directory()));
   const std::vector<std::int32_t> ids = kv_.tokenizer().encode(text->text);
   std::vector<float> rows;
   kv_.backbone().embed(ids, rows);

@@ -15,6 +15,7 @@ Result<std::unique_ptr<GlobalParam>> PagedKv::make(const GlobalParamMaking& maki
   if (making.model_directory.empty())
     return invalid_argument("a paged_kv needs `model:`, the directory whose backbone fills it");
   auto made = std::make_unique<PagedKv>();
+  made->directory_ = making.model_directory;
   Result<ModelConfig> config = ModelConfig::load(making.model_directory);
   if (!config.ok()) return config.error();
   made->config_ = std::move(config).value();

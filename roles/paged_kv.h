@@ -54,9 +54,11 @@ class PagedKv final : public GlobalParam {
   const Decoder& backbone() const { return backbone_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
   const SafetensorsFile& file() const { return file_; }
+  const std::string& directory() const { return directory_; }
   KvPool& pool() { return *pool_; }
 
  private:
+  std::string directory_;
   ModelConfig config_;
   SafetensorsFile file_;
   Tokenizer tokenizer_;

@@ -56,6 +56,10 @@ class Activation {
     yield(std::span(&one, 1));
   }
 
+  /// For the caller, of a call that may still end well: it stands among the warnings of the call's
+  /// outcome, behind the node's name. The same words count once with how often they came.
+  virtual void warn(std::string warning) = 0;
+
   /// True once nobody wants the result any more; a long role looks and returns early.
   virtual bool cancelled() const = 0;
 

@@ -32,7 +32,7 @@ LoadedWorkflow load_workflow(std::string file_name, std::string_view text);
 Result<LoadedWorkflow> load_workflow_file(const std::string& path,
                                           std::vector<Override> overrides = {});
 
-/// Says `--set PATH=VALUE` where the value of an override is what is wrong. Whoever adds diagnostics
+/// Says `--set PATH=VALUE` where the value of an override is what is wrong. Who adds diagnostics
 /// to those of a loaded workflow calls it.
 void name_overrides(LoadedWorkflow& loaded);
 

@@ -62,6 +62,10 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool with_speci
   return kind_ ? kind_->decode(ids, with_special) : std::string();
 }
 
+std::vector<std::string> Tokenizer::unknown_words(std::string_view text) const {
+  return kind_->unknown_words(text);
+}
+
 std::string_view Tokenizer::word(std::int32_t id) const {
   return kind_ ? kind_->word(id) : std::string_view();
 }

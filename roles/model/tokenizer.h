@@ -35,6 +35,9 @@ class Tokenizer {
   std::vector<std::int32_t> encode(std::string_view text, bool with_special = false) const;
   /// Special tokens are left out unless asked for. Bytes that are no UTF-8 become U+FFFD.
   std::string decode(std::span<const std::int32_t> ids, bool with_special = false) const;
+  /// Words that the vocabulary lacks, as they are written, in order, each once. Only of a tokenizer
+  /// of whole words; the others spell what they do not know.
+  std::vector<std::string> unknown_words(std::string_view text) const;
   /// The text of one token as it stands in the vocabulary; empty when there is none.
   std::string_view word(std::int32_t id) const;
 
@@ -50,6 +53,7 @@ class Tokenizer::Kind {
   virtual ~Kind() = default;
   virtual std::vector<std::int32_t> encode(std::string_view text, bool with_special) const = 0;
   virtual std::string decode(std::span<const std::int32_t> ids, bool with_special) const = 0;
+  virtual std::vector<std::string> unknown_words(std::string_view) const { return {}; }
   virtual std::string_view word(std::int32_t id) const = 0;
 };
 

@@ -24,6 +24,7 @@ class WordTokenizer final : public Tokenizer::Kind {
   /// Words joined by single spaces.
   std::string decode(std::span<const std::int32_t> ids) const;
   std::string decode(std::span<const std::int32_t> ids, bool) const override { return decode(ids); }
+  std::vector<std::string> unknown_words(std::string_view text) const override;
   std::string_view word(std::int32_t id) const override;
 
  private:

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cctype>
 
 #include "roles/model/tokenizer_kinds.h"
@@ -31,29 +32,47 @@ Result<WordTokenizer> WordTokenizer::parse(const nlohmann::json& model, const st
   return made;
 }
 
+namespace {
+
+/// `take` gets each word and each mark of punctuation as the text writes it.
+template <typename Take>
+void split_words(std::string_view text, Take take) {
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at <= text.size(); ++at) {
+    const auto c = at < text.size() ? static_cast<unsigned char>(text[at]) : ' ';
+    const bool mark = std::ispunct(c) != 0;
+    if (std::isspace(c) == 0 && !mark) continue;
+    if (at > begin) take(text.substr(begin, at - begin), false);
+    if (mark) take(text.substr(at, 1), true);
+    begin = at + 1;
+  }
+}
+
+std::string lower_case(std::string_view word) {
+  std::string lower;
+  for (const char c : word) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+}  // namespace
+
 std::vector<std::int32_t> WordTokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> ids;
-  std::string word;
-  const auto flush = [&] {
-    if (word.empty()) return;
-    const auto it = ids_.find(word);
-    ids.push_back(it == ids_.end() ? unknown_ : it->second);
-    word.clear();
-  };
-  for (const char raw : text) {
-    const auto c = static_cast<unsigned char>(raw);
-    if (std::isspace(c) != 0) {
-      flush();
-    } else if (std::ispunct(c) != 0) {
-      flush();
-      // Punctuation the model never saw says nothing; a mark it knows is a word of its own.
-      if (ids_.contains(std::string(1, raw))) ids.push_back(ids_.find(std::string(1, raw))->second);
-    } else {
-      word += static_cast<char>(std::tolower(c));
-    }
-  }
-  flush();
+  split_words(text, [&](std::string_view word, bool is_mark) {
+    const auto it = ids_.find(lower_case(word));
+    // Punctuation the model never saw says nothing; a mark it knows is a word of its own.
+    if (it != ids_.end() || !is_mark) ids.push_back(it == ids_.end() ? unknown_ : it->second);
+  });
   return ids;
+}
+
+std::vector<std::string> WordTokenizer::unknown_words(std::string_view text) const {
+  std::vector<std::string> words;
+  split_words(text, [&](std::string_view word, bool is_mark) {
+    if (is_mark || ids_.contains(lower_case(word))) return;
+    if (std::ranges::find(words, word) == words.end()) words.emplace_back(word);
+  });
+  return words;
 }
 
 std::string_view WordTokenizer::word(std::int32_t id) const {

@@ -60,6 +60,7 @@ class LaneActivation final : public Activation {
   std::size_t group() const override { return group_; }
   std::span<const PayloadRef> inputs(std::string_view field) const override;
   void yield(std::span<const FieldValue> fields) override;
+  void warn(std::string warning) override { call_->warn(place_->node->name + ": " + warning); }
   bool cancelled() const override { return cancelled_.load(std::memory_order_relaxed); }
 
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }

@@ -9,11 +9,14 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/ref.h"
 #include "graph/effect.h"
+#include "graph/warnings.h"
 #include "runtime/runner.h"
 
 namespace sluice {
@@ -41,10 +44,19 @@ struct CallState final : Counted {
     if ((state_.fetch_and(static_cast<std::uint8_t>(~telling)) & ended_bit) != 0) finish();
     return true;
   }
+  /// For the outcome. Dropped when the call has ended for its caller.
+  void warn(std::string warning) const {
+    const std::lock_guard lock(warnings_mutex_);
+    if (warnings_.size() < warnings_kept_max)
+      warnings_.push_back(std::move(warning));
+    else
+      ++warnings_more_;
+  }
   /// False when it has ended already.
   bool end(CallOutcome outcome) const {
     if (claimed_.exchange(true)) return false;
     outcome_ = std::move(outcome);
+    take_warnings();
     if ((state_.fetch_or(ended_bit) & telling) == 0) finish();
     return true;
   }
@@ -53,14 +65,27 @@ struct CallState final : Counted {
  private:
   static constexpr std::uint8_t telling = 1;
   static constexpr std::uint8_t ended_bit = 2;
+  static constexpr std::size_t warnings_kept_max = 1000;
 
   void finish() const {
     if (observer_.on_end) observer_.on_end(std::move(outcome_));
     observer_ = {};  // lets go of what it captured
   }
 
+  void take_warnings() const {
+    const std::lock_guard lock(warnings_mutex_);
+    if (warnings_.empty()) return;
+    for (std::string& warning : counted(std::exchange(warnings_, {})))
+      outcome_.warnings.push_back(std::move(warning));
+    if (warnings_more_ > 0)
+      outcome_.warnings.push_back(std::to_string(warnings_more_) + " more warnings of roles");
+  }
+
   mutable CallObserver observer_;
   mutable CallOutcome outcome_;
+  mutable std::mutex warnings_mutex_;
+  mutable std::vector<std::string> warnings_;  // of roles
+  mutable std::size_t warnings_more_ = 0;      // that were not kept
   mutable std::atomic<bool> claimed_{false};
   mutable std::atomic<std::uint8_t> state_{0};
 };

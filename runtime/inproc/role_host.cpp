@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/worker_pool.h"
+
 namespace sluice {
 
 std::string RoleHost::identity(const std::string& name, const std::string& included_from) const {
@@ -42,6 +44,9 @@ Lane& RoleHost::lane_for(const WorkflowSpec& spec, const RoleSpec& role, std::ui
 Result<RoleMaking> RoleHost::making_of(const WorkflowSpec& spec, const RoleSpec& role) const {
   RoleMaking making;
   making.model_directory = path_of(role.model);
+  making.threads = options_.threads != 0
+                       ? options_.threads
+                       : static_cast<std::uint32_t>(WorkerPool::shared().threads());
   for (const Name& name : role.global_params) {
     const auto param = std::ranges::find_if(
         spec.global_params, [&](const GlobalParamSpec& p) { return p.name.text == name.text; });

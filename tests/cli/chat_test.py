@@ -29,10 +29,10 @@ def piped(text, *options):
 class Terminal:
     """The program at a terminal of its own."""
 
-    def __init__(self, *options):
+    def __init__(self, *options, model=MODEL):
         self.pid, self.end = pty.fork()
         if self.pid == 0:
-            os.execv(SLUICE, [SLUICE, "chat", MODEL, *options])
+            os.execv(SLUICE, [SLUICE, "chat", model, *options])
         self.seen = ""
 
     def read_until(self, pattern, seconds=120, or_end=False):
@@ -85,6 +85,41 @@ def ten_turns():
     talk.read_until(r"\n> ")
     talk.type("/quit\n")
     expect("/quit ends well", talk.status() == 0, talk.seen)
+
+
+def pictures():
+    """/image stands before the next message: the answer is that of `model ask` with the picture, and the chat goes on."""
+    for name in ("conversation_smolvlm", "conversation_qwen"):
+        model = os.path.join(ROOT, "tests/golden", name)
+        picture = os.path.join(model, "picture.png")
+        question = "What is on the table?"
+
+        def asked(*more):
+            done = subprocess.run([SLUICE, "model", "ask", model, question, "--tokens", "12", *more], capture_output=True, timeout=300)
+            # The chat prints no bytes that would command a terminal.
+            return re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", done.stdout.decode()).strip()
+
+        wanted, blind = asked("--image", picture), asked()
+        expect(f"{name} sees", wanted and blind and wanted != blind, (wanted, blind))
+        talk = Terminal("--tokens", "12", "--stats", model=model)
+        talk.read_until(r"> ")
+        talk.type("/image nowhere.png\n")
+        expect(f"{name}: a picture that is not there", "nowhere.png: no such file" in talk.read_until(r"\n> "), talk.seen)
+        talk.type(f"/image {picture}\n")
+        talk.read_until(r"\n> ")
+        talk.type(question + "\n")
+        said = talk.read_until(r"\n> ")
+        prompt = int(re.search(r"prompt +(\d+) tokens", said)[1])
+        expect(f"{name}: the answer to a picture", wanted in said.replace("\r\n", "\n"), (wanted, said))
+        talk.type("and more\n")
+        said = talk.read_until(r"\n> ")
+        stats = re.search(r"prompt +(\d+) tokens, (\d+) kept, (\d+) new", said)
+        expect(f"{name}: the picture is kept, not seen again", stats and int(stats[2]) >= prompt > 30, said)
+        talk.type(f"/reset\n{question}\n")
+        said = talk.read_until(r" new\r\n") + talk.read_until(r"\n> ")
+        expect(f"{name}: /reset forgets the picture", " 0 kept" in said and blind in said.replace("\r\n", "\n"), (blind, said))
+        talk.type("/quit\n")
+        expect(f"{name}: it ends well", talk.status() == 0, talk.seen)
 
 
 def stopped():
@@ -154,6 +189,7 @@ def main():
     pipes()
     workflow()
     ten_turns()
+    pictures()
     stopped()
     for failure in failures:
         print(failure)

@@ -182,6 +182,9 @@ def prompts():
     code, typed, err = sluice("run", CHAT, "--prompt", "what color is the circle", "--image", TABLE)
     code2, piped, err2 = sluice("run", CHAT, "--prompt", "-", "--image", TABLE, stdin=b"what color is the circle\n")
     expect("a prompt through a pipe", code == code2 == 0 and typed == piped and typed.strip(), (typed, piped, err2))
+    code, out, err = sluice("run", CHAT, "--prompt", "what color is the crimson circle", "--image", TABLE)
+    expect("words the model does not know", code == 0 and out.strip() and err.startswith("warning: embed: the model does not know the word 'crimson'; ") and
+           "models/scenes/README.md" in err, (code, out, err))
     request = json.dumps(question("what color is the circle")["inputs"]["request"])
     code, asked, err = sluice("run", CHAT, "--request", "-", stdin=request.encode())
     code2, given, err2 = sluice("run", CHAT, "--input", "request=" + request)

@@ -135,6 +135,13 @@ TEST_CASE("an instance that cannot be made refuses the start, with the role's na
   CHECK(with("throw") == "role 'actor': the plugin threw: no start");
 }
 
+TEST_CASE("a plugin is told on how many threads it may compute") {
+  RunnerOptions options;
+  options.threads = 3;
+  World world(built_plugins(), troubling, true, options);
+  CHECK(world.call(request("threads")).outputs == std::vector<std::string>{"3"});
+}
+
 TEST_CASE("a shared object that is not what its manifest says is refused before it is called") {
   const std::string manifest = broken_manifest;
   const std::vector<std::pair<std::string, std::string>> rows{

@@ -57,12 +57,13 @@ struct World {
   std::string refused;  // by the runner
   std::unique_ptr<Runner> runner;
 
-  World(const std::string& folder, const std::string& workflow, bool run = true) {
+  World(const std::string& folder, const std::string& workflow, bool run = true,
+        const RunnerOptions& options = {}) {
     problems = add_plugins(catalog, folder);
     loaded = load_workflow("test.yaml", workflow);
     const Plan plan = plan_workflow(loaded, catalog.declarations());
     if (!run || !problems.empty() || has_errors(loaded.diagnostics)) return;
-    auto made = Runner::create(loaded.spec, plan, catalog, {});
+    auto made = Runner::create(loaded.spec, plan, catalog, options);
     if (made.ok())
       runner = std::move(made).value();
     else

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 #include <vector>
+#include <vector>
 
 #include "roles/role.h"
 
@@ -32,11 +33,13 @@ class FakeActivation final : public Activation {
   void yield(std::span<const FieldValue> fields) override {
     for (const FieldValue& field : fields) frames.emplace_back(field.field, field.value);
   }
+  void warn(std::string warning) override { warnings.push_back(std::move(warning)); }
   bool cancelled() const override { return is_cancelled; }
 
   bool is_cancelled = false;
   std::uint64_t call_number = 1;
   std::vector<std::pair<std::string, PayloadRef>> frames;
+  std::vector<std::string> warnings;
 
  private:
   std::string interface_, session_;

@@ -102,6 +102,21 @@ std::string fresh(const std::string& question) {
 
 }  // namespace
 
+TEST_CASE("words that the model does not know are a warning, with where to find those it knows") {
+  World world;
+  FakeActivation known("embed"), unknown("embed");
+  known.give("text", make_text("What color is the circle?"));
+  unknown.give("text", make_text("is the crimson SPHERE crimson or \x1b[31m?"));
+  for (FakeActivation* activation : {&known, &unknown}) world.model->admit(*activation);
+  world.run();
+  CHECK(known.warnings.empty());
+  REQUIRE(unknown.warnings.size() == 1);
+  CAPTURE(unknown.warnings[0]);
+  CHECK(unknown.warnings[0].starts_with(
+      "the model does not know the words 'crimson', 'SPHERE', 'or', '?', '31m'; "));
+  CHECK(unknown.warnings[0].ends_with("models/scenes/README.md"));
+}
+
 TEST_CASE("a cancelled turn leaves no trace: the same question then has the fresh answer") {
   for (const int steps : {0, 1}) {  // before it began, and after its first token
     World world;

@@ -21,6 +21,13 @@ TEST_CASE("an unknown word is the unknown token, whatever its bytes are") {
   CHECK(tokenizer().encode("\xff\xfe \xc3\xa9t\xc3\xa9") == std::vector<std::int32_t>{2, 2});
 }
 
+TEST_CASE("unknown words are named as they are written, each once") {
+  using Words = std::vector<std::string>;
+  CHECK(tokenizer().unknown_words("What red circle?!").empty());
+  CHECK(tokenizer().unknown_words("a Zebra, RED zebra Zebra") == Words{"a", "Zebra", "zebra"});
+  CHECK(tokenizer().unknown_words("").empty());
+}
+
 TEST_CASE("text cannot spell a special token") {
   CHECK(tokenizer().encode("<image>") == std::vector<std::int32_t>{7});
 }

@@ -150,6 +150,40 @@ TEST_CASE("many calls are under way from one thread, each ends once with its own
   world.until_idle();
 }
 
+TEST_CASE("what roles warn of stands in the outcome behind the node's name, of a failure too") {
+  for (const bool fails : {false, true}) {
+    TestWorld world;
+    world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+      for (const char* text : {"two", "one", "two"}) a.warn(text);
+      if (fails) return invalid_argument("it broke");
+      a.yield("v", make_text("x"));
+      return {};
+    });
+    world.run(one_node());
+    const CallOutcome outcome = world.runner->call({"s", {{"x", make_text("x")}}},
+                                                   [](std::string_view, const PayloadRef&) {});
+    CHECK(outcome.ok == !fails);
+    CHECK(outcome.warnings == std::vector<std::string>{"work: one", "work: two (2 times)"});
+    world.until_idle();
+  }
+}
+
+TEST_CASE("a role that warns without end is cut short, and that is said") {
+  TestWorld world;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    for (int i = 0; i < 5000; ++i) a.warn(std::to_string(i));
+    a.yield("v", make_text("x"));
+    return {};
+  });
+  world.run(one_node());
+  const CallOutcome outcome = world.runner->call({"s", {{"x", make_text("x")}}},
+                                                 [](std::string_view, const PayloadRef&) {});
+  REQUIRE(outcome.warnings.size() == 52);
+  CHECK(outcome.warnings[50] == "950 more warnings");
+  CHECK(outcome.warnings[51] == "4000 more warnings of roles");
+  world.until_idle();
+}
+
 TEST_CASE("an observer may start and cancel calls") {
   TestWorld world;
   world.add_scripted([](Activation& a, std::uint32_t) -> Result<void> {

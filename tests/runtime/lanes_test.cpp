@@ -306,3 +306,78 @@ TEST_CASE("a session with two calls cannot end when one of them has") {
   CHECK(two.wait().ok);
   CHECK(world.runner->end_session("s").ok());
 }
+
+namespace {
+
+/// `turn` and `back` go round on one lane until `turn` has had enough.
+const std::string round_on_a_lane = R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles: { a: { plugin: scripted }, b: { plugin: scripted, colocate: a } }
+nodes:
+  turn: { run: a.turn, inputs: [ { x: inputs.x }, { x: back.v } ], outputs: [v, done] }
+  back: { run: b.back, inputs: [ { x: turn.v } ], outputs: [v] }
+outputs: { out: turn.done }
+limits: { loop_iterations: 10000 }
+)";
+
+}  // namespace
+
+TEST_CASE("what a role causes on its lane runs next, in the order of its frames") {
+  std::string order;
+  TestWorld world;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    const std::string came = a.input("x")->text;
+    if (a.node() == "source") {
+      for (const char* text : {"1", "2", "3"}) a.yield("x", make_text(text));
+      return {};
+    }
+    order += std::string(a.node()) + came + " ";
+    a.yield("x", make_text(came));
+    return {};
+  });
+  world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles: { a: { plugin: scripted }, b: { plugin: scripted, colocate: a } }
+nodes:
+  source: { run: a.go, inputs: [ { x: inputs.x } ] }
+  p: { run: a.go, inputs: [ { x: source.x } ] }
+  q: { run: b.go, inputs: [ { x: p.x } ] }
+outputs: { out: q.x }
+)");
+  CHECK(world.call().second == "1 2 3 ");
+  CHECK(order == "p1 q1 p2 q2 p3 q3 ");
+}
+
+TEST_CASE("a long loop on a lane lets others have their turn") {
+  Gate begun, go;
+  int turns = 0;
+  int turns_before_short = 0;
+  TestWorld world;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    const PayloadRef& value = a.inputs("x").front();
+    if (value->text == "short") turns_before_short = turns;
+    if (a.node() == "turn" && value->text == "long") {
+      if (++turns == 1) {
+        begun.open();
+        go.wait();
+      }
+    }
+    const bool done = value->text == "short" || turns == 5000;
+    a.yield(a.node() == "turn" && done ? "done" : "v", value);
+    return {};
+  });
+  world.run(round_on_a_lane);
+  Waiting round, quick;
+  world.runner->start({"s", {{"x", make_text("long")}}}, round.observer());
+  begun.wait();
+  world.runner->start({"t", {{"x", make_text("short")}}}, quick.observer());
+  go.open();
+  CHECK(quick.wait().ok);
+  CHECK(round.wait().ok);
+  CHECK(turns == 5000);
+  CHECK(turns_before_short < 200);  // two lines of the loop, not all of it
+}

@@ -22,6 +22,7 @@ sluice_text text(const char* words) { return {words, std::strlen(words)}; }
 
 struct Trouble {
   const sluice_host* host = nullptr;
+  std::uint32_t threads = 0;
   std::uint64_t before = 0;  // an activation that has ended
 };
 
@@ -127,6 +128,7 @@ const std::map<std::string, Deed>& deeds() {
       {"no data", [](const Doing& d) { return d.text_of_size(nullptr, 5); }},
       {"not text", [](const Doing& d) { return d.text_of_size("a\xff", 2); }},
       {"long", [](const Doing& d) { return d.word("0123456789012345678901234567890123456789!"); }},
+      {"threads", [](const Doing& d) { return d.word(std::to_string(d.self.threads).c_str()); }},
       {"three",
        [](const Doing& d) {
          for (int i = 0; i < 3; ++i) d.word("one");
@@ -205,7 +207,7 @@ std::int32_t create(const sluice_host* host, const sluice_making* making, void**
     std::strcpy(error->message, "out of stock");
     return SLUICE_UNAVAILABLE;
   }
-  *instance = new Trouble{host, 0};
+  *instance = new Trouble{host, making->threads};
   return SLUICE_OK;
 }
 

@@ -38,9 +38,10 @@ constexpr std::size_t chains = 12;  // independent sums, so that none waits for 
 
 [[gnu::target("avx512f,avx512vnni")]] void multiply_wholes_vnni() {
   __m512i sums[chains] = {};
+  for (__m512i& sum : sums) asm volatile("" : "+v"(sum));  // as if they differed
   __m512i x = _mm512_set1_epi32(0x00010001);
   for (std::size_t i = 0; i < rounds; ++i) {
-    asm volatile("" : "+v"(x));  // as if it were new
+    asm volatile("" : "+v"(x));
 #pragma GCC unroll 12
     for (__m512i& sum : sums) sum = _mm512_dpwssd_epi32(sum, x, x);
   }
@@ -49,6 +50,7 @@ constexpr std::size_t chains = 12;  // independent sums, so that none waits for 
 
 [[gnu::target("avx2")]] void multiply_wholes_avx2() {
   __m256i sums[chains] = {};
+  for (__m256i& sum : sums) asm volatile("" : "+x"(sum));
   __m256i x = _mm256_set1_epi32(0x00010001);
   for (std::size_t i = 0; i < rounds; ++i) {
 #pragma GCC unroll 12

@@ -29,17 +29,22 @@ AREAS = {
     "base": ["test_base", "test_roles", "test_graph"],
     "dataplane": ["test_dataplane", "script:pool"],
     "kernels": ["test_kernels"],
-    "roles": ["test_roles", "test_runtime", "test_model", "script:cli"],
+    "roles": ["test_roles", "test_runtime", "test_model", "script:cli", "script:request_options"],
     "roles/model": ["test_model", "test_roles", "test_workflows", "script:transcripts"],
     "runtime/inproc": ["test_runtime", "script:cli"],
-    "cli": ["script:transcripts", "script:failures", "script:cli", "script:request_options", "script:chat"],
-    "workflows": ["test_workflows", "script:author_errors", "script:scenarios"],
-    "graph": ["test_graph", "test_workflows", "test_sim", "test_runtime", "script:transcripts", "script:semantics", "script:scenarios"],
+    "cli": ["script:transcripts", "script:failures", "script:cli", "script:run", "script:request_options", "script:help",
+            "script:chat"],
+    "plugin": ["plugin/test_plugin"],
+    "workflows": ["test_workflows", "plugin/test_plugin", "script:author_errors", "script:scenarios"],
+    "graph": ["test_graph", "test_workflows", "test_sim", "test_runtime", "script:transcripts", "script:semantics",
+              "script:scenarios"],
 }
 SCRIPTS = {
     "cli": ["python3", "tests/cli/cli_test.py", "{sluice}", "."],
     "chat": ["python3", "tests/cli/chat_test.py", "{sluice}", "."],
     "transcripts": ["python3", "tests/cli/transcripts_test.py", "{sluice}", "."],
+    "run": ["python3", "tests/cli/run_test.py", "{sluice}", "."],
+    "help": ["python3", "tests/cli/help_test.py", "{sluice}", "."],
     "request_options": ["python3", "tests/cli/request_options_test.py", "{sluice}", "."],
     "pool": ["python3", "tests/cli/pool_test.py", "{sluice}"],
     "failures": ["python3", "tests/cli/failures_test.py", "{sluice}", "."],
@@ -148,7 +153,7 @@ def run_test(build, test, mistake, changed, scratch):
         if failed is not None:
             raise SystemExit(f"without any mistake {failed}")
         build.seconds[test] = time.monotonic() - began
-    linked = os.path.join(scratch, program_of(test))
+    linked = os.path.join(scratch, program_of(test).replace("/", "_"))
     build.link(program_of(test), mistake.path, changed, linked)
     return run_program(build, test, linked, 10 + 10 * build.seconds[test])
 

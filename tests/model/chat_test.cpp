@@ -96,6 +96,11 @@ TEST_CASE("of a list of templates the one named default counts, wherever it stan
     REQUIRE_FALSE(none.ok());
     CHECK(none.error().message.find("named 'default'") != std::string::npos);
   }
+  // A configuration that says nothing of it is no broken one.
+  std::ofstream(folder / "tokenizer_config.json") << R"({"bos_token": "<s>"})";
+  const auto silent = ChatTemplate::load(folder.string(), Architecture());
+  REQUIRE_FALSE(silent.ok());
+  CHECK(silent.error().message.find("there is no chat template") != std::string::npos);
   // A file of its own goes before them.
   std::ofstream(folder / "chat_template.jinja") << "<start_of_turn>";
   CHECK(load(("[" + std::string(llama) + "]").c_str())->ends().front() == "<end_of_turn>");

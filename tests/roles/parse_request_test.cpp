@@ -63,6 +63,34 @@ TEST_CASE("fractions are rounded to thousandths, not cut") {
   CHECK(last.attribute("strength_milli") == 580);
 }
 
+TEST_CASE("each option is taken from its least to its most value, and nothing beyond") {
+  struct Row {
+    const char *name, *below, *least, *most, *above;
+  };
+  for (const Row& row : {Row{"max_tokens", "0", "1", "512", "513"},
+                         {"temperature", "-0.001", "0", "100", "100.001"},
+                         {"top_k", "-1", "0", "1000000", "1000001"},
+                         {"top_p", "0.0004", "0.001", "1", "1.001"},
+                         {"seed", "-1", "0", "9007199254740991", "9007199254740992"},
+                         {"steps", "0", "1", "1000", "1001"},
+                         {"guidance", "-0.001", "0", "100", "100.001"},
+                         {"strength", "0.0004", "0.001", "1", "1.001"}}) {
+    CAPTURE(row.name);
+    const auto with = [&](const char* value) {
+      return parse(R"({"content":[{"type":"text","text":"x"}],"options":{")" +
+                   std::string(row.name) + "\":" + value + "}}");
+    };
+    CHECK(with(row.least)->result.ok());
+    CHECK(with(row.most)->result.ok());
+    for (const char* beyond : {row.below, row.above}) {
+      const auto refused = with(beyond);
+      REQUIRE_FALSE(refused->result.ok());
+      CHECK(refused->result.error().message.find(row.name) != std::string::npos);
+      CHECK(refused->activation.frames.empty());
+    }
+  }
+}
+
 TEST_CASE("a picture at the end is closed by an empty text") {
   const auto parsed = parse(R"({"content":[{"type":"text","text":"look"},)" +
                             image_piece("a.png", pixel_png()) + "]}");

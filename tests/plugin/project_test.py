@@ -78,7 +78,7 @@ def main():
         expect("install", run(["cmake", "--install", built, "--prefix", prefix]), 0)
         sluice = prefix + "/bin/sluice"
         expect("new role", run([sluice, "new", "role", "shout"], cwd=scratch), 0, "shout: a plain role")
-        expect("new role", run([sluice, "new", "role", "chant", "deep/er", "--stepped"], cwd=scratch), 0)
+        expect("new role", run([sluice, "new", "role", "speech", "deep/er", "--stepped"], cwd=scratch), 0)
         for project in (scratch + "/shout", scratch + "/deep/er"):
             build(project, prefix)
             no_flag_of_ours(project)

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -96,7 +97,8 @@ class LaneActivation final : public Activation {
  private:
   const Payload* absent(std::string_view field) const override;
   void breach(std::string what) const;
-  void check_and_add(const FieldValue& field);
+  /// What is wrong with it; else it is a field of the frame being made.
+  std::optional<std::string> check_and_add(const FieldValue& field);
   void drop_inputs();
   void delete_events();
 

@@ -30,6 +30,8 @@ Result<PayloadRef> json_of(std::string bytes) {
     const Json parsed = Json::parse(bytes);
   } catch (const Json::parse_error& error) {
     where = " (byte " + std::to_string(error.byte) + ")";
+  } catch (const Json::exception&) {
+    where = " that can be read: a number in it is out of range";
   }
   return invalid_argument("it is not JSON" + where);
 }

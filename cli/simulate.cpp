@@ -212,7 +212,8 @@ void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   command->add_option("--profile", options->profile,
                       "A profile or scenario: what roles yield and how long they take");
   command->add_option("--seed", options->seed, "Everything random follows from it");
-  command->add_option("--seeds", options->seeds, "Try this many seeds and print totals only");
+  command->add_option("--seeds", options->seeds, "Try this many seeds and print totals only")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
   command->add_option("--trace", options->trace, "Write a Chrome/Perfetto trace to this file");
   command->add_flag("--faults", options->faults,
                     "Roles fail and hang, links break, machines pause or are lost, callers cancel");

@@ -79,7 +79,10 @@ class Checker {
         error(role.plugin.mark, "unknown-plugin",
               "role '" + role.name.text + "' wants the plugin '" + role.plugin.text +
                   "', which is not there",
-              meant(role.plugin.text, names_of(declarations_), "plugin"));
+              meant(role.plugin.text, names_of(declarations_), "plugin") +
+                  (nearest_name(role.plugin.text, names_of(declarations_)).empty()
+                       ? "; one of your own is found with --plugins DIR"
+                       : ""));
     } else {
       if (plugin->needs_model && !role.model)
         error(role.name.mark, "missing-model",

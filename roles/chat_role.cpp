@@ -82,7 +82,7 @@ void ChatRole::take(Activation& activation, std::vector<StepOutcome>& ended) {
   }
   for (const PayloadRef& text : activation.inputs("text")) {
     session.pending.text += text->text;
-    if (!outcome.ok() || text->attribute("generate").value_or(0) == 0) continue;
+    if (!outcome.ok() || text->attribute("generate").value_or(1) == 0) continue;
     outcome = begin(activation, session, *text);
     if (outcome.ok()) return;  // ends when the answer does
   }

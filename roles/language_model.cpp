@@ -145,7 +145,7 @@ Result<void> LanguageModel::begin(Turn& turn) {
   for (const PayloadRef& hidden : activation.inputs("hidden")) {
     if (Result<void> added = append_rows(turn, hidden->tensor); !added.ok()) return added;
     turn.options = hidden->attributes;
-    turn.answers = turn.answers || hidden->attribute("generate").value_or(0) != 0;
+    turn.answers = turn.answers || hidden->attribute("generate").value_or(1) != 0;
   }
   if (turn.answers) {
     kv_.backbone().embed({&config.assistant, 1}, turn.prompt);

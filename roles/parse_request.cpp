@@ -123,7 +123,12 @@ Result<Piece> read_piece(const Json& piece, std::size_t index) {
       return keys.error();
     const auto text = piece.find("text");
     if (text == piece.end() || !text->is_string()) return wrong(where + " needs a string 'text'");
-    return Piece{make_text(text->get<std::string>()), {}};
+    // A text ends its message, and is answered, unless it says that more of it follows.
+    auto* const more = new Payload;
+    more->type = ValueType::text;
+    more->text = text->get<std::string>();
+    more->attributes = {{"generate", 0}};
+    return Piece{PayloadRef(more), {}};
   }
   if (*type != "image")
     return wrong(where + ": type must be text or image, it is " + shortened(type->dump()));

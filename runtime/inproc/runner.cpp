@@ -25,10 +25,34 @@ class InprocHandle final : public CallHandle {
   Ref<CallState> call_;
 };
 
+/// For each input of the workflow the ports that read it, under the input's name.
+using InputPorts = std::vector<std::vector<Port>>;
+
+InputPorts ports_of(const WorkflowSpec& spec, const Plan& plan, const Catalog& catalog) {
+  InputPorts ports(plan.inputs.size());
+  for (std::size_t i = 0; i < plan.inputs.size(); ++i)
+    ports[i].push_back({plan.inputs[i], plan.input_types[i], ""});
+  for (const EdgeId id : plan.nodes[entry_node].edges) {
+    const Edge& edge = plan.edges[id];
+    if (edge.is_output()) continue;
+    const PlanNode& node = plan.nodes[edge.to];
+    const Plugin* plugin = catalog.find(spec.roles[node.role].plugin.text);
+    const InterfaceDeclaration* interface =
+        plugin != nullptr ? find_interface(plugin->declaration, node.interface) : nullptr;
+    if (interface == nullptr) continue;
+    for (const FieldMap& map : edge.fields)
+      if (const Port* port = find_port(interface->inputs, node.groups[edge.group].fields[map.to])) {
+        ports[map.from].push_back(*port);
+        ports[map.from].back().name = plan.inputs[map.from];
+      }
+  }
+  return ports;
+}
+
 class InprocRunner final : public Runner {
  public:
-  InprocRunner(std::shared_ptr<RoleHost> host, std::shared_ptr<Driver> driver)
-      : host_(std::move(host)), driver_(std::move(driver)) {}
+  InprocRunner(std::shared_ptr<RoleHost> host, std::shared_ptr<Driver> driver, InputPorts ports)
+      : host_(std::move(host)), driver_(std::move(driver)), ports_(std::move(ports)) {}
   ~InprocRunner() override { driver_->close(); }
 
   std::shared_ptr<CallHandle> start(CallRequest request, CallObserver observer) override;
@@ -44,6 +68,7 @@ class InprocRunner final : public Runner {
 
   std::shared_ptr<RoleHost> host_;  // outlives what its lanes run
   std::shared_ptr<Driver> driver_;
+  InputPorts ports_;
 };
 
 Result<std::vector<PayloadRef>> InprocRunner::inputs_of(CallRequest& request) const {
@@ -55,8 +80,9 @@ Result<std::vector<PayloadRef>> InprocRunner::inputs_of(CallRequest& request) co
       return invalid_argument("the workflow has no input '" + name + "'");
     const auto index = static_cast<std::size_t>(it - plan.inputs.begin());
     if (!value) return invalid_argument("input '" + name + "' has no value");
-    if (const auto wrong = breach_of({name, plan.input_types[index], ""}, *value))
-      return invalid_argument("the call gave " + *wrong);
+    for (const Port& port : ports_[index])
+      if (const auto wrong = breach_of(port, *value))
+        return invalid_argument("the call gave " + *wrong);
     inputs[index] = std::move(value);
   }
   return inputs;
@@ -101,9 +127,10 @@ Result<std::vector<std::unique_ptr<Runner>>> Runner::create_together(std::span<c
   }
   host->run();
   std::vector<std::unique_ptr<Runner>> runners;
-  for (const auto& driver : drivers) {
-    driver->run();
-    runners.push_back(std::make_unique<InprocRunner>(host, driver));
+  for (std::size_t i = 0; i < drivers.size(); ++i) {
+    drivers[i]->run();
+    runners.push_back(std::make_unique<InprocRunner>(
+        host, drivers[i], ports_of(*graphs[i].spec, *graphs[i].plan, catalog)));
   }
   return runners;
 }

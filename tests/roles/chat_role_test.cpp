@@ -57,7 +57,7 @@ FakeActivation piece(const std::string& text, const std::string& session, bool l
   auto* payload = new Payload;
   payload->type = ValueType::text;
   payload->text = text;
-  if (last) payload->attributes = {{"generate", 1}, {"max_tokens", tokens}};
+  payload->attributes = {{"generate", last ? 1 : 0}, {"max_tokens", tokens}};
   made.give("text", PayloadRef(payload));
   return made;
 }

@@ -55,7 +55,7 @@ struct World {
     auto* payload = new Payload;
     payload->type = ValueType::text;
     payload->text = text;
-    if (last) payload->attributes = {{"generate", 1}};
+    if (!last) payload->attributes = {{"generate", 0}};  // without it a text is a whole message
     embed.give("text", PayloadRef(payload));
     std::vector<StepOutcome> embedded;
     SteppedRole& embedder = *embedder_();

@@ -284,3 +284,40 @@ outputs: { out: late.v }
   world.run(workflow("60s"));
   CHECK(world.call().second == "x ");
 }
+
+TEST_CASE("a call's tensor is held to the ports that read it") {
+  TestWorld world;
+  PluginDeclaration arm;
+  arm.name = "arm";
+  arm.interfaces = {
+      {.name = "move",
+       .inputs = {{"state", ValueType::tensor, "joints", false, 0, Dtype::f32, {any_size, 3}}},
+       .outputs = {{"v", ValueType::text, "done"}},
+       .frames = {},
+       .yields_max = 1}};
+  world.add(arm, [](Activation& a, std::uint32_t) -> Result<void> {
+    a.yield("v", make_text(std::to_string(a.input("state")->tensor.f32().size())));
+    return {};
+  });
+  world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: tensor }
+roles: { any: { plugin: arm } }
+nodes:
+  work: { run: any.move, inputs: [ { state: inputs.x } ] }
+outputs: { out: work.v }
+)");
+  const auto call = [&](Dtype dtype, std::vector<std::int64_t> shape) {
+    std::string came;
+    const CallOutcome outcome = world.runner->call(
+        {"s", {{"x", make_tensor(std::move(Tensor::zeros(dtype, std::move(shape))).value())}}},
+        [&](std::string_view, const PayloadRef& value) { came += value->text; });
+    return outcome.ok ? came : outcome.error.message;
+  };
+  CHECK(call(Dtype::f32, {2, 3}) == "6");
+  const std::string declared = " in 'x', which is declared as f32[?, 3]";
+  CHECK(call(Dtype::i64, {2, 3}) == "the call gave i64[2, 3]" + declared);
+  CHECK(call(Dtype::f32, {3}) == "the call gave f32[3]" + declared);
+  CHECK(call(Dtype::f32, {2, 4}) == "the call gave f32[2, 4]" + declared);
+}

@@ -84,7 +84,8 @@ void check_place(const Catalog& catalog, const fs::path& path, LoadedManifest& l
     wrong("wrong-abi", "the plugin wants " + why, "");
   if (catalog.find(declared.name) != nullptr)
     wrong("same-name", "there is a plugin '" + declared.name + "' already",
-          "`sluice roles` lists those of the program; give this one another name");
+          "give this one another name: `sluice roles` lists those of the program, `sluice roles "
+          "--plugins DIR` those of a folder too");
   for (const std::string& kind : declared.global_param_kinds)
     if (catalog.has_kind(kind))
       wrong("same-kind", "there is a kind of global parameter '" + kind + "' already", "");
@@ -99,7 +100,7 @@ std::string add_plugins(Catalog& catalog, const std::string& folder) {
   for (const fs::path& path : paths.value()) {
     const Result<std::string> text = read_whole_file(path.string(), manifest_bytes_max);
     if (!text.ok()) {
-      problems += "error: " + path.string() + ": " + text.error().message + "\n";
+      problems += "error: " + text.error().message + "\n";
       continue;
     }
     LoadedManifest loaded = load_manifest(*text);

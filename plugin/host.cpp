@@ -32,10 +32,6 @@ void copy_out(const T& from, T* to) {
                 size - first);
 }
 
-std::span<const std::int64_t> shape_of(const std::int64_t* shape, std::uint64_t rank) {
-  return shape == nullptr ? std::span<const std::int64_t>() : std::span(shape, rank);
-}
-
 }  // namespace
 
 Error error_from(std::int32_t code, std::string_view message) {
@@ -95,8 +91,8 @@ PluginHost::PluginHost(std::string role, bool stepped)
                    std::uint32_t dtype, const std::int64_t* shape, std::uint64_t rank,
                    sluice_value* value, void** data) {
     return with(host, id, [&](PluginHost& self, Held& held) {
-      const auto sizes = shape_of(shape, rank);
-      return self.give_tensor(held, type, dtype, sizes, value, data);
+      if (rank != 0 && shape == nullptr) return std::int32_t{SLUICE_INVALID_ARGUMENT};
+      return self.give_tensor(held, type, dtype, std::span(shape, rank), value, data);
     });
   };
   yield = [](const sluice_host* host, std::uint64_t id, const sluice_field* fields,

@@ -98,11 +98,15 @@ Result<std::string> find_library(const std::string& folder, const std::string& n
   if (found.size() > 1)
     return invalid_argument("plugin '" + name + "': both " + name + ".so and lib" + name +
                             ".so are in " + place.string() + "; remove one");
-  for (const fs::path& path : {place, found.front()})
+  // What is checked is what is loaded, wherever a link leads.
+  const fs::path code = fs::canonical(found.front(), failed);
+  if (failed)
+    return invalid_argument(found.front().string() + ": cannot be read: " + failed.message());
+  for (const fs::path& path : {place, code, code.parent_path()})
     if (anybody_may_write(path))
       return invalid_argument(path.string() + ": anybody may write it, so its code is not run; " +
                               "try chmod o-w");
-  return found.front().string();
+  return code.string();
 }
 
 Result<const sluice_plugin*> open_library(const std::string& path, const RoleManifest& manifest) {

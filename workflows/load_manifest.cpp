@@ -75,6 +75,24 @@ class ManifestLoader : public YamlReader {
            std::vector<std::pair<std::string_view, bool>>{{"true", true}, {"false", false}}, value);
     return value;
   }
+  /// One more item of a list of different ones.
+  void add(std::vector<std::string>& to, std::string item, const YamlNode& node,
+           const std::string& list) {
+    if (std::ranges::find(to, item) != to.end())
+      return error(node.mark, "twice", in_quotes(item) + " stands twice in " + list);
+    to.push_back(std::move(item));
+  }
+  /// Keys that an option of this type does not have: they would be ignored.
+  void refuse_keys(const YamlNode& node, Written type) {
+    const std::vector<const char*> others =
+        type == Written::choice ? std::vector{"least", "most"} : std::vector{"choices"};
+    for (const char* key : others)
+      if (const YamlNode* value = find(node, key))
+        error(value->mark, "wrong-key",
+              std::string("'") + key + "' is " +
+                  (type == Written::choice ? "not for a choice, which has 'choices'"
+                                           : "for an option of the type choice only"));
+  }
   std::optional<double> real(const YamlNode& node, const std::string& what);
   void load_abi(const YamlNode& node);
   void load_interface(const YamlNode& key, const YamlNode& node);
@@ -188,7 +206,7 @@ void ManifestLoader::load_frames(InterfaceDeclaration& to, const YamlNode& node)
       if (find_port(to.outputs, item.scalar) == nullptr)
         error(item.mark, "unknown-field",
               "'" + to.name + "' has no output " + in_quotes(item.scalar));
-      fields.push_back(item.scalar);
+      add(fields, item.scalar, item, "a frame");
     }
   }
 }
@@ -235,7 +253,8 @@ void ManifestLoader::load_bounds(OptionDeclaration& option, Written type, const 
       return error(key.mark, "missing-key", "option " + in_quotes(key.scalar) + " needs 'choices'",
                    "choices: [low, high]");
     if (!bounded(*choices, "choices")) return;
-    for (const YamlNode& item : choices->items) option.choices.push_back(words(item, "a choice"));
+    for (const YamlNode& item : choices->items)
+      add(option.choices, words(item, "a choice"), item, "the choices");
     return;
   }
   if (most == nullptr || (type != Written::text && least == nullptr))
@@ -265,7 +284,9 @@ void ManifestLoader::load_option(const YamlNode& key, const YamlNode& node) {
   OptionDeclaration option;
   option.name = key.scalar;
   if (const YamlNode* meaning = find(node, "meaning")) option.meaning = words(*meaning, "meaning");
-  load_bounds(option, option_type(key, node), key, node);
+  const Written type = option_type(key, node);
+  refuse_keys(node, type);
+  load_bounds(option, type, key, node);
   const YamlNode* fallback = find(node, "default");
   option.required = fallback == nullptr;
   if (fallback != nullptr && expect(*fallback, Kind::scalar, "default")) {
@@ -280,7 +301,7 @@ void ManifestLoader::load_params(const YamlNode& node) {
   if (!expect(node, Kind::list, "params") || !bounded(node, "kinds of global parameters")) return;
   for (const YamlNode& item : node.items)
     if (auto kind = name(item, "a kind of global parameter"))
-      declared_.global_param_kinds.push_back(std::move(kind->text));
+      add(declared_.global_param_kinds, std::move(kind->text), item, "params");
   declared_.session_state = true;
 }
 
@@ -349,7 +370,8 @@ Facts facts_of(const RoleManifest& manifest) {
   }
   for (const OptionDeclaration& option : declared.options) {
     facts["options." + option.name] = option_range(option);
-    facts["options." + option.name + ".default"] = option.fallback.value_or("not there");
+    if (option.fallback)
+      facts["options." + option.name + ".default"] = "'" + *option.fallback + "'";
   }
   for (const std::string& kind : declared.global_param_kinds) facts["params." + kind] = "there";
   return facts;

@@ -2,7 +2,8 @@
 #
 # The manifest goes into the shared object and, when it is built, beside it: a folder that holds
 # both is what `--plugins` takes. sluice_add_role_test(NAME TEST SOURCES...) makes a program of the
-# same sources and of a test's, which needs no `sluice`.
+# same sources, with the role's libraries, include paths and definitions, and of a test's; it needs no
+# `sluice`.
 
 function(sluice_add_role name)
   set(manifest ${CMAKE_CURRENT_SOURCE_DIR}/${name}.role.yaml)
@@ -39,5 +40,8 @@ endfunction()
 function(sluice_add_role_test name test)
   get_target_property(sources ${name} SLUICE_SOURCES)
   add_executable(${test} ${ARGN} ${sources})
-  target_link_libraries(${test} PRIVATE sluice::plugin)
+  # What the role is given, before or after this line, is the test's too.
+  target_link_libraries(${test} PRIVATE sluice::plugin $<TARGET_PROPERTY:${name},LINK_LIBRARIES>)
+  target_include_directories(${test} PRIVATE $<TARGET_PROPERTY:${name},INCLUDE_DIRECTORIES>)
+  target_compile_definitions(${test} PRIVATE $<TARGET_PROPERTY:${name},COMPILE_DEFINITIONS>)
 endfunction()

@@ -111,16 +111,18 @@ void LaneActivation::breach(std::string what) const {
   if (breach_.empty()) breach_ = "the role '" + place_->role + "' " + std::move(what);
 }
 
-void LaneActivation::check_and_add(const FieldValue& field) {
+std::optional<std::string> LaneActivation::check_and_add(const FieldValue& field) {
   const std::vector<std::string>& outputs = place_->node->outputs;
   const auto it = std::ranges::find(outputs, field.field);
-  if (it == outputs.end())
-    return breach("yielded the undeclared field '" + std::string(field.field) + "'");
-  if (!field.value) return breach("yielded no value in '" + std::string(field.field) + "'");
+  const auto named = [&] { return "'" + std::string(field.field) + "'"; };
+  if (it == outputs.end()) return "the undeclared field " + named();
+  if (!field.value) return "no value in " + named();
   const auto index = static_cast<std::uint16_t>(it - outputs.begin());
-  if (std::optional<std::string> wrong = breach_of(place_->outputs[index], *field.value))
-    return breach("yielded " + std::move(*wrong));
-  fields_.emplace_back(index, field.value);
+  if (std::ranges::any_of(fields_, [&](const auto& before) { return before.first == index; }))
+    return "the field " + named() + " twice in one frame";
+  std::optional<std::string> wrong = breach_of(place_->outputs[index], *field.value);
+  if (!wrong) fields_.emplace_back(index, field.value);
+  return wrong;
 }
 
 void LaneActivation::yield(std::span<const FieldValue> fields) {
@@ -131,8 +133,12 @@ void LaneActivation::yield(std::span<const FieldValue> fields) {
                   "', it declares at most " + std::to_string(most) + " (yields_max)");
   }
   fields_.clear();
-  for (const FieldValue& field : fields) check_and_add(field);
-  if (fields_.empty() && !fields.empty()) return;
+  // One wrong field, and nothing of the frame goes on: without the field it would be another frame.
+  for (const FieldValue& field : fields)
+    if (std::optional<std::string> wrong = check_and_add(field)) {
+      fields_.clear();
+      return breach("yielded " + std::move(*wrong));
+    }
   if (!place_->hold_last) return listener_->yielded(*this, fields_, false);
   if (std::exchange(holds_, true)) listener_->yielded(*this, held_, false);
   held_.swap(fields_);

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,8 +27,8 @@ namespace sluice {
 
 /// When an activation ran, where somebody records it.
 struct ActivationTimes {
-  std::size_t span = Span::nobody;  // in the trace
-  Instant begin{};
+  std::size_t span = Span::nobody;        // in the trace
+  std::atomic<Instant> begin{Instant{}};  // read by who asks for the trace, while it runs
   Instant end{};
 };
 
@@ -78,11 +79,13 @@ class LaneActivation final : public Activation {
 
   /// Its role takes it now.
   void role_begins() {
-    if (times_) times_->begin = steady_now();
+    if (times_) times_->begin.store(steady_now(), std::memory_order_relaxed);
   }
-  /// From now on it notes when it runs.
-  void keep_times(const ActivationTimes& times) {
-    times_ = std::make_unique<ActivationTimes>(times);
+  /// From now on it notes when it runs, as this span of the trace.
+  const ActivationTimes& keep_times(std::size_t span) {
+    times_ = std::make_unique<ActivationTimes>();
+    times_->span = span;
+    return *times_;
   }
   /// Null: nobody records.
   const ActivationTimes* times() const { return times_.get(); }
@@ -96,7 +99,8 @@ class LaneActivation final : public Activation {
  private:
   const Payload* absent(std::string_view field) const override;
   void breach(std::string what) const;
-  void check_and_add(const FieldValue& field);
+  /// What is wrong with it; else it is a field of the frame being made.
+  std::optional<std::string> check_and_add(const FieldValue& field);
   void drop_inputs();
   void delete_events();
 

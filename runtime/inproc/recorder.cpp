@@ -34,10 +34,10 @@ void Recorder::call_ends(CallId id, bool ok, const std::string& cause, const std
 }
 
 void Recorder::started(LaneActivation& activation, CallId call, NodeId node, std::uint16_t group) {
-  ActivationTimes times;
   const std::lock_guard lock(mutex_);
   if (trace_.spans.size() < spans_max_) {
-    times.span = trace_.spans.size();
+    const std::size_t index = trace_.spans.size();
+    running_[index] = &activation.keep_times(index);
     Span& span = trace_.spans.emplace_back();
     span.call = *calls_.find(call);
     span.node = node;
@@ -49,8 +49,8 @@ void Recorder::started(LaneActivation& activation, CallId call, NodeId node, std
     }
   } else {
     ++trace_.left_out;
+    activation.keep_times(Span::nobody);
   }
-  activation.keep_times(times);
 }
 
 void Recorder::ended(const LaneActivation& activation) {
@@ -58,19 +58,23 @@ void Recorder::ended(const LaneActivation& activation) {
   if (times.span == Span::nobody) return;
   const std::lock_guard lock(mutex_);
   Span& span = trace_.spans[times.span];
+  running_.erase(times.span);
   span.end = since_began(times.end);
   // One that was cancelled before its role began has no beginning of its own.
-  span.begin = times.begin == Instant{} ? span.end : since_began(times.begin);
+  const Instant begin = times.begin.load(std::memory_order_relaxed);
+  span.begin = begin == Instant{} ? span.end : since_began(begin);
 }
 
 Trace Recorder::trace() const {
   const std::lock_guard lock(mutex_);
   Trace copy = trace_;
   const Instant now = since_began(steady_now());
-  for (Span& span : copy.spans) {
-    if (span.end != Instant{}) continue;
+  for (const auto& [index, times] : running_) {
+    Span& span = copy.spans[index];
+    const Instant begin = times->begin.load(std::memory_order_relaxed);
     span.end = now;
-    if (span.begin == Instant{}) span.begin = now;
+    // Its role has not taken it, or did so after `now`.
+    span.begin = begin == Instant{} ? now : std::min(since_began(begin), now);
   }
   return copy;
 }

@@ -45,6 +45,7 @@ class Recorder {
   Table<std::size_t> calls_;  // that are open -> index in the trace
   std::map<std::string, std::size_t> sessions_;
   mutable std::mutex mutex_;
+  std::map<std::size_t, const ActivationTimes*> running_;  // by span: those that have not ended
   Trace trace_;
 };
 

@@ -63,6 +63,14 @@ TEST_CASE("each mistake of a manifest is found at its place") {
       {with("least: 1, ", ""), "11:3 option 'n' needs 'least' and 'most'"},
       {with("type: whole, ", ""), "11:3 option 'n' needs a 'type'"},
       {with("type: whole", "type: choice"), "11:3 option 'n' needs 'choices'"},
+      {with("most: 9", "most: 9, choices: [1, 2]"),
+       "11:49 'choices' is for an option of the type choice only"},
+      {with("type: whole, least: 1", "type: choice, choices: [3, 9]"),
+       "11:45 'most' is not for a choice, which has 'choices'"},
+      {with("type: whole, least: 1, most: 9", "type: choice, choices: [3, 3]"),
+       "11:35 '3' stands twice in the choices"},
+      {with("options:", "    frames: [[y, y]]\noptions:"), "10:18 'y' stands twice in a frame"},
+      {good + "params: [memory, memory]\n", "12:18 'memory' stands twice in params"},
       {good + "params: [Bad]\n", "12:10 'Bad' cannot be a kind of global parameter"},
       {with("meaning: a role", "meaning: &a role"), "3:10 anchors are not allowed in a workflow"},
       {std::string(manifest_bytes_max + 1, ' '),
@@ -82,7 +90,13 @@ TEST_CASE("what two manifests declare differently is named; what things mean is 
   CHECK(differs(with("x: {", "z: {")) == "interfaces.say.inputs.x is there in A, not there in B");
   CHECK(differs(with("most: 9", "most: 8")) ==
         "options.n is a whole number from 1 to 9 in A, a whole number from 1 to 8 in B");
-  CHECK(differs(with("default: 3", "default: 4")) == "options.n.default is 3 in A, 4 in B");
+  CHECK(differs(with("default: 3", "default: 4")) == "options.n.default is '3' in A, '4' in B");
+  const auto text = [](const std::string& more) {
+    return with("type: whole, least: 1, most: 9, default: 3", "type: text, most: 9" + more);
+  };
+  CHECK(difference(load_manifest(text("")).manifest, "A",
+                   load_manifest(text(", default: not there")).manifest,
+                   "B") == "options.n.default is not there in A, 'not there' in B");
 }
 
 TEST_CASE("a folder's manifests must be its files', this ABI's, and nobody else's name") {
@@ -106,9 +120,14 @@ TEST_CASE("a folder's manifests must be its files', this ABI's, and nobody else'
             .find("there is a plugin 'taken' already") != std::string::npos);
   CHECK(problem("good.yaml", good).find("no plugin in it (a file NAME.role.yaml") !=
         std::string::npos);
-  CHECK(
-      problem("good.role.yaml", std::string(manifest_bytes_max + 1, ' ')).find("good.role.yaml") !=
-      std::string::npos);
+  const std::string large = problem("good.role.yaml", std::string(manifest_bytes_max + 1, ' '));
+  CHECK(large.ends_with("/good.role.yaml: the file has 65537 bytes, the limit is 65536"));
+  CHECK(large.find("good.role.yaml") == large.rfind("good.role.yaml"));
   Catalog catalog;
   CHECK(add_plugins(catalog, "/nowhere") == "error: /nowhere: no such folder (--plugins)\n");
+  const Folder one, other;
+  for (const Folder* folder : {&one, &other}) folder->write("good.role.yaml", good);
+  CHECK(add_plugins(catalog, one.str()) == "");
+  CHECK(add_plugins(catalog, other.str()).find("`sluice roles --plugins DIR` those of a folder") !=
+        std::string::npos);
 }

@@ -101,7 +101,7 @@ TEST_CASE("what a plugin does wrong in a call is an error of that call, and the 
     if (deed == "good grid") CHECK(answer.outputs == std::vector<std::string>{"f32[3, 2]"});
     // SLUICE_STALE and cancelled, for an activation that has ended.
     if (deed == "stale") CHECK(answer.outputs == std::vector<std::string>{"6 1"});
-    if (deed == "tensor") CHECK(answer.outputs == std::vector<std::string>{"1111"});
+    if (deed == "tensor") CHECK(answer.outputs == std::vector<std::string>{"11111"});
     CHECK(world.call(request("well")).outputs == std::vector<std::string>{"well"});
   }
 }
@@ -190,12 +190,22 @@ TEST_CASE("the code is looked for in the folder alone, by name, and not where an
   CHECK(refused().find("both broken.so and libbroken.so are in ") != std::string::npos);
   std::filesystem::remove(folder.path / "libbroken.so");
   namespace fs = std::filesystem;
-  for (const fs::path& open : {folder.path / "broken.so", folder.path}) {
+  const auto refuses_open = [&](const fs::path& open) {
     fs::permissions(open, fs::perms::others_write, fs::perm_options::add);
     CHECK(refused().find(open.string() + ": anybody may write it, so its code is not run") !=
           std::string::npos);
     fs::permissions(open, fs::perms::others_write, fs::perm_options::remove);
-  }
+  };
+  refuses_open(folder.path / "broken.so");
+  refuses_open(folder.path);
+  // Where a link leads counts as much: file and folder there.
+  const Folder elsewhere;
+  fs::rename(folder.path / "broken.so", elsewhere.path / "code.so");
+  fs::create_symlink(elsewhere.path / "code.so", folder.path / "broken.so");
+  for (const fs::path& open : {elsewhere.path / "code.so", elsewhere.path, folder.path})
+    refuses_open(open);
+  CHECK(refused().find((elsewhere.path / "code.so").string() + ": it cannot be loaded: ") !=
+        std::string::npos);
 }
 
 TEST_CASE("a stepped plugin with options and a parameter advances calls together") {

@@ -41,6 +41,24 @@ def no_flag_of_ours(project):
         FAILURES.append(f"the targets have the flags {flags}")
 
 
+def own_libraries(project, prefix):
+    """A role with a library, an include path and a definition of its own: its test program has them too."""
+    os.mkdir(project + "/lungs")
+    with open(project + "/lungs/lungs.hpp", "w") as header:
+        header.write("int breaths();\n")
+    with open(project + "/lungs.cpp", "w") as source:
+        source.write("int breaths() { return 2; }\n")
+    with open(project + "/CMakeLists.txt", "a") as lists:
+        lists.write("add_library(lungs STATIC lungs.cpp)\n"
+                    "set_target_properties(lungs PROPERTIES POSITION_INDEPENDENT_CODE ON)\n"
+                    "target_link_libraries(shout PRIVATE lungs)\n"
+                    "target_include_directories(shout PRIVATE lungs)\n"
+                    "target_compile_definitions(shout PRIVATE BREATHS=2)\n")
+    with open(project + "/shout.cpp", "a") as role:
+        role.write("#include <lungs.hpp>\nextern const bool breathes;\nconst bool breathes = breaths() == BREATHS;\n")
+    build(project, prefix)
+
+
 def refusals(sluice, scratch):
     for name, says in (("Loud", "cannot be a role's name"), ("../loud", "cannot be a role's name"),
                        ("test", "a target of CMake's own"), ("denoiser", "there is a plugin 'denoiser' already"),
@@ -78,10 +96,11 @@ def main():
         expect("install", run(["cmake", "--install", built, "--prefix", prefix]), 0)
         sluice = prefix + "/bin/sluice"
         expect("new role", run([sluice, "new", "role", "shout"], cwd=scratch), 0, "shout: a plain role")
-        expect("new role", run([sluice, "new", "role", "chant", "deep/er", "--stepped"], cwd=scratch), 0)
+        expect("new role", run([sluice, "new", "role", "speech", "deep/er", "--stepped"], cwd=scratch), 0)
         for project in (scratch + "/shout", scratch + "/deep/er"):
             build(project, prefix)
             no_flag_of_ours(project)
+        own_libraries(scratch + "/shout", prefix)
         refusals(sluice, scratch)
         changed_manifest(sluice, scratch + "/shout")
     finally:

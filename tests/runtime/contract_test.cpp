@@ -98,6 +98,30 @@ TEST_CASE("a breach of the declaration is an error that names node, role and fie
   }
 }
 
+TEST_CASE("of a frame with one wrong field nothing goes on, whichever field it is") {
+  const FieldValue good{"word", make_text("a")}, bad{"picture", make_text("no picture")};
+  const FieldValue nowhere{"colour", make_text("red")}, again{"word", make_text("b")};
+  const std::string no_picture = "text in 'picture', which is declared as image";
+  const std::vector<std::pair<std::vector<FieldValue>, std::string>> rows{
+      {{good, bad}, no_picture},
+      {{bad, good}, no_picture},
+      {{good, nowhere}, "the undeclared field 'colour'"},
+      {{good, again}, "the field 'word' twice in one frame"}};
+  std::size_t row = 0;
+  TestWorld world;
+  world.add(painter(), [&](Activation& a, std::uint32_t) -> Result<void> {
+    a.yield(rows[row].first);
+    return {};
+  });
+  world.run(painting);
+  for (row = 0; row < rows.size(); ++row) {
+    const auto [outcome, came] = world.call();
+    INFO(row);
+    CHECK(outcome.error.message == "the role 'artist' yielded " + rows[row].second);
+    CHECK(came.empty());
+  }
+}
+
 TEST_CASE("what a plain role throws costs its activation only") {
   TestWorld world;
   world.add_scripted([](Activation& a, std::uint32_t) -> Result<void> {

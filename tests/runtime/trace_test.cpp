@@ -138,6 +138,33 @@ TEST_CASE("a trace knows how each call ended, and what waited for another call w
   CHECK(trace.spans[1].asked >= trace.spans[0].end);
 }
 
+TEST_CASE("a trace taken while a role hangs says that it runs, and of the next that it waits") {
+  Traced world;
+  Gate begun, go;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    begun.open();
+    go.wait();
+    return hand_on(a);
+  });
+  world.run_traced(one_node());
+  Waiting held, queued;
+  world.runner->start({"s", {{"x", make_text("a")}}}, held.observer());
+  begun.wait();
+  world.runner->start({"t", {{"x", make_text("b")}}}, queued.observer());
+  const Trace hanging = world.runner->trace();
+  go.open();
+  CHECK(held.wait().ok);
+  CHECK(queued.wait().ok);
+  world.until_idle();
+  const Trace done = world.runner->trace();
+  REQUIRE(hanging.spans.size() == 2);
+  REQUIRE(done.spans.size() == 2);
+  CHECK(hanging.spans[0].begin == done.spans[0].begin);  // when its role took it, not now
+  CHECK(hanging.spans[0].end < done.spans[0].end);
+  CHECK(hanging.spans[1].begin == hanging.spans[1].end);  // nobody has taken it: queued until now
+  CHECK(hanging.spans[1].begin < done.spans[1].begin);
+}
+
 TEST_CASE("a call that is given up ends in the trace as it did for its caller") {
   Traced world;
   Gate begun, go;

@@ -126,6 +126,7 @@ class Making {
   std::uint32_t replica() const { return making_.replica; }
   std::uint32_t threads() const { return making_.threads; }
   /// Options are there when the manifest declares them, or the workflow could not have run.
+  /// Throws: std::invalid_argument for one that it does not declare, which refuses the start.
   std::int64_t whole(std::string_view option) const { return of(option).whole; }
   double real(std::string_view option) const { return of(option).real; }
   std::string_view text(std::string_view option) const { return view(of(option).text); }
@@ -142,7 +143,7 @@ class Making {
   sluice_option of(std::string_view name) const {
     for (std::uint64_t i = 0; i < making_.option_count; ++i)
       if (view(making_.options[i].name) == name) return making_.options[i];
-    return {};
+    throw std::invalid_argument("no option '" + std::string(name) + "'");
   }
   const sluice_making& making_;
 };

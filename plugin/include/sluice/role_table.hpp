@@ -1,6 +1,8 @@
 // How a role's class becomes the table of the C interface. Included by `role.hpp`.
 #pragma once
 
+#include <cstdio>
+
 #include "role.hpp"
 
 namespace sluice::plugin {
@@ -31,6 +33,17 @@ std::int32_t guarded(sluice_error* error, Work work) noexcept {
     write(error, "the role threw something that is no std::exception");
   }
   return SLUICE_UNAVAILABLE;
+}
+
+/// The same for functions that have no way to fail: it is told on the standard error.
+template <typename Work>
+void guarded_silently(const char* function, Work work) noexcept {
+  sluice_error error{};
+  const std::int32_t code = guarded(&error, [&]() -> Status {
+    work();
+    return {};
+  });
+  if (code != SLUICE_OK) std::fprintf(stderr, "warning: %s: %s\n", function, error.message);
 }
 
 /// An instance: the author's object, and the host that made it.
@@ -65,9 +78,12 @@ void add_param_functions(sluice_plugin& table) {
       return {};
     });
   };
-  table.destroy_param = [](void* param) { delete static_cast<Param*>(param); };
+  table.destroy_param = [](void* param) {
+    guarded_silently("destroy_param", [&] { delete static_cast<Param*>(param); });
+  };
   table.end_session = [](void* param, sluice_text session) {
-    static_cast<Param*>(param)->end_session(view(session));
+    guarded_silently("end_session",
+                     [&] { static_cast<Param*>(param)->end_session(view(session)); });
   };
 }
 
@@ -82,7 +98,9 @@ sluice_plugin make_table() {
   table.name = to_c(sluice_role_name);
   table.declaration = {sluice_role_declaration, sluice_role_declaration_size};
   table.create = create<T>;
-  table.destroy = [](void* instance) { delete static_cast<Held<T>*>(instance); };
+  table.destroy = [](void* instance) {
+    guarded_silently("destroy", [&] { delete static_cast<Held<T>*>(instance); });
+  };
   if constexpr (std::derived_from<T, Role>) {
     table.run = [](void* instance, std::uint64_t id, sluice_error* error) {
       auto* held = static_cast<Held<T>*>(instance);

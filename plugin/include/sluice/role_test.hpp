@@ -1,8 +1,8 @@
 // A role without Sluice: gives one activation its inputs, runs the role, and keeps what it yields.
 //
 // For unit tests of a plugin, linked with the role's own sources. A stepped role is admitted and
-// stepped until it has retired the activation, at most `steps_max` times. What a declaration says
-// of ports is not checked here: `sluice run` does.
+// stepped until it has retired the activation, at most `steps_max` times: then it is given up with
+// an error. What a declaration says of ports and defaults is not known here: give each option.
 #pragma once
 
 #include <cstdlib>
@@ -61,11 +61,16 @@ class TestCall {
   static TestCall& of(const sluice_host* host) { return *static_cast<const Host*>(host)->call; }
   static TestValue copied(const sluice_value& value);
   void show(const TestValue& value, sluice_value& to);
+  /// What was handed on by its handle is what it was, whatever else the value says.
+  const TestValue* by_handle(std::uint64_t handle) const {
+    return handle - 1 < handed_.size() ? handed_[handle - 1] : nullptr;
+  }
   Host host();
   void play(const sluice_plugin& plugin, void* instance);
 
   std::deque<TestValue> made_;
   std::deque<std::vector<sluice_attribute>> shown_;
+  std::vector<const TestValue*> handed_;  // by handle, from 1
 };
 
 inline TestValue TestCall::copied(const sluice_value& value) {
@@ -84,12 +89,13 @@ inline TestValue TestCall::copied(const sluice_value& value) {
 inline void TestCall::show(const TestValue& value, sluice_value& to) {
   std::vector<sluice_attribute>& attributes = shown_.emplace_back();
   for (const auto& [name, number] : value.attributes) attributes.push_back({to_c(name), number});
+  handed_.push_back(&value);
   to = {sizeof to,          static_cast<std::uint32_t>(value.type),
         value.dtype,        to_c(value.text),
         value.shape.data(), value.shape.size(),
         value.data.data(),  value.data.size(),
         value.number,       attributes.data(),
-        attributes.size(),  0};
+        attributes.size(),  handed_.size()};
 }
 
 inline TestCall::Host TestCall::host() {
@@ -131,9 +137,17 @@ inline TestCall::Host TestCall::host() {
   };
   host.yield = [](const sluice_host* h, std::uint64_t, const sluice_field* fields,
                   std::uint64_t count) -> std::int32_t {
-    TestFrame& frame = of(h).frames.emplace_back();
-    for (std::uint64_t i = 0; i < count; ++i)
-      frame.fields[std::string(view(fields[i].name))] = copied(*fields[i].value);
+    TestFrame frame;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const sluice_value& value = *fields[i].value;
+      const TestValue* const handed = of(h).by_handle(value.handle);
+      if (handed == nullptr && value.handle != 0) {
+        of(h).status = {Code::corrupt, "yielded a handle that is not the host's"};
+        return SLUICE_INVALID_ARGUMENT;
+      }
+      frame.fields[std::string(view(fields[i].name))] = handed ? *handed : copied(value);
+    }
+    of(h).frames.push_back(std::move(frame));
     return SLUICE_OK;
   };
   host.cancelled = [](const sluice_host* h, std::uint64_t) -> std::int32_t {
@@ -160,10 +174,15 @@ inline void TestCall::play(const sluice_plugin& plugin, void* instance) {
     for (std::size_t i = 0; i < steps_max && code == SLUICE_OK && !ended; ++i)
       code = plugin.step(instance, &error);
   }
-  if (code != SLUICE_OK) status = {static_cast<Code>(code), error.message};
+  if (code != SLUICE_OK)
+    status = {static_cast<Code>(code), error.message};
+  else if (!ended)
+    status = {Code::deadline, "not retired after " + std::to_string(steps_max) + " steps"};
+  ended = ended || code != SLUICE_OK;
 }
 
 inline const TestCall& TestCall::run(const sluice_plugin& plugin) {
+  handed_.clear();  // of an earlier run
   const Host served = host();
   std::vector<sluice_option> given;
   for (const auto& [name, text] : options) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -125,7 +126,11 @@ class Output {
     output.fill(shape, SLUICE_U8, pixels.data(), pixels.size());
     return output;
   }
+  /// Of a value made here: one handed on keeps its own. Throws: std::invalid_argument for such one.
   Output& with(std::span<const sluice_attribute> attributes) {
+    if (value_.handle != 0)
+      throw std::invalid_argument(
+          "a value handed on keeps its attributes: make a new one to give it others");
     value_.attributes = attributes.data();
     value_.attribute_count = attributes.size();
     return *this;

@@ -190,7 +190,9 @@ const std::map<std::string, Deed>& deeds() {
            return d.self.host->make_tensor(d.self.host, d.id, type, dtype, shape, rank, &value,
                                            &data);
          };
-         const int codes = made(SLUICE_TEXT, SLUICE_F32, 1) * 1000 +
+         const int no_shape = d.self.host->make_tensor(d.self.host, d.id, SLUICE_TENSOR, SLUICE_F32,
+                                                       nullptr, 3, &value, &data);
+         const int codes = no_shape * 10000 + made(SLUICE_TEXT, SLUICE_F32, 1) * 1000 +
                            made(SLUICE_TENSOR, 9, 1) * 100 +
                            made(SLUICE_TENSOR, SLUICE_F32, 1) * 10 +
                            made(SLUICE_TENSOR, SLUICE_F32, std::uint64_t{1} << 60);

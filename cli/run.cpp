@@ -236,6 +236,8 @@ int run(const RunOptions& options, const Catalog& catalog) {
       many ? OutputFiles::in_folder(options.outs.empty() ? "." : options.outs[0])
            : OutputFiles::make(options.outs, output_types(*compiled, catalog));
   if (!files.ok()) return fail(files.error().message);
+  const Result<int> lines = many ? open_calls(options.calls) : -1;
+  if (!lines.ok()) return fail(lines.error().message);
   Result<CallInputs> inputs = many ? CallInputs() : inputs_of(options, plan);
   if (!inputs.ok()) return fail(inputs.error().message);
 
@@ -248,8 +250,8 @@ int run(const RunOptions& options, const Catalog& catalog) {
     progress.reset();
     return fail(runner.error().message);
   }
-  const int status = many ? run_calls({options.calls, options.session, options.concurrency}, plan,
-                                      **runner, std::move(files).value(), *progress)
+  const int status = many ? run_calls({options.calls, options.session, options.concurrency}, *lines,
+                                      plan, **runner, std::move(files).value(), *progress)
                           : run_one(options, plan, std::move(inputs).value(),
                                     std::move(files).value(), **runner, progress);
   progress.reset();

@@ -178,6 +178,29 @@ def wrong_inputs(scratch, flow, rest):
     refused("no such output", "no output 'y'", args=[flow, *rest, "--without", "t", "--out", "y=z"])
     refused("which of the outputs", "several outputs go to files (i, a, x, features)", args=[flow, "--out", "z.png"])
     refused("an output twice", "has a file already", args=[flow, "--out", "i=a", "--out", "i=b"])
+    refused("a file for two outputs", "the output 'n' goes to that file",
+            args=[flow, "--out", "n=" + scratch.path("same"), "--out", "j=" + scratch.path(".", "same")])
+    refused("a file for an output and the trace", "--trace", "the output 'n' goes to that file",
+            args=[flow, "--out", "n=" + scratch.path("same"), "--trace", scratch.path("same")])
+    sealed = scratch.path("sealed")
+    os.makedirs(sealed, exist_ok=True)
+    os.chmod(sealed, 0o500)
+    locked_file = scratch.file("locked_file", "as it was")
+    os.chmod(locked_file, 0o400)
+    cannot = [("no such folder", scratch.path("no", "folder"), "No such file"), ("a folder", sealed, "Is a directory"),
+              ("below a file", os.path.join(TABLE, "x"), "Not a directory")]
+    if os.geteuid() != 0:  # root writes everywhere
+        cannot += [("a folder of others", os.path.join(sealed, "x"), "denied"), ("a file of others", locked_file, "denied")]
+        refused("a folder for all that may not be written", "sealed: cannot be written: Permission denied", args=[flow, "--out", sealed])
+    for what, path, why in cannot:
+        refused(f"an output to {what}", f"{path}: cannot be written: {why}", args=[flow, "--out", "t=" + path])
+        refused(f"a trace to {what}", f"--trace: {path}: cannot be written: {why}", args=[flow, "--trace", path])
+    words = ["--input", "t=kept", *rest]
+    code, out, err = sluice("run", flow, *words, "--out", "t=/dev/full")
+    expect("a text on a full disk is shown", code == 1 and out == "kept\n" and err.endswith("error: /dev/full: cannot be written: No space left on device\n"),
+           (code, out, err))
+    code, out, err = sluice("run", flow, *words, "--out", "t=/dev/null", "--out", "n=/dev/null")
+    expect("two outputs to nowhere", code == 0 and not out, (code, out, err))
     pipe = scratch.path("fifo")
     os.mkfifo(pipe)
     refused("a pipe as an input", "not a regular file", args=[flow, "--input", "x=@" + pipe], seconds=30)

@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <unordered_set>
 
 #include "base/base64.h"
 #include "base/nearest.h"
+#include "cli/call_id.h"
 #include "cli/call_value.h"
 #include "cli/input_file.h"
 
@@ -14,22 +19,49 @@ namespace sluice::cli {
 
 namespace {
 
-using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;  // keys come back in the order in which they came
 
 constexpr int depth_max = 64;
+constexpr std::size_t object_keys_max = 20'000;  // in order, each is looked for among those before
 constexpr std::int64_t deadline_ms_max = std::int64_t{24} * 60 * 60 * 1000;
 constexpr std::array<std::string_view, 4> keys{"id", "session", "inputs", "deadline_ms"};
 
-/// Not deeper than we take apart without fear for the stack.
-Result<Json> parse_shallow(std::string_view text) {
-  bool too_deep = false;
-  const auto look = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > depth_max;
-    return depth <= depth_max;
-  };
-  Json line = Json::parse(text, look, false);
-  if (too_deep) return invalid_argument("it nests deeper than " + std::to_string(depth_max));
+/// Looks at a line while it is parsed, for what the parser itself would take.
+class Look {
+ public:
+  /// False: this part is left out of what is parsed.
+  bool operator()(int depth, Json::parse_event_t event, const Json& part) {
+    if (depth > depth_max) return says("it nests deeper than " + std::to_string(depth_max));
+    const auto at = static_cast<std::size_t>(depth);
+    if (event == Json::parse_event_t::object_start) {
+      if (names_.size() < at + 2) names_.resize(at + 2);
+      names_[at + 1].clear();
+    }
+    if (event != Json::parse_event_t::key) return true;
+    const std::string& name = part.get_ref<const std::string&>();
+    if (!names_[at].insert(name).second)
+      return says("the key '" + name.substr(0, 40) + "' stands twice in one object");
+    if (names_[at].size() > object_keys_max)
+      return says("one object has more than " + std::to_string(object_keys_max) + " keys");
+    return true;
+  }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  bool says(std::string problem) {
+    if (problem_.empty()) problem_ = std::move(problem);
+    return false;
+  }
+
+  std::vector<std::unordered_set<std::string>> names_;  // of the objects around, by depth
+  std::string problem_;
+};
+
+/// Not deeper than we take apart without fear for the stack, and no key twice.
+Result<Json> parse_checked(std::string_view text) {
+  Look look;
+  Json line = Json::parse(text, std::ref(look), false);
+  if (!look.problem().empty()) return invalid_argument(look.problem());
   if (line.is_discarded()) return invalid_argument("it is not JSON");
   if (!line.is_object()) return invalid_argument("a call is a JSON object: {\"inputs\": {...}}");
   return line;
@@ -58,7 +90,8 @@ Result<PayloadRef> value_in_line(const Json& value, ValueType type) {
   if (type == ValueType::json) return make_json(dumped(value));
   if (type == ValueType::number && value.is_number()) {
     if (value.is_number_integer() &&
-        !(value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{1} << 62U))
+        !(value.is_number_unsigned() &&
+          value.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()}))
       return make_number(value.get<std::int64_t>());
     return invalid_argument("it is not a whole number of 64 bits");
   }
@@ -99,16 +132,30 @@ Result<void> read_deadline(const Json& value, CallLine& call) {
   return {};
 }
 
-OrderedJson value_json(const Payload& value) {
+bool has_float(const Json& value) {
+  if (!value.is_structured()) return value.is_number_float();
+  return std::ranges::any_of(value, has_float);
+}
+
+Result<void> read_id(std::string_view text, const Json& id, CallLine& call) {
+  const std::string changes = has_float(id) ? id_number_that_changes(text) : "";
+  if (!changes.empty())
+    return invalid_argument("'id': the number " + changes.substr(0, 40) +
+                            " would come back as another one; write it as a string");
+  call.id = dumped(id);
+  return {};
+}
+
+Json value_json(const Payload& value) {
   if (value.type == ValueType::number) return value.number;
   if (value.type == ValueType::bytes) return {{"base64", base64_encode(value.text)}};
   if (value.type != ValueType::json) return value.text;
-  OrderedJson parsed = OrderedJson::parse(value.text, nullptr, false);
-  return parsed.is_discarded() ? OrderedJson(value.text) : parsed;
+  Json parsed = Json::parse(value.text, nullptr, false);
+  return parsed.is_discarded() ? Json(value.text) : parsed;
 }
 
-OrderedJson file_json(const Payload& value, const std::string& path) {
-  OrderedJson json{{"file", path}};
+Json file_json(const Payload& value, const std::string& path) {
+  Json json{{"file", path}};
   if (!is_file_type(value.type)) return json;
   json["type"] = to_string(value.tensor.dtype());
   json["shape"] = value.tensor.shape();
@@ -118,9 +165,10 @@ OrderedJson file_json(const Payload& value, const std::string& path) {
 }  // namespace
 
 Result<void> read_call(std::string_view text, const Plan& plan, CallLine& call) {
-  Result<Json> line = parse_shallow(text);
+  Result<Json> line = parse_checked(text);
   if (!line.ok()) return line.error();
-  if (line->contains("id")) call.id = dumped((*line)["id"]);
+  if (const auto id = line->find("id"); id != line->end())
+    if (Result<void> read = read_id(text, *id, call); !read.ok()) return read;
   for (const auto& [key, value] : line->items()) {
     if (std::ranges::find(keys, key) != keys.end()) continue;
     const std::string near = nearest_name(key, {keys.begin(), keys.end()});
@@ -141,30 +189,39 @@ Result<void> read_call(std::string_view text, const Plan& plan, CallLine& call) 
 
 std::string result_line(const CallLine& call, const CallOutcome& outcome,
                         const CallOutputs& outputs, const std::vector<WrittenFile>& files) {
-  OrderedJson line{
-      {"line", call.number}, {"id", OrderedJson::parse(call.id)}, {"session", call.session},
-      {"ok", outcome.ok},    {"outputs", OrderedJson::object()},  {"warnings", outcome.warnings}};
-  OrderedJson& values = line["outputs"];
+  Json line{{"line", call.number}, {"id", Json::parse(call.id)}, {"session", call.session},
+            {"ok", outcome.ok},    {"outputs", Json::object()},  {"warnings", outcome.warnings}};
+  Json& values = line["outputs"];
+  const auto file_of = [&](std::size_t i) {
+    const auto it = std::ranges::lower_bound(files, i, {}, &WrittenFile::output);
+    return it != files.end() && it->output == i ? it : files.end();
+  };
+  std::set<std::string_view> lists;  // outputs whose values are not all texts that stand here
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (file_of(i) != files.end() || outputs[i].second->type != ValueType::text)
+      lists.insert(outputs[i].first);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const auto& [name, value] = outputs[i];
-    const auto file = std::ranges::find(files, i, &WrittenFile::output);
+    const auto file = file_of(i);
     if (value->attribute("cut_off").has_value())
       line["warnings"].push_back(std::string(name) +
                                  ": the answer reached max_tokens and stops here");
+    Json& shown = values[std::string(name)];
     if (file != files.end()) {
-      values[std::string(name)].push_back(file_json(*value, file->path));
-    } else if (value->type == ValueType::text) {
-      OrderedJson& text = values[std::string(name)];
-      text = (text.is_string() ? text.get<std::string>() : "") + value->text;
+      shown.push_back(file_json(*value, file->path));
+    } else if (lists.contains(name)) {
+      shown.push_back(value_json(*value));
+    } else if (shown.is_null()) {
+      shown = value->text;
     } else {
-      values[std::string(name)].push_back(value_json(*value));
+      shown.get_ref<std::string&>() += value->text;
     }
   }
   if (!outcome.ok) {
     line["error"] = {{"code", to_string(outcome.error.code)}, {"message", outcome.error.message}};
     if (!outcome.node.empty()) line["error"]["node"] = outcome.node;
   }
-  return line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace sluice::cli

@@ -3,7 +3,8 @@
 // A call: {"id": ANY, "session": NAME, "inputs": {NAME: VALUE}, "deadline_ms": N}; all but "inputs"
 // may be left out. VALUE is by the input's declared type: JSON stands as it is, a text and bytes
 // are a string, a number is one, and all but JSON may be {"file": PATH} or {"base64": BYTES}; null
-// leaves an input out. Errors: invalid_argument, with the part of the line that is wrong.
+// leaves an input out. Keys keep their order; none stands twice in an object, of at most 20,000.
+// Errors: invalid_argument, with the part of the line that is wrong.
 #pragma once
 
 #include <chrono>
@@ -32,14 +33,14 @@ struct CallLine {
 /// What could be read stands in `call` in any case.
 Result<void> read_call(std::string_view text, const Plan& plan, CallLine& call);
 
-/// A value that went to a file.
+/// A value that went to a file. Many are in the order of `output`.
 struct WrittenFile {
   std::size_t output = 0;  // its index among the call's outputs
   std::string path;
 };
 
-/// One line: {"line", "id", "session", "ok", "outputs", "warnings", "error"}. Texts of an output
-/// are joined to one string; of any other all values stand in a list.
+/// One line: {"line", "id", "session", "ok", "outputs", "warnings", "error"}. The values of an
+/// output that are all texts are joined to one string; of any other all stand in a list.
 std::string result_line(const CallLine& call, const CallOutcome& outcome,
                         const CallOutputs& outputs, const std::vector<WrittenFile>& files);
 

@@ -67,6 +67,15 @@ Result<std::string> write_new(const std::string& path, std::string_view bytes) {
   }
 }
 
+/// True when what is written to the one is lost by writing to the other.
+bool is_same_file(const std::string& one, const std::string& other) {
+  std::error_code failed;
+  if (fs::exists(one, failed) && !fs::is_regular_file(one, failed)) return false;  // /dev/null
+  if (fs::equivalent(one, other, failed)) return true;
+  return fs::weakly_canonical(fs::absolute(one, failed), failed) ==
+         fs::weakly_canonical(fs::absolute(other, failed), failed);
+}
+
 std::string names_of(const std::vector<OutputType>& outputs) {
   std::string all;
   for (const OutputType& output : outputs) all += (all.empty() ? "" : ", ") + output.name;
@@ -124,6 +133,9 @@ Result<OutputFiles> OutputFiles::make(const std::vector<std::string>& given,
       name = std::move(only).value();
     }
     if (path.empty()) return invalid_argument("--out " + text + ": the file's name is missing");
+    if (const std::string other = files.name_of(path); !other.empty() && other != name)
+      return invalid_argument("--out " + text + ": the output '" + other + "' goes to that file");
+    if (const Result<void> can = check_can_write(path); !can.ok()) return can.error();
     if (!files.named_.emplace(name, path).second)
       return invalid_argument("--out " + text + ": the output '" + name + "' has a file already");
   }
@@ -135,8 +147,15 @@ Result<OutputFiles> OutputFiles::in_folder(const std::string& folder) {
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed) return not_written(folder, failed.value());
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) return not_written(folder, errno);
   files.folder_ = folder;
   return files;
+}
+
+std::string OutputFiles::name_of(const std::string& path) const {
+  const auto it = std::ranges::find_if(
+      named_, [&](const auto& named) { return is_same_file(path, named.second); });
+  return it == named_.end() ? "" : it->first;
 }
 
 bool OutputFiles::takes(std::string_view output, const Payload& value) const {
@@ -157,6 +176,18 @@ Result<std::string> OutputFiles::write(std::string_view output, const Payload& v
   if (!first && is_file_type(value.type)) return write_new(numbered(path, 2), bytes);
   const Result<bool> written = write_file(path, bytes, first ? Open::over : Open::append);
   return written.ok() ? Result<std::string>(path) : Result<std::string>(written.error());
+}
+
+Result<void> check_can_write(const std::string& path) {
+  std::error_code failed;
+  if (fs::is_directory(path, failed)) return not_written(path, EISDIR);
+  if (fs::exists(path, failed)) {
+    if (::access(path.c_str(), W_OK) != 0) return not_written(path, errno);
+    return {};
+  }
+  const fs::path folder = fs::path(path).parent_path() / ".";  // a file is none
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) return not_written(path, errno);
+  return {};
 }
 
 std::string file_bytes(const Payload& value) {

@@ -2,9 +2,10 @@
 // file is named.
 //
 // The file that the command line names is written over; every other takes the next number that is
-// free (NAME.png, NAME-2.png), so nothing else is. A picture becomes .png, a tensor or audio .npy.
-// Thread: one. Errors: invalid_argument (what `--out` says does not fit the workflow), unavailable
-// (a file cannot be written).
+// free (NAME.png, NAME-2.png), so nothing else is. What can be known before anything runs is an
+// error then: a file for two outputs, a folder that is not there or may not be written. A picture
+// becomes .png, a tensor or audio .npy. Thread: one. Errors: invalid_argument (what `--out` says
+// does not fit the workflow), unavailable (a file cannot be written).
 #pragma once
 
 #include <map>
@@ -34,6 +35,8 @@ class OutputFiles {
   /// For many calls: none of their files is named. Made where it is not there.
   static Result<OutputFiles> in_folder(const std::string& folder);
 
+  /// The output that the command line sends to that file; empty: none.
+  std::string name_of(const std::string& path) const;
   /// True when values of the output go to a file.
   bool takes(std::string_view output, const Payload& value) const;
   /// Writes the value; its file's path. Text, JSON, numbers and bytes of one output follow each
@@ -46,6 +49,10 @@ class OutputFiles {
   std::set<std::string, std::less<>> begun_;               // whose named file was written
   std::string folder_;                                     // of the others; empty: here
 };
+
+/// Whether a file can be made or written over there, as far as that shows without doing it. Errors:
+/// unavailable.
+Result<void> check_can_write(const std::string& path);
 
 /// The bytes of a value's file: PNG, .npy, or the text as it is.
 std::string file_bytes(const Payload& value);

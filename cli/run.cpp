@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/base64.h"
@@ -149,7 +150,8 @@ class Printer {
 
   void show(std::string_view output, const Payload& value) {
     cut_off_ = cut_off_ || value.attribute("cut_off").has_value();
-    if (files_.takes(output, value)) return save(output, value);
+    if (files_.takes(output, value) && !unwritten_.contains(output) && save(output, value)) return;
+    if (is_file_type(value.type)) return;
     if (line_open_ && output != last_) end_line();
     last_ = output;
     const std::string text = file_bytes(value);
@@ -167,13 +169,15 @@ class Printer {
   void end_line() {
     if (std::exchange(line_open_, false)) progress_.write("\n");
   }
-  void save(std::string_view output, const Payload& value) {
+  /// False: it could not be written. From then on the output's texts are shown.
+  bool save(std::string_view output, const Payload& value) {
     const Result<std::string> path = files_.write(output, value);
     if (!path.ok()) {
       if (problem_.empty()) problem_ = path.error().message;
-      return;
+      if (!is_file_type(value.type)) unwritten_.emplace(output);
+      return false;
     }
-    if (!is_file_type(value.type)) return;
+    if (!is_file_type(value.type)) return true;
     end_line();
     const Tensor& tensor = value.tensor;
     progress_.write("[" + std::string(output) + ": " + *path + ", " +
@@ -181,12 +185,14 @@ class Printer {
                          ? std::to_string(tensor.dim(1)) + " x " + std::to_string(tensor.dim(0))
                          : tensor.describe()) +
                     "]\n");
+    return true;
   }
 
   OutputFiles files_;
   Progress& progress_;
   std::string problem_;
   std::string last_;
+  std::set<std::string, std::less<>> unwritten_;  // outputs whose file cannot be written
   bool line_open_ = false;
   bool cut_off_ = false;
 };
@@ -220,6 +226,23 @@ int run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, Outp
   return problem.empty() ? 0 : fail(problem);
 }
 
+/// Where outputs go, and a trace: nothing runs for a file that cannot be written.
+Result<OutputFiles> files_of(const RunOptions& options, const Compiled& compiled,
+                             const Catalog& catalog) {
+  Result<OutputFiles> files = OutputFiles();
+  if (options.calls.empty())
+    files = OutputFiles::make(options.outs, output_types(compiled, catalog));
+  else if (!options.outs.empty())
+    files = OutputFiles::in_folder(options.outs[0]);
+  if (!files.ok() || options.trace.empty()) return files;
+  if (const std::string output = files->name_of(options.trace); !output.empty())
+    return invalid_argument("--trace " + options.trace + ": the output '" + output +
+                            "' goes to that file");
+  if (const Result<void> can = check_can_write(options.trace); !can.ok())
+    return Error{can.error().code, "--trace: " + can.error().message};
+  return files;
+}
+
 int run(const RunOptions& options, const Catalog& catalog) {
   Result<Compiled> compiled = compile_file(options.file, options.workflow, catalog);
   if (!compiled.ok()) return fail(compiled.error().message);
@@ -232,10 +255,10 @@ int run(const RunOptions& options, const Catalog& catalog) {
   if (compiled->loaded.spec.is_library)
     return fail(options.file + " has roles for other workflows to include, and nothing to run");
   const bool many = !options.calls.empty();
-  Result<OutputFiles> files =
-      many ? OutputFiles::in_folder(options.outs.empty() ? "." : options.outs[0])
-           : OutputFiles::make(options.outs, output_types(*compiled, catalog));
+  Result<OutputFiles> files = files_of(options, *compiled, catalog);
   if (!files.ok()) return fail(files.error().message);
+  const Result<int> lines = many ? open_calls(options.calls) : -1;
+  if (!lines.ok()) return fail(lines.error().message);
   Result<CallInputs> inputs = many ? CallInputs() : inputs_of(options, plan);
   if (!inputs.ok()) return fail(inputs.error().message);
 
@@ -248,8 +271,8 @@ int run(const RunOptions& options, const Catalog& catalog) {
     progress.reset();
     return fail(runner.error().message);
   }
-  const int status = many ? run_calls({options.calls, options.session, options.concurrency}, plan,
-                                      **runner, std::move(files).value(), *progress)
+  const int status = many ? run_calls({options.calls, options.session, options.concurrency}, *lines,
+                                      plan, **runner, std::move(files).value(), *progress)
                           : run_one(options, plan, std::move(inputs).value(),
                                     std::move(files).value(), **runner, progress);
   progress.reset();

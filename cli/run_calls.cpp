@@ -66,21 +66,6 @@ class Finished {
   std::vector<std::shared_ptr<Started>> calls_;
 };
 
-/// Standard input, or a file. Errors: not_found, invalid_argument.
-Result<int> open_lines(const std::string& source) {
-  if (source == "-") return ::dup(STDIN_FILENO);
-  const int file = ::open(source.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0)
-    return Error{
-        errno == ENOENT ? ErrorCode::not_found : ErrorCode::invalid_argument,
-        source + (errno == ENOENT ? ": no such file"
-                                  : std::string(": cannot be read: ") + std::strerror(errno))};
-  struct stat facts {};
-  if (fstat(file, &facts) == 0 && S_ISREG(facts.st_mode)) return file;
-  ::close(file);
-  return invalid_argument(source + ": not a regular file; --calls - reads a pipe");
-}
-
 class Calls {
  public:
   Calls(const CallsOptions& options, int source, const Plan& plan, Runner& runner,
@@ -248,14 +233,31 @@ int Calls::run() {
 
 }  // namespace
 
-int run_calls(const CallsOptions& options, const Plan& plan, Runner& runner, OutputFiles files,
-              Progress& progress) {
-  const Result<int> source = open_lines(options.source);
-  if (!source.ok()) return fail(source.error().message);
-  if (::isatty(*source) != 0)
+Result<int> open_calls(const std::string& source) {
+  if (source == "-") {
+    const int copy = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+    if (copy >= 0) return copy;
+    return Error{ErrorCode::unavailable,
+                 std::string("--calls -: standard input cannot be read: ") + std::strerror(errno)};
+  }
+  const int file = ::open(source.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0)
+    return Error{
+        errno == ENOENT ? ErrorCode::not_found : ErrorCode::invalid_argument,
+        source + (errno == ENOENT ? ": no such file"
+                                  : std::string(": cannot be read: ") + std::strerror(errno))};
+  struct stat facts {};
+  if (fstat(file, &facts) == 0 && S_ISREG(facts.st_mode)) return file;
+  ::close(file);
+  return invalid_argument(source + ": not a regular file; --calls - reads a pipe");
+}
+
+int run_calls(const CallsOptions& options, int source, const Plan& plan, Runner& runner,
+              OutputFiles files, Progress& progress) {
+  if (::isatty(source) != 0)
     std::fputs("a call a line, as {\"inputs\": {...}}; Ctrl-D ends\n", stderr);
-  const int status = Calls(options, *source, plan, runner, std::move(files), progress).run();
-  ::close(*source);
+  const int status = Calls(options, source, plan, runner, std::move(files), progress).run();
+  ::close(source);
   return status;
 }
 

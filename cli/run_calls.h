@@ -18,9 +18,14 @@ struct CallsOptions {
   std::size_t concurrency = 8;  // calls under way at once
 };
 
-/// Reads, runs and answers until the end of the lines, on this thread alone. Exit status: 0 when
-/// all calls went well. Ctrl-C cancels those under way and reads no more.
-int run_calls(const CallsOptions& options, const Plan& plan, Runner& runner, OutputFiles files,
-              Progress& progress);
+/// Standard input (`-`) or a file, as a descriptor. Before anything else is opened: where standard
+/// input is closed, its number is the next file's. Errors: not_found, invalid_argument, unavailable
+/// (standard input is closed).
+Result<int> open_calls(const std::string& source);
+
+/// Reads, runs and answers until the end of `source`, which it closes, on this thread alone. Exit
+/// status: 0 when all calls went well. Ctrl-C cancels those under way and reads no more.
+int run_calls(const CallsOptions& options, int source, const Plan& plan, Runner& runner,
+              OutputFiles files, Progress& progress);
 
 }  // namespace sluice::cli

@@ -100,7 +100,7 @@ Trace trace_of(const Plan& plan, const Script& script, sim::Report& report) {
     span.ended = call.ended;
     span.ok = call.failure == nullptr;
     if (span.ok) continue;
-    span.cause = plan.nodes[call.failure->node].name;
+    if (call.failure->node != entry_node) span.cause = plan.nodes[call.failure->node].name;
     span.message = call.failure->error.message;
   }
   trace.spans = std::move(report.spans);

@@ -83,8 +83,9 @@ int why(const std::string& path, std::int64_t call) {
     std::printf("call %lld (%s): %s after %.3f ms\n", static_cast<long long>(call),
                 args.value("session", "").c_str(), args.value("status", "").c_str(),
                 trace->call.value("dur", 0.0) / 1e3);
+    const std::string node = args.value("cause", "");  // empty: no node failed
     if (args.contains("cause"))
-      std::printf("  cause: %s: %s\n", args.value("cause", "").c_str(),
+      std::printf("  cause: %s%s%s\n", node.c_str(), node.empty() ? "" : ": ",
                   args.value("message", "").c_str());
   }
   std::printf("  %10s  %10s  %10s  %10s  node\n", "at ms", "on its way", "in queue", "ran ms");

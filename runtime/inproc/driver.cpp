@@ -188,8 +188,7 @@ void Driver::handle_give_up(Event& event) {
   open->given_up = true;
   given_up_.fetch_add(1);
   CallOutcome outcome = overdue(*event.call, still_running);
-  if (recorder_)
-    recorder_->call_ends(id, false, plan_->nodes[still_running].name, outcome.error.message);
+  if (recorder_) recorder_->call_ends(id, false, outcome.node, outcome.error.message);
   event.call->end(std::move(outcome));
   loop_.give_up(id);
 }
@@ -269,8 +268,7 @@ void Driver::end(EndCall& end) {
     if (end.failure->node != entry_node) outcome.node = plan_->nodes[end.failure->node].name;
   }
   if (recorder_) {
-    const NodeId cause = end.failure ? end.failure->node : entry_node;
-    recorder_->call_ends(end.call, outcome.ok, plan_->nodes[cause].name, outcome.error.message);
+    recorder_->call_ends(end.call, outcome.ok, outcome.node, outcome.error.message);
     recorder_->forget(end.call);
   }
   open.call->end(std::move(outcome));

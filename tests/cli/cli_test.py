@@ -57,7 +57,8 @@ def why_by_hand(file):
               call(0, 1000, 12000), call(1, 1500, 2500, status="error", cause="a", message="it broke"),
               activity(0, 0, "a", 2000, 3000, 500, 500), activity(0, 1, "b", 6000, 6000, 400, 600, after=0),
               activity(0, 2, "c", 3000, 1000, 0, 0, after=0), activity(1, 3, "a", 2000, 1000, 0, 7000),
-              activity(2, 4, "a", 2000, 1000, 9000, 0)]
+              activity(2, 4, "a", 2000, 1000, 9000, 0),
+              call(3, 1500, 2500, status="error", cause="", message="too late"), activity(3, 5, "a", 2000, 2000)]
     trace = file("by_hand.json", json.dumps({"traceEvents": events}).encode())
     head = "       at ms  on its way    in queue      ran ms  node\n"
     for number, want in enumerate((
@@ -70,10 +71,13 @@ def why_by_hand(file):
             "  most of it: messages on their way, or waiting for other inputs, 7.000 ms\n",
             "call 2 has not ended\n" + head +
             "       2.000       0.000       9.000       1.000  a\n"
-            "  most of it: waiting for a replica of a, 9.000 ms\n")):
+            "  most of it: waiting for a replica of a, 9.000 ms\n",
+            "call 3 (s): error after 2.500 ms\n  cause: too late\n" + head +
+            "       0.500       0.000       0.000       2.000  a\n"
+            "  most of it: running a, 2.000 ms\n")):
         code, out, err = sluice("why", trace, str(number))
         expect(f"why of call {number}", code == 0 and out == want, out)
-    one_line_error("why of a call too many", "no call 3, there are 2 (0 to 1)", "why", trace, "3")
+    one_line_error("why of a call too many", "no call 9, there are 4 (0 to 3)", "why", trace, "9")
     one_line_error("why of no calls at all", "no call 0, there are none", "why",
                    file("none.json", json.dumps({"traceEvents": []}).encode()), "0")
     circle = file("circle.json", json.dumps({"traceEvents": [activity(0, 0, "a", 1, 2, after=0)]}).encode())

@@ -34,6 +34,15 @@ outputs: { image: decode.image }
 """
 
 
+MIXED = """sluice: 1
+workflow: mixed
+inputs: { request: json }
+roles: { reader: { plugin: parse_request } }
+nodes: { parse: { run: reader.parse, inputs: [ { request: inputs.request } ] } }
+outputs: { out: [parse.text, parse.image] }
+"""
+
+
 def at(*path):
     return os.path.join(ROOT, *path)
 
@@ -42,13 +51,17 @@ CHAT = at("workflows/image_chat.yaml")
 TABLE = at("models/scenes/samples/table.png")
 
 
-def sluice(*args, stdin=b"", stdout=subprocess.PIPE, seconds=120, cwd=ROOT):
+def sluice(*args, stdin=b"", stdout=subprocess.PIPE, seconds=120, cwd=ROOT, program=SLUICE):
     """Exit status, standard output, standard error; no status: it hung."""
     try:
-        done = subprocess.run([SLUICE, *args], cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, input=stdin, timeout=seconds)
+        done = subprocess.run([program, *args], cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, input=stdin, timeout=seconds)
     except subprocess.TimeoutExpired:
         return None, "", "it hung"
     return done.returncode, (done.stdout or b"").decode(errors="replace"), done.stderr.decode(errors="replace")
+
+
+def closed_input(*args):
+    return sluice("-c", 'exec "$0" "$@" <&-', SLUICE, *args, seconds=60, program="sh")
 
 
 def expect(what, condition, seen):
@@ -165,6 +178,29 @@ def wrong_inputs(scratch, flow, rest):
     refused("no such output", "no output 'y'", args=[flow, *rest, "--without", "t", "--out", "y=z"])
     refused("which of the outputs", "several outputs go to files (i, a, x, features)", args=[flow, "--out", "z.png"])
     refused("an output twice", "has a file already", args=[flow, "--out", "i=a", "--out", "i=b"])
+    refused("a file for two outputs", "the output 'n' goes to that file",
+            args=[flow, "--out", "n=" + scratch.path("same"), "--out", "j=" + scratch.path(".", "same")])
+    refused("a file for an output and the trace", "--trace", "the output 'n' goes to that file",
+            args=[flow, "--out", "n=" + scratch.path("same"), "--trace", scratch.path("same")])
+    sealed = scratch.path("sealed")
+    os.makedirs(sealed, exist_ok=True)
+    os.chmod(sealed, 0o500)
+    locked_file = scratch.file("locked_file", "as it was")
+    os.chmod(locked_file, 0o400)
+    cannot = [("no such folder", scratch.path("no", "folder"), "No such file"), ("a folder", sealed, "Is a directory"),
+              ("below a file", os.path.join(TABLE, "x"), "Not a directory")]
+    if os.geteuid() != 0:  # root writes everywhere
+        cannot += [("a folder of others", os.path.join(sealed, "x"), "denied"), ("a file of others", locked_file, "denied")]
+        refused("a folder for all that may not be written", "sealed: cannot be written: Permission denied", args=[flow, "--out", sealed])
+    for what, path, why in cannot:
+        refused(f"an output to {what}", f"{path}: cannot be written: {why}", args=[flow, "--out", "t=" + path])
+        refused(f"a trace to {what}", f"--trace: {path}: cannot be written: {why}", args=[flow, "--trace", path])
+    words = ["--input", "t=kept", *rest]
+    code, out, err = sluice("run", flow, *words, "--out", "t=/dev/full")
+    expect("a text on a full disk is shown", code == 1 and out == "kept\n" and err.endswith("error: /dev/full: cannot be written: No space left on device\n"),
+           (code, out, err))
+    code, out, err = sluice("run", flow, *words, "--out", "t=/dev/null", "--out", "n=/dev/null")
+    expect("two outputs to nowhere", code == 0 and not out, (code, out, err))
     pipe = scratch.path("fifo")
     os.mkfifo(pipe)
     refused("a pipe as an input", "not a regular file", args=[flow, "--input", "x=@" + pipe], seconds=30)
@@ -255,6 +291,8 @@ def calls(scratch, flow):
             r = results[number + 2]
             expect(f"a wrong {name}", not r["ok"] and r["id"] == name and f"inputs.{name} (" in r["error"]["message"], r)
         expect("status of lines", code == 1 and not err, (code, err))
+    strict_lines(flow)
+    mixed_outputs(scratch)
     code, out, err = sluice("run", CHAT, "--calls", "-")
     expect("no lines are no calls", code == 0 and not out and not err, (code, out, err))
     huge = b'{"id": "' + b"x" * (65 << 20) + b'"}\n' + json.dumps(word("x", id="after")).encode()
@@ -262,6 +300,50 @@ def calls(scratch, flow):
     results = [json.loads(line) for line in out.splitlines()]
     expect("a line without end, and the one behind it", code == 1 and [(r["line"], r["ok"], r["id"]) for r in results] ==
            [(1, False, None), (2, True, "after")] and "longer than" in results[0]["error"]["message"], out[:500])
+
+
+def strict_lines(flow):
+    """Nothing that stands in a line comes back as something else."""
+    def line(text, **inputs):
+        whole = json.dumps({"inputs": {**{name: None for name in "tjiaxnb"}, **inputs}})
+        return text + whole[1:] if text else whole
+
+    most = 2**63 - 1
+    good = [line("", n=most), line("", n=-most - 1), line("", n=2**62 + 1),
+            line('{"id": {"z": 1, "a": [2.50, 1e3, 0.1, 1732259043.1234567, -0.0, 18446744073709551615, 1E+22]}, '),
+            line("", j={"z": 1, "a": {"y": 2, "b": 3}})]
+    bad = [(line("", n=most + 1), "inputs.n (number): it is not a whole number of 64 bits"),
+           (line('{"id": 123456789012345678901, '), "'id': the number 123456789012345678901 would come back as another one; write it as a string"),
+           (line('{"id": [{"a": 0.10000000000000000000001}], '), "'id': the number 0.1000"),
+           (line('{"id": 1, "id": 2, '), "the key 'id' stands twice in one object"),
+           (line("").replace('"j": null', '"j": {"a": [{"k": 1}, {"k": 1, "k": 2}]}'), "the key 'k' stands twice in one object"),
+           (line("").replace('"j": null', '"j": null, "j": {}'), "the key 'j' stands twice in one object"),
+           (line("", j={str(n): n for n in range(20001)}), "one object has more than 20000 keys")]
+    text = "\n".join(good + [wrong for wrong, _ in bad]) + "\n"
+    code, out, err = sluice("run", flow, "--calls", "-", "--concurrency", "1", stdin=text.encode())
+    lines = {json.loads(r)["line"]: r for r in out.splitlines()}
+    expect("strict lines", code == 1 and not err and sorted(lines) == list(range(1, len(good) + len(bad) + 1)), (code, out, err))
+    for number, needle in enumerate([f'"n":[{most}]', f'"n":[{-most - 1}]', f'"n":[{2**62 + 1}]',
+                                     '"id":{"z":1,"a":[2.5,1000.0,0.1,1732259043.1234567,-0.0,18446744073709551615,1e+22]}',
+                                     '"j":[{"z":1,"a":{"y":2,"b":3}}]'], 1):
+        expect(f"comes back: {needle}", '"ok":true' in lines[number] and needle in lines[number], lines[number])
+    for number, (_, needle) in enumerate(bad, 1 + len(good)):
+        result = json.loads(lines[number])
+        expect(f"refused: {needle}", not result["ok"] and needle in result["error"]["message"], result)
+
+
+def mixed_outputs(scratch):
+    """Values of several types in one output are a list, in the order in which they came (a text follows each picture)."""
+    flow = scratch.file("mixed.yaml", MIXED)
+    with open(TABLE, "rb") as f:
+        picture = {"type": "image", "data": base64.b64encode(f.read()).decode()}
+    words, more = {"type": "text", "text": "words"}, {"type": "text", "text": " and more"}
+    contents = [[words, picture], [picture, words], [words, more]]
+    text = "\n".join(json.dumps({"inputs": {"request": {"content": content}}}) for content in contents)
+    code, out, err = sluice("run", flow, "--calls", "-", "--out", scratch.path("mixed"), stdin=text.encode())
+    shown = [[v if isinstance(v, str) else os.path.basename(v["file"]) for v in r["outputs"]["out"]] if isinstance(r["outputs"].get("out"), list)
+             else r["outputs"].get("out") for r in sorted(map(json.loads, out.splitlines()), key=lambda r: r["line"])]
+    expect("mixed outputs", code == 0 and shown == [["words", "call-1-out.png", ""], ["call-2-out.png", "words"], "words and more"], (code, out, err))
 
 
 def terminal(scratch):
@@ -321,6 +403,10 @@ def outside(scratch, flow):
     expect("results for nobody", code in (1, -signal.SIGPIPE), (code, err))
     refused("a tensor on a full disk", "/dev/full: cannot be written: No space left",
             args=[scratch.path("decode.yaml"), "--input", "latents=@" + scratch.path("latents.npy"), "--out", "image=/dev/full"])
+    for calls in (flow, CHAT):
+        code, out, err = closed_input("run", calls, "--calls", "-")
+        expect("standard input that is closed", code == 1 and not out and
+               err == "error: --calls -: standard input cannot be read: Bad file descriptor\n", (code, out, err))
     folder = scratch.path("locked")
     shutil.copy(TABLE, folder)  # a file where the folder should be
     code, out, err = sluice("run", flow, "--calls", "-", "--out", folder, stdin=text)

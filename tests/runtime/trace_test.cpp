@@ -191,6 +191,39 @@ TEST_CASE("a call that is given up ends in the trace as it did for its caller") 
   CHECK(trace.calls[0].message.find("cancelled") != std::string::npos);
 }
 
+TEST_CASE("the cause of a call that no node failed is empty in the trace") {
+  for (const int grace_ms :
+       {100'000, 0}) {  // ended by the engine, and given up where that is first
+    Traced world;
+    Gate begun, go;
+    world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+      begun.open();
+      go.wait();
+      return hand_on(a);
+    });
+    RunnerOptions options = traced(10);
+    options.grace = std::chrono::milliseconds(grace_ms);
+    world.run(one_node(), options);
+    Waiting first, second;
+    world.runner->start({"s", {{"x", make_text("x")}}}, first.observer());
+    begun.wait();
+    // It waits for the first one, so none of its nodes runs.
+    const auto handle = world.runner->start({"s", {{"x", make_text("x")}}}, second.observer());
+    handle->cancel();
+    CHECK_FALSE(second.wait().ok);
+    CHECK(second.outcome.node.empty());
+    go.open();
+    CHECK(first.wait().ok);
+    world.until_idle();
+    const Trace trace = world.runner->trace();
+    REQUIRE(trace.calls.size() == 2);
+    CHECK(trace.calls[1].ended);
+    CHECK_FALSE(trace.calls[1].ok);
+    CHECK(trace.calls[1].message.find("cancelled") != std::string::npos);
+    CHECK(trace.calls[1].cause == "");
+  }
+}
+
 TEST_CASE("a trace holds as many activations as it was made for, and says how many it left out") {
   for (const std::size_t room : {0U, 3U}) {
     Traced world;

@@ -1,0 +1,73 @@
+#include "cli/call_id.h"
+
+#include <charconv>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+namespace sluice::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// One text for each value: "-1.50e3", "-1500" and "-15E+2" all become "-15e2".
+std::string canonical(std::string_view number) {
+  const std::size_t e = number.find_first_of("eE");
+  std::int64_t exponent = 0;
+  if (e != std::string_view::npos) {
+    const std::size_t digits = e + (number[e + 1] == '+' ? 2 : 1);
+    std::from_chars(number.data() + digits, number.data() + number.size(), exponent);
+    number = number.substr(0, e);
+  }
+  const bool negative = number.starts_with('-');
+  if (negative) number.remove_prefix(1);
+  std::string digits(number);
+  if (const std::size_t point = digits.find('.'); point != std::string::npos) {
+    digits.erase(point, 1);
+    exponent -= static_cast<std::int64_t>(digits.size() - point);
+  }
+  digits.erase(0, digits.find_first_not_of('0'));
+  if (digits.empty()) return "0";
+  const std::size_t kept = digits.find_last_not_of('0') + 1;
+  exponent += static_cast<std::int64_t>(digits.size() - kept);
+  digits.resize(kept);
+  return (negative ? "-" : "") + digits + "e" + std::to_string(exponent);
+}
+
+/// Hears of a line's parts in their order.
+struct IdNumbers {
+  int depth = 0;
+  bool in_id = false;
+  std::string changes;
+
+  bool number_float(double value, const std::string& written) {
+    if (in_id && changes.empty() && canonical(written) != canonical(Json(value).dump()))
+      changes = written;
+    return true;
+  }
+  bool key(const std::string& name) {
+    if (depth == 1) in_id = name == "id";
+    return true;
+  }
+  bool start_object(std::size_t) { return ++depth > 0; }
+  bool end_object() { return --depth >= 0; }
+  bool start_array(std::size_t) { return ++depth > 0; }
+  bool end_array() { return --depth >= 0; }
+  bool null() { return true; }
+  bool boolean(bool) { return true; }
+  bool number_integer(std::int64_t) { return true; }
+  bool number_unsigned(std::uint64_t) { return true; }
+  bool string(const std::string&) { return true; }
+  bool binary(const Json::binary_t&) { return true; }
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) { return false; }
+};
+
+}  // namespace
+
+std::string id_number_that_changes(std::string_view line) {
+  IdNumbers numbers;
+  Json::sax_parse(line, &numbers);
+  return numbers.changes;
+}
+
+}  // namespace sluice::cli

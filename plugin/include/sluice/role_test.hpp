@@ -65,6 +65,7 @@ class TestCall {
   const TestValue* by_handle(std::uint64_t handle) const {
     return handle - 1 < handed_.size() ? handed_[handle - 1] : nullptr;
   }
+  std::int32_t take_frame(const sluice_field* fields, std::uint64_t count);
   Host host();
   void play(const sluice_plugin& plugin, void* instance);
 
@@ -96,6 +97,21 @@ inline void TestCall::show(const TestValue& value, sluice_value& to) {
         value.data.data(),  value.data.size(),
         value.number,       attributes.data(),
         attributes.size(),  handed_.size()};
+}
+
+inline std::int32_t TestCall::take_frame(const sluice_field* fields, std::uint64_t count) {
+  TestFrame frame;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const sluice_value& value = *fields[i].value;
+    const TestValue* const handed = by_handle(value.handle);
+    if (handed == nullptr && value.handle != 0) {
+      status = {Code::corrupt, "yielded a handle that is not the host's"};
+      return SLUICE_INVALID_ARGUMENT;
+    }
+    frame.fields[std::string(view(fields[i].name))] = handed ? *handed : copied(value);
+  }
+  frames.push_back(std::move(frame));
+  return SLUICE_OK;
 }
 
 inline TestCall::Host TestCall::host() {
@@ -136,20 +152,7 @@ inline TestCall::Host TestCall::host() {
     return SLUICE_OK;
   };
   host.yield = [](const sluice_host* h, std::uint64_t, const sluice_field* fields,
-                  std::uint64_t count) -> std::int32_t {
-    TestFrame frame;
-    for (std::uint64_t i = 0; i < count; ++i) {
-      const sluice_value& value = *fields[i].value;
-      const TestValue* const handed = of(h).by_handle(value.handle);
-      if (handed == nullptr && value.handle != 0) {
-        of(h).status = {Code::corrupt, "yielded a handle that is not the host's"};
-        return SLUICE_INVALID_ARGUMENT;
-      }
-      frame.fields[std::string(view(fields[i].name))] = handed ? *handed : copied(value);
-    }
-    of(h).frames.push_back(std::move(frame));
-    return SLUICE_OK;
-  };
+                  std::uint64_t count) -> std::int32_t { return of(h).take_frame(fields, count); };
   host.cancelled = [](const sluice_host* h, std::uint64_t) -> std::int32_t {
     return of(h).cancelled || of(h).ended;
   };

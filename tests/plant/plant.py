@@ -153,7 +153,7 @@ def run_test(build, test, mistake, changed, scratch):
         if failed is not None:
             raise SystemExit(f"without any mistake {failed}")
         build.seconds[test] = time.monotonic() - began
-    linked = os.path.join(scratch, program_of(test).replace("/", "_"))
+    linked = os.path.join(scratch, os.path.basename(program_of(test)))
     build.link(program_of(test), mistake.path, changed, linked)
     return run_program(build, test, linked, 10 + 10 * build.seconds[test])
 

@@ -40,7 +40,10 @@ void add_examples(CLI::App& app);
 
 /// One line on standard error: `error: ...`. Returns 1.
 int fail(const std::string& message);
-/// The same for a command line that is wrong. Returns 2.
+/// The program's status, or 1 when what was printed went nowhere: a full disk shows when the last
+/// bytes are written.
+int finished(int status);
+/// The same as `fail` for a command line that is wrong. Returns 2.
 int fail_usage(const std::string& message);
 
 }  // namespace sluice::cli

@@ -40,20 +40,19 @@ std::string hint_for(const std::string& word, const CLI::App& app) {
   return near.empty() ? "" : "; did you mean '" + near + "'?";
 }
 
-/// What was printed may have gone nowhere: a full disk shows when the last bytes are written.
+}  // namespace
+
+int fail(const std::string& message) {
+  std::fprintf(stderr, "error: %s\n", message.c_str());
+  return 1;
+}
+
 int finished(int status) {
   errno = 0;
   const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
   if (!failed) return status;
   return fail(std::string("standard output cannot be written") +
               (errno != 0 ? std::string(": ") + std::strerror(errno) : std::string()));
-}
-
-}  // namespace
-
-int fail(const std::string& message) {
-  std::fprintf(stderr, "error: %s\n", message.c_str());
-  return 1;
 }
 
 int fail_usage(const std::string& message) {

@@ -1,6 +1,7 @@
 // `sluice run FILE`: one call, outputs streamed as they are made; or many calls, a line each.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -197,8 +198,8 @@ class Printer {
   bool cut_off_ = false;
 };
 
-int run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, OutputFiles files,
-            Runner& runner, std::optional<Progress>& progress) {
+RunEnd run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, OutputFiles files,
+               Runner& runner, std::optional<Progress>& progress) {
   const auto running = [&] { progress->show("running " + plan.workflow); };
   running();
   Printer printer(std::move(files), *progress);
@@ -221,9 +222,28 @@ int run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, Outp
     std::fputs("note: the answer reached --max-tokens and stops here\n", stderr);
   for (const std::string& warning : outcome.warnings)
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  RunEnd end;
+  end.add(outcome);
   if (!outcome.ok)
-    return fail((outcome.node.empty() ? "" : outcome.node + ": ") + outcome.error.message);
-  return problem.empty() ? 0 : fail(problem);
+    end.status = fail((outcome.node.empty() ? "" : outcome.node + ": ") + outcome.error.message);
+  else if (!problem.empty())
+    end.status = fail(problem);
+  return end;
+}
+
+/// Ends the program where a role has not returned from a call that was given up: its thread can be
+/// neither waited for nor taken away.
+void end_beside_roles(const Runner& runner, const RunEnd& end) {
+  const std::size_t left = runner.counts().calls;
+  if (left == 0) return;
+  std::string nodes;
+  for (const std::string& node : end.stops) nodes += (nodes.empty() ? "" : ", ") + node;
+  std::fprintf(
+      stderr, "note: what %zu %s had begun still runs%s; the program ends without waiting for it\n",
+      left, left == 1 ? "call" : "calls", nodes.empty() ? "" : (" (" + nodes + ")").c_str());
+  const int status = finished(end.status);
+  std::fflush(nullptr);
+  std::_Exit(status);
 }
 
 /// Where outputs go, and a trace: nothing runs for a file that cannot be written.
@@ -271,14 +291,17 @@ int run(const RunOptions& options, const Catalog& catalog) {
     progress.reset();
     return fail(runner.error().message);
   }
-  const int status = many ? run_calls({options.calls, options.session, options.concurrency}, *lines,
-                                      plan, **runner, std::move(files).value(), *progress)
-                          : run_one(options, plan, std::move(inputs).value(),
-                                    std::move(files).value(), **runner, progress);
+  RunEnd end = many ? run_calls({options.calls, options.session, options.concurrency}, *lines, plan,
+                                **runner, std::move(files).value(), *progress)
+                    : run_one(options, plan, std::move(inputs).value(), std::move(files).value(),
+                              **runner, progress);
   progress.reset();
-  if (options.trace.empty()) return status;
-  const Result<void> written = write_run_trace(options.trace, plan, (*runner)->trace());
-  return written.ok() ? status : fail(written.error().message);
+  if (!options.trace.empty())
+    if (const Result<void> written = write_run_trace(options.trace, plan, (*runner)->trace());
+        !written.ok())
+      end.status = fail(written.error().message);
+  end_beside_roles(**runner, end);
+  return end.status;
 }
 
 /// What of the options does not go together.

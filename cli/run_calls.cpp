@@ -78,7 +78,7 @@ class Calls {
         progress_(progress),
         finished_(std::make_shared<Finished>()) {}
 
-  int run();
+  RunEnd run();
 
  private:
   bool wants_lines() const { return !at_end_ && under_way_.size() < options_.concurrency; }
@@ -108,6 +108,7 @@ class Calls {
   bool at_end_ = false;  // nothing more is started
   bool failed_ = false;
   std::string problem_;  // that ended it
+  RunEnd end_;
 };
 
 void Calls::start(NumberedLine text) {
@@ -189,6 +190,7 @@ void Calls::answer(const Started& call) {
     if (has_file) shown_files.push_back({shown.size(), written[next++].path});
     shown.push_back(call.outputs[i]);
   }
+  end_.add(call.outcome);
   failed_ = failed_ || !outcome.ok;
   ++answered_;
   progress_.write(result_line(call.line, outcome, shown, shown_files));
@@ -203,7 +205,7 @@ void Calls::stop(const char* why) {
     if (handle) handle->cancel();
 }
 
-int Calls::run() {
+RunEnd Calls::run() {
   for (;;) {
     const bool wants_bytes = start_lines();
     if (at_end_ && under_way_.empty()) break;
@@ -227,8 +229,8 @@ int Calls::run() {
       answer(*call);
     }
   }
-  if (!problem_.empty()) return fail(problem_);
-  return failed_ ? 1 : 0;
+  end_.status = problem_.empty() ? failed_ ? 1 : 0 : fail(problem_);
+  return std::move(end_);
 }
 
 }  // namespace
@@ -252,13 +254,13 @@ Result<int> open_calls(const std::string& source) {
   return invalid_argument(source + ": not a regular file; --calls - reads a pipe");
 }
 
-int run_calls(const CallsOptions& options, int source, const Plan& plan, Runner& runner,
-              OutputFiles files, Progress& progress) {
+RunEnd run_calls(const CallsOptions& options, int source, const Plan& plan, Runner& runner,
+                 OutputFiles files, Progress& progress) {
   if (::isatty(source) != 0)
     std::fputs("a call a line, as {\"inputs\": {...}}; Ctrl-D ends\n", stderr);
-  const int status = Calls(options, source, plan, runner, std::move(files), progress).run();
+  RunEnd end = Calls(options, source, plan, runner, std::move(files), progress).run();
   ::close(source);
-  return status;
+  return end;
 }
 
 }  // namespace sluice::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 
 #include "cli/output_files.h"
@@ -18,6 +19,18 @@ struct CallsOptions {
   std::size_t concurrency = 8;  // calls under way at once
 };
 
+/// How it went.
+struct RunEnd {
+  int status = 0;               // of the program
+  std::set<std::string> stops;  // nodes where calls were stopped, which may run still
+
+  void add(const CallOutcome& outcome) {
+    const bool stopped = !outcome.ok && (outcome.error.code == ErrorCode::cancelled ||
+                                         outcome.error.code == ErrorCode::deadline);
+    if (stopped && !outcome.node.empty()) stops.insert(outcome.node);
+  }
+};
+
 /// Standard input (`-`) or a file, as a descriptor. Before anything else is opened: where standard
 /// input is closed, its number is the next file's. Errors: not_found, invalid_argument, unavailable
 /// (standard input is closed).
@@ -25,7 +38,7 @@ Result<int> open_calls(const std::string& source);
 
 /// Reads, runs and answers until the end of `source`, which it closes, on this thread alone. Exit
 /// status: 0 when all calls went well. Ctrl-C cancels those under way and reads no more.
-int run_calls(const CallsOptions& options, int source, const Plan& plan, Runner& runner,
-              OutputFiles files, Progress& progress);
+RunEnd run_calls(const CallsOptions& options, int source, const Plan& plan, Runner& runner,
+                 OutputFiles files, Progress& progress);
 
 }  // namespace sluice::cli

@@ -41,6 +41,6 @@ for target in $targets; do
   [ -n "${RUNS:-}" ] && limit="-runs=$RUNS"
   dictionary=
   case $target in workflow | scenario) dictionary="-dict=$root/tests/fuzz/yaml.dict" ;; esac
-  "$build/${target}_fuzz" "$limit" -rss_limit_mb=2048 -max_len=16384 -timeout=10 $dictionary \
+  "$build/${target}_fuzz" "$limit" -artifact_prefix="$build/$target-" -rss_limit_mb=2048 -max_len=16384 -timeout=10 $dictionary \
     -print_final_stats=1 "$build/$target"
 done

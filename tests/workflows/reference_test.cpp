@@ -1,8 +1,8 @@
 // docs/WORKFLOW.md cannot rot: its examples are loaded and its tables are the loader's.
+#include "tests/reference.h"
+
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <sstream>
 
 #include "graph/check.h"
 #include "graph/plan.h"
@@ -11,44 +11,19 @@
 
 using namespace sluice;
 
-namespace {
-
-std::string reference() {
-  std::ifstream file(std::string(SLUICE_SOURCE_DIR) + "/docs/WORKFLOW.md");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-/// Keys of the table under "### part", first column.
-std::vector<std::string> keys_of(const std::string& text, const std::string& part) {
-  std::vector<std::string> keys;
-  std::size_t at = text.find("### " + part + "\n");
-  if (at == std::string::npos) return keys;
-  std::istringstream lines(text.substr(at));
-  std::string line;
-  std::getline(lines, line);
-  while (std::getline(lines, line) && !line.starts_with("#"))
-    if (line.starts_with("| `")) keys.push_back(line.substr(3, line.find('`', 3) - 3));
-  return keys;
-}
-
-}  // namespace
-
 TEST_CASE("the reference lists exactly the keys that the loader knows") {
-  const std::string text = reference();
+  const std::string text = test::reference("WORKFLOW.md");
   for (const KeyTable& table : workflow_keys()) {
     INFO(table.part);
     std::vector<std::string> known(table.keys.begin(), table.keys.end());
-    std::vector<std::string> listed = keys_of(text, std::string(table.part));
+    std::vector<std::string> listed = test::keys_of(text, std::string(table.part));
     std::ranges::sort(known);
-    std::ranges::sort(listed);
     CHECK(listed == known);
   }
 }
 
 TEST_CASE("every example of the reference loads, checks and compiles") {
-  const std::string text = reference();
+  const std::string text = test::reference("WORKFLOW.md");
   Catalog catalog;
   add_builtin_plugins(catalog);
   Declarations declarations = catalog.declarations();

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/base64.h"
@@ -15,6 +14,7 @@
 #include "cli/input_file.h"
 #include "cli/interrupt.h"
 #include "cli/output_files.h"
+#include "cli/printer.h"
 #include "cli/progress.h"
 #include "cli/run_calls.h"
 #include "cli/trace.h"
@@ -120,9 +120,7 @@ ValueType type_of(const Compiled& compiled, const Catalog& catalog, NodeId from,
   const Plan& plan = compiled.plan;
   if (from == entry_node) return plan.input_types[field];
   const PlanNode& node = plan.nodes[from];
-  const Plugin* plugin = catalog.find(compiled.loaded.spec.roles[node.role].plugin.text);
-  const InterfaceDeclaration* interface =
-      plugin == nullptr ? nullptr : find_interface(plugin->declaration, node.interface);
+  const InterfaceDeclaration* interface = catalog.interface_of(compiled.loaded.spec, node);
   const Port* port =
       interface == nullptr ? nullptr : find_port(interface->outputs, node.outputs[field]);
   return port == nullptr ? ValueType::any : port->type;
@@ -143,60 +141,6 @@ std::vector<OutputType> output_types(const Compiled& compiled, const Catalog& ca
   }
   return types;
 }
-
-/// Shows what comes out: pictures and tensors go to files, the rest to standard output.
-class Printer {
- public:
-  Printer(OutputFiles files, Progress& progress) : files_(std::move(files)), progress_(progress) {}
-
-  void show(std::string_view output, const Payload& value) {
-    cut_off_ = cut_off_ || value.attribute("cut_off").has_value();
-    if (files_.takes(output, value) && !unwritten_.contains(output) && save(output, value)) return;
-    if (is_file_type(value.type)) return;
-    if (line_open_ && output != last_) end_line();
-    last_ = output;
-    const std::string text = file_bytes(value);
-    progress_.write(text);
-    if (!text.empty()) line_open_ = !text.ends_with('\n');
-  }
-  /// The first thing that went wrong, or nothing.
-  const std::string& finish() {
-    end_line();
-    return problem_;
-  }
-  bool was_cut_off() const { return cut_off_; }
-
- private:
-  void end_line() {
-    if (std::exchange(line_open_, false)) progress_.write("\n");
-  }
-  /// False: it could not be written. From then on the output's texts are shown.
-  bool save(std::string_view output, const Payload& value) {
-    const Result<std::string> path = files_.write(output, value);
-    if (!path.ok()) {
-      if (problem_.empty()) problem_ = path.error().message;
-      if (!is_file_type(value.type)) unwritten_.emplace(output);
-      return false;
-    }
-    if (!is_file_type(value.type)) return true;
-    end_line();
-    const Tensor& tensor = value.tensor;
-    progress_.write("[" + std::string(output) + ": " + *path + ", " +
-                    (value.type == ValueType::image
-                         ? std::to_string(tensor.dim(1)) + " x " + std::to_string(tensor.dim(0))
-                         : tensor.describe()) +
-                    "]\n");
-    return true;
-  }
-
-  OutputFiles files_;
-  Progress& progress_;
-  std::string problem_;
-  std::string last_;
-  std::set<std::string, std::less<>> unwritten_;  // outputs whose file cannot be written
-  bool line_open_ = false;
-  bool cut_off_ = false;
-};
 
 RunEnd run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, OutputFiles files,
                Runner& runner, std::optional<Progress>& progress) {

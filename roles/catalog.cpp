@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/plan.h"
+
 namespace sluice {
 
 void Catalog::add(Plugin plugin) {
@@ -22,6 +24,12 @@ const Plugin* Catalog::find(std::string_view name) const {
   const auto it =
       std::ranges::find_if(plugins_, [&](const Plugin& p) { return p.declaration.name == name; });
   return it == plugins_.end() ? nullptr : &*it;
+}
+
+const InterfaceDeclaration* Catalog::interface_of(const WorkflowSpec& spec,
+                                                  const PlanNode& node) const {
+  const Plugin* plugin = find(spec.roles[node.role].plugin.text);
+  return plugin == nullptr ? nullptr : find_interface(plugin->declaration, node.interface);
 }
 
 ModelCheck Catalog::model_check_of_kind(std::string_view kind) const {

@@ -17,6 +17,8 @@
 
 namespace sluice {
 
+struct PlanNode;
+
 /// A session's parameters shared by the roles that list them (e.g. the paged KV store).
 class GlobalParam {
  public:
@@ -57,6 +59,9 @@ class Catalog {
       ModelCheck check_model = {});
 
   const Plugin* find(std::string_view name) const;
+  /// What the plugin of the node's role declares of the interface that the node runs; null:
+  /// nothing, any ports.
+  const InterfaceDeclaration* interface_of(const WorkflowSpec& spec, const PlanNode& node) const;
   bool has_kind(std::string_view kind) const { return global_params_.contains(kind); }
   /// The check of a kind's `model:`; empty: any.
   ModelCheck model_check_of_kind(std::string_view kind) const;
@@ -72,8 +77,7 @@ class Catalog {
   std::map<std::string, ModelCheck, std::less<>> model_checks_;  // by kind
 };
 
-/// All of ours: parse_request, text embedding, vision_encoder, language_model, denoiser,
-/// image_codec, output helpers. Defined beside the roles, wired by `cli`.
+/// All of ours, as `sluice roles` lists them.
 void add_builtin_plugins(Catalog& catalog);
 
 }  // namespace sluice

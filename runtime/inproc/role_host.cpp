@@ -90,8 +90,7 @@ NodePlace RoleHost::place_of(const WorkflowSpec& spec, const PlanNode& node,
   const RoleSpec& role = spec.roles[node.role];
   place.role = role.name.text;
   place.replicas = of_roles[node.role];
-  const PluginDeclaration& plugin = catalog_.find(role.plugin.text)->declaration;
-  const InterfaceDeclaration* interface = find_interface(plugin, node.interface);
+  const InterfaceDeclaration* interface = catalog_.interface_of(spec, node);
   for (const std::string& name : node.outputs) {
     const Port* port = interface != nullptr ? find_port(interface->outputs, name) : nullptr;
     place.outputs.push_back(port != nullptr ? *port : Port{name, ValueType::any, ""});

@@ -36,9 +36,7 @@ InputPorts ports_of(const WorkflowSpec& spec, const Plan& plan, const Catalog& c
     const Edge& edge = plan.edges[id];
     if (edge.is_output()) continue;
     const PlanNode& node = plan.nodes[edge.to];
-    const Plugin* plugin = catalog.find(spec.roles[node.role].plugin.text);
-    const InterfaceDeclaration* interface =
-        plugin != nullptr ? find_interface(plugin->declaration, node.interface) : nullptr;
+    const InterfaceDeclaration* interface = catalog.interface_of(spec, node);
     if (interface == nullptr) continue;
     for (const FieldMap& map : edge.fields)
       if (const Port* port = find_port(interface->inputs, node.groups[edge.group].fields[map.to])) {

@@ -25,8 +25,8 @@
 #include "bench/peak.h"
 #include "bench/peer.h"
 #include "kernels/parallel.h"
-#include "roles/model/config.h"
-#include "roles/model/model.h"
+#include "engine/scenes/config.h"
+#include "engine/family/model.h"
 
 using namespace sluice;
 

@@ -12,7 +12,7 @@
 
 #include "kernels/amx.h"
 #include "kernels/parallel.h"
-#include "roles/model/weights.h"
+#include "engine/checkpoint/weights.h"
 
 namespace sluice {
 

@@ -20,7 +20,7 @@
 #include "base/base64.h"
 #include "bench/scenes_checker.h"
 #include "graph/check.h"
-#include "roles/image_file.h"
+#include "engine/picture/image_file.h"
 #include "runtime/runner.h"
 #include "workflows/load.h"
 

@@ -6,8 +6,8 @@
 
 #include "base/nearest.h"
 #include "roles/chat_sessions.h"
-#include "roles/model/gguf.h"
-#include "roles/model/memory_plan.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/family/memory_plan.h"
 
 namespace sluice {
 

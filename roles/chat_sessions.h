@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "roles/catalog.h"
-#include "roles/model/chat_model.h"
+#include "engine/tasks/chat_model.h"
 
 namespace sluice {
 

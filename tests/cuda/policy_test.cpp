@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "on_device.h"
-#include "roles/device/device_policy.h"
-#include "roles/model/flow_policy.h"
+#include "engine/device/device_policy.h"
+#include "engine/policy/flow_policy.h"
 
 using namespace sluice;
 using namespace sluice::device;

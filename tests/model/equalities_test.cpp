@@ -3,7 +3,7 @@
 
 #include "base/random.h"
 #include "golden.h"
-#include "roles/model/flow_policy.h"
+#include "engine/policy/flow_policy.h"
 
 using namespace sluice;
 

@@ -9,7 +9,7 @@
 
 #include "fake_activation.h"
 #include "roles/chat_sessions.h"
-#include "roles/image_file.h"
+#include "engine/picture/image_file.h"
 
 using namespace sluice;
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "roles/model/codec.h"
-#include "roles/model/tokenizer.h"
+#include "engine/scenes/codec.h"
+#include "engine/text/tokenizer.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "roles/model/codec.h"
+#include "engine/scenes/codec.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

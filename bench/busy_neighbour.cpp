@@ -28,8 +28,8 @@
 
 #include "base/worker_pool.h"
 #include "bench/peer.h"
-#include "engine/scenes/config.h"
 #include "engine/family/model.h"
+#include "engine/scenes/config.h"
 
 extern char** environ;
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "roles/catalog.h"
 #include "engine/tasks/chat_model.h"
+#include "roles/catalog.h"
 
 namespace sluice {
 

@@ -1,8 +1,8 @@
 #include "roles/check_model.h"
 
+#include "engine/checkpoint/gguf.h"
 #include "engine/family/architecture.h"
 #include "engine/scenes/config.h"
-#include "engine/checkpoint/gguf.h"
 
 namespace sluice {
 

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "engine/scenes/codec.h"
 #include "engine/picture/image_resize.h"
+#include "engine/scenes/codec.h"
 
 namespace sluice {
 

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "roles/catalog.h"
-#include "engine/scenes/config.h"
+#include "engine/checkpoint/safetensors.h"
 #include "engine/layers/decoder.h"
 #include "engine/layers/kv.h"
-#include "engine/checkpoint/safetensors.h"
+#include "engine/scenes/config.h"
 #include "engine/text/tokenizer.h"
+#include "roles/catalog.h"
 
 namespace sluice {
 

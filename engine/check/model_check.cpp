@@ -5,10 +5,10 @@
 #include <numeric>
 #include <string>
 
-#include "kernels/layout.h"
+#include "engine/check/model_check_parts.h"
 #include "engine/policy/action_tokens.h"
 #include "engine/policy/flow_policy.h"
-#include "engine/check/model_check_parts.h"
+#include "kernels/layout.h"
 
 namespace sluice {
 

@@ -6,8 +6,8 @@
 // Errors: invalid_argument (which input is missing or does not fit).
 #pragma once
 
-#include "engine/family/model.h"
 #include "engine/checkpoint/named_tensors.h"
+#include "engine/family/model.h"
 
 namespace sluice {
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/file.h"
-#include "kernels/quant.h"
 #include "engine/checkpoint/mapped_file.h"
+#include "kernels/quant.h"
 
 namespace sluice {
 

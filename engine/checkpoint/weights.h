@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/matmul.h"
 #include "engine/checkpoint/safetensors.h"
+#include "kernels/matmul.h"
 
 namespace sluice {
 

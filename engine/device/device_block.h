@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "kernels/cuda/device.h"
 #include "engine/layers/block.h"
+#include "kernels/cuda/device.h"
 
 namespace sluice {
 

@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cuda/kernels.h"
 #include "engine/tasks/text_engine.h"
+#include "kernels/cuda/kernels.h"
 
 namespace sluice {
 

@@ -9,8 +9,8 @@
 #include <memory>
 #include <utility>
 
-#include "kernels/cuda/kernels.h"
 #include "engine/device/device_block.h"
+#include "kernels/cuda/kernels.h"
 
 namespace sluice {
 

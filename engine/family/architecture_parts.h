@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/family/architecture.h"
 #include "engine/checkpoint/json_reader.h"
+#include "engine/family/architecture.h"
 
 namespace sluice {
 

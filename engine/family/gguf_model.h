@@ -7,9 +7,9 @@
 // is not supported, by name). Source: llama.cpp's convert_hf_to_gguf.py and llama-arch.cpp.
 #pragma once
 
-#include "engine/family/architecture.h"
 #include "engine/checkpoint/gguf.h"
 #include "engine/checkpoint/safetensors.h"
+#include "engine/family/architecture.h"
 
 namespace sluice {
 

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/checkpoint/weights.h"
+#include "engine/layers/rope.h"
 #include "kernels/elementwise.h"
 #include "kernels/huge_vector.h"
-#include "engine/layers/rope.h"
-#include "engine/checkpoint/weights.h"
 
 namespace sluice {
 

@@ -3,10 +3,10 @@
 #include <string>
 
 #include "base/check.h"
+#include "engine/layers/block.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/group_norm.h"
-#include "engine/layers/block.h"
 
 namespace sluice {
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/family/architecture.h"
 #include "engine/checkpoint/safetensors.h"
+#include "engine/family/architecture.h"
 
 namespace sluice {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "kernels/elementwise.h"
 #include "engine/scenes/vision.h"
+#include "kernels/elementwise.h"
 
 namespace sluice {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/scenes/config.h"
 #include "engine/layers/plane.h"
+#include "engine/scenes/config.h"
 
 namespace sluice {
 

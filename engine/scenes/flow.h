@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/scenes/config.h"
 #include "engine/layers/decoder.h"
+#include "engine/scenes/config.h"
 
 namespace sluice {
 

@@ -5,8 +5,8 @@
 // Source: SigLIP for the tower, Qwen2-VL for the 2 x 2 merger.
 #pragma once
 
-#include "engine/scenes/config.h"
 #include "engine/layers/tower.h"
+#include "engine/scenes/config.h"
 
 namespace sluice {
 

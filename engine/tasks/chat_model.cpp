@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "engine/text/gguf_tokenizer.h"
 #include "engine/checkpoint/json_reader.h"
+#include "engine/text/gguf_tokenizer.h"
 
 namespace sluice {
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/text/chat.h"
-#include "engine/tasks/generator.h"
 #include "engine/family/model.h"
+#include "engine/tasks/generator.h"
+#include "engine/text/chat.h"
 
 namespace sluice {
 

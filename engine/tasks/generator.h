@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/sample.h"
-#include "engine/text/decoded_text.h"
 #include "engine/tasks/text_engine.h"
+#include "engine/text/decoded_text.h"
 #include "engine/text/tokenizer.h"
+#include "kernels/sample.h"
 
 namespace sluice {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/sample.h"
 #include "engine/layers/decoder.h"
+#include "kernels/sample.h"
 
 namespace sluice {
 

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/text/chat.h"
 #include "engine/family/gguf_model.h"
+#include "engine/text/chat.h"
 #include "engine/text/gguf_tokenizer.h"
 
 using namespace sluice;

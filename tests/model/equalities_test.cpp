@@ -2,8 +2,8 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "golden.h"
 #include "engine/policy/flow_policy.h"
+#include "golden.h"
 
 using namespace sluice;
 

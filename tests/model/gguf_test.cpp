@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "engine/tasks/chat_model.h"
-#include "engine/family/gguf_model.h"
-#include "engine/text/gguf_tokenizer.h"
 #include "engine/check/model_check.h"
+#include "engine/family/gguf_model.h"
+#include "engine/tasks/chat_model.h"
+#include "engine/text/gguf_tokenizer.h"
 #include "tests/kernels/paths.h"
 
 using namespace sluice;

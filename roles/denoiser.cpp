@@ -1,82 +1,129 @@
 #include "roles/denoiser.h"
 
+#include <algorithm>
 #include <memory>
 
-#include "engine/scenes/flow.h"
+#include "engine/scenes/drawing.h"
 #include "roles/paged_kv.h"
 
 namespace sluice {
 
 namespace {
 
-class Denoiser final : public Role {
+/// A drawing that was asked for.
+struct Asked {
+  Activation* activation = nullptr;
+  std::uint64_t conversation = 0;    // its number
+  std::unique_ptr<Drawing> drawing;  // null: it waits for another drawing of its session
+  TaskId id = 0;
+};
+
+class Denoiser final : public SteppedRole {
  public:
   Denoiser(PagedKv& kv, Flow flow) : kv_(kv), flow_(std::move(flow)) {}
 
-  Result<void> run(Activation& activation) override {
-    const Payload& prompt = *activation.input("prompt");
-    const auto held = kv_.lock();
-    const ModelConfig& config = kv_.config();
-    KvSequence& sequence = kv_.conversation(activation.session()).sequence;
-    const auto length = static_cast<std::size_t>(prompt.attribute("length").value_or(0));
-    if (length == 0 || sequence.tokens != length)
-      return Error{ErrorCode::stale, "the session has moved on since the drawing was asked for (" +
-                                         std::to_string(sequence.tokens) +
-                                         " tokens, the prompt had " + std::to_string(length) + ")"};
-    FlowOptions options;
-    options.steps = static_cast<std::size_t>(
-        prompt.attribute("steps").value_or(static_cast<std::int64_t>(config.denoiser.steps)));
-    options.guidance =
-        static_cast<double>(
-            prompt.attribute("guidance_milli")
-                .value_or(static_cast<std::int64_t>(config.denoiser.guidance * 1000))) /
-        1000;
-    options.seed = static_cast<std::uint64_t>(prompt.attribute("seed").value_or(0));
-    std::vector<float> x = flow_.noise(options.seed);
-    if (!prompt.tensor.empty()) {
-      if (prompt.tensor.dtype() != Dtype::f32 ||
-          prompt.tensor.count() != static_cast<std::int64_t>(x.size()))
-        return invalid_argument("the latents to start from are " + prompt.tensor.describe() +
-                                ", this model needs " + std::to_string(x.size()) + " f32 values");
-      options.start = static_cast<double>(prompt.attribute("strength_milli").value_or(1000)) / 1000;
-      const auto t = static_cast<float>(options.start);
-      for (std::size_t i = 0; i < x.size(); ++i) x[i] = (1 - t) * prompt.tensor.f32()[i] + t * x[i];
-    }
-    Result<std::vector<float>> drawn = draw(activation, sequence, std::move(x), options);
-    if (!drawn.ok()) return drawn.error();
-    activation.yield("latents", make_tensor(Tensor::of_f32(
-                                    {static_cast<std::int64_t>(config.denoiser.tokens),
-                                     static_cast<std::int64_t>(config.denoiser.token_dim)},
-                                    std::move(drawn).value())));
-    return {};
-  }
+  void admit(Activation& activation) override { asked_.push_back({&activation, 0, nullptr, 0}); }
+  bool busy() const override { return !asked_.empty(); }
+  void step(std::vector<StepOutcome>& ended) override;
 
  private:
-  Result<std::vector<float>> draw(Activation& activation, KvSequence& sequence,
-                                  std::vector<float> x, const FlowOptions& options) {
-    const ModelConfig& config = kv_.config();
-    const auto go_on = [&] { return !activation.cancelled(); };
-    KvSequence wordless;
-    if (options.guidance != 1) {
-      std::vector<float> rows;
-      const std::vector<std::int32_t> frame{config.bos, config.user, config.assistant, config.draw};
-      kv_.backbone().embed(frame, rows);
-      std::vector<float> hidden;
-      const Chunk chunk{&wordless, rows};
-      if (Result<void> ran = kv_.backbone().forward(kv_.pool(), {&chunk, 1}, hidden); !ran.ok()) {
-        kv_.pool().truncate(wordless, 0);
-        return ran.error();
-      }
-    }
-    Result<std::vector<float>> drawn =
-        flow_.draw(kv_.backbone(), kv_.pool(), sequence, &wordless, std::move(x), options, go_on);
-    kv_.pool().truncate(wordless, 0);
-    return drawn;
-  }
+  Result<void> begin(Asked& asked, SharedEngine::Turn& mine);
+  Result<std::vector<float>> start(const Payload& prompt, FlowOptions& options) const;
+  void finish(Asked& asked, Result<void> outcome, SharedEngine::Turn& mine,
+              std::vector<StepOutcome>& ended);
+  void look(Asked& asked, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
 
   PagedKv& kv_;
   Flow flow_;
+  std::vector<Asked> asked_;
 };
+
+/// What the drawing starts from: noise, or a picture with some noise over it.
+Result<std::vector<float>> Denoiser::start(const Payload& prompt, FlowOptions& options) const {
+  std::vector<float> x = flow_.noise(options.seed);
+  if (prompt.tensor.empty()) return x;
+  if (prompt.tensor.dtype() != Dtype::f32 ||
+      prompt.tensor.count() != static_cast<std::int64_t>(x.size()))
+    return invalid_argument("the latents to start from are " + prompt.tensor.describe() +
+                            ", this model needs " + std::to_string(x.size()) + " f32 values");
+  options.start = static_cast<double>(prompt.attribute("strength_milli").value_or(1000)) / 1000;
+  const auto t = static_cast<float>(options.start);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = (1 - t) * prompt.tensor.f32()[i] + t * x[i];
+  return x;
+}
+
+Result<void> Denoiser::begin(Asked& asked, SharedEngine::Turn& mine) {
+  const Payload& prompt = *asked.activation->input("prompt");
+  Conversation& conversation = kv_.conversation(asked.activation->session());
+  if (conversation.holder == Conversation::Holder::drawing) return {};  // after that one
+  const ModelConfig& config = kv_.config();
+  const auto length = static_cast<std::size_t>(prompt.attribute("length").value_or(0));
+  if (length == 0 || conversation.holder != Conversation::Holder::nobody ||
+      conversation.sequence.tokens != length)
+    return Error{ErrorCode::stale, "the session has moved on since the drawing was asked for (" +
+                                       std::to_string(conversation.sequence.tokens) +
+                                       " tokens, the prompt had " + std::to_string(length) + ")"};
+  FlowOptions options;
+  options.steps = static_cast<std::size_t>(std::max<std::int64_t>(
+      prompt.attribute("steps").value_or(static_cast<std::int64_t>(config.denoiser.steps)), 0));
+  options.guidance =
+      static_cast<double>(
+          prompt.attribute("guidance_milli")
+              .value_or(static_cast<std::int64_t>(config.denoiser.guidance * 1000))) /
+      1000;
+  options.seed = static_cast<std::uint64_t>(prompt.attribute("seed").value_or(0));
+  Result<std::vector<float>> x = start(prompt, options);
+  if (!x.ok()) return x.error();
+  asked.conversation = conversation.id;
+  conversation.holder = Conversation::Holder::drawing;
+  asked.drawing = std::make_unique<Drawing>(flow_, std::move(conversation.sequence),
+                                            std::move(x).value(), options);
+  if (!asked.drawing->done()) asked.id = mine.add(*asked.drawing);
+  return {};
+}
+
+void Denoiser::finish(Asked& asked, Result<void> outcome, SharedEngine::Turn& mine,
+                      std::vector<StepOutcome>& ended) {
+  if (asked.drawing != nullptr) {
+    mine.engine().remove(asked.id);
+    (void)kv_.give_back(asked.activation->session(), asked.conversation,
+                        asked.drawing->release(kv_.pool()));
+  }
+  ended.push_back({asked.activation, std::move(outcome)});
+  asked.activation = nullptr;
+}
+
+void Denoiser::look(Asked& asked, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
+  if (asked.activation->cancelled())
+    return finish(asked, Error{ErrorCode::cancelled, "the drawing was cancelled"}, mine, ended);
+  if (asked.drawing == nullptr) {
+    if (Result<void> begun = begin(asked, mine); !begun.ok()) finish(asked, begun, mine, ended);
+    return;
+  }
+  Drawing& drawing = *asked.drawing;
+  if (!drawing.done()) return;
+  if (drawing.error().has_value()) return finish(asked, *drawing.error(), mine, ended);
+  const ModelConfig& config = kv_.config();
+  asked.activation->yield(
+      "latents", make_tensor(Tensor::of_f32({static_cast<std::int64_t>(config.denoiser.tokens),
+                                             static_cast<std::int64_t>(config.denoiser.token_dim)},
+                                            drawing.take_latents())));
+  finish(asked, {}, mine, ended);
+}
+
+void Denoiser::step(std::vector<StepOutcome>& ended) {
+  SharedEngine::Turn mine(kv_.engine());
+  const auto forget_ended = [&] {
+    std::erase_if(asked_, [](const Asked& asked) { return asked.activation == nullptr; });
+  };
+  for (Asked& asked : asked_) look(asked, mine, ended);
+  forget_ended();
+  const bool ran = mine.forward();
+  for (Asked& asked : asked_)
+    if (asked.drawing != nullptr) look(asked, mine, ended);
+  forget_ended();
+  if (ran || !ended.empty()) mine.was_used();
+}
 
 }  // namespace
 
@@ -100,7 +147,7 @@ Plugin denoiser_plugin() {
     Result<Flow> flow = Flow::load((*kv)->config(), (*kv)->file());
     if (!flow.ok()) return flow.error();
     return RoleInstance(
-        std::unique_ptr<Role>(std::make_unique<Denoiser>(**kv, std::move(flow).value())));
+        std::unique_ptr<SteppedRole>(std::make_unique<Denoiser>(**kv, std::move(flow).value())));
   };
   return plugin;
 }

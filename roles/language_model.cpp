@@ -2,37 +2,46 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <utility>
 
-#include "base/random.h"
+#include "engine/tasks/generation.h"
 #include "graph/diagnostic.h"
-#include "kernels/sample.h"
 #include "roles/paged_kv.h"
 
 namespace sluice {
 
 namespace {
 
-/// Prompt tokens of one sequence in one forward: a long prompt does not hold up the others.
-constexpr std::size_t chunk_tokens = 128;
 constexpr std::int64_t answer_tokens_default = 64;
 
 /// One admitted activation of `generate`.
 struct Turn {
+  enum class Stage : std::uint8_t {
+    waits,    // for its session
+    reads,    // a piece of the turn, which is written and not answered
+    answers,  // token by token
+    marks,    // writes the token behind which a drawing stands
+  };
+
   Activation* activation = nullptr;
-  std::vector<float> prompt;  // rows not yet written
-  bool answers = false;
+  Stage stage = Stage::waits;
+  std::uint64_t conversation = 0;  // its number, once the turn has changed it
   std::vector<std::pair<std::string, std::int64_t>> options;
-  bool begun = false;     // it is its session's turn
-  std::int64_t made = 0;  // tokens of the answer
-  std::vector<float> last_hidden;
+  std::unique_ptr<GenerationTask> task;
+  TaskId id = 0;
+  std::size_t yielded = 0;  // tokens
 
   std::int64_t option(std::string_view name, std::int64_t otherwise) const {
     for (const auto& [key, value] : options)
       if (key == name) return value;
     return otherwise;
   }
+};
+
+/// Rows for the next forwards of a turn, and whether it is answered behind them.
+struct Said {
+  std::vector<float> rows;
+  bool answers = false;
 };
 
 class LanguageModel final : public SteppedRole {
@@ -53,14 +62,21 @@ class LanguageModel final : public SteppedRole {
 
  private:
   void embed(Activation& activation);
+  void look_at_all(SharedEngine::Turn& mine);
   /// When no other turn of its session is under way, for it changes what the session has said.
-  Result<void> begin(Turn& turn);
-  Result<void> append_pictures(Turn& turn, Conversation& conversation);
-  Result<void> append_rows(Turn& turn, const Tensor& rows) const;
-  void advance(Turn& turn, std::vector<float> hidden);
-  /// True when the answer ended.
-  bool yield_token(Turn& turn);
-  void finish(Turn& turn, Result<void> result);
+  Result<void> begin(Turn& turn, SharedEngine::Turn& mine);
+  Result<Said> read(Turn& turn, Conversation& conversation);
+  Result<void> append_pictures(const Activation& activation, Conversation& conversation,
+                               std::vector<float>& rows);
+  Result<void> append_rows(const Tensor& tensor, std::vector<float>& rows) const;
+  void start(Turn& turn, Conversation& conversation, Generation generation,
+             SharedEngine::Turn& mine);
+  void yield_words(Turn& turn);
+  void advance(Turn& turn, SharedEngine::Turn& mine);
+  /// The answer asks for a drawing: its token is written before anybody draws.
+  void mark(Turn& turn, KvSequence sequence, SharedEngine::Turn& mine);
+  void yield_drawing(Turn& turn, const Conversation& conversation);
+  void finish(Turn& turn, Result<void> result, SharedEngine::Turn& mine);
   /// To what stood before the conversation's last turn.
   void roll_back(Conversation& conversation);
 
@@ -100,58 +116,94 @@ void LanguageModel::embed(Activation& activation) {
                   text->attributes));
 }
 
-Result<void> LanguageModel::append_rows(Turn& turn, const Tensor& rows) const {
+Result<void> LanguageModel::append_rows(const Tensor& tensor, std::vector<float>& rows) const {
   const auto width = static_cast<std::int64_t>(kv_.backbone().width());
-  if (rows.dtype() != Dtype::f32 || rows.count() % width != 0)
-    return invalid_argument("the rows are " + rows.describe() +
+  if (tensor.dtype() != Dtype::f32 || tensor.count() % width != 0)
+    return invalid_argument("the rows are " + tensor.describe() +
                             ", this model needs f32 rows of width " + std::to_string(width));
-  turn.prompt.insert(turn.prompt.end(), rows.f32().begin(), rows.f32().end());
+  rows.insert(rows.end(), tensor.f32().begin(), tensor.f32().end());
   return {};
 }
 
-Result<void> LanguageModel::append_pictures(Turn& turn, Conversation& conversation) {
+Result<void> LanguageModel::append_pictures(const Activation& activation,
+                                            Conversation& conversation, std::vector<float>& rows) {
   const ModelConfig& config = kv_.config();
   const std::int32_t open = config.image;
   const std::int32_t close = config.image_end;
-  for (const PayloadRef& features : turn.activation->inputs("features")) {
-    kv_.backbone().embed({&open, 1}, turn.prompt);
-    if (Result<void> added = append_rows(turn, features->tensor); !added.ok()) return added;
-    kv_.backbone().embed({&close, 1}, turn.prompt);
+  for (const PayloadRef& features : activation.inputs("features")) {
+    kv_.backbone().embed({&open, 1}, rows);
+    if (Result<void> added = append_rows(features->tensor, rows); !added.ok()) return added;
+    kv_.backbone().embed({&close, 1}, rows);
   }
-  for (const PayloadRef& latents : turn.activation->inputs("latents"))
+  for (const PayloadRef& latents : activation.inputs("latents"))
     conversation.latents = latents->tensor;
   return {};
 }
 
-Result<void> LanguageModel::begin(Turn& turn) {
+/// What the activation adds to the conversation, as rows.
+Result<Said> LanguageModel::read(Turn& turn, Conversation& conversation) {
+  const Activation& activation = *turn.activation;
+  const ModelConfig& config = kv_.config();
+  Said said;
+  std::vector<std::int32_t> opening = std::exchange(conversation.unwritten, {});
+  if (conversation.sequence.tokens == 0 && opening.empty()) opening.push_back(config.bos);
+  if (!conversation.in_turn) opening.push_back(config.user);
+  conversation.in_turn = true;
+  kv_.backbone().embed(opening, said.rows);
+  if (Result<void> added = append_pictures(activation, conversation, said.rows); !added.ok())
+    return added.error();
+  for (const PayloadRef& hidden : activation.inputs("hidden")) {
+    if (Result<void> added = append_rows(hidden->tensor, said.rows); !added.ok())
+      return added.error();
+    turn.options = hidden->attributes;
+    said.answers = said.answers || hidden->attribute("generate").value_or(1) != 0;
+  }
+  if (said.answers) {
+    kv_.backbone().embed({&config.assistant, 1}, said.rows);
+    conversation.in_turn = false;
+  }
+  return said;
+}
+
+Result<void> LanguageModel::begin(Turn& turn, SharedEngine::Turn& mine) {
   const Activation& activation = *turn.activation;
   Conversation& conversation = kv_.conversation(activation.session());
   if (conversation.failed_call == activation.call())
     return Error{ErrorCode::cancelled, "an earlier piece of this turn failed"};
   // What another call began and did not end (it was cancelled between two pieces) was not said.
   if (conversation.in_turn && conversation.call != activation.call()) roll_back(conversation);
-  turn.begun = true;
+  turn.conversation = conversation.id;
   if (!conversation.in_turn)
     conversation.before = {conversation.sequence.tokens, conversation.unwritten,
                            conversation.latents};
   conversation.call = activation.call();
-  const ModelConfig& config = kv_.config();
-  std::vector<std::int32_t> opening = std::exchange(conversation.unwritten, {});
-  if (conversation.sequence.tokens == 0 && opening.empty()) opening.push_back(config.bos);
-  if (!conversation.in_turn) opening.push_back(config.user);
-  conversation.in_turn = true;
-  kv_.backbone().embed(opening, turn.prompt);
-  if (Result<void> added = append_pictures(turn, conversation); !added.ok()) return added;
-  for (const PayloadRef& hidden : activation.inputs("hidden")) {
-    if (Result<void> added = append_rows(turn, hidden->tensor); !added.ok()) return added;
-    turn.options = hidden->attributes;
-    turn.answers = turn.answers || hidden->attribute("generate").value_or(1) != 0;
+  Result<Said> said = read(turn, conversation);
+  if (!said.ok()) return said.error();
+  Generation generation;
+  generation.rows = std::move(said->rows);
+  generation.options.tokens_max = 0;
+  if (said->answers) {
+    generation.options.tokens_max = static_cast<std::size_t>(
+        std::max<std::int64_t>(turn.option("max_tokens", answer_tokens_default), 1));
+    generation.options.sampling.temperature =
+        static_cast<float>(turn.option("temperature_milli", 0)) / 1000.0F;
+    generation.options.sampling.top_k = static_cast<std::size_t>(turn.option("top_k", 0));
+    generation.options.sampling.top_p =
+        static_cast<float>(turn.option("top_p_milli", 1000)) / 1000.0F;
+    generation.options.seed = static_cast<std::uint64_t>(turn.option("seed", 0));
+    generation.options.end_tokens = {kv_.config().eos, kv_.config().draw};
   }
-  if (turn.answers) {
-    kv_.backbone().embed({&config.assistant, 1}, turn.prompt);
-    conversation.in_turn = false;
-  }
+  turn.stage = said->answers ? Turn::Stage::answers : Turn::Stage::reads;
+  start(turn, conversation, std::move(generation), mine);
   return {};
+}
+
+void LanguageModel::start(Turn& turn, Conversation& conversation, Generation generation,
+                          SharedEngine::Turn& mine) {
+  generation.sequence = std::move(conversation.sequence);
+  conversation.holder = Conversation::Holder::words;
+  turn.task = std::make_unique<GenerationTask>(std::move(generation), nullptr);
+  turn.id = mine.add(*turn.task);
 }
 
 void LanguageModel::roll_back(Conversation& conversation) {
@@ -163,9 +215,15 @@ void LanguageModel::roll_back(Conversation& conversation) {
   conversation.in_turn = false;
 }
 
-void LanguageModel::finish(Turn& turn, Result<void> result) {
-  if (!result.ok() && turn.begun) {
-    Conversation& conversation = kv_.conversation(turn.activation->session());
+void LanguageModel::finish(Turn& turn, Result<void> result, SharedEngine::Turn& mine) {
+  const std::string_view session = turn.activation->session();
+  bool begun = turn.conversation != 0;
+  if (turn.task != nullptr) {
+    mine.engine().remove(turn.id);
+    begun = kv_.give_back(session, turn.conversation, turn.task->release().sequence);
+  }
+  if (!result.ok() && begun) {
+    Conversation& conversation = kv_.conversation(session);
     roll_back(conversation);
     conversation.failed_call = turn.activation->call();
   }
@@ -173,113 +231,98 @@ void LanguageModel::finish(Turn& turn, Result<void> result) {
   turn.activation = nullptr;
 }
 
-bool LanguageModel::yield_token(Turn& turn) {
-  const ModelConfig& config = kv_.config();
-  Conversation& conversation = kv_.conversation(turn.activation->session());
-  std::vector<float> logits;
-  kv_.backbone().logits(turn.last_hidden, logits);
-  const kernels::SampleOptions options{
-      static_cast<float>(turn.option("temperature_milli", 0)) / 1000.0F,
-      static_cast<std::size_t>(turn.option("top_k", 0)),
-      static_cast<float>(turn.option("top_p_milli", 1000)) / 1000.0F};
-  SplitMix64 random(static_cast<std::uint64_t>(turn.option("seed", 0)) ^
-                    (static_cast<std::uint64_t>(turn.made) << 32));
-  const std::int32_t token = kernels::sample(logits, {}, options, random.uniform());
-  ++turn.made;
-  if (token == config.eos) {
-    conversation.unwritten = {config.eos};
-    return true;
+void LanguageModel::yield_words(Turn& turn) {
+  const Generation& generation = turn.task->generation();
+  for (; turn.yielded < generation.tokens.size(); ++turn.yielded) {
+    auto* text = new Payload;
+    text->type = ValueType::text;
+    text->text = (turn.yielded > 0 ? " " : "") +
+                 std::string(kv_.tokenizer().word(generation.tokens[turn.yielded]));
+    if (generation.finish == Generation::Finish::length &&
+        turn.yielded + 1 == generation.tokens.size())
+      text->attributes.emplace_back("cut_off", 1);
+    turn.activation->yield("token", PayloadRef(text));
   }
-  if (token == config.draw) {
-    turn.prompt.clear();
-    kv_.backbone().embed({&token, 1}, turn.prompt);
-    std::vector<float> hidden;
-    const Chunk chunk{&conversation.sequence, turn.prompt};
-    if (Result<void> written = kv_.backbone().forward(kv_.pool(), {&chunk, 1}, hidden);
-        !written.ok()) {
-      finish(turn, written);
-      return false;
-    }
-    conversation.unwritten = {config.eos};
-    std::vector<std::pair<std::string, std::int64_t>> attributes = turn.options;
-    attributes.emplace_back("length", static_cast<std::int64_t>(conversation.sequence.tokens));
-    const bool start_from_picture =
-        turn.option("strength_milli", 1000) < 1000 && !conversation.latents.empty();
-    turn.activation->yield(
-        "draw_prompt",
-        make_tensor(start_from_picture ? conversation.latents : Tensor(), std::move(attributes)));
-    return true;
-  }
-  const bool last = turn.made >= turn.option("max_tokens", answer_tokens_default);
-  auto* text = new Payload;
-  text->type = ValueType::text;
-  text->text = (turn.made > 1 ? " " : "") + std::string(kv_.tokenizer().word(token));
-  if (last) text->attributes.emplace_back("cut_off", 1);
-  turn.activation->yield("token", PayloadRef(text));
-  turn.prompt.clear();
-  kv_.backbone().embed({&token, 1}, turn.prompt);
-  if (last) conversation.unwritten = {token, config.eos};
-  return last;
 }
 
-void LanguageModel::advance(Turn& turn, std::vector<float> hidden) {
-  if (!turn.prompt.empty()) return;
-  if (!turn.answers) return finish(turn, {});
-  const std::size_t width = kv_.backbone().width();
-  turn.last_hidden.assign(hidden.end() - static_cast<std::ptrdiff_t>(width), hidden.end());
-  if (yield_token(turn)) finish(turn, {});
+void LanguageModel::mark(Turn& turn, KvSequence sequence, SharedEngine::Turn& mine) {
+  Generation generation;
+  const std::int32_t draw = kv_.config().draw;
+  kv_.backbone().embed({&draw, 1}, generation.rows);
+  generation.options.tokens_max = 0;
+  generation.sequence = std::move(sequence);
+  turn.stage = Turn::Stage::marks;
+  turn.task = std::make_unique<GenerationTask>(std::move(generation), nullptr);
+  turn.id = mine.add(*turn.task);
+}
+
+void LanguageModel::yield_drawing(Turn& turn, const Conversation& conversation) {
+  std::vector<std::pair<std::string, std::int64_t>> attributes = turn.options;
+  attributes.emplace_back("length", static_cast<std::int64_t>(conversation.sequence.tokens));
+  const bool start_from_picture =
+      turn.option("strength_milli", 1000) < 1000 && !conversation.latents.empty();
+  turn.activation->yield(
+      "draw_prompt",
+      make_tensor(start_from_picture ? conversation.latents : Tensor(), std::move(attributes)));
+}
+
+/// After a forward: what is new goes out, and the turn to its next stage.
+void LanguageModel::advance(Turn& turn, SharedEngine::Turn& mine) {
+  const Generation& generation = turn.task->generation();
+  if (turn.stage == Turn::Stage::answers) yield_words(turn);
+  if (generation.finish == Generation::Finish::none) return;
+  if (generation.error.has_value()) return finish(turn, *generation.error, mine);
+  const bool draws = generation.finish == Generation::Finish::end_token &&
+                     generation.end_token == kv_.config().draw;
+  if (draws) return mark(turn, turn.task->release().sequence, mine);
+  const std::vector<std::int32_t> tokens = generation.tokens;
+  const bool cut_off =
+      turn.stage == Turn::Stage::answers && generation.finish == Generation::Finish::length;
+  const Turn::Stage stage = turn.stage;
+  const bool lives =
+      kv_.give_back(turn.activation->session(), turn.conversation, turn.task->release().sequence);
+  turn.task.reset();
+  if (lives) {
+    Conversation& conversation = kv_.conversation(turn.activation->session());
+    // The answer's last word was not written, nor was its end.
+    if (stage != Turn::Stage::reads) conversation.unwritten = {kv_.config().eos};
+    if (cut_off) conversation.unwritten.insert(conversation.unwritten.begin(), tokens.back());
+    if (stage == Turn::Stage::marks) yield_drawing(turn, conversation);
+  }
+  finish(turn, {}, mine);
+}
+
+/// Begins what may begin, and takes what is cancelled out.
+void LanguageModel::look_at_all(SharedEngine::Turn& mine) {
+  std::vector<std::string_view> before;  // sessions of turns that wait: theirs go in order
+  for (const auto& turn : turns_) {
+    Activation& activation = *turn->activation;
+    if (activation.cancelled()) {
+      finish(*turn, Error{ErrorCode::cancelled, "the call was cancelled"}, mine);
+      continue;
+    }
+    if (turn->stage != Turn::Stage::waits) continue;
+    const bool waits =
+        kv_.conversation(activation.session()).holder != Conversation::Holder::nobody ||
+        std::ranges::find(before, activation.session()) != before.end();
+    if (waits)
+      before.push_back(activation.session());
+    else if (Result<void> begun = begin(*turn, mine); !begun.ok())
+      finish(*turn, begun, mine);
+  }
+  std::erase_if(turns_, [](const auto& turn) { return turn->activation == nullptr; });
 }
 
 void LanguageModel::step(std::vector<StepOutcome>& ended) {
-  const auto held = kv_.lock();
-  const std::size_t width = kv_.backbone().width();
-  std::vector<Chunk> chunks;
-  std::vector<Turn*> active;
-  std::vector<const KvSequence*> seen;
-  for (const auto& turn : turns_) {
-    if (turn->activation->cancelled()) {
-      finish(*turn, Error{ErrorCode::cancelled, "the call was cancelled"});
-      continue;
-    }
-    KvSequence& sequence = kv_.conversation(turn->activation->session()).sequence;
-    // Two calls of one session (`calls: overlap`) take turns: a sequence grows in one place.
-    if (std::ranges::find(seen, &sequence) != seen.end()) continue;
-    seen.push_back(&sequence);
-    if (!turn->begun)
-      if (Result<void> begun = begin(*turn); !begun.ok()) {
-        finish(*turn, begun);
-        continue;
-      }
-    const std::size_t count = std::min(turn->prompt.size(), chunk_tokens * width);
-    chunks.push_back({&sequence, std::span(turn->prompt).first(count)});
-    active.push_back(turn.get());
+  {
+    SharedEngine::Turn mine(kv_.engine());
+    look_at_all(mine);
+    const bool ran = mine.forward();
+    for (const auto& turn : turns_)
+      if (turn->task != nullptr) advance(*turn, mine);
+    std::erase_if(turns_, [](const auto& turn) { return turn->activation == nullptr; });
+    if (ran || !done_.empty()) mine.was_used();
   }
-  std::vector<float> hidden;
-  const Result<void> ran =
-      chunks.empty() ? Result<void>() : kv_.backbone().forward(kv_.pool(), chunks, hidden);
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < active.size(); ++i) {
-    Turn& turn = *active[i];
-    // When all together do not fit, each is tried alone, so that only what does not fit fails.
-    std::vector<float> own;
-    Result<void> result;
-    const std::size_t count = chunks[i].embeddings.size();
-    if (ran.ok()) {
-      own.assign(hidden.begin() + static_cast<std::ptrdiff_t>(at),
-                 hidden.begin() + static_cast<std::ptrdiff_t>(at + count));
-      at += count;
-    } else {
-      result = kv_.backbone().forward(kv_.pool(), {&chunks[i], 1}, own);
-    }
-    if (!result.ok()) {
-      finish(turn, result);
-      continue;
-    }
-    turn.prompt.erase(turn.prompt.begin(),
-                      turn.prompt.begin() + static_cast<std::ptrdiff_t>(count));
-    advance(turn, std::move(own));
-  }
-  std::erase_if(turns_, [](const auto& turn) { return turn->activation == nullptr; });
   for (StepOutcome& outcome : done_) ended.push_back(std::move(outcome));
   done_.clear();
 }

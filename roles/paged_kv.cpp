@@ -40,16 +40,33 @@ Result<std::unique_ptr<GlobalParam>> PagedKv::make(const GlobalParamMaking& maki
       machine_bytes(), pages * page_tokens};
   if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
   made->pool_ = std::make_unique<KvPool>(made->backbone_.kv_shape(page_tokens), pages);
+  made->text_ = std::make_unique<CpuText>(made->backbone_, *made->pool_);
+  made->engine_ = std::make_unique<SharedEngine>(*made->text_, PlannerOptions{});
   return std::unique_ptr<GlobalParam>(std::move(made));
 }
 
 Conversation& PagedKv::conversation(std::string_view session) {
   const auto it = conversations_.find(session);
-  return it != conversations_.end() ? it->second : conversations_[std::string(session)];
+  if (it != conversations_.end()) return it->second;
+  Conversation& made = conversations_[std::string(session)];
+  made.id = next_id_++;
+  return made;
+}
+
+bool PagedKv::give_back(std::string_view session, std::uint64_t id, KvSequence sequence) {
+  const auto it = conversations_.find(session);
+  if (it == conversations_.end() || it->second.id != id) {
+    pool_->truncate(sequence, 0);
+    return false;
+  }
+  it->second.sequence = std::move(sequence);
+  it->second.holder = Conversation::Holder::nobody;
+  return true;
 }
 
 void PagedKv::end_session(std::string_view session) {
-  const auto held = lock();
+  SharedEngine::Turn turn(*engine_);
+  turn.was_used();
   const auto it = conversations_.find(session);
   if (it == conversations_.end()) return;
   pool_->truncate(it->second.sequence, 0);

@@ -1,15 +1,15 @@
 // The global parameter `paged_kv`: the backbone's weights, the page pool, and each session's
 // conversation.
 //
-// Shared by the roles that list it: the language model writes, the denoiser reads the same pages in
-// place. Thread: take `lock` around every use; the roles may run on different threads.
+// Shared by the roles that list it, and the engine in which their words and drawings advance
+// together. Thread: take a turn of `engine` around every use; the roles may run on different
+// threads.
 // Source: omni-flow, section 4.1 (global params pool) and 5.3 (the diffusion model on the LLM's
 // KV).
 #pragma once
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,6 +17,7 @@
 #include "engine/layers/decoder.h"
 #include "engine/layers/kv.h"
 #include "engine/scenes/config.h"
+#include "engine/tasks/shared_engine.h"
 #include "engine/text/tokenizer.h"
 #include "roles/catalog.h"
 
@@ -30,8 +31,12 @@ struct Conversation {
     std::vector<std::int32_t> unwritten;
     Tensor latents;
   };
+  /// Whose task has the sequence now.
+  enum class Holder : std::uint8_t { nobody, words, drawing };
 
-  KvSequence sequence;
+  std::uint64_t id = 0;  // a session that ends and begins anew is another one
+  KvSequence sequence;   // while nobody holds it
+  Holder holder = Holder::nobody;
   std::vector<std::int32_t>
       unwritten;         // tokens of the last turn that the next forward writes first
   bool in_turn = false;  // <user> stands, <assistant> does not yet
@@ -45,10 +50,15 @@ class PagedKv final : public GlobalParam {
  public:
   static Result<std::unique_ptr<GlobalParam>> make(const GlobalParamMaking& making);
 
+  /// Waits for the forward under way. What a task still holds goes when the task ends.
   void end_session(std::string_view session) override;
 
+  /// For what follows: whose turn it is.
+  SharedEngine& engine() { return *engine_; }
   Conversation& conversation(std::string_view session);
-  std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+  /// Gives a sequence back to the conversation it was taken from; false: that has ended, and the
+  /// pages are free.
+  bool give_back(std::string_view session, std::uint64_t id, KvSequence sequence);
 
   const ModelConfig& config() const { return config_; }
   const Decoder& backbone() const { return backbone_; }
@@ -64,8 +74,10 @@ class PagedKv final : public GlobalParam {
   Tokenizer tokenizer_;
   Decoder backbone_;
   std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<CpuText> text_;
+  std::unique_ptr<SharedEngine> engine_;
   std::map<std::string, Conversation, std::less<>> conversations_;
-  std::mutex mutex_;
+  std::uint64_t next_id_ = 1;
 };
 
 /// The role's shared parameter of this kind. Errors: invalid_argument, naming the role.

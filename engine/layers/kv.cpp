@@ -9,15 +9,13 @@ KvPages::KvPages(const KvShape& shape, std::size_t pages) : shape_(shape), pages
 }
 
 Result<void> KvPages::extend(KvSequence& sequence, std::size_t tokens) {
-  const std::size_t wanted =
-      (sequence.tokens + tokens + shape_.page_tokens - 1) / shape_.page_tokens;
-  const std::size_t missing = wanted > sequence.pages.size() ? wanted - sequence.pages.size() : 0;
-  if (missing > free_.size())
-    return Error{ErrorCode::exhausted, "the KV pool is full: " + std::to_string(missing) +
+  const std::size_t more = missing(sequence, tokens);
+  if (more > free_.size())
+    return Error{ErrorCode::exhausted, "the KV pool is full: " + std::to_string(more) +
                                            " pages are needed, " + std::to_string(free_.size()) +
                                            " of " + std::to_string(pages_) +
                                            " are free; end a session or raise `pages`"};
-  for (std::size_t i = 0; i < missing; ++i) {
+  for (std::size_t i = 0; i < more; ++i) {
     sequence.pages.push_back(free_.back());
     free_.pop_back();
   }

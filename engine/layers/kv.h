@@ -52,6 +52,13 @@ class KvPages {
   /// Forgets all but the first `tokens`. Requires: there are so many.
   void truncate(KvSequence& sequence, std::size_t tokens);
 
+  /// Pages that `extend` would take.
+  std::size_t missing(const KvSequence& sequence, std::size_t tokens) const {
+    const std::size_t wanted =
+        (sequence.tokens + tokens + shape_.page_tokens - 1) / shape_.page_tokens;
+    return wanted > sequence.pages.size() ? wanted - sequence.pages.size() : 0;
+  }
+
   const KvShape& shape() const { return shape_; }
   std::size_t pages_free() const { return free_.size(); }
   std::size_t pages() const { return pages_; }

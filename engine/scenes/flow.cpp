@@ -72,15 +72,19 @@ Result<std::vector<std::vector<float>>> Flow::velocity(const Decoder& backbone, 
   for (KvSequence* sequence : sequences)
     pool.truncate(*sequence, sequence->tokens - config_.denoiser.tokens);
   std::vector<std::vector<float>> velocities;
-  for (std::size_t s = 0; s < sequences.size(); ++s) {
-    std::vector<float> guess =
-        project(out_, std::span(hidden).subspan(s * rows.size(), rows.size()));
-    if (config_.denoiser.predicts_x0)
-      for (std::size_t i = 0; i < guess.size(); ++i)
-        guess[i] = (x[i] - guess[i]) / static_cast<float>(std::max(t, 1e-3));
-    velocities.push_back(std::move(guess));
-  }
+  for (std::size_t s = 0; s < sequences.size(); ++s)
+    velocities.push_back(
+        velocity_of(std::span(hidden).subspan(s * rows.size(), rows.size()), x, t));
   return velocities;
+}
+
+std::vector<float> Flow::velocity_of(std::span<const float> hidden, std::span<const float> x,
+                                     double t) const {
+  std::vector<float> guess = project(out_, hidden);
+  if (config_.denoiser.predicts_x0)
+    for (std::size_t i = 0; i < guess.size(); ++i)
+      guess[i] = (x[i] - guess[i]) / static_cast<float>(std::max(t, 1e-3));
+  return guess;
 }
 
 Result<std::vector<float>> Flow::draw(const Decoder& backbone, KvPool& pool, KvSequence& prompt,

@@ -25,8 +25,20 @@ class Flow {
  public:
   static Result<Flow> load(const ModelConfig& config, const SafetensorsFile& file);
 
+  std::size_t token_count() const { return config_.denoiser.tokens; }
+  /// What stands before a drawing that was asked for without words.
+  std::vector<std::int32_t> wordless_prompt() const {
+    return {config_.bos, config_.user, config_.assistant, config_.draw};
+  }
+
   /// Standard normal values for a seed: the same on every machine.
   std::vector<float> noise(std::uint64_t seed) const;
+
+  /// The rows for the backbone that stand for the latents `x` at a time.
+  std::vector<float> tokens(std::span<const float> x, double t) const;
+  /// The velocity at `x`, from the hidden rows that those became.
+  std::vector<float> velocity_of(std::span<const float> hidden, std::span<const float> x,
+                                 double t) const;
 
   /// The velocity at `x` for each of `sequences`, which are left as they were. Errors: exhausted.
   Result<std::vector<std::vector<float>>> velocity(const Decoder& backbone, KvPool& pool,
@@ -40,8 +52,6 @@ class Flow {
                                   const std::function<bool()>& go_on) const;
 
  private:
-  std::vector<float> tokens(std::span<const float> x, double t) const;
-
   ModelConfig config_;
   Linear in_, out_, time_in_, time_out_;
   std::vector<float> positions_;

@@ -22,8 +22,8 @@ struct World {
   GlobalParamSpec param;
   RoleSpec role;
   std::unique_ptr<GlobalParam> shared;
-  std::unique_ptr<SteppedRole> model;
-  std::unique_ptr<Role> denoiser, codec, vision;
+  std::unique_ptr<SteppedRole> model, denoiser;
+  std::unique_ptr<Role> codec, vision;
   std::vector<StepOutcome> ended;
   std::deque<FakeActivation> activations;
 
@@ -32,7 +32,7 @@ struct World {
     role.name.text = "llm";
     shared = PagedKv::make({&param, directory}).value();
     model = std::get<std::unique_ptr<SteppedRole>>(make(language_model_plugin()));
-    denoiser = std::get<std::unique_ptr<Role>>(make(denoiser_plugin()));
+    denoiser = std::get<std::unique_ptr<SteppedRole>>(make(denoiser_plugin()));
     codec = std::get<std::unique_ptr<Role>>(make(image_codec_plugin()));
     vision = std::get<std::unique_ptr<Role>>(make(vision_encoder_plugin()));
   }
@@ -285,7 +285,11 @@ TEST_CASE("a drawing begins where its prompt ends, and not when the session has 
     FakeActivation drawing("generate", "s");
     drawing.give("prompt", from);
     drawing.is_cancelled = cancelled;
-    const Result<void> drawn = world.denoiser->run(drawing);
+    world.denoiser->admit(drawing);
+    std::vector<StepOutcome> ended;
+    while (world.denoiser->busy()) world.denoiser->step(ended);
+    REQUIRE(ended.size() == 1);
+    const Result<void> drawn = ended[0].result;
     CHECK(drawn.ok() == !drawing.frames.empty());
     if (drawn.ok()) {
       CHECK(drawing.frames.at(0).second->tensor.shape() == std::vector<std::int64_t>{16, 32});

@@ -1,0 +1,160 @@
+#include "engine/plan/planner.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/check.h"
+
+namespace sluice {
+
+void Planner::begin(TaskId task, PagesWanted pages) {
+  const auto [it, made] = tasks_.try_emplace(task);
+  SLUICE_CHECK(made && pages.least <= pages.most, "a task begins once, and says what it wants");
+  it->second.wanted = pages;
+  it->second.last_turn = plans_;
+  waiting_.push_back(task);
+}
+
+void Planner::offer(TaskId task, const Need& need) {
+  const auto it = tasks_.find(task);
+  SLUICE_CHECK(it != tasks_.end() && need.rows > 0, "a task that has begun offers rows");
+  State& state = it->second;
+  // A need that goes on waits on: who offers the same again does not go to the end.
+  if (!state.offers) state.offered = plans_;
+  state.offers = true;
+  state.need = need;
+}
+
+void Planner::withdraw(TaskId task) {
+  const auto it = tasks_.find(task);
+  if (it != tasks_.end()) it->second.offers = false;
+}
+
+void Planner::took(TaskId task, std::uint32_t pages) {
+  const auto it = tasks_.find(task);
+  SLUICE_CHECK(it != tasks_.end() && pages <= it->second.granted,
+               "a task takes no more pages than it was granted");
+  State& state = it->second;
+  reserved_ = reserved_ - state.left + (state.granted - pages);
+  state.left = state.granted - pages;
+}
+
+void Planner::end(TaskId task) {
+  const auto it = tasks_.find(task);
+  if (it == tasks_.end()) return;
+  if (it->second.admitted)
+    reserved_ -= it->second.left;
+  else
+    std::erase(waiting_, task);
+  tasks_.erase(it);
+}
+
+bool Planner::is_admitted(TaskId task) const {
+  const auto it = tasks_.find(task);
+  return it != tasks_.end() && it->second.admitted;
+}
+
+/// In the order in which they came: a small one does not overtake, or a large one would wait for
+/// ever.
+void Planner::admit(std::uint32_t pages_free, Batch& batch) {
+  std::size_t admitted = tasks_.size() - waiting_.size();
+  std::size_t at = 0;
+  for (; at < waiting_.size(); ++at) {
+    const auto it = tasks_.find(waiting_[at]);
+    State& state = it->second;
+    if (options_.policy == Policy::isolated && admitted != 0) break;
+    std::uint32_t pages = state.wanted.most;
+    if (reserved_ + pages > pages_free) {
+      if (admitted != 0) break;
+      // Nobody runs who can give pages back.
+      if (state.wanted.least > pages_free) {
+        batch.refused.push_back({waiting_[at], state.wanted.least});
+        tasks_.erase(it);
+        continue;
+      }
+      pages = pages_free;
+    }
+    state.admitted = true;
+    state.offered = plans_;
+    state.granted = state.left = pages;
+    reserved_ += pages;
+    batch.admitted.push_back({waiting_[at], pages});
+    ++admitted;
+  }
+  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+/// All that may run, in the order in which they are taken.
+void Planner::gather() {
+  candidates_.clear();
+  for (const auto& [task, state] : tasks_) {
+    if (!state.admitted || !state.offers) continue;
+    const std::uint64_t since = std::max(state.last_turn, state.offered);
+    candidates_.push_back({task, &state, plans_ - since >= options_.wait_most});
+  }
+  std::ranges::sort(candidates_, [](const Candidate& a, const Candidate& b) {
+    const auto place = [](const Candidate& c) {
+      const Need& need = c.state->need;
+      // Who has waited too long goes by how long; the others by what they are.
+      if (c.overdue) return std::tuple(0, 0, no_deadline, c.state->last_turn, c.task);
+      return std::tuple(need.kind == Need::Kind::step ? 1 : 2, -int{need.priority}, need.deadline,
+                        c.state->last_turn, c.task);
+    };
+    return place(a) < place(b);
+  });
+}
+
+void Planner::take(const Candidate& candidate, std::uint32_t most, Batch& batch) const {
+  const Need& need = candidate.state->need;
+  std::uint32_t rows = need.rows;
+  if (rows > most) {
+    // What cannot be divided goes alone if it is larger than any budget.
+    if (!need.divisible) {
+      if (!batch.items.empty()) return;
+    } else {
+      rows = most;
+    }
+  }
+  if (rows == 0) return;
+  batch.items.push_back({candidate.task, rows});
+  batch.rows += rows;
+}
+
+/// Rows of prompts beside which the most urgent step still ends in time; all of the budget where
+/// nothing is urgent, costs are not known, or it is too late anyhow.
+std::uint32_t Planner::rows_in_time(Nanoseconds now) const {
+  if (!costs_.known()) return options_.budget;
+  Nanoseconds first = no_deadline;
+  for (const Candidate& candidate : candidates_)
+    if (candidate.state->need.kind == Need::Kind::step)
+      first = std::min(first, candidate.state->need.deadline);
+  if (first == no_deadline) return options_.budget;
+  const std::uint32_t rows = costs_.rows_within(first - now);
+  return rows == 0 ? options_.budget : std::min(rows, options_.budget);
+}
+
+void Planner::plan(Nanoseconds now, std::uint32_t pages_free, Batch& batch) {
+  batch.clear();
+  ++plans_;
+  admit(pages_free, batch);
+  gather();
+  const std::uint32_t in_time = rows_in_time(now);
+  for (const Candidate& candidate : candidates_) {
+    if (batch.items.size() == options_.tasks_most) break;
+    const bool is_prompt = candidate.state->need.kind == Need::Kind::prompt;
+    const std::uint32_t budget = is_prompt && !candidate.overdue ? in_time : options_.budget;
+    if (batch.rows >= budget) continue;
+    take(candidate, budget - batch.rows, batch);
+  }
+  for (const BatchItem& item : batch.items) {
+    State& state = tasks_.find(item.task)->second;
+    state.last_turn = plans_;
+    state.offers = false;
+  }
+}
+
+void Planner::ran(const Batch& batch, Nanoseconds duration) {
+  if (batch.rows != 0) costs_.learn(batch.rows, duration);
+}
+
+}  // namespace sluice

@@ -1,0 +1,143 @@
+// Which of the offered works go into the next forward: a state machine without the models.
+//
+// A task is whatever wants forwards: an answer, a drawing. It is admitted when all pages that it
+// will ever take are free, so no forward runs out of pages and no task fails in the middle for
+// want of them; those that do not fit yet wait in the order in which they came. Where nobody else
+// runs and its least fits, it gets all that there is, and ends with that. An admitted task
+// offers one need at a time. Each plan fills a budget of rows: first what has waited too long, then
+// steps (a token, a velocity: somebody waits for each), the earliest deadline first, then pieces of
+// prompts. Among equals the one goes first whose last turn is longest ago.
+// Thread: one. Units: rows (tokens), pages, nanoseconds of any one clock. Bounds: a plan's rows are
+// at most the budget, or one need that cannot be divided; a need that is offered gets rows within
+// `wait_most` plans and as many more as the rows that wait with it take.
+// Cost: tasks times their logarithm for a plan; no allocation once the lists have grown.
+// Source: omni-flow, section 5.2; OxyGen, section 4.2 (decoding batched across control cycles).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "engine/plan/costs.h"
+
+namespace sluice {
+
+using TaskId = std::uint64_t;
+inline constexpr Nanoseconds no_deadline = std::numeric_limits<Nanoseconds>::max();
+
+/// What a task wants of its next forward.
+struct Need {
+  enum class Kind : std::uint8_t { step, prompt } kind = Kind::step;
+  std::uint32_t rows = 1;
+  bool divisible = false;              // may be given a part of its rows
+  std::uint8_t priority = 0;           // higher first
+  Nanoseconds deadline = no_deadline;  // when the step must have ended
+};
+
+struct BatchItem {
+  TaskId task = 0;
+  std::uint32_t rows = 0;
+};
+
+/// Pages that a task will take until its end, beyond those it has when it begins.
+struct PagesWanted {
+  std::uint32_t least = 0;  // with fewer it cannot run
+  std::uint32_t most = 0;
+};
+struct PagesGranted {
+  TaskId task = 0;
+  std::uint32_t pages = 0;
+};
+struct PagesRefused {
+  TaskId task = 0;
+  std::uint32_t least = 0;
+};
+
+/// Who goes into a forward, and who was admitted or refused before it.
+struct Batch {
+  std::vector<BatchItem> items;
+  std::uint32_t rows = 0;
+  std::vector<PagesGranted> admitted;
+  std::vector<PagesRefused> refused;  // they want more than can become free
+
+  void clear() {
+    items.clear();
+    rows = 0;
+    admitted.clear();
+    refused.clear();
+  }
+};
+
+enum class Policy : std::uint8_t {
+  continuous,  // as above
+  isolated,    // one task from its beginning to its end, then the next: what others are measured by
+};
+
+struct PlannerOptions {
+  std::uint32_t budget = 256;     // rows of a forward
+  std::uint32_t tasks_most = 64;  // in one forward
+  std::uint32_t wait_most = 16;   // plans that an offered need waits before it goes first
+  Policy policy = Policy::continuous;
+};
+
+class Planner {
+ public:
+  explicit Planner(PlannerOptions options) : options_(options) {}
+
+  /// A new task. Requires: a new id; least <= most.
+  void begin(TaskId task, PagesWanted pages);
+  /// Its next need; instead of the one before. Requires: it has begun; rows > 0.
+  void offer(TaskId task, const Need& need);
+  /// It wants nothing for now.
+  void withdraw(TaskId task);
+  /// How many of the pages that were granted it holds now.
+  void took(TaskId task, std::uint32_t pages);
+  /// Its reservation is given back. A task that there is not: nothing happens.
+  void end(TaskId task);
+
+  /// `pages_free`: in the page table now, pages that are reserved here among them.
+  void plan(Nanoseconds now, std::uint32_t pages_free, Batch& batch);
+  /// The forward has ended; those who were in it offer anew.
+  void ran(const Batch& batch, Nanoseconds duration);
+
+  bool empty() const { return tasks_.empty(); }
+  std::size_t waiting() const { return waiting_.size(); }  // for pages
+  bool is_admitted(TaskId task) const;
+  /// Pages that admitted tasks may still take.
+  std::uint64_t reserved() const { return reserved_; }
+  const Costs& costs() const { return costs_; }
+  const PlannerOptions& options() const { return options_; }
+
+ private:
+  struct State {
+    PagesWanted wanted;
+    std::uint32_t granted = 0;
+    std::uint32_t left = 0;  // of those, not taken
+    bool admitted = false;
+    bool offers = false;
+    Need need;
+    std::uint64_t last_turn = 0;  // number of the plan that it was in last
+    std::uint64_t offered = 0;    // number of the plan before which its need was new
+  };
+  struct Candidate {
+    TaskId task = 0;
+    const State* state = nullptr;
+    bool overdue = false;
+  };
+
+  void admit(std::uint32_t pages_free, Batch& batch);
+  void gather();
+  void take(const Candidate& candidate, std::uint32_t most, Batch& batch) const;
+  std::uint32_t rows_in_time(Nanoseconds now) const;
+
+  PlannerOptions options_;
+  Costs costs_;
+  std::map<TaskId, State> tasks_;
+  std::vector<TaskId> waiting_;  // for pages, in order
+  std::vector<Candidate> candidates_;
+  std::uint64_t reserved_ = 0;
+  std::uint64_t plans_ = 0;
+};
+
+}  // namespace sluice

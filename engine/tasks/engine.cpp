@@ -1,0 +1,157 @@
+#include "engine/tasks/engine.h"
+
+#include <chrono>
+
+#include "base/check.h"
+
+namespace sluice {
+
+Nanoseconds engine_clock() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void Engine::add(TaskId id, Task& task) {
+  SLUICE_CHECK(!task.done() && tasks_.emplace(id, &task).second,
+               "a new task has a number of its own");
+  planner_.begin(id, task.pages_wanted(text_));
+  offer(id, task);
+}
+
+void Engine::remove(TaskId id) {
+  if (tasks_.erase(id) != 0) planner_.end(id);
+}
+
+void Engine::offer(TaskId id, const Task& task) { planner_.offer(id, task.need(text_)); }
+
+bool Engine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
+  began_ = now;
+  planner_.plan(now, static_cast<std::uint32_t>(text_.pages().pages_free()), batch_);
+  refuse(ended);
+  for (const PagesGranted& granted : batch_.admitted)
+    tasks_.find(granted.task)->second->grant(text_, granted.pages);
+  used_ = 0;
+  for (const BatchItem& item : batch_.items) {
+    if (used_ == slots_.size()) slots_.emplace_back();
+    Slot& slot = slots_[used_++];
+    slot.id = item.task;
+    slot.task = tasks_.find(item.task)->second;
+    slot.rows = item.rows;
+    slot.token = -1;
+    slot.outcome = {};
+    slot.work.clear();
+    slot.task->lay_out(text_, item.rows, slot.work);
+  }
+  return used_ != 0;
+}
+
+void Engine::refuse(std::vector<TaskId>& ended) {
+  for (const auto& [id, least] : batch_.refused) {
+    Task& task = *tasks_.find(id)->second;
+    task.fail(Error{ErrorCode::exhausted, "the KV pool is full: " + std::to_string(least) +
+                                              " pages are needed, " +
+                                              std::to_string(text_.pages().pages_free()) + " of " +
+                                              std::to_string(text_.pages().pages()) +
+                                              " are free; end a session or raise `pages`"});
+    tasks_.erase(id);
+    ended.push_back(id);
+  }
+}
+
+void Engine::run() {
+  const std::span<Slot> slots = std::span(slots_).first(used_);
+  if (run_steps()) return;
+  hidden_.clear();
+  logits_.clear();
+  forward(slots);
+}
+
+/// On an engine that chooses tokens itself. False: not all of the works are such, or they do not
+/// run together.
+bool Engine::run_steps() {
+  steps_.clear();
+  for (const Slot& slot : std::span(slots_).first(used_)) {
+    if (!slot.work.step.has_value() || !text_.steps(slot.work.step->sampling)) return false;
+    steps_.push_back(*slot.work.step);
+  }
+  if (!text_.step(steps_, tokens_).ok()) return false;
+  for (std::size_t i = 0; i < used_; ++i) slots_[i].token = tokens_[i];
+  return true;
+}
+
+void Engine::forward(std::span<Slot> slots) {
+  const std::size_t width = text_.shape().block.width;
+  chunks_.clear();
+  for (const Slot& slot : slots)
+    chunks_.insert(chunks_.end(), slot.work.chunks.begin(), slot.work.chunks.end());
+  Result<void> ran = text_.forward(chunks_, part_);
+  if (!ran.ok() && slots.size() > 1) {
+    for (std::size_t i = 0; i < slots.size(); ++i) forward(slots.subspan(i, 1));
+    return;
+  }
+  // The last rows of all that want logits go through the head together.
+  last_.clear();
+  std::size_t at = 0;
+  for (Slot& slot : slots) {
+    slot.outcome = ran;
+    slot.hidden_at = hidden_.size() + at;
+    slot.logits_at = logits_.size() + last_.size() / width * text_.shape().vocabulary;
+    at += slot.rows * width;
+    if (ran.ok() && slot.work.wants_logits)
+      last_.insert(last_.end(), part_.begin() + static_cast<std::ptrdiff_t>(at - width),
+                   part_.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  if (!ran.ok()) return;
+  hidden_.insert(hidden_.end(), part_.begin(), part_.begin() + static_cast<std::ptrdiff_t>(at));
+  if (last_.empty()) return;
+  ran = text_.logits(last_, part_logits_);
+  for (Slot& slot : slots)
+    if (slot.work.wants_logits) slot.outcome = ran;
+  if (ran.ok()) logits_.insert(logits_.end(), part_logits_.begin(), part_logits_.end());
+}
+
+void Engine::forget(const Work& work) {
+  const std::size_t width = text_.shape().block.width;
+  for (const Chunk& chunk : work.chunks)
+    text_.pages().truncate(*chunk.sequence,
+                           chunk.sequence->tokens - chunk.embeddings.size() / width);
+}
+
+void Engine::take(Nanoseconds took, std::vector<TaskId>& advanced) {
+  const std::size_t width = text_.shape().block.width;
+  for (Slot& slot : std::span(slots_).first(used_)) {
+    Task& task = *slot.task;
+    if (slot.outcome.ok() && slot.work.is_scratch) forget(slot.work);
+    if (!slot.outcome.ok()) {
+      task.fail(slot.outcome.error());
+    } else if (slot.token >= 0) {
+      task.take({{}, {}, slot.token});
+    } else {
+      const auto hidden = std::span(hidden_).subspan(slot.hidden_at, slot.rows * width);
+      const auto logits = slot.work.wants_logits
+                              ? std::span(logits_).subspan(slot.logits_at, text_.shape().vocabulary)
+                              : std::span<const float>();
+      task.take({hidden, logits, -1});
+    }
+    advanced.push_back(slot.id);
+    if (task.done()) {
+      remove(slot.id);
+    } else {
+      planner_.took(slot.id, static_cast<std::uint32_t>(task.pages_taken()));
+      offer(slot.id, task);
+    }
+  }
+  planner_.ran(batch_, took);
+  if (watch) watch({batch_.items, began_, took});
+  used_ = 0;
+}
+
+bool Engine::step(std::vector<TaskId>& advanced) {
+  if (!plan(engine_clock(), advanced)) return false;
+  run();
+  take(engine_clock() - began_, advanced);
+  return true;
+}
+
+}  // namespace sluice

@@ -1,0 +1,83 @@
+// Forwards for many tasks together: the planner decides who is in the next one, the text engine
+// runs it, each task takes what is its own.
+//
+// A step is `plan`, `run`, `take`. Only `run` computes; it touches the tasks that are in the
+// forward and no list of this class, so others may be added meanwhile. Tasks are borrowed from
+// `add` to `remove`. A forward that fails is run again task by task, so that only who is to blame
+// fails. Thread: one at a time; `run` beside `add` and `find` of others.
+// Source: omni-flow, section 5.2.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "engine/plan/planner.h"
+#include "engine/tasks/task.h"
+
+namespace sluice {
+
+/// Who was in a forward.
+struct ForwardRecord {
+  std::span<const BatchItem> items;
+  Nanoseconds began = 0, took = 0;
+};
+
+class Engine {
+ public:
+  /// Borrows `text`.
+  Engine(TextEngine& text, PlannerOptions options) : text_(text), planner_(options) {}
+
+  /// Requires: a new id; not done.
+  void add(TaskId id, Task& task);
+  /// Requires: it is in no forward. One that there is not: nothing happens.
+  void remove(TaskId id);
+  bool empty() const { return tasks_.empty(); }
+
+  /// False: nobody wants a forward. `ended`: who was refused.
+  bool plan(Nanoseconds now, std::vector<TaskId>& ended);
+  void run();
+  /// `advanced`: all who were in it. Those that are done are in the engine no more.
+  void take(Nanoseconds took, std::vector<TaskId>& advanced);
+  /// The three together.
+  bool step(std::vector<TaskId>& advanced);
+
+  const Planner& planner() const { return planner_; }
+  /// Called after each forward; for those who watch.
+  std::function<void(const ForwardRecord&)> watch;
+
+ private:
+  struct Slot {
+    TaskId id = 0;
+    Task* task = nullptr;
+    Work work;
+    std::size_t rows = 0;
+    std::size_t hidden_at = 0, logits_at = 0;  // of its rows in the buffers below
+    std::int32_t token = -1;
+    Result<void> outcome;
+  };
+
+  void refuse(std::vector<TaskId>& ended);
+  bool run_steps();
+  void forward(std::span<Slot> slots);
+  void offer(TaskId id, const Task& task);
+  void forget(const Work& work);
+
+  TextEngine& text_;
+  Planner planner_;
+  std::map<TaskId, Task*> tasks_;
+  Batch batch_;
+  Nanoseconds began_ = 0;
+  std::vector<Slot> slots_;  // the first `used_` are in the forward; the others keep their memory
+  std::size_t used_ = 0;
+  std::vector<Chunk> chunks_;
+  std::vector<DecodeStep> steps_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<float> hidden_, part_, last_, logits_, part_logits_;
+};
+
+/// Of a clock that only rises.
+Nanoseconds engine_clock();
+
+}  // namespace sluice

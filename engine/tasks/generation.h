@@ -1,0 +1,89 @@
+// One answer: what was asked, how far it is, and its keys and values.
+//
+// A `Generation` is all there is of an answer (its rows stay in their pages): it may be taken out
+// of an engine, kept and put back at any step, here or in another engine over the same pages, and
+// goes on with the same tokens. `GenerationTask` is the state machine that asks for its forwards.
+// Shape: `rows` [tokens, width]. Thread: one. Source: omni-flow, section 5.2.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/tasks/task.h"
+#include "engine/text/decoded_text.h"
+#include "engine/text/tokenizer.h"
+#include "kernels/sample.h"
+
+namespace sluice {
+
+struct GenerationOptions {
+  std::size_t tokens_max = 64;  // 0: the prompt is written, and that is all
+  kernels::SampleOptions sampling;
+  std::uint64_t seed = 0;
+  std::vector<std::int32_t> end_tokens;  // end the answer and are not part of it
+  std::vector<std::string> stop;         // likewise; needs a tokenizer
+};
+
+struct Generation {
+  enum class Finish : std::uint8_t { none, end_token, stop, length, failed };
+
+  std::uint64_t id = 0;
+  GenerationOptions options;
+  KvSequence sequence;
+  std::vector<std::int32_t> history;  // of the prompt and the answer, for the penalty
+  std::vector<float> rows;            // of the prompt, not yet written
+  std::vector<Position> positions;    // of those; none: their places in the sequence
+  Mask mask = Mask::causal;           // block: the prompt is written in one piece
+  std::int32_t next_position = -1;    // of the next token; below 0: its place in the sequence
+  std::vector<std::int32_t> tokens;   // the answer
+  DecodedText decoded;                // its text as far as it is known
+  std::string text;                   // of it, without what may become a stop string
+  Finish finish = Finish::none;
+  std::int32_t end_token = -1;  // the one that ended it
+  std::optional<Error> error;   // of a failed one
+
+  bool in_prompt() const { return !rows.empty(); }
+};
+
+/// Asks for the prompt's forwards, as large as they are given, then for one token after the other.
+class GenerationTask final : public Task {
+ public:
+  /// Borrows the tokenizer; none: no text, no stop strings.
+  GenerationTask(Generation generation, const Tokenizer* tokenizer)
+      : generation_(std::move(generation)),
+        tokenizer_(tokenizer),
+        pages_before_(generation_.sequence.pages.size()) {}
+
+  const Generation& generation() const { return generation_; }
+  /// Requires: it is in no engine. The task is not used any more.
+  Generation release() { return std::move(generation_); }
+
+  bool done() const override { return generation_.finish != Generation::Finish::none; }
+  PagesWanted pages_wanted(TextEngine& engine) const override;
+  /// With fewer pages than it wants the answer is cut off where they end.
+  void grant(TextEngine& engine, std::size_t pages) override;
+  std::size_t pages_taken() const override {
+    return generation_.sequence.pages.size() - pages_before_;
+  }
+  Need need(const TextEngine& engine) const override;
+  void lay_out(const TextEngine& engine, std::size_t rows, Work& work) override;
+  void take(const StepResult& result) override;
+  void fail(const Error& error) override;
+
+ private:
+  /// Tokens that the sequence holds in the end, if the answer is as long as it may be.
+  std::size_t tokens_most(const TextEngine& engine) const;
+  void forget_written();
+  void take_token(std::int32_t token);
+  void read();
+
+  Generation generation_;
+  const Tokenizer* tokenizer_;
+  std::size_t pages_before_;
+  // Of the forward under way: rows, values of them, whether it is one of the answer's steps.
+  std::size_t rows_ = 0, values_ = 0;
+  bool in_step_ = false;
+};
+
+}  // namespace sluice

@@ -1,0 +1,38 @@
+#include "engine/tasks/shared_engine.h"
+
+#include <chrono>
+
+namespace sluice {
+
+namespace {
+
+/// Of a role whose task waits for another's that it cannot see.
+constexpr std::chrono::milliseconds moment{2};
+
+}  // namespace
+
+SharedEngine::Turn::Turn(SharedEngine& shared) : shared_(shared) {
+  std::unique_lock held(shared_.mutex_);
+  const std::uint64_t ticket = shared_.next_ticket_++;
+  shared_.changed_.wait(held, [&] { return shared_.serving_ == ticket; });
+}
+
+SharedEngine::Turn::~Turn() {
+  std::unique_lock held(shared_.mutex_);
+  const std::uint64_t next = ++shared_.serving_;
+  shared_.changed_.notify_all();
+  if (!used_) shared_.changed_.wait_for(held, moment, [&] { return shared_.serving_ != next; });
+}
+
+TaskId SharedEngine::Turn::add(Task& task) {
+  const TaskId id = shared_.next_id_++;
+  shared_.engine_.add(id, task);
+  return id;
+}
+
+bool SharedEngine::Turn::forward() {
+  shared_.advanced_.clear();
+  return shared_.engine_.step(shared_.advanced_);
+}
+
+}  // namespace sluice

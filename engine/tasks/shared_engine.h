@@ -1,0 +1,54 @@
+// One engine for several roles: whoever's turn it is runs a forward for all of them.
+//
+// A role takes its turn, in the order in which roles ask; the turn gives it the engine, the pages
+// and all that the roles keep beside them. It may run one forward, in which the tasks of all roles
+// advance, and ends its turn soon. While the forward runs the mutex is free; who asks for a turn
+// then waits for that one forward, never for an answer or a drawing of another.
+// Thread: any. Source: omni-flow, section 5.2.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "engine/tasks/engine.h"
+
+namespace sluice {
+
+class SharedEngine {
+ public:
+  /// Borrows `text`.
+  SharedEngine(TextEngine& text, PlannerOptions options) : engine_(text, options) {}
+
+  class Turn {
+   public:
+    explicit Turn(SharedEngine& shared);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+    Engine& engine() { return shared_.engine_; }
+    /// Under a number of its own.
+    TaskId add(Task& task);
+    /// One forward of all tasks that want one. False: nobody does.
+    bool forward();
+    /// Something happened in it. A turn in which nothing did ends when another role has had one,
+    /// or after a moment: who waits for another role's task does not spin.
+    void was_used() { used_ = true; }
+
+   private:
+    SharedEngine& shared_;
+    bool used_ = false;
+  };
+
+ private:
+  Engine engine_;
+  TaskId next_id_ = 1;
+  std::vector<TaskId> advanced_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t next_ticket_ = 0, serving_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,61 @@
+// Whatever wants forwards of a decoder: an answer, a drawing.
+//
+// A task is a state machine that owns its sequences. It is asked what its next work is (`need`),
+// lays it out when it may run, and takes what came of it; an `Engine` runs the works of all its
+// tasks together. Thread: one at a time. Units: rows (tokens), pages. Source: omni-flow, section
+// 5.2.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/plan/planner.h"
+#include "engine/tasks/text_engine.h"
+
+namespace sluice {
+
+/// What one task puts into one forward.
+struct Work {
+  std::vector<Chunk> chunks;       // what they borrow stays until `take` or `fail`
+  bool wants_logits = false;       // of its last row
+  bool is_scratch = false;         // its sequences end as they were before
+  std::optional<DecodeStep> step;  // the same work, for an engine that chooses tokens itself
+
+  void clear() {
+    chunks.clear();
+    wants_logits = false;
+    is_scratch = false;
+    step.reset();
+  }
+};
+
+/// What came of it: `token` where the engine chose it, else rows, and logits if they were wanted.
+struct StepResult {
+  std::span<const float> hidden;  // [rows of all chunks, width], normed
+  std::span<const float> logits;  // [vocabulary]
+  std::int32_t token = -1;
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  virtual bool done() const = 0;
+  /// What it takes until its end, beyond what it has now.
+  virtual PagesWanted pages_wanted(TextEngine& engine) const = 0;
+  /// It gets so many; with fewer than the most it ends earlier.
+  virtual void grant(TextEngine&, std::size_t) {}
+  /// Of those, how many it holds.
+  virtual std::size_t pages_taken() const = 0;
+  /// Requires: it is not done.
+  virtual Need need(const TextEngine& engine) const = 0;
+  /// `rows` as in its need, or fewer where that can be divided. `work` is empty.
+  virtual void lay_out(const TextEngine& engine, std::size_t rows, Work& work) = 0;
+  /// Of the work that was laid out last. The sequences have grown by its rows.
+  virtual void take(const StepResult& result) = 0;
+  /// It is done, without what it was for: a forward that failed, pages that there never will be.
+  virtual void fail(const Error& error) = 0;
+};
+
+}  // namespace sluice

@@ -103,8 +103,8 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
     session.messages.pop_back();
     return generation.error();
   }
-  (void)model_.keep_prefix(sessions_.pool(), std::exchange(session.sequence, {}), session.tokens,
-                           *prompt, *generation);
+  (void)model_.keep_prefix(sessions_.pool(), std::exchange(session.sequence, {}), session.origin,
+                           session.tokens, *generation);
   generation->id = next_id_++;
   session.answering = true;
   turns_.push_back({&activation, generation->id, std::move(prompt).value(), 0});
@@ -135,6 +135,7 @@ void ChatRole::finish(Turn& turn, std::vector<StepOutcome>& ended) {
   } else {
     session->answering = false;
     session->sequence = std::move(done.sequence);
+    session->origin = std::move(done.origin);
     session->tokens = std::move(turn.prompt);
     session->tokens.insert(session->tokens.end(), done.tokens.begin(), done.tokens.end());
     if (outcome.ok()) {

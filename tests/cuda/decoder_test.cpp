@@ -102,7 +102,7 @@ TEST_CASE("steps on the device go where the CPU's forward goes, in any batch") {
       for (std::size_t s = 0; s < count; ++s)
         steps.push_back({&ours[s],
                          last[s],
-                         Position::at(static_cast<std::int32_t>(ours[s].tokens)),
+                         Position::at(static_cast<std::int32_t>(ours[s].tokens())),
                          {},
                          {},
                          0});

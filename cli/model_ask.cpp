@@ -31,9 +31,9 @@ Result<Generation> begin(const ChatModel& model, const Options& options) {
       return invalid_argument("--raw takes neither --image nor --system");
     return model.begin_raw(options.prompt, options.generation);
   }
-  std::vector<Message> messages;
+  std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system, {}});
-  Message said{"user", options.prompt, {}};
+  ChatMessage said{"user", options.prompt, {}};
   for (const std::string& path : options.images) {
     const Result<Tensor> image = read_picture(path);
     if (!image.ok()) return image.error();

@@ -19,6 +19,16 @@ Plugin playing(ModelCheck can_play, Plugin plugin) {
   return plugin;
 }
 
+/// Whichever of the two a model needs.
+Result<std::unique_ptr<GlobalParam>> make_paged_kv(const GlobalParamMaking& making) {
+  return check_chat_model(making.model_directory).ok() ? ChatSessions::make(making)
+                                                       : PagedKv::make(making);
+}
+Result<void> check_kv_model(const std::string& path) {
+  if (check_scenes_model(path).ok()) return {};
+  return check_chat_model(path);
+}
+
 }  // namespace
 
 void add_builtin_plugins(Catalog& catalog) {
@@ -29,8 +39,7 @@ void add_builtin_plugins(Catalog& catalog) {
   catalog.add(playing(check_scenes_model, denoiser_plugin()));
   catalog.add(playing(check_scenes_model, image_codec_plugin()));
   catalog.add(scripted_plugin());
-  catalog.add_global_param("paged_kv", PagedKv::make, check_scenes_model);
-  catalog.add_global_param("chat_kv", ChatSessions::make, check_chat_model);
+  catalog.add_global_param("paged_kv", make_paged_kv, check_kv_model);
 }
 
 }  // namespace sluice

@@ -6,7 +6,7 @@
 
 #include "base/nearest.h"
 #include "engine/checkpoint/gguf.h"
-#include "engine/family/memory_plan.h"
+#include "engine/tasks/generation.h"
 #include "roles/chat_sessions.h"
 
 namespace sluice {
@@ -15,11 +15,21 @@ namespace {
 
 constexpr std::int64_t answer_tokens_default = 256;
 
+/// A piece of a message that waits for its session.
+struct Piece {
+  Activation* activation = nullptr;
+  bool looked_at = false;              // its pictures
+  std::vector<PictureInput> pictures;  // in the order of its frames
+  Result<void> outcome = {};           // of looking at them
+};
+
 /// An answer that is being made.
 struct Turn {
   Activation* activation = nullptr;
-  std::uint64_t id = 0;
+  std::uint64_t session = 0;  // its number
   std::vector<std::int32_t> prompt;
+  std::unique_ptr<GenerationTask> task;
+  TaskId id = 0;
   std::size_t said = 0;  // bytes of the text that have been yielded
 };
 
@@ -39,51 +49,62 @@ GenerationOptions options_of(const Payload& text) {
 
 class ChatRole final : public SteppedRole {
  public:
-  ChatRole(ChatModel model, ChatSessions& sessions, Budget budget)
-      : model_(std::move(model)),
-        sessions_(sessions),
-        generator_(model_.model().text(), sessions.pool(), &model_.tokenizer(), budget) {}
+  ChatRole(ChatEngine& engine, ChatSessions& sessions) : engine_(engine), sessions_(sessions) {}
 
-  void admit(Activation& activation) override { waiting_.push_back(&activation); }
+  void admit(Activation& activation) override { waiting_.push_back({&activation, false, {}, {}}); }
   bool busy() const override { return !waiting_.empty() || !turns_.empty(); }
   void step(std::vector<StepOutcome>& ended) override;
 
  private:
-  void take(Activation& activation, std::vector<StepOutcome>& ended);
-  Result<void> begin(Activation& activation, ChatSession& session, const Payload& text);
-  void yield_progress(Turn& turn, const Generation& generation);
-  void finish(Turn& turn, std::vector<StepOutcome>& ended);
-  void drop_cancelled(std::vector<StepOutcome>& ended);
+  void look_at_pictures();
+  void take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
+  void take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
+  Result<void> begin(Activation& activation, ChatSession& session, const Payload& text,
+                     SharedEngine::Turn& mine);
+  void yield_progress(Turn& turn);
+  void finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
+  void forget_ended();
 
-  ChatModel model_;
+  ChatEngine& engine_;
   ChatSessions& sessions_;
-  Generator generator_;
-  std::deque<Activation*> waiting_;
+  std::deque<Piece> waiting_;
   std::vector<Turn> turns_;
-  std::uint64_t next_id_ = 1;
 };
 
+/// One piece's a step, outside the turn: the answers of others go on meanwhile.
+void ChatRole::look_at_pictures() {
+  for (Piece& piece : waiting_) {
+    if (piece.looked_at) continue;
+    piece.looked_at = true;
+    const auto images = piece.activation->inputs("image");
+    for (const PayloadRef& image : images) {
+      Result<PictureInput> seen = engine_.model.encode_picture(image->tensor);
+      if (seen.ok())
+        piece.pictures.push_back(std::move(seen).value());
+      else
+        piece.outcome = seen.error();
+    }
+    if (!images.empty()) return;
+  }
+}
+
 /// A piece of a message, or the end of one.
-void ChatRole::take(Activation& activation, std::vector<StepOutcome>& ended) {
+void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
+  Activation& activation = *piece.activation;
   ChatSession& session = sessions_.session(activation.session());
-  Result<void> outcome;
+  Result<void> outcome = piece.outcome;
   if (session.failed_call == activation.call())
     return ended.push_back(
         {&activation, Error{ErrorCode::cancelled, "an earlier piece of this turn failed"}});
   // What another call began to say and did not end was not said.
   if (session.call != activation.call()) session.pending = {"user", "", {}};
   session.call = activation.call();
-  for (const PayloadRef& image : activation.inputs("image")) {
-    Result<PictureInput> seen = model_.encode_picture(image->tensor);
-    if (seen.ok())
-      session.pending.pictures.push_back(std::move(seen).value());
-    else
-      outcome = seen.error();
-  }
+  for (PictureInput& picture : piece.pictures)
+    session.pending.pictures.push_back(std::move(picture));
   for (const PayloadRef& text : activation.inputs("text")) {
     session.pending.text += text->text;
     if (!outcome.ok() || text->attribute("generate").value_or(1) == 0) continue;
-    outcome = begin(activation, session, *text);
+    outcome = begin(activation, session, *text, mine);
     if (outcome.ok()) return;  // ends when the answer does
   }
   if (!outcome.ok()) {
@@ -93,26 +114,30 @@ void ChatRole::take(Activation& activation, std::vector<StepOutcome>& ended) {
   ended.push_back({&activation, std::move(outcome)});
 }
 
-Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const Payload& text) {
+Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const Payload& text,
+                             SharedEngine::Turn& mine) {
+  const ChatModel& model = engine_.model;
   session.messages.push_back(std::exchange(session.pending, {"user", "", {}}));
-  Result<std::vector<std::int32_t>> prompt = model_.tokens(session.messages);
+  Result<std::vector<std::int32_t>> prompt = model.tokens(session.messages);
   Result<Generation> generation =
-      prompt.ok() ? model_.begin_with(*prompt, session.messages, options_of(text))
+      prompt.ok() ? model.begin_with(*prompt, session.messages, options_of(text))
                   : Result<Generation>(prompt.error());
   if (!generation.ok()) {
     session.messages.pop_back();
     return generation.error();
   }
-  (void)model_.keep_prefix(sessions_.pool(), std::exchange(session.sequence, {}), session.tokens,
-                           *prompt, *generation);
-  generation->id = next_id_++;
+  (void)model.keep_prefix(sessions_.pool(), std::exchange(session.sequence, {}), session.origin,
+                          session.tokens, *generation);
   session.answering = true;
-  turns_.push_back({&activation, generation->id, std::move(prompt).value(), 0});
-  generator_.add(std::move(generation).value());
+  Turn turn{&activation, session.id, std::move(prompt).value(), nullptr, 0, 0};
+  turn.task = std::make_unique<GenerationTask>(std::move(generation).value(), &model.tokenizer());
+  turn.id = mine.add(*turn.task);
+  turns_.push_back(std::move(turn));
   return {};
 }
 
-void ChatRole::yield_progress(Turn& turn, const Generation& generation) {
+void ChatRole::yield_progress(Turn& turn) {
+  const Generation& generation = turn.task->generation();
   if (generation.text.size() <= turn.said) return;
   auto* payload = new Payload;
   payload->type = ValueType::text;
@@ -123,18 +148,18 @@ void ChatRole::yield_progress(Turn& turn, const Generation& generation) {
   turn.activation->yield("token", PayloadRef(payload));
 }
 
-void ChatRole::finish(Turn& turn, std::vector<StepOutcome>& ended) {
-  Generation done = std::move(generator_.remove(turn.id)).value();
+void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
+  mine.engine().remove(turn.id);
+  Generation done = turn.task->release();
   Result<void> outcome;
   if (done.error.has_value()) outcome = *done.error;
   if (done.finish == Generation::Finish::none)
     outcome = Error{ErrorCode::cancelled, "the call was cancelled"};
   ChatSession* session = sessions_.find(turn.activation->session());
-  if (session == nullptr || !session->answering) {  // it ended meanwhile
-    sessions_.pool().truncate(done.sequence, 0);
-  } else {
+  if (session != nullptr && session->id == turn.session) {  // else it ended meanwhile
     session->answering = false;
     session->sequence = std::move(done.sequence);
+    session->origin = std::move(done.origin);
     session->tokens = std::move(turn.prompt);
     session->tokens.insert(session->tokens.end(), done.tokens.begin(), done.tokens.end());
     if (outcome.ok()) {
@@ -148,43 +173,47 @@ void ChatRole::finish(Turn& turn, std::vector<StepOutcome>& ended) {
   turn.activation = nullptr;
 }
 
-void ChatRole::drop_cancelled(std::vector<StepOutcome>& ended) {
-  for (Turn& turn : turns_)
-    if (turn.activation->cancelled()) finish(turn, ended);
+void ChatRole::forget_ended() {
   std::erase_if(turns_, [](const Turn& turn) { return turn.activation == nullptr; });
 }
 
-void ChatRole::step(std::vector<StepOutcome>& ended) {
-  const auto held = sessions_.lock();
-  drop_cancelled(ended);
-  // A session's pieces in order; behind an answer that is being made they wait.
-  std::deque<Activation*> later;
-  for (Activation* activation : std::exchange(waiting_, {})) {
-    const auto same = [&](const Activation* other) {
-      return other->session() == activation->session();
+/// A session's pieces in order; behind an answer that is being made they wait.
+void ChatRole::take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
+  std::deque<Piece> later;
+  for (Piece& piece : waiting_) {
+    const auto same = [&](const Piece& other) {
+      return other.activation->session() == piece.activation->session();
     };
-    if (sessions_.session(activation->session()).answering || std::ranges::any_of(later, same))
-      later.push_back(activation);
-    else if (activation->cancelled())
-      ended.push_back({activation, Error{ErrorCode::cancelled, "the call was cancelled"}});
+    if (piece.activation->cancelled())
+      ended.push_back({piece.activation, Error{ErrorCode::cancelled, "the call was cancelled"}});
+    else if (!piece.looked_at || sessions_.session(piece.activation->session()).answering ||
+             std::ranges::any_of(later, same))
+      later.push_back(std::move(piece));
     else
-      take(*activation, ended);
+      take(piece, mine, ended);
   }
   waiting_ = std::move(later);
-  if (turns_.empty()) return;
-  std::vector<std::uint64_t> advanced;
-  generator_.step(advanced);
+}
+
+void ChatRole::step(std::vector<StepOutcome>& ended) {
+  look_at_pictures();
+  SharedEngine::Turn mine(engine_.shared);
+  for (Turn& turn : turns_)
+    if (turn.activation->cancelled()) finish(turn, mine, ended);
+  forget_ended();
+  take_all(mine, ended);
+  const bool ran = mine.forward();
   for (Turn& turn : turns_) {
-    const Generation& generation = *generator_.find(turn.id);
-    yield_progress(turn, generation);
-    if (generation.finish != Generation::Finish::none) finish(turn, ended);
+    yield_progress(turn);
+    if (turn.task->done()) finish(turn, mine, ended);
   }
-  std::erase_if(turns_, [](const Turn& turn) { return turn.activation == nullptr; });
+  forget_ended();
+  if (ran || !ended.empty()) mine.was_used();
 }
 
 struct RoleOptions {
   kernels::WeightFormat format = kernels::WeightFormat::bf16;
-  Budget budget;
+  PlannerOptions planner;
 };
 
 Result<RoleOptions> read_options(const RoleSpec& role, const std::string& model) {
@@ -207,7 +236,7 @@ Result<RoleOptions> read_options(const RoleSpec& role, const std::string& model)
       if (!digits || std::stoul(value) == 0)
         return invalid_argument("role '" + role.name.text + "': step_tokens is '" + value +
                                 "', it must be a number from 1 to 99999");
-      made.budget.tokens = std::stoul(value);
+      made.planner.budget = static_cast<std::uint32_t>(std::stoul(value));
     } else {
       return invalid_argument("role '" + role.name.text + "': unknown option '" + option.key.text +
                               "'; there are precision and step_tokens");
@@ -216,39 +245,20 @@ Result<RoleOptions> read_options(const RoleSpec& role, const std::string& model)
   return made;
 }
 
-/// Refuses what does not fit the machine, together with the pages that are there already.
-Result<Model> load(const RoleMaking& making, const RoleOptions& options, ChatSessions& sessions) {
-  Result<Architecture> architecture = Architecture::load(making.model_directory);
-  if (!architecture.ok()) return architecture.error();
-  Result<SafetensorsFile> file = open_weights(making.model_directory);
-  if (!file.ok()) return file.error();
-  const std::size_t tokens = sessions.pool().pages() * sessions.pool().shape().page_tokens;
-  const MemoryPlan plan = plan_memory(*file, *architecture, tokens, options.format);
-  if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
-  return Model::load(std::move(architecture).value(), std::move(file).value(), options.format);
-}
-
 Result<RoleInstance> make(const RoleMaking& making) {
   ChatSessions* sessions = nullptr;
   for (GlobalParam* param : making.global_params)
     if (auto* found = dynamic_cast<ChatSessions*>(param)) sessions = found;
+  const std::string role = "role '" + making.role->name.text + "'";
   if (sessions == nullptr)
-    return invalid_argument("role '" + making.role->name.text +
-                            "' needs a chat_kv among its global_params");
+    return invalid_argument(role + " needs a paged_kv of its model among its global_params");
   const Result<RoleOptions> options = read_options(*making.role, making.model_directory);
   if (!options.ok()) return options.error();
-  Result<Model> model = load(making, *options, *sessions);
-  if (!model.ok()) return model.error();
-  Result<ChatModel> chat = ChatModel::open(making.model_directory, std::move(model).value());
-  if (!chat.ok()) return chat.error();
-  if (!chat->chat().ok()) return chat->chat().error();
-  const KvShape mine = chat->model().text().kv_shape(1);
-  const KvShape& theirs = sessions->pool().shape();
-  if (mine.layers != theirs.layers || mine.row != theirs.row)
-    return invalid_argument("role '" + making.role->name.text +
-                            "': its chat_kv is made for another model");
-  return RoleInstance(std::unique_ptr<SteppedRole>(
-      std::make_unique<ChatRole>(std::move(chat).value(), *sessions, options->budget)));
+  const Result<ChatEngine*> engine =
+      sessions->engine(making.model_directory, options->format, options->planner);
+  if (!engine.ok()) return Error{engine.error().code, role + ": " + engine.error().message};
+  return RoleInstance(
+      std::unique_ptr<SteppedRole>(std::make_unique<ChatRole>(**engine, *sessions)));
 }
 
 }  // namespace
@@ -267,7 +277,7 @@ Plugin chat_model_plugin() {
       .session_state = true,
       .needs_model = true,
       .any_ports = false,
-      .global_param_kinds = {"chat_kv"},
+      .global_param_kinds = {"paged_kv"},
       .options = {{"precision", "of the weights", {"exact", "bf16", "int8"}, 0, 0},
                   {"step_tokens", "most tokens of one step, over all sessions", {}, 1, 99999}}};
   plugin.make = make;

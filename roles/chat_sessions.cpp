@@ -14,7 +14,7 @@ constexpr std::size_t default_tokens = 16384;
 Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking& making) {
   if (making.model_directory.empty())
     return invalid_argument(
-        "a chat_kv needs `model:`, the checkpoint whose keys and values it "
+        "a paged_kv needs `model:`, the checkpoint whose keys and values it "
         "holds");
   const Result<Architecture> architecture = Architecture::load(making.model_directory);
   if (!architecture.ok()) return architecture.error();
@@ -29,14 +29,45 @@ Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking&
                         machine_bytes(), pages * page_tokens};
   if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
   auto made = std::make_unique<ChatSessions>();
+  made->directory_ = making.model_directory;
   made->pool_ = std::make_unique<KvPool>(
       KvShape{text.layers, text.block.kv_heads * text.block.head_dim, page_tokens}, pages);
   return std::unique_ptr<GlobalParam>(std::move(made));
 }
 
+Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::WeightFormat format,
+                                         PlannerOptions options) {
+  if (directory != directory_)
+    return invalid_argument("its model is " + directory + ", its paged_kv is made for " +
+                            directory_);
+  if (engine_ != nullptr) {
+    if (engine_->format == format) return engine_.get();
+    return invalid_argument("another role over the same paged_kv has another precision");
+  }
+  Result<Architecture> architecture = Architecture::load(directory);
+  if (!architecture.ok()) return architecture.error();
+  Result<SafetensorsFile> file = open_weights(directory);
+  if (!file.ok()) return file.error();
+  // What does not fit the machine, together with the pages that are there already, is refused.
+  const std::size_t tokens = pool_->pages() * pool_->shape().page_tokens;
+  const MemoryPlan plan = plan_memory(*file, *architecture, tokens, format);
+  if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
+  Result<Model> model =
+      Model::load(std::move(architecture).value(), std::move(file).value(), format);
+  if (!model.ok()) return model.error();
+  Result<ChatModel> chat = ChatModel::open(directory, std::move(model).value());
+  if (!chat.ok()) return chat.error();
+  if (!chat->chat().ok()) return chat->chat().error();
+  engine_ = std::make_unique<ChatEngine>(std::move(chat).value(), *pool_, format, options);
+  return engine_.get();
+}
+
 ChatSession& ChatSessions::session(std::string_view name) {
   const auto it = sessions_.find(name);
-  return it != sessions_.end() ? it->second : sessions_[std::string(name)];
+  if (it != sessions_.end()) return it->second;
+  ChatSession& made = sessions_[std::string(name)];
+  made.id = next_id_++;
+  return made;
 }
 
 ChatSession* ChatSessions::find(std::string_view name) {
@@ -45,11 +76,11 @@ ChatSession* ChatSessions::find(std::string_view name) {
 }
 
 void ChatSessions::end_session(std::string_view session) {
-  const auto held = lock();
+  if (engine_ == nullptr) return;  // nobody has said anything
+  SharedEngine::Turn turn(engine_->shared);
+  turn.was_used();
   const auto it = sessions_.find(session);
-  if (it == sessions_.end()) return;
-  pool_->truncate(it->second.sequence, 0);
-  sessions_.erase(it);
+  if (it != sessions_.end()) sessions_.erase(it);
 }
 
 }  // namespace sluice

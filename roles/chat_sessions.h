@@ -1,48 +1,72 @@
-// The global parameter `chat_kv`: what each session of a chat has said, and its keys and values.
+// The `paged_kv` of a checkpoint that chats: its engine, what each session has said, and the keys
+// and values of that.
 //
-// Shared by the replicas of a `chat_model`. Thread: take `lock` around every use.
+// Shared by the replicas of a `chat_model`, whose answers advance together. Thread: take a turn of
+// the engine around every use.
 // Source: omni-flow, section 4.1 (global params pool).
 #pragma once
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "engine/tasks/chat_model.h"
+#include "engine/tasks/shared_engine.h"
 #include "roles/catalog.h"
 
 namespace sluice {
 
 /// A chat so far. While an answer is being made its pages are with the generation.
 struct ChatSession {
-  std::vector<Message> messages;
-  Message pending{"user", "", {}};   // of the turn that is being said
-  std::uint64_t call = 0;            // whose turn that is
-  std::uint64_t failed_call = 0;     // whose turn failed: the rest of it is refused
-  KvSequence sequence;               // of the first `sequence.tokens` tokens below
-  std::vector<std::int32_t> tokens;  // of all messages
+  std::uint64_t id = 0;  // a session that ends and begins anew is another one
+  std::vector<ChatMessage> messages;
+  ChatMessage pending{"user", "", {}};  // of the turn that is being said
+  std::uint64_t call = 0;               // whose turn that is
+  std::uint64_t failed_call = 0;        // whose turn failed: the rest of it is refused
+  KvSequence sequence;                  // of the first `sequence.tokens` tokens below
+  std::vector<std::int32_t> tokens;     // of all messages
+  RowsOrigin origin;                    // what else decided its rows
   bool answering = false;
+};
+
+/// The checkpoint and its engine: one for all roles and replicas over the same pages.
+struct ChatEngine {
+  ChatEngine(ChatModel loaded, KvPool& pool, kernels::WeightFormat weights, PlannerOptions options)
+      : model(std::move(loaded)),
+        format(weights),
+        text(model.model().text(), pool),
+        shared(text, options) {}
+
+  ChatModel model;
+  kernels::WeightFormat format;
+  CpuText text;
+  SharedEngine shared;
 };
 
 class ChatSessions final : public GlobalParam {
  public:
   static Result<std::unique_ptr<GlobalParam>> make(const GlobalParamMaking& making);
 
-  /// A session that answers right now lives until the answer ends.
+  /// Waits for the forward under way. A session that answers right now lives until the answer ends.
   void end_session(std::string_view session) override;
 
-  std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+  /// Loads the checkpoint for the first role that asks. Errors: invalid_argument (another directory
+  /// than the pages are for, another precision than the first role's); those of loading.
+  Result<ChatEngine*> engine(const std::string& directory, kernels::WeightFormat format,
+                             PlannerOptions options);
+  /// For these: whose turn of the engine it is.
   ChatSession& session(std::string_view name);
   /// Null: it has ended.
   ChatSession* find(std::string_view name);
   KvPool& pool() { return *pool_; }
 
  private:
+  std::string directory_;
   std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<ChatEngine> engine_;
   std::map<std::string, ChatSession, std::less<>> sessions_;
-  std::mutex mutex_;
+  std::uint64_t next_id_ = 1;
 };
 
 }  // namespace sluice

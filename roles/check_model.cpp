@@ -22,7 +22,7 @@ Result<void> check_chat_model(const std::string& directory) {
     if (!ModelConfig::load(directory).ok()) return architecture.error();
     return invalid_argument(directory +
                             " holds a checkpoint made as models/scenes is, which language_model "
-                            "plays with a paged_kv");
+                            "plays");
   }
   if (architecture->text.has_value() && !architecture->action.has_value() &&
       architecture->statistics.empty())

@@ -12,7 +12,7 @@ namespace sluice {
 
 /// vision_encoder, image_codec, language_model, denoiser and paged_kv: a models/scenes checkpoint.
 Result<void> check_scenes_model(const std::string& directory);
-/// chat_model and chat_kv: a checkpoint that answers in words.
+/// chat_model: a checkpoint that answers in words.
 Result<void> check_chat_model(const std::string& directory);
 
 }  // namespace sluice

@@ -13,16 +13,15 @@ namespace {
 /// A drawing that was asked for.
 struct Asked {
   Activation* activation = nullptr;
-  std::uint64_t conversation = 0;    // its number
-  std::unique_ptr<Drawing> drawing;  // null: it waits for another drawing of its session
+  std::unique_ptr<Drawing> drawing;  // null: not begun
   TaskId id = 0;
 };
 
 class Denoiser final : public SteppedRole {
  public:
-  Denoiser(PagedKv& kv, Flow flow) : kv_(kv), flow_(std::move(flow)) {}
+  Denoiser(PagedKv& kv, LatentFlow flow) : kv_(kv), flow_(std::move(flow)) {}
 
-  void admit(Activation& activation) override { asked_.push_back({&activation, 0, nullptr, 0}); }
+  void admit(Activation& activation) override { asked_.push_back({&activation, nullptr, 0}); }
   bool busy() const override { return !asked_.empty(); }
   void step(std::vector<StepOutcome>& ended) override;
 
@@ -34,7 +33,7 @@ class Denoiser final : public SteppedRole {
   void look(Asked& asked, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
 
   PagedKv& kv_;
-  Flow flow_;
+  LatentFlow flow_;
   std::vector<Asked> asked_;
 };
 
@@ -55,13 +54,11 @@ Result<std::vector<float>> Denoiser::start(const Payload& prompt, FlowOptions& o
 Result<void> Denoiser::begin(Asked& asked, SharedEngine::Turn& mine) {
   const Payload& prompt = *asked.activation->input("prompt");
   Conversation& conversation = kv_.conversation(asked.activation->session());
-  if (conversation.holder == Conversation::Holder::drawing) return {};  // after that one
   const ModelConfig& config = kv_.config();
   const auto length = static_cast<std::size_t>(prompt.attribute("length").value_or(0));
-  if (length == 0 || conversation.holder != Conversation::Holder::nobody ||
-      conversation.sequence.tokens != length)
+  if (length == 0 || conversation.is_answering || conversation.sequence.tokens() != length)
     return Error{ErrorCode::stale, "the session has moved on since the drawing was asked for (" +
-                                       std::to_string(conversation.sequence.tokens) +
+                                       std::to_string(conversation.sequence.tokens()) +
                                        " tokens, the prompt had " + std::to_string(length) + ")"};
   FlowOptions options;
   options.steps = static_cast<std::size_t>(std::max<std::int64_t>(
@@ -74,9 +71,7 @@ Result<void> Denoiser::begin(Asked& asked, SharedEngine::Turn& mine) {
   options.seed = static_cast<std::uint64_t>(prompt.attribute("seed").value_or(0));
   Result<std::vector<float>> x = start(prompt, options);
   if (!x.ok()) return x.error();
-  asked.conversation = conversation.id;
-  conversation.holder = Conversation::Holder::drawing;
-  asked.drawing = std::make_unique<Drawing>(flow_, std::move(conversation.sequence),
+  asked.drawing = std::make_unique<Drawing>(flow_, kv_.pool().fork(conversation.sequence),
                                             std::move(x).value(), options);
   if (!asked.drawing->done()) asked.id = mine.add(*asked.drawing);
   return {};
@@ -84,11 +79,8 @@ Result<void> Denoiser::begin(Asked& asked, SharedEngine::Turn& mine) {
 
 void Denoiser::finish(Asked& asked, Result<void> outcome, SharedEngine::Turn& mine,
                       std::vector<StepOutcome>& ended) {
-  if (asked.drawing != nullptr) {
-    mine.engine().remove(asked.id);
-    (void)kv_.give_back(asked.activation->session(), asked.conversation,
-                        asked.drawing->release(kv_.pool()));
-  }
+  if (asked.drawing != nullptr) mine.engine().remove(asked.id);
+  asked.drawing.reset();
   ended.push_back({asked.activation, std::move(outcome)});
   asked.activation = nullptr;
 }
@@ -144,7 +136,7 @@ Plugin denoiser_plugin() {
   plugin.make = [](const RoleMaking& making) -> Result<RoleInstance> {
     Result<PagedKv*> kv = paged_kv_of(making);
     if (!kv.ok()) return kv.error();
-    Result<Flow> flow = Flow::load((*kv)->config(), (*kv)->file());
+    Result<LatentFlow> flow = LatentFlow::load((*kv)->config(), (*kv)->file());
     if (!flow.ok()) return flow.error();
     return RoleInstance(
         std::unique_ptr<SteppedRole>(std::make_unique<Denoiser>(**kv, std::move(flow).value())));

@@ -146,7 +146,7 @@ Result<Said> LanguageModel::read(Turn& turn, Conversation& conversation) {
   const ModelConfig& config = kv_.config();
   Said said;
   std::vector<std::int32_t> opening = std::exchange(conversation.unwritten, {});
-  if (conversation.sequence.tokens == 0 && opening.empty()) opening.push_back(config.bos);
+  if (conversation.sequence.tokens() == 0 && opening.empty()) opening.push_back(config.bos);
   if (!conversation.in_turn) opening.push_back(config.user);
   conversation.in_turn = true;
   kv_.backbone().embed(opening, said.rows);
@@ -174,7 +174,7 @@ Result<void> LanguageModel::begin(Turn& turn, SharedEngine::Turn& mine) {
   if (conversation.in_turn && conversation.call != activation.call()) roll_back(conversation);
   turn.conversation = conversation.id;
   if (!conversation.in_turn)
-    conversation.before = {conversation.sequence.tokens, conversation.unwritten,
+    conversation.before = {conversation.sequence.tokens(), conversation.unwritten,
                            conversation.latents};
   conversation.call = activation.call();
   Result<Said> said = read(turn, conversation);
@@ -201,14 +201,14 @@ Result<void> LanguageModel::begin(Turn& turn, SharedEngine::Turn& mine) {
 void LanguageModel::start(Turn& turn, Conversation& conversation, Generation generation,
                           SharedEngine::Turn& mine) {
   generation.sequence = std::move(conversation.sequence);
-  conversation.holder = Conversation::Holder::words;
+  conversation.is_answering = true;
   turn.task = std::make_unique<GenerationTask>(std::move(generation), nullptr);
   turn.id = mine.add(*turn.task);
 }
 
 void LanguageModel::roll_back(Conversation& conversation) {
   // Fewer tokens than before: the session has ended meanwhile, and begun anew.
-  if (conversation.sequence.tokens < conversation.before.tokens) return;
+  if (conversation.sequence.tokens() < conversation.before.tokens) return;
   kv_.pool().truncate(conversation.sequence, conversation.before.tokens);
   conversation.unwritten = conversation.before.unwritten;
   conversation.latents = conversation.before.latents;
@@ -258,7 +258,7 @@ void LanguageModel::mark(Turn& turn, KvSequence sequence, SharedEngine::Turn& mi
 
 void LanguageModel::yield_drawing(Turn& turn, const Conversation& conversation) {
   std::vector<std::pair<std::string, std::int64_t>> attributes = turn.options;
-  attributes.emplace_back("length", static_cast<std::int64_t>(conversation.sequence.tokens));
+  attributes.emplace_back("length", static_cast<std::int64_t>(conversation.sequence.tokens()));
   const bool start_from_picture =
       turn.option("strength_milli", 1000) < 1000 && !conversation.latents.empty();
   turn.activation->yield(
@@ -302,9 +302,8 @@ void LanguageModel::look_at_all(SharedEngine::Turn& mine) {
       continue;
     }
     if (turn->stage != Turn::Stage::waits) continue;
-    const bool waits =
-        kv_.conversation(activation.session()).holder != Conversation::Holder::nobody ||
-        std::ranges::find(before, activation.session()) != before.end();
+    const bool waits = kv_.conversation(activation.session()).is_answering ||
+                       std::ranges::find(before, activation.session()) != before.end();
     if (waits)
       before.push_back(activation.session());
     else if (Result<void> begun = begin(*turn, mine); !begun.ok())

@@ -56,11 +56,11 @@ Conversation& PagedKv::conversation(std::string_view session) {
 bool PagedKv::give_back(std::string_view session, std::uint64_t id, KvSequence sequence) {
   const auto it = conversations_.find(session);
   if (it == conversations_.end() || it->second.id != id) {
-    pool_->truncate(sequence, 0);
+    pool_->release(sequence);
     return false;
   }
   it->second.sequence = std::move(sequence);
-  it->second.holder = Conversation::Holder::nobody;
+  it->second.is_answering = false;
   return true;
 }
 
@@ -69,7 +69,6 @@ void PagedKv::end_session(std::string_view session) {
   turn.was_used();
   const auto it = conversations_.find(session);
   if (it == conversations_.end()) return;
-  pool_->truncate(it->second.sequence, 0);
   conversations_.erase(it);
 }
 
@@ -77,7 +76,8 @@ Result<PagedKv*> paged_kv_of(const RoleMaking& making) {
   for (GlobalParam* param : making.global_params)
     if (auto* kv = dynamic_cast<PagedKv*>(param)) return kv;
   return invalid_argument("role '" + making.role->name.text +
-                          "' needs a paged_kv among its global_params");
+                          "' needs a paged_kv of a checkpoint made as models/scenes is among its "
+                          "global_params");
 }
 
 }  // namespace sluice

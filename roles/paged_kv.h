@@ -31,12 +31,9 @@ struct Conversation {
     std::vector<std::int32_t> unwritten;
     Tensor latents;
   };
-  /// Whose task has the sequence now.
-  enum class Holder : std::uint8_t { nobody, words, drawing };
-
   std::uint64_t id = 0;  // a session that ends and begins anew is another one
-  KvSequence sequence;   // while nobody holds it
-  Holder holder = Holder::nobody;
+  KvSequence sequence;   // while it is not with an answer
+  bool is_answering = false;
   std::vector<std::int32_t>
       unwritten;         // tokens of the last turn that the next forward writes first
   bool in_turn = false;  // <user> stands, <assistant> does not yet

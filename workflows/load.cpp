@@ -28,11 +28,11 @@ constexpr std::array<std::string_view, 7> role_part{
 constexpr std::array<std::string_view, 7> node_part{"run",     "inputs",   "count",  "on_error",
                                                     "outputs", "deadline", "max_age"};
 constexpr std::array<std::string_view, 3> limits_part{"deadline", "loop_iterations", "frames"};
-constexpr std::array<KeyTable, 5> tables{{{"workflow", workflow_part},
-                                          {"global_param", global_param_part},
-                                          {"role", role_part},
-                                          {"node", node_part},
-                                          {"limits", limits_part}}};
+constexpr std::array<KnownKeys, 5> tables{{{"workflow", workflow_part},
+                                           {"global_param", global_param_part},
+                                           {"role", role_part},
+                                           {"node", node_part},
+                                           {"limits", limits_part}}};
 
 class Loader : public YamlReader {
  public:
@@ -423,7 +423,7 @@ bool Loader::load(const YamlNode& root) {
 
 }  // namespace
 
-std::span<const KeyTable> workflow_keys() { return tables; }
+std::span<const KnownKeys> workflow_keys() { return tables; }
 
 LoadedWorkflow load_tree(std::string file_name, std::string_view text, const ChangeTree& change) {
   LoadedWorkflow loaded;

@@ -54,10 +54,10 @@ struct WorkflowBounds {
 };
 
 /// The keys that a part of a workflow knows: what the loader checks and the reference lists.
-struct KeyTable {
+struct KnownKeys {
   std::string_view part;  // "workflow", "role", "node", ...
   std::span<const std::string_view> keys;
 };
-std::span<const KeyTable> workflow_keys();
+std::span<const KnownKeys> workflow_keys();
 
 }  // namespace sluice

@@ -29,10 +29,10 @@ constexpr std::array<std::string_view, 6> port_part{"type",  "meaning",   "dtype
                                                     "shape", "bytes_max", "count_source"};
 constexpr std::array<std::string_view, 6> option_part{"type", "meaning", "least",
                                                       "most", "choices", "default"};
-constexpr std::array<KeyTable, 4> tables{{{"manifest", manifest_part},
-                                          {"interface", interface_part},
-                                          {"port", port_part},
-                                          {"option", option_part}}};
+constexpr std::array<KnownKeys, 4> tables{{{"manifest", manifest_part},
+                                           {"interface", interface_part},
+                                           {"port", port_part},
+                                           {"option", option_part}}};
 
 enum class Written : std::uint8_t { whole, real, text, choice };
 
@@ -416,6 +416,6 @@ std::string difference(const RoleManifest& a, std::string_view name_of_a, const 
   return "";
 }
 
-std::span<const KeyTable> manifest_keys() { return tables; }
+std::span<const KnownKeys> manifest_keys() { return tables; }
 
 }  // namespace sluice

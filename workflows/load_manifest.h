@@ -39,6 +39,6 @@ std::string difference(const RoleManifest& a, std::string_view name_of_a, const 
                        std::string_view name_of_b);
 
 /// The keys that each part of a manifest knows.
-std::span<const KeyTable> manifest_keys();
+std::span<const KnownKeys> manifest_keys();
 
 }  // namespace sluice

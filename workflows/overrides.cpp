@@ -50,7 +50,7 @@ std::vector<std::string> keys_at(const std::vector<std::string>& parts, std::siz
   if (depth == 2 && parts[0] == "roles") part = "role";
   if (depth == 2 && parts[0] == "nodes") part = "node";
   if (depth == 2 && parts[0] == "global_params") part = "global_param";
-  for (const KeyTable& table : workflow_keys())
+  for (const KnownKeys& table : workflow_keys())
     if (table.part == part) return {table.keys.begin(), table.keys.end()};
   return {};
 }

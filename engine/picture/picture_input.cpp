@@ -207,9 +207,9 @@ Size padded_size(const PictureSteps& steps, Size from) {
 }
 
 /// height x width of `from`, from (top, left) on; black where there is none.
-Picture crop(const Picture& from, std::ptrdiff_t top, std::ptrdiff_t left, std::size_t height,
-             std::size_t width) {
-  Picture made{std::vector<std::uint8_t>(height * width * 3), height, width};
+RgbPicture crop(const RgbPicture& from, std::ptrdiff_t top, std::ptrdiff_t left, std::size_t height,
+                std::size_t width) {
+  RgbPicture made{std::vector<std::uint8_t>(height * width * 3), height, width};
   for (std::size_t row = 0; row < height; ++row)
     for (std::size_t column = 0; column < width; ++column) {
       const std::ptrdiff_t y = top + static_cast<std::ptrdiff_t>(row);
@@ -228,22 +228,22 @@ std::ptrdiff_t centred(std::size_t inner, std::size_t outer) {
   return (static_cast<std::ptrdiff_t>(outer) - static_cast<std::ptrdiff_t>(inner)) / 2;
 }
 
-Picture fit_shortest(const PictureSteps& steps, const Picture& image) {
+RgbPicture fit_shortest(const PictureSteps& steps, const RgbPicture& image) {
   const std::size_t shorter = std::min(image.height, image.width);
   const auto scaled = [&](std::size_t v) {
     return whole(static_cast<double>(steps.shortest * v) / static_cast<double>(shorter));
   };
   const bool tall = image.height >= image.width;
-  const Picture sized = resample(image, tall ? scaled(image.height) : steps.shortest,
-                                 tall ? steps.shortest : scaled(image.width), steps.filter);
+  const RgbPicture sized = resample(image, tall ? scaled(image.height) : steps.shortest,
+                                    tall ? steps.shortest : scaled(image.width), steps.filter);
   if (!steps.crop) return sized;
   return crop(sized, centred(steps.height, sized.height), centred(steps.width, sized.width),
               steps.height, steps.width);
 }
 
-Picture fit_padded(const PictureSteps& steps, const Picture& image) {
+RgbPicture fit_padded(const PictureSteps& steps, const RgbPicture& image) {
   const Size size = padded_size(steps, {image.height, image.width});
-  const Picture sized = resample(image, size.height, size.width, steps.filter);
+  const RgbPicture sized = resample(image, size.height, size.width, steps.filter);
   return crop(sized, -centred(size.height, steps.height), -centred(size.width, steps.width),
               steps.height, steps.width);
 }
@@ -259,12 +259,13 @@ void append_plane(const std::vector<T>& values, const Channels& mean, const Chan
     }
 }
 
-void append_plane(const PictureSteps& steps, const Picture& picture, std::vector<float>& pixels) {
+void append_plane(const PictureSteps& steps, const RgbPicture& picture,
+                  std::vector<float>& pixels) {
   for (std::size_t tower = 0; tower < steps.mean.size(); ++tower)
     append_plane(picture.bytes, steps.mean[tower], steps.deviation[tower], pixels);
 }
 
-void append_corner(const PictureSteps& steps, const Picture& image, std::vector<float>& pixels) {
+void append_corner(const PictureSteps& steps, const RgbPicture& image, std::vector<float>& pixels) {
   const Size size = padded_size(steps, {image.height, image.width});
   const std::vector<float> inner = interpolate(image, size.height, size.width);
   std::vector<float> all(steps.height * steps.width * 3);
@@ -297,10 +298,10 @@ void append_patches(const QwenVisionShape& shape, const std::vector<float>& plan
 }
 
 /// SmolVLM: the tiles, then the whole picture as a tile.
-void append_tiles(const PictureSteps& steps, const Picture& image, PictureInput& made) {
+void append_tiles(const PictureSteps& steps, const RgbPicture& image, PictureInput& made) {
   const std::size_t tile = steps.height;
   const Size first = longest_size({image.height, image.width}, steps.longest);
-  Picture sized = resample(image, first.height, first.width, steps.filter);
+  RgbPicture sized = resample(image, first.height, first.width, steps.filter);
   if (steps.split) {
     const Size size = tiled_size(first, tile);
     sized = resample(sized, size.height, size.width, steps.filter);
@@ -360,9 +361,9 @@ Result<PictureInput> prepare_picture(const PictureSteps& steps, const Architectu
       shape[1] > static_cast<std::int64_t>(side_max))
     return invalid_argument("a picture must be u8 [height, width, 3] of at most " +
                             std::to_string(side_max) + " a side, not " + image.describe());
-  const Picture picture{{image.u8().begin(), image.u8().end()},
-                        static_cast<std::size_t>(shape[0]),
-                        static_cast<std::size_t>(shape[1])};
+  const RgbPicture picture{{image.u8().begin(), image.u8().end()},
+                           static_cast<std::size_t>(shape[0]),
+                           static_cast<std::size_t>(shape[1])};
   PictureInput made;
   if (steps.longest != 0) {
     append_tiles(steps, picture, made);

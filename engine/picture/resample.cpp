@@ -79,8 +79,8 @@ std::vector<std::uint8_t> pass(const std::vector<std::uint8_t>& x, std::size_t o
 
 }  // namespace
 
-Picture resample(const Picture& from, std::size_t height, std::size_t width, Filter filter) {
-  Picture made = from;
+RgbPicture resample(const RgbPicture& from, std::size_t height, std::size_t width, Filter filter) {
+  RgbPicture made = from;
   if (width != from.width) made.bytes = pass(made.bytes, from.height, from.width, width, 3, filter);
   if (height != from.height)
     made.bytes = pass(made.bytes, 1, from.height, height, width * 3, filter);
@@ -89,7 +89,7 @@ Picture resample(const Picture& from, std::size_t height, std::size_t width, Fil
   return made;
 }
 
-std::vector<float> interpolate(const Picture& from, std::size_t height, std::size_t width) {
+std::vector<float> interpolate(const RgbPicture& from, std::size_t height, std::size_t width) {
   struct Place {
     std::size_t a, b;
     float part;

@@ -17,13 +17,13 @@ namespace sluice {
 enum class Filter : std::uint8_t { bilinear, bicubic, lanczos };
 
 /// Bytes of a picture, row by row.
-struct Picture {
+struct RgbPicture {
   std::vector<std::uint8_t> bytes;
   std::size_t height = 0, width = 0;
 };
 
-Picture resample(const Picture& from, std::size_t height, std::size_t width, Filter filter);
+RgbPicture resample(const RgbPicture& from, std::size_t height, std::size_t width, Filter filter);
 /// Values 0 to 255.
-std::vector<float> interpolate(const Picture& from, std::size_t height, std::size_t width);
+std::vector<float> interpolate(const RgbPicture& from, std::size_t height, std::size_t width);
 
 }  // namespace sluice

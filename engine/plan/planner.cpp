@@ -57,6 +57,8 @@ bool Planner::is_admitted(TaskId task) const {
 /// In the order in which they came: a small one does not overtake, or a large one would wait for
 /// ever.
 void Planner::admit(std::uint32_t pages_free, Batch& batch) {
+  batch.admitted.clear();
+  batch.refused.clear();
   std::size_t admitted = tasks_.size() - waiting_.size();
   std::size_t at = 0;
   for (; at < waiting_.size(); ++at) {
@@ -133,10 +135,10 @@ std::uint32_t Planner::rows_in_time(Nanoseconds now) const {
   return rows == 0 ? options_.budget : std::min(rows, options_.budget);
 }
 
-void Planner::plan(Nanoseconds now, std::uint32_t pages_free, Batch& batch) {
-  batch.clear();
+void Planner::plan(Nanoseconds now, Batch& batch) {
+  batch.items.clear();
+  batch.rows = 0;
   ++plans_;
-  admit(pages_free, batch);
   gather();
   const std::uint32_t in_time = rows_in_time(now);
   for (const Candidate& candidate : candidates_) {

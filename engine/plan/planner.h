@@ -96,8 +96,11 @@ class Planner {
   /// Its reservation is given back. A task that there is not: nothing happens.
   void end(TaskId task);
 
-  /// `pages_free`: in the page table now, pages that are reserved here among them.
-  void plan(Nanoseconds now, std::uint32_t pages_free, Batch& batch);
+  /// Who may run from now on. `pages_free`: in the page table now, those that are reserved here
+  /// among them. `batch` gets who was admitted or refused.
+  void admit(std::uint32_t pages_free, Batch& batch);
+  /// Who goes into the next forward.
+  void plan(Nanoseconds now, Batch& batch);
   /// The forward has ended; those who were in it offer anew.
   void ran(const Batch& batch, Nanoseconds duration);
 
@@ -126,7 +129,6 @@ class Planner {
     bool overdue = false;
   };
 
-  void admit(std::uint32_t pages_free, Batch& batch);
   void gather();
   void take(const Candidate& candidate, std::uint32_t most, Batch& batch) const;
   std::uint32_t rows_in_time(Nanoseconds now) const;

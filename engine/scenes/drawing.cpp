@@ -2,18 +2,13 @@
 
 namespace sluice {
 
-Drawing::Drawing(const Flow& flow, KvSequence prompt, std::vector<float> x,
+Drawing::Drawing(const LatentFlow& flow, KvSequence prompt, std::vector<float> x,
                  const FlowOptions& options)
     : flow_(flow),
       prompt_(std::move(prompt)),
       x_(std::move(x)),
       options_(options),
-      pages_before_(prompt_.pages.size()) {}
-
-KvSequence Drawing::release(KvPages& pages) {
-  pages.truncate(wordless_, 0);
-  return std::move(prompt_);
-}
+      pages_before_(prompt_.pages().size()) {}
 
 double Drawing::time() const {
   return options_.start * (1 - static_cast<double>(step_) / static_cast<double>(options_.steps));
@@ -51,7 +46,7 @@ void Drawing::lay_out(const TextEngine& engine, std::size_t, Work& work) {
   work.is_scratch = true;
 }
 
-void Drawing::take(const StepResult& result) {
+void Drawing::take(TextEngine&, const StepResult& result) {
   if (lays_prompt_) return;
   const double t = time();
   const std::vector<float> with = flow_.velocity_of(result.hidden.first(rows_.size()), x_, t);

@@ -15,32 +15,31 @@ namespace sluice {
 
 class Drawing final : public Task {
  public:
-  /// `prompt` is the task's until it is given back. `x`: noise, or what the drawing starts from.
-  /// Borrows the flow.
-  Drawing(const Flow& flow, KvSequence prompt, std::vector<float> x, const FlowOptions& options);
+  /// `prompt`: a sequence of its own, a fork of the session's. `x`: noise, or what the drawing
+  /// starts from. Borrows the flow.
+  Drawing(const LatentFlow& flow, KvSequence prompt, std::vector<float> x,
+          const FlowOptions& options);
 
   /// What was drawn. Requires: done, without an error.
   std::vector<float> take_latents() { return std::move(x_); }
   const std::optional<Error>& error() const { return error_; }
-  /// The prompt's sequence as it was. Requires: the task is in no engine. `pages`: whose it is.
-  KvSequence release(KvPages& pages);
 
   bool done() const override { return step_ == options_.steps || error_.has_value(); }
   PagesWanted pages_wanted(TextEngine& engine) const override;
   std::size_t pages_taken() const override {
-    return prompt_.pages.size() - pages_before_ + wordless_.pages.size();
+    return prompt_.pages().size() - pages_before_ + wordless_.pages().size();
   }
   Need need(const TextEngine& engine) const override;
   void lay_out(const TextEngine& engine, std::size_t rows, Work& work) override;
-  void take(const StepResult& result) override;
+  void take(TextEngine& engine, const StepResult& result) override;
   void fail(const Error& error) override { error_ = error; }
 
  private:
   bool is_guided() const { return options_.guidance != 1; }
-  bool in_prompt() const { return is_guided() && wordless_.tokens == 0; }
+  bool in_prompt() const { return is_guided() && wordless_.tokens() == 0; }
   double time() const;
 
-  const Flow& flow_;
+  const LatentFlow& flow_;
   KvSequence prompt_, wordless_;
   std::vector<float> x_;
   FlowOptions options_;

@@ -20,9 +20,9 @@ std::vector<float> project(const Linear& linear, std::span<const float> x) {
 
 }  // namespace
 
-Result<Flow> Flow::load(const ModelConfig& config, const SafetensorsFile& file) {
+Result<LatentFlow> LatentFlow::load(const ModelConfig& config, const SafetensorsFile& file) {
   const ModelConfig::Denoiser& c = config.denoiser;
-  Flow made;
+  LatentFlow made;
   made.config_ = config;
   WeightLoader load(file);
   made.in_ = load.linear("denoiser.in_proj", config.width, c.token_dim, true);
@@ -34,14 +34,14 @@ Result<Flow> Flow::load(const ModelConfig& config, const SafetensorsFile& file) 
   return made;
 }
 
-std::vector<float> Flow::noise(std::uint64_t seed) const {
+std::vector<float> LatentFlow::noise(std::uint64_t seed) const {
   SplitMix64 random(seed);
   std::vector<float> values(config_.denoiser.tokens * config_.denoiser.token_dim);
   for (float& value : values) value = static_cast<float>(random.normal());
   return values;
 }
 
-std::vector<float> Flow::tokens(std::span<const float> x, double t) const {
+std::vector<float> LatentFlow::tokens(std::span<const float> x, double t) const {
   const ModelConfig::Denoiser& c = config_.denoiser;
   const std::size_t half = c.time_dim / 2;
   std::vector<float> waves(c.time_dim);
@@ -60,9 +60,10 @@ std::vector<float> Flow::tokens(std::span<const float> x, double t) const {
   return rows;
 }
 
-Result<std::vector<std::vector<float>>> Flow::velocity(const Decoder& backbone, KvPool& pool,
-                                                       std::span<KvSequence* const> sequences,
-                                                       std::span<const float> x, double t) const {
+Result<std::vector<std::vector<float>>> LatentFlow::velocity(const Decoder& backbone, KvPool& pool,
+                                                             std::span<KvSequence* const> sequences,
+                                                             std::span<const float> x,
+                                                             double t) const {
   const std::vector<float> rows = tokens(x, t);
   std::vector<Chunk> chunks;
   for (KvSequence* sequence : sequences) chunks.push_back({sequence, rows, Mask::block});
@@ -70,7 +71,7 @@ Result<std::vector<std::vector<float>>> Flow::velocity(const Decoder& backbone, 
   Result<void> ran = backbone.forward(pool, chunks, hidden);
   if (!ran.ok()) return ran.error();
   for (KvSequence* sequence : sequences)
-    pool.truncate(*sequence, sequence->tokens - config_.denoiser.tokens);
+    pool.truncate(*sequence, sequence->tokens() - config_.denoiser.tokens);
   std::vector<std::vector<float>> velocities;
   for (std::size_t s = 0; s < sequences.size(); ++s)
     velocities.push_back(
@@ -78,8 +79,8 @@ Result<std::vector<std::vector<float>>> Flow::velocity(const Decoder& backbone, 
   return velocities;
 }
 
-std::vector<float> Flow::velocity_of(std::span<const float> hidden, std::span<const float> x,
-                                     double t) const {
+std::vector<float> LatentFlow::velocity_of(std::span<const float> hidden, std::span<const float> x,
+                                           double t) const {
   std::vector<float> guess = project(out_, hidden);
   if (config_.denoiser.predicts_x0)
     for (std::size_t i = 0; i < guess.size(); ++i)
@@ -87,10 +88,10 @@ std::vector<float> Flow::velocity_of(std::span<const float> hidden, std::span<co
   return guess;
 }
 
-Result<std::vector<float>> Flow::draw(const Decoder& backbone, KvPool& pool, KvSequence& prompt,
-                                      KvSequence* uncond, std::vector<float> x,
-                                      const FlowOptions& options,
-                                      const std::function<bool()>& go_on) const {
+Result<std::vector<float>> LatentFlow::draw(const Decoder& backbone, KvPool& pool,
+                                            KvSequence& prompt, KvSequence* uncond,
+                                            std::vector<float> x, const FlowOptions& options,
+                                            const std::function<bool()>& go_on) const {
   std::vector<KvSequence*> sequences{&prompt};
   if (uncond != nullptr && options.guidance != 1) sequences.push_back(uncond);
   const auto guidance = static_cast<float>(options.guidance);

@@ -21,9 +21,9 @@ struct FlowOptions {
   std::uint64_t seed = 0;
 };
 
-class Flow {
+class LatentFlow {
  public:
-  static Result<Flow> load(const ModelConfig& config, const SafetensorsFile& file);
+  static Result<LatentFlow> load(const ModelConfig& config, const SafetensorsFile& file);
 
   std::size_t token_count() const { return config_.denoiser.tokens; }
   /// What stands before a drawing that was asked for without words.

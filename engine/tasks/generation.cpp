@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "engine/tasks/shared_prefix.h"
 
 namespace sluice {
 
@@ -30,27 +31,27 @@ std::size_t GenerationTask::tokens_most(const TextEngine& engine) const {
       g.options.tokens_max > g.tokens.size() ? g.options.tokens_max - g.tokens.size() : 0;
   // The answer's last token is never written.
   const std::size_t more = g.in_prompt() ? prompt + std::max<std::size_t>(answer, 1) - 1 : answer;
-  return std::max(std::min(g.sequence.tokens + more, engine.shape().positions_max),
-                  g.sequence.tokens);
+  return std::max(std::min(g.sequence.tokens() + more, engine.shape().positions_max),
+                  g.sequence.tokens());
 }
 
 PagesWanted GenerationTask::pages_wanted(TextEngine& engine) const {
   const Generation& g = generation_;
   const std::size_t prompt = g.rows.size() / engine.shape().block.width;
   const std::size_t most =
-      engine.pages().missing(g.sequence, tokens_most(engine) - g.sequence.tokens);
+      engine.pages().missing(g.sequence, tokens_most(engine) - g.sequence.tokens());
   const std::size_t least = engine.pages().missing(g.sequence, std::max<std::size_t>(prompt, 1));
   return {static_cast<std::uint32_t>(std::min(least, most)), static_cast<std::uint32_t>(most)};
 }
 
 void GenerationTask::grant(TextEngine& engine, std::size_t pages) {
   Generation& g = generation_;
-  const std::size_t room = (g.sequence.pages.size() + pages) * engine.pages().shape().page_tokens;
+  const std::size_t room = engine.pages().room(g.sequence, pages);
   const std::size_t prompt = g.rows.size() / engine.shape().block.width;
-  const std::size_t written = g.sequence.tokens + prompt;
-  if (g.options.tokens_max == 0 || room < written) return;
-  const std::size_t more = room - written + (g.in_prompt() ? 1 : 0);
-  g.options.tokens_max = std::min(g.options.tokens_max, g.tokens.size() + more);
+  if (g.options.tokens_max != 0 && room >= prompt)
+    g.options.tokens_max =
+        std::min(g.options.tokens_max, g.tokens.size() + room - prompt + (g.in_prompt() ? 1 : 0));
+  if (g.in_prompt()) take_prefix(engine.pages(), g, engine.shape().block.width);
 }
 
 Need GenerationTask::need(const TextEngine& engine) const {
@@ -68,7 +69,7 @@ void GenerationTask::lay_out(const TextEngine& engine, std::size_t rows, Work& w
   in_step_ = !g.in_prompt();
   if (in_step_) {
     const std::int32_t place =
-        g.next_position >= 0 ? g.next_position : static_cast<std::int32_t>(g.sequence.tokens);
+        g.next_position >= 0 ? g.next_position : static_cast<std::int32_t>(g.sequence.tokens());
     work.step = DecodeStep{
         &g.sequence,         g.history.back(),
         Position::at(place), g.options.sampling,
@@ -89,8 +90,9 @@ void GenerationTask::lay_out(const TextEngine& engine, std::size_t rows, Work& w
   work.wants_logits = values_ == g.rows.size() && g.options.tokens_max != 0;
 }
 
-void GenerationTask::take(const StepResult& result) {
+void GenerationTask::take(TextEngine& engine, const StepResult& result) {
   Generation& g = generation_;
+  publish_rows(engine.pages(), g);
   forget_written();
   if (g.in_prompt()) return;
   if (g.options.tokens_max == 0) {

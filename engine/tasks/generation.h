@@ -23,6 +23,7 @@ struct GenerationOptions {
   std::uint64_t seed = 0;
   std::vector<std::int32_t> end_tokens;  // end the answer and are not part of it
   std::vector<std::string> stop;         // likewise; needs a tokenizer
+  bool share_prefix = true;              // pages with others that begin as it does
 };
 
 struct Generation {
@@ -31,7 +32,8 @@ struct Generation {
   std::uint64_t id = 0;
   GenerationOptions options;
   KvSequence sequence;
-  std::vector<std::int32_t> history;  // of the prompt and the answer, for the penalty
+  std::vector<std::int32_t> history;  // of the prompt and the answer
+  RowsOrigin origin;                  // what else decides its rows; unknown: they are not shared
   std::vector<float> rows;            // of the prompt, not yet written
   std::vector<Position> positions;    // of those; none: their places in the sequence
   Mask mask = Mask::causal;           // block: the prompt is written in one piece
@@ -53,7 +55,7 @@ class GenerationTask final : public Task {
   GenerationTask(Generation generation, const Tokenizer* tokenizer)
       : generation_(std::move(generation)),
         tokenizer_(tokenizer),
-        pages_before_(generation_.sequence.pages.size()) {}
+        pages_before_(generation_.sequence.pages().size()) {}
 
   const Generation& generation() const { return generation_; }
   /// Requires: it is in no engine. The task is not used any more.
@@ -61,14 +63,15 @@ class GenerationTask final : public Task {
 
   bool done() const override { return generation_.finish != Generation::Finish::none; }
   PagesWanted pages_wanted(TextEngine& engine) const override;
-  /// With fewer pages than it wants the answer is cut off where they end.
+  /// Begins with the rows that others have made of the same tokens, if there are any. With fewer
+  /// pages than it wants the answer is cut off where they end.
   void grant(TextEngine& engine, std::size_t pages) override;
   std::size_t pages_taken() const override {
-    return generation_.sequence.pages.size() - pages_before_;
+    return generation_.sequence.pages().size() - pages_before_;
   }
   Need need(const TextEngine& engine) const override;
   void lay_out(const TextEngine& engine, std::size_t rows, Work& work) override;
-  void take(const StepResult& result) override;
+  void take(TextEngine& engine, const StepResult& result) override;
   void fail(const Error& error) override;
 
  private:

@@ -1,4 +1,4 @@
-// Generations together: an `Engine` of nothing else, for who has only answers to make.
+// Generations together: an `ModelEngine` of nothing else, for who has only answers to make.
 //
 // Answers advance by a token each step, prompts fill what is left of the step's budget, in pieces.
 // Bounds: `Budget`. Thread: one. Source: omni-flow, section 5.2; OxyGen, section 4.2 (decoding
@@ -10,8 +10,8 @@
 #include <optional>
 #include <vector>
 
-#include "engine/tasks/engine.h"
 #include "engine/tasks/generation.h"
+#include "engine/tasks/model_engine.h"
 
 namespace sluice {
 
@@ -50,7 +50,7 @@ class Generator {
 
   std::unique_ptr<TextEngine> own_;
   const Tokenizer* tokenizer_;
-  Engine engine_;
+  ModelEngine engine_;
   std::map<std::uint64_t, std::unique_ptr<GenerationTask>> tasks_;
   std::size_t last_tokens_ = 0;
 };

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/tasks/engine.h"
+#include "engine/tasks/model_engine.h"
 
 namespace sluice {
 
@@ -28,7 +28,7 @@ class SharedEngine {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    Engine& engine() { return shared_.engine_; }
+    ModelEngine& engine() { return shared_.engine_; }
     /// Under a number of its own.
     TaskId add(Task& task);
     /// One forward of all tasks that want one. False: nobody does.
@@ -43,7 +43,7 @@ class SharedEngine {
   };
 
  private:
-  Engine engine_;
+  ModelEngine engine_;
   TaskId next_id_ = 1;
   std::vector<TaskId> advanced_;
   std::mutex mutex_;

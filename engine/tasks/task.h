@@ -1,9 +1,9 @@
 // Whatever wants forwards of a decoder: an answer, a drawing.
 //
 // A task is a state machine that owns its sequences. It is asked what its next work is (`need`),
-// lays it out when it may run, and takes what came of it; an `Engine` runs the works of all its
-// tasks together. Thread: one at a time. Units: rows (tokens), pages. Source: omni-flow, section
-// 5.2.
+// lays it out when it may run, and takes what came of it; an `ModelEngine` runs the works of all
+// its tasks together. Thread: one at a time. Units: rows (tokens), pages. Source: omni-flow,
+// section 5.2.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ class Task {
   /// `rows` as in its need, or fewer where that can be divided. `work` is empty.
   virtual void lay_out(const TextEngine& engine, std::size_t rows, Work& work) = 0;
   /// Of the work that was laid out last. The sequences have grown by its rows.
-  virtual void take(const StepResult& result) = 0;
+  virtual void take(TextEngine& engine, const StepResult& result) = 0;
   /// It is done, without what it was for: a forward that failed, pages that there never will be.
   virtual void fail(const Error& error) = 0;
 };

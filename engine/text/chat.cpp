@@ -97,14 +97,14 @@ Error no_role(const std::string& role, const char* what) {
   return invalid_argument("the model's chat template has no role '" + role + "' " + what);
 }
 
-std::string chatml(std::span<const Message> messages, const std::string& system) {
+std::string chatml(std::span<const ChatMessage> messages, const std::string& system) {
   std::string text;
   const auto append_message = [&](const std::string& role, const std::string& what) {
     text += "<|im_start|>" + role + "\n" + what + "<|im_end|>\n";
   };
   if (!system.empty() && (messages.empty() || messages.front().role != "system"))
     append_message("system", system);
-  for (const Message& message : messages) {
+  for (const ChatMessage& message : messages) {
     std::string what;
     for (const PictureInput& picture : message.pictures) what += qwen_picture(picture);
     append_message(message.role, what + message.text);
@@ -112,7 +112,7 @@ std::string chatml(std::span<const Message> messages, const std::string& system)
   return text + "<|im_start|>assistant\n";
 }
 
-std::string llama3(std::span<const Message> messages, const std::string* date) {
+std::string llama3(std::span<const ChatMessage> messages, const std::string* date) {
   std::string text = "<|begin_of_text|>";
   const auto append_message = [&](const std::string& role, const std::string& what) {
     text += "<|start_header_id|>" + role + "<|end_header_id|>\n\n" + what + "<|eot_id|>";
@@ -123,14 +123,14 @@ std::string llama3(std::span<const Message> messages, const std::string* date) {
                                  "\n\n" + (has_system ? trimmed(messages.front().text) : ""));
     if (has_system) messages = messages.subspan(1);
   }
-  for (const Message& message : messages) append_message(message.role, trimmed(message.text));
+  for (const ChatMessage& message : messages) append_message(message.role, trimmed(message.text));
   return text + "<|start_header_id|>assistant<|end_header_id|>\n\n";
 }
 
-Result<std::string> gemma(std::span<const Message> messages) {
+Result<std::string> gemma(std::span<const ChatMessage> messages) {
   std::string text = "<bos>";
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    const Message& message = messages[i];
+    const ChatMessage& message = messages[i];
     if (message.role == "system") return no_role("system", "(Gemma)");
     if ((message.role == "user") != (i % 2 == 0))
       return invalid_argument("Gemma's chat begins with the user and takes turns");
@@ -140,7 +140,7 @@ Result<std::string> gemma(std::span<const Message> messages) {
   return text + "<start_of_turn>model\n";
 }
 
-Result<std::string> llama2(std::span<const Message> messages) {
+Result<std::string> llama2(std::span<const ChatMessage> messages) {
   std::string system;
   if (!messages.empty() && messages.front().role == "system") {
     system = "<<SYS>>\n" + messages.front().text + "\n<</SYS>>\n\n";
@@ -148,7 +148,7 @@ Result<std::string> llama2(std::span<const Message> messages) {
   }
   std::string text;
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    const Message& message = messages[i];
+    const ChatMessage& message = messages[i];
     if ((message.role == "user") != (i % 2 == 0))
       return invalid_argument("Llama 2's chat begins with the user and takes turns");
     if (message.role == "user")
@@ -159,9 +159,9 @@ Result<std::string> llama2(std::span<const Message> messages) {
   return text;
 }
 
-std::string smolvlm(std::span<const Message> messages) {
+std::string smolvlm(std::span<const ChatMessage> messages) {
   std::string text = "<|im_start|>";
-  for (const Message& message : messages) {
+  for (const ChatMessage& message : messages) {
     std::string role = message.role;
     if (!role.empty())
       role[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(role[0])));
@@ -172,10 +172,10 @@ std::string smolvlm(std::span<const Message> messages) {
   return text + "Assistant:";
 }
 
-Result<std::string> one_prompt(Kind kind, std::span<const Message> messages) {
+Result<std::string> one_prompt(Kind kind, std::span<const ChatMessage> messages) {
   if (messages.size() != 1 || messages.front().role != "user")
     return invalid_argument("this model takes one prompt of the user, not a chat");
-  const Message& message = messages.front();
+  const ChatMessage& message = messages.front();
   if (kind == Kind::paligemma) {
     std::size_t rows = 0;
     for (const PictureInput& picture : message.pictures) rows += picture.feature_rows;
@@ -239,10 +239,10 @@ Result<ChatTemplate> ChatTemplate::load(const std::string& directory,
   return recognise(*text, directory);
 }
 
-Result<std::string> ChatTemplate::render(std::span<const Message> messages) const {
+Result<std::string> ChatTemplate::render(std::span<const ChatMessage> messages) const {
   const bool takes_pictures = kind_ == Kind::chatml || kind_ == Kind::smolvlm ||
                               kind_ == Kind::paligemma || kind_ == Kind::openvla;
-  for (const Message& message : messages) {
+  for (const ChatMessage& message : messages) {
     if (message.role != "system" && message.role != "user" && message.role != "assistant")
       return no_role(message.role, "; there are system, user and assistant");
     if (!message.pictures.empty() && !takes_pictures)

@@ -17,7 +17,7 @@
 
 namespace sluice {
 
-struct Message {
+struct ChatMessage {
   std::string role;  // "system", "user", "assistant"
   std::string text;
   std::vector<PictureInput> pictures;
@@ -44,7 +44,7 @@ class ChatTemplate {
   /// Of Llama 3.1's header, as "26 Jul 2024".
   void set_date(std::string date) { date_ = std::move(date); }
   /// Up to where the answer begins. What stands for pictures is as long as their features.
-  Result<std::string> render(std::span<const Message> messages) const;
+  Result<std::string> render(std::span<const ChatMessage> messages) const;
   /// The texts that end an answer, as they stand in the vocabulary.
   std::vector<std::string> ends() const;
   /// Ids behind the prompt that are no text: OpenVLA's.

@@ -145,7 +145,7 @@ def main():
         expect("a model of another family", code == 1 and "family siglip" in out, out)
         for name, wanted in (("eyes", "family llama"), ("talk", "")):
             one = eyes if name == "eyes" else eyes.replace("vision_encoder", "chat_model, balance: session, global_params: [kv]") + \
-                "global_params: { kv: { kind: chat_kv, model: tests/golden/gguf/llama.gguf } }\n"
+                "global_params: { kv: { kind: paged_kv, model: tests/golden/gguf/llama.gguf } }\n"
             code, out, err = sluice("validate", file("gguf.yaml", (one % "tests/golden/gguf/llama.gguf").encode()))
             expect(f"a GGUF file of {name}", code == (1 if wanted else 0) and wanted in out and ("gguf.yaml:2:" in out) == (code == 1), out)
         broken = file("broken.gguf", b"GGUF\3\0\0\0")

@@ -27,7 +27,7 @@ CHAT = """sluice: 1
 workflow: talk
 inputs: { question: text }
 global_params:
-  kv: { kind: chat_kv, model: tests/golden/gguf/llama.gguf, pages: 64 }
+  kv: { kind: paged_kv, model: tests/golden/gguf/llama.gguf, pages: 64 }
 roles:
   llm: { plugin: chat_model, model: tests/golden/gguf/llama.gguf, global_params: [kv], balance: session }
 nodes:

@@ -102,7 +102,7 @@ TEST_CASE("steps on the device go where the CPU's forward goes, in any batch") {
       for (std::size_t s = 0; s < count; ++s)
         steps.push_back({&ours[s],
                          last[s],
-                         Position::at(static_cast<std::int32_t>(ours[s].tokens)),
+                         Position::at(static_cast<std::int32_t>(ours[s].tokens())),
                          {},
                          {},
                          0});
@@ -249,7 +249,7 @@ TEST_CASE("what does not fit is refused and changes nothing") {
   const auto ran = loaded.decoder->forward(kv, chunks, hidden);
   REQUIRE(!ran.ok());
   CHECK(ran.error().code == ErrorCode::exhausted);
-  CHECK(a.tokens == 0);
+  CHECK(a.tokens() == 0);
   CHECK(kv.pages.pages_free() == 2);
   std::vector<std::int32_t> next;
   const DecodeStep outside{&a, 128, {}, {}, {}, 0};

@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::vector<Message> messages_of(const Json& json) {
-  std::vector<Message> messages;
+std::vector<ChatMessage> messages_of(const Json& json) {
+  std::vector<ChatMessage> messages;
   for (const Json& one : json) messages.push_back({one.at("role"), one.at("content"), {}});
   return messages;
 }
@@ -53,7 +53,7 @@ TEST_CASE("chats are rendered as the templates render them") {
 TEST_CASE("pictures stand before the text, as long as their features") {
   const auto smol = ChatTemplate::recognise("<|im_start|>..<end_of_utterance>", "");
   const auto render = [](const ChatTemplate& chat, const PictureInput& one) {
-    return chat.render(std::vector<Message>{{"user", "What?", {one}}}).value();
+    return chat.render(std::vector<ChatMessage>{{"user", "What?", {one}}}).value();
   };
   CHECK(render(*smol, picture(2)) ==
         "<|im_start|>User:<fake_token_around_image><global-img><image><image>"
@@ -114,6 +114,6 @@ TEST_CASE("a template that is not known, or not there, is refused with what to d
   REQUIRE(!none.ok());
   CHECK(none.error().message.find("raw") != std::string::npos);
   const auto gemma = ChatTemplate::recognise("<start_of_turn>", "");
-  CHECK(!gemma->render(std::vector<Message>{{"tool", "x", {}}}).ok());
-  CHECK(!gemma->render(std::vector<Message>{{"user", "x", {picture(1)}}}).ok());
+  CHECK(!gemma->render(std::vector<ChatMessage>{{"tool", "x", {}}}).ok());
+  CHECK(!gemma->render(std::vector<ChatMessage>{{"user", "x", {picture(1)}}}).ok());
 }

@@ -33,7 +33,7 @@ TEST_CASE("a question with a picture gets the answer that transformers gives") {
     REQUIRE(chat.ok());
     const auto picture = chat->encode_picture(*decode_image(read(directory + "/picture.png")));
     REQUIRE(picture.ok());
-    const std::vector<Message> messages{{"user", "What is on the table?", {*picture}}};
+    const std::vector<ChatMessage> messages{{"user", "What is on the table?", {*picture}}};
     CHECK(*chat->tokens(messages) == expected.at("prompt_ids").get<std::vector<std::int32_t>>());
 
     GenerationOptions options;

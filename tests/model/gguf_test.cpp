@@ -222,7 +222,7 @@ TEST_CASE("a GGUF file is talked to by its own template and ends") {
   const auto chat = ChatModel::open(folder + "llama.gguf", std::move(model).value());
   REQUIRE(chat.ok());
   REQUIRE(chat->chat().ok());
-  const std::vector<Message> said{{"user", "hello", {}}};
+  const std::vector<ChatMessage> said{{"user", "hello", {}}};
   CHECK(*chat->chat()->render(said) ==
         "<|im_start|>system\nYou answer shortly<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n"
         "<|im_start|>assistant\n");

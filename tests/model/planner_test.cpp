@@ -185,7 +185,8 @@ struct World {
 
   void step(const Tamper& tamper) {
     Batch batch;
-    planner->plan(now, pages_free, batch);
+    planner->admit(pages_free, batch);
+    planner->plan(now, batch);
     if (tamper) tamper(batch, tasks);
     admit(batch);
     check(batch);
@@ -322,7 +323,8 @@ TEST_CASE("steps go before prompts, the earliest deadline first, and prompts fil
   planner.offer(3, {Need::Kind::step, 3, false, 0, 500});
   planner.offer(4, {Need::Kind::step, 2, false, 0, 400});
   Batch batch;
-  planner.plan(0, 0, batch);
+  planner.admit(0, batch);
+  planner.plan(0, batch);
   const auto shown = [&] {
     std::string text;
     for (const BatchItem& item : batch.items)
@@ -330,10 +332,12 @@ TEST_CASE("steps go before prompts, the earliest deadline first, and prompts fil
     return text;
   };
   CHECK(shown() == "4:2 3:3 2:4 1:1 ");
-  planner.plan(0, 0, batch);  // nobody has offered anew but the prompt, which has
+  planner.admit(0, batch);
+  planner.plan(0, batch);  // nobody has offered anew but the prompt, which has
   CHECK(shown().empty());
   planner.offer(1, {Need::Kind::prompt, 29, true});
-  planner.plan(0, 0, batch);
+  planner.admit(0, batch);
+  planner.plan(0, batch);
   CHECK(shown() == "1:10 ");
 }
 
@@ -343,14 +347,17 @@ TEST_CASE("who wants more pages than are free waits for who runs, and the next d
   planner.begin(2, {6, 6});
   planner.begin(3, {1, 1});
   Batch batch;
-  planner.plan(0, 10, batch);
+  planner.admit(10, batch);
+  planner.plan(0, batch);
   CHECK(batch.admitted.size() == 1);
   CHECK(planner.waiting() == 2);
   planner.took(1, 2);
-  planner.plan(0, 8, batch);
+  planner.admit(8, batch);
+  planner.plan(0, batch);
   CHECK(batch.admitted.empty());
   planner.end(1);
-  planner.plan(0, 10, batch);
+  planner.admit(10, batch);
+  planner.plan(0, batch);
   REQUIRE(batch.admitted.size() == 2);
   CHECK(batch.admitted[0].task == 2);
   CHECK(planner.reserved() == 7);
@@ -362,12 +369,14 @@ TEST_CASE("alone, a task gets what there is, and is refused when its least is mo
   planner.begin(2, {11, 20});
   planner.begin(3, {1, 1});
   Batch batch;
-  planner.plan(0, 10, batch);
+  planner.admit(10, batch);
+  planner.plan(0, batch);
   REQUIRE(batch.admitted.size() == 1);
   CHECK(batch.admitted[0].pages == 10);
   CHECK(batch.refused.empty());
   planner.end(1);
-  planner.plan(0, 10, batch);
+  planner.admit(10, batch);
+  planner.plan(0, batch);
   REQUIRE(batch.refused.size() == 1);
   CHECK(batch.refused[0].task == 2);
   CHECK(batch.refused[0].least == 11);

@@ -125,7 +125,7 @@ TEST_CASE("a drawing's velocity and latents are the training framework's") {
   const Decoder backbone =
       std::move(Decoder::load(loaded.config.decoder(), ModelConfig::decoder_names(), loaded.file))
           .value();
-  const Flow flow = std::move(Flow::load(loaded.config, loaded.file)).value();
+  const LatentFlow flow = std::move(LatentFlow::load(loaded.config, loaded.file)).value();
   KvPool pool(backbone.kv_shape(16), 16);
   const auto begin = [&](const std::vector<std::int32_t>& ids) {
     KvSequence sequence;
@@ -141,7 +141,7 @@ TEST_CASE("a drawing's velocity and latents are the training framework's") {
   const auto velocity = flow.velocity(backbone, pool, one, noise, 0.75);
   REQUIRE(velocity.ok());
   CHECK(relative_error(velocity->front(), loaded.values("draw.velocity")) < limit);
-  CHECK(prompt.tokens == loaded.ids("draw.ids").size());
+  CHECK(prompt.tokens() == loaded.ids("draw.ids").size());
 
   KvSequence wordless =
       begin({loaded.config.bos, loaded.config.user, loaded.config.assistant, loaded.config.draw});
@@ -237,8 +237,8 @@ TEST_CASE("a full pool and a full context are named errors that change nothing")
   const Result<void> full = backbone.forward(pool, chunks, hidden);
   REQUIRE(!full.ok());
   CHECK(full.error().code == ErrorCode::exhausted);
-  CHECK(first.tokens == 20);
-  CHECK(second.tokens == 0);
+  CHECK(first.tokens() == 20);
+  CHECK(second.tokens() == 0);
   ModelConfig narrow = loaded.config;
   narrow.positions_max = 20;
   const Decoder small =

@@ -204,6 +204,25 @@ def links(root):
             yield f"docs/ARCHITECTURE.md: the row of {name}/ shows {shown}, the rule is {allowed - {name}}"
 
 
+def types(root):
+    """Two types of one name in one namespace: the linker mixes what the compiler made of them, and says nothing."""
+    defined = {}
+    for path, text in files(root, ".h", ".hpp", ".cpp"):
+        if path.startswith(("tests/", "bench/", "examples/", "plugin/include/", "cli/role_template/")):
+            continue
+        spaces = []
+        for line in text.split("\n"):
+            if opened := re.match(r"namespace\s*([\w:]*)\s*\{", line):
+                spaces.append(opened.group(1))
+            elif line.startswith("}  // namespace") and spaces:
+                spaces.pop()
+            named = re.match(r"(?:class|struct|enum class)\s+(?:alignas\(\w+\)\s+)?(\w+)\b(?!::|<)[^;]*$", line)
+            if named and "" not in spaces:
+                name = "::".join(spaces + [named.group(1)])
+                if defined.setdefault(name, path) != path:
+                    yield f"{path}: {name} is defined in {defined[name]} too"
+
+
 def purity(root, *objects):
     for path in objects:
         listed = subprocess.run(["nm", "-uC", path], capture_output=True, text=True, check=True).stdout
@@ -214,11 +233,12 @@ def purity(root, *objects):
 
 
 GATES = {"includes": includes, "words": words, "sizes": sizes, "headers": headers, "text": text, "links": links,
-         "packages": packages, "purity": purity}
+         "packages": packages, "types": types, "purity": purity}
 
 PLANTED = [  # (gate, file, what is put at its end)
     ("includes", "graph/bad.h", '// A thing.\n#pragma once\n#include "roles/role.h"\n'),
     ("words", "graph/bad.cpp", "void f() { throw 1; }\n"),
+    ("types", "graph/bad.cpp", "namespace sluice {\nstruct Message {\n  int a;\n};\n}  // namespace sluice\n"),
     ("sizes", "graph/bad.cpp", "void f() {\n" + "  g();\n" * 80 + "}\n"),
     ("headers", "graph/bad.h", "#pragma once\n"),
     ("text", "graph/bad.cpp", "int a; \n"),

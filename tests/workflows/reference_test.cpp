@@ -13,7 +13,7 @@ using namespace sluice;
 
 TEST_CASE("the reference lists exactly the keys that the loader knows") {
   const std::string text = test::reference("WORKFLOW.md");
-  for (const KeyTable& table : workflow_keys()) {
+  for (const KnownKeys& table : workflow_keys()) {
     INFO(table.part);
     std::vector<std::string> known(table.keys.begin(), table.keys.end());
     std::vector<std::string> listed = test::keys_of(text, std::string(table.part));

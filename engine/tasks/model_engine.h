@@ -24,10 +24,10 @@ struct ForwardRecord {
   Nanoseconds began = 0, took = 0;
 };
 
-class Engine {
+class ModelEngine {
  public:
   /// Borrows `text`.
-  Engine(TextEngine& text, PlannerOptions options) : text_(text), planner_(options) {}
+  ModelEngine(TextEngine& text, PlannerOptions options) : text_(text), planner_(options) {}
 
   /// Requires: a new id; not done.
   void add(TaskId id, Task& task);

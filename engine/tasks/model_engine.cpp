@@ -1,4 +1,4 @@
-#include "engine/tasks/engine.h"
+#include "engine/tasks/model_engine.h"
 
 #include <chrono>
 
@@ -12,25 +12,31 @@ Nanoseconds engine_clock() {
       .count();
 }
 
-void Engine::add(TaskId id, Task& task) {
+void ModelEngine::add(TaskId id, Task& task) {
   SLUICE_CHECK(!task.done() && tasks_.emplace(id, &task).second,
                "a new task has a number of its own");
   planner_.begin(id, task.pages_wanted(text_));
   offer(id, task);
 }
 
-void Engine::remove(TaskId id) {
+void ModelEngine::remove(TaskId id) {
   if (tasks_.erase(id) != 0) planner_.end(id);
 }
 
-void Engine::offer(TaskId id, const Task& task) { planner_.offer(id, task.need(text_)); }
+void ModelEngine::offer(TaskId id, const Task& task) { planner_.offer(id, task.need(text_)); }
 
-bool Engine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
+bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   began_ = now;
-  planner_.plan(now, static_cast<std::uint32_t>(text_.pages().pages_free()), batch_);
+  batch_.clear();
+  planner_.admit(static_cast<std::uint32_t>(text_.pages().pages_free()), batch_);
   refuse(ended);
-  for (const PagesGranted& granted : batch_.admitted)
-    tasks_.find(granted.task)->second->grant(text_, granted.pages);
+  for (const PagesGranted& granted : batch_.admitted) {
+    Task& task = *tasks_.find(granted.task)->second;
+    task.grant(text_, granted.pages);
+    planner_.took(granted.task, static_cast<std::uint32_t>(task.pages_taken()));
+    offer(granted.task, task);
+  }
+  planner_.plan(now, batch_);
   used_ = 0;
   for (const BatchItem& item : batch_.items) {
     if (used_ == slots_.size()) slots_.emplace_back();
@@ -46,7 +52,7 @@ bool Engine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   return used_ != 0;
 }
 
-void Engine::refuse(std::vector<TaskId>& ended) {
+void ModelEngine::refuse(std::vector<TaskId>& ended) {
   for (const auto& [id, least] : batch_.refused) {
     Task& task = *tasks_.find(id)->second;
     task.fail(Error{ErrorCode::exhausted, "the KV pool is full: " + std::to_string(least) +
@@ -59,7 +65,7 @@ void Engine::refuse(std::vector<TaskId>& ended) {
   }
 }
 
-void Engine::run() {
+void ModelEngine::run() {
   const std::span<Slot> slots = std::span(slots_).first(used_);
   if (run_steps()) return;
   hidden_.clear();
@@ -69,7 +75,7 @@ void Engine::run() {
 
 /// On an engine that chooses tokens itself. False: not all of the works are such, or they do not
 /// run together.
-bool Engine::run_steps() {
+bool ModelEngine::run_steps() {
   steps_.clear();
   for (const Slot& slot : std::span(slots_).first(used_)) {
     if (!slot.work.step.has_value() || !text_.steps(slot.work.step->sampling)) return false;
@@ -80,7 +86,7 @@ bool Engine::run_steps() {
   return true;
 }
 
-void Engine::forward(std::span<Slot> slots) {
+void ModelEngine::forward(std::span<Slot> slots) {
   const std::size_t width = text_.shape().block.width;
   chunks_.clear();
   for (const Slot& slot : slots)
@@ -111,14 +117,14 @@ void Engine::forward(std::span<Slot> slots) {
   if (ran.ok()) logits_.insert(logits_.end(), part_logits_.begin(), part_logits_.end());
 }
 
-void Engine::forget(const Work& work) {
+void ModelEngine::forget(const Work& work) {
   const std::size_t width = text_.shape().block.width;
   for (const Chunk& chunk : work.chunks)
     text_.pages().truncate(*chunk.sequence,
-                           chunk.sequence->tokens - chunk.embeddings.size() / width);
+                           chunk.sequence->tokens() - chunk.embeddings.size() / width);
 }
 
-void Engine::take(Nanoseconds took, std::vector<TaskId>& advanced) {
+void ModelEngine::take(Nanoseconds took, std::vector<TaskId>& advanced) {
   const std::size_t width = text_.shape().block.width;
   for (Slot& slot : std::span(slots_).first(used_)) {
     Task& task = *slot.task;
@@ -126,13 +132,13 @@ void Engine::take(Nanoseconds took, std::vector<TaskId>& advanced) {
     if (!slot.outcome.ok()) {
       task.fail(slot.outcome.error());
     } else if (slot.token >= 0) {
-      task.take({{}, {}, slot.token});
+      task.take(text_, {{}, {}, slot.token});
     } else {
       const auto hidden = std::span(hidden_).subspan(slot.hidden_at, slot.rows * width);
       const auto logits = slot.work.wants_logits
                               ? std::span(logits_).subspan(slot.logits_at, text_.shape().vocabulary)
                               : std::span<const float>();
-      task.take({hidden, logits, -1});
+      task.take(text_, {hidden, logits, -1});
     }
     advanced.push_back(slot.id);
     if (task.done()) {
@@ -147,7 +153,7 @@ void Engine::take(Nanoseconds took, std::vector<TaskId>& advanced) {
   used_ = 0;
 }
 
-bool Engine::step(std::vector<TaskId>& advanced) {
+bool ModelEngine::step(std::vector<TaskId>& advanced) {
   if (!plan(engine_clock(), advanced)) return false;
   run();
   take(engine_clock() - began_, advanced);

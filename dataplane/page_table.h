@@ -46,6 +46,8 @@ class Sequence {
   }
   ~Sequence();
 
+  /// Made by a table, and not released since.
+  bool is_open() const { return table_ != nullptr; }
   std::span<const Page> pages() const { return pages_; }
   std::uint32_t rows() const { return rows_; }
   /// Leading pages that are published, with nothing unpublished before them.

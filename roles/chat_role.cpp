@@ -49,7 +49,8 @@ GenerationOptions options_of(const Payload& text) {
 
 class ChatRole final : public SteppedRole {
  public:
-  ChatRole(ChatEngine& engine, ChatSessions& sessions) : engine_(engine), sessions_(sessions) {}
+  ChatRole(ChatEngine& engine, ChatSessions& sessions, bool share_prefixes)
+      : engine_(engine), sessions_(sessions), share_prefixes_(share_prefixes) {}
 
   void admit(Activation& activation) override { waiting_.push_back({&activation, false, {}, {}}); }
   bool busy() const override { return !waiting_.empty() || !turns_.empty(); }
@@ -67,6 +68,7 @@ class ChatRole final : public SteppedRole {
 
   ChatEngine& engine_;
   ChatSessions& sessions_;
+  const bool share_prefixes_;
   std::deque<Piece> waiting_;
   std::vector<Turn> turns_;
 };
@@ -119,8 +121,10 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
   const ChatModel& model = engine_.model;
   session.messages.push_back(std::exchange(session.pending, {"user", "", {}}));
   Result<std::vector<std::int32_t>> prompt = model.tokens(session.messages);
+  GenerationOptions options = options_of(text);
+  options.share_prefix = share_prefixes_;
   Result<Generation> generation =
-      prompt.ok() ? model.begin_with(*prompt, session.messages, options_of(text))
+      prompt.ok() ? model.begin_with(*prompt, session.messages, std::move(options))
                   : Result<Generation>(prompt.error());
   if (!generation.ok()) {
     session.messages.pop_back();
@@ -214,6 +218,7 @@ void ChatRole::step(std::vector<StepOutcome>& ended) {
 struct RoleOptions {
   kernels::WeightFormat format = kernels::WeightFormat::bf16;
   PlannerOptions planner;
+  bool share_prefixes = true;
 };
 
 Result<RoleOptions> read_options(const RoleSpec& role, const std::string& model) {
@@ -237,9 +242,14 @@ Result<RoleOptions> read_options(const RoleSpec& role, const std::string& model)
         return invalid_argument("role '" + role.name.text + "': step_tokens is '" + value +
                                 "', it must be a number from 1 to 99999");
       made.planner.budget = static_cast<std::uint32_t>(std::stoul(value));
+    } else if (option.key.text == "share_prefixes") {
+      if (value != "yes" && value != "no")
+        return invalid_argument("role '" + role.name.text + "': share_prefixes is '" + value +
+                                "', it must be yes or no");
+      made.share_prefixes = value == "yes";
     } else {
       return invalid_argument("role '" + role.name.text + "': unknown option '" + option.key.text +
-                              "'; there are precision and step_tokens");
+                              "'; there are precision, share_prefixes and step_tokens");
     }
   }
   return made;
@@ -257,8 +267,8 @@ Result<RoleInstance> make(const RoleMaking& making) {
   const Result<ChatEngine*> engine =
       sessions->engine(making.model_directory, options->format, options->planner);
   if (!engine.ok()) return Error{engine.error().code, role + ": " + engine.error().message};
-  return RoleInstance(
-      std::unique_ptr<SteppedRole>(std::make_unique<ChatRole>(**engine, *sessions)));
+  return RoleInstance(std::unique_ptr<SteppedRole>(
+      std::make_unique<ChatRole>(**engine, *sessions, options->share_prefixes)));
 }
 
 }  // namespace
@@ -279,6 +289,11 @@ Plugin chat_model_plugin() {
       .any_ports = false,
       .global_param_kinds = {"paged_kv"},
       .options = {{"precision", "of the weights", {"exact", "bf16", "int8"}, 0, 0},
+                  {"share_prefixes",
+                   "keys and values of what sessions have in common, once",
+                   {"yes", "no"},
+                   0,
+                   0},
                   {"step_tokens", "most tokens of one step, over all sessions", {}, 1, 99999}}};
   plugin.make = make;
   return plugin;

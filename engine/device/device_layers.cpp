@@ -61,12 +61,11 @@ Result<void> DeviceLayers<T>::extend(DeviceKv& kv, std::span<const DeviceChunk> 
   for (std::size_t c = 0; c < chunks.size() && extended.ok(); ++c) {
     KvSequence& sequence = *chunks[c].sequence;
     const std::size_t after = sequence.tokens() + chunks[c].count;
-    extended =
-        after > shape_.positions_max
-            ? Error{ErrorCode::exhausted, "the sequence would have " + std::to_string(after) +
-                                              " tokens, the model reads " +
-                                              std::to_string(shape_.positions_max)}
-            : kv.pages.extend(sequence, chunks[c].count, copies);
+    extended = after > shape_.positions_max
+                   ? Error{ErrorCode::exhausted,
+                           "the sequence would have " + std::to_string(after) +
+                               " tokens, the model reads " + std::to_string(shape_.positions_max)}
+                   : kv.pages.extend(sequence, chunks[c].count, copies);
     if (extended.ok()) continue;
     for (const DeviceChunk& done : chunks.first(c))
       kv.pages.truncate(*done.sequence, done.sequence->tokens() - done.count);

@@ -45,8 +45,8 @@ void Decoder::Rows::lay_out(KvPool& pool, std::span<const Chunk> chunks) {
   std::size_t at = 0;
   for (const Chunk& chunk : chunks) {
     const std::size_t pages = chunk.sequence->pages().size();
-    paged.push_back({std::span(key_pages).subspan(at, pages),
-                     std::span(value_pages).subspan(at, pages)});
+    paged.push_back(
+        {std::span(key_pages).subspan(at, pages), std::span(value_pages).subspan(at, pages)});
     at += pages;
   }
   const std::size_t page_tokens = pool.shape().page_tokens;

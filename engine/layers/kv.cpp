@@ -28,8 +28,9 @@ KvPages::KvPages(const KvShape& shape, std::size_t pages, const PageKeys::Secret
 
 /// Whether writing behind the sequence's tokens copies the page that they end in.
 bool KvPages::copies_last(const KvSequence& sequence) const {
-  if (sequence.tokens() % shape_.page_tokens == 0) return false;
-  const Page last = sequence.pages()[sequence.tokens() / shape_.page_tokens];
+  const std::size_t at = sequence.tokens() / shape_.page_tokens;
+  if (at >= sequence.pages().size()) return false;
+  const Page last = sequence.pages()[at];
   return table_->references(last) > 1 || table_->is_published(last);
 }
 
@@ -50,15 +51,15 @@ std::size_t KvPages::room(const KvSequence& sequence, std::size_t pages) const {
 Result<void> KvPages::make_room(KvSequence& sequence, std::size_t rows,
                                 std::vector<CopyPage>& copies) {
   table_->set_time(++extensions_);
-  if (sequence.held_.pages().empty() && sequence.tokens() == 0) sequence.held_ = table_->open({});
+  if (!sequence.held_.is_open()) sequence.held_ = table_->open({});
   const Result<void> made =
       table_->reserve(sequence.held_, static_cast<std::uint32_t>(rows), copies);
   if (made.ok()) return {};
-  const std::size_t missing = pages_for(rows) - sequence.pages().size();
-  return Error{ErrorCode::exhausted, "the KV pool is full: " + std::to_string(missing) +
-                                         " pages are needed, " + std::to_string(pages_free()) +
-                                         " of " + std::to_string(pages()) +
-                                         " are free; end a session or raise `pages`"};
+  return Error{
+      ErrorCode::exhausted,
+      "the KV pool is full: " + std::to_string(missing(sequence, rows - sequence.tokens())) +
+          " pages are needed, " + std::to_string(pages_free()) + " of " + std::to_string(pages()) +
+          " are free; end a session or raise `pages`"};
 }
 
 Result<void> KvPages::extend(KvSequence& sequence, std::size_t tokens,
@@ -85,7 +86,7 @@ void KvPages::unreserve(KvSequence& sequence) {
 void KvPages::truncate(KvSequence& sequence, std::size_t tokens) {
   SLUICE_CHECK(tokens <= sequence.tokens(), "a sequence cannot be cut to more tokens than it has");
   if (sequence.positions.size() > tokens) sequence.positions.resize(tokens);
-  if (sequence.pages().empty()) return;
+  if (!sequence.held_.is_open()) return;
   table_->truncate(sequence.held_, static_cast<std::uint32_t>(tokens),
                    static_cast<std::uint32_t>(sequence.reserved_));
 }
@@ -94,7 +95,7 @@ void KvPages::release(KvSequence& sequence) { sequence = KvSequence(); }
 
 KvSequence KvPages::fork(const KvSequence& sequence) const {
   KvSequence made;
-  if (!sequence.pages().empty()) made.held_ = table_->fork(sequence.held_);
+  if (sequence.held_.is_open()) made.held_ = table_->fork(sequence.held_);
   made.positions = sequence.positions;
   return made;
 }

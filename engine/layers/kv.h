@@ -83,8 +83,7 @@ class KvPages {
   void truncate(KvSequence& sequence, std::size_t tokens);
   /// Forgets all, reservations too.
   void release(KvSequence& sequence);
-  /// Another sequence that begins as this one does: no page is copied before one of them is
-  /// written.
+  /// Another sequence that begins as this one does: a page is copied when one of them writes to it.
   KvSequence fork(const KvSequence& sequence) const;
 
   /// A sequence that begins with the longest resident prefix of these tokens, by whole pages and
@@ -98,7 +97,7 @@ class KvPages {
   Admission ask(const RowsOrigin& origin, std::span<const std::int32_t> tokens,
                 std::size_t rows) const;
 
-  /// Pages that extending by `tokens` takes.
+  /// Pages that extending by `tokens` takes, copies included.
   std::size_t missing(const KvSequence& sequence, std::size_t tokens) const;
   /// How many tokens more there is room for in the sequence's pages and `pages` others.
   std::size_t room(const KvSequence& sequence, std::size_t pages) const;

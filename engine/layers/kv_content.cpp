@@ -43,8 +43,7 @@ class Rows {
   /// The picture whose row stands here, if one does; one row on.
   const PictureRows* next() {
     if (tokens_[at_++] != origin_.picture_token) return nullptr;
-    while (picture_ < origin_.pictures.size() &&
-           in_picture_ == origin_.pictures[picture_].rows) {
+    while (picture_ < origin_.pictures.size() && in_picture_ == origin_.pictures[picture_].rows) {
       ++picture_;
       in_picture_ = 0;
     }

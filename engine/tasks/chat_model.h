@@ -1,8 +1,9 @@
 // A chat with a checkpoint: texts and pictures in, a generation ready to run out.
 //
 // Joins a model with its tokenizer, its chat template and its picture preprocessing.
-// Thread: any; immutable after `open`, a lock guards what is remembered of pictures. Errors: as
-// those four; invalid_argument (no tokenizer, a prompt that is longer than the model reads).
+// Thread: any; immutable after `open`, a lock guards what is remembered of pictures.
+// Errors: as those four; invalid_argument (no tokenizer, a prompt that is longer than the model
+// reads).
 #pragma once
 
 #include <memory>

@@ -45,8 +45,8 @@ float value_of(const History& history, std::size_t row) {
 struct Rig {
   struct Live {
     KvSequence sequence;
-    History history;               // its first tokens() rows are written
-    std::size_t reserved = 0;      // tokens
+    History history;           // its first tokens() rows are written
+    std::size_t reserved = 0;  // tokens
     std::size_t reserved_from = 0;
   };
 
@@ -167,8 +167,7 @@ struct Rig {
     } else if (what == 7) {
       const std::size_t block = at.history.origin.block;
       const std::size_t rows = block + below(at.sequence.tokens() + 1 - block);
-      if (rows < std::max(at.reserved_from, page_tokens * at.sequence.published()))
-        at.reserved = 0;
+      if (rows < std::max(at.reserved_from, page_tokens * at.sequence.published())) at.reserved = 0;
       pool.truncate(at.sequence, rows);
       at.history.tokens.resize(rows);
     } else if (what == 8) {
@@ -280,6 +279,9 @@ TEST_CASE("rows in common are those that are the same rows") {
   CHECK(rows_in_common(cat, tokens, cat, tokens) == 5);
   CHECK(rows_in_common(cat, tokens, cat, other) == 4);
   CHECK(rows_in_common(cat, tokens, dog, tokens) == 1);
+  RowsOrigin of_another = cat;
+  of_another.model = "n";
+  CHECK(rows_in_common(cat, tokens, of_another, tokens) == 0);
   RowsOrigin block = cat;
   block.block = 5;
   CHECK(rows_in_common(block, tokens, block, tokens) == 5);

@@ -110,7 +110,7 @@ void measure_policy(const char* name, const Model& model, std::size_t pictures, 
     start = Clock::now();
     SLUICE_CHECK(
         policy.prefill(pool, sequence, rows, policy.picture_rows(observation), nullptr).ok());
-    prefix = sequence.tokens;
+    prefix = sequence.tokens();
     part.prefill = seconds_since(start);
     start = Clock::now();
     ActionRequest request{&sequence, std::vector<float>(shape.horizon * shape.dims, 0.5F), state};

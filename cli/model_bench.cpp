@@ -124,7 +124,7 @@ int bench_cuda(const BenchOptions& options, const Architecture& architecture,
                     for (KvSequence& sequence : sequences)
                       steps.push_back({&sequence,
                                        next.empty() ? 0 : next.front(),
-                                       Position::at(static_cast<std::int32_t>(sequence.tokens)),
+                                       Position::at(static_cast<std::int32_t>(sequence.tokens())),
                                        {},
                                        {},
                                        0});

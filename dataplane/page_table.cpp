@@ -195,11 +195,16 @@ void PageTable::tell_policy(const Sequence& sequence) {
   if (!path_.empty()) policy_->visit({now_ms_, path_});
 }
 
-void PageTable::truncate(Sequence& sequence, std::uint32_t rows) {
+void PageTable::truncate(Sequence& sequence, std::uint32_t rows, std::uint32_t reserved) {
   SLUICE_CHECK(sequence.table_ == this && rows <= sequence.rows_);
   const std::uint32_t keep = pages_for(rows);
   if (rows / rows_per_page_ < sequence.published_) tell_policy(sequence);
-  for (; sequence.pages_.size() > keep; sequence.pages_.pop_back()) unrefer(sequence.pages_.back());
+  const std::uint32_t most = std::max(keep, pages_for(reserved));
+  std::uint32_t kept = keep;
+  for (std::size_t at = keep; at < sequence.pages_.size(); ++at)
+    if (kept < most && !must_copy(sequence.pages_[at]))
+      std::swap(sequence.pages_[kept++], sequence.pages_[at]);
+  for (; sequence.pages_.size() > kept; sequence.pages_.pop_back()) unrefer(sequence.pages_.back());
   sequence.rows_ = rows;
   sequence.published_ = std::min(sequence.published_, rows / rows_per_page_);
 }

@@ -46,6 +46,8 @@ class Sequence {
   }
   ~Sequence();
 
+  /// Made by a table, and not released since.
+  bool is_open() const { return table_ != nullptr; }
   std::span<const Page> pages() const { return pages_; }
   std::uint32_t rows() const { return rows_; }
   /// Leading pages that are published, with nothing unpublished before them.
@@ -96,8 +98,9 @@ class PageTable {
   /// with the other page and gives its own back. False: the page cannot be
   /// shared now and stays private; those behind it must wait for it.
   [[nodiscard]] bool publish(Sequence& sequence, const PageKey& key);
-  /// To fewer rows only.
-  void truncate(Sequence& sequence, std::uint32_t rows);
+  /// To fewer rows only. Of what was reserved behind them stays what `reserved` rows need, in
+  /// pages that nobody else sees.
+  void truncate(Sequence& sequence, std::uint32_t rows, std::uint32_t reserved = 0);
   /// Gives all pages back; what is published stays as cache.
   void release(Sequence& sequence);
   /// The time at which the policy sees what follows.
@@ -110,6 +113,11 @@ class PageTable {
   std::uint32_t references(Page page) const { return pages_[page].references; }
   bool is_published(Page page) const { return pages_[page].is_published; }
   Page parent(Page page) const { return pages_[page].parent; }
+  /// Requires: it is published.
+  const PageKey& key(Page page) const {
+    SLUICE_CHECK(is_published(page));
+    return pages_[page].key;
+  }
 
  private:
   struct State {

@@ -26,10 +26,12 @@ struct AttentionShape {
   std::size_t kv_row() const { return kv_stride != 0 ? kv_stride : kv_heads * head_dim; }
 };
 
-/// The pages of one sequence for one layer: where each page's keys and values begin.
+/// The pages of one sequence: where each page's keys and values begin, `offset` values further on
+/// those of the layer.
 struct PagedSequence {
   std::span<const float* const> keys;
   std::span<const float* const> values;
+  std::size_t offset = 0;
 };
 
 void attention_ref(const AttentionShape& shape, std::span<const float> q,

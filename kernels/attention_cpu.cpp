@@ -129,6 +129,7 @@ void one_by_one(const Work& work, const Task& task) {
   for (std::size_t row = task.begin; row < task.end; ++row) {
     const PagedSequence& sequence = work.sequences[work.sequence_of_row[row]];
     const std::size_t limit = work.limit_of_row[row];
+    const std::size_t at = sequence.offset + task.kv_head * d;  // in a page
     scores.resize(limit);
     for (std::size_t g = 0; g < work.group(); ++g) {
       const std::size_t head = task.kv_head * work.group() + g;
@@ -139,14 +140,14 @@ void one_by_one(const Work& work, const Task& task) {
           visit(page, first, std::min(shape.page_tokens, limit - first));
       };
       each_page([&](std::size_t page, std::size_t first, std::size_t count) {
-        wide<scores_of>(query, sequence.keys[page] + task.kv_head * d, work.row_width(), d, count,
-                        scale, &scores[first]);
+        wide<scores_of>(query, sequence.keys[page] + at, work.row_width(), d, count, scale,
+                        &scores[first]);
       });
       const float sum = exponentials(scores.data(), limit, 1.0F);
       std::fill_n(mixed, d, 0.0F);
       each_page([&](std::size_t page, std::size_t first, std::size_t count) {
-        wide<add_values>(&scores[first], sequence.values[page] + task.kv_head * d, work.row_width(),
-                         d, count, mixed);
+        wide<add_values>(&scores[first], sequence.values[page] + at, work.row_width(), d, count,
+                         mixed);
       });
       wide<multiply>(mixed, 1.0F / sum, d);
     }
@@ -214,7 +215,7 @@ void in_blocks(const Work& work, const Task& task, std::size_t block_rows) {
     const PagedSequence& sequence = work.sequences[work.sequence_of_row[task.begin]];
     for (std::size_t t = 0, page = 0; t < seen; t += shape.page_tokens, ++page) {
       const std::size_t count = std::min(shape.page_tokens, seen - t);
-      const std::size_t head = task.kv_head * d;
+      const std::size_t head = sequence.offset + task.kv_head * d;
       gather(sequence.keys[page] + head, work.row_width(), d, count, &scratch.keys[t * d]);
       gather(sequence.values[page] + head, work.row_width(), d, count, &scratch.values[t * d]);
     }
@@ -243,7 +244,7 @@ void on_amx(const Work& work, const Task& task) {
               .limit = &work.limit_of_row[task.begin],
               .keys = sequence.keys,
               .values = sequence.values,
-              .head = task.kv_head * shape.head_dim,
+              .head = sequence.offset + task.kv_head * shape.head_dim,
               .page_tokens = shape.page_tokens,
               .token_stride = work.row_width()});
 }
@@ -258,7 +259,8 @@ void attention_cpu(const AttentionShape& shape, std::span<const float> q,
   const std::size_t block_rows =
       std::max<std::size_t>(query_rows * shape.kv_heads / shape.heads, 2 * rows_few);
   const std::size_t rows = sequence_of_row.size();
-  std::vector<std::size_t> starts;  // of each sequence's rows
+  thread_local std::vector<std::size_t> starts;  // of each sequence's rows
+  starts.clear();
   std::size_t scores = 0;
   for (std::size_t row = 0; row < rows; ++row) {
     if (row == 0 || sequence_of_row[row] != sequence_of_row[row - 1]) starts.push_back(row);
@@ -266,7 +268,9 @@ void attention_cpu(const AttentionShape& shape, std::span<const float> q,
   }
   // A task gathers its keys once, so whole sequences are best; blocks where these are too few.
   const bool whole = starts.size() * shape.kv_heads >= tasks_per_thread * thread_count();
-  std::vector<Task> tasks;
+  thread_local std::vector<Task> kept;  // the caller's, whoever helps
+  std::vector<Task>& tasks = kept;
+  tasks.clear();
   for (std::size_t s = 0; s < starts.size(); ++s) {
     const std::size_t last = s + 1 < starts.size() ? starts[s + 1] : rows;
     const std::size_t step = whole ? last - starts[s] : block_rows;

@@ -19,7 +19,7 @@ void attention_ref(const AttentionShape& shape, std::span<const float> q,
       const float* query = q.data() + row * shape.q_row() + head * d;
       std::vector<double> weight(limit_of_row[row]);
       for (std::size_t t = 0; t < weight.size(); ++t) {
-        const float* key = sequence.keys[t / shape.page_tokens] +
+        const float* key = sequence.keys[t / shape.page_tokens] + sequence.offset +
                            (t % shape.page_tokens) * row_width + kv_head * d;
         for (std::size_t i = 0; i < d; ++i) weight[t] += double{query[i]} * double{key[i]};
         weight[t] /= std::sqrt(static_cast<double>(d));
@@ -32,7 +32,8 @@ void attention_ref(const AttentionShape& shape, std::span<const float> q,
         for (std::size_t t = 0; t < weight.size(); ++t)
           mixed += weight[t] *
                    double{sequence.values[t / shape.page_tokens]
-                                         [(t % shape.page_tokens) * row_width + kv_head * d + i]};
+                                         [sequence.offset + (t % shape.page_tokens) * row_width +
+                                          kv_head * d + i]};
         out[(row * shape.heads + head) * d + i] = static_cast<float>(mixed / sum);
       }
     }

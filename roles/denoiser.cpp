@@ -19,9 +19,9 @@ class Denoiser final : public Role {
     const ModelConfig& config = kv_.config();
     KvSequence& sequence = kv_.conversation(activation.session()).sequence;
     const auto length = static_cast<std::size_t>(prompt.attribute("length").value_or(0));
-    if (length == 0 || sequence.tokens != length)
+    if (length == 0 || sequence.tokens() != length)
       return Error{ErrorCode::stale, "the session has moved on since the drawing was asked for (" +
-                                         std::to_string(sequence.tokens) +
+                                         std::to_string(sequence.tokens()) +
                                          " tokens, the prompt had " + std::to_string(length) + ")"};
     FlowOptions options;
     options.steps = static_cast<std::size_t>(

@@ -132,12 +132,12 @@ Result<void> LanguageModel::begin(Turn& turn) {
   if (conversation.in_turn && conversation.call != activation.call()) roll_back(conversation);
   turn.begun = true;
   if (!conversation.in_turn)
-    conversation.before = {conversation.sequence.tokens, conversation.unwritten,
+    conversation.before = {conversation.sequence.tokens(), conversation.unwritten,
                            conversation.latents};
   conversation.call = activation.call();
   const ModelConfig& config = kv_.config();
   std::vector<std::int32_t> opening = std::exchange(conversation.unwritten, {});
-  if (conversation.sequence.tokens == 0 && opening.empty()) opening.push_back(config.bos);
+  if (conversation.sequence.tokens() == 0 && opening.empty()) opening.push_back(config.bos);
   if (!conversation.in_turn) opening.push_back(config.user);
   conversation.in_turn = true;
   kv_.backbone().embed(opening, turn.prompt);
@@ -156,7 +156,7 @@ Result<void> LanguageModel::begin(Turn& turn) {
 
 void LanguageModel::roll_back(Conversation& conversation) {
   // Fewer tokens than before: the session has ended meanwhile, and begun anew.
-  if (conversation.sequence.tokens < conversation.before.tokens) return;
+  if (conversation.sequence.tokens() < conversation.before.tokens) return;
   kv_.pool().truncate(conversation.sequence, conversation.before.tokens);
   conversation.unwritten = conversation.before.unwritten;
   conversation.latents = conversation.before.latents;
@@ -202,7 +202,7 @@ bool LanguageModel::yield_token(Turn& turn) {
     }
     conversation.unwritten = {config.eos};
     std::vector<std::pair<std::string, std::int64_t>> attributes = turn.options;
-    attributes.emplace_back("length", static_cast<std::int64_t>(conversation.sequence.tokens));
+    attributes.emplace_back("length", static_cast<std::int64_t>(conversation.sequence.tokens()));
     const bool start_from_picture =
         turn.option("strength_milli", 1000) < 1000 && !conversation.latents.empty();
     turn.activation->yield(

@@ -363,11 +363,11 @@ void put_cache(const PolicyInputs& in, KvPool& pool, const KvSequence& sequence,
                     wide(shape.block.head_dim)};
   for (std::size_t layer = 0; layer < shape.layers; ++layer) {
     std::vector<const float*> key_pages, value_pages;
-    for (const std::uint32_t p : sequence.pages) {
+    for (const std::uint32_t p : sequence.pages()) {
       key_pages.push_back(pool.keys(p, layer));
       value_pages.push_back(pool.values(p, layer));
     }
-    std::vector<float> keys(sequence.tokens * row), values(sequence.tokens * row);
+    std::vector<float> keys(sequence.tokens() * row), values(sequence.tokens() * row);
     kernels::pages_to_rows_cpu(key_pages, page, row, keys);
     kernels::pages_to_rows_cpu(value_pages, page, row, values);
     // One KV head in every variant, so rows are heads.

@@ -181,7 +181,7 @@ Result<void> DeviceFlow<T>::act(DeviceKv& kv, std::span<ActionRequest> requests,
   std::vector<std::vector<std::uint32_t>> sees;
   std::vector<DeviceChunk> chunks;
   for (const ActionRequest& request : requests)
-    sees.push_back(head_.suffix_sees(request.prefix->tokens));
+    sees.push_back(head_.suffix_sees(request.prefix->tokens()));
   for (std::size_t r = 0; r < requests.size(); ++r)
     chunks.push_back({requests[r].prefix, head_.suffix_rows(), Mask::block, sees[r]});
   const std::size_t steps = schedule.times().size();
@@ -195,7 +195,7 @@ Result<void> DeviceFlow<T>::act(DeviceKv& kv, std::span<ActionRequest> requests,
   device::copy_out(x.data(), b_.x.as<void>(), x.size() * sizeof(float), work_.stream());
   if (Result<void> ended = work_.synchronise(); done.ok()) done = ended;
   for (const DeviceChunk& chunk : chunks)
-    kv.pages.truncate(*chunk.sequence, chunk.sequence->tokens - chunk.count);
+    kv.pages.truncate(*chunk.sequence, chunk.sequence->tokens() - chunk.count);
   if (!done.ok()) return done;
   auto from = x.begin();
   for (ActionRequest& request : requests) {

@@ -56,21 +56,33 @@ Result<DeviceKv> DeviceLayers<T>::make_kv(std::size_t page_tokens, std::size_t p
 
 template <typename T>
 Result<void> DeviceLayers<T>::extend(DeviceKv& kv, std::span<const DeviceChunk> chunks) const {
-  for (std::size_t c = 0; c < chunks.size(); ++c) {
+  std::vector<CopyPage> copies;
+  Result<void> extended;
+  for (std::size_t c = 0; c < chunks.size() && extended.ok(); ++c) {
     KvSequence& sequence = *chunks[c].sequence;
-    const std::size_t after = sequence.tokens + chunks[c].count;
-    Result<void> extended =
-        after > shape_.positions_max
-            ? Error{ErrorCode::exhausted, "the sequence would have " + std::to_string(after) +
-                                              " tokens, the model reads " +
-                                              std::to_string(shape_.positions_max)}
-            : kv.pages.extend(sequence, chunks[c].count);
+    const std::size_t after = sequence.tokens() + chunks[c].count;
+    extended = after > shape_.positions_max
+                   ? Error{ErrorCode::exhausted,
+                           "the sequence would have " + std::to_string(after) +
+                               " tokens, the model reads " + std::to_string(shape_.positions_max)}
+                   : kv.pages.extend(sequence, chunks[c].count, copies);
     if (extended.ok()) continue;
     for (const DeviceChunk& done : chunks.first(c))
-      kv.pages.truncate(*done.sequence, done.sequence->tokens - done.count);
-    return extended;
+      kv.pages.truncate(*done.sequence, done.sequence->tokens() - done.count);
   }
-  return {};
+  copy_pages(kv, copies);
+  return extended;
+}
+
+/// Whole pages, in order: before the forward writes anything.
+template <typename T>
+void DeviceLayers<T>::copy_pages(DeviceKv& kv, std::span<const CopyPage> copies) const {
+  const KvShape& shape = kv.pages.shape();
+  const std::size_t rows = shape.page_floats() / shape.row;
+  T* store = kv.store.as<T>();
+  for (const CopyPage& copy : copies)
+    device::gather_rows(store + copy.from * shape.page_floats(), nullptr, rows, shape.row, 1,
+                        store + copy.to * shape.page_floats(), work_.stream());
 }
 
 template <typename T>
@@ -79,7 +91,7 @@ void DeviceLayers<T>::stage(std::span<const DeviceChunk> chunks, Staging& stagin
   std::size_t longest = pages_max_;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     const DeviceChunk& chunk = chunks[c];
-    const std::size_t before = chunk.sequence->tokens - chunk.count;
+    const std::size_t before = chunk.sequence->tokens() - chunk.count;
     const auto number = [](std::size_t value) { return static_cast<std::uint32_t>(value); };
     std::vector<Position> positions(chunk.positions.begin(), chunk.positions.end());
     std::vector<Position> restarted;
@@ -101,7 +113,7 @@ void DeviceLayers<T>::stage(std::span<const DeviceChunk> chunks, Staging& stagin
     if (shape_.cross_every != 0)
       append_rope(shape_.rope, block().head_dim, restarted, staging.cross_rope);
     run_rows_max_ = std::max(run_rows_max_, chunk.count);
-    longest = std::max(longest, chunk.sequence->pages.size());
+    longest = std::max(longest, chunk.sequence->pages().size());
   }
   rows_ = staging.place.size();
   runs_ = chunks.size();
@@ -112,7 +124,7 @@ void DeviceLayers<T>::stage(std::span<const DeviceChunk> chunks, Staging& stagin
   }
   staging.pages.assign(chunks.size() * pages_max_, 0);
   for (std::size_t c = 0; c < chunks.size(); ++c)
-    std::ranges::copy(chunks[c].sequence->pages,
+    std::ranges::copy(chunks[c].sequence->pages(),
                       staging.pages.begin() + static_cast<std::ptrdiff_t>(c * pages_max_));
 }
 
@@ -164,7 +176,7 @@ Result<void> DeviceLayers<T>::place(DeviceKv& kv, std::span<const DeviceChunk> c
   stage(chunks, staging);
   if (Result<void> made = make_room(chunks.size()); !made.ok()) {
     for (const DeviceChunk& chunk : chunks)
-      kv.pages.truncate(*chunk.sequence, chunk.sequence->tokens - chunk.count);
+      kv.pages.truncate(*chunk.sequence, chunk.sequence->tokens() - chunk.count);
     return made;
   }
   upload(staging);
@@ -218,7 +230,7 @@ Result<void> DeviceLayers<T>::look_across(DeviceKv& kv, std::span<const DeviceCh
   if (shape_.cross_every == 0) return {};
   std::size_t longest = 0;
   for (const DeviceChunk& chunk : chunks)
-    longest = std::max(longest, chunk.sequence->tokens - chunk.count);
+    longest = std::max(longest, chunk.sequence->tokens() - chunk.count);
   const std::size_t row = kv.pages.shape().row;
   Room room;
   room.need(b_.gathered, longest * row * sizeof(T));
@@ -229,7 +241,7 @@ Result<void> DeviceLayers<T>::look_across(DeviceKv& kv, std::span<const DeviceCh
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
     if (!blocks_[layer].is_cross()) continue;
     for (std::size_t c = 0; c < chunks.size(); ++c) {
-      const std::size_t tokens = chunks[c].sequence->tokens - chunks[c].count;
+      const std::size_t tokens = chunks[c].sequence->tokens() - chunks[c].count;
       const std::uint32_t* listed = b_.pages.as<std::uint32_t>() + c * pages_max_;
       for (const bool values : {false, true}) {
         device::pages_to_rows(pages(kv, false), layer, values, listed, tokens, gathered,

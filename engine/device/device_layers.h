@@ -78,6 +78,7 @@ class DeviceLayers {
 
   const BlockShape& block() const { return shape_.block; }
   Result<void> extend(DeviceKv& kv, std::span<const DeviceChunk> chunks) const;
+  void copy_pages(DeviceKv& kv, std::span<const CopyPage> copies) const;
   void stage(std::span<const DeviceChunk> chunks, Staging& staging);
   Result<void> make_room(std::size_t sequences);
   void upload(const Staging& staging);

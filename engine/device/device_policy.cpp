@@ -180,7 +180,7 @@ Result<void> Impl<T>::fill(const Observation& observation, const Layout& layout,
 template <typename T>
 Result<void> Impl<T>::prefill(KvSequence& sequence, const Observation& observation,
                               std::vector<float>* hidden) {
-  SLUICE_CHECK(sequence.tokens == 0, "a prefix is written to an empty sequence");
+  SLUICE_CHECK(sequence.tokens() == 0, "a prefix is written to an empty sequence");
   const Result<Layout> layout = lay_out(observation);
   if (!layout.ok()) return layout.error();
   const auto sees = head_.prefix_sees(layout->rows(), layout->picture_rows);

@@ -15,13 +15,60 @@ struct Decoder::Rows : BlockRows {
   std::vector<std::uint32_t> sequence;  // index of the row's chunk
   std::vector<std::uint32_t> visible;   // tokens the row sees
   std::vector<std::uint32_t> condition;
+  std::vector<Position> positions;  // of a chunk
+  // Where pages begin, chunk after chunk, and the rows within them: of the first layer.
+  std::vector<const float*> key_pages, value_pages;
+  std::vector<kernels::PagedSequence> paged;
+  std::vector<float*> first_k, first_v;
+  std::vector<float> last;               // normed
   std::vector<RopeTable> of_chunk;       // of all tokens of each sequence, for keys before RoPE
   std::vector<std::vector<float>> keys;  // of a layer, gathered and turned
   std::vector<CrossKeys> made;           // for chunks that bring none
   std::vector<const CrossKeys*> across;  // of each chunk
   /// Vectors keep their memory.
   void clear();
+  /// Page tables of the chunks, which stay as they are for all layers.
+  void lay_out(KvPool& pool, std::span<const Chunk> chunks);
+  /// Where the rows' keys and values go in a layer.
+  void enter(std::size_t layer, std::size_t stride);
 };
+
+void Decoder::Rows::lay_out(KvPool& pool, std::span<const Chunk> chunks) {
+  key_pages.clear();
+  value_pages.clear();
+  for (const Chunk& chunk : chunks)
+    for (const Page page : chunk.sequence->pages()) {
+      key_pages.push_back(pool.keys(page, 0));
+      value_pages.push_back(pool.values(page, 0));
+    }
+  paged.clear();
+  std::size_t at = 0;
+  for (const Chunk& chunk : chunks) {
+    const std::size_t pages = chunk.sequence->pages().size();
+    paged.push_back(
+        {std::span(key_pages).subspan(at, pages), std::span(value_pages).subspan(at, pages)});
+    at += pages;
+  }
+  const std::size_t page_tokens = pool.shape().page_tokens;
+  first_k.resize(count);
+  first_v.resize(count);
+  k.resize(count);
+  v.resize(count);
+  for (std::size_t row = 0; row < count; ++row) {
+    const Page page = chunks[sequence[row]].sequence->pages()[place[row] / page_tokens];
+    const std::size_t offset = place[row] % page_tokens * pool.shape().row;
+    first_k[row] = pool.keys(page, 0) + offset;
+    first_v[row] = pool.values(page, 0) + offset;
+  }
+}
+
+void Decoder::Rows::enter(std::size_t layer, std::size_t stride) {
+  for (std::size_t row = 0; row < count; ++row) {
+    k[row] = first_k[row] + layer * stride;
+    v[row] = first_v[row] + layer * stride;
+  }
+  for (kernels::PagedSequence& one : paged) one.offset = layer * stride;
+}
 
 void Decoder::Rows::clear() {
   place.clear();
@@ -49,6 +96,7 @@ Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& nam
   Decoder made;
   made.shape_ = shape;
   made.narrow_ = format != kernels::WeightFormat::exact;
+  made.frequencies_ = rope_frequencies(shape.rope, shape.block.head_dim);
   WeightLoader load(file, format);
   if (shape.vocabulary != 0) {
     made.embedding_ = load_embedding(load, file, names, shape).weight;
@@ -100,7 +148,7 @@ Result<void> Decoder::place(KvPool& pool, std::span<const Chunk> chunks, std::ve
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     const Chunk& chunk = chunks[c];
     const std::size_t count = chunk.embeddings.size() / width();
-    const std::size_t before = chunk.sequence->tokens;
+    const std::size_t before = chunk.sequence->tokens();
     Result<void> extended =
         before + count > shape_.positions_max
             ? Error{ErrorCode::exhausted,
@@ -111,10 +159,11 @@ Result<void> Decoder::place(KvPool& pool, std::span<const Chunk> chunks, std::ve
     if (!extended.ok()) {
       for (std::size_t back = 0; back < c; ++back)
         pool.truncate(*chunks[back].sequence,
-                      chunks[back].sequence->tokens - chunks[back].embeddings.size() / width());
+                      chunks[back].sequence->tokens() - chunks[back].embeddings.size() / width());
       return extended;
     }
-    std::vector<Position> positions(chunk.positions.begin(), chunk.positions.end());
+    std::vector<Position>& positions = rows.positions;
+    positions.assign(chunk.positions.begin(), chunk.positions.end());
     for (std::size_t i = 0; i < count; ++i) {
       rows.place.push_back(static_cast<std::uint32_t>(before + i));
       rows.sequence.push_back(static_cast<std::uint32_t>(c));
@@ -126,17 +175,16 @@ Result<void> Decoder::place(KvPool& pool, std::span<const Chunk> chunks, std::ve
       if (chunk.positions.empty())
         positions.push_back(Position::at(static_cast<std::int32_t>(before + i)));
     }
-    append_rope(shape_.rope, shape_.block.head_dim, positions, rows.rope);
+    append_rope(shape_.rope, frequencies_, positions, rows.rope);
     if (pool.shape().keys_before_rope) {
       KvSequence& sequence = *chunk.sequence;
       sequence.positions.insert(sequence.positions.end(), positions.begin(), positions.end());
-      append_rope(shape_.rope, shape_.block.head_dim, sequence.positions,
-                  rows.of_chunk.emplace_back());
+      append_rope(shape_.rope, frequencies_, sequence.positions, rows.of_chunk.emplace_back());
     }
     if (shape_.cross_every != 0) {
       for (std::size_t i = 0; i < count; ++i)
         positions[i] = Position::at(static_cast<std::int32_t>(i));
-      append_rope(shape_.rope, shape_.block.head_dim, positions, rows.cross_rope);
+      append_rope(shape_.rope, frequencies_, positions, rows.cross_rope);
     }
     hidden.insert(hidden.end(), chunk.embeddings.begin(), chunk.embeddings.end());
   }
@@ -144,41 +192,36 @@ Result<void> Decoder::place(KvPool& pool, std::span<const Chunk> chunks, std::ve
   return {};
 }
 
-void Decoder::attend(KvPool& pool, std::size_t layer, std::span<const Chunk> chunks,
-                     Rows& rows) const {
-  const std::size_t width = pool.shape().row;
-  std::vector<std::vector<const float*>> keys(chunks.size());
-  std::vector<std::vector<const float*>> values(chunks.size());
-  std::vector<kernels::PagedSequence> sequences;
-  std::size_t page_tokens = pool.shape().page_tokens;
-  for (std::size_t c = 0; c < chunks.size(); ++c) {
-    for (const std::uint32_t page : chunks[c].sequence->pages) {
-      keys[c].push_back(pool.keys(page, layer));
-      values[c].push_back(pool.values(page, layer));
-    }
-    sequences.push_back({keys[c], values[c]});
-  }
+void Decoder::attend(KvPool& pool, std::span<const Chunk> chunks, Rows& rows) const {
   rows.mixed.resize(rows.q.size());
   const BlockShape& block = shape_.block;
-  if (pool.shape().keys_before_rope) {
-    rows.keys.resize(chunks.size());
-    std::vector<std::vector<const float*>> turned(chunks.size());
-    for (std::size_t c = 0; c < chunks.size(); ++c) {
-      const std::size_t tokens = chunks[c].sequence->tokens;
-      // Whole pages, so that values stay where they are.
-      rows.keys[c].resize(keys[c].size() * page_tokens * width);
-      const auto there = std::span(rows.keys[c]).first(tokens * width);
-      kernels::pages_to_rows_cpu(keys[c], page_tokens, width, there);
-      kernels::rotate_keys_cpu(there, block.kv_heads, block.head_dim, rows.of_chunk[c].cosine,
-                               rows.of_chunk[c].sine);
-      for (std::size_t page = 0; page < keys[c].size(); ++page)
-        turned[c].push_back(&rows.keys[c][page * page_tokens * width]);
-      keys[c] = std::move(turned[c]);
-      sequences[c].keys = keys[c];
+  const std::size_t page_tokens = pool.shape().page_tokens;
+  const kernels::AttentionShape shape{block.heads, block.kv_heads, block.head_dim, page_tokens,
+                                      narrow_};
+  if (!pool.shape().keys_before_rope)
+    return kernels::attention_cpu(shape, rows.q, rows.sequence, rows.visible, rows.paged,
+                                  rows.mixed);
+  const std::size_t width = pool.shape().row;
+  rows.keys.resize(chunks.size());
+  std::vector<std::vector<const float*>> keys(chunks.size()), values(chunks.size());
+  std::vector<kernels::PagedSequence> turned;
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const kernels::PagedSequence& stored = rows.paged[c];
+    for (std::size_t page = 0; page < stored.keys.size(); ++page) {
+      keys[c].push_back(stored.keys[page] + stored.offset);
+      values[c].push_back(stored.values[page] + stored.offset);
     }
+    // Whole pages, so that values stay where they are.
+    rows.keys[c].resize(keys[c].size() * page_tokens * width);
+    const auto there = std::span(rows.keys[c]).first(chunks[c].sequence->tokens() * width);
+    kernels::pages_to_rows_cpu(keys[c], page_tokens, width, there);
+    kernels::rotate_keys_cpu(there, block.kv_heads, block.head_dim, rows.of_chunk[c].cosine,
+                             rows.of_chunk[c].sine);
+    for (std::size_t page = 0; page < keys[c].size(); ++page)
+      keys[c][page] = &rows.keys[c][page * page_tokens * width];
+    turned.push_back({keys[c], values[c]});
   }
-  kernels::attention_cpu({block.heads, block.kv_heads, block.head_dim, page_tokens, narrow_},
-                         rows.q, rows.sequence, rows.visible, sequences, rows.mixed);
+  kernels::attention_cpu(shape, rows.q, rows.sequence, rows.visible, turned, rows.mixed);
 }
 
 CrossKeys Decoder::cross_keys(KvPool& pool, const KvSequence& sequence, std::size_t tokens) const {
@@ -193,7 +236,7 @@ CrossKeys Decoder::cross_keys(KvPool& pool, const KvSequence& sequence, std::siz
     if (!block.is_cross()) continue;
     keys.clear();
     values.clear();
-    for (const std::uint32_t page : sequence.pages) {
+    for (const std::uint32_t page : sequence.pages()) {
       keys.push_back(pool.keys(page, layer));
       values.push_back(pool.values(page, layer));
     }
@@ -209,7 +252,7 @@ void Decoder::look_across(KvPool& pool, std::span<const Chunk> chunks, Rows& row
   rows.made.resize(chunks.size());
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     const KvSequence& sequence = *chunks[c].sequence;
-    const std::size_t before = sequence.tokens - chunks[c].embeddings.size() / width();
+    const std::size_t before = sequence.tokens() - chunks[c].embeddings.size() / width();
     if (chunks[c].across == nullptr) rows.made[c] = cross_keys(pool, sequence, before);
     rows.across.push_back(chunks[c].across != nullptr ? chunks[c].across : &rows.made[c]);
     SLUICE_CHECK(rows.across[c]->tokens == before, "cross keys of another prefix");
@@ -248,18 +291,10 @@ Result<void> Decoder::run(KvPool& pool, std::span<const Chunk> chunks, std::vect
     return invalid_argument("an expert that attends across reads keys after RoPE");
   if (Result<void> placed = place(pool, chunks, hidden, rows); !placed.ok()) return placed;
   if (attends_across()) look_across(pool, chunks, rows);
-  rows.k.resize(rows.count);
-  rows.v.resize(rows.count);
-  const std::size_t page_tokens = pool.shape().page_tokens;
+  rows.lay_out(pool, chunks);
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
     if (watch) watch(layer, hidden);
-    for (std::size_t row = 0; row < rows.count; ++row) {
-      const std::size_t at = rows.place[row];
-      const std::uint32_t page = chunks[rows.sequence[row]].sequence->pages[at / page_tokens];
-      const std::size_t offset = at % page_tokens * pool.shape().row;
-      rows.k[row] = pool.keys(page, layer) + offset;
-      rows.v[row] = pool.values(page, layer) + offset;
-    }
+    rows.enter(layer, pool.layer_stride());
     Modulation modulation;
     if (conditions != nullptr) modulation = {conditions->layers[layer], rows.condition};
     const Modulation* adaptive = conditions != nullptr ? &modulation : nullptr;
@@ -268,12 +303,12 @@ Result<void> Decoder::run(KvPool& pool, std::span<const Chunk> chunks, std::vect
     if (blocks_[layer].is_cross())
       attend_across(layer, rows);
     else
-      attend(pool, layer, chunks, rows);
+      attend(pool, chunks, rows);
     blocks_[layer].finish(shape_.block, hidden, adaptive, rows);
   }
-  std::vector<float> normed(hidden.size());
-  apply_norm(shape_.block.norm, norm_, shape_.block.eps, width(), hidden, normed);
-  hidden.swap(normed);
+  rows.last.resize(hidden.size());
+  apply_norm(shape_.block.norm, norm_, shape_.block.eps, width(), hidden, rows.last);
+  hidden.swap(rows.last);
   if (conditions == nullptr) return {};
   for (std::size_t row = 0; row < rows.count; ++row) {
     const auto last = std::span(conditions->last).subspan(rows.condition[row] * 3 * width());

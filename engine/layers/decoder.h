@@ -122,12 +122,13 @@ class Decoder {
                    const Conditions* conditions, const Watch& watch, Until until) const;
   Result<void> place(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
                      Rows& rows) const;
-  void attend(KvPool& pool, std::size_t layer, std::span<const Chunk> chunks, Rows& rows) const;
+  void attend(KvPool& pool, std::span<const Chunk> chunks, Rows& rows) const;
   void look_across(KvPool& pool, std::span<const Chunk> chunks, Rows& rows) const;
   void attend_across(std::size_t layer, Rows& rows) const;
 
   DecoderShape shape_;
   bool narrow_ = false;               // attention's products too
+  std::vector<double> frequencies_;   // of RoPE
   kernels::Weight embedding_, head_;  // no head of its own: the embedding's
   std::vector<Block> blocks_;
   Norm norm_;

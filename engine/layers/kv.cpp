@@ -1,47 +1,157 @@
 #include "engine/layers/kv.h"
 
+#include <algorithm>
 #include <string>
 
 namespace sluice {
 
-KvPages::KvPages(const KvShape& shape, std::size_t pages) : shape_(shape), pages_(pages) {
-  for (std::size_t i = pages; i > 0; --i) free_.push_back(static_cast<std::uint32_t>(i - 1));
+namespace {
+
+std::unique_ptr<PageTable> table_of(const KvShape& shape, std::size_t pages) {
+  const auto count = static_cast<std::uint32_t>(pages);
+  auto policy = make_eviction(eviction_names().front(), {count, 2 * count});
+  return std::make_unique<PageTable>(count, static_cast<std::uint32_t>(shape.page_tokens),
+                                     std::move(policy).value());
 }
 
-Result<void> KvPages::extend(KvSequence& sequence, std::size_t tokens) {
-  const std::size_t wanted =
-      (sequence.tokens + tokens + shape_.page_tokens - 1) / shape_.page_tokens;
-  const std::size_t missing = wanted > sequence.pages.size() ? wanted - sequence.pages.size() : 0;
-  if (missing > free_.size())
-    return Error{ErrorCode::exhausted, "the KV pool is full: " + std::to_string(missing) +
-                                           " pages are needed, " + std::to_string(free_.size()) +
-                                           " of " + std::to_string(pages_) +
-                                           " are free; end a session or raise `pages`"};
-  for (std::size_t i = 0; i < missing; ++i) {
-    sequence.pages.push_back(free_.back());
-    free_.pop_back();
-  }
-  sequence.tokens += tokens;
+std::string layout_of(const KvShape& shape) {
+  return std::to_string(shape.layers) + " layers of " + std::to_string(shape.page_tokens) +
+         " keys and values of " + std::to_string(shape.row);
+}
+
+}  // namespace
+
+KvPages::KvPages(const KvShape& shape, std::size_t pages, const PageKeys::Secret& secret)
+    : shape_(shape),
+      keys_(secret, layout_of(shape), shape.page_tokens),
+      table_(table_of(shape, pages)) {}
+
+Result<void> KvPages::make_room(KvSequence& sequence, std::size_t rows,
+                                std::vector<CopyPage>& copies) {
+  table_->set_time(++extensions_);
+  if (!sequence.held_.is_open()) sequence.held_ = table_->open({});
+  const Result<void> made =
+      table_->reserve(sequence.held_, static_cast<std::uint32_t>(rows), copies);
+  if (made.ok()) return {};
+  return Error{
+      ErrorCode::exhausted,
+      "the KV pool is full: " + std::to_string(missing(sequence, rows - sequence.tokens())) +
+          " pages are needed, " + std::to_string(pages_free()) + " of " + std::to_string(pages()) +
+          " are free; end a session or raise `pages`"};
+}
+
+std::size_t KvPages::missing(const KvSequence& sequence, std::size_t tokens) const {
+  if (tokens == 0) return 0;
+  const std::size_t have = sequence.pages().size();
+  const std::size_t at = sequence.tokens() / shape_.page_tokens;
+  const bool copies = at < have && (table_->references(sequence.pages()[at]) > 1 ||
+                                    table_->is_published(sequence.pages()[at]));
+  const std::size_t wanted = pages_for(sequence.tokens() + tokens);
+  return (wanted > have ? wanted - have : 0) + (copies ? 1 : 0);
+}
+
+Result<void> KvPages::extend(KvSequence& sequence, std::size_t tokens,
+                             std::vector<CopyPage>& copies) {
+  const std::size_t rows = sequence.tokens() + tokens;
+  if (Result<void> made = make_room(sequence, rows, copies); !made.ok()) return made;
+  table_->wrote(sequence.held_, static_cast<std::uint32_t>(rows));
   return {};
 }
 
+Result<void> KvPages::reserve(KvSequence& sequence, std::size_t tokens,
+                              std::vector<CopyPage>& copies) {
+  const std::size_t rows = sequence.tokens() + tokens;
+  if (Result<void> made = make_room(sequence, rows, copies); !made.ok()) return made;
+  sequence.reserved_ = std::max(sequence.reserved_, rows);
+  return {};
+}
+
+void KvPages::unreserve(KvSequence& sequence) {
+  sequence.reserved_ = 0;
+  truncate(sequence, sequence.tokens());
+}
+
 void KvPages::truncate(KvSequence& sequence, std::size_t tokens) {
-  SLUICE_CHECK(tokens <= sequence.tokens, "a sequence cannot be cut to more tokens than it has");
-  const std::size_t kept = (tokens + shape_.page_tokens - 1) / shape_.page_tokens;
-  while (sequence.pages.size() > kept) {
-    free_.push_back(sequence.pages.back());
-    sequence.pages.pop_back();
-  }
-  sequence.tokens = tokens;
+  SLUICE_CHECK(tokens <= sequence.tokens(), "a sequence cannot be cut to more tokens than it has");
   if (sequence.positions.size() > tokens) sequence.positions.resize(tokens);
+  if (!sequence.held_.is_open()) return;
+  table_->truncate(sequence.held_, static_cast<std::uint32_t>(tokens),
+                   static_cast<std::uint32_t>(sequence.reserved_));
 }
 
-float* KvPool::keys(std::uint32_t page, std::size_t layer) {
-  return store_.data() + page * shape().page_floats() +
-         layer * 2 * shape().page_tokens * shape().row;
+void KvPages::release(KvSequence& sequence) { sequence = KvSequence(); }
+
+KvSequence KvPages::fork(const KvSequence& sequence) const {
+  KvSequence made;
+  if (sequence.held_.is_open()) made.held_ = table_->fork(sequence.held_);
+  made.positions = sequence.positions;
+  return made;
 }
 
-float* KvPool::values(std::uint32_t page, std::size_t layer) {
+std::vector<PageKey> KvPages::keys_of(const RowsOrigin& origin,
+                                      std::span<const std::int32_t> tokens) const {
+  std::vector<PageKey> keys;
+  if (shape_.keys_before_rope || tokens.empty()) return keys;
+  if (const std::optional<PageKey> root = keys_.root(origin, tokens))
+    keys_.append(origin, tokens, 0, (tokens.size() - 1) / shape_.page_tokens, *root, keys);
+  return keys;
+}
+
+KvSequence KvPages::open(const RowsOrigin& origin, std::span<const std::int32_t> tokens) const {
+  KvSequence made;
+  made.held_ = table_->open(keys_of(origin, tokens));
+  return made;
+}
+
+Admission KvPages::ask(const RowsOrigin& origin, std::span<const std::int32_t> tokens,
+                       std::size_t rows) const {
+  return table_->ask(keys_of(origin, tokens), static_cast<std::uint32_t>(rows));
+}
+
+void KvPages::publish(KvSequence& sequence, const RowsOrigin& origin,
+                      std::span<const std::int32_t> tokens) {
+  if (shape_.keys_before_rope || origin.model.empty()) return;
+  const std::size_t first = sequence.held_.published();
+  const std::size_t full = std::min(sequence.tokens(), tokens.size()) / shape_.page_tokens;
+  if (first >= full) return;
+  std::optional<PageKey> parent;
+  if (first == 0)
+    parent = keys_.root(origin, tokens);
+  else
+    parent = table_->key(sequence.pages()[first - 1]);
+  if (!parent.has_value()) return;
+  std::vector<PageKey> keys;
+  keys_.append(origin, tokens, first, full, *parent, keys);
+  for (const PageKey& key : keys)
+    if (!table_->publish(sequence.held_, key)) return;
+}
+
+Result<void> KvPool::extend(KvSequence& sequence, std::size_t tokens) {
+  const Result<void> made = KvPages::extend(sequence, tokens, copies_);
+  copy_pages();
+  return made;
+}
+
+Result<void> KvPool::reserve(KvSequence& sequence, std::size_t tokens) {
+  const Result<void> made = KvPages::reserve(sequence, tokens, copies_);
+  copy_pages();
+  return made;
+}
+
+void KvPool::copy_pages() {
+  for (const CopyPage& copy : copies_)
+    for (std::size_t layer = 0; layer < shape().layers; ++layer) {
+      std::copy_n(keys(copy.from, layer), copy.rows * shape().row, keys(copy.to, layer));
+      std::copy_n(values(copy.from, layer), copy.rows * shape().row, values(copy.to, layer));
+    }
+  copies_.clear();
+}
+
+float* KvPool::keys(Page page, std::size_t layer) {
+  return store_.data() + page * shape().page_floats() + layer * layer_stride();
+}
+
+float* KvPool::values(Page page, std::size_t layer) {
   return keys(page, layer) + shape().page_tokens * shape().row;
 }
 

@@ -1,16 +1,25 @@
 // Keys and values of sequences, in pages of a fixed pool.
 //
+// Which page holds what is decided by `PageTable`; here it is tied to a model's rows. Full pages
+// whose content is known are published and found again by their keys (`kv_content.h`): whoever
+// begins with the same tokens and pictures begins with their pages. A page that is being filled is
+// its owner's; who writes where others read gets a copy, made by whoever keeps the bytes: `KvPool`,
+// or a device's pool.
 // Shape: a page holds, per layer, `page_tokens` rows of keys and as many of values, each row
-// [kv_heads * head_dim] in f32. Errors: exhausted when no page is free; nothing is changed then.
-// Thread: the owner's. Source: omni-flow, section 4.1.1 (physical paging).
+// [kv_heads * head_dim] in f32. Errors: exhausted when no page can be had; nothing is changed then.
+// The policy that gives unused pages up counts its time in extensions. Thread: the owner's.
+// Source: omni-flow, section 4.1.1 (physical paging).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "dataplane/page_table.h"
+#include "engine/layers/kv_content.h"
 #include "engine/layers/rope.h"
 
 namespace sluice {
@@ -20,59 +29,117 @@ struct KvShape {
   std::size_t row = 0;  // kv_heads * head_dim
   std::size_t page_tokens = 16;
   /// Keys are stored before RoPE and rotated when they are used, so that they may be used at other
-  /// positions. Costs a pass over a sequence's keys for each layer of each forward.
+  /// positions. Costs a pass over a sequence's keys for each layer of each forward. Such pages are
+  /// not shared.
   bool keys_before_rope = false;
 
   std::size_t page_floats() const { return layers * 2 * page_tokens * row; }
 };
 
-/// The tokens of one sequence: which pages hold them. Moved, never copied: a page has one owner.
-struct KvSequence {
+/// The tokens of one sequence and the pages that hold them. Move-only: a fork is made by the pool.
+/// Gives its pages back when it goes; the pool must outlive it.
+class KvSequence {
+ public:
   KvSequence() = default;
   KvSequence(KvSequence&& other) noexcept { *this = std::move(other); }
   KvSequence& operator=(KvSequence&& other) noexcept {
-    pages = std::exchange(other.pages, {});
-    tokens = std::exchange(other.tokens, 0);
+    held_ = std::move(other.held_);
+    reserved_ = std::exchange(other.reserved_, 0);
     positions = std::exchange(other.positions, {});
     return *this;
   }
 
-  std::vector<std::uint32_t> pages;
-  std::size_t tokens = 0;
+  std::size_t tokens() const { return held_.rows(); }
+  /// In order; behind those of the tokens, what is reserved.
+  std::span<const Page> pages() const { return held_.pages(); }
+  /// Leading pages that others may find.
+  std::size_t published() const { return held_.published(); }
+
   std::vector<Position> positions;  // of each token, when keys are stored before RoPE: may be moved
+
+ private:
+  friend class KvPages;
+  Sequence held_;
+  std::size_t reserved_ = 0;  // tokens for which there are pages until they are released
 };
 
 /// Which pages are whose; where their bytes lie is another's matter.
 class KvPages {
  public:
-  KvPages(const KvShape& shape, std::size_t pages);
+  /// `secret`: of the pages' keys.
+  KvPages(const KvShape& shape, std::size_t pages, const PageKeys::Secret& secret = {});
 
-  /// Pages for `tokens` more tokens. Their rows are written before they are read.
-  Result<void> extend(KvSequence& sequence, std::size_t tokens);
+  /// Room for `tokens` more tokens. Their rows are written before they are read; `copies` gets what
+  /// must be copied before anything else is written, in order, whatever the outcome of the rest.
+  Result<void> extend(KvSequence& sequence, std::size_t tokens, std::vector<CopyPage>& copies);
+  /// The same for tokens that come later: extending by up to `tokens`, forgetting them and
+  /// extending again then always succeeds, as long as no other shares the pages it is cut in (by
+  /// `fork`, `publish` or because they are older than the reservation), until `unreserve` or
+  /// `release`.
+  Result<void> reserve(KvSequence& sequence, std::size_t tokens, std::vector<CopyPage>& copies);
+  /// Gives back what is reserved and not used.
+  void unreserve(KvSequence& sequence);
   /// Forgets all but the first `tokens`. Requires: there are so many.
   void truncate(KvSequence& sequence, std::size_t tokens);
+  /// Forgets all, reservations too.
+  void release(KvSequence& sequence);
+  /// Another sequence that begins as this one does: a page is copied when one of them writes to it.
+  KvSequence fork(const KvSequence& sequence) const;
+
+  /// A sequence that begins with the longest resident prefix of these tokens, by whole pages and
+  /// short of the last token: somebody wants to know what follows it.
+  KvSequence open(const RowsOrigin& origin, std::span<const std::int32_t> tokens) const;
+  /// The sequence's rows are the first of these tokens; its full pages may be found from now on.
+  void publish(KvSequence& sequence, const RowsOrigin& origin,
+               std::span<const std::int32_t> tokens);
+  /// What a sequence of `rows` rows that begins with these tokens would take, before anything is
+  /// taken. Of several: their `fresh` pages together must be no more than `pages_free`.
+  Admission ask(const RowsOrigin& origin, std::span<const std::int32_t> tokens,
+                std::size_t rows) const;
 
   const KvShape& shape() const { return shape_; }
-  std::size_t pages_free() const { return free_.size(); }
-  std::size_t pages() const { return pages_; }
+  std::size_t pages_for(std::size_t tokens) const {
+    return (tokens + shape_.page_tokens - 1) / shape_.page_tokens;
+  }
+  /// Pages that `extend` would take, copies included.
+  std::size_t missing(const KvSequence& sequence, std::size_t tokens) const;
+  /// Pages that can be had: empty, or kept for nobody.
+  std::size_t pages_free() const { return table_->free_pages() + table_->cached_pages(); }
+  /// Of those, pages that still hold what somebody may ask for.
+  std::size_t pages_cached() const { return table_->cached_pages(); }
+  std::size_t pages() const { return table_->capacity(); }
+  const PageTable& table() const { return *table_; }
 
  private:
+  std::vector<PageKey> keys_of(const RowsOrigin& origin,
+                               std::span<const std::int32_t> tokens) const;
+  Result<void> make_room(KvSequence& sequence, std::size_t rows, std::vector<CopyPage>& copies);
+
   KvShape shape_;
-  std::size_t pages_ = 0;
-  std::vector<std::uint32_t> free_;
+  KvKeys keys_;
+  std::unique_ptr<PageTable> table_;  // sequences know where it is
+  std::uint64_t extensions_ = 0;
 };
 
 /// Pages in the machine's memory.
 class KvPool : public KvPages {
  public:
-  KvPool(const KvShape& shape, std::size_t pages)
-      : KvPages(shape, pages), store_(shape.page_floats() * pages) {}
+  KvPool(const KvShape& shape, std::size_t pages, const PageKeys::Secret& secret = {})
+      : KvPages(shape, pages, secret), store_(shape.page_floats() * pages) {}
 
-  float* keys(std::uint32_t page, std::size_t layer);
-  float* values(std::uint32_t page, std::size_t layer);
+  Result<void> extend(KvSequence& sequence, std::size_t tokens);
+  Result<void> reserve(KvSequence& sequence, std::size_t tokens);
+
+  float* keys(Page page, std::size_t layer);
+  float* values(Page page, std::size_t layer);
+  /// From a layer's keys or values to the next one's, in floats.
+  std::size_t layer_stride() const { return 2 * shape().page_tokens * shape().row; }
 
  private:
+  void copy_pages();
+
   std::vector<float> store_;
+  std::vector<CopyPage> copies_;
 };
 
 }  // namespace sluice

@@ -34,10 +34,9 @@ std::vector<double> rope_frequencies(const Rope& rope, std::size_t head_dim) {
   return frequencies;
 }
 
-void append_rope(const Rope& rope, std::size_t head_dim, std::span<const Position> positions,
-                 RopeTable& table) {
+void append_rope(const Rope& rope, std::span<const double> frequencies,
+                 std::span<const Position> positions, RopeTable& table) {
   if (rope.theta == 0) return;
-  const std::vector<double> frequencies = rope_frequencies(rope, head_dim);
   const std::size_t rows_end = rope.sections[0] + rope.sections[1];
   const bool sectioned = rows_end != 0;
   for (const Position& position : positions) {
@@ -50,6 +49,11 @@ void append_rope(const Rope& rope, std::size_t head_dim, std::span<const Positio
       table.sine.push_back(static_cast<float>(std::sin(angle)));
     }
   }
+}
+
+void append_rope(const Rope& rope, std::size_t head_dim, std::span<const Position> positions,
+                 RopeTable& table) {
+  append_rope(rope, rope_frequencies(rope, head_dim), positions, table);
 }
 
 }  // namespace sluice

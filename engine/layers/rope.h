@@ -34,7 +34,10 @@ struct RopeTable {
 
 /// The frequencies of a half head: angle = position * frequency.
 std::vector<double> rope_frequencies(const Rope& rope, std::size_t head_dim);
-/// Appends a row for each position.
+/// Appends a row for each position. `frequencies`: of this rope.
+void append_rope(const Rope& rope, std::span<const double> frequencies,
+                 std::span<const Position> positions, RopeTable& table);
+/// The same, and works the frequencies out.
 void append_rope(const Rope& rope, std::size_t head_dim, std::span<const Position> positions,
                  RopeTable& table);
 

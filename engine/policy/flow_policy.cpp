@@ -46,7 +46,7 @@ Result<std::vector<float>> FlowPolicy::embed(const Observation& observation) con
 
 Result<void> FlowPolicy::prefill(KvPool& pool, KvSequence& sequence, std::span<const float> rows,
                                  std::size_t pictures, std::vector<float>* hidden) const {
-  SLUICE_CHECK(sequence.tokens == 0, "a prefix is written to an empty sequence");
+  SLUICE_CHECK(sequence.tokens() == 0, "a prefix is written to an empty sequence");
   const auto sees = head_.prefix_sees(rows.size() / model_->text().width(), pictures);
   const Chunk chunk{&sequence, rows, Mask::block, sees};
   if (hidden == nullptr) return model_->text().fill(pool, {&chunk, 1});
@@ -86,7 +86,7 @@ Result<std::vector<float>> FlowPolicy::velocities(KvPool& pool, std::span<Action
   const std::size_t width = expert_.width();
   for (std::size_t i = 0; i < requests.size(); ++i) {
     suffix_rows(requests[i], time, rows[i]);
-    visible[i] = head_.suffix_sees(requests[i].prefix->tokens);
+    visible[i] = head_.suffix_sees(requests[i].prefix->tokens());
     chunks.push_back({requests[i].prefix,
                       rows[i],
                       Mask::block,
@@ -102,7 +102,7 @@ Result<std::vector<float>> FlowPolicy::velocities(KvPool& pool, std::span<Action
   std::size_t at = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const std::size_t count = rows[i].size() / width;
-    pool.truncate(*requests[i].prefix, requests[i].prefix->tokens - count);
+    pool.truncate(*requests[i].prefix, requests[i].prefix->tokens() - count);
     const std::size_t skip = count - shape().horizon;
     apply(head_.action_out, std::span(hidden).subspan((at + skip) * width, shape().horizon * width),
           actions);
@@ -126,7 +126,7 @@ Result<void> FlowPolicy::act(KvPool& pool, std::span<ActionRequest> requests,
   std::vector<CrossKeys> across;  // the prefixes stay as they are through all steps
   if (expert_.attends_across())
     for (const ActionRequest& request : requests)
-      across.push_back(expert_.cross_keys(pool, *request.prefix, request.prefix->tokens));
+      across.push_back(expert_.cross_keys(pool, *request.prefix, request.prefix->tokens()));
   for (std::size_t step = 0; step < times.size(); ++step) {
     auto v = velocities(pool, requests, across, table.get(), static_cast<std::uint32_t>(step),
                         times[step]);

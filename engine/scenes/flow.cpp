@@ -70,7 +70,7 @@ Result<std::vector<std::vector<float>>> Flow::velocity(const Decoder& backbone, 
   Result<void> ran = backbone.forward(pool, chunks, hidden);
   if (!ran.ok()) return ran.error();
   for (KvSequence* sequence : sequences)
-    pool.truncate(*sequence, sequence->tokens - config_.denoiser.tokens);
+    pool.truncate(*sequence, sequence->tokens() - config_.denoiser.tokens);
   std::vector<std::vector<float>> velocities;
   for (std::size_t s = 0; s < sequences.size(); ++s) {
     std::vector<float> guess =

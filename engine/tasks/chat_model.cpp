@@ -152,7 +152,7 @@ std::size_t ChatModel::keep_prefix(KvPages& pool, KvSequence sequence,
                                    std::span<const std::int32_t> prompt,
                                    Generation& generation) const {
   std::size_t same = 0;
-  const std::size_t most = std::min({sequence.tokens, before.size(), prompt.size() - 1});
+  const std::size_t most = std::min({sequence.tokens(), before.size(), prompt.size() - 1});
   // Rows that see each other would change, so such a prompt starts anew.
   if (generation.mask == Mask::causal)
     while (same < most && before[same] == prompt[same]) ++same;

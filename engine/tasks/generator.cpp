@@ -98,7 +98,7 @@ bool Generator::step_on_engine(std::span<Turn> turns, std::vector<std::uint64_t>
     if (generation.in_prompt() || !engine_.steps(generation.options.sampling)) return false;
     const std::int32_t place = generation.next_position >= 0
                                    ? generation.next_position
-                                   : static_cast<std::int32_t>(generation.sequence.tokens);
+                                   : static_cast<std::int32_t>(generation.sequence.tokens());
     steps.push_back(
         {&generation.sequence, generation.history.back(), Position::at(place),
          generation.options.sampling, generation.history,

@@ -102,7 +102,7 @@ TEST_CASE("steps on the device go where the CPU's forward goes, in any batch") {
       for (std::size_t s = 0; s < count; ++s)
         steps.push_back({&ours[s],
                          last[s],
-                         Position::at(static_cast<std::int32_t>(ours[s].tokens)),
+                         Position::at(static_cast<std::int32_t>(ours[s].tokens())),
                          {},
                          {},
                          0});
@@ -239,6 +239,33 @@ TEST_CASE("bf16 on the device stays near f32") {
   CHECK(distance(got, want) > 1e-5);  // it was bf16
 }
 
+TEST_CASE("a fork on the device has a page of its own when it writes, as on the CPU") {
+  if (!there()) return;
+  const Loaded loaded = load("llama", DeviceDecoder::Precision::exact);
+  const Model cpu = Model::open(directory + "llama").value();
+  DeviceKv kv = loaded.decoder->make_kv(4, 16).value();
+  KvPool pool(cpu.text().kv_shape(4), 16);
+  const std::size_t width = loaded.shape.block.width;
+  std::vector<float> rows, got, want;
+  cpu.text().embed(tokens_of(12, 128, 8), rows);
+  KvSequence ours, theirs;
+  const Chunk prompt{&ours, std::span(rows).first(6 * width)};
+  const Chunk same{&theirs, std::span(rows).first(6 * width)};
+  REQUIRE(loaded.decoder->forward(kv, {&prompt, 1}, got).ok());
+  REQUIRE(cpu.text().forward(pool, {&same, 1}, want).ok());
+  KvSequence our_fork = kv.pages.fork(ours), their_fork = pool.fork(theirs);
+  for (std::size_t step = 0; step < 3; ++step) {
+    const auto row = [&](std::size_t i) { return std::span(rows).subspan((6 + i) * width, width); };
+    const Chunk here[] = {{&ours, row(step)}, {&our_fork, row(3 + step)}};
+    const Chunk beside[] = {{&theirs, row(step)}, {&their_fork, row(3 + step)}};
+    REQUIRE(loaded.decoder->forward(kv, here, got).ok());
+    REQUIRE(cpu.text().forward(pool, beside, want).ok());
+    CHECK(distance(got, want) < 5e-6);
+  }
+  CHECK(ours.pages()[0] == our_fork.pages()[0]);
+  CHECK(ours.pages()[1] != our_fork.pages()[1]);
+}
+
 TEST_CASE("what does not fit is refused and changes nothing") {
   if (!there()) return;
   const Loaded loaded = load("llama", DeviceDecoder::Precision::exact);
@@ -249,7 +276,7 @@ TEST_CASE("what does not fit is refused and changes nothing") {
   const auto ran = loaded.decoder->forward(kv, chunks, hidden);
   REQUIRE(!ran.ok());
   CHECK(ran.error().code == ErrorCode::exhausted);
-  CHECK(a.tokens == 0);
+  CHECK(a.tokens() == 0);
   CHECK(kv.pages.pages_free() == 2);
   std::vector<std::int32_t> next;
   const DecodeStep outside{&a, 128, {}, {}, {}, 0};

@@ -187,18 +187,18 @@ TEST_CASE("robots that act together act as alone, and their prefixes stay") {
     std::vector<float> hidden;
     REQUIRE(policy.prefill(pool, whole, rows, pictures, &hidden).ok());
     for (std::size_t layer = 0; layer < pool.shape().layers; ++layer)
-      for (std::size_t page = 0; page < whole.pages.size(); ++page) {
-        const std::size_t rows_here = std::min<std::size_t>(4, whole.tokens - 4 * page);
-        CHECK(std::equal(pool.keys(whole.pages[page], layer),
-                         pool.keys(whole.pages[page], layer) + rows_here * pool.shape().row,
-                         pool.keys(prefixes[i].pages[page], layer)));
+      for (std::size_t page = 0; page < whole.pages().size(); ++page) {
+        const std::size_t rows_here = std::min<std::size_t>(4, whole.tokens() - 4 * page);
+        CHECK(std::equal(pool.keys(whole.pages()[page], layer),
+                         pool.keys(whole.pages()[page], layer) + rows_here * pool.shape().row,
+                         pool.keys(prefixes[i].pages()[page], layer)));
       }
     ActionRequest request{&prefixes[i], std::vector<float>(6 * 32)};
     for (float& v : request.x) v = static_cast<float>(random.normal());
     ActionRequest copy = request;
-    const std::size_t before = prefixes[i].tokens;
+    const std::size_t before = prefixes[i].tokens();
     REQUIRE(policy.act(pool, {&copy, 1}, {10, 1.0F}).ok());
-    CHECK(prefixes[i].tokens == before);
+    CHECK(prefixes[i].tokens() == before);
     alone.push_back(copy.x);
     requests.push_back(std::move(request));
   }

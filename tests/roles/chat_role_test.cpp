@@ -118,7 +118,7 @@ TEST_CASE("a later turn reuses keys and values, and answers as if it had not") {
   world.chat->admit(first);
   world.run();
   auto& sessions = static_cast<ChatSessions&>(*world.sessions);
-  const std::size_t kept = sessions.session("a").sequence.tokens;
+  const std::size_t kept = sessions.session("a").sequence.tokens();
   CHECK(kept > 40);
   // Forgetting them changes nothing but the work.
   FakeActivation second = piece("And then?", "a");

@@ -141,7 +141,7 @@ TEST_CASE("a drawing's velocity and latents are the training framework's") {
   const auto velocity = flow.velocity(backbone, pool, one, noise, 0.75);
   REQUIRE(velocity.ok());
   CHECK(relative_error(velocity->front(), loaded.values("draw.velocity")) < limit);
-  CHECK(prompt.tokens == loaded.ids("draw.ids").size());
+  CHECK(prompt.tokens() == loaded.ids("draw.ids").size());
 
   KvSequence wordless =
       begin({loaded.config.bos, loaded.config.user, loaded.config.assistant, loaded.config.draw});
@@ -237,8 +237,8 @@ TEST_CASE("a full pool and a full context are named errors that change nothing")
   const Result<void> full = backbone.forward(pool, chunks, hidden);
   REQUIRE(!full.ok());
   CHECK(full.error().code == ErrorCode::exhausted);
-  CHECK(first.tokens == 20);
-  CHECK(second.tokens == 0);
+  CHECK(first.tokens() == 20);
+  CHECK(second.tokens() == 0);
   ModelConfig narrow = loaded.config;
   narrow.positions_max = 20;
   const Decoder small =

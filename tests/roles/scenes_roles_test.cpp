@@ -125,7 +125,7 @@ TEST_CASE("a cancelled turn leaves no trace: the same question then has the fres
     wrong.is_cancelled = true;
     world.run();
     CHECK(!world.well(wrong));
-    CHECK(world.sequence().tokens == 0);
+    CHECK(world.sequence().tokens() == 0);
     FakeActivation& asked = world.say(ask_it, 2);
     world.run();
     CHECK(said(asked) == fresh(ask_it));
@@ -168,7 +168,7 @@ TEST_CASE("a turn cancelled behind a whole one leaves what stood before it, the 
     CAPTURE(steps);
     World world;
     CHECK(talk(world, true, steps) == want);
-    CHECK(world.sequence().tokens == plain.sequence().tokens);
+    CHECK(world.sequence().tokens() == plain.sequence().tokens());
     CHECK(world.kv().conversation("s").latents.f32()[0] == 0);
   }
 }
@@ -183,7 +183,7 @@ TEST_CASE("half a turn, whose call was cancelled between its pieces, is not part
   FakeActivation& half = world.say("draw a blue square and", 1, false);
   world.run();
   CHECK(world.well(half));
-  CHECK(world.sequence().tokens > 0);
+  CHECK(world.sequence().tokens() > 0);
   FakeActivation& asked = world.say(ask_it, 2);
   world.run();
   CHECK(said(asked) == fresh(ask_it));
@@ -207,7 +207,7 @@ TEST_CASE("a turn begins when it is its session's turn, whenever it was admitted
   together.run();
   CHECK(said(a) == said(first));
   CHECK(said(b) == said(second));
-  CHECK(together.sequence().tokens == one_by_one.sequence().tokens);
+  CHECK(together.sequence().tokens() == one_by_one.sequence().tokens());
   // One that is cancelled while it waits takes nothing from the one before it.
   World waiting;
   FakeActivation& c = waiting.say(ask_it, 1);
@@ -236,7 +236,7 @@ TEST_CASE("a piece that fails fails its turn, and the rest of it is refused") {
     CHECK_THAT(outcome.result.error().message,
                Catch::Contains(outcome.activation == &wrong ? "f32 rows of width 256"
                                                             : "an earlier piece of this turn"));
-  CHECK(world.sequence().tokens == 0);
+  CHECK(world.sequence().tokens() == 0);
   FakeActivation& asked = world.say(ask_it, 2);
   world.run();
   CHECK(said(asked) == fresh(ask_it));
@@ -279,7 +279,7 @@ TEST_CASE("a drawing begins where its prompt ends, and not when the session has 
   REQUIRE(!asked.frames.empty());
   REQUIRE(asked.frames.back().first == "draw_prompt");
   const PayloadRef prompt = asked.frames.back().second;
-  const std::size_t tokens = world.sequence().tokens;
+  const std::size_t tokens = world.sequence().tokens();
   const std::size_t free = world.kv().pool().pages_free();
   const auto draw = [&](const PayloadRef& from, bool cancelled) {
     FakeActivation drawing("generate", "s");
@@ -295,7 +295,7 @@ TEST_CASE("a drawing begins where its prompt ends, and not when the session has 
   CHECK(draw(prompt, false).ok());
   CHECK(!draw(prompt, true).ok());
   // A drawing reads the session and leaves it as it was.
-  CHECK(world.sequence().tokens == tokens);
+  CHECK(world.sequence().tokens() == tokens);
   CHECK(world.kv().pool().pages_free() == free);
   auto* odd = new Payload;
   odd->type = ValueType::tensor;

@@ -1,0 +1,99 @@
+#include "engine/layers/kv_content.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+namespace {
+
+constexpr std::size_t hash_bytes = 32;
+
+void append_number(std::uint64_t number, std::size_t bytes, std::string& text) {
+  for (std::size_t i = 0; i < bytes; ++i) text += static_cast<char>(number >> (8 * i) & 0xff);
+}
+
+/// Walks over a sequence's rows and writes down what each is.
+class Rows {
+ public:
+  Rows(const RowsOrigin& origin, std::span<const std::int32_t> tokens)
+      : origin_(origin), tokens_(tokens) {}
+
+  void skip(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) (void)next();
+  }
+  /// False: one of them is unknown. Two texts are equal where the rows are.
+  bool write(std::size_t count, std::string& text) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int32_t token = tokens_[at_];
+      const PictureRows* picture = next();
+      if (token != origin_.picture_token) {
+        text += 't';
+        append_number(static_cast<std::uint32_t>(token), 4, text);
+        continue;
+      }
+      if (picture == nullptr || picture->content.size() != hash_bytes) return false;
+      text += 'p';
+      text += picture->content;
+      append_number(in_picture_ - 1, 8, text);
+    }
+    return true;
+  }
+
+ private:
+  /// The picture whose row stands here, if one does; one row on.
+  const PictureRows* next() {
+    if (tokens_[at_++] != origin_.picture_token) return nullptr;
+    while (picture_ < origin_.pictures.size() && in_picture_ == origin_.pictures[picture_].rows) {
+      ++picture_;
+      in_picture_ = 0;
+    }
+    if (picture_ == origin_.pictures.size()) return nullptr;
+    ++in_picture_;
+    return &origin_.pictures[picture_];
+  }
+
+  const RowsOrigin& origin_;
+  std::span<const std::int32_t> tokens_;
+  std::size_t at_ = 0, picture_ = 0, in_picture_ = 0;
+};
+
+}  // namespace
+
+std::size_t rows_in_common(const RowsOrigin& a, std::span<const std::int32_t> a_tokens,
+                           const RowsOrigin& b, std::span<const std::int32_t> b_tokens) {
+  const std::size_t most = std::min(a_tokens.size(), b_tokens.size());
+  if (a.model != b.model || a.picture_token != b.picture_token) return 0;
+  Rows of_a(a, a_tokens), of_b(b, b_tokens);
+  std::string text_a, text_b;
+  std::size_t same = 0;
+  for (; same < most; ++same, text_a.clear(), text_b.clear())
+    if (!of_a.write(1, text_a) || !of_b.write(1, text_b) || text_a != text_b) break;
+  // Rows of a block are what they are by all of it.
+  return a.block == b.block && same >= a.block ? same : 0;
+}
+
+std::optional<PageKey> KvKeys::root(const RowsOrigin& origin,
+                                    std::span<const std::int32_t> tokens) const {
+  if (origin.model.empty() || tokens.size() < origin.block) return std::nullopt;
+  const PageKey scope =
+      keys_.root({.tenant = "", .model = origin.model, .layout = layout_, .dtype = "f32"});
+  if (origin.block == 0) return scope;
+  std::string block = "block";
+  if (!Rows(origin, tokens).write(origin.block, block)) return std::nullopt;
+  return keys_.next(scope, block);
+}
+
+void KvKeys::append(const RowsOrigin& origin, std::span<const std::int32_t> tokens,
+                    std::size_t first, std::size_t end, PageKey parent,
+                    std::vector<PageKey>& keys) const {
+  Rows rows(origin, tokens);
+  rows.skip(first * page_tokens_);
+  std::string text;
+  for (std::size_t page = first; page < end; ++page) {
+    text.clear();
+    if (!rows.write(page_tokens_, text)) return;
+    keys.push_back(parent = keys_.next(parent, text));
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,55 @@
+// A decode step takes no memory once its buffers have their size, however many sequences advance
+// and whatever format the weights have.
+#include <catch2/catch.hpp>
+
+#include "base/worker_pool.h"
+#include "counter.h"
+#include "engine/family/model.h"
+
+using namespace sluice;
+
+namespace {
+
+const std::string golden = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/";
+
+/// Of `steps` steps of all sequences, each a token more, when buffers have had that size before.
+std::size_t taken(const Model& model, std::size_t sequences, std::size_t steps) {
+  const Decoder& text = model.text();
+  KvPool pool(text.kv_shape(4), 64);
+  std::vector<KvSequence> kept(sequences);
+  std::vector<float> rows, hidden, logits;
+  text.embed(std::vector<std::int32_t>(sequences, 7), rows);
+  std::vector<Chunk> chunks;
+  for (std::size_t i = 0; i < sequences; ++i) {
+    chunks.push_back({&kept[i], std::span(rows).subspan(i * text.width(), text.width())});
+  }
+  std::size_t before = 0;
+  for (const bool measured : {false, true}) {
+    before = allocations();
+    for (std::size_t step = 0; step < steps; ++step) {
+      SLUICE_CHECK(text.forward(pool, chunks, hidden).ok());
+      text.logits(hidden, logits);
+    }
+    if (!measured)
+      for (KvSequence& sequence : kept) pool.truncate(sequence, 0);
+  }
+  return allocations() - before;
+}
+
+}  // namespace
+
+TEST_CASE("a decode step takes no memory") {
+  using kernels::WeightFormat;
+  limit_threads(1);  // a worker that comes late would bring buffers of its own
+  for (const char* name : {"llama", "gemma", "qwen2"})
+    for (const WeightFormat format :
+         {WeightFormat::exact, WeightFormat::bf16, WeightFormat::int8}) {
+      INFO(name << " in format " << static_cast<int>(format));
+      const Model model = Model::open(golden + name, format).value();
+      CHECK(taken(model, 1, 20) == 0);
+      CHECK(taken(model, 3, 20) == 0);
+    }
+  const Model quantised = Model::open(golden + "gguf/llama.gguf").value();
+  CHECK(taken(quantised, 1, 20) == 0);
+  limit_threads(0);
+}

@@ -68,6 +68,7 @@ class Talk {
   std::vector<PictureInput> pictures_;
   KvSequence sequence_;               // of the first `sequence_.tokens` tokens below
   std::vector<std::int32_t> tokens_;  // of all messages
+  RowsOrigin origin_;                 // what else decided its rows
 };
 
 void Talk::reset() {
@@ -102,7 +103,7 @@ Result<Generation> Talk::begin(std::vector<std::int32_t>& prompt) {
   Result<Generation> generation = model_.begin_with(prompt, messages_, std::move(options));
   if (!generation.ok()) return generation;
   const std::size_t kept =
-      model_.keep_prefix(pool_, std::move(sequence_), tokens_, prompt, *generation);
+      model_.keep_prefix(pool_, std::move(sequence_), origin_, tokens_, *generation);
   sequence_ = {};
   if (options_.stats)
     std::fprintf(stderr, "prompt     %zu tokens, %zu kept, %zu new\n", prompt.size(), kept,
@@ -136,6 +137,7 @@ Result<void> Talk::say(const std::string& text) {
   bool stopped = false;
   Generation done = run(std::move(generation).value(), stopped);
   sequence_ = std::move(done.sequence);
+  origin_ = std::move(done.origin);
   tokens_ = std::move(prompt);
   tokens_.insert(tokens_.end(), done.tokens.begin(), done.tokens.end());
   std::printf("\n");

@@ -39,9 +39,10 @@ GenerationOptions options_of(const Payload& text) {
 
 class ChatRole final : public SteppedRole {
  public:
-  ChatRole(ChatModel model, ChatSessions& sessions, Budget budget)
+  ChatRole(ChatModel model, ChatSessions& sessions, Budget budget, bool share_prefixes)
       : model_(std::move(model)),
         sessions_(sessions),
+        share_prefixes_(share_prefixes),
         generator_(model_.model().text(), sessions.pool(), &model_.tokenizer(), budget) {}
 
   void admit(Activation& activation) override { waiting_.push_back(&activation); }
@@ -57,6 +58,7 @@ class ChatRole final : public SteppedRole {
 
   ChatModel model_;
   ChatSessions& sessions_;
+  const bool share_prefixes_;
   Generator generator_;
   std::deque<Activation*> waiting_;
   std::vector<Turn> turns_;
@@ -96,15 +98,17 @@ void ChatRole::take(Activation& activation, std::vector<StepOutcome>& ended) {
 Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const Payload& text) {
   session.messages.push_back(std::exchange(session.pending, {"user", "", {}}));
   Result<std::vector<std::int32_t>> prompt = model_.tokens(session.messages);
+  GenerationOptions options = options_of(text);
+  options.share_prefix = share_prefixes_;
   Result<Generation> generation =
-      prompt.ok() ? model_.begin_with(*prompt, session.messages, options_of(text))
+      prompt.ok() ? model_.begin_with(*prompt, session.messages, std::move(options))
                   : Result<Generation>(prompt.error());
   if (!generation.ok()) {
     session.messages.pop_back();
     return generation.error();
   }
-  (void)model_.keep_prefix(sessions_.pool(), std::exchange(session.sequence, {}), session.tokens,
-                           *prompt, *generation);
+  (void)model_.keep_prefix(sessions_.pool(), std::exchange(session.sequence, {}), session.origin,
+                           session.tokens, *generation);
   generation->id = next_id_++;
   session.answering = true;
   turns_.push_back({&activation, generation->id, std::move(prompt).value(), 0});
@@ -135,6 +139,7 @@ void ChatRole::finish(Turn& turn, std::vector<StepOutcome>& ended) {
   } else {
     session->answering = false;
     session->sequence = std::move(done.sequence);
+    session->origin = std::move(done.origin);
     session->tokens = std::move(turn.prompt);
     session->tokens.insert(session->tokens.end(), done.tokens.begin(), done.tokens.end());
     if (outcome.ok()) {
@@ -185,6 +190,7 @@ void ChatRole::step(std::vector<StepOutcome>& ended) {
 struct RoleOptions {
   kernels::WeightFormat format = kernels::WeightFormat::bf16;
   Budget budget;
+  bool share_prefixes = true;
 };
 
 Result<RoleOptions> read_options(const RoleSpec& role, const std::string& model) {
@@ -208,9 +214,14 @@ Result<RoleOptions> read_options(const RoleSpec& role, const std::string& model)
         return invalid_argument("role '" + role.name.text + "': step_tokens is '" + value +
                                 "', it must be a number from 1 to 99999");
       made.budget.tokens = std::stoul(value);
+    } else if (option.key.text == "share_prefixes") {
+      if (value != "yes" && value != "no")
+        return invalid_argument("role '" + role.name.text + "': share_prefixes is '" + value +
+                                "', it must be yes or no");
+      made.share_prefixes = value == "yes";
     } else {
       return invalid_argument("role '" + role.name.text + "': unknown option '" + option.key.text +
-                              "'; there are precision and step_tokens");
+                              "'; there are precision, share_prefixes and step_tokens");
     }
   }
   return made;
@@ -247,8 +258,8 @@ Result<RoleInstance> make(const RoleMaking& making) {
   if (mine.layers != theirs.layers || mine.row != theirs.row)
     return invalid_argument("role '" + making.role->name.text +
                             "': its chat_kv is made for another model");
-  return RoleInstance(std::unique_ptr<SteppedRole>(
-      std::make_unique<ChatRole>(std::move(chat).value(), *sessions, options->budget)));
+  return RoleInstance(std::unique_ptr<SteppedRole>(std::make_unique<ChatRole>(
+      std::move(chat).value(), *sessions, options->budget, options->share_prefixes)));
 }
 
 }  // namespace
@@ -269,6 +280,11 @@ Plugin chat_model_plugin() {
       .any_ports = false,
       .global_param_kinds = {"chat_kv"},
       .options = {{"precision", "of the weights", {"exact", "bf16", "int8"}, 0, 0},
+                  {"share_prefixes",
+                   "keys and values of what sessions have in common, once",
+                   {"yes", "no"},
+                   0,
+                   0},
                   {"step_tokens", "most tokens of one step, over all sessions", {}, 1, 99999}}};
   plugin.make = make;
   return plugin;

@@ -23,6 +23,7 @@ struct ChatSession {
   std::uint64_t failed_call = 0;     // whose turn failed: the rest of it is refused
   KvSequence sequence;               // of the first `sequence.tokens` tokens below
   std::vector<std::int32_t> tokens;  // of all messages
+  RowsOrigin origin;                 // what else decided its rows
   bool answering = false;
 };
 

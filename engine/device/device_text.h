@@ -27,7 +27,7 @@ class DeviceText final : public TextEngine {
   bool steps(const kernels::SampleOptions& options) const override { return options.bias.empty(); }
   Result<void> step(std::span<const DecodeStep> steps, std::vector<std::int32_t>& next) override;
 
-  KvPages& pages() { return kv_.pages; }
+  KvPages& pages() override { return kv_.pages; }
 
  private:
   DeviceText(std::unique_ptr<DeviceDecoder> decoder, DeviceKv kv, kernels::Weight embedding)

@@ -49,6 +49,7 @@ struct PictureInput {
   std::vector<Grid> grids;      // Qwen2.5-VL
   std::size_t tile_rows = 0, tile_columns = 0;  // SmolVLM: tiles before the whole picture
   std::size_t feature_rows = 0;                 // that stand for it in the decoder
+  std::string content;                          // hash of the picture; empty: unknown
 };
 
 /// `image`: u8 [height, width, 3].

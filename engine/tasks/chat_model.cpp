@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "engine/checkpoint/identity.h"
 #include "engine/checkpoint/json_reader.h"
+#include "engine/tasks/shared_prefix.h"
 #include "engine/text/gguf_tokenizer.h"
 
 namespace sluice {
@@ -50,6 +52,11 @@ Result<Tokenizer> open_tokenizer(const std::string& directory) {
 
 }  // namespace
 
+std::size_t ChatModel::encodings() const {
+  const std::lock_guard held(seen_->mutex);
+  return seen_->encodings;
+}
+
 Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
   if (!model.architecture().text.has_value() || model.architecture().action.has_value())
     return invalid_argument("a model of family " +
@@ -62,6 +69,9 @@ Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
     steps = PictureSteps::load(directory, model.architecture());
   if (!steps.ok()) return steps.error();
   ChatModel made;
+  const std::string files = checkpoint_identity(directory);
+  if (!files.empty())
+    made.identity_ = files + " at precision " + std::to_string(static_cast<int>(model.format()));
   made.chat_ = ChatTemplate::load(directory, model.architecture());
   made.model_ = std::move(model);
   made.tokenizer_ = std::move(tokenizer).value();
@@ -79,12 +89,18 @@ Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
 Result<PictureInput> ChatModel::encode_picture(const Tensor& picture) const {
   if (model_.architecture().image_token == -1)
     return invalid_argument("the model takes no pictures");
+  const std::string content = picture_content(picture);
+  const std::lock_guard held(seen_->mutex);
+  if (const PictureInput* seen = seen_->cache.find(content)) return *seen;
   Result<PictureInput> made = prepare_picture(steps_, model_.architecture(), picture);
   if (!made.ok()) return made;
   Result<std::vector<float>> features = model_.features(made->pixels, made->grids);
   if (!features.ok()) return features.error();
   made->features = std::move(features).value();
   made->pixels = {};
+  made->content = content;
+  ++seen_->encodings;
+  seen_->cache.keep(*made);
   return made;
 }
 
@@ -124,10 +140,14 @@ Result<Generation> ChatModel::begin_with(std::span<const std::int32_t> tokens,
                             " tokens, the model reads " + std::to_string(most));
   std::vector<float> features;
   std::vector<Grid> grids;
+  RowsOrigin origin{.model = identity_, .picture_token = {}, .pictures = {}, .block = 0};
+  if (model_.architecture().image_token != -1)
+    origin.picture_token = model_.architecture().image_token;
   for (const Message& message : messages)
     for (const PictureInput& picture : message.pictures) {
       features.insert(features.end(), picture.features.begin(), picture.features.end());
       grids.insert(grids.end(), picture.grids.begin(), picture.grids.end());
+      origin.pictures.push_back({picture.content, picture.features.size() / model_.text().width()});
     }
   std::span<const float> features_left = features;
   std::span<const Grid> grids_left = grids;
@@ -143,27 +163,16 @@ Result<Generation> ChatModel::begin_with(std::span<const std::int32_t> tokens,
   made.rows = std::move(prompt->rows);
   made.positions = std::move(prompt->positions);
   made.mask = prompt->mask;
+  if (made.mask == Mask::block) origin.block = tokens.size();
+  made.origin = std::move(origin);
   made.next_position = prompt->next_position;
   return made;
 }
 
-std::size_t ChatModel::keep_prefix(KvPages& pool, KvSequence sequence,
+std::size_t ChatModel::keep_prefix(KvPages& pool, KvSequence sequence, const RowsOrigin& origin,
                                    std::span<const std::int32_t> before,
-                                   std::span<const std::int32_t> prompt,
                                    Generation& generation) const {
-  std::size_t same = 0;
-  const std::size_t most = std::min({sequence.tokens(), before.size(), prompt.size() - 1});
-  // Rows that see each other would change, so such a prompt starts anew.
-  if (generation.mask == Mask::causal)
-    while (same < most && before[same] == prompt[same]) ++same;
-  pool.truncate(sequence, same);
-  generation.sequence = std::move(sequence);
-  const auto kept = static_cast<std::ptrdiff_t>(same);
-  generation.rows.erase(
-      generation.rows.begin(),
-      generation.rows.begin() + kept * static_cast<std::ptrdiff_t>(model_.text().width()));
-  generation.positions.erase(generation.positions.begin(), generation.positions.begin() + kept);
-  return same;
+  return take_prefix(pool, std::move(sequence), origin, before, generation, model_.text().width());
 }
 
 }  // namespace sluice

@@ -1,15 +1,19 @@
 // A chat with a checkpoint: texts and pictures in, a generation ready to run out.
 //
 // Joins a model with its tokenizer, its chat template and its picture preprocessing.
-// Thread: immutable after `open`. Errors: as those four; invalid_argument (no tokenizer, a prompt
-// that is longer than the model reads).
+// Thread: any; immutable after `open`, a lock guards what is remembered of pictures.
+// Errors: as those four; invalid_argument (no tokenizer, a prompt that is longer than the model
+// reads).
 #pragma once
 
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/family/model.h"
+#include "engine/picture/picture_cache.h"
 #include "engine/tasks/generator.h"
 #include "engine/text/chat.h"
 
@@ -25,8 +29,11 @@ class ChatModel {
   /// Why there is none, when there is none: then only raw prompts.
   const Result<ChatTemplate>& chat() const { return chat_; }
 
-  /// u8 [height, width, 3], prepared and encoded: a picture is seen once, however long the chat.
+  /// u8 [height, width, 3], prepared and encoded: a picture is seen once, however long the chat and
+  /// whoever shows it, while there is room for what it became.
   Result<PictureInput> encode_picture(const Tensor& picture) const;
+  /// How many pictures have been encoded.
+  std::size_t encodings() const;
   /// The prompt's tokens, image tokens as many as features.
   Result<std::vector<std::int32_t>> tokens(std::span<const Message> messages) const;
   /// An answer's beginning. End tokens are added to the options'.
@@ -37,17 +44,27 @@ class ChatModel {
   Result<Generation> begin_with(std::span<const std::int32_t> tokens,
                                 std::span<const Message> messages, GenerationOptions options) const;
   /// Gives a generation that is not yet begun the keys and values it shares with what was said
-  /// before: `sequence` holds the first of `before`, `prompt` is the generation's. Returns how many
-  /// tokens it need not compute; the last is always computed.
-  std::size_t keep_prefix(KvPages& pool, KvSequence sequence, std::span<const std::int32_t> before,
-                          std::span<const std::int32_t> prompt, Generation& generation) const;
+  /// before: `sequence` holds the first of `before`, which is of that origin; or with others, if
+  /// that is more. Returns how many tokens it need not compute; the last is always computed.
+  std::size_t keep_prefix(KvPages& pool, KvSequence sequence, const RowsOrigin& origin,
+                          std::span<const std::int32_t> before, Generation& generation) const;
 
  private:
+  static constexpr std::size_t seen_bytes_max = std::size_t{64} << 20U;
+  /// Pictures so far.
+  struct Seen {
+    std::mutex mutex;
+    PictureCache cache{seen_bytes_max};
+    std::size_t encodings = 0;
+  };
+
   Model model_;
   Tokenizer tokenizer_;
   PictureSteps steps_;
   Result<ChatTemplate> chat_ = Error{};
   std::vector<std::int32_t> end_tokens_;  // the checkpoint's own
+  std::string identity_;                  // of its rows: checkpoint and precision
+  std::unique_ptr<Seen> seen_ = std::make_unique<Seen>();
 };
 
 }  // namespace sluice

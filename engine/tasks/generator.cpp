@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "engine/tasks/shared_prefix.h"
 
 namespace sluice {
 
@@ -53,6 +54,7 @@ void Generator::plan(std::vector<Turn>& turns) {
   for (Generation& generation : queue_) {
     if (left == 0 || turns.size() == budget_.sequences) break;
     if (generation.finish != Generation::Finish::none || !generation.in_prompt()) continue;
+    take_prefix(engine_.pages(), generation, width());
     const std::size_t wanted = generation.rows.size() / width();
     // A prompt whose rows see each other goes whole: when it fits, or when it is alone.
     if (generation.mask == Mask::block && wanted > left && !turns.empty()) continue;
@@ -110,6 +112,7 @@ bool Generator::step_on_engine(std::span<Turn> turns, std::vector<std::uint64_t>
   for (std::size_t i = 0; i < turns.size(); ++i) {
     Generation& generation = *turns[i].generation;
     if (generation.next_position >= 0) ++generation.next_position;
+    publish_rows(engine_.pages(), generation);
     take(generation, next[i]);
     advanced.push_back(generation.id);
   }
@@ -158,6 +161,7 @@ void Generator::forward(std::span<Turn> turns, std::vector<std::uint64_t>& advan
 /// Rows that are in their pages now.
 void Generator::forget_written(const Turn& turn) const {
   Generation& generation = *turn.generation;
+  publish_rows(engine_.pages(), generation);
   const auto rows = static_cast<std::ptrdiff_t>(turn.count * width());
   generation.rows.erase(generation.rows.begin(), generation.rows.begin() + rows);
   if (generation.positions.empty()) return;

@@ -27,6 +27,7 @@ struct GenerationOptions {
   std::uint64_t seed = 0;
   std::vector<std::int32_t> end_tokens;  // end the answer and are not part of it
   std::vector<std::string> stop;         // likewise; needs a tokenizer
+  bool share_prefix = true;              // pages with others that begin as it does
 };
 
 struct Generation {
@@ -35,7 +36,8 @@ struct Generation {
   std::uint64_t id = 0;
   GenerationOptions options;
   KvSequence sequence;
-  std::vector<std::int32_t> history;  // of the prompt and the answer, for the penalty
+  std::vector<std::int32_t> history;  // of the prompt and the answer
+  RowsOrigin origin;                  // what else decides its rows; unknown: they are not shared
   std::vector<float> rows;            // of the prompt, not yet written
   std::vector<Position> positions;    // of those; none: their places in the sequence
   Mask mask = Mask::causal;           // block: the prompt is written in one piece

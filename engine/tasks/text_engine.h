@@ -26,6 +26,7 @@ class TextEngine {
  public:
   virtual ~TextEngine() = default;
   virtual const DecoderShape& shape() const = 0;
+  virtual KvPages& pages() = 0;
   virtual void embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const = 0;
   virtual Result<void> forward(std::span<const Chunk> chunks, std::vector<float>& hidden) = 0;
   virtual Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) = 0;
@@ -43,6 +44,7 @@ class CpuText final : public TextEngine {
   CpuText(const Decoder& decoder, KvPool& pool) : decoder_(decoder), pool_(pool) {}
 
   const DecoderShape& shape() const override { return decoder_.shape(); }
+  KvPages& pages() override { return pool_; }
   void embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const override {
     decoder_.embed(tokens, rows);
   }

@@ -31,10 +31,11 @@ struct World {
   std::unique_ptr<SteppedRole> chat;
   std::vector<StepOutcome> ended;
 
-  explicit World(std::int64_t pages = 64) {
+  explicit World(std::int64_t pages = 64, std::vector<OptionSpec> options = {}) {
     param.page_tokens = 8;
     param.pages = pages;
     sessions = ChatSessions::make({&param, directory}).value();
+    role.options = std::move(options);
     role.options.push_back({{"precision", {}}, {"exact", {}}});
     RoleMaking making;
     making.role = &role;
@@ -224,6 +225,52 @@ TEST_CASE("a session that ends while it is answered gives its pages back") {
   CHECK(world.pool().pages_free() == world.pool().pages());
 }
 
+TEST_CASE("a picture of a cancelled turn is not seen in the next one") {
+  World world;
+  FakeActivation image = picture("a"), wrong = piece("What is on the table?", "a"),
+                 again = piece("What is on the table?", "a"), other("answer", "a");
+  Tensor changed = decode_image(read(directory + "/picture.png")).value();
+  for (std::byte& byte : changed.bytes()) byte ^= std::byte{0xff};
+  other.give("image", make_image(changed));
+  other.call_number = again.call_number = 2;
+  world.chat->admit(image);
+  world.chat->admit(wrong);
+  for (int i = 0; i < 3; ++i) world.chat->step(world.ended);
+  wrong.is_cancelled = true;
+  world.run();
+  world.chat->admit(other);
+  world.chat->admit(again);
+  world.run();
+  World apart;
+  FakeActivation other_alone("answer", "a"), again_alone = piece("What is on the table?", "a");
+  other_alone.give("image", make_image(changed));
+  apart.chat->admit(other_alone);
+  apart.chat->admit(again_alone);
+  apart.run();
+  CHECK(said(again) == said(again_alone));
+  CHECK(said(again) != alone({"What is on the table?"}, true)[0]);
+}
+
+TEST_CASE("sessions that begin alike share pages, and say what they would have said") {
+  World world, apart(64, {{{"share_prefixes", {}}, {"no", {}}}});
+  const auto want = alone({"What is on the table?", "And then?"}, true);
+  for (World* one : {&world, &apart})
+    for (const char* session : {"a", "b", "c"}) {
+      FakeActivation image = picture(session), first = piece("What is on the table?", session),
+                     second = piece("And then?", session);
+      for (FakeActivation* activation : {&image, &first, &second}) one->chat->admit(*activation);
+      one->run();
+      CHECK(said(first) == want[0]);
+      CHECK(said(second) == want[1]);
+    }
+  // They differ in nothing: the second and the third hold only what is being filled.
+  CHECK(world.pool().pages_free() > apart.pool().pages_free() + 8);
+  for (World* one : {&world, &apart})
+    for (const char* session : {"a", "b", "c"}) one->sessions->end_session(session);
+  CHECK(world.pool().pages_cached() > 0);
+  CHECK(apart.pool().pages_cached() == 0);
+}
+
 TEST_CASE("what does not fit fails alone") {
   World world(5);  // 40 tokens
   FakeActivation image = picture("a"), large = piece("What is on the table?", "a"),
@@ -259,6 +306,8 @@ TEST_CASE("a role that cannot be made says why") {
   making.global_params = {world.sessions.get()};
   world.role.options = {{{"precision", {}}, {"fp4", {}}}};
   CHECK(chat_model_plugin().make(making).error().message.find("fp4") != std::string::npos);
+  world.role.options = {{{"share_prefixes", {}}, {"maybe", {}}}};
+  CHECK(chat_model_plugin().make(making).error().message.find("maybe") != std::string::npos);
   world.role.options = {{{"presicion", {}}, {"bf16", {}}}};
   CHECK(chat_model_plugin().make(making).error().message.find("presicion") != std::string::npos);
   world.role.options = {};

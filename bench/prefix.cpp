@@ -1,0 +1,140 @@
+// Time to the first token when the beginning of a prompt has been computed before, beside no reuse.
+//
+// Usage: bench_prefix MODEL [TOKENS]
+// MODEL: a checkpoint with a chat template, TOKENS: about so many of the long part (1500). Three
+// ways, by turns, medians of five: turn two of a chat with its own sequence, the same when only the
+// pages are there, and the first turn of another session with the same system prompt. From the
+// messages to the first token: template, tokens and lookup are in it.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "engine/tasks/chat_model.h"
+
+using namespace sluice;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t page_tokens = 16;
+
+/// Words that no two places have in the same order.
+std::string long_text(std::size_t words, unsigned seed) {
+  constexpr const char* some[] = {"the ",  "table ", "is ",    "red ",  "and ", "near ",  "a ",
+                                  "door ", "that ",  "opens ", "when ", "it ",  "rains ", "again "};
+  std::string text;
+  for (std::size_t i = 0; i < words; ++i) {
+    seed = seed * 1664525U + 1013904223U;
+    text += some[(seed >> 16U) % std::size(some)];
+  }
+  return text;
+}
+
+struct Begun {
+  Generation generation;
+  double seconds = 0;
+  std::size_t kept = 0;
+};
+
+/// Until its first token. `own`: of what was said before; none: pages by their content only.
+Begun first_token(const ChatModel& chat, KvPool& pool, const std::vector<Message>& messages,
+                  bool share, Generation* own) {
+  const auto start = Clock::now();
+  GenerationOptions options;
+  options.tokens_max = 8;
+  options.share_prefix = share;
+  Generation generation = std::move(chat.begin(messages, options)).value();
+  generation.options.end_tokens.clear();
+  if (own != nullptr)
+    chat.keep_prefix(pool, std::move(own->sequence), own->origin, own->history, generation);
+  const std::size_t prompt = generation.history.size();
+  Generator generator(chat.model().text(), pool, &chat.tokenizer(), Budget{512, 1});
+  generator.add(std::move(generation));
+  std::vector<std::uint64_t> advanced;
+  std::size_t computed = 0;
+  while (advanced.empty()) {
+    generator.step(advanced);
+    computed += generator.last_tokens();
+  }
+  Begun begun;
+  begun.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  begun.kept = prompt - computed;
+  while (generator.busy()) generator.step(advanced);
+  begun.generation = std::move(*generator.remove(0));
+  return begun;
+}
+
+struct Times {
+  const char* what;
+  std::vector<double> seconds = {};
+  std::size_t kept = 0;
+
+  void add(const Begun& begun) {
+    seconds.push_back(begun.seconds);
+    kept = begun.kept;
+  }
+  double median() {
+    std::ranges::sort(seconds);
+    return seconds[seconds.size() / 2];
+  }
+};
+
+void measure(const ChatModel& chat, std::size_t words) {
+  const std::vector<Message> first{{"system", long_text(words, 1), {}},
+                                   {"user", "What is near the door?", {}}};
+  std::vector<Message> second{first[0], {"user", "And when does it open?", {}}};
+  Times none{"no reuse"}, own{"turn two, its own sequence"}, pages{"turn two, pages"},
+      other{"another session, pages"};
+  std::size_t prompt = 0;
+  bool same = true;
+  for (int round = 0; round < 5; ++round) {
+    // A pool of its own for each way: what one leaves would help the next.
+    std::vector<std::int32_t> want;
+    for (Times* times : {&none, &own, &pages, &other}) {
+      KvPool pool(chat.model().text().kv_shape(page_tokens), 3 * words / page_tokens + 64);
+      Begun begun = first_token(chat, pool, first, times != &none, nullptr);
+      std::vector<Message> asked = second;
+      if (times != &other) {
+        asked = first;
+        asked.push_back({"assistant", begun.generation.text, {}});
+        asked.push_back({"user", "Why?", {}});
+      }
+      Generation* before = times == &own ? &begun.generation : nullptr;
+      if (before == nullptr) begun.generation = {};
+      const Begun now = first_token(chat, pool, asked, times != &none, before);
+      times->add(now);
+      if (times == &other) continue;
+      if (times == &none) want = now.generation.tokens;
+      same = same && now.generation.tokens == want;
+      prompt = now.generation.history.size() - want.size();
+    }
+  }
+  std::printf("prompt of %zu tokens; the answers are %s\n", prompt,
+              same ? "the same" : "DIFFERENT");
+  const double beside = none.median();
+  for (Times* times : {&none, &own, &pages, &other})
+    std::printf("  %-28s %8.1f ms   %5.1f %% of no reuse   %zu tokens kept\n", times->what,
+                1e3 * times->median(), 100 * times->median() / beside, times->kept);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: bench_prefix MODEL [TOKENS]\n");
+    return 2;
+  }
+  Result<Model> model = Model::open(argv[1]);
+  Result<ChatModel> chat = model.ok() ? ChatModel::open(argv[1], std::move(model).value())
+                                      : Result<ChatModel>(model.error());
+  if (chat.ok() && !chat->chat().ok()) chat = chat->chat().error();
+  if (!chat.ok()) {
+    std::fprintf(stderr, "error: %s\n", chat.error().message.c_str());
+    return 1;
+  }
+  measure(*chat, argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 1500);
+  return 0;
+}

@@ -1,0 +1,34 @@
+// What pictures became, by their content: a picture that comes again is not encoded again.
+//
+// Of one model and one preparation. The one that was not asked for longest goes first.
+// Bounds: bytes. Thread: one.
+#pragma once
+
+#include <list>
+#include <string>
+
+#include "engine/picture/picture_input.h"
+
+namespace sluice {
+
+/// Hash of a picture's shape and bytes.
+std::string picture_content(const Tensor& picture);
+
+class PictureCache {
+ public:
+  explicit PictureCache(std::size_t bytes_max) : bytes_max_(bytes_max) {}
+
+  /// Null: not there.
+  const PictureInput* find(const std::string& content);
+  /// By `picture.content`; what is larger than all there is room for is not kept.
+  void keep(const PictureInput& picture);
+  std::size_t bytes() const { return bytes_; }
+  std::size_t size() const { return kept_.size(); }
+
+ private:
+  std::size_t bytes_max_;
+  std::size_t bytes_ = 0;
+  std::list<PictureInput> kept_;  // the last asked for first
+};
+
+}  // namespace sluice

@@ -1,0 +1,47 @@
+#include "engine/tasks/shared_prefix.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+namespace {
+
+void begin_with(KvSequence sequence, Generation& generation, std::size_t width) {
+  const auto kept = static_cast<std::ptrdiff_t>(sequence.tokens());
+  generation.sequence = std::move(sequence);
+  generation.rows.erase(generation.rows.begin(),
+                        generation.rows.begin() + kept * static_cast<std::ptrdiff_t>(width));
+  if (!generation.positions.empty())
+    generation.positions.erase(generation.positions.begin(), generation.positions.begin() + kept);
+}
+
+}  // namespace
+
+void take_prefix(const KvPages& pages, Generation& generation, std::size_t width) {
+  if (!generation.options.share_prefix || generation.sequence.tokens() != 0) return;
+  KvSequence found = pages.open(generation.origin, generation.history);
+  if (found.tokens() != 0) begin_with(std::move(found), generation, width);
+}
+
+std::size_t take_prefix(KvPages& pages, KvSequence sequence, const RowsOrigin& before,
+                        std::span<const std::int32_t> tokens, Generation& generation,
+                        std::size_t width) {
+  const std::size_t same =
+      rows_in_common(before, tokens.first(std::min(tokens.size(), sequence.tokens())),
+                     generation.origin, generation.history);
+  pages.truncate(sequence, std::min(same, generation.history.size() - 1));
+  if (generation.options.share_prefix) {
+    KvSequence found = pages.open(generation.origin, generation.history);
+    if (found.tokens() > sequence.tokens()) sequence = std::move(found);
+  }
+  const std::size_t kept = sequence.tokens();
+  begin_with(std::move(sequence), generation, width);
+  return kept;
+}
+
+void publish_rows(KvPages& pages, Generation& generation) {
+  if (generation.options.share_prefix)
+    pages.publish(generation.sequence, generation.origin, generation.history);
+}
+
+}  // namespace sluice

@@ -1,0 +1,174 @@
+// Prefixes that are shared: fewer rows are computed, and nobody's answer changes.
+#include <array>
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/random.h"
+#include "engine/picture/image_file.h"
+#include "engine/tasks/chat_model.h"
+#include "engine/tasks/shared_prefix.h"
+
+using namespace sluice;
+
+namespace {
+
+const std::string golden = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/";
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// Prompts with a common beginning, some the same, some with rows that see each other.
+std::vector<Generation> requests(const Model& model, bool share) {
+  std::vector<Generation> made;
+  SplitMix64 random(4);
+  for (std::uint64_t id = 0; id < 24; ++id) {
+    Generation one;
+    one.id = id;
+    one.options.share_prefix = share;
+    one.options.tokens_max = 3 + random.next() % 9;
+    one.options.sampling.temperature = id % 3 == 0 ? 0.8F : 0;
+    one.options.seed = id;
+    SplitMix64 begin(id % 2), rest(random.next() % 4);
+    for (int i = 0; i < 22; ++i) one.history.push_back(static_cast<int>(begin.next() % 128));
+    for (std::uint64_t i = 0; i < 3 + 5 * (id % 3); ++i)
+      one.history.push_back(static_cast<int>(rest.next() % 128));
+    one.origin.model = "qwen2";
+    if (id % 5 == 4) {
+      one.history.resize(23);  // as others of its kind
+      one.origin.block = one.history.size();
+      one.mask = Mask::block;
+    }
+    model.text().embed(one.history, one.rows);
+    made.push_back(std::move(one));
+  }
+  return made;
+}
+
+struct Outcome {
+  std::map<std::uint64_t, std::vector<std::int32_t>> answers;
+  std::size_t computed = 0;  // tokens
+  bool operator==(const Outcome& other) const { return answers == other.answers; }
+};
+
+/// `at_once` of them in the queue at a time.
+Outcome run(const Model& model, KvPool& pool, bool share, std::size_t at_once, Budget budget) {
+  Outcome outcome;
+  Generator generator(model.text(), pool, nullptr, budget);
+  std::vector<Generation> waiting = requests(model, share);
+  std::ranges::reverse(waiting);
+  std::vector<std::uint64_t> advanced;
+  while (!waiting.empty() || generator.size() > 0) {
+    for (; generator.size() < at_once && !waiting.empty(); waiting.pop_back())
+      generator.add(std::move(waiting.back()));
+    advanced.clear();
+    generator.step(advanced);
+    outcome.computed += generator.last_tokens();
+    for (const std::uint64_t id : advanced)
+      if (generator.find(id)->finish != Generation::Finish::none) {
+        CHECK(generator.find(id)->finish != Generation::Finish::failed);
+        outcome.answers[id] = generator.remove(id)->tokens;
+      }
+  }
+  return outcome;
+}
+
+ChatModel open_chat(const std::string& name) {
+  return std::move(ChatModel::open(golden + name, Model::open(golden + name).value())).value();
+}
+
+}  // namespace
+
+TEST_CASE("answers are the same with shared prefixes, and when pages are given up for others") {
+  const Model model = Model::open(golden + "qwen2").value();
+  KvPool apart(model.text().kv_shape(4), 400);
+  const Outcome want = run(model, apart, false, 1, {});
+  CHECK(want.answers.size() == 24);
+  CHECK(apart.pages_cached() == 0);
+  std::size_t computed = 0;
+  for (const std::size_t pages : {400, 40, 14}) {
+    KvPool pool(model.text().kv_shape(4), pages);
+    for (const Budget budget : {Budget{}, Budget{5, 64}}) {
+      const std::size_t at_once = pages == 14 ? 1 : 3;
+      const Outcome got = run(model, pool, true, at_once, budget);
+      CHECK(got == want);
+      CHECK(got.computed < want.computed);
+      if (pages == 400 && budget.tokens != 5) computed = got.computed;
+      // The less room, the less is found again.
+      if (pages == 14) CHECK(got.computed > computed);
+      CHECK(pool.pages_free() == pages);
+      CHECK(pool.pages_cached() > 0);
+    }
+  }
+  CHECK(computed < want.computed * 6 / 10);
+}
+
+TEST_CASE("the same picture and words in another session are not computed again") {
+  for (const char* name : {"conversation_smolvlm", "conversation_qwen"}) {
+    INFO(name);
+    const auto expected = nlohmann::json::parse(read(golden + name + "/expected.json"));
+    const auto want = expected.at("answer_ids").get<std::vector<std::int32_t>>();
+    const ChatModel chat = open_chat(name);
+    KvPool pool(chat.model().text().kv_shape(8), 64);
+    const Tensor image = decode_image(read(golden + name + "/picture.png")).value();
+    Tensor other = image;
+    other.bytes()[0] ^= std::byte{0xff};
+    std::size_t first = 0;
+    for (const Tensor* picture : std::array{&image, &image, static_cast<const Tensor*>(&other)}) {
+      const PictureInput seen = chat.encode_picture(*picture).value();
+      const std::vector<Message> messages{{"user", "What is on the table?", {seen}}};
+      GenerationOptions options;
+      options.tokens_max = want.size();
+      Generation generation = std::move(chat.begin(messages, options)).value();
+      generation.options.end_tokens.clear();
+      const std::size_t prompt = generation.history.size();
+      Generator generator(chat.model().text(), pool, &chat.tokenizer(), {});
+      generator.add(std::move(generation));
+      std::vector<std::uint64_t> advanced;
+      generator.step(advanced);
+      if (first == 0) {
+        first = generator.last_tokens();
+        CHECK(first == prompt);
+      } else if (picture == &image) {
+        CHECK(generator.last_tokens() <= 8);
+      } else {
+        CHECK(generator.last_tokens() > seen.features.size() / chat.model().text().width());
+      }
+      while (generator.busy()) generator.step(advanced);
+      if (picture == &image) CHECK(generator.find(0)->tokens == want);
+    }
+    CHECK(chat.encodings() == 2);
+  }
+}
+
+TEST_CASE("what pictures became is kept within its bound, the last asked for longest") {
+  const auto picture = [](char name) {
+    PictureInput made;
+    made.content = std::string(1, name);
+    made.features.resize(25);
+    return made;
+  };
+  PictureCache cache(200);
+  cache.keep(picture('a'));
+  cache.keep(picture('b'));
+  cache.keep(picture('b'));
+  CHECK(cache.bytes() == 200);
+  CHECK(cache.find("a")->features.size() == 25);
+  cache.keep(picture('c'));
+  CHECK(cache.size() == 2);
+  CHECK(cache.find("b") == nullptr);
+  CHECK(cache.find("a") != nullptr);
+  PictureInput large = picture('d');
+  large.features.resize(51);
+  cache.keep(large);
+  CHECK(cache.find("d") == nullptr);
+  CHECK(cache.size() == 2);
+  Tensor wide = Tensor::of_f32({1, 2}, {1, 2}), high = Tensor::of_f32({2, 1}, {1, 2});
+  CHECK(picture_content(wide) != picture_content(high));
+}

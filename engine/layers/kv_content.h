@@ -9,7 +9,7 @@
 // whole block: equal blocks share their pages, others none, however they begin. A block that does
 // not begin its sequence, rows given as numbers and rows of an unknown picture have no key, nor has
 // what follows them.
-// Source: docs/DATA_PLANE (chained page hashes); Kwon et al. 2023, section 4.4 (shared prefixes).
+// Source: omni-flow, section 4.1 (chained page hashes); Kwon et al. 2023, section 4.4 (prefixes).
 #pragma once
 
 #include <cstddef>

@@ -279,6 +279,9 @@ TEST_CASE("rows in common are those that are the same rows") {
   CHECK(rows_in_common(cat, tokens, cat, tokens) == 5);
   CHECK(rows_in_common(cat, tokens, cat, other) == 4);
   CHECK(rows_in_common(cat, tokens, dog, tokens) == 1);
+  RowsOrigin of_another = cat;
+  of_another.model = "n";
+  CHECK(rows_in_common(cat, tokens, of_another, tokens) == 0);
   RowsOrigin block = cat;
   block.block = 5;
   CHECK(rows_in_common(block, tokens, block, tokens) == 5);

@@ -66,6 +66,8 @@ class Simulation {
     plan_faults();
     while (!agenda_.empty()) {
       const Event event = agenda_.next();
+      if (const Event* soon = agenda_.peek(); soon != nullptr && soon->pointer != nullptr)
+        oracle_.expect(soon->pointer->call - 1);
       if (defer(event)) continue;
       now_ = event.at;
       for (const NodeId node : cluster_.timed()) cluster_.advance(node, now_);

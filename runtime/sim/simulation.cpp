@@ -314,7 +314,9 @@ class Simulation {
     Running& running = running_[index];
     running.serving = true;
     if (options_.trace) report_.spans[running.span].begin = now_;
-    if (running.hangs && !running.told) return;
+    // Cancelled while it waited: a lane ends it without beginning it.
+    if (running.told) return schedule(index, 0ns);
+    if (running.hangs) return;
     const bool at_end = running.yields->empty() || fails(running);
     schedule(index, at_end ? running.pace * static_cast<std::int64_t>(
                                                 std::max<std::size_t>(1, running.yields->size()))

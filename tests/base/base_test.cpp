@@ -30,6 +30,14 @@ TEST_CASE("a tensor's size is computed without overflow, and limits are kept") {
   CHECK(Tensor::zeros(Dtype::u8, {100}, 99).error().code == ErrorCode::exhausted);
 }
 
+TEST_CASE("every type of a value has a name, and no other name is a type") {
+  for (const ValueType type : {ValueType::any, ValueType::json, ValueType::text, ValueType::image,
+                               ValueType::audio, ValueType::tensor, ValueType::number,
+                               ValueType::bytes})
+    CHECK(value_type_from(to_string(type)) == type);
+  for (const char* name : {"", "Text", "texts", "picture"}) CHECK(!value_type_from(name));
+}
+
 TEST_CASE("bf16 rounds to the nearest, ties to even, for every value and its neighbours") {
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
     const float exact = f32_from_bf16(static_cast<std::uint16_t>(bits));

@@ -67,7 +67,7 @@ TEST_CASE("a call of its own deadline, and a call that waits behind one that was
   CallRequest request{"s", {{"x", make_text("first")}}, 200ms};
   const CallOutcome first = world.runner->call(request, nullptr);
   CHECK(first.error.code == ErrorCode::deadline);
-  CHECK(first.error.message.find("200 ms") != std::string::npos);
+  CHECK(first.error.message.find("200 ms (the call's own)") != std::string::npos);
   // Calls of a session follow each other, so the next one waits, and has a deadline too.
   request.inputs = {{"x", make_text("second")}};
   const CallOutcome second = world.runner->call(request, nullptr);
@@ -97,8 +97,7 @@ TEST_CASE("a call that another caller holds up is given up, and no node is blame
   };
   const auto first = world.runner->start({"s", {{"x", make_text("")}}}, std::move(observer));
   inside.wait();
-  const auto second =
-      world.runner->start({"t", {{"x", make_text("")}}, 50ms}, other.observer());
+  const auto second = world.runner->start({"t", {{"x", make_text("")}}, 50ms}, other.observer());
   const CallOutcome outcome = other.wait();
   gate.open();
   CHECK(outcome.error.code == ErrorCode::deadline);

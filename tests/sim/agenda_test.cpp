@@ -55,8 +55,8 @@ TEST_CASE("the agenda gives events by time, and by tie where the time is the sam
     CHECK(differences(agenda, reference, [&](const sim::Event& event) {
             for (std::uint64_t i = random.next() % 4; i > 0 && left > 0; --i, --left) {
               const auto width = static_cast<double>(widths[random.next() % 6].count());
-              const Instant at = event.at + Instant(static_cast<Instant::rep>(
-                                                width * random.uniform() / 1000));
+              const Instant at =
+                  event.at + Instant(static_cast<Instant::rep>(width * random.uniform() / 1000));
               // Sometimes before all that is there already at this time.
               add(at, random.next() % 8 == 0 ? random.next() % 1000 : ++ties);
             }

@@ -38,7 +38,7 @@ HEADERS = {"yaml-cpp/": "libyaml-cpp-dev", "dnnl": "libdnnl-dev", "pcre2": "libp
 CUDA = {"CUDAToolkit", "nvcc", "cuda_runtime.h", "cuda_bf16.h", "mma.h", "cublasLt.h"}  # not Debian's; optional
 PRODUCT, TEST = "tools/packages.txt", "tools/packages-test.txt"
 DECLARED = re.compile(r"^#?\s*Not in the package lists: ([^\n(]*)", re.M)
-TOPS = (".ci", "base", "bench", "cli", "examples", "graph", "kernels", "plugin", "roles", "runtime", "tests", "tools",
+TOPS = (".ci", "base", "bench", "cli", "engine", "examples", "graph", "kernels", "plugin", "roles", "runtime", "tests", "tools",
         "workflows")
 
 

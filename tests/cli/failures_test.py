@@ -230,7 +230,8 @@ def bad_options():
                  ["simulate", CHAT, "--rate", "nan"], ["simulate", CHAT, "--rate", "inf"], ["simulate", CHAT, "--seed", "-1"],
                  ["simulate", CHAT, "--seeds", "2", "--trace", "/dev/null"], ["model", "ask", QWEN, "x", "--top-k", "-1"],
                  ["model", "ask", QWEN, "x", "--seed", "-1"], ["model", "ask", QWEN, "x", "--temperature", "nan"],
-                 ["model", "ask", QWEN, "x", "--top-p", "nan"], ["chat", QWEN, "--top-k", "-1"], ["chat", QWEN, "--seed", "-1"],
+                 ["model", "ask", QWEN, "x", "--top-p", "nan"], ["chat", QWEN, "--top-k", "-1"],
+                 ["chat", QWEN, "--context", "63"], ["chat", QWEN, "--context", "1048577"], ["chat", QWEN, "--seed", "-1"],
                  ["run", CHAT, "--prompt", "x", "--temperature", "nan"], ["run", CHAT, "--prompt", "x", "--top-p", "nan"],
                  ["run", CHAT, "--prompt", "x", "--guidance", "inf"], ["run", CHAT, "--prompt", "x", "--strength", "nan"],
                  ["run", CHAT, "--seed", "x"], ["plan", CHAT, "twice"], ["frobnicate"]):
@@ -265,6 +266,26 @@ def wrong_kinds(scratch):
     refused("a configuration of no family", "it does not say of which family", "model", "inspect", untold)
 
 
+def wrong_contents(scratch):
+    other = os.path.join(at("tests/golden/llama"), "inputs.safetensors")
+    expect("another model's inputs are there", os.path.exists(other), other)
+    outputs = os.path.join(scratch, "outputs.safetensors")
+    code, out, err = sluice("model", "check", PI0, "--inputs", other, "--outputs", outputs)
+    expect("a model with another's inputs", code == 1 and f"error: {other}: " in err and not os.path.exists(outputs), (code, out, err))
+    asked = os.path.join(scratch, "asked.yaml")
+    with open(asked, "w", encoding="utf-8") as f:
+        f.write(f"scenario: x\nworkflow: {CHAT}\ncalls:\n  - {{ session: a, inputs: {{ requst: q }} }}\n")
+    code, out, err = sluice("test", asked, "--seeds", "1")
+    expect("a scenario's call with an unknown input", code == 1 and f"{asked}:4:" in err and "requst" in err and "request" in err,
+           (code, out, err))
+    odd = os.path.join(scratch, "a b~{1}\u00e4.yaml")
+    with open(odd, "w", encoding="utf-8") as f:
+        f.write("sluice: 1\n")
+    code, out, err = sluice("validate", odd, "--format", "sarif")
+    uris = {r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in json.loads(out)["runs"][0]["results"]}
+    expect("a file's name as a URI", len(uris) == 1 and next(iter(uris)).endswith("/a%20b~%7B1%7D%C3%A4.yaml"), uris)
+
+
 def names_of_outputs(scratch):
     draw = ["run", CHAT, "--prompt", "draw a red circle", "--steps", "1"]
     for name in ("-", "image=-"):
@@ -290,6 +311,7 @@ def main():
         statuses(scratch)
         no_files(scratch)
         wrong_kinds(scratch)
+        wrong_contents(scratch)
         names_of_outputs(scratch)
     bad_options()
     print("\n".join(failures) if failures else "all as expected")

@@ -39,6 +39,7 @@ struct IdNumbers {
   int depth = 0;
   bool in_id = false;
   std::string changes;
+  std::size_t wrong_byte = 0;
 
   bool number_float(double value, const std::string& written) {
     if (in_id && changes.empty() && canonical(written) != canonical(Json(value).dump()))
@@ -59,7 +60,10 @@ struct IdNumbers {
   bool number_unsigned(std::uint64_t) { return true; }
   bool string(const std::string&) { return true; }
   bool binary(const Json::binary_t&) { return true; }
-  bool parse_error(std::size_t, const std::string&, const Json::exception&) { return false; }
+  bool parse_error(std::size_t byte, const std::string&, const Json::exception&) {
+    wrong_byte = byte;
+    return false;
+  }
 };
 
 }  // namespace
@@ -68,6 +72,12 @@ std::string id_number_that_changes(std::string_view line) {
   IdNumbers numbers;
   Json::sax_parse(line, &numbers);
   return numbers.changes;
+}
+
+std::size_t byte_that_is_wrong(std::string_view line) {
+  IdNumbers parts;
+  Json::sax_parse(line, &parts);
+  return parts.wrong_byte;
 }
 
 }  // namespace sluice::cli

@@ -62,7 +62,9 @@ Result<Json> parse_checked(std::string_view text) {
   Look look;
   Json line = Json::parse(text, std::ref(look), false);
   if (!look.problem().empty()) return invalid_argument(look.problem());
-  if (line.is_discarded()) return invalid_argument("it is not JSON");
+  if (line.is_discarded())
+    return invalid_argument("it is not JSON, as byte " + std::to_string(byte_that_is_wrong(text)) +
+                            " of the line shows");
   if (!line.is_object()) return invalid_argument("a call is a JSON object: {\"inputs\": {...}}");
   return line;
 }

@@ -14,6 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/line_reader.h"
 #include "cli/model_load.h"
+#include "cli/option_checks.h"
 
 namespace sluice::cli {
 
@@ -156,7 +157,7 @@ Result<void> Talk::say(const std::string& text) {
 
 /// A line of the user. Errors are printed and the conversation goes on.
 Result<void> take(Talk& talk, const std::string& line, bool& quit) {
-  if (line.empty()) return {};
+  if (line.find_first_not_of(" \t\r") == std::string::npos) return {};
   if (line[0] != '/') return talk.say(line);
   if (line.starts_with("//")) return talk.say(line.substr(1));
   if (line == "/quit") {
@@ -167,8 +168,13 @@ Result<void> take(Talk& talk, const std::string& line, bool& quit) {
     talk.reset();
     return {};
   }
-  if (line.starts_with("/image ")) return talk.add_picture(line.substr(7));
-  return invalid_argument("there is no command '" + line.substr(0, line.find(' ')) +
+  if (line.starts_with("/image ") && line.find_first_not_of(' ', 7) != std::string::npos)
+    return talk.add_picture(line.substr(7));
+  const std::string command = line.substr(0, line.find_first_of(" \t"));
+  if (command == "/image") return invalid_argument("/image needs a file: /image FILE");
+  if (command == "/quit" || command == "/reset")
+    return invalid_argument(command + " stands alone in its line");
+  return invalid_argument("there is no command '" + command +
                           "'; there are /image FILE, /reset and /quit (a message that begins with "
                           "/ is written with two)");
 }
@@ -220,11 +226,14 @@ void add_chat(CLI::App& app, Chosen& chosen) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   sub->add_option("--temperature", generation.sampling.temperature, "0: the likeliest token")
-      ->check(CLI::Range(0.0, 100.0));
-  sub->add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all");
+      ->check(CLI::Range(0.0, 100.0))
+      ->check(a_number);
+  sub->add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all")
+      ->check(not_negative);
   sub->add_option("--top-p", generation.sampling.top_p, "of those with so much probability")
-      ->check(CLI::Range(0.0, 1.0));
-  sub->add_option("--seed", generation.seed, "of the draws");
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(a_number);
+  sub->add_option("--seed", generation.seed, "of the draws")->check(not_negative);
   sub->add_option("--precision", options->precision, "exact, bf16 or int8")
       ->check(CLI::IsMember({"exact", "bf16", "int8"}));
   sub->add_flag("--stats", options->stats, "tell for each turn what was kept and what is new");

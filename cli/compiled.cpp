@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "cli/file_kind.h"
 #include "graph/print.h"
 #include "workflows/model_paths.h"
 
@@ -10,6 +11,7 @@ namespace sluice::cli {
 
 Result<Compiled> compile_file(const std::string& path, const WorkflowOptions& options,
                               const Catalog& catalog) {
+  if (Result<void> kind = check_is_no_scenario(path); !kind.ok()) return kind.error();
   Result<LoadedWorkflow> loaded = load_workflow_file(path, options.overrides());
   if (!loaded.ok()) return loaded.error();
   Compiled compiled{std::move(loaded).value(), {}};

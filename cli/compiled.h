@@ -16,7 +16,7 @@ struct Compiled {
   bool ok() const { return !has_errors(loaded.diagnostics); }
 };
 
-/// Errors: the file cannot be read.
+/// Errors: the file cannot be read, or is a scenario.
 Result<Compiled> compile_file(const std::string& path, const WorkflowOptions& options,
                               const Catalog& catalog);
 

@@ -30,6 +30,26 @@ Examples
 
 Exit status: 0 well; 1 a file is wrong or a call failed; 2 the command line is wrong.)";
 
+/// The first word that nobody took, behind the commands that were.
+std::string unknown_command(const std::string& word, const CLI::App& app) {
+  std::string before;
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    before += at->get_name() + " ";
+  }
+  if (at->get_subcommands({}).empty()) return "";
+  std::string what = "there is no command '" + before + word + "'";
+  std::vector<std::string> names;
+  for (const CLI::App* command : at->get_subcommands({})) names.push_back(command->get_name());
+  const std::string near = nearest_name(word, {names.begin(), names.end()});
+  if (!near.empty()) return what + "; did you mean '" + near + "'?";
+  if (before.empty()) return what;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    what += (i == 0 ? "; there are " : ", ") + names[i];
+  return what;
+}
+
 std::string hint_for(const std::string& word, const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
@@ -94,8 +114,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     std::string what = error.what();
     for (const std::string& word : app.remaining(true)) {
-      if (app.get_subcommands().empty()) what = "there is no command '" + word + "'";
-      what += cli::hint_for(word, app);
+      const std::string unknown = cli::unknown_command(word, app);
+      what = unknown.empty() ? what + cli::hint_for(word, app) : unknown;
       break;
     }
     return cli::fail_usage(what);

@@ -89,7 +89,7 @@ double print_tensors(const SafetensorsFile& file) {
 }
 
 int inspect(const std::string& directory) {
-  const Result<Architecture> architecture = Architecture::load(directory);
+  const Result<Architecture> architecture = load_architecture(directory);
   if (!architecture.ok()) return fail(architecture.error().message);
   print_architecture(*architecture);
   const Result<SafetensorsFile> file = open_weights(directory);

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/input_file.h"
 #include "cli/model_load.h"
+#include "cli/option_checks.h"
 #include "engine/policy/action_tokens.h"
 #ifdef SLUICE_CUDA
 #include "engine/device/device_text.h"
@@ -133,11 +134,14 @@ void add_model_ask(CLI::App& model, Chosen& chosen) {
   sub->add_option("--tokens", generation.tokens_max, "of the answer, at most")
       ->check(CLI::Range(1, 1 << 20));
   sub->add_option("--temperature", generation.sampling.temperature, "0: the likeliest token")
-      ->check(CLI::Range(0.0, 100.0));
-  sub->add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all");
+      ->check(CLI::Range(0.0, 100.0))
+      ->check(a_number);
+  sub->add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all")
+      ->check(not_negative);
   sub->add_option("--top-p", generation.sampling.top_p, "of those with so much probability")
-      ->check(CLI::Range(0.0, 1.0));
-  sub->add_option("--seed", generation.seed, "of the draws");
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(a_number);
+  sub->add_option("--seed", generation.seed, "of the draws")->check(not_negative);
   sub->add_option("--stop", generation.stop, "texts that end the answer");
   sub->add_option("--precision", options->precision, "exact, bf16 or int8")
       ->check(CLI::IsMember({"exact", "bf16", "int8"}));

@@ -153,7 +153,7 @@ int bench(const BenchOptions& options) {
   if (on_device && options.precision == "int8") return fail("--device cuda runs exact and bf16");
   if (on_device)
     if (const int failed = say_device(); failed != 0) return failed;
-  const Result<Architecture> architecture = Architecture::load(options.directory);
+  const Result<Architecture> architecture = load_architecture(options.directory);
   if (!architecture.ok()) return fail(architecture.error().message);
   if (architecture->action.has_value()) return bench_policy(options, *architecture);
   if (!architecture->text.has_value()) return fail("the model has no decoder to measure");

@@ -1,5 +1,7 @@
 #include "cli/model_load.h"
 
+#include "cli/file_kind.h"
+
 namespace sluice::cli {
 
 kernels::WeightFormat format_named(const std::string& precision) {
@@ -13,9 +15,14 @@ Result<void> show_plan(const MemoryPlan& plan, std::FILE* to) {
   return plan.check();
 }
 
+Result<Architecture> load_architecture(const std::string& directory) {
+  if (Result<void> kind = check_is_checkpoint(directory); !kind.ok()) return kind.error();
+  return Architecture::load(directory);
+}
+
 Result<Model> load_planned(const std::string& directory, std::size_t tokens,
                            kernels::WeightFormat format, std::FILE* to) {
-  Result<Architecture> architecture = Architecture::load(directory);
+  Result<Architecture> architecture = load_architecture(directory);
   if (!architecture.ok()) return architecture.error();
   Result<SafetensorsFile> file = open_weights(directory);
   if (!file.ok()) return file.error();

@@ -13,6 +13,8 @@ namespace sluice::cli {
 /// "exact", "bf16" or "int8".
 kernels::WeightFormat format_named(const std::string& precision);
 
+/// Errors besides the family's: a folder's file was named instead of the folder.
+Result<Architecture> load_architecture(const std::string& directory);
 /// Prints the plan to `to`. Errors: exhausted, when it cannot fit.
 Result<void> show_plan(const MemoryPlan& plan, std::FILE* to = stdout);
 Result<Model> load_planned(const std::string& directory, std::size_t tokens,

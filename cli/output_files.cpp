@@ -82,6 +82,10 @@ std::string names_of(const std::vector<OutputType>& outputs) {
   return all;
 }
 
+bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) {
+  return std::ranges::find(words, text) != words.end();
+}
+
 bool is_name(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
@@ -103,6 +107,22 @@ Result<std::string> only_file_output(const std::string& file,
   return invalid_argument("--out " + file + ": several outputs go to files (" +
                           names_of(candidates) + "); write --out " + candidates[0].name + "=" +
                           file + ", or name a folder");
+}
+
+/// A name that promises what the file will not be.
+Result<void> check_name(const fs::path& path, ValueType type) {
+  if (path == "-")
+    return invalid_argument(
+        "outputs go to files; text stands on standard output where --out does not name it, a file "
+        "called '-' is ./-");
+  const std::string ending = path.extension().string();
+  const std::string right = type == ValueType::image ? ".png" : ".npy";
+  const bool known = is_one_of(
+      ending, {".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".npy", ".npz", ".safetensors"});
+  if (!is_file_type(type) || !known || ending == right) return {};
+  return invalid_argument(std::string(type == ValueType::image ? "a picture is written as PNG"
+                                                               : "a tensor is written as NPY") +
+                          "; name it " + fs::path(path).replace_extension(right).string());
 }
 
 }  // namespace
@@ -133,6 +153,9 @@ Result<OutputFiles> OutputFiles::make(const std::vector<std::string>& given,
       name = std::move(only).value();
     }
     if (path.empty()) return invalid_argument("--out " + text + ": the file's name is missing");
+    const auto type = std::ranges::find(outputs, name, &OutputType::name)->type;
+    if (const Result<void> fits = check_name(path, type); !fits.ok())
+      return invalid_argument("--out " + text + ": " + fits.error().message);
     if (const std::string other = files.name_of(path); !other.empty() && other != name)
       return invalid_argument("--out " + text + ": the output '" + other + "' goes to that file");
     if (const Result<void> can = check_can_write(path); !can.ok()) return can.error();

@@ -13,6 +13,7 @@
 #include "cli/given_inputs.h"
 #include "cli/input_file.h"
 #include "cli/interrupt.h"
+#include "cli/option_checks.h"
 #include "cli/output_files.h"
 #include "cli/printer.h"
 #include "cli/progress.h"
@@ -281,15 +282,18 @@ void add_request_options(CLI::App& command, RunOptions& options) {
   add("--image", options.images, "A PNG or JPEG of any size; may be repeated");
   add("--request", options.request, "The whole request as a JSON file instead, or -");
   add("--max-tokens", options.max_tokens, "Longest answer in tokens (default: the role's)");
-  add("--temperature", options.temperature, "0 takes the likeliest (default: 0)");
+  add("--temperature", options.temperature, "0 takes the likeliest (default: 0)")->check(a_number);
   add("--top-k", options.top_k, "Sample among the k most likely (default: 0, all)");
-  add("--top-p", options.top_p, "Sample among the likeliest of this probability (default: 1)");
+  add("--top-p", options.top_p, "Sample among the likeliest of this probability (default: 1)")
+      ->check(a_number);
   add("--seed", options.seed, "Of sampling and of a drawing's noise (default: 0)");
   add("--steps", options.steps, "Denoising steps of a drawing (default: the role's)");
   add("--guidance", options.guidance,
-      "How closely a drawing follows the words (default: the role's)");
+      "How closely a drawing follows the words (default: the role's)")
+      ->check(a_number);
   add("--strength", options.strength,
-      "Below 1: a drawing starts from the given picture (default: 1)");
+      "Below 1: a drawing starts from the given picture (default: 1)")
+      ->check(a_number);
 }
 
 }  // namespace

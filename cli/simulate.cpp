@@ -8,6 +8,8 @@
 
 #include "cli/commands.h"
 #include "cli/compiled.h"
+#include "cli/file_kind.h"
+#include "cli/option_checks.h"
 #include "cli/trace.h"
 #include "graph/print.h"
 #include "graph/script.h"
@@ -108,6 +110,7 @@ sim::Options sim_options(const SimulateOptions& options, std::uint64_t seed) {
 Result<Script> make_script(const SimulateOptions& options, const Plan& plan) {
   LoadedScenario profile;
   if (!options.profile.empty()) {
+    if (Result<void> kind = check_is_no_workflow(options.profile); !kind.ok()) return kind.error();
     Result<LoadedScenario> loaded = load_scenario_file(options.profile);
     if (!loaded.ok()) return loaded.error();
     profile = std::move(loaded).value();
@@ -206,12 +209,14 @@ void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   command->add_option("--sessions", options->sessions, "Over how many sessions they are spread")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000}));
   command->add_option("--rate", options->rate, "Calls per second; without it all come at once")
-      ->check(CLI::Range(0.0, 1e9));
+      ->check(CLI::Range(0.0, 1e9))
+      ->check(a_number);
   command->add_option("--nodes", options->machines, "Over how many machines roles are spread")
       ->check(CLI::Range(1U, 256U));
   command->add_option("--profile", options->profile,
                       "A profile or scenario: what roles yield and how long they take");
-  command->add_option("--seed", options->seed, "Everything random follows from it");
+  command->add_option("--seed", options->seed, "Everything random follows from it")
+      ->check(not_negative);
   command->add_option("--seeds", options->seeds, "Try this many seeds and print totals only")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
   command->add_option("--trace", options->trace, "Write a Chrome/Perfetto trace to this file");
@@ -219,7 +224,11 @@ void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
                     "Roles fail and hang, links break, machines pause or are lost, callers cancel");
   add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, options] {
-    chosen = [&catalog, options] { return simulate(*options, catalog); };
+    chosen = [&catalog, options] {
+      if (options->seeds > 1 && !options->trace.empty())
+        return fail_usage("--trace writes one run: it does not go with --seeds, --seed chooses it");
+      return simulate(*options, catalog);
+    };
   });
 }
 

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "cli/commands.h"
+#include "cli/file_kind.h"
 #include "cli/scenario_run.h"
 
 namespace sluice::cli {
@@ -36,6 +37,7 @@ Result<std::vector<std::string>> scenarios_of(const std::vector<std::string>& pa
     if (!fs::exists(path, failed))
       return Error{ErrorCode::not_found, path + ": no such file or folder"};
     if (!fs::is_directory(path, failed)) {
+      if (Result<void> kind = check_is_no_workflow(path); !kind.ok()) return kind.error();
       files.push_back(path);
       continue;
     }

@@ -48,7 +48,7 @@ class FreeList {
  private:
   [[gnu::noinline]] T* make() {
     owned_.push_back(std::make_unique<T>());
-    free_.reserve(owned_.size());
+    free_.reserve(owned_.capacity());
     return owned_.back().get();
   }
 

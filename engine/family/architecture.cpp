@@ -112,6 +112,20 @@ void read_multimodal(const Json& config, Architecture& made, std::string& proble
     reader.error("scale_factor", "must divide the picture's grid of " + std::to_string(grid));
 }
 
+/// A configuration of no family that we would look for is said to be that.
+Result<void> check_tells_family(const Json& config, const std::string& name) {
+  if (config.contains("model_type") || config.contains("_class_name") || config.contains("type"))
+    return {};
+  const auto own = config.find("architecture");
+  if (own != config.end() && *own == "sluice_scenes")
+    return invalid_argument(name +
+                            ": a model of models/scenes; workflows run it, as in `sluice run "
+                            "workflows/image_chat.yaml --prompt \"draw a red circle\"`");
+  return invalid_argument(name +
+                          ": it does not say of which family the checkpoint is: it has no "
+                          "'model_type', '_class_name' or 'type'");
+}
+
 }  // namespace
 
 std::string_view to_string(Family family) {
@@ -133,6 +147,7 @@ Result<Architecture> Architecture::load(const std::string& directory) {
 Result<Architecture> Architecture::parse(const std::string& json, const std::string& name) {
   const Json config = Json::parse(json, nullptr, false);
   if (!config.is_object()) return Error{ErrorCode::corrupt, name + ": not a JSON object"};
+  if (Result<void> told = check_tells_family(config, name); !told.ok()) return told.error();
   std::string problem;
   std::string type;
   JsonReader reader(config, "", problem);

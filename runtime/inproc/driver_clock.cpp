@@ -134,8 +134,10 @@ void Driver::decide(CallWatch::What what, const Ref<CallState>& call) {
 
 Error Driver::stopped(const CallState& call) const {
   if (!call.past_deadline) return {ErrorCode::cancelled, "the caller cancelled the call"};
-  return {ErrorCode::deadline, "the call did not end within its deadline of " +
-                                   text_of(call.deadline) + " (limits: deadline)"};
+  return {
+      ErrorCode::deadline,
+      "the call did not end within its deadline of " + text_of(call.deadline) +
+          (call.deadline < plan_->limits.deadline ? " (the call's own)" : " (limits: deadline)")};
 }
 
 CallOutcome Driver::overdue(const CallState& call, NodeId still_running) const {

@@ -66,6 +66,8 @@ class Simulation {
     plan_faults();
     while (!agenda_.empty()) {
       const Event event = agenda_.next();
+      if (const Event* soon = agenda_.peek(); soon != nullptr && soon->pointer != nullptr)
+        oracle_.expect(soon->pointer->call - 1);
       if (defer(event)) continue;
       now_ = event.at;
       for (const NodeId node : cluster_.timed()) cluster_.advance(node, now_);
@@ -312,7 +314,9 @@ class Simulation {
     Running& running = running_[index];
     running.serving = true;
     if (options_.trace) report_.spans[running.span].begin = now_;
-    if (running.hangs && !running.told) return;
+    // Cancelled while it waited: a lane ends it without beginning it.
+    if (running.told) return schedule(index, 0ns);
+    if (running.hangs) return;
     const bool at_end = running.yields->empty() || fails(running);
     schedule(index, at_end ? running.pace * static_cast<std::int64_t>(
                                                 std::max<std::size_t>(1, running.yields->size()))

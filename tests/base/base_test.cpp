@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "base/sha256.h"
 #include "base/tensor.h"
+#include "base/utf8.h"
 
 using namespace sluice;
 
@@ -28,6 +29,36 @@ TEST_CASE("a tensor's size is computed without overflow, and limits are kept") {
   CHECK(!Tensor::zeros(Dtype::u8, {-1}).ok());
   CHECK(!Tensor::zeros(Dtype::u8, std::vector<std::int64_t>(9, 1)).ok());
   CHECK(Tensor::zeros(Dtype::u8, {100}, 99).error().code == ErrorCode::exhausted);
+}
+
+TEST_CASE("characters are those of RFC 3629: none too long, no surrogates, none past the last") {
+  const std::pair<const char*, std::size_t> characters[] = {
+      {"a", 1},
+      {"\xc2\x80", 2},
+      {"\xc1\xbf", 0},
+      {"\xe0\xa0\x80", 3},
+      {"\xe0\x9f\xbf", 0},
+      {"\xed\x9f\xbf", 3},
+      {"\xed\xa0\x80", 0},
+      {"\xee\x80\x80", 3},
+      {"\xf0\x90\x80\x80", 4},
+      {"\xf0\x8f\xbf\xbf", 0},
+      {"\xf4\x8f\xbf\xbf", 4},
+      {"\xf4\x90\x80\x80", 0},
+      {"\xf5\x80\x80\x80", 0},
+      {"\x80", 0},
+      {"\xe2\x82", 0},
+      {"\xe2\x82\x28", 0},
+  };
+  for (const auto& [text, length] : characters) CHECK(utf8_length(text) == length);
+}
+
+TEST_CASE("every type of a value has a name, and no other name is a type") {
+  for (const ValueType type :
+       {ValueType::any, ValueType::json, ValueType::text, ValueType::image, ValueType::audio,
+        ValueType::tensor, ValueType::number, ValueType::bytes})
+    CHECK(value_type_from(to_string(type)) == type);
+  for (const char* name : {"", "Text", "texts", "picture"}) CHECK(!value_type_from(name));
 }
 
 TEST_CASE("bf16 rounds to the nearest, ties to even, for every value and its neighbours") {

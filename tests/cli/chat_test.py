@@ -156,6 +156,12 @@ def pipes():
            code == 0 and again == asked.stdout.decode() * 2 and err.count(" 0 kept") == 2, (code, again, err))
     code, out, err = piped("/nonsense x\n")
     expect("unknown command", code == 1 and "no command '/nonsense'" in err and "/image FILE" in err, (code, out, err))
+    for line, said in (("/image", "/image needs a file: /image FILE"), ("/image  ", "/image needs a file"),
+                       ("/quit now", "/quit stands alone"), ("/reset it", "/reset stands alone")):
+        code, out, err = piped(line + "\n")
+        expect(line, code == 1 and said in err and not out, (code, out, err))
+    code, out, err = piped("   \n\t\n\n")
+    expect("blank lines ask nothing", code == 0 and not out, (code, out, err))
     code, out, err = piped("/image nowhere.png\nhello\n", "--tokens", "3")
     expect("a picture that is not there; the chat goes on",
            code == 1 and "nowhere.png: no such file" in err and out.strip(), (code, out, err))

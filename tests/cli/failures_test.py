@@ -227,9 +227,79 @@ def bad_options():
                  ["model"], ["model", "ask", QWEN], ["model", "ask", QWEN, "x", "--tokens", "0"],
                  ["model", "ask", QWEN, "x", "--precision", "fp4"], ["model", "ask", QWEN, "x", "--device", "tpu"],
                  ["model", "ask", QWEN, "x", "--temperature", "-1"], ["model", "check", PI0, "--precision", "fp4"],
+                 ["simulate", CHAT, "--rate", "nan"], ["simulate", CHAT, "--rate", "inf"], ["simulate", CHAT, "--seed", "-1"],
+                 ["simulate", CHAT, "--seeds", "2", "--trace", "/dev/null"], ["model", "ask", QWEN, "x", "--top-k", "-1"],
+                 ["model", "ask", QWEN, "x", "--seed", "-1"], ["model", "ask", QWEN, "x", "--temperature", "nan"],
+                 ["model", "ask", QWEN, "x", "--top-p", "nan"], ["chat", QWEN, "--top-k", "-1"],
+                 ["chat", QWEN, "--context", "63"], ["chat", QWEN, "--context", "1048577"], ["chat", QWEN, "--seed", "-1"],
+                 ["run", CHAT, "--prompt", "x", "--temperature", "nan"], ["run", CHAT, "--prompt", "x", "--top-p", "nan"],
+                 ["run", CHAT, "--prompt", "x", "--guidance", "inf"], ["run", CHAT, "--prompt", "x", "--strength", "nan"],
                  ["run", CHAT, "--seed", "x"], ["plan", CHAT, "twice"], ["frobnicate"]):
         code, out, err = sluice(*args, seconds=30)
         expect(f"bad options {args}", code == 2 and err.startswith("error: ") and not out, (code, out, err))
+    for args, said in ((["model", "isnpect", QWEN], "there is no command 'model isnpect'; did you mean 'inspect'?"),
+                       (["model", "zzzzzz", QWEN], "there is no command 'model zzzzzz'; there are inspect, check, ask, bench"),
+                       (["new", "rol", "x"], "did you mean 'role'?"), (["vaildate", CHAT], "did you mean 'validate'?")):
+        code, out, err = sluice(*args, seconds=30)
+        expect(f"a misspelt command {args}", code == 2 and said in err, (code, out, err))
+
+
+def wrong_kinds(scratch):
+    """A file of another kind than the command wants is said to be that."""
+    for args in (["validate", SCENARIO], ["plan", SCENARIO], ["run", SCENARIO, "--prompt", "x"], ["simulate", SCENARIO]):
+        code, out, err = sluice(*args)
+        expect(f"{args[0]} of a scenario", code == 1 and f"{SCENARIO}: this is a scenario, not a workflow" in err, (code, out, err))
+    refused("test of a workflow", f"{CHAT}: this is a workflow, not a scenario", "test", CHAT)
+    refused("a workflow as profile", f"{CHAT}: this is a workflow, not a scenario", "simulate", CHAT, "--profile", CHAT)
+    weights = os.path.join(QWEN, "model.safetensors")
+    for args in (["model", "inspect", weights], ["model", "check", weights], ["model", "ask", weights, "x"], ["chat", weights],
+                 ["model", "bench", weights]):
+        refused(f"{args} of one file", f"{weights}: this is one file of a checkpoint; name its folder, {QWEN}", *args)
+    scenes = at("models/scenes")
+    for args in (["model", "inspect", scenes], ["model", "check", scenes], ["model", "ask", scenes, "x"], ["chat", scenes],
+                 ["model", "bench", scenes]):
+        refused(f"{args} of models/scenes", "workflows run it, as in `sluice run", *args)
+    untold = os.path.join(scratch, "untold")
+    os.mkdir(untold)
+    with open(os.path.join(untold, "config.json"), "w", encoding="utf-8") as f:
+        f.write("{}")
+    refused("a configuration of no family", "it does not say of which family", "model", "inspect", untold)
+
+
+def wrong_contents(scratch):
+    other = os.path.join(at("tests/golden/llama"), "inputs.safetensors")
+    expect("another model's inputs are there", os.path.exists(other), other)
+    outputs = os.path.join(scratch, "outputs.safetensors")
+    code, out, err = sluice("model", "check", PI0, "--inputs", other, "--outputs", outputs)
+    expect("a model with another's inputs", code == 1 and f"error: {other}: " in err and not os.path.exists(outputs), (code, out, err))
+    asked = os.path.join(scratch, "asked.yaml")
+    with open(asked, "w", encoding="utf-8") as f:
+        f.write(f"scenario: x\nworkflow: {CHAT}\ncalls:\n  - {{ session: a, inputs: {{ requst: q }} }}\n")
+    code, out, err = sluice("test", asked, "--seeds", "1")
+    expect("a scenario's call with an unknown input", code == 1 and f"{asked}:4:" in err and "requst" in err and "request" in err,
+           (code, out, err))
+    odd = os.path.join(scratch, "a b~{1}\u00e4.yaml")
+    with open(odd, "w", encoding="utf-8") as f:
+        f.write("sluice: 1\n")
+    code, out, err = sluice("validate", odd, "--format", "sarif")
+    uris = {r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in json.loads(out)["runs"][0]["results"]}
+    expect("a file's name as a URI", len(uris) == 1 and next(iter(uris)).endswith("/a%20b~%7B1%7D%C3%A4.yaml"), uris)
+
+
+def names_of_outputs(scratch):
+    draw = ["run", CHAT, "--prompt", "draw a red circle", "--steps", "1"]
+    for name in ("-", "image=-"):
+        refused(f"--out {name}", f"--out {name}: outputs go to files", *draw, "--out", name, cwd=scratch)
+    expect("no file of that name", not os.path.exists(os.path.join(scratch, "-")), os.listdir(scratch))
+    for ending in ("jpg", "jpeg", "npy"):
+        path = os.path.join(scratch, "drawn." + ending)
+        refused(f"a picture as {ending}", f"a picture is written as PNG; name it {scratch}/drawn.png", *draw, "--out", path)
+        expect("nothing is written", not os.path.exists(path), path)
+    for name in ("drawn.png", "drawn", "drawn.v2"):
+        path = os.path.join(scratch, name)
+        code, out, err = sluice(*draw, "--out", path)
+        with open(path, "rb") as f:
+            expect(f"a picture as {name}", code == 0 and f.read(4) == b"\x89PNG", (code, out, err))
 
 
 def main():
@@ -240,6 +310,9 @@ def main():
         progress(scratch)
         statuses(scratch)
         no_files(scratch)
+        wrong_kinds(scratch)
+        wrong_contents(scratch)
+        names_of_outputs(scratch)
     bad_options()
     print("\n".join(failures) if failures else "all as expected")
     sys.exit(1 if failures else 0)

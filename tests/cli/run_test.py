@@ -266,7 +266,7 @@ def calls(scratch, flow):
     drawn = results[6]["outputs"]["image"][0]
     expect("a picture as a file", drawn["file"] == os.path.join(folder, "call-6-image.png") and drawn["shape"] == [64, 64, 3] and
            scratch.read("pictures", "call-6-image.png").startswith(b"\x89PNG"), drawn)
-    for line, needle, id_ in ((5, "line 5: it is not JSON", None), (7, "prompt is empty", "empty"), (8, "did you mean 'id'?", None),
+    for line, needle, id_ in ((5, "line 5: it is not JSON, as byte 2 of the line shows", None), (7, "prompt is empty", "empty"), (8, "did you mean 'id'?", None),
                               (9, "lacks 'request' (json)", "lacks"), (10, "'deadline_ms' is 0", "bad"), (11, "deeper than 64", None),
                               (12, "deadline of 1 ms", "late"), (13, "'session'", None)):
         r = results[line]

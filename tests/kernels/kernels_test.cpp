@@ -291,6 +291,26 @@ TEST_CASE("norms without a weight only normalise") {
   CHECK(with == without);
 }
 
+TEST_CASE("a row of equal values is normed to its bias, by the references too") {
+  SLUICE_EACH_PATH;
+  const std::vector<float> same(48, 3.0F);
+  const std::vector<float> weight(16, 2.0F);
+  const std::vector<float> bias(16, 0.5F);
+  std::vector<float> got(48), want(48);
+  layer_norm_cpu(same, 16, weight, bias, 1e-3F, got);
+  layer_norm_ref(same, 16, weight, bias, 1e-3F, want);
+  CHECK(relative_error(got, std::vector<float>(48, 0.5F)) < tolerance(16));
+  CHECK(relative_error(want, std::vector<float>(48, 0.5F)) < tolerance(16));
+  // Of one and minus one, with a variance of one: eps is added to it, not taken away.
+  std::vector<float> ends(16, 1.0F);
+  for (std::size_t i = 0; i < 16; i += 2) ends[i] = -1;
+  std::vector<float> normed(16);
+  layer_norm_ref(ends, 16, {}, {}, 3.0F, normed);
+  CHECK(normed[1] == 0.5F);
+  layer_norm_cpu(ends, 16, {}, {}, 3.0F, normed);
+  CHECK(std::abs(normed[1] - 0.5F) < 1e-5F);
+}
+
 TEST_CASE("activations agree with their references over their whole range, gated or not") {
   SLUICE_EACH_PATH;
   std::vector<float> x;

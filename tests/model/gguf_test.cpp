@@ -307,6 +307,34 @@ TEST_CASE("hostile GGUF files are refused, each with what is wrong") {
     CHECK(!parse(whole.substr(0, size)).ok());
 }
 
+TEST_CASE("a value of a GGUF file is read as a number of every width, and as nothing else") {
+  std::deque<std::string> kept;  // what is parsed stays where it is
+  const auto of = [&](std::uint32_t type, auto... values) {
+    Bytes made = Bytes::header(0, 1).name("k").put(type);
+    (made.put(values), ...);
+    kept.push_back(std::move(made.text));
+    return std::move(parse(kept.back())).value();
+  };
+  CHECK(of(0, std::uint8_t{200}).whole("k") == 200);
+  CHECK(of(1, std::int8_t{100}).whole("k") == 100);
+  CHECK(of(1, std::int8_t{-1}).whole("k") == std::nullopt);
+  CHECK(of(2, std::uint16_t{60000}).whole("k") == 60000);
+  CHECK(of(4, std::uint32_t{4'000'000'000}).whole("k") == 4'000'000'000);
+  CHECK(of(10, ~std::uint64_t{0}).whole("k") == ~std::uint64_t{0});
+  CHECK(of(6, 1.5F).whole("k") == std::nullopt);
+  CHECK(of(6, 1.5F).number("k") == 1.5);
+  CHECK(of(0, std::uint8_t{7}).number("k") == 7);
+  CHECK(of(7, '\1').whole("k") == std::nullopt);
+  CHECK(of(7, '\1').number("k") == std::nullopt);
+  const GgufFile text = of(8, std::uint64_t{8}, std::uint64_t{0x3131313131313131});
+  CHECK(text.whole("k") == std::nullopt);
+  CHECK(text.number("k") == std::nullopt);
+  CHECK(text.text("k") == "11111111");
+  const GgufFile list = of(9, std::uint32_t{4}, std::uint64_t{1}, std::uint32_t{5});
+  CHECK(list.whole("k") == std::nullopt);
+  CHECK(list.number("k") == std::nullopt);
+}
+
 TEST_CASE("what a GGUF file asks for and is not supported is refused by name") {
   std::deque<std::string> kept;  // what is parsed stays where it is
   const auto only = [&](const std::string& key, const std::string& value) {

@@ -63,6 +63,12 @@ TEST_CASE("what a tokenizer file may not say is an error that names it") {
                     "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("},
                                       "behavior": "Isolated"}})") ==
         "t: the pattern is wrong at character 1");
+  for (const char* added : {"5", "{}", R"({"id": 1})", R"({"content": 7, "id": 1})",
+                            R"({"content": "x"})", R"({"content": "x", "id": "1"})",
+                            R"({"content": "x", "id": -1})", R"({"content": "x", "id": 99999})"})
+    CHECK(message(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
+                      "added_tokens": [)" +
+                  std::string(added) + "]}") == "t: an added token has no content or no id");
   const Result<Tokenizer> missing = Tokenizer::load("/no/such/file.json");
   REQUIRE_FALSE(missing.ok());
   CHECK(missing.error().code == ErrorCode::not_found);
@@ -80,6 +86,43 @@ TEST_CASE("of added tokens that begin alike the longest is taken, however they a
             .value();
     CHECK(tokenizer.encode("<x>ab") == std::vector<std::int32_t>{3});
     CHECK(tokenizer.encode("a<x>a<x>abb") == std::vector<std::int32_t>{0, 2, 0, 3, 1});
+  }
+}
+
+TEST_CASE("every byte has the letter that byte-level tokenizers give it") {
+  // As GPT-2's bytes_to_unicode: printed ones stand for themselves, the others follow from 256 on.
+  std::vector<unsigned> codes;
+  unsigned next = 256;
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const bool printed = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) ||
+                         (byte >= 0xae && byte <= 0xff);
+    codes.push_back(printed ? byte : next++);
+  }
+  const auto utf8 = [](unsigned code) {
+    if (code < 0x80) return std::string(1, static_cast<char>(code));
+    return std::string{static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 63))};
+  };
+  std::string vocabulary;
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const std::string letter = utf8(codes[byte]);
+    const std::string escaped = letter == "\"" || letter == "\\" ? "\\" + letter : letter;
+    vocabulary += (byte == 0 ? "\"" : ", \"") + escaped + "\": " + std::to_string(byte);
+  }
+  const Result<Tokenizer> tokenizer =
+      Tokenizer::parse(R"({"model": {"type": "BPE", "vocab": {)" + vocabulary +
+                           R"(}, "merges": []}, "pre_tokenizer": {"type": "ByteLevel",
+                           "add_prefix_space": false, "use_regex": false},
+                           "decoder": {"type": "ByteLevel"}})",
+                       "t");
+  INFO((tokenizer.ok() ? "" : tokenizer.error().message));
+  REQUIRE(tokenizer.ok());
+  // Every byte that UTF-8 has, and what it stands in.
+  for (unsigned code = 1; code < 0x800; ++code) {
+    const std::string text = utf8(code);
+    std::vector<std::int32_t> bytes;
+    for (const char c : text) bytes.push_back(static_cast<unsigned char>(c));
+    CHECK(tokenizer->encode(text) == bytes);
+    CHECK(tokenizer->decode(bytes) == text);
   }
 }
 

@@ -112,7 +112,8 @@ TEST_CASE("a folder's manifests must be its files', this ABI's, and nobody else'
     return all.substr(0, all.find('\n'));
   };
   CHECK(problem("good.role.yaml", good) == "");
-  CHECK(problem("bad.role.yaml", good).find("the manifest names 'good', its file 'bad'") !=
+  CHECK(problem("bad.role.yaml", good)
+            .find("bad.role.yaml:1:1: error: the manifest names 'good', its file 'bad'") !=
         std::string::npos);
   CHECK(problem("good.role.yaml", with("abi: 1.0", "abi: 2.0"))
             .find("the plugin wants plugin ABI 2.0, this program plays 1.0") != std::string::npos);

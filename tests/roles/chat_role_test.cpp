@@ -297,6 +297,19 @@ TEST_CASE("pages that do not fit the machine are refused, not tried") {
   CHECK(made.error().message.find("the machine has") != std::string::npos);
 }
 
+TEST_CASE("a chat_kv that does not say how many pages holds 16,384 tokens") {
+  GlobalParamSpec param;
+  for (const std::int64_t page_tokens : {16, 100, 4096}) {
+    param.page_tokens = page_tokens;
+    auto made = ChatSessions::make({&param, directory});
+    REQUIRE(made.ok());
+    KvPool& pool = dynamic_cast<ChatSessions&>(**made).pool();
+    const auto tokens = pool.pages_free() * static_cast<std::size_t>(page_tokens);
+    CHECK(tokens >= 16'384);
+    CHECK(tokens <= 16'384 + static_cast<std::size_t>(page_tokens));
+  }
+}
+
 TEST_CASE("a role that cannot be made says why") {
   World world;
   RoleMaking making;

@@ -54,6 +54,10 @@ TEST_CASE("What NumPy wrote is read as it was") {
   CHECK(decode_npy(stored("empty.npy")).value().shape() == Shape{0, 4});
   for (const char* name : {"version2.npy", "version3.npy"})
     CHECK(numbers<float>(decode_npy(stored(name)).value()) == std::vector<float>{1.5F, -2});
+  // One dimension lies the same in either order.
+  const Tensor row =
+      decode_npy(file_of("{'descr':'|u1','fortran_order':True,'shape':(2,)}", "ab")).value();
+  CHECK(numbers<std::uint8_t>(row) == std::vector<std::uint8_t>{'a', 'b'});
 }
 
 TEST_CASE("What is written has NumPy's own bytes") {

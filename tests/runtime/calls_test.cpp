@@ -67,7 +67,7 @@ TEST_CASE("a call of its own deadline, and a call that waits behind one that was
   CallRequest request{"s", {{"x", make_text("first")}}, 200ms};
   const CallOutcome first = world.runner->call(request, nullptr);
   CHECK(first.error.code == ErrorCode::deadline);
-  CHECK(first.error.message.find("200 ms") != std::string::npos);
+  CHECK(first.error.message.find("200 ms (the call's own)") != std::string::npos);
   // Calls of a session follow each other, so the next one waits, and has a deadline too.
   request.inputs = {{"x", make_text("second")}};
   const CallOutcome second = world.runner->call(request, nullptr);
@@ -79,6 +79,33 @@ TEST_CASE("a call of its own deadline, and a call that waits behind one that was
   CHECK(third.wait().ok);
   CHECK(third.text == "third ");
   CHECK(deaf.runs == 2);  // the second never began
+}
+
+TEST_CASE("a call that another caller holds up is given up, and no node is blamed") {
+  Gate inside, gate;
+  TestWorld world;
+  world.add_scripted([](Activation& a, std::uint32_t) -> Result<void> {
+    a.yield("v", make_text(a.input("x")->text));
+    return {};
+  });
+  world.run(one_node(), with_grace(10ms));
+  Waiting slow, other;
+  CallObserver observer = slow.observer();
+  observer.on_output = [&](std::string_view, const PayloadRef&) {
+    inside.open();
+    gate.wait();  // whoever drives the workflow stands here
+  };
+  const auto first = world.runner->start({"s", {{"x", make_text("")}}}, std::move(observer));
+  inside.wait();
+  const auto second = world.runner->start({"t", {{"x", make_text("")}}, 50ms}, other.observer());
+  const CallOutcome outcome = other.wait();
+  gate.open();
+  CHECK(outcome.error.code == ErrorCode::deadline);
+  CHECK(outcome.node.empty());
+  CHECK(outcome.error.message.ends_with("; it was given up 10 ms later"));
+  CHECK(slow.wait().ok);
+  world.until_idle();
+  CHECK(other.ends == 1);
 }
 
 TEST_CASE("a cancelled call ends at once where roles look, and within the grace where not") {

@@ -92,6 +92,30 @@ TEST_CASE("every order of events gives the same calls") {
   }
 }
 
+TEST_CASE("past its deadline a call does not wait for its turn at a replica") {
+  // 100 calls of one second each for one replica: the deadline ends those that wait too.
+  Bound bound = bind(R"(
+scenario: many
+workflow: diamond.yaml
+calls: [ { session: a, inputs: { x: v } } ]
+nodes:
+  split: { yields: [ [one, two] ] }
+  right: { yields: [ [y] ], latency: 1s }
+)");
+  bound.script.calls.clear();
+  for (std::uint64_t i = 0; i < 100; ++i) bound.script.calls.push_back({i, 1, {1}});
+  bound.script.sessions.assign(100, "s");
+  bound.plan.limits.deadline = std::chrono::milliseconds(1500);
+  sim::Options options;
+  options.queue_at_replicas = true;
+  const sim::Report report = sim::simulate(bound.plan, bound.script, options);
+  CHECK(report.violations.empty());
+  std::size_t late = 0;
+  for (const sim::CallReport& call : report.calls) late += call.failure ? 1 : 0;
+  CHECK(late > 90);
+  CHECK(report.finished < std::chrono::seconds(3));  // the one that runs is let to its end
+}
+
 TEST_CASE("a link repeats what was not applied, and applies nothing twice") {
   LinkSender<int> sender(8);
   LinkReceiver receiver;

@@ -117,6 +117,11 @@ TEST_CASE("What is no path with a value is refused") {
   std::string deep = "roles.llm.options";
   for (int i = 0; i < 100'000; ++i) deep += ".x";
   CHECK(!parse_override(deep + "=1").ok());
+  std::string most = "a";  // of 16 parts, as the message says
+  for (int i = 1; i < 16; ++i) most += ".x";
+  CHECK(parse_override(most + "=1").ok());
+  CHECK(parse_override(most + ".x=1").error().message.find("more than 16 parts") !=
+        std::string::npos);
   CHECK(parse_override("a.b=c=d").value().value == "c=d");
 }
 

@@ -1,0 +1,52 @@
+#include "cli/file_kind.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.h"
+#include "graph/diagnostic.h"
+#include "workflows/yaml_reader.h"
+#include "workflows/yaml_tree.h"
+
+namespace sluice::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Whether the file's outermost keys have this one, and not the other.
+bool has_key(const std::string& path, const char* wanted, const char* other) {
+  const Result<std::string> text = read_whole_file(path, yaml_bytes_max);
+  if (!text.ok()) return false;
+  Diagnostics ignored;
+  const YamlNode root = read_yaml(*text, ignored);
+  return root.kind == YamlNode::Kind::map && root.find(wanted) != nullptr &&
+         root.find(other) == nullptr;
+}
+
+}  // namespace
+
+Result<void> check_is_no_scenario(const std::string& path) {
+  if (!has_key(path, "scenario", "sluice")) return {};
+  return invalid_argument(path + ": this is a scenario, not a workflow; `sluice test " + path +
+                          "` runs it, and its `workflow:` names the workflow");
+}
+
+Result<void> check_is_no_workflow(const std::string& path) {
+  if (!has_key(path, "sluice", "scenario")) return {};
+  return invalid_argument(path +
+                          ": this is a workflow, not a scenario; `sluice test` takes scenarios of "
+                          "it (files with `scenario:`), or the folder that has them");
+}
+
+Result<void> check_is_checkpoint(const std::string& path) {
+  std::error_code failed;
+  if (!fs::is_regular_file(path, failed)) return {};
+  const std::string ending = fs::path(path).extension().string();
+  if (ending != ".safetensors" && ending != ".json") return {};
+  const std::string folder = fs::path(path).parent_path().string();
+  return invalid_argument(path + ": this is one file of a checkpoint; name its folder, " +
+                          (folder.empty() ? "." : folder));
+}
+
+}  // namespace sluice::cli

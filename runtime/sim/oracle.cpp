@@ -22,8 +22,8 @@ void Oracle::violated(std::string what) {
 }
 
 std::string Oracle::where(const StartActivation& start) const {
-  return "call " + std::to_string(start.call - 1) + ", node '" + plan_.nodes[start.node].name +
-         "' group " + std::to_string(start.group);
+  return "call " + std::to_string(start.call.number - 1) + ", node '" +
+         plan_.nodes[start.node].name + "' group " + std::to_string(start.group);
 }
 
 /// The nodes that may still add a frame to a scope of the join.
@@ -135,7 +135,7 @@ void Oracle::check_count(const StartActivation& start, const PlanGroup& group) {
     std::int64_t wanted = count.literal;
     if (count.kind == PlanCount::Kind::runtime) {
       const NodeId from = plan_.edges[count.source].from;
-      wanted = from == entry_node ? script_.calls[start.call - 1].number(count.source_field)
+      wanted = from == entry_node ? script_.calls[start.call.number - 1].number(count.source_field)
                                   : script_.nodes[from].values[count.source_field];
     }
     const auto came = std::ranges::count(start.inputs, count.field, &InputValue::field);
@@ -204,7 +204,7 @@ void Oracle::ended(ActivationNumber activation) {
 }
 
 void Oracle::sent(const Message& message) {
-  CallFacts& call = calls_[message.call - 1];
+  CallFacts& call = calls_[message.call.number - 1];
   if (message.kind == Message::Kind::call_ended) return;
   ++call.messages;
   call.started = true;
@@ -229,14 +229,14 @@ void Oracle::sent(const Message& message) {
 
 void Oracle::arrived(const Message& message) {
   if (message.kind == Message::Kind::call_ended) return;
-  CallFacts& call = calls_[message.call - 1];
+  CallFacts& call = calls_[message.call.number - 1];
   --call.messages;
   if (message.kind == Message::Kind::frame)
     std::erase_if(call.flying, [&](const auto& one) { return one.first == &message; });
 }
 
 void Oracle::delivered(const DeliverOutput& output) {
-  CallFacts& call = calls_[output.call - 1];
+  CallFacts& call = calls_[output.call.number - 1];
   if (call.ended) violated("C7: an output came after the end of its call");
   const FrameNumber frame = frame_of(*output.value);
   FrameNumber& last = call.last_delivery[output.output];
@@ -246,22 +246,22 @@ void Oracle::delivered(const DeliverOutput& output) {
 }
 
 void Oracle::call_ended(const EndCall& end) {
-  CallFacts& call = calls_[end.call - 1];
-  if (call.ended) violated("C7: call " + std::to_string(end.call - 1) + " ended twice");
+  CallFacts& call = calls_[end.call.number - 1];
+  if (call.ended) violated("C7: call " + std::to_string(end.call.number - 1) + " ended twice");
   call.ended = true;
   if (!call.given_up && (call.messages != 0 || !call.running.empty()))
-    violated("C9: call " + std::to_string(end.call - 1) + " ended with " +
+    violated("C9: call " + std::to_string(end.call.number - 1) + " ended with " +
              std::to_string(call.messages) + " messages and " +
              std::to_string(call.running.size()) + " activations of it about");
   if (!end.failure) {
     const bool hidden = std::ranges::any_of(
         call.failures, [&](NodeId node) { return !plan_.nodes[node].skip_errors; });
-    if (hidden) violated("C8: call " + std::to_string(end.call - 1) + " hides a failure");
+    if (hidden) violated("C8: call " + std::to_string(end.call.number - 1) + " hides a failure");
     return;
   }
   if (end.failure->kind == FailureKind::role_failed &&
       std::ranges::find(call.failures, end.failure->node) == call.failures.end())
-    violated("C8: call " + std::to_string(end.call - 1) + " names '" +
+    violated("C8: call " + std::to_string(end.call.number - 1) + " names '" +
              plan_.nodes[end.failure->node].name + "', which did not fail");
 }
 

@@ -192,7 +192,7 @@ class Simulation {
     Message* message = cluster_.receive(event, now_);
     if (message == nullptr) return;
     const NodeId to = message->to;
-    touched_.push_back(message->call - 1);
+    touched_.push_back(message->call.number - 1);
     // What is applied is no longer on its way, whatever it sets off.
     oracle_.arrived(*message);
     if (to == entry_node)
@@ -206,7 +206,7 @@ class Simulation {
   void perform(std::uint32_t machine) {
     // Nothing below steps an engine, so the effects stand still meanwhile.
     for (DeliverOutput& output : effects_.deliveries) {
-      CallReport& call = report_.calls[output.call - 1];
+      CallReport& call = report_.calls[output.call.number - 1];
       oracle_.delivered(output);
       if (call.first_output == Instant{}) call.first_output = now_;
       ++call.outputs[output.output];
@@ -222,7 +222,7 @@ class Simulation {
     const std::uint32_t index = new_running();
     Running& running = running_[index];
     running.start = start;
-    Firing firing = firing_of(plan_, start, start.call - 1);
+    Firing firing = firing_of(plan_, start, start.call.number - 1);
     running.identity = identity_of(plan_, firing);
     const Token identity = token_of_identity(running.identity);
     running.fact = oracle_.started(start, firing, identity);
@@ -330,7 +330,7 @@ class Simulation {
 
   void step(std::uint32_t index) {
     Running& running = running_[index];
-    touched_.push_back(running.start.call - 1);
+    touched_.push_back(running.start.call.number - 1);
     const NodeId node = running.start.node;
     if (running.told)
       return end(index, Failure{node, {ErrorCode::cancelled, "cancelled"}, FailureKind::cancelled});
@@ -416,7 +416,7 @@ class Simulation {
 
   void end_call(EndCall& end) {
     oracle_.call_ended(end);
-    CallReport& call = report_.calls[end.call - 1];
+    CallReport& call = report_.calls[end.call.number - 1];
     call.ended = true;
     call.done = now_;
     call.failure = std::move(end.failure);
@@ -426,10 +426,10 @@ class Simulation {
 
   void give_up(std::uint32_t index) {
     if (!report_.calls[index].ended && report_.calls[index].arrived <= now_ &&
-        coordinator_.knows(index + 1)) {
+        coordinator_.knows({index + 1, {}})) {
       ++report_.faults.cancels;
       oracle_.cancelled(index);
-      coordinator_.cancel(index + 1, effects_);
+      coordinator_.cancel({index + 1, {}}, effects_);
       perform(0);
     }
   }
@@ -468,7 +468,7 @@ class Simulation {
     if (machine.paused || machine.away) return;
     ++report_.faults.kills;
     for (std::size_t call = 0; call < report_.calls.size(); ++call)
-      if (!report_.calls[call].ended && coordinator_.knows(call + 1)) oracle_.gave_up(call);
+      if (!report_.calls[call].ended && coordinator_.knows({call + 1, {}})) oracle_.gave_up(call);
     wipe(index);
     machine.paused = true;  // nobody is there
     agenda_.add({now_ + lease, cluster_.next_tie(), Event::Kind::lost, index, machine.incarnation,
@@ -498,7 +498,7 @@ class Simulation {
     if (machine.incarnation != incarnation || !machine.paused) return;
     machine.away = true;
     for (std::size_t call = 0; call < report_.calls.size(); ++call)
-      if (!report_.calls[call].ended && coordinator_.knows(call + 1)) oracle_.gave_up(call);
+      if (!report_.calls[call].ended && coordinator_.knows({call + 1, {}})) oracle_.gave_up(call);
     coordinator_.nodes_lost(cluster_.nodes_of(index), effects_);
     perform(0);
   }

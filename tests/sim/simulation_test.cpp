@@ -115,7 +115,7 @@ TEST_CASE("the oracle sees a firing that comes twice, and an output after the en
   InputValue input{0, sim::token_payload(7, frame, 0)};
   StartActivation start;
   start.node = bound.plan.find("split")->id;
-  start.call = 1;
+  start.call = {1, {}};
   start.inputs = std::span(&input, 1);
   const sim::Firing firing = sim::firing_of(bound.plan, start, 0);
   oracle.started(start, firing, 1);
@@ -124,10 +124,10 @@ TEST_CASE("the oracle sees a firing that comes twice, and an output after the en
   REQUIRE(oracle.violations().size() == 1);
   CHECK(oracle.violations()[0].starts_with("C1"));
   EndCall end;
-  end.call = 1;
+  end.call = {1, {}};
   oracle.call_ended(end);
   CHECK(oracle.violations().back().starts_with("C9"));
-  oracle.delivered({1, 0, input.value});
+  oracle.delivered({{1, {}}, 0, input.value});
   CHECK(oracle.violations().back().starts_with("C7"));
 }
 

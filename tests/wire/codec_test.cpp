@@ -44,7 +44,6 @@ std::vector<Sample> conversation(const Plan& plan, std::uint64_t seed) {
   world.run();
   REQUIRE(world.errors.empty());
   REQUIRE(world.refusals.empty());
-  for (const auto& [kind, many] : world.kinds) UNSCOPED_INFO(static_cast<int>(kind) << ": " << many);
   REQUIRE(world.kinds.size() == 7);
   return all;
 }

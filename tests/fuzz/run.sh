@@ -21,7 +21,7 @@ sources() {
       $root/roles/model/mapped_file.cpp $root/roles/model/gguf*.cpp $root/kernels/quant_ref.cpp $root/kernels/quant_avx*.cpp $root/kernels/isa.cpp \
       $root/roles/model/tokenizer*.cpp $root/roles/model/rope.cpp $root/roles/model/picture_input.cpp \
       $root/roles/model/resample.cpp $root/roles/model/chat.cpp $root/base/*.cpp" ;;
-    wire) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/wire/*.cpp" ;;
+    wire) echo "$root/graph/*.cpp $root/workflows/load*.cpp $root/workflows/yaml_tree.cpp $root/base/*.cpp $root/runtime/wire/*.cpp" ;;
     trace) echo "$root/dataplane/*.cpp $root/base/*.cpp" ;;
     scenario) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/sim/*.cpp" ;;
   esac

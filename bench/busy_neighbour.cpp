@@ -28,8 +28,8 @@
 
 #include "base/worker_pool.h"
 #include "bench/peer.h"
-#include "roles/model/config.h"
-#include "roles/model/model.h"
+#include "engine/family/model.h"
+#include "engine/scenes/config.h"
 
 extern char** environ;
 

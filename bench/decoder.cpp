@@ -24,9 +24,9 @@
 
 #include "bench/peak.h"
 #include "bench/peer.h"
+#include "engine/family/model.h"
+#include "engine/scenes/config.h"
 #include "kernels/parallel.h"
-#include "roles/model/config.h"
-#include "roles/model/model.h"
 
 using namespace sluice;
 

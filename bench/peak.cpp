@@ -10,9 +10,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/checkpoint/weights.h"
 #include "kernels/amx.h"
 #include "kernels/parallel.h"
-#include "roles/model/weights.h"
 
 namespace sluice {
 

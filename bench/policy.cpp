@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "bench/peak.h"
-#include "roles/model/flow_policy.h"
-#include "roles/model/memory_plan.h"
+#include "engine/family/memory_plan.h"
+#include "engine/policy/flow_policy.h"
 
 using namespace sluice;
 

@@ -19,8 +19,8 @@
 
 #include "base/base64.h"
 #include "bench/scenes_checker.h"
+#include "engine/picture/image_file.h"
 #include "graph/check.h"
-#include "roles/image_file.h"
 #include "runtime/runner.h"
 #include "workflows/load.h"
 
@@ -38,9 +38,9 @@ constexpr std::size_t sessions_per_runner = 240;
 
 struct Task {
   std::string kind;
-  std::string request;     // JSON
-  std::string answer;      // of a question
-  scenes::Wanted wanted;   // of a drawing
+  std::string request;    // JSON
+  std::string answer;     // of a question
+  scenes::Wanted wanted;  // of a drawing
 };
 
 struct Score {
@@ -99,8 +99,10 @@ std::vector<Task> question_tasks(const std::string& folder, std::size_t count) {
       const Json request = {{"content",
                              {{{"type", "image"}, {"data", data}},
                               {{"type", "text"}, {"text", question["question"]}}}}};
-      tasks.push_back({question["kind"].get<std::string>(), request.dump(),
-                       question["answer"].get<std::string>(), {}});
+      tasks.push_back({question["kind"].get<std::string>(),
+                       request.dump(),
+                       question["answer"].get<std::string>(),
+                       {}});
     }
   }
   return tasks;
@@ -124,14 +126,13 @@ std::vector<Task> drawing_tasks(const std::string& folder, std::size_t count) {
 bool is_right(Runner& runner, const Task& task, const std::string& session) {
   std::string text;
   std::vector<PayloadRef> pictures;
-  const CallOutcome outcome =
-      runner.call({session, {{"request", make_json(task.request)}}},
-                  [&](std::string_view, const PayloadRef& value) {
-                    if (value->type == ValueType::image)
-                      pictures.push_back(value);
-                    else
-                      text += value->text;
-                  });
+  const CallOutcome outcome = runner.call({session, {{"request", make_json(task.request)}}},
+                                          [&](std::string_view, const PayloadRef& value) {
+                                            if (value->type == ValueType::image)
+                                              pictures.push_back(value);
+                                            else
+                                              text += value->text;
+                                          });
   if (!outcome.ok) stop(outcome.node + ": " + outcome.error.message);
   if (task.kind != "drawing") return text == task.answer;
   return pictures.size() == 1 && text.empty() &&

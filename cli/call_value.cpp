@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
-#include "roles/image_file.h"
+#include "engine/picture/image_file.h"
 #include "roles/npy_file.h"
 
 namespace sluice::cli {

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/file.h"
-#include "roles/image_file.h"
+#include "engine/picture/image_file.h"
 
 namespace sluice::cli {
 

@@ -1,7 +1,7 @@
 // What the user gives by the name of a file, or through standard input.
 //
-// Bounds: 40 MiB each. Errors: those of base/file.h and roles/image_file.h; of standard input
-// exhausted (it has more), unavailable (it cannot be read).
+// Bounds: 40 MiB each. Errors: those of base/file.h and engine/picture/image_file.h; of standard
+// input exhausted (it has more), unavailable (it cannot be read).
 #pragma once
 
 #include <string>

@@ -4,7 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/model_load.h"
-#include "roles/model/model_check.h"
+#include "engine/check/model_check.h"
 
 namespace sluice::cli {
 

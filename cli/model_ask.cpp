@@ -7,9 +7,9 @@
 #include "cli/commands.h"
 #include "cli/input_file.h"
 #include "cli/model_load.h"
-#include "roles/model/action_tokens.h"
+#include "engine/policy/action_tokens.h"
 #ifdef SLUICE_CUDA
-#include "roles/device/device_text.h"
+#include "engine/device/device_text.h"
 #endif
 
 namespace sluice::cli {

@@ -10,7 +10,7 @@
 #include "cli/commands.h"
 #include "cli/model_load.h"
 #ifdef SLUICE_CUDA
-#include "roles/device/device_decoder.h"
+#include "engine/device/device_decoder.h"
 #endif
 
 namespace sluice::cli {

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-#include "roles/model/policy_engine.h"
+#include "engine/policy/policy_engine.h"
 
 namespace sluice::cli {
 

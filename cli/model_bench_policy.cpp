@@ -5,9 +5,9 @@
 #include "cli/commands.h"
 #include "cli/model_bench.h"
 #include "cli/model_load.h"
-#include "roles/model/flow_policy.h"
+#include "engine/policy/flow_policy.h"
 #ifdef SLUICE_CUDA
-#include "roles/device/device_policy.h"
+#include "engine/device/device_policy.h"
 #endif
 
 namespace sluice::cli {

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <string>
 
-#include "roles/model/chat_model.h"
-#include "roles/model/memory_plan.h"
-#include "roles/model/model.h"
+#include "engine/family/memory_plan.h"
+#include "engine/family/model.h"
+#include "engine/tasks/chat_model.h"
 
 namespace sluice::cli {
 

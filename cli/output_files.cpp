@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "cli/call_value.h"
-#include "roles/image_file.h"
+#include "engine/picture/image_file.h"
 #include "roles/npy_file.h"
 
 namespace sluice::cli {

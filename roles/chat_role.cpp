@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "base/nearest.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/family/memory_plan.h"
 #include "roles/chat_sessions.h"
-#include "roles/model/gguf.h"
-#include "roles/model/memory_plan.h"
 
 namespace sluice {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/tasks/chat_model.h"
 #include "roles/catalog.h"
-#include "roles/model/chat_model.h"
 
 namespace sluice {
 

@@ -1,8 +1,8 @@
 #include "roles/check_model.h"
 
-#include "roles/model/architecture.h"
-#include "roles/model/config.h"
-#include "roles/model/gguf.h"
+#include "engine/checkpoint/gguf.h"
+#include "engine/family/architecture.h"
+#include "engine/scenes/config.h"
 
 namespace sluice {
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "roles/model/flow.h"
+#include "engine/scenes/flow.h"
 #include "roles/paged_kv.h"
 
 namespace sluice {

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "roles/model/codec.h"
-#include "roles/model/image_resize.h"
+#include "engine/picture/image_resize.h"
+#include "engine/scenes/codec.h"
 
 namespace sluice {
 

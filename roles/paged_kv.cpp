@@ -1,6 +1,6 @@
 #include "roles/paged_kv.h"
 
-#include "roles/model/memory_plan.h"
+#include "engine/family/memory_plan.h"
 
 namespace sluice {
 

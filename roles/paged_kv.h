@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/checkpoint/safetensors.h"
+#include "engine/layers/decoder.h"
+#include "engine/layers/kv.h"
+#include "engine/scenes/config.h"
+#include "engine/text/tokenizer.h"
 #include "roles/catalog.h"
-#include "roles/model/config.h"
-#include "roles/model/decoder.h"
-#include "roles/model/kv.h"
-#include "roles/model/safetensors.h"
-#include "roles/model/tokenizer.h"
 
 namespace sluice {
 

@@ -8,7 +8,7 @@
 
 #include "base/base64.h"
 #include "base/nearest.h"
-#include "roles/image_file.h"
+#include "engine/picture/image_file.h"
 
 namespace sluice {
 

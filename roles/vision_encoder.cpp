@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "roles/model/image_resize.h"
-#include "roles/model/vision.h"
+#include "engine/picture/image_resize.h"
+#include "engine/scenes/vision.h"
 
 namespace sluice {
 

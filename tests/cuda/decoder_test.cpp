@@ -1,8 +1,8 @@
 // The decoder on the device against the references that the CPU's is held to.
 #include "../model/golden.h"
+#include "engine/device/device_text.h"
+#include "engine/tasks/generator.h"
 #include "on_device.h"
-#include "roles/device/device_text.h"
-#include "roles/model/generator.h"
 
 using namespace sluice;
 using namespace sluice::device;

@@ -1,9 +1,9 @@
 // A whole policy on the device against the CPU's, which is held to its references.
 #include <algorithm>
 
+#include "engine/device/device_policy.h"
+#include "engine/policy/flow_policy.h"
 #include "on_device.h"
-#include "roles/device/device_policy.h"
-#include "roles/model/flow_policy.h"
 
 using namespace sluice;
 using namespace sluice::device;

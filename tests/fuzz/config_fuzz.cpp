@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "roles/model/chat.h"
+#include "engine/text/chat.h"
 
 using namespace sluice;
 

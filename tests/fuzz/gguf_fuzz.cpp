@@ -2,9 +2,9 @@
 #include <cstdint>
 #include <string>
 
-#include "roles/model/chat.h"
-#include "roles/model/gguf_model.h"
-#include "roles/model/gguf_tokenizer.h"
+#include "engine/family/gguf_model.h"
+#include "engine/text/chat.h"
+#include "engine/text/gguf_tokenizer.h"
 
 using namespace sluice;
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "roles/image_file.h"
+#include "engine/picture/image_file.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t size_max);
 

@@ -14,16 +14,17 @@ mkdir -p "$build"
 # What the targets share is compiled once.
 sources() {
   case $1 in
-    image_file) echo "$root/roles/image_file.cpp $root/base/*.cpp" ;;
+    image_file) echo "$root/engine/picture/image_file.cpp $root/base/*.cpp" ;;
     npy) echo "$root/roles/npy_file.cpp $root/base/*.cpp" ;;
     workflow) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp" ;;
-    config | safetensors | tokenizer | gguf) echo "$root/roles/model/architecture*.cpp $root/roles/model/safetensors.cpp \
-      $root/roles/model/mapped_file.cpp $root/roles/model/gguf*.cpp $root/kernels/quant_ref.cpp $root/kernels/quant_avx*.cpp $root/kernels/isa.cpp \
-      $root/roles/model/tokenizer*.cpp $root/roles/model/rope.cpp $root/roles/model/picture_input.cpp \
-      $root/roles/model/resample.cpp $root/roles/model/chat.cpp $root/base/*.cpp" ;;
-    wire) echo "$root/graph/*.cpp $root/workflows/load*.cpp $root/workflows/yaml_tree.cpp $root/base/*.cpp $root/runtime/wire/*.cpp" ;;
+    config | safetensors | tokenizer | gguf) echo "$root/engine/family/architecture*.cpp $root/engine/checkpoint/safetensors.cpp \
+      $root/engine/checkpoint/mapped_file.cpp $root/engine/*/gguf*.cpp $root/kernels/quant_ref.cpp $root/kernels/quant_avx*.cpp $root/kernels/isa.cpp \
+      $root/engine/text/tokenizer*.cpp $root/engine/layers/rope.cpp $root/engine/picture/picture_input.cpp \
+      $root/engine/picture/resample.cpp $root/engine/text/chat.cpp $root/base/*.cpp" ;;
+    wire) echo "$root/graph/*.cpp $(find "$root/workflows" -name "*.cpp" ! -name overrides.cpp | tr '\n' ' ') $root/base/*.cpp \
+      $root/runtime/wire/*.cpp" ;;
     trace) echo "$root/dataplane/*.cpp $root/base/*.cpp" ;;
-    scenario) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/sim/*.cpp" ;;
+    scenario) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/sim/*.cpp $root/runtime/wire/*.cpp" ;;
   esac
 }
 for target in $targets; do

@@ -1,7 +1,7 @@
 // Any bytes as a safetensors file: refused, or every tensor's bytes can be read.
 #include <cstdint>
 
-#include "roles/model/safetensors.h"
+#include "engine/checkpoint/safetensors.h"
 
 using namespace sluice;
 

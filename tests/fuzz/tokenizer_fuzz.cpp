@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "roles/model/tokenizer.h"
+#include "engine/text/tokenizer.h"
 
 using namespace sluice;
 

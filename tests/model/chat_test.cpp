@@ -1,5 +1,5 @@
 // Chat texts against jinja's (tests/golden/make_conversations.py, `chat`).
-#include "roles/model/chat.h"
+#include "engine/text/chat.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>

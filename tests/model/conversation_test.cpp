@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "roles/image_file.h"
-#include "roles/model/chat_model.h"
+#include "engine/picture/image_file.h"
+#include "engine/tasks/chat_model.h"
 
 using namespace sluice;
 

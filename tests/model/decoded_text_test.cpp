@@ -1,5 +1,5 @@
 // Text that is decoded as it grows is the text of all its tokens, for every kind of tokenizer.
-#include "roles/model/decoded_text.h"
+#include "engine/text/decoded_text.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -2,8 +2,8 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "engine/policy/flow_policy.h"
 #include "golden.h"
-#include "roles/model/flow_policy.h"
 
 using namespace sluice;
 

@@ -1,6 +1,6 @@
 // Continuous batching: who else is there, when it is put away and how prompts are cut must not
 // show.
-#include "roles/model/generator.h"
+#include "engine/tasks/generator.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
-#include "roles/model/model.h"
+#include "engine/family/model.h"
 
 using namespace sluice;
 

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "roles/model/chat_model.h"
-#include "roles/model/gguf_model.h"
-#include "roles/model/gguf_tokenizer.h"
-#include "roles/model/model_check.h"
+#include "engine/check/model_check.h"
+#include "engine/family/gguf_model.h"
+#include "engine/tasks/chat_model.h"
+#include "engine/text/gguf_tokenizer.h"
 #include "tests/kernels/paths.h"
 
 using namespace sluice;

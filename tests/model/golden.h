@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "roles/model/model_check.h"
+#include "engine/check/model_check.h"
 
 namespace sluice::golden {
 

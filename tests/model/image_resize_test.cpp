@@ -1,5 +1,5 @@
 // Pictures of any shape in a square, beside the filter's definition in double precision.
-#include "roles/model/image_resize.h"
+#include "engine/picture/image_resize.h"
 
 #include <array>
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 // What a model takes of the memory, to the byte.
-#include "roles/model/memory_plan.h"
+#include "engine/family/memory_plan.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>

@@ -1,13 +1,13 @@
 // Preprocessing against the families' own processors (tests/golden/make_conversations.py,
 // `pictures`).
-#include "roles/model/picture_input.h"
+#include "engine/picture/picture_input.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "roles/model/named_tensors.h"
+#include "engine/checkpoint/named_tensors.h"
 
 using namespace sluice;
 

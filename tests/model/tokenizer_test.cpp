@@ -1,5 +1,5 @@
 // Every kind of tokenizer against the library that made its file.
-#include "roles/model/tokenizer.h"
+#include "engine/text/tokenizer.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>

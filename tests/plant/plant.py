@@ -30,7 +30,8 @@ AREAS = {
     "dataplane": ["test_dataplane", "script:pool"],
     "kernels": ["test_kernels"],
     "roles": ["test_roles", "test_runtime", "test_model", "script:cli", "script:request_options"],
-    "roles/model": ["test_model", "test_roles", "test_workflows", "script:transcripts"],
+    **{f"engine/{room}": ["test_model", "test_roles", "test_workflows", "script:transcripts"]
+       for room in ("checkpoint", "layers", "family", "picture", "text", "policy", "tasks", "scenes", "check")},
     "runtime/inproc": ["test_runtime", "script:cli"],
     "cli": ["script:transcripts", "script:failures", "script:cli", "script:run", "script:request_options", "script:help",
             "script:chat"],

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "engine/picture/image_file.h"
 #include "fake_activation.h"
 #include "roles/chat_sessions.h"
-#include "roles/image_file.h"
 
 using namespace sluice;
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "roles/model/codec.h"
-#include "roles/model/tokenizer.h"
+#include "engine/scenes/codec.h"
+#include "engine/text/tokenizer.h"
 
 namespace sluice {
 namespace {
@@ -43,9 +43,8 @@ TEST_CASE("the codec gives the latents and pixels that the training code gives")
   // The same check sees planted mistakes: a convolution's stride, a lost activation, a lost
   // normalisation of the latents.
   ModelConfig mute = config;
-  std::erase_if(mute.codec.decoder, [](const CodecLayer& layer) {
-    return layer.kind == CodecLayer::Kind::silu;
-  });
+  std::erase_if(mute.codec.decoder,
+                [](const CodecLayer& layer) { return layer.kind == CodecLayer::Kind::silu; });
   const Codec mutant = std::move(Codec::load(mute, weights)).value();
   CHECK(relative_error(mutant.decode_values(expected), truth.load("codec.out")->f32()) > 2e-4);
   Tensor swapped = expected;

@@ -1,4 +1,4 @@
-#include "roles/model/codec.h"
+#include "engine/scenes/codec.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -19,9 +19,9 @@ class Checkpoint {
       sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
     const std::size_t begin = data_.size();
     data_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-    header_ += (header_.empty() ? "" : ",") + ("\"" + name) +
-               R"(":{"dtype":"F32","shape":[)" + sizes + R"(],"data_offsets":[)" +
-               std::to_string(begin) + "," + std::to_string(data_.size()) + "]}";
+    header_ += (header_.empty() ? "" : ",") + ("\"" + name) + R"(":{"dtype":"F32","shape":[)" +
+               sizes + R"(],"data_offsets":[)" + std::to_string(begin) + "," +
+               std::to_string(data_.size()) + "]}";
   }
   void add_random(const std::string& name, const std::vector<std::int64_t>& shape, float scale) {
     std::size_t count = 1;
@@ -114,7 +114,7 @@ std::vector<double> encode_longhand(const SafetensorsFile& file, const Tensor& p
           for (std::size_t i = 0; i < in; ++i)
             for (std::size_t u = 0; u < 3; ++u)
               for (std::size_t v = 0; v < 3; ++v) {
-                const std::size_t r = row * stride + u;   // one more than the row, for the padding
+                const std::size_t r = row * stride + u;  // one more than the row, for the padding
                 const std::size_t c = column * stride + v;
                 if (r < 1 || c < 1 || r > side || c > side) continue;
                 sum += double{w.f32()[((o * in + i) * 3 + u) * 3 + v]} *
@@ -170,8 +170,7 @@ TEST_CASE("a configuration whose layers do not fit each other is refused before 
   fill(checkpoint);
   const SafetensorsFile& file = checkpoint.file();
   ModelConfig twice = small_config();
-  twice.codec.encoder.insert(twice.codec.encoder.begin() + 1,
-                             of(CodecLayer::Kind::upsample2x));
+  twice.codec.encoder.insert(twice.codec.encoder.begin() + 1, of(CodecLayer::Kind::upsample2x));
   CHECK_FALSE(Codec::load(twice, file).ok());
   ModelConfig gap = small_config();
   gap.codec.decoder.erase(gap.codec.decoder.begin());

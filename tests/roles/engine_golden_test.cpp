@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/random.h"
-#include "roles/model/decoder.h"
-#include "roles/model/flow.h"
-#include "roles/model/vision.h"
+#include "engine/layers/decoder.h"
+#include "engine/scenes/flow.h"
+#include "engine/scenes/vision.h"
 
 using namespace sluice;
 

@@ -1,4 +1,4 @@
-#include "roles/image_file.h"
+#include "engine/picture/image_file.h"
 
 #include <turbojpeg.h>
 

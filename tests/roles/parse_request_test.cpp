@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/base64.h"
-#include "roles/image_file.h"
+#include "engine/picture/image_file.h"
 #include "tests/roles/fake_activation.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-#include "roles/model/safetensors.h"
+#include "engine/checkpoint/safetensors.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "roles/model/tokenizer.h"
+#include "engine/text/tokenizer.h"
 
 #include <catch2/catch.hpp>
 

@@ -18,10 +18,25 @@ ALLOWED = {
     "kernels": {"kernels", "base"},
     "graph": {"graph", "base"},
     "dataplane": {"dataplane", "base"},
-    "roles": {"roles", "graph", "kernels", "base"},
+    "engine": {"engine", "kernels", "dataplane", "base"},
+    "roles": {"roles", "engine", "graph", "kernels", "base"},
     "runtime": {"runtime", "graph", "base"},
     "workflows": {"workflows", "graph", "base"},
     "plugin": {"plugin", "workflows", "roles", "graph", "base"},
+}
+# The engine's rooms, and which others each may use; docs/ARCHITECTURE.md says what stands in each.
+ROOMS = {
+    "checkpoint": set(),
+    "layers": {"checkpoint"},
+    "family": {"checkpoint", "layers"},
+    "picture": {"checkpoint", "layers", "family"},
+    "text": {"checkpoint", "layers", "family", "picture"},
+    "policy": {"checkpoint", "layers", "family"},
+    "plan": set(),
+    "tasks": {"checkpoint", "layers", "family", "picture", "text", "policy", "plan"},
+    "scenes": {"checkpoint", "layers", "family"},
+    "device": {"checkpoint", "layers", "family", "policy", "tasks", "plan"},
+    "check": {"checkpoint", "layers", "family", "picture", "text", "policy", "tasks"},
 }
 RUNTIME_ROLES = {"roles/role.h", "roles/catalog.h", "roles/plugin.h"}
 THIRD_PARTY = {  # header prefix -> files that may include it
@@ -29,20 +44,20 @@ THIRD_PARTY = {  # header prefix -> files that may include it
     "dnnl": r"(kernels/\w+_cpu|bench/peak)\.cpp",
     "cuda_runtime": r"kernels/cuda/.*",
     "cublas": r"kernels/cuda/device_cuda\.cpp",
-    "pcre2": r"roles/model/tokenizer_text\.cpp",
-    "utf8proc": r"roles/model/tokenizer_text\.cpp",
-    "sentencepiece": r"roles/model/tokenizer_pieces\.cpp",
+    "pcre2": r"engine/text/tokenizer_text\.cpp",
+    "utf8proc": r"engine/text/tokenizer_text\.cpp",
+    "sentencepiece": r"engine/text/tokenizer_pieces\.cpp",
     "omp": r"(kernels/onednn_cpu|bench/peak)\.cpp",
-    "turbojpeg": r"(roles/image_file\.cpp|tests/roles/image_file_test\.cpp)",
-    "stb/": r"roles/image_file\.cpp",
-    "nlohmann/": r"(roles/.*|cli/.*|bench/.*|tests/.*|examples/.*)",
+    "turbojpeg": r"(engine/picture/image_file\.cpp|tests/roles/image_file_test\.cpp)",
+    "stb/": r"engine/picture/image_file\.cpp",
+    "nlohmann/": r"((engine|roles)/.*|cli/.*|bench/.*|tests/.*|examples/.*)",
     "CLI/": r"(cli|bench)/.*",
     "oneapi/": r"bench/.*",
     "catch2/": r"tests/.*",
     "zmq": r"runtime/zmq/.*",
     "hiredis/": r"(runtime/registry|dataplane/redis)/.*",
 }
-LINKS = {"base": set(), "kernels": {"base"}, "graph": {"base"}, "dataplane": {"base"}, "roles": {"base", "graph", "kernels"},
+LINKS = {"base": set(), "kernels": {"base"}, "graph": {"base"}, "dataplane": {"base"}, "engine": {"base", "kernels", "dataplane"}, "roles": {"base", "graph", "engine"},
          "runtime": {"base", "graph", "roles"}, "workflows": {"base", "graph"},
          "plugin": {"base", "graph", "roles", "workflows"}}
 BANNED = {  # pattern -> why; comments and strings are taken out first
@@ -56,7 +71,7 @@ IMPURE = re.compile(
     r"\b(clock_gettime|gettimeofday|time|clock|getenv|secure_getenv|setenv|fopen|open|read|write|socket|connect|"
     r"pthread_\w+|rand|random|srand|getrandom|std::chrono::_V2::\w+::now|std::random_device\S*|std::thread\S*|"
     r"std::mutex\S*|std::condition_variable\S*|std::basic_\w*fstream\S*|usleep|nanosleep)(\(|@|$)")
-SOURCE_DIRS = ("base", "kernels", "graph", "dataplane", "roles", "runtime", "workflows", "plugin", "cli", "examples", "bench", "tests")
+SOURCE_DIRS = ("base", "kernels", "graph", "dataplane", "engine", "roles", "runtime", "workflows", "plugin", "cli", "examples", "bench", "tests")
 
 
 def files(root, *suffixes):
@@ -83,6 +98,10 @@ def includes(root):
                 owner = quoted.split("/")[0]
                 if owner not in ALLOWED[top] and not (top == "runtime" and quoted in RUNTIME_ROLES):
                     yield f"{path}: {top}/ may not include {quoted}"
+                if top == owner == "engine":
+                    room, other = path.split("/")[1], quoted.split("/")[1]
+                    if other != room and other not in ROOMS.get(room, set()):
+                        yield f"{path}: engine/{room}/ may not include {quoted}"
             for prefix, where in THIRD_PARTY.items():
                 if target.startswith(prefix) and not re.fullmatch(where, path):
                     yield f"{path}: {target} may be included by {where} only"

@@ -1,0 +1,326 @@
+#include "engine/device/device_layers.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+
+namespace sluice {
+
+namespace {
+
+/// Parts that a sequence is cut into when few rows attend: enough blocks for a whole GPU.
+constexpr std::size_t splits_few_rows = 16;
+constexpr std::size_t rows_few = 64;
+
+std::size_t splits_of(std::size_t rows) { return rows <= rows_few ? splits_few_rows : 1; }
+
+}  // namespace
+
+/// The host's side of what is known of rows, filled anew for each placing.
+template <typename T>
+struct DeviceLayers<T>::Staging {
+  RopeTable rope, cross_rope;
+  std::vector<std::uint32_t> sequence, place, visible, before, condition, pages;
+  std::vector<device::RowRun> runs;
+};
+
+template <typename T>
+void DeviceLayers<T>::load(const DecoderNames& names, WeightLoader& load, Uploader& up,
+                           bool normed) {
+  for (std::size_t i = 0; i < shape_.layers; ++i) {
+    const bool cross = shape_.cross_every != 0 && i % shape_.cross_every != 0;
+    blocks_.push_back(up.block(
+        Block::load(load, block(), names.block, names.layers + std::to_string(i) + ".", cross)));
+  }
+  if (normed && !block().adaptive)
+    norm_ = up.norm(load.norm(names.norm, block().width, block().norm == NormKind::layer,
+                              block().norm_plus_one));
+}
+
+template <typename T>
+Result<DeviceKv> DeviceLayers<T>::make_kv(std::size_t page_tokens, std::size_t pages,
+                                          std::size_t layers) const {
+  const KvShape kv{layers == 0 ? shape_.layers : layers, block().kv_heads * block().head_dim,
+                   page_tokens};
+  const std::size_t bytes = kv.page_floats() * pages * sizeof(T);
+  Result<device::Memory> store = device::Memory::allocate(bytes);
+  if (!store.ok()) return store.error();
+  DeviceKv made{KvPages(kv, pages), std::move(store).value(), {}};
+  if (shape_.cross_every == 0) return made;
+  Result<device::Memory> across = device::Memory::allocate(bytes);
+  if (!across.ok()) return across.error();
+  made.across = std::move(across).value();
+  return made;
+}
+
+template <typename T>
+Result<void> DeviceLayers<T>::extend(DeviceKv& kv, std::span<const DeviceChunk> chunks) const {
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    KvSequence& sequence = *chunks[c].sequence;
+    const std::size_t after = sequence.tokens + chunks[c].count;
+    Result<void> extended =
+        after > shape_.positions_max
+            ? Error{ErrorCode::exhausted, "the sequence would have " + std::to_string(after) +
+                                              " tokens, the model reads " +
+                                              std::to_string(shape_.positions_max)}
+            : kv.pages.extend(sequence, chunks[c].count);
+    if (extended.ok()) continue;
+    for (const DeviceChunk& done : chunks.first(c))
+      kv.pages.truncate(*done.sequence, done.sequence->tokens - done.count);
+    return extended;
+  }
+  return {};
+}
+
+template <typename T>
+void DeviceLayers<T>::stage(std::span<const DeviceChunk> chunks, Staging& staging) {
+  run_rows_max_ = 0;
+  std::size_t longest = pages_max_;
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const DeviceChunk& chunk = chunks[c];
+    const std::size_t before = chunk.sequence->tokens - chunk.count;
+    const auto number = [](std::size_t value) { return static_cast<std::uint32_t>(value); };
+    std::vector<Position> positions(chunk.positions.begin(), chunk.positions.end());
+    std::vector<Position> restarted;
+    staging.runs.push_back({number(staging.place.size()), number(chunk.count)});
+    for (std::size_t i = 0; i < chunk.count; ++i) {
+      staging.place.push_back(number(before + i));
+      staging.sequence.push_back(number(c));
+      staging.before.push_back(number(before));
+      staging.condition.push_back(chunk.condition);
+      staging.visible.push_back(
+          !chunk.visible.empty()
+              ? chunk.visible[i]
+              : number(before + (chunk.mask == Mask::block ? chunk.count : i + 1)));
+      if (chunk.positions.empty())
+        positions.push_back(Position::at(static_cast<std::int32_t>(before + i)));
+      restarted.push_back(Position::at(static_cast<std::int32_t>(i)));
+    }
+    append_rope(shape_.rope, block().head_dim, positions, staging.rope);
+    if (shape_.cross_every != 0)
+      append_rope(shape_.rope, block().head_dim, restarted, staging.cross_rope);
+    run_rows_max_ = std::max(run_rows_max_, chunk.count);
+    longest = std::max(longest, chunk.sequence->pages.size());
+  }
+  rows_ = staging.place.size();
+  runs_ = chunks.size();
+  // By whole steps, so that a recording lives long.
+  if (longest > pages_max_) {
+    pages_max_ = std::bit_ceil(longest);
+    ++moves_;
+  }
+  staging.pages.assign(chunks.size() * pages_max_, 0);
+  for (std::size_t c = 0; c < chunks.size(); ++c)
+    std::ranges::copy(chunks[c].sequence->pages,
+                      staging.pages.begin() + static_cast<std::ptrdiff_t>(c * pages_max_));
+}
+
+template <typename T>
+Result<void> DeviceLayers<T>::make_room(std::size_t sequences) {
+  Room room;
+  const BlockShape& s = block();
+  const std::size_t heads = s.heads * s.head_dim;
+  room.need(b_.hidden, rows_ * s.width * sizeof(float));
+  for (device::Memory* rows : {&b_.normed, &b_.branch})
+    room.need(*rows, rows_ * s.width * sizeof(T));
+  room.need(b_.qkv, rows_ * s.head_shape().row() * sizeof(T));
+  for (device::Memory* rows : {&b_.q, &b_.mixed}) room.need(*rows, rows_ * heads * sizeof(T));
+  room.need(b_.inner, rows_ * s.mlp * (s.gated ? 2 : 1) * sizeof(T));
+  if (s.gated) room.need(b_.activated, rows_ * s.mlp * sizeof(T));
+  for (device::Memory* table : {&b_.cosine, &b_.sine, &b_.cross_cosine, &b_.cross_sine})
+    room.need(*table, rows_ * s.head_dim / 2 * sizeof(float));
+  for (device::Memory* numbers : {&b_.sequence, &b_.place, &b_.visible, &b_.before, &b_.condition})
+    room.need(*numbers, rows_ * sizeof(std::uint32_t));
+  room.need(b_.runs, sequences * sizeof(device::RowRun));
+  room.need(b_.pages, sequences * pages_max_ * sizeof(std::uint32_t));
+  const std::size_t few = std::min(rows_, rows_few);
+  room.need(b_.scratch, std::max(device::attention_scratch(s.head_shape(), rows_, 1),
+                                 device::attention_scratch(s.head_shape(), few, splits_few_rows)) *
+                            sizeof(float));
+  if (room.moved()) ++moves_;
+  return room.outcome();
+}
+
+template <typename T>
+void DeviceLayers<T>::upload(const Staging& staging) {
+  work_.put(b_.cosine, staging.rope.cosine);
+  work_.put(b_.sine, staging.rope.sine);
+  work_.put(b_.cross_cosine, staging.cross_rope.cosine);
+  work_.put(b_.cross_sine, staging.cross_rope.sine);
+  work_.put(b_.sequence, staging.sequence);
+  work_.put(b_.place, staging.place);
+  work_.put(b_.visible, staging.visible);
+  work_.put(b_.before, staging.before);
+  work_.put(b_.condition, staging.condition);
+  work_.put(b_.runs, staging.runs);
+  work_.put(b_.pages, staging.pages);
+}
+
+template <typename T>
+Result<void> DeviceLayers<T>::place(DeviceKv& kv, std::span<const DeviceChunk> chunks) {
+  if (Result<void> extended = extend(kv, chunks); !extended.ok()) return extended;
+  Staging staging;
+  stage(chunks, staging);
+  if (Result<void> made = make_room(chunks.size()); !made.ok()) {
+    for (const DeviceChunk& chunk : chunks)
+      kv.pages.truncate(*chunk.sequence, chunk.sequence->tokens - chunk.count);
+    return made;
+  }
+  upload(staging);
+  return {};
+}
+
+template <typename T>
+Result<void> DeviceLayers<T>::bring(const Conditions& conditions) {
+  std::vector<float> all;
+  for (const std::vector<float>& layer : conditions.layers)
+    all.insert(all.end(), layer.begin(), layer.end());
+  all.insert(all.end(), conditions.last.begin(), conditions.last.end());
+  Room room;
+  room.need(b_.modulation, all.size() * sizeof(float));
+  if (!room.outcome().ok()) return room.outcome();
+  work_.put(b_.modulation, all);
+  const std::size_t count = conditions.last.size() / (3 * block().width);
+  if (room.moved() || count != conditions_) ++moves_;
+  conditions_ = count;
+  return {};
+}
+
+template <typename T>
+device::Places DeviceLayers<T>::places(bool across) const {
+  return {b_.sequence.as<std::uint32_t>(), b_.place.as<std::uint32_t>(),
+          (across ? b_.before : b_.visible).as<std::uint32_t>(), b_.pages.as<std::uint32_t>(),
+          pages_max_};
+}
+
+template <typename T>
+device::Pages<T> DeviceLayers<T>::pages(const DeviceKv& kv, bool across) const {
+  const KvShape& shape = kv.pages.shape();
+  return {(across ? kv.across : kv.store).as<T>(), shape.layers, shape.row, shape.page_tokens};
+}
+
+/// `layer` behind the last one: the last norm's, which has one part only.
+template <typename T>
+device::Modulated DeviceLayers<T>::modulated(std::size_t layer, std::size_t norm,
+                                             const std::uint32_t* condition) const {
+  if (!block().adaptive) return {};
+  const std::size_t width = block().width;
+  const float* values = b_.modulation.as<float>() + layer * conditions_ * 6 * width;
+  const bool last = layer == shape_.layers;
+  return {values + norm * 3 * width,
+          condition != nullptr ? condition : b_.condition.as<std::uint32_t>(),
+          (last ? 3 : 6) * width};
+}
+
+template <typename T>
+Result<void> DeviceLayers<T>::look_across(DeviceKv& kv, std::span<const DeviceChunk> chunks) {
+  if (shape_.cross_every == 0) return {};
+  std::size_t longest = 0;
+  for (const DeviceChunk& chunk : chunks)
+    longest = std::max(longest, chunk.sequence->tokens - chunk.count);
+  const std::size_t row = kv.pages.shape().row;
+  Room room;
+  room.need(b_.gathered, longest * row * sizeof(T));
+  room.need(b_.projected, longest * row * sizeof(T));
+  if (!room.outcome().ok()) return room.outcome();
+  T* gathered = b_.gathered.as<T>();
+  T* projected = b_.projected.as<T>();
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
+    if (!blocks_[layer].is_cross()) continue;
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      const std::size_t tokens = chunks[c].sequence->tokens - chunks[c].count;
+      const std::uint32_t* listed = b_.pages.as<std::uint32_t>() + c * pages_max_;
+      for (const bool values : {false, true}) {
+        device::pages_to_rows(pages(kv, false), layer, values, listed, tokens, gathered,
+                              work_.stream());
+        const DeviceLinear& linear = values ? blocks_[layer].cross_v : blocks_[layer].cross_k;
+        if (auto done = work_.apply(linear, gathered, projected, tokens); !done.ok()) return done;
+        device::rows_to_pages(projected, pages(kv, true), layer, values, listed, tokens,
+                              work_.stream());
+      }
+    }
+  }
+  return {};
+}
+
+/// From [q | k | v] to what the rows mix, or no further than the pages.
+template <typename T>
+void DeviceLayers<T>::attend(DeviceKv& kv, std::size_t layer, bool mixes) {
+  const bool across = blocks_[layer].is_cross();
+  const kernels::HeadShape heads = block().head_shape();
+  const std::size_t stored = layer % kv.pages.shape().layers;
+  const bool turns = shape_.rope.theta != 0;
+  const device::Memory& cosine = across ? b_.cross_cosine : b_.cosine;
+  const device::Memory& sine = across ? b_.cross_sine : b_.sine;
+  kernels::HeadShape split = heads;
+  if (across) split.kv_heads = 0;  // there are queries only
+  device::rotate_and_store(split, b_.qkv.as<T>(), rows_, turns ? cosine.as<float>() : nullptr,
+                           turns ? sine.as<float>() : nullptr, b_.q.as<T>(), pages(kv, false),
+                           stored, places(false), work_.stream());
+  if (!mixes) return;
+  device::attention(heads, b_.q.as<T>(), rows_, b_.runs.as<device::RowRun>(), runs_, run_rows_max_,
+                    pages(kv, across), stored, places(across), splits_of(rows_),
+                    b_.scratch.as<float>(), b_.mixed.as<T>(), work_.stream());
+}
+
+template <typename T>
+Result<void> DeviceLayers<T>::run_layer(DeviceKv& kv, std::size_t layer, Until until,
+                                        const std::uint32_t* condition) {
+  const DeviceBlock& weights = blocks_[layer];
+  const BlockShape& s = block();
+  const bool rms = s.norm == NormKind::rms;
+  T* normed = b_.normed.as<T>();
+  T* branch = b_.branch.as<T>();
+  const auto norm = [&](const DeviceNorm& n, std::size_t which) {
+    const float eps = which == 1 && s.eps2 != 0 ? s.eps2 : s.eps;
+    device::norm_rows(hidden(), rows_, s.width, rms, n.weight.as<float>(), n.bias.as<float>(), eps,
+                      modulated(layer, which, condition), normed, work_.stream());
+  };
+  const auto add = [&](const device::Memory& scale, std::size_t which) {
+    device::add_rows(hidden(), branch, rows_, s.width, scale.as<float>(),
+                     modulated(layer, which, condition), work_.stream());
+  };
+  norm(weights.norm1, 0);
+  if (auto done = work_.apply(weights.qkv, normed, b_.qkv.as<T>(), rows_); !done.ok()) return done;
+  const bool ends = until == Until::keys && layer + 1 == blocks_.size();
+  attend(kv, layer, !ends);
+  if (ends) return {};
+  if (auto done = work_.apply(weights.out, b_.mixed.as<T>(), branch, rows_); !done.ok())
+    return done;
+  add(weights.scale1, 0);
+  norm(weights.norm2, 1);
+  if (auto done = work_.apply(weights.up, normed, b_.inner.as<T>(), rows_); !done.ok()) return done;
+  T* activated = s.gated ? b_.activated.as<T>() : b_.inner.as<T>();
+  if (s.gated)
+    device::gated(s.activation, b_.inner.as<T>(), rows_, s.mlp, activated, work_.stream());
+  else
+    device::activate(s.activation, activated, rows_ * s.mlp, work_.stream());
+  if (auto done = work_.apply(weights.down, activated, branch, rows_); !done.ok()) return done;
+  add(weights.scale2, 1);
+  return {};
+}
+
+template <typename T>
+Result<void> DeviceLayers<T>::run(DeviceKv& kv, Until until, const std::uint32_t* condition) {
+  SLUICE_CHECK(!block().adaptive || conditions_ != 0, "an adaptive decoder takes a condition");
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
+    if (auto done = run_layer(kv, layer, until, condition); !done.ok()) return done;
+  return {};
+}
+
+template <typename T>
+template <typename U>
+void DeviceLayers<T>::norm(U* to, const std::uint32_t* condition) {
+  device::norm_rows(hidden(), rows_, block().width, block().norm == NormKind::rms,
+                    norm_.weight.as<float>(), norm_.bias.as<float>(), block().eps,
+                    modulated(shape_.layers, 0, condition), to, work_.stream());
+}
+
+template class DeviceLayers<float>;
+template class DeviceLayers<device::Bf16>;
+template void DeviceLayers<float>::norm(float*, const std::uint32_t*);
+template void DeviceLayers<device::Bf16>::norm(float*, const std::uint32_t*);
+template void DeviceLayers<device::Bf16>::norm(device::Bf16*, const std::uint32_t*);
+
+}  // namespace sluice

@@ -1,0 +1,41 @@
+// A language model on a GPU, as a generator drives it.
+//
+// The embedding also stays on the host, where prompts are put together with pictures; steps of one
+// token use the device's. Errors: as `DeviceDecoder`. Thread: one caller at a time.
+// Source: omni-flow, section 5.1 (the embedding layer is kept on the CPU).
+#pragma once
+
+#include <memory>
+
+#include "engine/device/device_decoder.h"
+#include "engine/family/architecture.h"
+
+namespace sluice {
+
+class DeviceText final : public TextEngine {
+ public:
+  /// `pages` of `page_tokens` tokens for keys and values.
+  static Result<std::unique_ptr<DeviceText>> load(const Architecture& architecture,
+                                                  const SafetensorsFile& file,
+                                                  DeviceDecoder::Precision precision,
+                                                  std::size_t page_tokens, std::size_t pages);
+
+  const DecoderShape& shape() const override { return decoder_->shape(); }
+  void embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const override;
+  Result<void> forward(std::span<const Chunk> chunks, std::vector<float>& hidden) override;
+  Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) override;
+  bool steps(const kernels::SampleOptions& options) const override { return options.bias.empty(); }
+  Result<void> step(std::span<const DecodeStep> steps, std::vector<std::int32_t>& next) override;
+
+  KvPages& pages() { return kv_.pages; }
+
+ private:
+  DeviceText(std::unique_ptr<DeviceDecoder> decoder, DeviceKv kv, kernels::Weight embedding)
+      : decoder_(std::move(decoder)), kv_(std::move(kv)), embedding_(std::move(embedding)) {}
+
+  std::unique_ptr<DeviceDecoder> decoder_;
+  DeviceKv kv_;
+  kernels::Weight embedding_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,85 @@
+// A checkpoint directory, loaded: its parts, and prompts of tokens and pictures for its decoder.
+//
+// Shape: features [rows, decoder width], in the order of the pictures. Thread: immutable after
+// `open`. Errors: not_found, corrupt, invalid_argument as `Architecture` and `SafetensorsFile`.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/family/architecture.h"
+
+namespace sluice {
+
+/// Rows for a decoder, and how they stand to each other.
+struct Prompt {
+  std::vector<float> rows;
+  std::vector<Position> positions;
+  Mask mask = Mask::causal;
+  std::int32_t next_position = 0;
+};
+
+/// `model.safetensors` or diffusers' `diffusion_pytorch_model.safetensors`, or the index of either;
+/// the tensors of a GGUF file.
+Result<SafetensorsFile> open_weights(const std::string& path);
+
+/// Where a checkpoint's language decoder stands. A file without a head has it tied.
+DecoderNames find_decoder(const SafetensorsFile& file, DecoderShape& shape);
+/// And its vision tower; of two, the first.
+TowerNames find_tower(const SafetensorsFile& file, const Architecture& architecture);
+/// What makes a tower's rows (of `pixel_shuffle` squared neighbours) rows of the decoder. Requires:
+/// both, and one tower only.
+Linear load_projector(WeightLoader& load, const SafetensorsFile& file,
+                      const Architecture& architecture);
+/// The candidate under which a tensor stands. None: the first, so that a loader says what is
+/// missing.
+std::string find_prefix(const SafetensorsFile& file, std::span<const std::string_view> candidates,
+                        std::string_view tensor);
+
+class Model {
+ public:
+  /// `config.json`, and weights as `open_weights` finds them.
+  static Result<Model> open(const std::string& directory,
+                            kernels::WeightFormat format = kernels::WeightFormat::exact);
+  static Result<Model> load(Architecture architecture, SafetensorsFile file,
+                            kernels::WeightFormat format = kernels::WeightFormat::exact);
+  kernels::WeightFormat format() const { return format_; }
+
+  const Architecture& architecture() const { return architecture_; }
+  const SafetensorsFile& file() const { return file_; }
+  /// Requires: the architecture has one.
+  const Decoder& text() const { return *text_; }
+  const Tower& vision() const { return *vision_; }
+  const QwenVision& qwen_vision() const { return *qwen_vision_; }
+  const DiffusionTransformer& diffusion() const { return *diffusion_; }
+  const VaeDecoder& vae() const { return *vae_; }
+
+  /// Pictures, preprocessed as the family does it, to rows that stand for image tokens.
+  /// `grids`: of a tower for any size; else pictures have the tower's size.
+  Result<std::vector<float>> features(std::span<const float> pixels,
+                                      std::span<const Grid> grids) const;
+  /// Image tokens take the features' rows one after the other; `grids` gives their places (M-RoPE).
+  /// Both lose what was used. Errors: invalid_argument (tokens outside the vocabulary, image tokens
+  /// and features that do not fit).
+  Result<Prompt> prompt(std::span<const std::int32_t> tokens, std::span<const float>& features,
+                        std::span<const Grid>& grids) const;
+
+ private:
+  Result<void> load_parts();
+  Result<void> load_projectors();
+  std::vector<float> fused_features(std::span<const float> pixels) const;
+
+  Architecture architecture_;
+  SafetensorsFile file_;
+  kernels::WeightFormat format_ = kernels::WeightFormat::exact;
+  std::optional<Decoder> text_;
+  std::optional<Tower> vision_, second_vision_;
+  std::optional<QwenVision> qwen_vision_;
+  std::optional<DiffusionTransformer> diffusion_;
+  std::optional<VaeDecoder> vae_;
+  Linear projector_, projector2_, projector3_;  // the latter two: OpenVLA's
+};
+
+}  // namespace sluice

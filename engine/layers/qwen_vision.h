@@ -1,0 +1,46 @@
+// Qwen2.5-VL's vision tower: pictures of any size, attention in windows, merged 2 x 2.
+//
+// Shape: patches f32 [sum of t * h * w, 3 * temporal * patch * patch], in the processor's order
+// (2 x 2 neighbours together); grid (t, h, w) per picture, in patches; features [sum / 4,
+// out_width], in the same order. Source: Qwen2.5-VL technical report, section 2.1.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/layers/tower.h"
+
+namespace sluice {
+
+struct QwenVisionShape {
+  BlockShape block;
+  std::size_t layers = 0;
+  std::size_t patch = 14, temporal = 2, merge = 2;
+  std::size_t window = 112;  // in pixels
+  std::size_t out_width = 0;
+  std::vector<std::size_t> full_layers;  // that see the whole picture
+  std::size_t patch_values() const { return 3 * temporal * patch * patch; }
+};
+
+using Grid = std::array<std::uint32_t, 3>;  // t, h, w
+
+class QwenVision {
+ public:
+  static Result<QwenVision> load(const QwenVisionShape& shape, const std::string& prefix,
+                                 const SafetensorsFile& file,
+                                 kernels::WeightFormat format = kernels::WeightFormat::exact);
+  const QwenVisionShape& shape() const { return shape_; }
+  /// Requires: h and w are multiples of `merge`, and the patches are as many as the grids say.
+  void encode(std::span<const float> patches, std::span<const Grid> grids,
+              std::vector<float>& features, const RowsWatch& watch = {}) const;
+
+ private:
+  QwenVisionShape shape_;
+  Linear patch_, merge1_, merge2_;
+  std::vector<Block> blocks_;
+  Norm merge_norm_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,73 @@
+// pi0, pi0.5 and SmolVLA: a prefix of pictures and words, and an action expert that denoises over
+// its keys.
+//
+// Only what is there is computed: a camera that is masked and padding never enter the tower or the
+// trunk. The expert's rows stand behind the prefix in the same sequence while a step runs and are
+// taken back after it: the prefix is never copied.
+// Shape: noise and actions [horizon, dims] per request. Thread: one caller at a time per pool.
+// Source: openpi (pi0_pytorch); pi0.5, section IV; lerobot (smolvla).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/family/model.h"
+#include "engine/policy/policy_engine.h"
+
+namespace sluice {
+
+class FlowPolicy {
+ public:
+  /// Borrows the model. Errors: as `Model`.
+  static Result<FlowPolicy> load(const Model& model);
+
+  const ActionHead& head() const { return head_; }
+  const ActionShape& shape() const { return head_.shape; }
+  KvShape kv_shape(std::size_t page_tokens) const { return model_->text().kv_shape(page_tokens); }
+  /// The rows of a prefix, before the trunk.
+  Result<std::vector<float>> embed(const Observation& observation) const;
+  /// How many of the rows stand for pictures.
+  std::size_t picture_rows(const Observation& observation) const;
+  /// Appends a prefix of `embed`'s rows to an empty sequence; `hidden`: its normed rows, if wanted.
+  Result<void> prefill(KvPool& pool, KvSequence& sequence, std::span<const float> rows,
+                       std::size_t pictures, std::vector<float>* hidden) const;
+  /// As `PolicyEngine::act`.
+  Result<void> act(KvPool& pool, std::span<ActionRequest> requests, const FlowSchedule& schedule,
+                   const PolicyEngine::Watch& watch = {}) const;
+
+ private:
+  Result<std::vector<float>> velocities(KvPool& pool, std::span<ActionRequest> requests,
+                                        std::span<const CrossKeys> across, const Conditions* table,
+                                        std::uint32_t step, double time) const;
+  void suffix_rows(const ActionRequest& request, double time, std::vector<float>& rows) const;
+  Family family() const { return head_.family; }
+
+  const Model* model_ = nullptr;
+  ActionHead head_;
+  Decoder expert_;
+};
+
+/// The CPU's. Borrows both.
+class CpuPolicy final : public PolicyEngine {
+ public:
+  CpuPolicy(const FlowPolicy& policy, KvPool& pool) : policy_(policy), pool_(pool) {}
+
+  const ActionHead& head() const override { return policy_.head(); }
+  KvPages& pages() override { return pool_; }
+  Result<void> prefill(KvSequence& sequence, const Observation& observation,
+                       std::vector<float>* hidden) override {
+    const Result<std::vector<float>> rows = policy_.embed(observation);
+    if (!rows.ok()) return rows.error();
+    return policy_.prefill(pool_, sequence, *rows, policy_.picture_rows(observation), hidden);
+  }
+  Result<void> act(std::span<ActionRequest> requests, const FlowSchedule& schedule,
+                   const Watch& watch) override {
+    return policy_.act(pool_, requests, schedule, watch);
+  }
+
+ private:
+  const FlowPolicy& policy_;
+  KvPool& pool_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,169 @@
+#include "engine/tasks/chat_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "engine/checkpoint/json_reader.h"
+#include "engine/text/gguf_tokenizer.h"
+
+namespace sluice {
+
+namespace {
+
+using Json = nlohmann::json;
+
+/// `eos_token_id` of generation_config.json, or of config.json: a token or several.
+std::vector<std::int32_t> end_tokens(const std::string& directory) {
+  if (is_gguf(directory)) {
+    const Result<GgufFile> file = GgufFile::open(directory);
+    return file.ok() ? gguf_end_tokens(*file) : std::vector<std::int32_t>();
+  }
+  for (const char* name : {"/generation_config.json", "/config.json"}) {
+    const Result<std::string> text = read_whole_file(directory + name, config_bytes_max);
+    const Json json = text.ok() ? Json::parse(*text, nullptr, false) : Json();
+    if (!json.is_object()) continue;
+    Json ids = json.value("eos_token_id", Json());
+    if (ids.is_number_integer()) ids = Json::array({ids});
+    std::vector<std::int32_t> tokens;
+    if (ids.is_array())
+      for (const Json& id : ids)
+        if (id.is_number_unsigned() && id.get<std::uint64_t>() < 1U << 24)
+          tokens.push_back(id.get<std::int32_t>());
+    if (!tokens.empty()) return tokens;
+  }
+  return {};
+}
+
+Result<Tokenizer> open_tokenizer(const std::string& directory) {
+  if (is_gguf(directory)) {
+    const Result<GgufFile> file = GgufFile::open(directory);
+    return file.ok() ? gguf_tokenizer(*file) : Result<Tokenizer>(file.error());
+  }
+  std::error_code ignored;
+  for (const char* name : {"/tokenizer.json", "/tokenizer.model"})
+    if (std::filesystem::exists(directory + name, ignored))
+      return Tokenizer::load(directory + name);
+  return invalid_argument(directory + ": there is neither tokenizer.json nor tokenizer.model");
+}
+
+}  // namespace
+
+Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
+  if (!model.architecture().text.has_value() || model.architecture().action.has_value())
+    return invalid_argument("a model of family " +
+                            std::string(to_string(model.architecture().family)) +
+                            " does not answer with words");
+  Result<Tokenizer> tokenizer = open_tokenizer(directory);
+  if (!tokenizer.ok()) return tokenizer.error();
+  Result<PictureSteps> steps = PictureSteps();
+  if (model.architecture().image_token != -1)
+    steps = PictureSteps::load(directory, model.architecture());
+  if (!steps.ok()) return steps.error();
+  ChatModel made;
+  made.chat_ = ChatTemplate::load(directory, model.architecture());
+  made.model_ = std::move(model);
+  made.tokenizer_ = std::move(tokenizer).value();
+  made.steps_ = std::move(steps).value();
+  made.end_tokens_ = end_tokens(directory);
+  if (made.chat_.ok())
+    for (const std::string& end : made.chat_->ends()) {
+      const std::vector<std::int32_t> ids = made.tokenizer_.encode(end);
+      if (ids.size() == 1 && std::ranges::find(made.end_tokens_, ids[0]) == made.end_tokens_.end())
+        made.end_tokens_.push_back(ids[0]);
+    }
+  return made;
+}
+
+Result<PictureInput> ChatModel::encode_picture(const Tensor& picture) const {
+  if (model_.architecture().image_token == -1)
+    return invalid_argument("the model takes no pictures");
+  Result<PictureInput> made = prepare_picture(steps_, model_.architecture(), picture);
+  if (!made.ok()) return made;
+  Result<std::vector<float>> features = model_.features(made->pixels, made->grids);
+  if (!features.ok()) return features.error();
+  made->features = std::move(features).value();
+  made->pixels = {};
+  return made;
+}
+
+Result<std::vector<std::int32_t>> ChatModel::tokens(std::span<const Message> messages) const {
+  if (!chat_.ok()) return chat_.error();
+  const Result<std::string> text = chat_->render(messages);
+  if (!text.ok()) return text.error();
+  std::vector<std::int32_t> tokens = tokenizer_.encode(*text);
+  for (const std::int32_t last : chat_->last_tokens())
+    if (tokens.empty() || tokens.back() != last) tokens.push_back(last);
+  if (model_.architecture().image_token == patches_token)
+    for (const Message& message : messages)
+      for (const PictureInput& picture : message.pictures)
+        tokens.insert(tokens.begin() + (tokens.empty() ? 0 : 1), picture.feature_rows,
+                      patches_token);
+  return tokens;
+}
+
+Result<Generation> ChatModel::begin(std::span<const Message> messages,
+                                    GenerationOptions options) const {
+  const Result<std::vector<std::int32_t>> prompt = tokens(messages);
+  if (!prompt.ok()) return prompt.error();
+  return begin_with(*prompt, messages, std::move(options));
+}
+
+Result<Generation> ChatModel::begin_raw(const std::string& text, GenerationOptions options) const {
+  return begin_with(tokenizer_.encode(text, true), {}, std::move(options));
+}
+
+Result<Generation> ChatModel::begin_with(std::span<const std::int32_t> tokens,
+                                         std::span<const Message> messages,
+                                         GenerationOptions options) const {
+  if (tokens.empty()) return invalid_argument("the prompt is empty");
+  const std::size_t most = model_.text().shape().positions_max;
+  if (tokens.size() >= most)
+    return invalid_argument("the prompt has " + std::to_string(tokens.size()) +
+                            " tokens, the model reads " + std::to_string(most));
+  std::vector<float> features;
+  std::vector<Grid> grids;
+  for (const Message& message : messages)
+    for (const PictureInput& picture : message.pictures) {
+      features.insert(features.end(), picture.features.begin(), picture.features.end());
+      grids.insert(grids.end(), picture.grids.begin(), picture.grids.end());
+    }
+  std::span<const float> features_left = features;
+  std::span<const Grid> grids_left = grids;
+  Result<Prompt> prompt = model_.prompt(tokens, features_left, grids_left);
+  if (!prompt.ok()) return prompt.error();
+  if (!features_left.empty())
+    return invalid_argument("the prompt's image tokens are fewer than the pictures' features");
+  Generation made;
+  made.options = std::move(options);
+  made.options.end_tokens.insert(made.options.end_tokens.end(), end_tokens_.begin(),
+                                 end_tokens_.end());
+  made.history.assign(tokens.begin(), tokens.end());
+  made.rows = std::move(prompt->rows);
+  made.positions = std::move(prompt->positions);
+  made.mask = prompt->mask;
+  made.next_position = prompt->next_position;
+  return made;
+}
+
+std::size_t ChatModel::keep_prefix(KvPages& pool, KvSequence sequence,
+                                   std::span<const std::int32_t> before,
+                                   std::span<const std::int32_t> prompt,
+                                   Generation& generation) const {
+  std::size_t same = 0;
+  const std::size_t most = std::min({sequence.tokens, before.size(), prompt.size() - 1});
+  // Rows that see each other would change, so such a prompt starts anew.
+  if (generation.mask == Mask::causal)
+    while (same < most && before[same] == prompt[same]) ++same;
+  pool.truncate(sequence, same);
+  generation.sequence = std::move(sequence);
+  const auto kept = static_cast<std::ptrdiff_t>(same);
+  generation.rows.erase(
+      generation.rows.begin(),
+      generation.rows.begin() + kept * static_cast<std::ptrdiff_t>(model_.text().width()));
+  generation.positions.erase(generation.positions.begin(), generation.positions.begin() + kept);
+  return same;
+}
+
+}  // namespace sluice

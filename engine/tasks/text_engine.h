@@ -1,0 +1,62 @@
+// A decoder together with the pages it writes, wherever both are: what a generator drives.
+//
+// Shape: rows and hidden [tokens, width], logits [rows, vocabulary], f32 on the host.
+// Thread: one caller at a time. Errors: as `Decoder`; a device's failures.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/layers/decoder.h"
+#include "kernels/sample.h"
+
+namespace sluice {
+
+/// A sequence that advances by one token, and how the next one is chosen.
+struct DecodeStep {
+  KvSequence* sequence = nullptr;
+  std::int32_t token = 0;
+  Position position;
+  kernels::SampleOptions sampling;
+  std::span<const std::int32_t> history = {};  // for the penalty
+  float uniform = 0;
+};
+
+class TextEngine {
+ public:
+  virtual ~TextEngine() = default;
+  virtual const DecoderShape& shape() const = 0;
+  virtual void embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const = 0;
+  virtual Result<void> forward(std::span<const Chunk> chunks, std::vector<float>& hidden) = 0;
+  virtual Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) = 0;
+
+  /// Whether `step` does what the others do, faster: a device, on which tokens are chosen too.
+  virtual bool steps(const kernels::SampleOptions&) const { return false; }
+  virtual Result<void> step(std::span<const DecodeStep>, std::vector<std::int32_t>&) {
+    return Error{ErrorCode::invalid_argument, "this engine does not choose tokens"};
+  }
+};
+
+/// The CPU's. Borrows both.
+class CpuText final : public TextEngine {
+ public:
+  CpuText(const Decoder& decoder, KvPool& pool) : decoder_(decoder), pool_(pool) {}
+
+  const DecoderShape& shape() const override { return decoder_.shape(); }
+  void embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const override {
+    decoder_.embed(tokens, rows);
+  }
+  Result<void> forward(std::span<const Chunk> chunks, std::vector<float>& hidden) override {
+    return decoder_.forward(pool_, chunks, hidden);
+  }
+  Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) override {
+    decoder_.logits(hidden, logits);
+    return {};
+  }
+
+ private:
+  const Decoder& decoder_;
+  KvPool& pool_;
+};
+
+}  // namespace sluice

@@ -81,6 +81,7 @@ void Cluster::send(Message* message, std::uint32_t from, Instant now) {
                        here.pools.self.incarnation, flight, message);
   if (here.peers.is_there(to)) {
     Parcel parcel{{}, here.pools.self, flight};
+    parcel.bytes.reserve(256);
     const Result<void> encoded =
         wire::encode(plan_, *message, local(from, now), limits_, parcel.bytes);
     if (!encoded) oracle_.violated("W: cannot be sent: " + encoded.error().message);

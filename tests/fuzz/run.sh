@@ -21,7 +21,7 @@ sources() {
       $root/engine/checkpoint/mapped_file.cpp $root/engine/*/gguf*.cpp $root/kernels/quant_ref.cpp $root/kernels/quant_avx*.cpp $root/kernels/isa.cpp \
       $root/engine/text/tokenizer*.cpp $root/engine/layers/rope.cpp $root/engine/picture/picture_input.cpp \
       $root/engine/picture/resample.cpp $root/engine/text/chat.cpp $root/base/*.cpp" ;;
-    wire) echo "$root/graph/*.cpp $(find "$root/workflows" -name "*.cpp" ! -name overrides.cpp | tr '\n' ' ') $root/base/*.cpp \
+    wire) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp \
       $root/runtime/wire/*.cpp" ;;
     trace) echo "$root/dataplane/*.cpp $root/base/*.cpp" ;;
     scenario) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/sim/*.cpp $root/runtime/wire/*.cpp" ;;

@@ -63,7 +63,7 @@ bool Bucket::credit_share(const Share& share) {
 
 bool Bucket::add(EdgeId edge, FrameRef frame, const Share& share) {
   if (!credit_share(share)) return false;
-  if (holds_deposit(share)) deposit_ = outermost(share).scope;
+  if (share.begin == 0 && holds_deposit(share)) deposit_ = outermost(share).scope;
   if (frame) arrivals_.push_back({edge, std::move(frame), share});
   return true;
 }

@@ -45,7 +45,9 @@ inline Bucket* Engine::bucket_of(const Share& share, const Message& message, Col
   std::unique_ptr<Bucket>& bucket = buckets_[scope->id];
   if (bucket) {
     const Scope& open = *bucket->scope();
-    if (open.collector == collector && open.call == message.call) return bucket.get();
+    // Within one process a scope's name is never used twice.
+    if (!effects.from_wire || (open.collector == collector && open.call == message.call))
+      return bucket.get();
     effects.refuse(message.call, node_.id, "a scope of another call or another join");
     return nullptr;
   }

@@ -5,6 +5,7 @@
 // An incarnation is given by whoever keeps the list of machines, and grows with each restart.
 #pragma once
 
+#include <bit>
 #include <compare>
 #include <cstdint>
 
@@ -15,6 +16,10 @@ struct Origin {
   std::uint32_t machine = 0;
   std::uint32_t incarnation = 1;
   friend auto operator<=>(const Origin&, const Origin&) = default;
+  /// In one step: every hop compares names.
+  friend bool operator==(const Origin& a, const Origin& b) {
+    return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+  }
 };
 
 /// A call, named by its home: the coordinator that started it. Number 0: none.

@@ -1,6 +1,6 @@
 """Plants mistakes in the engine, one at a time, and sees to it that each is found.
 
-    python3 mutants.py ROOT BUILD [--only NAME]
+    python3 mutants.py ROOT BUILD [--only PATTERN]
 
 A mutant is one changed piece of a source or header, compiled beside the real objects and linked as
 the (Ninja) build links. It is killed when the comparison with the evaluator or the hunt under faults
@@ -209,9 +209,9 @@ def main() -> int:
     a.add_argument("root")
     a.add_argument("build", help="the folder of a Ninja build")
     a.add_argument("--jobs", type=int, default=2)
-    a.add_argument("--only", default="")
+    a.add_argument("--only", default="", help="a regular expression over names")
     a = a.parse_args()
-    chosen = [m for m in MUTANTS if a.only in m[0]]
+    chosen = [m for m in MUTANTS if re.search(a.only, m[0])]
     for name, file, old, _, _ in MUTANTS:
         with open(f"{a.root}/{file}") as f:
             if old not in f.read():
@@ -223,9 +223,10 @@ def main() -> int:
             print("the engine without a change does not survive")
             return 1
         with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-            killed = list(pool.map(bench.killed, range(len(chosen)), chosen))
-    for mutant, dead in zip(chosen, killed):
-        print("killed  " if dead else "SURVIVED", mutant[0])
+            killed = []
+            for mutant, dead in zip(chosen, pool.map(bench.killed, range(len(chosen)), chosen)):
+                print("killed  " if dead else "SURVIVED", mutant[0], flush=True)
+                killed.append(dead)
     print(f"{sum(killed)} of {len(chosen)} mutants killed")
     return 0 if all(killed) else 1
 

@@ -21,7 +21,7 @@ void path_of(const Share& share, std::vector<std::uint64_t>& path) {
 }  // namespace
 
 bool is_before(const Share& a, const Share& b) {
-  if (a.scope == b.scope) return a.begin < b.begin;
+  if (a.scope->id == b.scope->id) return a.begin < b.begin;
   std::vector<std::uint64_t> pa;
   std::vector<std::uint64_t> pb;
   path_of(a, pa);
@@ -35,28 +35,37 @@ const Share& outermost(const Share& share) {
   return *at;
 }
 
+bool holds_deposit(const Share& share) {
+  for (const Share* at = &share; at->begin == 0; at = &at->scope->parent)
+    if (!at->scope->parent.scope) return true;
+  return false;
+}
+
 void Bucket::open(ScopeRef scope, std::uint64_t session) {
   scope_ = std::move(scope);
   session_ = session;
 }
 
-void Bucket::credit_share(const Share& share) {
+bool Bucket::credit_share(const Share& share) {
   const Scope& scope = *share.scope;
   if (!scope.parent.scope) {
+    if (share.width > share_whole - received_) return false;
     received_ += share.width;
-    SLUICE_CHECK(received_ <= share_whole, "a share came back twice");
-    return;
+    return true;
   }
   std::uint64_t& received = finer_[scope.id];
+  if (share.width > share_whole - received) return false;
   received += share.width;
-  if (received != share_whole) return;
+  if (received != share_whole) return true;
   finer_.erase(scope.id);
-  credit_share(scope.parent);
+  return credit_share(scope.parent);
 }
 
-void Bucket::add(EdgeId edge, FrameRef frame, const Share& share) {
+bool Bucket::add(EdgeId edge, FrameRef frame, const Share& share) {
+  if (!credit_share(share)) return false;
+  if (share.begin == 0 && holds_deposit(share)) deposit_ = outermost(share).scope;
   if (frame) arrivals_.push_back({edge, std::move(frame), share});
-  credit_share(share);
+  return true;
 }
 
 std::uint64_t Bucket::filled(const Plan& plan) const {
@@ -75,7 +84,7 @@ void Bucket::take(std::vector<Arrival>& arrivals) {
 }
 
 void Bucket::clear() {
-  scope_ = ScopeRef();
+  scope_ = deposit_ = ScopeRef();
   received_ = 0;
   credit_ = Credit();
   arrivals_.clear();
@@ -84,17 +93,20 @@ void Bucket::clear() {
 
 void CountBucket::clear() {
   opened_ = fired_ = false;
-  scope_ = ScopeRef();
+  deposit_ = ScopeRef();
   counts_.clear();
   arrivals_.clear();
   held_.clear();
   free_.clear();
 }
 
-void CountBucket::open(const PlanGroup& group, ScopeRef scope) {
+void CountBucket::take_deposit(const Share& share) {
+  if (holds_deposit(share)) deposit_ = outermost(share).scope;
+}
+
+void CountBucket::open(const PlanGroup& group) {
   if (opened_) return;
   opened_ = true;
-  scope_ = std::move(scope);
   counts_.assign(group.counts.size(), Count{});
   for (std::size_t i = 0; i < counts_.size(); ++i)
     if (group.counts[i].kind == PlanCount::Kind::literal)

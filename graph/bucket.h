@@ -32,14 +32,17 @@ bool is_before(const Share& a, const Share& b);
 class Bucket {
  public:
   void open(ScopeRef scope, std::uint64_t session);
-  /// A frame, or (without one) a part of the scope that no frame will fill.
-  void add(EdgeId edge, FrameRef frame, const Share& share);
+  /// A frame, or (without one) a part of the scope that no frame will fill. False when more of the
+  /// scope has come than there is: then nothing is kept.
+  bool add(EdgeId edge, FrameRef frame, const Share& share);
 
   bool complete() const { return received_ == share_whole; }
   /// The fields that got a frame, as bits.
   std::uint64_t filled(const Plan& plan) const;
 
   const ScopeRef& scope() const { return scope_; }
+  /// The scope as the part that begins at 0 brought it, with its deposit; null before it came.
+  const ScopeRef& deposit() const { return deposit_; }
   std::uint64_t session() const { return session_; }
   /// What its messages brought along; the bucket's owner adds to it.
   Credit& credit() { return credit_; }
@@ -48,24 +51,28 @@ class Bucket {
   void clear();
 
  private:
-  void credit_share(const Share& share);
+  bool credit_share(const Share& share);
 
   ScopeRef scope_;
+  ScopeRef deposit_;
   std::uint64_t session_ = 0;
   std::uint64_t received_ = 0;
   Credit credit_;
   std::vector<Arrival> arrivals_;
-  Table<std::uint64_t> finer_;  // refinement's id -> received
+  Table<std::uint64_t, ScopeId> finer_;  // refinement's id -> received
 };
 
 /// Over one call: what each counted field wants, and what came. Frames arrive in logical order.
 class CountBucket {
  public:
-  void open(const PlanGroup& group, ScopeRef scope);
+  void open(const PlanGroup& group);
+  /// Keeps the scope's deposit if the share brings it.
+  void take_deposit(const Share& share);
   void clear();
   bool opened() const { return opened_; }
   bool fired() const { return fired_; }
-  const ScopeRef& scope() const { return scope_; }
+  /// As of `Bucket`.
+  const ScopeRef& deposit() const { return deposit_; }
 
   /// Keeps a frame until its turn comes; the result is the item to put in the line.
   std::uint32_t hold(Arrival arrival);
@@ -94,7 +101,7 @@ class CountBucket {
   };
   bool opened_ = false;
   bool fired_ = false;
-  ScopeRef scope_;
+  ScopeRef deposit_;
   std::vector<Count> counts_;      // index = the group's counts
   std::vector<Arrival> arrivals_;  // whose turn has come, in logical order
   std::vector<Arrival> held_;      // index = the line's item
@@ -103,5 +110,7 @@ class CountBucket {
 
 /// The scope that a share belongs to, refinements undone.
 const Share& outermost(const Share& share);
+/// True for the one part of the outermost scope that begins at 0.
+bool holds_deposit(const Share& share);
 
 }  // namespace sluice

@@ -1,29 +1,31 @@
 #include "graph/coordinator.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
-#include "base/check.h"
 #include "graph/missing.h"
 #include "graph/warnings.h"
 
 namespace sluice {
 
 Coordinator::Coordinator(const Plan& plan, Pools& pools)
-    : plan_(plan), pools_(pools), splitter_(plan, entry_node, pools) {
+    : plan_(plan), pools_(pools), home_(pools.self), splitter_(plan, entry_node, pools) {
   for (const PlanNode& node : plan.nodes)
     if (node.order != none || has_join(node)) keepers_.push_back(node.id);
 }
 
 CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now,
-                         Effects& effects) {
-  const CallId id = next_call_++;
+                         Effects& effects, Instant allowed) {
+  const Number id = next_call_++;
   CallRecord& call = new_record(id);
   call.session = session;
   for (PayloadRef& input : inputs) call.inputs.push_back(std::move(input));
   call.outputs.resize(plan_.outputs.size());
   call.arrived = now;
-  call.deadline = now + std::chrono::duration_cast<Instant>(plan_.limits.deadline);
+  call.allowed = std::min(allowed, std::chrono::duration_cast<Instant>(plan_.limits.deadline));
+  call.deadline = now + call.allowed;
+  add_due(call.deadline, id);
   SessionQueue& queue = sessions_[session];
   const bool alone = queue.first == 0;
   if (alone)
@@ -36,16 +38,16 @@ CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, In
     start(id, call, effects);
     if (is_done(call)) finish_if_done(id, effects);
   }
-  return id;
+  return name_of(id);
 }
 
-void Coordinator::start(CallId id, CallRecord& call, Effects& effects) {
+void Coordinator::start(Number id, CallRecord& call, Effects& effects) {
   if (!away_.empty()) return fail_lost(id, call, effects);
   call.started = true;
   // Half of the credit never leaves, so that there is some to send orders with.
   Credit credit = Credit::whole();
   call.returned.add(credit.take(credit.amount / 2));
-  splitter_.begin(entry_, nothing_, credit, id, call.session, 0);
+  splitter_.begin(entry_, nothing_, credit, name_of(id), call.session, 0);
   Frame* frame = pools_.new_frame(entry_node, plan_.inputs.size());
   for (std::size_t i = 0; i < call.inputs.size() && i < plan_.inputs.size(); ++i) {
     if (!call.inputs[i]) continue;
@@ -60,13 +62,18 @@ void Coordinator::start(CallId id, CallRecord& call, Effects& effects) {
 }
 
 void Coordinator::receive(Message& message, Effects& effects) {
-  const std::unique_ptr<CallRecord>* found = calls_.find(message.call);
-  SLUICE_CHECK(found != nullptr || lost_any_, "a message came for a call that has ended");
-  if (found == nullptr) return;
+  const Number id = message.call.number;
+  if (message.call.home != home_) return;  // of an earlier life
+  const std::unique_ptr<CallRecord>* found = calls_.find(id);
+  if (found == nullptr) {
+    if (!lost_any_)
+      effects.refuse(message.call, entry_node, "a message came for a call that has ended");
+    return;
+  }
   CallRecord& call = **found;
   if (call.aborting) {
     if (message.kind == Message::Kind::aborted) std::erase(call.pending, message.target);
-    return finish_if_done(message.call, effects);
+    return finish_if_done(id, effects);
   }
   switch (message.kind) {
     case Message::Kind::frame:
@@ -74,24 +81,26 @@ void Coordinator::receive(Message& message, Effects& effects) {
       break;
     case Message::Kind::settled: {
       const Collector& collector = plan_.collectors[message.target];
-      call.outputs[collector.group].queue.settle(message.shares[0]);
-      deliver_waiting(message.call, call, collector.group, effects);
+      if (!call.outputs[collector.group].queue.settle(message.shares[0]))
+        effects.refuse(message.call, entry_node, "a position was settled twice");
+      deliver_waiting(id, call, collector.group, effects);
       break;
     }
     case Message::Kind::credit:
       for (std::string& warning : message.warnings) call.warnings.push_back(std::move(warning));
       if (message.lost.node != entry_node) call.lost.push_back(message.lost);
       if (message.failure)
-        fail(message.call, call, std::move(*message.failure), plan_.cancel_on_error, effects);
+        fail(id, call, std::move(*message.failure), plan_.cancel_on_error, effects);
       break;
     case Message::Kind::cancel:
     case Message::Kind::abort:
     case Message::Kind::aborted:
     case Message::Kind::call_ended:
-      SLUICE_CHECK(false, "this message goes to nodes");
+      return effects.refuse(message.call, entry_node, "this message goes to nodes, or to no call");
   }
-  call.returned.add(message.credit);
-  if (is_done(call)) finish_if_done(message.call, effects);
+  if (!call.returned.add(message.credit))
+    effects.refuse(message.call, entry_node, "more credit came back than went out");
+  if (is_done(call)) finish_if_done(id, effects);
 }
 
 std::uint32_t Coordinator::OutputRecord::keep(PayloadRef value) {
@@ -118,15 +127,16 @@ void Coordinator::receive_frame(Message& message, CallRecord& call, Effects& eff
     rest.begin += part.width;
     rest.width -= part.width;
     if (output.queue.pass(part))
-      deliver(message.call, call, edge.group, std::move(value), effects);
-    else
-      output.queue.put(part, output.keep(std::move(value)));
+      deliver(message.call.number, call, edge.group, std::move(value), effects);
+    else if (!output.queue.put(part, output.keep(std::move(value))))
+      effects.refuse(message.call, entry_node, "a position was settled twice");
   }
-  output.queue.settle(rest);
-  deliver_waiting(message.call, call, edge.group, effects);
+  if (!output.queue.settle(rest))
+    effects.refuse(message.call, entry_node, "a position was settled twice");
+  deliver_waiting(message.call.number, call, edge.group, effects);
 }
 
-void Coordinator::deliver_waiting(CallId id, CallRecord& call, std::uint16_t index,
+void Coordinator::deliver_waiting(Number id, CallRecord& call, std::uint16_t index,
                                   Effects& effects) {
   OutputRecord& output = call.outputs[index];
   for (OrderQueue::Item item; (item = output.queue.pop(false)) != OrderQueue::no_item;) {
@@ -135,11 +145,11 @@ void Coordinator::deliver_waiting(CallId id, CallRecord& call, std::uint16_t ind
   }
 }
 
-void Coordinator::deliver(CallId id, CallRecord& call, std::uint16_t index, PayloadRef value,
+void Coordinator::deliver(Number id, CallRecord& call, std::uint16_t index, PayloadRef value,
                           Effects& effects) {
   if (call.cancelled) return;
   if (++call.delivered <= plan_.limits.frames) {
-    effects.deliveries.push_back({id, index, std::move(value)});
+    effects.deliveries.push_back({name_of(id), index, std::move(value)});
     return;
   }
   fail(id, call,
@@ -151,7 +161,7 @@ void Coordinator::deliver(CallId id, CallRecord& call, std::uint16_t index, Payl
        true, effects);
 }
 
-void Coordinator::fail(CallId id, CallRecord& call, Failure failure, bool cancel,
+void Coordinator::fail(Number id, CallRecord& call, Failure failure, bool cancel,
                        Effects& effects) {
   // Of several failed nodes the first in the file is named, whichever message came first.
   if (!call.failure ||
@@ -160,19 +170,21 @@ void Coordinator::fail(CallId id, CallRecord& call, Failure failure, bool cancel
   if (cancel) spread_cancel(id, call, effects);
 }
 
-void Coordinator::spread_cancel(CallId id, CallRecord& call, Effects& effects) {
+void Coordinator::spread_cancel(Number id, CallRecord& call, Effects& effects) {
   if (call.cancelled) return;
   call.cancelled = true;
   for (const PlanNode& node : plan_.nodes) {
     if (node.id == entry_node) continue;
-    Message* message = pools_.new_message(Message::Kind::cancel, node.id, id, call.session);
+    Message* message =
+        pools_.new_message(Message::Kind::cancel, node.id, name_of(id), call.session);
     message->credit = call.returned.lend();
     effects.messages.push_back(message);
   }
 }
 
-void Coordinator::cancel(CallId id, Effects& effects) {
-  if (!calls_.contains(id)) return;
+void Coordinator::cancel(const CallId& named, Effects& effects) {
+  if (!knows(named)) return;
+  const Number id = named.number;
   CallRecord& call = record_of(id);
   fail(
       id, call,
@@ -182,23 +194,24 @@ void Coordinator::cancel(CallId id, Effects& effects) {
 }
 
 void Coordinator::tick(Instant now, Effects& effects) {
-  // All calls have the same time to run, so the oldest ends first.
-  for (CallId id = first_timed(); id != 0; id = first_timed()) {
+  for (Number id = first_timed(); id != 0; id = first_timed()) {
     CallRecord& call = record_of(id);
     if (call.deadline > now) return;
-    ++timed_;
+    std::ranges::pop_heap(due_, std::greater());
+    due_.pop_back();
+    const auto allowed = std::chrono::duration_cast<std::chrono::milliseconds>(call.allowed);
     fail(id, call,
          {entry_node,
-          {ErrorCode::deadline, "the call did not end within its deadline of " +
-                                    std::to_string(plan_.limits.deadline.count()) +
-                                    " ms (limits: deadline)"},
+          {ErrorCode::deadline,
+           "the call did not end within its deadline of " + std::to_string(allowed.count()) +
+               (call.allowed < plan_.limits.deadline ? " ms" : " ms (limits: deadline)")},
           FailureKind::deadline},
          call.started, effects);
     finish_if_done(id, effects);
   }
 }
 
-void Coordinator::fail_lost(CallId id, CallRecord& call, Effects& effects) {
+void Coordinator::fail_lost(Number id, CallRecord& call, Effects& effects) {
   const PlanNode& node = plan_.nodes[away_.front()];
   fail(id, call,
        {node.id,
@@ -207,24 +220,26 @@ void Coordinator::fail_lost(CallId id, CallRecord& call, Effects& effects) {
        false, effects);
 }
 
-void Coordinator::abort(CallId id, CallRecord& call, Effects& effects) {
+void Coordinator::abort(Number id, CallRecord& call, Effects& effects) {
   fail_lost(id, call, effects);
   drop(id, call, effects);
 }
 
-void Coordinator::give_up(CallId id, Effects& effects) {
-  cancel(id, effects);
-  if (!calls_.contains(id) || record_of(id).aborting) return;
+void Coordinator::give_up(const CallId& named, Effects& effects) {
+  cancel(named, effects);
+  if (!knows(named) || record_of(named.number).aborting) return;
+  const Number id = named.number;
   drop(id, record_of(id), effects);
   finish_if_done(id, effects);
 }
 
-void Coordinator::drop(CallId id, CallRecord& call, Effects& effects) {
+void Coordinator::drop(Number id, CallRecord& call, Effects& effects) {
   call.aborting = true;
   for (const PlanNode& node : plan_.nodes) {
     if (node.id == entry_node || std::ranges::find(away_, node.id) != away_.end()) continue;
     call.pending.push_back(node.id);
-    effects.messages.push_back(pools_.new_message(Message::Kind::abort, node.id, id, call.session));
+    effects.messages.push_back(
+        pools_.new_message(Message::Kind::abort, node.id, name_of(id), call.session));
   }
   for (OutputRecord& output : call.outputs) output = OutputRecord();
 }
@@ -234,9 +249,9 @@ void Coordinator::nodes_lost(const std::vector<NodeId>& nodes, Effects& effects)
   lost_any_ = true;
   away_.insert(away_.end(), nodes.begin(), nodes.end());
   std::ranges::sort(away_);
-  std::vector<CallId> running;
+  std::vector<Number> running;
   for (std::size_t i = oldest_; i < order_.size(); ++i) {
-    const CallId id = order_[i];
+    const Number id = order_[i];
     if (!calls_.contains(id) || !record_of(id).started) continue;
     CallRecord& call = record_of(id);
     running.push_back(id);
@@ -247,52 +262,66 @@ void Coordinator::nodes_lost(const std::vector<NodeId>& nodes, Effects& effects)
     std::erase_if(call.pending,
                   [&](NodeId node) { return std::ranges::find(nodes, node) != nodes.end(); });
   }
-  for (const CallId id : running) finish_if_done(id, effects);
+  for (const Number id : running) finish_if_done(id, effects);
 }
 
 std::vector<CallId> Coordinator::nodes_back(const std::vector<NodeId>& nodes) {
   std::erase_if(away_, [&](NodeId node) { return std::ranges::find(nodes, node) != nodes.end(); });
   std::vector<CallId> given_up;
   for (std::size_t i = oldest_; i < order_.size(); ++i)
-    if (calls_.contains(order_[i]) && record_of(order_[i]).aborting) given_up.push_back(order_[i]);
+    if (calls_.contains(order_[i]) && record_of(order_[i]).aborting)
+      given_up.push_back(name_of(order_[i]));
   return given_up;
 }
 
-CallId Coordinator::first_timed() {
+void Coordinator::add_due(Instant deadline, Number id) {
+  // Of those that have ended it keeps at most as many again.
+  if (due_.size() > 2 * calls_.size() + 64) {
+    std::erase_if(due_, [&](const Due& due) { return !calls_.contains(due.call); });
+    std::ranges::make_heap(due_, std::greater());
+  }
+  due_.push_back({deadline, id});
+  std::ranges::push_heap(due_, std::greater());
+}
+
+Coordinator::Number Coordinator::first_timed() {
   // A call that has failed still has a deadline: what it left running may hang.
-  for (; timed_ < order_.size(); ++timed_) {
-    const std::unique_ptr<CallRecord>* call = calls_.find(order_[timed_]);
-    if (call != nullptr && !(*call)->cancelled && !(*call)->aborting) return order_[timed_];
+  while (!due_.empty()) {
+    const std::unique_ptr<CallRecord>* call = calls_.find(due_.front().call);
+    if (call != nullptr && !(*call)->cancelled && !(*call)->aborting) return due_.front().call;
+    std::ranges::pop_heap(due_, std::greater());
+    due_.pop_back();
   }
   return 0;
 }
 
 Instant Coordinator::next_deadline() {
-  const CallId first = first_timed();
+  const Number first = first_timed();
   return first == 0 ? Instant::max() : record_of(first).deadline;
 }
 
-void Coordinator::finish_if_done(CallId id, Effects& effects) {
+void Coordinator::finish_if_done(Number id, Effects& effects) {
   // In a loop, not by recursion: a whole queue of calls may fail one after the other.
-  for (CallId next = id; next != 0;) next = finish_one(next, effects);
+  for (Number next = id; next != 0;) next = finish_one(next, effects);
 }
 
-CallId Coordinator::finish_one(CallId id, Effects& effects) {
+Coordinator::Number Coordinator::finish_one(Number id, Effects& effects) {
   const std::unique_ptr<CallRecord>* found = calls_.find(id);
   if (found == nullptr || !is_done(**found)) return 0;
   CallRecord& call = **found;
   for (const OutputRecord& output : call.outputs)
-    SLUICE_CHECK(output.queue.empty(), "a call ended before its outputs were delivered");
+    if (!output.queue.empty())
+      effects.refuse(name_of(id), entry_node, "a call ended before its outputs were delivered");
   const std::uint64_t session = call.session;
   const bool started = call.started;
   const bool all = call.cancelled || call.aborting || lost_any_;
   EndCall& end = effects.ends.emplace_back();
-  end.call = id;
+  end.call = name_of(id);
   end.session = session;
   end.failure = std::move(call.failure);
   if (started && !end.failure) add_missing(plan_, call.lost, call.delivered == 0, call.warnings);
   if (!call.warnings.empty()) end.warnings = counted(std::move(call.warnings));
-  const CallId next = leave_queue(call);
+  const Number next = leave_queue(call);
   forget(id);
   if (started) tell_ended(id, session, all, effects);
   if (next == 0 || plan_.calls == CallMode::overlap) return 0;
@@ -319,7 +348,7 @@ void Coordinator::CallRecord::clear() {
   pending.clear();
 }
 
-Coordinator::CallRecord& Coordinator::new_record(CallId call) {
+Coordinator::CallRecord& Coordinator::new_record(Number call) {
   std::unique_ptr<CallRecord>& record = calls_[call];
   if (free_calls_.empty()) {
     record = std::make_unique<CallRecord>();
@@ -331,7 +360,7 @@ Coordinator::CallRecord& Coordinator::new_record(CallId call) {
   return *record;
 }
 
-void Coordinator::forget(CallId call) {
+void Coordinator::forget(Number call) {
   std::unique_ptr<CallRecord> record = std::move(*calls_.find(call));
   calls_.erase(call);
   record->clear();
@@ -339,11 +368,10 @@ void Coordinator::forget(CallId call) {
   while (oldest_ < order_.size() && !calls_.contains(order_[oldest_])) ++oldest_;
   if (2 * oldest_ < order_.size()) return;
   order_.erase(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(oldest_));
-  timed_ -= std::min(timed_, oldest_);
   oldest_ = 0;
 }
 
-CallId Coordinator::leave_queue(const CallRecord& record) {
+Coordinator::Number Coordinator::leave_queue(const CallRecord& record) {
   SessionQueue& queue = *sessions_.find(record.session);
   if (record.previous == 0)
     queue.first = record.next;
@@ -353,15 +381,15 @@ CallId Coordinator::leave_queue(const CallRecord& record) {
     queue.last = record.previous;
   else
     record_of(record.next).previous = record.previous;
-  const CallId first = queue.first;
+  const Number first = queue.first;
   if (first == 0) sessions_.erase(record.session);
   return first;
 }
 
-void Coordinator::tell_ended(CallId id, std::uint64_t session, bool all, Effects& effects) {
+void Coordinator::tell_ended(Number id, std::uint64_t session, bool all, Effects& effects) {
   const auto tell = [&](NodeId node) {
     if (std::ranges::find(away_, node) != away_.end()) return;
-    Message* message = pools_.new_message(Message::Kind::call_ended, node, id, session);
+    Message* message = pools_.new_message(Message::Kind::call_ended, node, name_of(id), session);
     message->floor = floor();
     effects.messages.push_back(message);
   };

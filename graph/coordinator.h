@@ -23,16 +23,19 @@ namespace sluice {
 
 class Coordinator {
  public:
+  /// Its calls are named by the pools' machine and incarnation.
   Coordinator(const Plan& plan, Pools& pools);
 
   /// Queues a call. `inputs` by the plan's input index; null: not given. Takes the values. Returns
   /// the call's id.
-  CallId call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now, Effects& effects);
+  /// `allowed`: how long it may take, where that is less than the workflow's limit.
+  CallId call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now, Effects& effects,
+              Instant allowed = Instant::max());
   /// The caller no longer wants the call; it still ends with an outcome.
-  void cancel(CallId call, Effects& effects);
+  void cancel(const CallId& call, Effects& effects);
   /// A cancelled call whose roles do not return, or whose credit is lost: drops all there is of it.
   /// It ends when none of its activations runs.
-  void give_up(CallId call, Effects& effects);
+  void give_up(const CallId& call, Effects& effects);
   /// The machine of these nodes is gone with all it knew: every running call fails, and ends as
   /// soon as the other nodes have nothing left of it. Until `nodes_back`, calls fail at once.
   void nodes_lost(const std::vector<NodeId>& nodes, Effects& effects);
@@ -47,9 +50,13 @@ class Coordinator {
   Instant next_deadline();
 
   std::size_t calls() const { return calls_.size(); }
-  bool knows(CallId call) const { return calls_.contains(call); }
+  bool knows(const CallId& call) const {
+    return call.home == home_ && calls_.contains(call.number);
+  }
 
  private:
+  using Number = std::uint64_t;  // of a call of this home
+
   struct OutputRecord {
     OrderQueue queue;
     std::vector<PayloadRef> waiting;  // index = the queue's item
@@ -58,8 +65,8 @@ class Coordinator {
   };
   struct CallRecord {
     std::uint64_t session = 0;
-    CallId next = 0;      // of the same session; 0: none
-    CallId previous = 0;  // likewise
+    Number next = 0;      // of the same session; 0: none
+    Number previous = 0;  // likewise
     std::vector<PayloadRef> inputs;
     CreditSum returned;
     std::vector<OutputRecord> outputs;
@@ -67,6 +74,7 @@ class Coordinator {
     std::vector<std::string> warnings;
     std::vector<Lost> lost;  // what nodes told about their joins
     Instant arrived{};
+    Instant allowed{};
     Instant deadline{};
     std::int64_t delivered = 0;
     bool started = false;
@@ -77,56 +85,64 @@ class Coordinator {
   };
   /// The calls of one session, first in, first out.
   struct SessionQueue {
-    CallId first = 0;
-    CallId last = 0;
+    Number first = 0;
+    Number last = 0;
   };
 
-  void start(CallId id, CallRecord& call, Effects& effects);
+  void start(Number id, CallRecord& call, Effects& effects);
   void receive_frame(Message& message, CallRecord& call, Effects& effects);
   /// What waited for what has just come.
-  void deliver_waiting(CallId id, CallRecord& call, std::uint16_t output, Effects& effects);
-  void deliver(CallId id, CallRecord& call, std::uint16_t output, PayloadRef value,
+  void deliver_waiting(Number id, CallRecord& call, std::uint16_t output, Effects& effects);
+  void deliver(Number id, CallRecord& call, std::uint16_t output, PayloadRef value,
                Effects& effects);
-  void spread_cancel(CallId id, CallRecord& call, Effects& effects);
-  void fail(CallId id, CallRecord& call, Failure failure, bool cancel, Effects& effects);
-  void abort(CallId id, CallRecord& call, Effects& effects);
-  void drop(CallId id, CallRecord& call, Effects& effects);
-  void fail_lost(CallId id, CallRecord& call, Effects& effects);
+  void spread_cancel(Number id, CallRecord& call, Effects& effects);
+  void fail(Number id, CallRecord& call, Failure failure, bool cancel, Effects& effects);
+  void abort(Number id, CallRecord& call, Effects& effects);
+  void drop(Number id, CallRecord& call, Effects& effects);
+  void fail_lost(Number id, CallRecord& call, Effects& effects);
   /// True when nothing of the call is left.
   static bool is_done(const CallRecord& call) {
     return call.aborting ? call.pending.empty()
                          : (call.started ? call.returned.complete() : call.failure != nullptr);
   }
-  void finish_if_done(CallId id, Effects& effects);
+  void finish_if_done(Number id, Effects& effects);
   /// Ends the call when nothing of it is left. The result is a call that has started in its place.
-  CallId finish_one(CallId id, Effects& effects);
+  Number finish_one(Number id, Effects& effects);
   /// `all`: also those that only know that it was cancelled, or given up.
-  void tell_ended(CallId id, std::uint64_t session, bool all, Effects& effects);
-  /// The oldest call whose deadline counts; 0: none.
-  CallId first_timed();
+  void tell_ended(Number id, std::uint64_t session, bool all, Effects& effects);
+  /// The call that is next to end by its deadline; 0: none.
+  Number first_timed();
+  void add_due(Instant deadline, Number id);
   /// Every call below has ended.
-  CallId floor() const { return oldest_ == order_.size() ? next_call_ : order_[oldest_]; }
-  CallRecord& record_of(CallId call) { return **calls_.find(call); }
-  CallRecord& new_record(CallId call);
-  void forget(CallId call);
+  Number floor() const { return oldest_ == order_.size() ? next_call_ : order_[oldest_]; }
+  CallId name_of(Number id) const { return {id, home_}; }
+  CallRecord& record_of(Number call) { return **calls_.find(call); }
+  CallRecord& new_record(Number call);
+  void forget(Number call);
   /// Takes the call out of its session's queue. The result is the first of those that are left.
-  CallId leave_queue(const CallRecord& record);
+  Number leave_queue(const CallRecord& record);
 
   const Plan& plan_;
   Pools& pools_;
+  const Origin home_;
   Splitter splitter_;
   Shares nothing_;  // is what triggers the entry
   Holding entry_;   // of the entry's activation, for as long as `start` runs
   Table<std::unique_ptr<CallRecord>> calls_;
   std::vector<std::unique_ptr<CallRecord>> free_calls_;
   Table<SessionQueue> sessions_;
-  std::vector<CallId> order_;  // of arrival, from `oldest_`; some have ended
+  std::vector<Number> order_;  // of arrival, from `oldest_`; some have ended
   std::size_t oldest_ = 0;
-  std::size_t timed_ = 0;        // in `order_`: what stands before it has no deadline any more
+  struct Due {
+    Instant deadline{};
+    Number call = 0;
+    friend auto operator<=>(const Due&, const Due&) = default;
+  };
+  std::vector<Due> due_;         // a heap, the next first; some have ended
   std::vector<NodeId> keepers_;  // nodes that remember something of each call to its end
   std::vector<NodeId> away_;     // nodes whose machine is lost
   bool lost_any_ = false;        // then late messages of calls that were given up may come
-  CallId next_call_ = 1;
+  Number next_call_ = 1;
 };
 
 }  // namespace sluice

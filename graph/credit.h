@@ -11,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
-
 namespace sluice {
 
 /// amount * 2^-(62 + scale) of the whole. Amounts stay below 2^63.
@@ -59,8 +57,9 @@ struct Credit {
 /// What has come back. Bounds: one word for each 62 bits of the finest part.
 class CreditSum {
  public:
-  void add(Credit credit) {
-    if (credit.amount == 0) return;
+  /// False when more has come back than went out.
+  bool add(Credit credit) {
+    if (credit.amount == 0) return true;
     const std::size_t word = credit.scale / 62;
     const std::uint32_t shift = credit.scale % 62;
     if (words_.size() < word + 2) words_.resize(word + 2);
@@ -70,7 +69,7 @@ class CreditSum {
       words_[i - 1] += words_[i] >> 62;
       words_[i] &= mask;
     }
-    SLUICE_CHECK(words_[0] <= Credit::whole_amount, "more credit came back than went out");
+    return words_[0] <= Credit::whole_amount;
   }
   /// Sends one unit out again. Requires: a unit has come back.
   Credit lend() {

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/check.h"
 #include "base/payload.h"
 #include "graph/frame.h"
 
@@ -33,7 +35,7 @@ struct StartActivation {
   std::uint16_t group = 0;
   std::uint32_t replica = 0;
   std::uint32_t iteration = 0;  // activations of this node among its ancestors
-  CallId call = 0;
+  CallId call;
   std::uint64_t session = 0;
   std::span<InputValue> inputs;
 };
@@ -45,17 +47,25 @@ struct CancelActivation {
 };
 
 struct DeliverOutput {
-  CallId call = 0;
+  CallId call;
   std::uint16_t output = 0;
   PayloadRef value;
 };
 
 /// The one terminal outcome of a call.
 struct EndCall {
-  CallId call = 0;
+  CallId call;
   std::uint64_t session = 0;
   std::unique_ptr<Failure> failure;  // null: ok
   std::vector<std::string> warnings;
+};
+
+/// A message that does not go together with those before it: its sender is wrong. Nothing was done
+/// with it, so its call cannot end by itself.
+struct Refusal {
+  CallId call;
+  NodeId node = entry_node;  // who refused
+  std::string_view what;
 };
 
 struct Effects {
@@ -64,7 +74,14 @@ struct Effects {
   std::vector<CancelActivation> cancels;
   std::vector<DeliverOutput> deliveries;
   std::vector<EndCall> ends;
+  std::vector<Refusal> refusals;
+  /// Messages may come from other machines. Within one process a wrong one is a bug of ours.
+  bool from_wire = false;
 
+  void refuse(const CallId& call, NodeId node, std::string_view what) {
+    SLUICE_CHECK(from_wire, std::string(what));
+    refusals.push_back({call, node, what});
+  }
   /// True when callers or roles have something to hear, but for starts.
   bool tells() const { return !deliveries.empty() || !ends.empty() || !cancels.empty(); }
   void clear() {
@@ -73,6 +90,7 @@ struct Effects {
     cancels.clear();
     deliveries.clear();
     ends.clear();
+    refusals.clear();
   }
 };
 

@@ -13,14 +13,14 @@ Engine::Engine(const Plan& plan, NodeId self, Pools& pools)
   joins_ = has_join(plan.nodes[self]);
 }
 
-inline Engine::CallRecord& Engine::call_record(CallId call, std::uint64_t session) {
+inline Engine::CallRecord& Engine::call_record(const CallId& call, std::uint64_t session) {
   std::unique_ptr<CallRecord>& record = calls_[call];
   if (!record) open_call(record, session);
   return *record;
 }
 
 void Engine::receive(Message& message, Effects& effects) {
-  if (message.kind == Message::Kind::call_ended) return receive_call_ended(message);
+  if (message.kind == Message::Kind::call_ended) return receive_call_ended(message, effects);
   if (is_given_up(message.call)) return;
   switch (message.kind) {
     case Message::Kind::frame:
@@ -36,7 +36,29 @@ void Engine::receive(Message& message, Effects& effects) {
     case Message::Kind::credit:
       break;
   }
-  SLUICE_CHECK(false, "credit goes to the entry");
+  effects.refuse(message.call, node_.id, "credit goes to the entry");
+}
+
+inline Bucket* Engine::bucket_of(const Share& share, const Message& message, CollectorId collector,
+                                 Effects& effects) {
+  const ScopeRef& scope = outermost(share).scope;
+  std::unique_ptr<Bucket>& bucket = buckets_[scope->id];
+  if (bucket) {
+    const Scope& open = *bucket->scope();
+    // Within one process a scope's name is never used twice.
+    if (!effects.from_wire || (open.collector == collector && open.call == message.call))
+      return bucket.get();
+    effects.refuse(message.call, node_.id, "a scope of another call or another join");
+    return nullptr;
+  }
+  if (free_buckets_.empty()) {
+    bucket = std::make_unique<Bucket>();
+  } else {
+    bucket = std::move(free_buckets_.back());
+    free_buckets_.pop_back();
+  }
+  bucket->open(scope, message.session);
+  return bucket.get();
 }
 
 inline void Engine::receive_frame(Message& message, Effects& effects) {
@@ -55,18 +77,21 @@ inline void Engine::receive_frame(Message& message, Effects& effects) {
   if (!group.counts.empty()) {
     CallRecord& record = call_record(message.call, message.session);
     keep_credit(record.credit, message, effects);
-    record.count.open(group, outermost(share).scope);
+    record.count.open(group);
+    record.count.take_deposit(share);
     Arrival arrival{edge.id, std::move(message.frame), share};
     if (record.queue.pass(share))
       record.count.take(std::move(arrival), group, plan_);
-    else
-      record.queue.put(share, record.count.hold(std::move(arrival)));
+    else if (!record.queue.put(share, record.count.hold(std::move(arrival))))
+      return effects.refuse(message.call, node_.id, "a position was settled twice");
     return advance_count(message.call, record, group, effects);
   }
-  Bucket& bucket = bucket_of(share);
-  if (!bucket.scope()) bucket.open(outermost(share).scope, message.session);
+  Bucket* const found = bucket_of(share, message, group.collector, effects);
+  if (found == nullptr) return;
+  Bucket& bucket = *found;
   keep_credit(bucket.credit(), message, effects);
-  bucket.add(edge.id, std::move(message.frame), share);
+  if (!bucket.add(edge.id, std::move(message.frame), share))
+    return effects.refuse(message.call, node_.id, "a share came back twice");
   if (bucket.complete()) close_bucket(bucket, effects);
 }
 
@@ -74,10 +99,12 @@ void Engine::receive_settled(Message& message, Effects& effects) {
   const Collector& collector = plan_.collectors[message.target];
   const Share& share = message.shares[0];
   if (collector.kind == CollectorKind::join) {
-    Bucket& bucket = bucket_of(share);
-    if (!bucket.scope()) bucket.open(outermost(share).scope, message.session);
+    Bucket* const found = bucket_of(share, message, collector.id, effects);
+    if (found == nullptr) return;
+    Bucket& bucket = *found;
     keep_credit(bucket.credit(), message, effects);
-    bucket.add(0, FrameRef(), share);
+    if (!bucket.add(0, FrameRef(), share))
+      return effects.refuse(message.call, node_.id, "a share came back twice");
     if (bucket.complete()) close_bucket(bucket, effects);
     return;
   }
@@ -85,35 +112,15 @@ void Engine::receive_settled(Message& message, Effects& effects) {
   keep_credit(record.credit, message, effects);
   if (collector.kind == CollectorKind::count) {
     const PlanGroup& group = node_.groups[collector.group];
-    record.count.open(group, outermost(share).scope);
-    record.queue.settle(share);
+    record.count.open(group);
+    record.count.take_deposit(share);
+    if (!record.queue.settle(share))
+      return effects.refuse(message.call, node_.id, "a position was settled twice");
     return advance_count(message.call, record, group, effects);
   }
-  record.queue.settle(share);
+  if (!record.queue.settle(share))
+    return effects.refuse(message.call, node_.id, "a position was settled twice");
   pump(message.call, record, effects);
-}
-
-void Engine::receive_cancel(Message& message, Effects& effects) {
-  cancelled_[message.call] = true;
-  for (const Record* record : records_of(message.call))
-    if (record->state == State::running)
-      effects.cancels.push_back({node_.id, {record->index, record->generation}});
-  splitter_.send_credit(message.credit, message.call, message.session, effects);
-}
-
-void Engine::receive_call_ended(const Message& message) {
-  floor_ = std::max(floor_, message.floor);
-  if (!aborted_.empty()) {
-    std::vector<CallId> over;
-    aborted_.for_each([&](CallId call, std::size_t) {
-      if (call < floor_) over.push_back(call);
-    });
-    for (const CallId call : over) aborted_.erase(call);
-  }
-  cancelled_.erase(message.call);
-  if (!calls_.contains(message.call)) return;
-  SLUICE_CHECK(!record_of(message.call).credit, "a call ended before its credit came back");
-  recycle_call(message.call);
 }
 
 void Engine::CallRecord::clear() {
@@ -125,49 +132,11 @@ void Engine::CallRecord::clear() {
   lost.clear();
 }
 
-void Engine::recycle_call(CallId call) {
+void Engine::recycle_call(const CallId& call) {
   std::unique_ptr<CallRecord> record = std::move(*calls_.find(call));
   calls_.erase(call);
   record->clear();
   free_calls_.push_back(std::move(record));
-}
-
-void Engine::forget(const std::vector<CallId>& given_up) {
-  for (const CallId call : given_up) aborted_[call] = 0;
-}
-
-void Engine::receive_abort(Message& message, Effects& effects) {
-  drop_call(message.call);
-  std::size_t running = 0;
-  for (Record* held : records_of(message.call)) {
-    Record& record = *held;
-    if (record.state == State::waiting) {
-      free_record(record);
-      continue;
-    }
-    ++running;
-    splitter_.abandon(record.holding);
-    effects.cancels.push_back({node_.id, {record.index, record.generation}});
-  }
-  aborted_[message.call] = running;
-  if (running == 0) say_aborted(message.call, message.session, effects);
-}
-
-void Engine::say_aborted(CallId call, std::uint64_t session, Effects& effects) {
-  Message* message = pools_.new_message(Message::Kind::aborted, entry_node, call, session);
-  message->target = node_.id;
-  effects.messages.push_back(message);
-}
-
-/// Buckets, queues and counts of a call that is given up.
-void Engine::drop_call(CallId call) {
-  cancelled_.erase(call);
-  std::vector<std::uint64_t> scopes;
-  buckets_.for_each([&](std::uint64_t id, const std::unique_ptr<Bucket>& bucket) {
-    if (bucket->scope()->call == call) scopes.push_back(id);
-  });
-  for (const std::uint64_t id : scopes) recycle_bucket(id);
-  if (calls_.contains(call)) recycle_call(call);
 }
 
 void Engine::open_call(std::unique_ptr<CallRecord>& record, std::uint64_t session) {
@@ -180,7 +149,8 @@ void Engine::open_call(std::unique_ptr<CallRecord>& record, std::uint64_t sessio
   record->session = session;
 }
 
-inline Engine::Record& Engine::new_record(CallId call, std::uint64_t session, std::uint16_t group) {
+inline Engine::Record& Engine::new_record(const CallId& call, std::uint64_t session,
+                                          std::uint16_t group) {
   if (free_records_.empty()) {
     records_.push_back(std::make_unique<Record>());
     records_.back()->index = static_cast<std::uint32_t>(records_.size() - 1);
@@ -198,7 +168,7 @@ inline Engine::Record& Engine::new_record(CallId call, std::uint64_t session, st
   return record;
 }
 
-const std::vector<Engine::Record*>& Engine::records_of(CallId call) {
+const std::vector<Engine::Record*>& Engine::records_of(const CallId& call) {
   constexpr std::size_t scanned_max = 64;
   found_.clear();
   if (by_call_.empty() && records_.size() > scanned_max) index_by_call();
@@ -207,7 +177,7 @@ const std::vector<Engine::Record*>& Engine::records_of(CallId call) {
       if (record->state != State::free && record->call == call) found_.push_back(record.get());
     return found_;
   }
-  for (Record* record = by_call_[call & (by_call_.size() - 1)]; record != nullptr;
+  for (Record* record = by_call_[call.number & (by_call_.size() - 1)]; record != nullptr;
        record = record->next_of_call)
     if (record->call == call) found_.push_back(record);
   std::ranges::sort(found_, {}, &Record::index);
@@ -221,7 +191,7 @@ void Engine::index_by_call() {
 }
 
 void Engine::add_to_call(Record& record) {
-  Record*& first = by_call_[record.call & (by_call_.size() - 1)];
+  Record*& first = by_call_[record.call.number & (by_call_.size() - 1)];
   record.next_of_call = first;
   record.of_call = &first;
   if (first != nullptr) first->of_call = &record.next_of_call;
@@ -279,7 +249,8 @@ void Engine::ready(Record& record, Shares& shares, Effects& effects) {
     shares.resize(node_.order_position);
     release(call, record, shares, effects);
   } else {
-    call.queue.put(place, record.index);
+    if (!call.queue.put(place, record.index))
+      return effects.refuse(id, node_.id, "a position was settled twice");
     record.shares.take(shares);
     if (!loops) record.shares.resize(node_.order_position);
   }
@@ -291,7 +262,7 @@ void Engine::release(CallRecord& call, Record& record, Shares& shares, Effects& 
   call.running = start(record, shares, call.released++, effects);
 }
 
-void Engine::pump(CallId id, CallRecord& call, Effects& effects) {
+void Engine::pump(const CallId& id, CallRecord& call, Effects& effects) {
   const bool loops = plan_.collectors[node_.order].loops;
   while (!call.running) {
     const OrderQueue::Item item = call.queue.pop(loops);
@@ -302,7 +273,7 @@ void Engine::pump(CallId id, CallRecord& call, Effects& effects) {
   if (!call.running && call.queue.empty() && !call.queue.open()) flush_credit(id, call, effects);
 }
 
-void Engine::flush_credit(CallId id, CallRecord& record, Effects& effects) {
+void Engine::flush_credit(const CallId& id, CallRecord& record, Effects& effects) {
   if (record.credit)
     splitter_.send_credit(std::exchange(record.credit, Credit()), id, record.session, effects);
 }
@@ -454,19 +425,7 @@ void Engine::finish(Record& record, std::unique_ptr<Failure> failure, Effects& e
   pump(call, queue, effects);
 }
 
-Bucket& Engine::bucket_of(const Share& share) {
-  std::unique_ptr<Bucket>& bucket = buckets_[outermost(share).scope->id];
-  if (bucket) return *bucket;
-  if (free_buckets_.empty()) {
-    bucket = std::make_unique<Bucket>();
-  } else {
-    bucket = std::move(free_buckets_.back());
-    free_buckets_.pop_back();
-  }
-  return *bucket;
-}
-
-void Engine::recycle_bucket(std::uint64_t scope) {
+void Engine::recycle_bucket(const ScopeId& scope) {
   std::unique_ptr<Bucket> bucket = std::move(*buckets_.find(scope));
   buckets_.erase(scope);
   bucket->clear();
@@ -474,7 +433,9 @@ void Engine::recycle_bucket(std::uint64_t scope) {
 }
 
 void Engine::close_bucket(Bucket& bucket, Effects& effects) {
-  const ScopeRef scope = bucket.scope();
+  const ScopeRef scope = bucket.deposit();
+  if (!scope)
+    return effects.refuse(bucket.scope()->call, node_.id, "a scope came without its deposit");
   const Collector& collector = plan_.collectors[scope->collector];
   // A group has 1 to 64 fields.
   const std::uint64_t all = ~std::uint64_t{0} >> (64 - node_.groups[collector.group].fields.size());
@@ -521,11 +482,16 @@ Notice Engine::count_notice(const CallRecord& call, const PlanGroup& group) cons
   return notice;
 }
 
-void Engine::advance_count(CallId id, CallRecord& call, const PlanGroup& group, Effects& effects) {
+void Engine::advance_count(const CallId& id, CallRecord& call, const PlanGroup& group,
+                           Effects& effects) {
   for (OrderQueue::Item item; (item = call.queue.pop(false)) != OrderQueue::no_item;)
     call.count.take(call.count.held(item), group, plan_);
   const bool ended = call.queue.complete(0);
   bool silent = false;
+  if (!call.count.deposit()) {
+    if (ended) effects.refuse(id, node_.id, "a scope came without its deposit");
+    return;
+  }
   if (!call.count.fired() && call.count.ready(group, ended))
     silent = fire_count(id, call, group, ended, effects);
   if (!ended) return;
@@ -534,20 +500,21 @@ void Engine::advance_count(CallId id, CallRecord& call, const PlanGroup& group, 
   recycle_call(id);
 }
 
-void Engine::end_count(CallId id, CallRecord& call, const PlanGroup& group, Effects& effects) {
+void Engine::end_count(const CallId& id, CallRecord& call, const PlanGroup& group,
+                       Effects& effects) {
   Notice notice = count_notice(call, group);
   const std::vector<CollectorId>& outer = plan_.collectors[group.collector].outer;
   const bool dead = !call.count.fired();
   if (dead || !notice.empty()) {
     Shares nothing;
-    splitter_.settle(dead ? call.count.scope()->outer : nothing, outer,
+    splitter_.settle(dead ? call.count.deposit()->outer : nothing, outer,
                      std::exchange(call.credit, Credit()), id, call.session, std::move(notice),
                      effects);
   }
   flush_credit(id, call, effects);
 }
 
-bool Engine::fire_count(CallId id, CallRecord& call, const PlanGroup& group, bool ended,
+bool Engine::fire_count(const CallId& id, CallRecord& call, const PlanGroup& group, bool ended,
                         Effects& effects) {
   Record& record = new_record(id, call.session, 0);
   if (plan_.paths) record.path = {0, 0};
@@ -557,7 +524,7 @@ bool Engine::fire_count(CallId id, CallRecord& call, const PlanGroup& group, boo
   const bool silent = ended && (call.count.exact(group) || count_notice(call, group).empty());
   record.credit =
       call.credit.take(silent ? call.credit.amount : call.credit.amount - call.credit.amount / 4);
-  start(record, call.count.scope()->outer, 0, effects);
+  start(record, call.count.deposit()->outer, 0, effects);
   return silent;
 }
 

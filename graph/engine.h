@@ -51,6 +51,9 @@ class Engine {
 
   /// For an engine that takes the place of one that was lost: messages of these calls are late.
   void forget(const std::vector<CallId>& given_up);
+  /// This home is gone with its calls, in this life and those before: drops all there is of them.
+  /// What still comes of them is late.
+  void home_lost(Origin home, Effects& effects);
 
   /// False when the activation has ended already: a late event.
   bool knows(ActivationId activation) const { return running(activation) != nullptr; }
@@ -63,7 +66,7 @@ class Engine {
     std::uint32_t index = 0;  // in `records_`
     std::uint32_t generation = 0;
     std::uint16_t group = 0;
-    CallId call = 0;
+    CallId call;
     std::uint64_t session = 0;
     Credit credit;                  // until it starts
     Shares shares;                  // while it waits
@@ -92,20 +95,27 @@ class Engine {
     void clear();
   };
 
+  struct Floor {
+    Origin home;
+    std::uint64_t number = 0;
+  };
+
   void receive_frame(Message& message, Effects& effects);
   void receive_settled(Message& message, Effects& effects);
   void receive_cancel(Message& message, Effects& effects);
   void receive_abort(Message& message, Effects& effects);
-  void receive_call_ended(const Message& message);
-  void say_aborted(CallId call, std::uint64_t session, Effects& effects);
-  void drop_call(CallId call);
-  void recycle_call(CallId call);
-  CallRecord& record_of(CallId call) { return **calls_.find(call); }
+  void receive_call_ended(const Message& message, Effects& effects);
+  void say_aborted(const CallId& call, std::uint64_t session, Effects& effects);
+  /// Buckets, queues and counts of one call, or of all of an origin, that are given up.
+  template <typename Given>
+  void drop(Given is_given_up);
+  void recycle_call(const CallId& call);
+  CallRecord& record_of(const CallId& call) { return **calls_.find(call); }
 
-  Record& new_record(CallId call, std::uint64_t session, std::uint16_t group);
+  Record& new_record(const CallId& call, std::uint64_t session, std::uint16_t group);
   void free_record(Record& record);
   /// Those of a call that wait or run, in the order of their index. Valid until the next use.
-  const std::vector<Record*>& records_of(CallId call);
+  const std::vector<Record*>& records_of(const CallId& call);
   void index_by_call();
   void add_to_call(Record& record);
   static void remove_from_call(Record& record);
@@ -133,8 +143,8 @@ class Engine {
   }
   /// Its turn has come in its session's queue.
   void release(CallRecord& call, Record& record, Shares& shares, Effects& effects);
-  void pump(CallId id, CallRecord& call, Effects& effects);
-  void flush_credit(CallId call, CallRecord& record, Effects& effects);
+  void pump(const CallId& id, CallRecord& call, Effects& effects);
+  void flush_credit(const CallId& call, CallRecord& record, Effects& effects);
   /// Adds to what is held; what does not fit goes back.
   void keep_credit(Credit& held, const Message& message, Effects& effects);
 
@@ -143,21 +153,36 @@ class Engine {
   Lost note_lost(const Bucket& bucket, std::uint16_t group, std::uint64_t missing);
   /// The first run in a call: takes back what was told before.
   void note_run(Record& record, Effects& effects);
-  Bucket& bucket_of(const Share& share);
+  /// The bucket of the share's scope; null (and refused) when that is another call's or another
+  /// join's, which only a peer that is wrong can bring about.
+  Bucket* bucket_of(const Share& share, const Message& message, CollectorId collector,
+                    Effects& effects);
   void close_bucket(Bucket& bucket, Effects& effects);
-  void recycle_bucket(std::uint64_t scope);
-  void advance_count(CallId id, CallRecord& call, const PlanGroup& group, Effects& effects);
+  void recycle_bucket(const ScopeId& scope);
+  void advance_count(const CallId& id, CallRecord& call, const PlanGroup& group, Effects& effects);
   /// True when nothing is left to say at the end of the stream: all credit is on its way.
-  bool fire_count(CallId id, CallRecord& call, const PlanGroup& group, bool ended,
+  bool fire_count(const CallId& id, CallRecord& call, const PlanGroup& group, bool ended,
                   Effects& effects);
-  void end_count(CallId id, CallRecord& call, const PlanGroup& group, Effects& effects);
+  void end_count(const CallId& id, CallRecord& call, const PlanGroup& group, Effects& effects);
   /// At the end of a count's stream: what its caller should hear.
   Notice count_notice(const CallRecord& call, const PlanGroup& group) const;
-  bool is_cancelled(CallId call) const { return !cancelled_.empty() && cancelled_.contains(call); }
-  bool is_given_up(CallId call) const {
-    return call < floor_ || (!aborted_.empty() && aborted_.contains(call));
+  bool is_cancelled(const CallId& call) const {
+    return !cancelled_.empty() && cancelled_.contains(call);
   }
-  CallRecord& call_record(CallId call, std::uint64_t session);
+  bool is_given_up(const CallId& call) const {
+    return is_below_floor(call) || (!aborted_.empty() && aborted_.contains(call));
+  }
+  bool is_below_floor(const CallId& call) const {
+    for (const Floor& floor : floors_)
+      if (floor.home.machine == call.home.machine)
+        return floor.home.incarnation == call.home.incarnation
+                   ? call.number < floor.number
+                   : call.home.incarnation < floor.home.incarnation;
+    return false;
+  }
+  /// Calls of this home below the number have ended, and so have those of its earlier lives.
+  void raise_floor(Origin home, std::uint64_t number);
+  CallRecord& call_record(const CallId& call, std::uint64_t session);
   void open_call(std::unique_ptr<CallRecord>& record, std::uint64_t session);
 
   const Plan& plan_;
@@ -173,16 +198,16 @@ class Engine {
   std::vector<Record*> found_;
   Record* first_due_ = nullptr;  // all have the same time to run, so the first started ends first
   Record* last_due_ = nullptr;
-  Table<std::unique_ptr<Bucket>> buckets_;  // by scope id
+  Table<std::unique_ptr<Bucket>, ScopeId> buckets_;
   std::vector<std::unique_ptr<Bucket>> free_buckets_;
-  Table<std::unique_ptr<CallRecord>> calls_;
+  Table<std::unique_ptr<CallRecord>, CallId> calls_;
   std::vector<std::unique_ptr<CallRecord>> free_calls_;
-  Table<bool> cancelled_;
-  Table<std::size_t> aborted_;  // -> its activations that still run
-  CallId floor_ = 0;
+  Table<bool, CallId> cancelled_;
+  Table<std::size_t, CallId> aborted_;  // -> its activations that still run
+  std::vector<Floor> floors_;           // of each home that has said one
   std::uint32_t next_replica_ = 0;
-  bool joins_ = false;   // a group of the node is a join
-  CallId last_run_ = 0;  // the call whose run was noted last
+  bool joins_ = false;  // a group of the node is a join
+  CallId last_run_;     // the call whose run was noted last
   Instant now_{};
 };
 

@@ -23,11 +23,11 @@
 #include "base/payload.h"
 #include "base/ref.h"
 #include "graph/credit.h"
+#include "graph/ids.h"
 #include "graph/plan.h"
 
 namespace sluice {
 
-using CallId = std::uint64_t;
 /// Since any fixed moment; only differences count.
 using Instant = std::chrono::nanoseconds;
 inline constexpr std::uint64_t share_whole = std::uint64_t{1} << 62;
@@ -135,14 +135,14 @@ class Shares {
 /// One interval that a collector waits for.
 struct Scope final : LocalCounted {
   Pools* pools = nullptr;
-  std::uint64_t id = 0;  // unique within the call's machine
+  ScopeId id;
   CollectorId collector = 0;
-  CallId call = 0;
+  CallId call;
   std::uint64_t sequence = 0;  // of the root's activation, for queues and outputs
   Share parent;                // set when this scope refines a share that was too small to divide
-  /// What the collector's activation will hold: written while the yield is divided, taken when the
-  /// scope closes.
-  mutable Shares outer;
+  // The deposit. Written while the yield is divided; from then on it belongs to the one part of the
+  // scope that begins at 0 (`holds_deposit`), travels with it, and is taken when the scope closes.
+  mutable Shares outer;             // what the collector's activation will hold
   std::vector<std::uint32_t> path;  // of the yield that opened it, where the plan asks for it
   static void dispose(const Scope* scope);
 };
@@ -186,10 +186,10 @@ struct Message {
   Kind kind = Kind::frame;
   NodeId to = entry_node;
   std::uint16_t target = 0;
-  CallId call = 0;
+  CallId call;
   std::uint64_t session = 0;
   Credit credit;
-  CallId floor = 0;  // call_ended: every call below has ended
+  std::uint64_t floor = 0;  // call_ended: every call of this home with a lower number has ended
   FrameRef frame;
   Shares shares;
   std::unique_ptr<Failure> failure;
@@ -199,6 +199,7 @@ struct Message {
 
 /// The free lists of one loop. Outlives everything taken from it.
 struct Pools {
+  Origin self;  // whose scopes and calls are made here
   FreeList<Frame> frames;
   FreeList<Scope> scopes;
   FreeList<Message> messages;
@@ -212,16 +213,16 @@ struct Pools {
     if (frame->values.size() < outputs) frame->values.resize(outputs);
     return frame;
   }
-  Scope* new_scope(CollectorId collector, CallId call) {
+  Scope* new_scope(CollectorId collector, const CallId& call) {
     Scope* scope = scopes.take();
     scope->pools = this;
-    scope->id = ++scopes_made;
+    scope->id = {++scopes_made, self};
     scope->collector = collector;
     scope->call = call;
     scope->sequence = 0;
     return scope;
   }
-  Message* new_message(Message::Kind kind, NodeId to, CallId call, std::uint64_t session) {
+  Message* new_message(Message::Kind kind, NodeId to, const CallId& call, std::uint64_t session) {
     Message* message = messages.take();
     message->kind = kind;
     message->to = to;

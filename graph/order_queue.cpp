@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
-
 namespace sluice {
 
 namespace {
@@ -52,16 +50,18 @@ void OrderQueue::push(std::uint32_t track, Entry entry) {
   std::ranges::push_heap(heap, later);
 }
 
-void OrderQueue::insert(const Share& share, Entry::Kind kind, Item item) {
-  if (share.width == 0) return;
+bool OrderQueue::insert(const Share& share, Entry::Kind kind, Item item) {
+  if (share.width == 0) return true;
+  if (!share.scope->parent.scope && share.scope->sequence < sequence_) return false;
   const std::uint32_t track = track_of(*share.scope);
-  SLUICE_CHECK(share.begin >= tracks_[track].frontier, "a position was settled twice");
+  if (share.begin < tracks_[track].frontier) return false;
   if (kind == Entry::Kind::settled && share.begin == tracks_[track].frontier) {
     tracks_[track].frontier += share.width;
-    return;
+    return true;
   }
   if (kind == Entry::Kind::item) ++waiting_;
   push(track, {kind, share.begin, share.width, item});
+  return true;
 }
 
 bool OrderQueue::pass(const Share& share) {

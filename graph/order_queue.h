@@ -19,8 +19,9 @@ class OrderQueue {
   using Item = std::uint32_t;
   static constexpr Item no_item = 0xffffffff;
 
-  void put(const Share& share, Item item) { insert(share, Entry::Kind::item, item); }
-  void settle(const Share& share) { insert(share, Entry::Kind::settled, 0); }
+  /// False when the share stands where everything has passed already: then nothing has changed.
+  bool put(const Share& share, Item item) { return insert(share, Entry::Kind::item, item); }
+  bool settle(const Share& share) { return insert(share, Entry::Kind::settled, 0); }
 
   /// True when everything before the share is settled: then it has passed, and its item goes at
   /// once. False: nothing has changed, `put` it.
@@ -51,11 +52,11 @@ class OrderQueue {
   /// One interval and what waits in it.
   struct Track {
     std::uint64_t frontier = 0;
-    std::uint64_t scope = 0;  // of a refined one: its id
+    ScopeId scope;            // of a refined one
     std::vector<Entry> heap;  // least `begin` first
   };
 
-  void insert(const Share& share, Entry::Kind kind, Item item);
+  bool insert(const Share& share, Entry::Kind kind, Item item);
   std::uint32_t track_of(const Scope& scope);
   std::uint32_t new_track();
   void push(std::uint32_t track, Entry entry);
@@ -63,10 +64,10 @@ class OrderQueue {
   Item pop_from(std::uint32_t track, bool keep_open);
   void drop(std::uint32_t track);
 
-  std::uint64_t sequence_ = 0;        // the scope that goes now
-  Table<std::uint32_t> roots_;        // sequence -> track
-  Table<std::uint32_t> refined_;      // scope id -> track
-  std::uint32_t current_ = no_track;  // roots_[sequence_], cached
+  std::uint64_t sequence_ = 0;             // the scope that goes now
+  Table<std::uint32_t> roots_;             // sequence -> track
+  Table<std::uint32_t, ScopeId> refined_;  // -> track
+  std::uint32_t current_ = no_track;       // roots_[sequence_], cached
   std::vector<Track> tracks_;
   std::vector<std::uint32_t> free_;
   std::size_t waiting_ = 0;

@@ -55,7 +55,7 @@ void Splitter::list_ways() {
   first_way_.push_back(ways_.size());
 }
 
-void Splitter::begin(Holding& holding, Shares& held, Credit credit, CallId call,
+void Splitter::begin(Holding& holding, Shares& held, Credit credit, const CallId& call,
                      std::uint64_t session, std::uint64_t sequence) {
   holding.yields = 0;
   holding.call = call;
@@ -282,7 +282,7 @@ void Splitter::end(Holding& holding, std::unique_ptr<Failure> failure, Effects& 
 }
 
 void Splitter::settle(Shares& shares, const std::vector<CollectorId>& collectors, Credit credit,
-                      CallId call, std::uint64_t session, Notice notice, Effects& effects) {
+                      const CallId& call, std::uint64_t session, Notice notice, Effects& effects) {
   CreditInHand rest;
   rest.call = call;
   rest.session = session;
@@ -309,7 +309,8 @@ void Splitter::settle(Shares& shares, const std::vector<CollectorId>& collectors
   spread_credit(rest, first_message, true, effects);
 }
 
-void Splitter::send_credit(Credit credit, CallId call, std::uint64_t session, Effects& effects) {
+void Splitter::send_credit(Credit credit, const CallId& call, std::uint64_t session,
+                           Effects& effects) {
   Message* message = pools_.new_message(Message::Kind::credit, entry_node, call, session);
   message->credit = credit;
   effects.messages.push_back(message);

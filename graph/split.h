@@ -25,7 +25,7 @@ struct CreditInHand {
   std::uint64_t credit_whole = 0;  // its amount when it was taken or last refined
   std::uint64_t credit_first_yield = 0;
   std::uint64_t yields = 0;
-  CallId call = 0;
+  CallId call;
   std::uint64_t session = 0;
 };
 
@@ -54,8 +54,8 @@ class Splitter {
 
   /// Takes the shares of what triggered the activation and opens the scopes that begin here.
   /// `sequence` numbers the node's activations within the call, in release order.
-  void begin(Holding& holding, Shares& held, Credit credit, CallId call, std::uint64_t session,
-             std::uint64_t sequence);
+  void begin(Holding& holding, Shares& held, Credit credit, const CallId& call,
+             std::uint64_t session, std::uint64_t sequence);
   /// Sends `frame` along every edge that takes it. `last`: nothing follows, so nothing is kept
   /// back.
   void yield(Holding& holding, const FrameRef& frame, bool last, Effects& effects);
@@ -68,9 +68,9 @@ class Splitter {
   void end(Holding& holding, std::unique_ptr<Failure> failure, Effects& effects);
   /// Settles the shares of something that will never run: `shares` in the order of `collectors`.
   void settle(Shares& shares, const std::vector<CollectorId>& collectors, Credit credit,
-              CallId call, std::uint64_t session, Notice notice, Effects& effects);
+              const CallId& call, std::uint64_t session, Notice notice, Effects& effects);
   /// Sends credit to the entry.
-  void send_credit(Credit credit, CallId call, std::uint64_t session, Effects& effects);
+  void send_credit(Credit credit, const CallId& call, std::uint64_t session, Effects& effects);
 
  private:
   Message* send(const Edge& edge, const FrameRef& frame, const Holding& holding, Effects& effects);

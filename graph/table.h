@@ -1,4 +1,4 @@
-// A hash table from 64-bit numbers that allocates only when it grows.
+// A hash table from numbers or ids that allocates only when it grows.
 //
 // Open addressing, linear probing, no tombstones: a removal moves what follows back. Values move
 // when others are removed, so keep no pointers to them. Cost: O(1); memory: twice the most entries.
@@ -8,27 +8,29 @@
 #include <utility>
 #include <vector>
 
+#include "graph/ids.h"
+
 namespace sluice {
 
-template <typename Value>
+template <typename Value, typename Key = std::uint64_t>
 class Table {
  public:
   Table() : slots_(8) {}
 
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  bool contains(std::uint64_t key) const { return find(key) != nullptr; }
+  bool contains(const Key& key) const { return find(key) != nullptr; }
 
-  Value* find(std::uint64_t key) {
+  Value* find(const Key& key) {
     const std::size_t at = locate(key);
     return slots_[at].used ? &slots_[at].value : nullptr;
   }
-  const Value* find(std::uint64_t key) const {
+  const Value* find(const Key& key) const {
     const std::size_t at = locate(key);
     return slots_[at].used ? &slots_[at].value : nullptr;
   }
   /// The entry of the key, made empty when it is new.
-  Value& operator[](std::uint64_t key) {
+  Value& operator[](const Key& key) {
     std::size_t at = locate(key);
     if (slots_[at].used) return slots_[at].value;
     if (2 * size_ > mask_) {
@@ -40,7 +42,7 @@ class Table {
     slots_[at].key = key;
     return slots_[at].value;
   }
-  void erase(std::uint64_t key) {
+  void erase(const Key& key) {
     std::size_t hole = locate(key);
     if (!slots_[hole].used) return;
     --size_;
@@ -65,15 +67,15 @@ class Table {
 
  private:
   struct Slot {
-    std::uint64_t key = 0;
+    Key key{};
     bool used = false;
     Value value{};
   };
 
-  std::size_t ideal_slot(std::uint64_t key) const {
-    return (key * 0x9e3779b97f4a7c15ULL >> 32) & mask_;
+  std::size_t ideal_slot(const Key& key) const {
+    return (spread(key) * 0x9e3779b97f4a7c15ULL >> 32) & mask_;
   }
-  std::size_t locate(std::uint64_t key) const {
+  std::size_t locate(const Key& key) const {
     std::size_t at = ideal_slot(key);
     while (slots_[at].used && slots_[at].key != key) at = (at + 1) & mask_;
     return at;

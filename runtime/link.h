@@ -36,6 +36,8 @@ class LinkSender {
   }
   const T& item(std::uint64_t number) const { return kept_[number - first_]; }
   std::size_t size() const { return kept_.size(); }
+  /// Of what was sent last; 0: nothing.
+  std::uint64_t last() const { return first_ + kept_.size() - 1; }
   /// Forgets everything: the receiver is another one now. Calls `drop(item)` for each.
   template <typename Drop>
   void reset(Drop drop) {

@@ -174,7 +174,7 @@ void Overrides::report_rest(const WorkflowSpec& spec, Diagnostics& diagnostics) 
     if (miss.depth == 1 && parts[0] == "global_params")
       for (const GlobalParamSpec& param : spec.global_params) miss.known.push_back(param.name.text);
     std::ranges::sort(miss.known);
-    miss.known.erase(std::ranges::unique(miss.known).begin(), miss.known.end());
+    miss.known.erase(std::unique(miss.known.begin(), miss.known.end()), miss.known.end());
     const std::string near =
         nearest_name(parts[miss.depth], {miss.known.begin(), miss.known.end()});
     std::string help;

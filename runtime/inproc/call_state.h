@@ -33,7 +33,7 @@ struct CallState final : Counted {
   std::chrono::milliseconds deadline{};      // the sooner of its own and the workflow's
   mutable std::uint64_t key = 0;             // in the watch
   std::uint64_t number = 0;                  // of no other call of the workflows that run together
-  mutable CallId id = 0;                     // in the engines, known to whoever drives
+  mutable CallId id;                         // in the engines, known to whoever drives
   mutable std::atomic<bool> stopped{false};  // told to stop
   mutable std::atomic<bool> past_deadline{false};  // that is why
 

@@ -204,7 +204,7 @@ void Driver::handle_close() {
 
 void Driver::release_sessions() {
   calls_.for_each(
-      [this](CallId, const OpenCall& open) { sessions_->call_ended(*open.call->record); });
+      [this](const CallId&, const OpenCall& open) { sessions_->call_ended(*open.call->record); });
   calls_.clear();
 }
 

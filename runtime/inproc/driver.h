@@ -119,7 +119,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   std::vector<std::vector<LaneActivation*>> running_;  // by node, then the activation's index
   std::vector<Outgoing> outgoing_;                     // one per lane
   std::vector<std::uint16_t> filled_;                  // of them
-  Table<OpenCall> calls_;
+  Table<OpenCall, CallId> calls_;
   std::size_t in_hand_ = 0;        // activations that are not released
   std::shared_ptr<Driver> alive_;  // while there are any
   bool closing_ = false;

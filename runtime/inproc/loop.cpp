@@ -55,9 +55,9 @@ CallId Loop::call(std::uint64_t session, std::span<PayloadRef> inputs, Instant n
   return coordinator_.call(session, inputs, now, effects_);
 }
 
-void Loop::cancel(CallId call) { coordinator_.cancel(call, effects_); }
+void Loop::cancel(const CallId& call) { coordinator_.cancel(call, effects_); }
 
-void Loop::give_up(CallId call) { coordinator_.give_up(call, effects_); }
+void Loop::give_up(const CallId& call) { coordinator_.give_up(call, effects_); }
 
 void Loop::tick(Instant now) {
   advance(now);

@@ -34,9 +34,9 @@ class Loop {
 
   /// Takes the values of `inputs`; see `Coordinator::call`.
   CallId call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now);
-  void cancel(CallId call);
+  void cancel(const CallId& call);
   /// See `Coordinator::give_up`.
-  void give_up(CallId call);
+  void give_up(const CallId& call);
   void tick(Instant now);
   /// The moment from now on, for what the engines do next.
   void advance(Instant now);

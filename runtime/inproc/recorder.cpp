@@ -9,7 +9,7 @@ void Recorder::follows(const LaneActivation& activation, Instant sent) {
   sent_ = since_began(sent);
 }
 
-void Recorder::call_begins(CallId id, const std::string& session) {
+void Recorder::call_begins(const CallId& id, const std::string& session) {
   follows_nobody();
   const std::lock_guard lock(mutex_);
   calls_[id] = trace_.calls.size();
@@ -20,7 +20,8 @@ void Recorder::call_begins(CallId id, const std::string& session) {
   call.arrived = since_began(steady_now());
 }
 
-void Recorder::call_ends(CallId id, bool ok, const std::string& cause, const std::string& message) {
+void Recorder::call_ends(const CallId& id, bool ok, const std::string& cause,
+                         const std::string& message) {
   const std::size_t* index = calls_.find(id);
   if (index == nullptr) return;
   const std::lock_guard lock(mutex_);
@@ -33,7 +34,8 @@ void Recorder::call_ends(CallId id, bool ok, const std::string& cause, const std
   call.message = message;
 }
 
-void Recorder::started(LaneActivation& activation, CallId call, NodeId node, std::uint16_t group) {
+void Recorder::started(LaneActivation& activation, const CallId& call, NodeId node,
+                       std::uint16_t group) {
   const std::lock_guard lock(mutex_);
   if (trace_.spans.size() < spans_max_) {
     const std::size_t index = trace_.spans.size();

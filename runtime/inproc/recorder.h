@@ -24,12 +24,12 @@ class Recorder {
   /// It follows from no activation.
   void follows_nobody() { cause_ = Span::nobody; }
 
-  void call_begins(CallId id, const std::string& session);
+  void call_begins(const CallId& id, const std::string& session);
   /// The end for the caller: the first one told counts.
-  void call_ends(CallId id, bool ok, const std::string& cause, const std::string& message);
+  void call_ends(const CallId& id, bool ok, const std::string& cause, const std::string& message);
   /// Nothing is left of it.
-  void forget(CallId id) { calls_.erase(id); }
-  void started(LaneActivation& activation, CallId call, NodeId node, std::uint16_t group);
+  void forget(const CallId& id) { calls_.erase(id); }
+  void started(LaneActivation& activation, const CallId& call, NodeId node, std::uint16_t group);
   void ended(const LaneActivation& activation);
 
   /// What has been noted; what still runs ends now.
@@ -42,7 +42,7 @@ class Recorder {
   const Instant began_;
   std::size_t cause_ = Span::nobody;
   Instant sent_{};
-  Table<std::size_t> calls_;  // that are open -> index in the trace
+  Table<std::size_t, CallId> calls_;  // that are open -> index in the trace
   std::map<std::string, std::size_t> sessions_;
   mutable std::mutex mutex_;
   std::map<std::size_t, const ActivationTimes*> running_;  // by span: those that have not ended

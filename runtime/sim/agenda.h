@@ -16,18 +16,24 @@ namespace sluice::sim {
 struct Event {
   enum class Kind : std::uint8_t {
     call,     // `index`: of the script
-    message,  // `pointer`, to machine `index` as it was in incarnation `number`
+    message,  // `pointer`, to machine `index` in incarnation `number`; the oracle's flight `extra`
     parcel,   // over link `index`: the message `number`, of connection `extra`
     applied,  // over link `index`, back: everything up to `number`, of connection `extra`
+    hello,    // over link `index`: connection `extra` begins
+    welcome,  // over link `index`, back: everything up to `number` was applied before
     step,     // of the running activation `index`, of generation `number`
     give_up,  // the caller of call `index`
     tick,
     break_link,
+    cut,   // link `index` lets nothing through for `number` ns; `extra`: nor does the way back
+    heal,  // link `index`
     pause,
     resume,
     kill,
-    lost,  // the others notice that machine `index` is gone
-    back,
+    suspect,  // machine `index` counts as lost, though it is alive
+    verdict,  // incarnation `number` of machine `index` is silent for a lease
+    notice,   // `index` learns that incarnation `number` of machine `extra` is over
+    fenced,   // machine `index` learns that its incarnation `number` is over
   };
   Instant at{};
   std::uint64_t tie = 0;
@@ -43,14 +49,19 @@ struct Event {
 /// memory, and no walk through a heap of a million. Nothing is added before what was taken last.
 class Agenda {
  public:
+  /// Those that a machine has to catch up with come before all others of the same moment.
+  static constexpr std::uint64_t tie_first = std::uint64_t{1} << 32;
+
   void add(const Event& event) {
     ++size_;
     if (ticks(event.at) < heap_end_) return push(event);
     later_[bucket_of(event)].push_back(event);
   }
+  void add(Instant at, Event::Kind kind, std::uint32_t index, std::uint64_t number = 0,
+           std::uint64_t extra = 0, Message* pointer = nullptr) {
+    add({at, ++tie_, kind, index, number, extra, pointer});
+  }
   bool empty() const { return size_ == 0; }
-  /// What comes next, if it is near; or null.
-  const Event* peek() const { return heap_.empty() ? nullptr : &heap_.front(); }
   Event next() {
     while (heap_.empty()) open_bucket();
     std::ranges::pop_heap(heap_, after);
@@ -65,7 +76,7 @@ class Agenda {
 
  private:
   static constexpr std::size_t heap_wanted = 2048;  // events: what the nearest cache holds
-  static constexpr std::size_t ahead = 7;  // events: the first three layers of the heap
+  static constexpr std::size_t ahead = 7;           // events: the first three layers of the heap
   static constexpr auto after = [](const Event& a, const Event& b) {
     return a.at != b.at ? a.at > b.at : a.tie > b.tie;
   };
@@ -105,11 +116,12 @@ class Agenda {
 
   std::vector<Event> heap_;  // all before `heap_end_`
   std::uint64_t heap_end_ = 0;
-  std::size_t heap_most_ = 0;  // events: then it is spread over buckets
+  std::size_t heap_most_ = 0;                 // events: then it is spread over buckets
   std::array<std::vector<Event>, 65> later_;  // by the highest bit in which the time is not `base_`
   std::uint64_t base_ = 0;
   std::vector<Event> spread_;  // what is being sorted into buckets; memory is kept
   std::size_t size_ = 0;
+  std::uint64_t tie_ = tie_first;
 };
 
 }  // namespace sluice::sim

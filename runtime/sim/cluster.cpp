@@ -1,33 +1,55 @@
 #include "runtime/sim/cluster.h"
 
-#include "base/check.h"
-
 namespace sluice::sim {
 
 namespace {
 
 using namespace std::chrono_literals;
-constexpr std::uint64_t say_every = 16;  // parcels between two acknowledgements
 
 }  // namespace
 
-Cluster::Cluster(const Plan& plan, const Options& options, Pools& pools, Agenda& agenda,
+Instant Clock::when(Instant shown) const {
+  // In two parts, so that nothing overflows.
+  const std::int64_t passed = (shown - offset).count();
+  const std::int64_t each = 1'000'000 + ppm;
+  Instant now(passed / each * 1'000'000 + passed % each * 1'000'000 / each);
+  while (local(now) < shown) now += 1ns;
+  return now;
+}
+
+Cluster::Cluster(const Plan& plan, const Options& options, std::uint32_t homes, Agenda& agenda,
                  SplitMix64& random, Oracle& oracle, FaultCounts& counts)
     : plan_(plan),
       options_(options),
-      pools_(pools),
+      homes_(homes),
+      limits_{.machines = options.machines},
       agenda_(agenda),
       random_(random),
       oracle_(oracle),
       counts_(counts),
-      machines_(options.machines),
-      links_(std::size_t{options.machines} * options.machines) {
+      network_(options, agenda, random, oracle, counts) {
+  for (std::uint32_t i = 0; i < options.machines; ++i) {
+    Machine& machine = machines_.emplace_back(options.machines);
+    machine.pools.self.machine = i;
+    if (i < homes_) machine.home = std::make_unique<Coordinator>(plan, machine.pools);
+  }
+  make_clocks();
   engines_.resize(plan.nodes.size());
   for (const PlanNode& node : plan.nodes) {
     const bool entry = node.id == entry_node;
-    machine_of_.push_back(entry ? 0 : (node.executor + 1U) % options.machines);
-    if (!entry) engines_[node.id] = std::make_unique<Engine>(plan, node.id, pools);
+    const std::uint32_t at = entry ? 0 : (node.executor + 1U) % options.machines;
+    machine_of_.push_back(at);
+    if (!entry) engines_[node.id] = std::make_unique<Engine>(plan, node.id, machines_[at].pools);
     if (node.deadline != Instant{} || node.max_age != Instant{}) timed_.push_back(node.id);
+  }
+}
+
+void Cluster::make_clocks() {
+  const std::int64_t most = options_.faults.drift_ppm;
+  if (most == 0) return;
+  for (Machine& machine : machines_) {
+    machine.clock.ppm = static_cast<std::int64_t>(random_.next() % (2 * most + 1)) - most;
+    machine.clock.offset = 1h + draw({0s, 10min});
   }
 }
 
@@ -44,119 +66,116 @@ std::chrono::nanoseconds Cluster::draw(const Range& range) {
          std::chrono::nanoseconds(static_cast<std::int64_t>(width * random_.uniform()));
 }
 
-void Cluster::send(Message* message, std::uint32_t from, Instant now) {
-  const std::uint32_t to = machine_of_[message->to];
-  oracle_.sent(*message);
-  if (from == to) {
-    agenda_.add({now + draw(options_.link), next_tie(), Event::Kind::message, to,
-                 machines_[to].incarnation, 0, message});
-    return;
-  }
-  const std::uint32_t link = from * options_.machines + to;
-  if (machines_[to].away || machines_[from].away) return give(message);
-  post(link, links_[link].sender.send(message), now);
+void Cluster::advance(Instant now) {
+  for (const NodeId node : timed_)
+    if (engines_[node]) engines_[node]->advance(local(machine_of_[node], now));
 }
 
-void Cluster::post(std::uint32_t index, std::uint64_t number, Instant now) {
-  Link& link = links_[index];
-  link.last_arrival = std::max(link.last_arrival + 1ns, now + draw(options_.link));
-  const Event parcel{link.last_arrival, next_tie(), Event::Kind::parcel, index, number,
-                     link.connection,   nullptr};
-  agenda_.add(parcel);
-  if (options_.faults.duplicate > 0 && now < options_.faults.until &&
-      random_.uniform() < options_.faults.duplicate) {
-    Event again = parcel;
-    again.at += draw(options_.link);
-    again.tie = next_tie();
-    agenda_.add(again);
-    ++counts_.duplicates;
+void Cluster::send(Message* message, std::uint32_t from, Instant now) {
+  Machine& here = machines_[from];
+  const std::uint32_t to =
+      message->to == entry_node ? message->call.home.machine : machine_of_[message->to];
+  const Flight flight = oracle_.sent(*message);
+  if (from == to)
+    return agenda_.add(now + draw(options_.link), Event::Kind::message, to,
+                       here.pools.self.incarnation, flight, message);
+  if (here.peers.is_there(to)) {
+    Parcel parcel{{}, here.pools.self, flight};
+    parcel.bytes.reserve(256);
+    const Result<void> encoded =
+        wire::encode(plan_, *message, local(from, now), limits_, parcel.bytes);
+    if (!encoded) oracle_.violated("W: cannot be sent: " + encoded.error().message);
+    network_.send(from, to, std::move(parcel), now);
+  } else {
+    oracle_.lost(flight);
   }
+  here.pools.give(message);
 }
 
 Message* Cluster::receive(const Event& event, Instant now) {
-  if (event.kind == Event::Kind::message) {
-    if (machines_[event.index].incarnation == event.number) return event.pointer;
-    give(event.pointer);
-    return nullptr;
+  if (event.kind == Event::Kind::parcel) return receive_parcel(event, now);
+  const auto flight = static_cast<Flight>(event.extra);
+  Pools& pools = machines_[event.index].pools;
+  if (pools.self.incarnation == event.number && !machines_[event.index].empty) {
+    oracle_.arrived(flight);
+    return event.pointer;
   }
-  Link& link = links_[event.index];
-  if (event.extra != link.connection) {
-    ++counts_.fenced;
-    return nullptr;
-  }
-  switch (link.receiver.take(event.number)) {
-    case LinkReceiver::Verdict::duplicate:
-      return nullptr;
-    case LinkReceiver::Verdict::gap:
-      oracle_.violated("C4: a message is missing on link " + std::to_string(event.index));
-      return nullptr;
-    case LinkReceiver::Verdict::apply:
-      break;
-  }
-  if (++link.unsaid == say_every) {
-    link.unsaid = 0;
-    agenda_.add({now + draw(options_.link), next_tie(), Event::Kind::applied, event.index,
-                 event.number, link.connection, nullptr});
-  }
-  // The simulated sender's copy is the message itself: taken here, and never looked at again.
-  return link.sender.item(event.number);
+  oracle_.lost(flight);
+  pools.give(event.pointer);
+  return nullptr;
 }
 
-void Cluster::applied(const Event& event) {
-  Link& link = links_[event.index];
-  if (event.extra == link.connection) link.sender.applied(event.number);
+Message* Cluster::receive_parcel(const Event& event, Instant now) {
+  const std::uint32_t to = network_.to_of(event.index);
+  Machine& here = machines_[to];
+  if (here.empty) return nullptr;
+  const Parcel* parcel = network_.take(event, here.peers, now);
+  if (parcel == nullptr) return nullptr;
+  const Origin from = parcel->from;
+  if (from.incarnation < here.told[from.machine])
+    oracle_.violated("C18: machine " + std::to_string(to) + " heard a life of machine " +
+                     std::to_string(from.machine) + " that it knew to be over");
+  if (!oracle_.arrived(parcel->flight))
+    oracle_.violated("C4: a message is applied twice on link " + std::to_string(event.index));
+  Result<Message*> message =
+      wire::decode(plan_, parcel->bytes, local(to, now), limits_, here.pools);
+  if (message) return *message;
+  oracle_.violated("W: refused: " + message.error().message);
+  return nullptr;
 }
 
-void Cluster::give(Message* message) {
-  oracle_.arrived(*message);
-  pools_.give(message);
-}
-
-void Cluster::break_link(std::uint32_t index, Instant now) {
-  Link& link = links_[index];
-  ++link.connection;
-  ++counts_.link_breaks;
-  link.unsaid = 0;
-  link.sender.resume(link.receiver.applied(), [&](std::uint64_t number, Message*) {
-    ++counts_.resent;
-    post(index, number, now);
-  });
-}
-
-void Cluster::wipe(std::uint32_t machine) {
-  Machine& gone = machines_[machine];
-  ++gone.incarnation;
+void Cluster::wipe(std::uint32_t index) {
+  Machine& gone = machines_[index];
   for (const Event& event : gone.deferred)
-    if (event.kind == Event::Kind::message) give(event.pointer);
-  gone.deferred.clear();
-  for (std::uint32_t other = 0; other < options_.machines; ++other) {
-    if (other == machine) continue;
-    for (const std::uint32_t index :
-         {machine * options_.machines + other, other * options_.machines + machine}) {
-      Link& link = links_[index];
-      ++link.connection;
-      link.sender.applied(link.receiver.applied());
-      link.sender.reset([&](Message* message) { give(message); });
-      link.receiver.reset();
-      link.unsaid = 0;
+    if (event.kind == Event::Kind::message) {
+      oracle_.lost(static_cast<Flight>(event.extra));
+      gone.pools.give(event.pointer);
     }
-  }
-  // Deferred parcels of the others are of old connections now, and drop when they come.
-  for (const NodeId node : nodes_of(machine)) engines_[node].reset();
+  std::erase_if(gone.deferred, [](const Event& event) { return event.kind != Event::Kind::call; });
+  gone.empty = true;
+  gone.home.reset();
+  for (std::uint32_t other = 0; other < size(); ++other)
+    if (other != index) network_.drop_from(index, other);
+  for (const NodeId node : nodes_of(index)) engines_[node].reset();
 }
 
-void Cluster::restart(std::uint32_t machine, const std::vector<CallId>& given_up) {
-  for (const NodeId node : nodes_of(machine)) {
-    engines_[node] = std::make_unique<Engine>(plan_, node, pools_);
+void Cluster::restart(std::uint32_t index, const std::vector<CallId>& given_up, Effects& effects) {
+  Machine& machine = machines_[index];
+  const Origin life = machine.pools.self;
+  machine.pools.scopes_made = 0;  // its names are new: they have its life in them
+  if (index < homes_) machine.home = std::make_unique<Coordinator>(plan_, machine.pools);
+  machine.empty = machine.away = false;
+  for (const NodeId node : nodes_of(index)) {
+    engines_[node] = std::make_unique<Engine>(plan_, node, machine.pools);
     engines_[node]->forget(given_up);
+  }
+  for (std::uint32_t other = 0; other < size(); ++other) {
+    if (other == index) continue;
+    const Machine& there = machines_[other];
+    const Origin known = there.pools.self;
+    if (!there.away) machines_[other].peers.joined(life);
+    machine.peers.joined(known);
+    if (there.away) machine.peers.lost(known);
+    machine.told[other] = there.away ? known.incarnation + 1 : known.incarnation;
+    if (there.away && machine.home) machine.home->nodes_lost(nodes_of(other), effects);
+    for (const NodeId node : nodes_of(index))
+      if (other < homes_ && machine.told[other] > 1)
+        engines_[node]->home_lost({other, static_cast<std::uint32_t>(machine.told[other] - 1)},
+                                  effects);
   }
 }
 
 Instant Cluster::next_deadline() const {
   Instant next = Instant::max();
-  for (const NodeId node : timed_)
-    if (engines_[node] && !machines_[machine_of_[node]].paused)
-      next = std::min(next, engines_[node]->next_deadline());
+  const auto consider = [&](const Machine& machine, Instant local) {
+    if (local != Instant::max()) next = std::min(next, machine.clock.when(local));
+  };
+  for (const Machine& machine : machines_)
+    if (machine.home && !machine.paused) consider(machine, machine.home->next_deadline());
+  for (const NodeId node : timed_) {
+    const Machine& machine = machines_[machine_of_[node]];
+    if (engines_[node] && !machine.paused) consider(machine, engines_[node]->next_deadline());
+  }
   return next;
 }
 
@@ -170,6 +189,19 @@ EngineCounts Cluster::engine_counts() const {
     all.calls += counts.calls;
   }
   return all;
+}
+
+std::string Cluster::leaks() const {
+  std::string text;
+  for (std::size_t i = 0; i < machines_.size(); ++i) {
+    const Pools& pools = machines_[i].pools;
+    const std::size_t left =
+        pools.frames.in_use() + pools.scopes.in_use() + pools.messages.in_use();
+    if (left != 0)
+      text += " " + std::to_string(left) + " frames, scopes and messages on machine " +
+              std::to_string(i);
+  }
+  return text;
 }
 
 }  // namespace sluice::sim

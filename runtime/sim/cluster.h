@@ -1,87 +1,107 @@
-// The simulated machines: which engine stands where, and how messages get there.
+// The simulated machines: each with its clock, its memory, its engines, and perhaps a home of
+// calls.
 //
-// Messages within a machine take a random time each and overtake; between machines they go through
-// a `Link`, in order, repeated after a break. Private to runtime/sim.
+// No two share anything: what goes from one to another is bytes on a `Network`, made and read by
+// the product's codec; within a machine messages take a random time each and overtake. Private to
+// runtime/sim.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
 #include "base/random.h"
 #include "graph/coordinator.h"
 #include "graph/engine.h"
-#include "runtime/link.h"
+#include "runtime/membership.h"
 #include "runtime/sim/agenda.h"
+#include "runtime/sim/network.h"
 #include "runtime/sim/oracle.h"
 #include "runtime/sim/simulation.h"
 
 namespace sluice::sim {
 
-struct Machine {
-  std::uint64_t incarnation = 1;
-  bool paused = false;
-  bool away = false;            // lost, and not back yet
-  std::vector<Event> deferred;  // what came while it was paused
+/// A clock that is off, and goes too fast or too slow.
+struct Clock {
+  Instant offset{};
+  std::int64_t ppm = 0;
+
+  Instant local(Instant now) const {
+    return offset + now + now / 1'000'000 * ppm + now % 1'000'000 * ppm / 1'000'000;
+  }
+  /// The first moment at which it shows `local` or more.
+  Instant when(Instant local) const;
 };
 
-struct Link {
-  LinkSender<Message*> sender{1 << 20};
-  LinkReceiver receiver;
-  std::uint64_t connection = 1;
-  Instant last_arrival{};
-  std::uint64_t unsaid = 0;  // applied, and not acknowledged yet
+struct Machine {
+  explicit Machine(std::size_t machines) : peers(machines), told(machines) {}
+
+  Pools pools;  // `self`: which machine, in which life
+  Membership peers;
+  std::vector<std::uint64_t> told;    // by machine: up to which life it knows to be over, plus 1
+  std::unique_ptr<Coordinator> home;  // null: no callers here, or nobody is there
+  Clock clock;
+  bool paused = false;          // or dead
+  bool away = false;            // counts as lost, and is not back yet
+  bool empty = false;           // has forgotten all, and waits to be let in
+  std::size_t notices = 0;      // about its end, that are on their way
+  std::vector<Event> deferred;  // what came while it was paused
 };
 
 class Cluster {
  public:
-  Cluster(const Plan& plan, const Options& options, Pools& pools, Agenda& agenda,
+  Cluster(const Plan& plan, const Options& options, std::uint32_t homes, Agenda& agenda,
           SplitMix64& random, Oracle& oracle, FaultCounts& counts);
 
+  std::uint32_t size() const { return options_.machines; }
+  std::uint32_t homes() const { return homes_; }
   std::uint32_t machine_of(NodeId node) const { return machine_of_[node]; }
   std::vector<NodeId> nodes_of(std::uint32_t machine) const;
   Machine& machine(std::uint32_t index) { return machines_[index]; }
   Engine& engine(NodeId node) { return *engines_[node]; }
+  Network& network() { return network_; }
 
   void send(Message* message, std::uint32_t from, Instant now);
-  /// The message that the event brings, or null: late, repeated, or lost with its connection.
+  /// The message that the event brings, from the pools of the machine it comes to; null: late,
+  /// repeated, refused or lost.
   Message* receive(const Event& event, Instant now);
-  void applied(const Event& event);
-  /// What is done with it is done.
-  void give(Message* message);
 
-  void break_link(std::uint32_t link, Instant now);
-  /// Everything the machine knew is gone, and what was on its way to and from it.
+  /// All that the machine knew is gone.
   void wipe(std::uint32_t machine);
-  void restart(std::uint32_t machine, const std::vector<CallId>& given_up);
-  std::size_t links() const { return links_.size(); }
+  /// It begins a new life. The others know: `given_up` are calls that they are still giving up.
+  void restart(std::uint32_t machine, const std::vector<CallId>& given_up, Effects& effects);
+
+  /// All that is left in engines, homes and pools of machines, and in windows of links.
   EngineCounts engine_counts() const;
-  /// Of the nodes that have one, the earliest; ends what is due.
+  std::string leaks() const;
+  /// Of machines that are not paused, in true time.
   Instant next_deadline() const;
   const std::vector<NodeId>& timed() const { return timed_; }
-  void advance(NodeId node, Instant now) {
-    if (engines_[node]) engines_[node]->advance(now);
+  /// Shows the engines with deadlines the time, as their machines' clocks have it.
+  void advance(Instant now);
+  Instant local(std::uint32_t machine, Instant now) const {
+    return machines_[machine].clock.local(now);
   }
-
   std::chrono::nanoseconds draw(const Range& range);
-  std::uint64_t next_tie() { return ++tie_; }
 
  private:
-  void post(std::uint32_t link, std::uint64_t number, Instant now);
+  void make_clocks();
+  Message* receive_parcel(const Event& event, Instant now);
 
   const Plan& plan_;
   const Options& options_;
-  Pools& pools_;
+  const std::uint32_t homes_;
+  const wire::Limits limits_;
   Agenda& agenda_;
   SplitMix64& random_;
   Oracle& oracle_;
   FaultCounts& counts_;
   std::vector<std::uint32_t> machine_of_;  // by node
-  std::vector<Machine> machines_;
-  std::vector<Link> links_;  // from * machines + to
+  std::deque<Machine> machines_;
   std::vector<std::unique_ptr<Engine>> engines_;
-  std::vector<NodeId> timed_;                   // nodes with a deadline or an age
-  std::uint64_t tie_ = std::uint64_t{1} << 32;  // below: what a paused machine has to catch up
+  std::vector<NodeId> timed_;  // nodes with a deadline or an age
+  Network network_;
 };
 
 }  // namespace sluice::sim

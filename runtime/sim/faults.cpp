@@ -12,6 +12,10 @@ Faults all_faults() {
           .link_break = 0.1,
           .pause = 0.15,
           .kill = 0.05,
+          .cut = 0.05,
+          .suspect = 0.03,
+          .hurry = 0.2,
+          .drift_ppm = 1000,
           .until = 400ms};
 }
 
@@ -25,6 +29,11 @@ void FaultCounts::add(const FaultCounts& other) {
   kills += other.kills;
   resent += other.resent;
   fenced += other.fenced;
+  cuts += other.cuts;
+  cuts_one_way += other.cuts_one_way;
+  suspects += other.suspects;
+  homes_lost += other.homes_lost;
+  hurried += other.hurried;
 }
 
 std::string FaultCounts::text() const {
@@ -35,7 +44,10 @@ std::string FaultCounts::text() const {
          line("callers gave up", cancels) + line("messages came twice", duplicates) +
          line("links broke", link_breaks) + line("messages were sent again", resent) +
          line("machines paused", pauses) + line("machines lost everything", kills) +
-         line("late messages were dropped", fenced);
+         line("late messages were dropped", fenced) + line("links were cut both ways", cuts) +
+         line("links were cut one way", cuts_one_way) +
+         line("machines were given up alive", suspects) + line("homes were lost", homes_lost) +
+         line("calls had their own deadline", hurried);
 }
 
 }  // namespace sluice::sim

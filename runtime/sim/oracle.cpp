@@ -22,7 +22,7 @@ void Oracle::violated(std::string what) {
 }
 
 std::string Oracle::where(const StartActivation& start) const {
-  return "call " + std::to_string(start.call - 1) + ", node '" + plan_.nodes[start.node].name +
+  return "call " + std::to_string(call_of(start.call)) + ", node '" + plan_.nodes[start.node].name +
          "' group " + std::to_string(start.group);
 }
 
@@ -57,6 +57,18 @@ void Oracle::call_arrived(std::size_t call, std::uint64_t session) {
   calls_[call].last_delivery.assign(plan_.outputs.size(), 0);
   calls_[call].entry = static_cast<ActivationNumber>(activations_.size());
   activations_.push_back({call, entry_node, calls_[call].entry, 0, 0});
+}
+
+void Oracle::call_named(std::size_t call, const CallId& id, Instant now, Instant allowed) {
+  names_[id] = call;
+  calls_[call].arrived = now;
+  calls_[call].allowed = std::min<Instant>(allowed, plan_.limits.deadline);
+}
+
+std::size_t Oracle::call_of(const CallId& id) const {
+  const std::size_t* call = names_.find(id);
+  SLUICE_CHECK(call != nullptr, "a call that no home has made");
+  return *call;
 }
 
 std::size_t Oracle::first_open(std::uint64_t session) {
@@ -118,13 +130,14 @@ void Oracle::check_join(const StartActivation& start, const PlanGroup& group, co
                "' could still add to it");
     frames_.pop_back();
   }
-  for (const auto& [message, frame] : call.flying) {
-    const Edge& edge = plan_.edges[message->target];
+  for (const Flight flight : call.flying) {
+    const FlightFact& fact = flights_[static_cast<std::uint32_t>(flight)];
+    const Edge& edge = plan_.edges[fact.edge];
     if (edge.is_output()) continue;
     const std::vector<PlanGroup>& groups = plan_.nodes[edge.to].groups;
     if (!groups[edge.group].counts.empty()) continue;
     const bool slot = edge.to == join.owner && edge.group == join.group;
-    if ((slot || upstream[edge.to]) && pass_of(frame, join.root) == pass)
+    if ((slot || upstream[edge.to]) && pass_of(fact.frame, join.root) == pass)
       violated("C2: " + where(start) + " fired while a frame for it was on its way");
   }
 }
@@ -135,7 +148,7 @@ void Oracle::check_count(const StartActivation& start, const PlanGroup& group) {
     std::int64_t wanted = count.literal;
     if (count.kind == PlanCount::Kind::runtime) {
       const NodeId from = plan_.edges[count.source].from;
-      wanted = from == entry_node ? script_.calls[start.call - 1].number(count.source_field)
+      wanted = from == entry_node ? script_.calls[call_of(start.call)].number(count.source_field)
                                   : script_.nodes[from].values[count.source_field];
     }
     const auto came = std::ranges::count(start.inputs, count.field, &InputValue::field);
@@ -156,15 +169,16 @@ void Oracle::check_release(const StartActivation& start, ActivationNumber self, 
   last = self;
 }
 
-ActivationNumber Oracle::started(const StartActivation& start, const Firing& firing,
-                                 Token identity) {
+ActivationNumber Oracle::started(const StartActivation& start, const Firing& firing, Token identity,
+                                 bool fenced) {
   CallFacts& call = calls_[firing.call];
   const PlanNode& node = plan_.nodes[start.node];
   const PlanGroup& group = node.groups[start.group];
-  if (call.ended) violated("C7: " + where(start) + " started after the end of its call");
+  if (call.ended && !fenced && !call.orphaned)
+    violated("C7: " + where(start) + " started after the end of its call");
   if (!call.identities.insert(identity).second)
     violated("C1: " + where(start) + " fired twice for the same inputs");
-  if (plan_.calls == CallMode::serial) {
+  if (plan_.calls == CallMode::serial && !fenced && !call.orphaned) {
     const std::size_t turn = first_open(call.session);
     if (turn < firing.call)
       violated("C15: " + where(start) + " runs before call " + std::to_string(turn) +
@@ -203,20 +217,31 @@ void Oracle::ended(ActivationNumber activation) {
   std::erase(calls_[activations_[activation].call].running, activation);
 }
 
-void Oracle::sent(const Message& message) {
-  CallFacts& call = calls_[message.call - 1];
-  if (message.kind == Message::Kind::call_ended) return;
+Flight Oracle::sent(const Message& message) {
+  if (free_flights_.empty()) {
+    free_flights_.push_back(static_cast<std::uint32_t>(flights_.size()));
+    flights_.emplace_back();
+  }
+  const std::uint32_t place = free_flights_.back();
+  free_flights_.pop_back();
+  const std::size_t index = call_of(message.call);
+  FlightFact& fact = flights_[place];
+  fact = {index, message.kind, message.target, 0, fact.turn};
+  const Flight flight = Flight{fact.turn} << 32U | place;
+  CallFacts& call = calls_[index];
+  if (message.kind == Message::Kind::call_ended) return flight;
   ++call.messages;
   call.started = true;
   if (message.kind == Message::Kind::frame) {
     for (const PayloadRef& value : message.frame->values) {
       if (!value) continue;
-      call.flying.emplace_back(&message, frame_of(*value));
+      fact.frame = frame_of(*value);
+      call.flying.push_back(flight);
       break;
     }
   }
   call.frames += message.kind == Message::Kind::frame ? 1 : 0;
-  if (message.kind != Message::Kind::settled) return;
+  if (message.kind != Message::Kind::settled) return flight;
   // Each activation, started or dropped on arrival, and each dead bucket settles at most once for
   // each collector; every one of them came of a frame, but for the buckets of the call itself,
   // which die behind one another where it brings no frame.
@@ -225,18 +250,63 @@ void Oracle::sent(const Message& message) {
   if (++call.settled > most)
     violated("C12: " + std::to_string(call.settled) + " settling messages, more than " +
              std::to_string(most) + " that frames and activations allow");
+  return flight;
 }
 
-void Oracle::arrived(const Message& message) {
-  if (message.kind == Message::Kind::call_ended) return;
-  CallFacts& call = calls_[message.call - 1];
+Oracle::FlightFact* Oracle::find(Flight flight) {
+  FlightFact& fact = flights_[static_cast<std::uint32_t>(flight)];
+  return fact.turn == flight >> 32U ? &fact : nullptr;
+}
+
+bool Oracle::arrived(Flight flight) {
+  FlightFact* fact = find(flight);
+  if (fact == nullptr) return false;
+  ++fact->turn;
+  free_flights_.push_back(static_cast<std::uint32_t>(flight));
+  if (fact->kind == Message::Kind::call_ended) return true;
+  CallFacts& call = calls_[fact->call];
   --call.messages;
-  if (message.kind == Message::Kind::frame)
-    std::erase_if(call.flying, [&](const auto& one) { return one.first == &message; });
+  if (fact->kind == Message::Kind::frame) std::erase(call.flying, flight);
+  return true;
+}
+
+void Oracle::lost(Flight flight) {
+  const FlightFact* fact = find(flight);
+  if (fact != nullptr && fact->kind != Message::Kind::call_ended)
+    calls_[fact->call].given_up = true;
+  arrived(flight);
+}
+
+void Oracle::orphaned(std::size_t index) {
+  CallFacts& call = calls_[index];
+  call.given_up = call.orphaned = call.ended = true;
+}
+
+void Oracle::check_orphans() {
+  for (std::size_t i = 0; i < calls_.size(); ++i)
+    if (calls_[i].orphaned && !calls_[i].running.empty())
+      violated("C19: the home of call " + std::to_string(i) + " is lost, and '" +
+               plan_.nodes[activations_[calls_[i].running.front()].node].name + "' still runs");
+}
+
+void Oracle::check_times(const EndCall& end, const CallFacts& call, Instant now) {
+  // A clock may go wrong by a thousandth; a moment more for what is rounded.
+  const Instant passed = (now - call.arrived) * 1002 / 1000 + std::chrono::microseconds(1);
+  if (end.failure && end.failure->kind == FailureKind::deadline &&
+      end.failure->node == entry_node && passed < call.allowed)
+    violated("C21: call " + std::to_string(call_of(end.call)) + " ended by its deadline too soon");
+  for (const PlanNode& node : plan_.nodes) {
+    if (node.max_age == Instant{} || passed > node.max_age) continue;
+    const std::string words = node.name + ": inputs older than max_age";
+    for (const std::string& warning : end.warnings)
+      if (warning.starts_with(words))
+        violated("C21: call " + std::to_string(call_of(end.call)) + " lost inputs of '" +
+                 node.name + "' as too old, and is not as old itself");
+  }
 }
 
 void Oracle::delivered(const DeliverOutput& output) {
-  CallFacts& call = calls_[output.call - 1];
+  CallFacts& call = calls_[call_of(output.call)];
   if (call.ended) violated("C7: an output came after the end of its call");
   const FrameNumber frame = frame_of(*output.value);
   FrameNumber& last = call.last_delivery[output.output];
@@ -245,23 +315,24 @@ void Oracle::delivered(const DeliverOutput& output) {
   last = frame;
 }
 
-void Oracle::call_ended(const EndCall& end) {
-  CallFacts& call = calls_[end.call - 1];
-  if (call.ended) violated("C7: call " + std::to_string(end.call - 1) + " ended twice");
+void Oracle::call_ended(const EndCall& end, Instant now) {
+  const std::size_t index = call_of(end.call);
+  CallFacts& call = calls_[index];
+  check_times(end, call, now);
+  if (call.ended) violated("C7: call " + std::to_string(index) + " ended twice");
   call.ended = true;
   if (!call.given_up && (call.messages != 0 || !call.running.empty()))
-    violated("C9: call " + std::to_string(end.call - 1) + " ended with " +
-             std::to_string(call.messages) + " messages and " +
-             std::to_string(call.running.size()) + " activations of it about");
+    violated("C9: call " + std::to_string(index) + " ended with " + std::to_string(call.messages) +
+             " messages and " + std::to_string(call.running.size()) + " activations of it about");
   if (!end.failure) {
     const bool hidden = std::ranges::any_of(
         call.failures, [&](NodeId node) { return !plan_.nodes[node].skip_errors; });
-    if (hidden) violated("C8: call " + std::to_string(end.call - 1) + " hides a failure");
+    if (hidden) violated("C8: call " + std::to_string(index) + " hides a failure");
     return;
   }
   if (end.failure->kind == FailureKind::role_failed &&
       std::ranges::find(call.failures, end.failure->node) == call.failures.end())
-    violated("C8: call " + std::to_string(end.call - 1) + " names '" +
+    violated("C8: call " + std::to_string(index) + " names '" +
              plan_.nodes[end.failure->node].name + "', which did not fail");
 }
 

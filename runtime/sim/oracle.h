@@ -1,7 +1,7 @@
 // What the simulation knows and the engines do not: everything. It checks the invariants with it.
 //
 // It keeps every activation with the yield that it descends from, and everything of a call that is
-// running or on its way. Numbers C1 to C17 are those of docs/FAILURES.md; C6 is a check inside
+// running or on its way. Numbers C1 to C21 are those of docs/FAILURES.md; C6 is a check inside
 // `OrderQueue`, C17 is two runs. Thread: one. Source: docs/SIMULATION.md.
 #pragma once
 
@@ -16,41 +16,50 @@
 #include "graph/effect.h"
 #include "graph/plan.h"
 #include "graph/script.h"
+#include "graph/table.h"
 #include "runtime/sim/token.h"
 
 namespace sluice::sim {
 
 using ActivationNumber = std::uint32_t;
 using FrameNumber = std::uint32_t;
+using Flight = std::uint64_t;  // of a message: its place, and above that its turn there
 
 class Oracle {
  public:
   Oracle(const Plan& plan, const Script& script);
 
   void call_arrived(std::size_t call, std::uint64_t session);
+  /// What its home calls it, and how long it may take.
+  void call_named(std::size_t call, const CallId& id, Instant now, Instant allowed);
+  /// The call's index in the script.
+  std::size_t call_of(const CallId& id) const;
   /// The entry's activation of a call: what its first frame descends from.
   ActivationNumber entry_of(std::size_t call) const { return calls_[call].entry; }
 
-  /// An engine has asked for a start. The result names the activation from now on.
-  ActivationNumber started(const StartActivation& start, const Firing& firing, Token identity);
+  /// An engine has asked for a start. The result names the activation from now on. `fenced`: its
+  /// machine counts as lost, and has not heard of it.
+  ActivationNumber started(const StartActivation& start, const Firing& firing, Token identity,
+                           bool fenced = false);
   FrameNumber yielded(ActivationNumber activation);
   void failed(ActivationNumber activation);
   void ended(ActivationNumber activation);
 
-  /// Something of the call comes soon: its facts are fetched into the caches. Changes nothing.
-  void expect(std::size_t call) const {
-    __builtin_prefetch(&calls_[call]);
-    __builtin_prefetch(&calls_[call].flying);
-  }
-  void sent(const Message& message);
-  /// It was applied, or it is gone for good.
-  void arrived(const Message& message);
+  Flight sent(const Message& message);
+  /// It was applied. False when it had arrived or was lost before.
+  bool arrived(Flight flight);
+  /// It is gone for good, and what credit it had: its call has to be given up.
+  void lost(Flight flight);
 
   void delivered(const DeliverOutput& output);
   void cancelled(std::size_t call) { calls_[call].cancelled = true; }
-  void call_ended(const EndCall& end);
+  void call_ended(const EndCall& end, Instant now);
   /// The call lost a machine: its end is no longer exact, only certain.
   void gave_up(std::size_t call) { calls_[call].given_up = true; }
+  /// The call's home is gone: nobody will tell its end, and nothing of it may stay.
+  void orphaned(std::size_t call);
+  /// When nothing happens any more: what runs of such calls.
+  void check_orphans();
 
   /// After each event: a call of which nothing exists has ended.
   void check_alive(const std::vector<std::size_t>& touched);
@@ -82,7 +91,7 @@ class Oracle {
     std::uint64_t session = 0;
     std::size_t messages = 0;
     std::vector<ActivationNumber> running;
-    std::vector<std::pair<const Message*, FrameNumber>> flying;
+    std::vector<Flight> flying;  // frames
     std::unordered_set<Token> identities;
     std::vector<ActivationNumber> last_release;  // by node: C5
     std::vector<FrameNumber> last_delivery;      // by output: C5
@@ -93,10 +102,23 @@ class Oracle {
     bool ended = false;
     bool cancelled = false;
     bool given_up = false;
+    bool orphaned = false;
+    Instant arrived{};
+    Instant allowed{};
     bool failed = false;
     std::vector<NodeId> failures;
   };
 
+  struct FlightFact {
+    std::size_t call = 0;
+    Message::Kind kind = Message::Kind::frame;
+    EdgeId edge = 0;
+    FrameNumber frame = 0;
+    std::uint32_t turn = 0;
+  };
+
+  /// A deadline that was not over, or inputs that were not too old: C21.
+  void check_times(const EndCall& end, const CallFacts& call, Instant now);
   /// The first call of the session that has not ended.
   std::size_t first_open(std::uint64_t session);
   Pass pass_of(FrameNumber frame, NodeId root) const;
@@ -114,6 +136,11 @@ class Oracle {
   std::vector<ActivationFact> activations_;
   std::vector<FrameFact> frames_;
   std::vector<CallFacts> calls_;
+  Table<std::size_t, CallId> names_;
+  std::vector<FlightFact> flights_;
+  std::vector<std::uint32_t> free_flights_;
+  /// Null when it has arrived or is lost already: the sender of a link keeps it for longer.
+  FlightFact* find(Flight flight);
   std::unordered_map<std::uint64_t, std::deque<std::size_t>> sessions_;  // calls that may be open
   std::vector<std::vector<bool>> upstream_;  // by collector; empty: not a join
   std::vector<std::string> violations_;

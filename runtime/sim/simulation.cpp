@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/sim/cluster.h"
+#include "runtime/sim/troubles.h"
 
 namespace sluice::sim {
 
@@ -15,7 +16,6 @@ namespace {
 using namespace std::chrono_literals;
 using std::chrono::nanoseconds;
 
-constexpr nanoseconds lease = 50ms;         // silence after which a machine counts as lost
 constexpr nanoseconds cancel_notice = 1ms;  // a cancelled role looks up after at most this
 
 std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
@@ -45,7 +45,15 @@ struct Replica {
   std::deque<std::uint32_t> waiting;
 };
 
-class Simulation {
+/// With faults, and where nobody says it: one to three, as the seed says.
+std::uint32_t homes_of(const Options& options) {
+  if (options.homes != 0) return std::min(options.homes, options.machines);
+  if (options.faults.until == nanoseconds{}) return 1;
+  return 1 + static_cast<std::uint32_t>(mixed(options.seed, 3) %
+                                        std::min<std::uint32_t>(options.machines, 3));
+}
+
+class Simulation final : public TroubleHost {
  public:
   Simulation(const Plan& plan, const Script& script, const Options& options)
       : plan_(plan),
@@ -53,9 +61,11 @@ class Simulation {
         options_(options),
         random_(options.seed * 0x9e3779b97f4a7c15ULL + 1),
         oracle_(plan, script),
-        coordinator_(plan, pools_),
-        cluster_(plan, options_, pools_, agenda_, random_, oracle_, report_.faults),
-        slots_(plan.nodes.size()) {
+        cluster_(plan, options_, homes_of(options), agenda_, random_, oracle_, report_.faults),
+        troubles_(options_, cluster_, agenda_, random_, report_.faults, effects_, *this),
+        slots_(plan.nodes.size()),
+        ids_(script.calls.size()) {
+    effects_.from_wire = true;
     report_.calls.resize(script.calls.size());
     report_.queue_peaks.assign(plan.nodes.size(), 0);
     for (CallReport& call : report_.calls) call.outputs.assign(plan.outputs.size(), 0);
@@ -63,14 +73,12 @@ class Simulation {
 
   Report run() {
     plan_calls();
-    plan_faults();
+    troubles_.plan();
     while (!agenda_.empty()) {
       const Event event = agenda_.next();
-      if (const Event* soon = agenda_.peek(); soon != nullptr && soon->pointer != nullptr)
-        oracle_.expect(soon->pointer->call - 1);
       if (defer(event)) continue;
       now_ = event.at;
-      for (const NodeId node : cluster_.timed()) cluster_.advance(node, now_);
+      cluster_.advance(now_);
       handle(event);
       ++report_.events;
       report_.hash = mixed(
@@ -91,53 +99,54 @@ class Simulation {
   void plan_calls() {
     Instant at{};
     for (std::uint32_t i = 0; i < script_.calls.size(); ++i) {
-      agenda_.add({at, cluster_.next_tie(), Event::Kind::call, i, 0, 0, nullptr});
+      agenda_.add(at, Event::Kind::call, i);
       if (options_.between_calls.count() > 0)
         at += nanoseconds(static_cast<std::int64_t>(
             -std::log(random_.uniform()) * static_cast<double>(options_.between_calls.count())));
     }
-  }
-
-  /// Each machine and link draws the moments of its faults beforehand, about one in 20 ms each.
-  void plan_faults() {
     const Faults& faults = options_.faults;
-    const auto sprinkle = [&](double share, Event::Kind kind, std::uint32_t first,
-                              std::size_t count) {
-      if (share <= 0) return;
-      for (auto i = first; i < count; ++i)
-        for (Instant at{}; at < faults.until; at += 20ms)
-          if (random_.uniform() < share)
-            agenda_.add(
-                {at + cluster_.draw({0ns, 20ms}), cluster_.next_tie(), kind, i, 0, 0, nullptr});
-    };
-    if (options_.machines > 1) {
-      sprinkle(faults.link_break, Event::Kind::break_link, 0, cluster_.links());
-      sprinkle(faults.pause, Event::Kind::pause, 1, options_.machines);
-      sprinkle(faults.kill, Event::Kind::kill, 1, options_.machines);
-    }
     for (std::uint32_t i = 0; i < script_.calls.size(); ++i)
       if (faults.caller_cancel > 0 && random_.uniform() < faults.caller_cancel)
-        agenda_.add({cluster_.draw({0ns, faults.until}), cluster_.next_tie(), Event::Kind::give_up,
-                     i, 0, 0, nullptr});
+        agenda_.add(cluster_.draw({0ns, faults.until}), Event::Kind::give_up, i);
   }
 
-  std::uint32_t machine_of(const Event& event) const {
+  std::uint32_t home_of(std::size_t call) const {
+    return static_cast<std::uint32_t>(script_.calls[call].session % cluster_.homes());
+  }
+  /// True when the call runs, or waits for its turn.
+  bool is_open(std::size_t call) {
+    const Machine& machine = cluster_.machine(home_of(call));
+    return machine.home && machine.home->knows(ids_[call]);
+  }
+
+  /// Where it happens; `options_.machines` when that is nowhere in particular.
+  std::uint32_t machine_of(const Event& event) {
     switch (event.kind) {
       case Event::Kind::message:
+      case Event::Kind::notice:
         return event.index;
       case Event::Kind::parcel:
-        return event.index % options_.machines;
+      case Event::Kind::hello:
+        return cluster_.network().to_of(event.index);
+      case Event::Kind::applied:
+      case Event::Kind::welcome:
+        return cluster_.network().from_of(event.index);
       case Event::Kind::step:
         return cluster_.machine_of(running_[event.index].start.node);
+      case Event::Kind::call:
+      case Event::Kind::give_up:
+        return home_of(event.index);
       default:
-        return 0;
+        return options_.machines;
     }
   }
 
-  /// Keeps what happens to a paused machine for later.
+  /// Keeps what happens to a paused machine for later, and calls until there is a home for them.
   bool defer(const Event& event) {
-    Machine& machine = cluster_.machine(machine_of(event));
-    if (!machine.paused) return false;
+    const std::uint32_t index = machine_of(event);
+    if (index == options_.machines) return false;
+    Machine& machine = cluster_.machine(index);
+    if (!machine.paused && !(machine.empty && event.kind == Event::Kind::call)) return false;
     machine.deferred.push_back(event);
     return true;
   }
@@ -150,7 +159,11 @@ class Simulation {
       case Event::Kind::parcel:
         return apply(event);
       case Event::Kind::applied:
-        return cluster_.applied(event);
+        return cluster_.network().applied(event);
+      case Event::Kind::hello:
+        return cluster_.network().hello(event, now_);
+      case Event::Kind::welcome:
+        return cluster_.network().welcome(event, now_);
       case Event::Kind::step:
         if (running_[event.index].generation == event.number) step(event.index);
         return;
@@ -158,21 +171,9 @@ class Simulation {
         return give_up(event.index);
       case Event::Kind::tick:
         tick_at_ = Instant::max();
-        coordinator_.tick(now_, effects_);
-        perform(0);
-        return tick_engines();
-      case Event::Kind::break_link:
-        return cluster_.break_link(event.index, now_);
-      case Event::Kind::pause:
-        return pause(event.index);
-      case Event::Kind::resume:
-        return resume(event.index);
-      case Event::Kind::kill:
-        return kill(event.index);
-      case Event::Kind::lost:
-        return lost(event.index, event.number);
-      case Event::Kind::back:
-        return back(event.index);
+        return tick();
+      default:
+        return troubles_.handle(event, now_);
     }
   }
 
@@ -186,29 +187,38 @@ class Simulation {
         inputs[i] = token_payload(input_token(plan_.inputs[i], index), frame, call.number(i));
     note_frame(frame, Span::nobody);
     report_.calls[index].arrived = now_;
-    coordinator_.call(call.session, inputs, now_, effects_);
-    perform(0);
+    const std::uint32_t at = home_of(index);
+    Instant allowed = Instant::max();
+    if (options_.faults.hurry > 0 && random_.uniform() < options_.faults.hurry) {
+      allowed = cluster_.draw({1ms, 300ms});
+      ++report_.faults.hurried;
+    }
+    ids_[index] = cluster_.machine(at).home->call(call.session, inputs, cluster_.local(at, now_),
+                                                  effects_, allowed);
+    oracle_.call_named(index, ids_[index], now_, allowed);
+    perform(at);
   }
 
   void apply(const Event& event) {
     Message* message = cluster_.receive(event, now_);
     if (message == nullptr) return;
     const NodeId to = message->to;
-    touched_.push_back(message->call - 1);
-    // What is applied is no longer on its way, whatever it sets off.
-    oracle_.arrived(*message);
+    touched_.push_back(oracle_.call_of(message->call));
+    const std::uint32_t at =
+        event.kind == Event::Kind::message ? event.index : cluster_.network().to_of(event.index);
+    Machine& here = cluster_.machine(at);
     if (to == entry_node)
-      coordinator_.receive(*message, effects_);
+      here.home->receive(*message, effects_);
     else
       cluster_.engine(to).receive(*message, effects_);
-    pools_.give(message);
-    perform(cluster_.machine_of(to));
+    here.pools.give(message);
+    perform(at);
   }
 
-  void perform(std::uint32_t machine) {
+  void perform(std::uint32_t machine) override {
     // Nothing below steps an engine, so the effects stand still meanwhile.
     for (DeliverOutput& output : effects_.deliveries) {
-      CallReport& call = report_.calls[output.call - 1];
+      CallReport& call = report_.calls[oracle_.call_of(output.call)];
       oracle_.delivered(output);
       if (call.first_output == Instant{}) call.first_output = now_;
       ++call.outputs[output.output];
@@ -217,6 +227,9 @@ class Simulation {
     for (Message* message : effects_.messages) cluster_.send(message, machine, now_);
     for (EndCall& end : effects_.ends) end_call(end);
     for (const CancelActivation& cancel : effects_.cancels) tell(cancel);
+    for (const Refusal& refusal : effects_.refusals)
+      oracle_.violated("R: call " + std::to_string(oracle_.call_of(refusal.call)) + ", node " +
+                       std::to_string(refusal.node) + " refuses: " + std::string(refusal.what));
     effects_.clear();
   }
 
@@ -224,10 +237,11 @@ class Simulation {
     const std::uint32_t index = new_running();
     Running& running = running_[index];
     running.start = start;
-    Firing firing = firing_of(plan_, start, start.call - 1);
+    Firing firing = firing_of(plan_, start, oracle_.call_of(start.call));
     running.identity = identity_of(plan_, firing);
     const Token identity = token_of_identity(running.identity);
-    running.fact = oracle_.started(start, firing, identity);
+    const bool fenced = cluster_.machine(cluster_.machine_of(start.node)).away;
+    running.fact = oracle_.started(start, firing, identity, fenced);
     report_.calls[firing.call].firings_hash += mixed(identity, 1);
     if (options_.trace) open_span(start, firing.call, identity, running);
     if (options_.keep_firings) report_.firings.push_back(std::move(firing));
@@ -328,13 +342,12 @@ class Simulation {
   }
 
   void schedule(std::uint32_t index, nanoseconds after) {
-    agenda_.add({now_ + after, cluster_.next_tie(), Event::Kind::step, index,
-                 running_[index].generation, 0, nullptr});
+    agenda_.add(now_ + after, Event::Kind::step, index, running_[index].generation);
   }
 
   void step(std::uint32_t index) {
     Running& running = running_[index];
-    touched_.push_back(running.start.call - 1);
+    touched_.push_back(oracle_.call_of(running.start.call));
     const NodeId node = running.start.node;
     if (running.told)
       return end(index, Failure{node, {ErrorCode::cancelled, "cancelled"}, FailureKind::cancelled});
@@ -360,7 +373,8 @@ class Simulation {
     const FrameNumber number = oracle_.yielded(running.fact);
     note_frame(number, running.span);
     ++running.next_yield;
-    Frame* frame = pools_.new_frame(node, plan_.nodes[node].outputs.size());
+    Frame* frame = cluster_.machine(cluster_.machine_of(node))
+                       .pools.new_frame(node, plan_.nodes[node].outputs.size());
     frame->mask = mask;
     for (std::size_t i = 0; i < frame->values.size(); ++i)
       if ((mask >> i & 1U) != 0)
@@ -419,8 +433,8 @@ class Simulation {
   }
 
   void end_call(EndCall& end) {
-    oracle_.call_ended(end);
-    CallReport& call = report_.calls[end.call - 1];
+    oracle_.call_ended(end, now_);
+    CallReport& call = report_.calls[oracle_.call_of(end.call)];
     call.ended = true;
     call.done = now_;
     call.failure = std::move(end.failure);
@@ -429,59 +443,30 @@ class Simulation {
   }
 
   void give_up(std::uint32_t index) {
-    if (!report_.calls[index].ended && report_.calls[index].arrived <= now_ &&
-        coordinator_.knows(index + 1)) {
-      ++report_.faults.cancels;
-      oracle_.cancelled(index);
-      coordinator_.cancel(index + 1, effects_);
-      perform(0);
-    }
+    if (!is_open(index)) return;
+    ++report_.faults.cancels;
+    oracle_.cancelled(index);
+    cluster_.machine(home_of(index)).home->cancel(ids_[index], effects_);
+    perform(home_of(index));
   }
 
-  void pause(std::uint32_t index) {
-    Machine& machine = cluster_.machine(index);
-    if (machine.paused || machine.away) return;
-    machine.paused = true;
-    ++report_.faults.pauses;
-    const nanoseconds length = cluster_.draw({0ns, 3 * lease});
-    agenda_.add({now_ + length, cluster_.next_tie(), Event::Kind::resume, index, 0, 0, nullptr});
-    if (length > lease)
-      agenda_.add({now_ + lease, cluster_.next_tie(), Event::Kind::lost, index, machine.incarnation,
-                   0, nullptr});
-  }
-
-  void resume(std::uint32_t index) {
-    Machine& machine = cluster_.machine(index);
-    machine.paused = false;
-    if (machine.away) {  // it was given up in the meantime: fenced, it must forget
-      wipe(index);
-      return back(index);
-    }
-    std::vector<Event> deferred;
-    std::swap(deferred, machine.deferred);
-    for (std::size_t i = 0; i < deferred.size(); ++i) {
-      // Before anything else that happens now, in the order in which they came.
-      deferred[i].at = now_;
-      deferred[i].tie = i;
-      agenda_.add(deferred[i]);
-    }
-  }
-
-  void kill(std::uint32_t index) {
-    Machine& machine = cluster_.machine(index);
-    if (machine.paused || machine.away) return;
-    ++report_.faults.kills;
+  void credit_lost() override {
     for (std::size_t call = 0; call < report_.calls.size(); ++call)
-      if (!report_.calls[call].ended && coordinator_.knows(call + 1)) oracle_.gave_up(call);
-    wipe(index);
-    machine.paused = true;  // nobody is there
-    agenda_.add({now_ + lease, cluster_.next_tie(), Event::Kind::lost, index, machine.incarnation,
-                 0, nullptr});
-    agenda_.add({now_ + lease + cluster_.draw({1ms, lease}), cluster_.next_tie(),
-                 Event::Kind::resume, index, 0, 0, nullptr});
+      if (is_open(call)) oracle_.gave_up(call);
   }
 
-  void wipe(std::uint32_t index) {
+  void forget_machine(std::uint32_t index) override {
+    for (std::size_t call = 0; call < report_.calls.size(); ++call) {
+      if (home_of(call) != index || !is_open(call)) continue;
+      oracle_.orphaned(call);
+      CallReport& report = report_.calls[call];
+      report.ended = report.orphaned = true;
+      report.done = now_;
+      report.failure = std::make_unique<Failure>(
+          Failure{entry_node,
+                  {ErrorCode::unavailable, "the machine that had taken the call is gone"},
+                  FailureKind::node_lost});
+    }
     for (std::uint32_t i = 0; i < running_.size(); ++i)
       if (running_[i].used && cluster_.machine_of(running_[i].start.node) == index) {
         if (!running_[i].disowned) oracle_.ended(running_[i].fact);
@@ -494,27 +479,18 @@ class Simulation {
         const std::size_t key = std::size_t{plan_.nodes[node].executor} * 256 + replica;
         if (key < replicas_.size()) replicas_[key] = Replica();
       }
-    cluster_.wipe(index);
   }
 
-  void lost(std::uint32_t index, std::uint64_t incarnation) {
-    Machine& machine = cluster_.machine(index);
-    if (machine.incarnation != incarnation || !machine.paused) return;
-    machine.away = true;
-    for (std::size_t call = 0; call < report_.calls.size(); ++call)
-      if (!report_.calls[call].ended && coordinator_.knows(call + 1)) oracle_.gave_up(call);
-    coordinator_.nodes_lost(cluster_.nodes_of(index), effects_);
-    perform(0);
-  }
-
-  void back(std::uint32_t index) {
-    cluster_.machine(index).away = false;
-    cluster_.restart(index, coordinator_.nodes_back(cluster_.nodes_of(index)));
-  }
-
-  void tick_engines() {
+  void tick() {
+    for (std::uint32_t i = 0; i < cluster_.homes(); ++i) {
+      Machine& machine = cluster_.machine(i);
+      if (machine.paused || !machine.home) continue;
+      machine.home->tick(cluster_.local(i, now_), effects_);
+      perform(i);
+    }
     for (const NodeId node : cluster_.timed()) {
-      if (cluster_.machine(cluster_.machine_of(node)).paused) continue;
+      const Machine& machine = cluster_.machine(cluster_.machine_of(node));
+      if (machine.paused || machine.empty) continue;
       cluster_.engine(node).tick(effects_);
       perform(cluster_.machine_of(node));
     }
@@ -522,11 +498,10 @@ class Simulation {
 
   void want_tick() {
     // What a paused machine has missed is due now, not then.
-    const Instant next =
-        std::max(now_, std::min(coordinator_.next_deadline(), cluster_.next_deadline()));
+    const Instant next = std::max(now_, cluster_.next_deadline());
     if (next >= tick_at_) return;
     tick_at_ = next;
-    agenda_.add({next, cluster_.next_tie(), Event::Kind::tick, 0, 0, 0, nullptr});
+    agenda_.add(next, Event::Kind::tick, 0);
   }
 
   void finish() {
@@ -541,6 +516,11 @@ class Simulation {
         oracle_.violated("C10: " + std::to_string(counts.activations) + " activations, " +
                          std::to_string(counts.buckets) + " buckets and " +
                          std::to_string(counts.calls) + " call records are left over");
+      if (const std::string leaks = cluster_.leaks(); !leaks.empty())
+        oracle_.violated("C10: left over:" + leaks);
+      oracle_.check_orphans();
+      if (const std::string stuck = cluster_.network().stuck(); !stuck.empty())
+        oracle_.violated("C20: links that say nothing more:" + stuck);
     }
     report_.violations = oracle_.violations();
   }
@@ -550,15 +530,15 @@ class Simulation {
   const Options options_;
   SplitMix64 random_;
   Report report_;
-  Pools pools_;
   Agenda agenda_;
   Oracle oracle_;
   Effects effects_;
-  Coordinator coordinator_;
   Cluster cluster_;
+  Troubles troubles_;
   std::vector<Running> running_;
   std::vector<std::uint32_t> free_;
   std::vector<std::vector<std::uint32_t>> slots_;  // node, activation index -> running
+  std::vector<CallId> ids_;                        // by call of the script
   std::vector<Replica> replicas_;                  // executor * 256 + replica
   std::vector<std::size_t> touched_;
   struct FrameTime {

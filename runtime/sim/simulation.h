@@ -28,7 +28,10 @@ struct Range {
 
 struct Options {
   std::uint64_t seed = 1;
-  std::uint32_t machines = 1;  // roles are spread over them; the caller's side is on the first
+  std::uint32_t machines = 1;  // roles are spread over them
+  /// The first so many are homes of calls, one for each session. 0: one, or with faults one to
+  /// three, as the seed says. With several, every machine can be lost; else not the first.
+  std::uint32_t homes = 0;
   Range link{std::chrono::microseconds(10), std::chrono::milliseconds(2)};
   /// One activation at a time per replica, in the order they start; otherwise all run at once.
   bool queue_at_replicas = false;
@@ -42,6 +45,7 @@ struct Options {
 
 struct CallReport {
   bool ended = false;
+  bool orphaned = false;               // its home was lost: its caller heard no more than that
   std::unique_ptr<Failure> failure;    // null: ok
   std::vector<std::uint64_t> outputs;  // frames delivered, by output
   std::vector<std::string> warnings;   // sorted

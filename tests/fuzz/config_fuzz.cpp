@@ -32,7 +32,7 @@ void check_pictures(const std::string& text, const Architecture& architecture) {
 void check_chat(const std::string& text) {
   const Result<ChatTemplate> chat = ChatTemplate::recognise(text, "fuzz");
   if (!chat.ok()) return;
-  const Result<std::string> said = chat->render(std::vector<Message>{{"user", text, {}}});
+  const Result<std::string> said = chat->render(std::vector<ChatMessage>{{"user", text, {}}});
   if (!said.ok() || said->empty() || chat->ends().empty()) __builtin_trap();
 }
 

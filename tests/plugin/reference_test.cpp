@@ -11,7 +11,7 @@ using namespace sluice;
 
 TEST_CASE("the guide to plugins lists exactly the keys that a manifest may have") {
   const std::string text = test::reference("PLUGINS.md");
-  for (const KeyTable& table : manifest_keys()) {
+  for (const KnownKeys& table : manifest_keys()) {
     INFO(table.part);
     std::vector<std::string> known(table.keys.begin(), table.keys.end());
     std::vector<std::string> listed = test::keys_of(text, std::string(table.part));

@@ -1,6 +1,6 @@
 """Plants mistakes in the engine, one at a time, and sees to it that each is found.
 
-    python3 mutants.py ROOT BUILD [--only NAME]
+    python3 mutants.py ROOT BUILD [--only PATTERN]
 
 A mutant is one changed piece of a source or header, compiled beside the real objects and linked as
 the (Ninja) build links. It is killed when the comparison with the evaluator or the hunt under faults
@@ -28,13 +28,13 @@ MUTANTS = [
     ("C2 a join fires when half is there", "graph/bucket.h",
      "return received_ == share_whole;", "return received_ >= share_whole / 2;",
      ["graph/engine.cpp", "graph/bucket.cpp"]),
-    ("C3 scopes of one join mix", "graph/engine.cpp", "buckets_[outermost(share).scope->id];",
-     "buckets_[outermost(share).scope->call];", None),
+    ("C3 scopes of one join mix", "graph/engine.cpp", "buckets_[scope->id];\n  if (bucket) {",
+     "buckets_[ScopeId{scope->call.number, {}}];\n  if (bucket) {", None),
     ("C4 a link takes a message twice", "runtime/link.h", "if (number <= applied_)",
-     "if (number < applied_)", ["runtime/sim/cluster.cpp", "runtime/sim/simulation.cpp"]),
+     "if (number < applied_)", ["runtime/sim/network.cpp"]),
     ("C4 a link forgets what it did not deliver", "runtime/link.h",
      "applied(number);\n    for (std::size_t i = 0;", "applied(number);\n    for (std::size_t i = 1;",
-     ["runtime/sim/cluster.cpp", "runtime/sim/simulation.cpp"]),
+     ["runtime/sim/network.cpp"]),
     ("C5 a queue releases what is there", "graph/order_queue.cpp",
      "if (first.begin != tracks_[track].frontier) return no_item;", "", None),
     ("C5 a frame passes before its turn", "graph/order_queue.cpp",
@@ -66,8 +66,8 @@ MUTANTS = [
     ("C9 credit leaves while shares stay", "graph/split.cpp",
      "[](const Holding::Part& part) { return part.rest.width == 0; }",
      "[](const Holding::Part&) { return true; }", None),
-    ("C10 a call is not forgotten", "graph/engine.cpp",
-     "  if (!calls_.contains(message.call)) return;\n", "  if (message.call != 0) return;\n", None),
+    ("C10 a call is not forgotten", "graph/engine_lost.cpp",
+     "  if (!calls_.contains(message.call)) return;\n", "  if (message.call) return;\n", None),
     ("C11 what depends on a dead join waits", "graph/engine.cpp",
      "    splitter_.settle(scope->outer, collector.outer,",
      "    if (false)\n    splitter_.settle(scope->outer, collector.outer,", None),
@@ -94,24 +94,50 @@ MUTANTS = [
      None),
     ("C15 a session's calls run together", "graph/coordinator.cpp",
      "plan_.calls == CallMode::overlap || alone", "true", None),
-    ("C16 cancelled roles are not told", "graph/engine.cpp",
+    ("C16 cancelled roles are not told", "graph/engine_lost.cpp",
      "      effects.cancels.push_back({node_.id, {record->index, record->generation}});\n",
      "      {}\n", None),
     ("C16 a failed call has no deadline", "graph/coordinator.cpp",
-     "!(*call)->cancelled && !(*call)->aborting) return order_", "!(*call)->failure && "
-     "!(*call)->aborting) return order_", None),
+     "!(*call)->cancelled && !(*call)->aborting) return due_", "!(*call)->failure && "
+     "!(*call)->aborting) return due_", None),
     ("C17 something besides the seed decides", "runtime/sim/cluster.cpp",
      "* random_.uniform()));", "* random_.uniform())) + std::chrono::nanoseconds([] {"
      " static int n = 0; return ++n % 97; }());", None),
-    ("an abort leaves buckets", "graph/engine.cpp",
-     "if (bucket->scope()->call == call) scopes.push_back(id);", "(void)id;", None),
+    ("an abort leaves buckets", "graph/engine_lost.cpp",
+     "if (is_given_up(bucket->scope()->call)) scopes.push_back(id);", "(void)id;", None),
     ("a lost node is waited for", "graph/coordinator.cpp",
      "if (node.id == entry_node || std::ranges::find(away_, node.id) != away_.end()) continue;\n"
      "    call.pending", "if (node.id == entry_node) continue;\n    call.pending", None),
-    ("late messages reach a new engine", "graph/engine.cpp", "aborted_[call] = 0;", "(void)call;",
+    ("late messages reach a new engine", "graph/engine_lost.cpp", "aborted_[call] = 0;", "(void)call;",
      None),
     ("an aborting engine does not answer", "graph/engine.cpp", "left != nullptr && --*left == 0",
      "left != nullptr && --*left == 1", None),
+    ("C18 a life that is over is heard", "runtime/membership.h",
+     "return known.there && known.incarnation == life.incarnation;",
+     "return known.there || life.incarnation > 0;", ["runtime/sim/network.cpp"]),
+    ("C19 what a lost home started goes on", "graph/engine_lost.cpp",
+     "    splitter_.abandon(record->holding);\n"
+     "    effects.cancels.push_back({node_.id, {record->index, record->generation}});",
+     "    splitter_.abandon(record->holding);", None),
+    ("C10 what a lost home collected stays", "graph/engine_lost.cpp", "  drop(gone);\n", "", None),
+    ("C10 calls of a home's earlier life are served", "graph/engine.h",
+     ": call.home.incarnation < floor.home.incarnation;", ": false;",
+     ["graph/engine.cpp", "graph/engine_lost.cpp"]),
+    ("C20 a link that was cut begins too late", "runtime/link.h", "applied(number);\n    for (std::size_t i = 0;",
+     "applied(number + 1);\n    for (std::size_t i = 0;", ["runtime/sim/network.cpp"]),
+    ("C20 a link stays dumb when the way back heals", "runtime/sim/network.cpp",
+     "  if (!links_[back].connected && !links_[back].cut) connect(back, now);\n", "  (void)back;\n", None),
+    ("C21 a frame brings the moment of its birth", "runtime/wire/encode.cpp",
+     "std::max(now_ - frame.born, Instant{})", "std::max(frame.born, Instant{})", None),
+    ("C21 a call's own deadline comes early", "graph/coordinator.cpp",
+     "call.deadline = now + call.allowed;", "call.deadline = now + call.allowed / 2;", None),
+    ("a scope's name lacks its machine's life", "runtime/wire/decode.cpp",
+     "scope->id.origin = read_origin(\"a scope's machine\");",
+     "scope->id.origin = {read_origin(\"a scope's machine\").machine, 1};", None),
+    ("every first part of a refinement brings a deposit", "graph/bucket.cpp",
+     "    if (!at->scope->parent.scope) return true;", "    return true;", None),
+    ("a count does not wait for its deposit", "graph/engine.cpp",
+     "  if (!call.count.deposit()) {\n", "  if (!call.count.deposit() && ended) {\n", None),
     ("joins close in declaration order", "graph/routes.cpp",
      "[&](CollectorId id) { return plan_.collectors[id].rank; }", "[](CollectorId id) { return id; }",
      None),
@@ -183,9 +209,9 @@ def main() -> int:
     a.add_argument("root")
     a.add_argument("build", help="the folder of a Ninja build")
     a.add_argument("--jobs", type=int, default=2)
-    a.add_argument("--only", default="")
+    a.add_argument("--only", default="", help="a regular expression over names")
     a = a.parse_args()
-    chosen = [m for m in MUTANTS if a.only in m[0]]
+    chosen = [m for m in MUTANTS if re.search(a.only, m[0])]
     for name, file, old, _, _ in MUTANTS:
         with open(f"{a.root}/{file}") as f:
             if old not in f.read():
@@ -197,9 +223,10 @@ def main() -> int:
             print("the engine without a change does not survive")
             return 1
         with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-            killed = list(pool.map(bench.killed, range(len(chosen)), chosen))
-    for mutant, dead in zip(chosen, killed):
-        print("killed  " if dead else "SURVIVED", mutant[0])
+            killed = []
+            for mutant, dead in zip(chosen, pool.map(bench.killed, range(len(chosen)), chosen)):
+                print("killed  " if dead else "SURVIVED", mutant[0], flush=True)
+                killed.append(dead)
     print(f"{sum(killed)} of {len(chosen)} mutants killed")
     return 0 if all(killed) else 1
 

@@ -5,64 +5,15 @@
 #include <catch2/catch.hpp>
 
 #include "base/random.h"
-#include "graph/check.h"
 #include "graph/credit.h"
 #include "runtime/link.h"
 #include "runtime/sim/oracle.h"
-#include "workflows/load.h"
-#include "workflows/load_scenario.h"
+#include "world.h"
 
 using namespace sluice;
-
-namespace {
-
-constexpr const char* diamond = R"(
-sluice: 1
-workflow: diamond
-inputs: { x: text }
-roles: { a: { plugin: scripted, replicas: 2 }, talk: { plugin: scripted, balance: session } }
-nodes:
-  split: { run: a.go, inputs: [ { x: inputs.x } ] }
-  left:  { run: a.go, inputs: [ { x: split.one } ] }
-  right: { run: talk.go, inputs: [ { x: split.two } ] }
-  both:  { run: talk.go, inputs: [ { l: left.y, r: right.y } ] }
-outputs: { out: both.z }
-)";
-
-struct Bound {
-  Plan plan;
-  Script script;
-};
-
-Bound bind(const std::string& scenario) {
-  PluginDeclaration scripted;
-  scripted.name = "scripted";
-  scripted.any_ports = true;
-  const Declarations declarations{scripted};
-  LoadedWorkflow loaded = load_workflow("diamond.yaml", diamond);
-  check(loaded.spec, declarations, loaded.diagnostics);
-  Bound bound;
-  bound.plan = compile(loaded.spec, declarations, loaded.diagnostics);
-  REQUIRE(!has_errors(loaded.diagnostics));
-  LoadedScenario loaded_scenario = load_scenario("s.yaml", scenario);
-  bound.script = bind_scenario(loaded_scenario.spec, bound.plan, loaded_scenario.diagnostics);
-  REQUIRE(!has_errors(loaded_scenario.diagnostics));
-  return bound;
-}
-
-constexpr const char* three_calls = R"(
-scenario: three calls
-workflow: diamond.yaml
-calls:
-  - { session: a, inputs: { x: v } }
-  - { session: b, inputs: { x: v } }
-  - { session: a, inputs: { x: v } }
-nodes:
-  split: { yields: [ [one, two], [one], [one, two] ] }
-  left: { yields: [ [y], [y] ] }
-)";
-
-}  // namespace
+using sluice::testing::bind;
+using sluice::testing::Bound;
+using sluice::testing::three_calls;
 
 TEST_CASE("the same seed gives the same events, another seed gives others") {
   const Bound bound = bind(three_calls);
@@ -135,11 +86,12 @@ TEST_CASE("the oracle sees a firing that comes twice, and an output after the en
   const Bound bound = bind(three_calls);
   sim::Oracle oracle(bound.plan, bound.script);
   oracle.call_arrived(0, 0);
+  oracle.call_named(0, {1, {}}, Instant{}, Instant::max());
   const sim::FrameNumber frame = oracle.yielded(oracle.entry_of(0));
   InputValue input{0, sim::token_payload(7, frame, 0)};
   StartActivation start;
   start.node = bound.plan.find("split")->id;
-  start.call = 1;
+  start.call = {1, {}};
   start.inputs = std::span(&input, 1);
   const sim::Firing firing = sim::firing_of(bound.plan, start, 0);
   oracle.started(start, firing, 1);
@@ -148,10 +100,10 @@ TEST_CASE("the oracle sees a firing that comes twice, and an output after the en
   REQUIRE(oracle.violations().size() == 1);
   CHECK(oracle.violations()[0].starts_with("C1"));
   EndCall end;
-  end.call = 1;
-  oracle.call_ended(end);
+  end.call = {1, {}};
+  oracle.call_ended(end, Instant{});
   CHECK(oracle.violations().back().starts_with("C9"));
-  oracle.delivered({1, 0, input.value});
+  oracle.delivered({{1, {}}, 0, input.value});
   CHECK(oracle.violations().back().starts_with("C7"));
 }
 

@@ -1,0 +1,42 @@
+// Who of a cluster is there, and in which life, as one machine has been told.
+//
+// A machine that is declared lost may still be alive and talking: what one of its lives says is
+// refused from the moment on that this machine knows it to be over. Pure. Thread: one loop.
+// Source: omni-flow, section 3.4 (instances); FAILURES N2, X1.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/ids.h"
+
+namespace sluice {
+
+class Membership {
+ public:
+  /// All are there, in their first life.
+  explicit Membership(std::size_t machines) : lives_(machines) {}
+
+  /// The machine has begun this life: those before are over.
+  void joined(Origin life) { lives_[life.machine] = {life.incarnation, true}; }
+  /// This life is over. No news when a later one has begun.
+  void lost(Origin life) {
+    if (lives_[life.machine].incarnation <= life.incarnation)
+      lives_[life.machine] = {life.incarnation, false};
+  }
+  bool is_there(std::uint32_t machine) const { return lives_[machine].there; }
+  /// True when what this life says counts.
+  bool accepts(Origin life) const {
+    const Life& known = lives_[life.machine];
+    return known.there && known.incarnation == life.incarnation;
+  }
+
+ private:
+  struct Life {
+    std::uint32_t incarnation = 1;
+    bool there = true;
+  };
+  std::vector<Life> lives_;
+};
+
+}  // namespace sluice

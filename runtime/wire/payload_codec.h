@@ -1,0 +1,18 @@
+// A frame's value as bytes of a message, and back.
+//
+// Shape: a tensor's bytes are exactly those of its dtype and shape, computed with checks, or it is
+// refused; nothing is allocated for bytes that the message does not hold. Source: docs/WIRE.md.
+#pragma once
+
+#include "base/payload.h"
+#include "base/result.h"
+#include "runtime/wire/bytes.h"
+
+namespace sluice::wire {
+
+/// Errors: exhausted, for more attributes than `attributes_max`.
+Result<void> put_payload(const Payload& payload, ByteWriter& writer);
+/// Null when the reader has failed.
+PayloadRef read_payload(ByteReader& reader);
+
+}  // namespace sluice::wire

@@ -263,6 +263,8 @@ def plant_tree(root, scratch):
     for top in (*SOURCE_DIRS, "docs", "tools"):
         os.makedirs(os.path.join(scratch, top))
     shutil.copy(os.path.join(root, "docs/ARCHITECTURE.md"), os.path.join(scratch, "docs"))
+    open(os.path.join(scratch, "base/message.h"), "w").write(
+        "// A message.\n#pragma once\nnamespace sluice {\nstruct Message {\n  int b;\n};\n}  // namespace sluice\n")
     for path, content in sources(root):
         os.makedirs(os.path.dirname(os.path.join(scratch, path)), exist_ok=True)
         if path.endswith((".h", ".hpp", ".cpp", ".cu")):

@@ -36,7 +36,8 @@ Result<Tensor> tensor_from(const sluice_value& value) {
                               " in dimension " + std::to_string(axis));
   if (bytes != value.data_size || (bytes != 0 && value.data == nullptr))
     return invalid_argument("a tensor of " + std::to_string(value.data_size) +
-                            " bytes, its shape has " + std::to_string(bytes));
+                            " bytes, its shape has " + std::to_string(bytes) +
+                            ", or without its bytes");
   Result<Tensor> tensor =
       Tensor::zeros(*dtype, std::vector<std::int64_t>(value.shape, value.shape + value.rank));
   if (tensor.ok() && bytes != 0) std::memcpy(tensor->bytes().data(), value.data, bytes);

@@ -51,6 +51,14 @@ class ChatRole final : public SteppedRole {
  public:
   ChatRole(ChatEngine& engine, ChatSessions& sessions, bool share_prefixes)
       : engine_(engine), sessions_(sessions), share_prefixes_(share_prefixes) {}
+  ~ChatRole() override {
+    SharedEngine::Turn mine(engine_.shared);
+    mine.was_used();
+    for (const Turn& turn : turns_) mine.engine().remove(turn.id);
+    turns_.clear();
+  }
+  ChatRole(const ChatRole&) = delete;
+  ChatRole& operator=(const ChatRole&) = delete;
 
   void admit(Activation& activation) override { waiting_.push_back({&activation, false, {}, {}}); }
   bool busy() const override { return !waiting_.empty() || !turns_.empty(); }

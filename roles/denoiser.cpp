@@ -20,6 +20,14 @@ struct Asked {
 class Denoiser final : public SteppedRole {
  public:
   Denoiser(PagedKv& kv, LatentFlow flow) : kv_(kv), flow_(std::move(flow)) {}
+  ~Denoiser() override {
+    SharedEngine::Turn mine(kv_.engine());
+    mine.was_used();
+    for (const Asked& asked : asked_) mine.engine().remove(asked.id);
+    asked_.clear();
+  }
+  Denoiser(const Denoiser&) = delete;
+  Denoiser& operator=(const Denoiser&) = delete;
 
   void admit(Activation& activation) override { asked_.push_back({&activation, nullptr, 0}); }
   bool busy() const override { return !asked_.empty(); }

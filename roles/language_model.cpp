@@ -47,6 +47,15 @@ struct Said {
 class LanguageModel final : public SteppedRole {
  public:
   explicit LanguageModel(PagedKv& kv) : kv_(kv) {}
+  ~LanguageModel() override {
+    SharedEngine::Turn mine(kv_.engine());
+    mine.was_used();
+    for (const auto& turn : turns_)
+      if (turn->task != nullptr) mine.engine().remove(turn->id);
+    turns_.clear();
+  }
+  LanguageModel(const LanguageModel&) = delete;
+  LanguageModel& operator=(const LanguageModel&) = delete;
 
   void admit(Activation& activation) override {
     if (activation.interface() == "embed") {

@@ -1,4 +1,6 @@
 // What must not change a result: the batch, the pages, the pieces of a prompt, who else is there.
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/random.h"
@@ -238,4 +240,11 @@ TEST_CASE("wrong inputs are named") {
       "c");
   REQUIRE_FALSE(heads.ok());
   CHECK(heads.error().message == "c: 'num_key_value_heads' must divide num_attention_heads");
+  std::ifstream file(std::string(SLUICE_SOURCE_DIR) + "/tests/golden/vae/config.json");
+  nlohmann::json vae = nlohmann::json::parse(file);
+  vae["up_block_types"][0] = "AttnUpDecoderBlock2D";  // the others are right
+  const Result<Architecture> blocks = Architecture::parse(vae.dump(), "c");
+  REQUIRE_FALSE(blocks.ok());
+  CHECK(blocks.error().message ==
+        "c: 'up_block_types' must be 3 times 'UpDecoderBlock2D'; others are not supported");
 }

@@ -76,8 +76,11 @@ TEST_CASE("what a plugin does wrong in a call is an error of that call, and the 
       {"negative", role + "yielded a tensor with the size -3 in dimension 0 in 'grid'"},
       {"overflow",
        role + "yielded a tensor with the size 4611686018427387904 in dimension 0 in 'grid'"},
-      {"data size", role + "yielded a tensor of 1152921504606846976 bytes, its shape has 24 in "
-                           "'grid'"},
+      {"data size", role + "yielded a tensor of 1152921504606846976 bytes, its shape has 24, or "
+                           "without its bytes in 'grid'"},
+      {"no grid data",
+       role + "yielded a tensor of 24 bytes, its shape has 24, or without its bytes in 'grid'"},
+      {"no rows", "ok"},
       {"huge", role + "yielded a text of 18446744073709551615 bytes, or without its bytes in "
                       "'word'"},
       {"no data", role + "yielded a text of 5 bytes, or without its bytes in 'word'"},

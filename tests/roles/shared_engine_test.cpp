@@ -150,6 +150,21 @@ TEST_CASE("roles on threads of their own share the engine: all ends, and no page
   CHECK(world.kv().pool().pages_free() == world.kv().pool().pages());
 }
 
+TEST_CASE("a role that goes in the middle of an answer takes its tasks out, and others go on") {
+  World world;
+  FakeActivation& begun = world.ask("d", draw_it);
+  world.run();
+  world.ask("s0", questions[0]);
+  world.words->step(world.ended);
+  FakeActivation& drawing = world.draw(begun);
+  world.drawings->step(world.ended);
+  world.words.reset();
+  while (world.drawings->busy()) world.drawings->step(world.ended);
+  CHECK(latents(drawing).size() == 512);
+  for (const char* session : {"d", "s0"}) world.shared->end_session(session);
+  CHECK(world.kv().pool().pages_free() == world.kv().pool().pages());
+}
+
 TEST_CASE("two drawings of one session at once are the same, and leave it as it was") {
   World world;
   FakeActivation& begun = world.ask("d", draw_it);

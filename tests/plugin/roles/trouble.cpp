@@ -48,14 +48,14 @@ struct Doing {
     value.text = text(words);
     return yield("word", value);
   }
-  std::int32_t grid(std::uint32_t dtype, std::vector<std::int64_t> shape,
-                    std::uint64_t bytes) const {
+  std::int32_t grid(std::uint32_t dtype, std::vector<std::int64_t> shape, std::uint64_t bytes,
+                    bool with_data = true) const {
     static const float zeros[64]{};
     sluice_value value = value_of(SLUICE_TENSOR);
     value.dtype = dtype;
     value.shape = shape.data();
     value.rank = shape.size();
-    value.data = zeros;
+    value.data = with_data ? zeros : nullptr;
     value.data_size = bytes;
     return yield("grid", value);
   }
@@ -123,6 +123,14 @@ const std::map<std::string, Deed>& deeds() {
       {"data size",
        [](const Doing& d) {
          return d.grid(SLUICE_F32, {3, 2}, std::uint64_t{1} << 60);
+       }},
+      {"no grid data",
+       [](const Doing& d) {
+         return d.grid(SLUICE_F32, {3, 2}, 24, false);
+       }},
+      {"no rows",
+       [](const Doing& d) {
+         return d.grid(SLUICE_F32, {0, 2}, 0, false);
        }},
       {"huge", [](const Doing& d) { return d.text_of_size("a", ~std::uint64_t{0}); }},
       {"no data", [](const Doing& d) { return d.text_of_size(nullptr, 5); }},

@@ -106,9 +106,11 @@ class Engine {
   void receive_abort(Message& message, Effects& effects);
   void receive_call_ended(const Message& message, Effects& effects);
   void say_aborted(const CallId& call, std::uint64_t session, Effects& effects);
-  /// Buckets, queues and counts of one call, or of all of an origin, that are given up.
+  /// Buckets, queues and counts of calls that are given up.
   template <typename Given>
   void drop(Given is_given_up);
+  template <typename Given>
+  void drop_buckets(Given is_given_up);
   void recycle_call(const CallId& call);
   CallRecord& record_of(const CallId& call) { return **calls_.find(call); }
 

@@ -42,7 +42,9 @@ void Engine::forget(const std::vector<CallId>& given_up) {
 }
 
 void Engine::receive_abort(Message& message, Effects& effects) {
-  drop([&](const CallId& call) { return call == message.call; });
+  drop_buckets([&](const CallId& call) { return call == message.call; });
+  if (calls_.contains(message.call)) recycle_call(message.call);
+  cancelled_.erase(message.call);
   std::size_t running = 0;
   for (Record* held : records_of(message.call)) {
     Record& record = *held;
@@ -83,12 +85,17 @@ void Engine::home_lost(Origin home, Effects& effects) {
 }
 
 template <typename Given>
-void Engine::drop(Given is_given_up) {
+void Engine::drop_buckets(Given is_given_up) {
   std::vector<ScopeId> scopes;
   buckets_.for_each([&](const ScopeId& id, const std::unique_ptr<Bucket>& bucket) {
     if (is_given_up(bucket->scope()->call)) scopes.push_back(id);
   });
   for (const ScopeId& id : scopes) recycle_bucket(id);
+}
+
+template <typename Given>
+void Engine::drop(Given is_given_up) {
+  drop_buckets(is_given_up);
   std::vector<CallId> calls;
   calls_.for_each([&](const CallId& call, const std::unique_ptr<CallRecord>&) {
     if (is_given_up(call)) calls.push_back(call);

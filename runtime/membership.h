@@ -17,8 +17,11 @@ class Membership {
   /// All are there, in their first life.
   explicit Membership(std::size_t machines) : lives_(machines) {}
 
-  /// The machine has begun this life: those before are over.
-  void joined(Origin life) { lives_[life.machine] = {life.incarnation, true}; }
+  /// The machine has begun this life: those before are over. No news of one that is known already.
+  void joined(Origin life) {
+    if (life.incarnation > lives_[life.machine].incarnation)
+      lives_[life.machine] = {life.incarnation, true};
+  }
   /// This life is over. No news when a later one has begun.
   void lost(Origin life) {
     if (lives_[life.machine].incarnation <= life.incarnation)

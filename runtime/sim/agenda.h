@@ -89,7 +89,9 @@ class Agenda {
   void push(const Event& event) {
     heap_.push_back(event);
     std::ranges::push_heap(heap_, after);
-    if (heap_.size() > heap_most_) spread(heap_, ticks(heap_.front().at));
+    if (heap_.size() <= heap_most_) return;
+    spread(heap_, ticks(heap_.front().at));
+    heap_most_ = ~std::size_t{0};  // the buckets stand on this base until the heap has run empty
   }
   /// Sorts what is nearest into buckets from `base` on; what comes before goes to the heap at once.
   void spread(std::vector<Event>& nearest, std::uint64_t base) {

@@ -1,7 +1,7 @@
 // What the simulation knows and the engines do not: everything. It checks the invariants with it.
 //
 // It keeps every activation with the yield that it descends from, and everything of a call that is
-// running or on its way. Numbers C1 to C21 are those of docs/FAILURES.md; C6 is a check inside
+// running or on its way. Numbers C1 to C21 are those of docs/SIMULATION.md; C6 is a refusal of
 // `OrderQueue`, C17 is two runs. Thread: one. Source: docs/SIMULATION.md.
 #pragma once
 

@@ -67,6 +67,7 @@ class ByteReader {
     if (ok()) error_ = "byte " + std::to_string(at_) + ": " + std::string(what);
   }
   std::uint8_t u8(std::string_view what) {
+    if (!ok()) return 0;
     if (left() == 0) fail("the message ends before " + std::string(what));
     return ok() ? static_cast<std::uint8_t>(bytes_[at_++]) : std::uint8_t{0};
   }

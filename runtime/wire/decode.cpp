@@ -148,8 +148,10 @@ class Decoder {
 
   void read_path(std::vector<std::uint32_t>& path) {
     path.resize(reader_.count("a path", any));
-    for (std::uint32_t& step : path)
+    for (std::uint32_t& step : path) {
+      if (!reader_.ok()) return;
       step = static_cast<std::uint32_t>(reader_.number("a step of a path", 0xffffffffU));
+    }
   }
 
   /// One scope of a share's chain, and the part of it.

@@ -100,7 +100,10 @@ class Encoder {
     const std::uint64_t mask = frame.mask & edge.mask;
     writer_.number(mask);
     // An age, not a moment: the receiver has another clock.
-    writer_.number(static_cast<std::uint64_t>(std::max(now_ - frame.born, Instant{}).count()));
+    // What a peer said of an age may have been the most that is read; it goes on no older.
+    constexpr Instant age_max{std::int64_t{1} << 62U};
+    writer_.number(
+        static_cast<std::uint64_t>(std::clamp(now_ - frame.born, Instant{}, age_max).count()));
     for (const std::uint16_t turns : frame.iterations) writer_.number(turns);
     if (plan_.paths) put_path(frame.path);
     for (std::size_t i = 0; mask >> i != 0; ++i) {

@@ -64,6 +64,26 @@ TEST_CASE("the agenda gives events by time, and by tie where the time is the sam
   }
 }
 
+TEST_CASE("the agenda keeps the order when bursts come each before the one before") {
+  sim::Agenda agenda;
+  Reference reference;
+  std::uint64_t tie = 0;
+  const auto add = [&](Instant at) {
+    sim::Event event;
+    event.at = at;
+    event.tie = ++tie;
+    agenda.add(event);
+    reference.push(event);
+  };
+  add(1s);
+  add(1100ms);
+  CHECK(differences(agenda, reference, [&](const sim::Event& event) {
+          if (event.at != 1s) return;
+          for (int i = 0; i < 5000; ++i) add(1s + 200us - 20ns * i);
+          for (int i = 0; i < 5000; ++i) add(1s + 1us + 19ns * i);
+        }) == 0);
+}
+
 TEST_CASE("the agenda keeps the order when a burst comes behind a wide bucket") {
   sim::Agenda agenda;
   Reference reference;

@@ -49,7 +49,7 @@ Begun first_token(const ChatModel& chat, KvPool& pool, const std::vector<ChatMes
   Generation generation = std::move(chat.begin(messages, options)).value();
   generation.options.end_tokens.clear();
   if (own != nullptr)
-    chat.keep_prefix(pool, std::move(own->sequence), own->origin, own->history, generation);
+    chat.keep_prefix(pool, std::move(own->sequence), own->origin, own->history, generation, true);
   const std::size_t prompt = generation.history.size();
   Generator generator(chat.model().text(), pool, &chat.tokenizer(), Budget{512, 1});
   generator.add(std::move(generation));
@@ -84,7 +84,7 @@ struct Times {
 
 void measure(const ChatModel& chat, std::size_t words) {
   const std::vector<ChatMessage> first{{"system", long_text(words, 1), {}},
-                                   {"user", "What is near the door?", {}}};
+                                       {"user", "What is near the door?", {}}};
   std::vector<ChatMessage> second{first[0], {"user", "And when does it open?", {}}};
   Times none{"no reuse"}, own{"turn two, its own sequence"}, pages{"turn two, pages"},
       other{"another session, pages"};

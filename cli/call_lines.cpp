@@ -14,6 +14,7 @@
 #include "cli/call_id.h"
 #include "cli/call_value.h"
 #include "cli/input_file.h"
+#include "cli/printer.h"
 
 namespace sluice::cli {
 
@@ -205,9 +206,9 @@ std::string result_line(const CallLine& call, const CallOutcome& outcome,
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const auto& [name, value] = outputs[i];
     const auto file = file_of(i);
-    if (value->attribute("cut_off").has_value())
-      line["warnings"].push_back(std::string(name) +
-                                 ": the answer reached max_tokens and stops here");
+    if (const auto why = value->attribute("cut_off"); why.has_value())
+      line["warnings"].push_back(std::string(name) + ": the answer " + reached(*why) +
+                                 " and stops here");
     Json& shown = values[std::string(name)];
     if (file != files.end()) {
       shown.push_back(file_json(*value, file->path));

@@ -67,6 +67,7 @@ class Talk {
   Generator generator_;
   std::vector<ChatMessage> messages_;
   std::vector<PictureInput> pictures_;
+  bool ends_with_room_ = false;       // the answer may be no longer than the room there is
   KvSequence sequence_;               // of the first `sequence_.tokens` tokens below
   std::vector<std::int32_t> tokens_;  // of all messages
   RowsOrigin origin_;                 // what else decided its rows
@@ -100,11 +101,12 @@ Result<Generation> Talk::begin(std::vector<std::int32_t>& prompt) {
                                            " tokens, there is room for " + std::to_string(most) +
                                            ": /reset starts anew, --context gives more"};
   GenerationOptions options = options_.generation;
+  ends_with_room_ = most - prompt.size() < options.tokens_max;
   options.tokens_max = std::min(options.tokens_max, most - prompt.size());
   Result<Generation> generation = model_.begin_with(prompt, messages_, std::move(options));
   if (!generation.ok()) return generation;
   const std::size_t kept =
-      model_.keep_prefix(pool_, std::move(sequence_), origin_, tokens_, *generation);
+      model_.keep_prefix(pool_, std::move(sequence_), origin_, tokens_, *generation, true);
   sequence_ = {};
   if (options_.stats)
     std::fprintf(stderr, "prompt     %zu tokens, %zu kept, %zu new\n", prompt.size(), kept,
@@ -148,9 +150,11 @@ Result<void> Talk::say(const std::string& text) {
     return *done.error;
   }
   messages_.push_back({"assistant", done.text, {}});
-  const char* why = stopped                                     ? "stopped"
-                    : done.finish == Generation::Finish::length ? "cut off: --tokens gives more"
-                                                                : nullptr;
+  const char* why = nullptr;
+  if (stopped)
+    why = "stopped";
+  else if (done.finish == Generation::Finish::length)
+    why = ends_with_room_ ? "cut off: --context gives more" : "cut off: --tokens gives more";
   if (why != nullptr) std::fprintf(stderr, "(%s)\n", why);
   return {};
 }

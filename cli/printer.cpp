@@ -7,7 +7,7 @@
 namespace sluice::cli {
 
 void Printer::show(std::string_view output, const Payload& value) {
-  cut_off_ = cut_off_ || value.attribute("cut_off").has_value();
+  cut_off_ = value.attribute("cut_off").value_or(cut_off_);
   if (files_.takes(output, value) && !unwritten_.contains(output) && save(output, value)) return;
   if (is_file_type(value.type)) return;
   if (line_open_ && output != last_) end_line();

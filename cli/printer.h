@@ -12,6 +12,12 @@
 
 namespace sluice::cli {
 
+/// What an answer that was cut off reached, as its attribute `cut_off` says.
+inline const char* reached(std::int64_t cut_off) {
+  return cut_off == 2 ? "has filled the pages there are (`pages` of its paged_kv)"
+                      : "reached its most tokens (max_tokens)";
+}
+
 class Printer {
  public:
   /// Borrows the progress, whose line gives way to what is shown.
@@ -21,7 +27,8 @@ class Printer {
   /// Ends the last line. The first thing that went wrong, or nothing.
   const std::string& finish();
   /// Whether a role said that an answer reached its most tokens.
-  bool was_cut_off() const { return cut_off_; }
+  /// Why the last answer that was cut off was, as `reached` reads it; 0: none was.
+  std::int64_t cut_off() const { return cut_off_; }
 
  private:
   void end_line();
@@ -34,7 +41,7 @@ class Printer {
   std::string last_;
   std::set<std::string, std::less<>> unwritten_;  // outputs whose file cannot be written
   bool line_open_ = false;
-  bool cut_off_ = false;
+  std::int64_t cut_off_ = 0;
 };
 
 }  // namespace sluice::cli

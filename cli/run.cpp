@@ -163,8 +163,8 @@ RunEnd run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, O
   }
   const std::string problem = printer.finish();
   progress.reset();  // its line is gone before others stand there
-  if (printer.was_cut_off())
-    std::fputs("note: the answer reached --max-tokens and stops here\n", stderr);
+  if (printer.cut_off() != 0)
+    std::fprintf(stderr, "note: the answer %s and stops here\n", reached(printer.cut_off()));
   for (const std::string& warning : outcome.warnings)
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   RunEnd end;

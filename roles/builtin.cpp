@@ -21,8 +21,8 @@ Plugin playing(ModelCheck can_play, Plugin plugin) {
 
 /// Whichever of the two a model needs.
 Result<std::unique_ptr<GlobalParam>> make_paged_kv(const GlobalParamMaking& making) {
-  return check_chat_model(making.model_directory).ok() ? ChatSessions::make(making)
-                                                       : PagedKv::make(making);
+  return check_scenes_model(making.model_directory).ok() ? PagedKv::make(making)
+                                                         : ChatSessions::make(making);
 }
 Result<void> check_kv_model(const std::string& path) {
   if (check_scenes_model(path).ok()) return {};

@@ -8,6 +8,7 @@
 #include "engine/checkpoint/gguf.h"
 #include "engine/tasks/generation.h"
 #include "roles/chat_sessions.h"
+#include "roles/emissions.h"
 
 namespace sluice {
 
@@ -49,8 +50,11 @@ GenerationOptions options_of(const Payload& text) {
 
 class ChatRole final : public SteppedRole {
  public:
-  ChatRole(ChatEngine& engine, ChatSessions& sessions, bool share_prefixes)
-      : engine_(engine), sessions_(sessions), share_prefixes_(share_prefixes) {}
+  ChatRole(std::string name, ChatEngine& engine, ChatSessions& sessions, bool share_prefixes)
+      : name_(std::move(name)),
+        engine_(engine),
+        sessions_(sessions),
+        share_prefixes_(share_prefixes) {}
   ~ChatRole() override {
     SharedEngine::Turn mine(engine_.shared);
     mine.was_used();
@@ -73,12 +77,19 @@ class ChatRole final : public SteppedRole {
   void yield_progress(Turn& turn);
   void finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
   void forget_ended();
+  void advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
 
+  ChatSession& session_of(const Activation& activation) {
+    return sessions_.session(activation.session(), name_);
+  }
+
+  const std::string name_;
   ChatEngine& engine_;
   ChatSessions& sessions_;
   const bool share_prefixes_;
   std::deque<Piece> waiting_;
   std::vector<Turn> turns_;
+  Emissions emissions_;
 };
 
 /// One piece's a step, outside the turn: the answers of others go on meanwhile.
@@ -86,6 +97,7 @@ void ChatRole::look_at_pictures() {
   for (Piece& piece : waiting_) {
     if (piece.looked_at) continue;
     piece.looked_at = true;
+    if (piece.activation->cancelled()) continue;
     const auto images = piece.activation->inputs("image");
     for (const PayloadRef& image : images) {
       Result<PictureInput> seen = engine_.model.encode_picture(image->tensor);
@@ -101,7 +113,7 @@ void ChatRole::look_at_pictures() {
 /// A piece of a message, or the end of one.
 void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
   Activation& activation = *piece.activation;
-  ChatSession& session = sessions_.session(activation.session());
+  ChatSession& session = session_of(activation);
   Result<void> outcome = piece.outcome;
   if (session.failed_call == activation.call())
     return ended.push_back(
@@ -139,7 +151,7 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
     return generation.error();
   }
   (void)model.keep_prefix(sessions_.pool(), std::exchange(session.sequence, {}), session.origin,
-                          session.tokens, *generation);
+                          session.tokens, *generation, false);
   session.answering = true;
   Turn turn{&activation, session.id, std::move(prompt).value(), nullptr, 0, 0};
   turn.task = std::make_unique<GenerationTask>(std::move(generation).value(), &model.tokenizer());
@@ -155,9 +167,9 @@ void ChatRole::yield_progress(Turn& turn) {
   payload->type = ValueType::text;
   payload->text = generation.text.substr(turn.said);
   if (generation.finish == Generation::Finish::length)
-    payload->attributes.emplace_back("cut_off", 1);
+    payload->attributes.emplace_back("cut_off", turn.task->is_cut_by_pages() ? 2 : 1);
   turn.said = generation.text.size();
-  turn.activation->yield("token", PayloadRef(payload));
+  emissions_.add(*turn.activation, "token", PayloadRef(payload));
 }
 
 void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
@@ -167,7 +179,7 @@ void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutc
   if (done.error.has_value()) outcome = *done.error;
   if (done.finish == Generation::Finish::none)
     outcome = Error{ErrorCode::cancelled, "the call was cancelled"};
-  ChatSession* session = sessions_.find(turn.activation->session());
+  ChatSession* session = sessions_.find(turn.activation->session(), name_);
   if (session != nullptr && session->id == turn.session) {  // else it ended meanwhile
     session->answering = false;
     session->sequence = std::move(done.sequence);
@@ -198,7 +210,7 @@ void ChatRole::take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ende
     };
     if (piece.activation->cancelled())
       ended.push_back({piece.activation, Error{ErrorCode::cancelled, "the call was cancelled"}});
-    else if (!piece.looked_at || sessions_.session(piece.activation->session()).answering ||
+    else if (!piece.looked_at || session_of(*piece.activation).answering ||
              std::ranges::any_of(later, same))
       later.push_back(std::move(piece));
     else
@@ -207,20 +219,28 @@ void ChatRole::take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ende
   waiting_ = std::move(later);
 }
 
-void ChatRole::step(std::vector<StepOutcome>& ended) {
-  look_at_pictures();
-  SharedEngine::Turn mine(engine_.shared);
-  for (Turn& turn : turns_)
-    if (turn.activation->cancelled()) finish(turn, mine, ended);
-  forget_ended();
-  take_all(mine, ended);
-  const bool ran = mine.forward();
+/// What forwards have brought, whoever ran them.
+void ChatRole::advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
   for (Turn& turn : turns_) {
     yield_progress(turn);
-    if (turn.task->done()) finish(turn, mine, ended);
+    if (turn.task->done() || turn.activation->cancelled()) finish(turn, mine, ended);
   }
   forget_ended();
-  if (ran || !ended.empty()) mine.was_used();
+}
+
+void ChatRole::step(std::vector<StepOutcome>& ended) {
+  look_at_pictures();
+  {
+    SharedEngine::Turn mine(engine_.shared);
+    advance(mine, ended);
+    take_all(mine, ended);
+    const auto free = static_cast<std::uint32_t>(sessions_.pool().pages_free());
+    if (!mine.engine().planner().fits(free)) sessions_.release_idle();
+    const bool ran = mine.forward();
+    advance(mine, ended);
+    if (ran || !ended.empty()) mine.was_used();
+  }
+  emissions_.send();
 }
 
 struct RoleOptions {
@@ -238,9 +258,11 @@ Result<RoleOptions> read_options(const RoleSpec& role, const std::string& model)
     if (option.key.text == "precision") {
       if (value == "exact")
         made.format = kernels::WeightFormat::exact;
+      else if (value == "bf16")
+        made.format = kernels::WeightFormat::bf16;
       else if (value == "int8")
         made.format = kernels::WeightFormat::int8;
-      else if (value != "bf16")
+      else
         return invalid_argument("role '" + role.name.text + "': precision is '" + value +
                                 "', it must be exact, bf16 or int8");
     } else if (option.key.text == "step_tokens") {
@@ -274,9 +296,9 @@ Result<RoleInstance> make(const RoleMaking& making) {
   if (!options.ok()) return options.error();
   const Result<ChatEngine*> engine =
       sessions->engine(making.model_directory, options->format, options->planner);
-  if (!engine.ok()) return Error{engine.error().code, role + ": " + engine.error().message};
-  return RoleInstance(std::unique_ptr<SteppedRole>(
-      std::make_unique<ChatRole>(**engine, *sessions, options->share_prefixes)));
+  if (!engine.ok()) return engine.error();
+  return RoleInstance(std::unique_ptr<SteppedRole>(std::make_unique<ChatRole>(
+      making.role->name.text, **engine, *sessions, options->share_prefixes)));
 }
 
 }  // namespace

@@ -41,8 +41,11 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
     return invalid_argument("its model is " + directory + ", its paged_kv is made for " +
                             directory_);
   if (engine_ != nullptr) {
-    if (engine_->format == format) return engine_.get();
-    return invalid_argument("another role over the same paged_kv has another precision");
+    if (engine_->format != format)
+      return invalid_argument("another role over the same paged_kv has another precision");
+    if (engine_->step_rows != options.budget)
+      return invalid_argument("another role over the same paged_kv has other step_tokens");
+    return engine_.get();
   }
   Result<Architecture> architecture = Architecture::load(directory);
   if (!architecture.ok()) return architecture.error();
@@ -62,25 +65,28 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
   return engine_.get();
 }
 
-ChatSession& ChatSessions::session(std::string_view name) {
-  const auto it = sessions_.find(name);
-  if (it != sessions_.end()) return it->second;
-  ChatSession& made = sessions_[std::string(name)];
+ChatSession& ChatSessions::session(std::string_view name, std::string_view role) {
+  if (ChatSession* found = find(name, role)) return *found;
+  ChatSession& made = sessions_[{std::string(name), std::string(role)}];
   made.id = next_id_++;
   return made;
 }
 
-ChatSession* ChatSessions::find(std::string_view name) {
-  const auto it = sessions_.find(name);
+ChatSession* ChatSessions::find(std::string_view name, std::string_view role) {
+  const auto it = sessions_.find({std::string(name), std::string(role)});
   return it != sessions_.end() ? &it->second : nullptr;
+}
+
+void ChatSessions::release_idle() {
+  for (auto& [name, session] : sessions_)
+    if (!session.answering) pool_->release(session.sequence);
 }
 
 void ChatSessions::end_session(std::string_view session) {
   if (engine_ == nullptr) return;  // nobody has said anything
   SharedEngine::Turn turn(engine_->shared);
   turn.was_used();
-  const auto it = sessions_.find(session);
-  if (it != sessions_.end()) sessions_.erase(it);
+  std::erase_if(sessions_, [&](const auto& one) { return one.first.first == session; });
 }
 
 }  // namespace sluice

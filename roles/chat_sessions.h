@@ -24,7 +24,7 @@ struct ChatSession {
   ChatMessage pending{"user", "", {}};  // of the turn that is being said
   std::uint64_t call = 0;               // whose turn that is
   std::uint64_t failed_call = 0;        // whose turn failed: the rest of it is refused
-  KvSequence sequence;                  // of the first `sequence.tokens` tokens below
+  KvSequence sequence;                  // of the first `sequence.tokens()` tokens below
   std::vector<std::int32_t> tokens;     // of all messages
   RowsOrigin origin;                    // what else decided its rows
   bool answering = false;
@@ -35,11 +35,13 @@ struct ChatEngine {
   ChatEngine(ChatModel loaded, KvPool& pool, kernels::WeightFormat weights, PlannerOptions options)
       : model(std::move(loaded)),
         format(weights),
+        step_rows(options.budget),
         text(model.model().text(), pool),
         shared(text, options) {}
 
   ChatModel model;
   kernels::WeightFormat format;
+  std::uint32_t step_rows;
   CpuText text;
   SharedEngine shared;
 };
@@ -48,24 +50,27 @@ class ChatSessions final : public GlobalParam {
  public:
   static Result<std::unique_ptr<GlobalParam>> make(const GlobalParamMaking& making);
 
-  /// Waits for the forward under way. A session that answers right now lives until the answer ends.
+  /// Waits for the forward under way. The pages of an answer that is being made go with it.
   void end_session(std::string_view session) override;
 
   /// Loads the checkpoint for the first role that asks. Errors: invalid_argument (another directory
-  /// than the pages are for, another precision than the first role's); those of loading.
+  /// than the pages are for, other options than the first role's); those of loading.
   Result<ChatEngine*> engine(const std::string& directory, kernels::WeightFormat format,
                              PlannerOptions options);
-  /// For these: whose turn of the engine it is.
-  ChatSession& session(std::string_view name);
+  /// For these: whose turn of the engine it is. Roles have conversations of their own.
+  ChatSession& session(std::string_view name, std::string_view role);
   /// Null: it has ended.
-  ChatSession* find(std::string_view name);
+  ChatSession* find(std::string_view name, std::string_view role);
+  /// Where pages are wanted: sessions that do not answer keep what they said, and find their pages
+  /// again where nobody needed them.
+  void release_idle();
   KvPool& pool() { return *pool_; }
 
  private:
   std::string directory_;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<ChatEngine> engine_;
-  std::map<std::string, ChatSession, std::less<>> sessions_;
+  std::map<std::pair<std::string, std::string>, ChatSession> sessions_;  // by name and role
   std::uint64_t next_id_ = 1;
 };
 

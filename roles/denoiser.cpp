@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "engine/scenes/drawing.h"
+#include "roles/emissions.h"
 #include "roles/paged_kv.h"
 
 namespace sluice {
@@ -43,6 +44,7 @@ class Denoiser final : public SteppedRole {
   PagedKv& kv_;
   LatentFlow flow_;
   std::vector<Asked> asked_;
+  Emissions emissions_;
 };
 
 /// What the drawing starts from: noise, or a picture with some noise over it.
@@ -104,25 +106,27 @@ void Denoiser::look(Asked& asked, SharedEngine::Turn& mine, std::vector<StepOutc
   if (!drawing.done()) return;
   if (drawing.error().has_value()) return finish(asked, *drawing.error(), mine, ended);
   const ModelConfig& config = kv_.config();
-  asked.activation->yield(
-      "latents", make_tensor(Tensor::of_f32({static_cast<std::int64_t>(config.denoiser.tokens),
+  emissions_.add(*asked.activation, "latents",
+                 make_tensor(Tensor::of_f32({static_cast<std::int64_t>(config.denoiser.tokens),
                                              static_cast<std::int64_t>(config.denoiser.token_dim)},
                                             drawing.take_latents())));
   finish(asked, {}, mine, ended);
 }
 
 void Denoiser::step(std::vector<StepOutcome>& ended) {
-  SharedEngine::Turn mine(kv_.engine());
-  const auto forget_ended = [&] {
+  const auto look_at_all = [&](SharedEngine::Turn& mine, bool begun_only) {
+    for (Asked& asked : asked_)
+      if (!begun_only || asked.drawing != nullptr) look(asked, mine, ended);
     std::erase_if(asked_, [](const Asked& asked) { return asked.activation == nullptr; });
   };
-  for (Asked& asked : asked_) look(asked, mine, ended);
-  forget_ended();
-  const bool ran = mine.forward();
-  for (Asked& asked : asked_)
-    if (asked.drawing != nullptr) look(asked, mine, ended);
-  forget_ended();
-  if (ran || !ended.empty()) mine.was_used();
+  {
+    SharedEngine::Turn mine(kv_.engine());
+    look_at_all(mine, false);
+    const bool ran = mine.forward();
+    look_at_all(mine, true);
+    if (ran || !ended.empty()) mine.was_used();
+  }
+  emissions_.send();
 }
 
 }  // namespace

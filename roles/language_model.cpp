@@ -6,6 +6,7 @@
 
 #include "engine/tasks/generation.h"
 #include "graph/diagnostic.h"
+#include "roles/emissions.h"
 #include "roles/paged_kv.h"
 
 namespace sluice {
@@ -82,6 +83,7 @@ class LanguageModel final : public SteppedRole {
              SharedEngine::Turn& mine);
   void yield_words(Turn& turn);
   void advance(Turn& turn, SharedEngine::Turn& mine);
+  void advance_all(SharedEngine::Turn& mine);
   /// The answer asks for a drawing: its token is written before anybody draws.
   void mark(Turn& turn, KvSequence sequence, SharedEngine::Turn& mine);
   void yield_drawing(Turn& turn, const Conversation& conversation);
@@ -92,6 +94,7 @@ class LanguageModel final : public SteppedRole {
   PagedKv& kv_;
   std::vector<std::unique_ptr<Turn>> turns_;
   std::vector<StepOutcome> done_;
+  Emissions emissions_;
 };
 
 /// What the caller should know of words that the model reads as one unknown word.
@@ -188,6 +191,10 @@ Result<void> LanguageModel::begin(Turn& turn, SharedEngine::Turn& mine) {
   conversation.call = activation.call();
   Result<Said> said = read(turn, conversation);
   if (!said.ok()) return said.error();
+  if (said->rows.empty()) {  // an empty piece
+    finish(turn, {}, mine);
+    return {};
+  }
   Generation generation;
   generation.rows = std::move(said->rows);
   generation.options.tokens_max = 0;
@@ -249,8 +256,8 @@ void LanguageModel::yield_words(Turn& turn) {
                  std::string(kv_.tokenizer().word(generation.tokens[turn.yielded]));
     if (generation.finish == Generation::Finish::length &&
         turn.yielded + 1 == generation.tokens.size())
-      text->attributes.emplace_back("cut_off", 1);
-    turn.activation->yield("token", PayloadRef(text));
+      text->attributes.emplace_back("cut_off", turn.task->is_cut_by_pages() ? 2 : 1);
+    emissions_.add(*turn.activation, "token", PayloadRef(text));
   }
 }
 
@@ -270,8 +277,8 @@ void LanguageModel::yield_drawing(Turn& turn, const Conversation& conversation) 
   attributes.emplace_back("length", static_cast<std::int64_t>(conversation.sequence.tokens()));
   const bool start_from_picture =
       turn.option("strength_milli", 1000) < 1000 && !conversation.latents.empty();
-  turn.activation->yield(
-      "draw_prompt",
+  emissions_.add(
+      *turn.activation, "draw_prompt",
       make_tensor(start_from_picture ? conversation.latents : Tensor(), std::move(attributes)));
 }
 
@@ -321,16 +328,23 @@ void LanguageModel::look_at_all(SharedEngine::Turn& mine) {
   std::erase_if(turns_, [](const auto& turn) { return turn->activation == nullptr; });
 }
 
+/// What forwards have brought, whoever ran them.
+void LanguageModel::advance_all(SharedEngine::Turn& mine) {
+  for (const auto& turn : turns_)
+    if (turn->task != nullptr) advance(*turn, mine);
+  std::erase_if(turns_, [](const auto& turn) { return turn->activation == nullptr; });
+}
+
 void LanguageModel::step(std::vector<StepOutcome>& ended) {
   {
     SharedEngine::Turn mine(kv_.engine());
+    advance_all(mine);
     look_at_all(mine);
     const bool ran = mine.forward();
-    for (const auto& turn : turns_)
-      if (turn->task != nullptr) advance(*turn, mine);
-    std::erase_if(turns_, [](const auto& turn) { return turn->activation == nullptr; });
+    advance_all(mine);
     if (ran || !done_.empty()) mine.was_used();
   }
+  emissions_.send();
   for (StepOutcome& outcome : done_) ended.push_back(std::move(outcome));
   done_.clear();
 }

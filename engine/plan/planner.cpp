@@ -25,11 +25,6 @@ void Planner::offer(TaskId task, const Need& need) {
   state.need = need;
 }
 
-void Planner::withdraw(TaskId task) {
-  const auto it = tasks_.find(task);
-  if (it != tasks_.end()) it->second.offers = false;
-}
-
 void Planner::took(TaskId task, std::uint32_t pages) {
   const auto it = tasks_.find(task);
   SLUICE_CHECK(it != tasks_.end() && pages <= it->second.granted,
@@ -56,9 +51,16 @@ bool Planner::is_admitted(TaskId task) const {
 
 /// In the order in which they came: a small one does not overtake, or a large one would wait for
 /// ever.
-void Planner::admit(std::uint32_t pages_free, Batch& batch) {
+void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& batch) {
   batch.admitted.clear();
   batch.refused.clear();
+  std::erase_if(waiting_, [&](TaskId task) {
+    const std::uint32_t least = tasks_.find(task)->second.wanted.least;
+    if (least <= pages_all) return false;
+    batch.refused.push_back({task, least});
+    tasks_.erase(task);
+    return true;
+  });
   std::size_t admitted = tasks_.size() - waiting_.size();
   std::size_t at = 0;
   for (; at < waiting_.size(); ++at) {
@@ -84,6 +86,12 @@ void Planner::admit(std::uint32_t pages_free, Batch& batch) {
     ++admitted;
   }
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+bool Planner::fits(std::uint32_t pages_free) const {
+  std::uint64_t wanted = reserved_;
+  for (const TaskId task : waiting_) wanted += tasks_.find(task)->second.wanted.most;
+  return wanted <= pages_free;
 }
 
 /// All that may run, in the order in which they are taken.
@@ -122,17 +130,18 @@ void Planner::take(const Candidate& candidate, std::uint32_t most, Batch& batch)
   batch.rows += rows;
 }
 
-/// Rows of prompts beside which the most urgent step still ends in time; all of the budget where
-/// nothing is urgent, costs are not known, or it is too late anyhow.
+/// Rows of prompts beside which every urgent step that can still end in time does; all of the
+/// budget where nothing is urgent or costs are not known.
 std::uint32_t Planner::rows_in_time(Nanoseconds now) const {
-  if (!costs_.known()) return options_.budget;
-  Nanoseconds first = no_deadline;
-  for (const Candidate& candidate : candidates_)
-    if (candidate.state->need.kind == Need::Kind::step)
-      first = std::min(first, candidate.state->need.deadline);
-  if (first == no_deadline) return options_.budget;
-  const std::uint32_t rows = costs_.rows_within(first - now);
-  return rows == 0 ? options_.budget : std::min(rows, options_.budget);
+  std::uint32_t rows = options_.budget;
+  if (!costs_.known()) return rows;
+  for (const Candidate& candidate : candidates_) {
+    const Need& need = candidate.state->need;
+    if (need.kind != Need::Kind::step || need.deadline == no_deadline) continue;
+    const std::uint32_t within = costs_.rows_within(need.deadline - now);
+    if (within != 0) rows = std::min(rows, within);
+  }
+  return rows;
 }
 
 void Planner::plan(Nanoseconds now, Batch& batch) {

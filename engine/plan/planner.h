@@ -89,22 +89,23 @@ class Planner {
   void begin(TaskId task, PagesWanted pages);
   /// Its next need; instead of the one before. Requires: it has begun; rows > 0.
   void offer(TaskId task, const Need& need);
-  /// It wants nothing for now.
-  void withdraw(TaskId task);
   /// How many of the pages that were granted it holds now.
   void took(TaskId task, std::uint32_t pages);
   /// Its reservation is given back. A task that there is not: nothing happens.
   void end(TaskId task);
 
   /// Who may run from now on. `pages_free`: in the page table now, those that are reserved here
-  /// among them. `batch` gets who was admitted or refused.
-  void admit(std::uint32_t pages_free, Batch& batch);
+  /// among them; of `pages_all`. `batch` gets who was admitted or refused: who wants more than
+  /// there are at once, others when nobody runs whose pages could become free.
+  void admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& batch);
   /// Who goes into the next forward.
   void plan(Nanoseconds now, Batch& batch);
   /// The forward has ended; those who were in it offer anew.
   void ran(const Batch& batch, Nanoseconds duration);
 
   bool empty() const { return tasks_.empty(); }
+  /// Whether all who wait for pages would be admitted now, with all that they want.
+  bool fits(std::uint32_t pages_free) const;
   std::size_t waiting() const { return waiting_.size(); }  // for pages
   bool is_admitted(TaskId task) const;
   /// Pages that admitted tasks may still take.

@@ -90,8 +90,10 @@ Result<PictureInput> ChatModel::encode_picture(const Tensor& picture) const {
   if (model_.architecture().image_token == -1)
     return invalid_argument("the model takes no pictures");
   const std::string content = picture_content(picture);
-  const std::lock_guard held(seen_->mutex);
-  if (const PictureInput* seen = seen_->cache.find(content)) return *seen;
+  {
+    const std::lock_guard held(seen_->mutex);
+    if (const PictureInput* seen = seen_->cache.find(content)) return *seen;
+  }
   Result<PictureInput> made = prepare_picture(steps_, model_.architecture(), picture);
   if (!made.ok()) return made;
   Result<std::vector<float>> features = model_.features(made->pixels, made->grids);
@@ -99,6 +101,7 @@ Result<PictureInput> ChatModel::encode_picture(const Tensor& picture) const {
   made->features = std::move(features).value();
   made->pixels = {};
   made->content = content;
+  const std::lock_guard held(seen_->mutex);
   ++seen_->encodings;
   seen_->cache.keep(*made);
   return made;
@@ -170,9 +173,10 @@ Result<Generation> ChatModel::begin_with(std::span<const std::int32_t> tokens,
 }
 
 std::size_t ChatModel::keep_prefix(KvPages& pool, KvSequence sequence, const RowsOrigin& origin,
-                                   std::span<const std::int32_t> before,
-                                   Generation& generation) const {
-  return take_prefix(pool, std::move(sequence), origin, before, generation, model_.text().width());
+                                   std::span<const std::int32_t> before, Generation& generation,
+                                   bool others) const {
+  return take_prefix(pool, std::move(sequence), origin, before, generation, model_.text().width(),
+                     others);
 }
 
 }  // namespace sluice

@@ -46,9 +46,11 @@ class ChatModel {
                                 GenerationOptions options) const;
   /// Gives a generation that is not yet begun the keys and values it shares with what was said
   /// before: `sequence` holds the first of `before`, which is of that origin; or with others, if
-  /// that is more. Returns how many tokens it need not compute; the last is always computed.
+  /// that is more and `others` may be looked at before it is admitted. Returns how many tokens it
+  /// need not compute; the last is always computed.
   std::size_t keep_prefix(KvPages& pool, KvSequence sequence, const RowsOrigin& origin,
-                          std::span<const std::int32_t> before, Generation& generation) const;
+                          std::span<const std::int32_t> before, Generation& generation,
+                          bool others) const;
 
  private:
   static constexpr std::size_t seen_bytes_max = std::size_t{64} << 20U;

@@ -46,11 +46,14 @@ PagesWanted GenerationTask::pages_wanted(TextEngine& engine) const {
 
 void GenerationTask::grant(TextEngine& engine, std::size_t pages) {
   Generation& g = generation_;
-  const std::size_t room = engine.pages().room(g.sequence, pages);
+  const std::size_t room = std::min(engine.pages().room(g.sequence, pages),
+                                    engine.shape().positions_max - g.sequence.tokens());
   const std::size_t prompt = g.rows.size() / engine.shape().block.width;
-  if (g.options.tokens_max != 0 && room >= prompt)
-    g.options.tokens_max =
-        std::min(g.options.tokens_max, g.tokens.size() + room - prompt + (g.in_prompt() ? 1 : 0));
+  if (g.options.tokens_max != 0 && room >= prompt) {
+    const std::size_t most = g.tokens.size() + room - prompt + (g.in_prompt() ? 1 : 0);
+    g.lacks_pages = most < g.options.tokens_max;
+    g.options.tokens_max = std::min(g.options.tokens_max, most);
+  }
   if (g.in_prompt()) take_prefix(engine.pages(), g, engine.shape().block.width);
 }
 

@@ -43,6 +43,7 @@ struct Generation {
   std::string text;                   // of it, without what may become a stop string
   Finish finish = Finish::none;
   std::int32_t end_token = -1;  // the one that ended it
+  bool lacks_pages = false;     // its length is that of the pages there were
   std::optional<Error> error;   // of a failed one
 
   bool in_prompt() const { return !rows.empty(); }
@@ -55,9 +56,17 @@ class GenerationTask final : public Task {
   GenerationTask(Generation generation, const Tokenizer* tokenizer)
       : generation_(std::move(generation)),
         tokenizer_(tokenizer),
-        pages_before_(generation_.sequence.pages().size()) {}
+        pages_before_(generation_.sequence.pages().size()) {
+    // Nothing to write and nothing to say.
+    if (generation_.rows.empty() && generation_.options.tokens_max == 0)
+      generation_.finish = Generation::Finish::length;
+  }
 
   const Generation& generation() const { return generation_; }
+  /// It ended at its greatest length, which was less than was asked for: there were no more pages.
+  bool is_cut_by_pages() const {
+    return generation_.finish == Generation::Finish::length && generation_.lacks_pages;
+  }
   /// Requires: it is in no engine. The task is not used any more.
   Generation release() { return std::move(generation_); }
 

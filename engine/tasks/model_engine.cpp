@@ -1,6 +1,7 @@
 #include "engine/tasks/model_engine.h"
 
 #include <chrono>
+#include <exception>
 
 #include "base/check.h"
 
@@ -28,7 +29,9 @@ void ModelEngine::offer(TaskId id, const Task& task) { planner_.offer(id, task.n
 bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   began_ = now;
   batch_.clear();
-  planner_.admit(static_cast<std::uint32_t>(text_.pages().pages_free()), batch_);
+  const KvPages& pages = text_.pages();
+  planner_.admit(static_cast<std::uint32_t>(pages.pages_free()),
+                 static_cast<std::uint32_t>(pages.pages()), batch_);
   refuse(ended);
   for (const PagesGranted& granted : batch_.admitted) {
     Task& task = *tasks_.find(granted.task)->second;
@@ -53,13 +56,15 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
 }
 
 void ModelEngine::refuse(std::vector<TaskId>& ended) {
+  const KvPages& pages = text_.pages();
   for (const auto& [id, least] : batch_.refused) {
     Task& task = *tasks_.find(id)->second;
-    task.fail(Error{ErrorCode::exhausted, "the KV pool is full: " + std::to_string(least) +
-                                              " pages are needed, " +
-                                              std::to_string(text_.pages().pages_free()) + " of " +
-                                              std::to_string(text_.pages().pages()) +
-                                              " are free; end a session or raise `pages`"});
+    task.fail(
+        Error{ErrorCode::exhausted, "the KV pool is full: " + std::to_string(least) +
+                                        " pages are needed, " + std::to_string(pages.pages_free()) +
+                                        " of " + std::to_string(pages.pages()) + " are free; " +
+                                        (least > pages.pages() ? "ask for less" : "end a session") +
+                                        " or raise `pages`"});
     tasks_.erase(id);
     ended.push_back(id);
   }
@@ -153,9 +158,26 @@ void ModelEngine::take(Nanoseconds took, std::vector<TaskId>& advanced) {
   used_ = 0;
 }
 
+/// Who was to be in the forward, laid out or not.
+void ModelEngine::fail_all(const std::string& why, std::vector<TaskId>& advanced) {
+  used_ = 0;
+  for (const BatchItem& item : batch_.items) {
+    const auto it = tasks_.find(item.task);
+    if (it == tasks_.end()) continue;
+    it->second->fail(Error{ErrorCode::unavailable, "the forward could not be run: " + why});
+    advanced.push_back(item.task);
+    remove(item.task);
+  }
+}
+
 bool ModelEngine::step(std::vector<TaskId>& advanced) {
-  if (!plan(engine_clock(), advanced)) return false;
-  run();
+  try {
+    if (!plan(engine_clock(), advanced)) return false;
+    run();
+  } catch (const std::exception& e) {  // memory
+    fail_all(e.what(), advanced);
+    return true;
+  }
   take(engine_clock() - began_, advanced);
   return true;
 }

@@ -1,11 +1,9 @@
 // Forwards for many tasks together: the planner decides who is in the next one, the text engine
 // runs it, each task takes what is its own.
 //
-// A step is `plan`, `run`, `take`. Only `run` computes; it touches the tasks that are in the
-// forward and no list of this class, so others may be added meanwhile. Tasks are borrowed from
-// `add` to `remove`. A forward that fails is run again task by task, so that only who is to blame
-// fails. Thread: one at a time; `run` beside `add` and `find` of others.
-// Source: omni-flow, section 5.2.
+// Tasks are borrowed from `add` to `remove`. A forward that fails is run again task by task, so
+// that only who is to blame fails; where memory runs out all that are in it fail. Thread: one at a
+// time. Source: omni-flow, section 5.2.
 #pragma once
 
 #include <functional>
@@ -35,12 +33,8 @@ class ModelEngine {
   void remove(TaskId id);
   bool empty() const { return tasks_.empty(); }
 
-  /// False: nobody wants a forward. `ended`: who was refused.
-  bool plan(Nanoseconds now, std::vector<TaskId>& ended);
-  void run();
-  /// `advanced`: all who were in it. Those that are done are in the engine no more.
-  void take(Nanoseconds took, std::vector<TaskId>& advanced);
-  /// The three together.
+  /// One forward. False: nobody wants one. `advanced`: all who were in it, and who was refused.
+  /// Those that are done are in the engine no more.
   bool step(std::vector<TaskId>& advanced);
 
   const Planner& planner() const { return planner_; }
@@ -58,6 +52,10 @@ class ModelEngine {
     Result<void> outcome;
   };
 
+  bool plan(Nanoseconds now, std::vector<TaskId>& advanced);
+  void run();
+  void take(Nanoseconds took, std::vector<TaskId>& advanced);
+  void fail_all(const std::string& why, std::vector<TaskId>& advanced);
   void refuse(std::vector<TaskId>& ended);
   bool run_steps();
   void forward(std::span<Slot> slots);

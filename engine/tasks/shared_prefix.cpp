@@ -6,8 +6,9 @@ namespace sluice {
 
 namespace {
 
+/// Its rows are those behind the sequence that it has.
 void begin_with(KvSequence sequence, Generation& generation, std::size_t width) {
-  const auto kept = static_cast<std::ptrdiff_t>(sequence.tokens());
+  const auto kept = static_cast<std::ptrdiff_t>(sequence.tokens() - generation.sequence.tokens());
   generation.sequence = std::move(sequence);
   generation.rows.erase(generation.rows.begin(),
                         generation.rows.begin() + kept * static_cast<std::ptrdiff_t>(width));
@@ -18,19 +19,20 @@ void begin_with(KvSequence sequence, Generation& generation, std::size_t width) 
 }  // namespace
 
 void take_prefix(const KvPages& pages, Generation& generation, std::size_t width) {
-  if (!generation.options.share_prefix || generation.sequence.tokens() != 0) return;
+  if (!generation.options.share_prefix) return;
   KvSequence found = pages.open(generation.origin, generation.history);
-  if (found.tokens() != 0) begin_with(std::move(found), generation, width);
+  if (found.tokens() > generation.sequence.tokens())
+    begin_with(std::move(found), generation, width);
 }
 
 std::size_t take_prefix(KvPages& pages, KvSequence sequence, const RowsOrigin& before,
                         std::span<const std::int32_t> tokens, Generation& generation,
-                        std::size_t width) {
+                        std::size_t width, bool others) {
   const std::size_t same =
       rows_in_common(before, tokens.first(std::min(tokens.size(), sequence.tokens())),
                      generation.origin, generation.history);
   pages.truncate(sequence, std::min(same, generation.history.size() - 1));
-  if (generation.options.share_prefix) {
+  if (others && generation.options.share_prefix) {
     KvSequence found = pages.open(generation.origin, generation.history);
     if (found.tokens() > sequence.tokens()) sequence = std::move(found);
   }

@@ -8,15 +8,18 @@
 
 namespace sluice {
 
-/// Of a generation that has computed nothing and kept nothing: begins it with the longest resident
-/// prefix of its prompt, by whole pages; the last token is always computed. `width`: of its rows.
+/// Of a generation that has computed nothing: begins it with the longest resident prefix of its
+/// prompt, by whole pages, if that is more than it kept; the last token is always computed.
+/// `width`: of its rows.
 void take_prefix(const KvPages& pages, Generation& generation, std::size_t width);
 
 /// The same with the session's own sequence at hand, which holds the first of `before`: what that
-/// has in common with the prompt, or the resident prefix if it is longer. Returns its tokens.
+/// has in common with the prompt, or, where `others` may be looked at now, the resident prefix if
+/// it is longer. Who waits for pages must not hold those of others: it looks when it is admitted.
+/// Returns its tokens.
 std::size_t take_prefix(KvPages& pages, KvSequence sequence, const RowsOrigin& before,
                         std::span<const std::int32_t> tokens, Generation& generation,
-                        std::size_t width);
+                        std::size_t width, bool others);
 
 /// After a forward: full pages are there for others.
 void publish_rows(KvPages& pages, Generation& generation);

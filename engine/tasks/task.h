@@ -1,7 +1,7 @@
 // Whatever wants forwards of a decoder: an answer, a drawing.
 //
 // A task is a state machine that owns its sequences. It is asked what its next work is (`need`),
-// lays it out when it may run, and takes what came of it; an `ModelEngine` runs the works of all
+// lays it out when it may run, and takes what came of it; a `ModelEngine` runs the works of all
 // its tasks together. Thread: one at a time. Units: rows (tokens), pages. Source: omni-flow,
 // section 5.2.
 #pragma once

@@ -245,6 +245,52 @@ TEST_CASE("what does not fit the pool fails alone and says so") {
   CHECK(generator.find(1)->error->message.starts_with("the KV pool is full"));
 }
 
+namespace {
+
+/// A decoder for which there is no memory, once.
+class OutOfMemory final : public TextEngine {
+ public:
+  explicit OutOfMemory(TextEngine& inner) : inner_(inner) {}
+  const DecoderShape& shape() const override { return inner_.shape(); }
+  KvPages& pages() override { return inner_.pages(); }
+  void embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const override {
+    inner_.embed(tokens, rows);
+  }
+  Result<void> forward(std::span<const Chunk> chunks, std::vector<float>& hidden) override {
+    if (!std::exchange(fails, false)) return inner_.forward(chunks, hidden);
+    std::vector<float>().reserve(~std::size_t{0});
+    return {};
+  }
+  Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) override {
+    return inner_.logits(hidden, logits);
+  }
+  bool fails = true;
+
+ private:
+  TextEngine& inner_;
+};
+
+}  // namespace
+
+TEST_CASE("a forward for which there is no memory ends those who were in it, and no others") {
+  Loaded loaded;
+  CpuText text(loaded.model.text(), loaded.pool);
+  OutOfMemory engine(text);
+  Generator generator(engine, nullptr, {});
+  GenerationOptions options;
+  options.tokens_max = 4;
+  generator.add(loaded.request(0, 8, options));
+  generator.add(loaded.request(1, 8, options));
+  std::vector<std::uint64_t> advanced;
+  generator.step(advanced);
+  CHECK(advanced == std::vector<std::uint64_t>{0, 1});
+  REQUIRE(generator.find(0)->finish == Generation::Finish::failed);
+  CHECK(generator.find(0)->error->message.starts_with("the forward could not be run: "));
+  generator.add(loaded.request(2, 8, options));
+  CHECK(run(generator).at(2).size() == 4);
+  forget(loaded, generator);
+}
+
 TEST_CASE("what is drawn from is what transformers' processors leave") {
   std::ifstream file(golden + "sampling/cases.json");
   const nlohmann::json cases = nlohmann::json::parse(file, nullptr, false);

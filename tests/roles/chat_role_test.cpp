@@ -119,11 +119,11 @@ TEST_CASE("a later turn reuses keys and values, and answers as if it had not") {
   world.chat->admit(first);
   world.run();
   auto& sessions = static_cast<ChatSessions&>(*world.sessions);
-  const std::size_t kept = sessions.session("a").sequence.tokens();
+  const std::size_t kept = sessions.session("a", "").sequence.tokens();
   CHECK(kept > 40);
   // Forgetting them changes nothing but the work.
   FakeActivation second = piece("And then?", "a");
-  world.pool().truncate(sessions.session("a").sequence, 0);
+  world.pool().truncate(sessions.session("a", "").sequence, 0);
   world.chat->admit(second);
   world.run();
   CHECK(said(second) == alone({"What is on the table?", "And then?"}, true)[1]);
@@ -269,6 +269,79 @@ TEST_CASE("sessions that begin alike share pages, and say what they would have s
     for (const char* session : {"a", "b", "c"}) one->sessions->end_session(session);
   CHECK(world.pool().pages_cached() > 0);
   CHECK(apart.pool().pages_cached() == 0);
+}
+
+TEST_CASE("sessions that do not answer give their pages up where others want them") {
+  World world(12);  // 96 tokens: one conversation at a time
+  std::vector<std::string> first;
+  for (int i = 0; i < 6; ++i) {
+    FakeActivation asked = piece("Hello there", "s" + std::to_string(i));
+    world.chat->admit(asked);
+    world.run();
+    first.push_back(said(asked));
+  }
+  for (const StepOutcome& outcome : world.ended) CHECK(outcome.result.ok());
+  CHECK(first == std::vector<std::string>(6, alone({"Hello there"}, false)[0]));
+  // What was said is not forgotten with the pages.
+  FakeActivation again = piece("And then?", "s0");
+  again.call_number = 2;
+  world.chat->admit(again);
+  world.run();
+  CHECK(said(again).substr(0, 4) == alone({"Hello there", "And then?"}, false)[1].substr(0, 4));
+}
+
+TEST_CASE("an answer that has begun keeps its pages, whoever comes") {
+  World world(14);
+  FakeActivation before = piece("Hello there", "a", true, 2);
+  world.chat->admit(before);
+  world.run();
+  FakeActivation running = piece("What is on the table?", "b"), other = piece("Hello there", "c"),
+                 third = piece("Hello there", "d");
+  world.chat->admit(running);
+  world.chat->step(world.ended);
+  world.chat->admit(other);
+  world.chat->admit(third);
+  world.run();
+  for (const StepOutcome& outcome : world.ended) CHECK(outcome.result.ok());
+  CHECK(said(running) == alone({"What is on the table?"}, false)[0]);
+  CHECK(said(third) == alone({"Hello there"}, false)[0]);
+}
+
+TEST_CASE("an answer that fills all pages is cut off there, and says so") {
+  World world(6);
+  FakeActivation asked = piece("Hello there", "a", true, 200);
+  world.chat->admit(asked);
+  world.run();
+  CHECK(world.ended.at(0).result.ok());
+  CHECK(asked.frames.back().second->attribute("cut_off").value_or(0) == 2);
+  World roomy;
+  FakeActivation limited = piece("Hello there", "a", true, 3);
+  roomy.chat->admit(limited);
+  roomy.run();
+  CHECK(limited.frames.back().second->attribute("cut_off").value_or(0) == 1);
+}
+
+TEST_CASE("two roles over one paged_kv have conversations of their own") {
+  World world;
+  RoleSpec role = world.role;
+  role.name.text = "other";
+  RoleMaking making;
+  making.role = &role;
+  making.model_directory = directory;
+  making.global_params = {world.sessions.get()};
+  auto other = std::get<std::unique_ptr<SteppedRole>>(chat_model_plugin().make(making).value());
+  FakeActivation one = piece("Hello there", "a"), two = piece("Hello there", "a");
+  world.chat->admit(one);
+  other->admit(two);
+  while (world.chat->busy() || other->busy()) {
+    if (world.chat->busy()) world.chat->step(world.ended);
+    if (other->busy()) other->step(world.ended);
+  }
+  CHECK(said(one) == alone({"Hello there"}, false)[0]);
+  CHECK(said(two) == said(one));
+  role.options = {{{"precision", {}}, {"int8", {}}}};
+  CHECK(chat_model_plugin().make(making).error().message.find("another precision") !=
+        std::string::npos);
 }
 
 TEST_CASE("what does not fit fails alone") {

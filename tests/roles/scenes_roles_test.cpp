@@ -242,6 +242,20 @@ TEST_CASE("a piece that fails fails its turn, and the rest of it is refused") {
   CHECK(said(asked) == fresh(ask_it));
 }
 
+TEST_CASE("an empty piece in a turn adds nothing to it") {
+  World world;
+  world.say("what color is", 1, false);
+  FakeActivation& empty = world.say("", 1, false);
+  FakeActivation& asked = world.say("the circle", 1);
+  world.run();
+  CHECK(world.well(empty));
+  World whole;
+  whole.say("what color is", 1, false);
+  FakeActivation& same = whole.say("the circle", 1);
+  whole.run();
+  CHECK(said(asked) == said(same));
+}
+
 TEST_CASE("what does not fit the pool fails alone and gives its pages back") {
   World world(2);  // 32 tokens
   FakeActivation& large = world.say(

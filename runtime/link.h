@@ -4,7 +4,8 @@
 // a connection breaks, both ends meet again with the receiver's number, and the sender repeats what
 // comes after it. A receiver that lost its memory has another incarnation: then nothing is
 // repeated, and whoever waits learns that the machine is lost. Pure. Thread: one loop.
-// Bounds: the window, in messages; nobody is held up by a full one yet. Source: docs/FAILURES.md, links.
+// Bounds: the window, in messages; nobody is held up by a full one yet.
+// Source: docs/FAILURES.md, links.
 #pragma once
 
 #include <cstdint>

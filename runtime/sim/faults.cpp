@@ -7,7 +7,7 @@ using namespace std::chrono_literals;
 Faults all_faults() {
   return {.role_failure = 0.01,
           .role_hang = 0.005,
-          .caller_cancel = 0.05,
+          .caller_cancel = 0.1,
           .duplicate = 0.05,
           .link_break = 0.1,
           .pause = 0.15,

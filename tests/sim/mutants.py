@@ -128,7 +128,7 @@ MUTANTS = [
     ("C20 a link stays dumb when the way back heals", "runtime/sim/network.cpp",
      "  if (!links_[back].connected && !links_[back].cut) connect(back, now);\n", "  (void)back;\n", None),
     ("C21 a frame brings the moment of its birth", "runtime/wire/encode.cpp",
-     "std::max(now_ - frame.born, Instant{})", "std::max(frame.born, Instant{})", None),
+     "std::clamp(now_ - frame.born, Instant{}", "std::clamp(frame.born, Instant{}", None),
     ("C21 a call's own deadline comes early", "graph/coordinator.cpp",
      "call.deadline = now + call.allowed;", "call.deadline = now + call.allowed / 2;", None),
     ("a scope's name lacks its machine's life", "runtime/wire/decode.cpp",

@@ -367,16 +367,13 @@ TEST_CASE("who wants more pages than are free waits for who runs, and the next d
   planner.begin(3, {1, 1});
   Batch batch;
   planner.admit(10, 10, batch);
-  planner.plan(0, batch);
   CHECK(batch.admitted.size() == 1);
   CHECK(planner.waiting() == 2);
   planner.took(1, 2);
   planner.admit(8, 10, batch);
-  planner.plan(0, batch);
   CHECK(batch.admitted.empty());
   planner.end(1);
   planner.admit(10, 10, batch);
-  planner.plan(0, batch);
   REQUIRE(batch.admitted.size() == 2);
   CHECK(batch.admitted[0].task == 2);
   CHECK(planner.reserved() == 7);
@@ -402,7 +399,6 @@ TEST_CASE("alone, a task gets what there is, and is refused when its least is mo
   planner.begin(3, {1, 1});
   Batch batch;
   planner.admit(10, 10, batch);
-  planner.plan(0, batch);
   REQUIRE(batch.admitted.size() == 1);
   CHECK(batch.admitted[0].pages == 10);
   CHECK(batch.refused.empty());

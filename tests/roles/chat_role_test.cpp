@@ -291,20 +291,25 @@ TEST_CASE("sessions that do not answer give their pages up where others want the
 }
 
 TEST_CASE("an answer that has begun keeps its pages, whoever comes") {
-  World world(14);
-  FakeActivation before = piece("Hello there", "a", true, 2);
-  world.chat->admit(before);
-  world.run();
-  FakeActivation running = piece("What is on the table?", "b"), other = piece("Hello there", "c"),
-                 third = piece("Hello there", "d");
-  world.chat->admit(running);
-  world.chat->step(world.ended);
-  world.chat->admit(other);
-  world.chat->admit(third);
-  world.run();
-  for (const StepOutcome& outcome : world.ended) CHECK(outcome.result.ok());
-  CHECK(said(running) == alone({"What is on the table?"}, false)[0]);
-  CHECK(said(third) == alone({"Hello there"}, false)[0]);
+  for (std::int64_t pages = 10; pages <= 24; ++pages) {
+    INFO(pages << " pages");
+    World world(pages);
+    FakeActivation before = piece("Hello there", "a");
+    world.chat->admit(before);
+    world.run();
+    world.sessions->end_session("a");  // its pages stay, for nobody
+    world.ended.clear();
+    FakeActivation running = piece("What is on the table?", "b", true, 48);
+    world.chat->admit(running);
+    world.chat->step(world.ended);
+    world.chat->step(world.ended);
+    // Begins as the first did, so its pages are there, and were promised to who runs.
+    FakeActivation other = piece("Hello there", "c");
+    world.chat->admit(other);
+    world.run();
+    for (const StepOutcome& outcome : world.ended) CHECK(outcome.result.ok());
+    CHECK(said(other) == said(before));
+  }
 }
 
 TEST_CASE("an answer that fills all pages is cut off there, and says so") {

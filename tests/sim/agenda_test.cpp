@@ -64,43 +64,44 @@ TEST_CASE("the agenda gives events by time, and by tie where the time is the sam
   }
 }
 
-TEST_CASE("the agenda keeps the order when bursts come each before the one before") {
-  sim::Agenda agenda;
-  Reference reference;
-  std::uint64_t tie = 0;
-  const auto add = [&](Instant at) {
+namespace {
+
+/// The agenda and the reference, with two events far apart.
+struct Both {
+  Both() {
+    add(1s);
+    add(1100ms);
+  }
+  void add(Instant at) {
     sim::Event event;
     event.at = at;
     event.tie = ++tie;
     agenda.add(event);
     reference.push(event);
-  };
-  add(1s);
-  add(1100ms);
-  CHECK(differences(agenda, reference, [&](const sim::Event& event) {
+  }
+
+  sim::Agenda agenda;
+  Reference reference;
+  std::uint64_t tie = 0;
+};
+
+}  // namespace
+
+TEST_CASE("the agenda keeps the order when bursts come each before the one before") {
+  Both both;
+  CHECK(differences(both.agenda, both.reference, [&](const sim::Event& event) {
           if (event.at != 1s) return;
-          for (int i = 0; i < 5000; ++i) add(1s + 200us - 20ns * i);
-          for (int i = 0; i < 5000; ++i) add(1s + 1us + 19ns * i);
+          for (int i = 0; i < 5000; ++i) both.add(1s + 200us - 20ns * i);
+          for (int i = 0; i < 5000; ++i) both.add(1s + 1us + 19ns * i);
         }) == 0);
 }
 
 TEST_CASE("the agenda keeps the order when a burst comes behind a wide bucket") {
-  sim::Agenda agenda;
-  Reference reference;
-  std::uint64_t tie = 0;
-  const auto add = [&](Instant at) {
-    sim::Event event;
-    event.at = at;
-    event.tie = ++tie;
-    agenda.add(event);
-    reference.push(event);
-  };
-  add(1s);
-  add(1100ms);
+  Both both;
   SplitMix64 random(3);
-  CHECK(differences(agenda, reference, [&](const sim::Event& event) {
+  CHECK(differences(both.agenda, both.reference, [&](const sim::Event& event) {
           if (event.at == 1s)
             for (int i = 0; i < 50'000; ++i)
-              add(1s + Instant(static_cast<Instant::rep>(random.next() % 2'000'000)));
+              both.add(1s + Instant(static_cast<Instant::rep>(random.next() % 2'000'000)));
         }) == 0);
 }

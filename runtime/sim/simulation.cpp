@@ -196,6 +196,9 @@ class Simulation final : public TroubleHost {
     ids_[index] = cluster_.machine(at).home->call(call.session, inputs, cluster_.local(at, now_),
                                                   effects_, allowed);
     oracle_.call_named(index, ids_[index], now_, allowed);
+    // Machines that know this home to be lost drop what there is of the call; the home is still to
+    // hear of it.
+    if (cluster_.machine(at).away) oracle_.gave_up(index);
     perform(at);
   }
 

@@ -174,6 +174,7 @@ void Troubles::settle_notice(std::uint32_t about, Instant now) {
 void Troubles::forget(std::uint32_t index, Instant now) {
   Machine& machine = cluster_.machine(index);
   if (!machine.empty) {
+    host_.credit_lost();  // of calls, too, that began since the verdict, and came here
     counts_.homes_lost += index < cluster_.homes() ? 1 : 0;
     host_.forget_machine(index);
   }

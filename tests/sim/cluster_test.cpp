@@ -1,6 +1,7 @@
 // Machines that share nothing: several homes, cut links, machines given up alive, clocks that
 // drift.
 #include <catch2/catch.hpp>
+#include <string>
 
 #include "runtime/membership.h"
 #include "runtime/sim/simulation.h"
@@ -104,6 +105,27 @@ TEST_CASE("each kind of trouble alone comes to an end for every call") {
     CHECK(counts.suspects > 500);
     CHECK(counts.fenced > 500);  // what they went on to say
     CHECK(orphaned > 0);
+  }
+  SECTION("calls that begin between the verdict over a machine and the news of it") {
+    // All that goes on is on its way from one machine to one other; or some of a call runs on a
+    // machine that is about to hear that it is lost, and the rest goes on elsewhere.
+    const std::string nodes =
+        GENERATE("split: { yields: [ [two] ], latency: 0ms }",
+                 "split: { yields: [ [one, two] ], latency: 0ms }, left: { yields: [ [y] ], "
+                 "latency: 60ms }, right: { yields: [ [y] ], latency: [0ms, 3ms] }");
+    Bound busy = sluice::testing::bind(
+        "scenario: two ways\nworkflow: diamond.yaml\n"
+        "calls: [ { session: a, inputs: { x: v } } ]\nnodes: { " +
+        nodes + " }\n");
+    const ScriptCall one = busy.script.calls[0];
+    busy.script.calls.assign(600, one);
+    for (std::size_t i = 0; i < busy.script.calls.size(); ++i) busy.script.calls[i].session = i;
+    options.machines = options.homes = 3;
+    options.between_calls = 600us;
+    options.faults.suspect = 0.1;
+    const sim::FaultCounts counts = run(busy, options, 400, orphaned);
+    CHECK(counts.suspects > 500);
+    CHECK(orphaned > 100);
   }
   SECTION("homes that are lost with their calls") {
     options.faults.kill = 0.1;

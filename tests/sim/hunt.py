@@ -21,8 +21,12 @@ from generate import generate  # noqa: E402
 
 def run(sluice: str, workflow: str, profile: str, seeds: int, seed: int) -> tuple[int, str]:
     machines = 2 + seed % 4
-    command = [sluice, "simulate", workflow, "--calls", "8", "--sessions", "3", "--rate", "60",
-               "--nodes", str(machines), "--faults", "--seeds", str(seeds), "--seed", str(seed)]
+    # Every third is busy: calls then begin in the few milliseconds between a machine's loss and the
+    # news of it, which differ for each of the others.
+    busy = seed // 1000 % 3 == 0
+    command = [sluice, "simulate", workflow, "--calls", "32" if busy else "8", "--sessions", "3",
+               "--rate", "240" if busy else "60", "--nodes", str(machines), "--faults",
+               "--seeds", str(seeds // 4 if busy else seeds), "--seed", str(seed)]
     if profile:
         command += ["--profile", profile]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

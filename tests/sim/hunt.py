@@ -26,7 +26,7 @@ def run(sluice: str, workflow: str, profile: str, seeds: int, seed: int) -> tupl
     busy = seed // 1000 % 3 == 0
     command = [sluice, "simulate", workflow, "--calls", "32" if busy else "8", "--sessions", "3",
                "--rate", "240" if busy else "60", "--nodes", str(machines), "--faults",
-               "--seeds", str(seeds // 4 if busy else seeds), "--seed", str(seed)]
+               "--seeds", str(seeds // 2 if busy else seeds), "--seed", str(seed)]
     if profile:
         command += ["--profile", profile]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -89,6 +89,33 @@ TEST_CASE("of added tokens that begin alike the longest is taken, however they a
   }
 }
 
+TEST_CASE(
+    "the mark of a word's begin stands before the whole text, before each part of it, or nowhere") {
+  struct Said {
+    const char* scheme;
+    std::vector<std::int32_t> ids;
+  };
+  // What the library `tokenizers` 0.23 gives for the same file; 3 is looked for in the text as it
+  // is, 4 in what is normalised.
+  const Said all[] = {{"first", {2, 0, 2, 1, 3, 0, 4, 1}},
+                      {"always", {2, 0, 2, 1, 3, 2, 0, 4, 2, 1}},
+                      {"never", {0, 2, 1, 3, 0, 4, 1}}};
+  for (const Said& said : all) {
+    const Result<Tokenizer> tokenizer =
+        Tokenizer::parse(std::string(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1,
+          "\u2581": 2}, "merges": []}, "added_tokens": [
+          {"id": 3, "content": "<x>", "normalized": false, "special": true},
+          {"id": 4, "content": "<n>", "normalized": true}],
+          "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "split": true,
+                            "prepend_scheme": ")") +
+                             said.scheme + "\"}}",
+                         "t");
+    INFO((tokenizer.ok() ? said.scheme : tokenizer.error().message));
+    REQUIRE(tokenizer.ok());
+    CHECK(tokenizer->encode("a b<x>a<n>b") == said.ids);
+  }
+}
+
 TEST_CASE("every byte has the letter that byte-level tokenizers give it") {
   // As GPT-2's bytes_to_unicode: printed ones stand for themselves, the others follow from 256 on.
   std::vector<unsigned> codes;

@@ -430,6 +430,33 @@ TEST_CASE("paged attention agrees with its reference: grouped heads, any limits,
   }
 }
 
+TEST_CASE("attention reads a sequence from an offset in its pages") {
+  const AttentionShape shape{4, 2, 16, 4};
+  const std::size_t page = 4 * 2 * 16;
+  const std::size_t offset = 3 * page;  // as the fourth layer's part of a page that holds all
+  std::vector<std::vector<float>> store;
+  std::vector<const float*> wide[2];
+  std::vector<const float*> own[2];
+  for (std::size_t i = 0; i < 6; ++i) store.push_back(values(2 * offset, i + 1));
+  for (std::size_t i = 0; i < 6; ++i) {
+    wide[i % 2].push_back(store[i].data());
+    own[i % 2].push_back(store[i].data() + offset);
+  }
+  const std::vector<PagedSequence> from{{wide[0], wide[1], offset}};
+  const std::vector<PagedSequence> at{{own[0], own[1]}};
+  const std::vector<std::uint32_t> of_row(3, 0);
+  const std::vector<std::uint32_t> limit{1, 7, 12};
+  const std::vector<float> q = values(3 * shape.q_row(), 9);
+  std::vector<float> want(q.size());
+  std::vector<float> got(q.size());
+  attention_ref(shape, q, of_row, limit, at, want);
+  attention_ref(shape, q, of_row, limit, from, got);
+  CHECK(got == want);
+  SLUICE_EACH_PATH;
+  attention_cpu(shape, q, of_row, limit, from, got);
+  CHECK(relative_error(got, want) < 2e-6);
+}
+
 TEST_CASE("attention of whole prompts agrees with its reference: in blocks, and in bf16") {
   for (const auto& [heads, kv_heads, dim, page, narrow] :
        std::vector<std::array<std::size_t, 5>>{{2, 2, 16, 1000, 0},

@@ -109,6 +109,20 @@ TEST_CASE("what a plugin does wrong in a call is an error of that call, and the 
   }
 }
 
+TEST_CASE("a plugin sees a tensor's bytes and all of its sizes") {
+  World world(built_plugins(), R"(
+sluice: 1
+workflow: test
+inputs: { text: text }
+roles: { actor: { plugin: trouble } }
+nodes:
+  act: { run: actor.act, inputs: [ { text: inputs.text } ] }
+  look: { run: actor.look, inputs: [ { grid: act.grid } ] }
+outputs: { words: look.word }
+)");
+  CHECK(world.call(request("good grid")).outputs == std::vector<std::string>{"24 bytes: 3 2"});
+}
+
 TEST_CASE("a plugin that never looks at cancellation is given up, and named") {
   int pipe_ends[2];
   REQUIRE(::pipe(pipe_ends) == 0);

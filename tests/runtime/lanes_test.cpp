@@ -127,6 +127,37 @@ limits: { deadline: 5s }
   CHECK(world.call().second == "x++ ");
 }
 
+TEST_CASE("a stepped role's frame is read on its lane while the role goes on") {
+  Gate read;
+  int steps = 0;
+  TestWorld world;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    read.open();
+    a.yield("v", make_text(a.input("x")->text + "!"));
+    return {};
+  });
+  world.add_stepped("stepped", [&](const RoleMaking&) -> std::unique_ptr<SteppedRole> {
+    return std::make_unique<SteppedScript>(nullptr, [&](Activation& a) {
+      if (++steps == 1) a.yield("v", make_text("begun"));
+      return read.is_open() || steps == 10'000;
+    });
+  });
+  world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles:
+  any: { plugin: scripted }
+  slow: { plugin: stepped, colocate: any }
+nodes:
+  one: { run: slow.run, inputs: [ { x: inputs.x } ], outputs: [v] }
+  two: { run: any.run, inputs: [ { x: one.v } ], outputs: [v] }
+outputs: { out: two.v }
+)");
+  CHECK(world.call().second == "begun! ");
+  CHECK(steps < 10'000);
+}
+
 TEST_CASE("a node's deadline ends its activation, tells its role, and the call goes on") {
   std::atomic<bool> told{false};
   Gate gate;

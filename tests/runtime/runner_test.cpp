@@ -132,6 +132,16 @@ outputs: { out: work.v }
   CHECK(text == "well ");
 }
 
+TEST_CASE("who waits for roles to be made is told which one is made") {
+  TestWorld world;
+  world.add_scripted([](Activation&, std::uint32_t) -> Result<void> { return {}; });
+  RunnerOptions options;
+  std::string told;
+  options.progress = [&](std::string_view what) { told += std::string(what) + "; "; };
+  world.run(one_node(), options);
+  CHECK(told == "preparing any; ");
+}
+
 TEST_CASE("roles compute on as many threads as the options say") {
   for (const std::uint32_t threads : {0, 1}) {
     std::atomic<std::size_t> wrong{0};

@@ -225,6 +225,15 @@ std::int32_t run(void* instance, std::uint64_t id, sluice_error* error) {
   Trouble& self = *static_cast<Trouble*>(instance);
   const Doing doing{self, id, *error};
   sluice_value value = value_of(0);
+  sluice_about about{};
+  about.struct_size = sizeof about;
+  self.host->about(self.host, id, &about);
+  if (std::string(about.interface_name.data, about.interface_name.size) == "look") {
+    self.host->input(self.host, id, text("grid"), 0, &value);
+    std::string sizes = std::to_string(value.data_size) + " bytes:";
+    for (std::uint64_t i = 0; i < value.rank; ++i) sizes += " " + std::to_string(value.shape[i]);
+    return doing.word(sizes.c_str());
+  }
   self.host->input(self.host, id, text("text"), 0, &value);
   const std::string words(value.text.data, value.text.size);
   std::int32_t code = SLUICE_OK;

@@ -25,7 +25,8 @@ using Json = nlohmann::ordered_json;  // keys come back in the order in which th
 constexpr int depth_max = 64;
 constexpr std::size_t object_keys_max = 20'000;  // in order, each is looked for among those before
 constexpr std::int64_t deadline_ms_max = std::int64_t{24} * 60 * 60 * 1000;
-constexpr std::array<std::string_view, 4> keys{"id", "session", "inputs", "deadline_ms"};
+constexpr std::array<std::string_view, 5> keys{"id", "session", "inputs", "deadline_ms",
+                                               "end_session"};
 
 /// Looks at a line while it is parsed, for what the parser itself would take.
 class Look {
@@ -176,8 +177,9 @@ Result<void> read_call(std::string_view text, const Plan& plan, CallLine& call) 
     if (std::ranges::find(keys, key) != keys.end()) continue;
     const std::string near = nearest_name(key, {keys.begin(), keys.end()});
     return invalid_argument("unknown key '" + key.substr(0, 40) + "'" +
-                            (near.empty() ? "; a call has id, session, inputs and deadline_ms"
-                                          : "; did you mean '" + near + "'?"));
+                            (near.empty()
+                                 ? "; a call has id, session, inputs, deadline_ms and end_session"
+                                 : "; did you mean '" + near + "'?"));
   }
   if (const auto session = line->find("session"); session != line->end()) {
     if (!session->is_string() || session->get_ref<const std::string&>().empty())
@@ -186,6 +188,10 @@ Result<void> read_call(std::string_view text, const Plan& plan, CallLine& call) 
   }
   if (const auto deadline = line->find("deadline_ms"); deadline != line->end())
     if (Result<void> read = read_deadline(*deadline, call); !read.ok()) return read;
+  if (const auto end = line->find("end_session"); end != line->end()) {
+    if (!end->is_boolean()) return invalid_argument("'end_session' must be true or false");
+    call.end_session = end->get<bool>();
+  }
   const auto inputs = line->find("inputs");
   return read_inputs(inputs == line->end() ? Json::object() : *inputs, plan, call);
 }

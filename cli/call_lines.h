@@ -1,10 +1,10 @@
 // Calls and results as JSON lines: what `sluice run --calls` reads and writes.
 //
-// A call: {"id": ANY, "session": NAME, "inputs": {NAME: VALUE}, "deadline_ms": N}; all but "inputs"
-// may be left out. VALUE is by the input's declared type: JSON stands as it is, a text and bytes
-// are a string, a number is one, and all but JSON may be {"file": PATH} or {"base64": BYTES}; null
-// leaves an input out. Keys keep their order; none stands twice in an object, of at most 20,000.
-// Errors: invalid_argument, with the part of the line that is wrong.
+// A call: {"id": ANY, "session": NAME, "inputs": {NAME: VALUE}, "deadline_ms": N, "end_session":
+// BOOL}; all but "inputs" may be left out. VALUE is by the input's declared type: JSON stands as it
+// is, a text and bytes are a string, a number is one, and all but JSON may be {"file": PATH} or
+// {"base64": BYTES}; null leaves an input out. Keys keep their order; none stands twice in an
+// object, of at most 20,000. Errors: invalid_argument, with the part of the line that is wrong.
 #pragma once
 
 #include <chrono>
@@ -27,6 +27,7 @@ struct CallLine {
   std::string id = "null";  // JSON
   std::string session;      // set before, for a line that names none
   std::chrono::milliseconds deadline{0};
+  bool end_session = false;  // behind the call
   CallInputs inputs;
 };
 

@@ -4,8 +4,10 @@
 // answer; between answers it ends the conversation, as the end of input does.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,10 +23,12 @@ namespace sluice::cli {
 namespace {
 
 constexpr std::size_t page_tokens = 16;
+constexpr std::size_t context_default = 4096;
 
 struct Options {
   std::string path, system, precision = "exact";
-  std::size_t context = 4096;
+  std::optional<std::size_t> context_given;
+  std::size_t context = 0;  // whole pages; no more than the model reads
   bool stats = false;
   GenerationOptions generation;
 };
@@ -45,7 +49,7 @@ class Talk {
       : model_(model),
         options_(options),
         interrupts_(interrupts),
-        pool_(model.model().text().kv_shape(page_tokens), options.context / page_tokens + 1),
+        pool_(model.model().text().kv_shape(page_tokens), options.context / page_tokens),
         generator_(model.model().text(), pool_, &model.tokenizer(), Budget{256, 1}) {
     reset();
   }
@@ -183,7 +187,22 @@ Result<void> take(Talk& talk, const std::string& line, bool& quit) {
                           "/ is written with two)");
 }
 
-int chat(const Options& options) {
+/// What `--context` comes to: whole pages, and no more than the model reads.
+Result<std::size_t> context_of(const Options& options) {
+  const Result<Architecture> architecture = load_architecture(options.path);
+  if (!architecture.ok()) return architecture.error();
+  const std::size_t most = architecture->text ? architecture->text->positions_max : context_default;
+  if (options.context_given.value_or(0) > most)
+    return invalid_argument("--context " + std::to_string(*options.context_given) +
+                            ": the model reads at most " + std::to_string(most) + " tokens");
+  const std::size_t wanted = options.context_given.value_or(std::min(context_default, most));
+  return (wanted + page_tokens - 1) / page_tokens * page_tokens;
+}
+
+int chat(Options options) {
+  const Result<std::size_t> context = context_of(options);
+  if (!context.ok()) return fail(context.error().message);
+  options.context = *context;
   const Result<ChatModel> model = load_chat(options.path, options.context, options.precision);
   if (!model.ok()) return fail(model.error().message);
   if (!model->chat().ok()) return fail(model->chat().error().message);
@@ -221,9 +240,11 @@ void add_chat(CLI::App& app, Chosen& chosen) {
       ->required()
       ->check(CLI::ExistingPath);
   sub->add_option("--system", options->system, "what the system says first");
-  sub->add_option("--context", options->context, "tokens there is room for: all that is said")
+  sub->add_option("--context", options->context_given,
+                  "tokens there is room for: all that is said, rounded up to whole pages of 16; "
+                  "left out, no more than the model reads")
       ->check(CLI::Range(64, 1 << 20))
-      ->capture_default_str();
+      ->default_str(std::to_string(context_default));
   GenerationOptions& generation = options->generation;
   generation.tokens_max = 1024;
   sub->add_option("--tokens", generation.tokens_max, "of an answer, at most")

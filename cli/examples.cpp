@@ -33,6 +33,9 @@ constexpr std::array<Examples, 16> all{
   sluice run workflows/chat.yaml --prompt Hello --set roles.llm.options.precision=bf16
   echo '{"inputs": {"request": {"content": [{"type": "text", "text": "draw a star"}]}}}' |
     sluice run workflows/image_chat.yaml --calls -
+  printf '{"inputs": {"request": {"content": [{"type": "image", "data": "%s"}, %s]}}}' \
+    $(base64 -w0 models/scenes/samples/table.png) '{"type": "text", "text": "what is it"}' |
+    sluice run workflows/image_chat.yaml --calls -
 )"},
      {"test",
       R"(  sluice test workflows

@@ -24,9 +24,14 @@ Result<std::size_t> find_input(const Plan& plan, const std::string& name) {
     all += (i == 0 ? "" : ", ") + plan.inputs[i] + " (" +
            std::string(to_string(plan.input_types[i])) + ")";
   const std::string near = nearest_name(name, {plan.inputs.begin(), plan.inputs.end()});
+  const bool one_request = plan.inputs.size() == 1 && plan.inputs[0] == "request" &&
+                           plan.input_types[0] == ValueType::json;
+  const std::string how =
+      one_request ? "; --image FILE and --prompt TEXT put a picture and words into its request"
+                  : "";
   return Error{ErrorCode::not_found,
                "the workflow has no input '" + name + "'; " +
-                   (near.empty() ? "it has " + all : "did you mean '" + near + "'?")};
+                   (near.empty() ? "it has " + all + how : "did you mean '" + near + "'?")};
 }
 
 Result<void> read_input(const Plan& plan, const std::string& given, CallInputs& inputs) {

@@ -88,15 +88,14 @@ double print_tensors(const SafetensorsFile& file) {
   return bytes;
 }
 
-int inspect(const std::string& directory) {
+int inspect(const std::string& directory, kernels::WeightFormat format) {
   const Result<Architecture> architecture = load_architecture(directory);
   if (!architecture.ok()) return fail(architecture.error().message);
   print_architecture(*architecture);
   const Result<SafetensorsFile> file = open_weights(directory);
   if (!file.ok()) return fail(file.error().message);
   print_tensors(*file);
-  const Result<void> fits =
-      show_plan(plan_memory(*file, *architecture, 4096, kernels::WeightFormat::bf16));
+  const Result<void> fits = show_plan(plan_memory(*file, *architecture, 4096, format));
   return fits.ok() ? 0 : fail(fits.error().message);
 }
 
@@ -138,13 +137,15 @@ void add_model(CLI::App& app, Chosen& chosen) {
     return sub;
   };
   CLI::App* inspecting = part("inspect", "Family, shapes, tensors and the memory it would take");
-  inspecting->callback(
-      [options, &chosen] { chosen = [=] { return inspect(options->directory); }; });
   const auto precision = [&](CLI::App* sub) {
     sub->add_option("--precision", options->precision,
                     "exact (f32 sums of what is stored), bf16 or int8")
         ->check(CLI::IsMember({"exact", "bf16", "int8"}));
   };
+  precision(inspecting);
+  inspecting->callback([options, &chosen] {
+    chosen = [=] { return inspect(options->directory, format_named(options->precision)); };
+  });
   CLI::App* checking =
       part("check", "Load it; with inputs, run it and write every stage's outputs");
   checking->add_option("--inputs", options->inputs, "a safetensors file; names in docs/MODELS.md")

@@ -37,6 +37,7 @@ class OutputFiles {
 
   /// The output that the command line sends to that file; empty: none.
   std::string name_of(const std::string& path) const;
+  bool is_named(std::string_view output) const { return named_.contains(output); }
   /// True when values of the output go to a file.
   bool takes(std::string_view output, const Payload& value) const;
   /// Writes the value; its file's path. Text, JSON, numbers and bytes of one output follow each

@@ -25,8 +25,11 @@ int roles(const Catalog& catalog) {
                   interface.frames.size() > 1 ? "  (in frames of their own)" : "");
     if (plugin.session_state) std::printf("  keeps session state: balance: session\n");
     for (const OptionDeclaration& option : plugin.options) {
-      std::printf("  option %s: %s (%s)\n", option.name.c_str(), option.meaning.c_str(),
-                  option_range(option).c_str());
+      const std::string otherwise = option.required   ? "; it must be given"
+                                    : option.fallback ? "; default: " + *option.fallback
+                                                      : "";
+      std::printf("  option %s: %s (%s%s)\n", option.name.c_str(), option.meaning.c_str(),
+                  option_range(option).c_str(), otherwise.c_str());
     }
     for (const std::string& kind : plugin.global_param_kinds)
       std::printf("  needs a global parameter of kind %s\n", kind.c_str());

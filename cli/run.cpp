@@ -17,6 +17,7 @@
 #include "cli/output_files.h"
 #include "cli/printer.h"
 #include "cli/progress.h"
+#include "cli/request_pictures.h"
 #include "cli/run_calls.h"
 #include "cli/trace.h"
 #include "runtime/call_stream.h"
@@ -144,10 +145,10 @@ std::vector<OutputType> output_types(const Compiled& compiled, const Catalog& ca
 }
 
 RunEnd run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, OutputFiles files,
-               Runner& runner, std::optional<Progress>& progress) {
+               bool several_texts, Runner& runner, std::optional<Progress>& progress) {
   const auto running = [&] { progress->show("running " + plan.workflow); };
   running();
-  Printer printer(std::move(files), *progress);
+  Printer printer(std::move(files), *progress, several_texts);
   CallStream stream;
   const auto handle = runner.start({options.session, std::move(inputs), {}}, stream.observer());
   CallOutcome outcome;
@@ -226,6 +227,14 @@ int run(const RunOptions& options, const Catalog& catalog) {
   if (!lines.ok()) return fail(lines.error().message);
   Result<CallInputs> inputs = many ? CallInputs() : inputs_of(options, plan);
   if (!inputs.ok()) return fail(inputs.error().message);
+  const bool pictures = reads_pictures(compiled->loaded.spec, plan);
+  if (!pictures)
+    if (Result<void> none = check_no_picture(*inputs); !none.ok())
+      return fail(none.error().message);
+  const auto texts =
+      std::ranges::count_if(output_types(*compiled, catalog), [&](const OutputType& output) {
+        return !is_file_type(output.type) && !files->is_named(output.name);
+      });
 
   std::optional<Progress> progress(std::in_place);
   RunnerOptions runner_options;
@@ -236,10 +245,10 @@ int run(const RunOptions& options, const Catalog& catalog) {
     progress.reset();
     return fail(runner.error().message);
   }
-  RunEnd end = many ? run_calls({options.calls, options.session, options.concurrency}, *lines, plan,
-                                **runner, std::move(files).value(), *progress)
+  RunEnd end = many ? run_calls({options.calls, options.session, options.concurrency, pictures},
+                                *lines, plan, **runner, std::move(files).value(), *progress)
                     : run_one(options, plan, std::move(inputs).value(), std::move(files).value(),
-                              **runner, progress);
+                              texts > 1, **runner, progress);
   progress.reset();
   if (!options.trace.empty())
     if (const Result<void> written = write_run_trace(options.trace, plan, (*runner)->trace());
@@ -326,9 +335,12 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
-      ->add_option("--calls", options->calls,
-                   "Many calls, a JSON object a line: {\"id\", \"session\", \"inputs\", "
-                   "\"deadline_ms\"}; results come as JSON lines when they are there")
+      ->add_option(
+          "--calls", options->calls,
+          "Many calls, a JSON object a line: {\"id\", \"session\", \"inputs\", "
+          "\"deadline_ms\", \"end_session\"}; an input is its value, or {\"file\": PATH} as "
+          "pictures are; in a request a picture is {\"type\": \"image\", \"data\": BASE64}; "
+          "results come as JSON lines when they are there")
       ->type_name("FILE|-");
   command->add_option("--concurrency", options->concurrency, "Of --calls, so many at once")
       ->check(CLI::Range(1, 1024))

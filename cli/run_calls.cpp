@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "cli/call_lines.h"
@@ -21,6 +22,7 @@
 #include "cli/interrupt.h"
 #include "cli/line_buffer.h"
 #include "cli/progress.h"
+#include "cli/request_pictures.h"
 
 namespace sluice::cli {
 
@@ -81,7 +83,11 @@ class Calls {
   RunEnd run();
 
  private:
-  bool wants_lines() const { return !at_end_ && under_way_.size() < options_.concurrency; }
+  /// Not while a session is to end: what comes behind may be of that session, and begins anew.
+  bool wants_lines() const {
+    return !at_end_ && !ending_ && under_way_.size() < options_.concurrency;
+  }
+  void end_session();
   /// Starts what is there and may run; true when it waits for bytes.
   bool start_lines();
   void start(NumberedLine text);
@@ -104,6 +110,7 @@ class Calls {
   LineBuffer lines_{line_bytes_max};
   std::map<std::size_t, std::shared_ptr<CallHandle>> under_way_;  // by line
   std::size_t answered_ = 0;
+  std::optional<CallLine> ending_;  // whose session ends as soon as no call is under way
   bool source_ended_ = false;
   bool at_end_ = false;  // nothing more is started
   bool failed_ = false;
@@ -120,12 +127,18 @@ void Calls::start(NumberedLine text) {
                           ? Error{ErrorCode::exhausted,
                                   "it is longer than " + std::to_string(line_bytes_max) + " bytes"}
                           : read_call(text.text, plan_, call->line);
+  if (read.ok() && !options_.reads_pictures) read = check_no_picture(call->line.inputs);
   if (!read.ok()) {
     call->outcome.error = {read.error().code,
                            "line " + std::to_string(text.number) + ": " + read.error().message};
     return answer(*call);
   }
   CallRequest request{call->line.session, std::move(call->line.inputs), call->line.deadline};
+  if (call->line.end_session) {
+    ending_.emplace();
+    ending_->number = call->line.number;
+    ending_->session = call->line.session;
+  }
   under_way_[text.number] = nullptr;
   tell();
   under_way_[text.number] =
@@ -197,6 +210,14 @@ void Calls::answer(const Started& call) {
   if (std::ferror(stdout) != 0) stop("");  // the program's end says that it could not be written
 }
 
+void Calls::end_session() {
+  const CallLine line = *std::exchange(ending_, std::nullopt);
+  const Result<void> ended = runner_.end_session(line.session);
+  if (ended.ok()) return;
+  problem_ = "line " + std::to_string(line.number) + ": end_session: " + ended.error().message;
+  stop("");
+}
+
 void Calls::stop(const char* why) {
   if (*why != '\0') progress_.show(why);
   at_end_ = true;
@@ -207,8 +228,9 @@ void Calls::stop(const char* why) {
 
 RunEnd Calls::run() {
   for (;;) {
+    if (ending_ && under_way_.empty()) end_session();
     const bool wants_bytes = start_lines();
-    if (at_end_ && under_way_.empty()) break;
+    if (at_end_ && under_way_.empty() && !ending_) break;
     std::array<pollfd, 3> events{pollfd{finished_->descriptor(), POLLIN, 0},
                                  pollfd{interrupts_.descriptor(), POLLIN, 0},
                                  pollfd{wants_bytes ? source_ : -1, POLLIN, 0}};

@@ -17,6 +17,7 @@ struct CallsOptions {
   std::string source;           // a file, or `-`
   std::string session;          // of a line that names none
   std::size_t concurrency = 8;  // calls under way at once
+  bool reads_pictures = true;   // false: a request with one is refused
 };
 
 /// How it went.

@@ -79,19 +79,61 @@ void print_report(const Plan& plan, const sim::Report& report, const SimulateOpt
               static_cast<unsigned long long>(options.seed));
 }
 
-/// What calls warned of, most of them first.
-void print_warnings(const sim::Report& report) {
+using Counts = std::map<std::string, std::size_t>;  // what was said -> of how many calls
+
+/// Most of them first.
+void print_counts(const char* kind, const Counts& calls) {
   constexpr std::size_t lines = 5;
-  std::map<std::string, std::size_t> calls;
-  for (const sim::CallReport& call : report.calls)
-    for (const std::string& warning : call.warnings) ++calls[warning];
   std::vector<std::pair<std::size_t, std::string>> most;
-  for (const auto& [warning, count] : calls) most.emplace_back(count, warning);
+  for (const auto& [text, count] : calls) most.emplace_back(count, text);
   std::ranges::stable_sort(most, std::greater(), &std::pair<std::size_t, std::string>::first);
   for (std::size_t i = 0; i < most.size() && i < lines; ++i)
-    std::printf("  warning        %s (%zu calls)\n", most[i].second.c_str(), most[i].first);
-  if (most.size() > lines) std::printf("  warning        and %zu more\n", most.size() - lines);
+    std::printf("  %-14s %s (%zu call%s)\n", kind, most[i].second.c_str(), most[i].first,
+                most[i].first == 1 ? "" : "s");
+  if (most.size() > lines) std::printf("  %-14s and %zu more\n", kind, most.size() - lines);
 }
+
+/// What calls warned of.
+void print_warnings(const sim::Report& report) {
+  Counts calls;
+  for (const sim::CallReport& call : report.calls)
+    for (const std::string& warning : call.warnings) ++calls[warning];
+  print_counts("warning", calls);
+}
+
+/// How many calls failed, and of what.
+struct Failed {
+  Counts calls;
+  std::size_t all = 0;
+  std::size_t late = 0;  // by the deadline of the workflow or of the call
+  std::size_t lost = 0;  // with a machine
+
+  void add(const sim::Report& report) {
+    for (const sim::CallReport& call : report.calls) {
+      if (!call.failure) continue;
+      ++all;
+      const Failure& failure = *call.failure;
+      late += failure.kind == FailureKind::deadline && failure.node == entry_node ? 1 : 0;
+      lost += failure.kind == FailureKind::node_lost ? 1 : 0;
+      // Calls' own deadlines differ: they are one cause.
+      const bool own = failure.kind == FailureKind::deadline &&
+                       failure.error.message.find("(limits:") == std::string::npos;
+      ++calls[own ? "a deadline of the call's own" : failure.error.message];
+    }
+  }
+  void print(const SimulateOptions& options) const {
+    print_counts("failed", calls);
+    if (options.rate > 0) return;
+    const char* what = 2 * late > all   ? "wait until their deadline"
+                       : 2 * lost > all ? "meet the same machines that are away"
+                                        : nullptr;
+    if (what == nullptr) return;
+    std::printf(
+        "  note           all calls come at the same moment, so most %s; --rate N spreads "
+        "them\n",
+        what);
+  }
+};
 
 sim::Options sim_options(const SimulateOptions& options, std::uint64_t seed) {
   sim::Options sim;
@@ -143,12 +185,14 @@ Result<Script> make_script(const SimulateOptions& options, const Plan& plan) {
 /// Many seeds: prints what was tried; on the first violation, how to see it again.
 int hunt(const Plan& plan, const Script& script, const SimulateOptions& options) {
   sim::FaultCounts faults;
+  Failed failed;
   std::uint64_t events = 0;
   for (std::uint64_t i = 0; i < options.seeds; ++i) {
     const sim::Options sim = sim_options(options, options.seed + i);
     const sim::Report report = sim::simulate(plan, script, sim);
     events += report.events;
     faults.add(report.faults);
+    failed.add(report);
     std::vector<std::string> violations = report.violations;
     // One seed in a hundred runs twice: nothing but the seed may decide (C17).
     if (i % 100 == 0 && sim::simulate(plan, script, sim).hash != report.hash)
@@ -166,10 +210,12 @@ int hunt(const Plan& plan, const Script& script, const SimulateOptions& options)
         options.faults ? " --faults" : "", static_cast<unsigned long long>(sim.seed));
     return 1;
   }
-  if (options.seeds > 1)
-    std::printf("%llu seeds, %llu events, no violation\n%s",
-                static_cast<unsigned long long>(options.seeds),
-                static_cast<unsigned long long>(events), faults.text().c_str());
+  std::printf("%llu seeds, %llu events, no violation; %zu of %llu calls ended with an error\n",
+              static_cast<unsigned long long>(options.seeds),
+              static_cast<unsigned long long>(events), failed.all,
+              static_cast<unsigned long long>(options.seeds * options.calls));
+  failed.print(options);
+  std::fputs(faults.text().c_str(), stdout);
   return 0;
 }
 
@@ -183,6 +229,9 @@ int simulate(const SimulateOptions& options, const Catalog& catalog) {
   if (options.seeds > 1) return hunt(compiled->plan, *script, options);
   sim::Report report = sim::simulate(compiled->plan, *script, sim_options(options, options.seed));
   print_report(compiled->plan, report, options);
+  Failed failed;
+  failed.add(report);
+  failed.print(options);
   print_warnings(report);
   if (options.faults) std::fputs(report.faults.text().c_str(), stdout);
   for (const std::string& violation : report.violations)

@@ -1,5 +1,6 @@
 #include "cli/trace.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -12,12 +13,42 @@ using json = nlohmann::ordered_json;
 
 double us(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e3; }
 
-json call_event(std::size_t index, const CallSpan& call, const Trace& trace) {
+/// Where a session's calls go one after the other: the one before, and how long it was waited for.
+struct Turn {
+  std::size_t behind = 0;
+  Instant waited{};
+};
+
+/// By call; the wait is 0 where its turn came at once.
+std::vector<Turn> turns_of(const Plan& plan, const Trace& trace) {
+  std::vector<Turn> turns(trace.calls.size());
+  if (plan.calls != CallMode::serial) return turns;
+  struct Last {
+    std::size_t call = 0;
+    Instant done{};
+  };
+  std::vector<Last> last(trace.sessions.size());  // of each session: who ends last so far
+  for (std::size_t i = 0; i < trace.calls.size(); ++i) {
+    const CallSpan& call = trace.calls[i];
+    if (!call.ended) continue;
+    Last& before = last[call.session];
+    const Instant until = std::min(before.done, call.done);
+    if (until > call.arrived) turns[i] = {before.call, until - call.arrived};
+    if (call.done > before.done) before = {i, call.done};
+  }
+  return turns;
+}
+
+json call_event(std::size_t index, const CallSpan& call, const Turn& turn, const Trace& trace) {
   json args{{"call", index},
             {"session", trace.sessions[call.session]},
             {"status", call.ok ? "ok" : "error"}};
   if (!call.ok) args["cause"] = call.cause;
   if (!call.ok) args["message"] = call.message;
+  if (turn.waited > Instant{}) {
+    args["behind"] = turn.behind;
+    args["behind_us"] = us(turn.waited);
+  }
   return {{"ph", "X"},
           {"cat", "call"},
           {"pid", 1},
@@ -67,8 +98,9 @@ Result<void> write_trace(const std::string& path, const Plan& plan, const Trace&
     if (node.id != entry_node) put(name_event(2, node.id, node.name));
   for (std::size_t i = 0; i < trace.sessions.size(); ++i)
     put(name_event(1, i + 1, trace.sessions[i]));
+  const std::vector<Turn> turns = turns_of(plan, trace);
   for (std::size_t i = 0; i < trace.calls.size(); ++i)
-    if (trace.calls[i].ended) put(call_event(i, trace.calls[i], trace));
+    if (trace.calls[i].ended) put(call_event(i, trace.calls[i], turns[i], trace));
   for (std::size_t i = 0; i < trace.spans.size(); ++i) put(span_event(i, trace.spans[i], plan));
   file << "\n]}\n";
   file.close();

@@ -1,7 +1,9 @@
 // `sluice why TRACE CALL`: what a call waited for, from its end back to its beginning.
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/file.h"
 #include "cli/commands.h"
@@ -88,13 +90,21 @@ int why(const std::string& path, std::int64_t call) {
       std::printf("  cause: %s%s%s\n", node.c_str(), node.empty() ? "" : ": ",
                   args.value("message", "").c_str());
   }
-  std::printf("  %10s  %10s  %10s  %10s  node\n", "at ms", "on its way", "in queue", "ran ms");
+  const json none = json::object();
+  const json& facts = trace->call.is_null() ? none : trace->call["args"];
+  double behind = facts.value("behind_us", 0.0);  // what the first waited before it was on its way
+  std::printf("  %10s  %10s  %10s  %10s  %10s  node\n", "at ms", "its turn", "on its way",
+              "in queue", "ran ms");
   std::map<std::string, double> share;
+  if (behind > 0)
+    share["its turn, behind call " + std::to_string(facts.value("behind", 0)) + " of its session"] =
+        behind;
   for (const Activity* one : critical_path(*trace)) {
-    std::printf("  %10.3f  %10.3f  %10.3f  %10.3f  %s\n", (one->begin - begin) / 1e3,
-                one->travelled / 1e3, one->queued / 1e3, (one->end - one->begin) / 1e3,
-                one->node.c_str());
-    share["messages on their way, or waiting for other inputs"] += one->travelled;
+    const double turn = std::min(std::exchange(behind, 0), one->travelled);
+    std::printf("  %10.3f  %10.3f  %10.3f  %10.3f  %10.3f  %s\n", (one->begin - begin) / 1e3,
+                turn / 1e3, (one->travelled - turn) / 1e3, one->queued / 1e3,
+                (one->end - one->begin) / 1e3, one->node.c_str());
+    share["messages on their way, or waiting for other inputs"] += one->travelled - turn;
     share["waiting for a replica of " + one->node] += one->queued;
     share["running " + one->node] += one->end - one->begin;
   }

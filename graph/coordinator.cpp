@@ -64,7 +64,7 @@ void Coordinator::start(Number id, CallRecord& call, Effects& effects) {
 void Coordinator::receive(Message& message, Effects& effects) {
   const Number id = message.call.number;
   if (message.call.home != home_) return;  // of an earlier life
-  const std::unique_ptr<CallRecord>* found = calls_.find(id);
+  CallRecord* const* found = calls_.find(id);
   if (found == nullptr) {
     if (!lost_any_)
       effects.refuse(message.call, entry_node, "a message came for a call that has ended");
@@ -287,7 +287,7 @@ void Coordinator::add_due(Instant deadline, Number id) {
 Coordinator::Number Coordinator::first_timed() {
   // A call that has failed still has a deadline: what it left running may hang.
   while (!due_.empty()) {
-    const std::unique_ptr<CallRecord>* call = calls_.find(due_.front().call);
+    CallRecord* const* call = calls_.find(due_.front().call);
     if (call != nullptr && !(*call)->cancelled && !(*call)->aborting) return due_.front().call;
     std::ranges::pop_heap(due_, std::greater());
     due_.pop_back();
@@ -306,7 +306,7 @@ void Coordinator::finish_if_done(Number id, Effects& effects) {
 }
 
 Coordinator::Number Coordinator::finish_one(Number id, Effects& effects) {
-  const std::unique_ptr<CallRecord>* found = calls_.find(id);
+  CallRecord* const* found = calls_.find(id);
   if (found == nullptr || !is_done(**found)) return 0;
   CallRecord& call = **found;
   for (const OutputRecord& output : call.outputs)
@@ -349,22 +349,16 @@ void Coordinator::CallRecord::clear() {
 }
 
 Coordinator::CallRecord& Coordinator::new_record(Number call) {
-  std::unique_ptr<CallRecord>& record = calls_[call];
-  if (free_calls_.empty()) {
-    record = std::make_unique<CallRecord>();
-  } else {
-    record = std::move(free_calls_.back());
-    free_calls_.pop_back();
-  }
+  CallRecord* record = calls_[call] = free_calls_.take();
   order_.push_back(call);
   return *record;
 }
 
 void Coordinator::forget(Number call) {
-  std::unique_ptr<CallRecord> record = std::move(*calls_.find(call));
+  CallRecord* record = *calls_.find(call);
   calls_.erase(call);
   record->clear();
-  free_calls_.push_back(std::move(record));
+  free_calls_.give(record);
   while (oldest_ < order_.size() && !calls_.contains(order_[oldest_])) ++oldest_;
   if (2 * oldest_ < order_.size()) return;
   order_.erase(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(oldest_));

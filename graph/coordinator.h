@@ -128,8 +128,8 @@ class Coordinator {
   Splitter splitter_;
   Shares nothing_;  // is what triggers the entry
   Holding entry_;   // of the entry's activation, for as long as `start` runs
-  Table<std::unique_ptr<CallRecord>> calls_;
-  std::vector<std::unique_ptr<CallRecord>> free_calls_;
+  Table<CallRecord*> calls_;
+  FreeList<CallRecord> free_calls_;
   Table<SessionQueue> sessions_;
   std::vector<Number> order_;  // of arrival, from `oldest_`; some have ended
   std::size_t oldest_ = 0;

@@ -14,8 +14,11 @@ Engine::Engine(const Plan& plan, NodeId self, Pools& pools)
 }
 
 inline Engine::CallRecord& Engine::call_record(const CallId& call, std::uint64_t session) {
-  std::unique_ptr<CallRecord>& record = calls_[call];
-  if (!record) open_call(record, session);
+  CallRecord*& record = calls_[call];
+  if (record == nullptr) {
+    record = free_calls_.take();
+    record->session = session;
+  }
   return *record;
 }
 
@@ -42,23 +45,18 @@ void Engine::receive(Message& message, Effects& effects) {
 inline Bucket* Engine::bucket_of(const Share& share, const Message& message, CollectorId collector,
                                  Effects& effects) {
   const ScopeRef& scope = outermost(share).scope;
-  std::unique_ptr<Bucket>& bucket = buckets_[scope->id];
-  if (bucket) {
+  Bucket*& bucket = buckets_[scope->id];
+  if (bucket != nullptr) {
     const Scope& open = *bucket->scope();
     // Within one process a scope's name is never used twice.
     if (!effects.from_wire || (open.collector == collector && open.call == message.call))
-      return bucket.get();
+      return bucket;
     effects.refuse(message.call, node_.id, "a scope of another call or another join");
     return nullptr;
   }
-  if (free_buckets_.empty()) {
-    bucket = std::make_unique<Bucket>();
-  } else {
-    bucket = std::move(free_buckets_.back());
-    free_buckets_.pop_back();
-  }
+  bucket = free_buckets_.take();
   bucket->open(scope, message.session);
-  return bucket.get();
+  return bucket;
 }
 
 inline void Engine::receive_frame(Message& message, Effects& effects) {
@@ -133,33 +131,20 @@ void Engine::CallRecord::clear() {
 }
 
 void Engine::recycle_call(const CallId& call) {
-  std::unique_ptr<CallRecord> record = std::move(*calls_.find(call));
+  CallRecord* record = *calls_.find(call);
   calls_.erase(call);
   record->clear();
-  free_calls_.push_back(std::move(record));
-}
-
-void Engine::open_call(std::unique_ptr<CallRecord>& record, std::uint64_t session) {
-  if (free_calls_.empty()) {
-    record = std::make_unique<CallRecord>();
-  } else {
-    record = std::move(free_calls_.back());
-    free_calls_.pop_back();
-  }
-  record->session = session;
+  free_calls_.give(record);
 }
 
 inline Engine::Record& Engine::new_record(const CallId& call, std::uint64_t session,
                                           std::uint16_t group) {
-  if (free_records_.empty()) {
-    records_.push_back(std::make_unique<Record>());
-    records_.back()->index = static_cast<std::uint32_t>(records_.size() - 1);
-    free_records_.reserve(records_.capacity());
-    free_records_.push_back(records_.back().get());
+  Record& record = *free_records_.take();
+  if (record.index == unnumbered) {
+    record.index = static_cast<std::uint32_t>(records_.size());
+    records_.push_back(&record);
     if (!by_call_.empty() && records_.size() > by_call_.size()) index_by_call();
   }
-  Record& record = *free_records_.back();
-  free_records_.pop_back();
   record.state = State::waiting;
   record.call = call;
   record.session = session;
@@ -173,8 +158,8 @@ const std::vector<Engine::Record*>& Engine::records_of(const CallId& call) {
   found_.clear();
   if (by_call_.empty() && records_.size() > scanned_max) index_by_call();
   if (by_call_.empty()) {
-    for (const auto& record : records_)
-      if (record->state != State::free && record->call == call) found_.push_back(record.get());
+    for (Record* record : records_)
+      if (record->state != State::free && record->call == call) found_.push_back(record);
     return found_;
   }
   for (Record* record = by_call_[call.number & (by_call_.size() - 1)]; record != nullptr;
@@ -186,7 +171,7 @@ const std::vector<Engine::Record*>& Engine::records_of(const CallId& call) {
 
 void Engine::index_by_call() {
   by_call_.assign(std::bit_ceil(records_.size() * 2), nullptr);
-  for (const auto& record : records_)
+  for (Record* record : records_)
     if (record->state != State::free) add_to_call(*record);
 }
 
@@ -233,7 +218,7 @@ void Engine::free_record(Record& record) {
   record.inputs.clear();
   record.iterations.clear();
   record.path.clear();
-  free_records_.push_back(&record);
+  free_records_.give(&record);
 }
 
 void Engine::ready(Record& record, Shares& shares, Effects& effects) {
@@ -426,10 +411,10 @@ void Engine::finish(Record& record, std::unique_ptr<Failure> failure, Effects& e
 }
 
 void Engine::recycle_bucket(const ScopeId& scope) {
-  std::unique_ptr<Bucket> bucket = std::move(*buckets_.find(scope));
+  Bucket* bucket = *buckets_.find(scope);
   buckets_.erase(scope);
   bucket->clear();
-  free_buckets_.push_back(std::move(bucket));
+  free_buckets_.give(bucket);
 }
 
 void Engine::close_bucket(Bucket& bucket, Effects& effects) {
@@ -529,7 +514,7 @@ bool Engine::fire_count(const CallId& id, CallRecord& call, const PlanGroup& gro
 }
 
 EngineCounts Engine::counts() const {
-  return {records_.size() - free_records_.size(), buckets_.size(), calls_.size()};
+  return {free_records_.in_use(), buckets_.size(), calls_.size()};
 }
 
 }  // namespace sluice

@@ -61,9 +61,10 @@ class Engine {
 
  private:
   enum class State : std::uint8_t { free, waiting, running };
+  static constexpr std::uint32_t unnumbered = 0xffffffff;
   struct Record {
     State state = State::free;
-    std::uint32_t index = 0;  // in `records_`
+    std::uint32_t index = unnumbered;  // in `records_`, from its first use on
     std::uint32_t generation = 0;
     std::uint16_t group = 0;
     CallId call;
@@ -138,7 +139,7 @@ class Engine {
   /// The activation's record; null when it has ended already.
   Record* running(ActivationId activation) const {
     if (activation.index >= records_.size()) return nullptr;
-    Record* record = records_[activation.index].get();
+    Record* record = records_[activation.index];
     const bool same =
         record->generation == activation.generation && record->state == State::running;
     return same ? record : nullptr;
@@ -185,14 +186,13 @@ class Engine {
   /// Calls of this home below the number have ended, and so have those of its earlier lives.
   void raise_floor(Origin home, std::uint64_t number);
   CallRecord& call_record(const CallId& call, std::uint64_t session);
-  void open_call(std::unique_ptr<CallRecord>& record, std::uint64_t session);
 
   const Plan& plan_;
   const PlanNode& node_;
   Pools& pools_;
   Splitter splitter_;
-  std::vector<std::unique_ptr<Record>> records_;
-  std::vector<Record*> free_records_;
+  std::vector<Record*> records_;  // all that were made
+  FreeList<Record> free_records_;
   /// Chains of records by their call, modulo the number of chains, once a call was cancelled while
   /// there were many records: then a scan for each would take as long as all calls times all
   /// records.
@@ -200,10 +200,10 @@ class Engine {
   std::vector<Record*> found_;
   Record* first_due_ = nullptr;  // all have the same time to run, so the first started ends first
   Record* last_due_ = nullptr;
-  Table<std::unique_ptr<Bucket>, ScopeId> buckets_;
-  std::vector<std::unique_ptr<Bucket>> free_buckets_;
-  Table<std::unique_ptr<CallRecord>, CallId> calls_;
-  std::vector<std::unique_ptr<CallRecord>> free_calls_;
+  Table<Bucket*, ScopeId> buckets_;
+  FreeList<Bucket> free_buckets_;
+  Table<CallRecord*, CallId> calls_;
+  FreeList<CallRecord> free_calls_;
   Table<bool, CallId> cancelled_;
   Table<std::size_t, CallId> aborted_;  // -> its activations that still run
   std::vector<Floor> floors_;           // of each home that has said one

@@ -73,7 +73,7 @@ void Engine::home_lost(Origin home, Effects& effects) {
     return call.home.machine == home.machine && call.home.incarnation <= home.incarnation;
   };
   drop(gone);
-  for (const auto& record : records_) {
+  for (Record* record : records_) {
     if (record->state == State::free || !gone(record->call)) continue;
     if (record->state == State::waiting) {
       free_record(*record);
@@ -87,7 +87,7 @@ void Engine::home_lost(Origin home, Effects& effects) {
 template <typename Given>
 void Engine::drop_buckets(Given is_given_up) {
   std::vector<ScopeId> scopes;
-  buckets_.for_each([&](const ScopeId& id, const std::unique_ptr<Bucket>& bucket) {
+  buckets_.for_each([&](const ScopeId& id, const Bucket* bucket) {
     if (is_given_up(bucket->scope()->call)) scopes.push_back(id);
   });
   for (const ScopeId& id : scopes) recycle_bucket(id);
@@ -97,7 +97,7 @@ template <typename Given>
 void Engine::drop(Given is_given_up) {
   drop_buckets(is_given_up);
   std::vector<CallId> calls;
-  calls_.for_each([&](const CallId& call, const std::unique_ptr<CallRecord>&) {
+  calls_.for_each([&](const CallId& call, const CallRecord*) {
     if (is_given_up(call)) calls.push_back(call);
   });
   for (const CallId& call : calls) recycle_call(call);

@@ -32,7 +32,8 @@ namespace sluice {
 using Instant = std::chrono::nanoseconds;
 inline constexpr std::uint64_t share_whole = std::uint64_t{1} << 62;
 
-/// Objects of one type, kept for reuse: in the steady state nothing is allocated.
+/// Objects of one type, kept for reuse: in the steady state nothing is allocated. They are made
+/// several at a time and stand side by side, so many of them cost few allocations and few pages.
 template <typename T>
 class FreeList {
  public:
@@ -43,16 +44,19 @@ class FreeList {
     return object;
   }
   void give(T* object) { free_.push_back(object); }
-  std::size_t in_use() const { return owned_.size() - free_.size(); }
+  std::size_t in_use() const { return owned_.size() * at_once - free_.size(); }
 
  private:
+  static constexpr std::size_t at_once = 16;
+
   [[gnu::noinline]] T* make() {
-    owned_.push_back(std::make_unique<T>());
-    free_.reserve(owned_.capacity());
-    return owned_.back().get();
+    owned_.push_back(std::make_unique<T[]>(at_once));
+    free_.reserve(owned_.capacity() * at_once);
+    for (std::size_t i = at_once; --i > 0;) free_.push_back(&owned_.back()[i]);
+    return &owned_.back()[0];
   }
 
-  std::vector<std::unique_ptr<T>> owned_;
+  std::vector<std::unique_ptr<T[]>> owned_;
   std::vector<T*> free_;
 };
 

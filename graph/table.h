@@ -1,7 +1,8 @@
 // A hash table from numbers or ids that allocates only when it grows.
 //
 // Open addressing, linear probing, no tombstones: a removal moves what follows back. Values move
-// when others are removed, so keep no pointers to them. Cost: O(1); memory: twice the most entries.
+// when others are removed, so keep no pointers to them. Cost: O(1); memory: twice the most entries,
+// none before the first.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +16,23 @@ namespace sluice {
 template <typename Value, typename Key = std::uint64_t>
 class Table {
  public:
-  Table() : slots_(8) {}
-
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   bool contains(const Key& key) const { return find(key) != nullptr; }
 
   Value* find(const Key& key) {
+    if (size_ == 0) return nullptr;
     const std::size_t at = locate(key);
     return slots_[at].used ? &slots_[at].value : nullptr;
   }
   const Value* find(const Key& key) const {
+    if (size_ == 0) return nullptr;
     const std::size_t at = locate(key);
     return slots_[at].used ? &slots_[at].value : nullptr;
   }
   /// The entry of the key, made empty when it is new.
   Value& operator[](const Key& key) {
+    if (slots_.empty()) slots_.resize(mask_ + 1);
     std::size_t at = locate(key);
     if (slots_[at].used) return slots_[at].value;
     if (2 * size_ > mask_) {
@@ -43,6 +45,7 @@ class Table {
     return slots_[at].value;
   }
   void erase(const Key& key) {
+    if (size_ == 0) return;
     std::size_t hole = locate(key);
     if (!slots_[hole].used) return;
     --size_;
@@ -88,8 +91,8 @@ class Table {
       if (slot.used) slots_[locate(slot.key)] = std::move(slot);
   }
 
-  std::vector<Slot> slots_;  // a power of two
-  std::size_t mask_ = 7;
+  std::vector<Slot> slots_;  // a power of two, or none yet
+  std::size_t mask_ = 3;
   std::size_t size_ = 0;
 };
 

@@ -70,25 +70,27 @@ void add(Catalog& catalog, const std::string& folder, const RoleManifest& manife
 /// What keeps a manifest that is right in itself from being this file's, in this program.
 void check_place(const Catalog& catalog, const fs::path& path, LoadedManifest& loaded) {
   const PluginDeclaration& declared = loaded.manifest.declaration;
-  const auto wrong = [&](std::string code, std::string message, std::string help) {
+  const Mark name = loaded.manifest.name_mark;
+  const auto wrong = [&](Mark mark, std::string code, std::string message, std::string help) {
     report(loaded.diagnostics,
-           {Severity::error, {1, 1, 1}, std::move(code), std::move(message), std::move(help)});
+           {Severity::error, mark, std::move(code), std::move(message), std::move(help)});
   };
   const std::string stem =
       path.filename().string().substr(0, path.filename().string().size() - ending.size());
   if (declared.name != stem)
-    wrong("wrong-name", "the manifest names '" + declared.name + "', its file " + in_quotes(stem),
+    wrong(name, "wrong-name",
+          "the manifest names '" + declared.name + "', its file " + in_quotes(stem),
           "a plugin NAME has NAME.role.yaml beside NAME.so");
   if (const std::string why = abi_problem(loaded.manifest.abi_major, loaded.manifest.abi_minor);
       !why.empty())
-    wrong("wrong-abi", "the plugin wants " + why, "");
+    wrong(loaded.manifest.abi_mark, "wrong-abi", "the plugin wants " + why, "");
   if (catalog.find(declared.name) != nullptr)
-    wrong("same-name", "there is a plugin '" + declared.name + "' already",
+    wrong(name, "same-name", "there is a plugin '" + declared.name + "' already",
           "give this one another name: `sluice roles` lists those of the program, `sluice roles "
           "--plugins DIR` those of a folder too");
   for (const std::string& kind : declared.global_param_kinds)
     if (catalog.has_kind(kind))
-      wrong("same-kind", "there is a kind of global parameter '" + kind + "' already", "");
+      wrong(name, "same-kind", "there is a kind of global parameter '" + kind + "' already", "");
 }
 
 }  // namespace

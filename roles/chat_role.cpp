@@ -1,6 +1,7 @@
 #include "roles/chat_role.h"
 
 #include <algorithm>
+#include <charconv>
 #include <deque>
 #include <memory>
 
@@ -14,7 +15,7 @@ namespace sluice {
 
 namespace {
 
-constexpr std::int64_t answer_tokens_default = 256;
+constexpr std::size_t answer_tokens_default = 256;
 
 /// A piece of a message that waits for its session.
 struct Piece {
@@ -34,13 +35,14 @@ struct Turn {
   std::size_t said = 0;  // bytes of the text that have been yielded
 };
 
-GenerationOptions options_of(const Payload& text) {
+/// `tokens_max`: of an answer whose message does not say.
+GenerationOptions options_of(const Payload& text, std::size_t tokens_max) {
   const auto option = [&](const char* name, std::int64_t otherwise) {
     return text.attribute(name).value_or(otherwise);
   };
   GenerationOptions options;
   options.tokens_max = static_cast<std::size_t>(
-      std::max<std::int64_t>(option("max_tokens", answer_tokens_default), 1));
+      std::max<std::int64_t>(option("max_tokens", static_cast<std::int64_t>(tokens_max)), 1));
   options.sampling.temperature = static_cast<float>(option("temperature_milli", 0)) / 1000.0F;
   options.sampling.top_k = static_cast<std::size_t>(option("top_k", 0));
   options.sampling.top_p = static_cast<float>(option("top_p_milli", 1000)) / 1000.0F;
@@ -50,11 +52,13 @@ GenerationOptions options_of(const Payload& text) {
 
 class ChatRole final : public SteppedRole {
  public:
-  ChatRole(std::string name, ChatEngine& engine, ChatSessions& sessions, bool share_prefixes)
+  ChatRole(std::string name, ChatEngine& engine, ChatSessions& sessions, bool share_prefixes,
+           std::size_t tokens_max)
       : name_(std::move(name)),
         engine_(engine),
         sessions_(sessions),
-        share_prefixes_(share_prefixes) {}
+        share_prefixes_(share_prefixes),
+        tokens_max_(tokens_max) {}
   ~ChatRole() override {
     SharedEngine::Turn mine(engine_.shared);
     mine.was_used();
@@ -87,6 +91,7 @@ class ChatRole final : public SteppedRole {
   ChatEngine& engine_;
   ChatSessions& sessions_;
   const bool share_prefixes_;
+  const std::size_t tokens_max_;  // of an answer whose message does not say
   std::deque<Piece> waiting_;
   std::vector<Turn> turns_;
   Emissions emissions_;
@@ -141,7 +146,7 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
   const ChatModel& model = engine_.model;
   session.messages.push_back(std::exchange(session.pending, {"user", "", {}}));
   Result<std::vector<std::int32_t>> prompt = model.tokens(session.messages);
-  GenerationOptions options = options_of(text);
+  GenerationOptions options = options_of(text, tokens_max_);
   options.share_prefix = share_prefixes_;
   Result<Generation> generation =
       prompt.ok() ? model.begin_with(*prompt, session.messages, std::move(options))
@@ -247,6 +252,7 @@ struct RoleOptions {
   kernels::WeightFormat format = kernels::WeightFormat::bf16;
   PlannerOptions planner;
   bool share_prefixes = true;
+  std::size_t tokens_max = answer_tokens_default;
 };
 
 Result<RoleOptions> read_options(const RoleSpec& role, const std::string& model) {
@@ -272,6 +278,14 @@ Result<RoleOptions> read_options(const RoleSpec& role, const std::string& model)
         return invalid_argument("role '" + role.name.text + "': step_tokens is '" + value +
                                 "', it must be a number from 1 to 99999");
       made.planner.budget = static_cast<std::uint32_t>(std::stoul(value));
+    } else if (option.key.text == "max_tokens") {
+      std::size_t tokens = 0;
+      const char* end = value.data() + value.size();
+      const auto [stop, failed] = std::from_chars(value.data(), end, tokens);
+      if (failed != std::errc() || stop != end || tokens == 0 || tokens > 99999)
+        return invalid_argument("role '" + role.name.text + "': max_tokens is '" + value +
+                                "', it must be a number from 1 to 99999");
+      made.tokens_max = tokens;
     } else if (option.key.text == "share_prefixes") {
       if (value != "yes" && value != "no")
         return invalid_argument("role '" + role.name.text + "': share_prefixes is '" + value +
@@ -279,7 +293,7 @@ Result<RoleOptions> read_options(const RoleSpec& role, const std::string& model)
       made.share_prefixes = value == "yes";
     } else {
       return invalid_argument("role '" + role.name.text + "': unknown option '" + option.key.text +
-                              "'; there are precision, share_prefixes and step_tokens");
+                              "'; there are max_tokens, precision, share_prefixes and step_tokens");
     }
   }
   return made;
@@ -298,7 +312,7 @@ Result<RoleInstance> make(const RoleMaking& making) {
       sessions->engine(making.model_directory, options->format, options->planner);
   if (!engine.ok()) return engine.error();
   return RoleInstance(std::unique_ptr<SteppedRole>(std::make_unique<ChatRole>(
-      making.role->name.text, **engine, *sessions, options->share_prefixes)));
+      making.role->name.text, **engine, *sessions, options->share_prefixes, options->tokens_max)));
 }
 
 }  // namespace
@@ -318,13 +332,26 @@ Plugin chat_model_plugin() {
       .needs_model = true,
       .any_ports = false,
       .global_param_kinds = {"paged_kv"},
-      .options = {{"precision", "of the weights", {"exact", "bf16", "int8"}, 0, 0},
-                  {"share_prefixes",
-                   "keys and values of what sessions have in common, once",
-                   {"yes", "no"},
-                   0,
-                   0},
-                  {"step_tokens", "most tokens of one step, over all sessions", {}, 1, 99999}}};
+      .options = {
+          {.name = "max_tokens",
+           .meaning = "longest answer in tokens, where the message does not say",
+           .choices = {},
+           .least = 1,
+           .most = 99999,
+           .fallback = std::to_string(answer_tokens_default)},
+          {.name = "precision",
+           .meaning = "of the weights; left out: bf16, and the blocks of a GGUF file as they lie",
+           .choices = {"exact", "bf16", "int8"}},
+          {.name = "share_prefixes",
+           .meaning = "keys and values of what sessions have in common, once",
+           .choices = {"yes", "no"},
+           .fallback = "yes"},
+          {.name = "step_tokens",
+           .meaning = "most tokens of one step, over all sessions",
+           .choices = {},
+           .least = 1,
+           .most = 99999,
+           .fallback = std::to_string(PlannerOptions().budget)}}};
   plugin.make = make;
   return plugin;
 }

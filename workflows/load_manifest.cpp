@@ -122,6 +122,7 @@ std::optional<double> ManifestLoader::real(const YamlNode& node, const std::stri
 }
 
 void ManifestLoader::load_abi(const YamlNode& node) {
+  manifest_.abi_mark = node.mark;
   const std::string& text = node.scalar;
   const char* end = text.data() + text.size();
   const auto [dot, bad] = std::from_chars(text.data(), end, manifest_.abi_major);
@@ -310,8 +311,10 @@ void ManifestLoader::load(const YamlNode& root) {
   check_keys(root, manifest_part, "the manifest");
   if (const YamlNode* version = needed(root, "sluice_role", "sluice_role: 1"))
     number(*version, "sluice_role, the version of this format,", 1, 1);
-  if (const YamlNode* own = needed(root, "name", "name: the file's name without .role.yaml"))
+  if (const YamlNode* own = needed(root, "name", "name: the file's name without .role.yaml")) {
     declared_.name = name(*own, "a plugin's name").value_or(Name{}).text;
+    manifest_.name_mark = own->mark;
+  }
   if (const YamlNode* meaning = find(root, "meaning"))
     declared_.meaning = words(*meaning, "meaning");
   if (const YamlNode* abi = needed(root, "abi", "abi: 1.0")) load_abi(*abi);

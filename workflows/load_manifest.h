@@ -21,6 +21,8 @@ struct RoleManifest {
   std::uint32_t abi_major = 0;
   std::uint32_t abi_minor = 0;
   bool stepped = false;
+  Mark name_mark;  // where they stand in its text
+  Mark abi_mark;
 };
 
 struct LoadedManifest {

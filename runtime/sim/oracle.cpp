@@ -1,20 +1,35 @@
 #include "runtime/sim/oracle.h"
 
 #include <algorithm>
+#include <span>
 
 namespace sluice::sim {
 
 namespace {
 
 constexpr std::size_t violations_max = 20;
+constexpr std::uint32_t no_call = 0xffffffff;
 
 }  // namespace
 
 Oracle::Oracle(const Plan& plan, const Script& script) : plan_(plan), script_(script) {
   frames_.push_back({0, 0});  // 0: no frame
+  calls_.reserve(script.calls.size());
   upstream_.resize(plan.collectors.size());
   for (const Collector& collector : plan.collectors)
     if (collector.kind == CollectorKind::join) upstream_[collector.id] = upstream_of(collector);
+}
+
+bool Oracle::Identities::insert(Token token) {
+  const std::span<Token> few = std::span(first).first(std::min(size, first.size()));
+  if (std::ranges::find(few, token) != few.end()) return false;
+  if (size < first.size()) {
+    first[size++] = token;
+    return true;
+  }
+  if (!others) others = std::make_unique<std::unordered_set<Token>>();
+  ++size;
+  return others->insert(token).second;
 }
 
 void Oracle::violated(std::string what) {
@@ -53,22 +68,25 @@ void Oracle::call_arrived(std::size_t call, std::uint64_t session) {
   calls_.resize(std::max(calls_.size(), call + 1));
   calls_[call].session = session;
   sessions_[session].push_back(call);
-  calls_[call].last_release.assign(plan_.nodes.size(), 0);
-  calls_[call].last_delivery.assign(plan_.outputs.size(), 0);
   calls_[call].entry = static_cast<ActivationNumber>(activations_.size());
-  activations_.push_back({call, entry_node, calls_[call].entry, 0, 0});
+  activations_.push_back({static_cast<std::uint32_t>(call), entry_node, calls_[call].entry, 0, 0});
 }
 
 void Oracle::call_named(std::size_t call, const CallId& id, Instant now, Instant allowed) {
-  names_[id] = call;
+  auto home = std::ranges::find(homes_, id.home, &Home::origin);
+  if (home == homes_.end()) home = homes_.insert(home, {id.home, {}});
+  home->calls.resize(std::max<std::size_t>(home->calls.size(), id.number + 1), no_call);
+  home->calls[id.number] = static_cast<std::uint32_t>(call);
   calls_[call].arrived = now;
   calls_[call].allowed = std::min<Instant>(allowed, plan_.limits.deadline);
 }
 
 std::size_t Oracle::call_of(const CallId& id) const {
-  const std::size_t* call = names_.find(id);
-  SLUICE_CHECK(call != nullptr, "a call that no home has made");
-  return *call;
+  const auto home = std::ranges::find(homes_, id.home, &Home::origin);
+  const bool known =
+      home != homes_.end() && id.number < home->calls.size() && home->calls[id.number] != no_call;
+  SLUICE_CHECK(known, "a call that no home has made");
+  return home->calls[id.number];
 }
 
 std::size_t Oracle::first_open(std::uint64_t session) {
@@ -130,14 +148,14 @@ void Oracle::check_join(const StartActivation& start, const PlanGroup& group, co
                "' could still add to it");
     frames_.pop_back();
   }
-  for (const Flight flight : call.flying) {
-    const FlightFact& fact = flights_[static_cast<std::uint32_t>(flight)];
-    const Edge& edge = plan_.edges[fact.edge];
+  for (const Flying& flying : call.flying) {
+    if (flying.frame == 0) continue;
+    const Edge& edge = plan_.edges[flying.edge];
     if (edge.is_output()) continue;
     const std::vector<PlanGroup>& groups = plan_.nodes[edge.to].groups;
     if (!groups[edge.group].counts.empty()) continue;
     const bool slot = edge.to == join.owner && edge.group == join.group;
-    if ((slot || upstream[edge.to]) && pass_of(fact.frame, join.root) == pass)
+    if ((slot || upstream[edge.to]) && pass_of(flying.frame, join.root) == pass)
       violated("C2: " + where(start) + " fired while a frame for it was on its way");
   }
 }
@@ -159,6 +177,7 @@ void Oracle::check_count(const StartActivation& start, const PlanGroup& group) {
 }
 
 void Oracle::check_release(const StartActivation& start, ActivationNumber self, CallFacts& call) {
+  call.last_release.resize(plan_.nodes.size());
   ActivationNumber& last = call.last_release[start.node];
   if (last != 0 && plan_.nodes[start.node].loop_index == none) {
     const ActivationFact& before = activations_[last];
@@ -176,7 +195,7 @@ ActivationNumber Oracle::started(const StartActivation& start, const Firing& fir
   const PlanGroup& group = node.groups[start.group];
   if (call.ended && !fenced && !call.orphaned)
     violated("C7: " + where(start) + " started after the end of its call");
-  if (!call.identities.insert(identity).second)
+  if (!call.identities.insert(identity))
     violated("C1: " + where(start) + " fired twice for the same inputs");
   if (plan_.calls == CallMode::serial && !fenced && !call.orphaned) {
     const std::size_t turn = first_open(call.session);
@@ -194,9 +213,10 @@ ActivationNumber Oracle::started(const StartActivation& start, const Firing& fir
   else
     parent = frames_[frame_of(*start.inputs.front().value)];
   const auto self = static_cast<ActivationNumber>(activations_.size());
-  activations_.push_back({firing.call, start.node, parent.activation, parent.yield, 0});
+  activations_.push_back(
+      {static_cast<std::uint32_t>(firing.call), start.node, parent.activation, parent.yield, 0});
   if (node.order != none) check_release(start, self, call);
-  call.running.push_back(self);
+  call.running.add(self);
   call.started = true;
   ++call.starts;
   return self;
@@ -214,32 +234,25 @@ void Oracle::failed(ActivationNumber activation) {
 }
 
 void Oracle::ended(ActivationNumber activation) {
-  std::erase(calls_[activations_[activation].call].running, activation);
+  Few<ActivationNumber, 4>& running = calls_[activations_[activation].call].running;
+  const ActivationNumber* found = std::ranges::find(running, activation);
+  if (found != running.end()) running.remove(found);
 }
 
 Flight Oracle::sent(const Message& message) {
-  if (free_flights_.empty()) {
-    free_flights_.push_back(static_cast<std::uint32_t>(flights_.size()));
-    flights_.emplace_back();
-  }
-  const std::uint32_t place = free_flights_.back();
-  free_flights_.pop_back();
   const std::size_t index = call_of(message.call);
-  FlightFact& fact = flights_[place];
-  fact = {index, message.kind, message.target, 0, fact.turn};
-  const Flight flight = Flight{fact.turn} << 32U | place;
   CallFacts& call = calls_[index];
+  Flying flying{++call.sent, 0, message.target, message.kind};
+  if (message.kind == Message::Kind::frame) {
+    const auto& values = message.frame->values;
+    const auto value = std::ranges::find_if(values, &PayloadRef::operator bool);
+    if (value != values.end()) flying.frame = frame_of(**value);
+  }
+  call.flying.add(flying);
+  const Flight flight = Flight{index} << 32U | flying.number;
   if (message.kind == Message::Kind::call_ended) return flight;
   ++call.messages;
   call.started = true;
-  if (message.kind == Message::Kind::frame) {
-    for (const PayloadRef& value : message.frame->values) {
-      if (!value) continue;
-      fact.frame = frame_of(*value);
-      call.flying.push_back(flight);
-      break;
-    }
-  }
   call.frames += message.kind == Message::Kind::frame ? 1 : 0;
   if (message.kind != Message::Kind::settled) return flight;
   // Each activation, started or dropped on arrival, and each dead bucket settles at most once for
@@ -253,27 +266,26 @@ Flight Oracle::sent(const Message& message) {
   return flight;
 }
 
-Oracle::FlightFact* Oracle::find(Flight flight) {
-  FlightFact& fact = flights_[static_cast<std::uint32_t>(flight)];
-  return fact.turn == flight >> 32U ? &fact : nullptr;
+const Oracle::Flying* Oracle::find(Flight flight) {
+  const Few<Flying, 4>& flying = facts_of(flight).flying;
+  const Flying* found =
+      std::ranges::find(flying, static_cast<std::uint32_t>(flight), &Flying::number);
+  return found == flying.end() ? nullptr : found;
 }
 
 bool Oracle::arrived(Flight flight) {
-  FlightFact* fact = find(flight);
-  if (fact == nullptr) return false;
-  ++fact->turn;
-  free_flights_.push_back(static_cast<std::uint32_t>(flight));
-  if (fact->kind == Message::Kind::call_ended) return true;
-  CallFacts& call = calls_[fact->call];
-  --call.messages;
-  if (fact->kind == Message::Kind::frame) std::erase(call.flying, flight);
+  const Flying* flying = find(flight);
+  if (flying == nullptr) return false;
+  CallFacts& call = facts_of(flight);
+  if (flying->kind != Message::Kind::call_ended) --call.messages;
+  call.flying.remove(flying);
   return true;
 }
 
 void Oracle::lost(Flight flight) {
-  const FlightFact* fact = find(flight);
-  if (fact != nullptr && fact->kind != Message::Kind::call_ended)
-    calls_[fact->call].given_up = true;
+  const Flying* flying = find(flight);
+  if (flying != nullptr && flying->kind != Message::Kind::call_ended)
+    facts_of(flight).given_up = true;
   arrived(flight);
 }
 
@@ -286,7 +298,7 @@ void Oracle::check_orphans() {
   for (std::size_t i = 0; i < calls_.size(); ++i)
     if (calls_[i].orphaned && !calls_[i].running.empty())
       violated("C19: the home of call " + std::to_string(i) + " is lost, and '" +
-               plan_.nodes[activations_[calls_[i].running.front()].node].name + "' still runs");
+               plan_.nodes[activations_[*calls_[i].running.begin()].node].name + "' still runs");
 }
 
 void Oracle::check_times(const EndCall& end, const CallFacts& call, Instant now) {
@@ -309,6 +321,7 @@ void Oracle::delivered(const DeliverOutput& output) {
   CallFacts& call = calls_[call_of(output.call)];
   if (call.ended) violated("C7: an output came after the end of its call");
   const FrameNumber frame = frame_of(*output.value);
+  call.last_delivery.resize(plan_.outputs.size());
   FrameNumber& last = call.last_delivery[output.output];
   if (last != 0 && compare(frames_[last], frames_[frame]) > 0)
     violated("C5: output '" + plan_.outputs[output.output].name + "' came out of order");

@@ -5,8 +5,10 @@
 // `OrderQueue`, C17 is two runs. Thread: one. Source: docs/SIMULATION.md.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -16,14 +18,14 @@
 #include "graph/effect.h"
 #include "graph/plan.h"
 #include "graph/script.h"
-#include "graph/table.h"
+#include "runtime/sim/few.h"
 #include "runtime/sim/token.h"
 
 namespace sluice::sim {
 
 using ActivationNumber = std::uint32_t;
 using FrameNumber = std::uint32_t;
-using Flight = std::uint64_t;  // of a message: its place, and above that its turn there
+using Flight = std::uint64_t;  // of a message: its call, and below that which of the call's it is
 
 class Oracle {
  public:
@@ -70,7 +72,7 @@ class Oracle {
 
  private:
   struct ActivationFact {
-    std::size_t call = 0;
+    std::uint32_t call = 0;
     NodeId node = 0;
     ActivationNumber parent = 0;  // of the frame that triggered it; of a join, the root's
     std::uint32_t parent_yield = 0;
@@ -86,35 +88,49 @@ class Oracle {
     bool found = false;
     bool operator==(const Pass&) const = default;
   };
+  struct Flying {
+    std::uint32_t number = 0;  // of its call's messages
+    FrameNumber frame = 0;     // 0: it has none
+    EdgeId edge = 0;
+    Message::Kind kind = Message::Kind::frame;
+  };
+  /// What a call has fired already.
+  struct Identities {
+    /// False when it is there.
+    bool insert(Token token);
+
+    std::size_t size = 0;
+    std::array<Token, 4> first{};
+    std::unique_ptr<std::unordered_set<Token>> others;
+  };
+  /// Of many calls at once most are in no cache: what each event asks for stands together.
   struct CallFacts {
-    ActivationNumber entry = 0;
-    std::uint64_t session = 0;
-    std::size_t messages = 0;
-    std::vector<ActivationNumber> running;
-    std::vector<Flight> flying;  // frames
-    std::unordered_set<Token> identities;
-    std::vector<ActivationNumber> last_release;  // by node: C5
-    std::vector<FrameNumber> last_delivery;      // by output: C5
-    std::uint64_t settled = 0;
-    std::uint64_t frames = 0;
-    std::uint64_t starts = 0;
+    std::uint32_t messages = 0;  // on their way, but for those that tell its end
+    std::uint32_t sent = 0;
     bool started = false;
     bool ended = false;
     bool cancelled = false;
     bool given_up = false;
     bool orphaned = false;
+    bool failed = false;
+    Few<Flying, 4> flying;
+    Few<ActivationNumber, 4> running;
+    std::uint64_t settled = 0;
+    std::uint64_t frames = 0;
+    std::uint64_t starts = 0;
+    ActivationNumber entry = 0;
+    std::uint64_t session = 0;
+    Identities identities;
+    std::vector<ActivationNumber> last_release;  // by node, once there was one: C5
+    std::vector<FrameNumber> last_delivery;      // by output, likewise: C5
     Instant arrived{};
     Instant allowed{};
-    bool failed = false;
     std::vector<NodeId> failures;
   };
-
-  struct FlightFact {
-    std::size_t call = 0;
-    Message::Kind kind = Message::Kind::frame;
-    EdgeId edge = 0;
-    FrameNumber frame = 0;
-    std::uint32_t turn = 0;
+  /// The calls of one home in one life.
+  struct Home {
+    Origin origin;
+    std::vector<std::uint32_t> calls;  // by number: index in the script
   };
 
   /// A deadline that was not over, or inputs that were not too old: C21.
@@ -136,11 +152,10 @@ class Oracle {
   std::vector<ActivationFact> activations_;
   std::vector<FrameFact> frames_;
   std::vector<CallFacts> calls_;
-  Table<std::size_t, CallId> names_;
-  std::vector<FlightFact> flights_;
-  std::vector<std::uint32_t> free_flights_;
+  std::vector<Home> homes_;
+  CallFacts& facts_of(Flight flight) { return calls_[flight >> 32U]; }
   /// Null when it has arrived or is lost already: the sender of a link keeps it for longer.
-  FlightFact* find(Flight flight);
+  const Flying* find(Flight flight);
   std::unordered_map<std::uint64_t, std::deque<std::size_t>> sessions_;  // calls that may be open
   std::vector<std::vector<bool>> upstream_;  // by collector; empty: not a join
   std::vector<std::string> violations_;

@@ -53,13 +53,16 @@ def transcripts(folder):
         yield f"plan_{kind}", [["plan", FILE, "--format", kind]]
     yield "test", [["test", HERE, "--seeds", "20"], ["test", SCENARIO, "--seeds", "2", "--json"],
                    ["test", f"{HERE}/cancel_scenario.yaml", "--seeds", "3", "--json"]]
-    trace = os.path.join(folder, "trace.json")
+    trace, turns = os.path.join(folder, "trace.json"), os.path.join(folder, "turns.json")
     with_profile = ["simulate", FILE, "--profile", SCENARIO]
     yield "simulate", [with_profile + ["--calls", "12", "--rate", "50", "--seed", "3", "--trace", trace],
                        with_profile + ["--calls", "6", "--nodes", "2", "--sessions", "2"],
                        with_profile + ["--calls", "30", "--rate", "90", "--nodes", "3", "--faults", "--seed", "5"],
                        with_profile + ["--calls", "5", "--seeds", "8", "--faults", "--nodes", "2"],
                        ["simulate", "workflows/robot_multitask.yaml", "--calls", "9", "--rate", "30"],
+                       ["simulate", "workflows/robot_multitask.yaml", "--calls", "300"],
+                       ["simulate", "workflows/image_chat.yaml", "--calls", "4", "--sessions", "1", "--rate", "50", "--trace", turns],
+                       ["why", turns, "0"], ["why", turns, "2"],
                        ["why", trace, "0"], ["why", trace, "5"], ["why", trace, "11"], ["why", trace, "12"]]
     yield "roles", [["roles"]]
     golden = os.path.join(ROOT, "tests/golden")

@@ -113,12 +113,14 @@ TEST_CASE("a folder's manifests must be its files', this ABI's, and nobody else'
   };
   CHECK(problem("good.role.yaml", good) == "");
   CHECK(problem("bad.role.yaml", good)
-            .find("bad.role.yaml:1:1: error: the manifest names 'good', its file 'bad'") !=
+            .find("bad.role.yaml:2:7: error: the manifest names 'good', its file 'bad'") !=
         std::string::npos);
   CHECK(problem("good.role.yaml", with("abi: 1.0", "abi: 2.0"))
-            .find("the plugin wants plugin ABI 2.0, this program plays 1.0") != std::string::npos);
+            .find("good.role.yaml:4:6: error: the plugin wants plugin ABI 2.0, this program plays "
+                  "1.0") != std::string::npos);
   CHECK(problem("taken.role.yaml", with("name: good", "name: taken"))
-            .find("there is a plugin 'taken' already") != std::string::npos);
+            .find("taken.role.yaml:2:7: error: there is a plugin 'taken' already") !=
+        std::string::npos);
   CHECK(problem("good.yaml", good).find("no plugin in it (a file NAME.role.yaml") !=
         std::string::npos);
   const std::string large = problem("good.role.yaml", std::string(manifest_bytes_max + 1, ' '));

@@ -1,10 +1,10 @@
 #include "cli/compiled.h"
 
 #include <cstdio>
-#include <filesystem>
 
 #include "cli/file_kind.h"
 #include "graph/print.h"
+#include "roles/check_models.h"
 #include "workflows/model_paths.h"
 
 namespace sluice::cli {
@@ -30,18 +30,7 @@ void find_models(Compiled& compiled, const Catalog& catalog) {
   LoadedWorkflow& loaded = compiled.loaded;
   if (!loaded.readable) return;
   resolve_models(loaded, process_environment());
-  const auto check = [&](const std::optional<Name>& model, const ModelCheck& can_play) {
-    std::error_code failed;  // one that is not there was reported
-    if (!model.has_value() || !can_play || !std::filesystem::exists(model->text, failed)) return;
-    if (const Result<void> fits = can_play(model->text); !fits.ok())
-      report(loaded.diagnostics,
-             {Severity::error, model->mark, "wrong-model", fits.error().message, ""});
-  };
-  for (const RoleSpec& role : loaded.spec.roles)
-    if (const Plugin* plugin = catalog.find(role.plugin.text))
-      check(role.model, plugin->check_model);
-  for (const GlobalParamSpec& param : loaded.spec.global_params)
-    check(param.model, catalog.model_check_of_kind(param.kind.text));
+  check_models(loaded.spec, catalog, loaded.diagnostics);
   name_overrides(loaded);
   sort_diagnostics(loaded.diagnostics);
 }

@@ -7,6 +7,8 @@
 #include "roles/language_model.h"
 #include "roles/paged_kv.h"
 #include "roles/parse_request.h"
+#include "roles/policy_kv.h"
+#include "roles/robot_policy.h"
 #include "roles/scripted.h"
 #include "roles/vision_encoder.h"
 
@@ -14,32 +16,40 @@ namespace sluice {
 
 namespace {
 
-Plugin playing(ModelCheck can_play, Plugin plugin) {
+/// `several`: kinds of checkpoints, over which it runs different interfaces.
+Plugin playing(ModelCheck can_play, Plugin plugin, bool several = false) {
   plugin.check_model = std::move(can_play);
+  if (several)
+    plugin.check_interface = [name = plugin.declaration.name](const std::string& path,
+                                                              std::string_view interface) {
+      return check_interface(path, name, interface);
+    };
   return plugin;
 }
 
-/// Whichever of the two a model needs.
+/// Whichever its model needs.
 Result<std::unique_ptr<GlobalParam>> make_paged_kv(const GlobalParamMaking& making) {
-  return check_scenes_model(making.model_directory).ok() ? PagedKv::make(making)
-                                                         : ChatSessions::make(making);
-}
-Result<void> check_kv_model(const std::string& path) {
-  if (check_scenes_model(path).ok()) return {};
-  return check_chat_model(path);
+  if (making.model_directory.empty())
+    return invalid_argument("a paged_kv needs `model:`, the checkpoint whose keys it holds");
+  const Result<ModelKind> kind = kind_of_model(making.model_directory);
+  if (!kind.ok()) return kind.error();
+  if (*kind == ModelKind::scenes) return PagedKv::make(making);
+  return *kind == ModelKind::policy ? PolicyKv::make(making) : ChatSessions::make(making);
 }
 
 }  // namespace
 
 void add_builtin_plugins(Catalog& catalog) {
   catalog.add(parse_request_plugin());
-  catalog.add(playing(check_scenes_model, vision_encoder_plugin()));
-  catalog.add(playing(check_scenes_model, language_model_plugin()));
+  catalog.add(playing(check_vision_encoder, vision_encoder_plugin(), true));
+  catalog.add(playing(check_language_model, language_model_plugin(), true));
   catalog.add(playing(check_chat_model, chat_model_plugin()));
-  catalog.add(playing(check_scenes_model, denoiser_plugin()));
-  catalog.add(playing(check_scenes_model, image_codec_plugin()));
+  catalog.add(playing(check_policy, robot_policy_plugin()));
+  catalog.add(playing(check_policy, action_expert_plugin()));
+  catalog.add(playing(check_denoiser, denoiser_plugin(), true));
+  catalog.add(playing(check_image_codec, image_codec_plugin(), true));
   catalog.add(scripted_plugin());
-  catalog.add_global_param("paged_kv", make_paged_kv, check_kv_model);
+  catalog.add_global_param("paged_kv", make_paged_kv, check_paged_kv);
 }
 
 }  // namespace sluice

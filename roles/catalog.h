@@ -39,10 +39,15 @@ struct RoleMaking {
 /// Reads the configuration of a checkpoint's directory or GGUF file, and no more: can it be played?
 using ModelCheck = std::function<Result<void>(const std::string& path)>;
 
+/// The same for one interface of a plugin that plays checkpoints of several kinds.
+using InterfaceCheck =
+    std::function<Result<void>(const std::string& path, std::string_view interface)>;
+
 struct Plugin {
   PluginDeclaration declaration;
   std::function<Result<RoleInstance>(const RoleMaking&)> make;
-  ModelCheck check_model = {};  // empty: any
+  ModelCheck check_model = {};          // empty: any
+  InterfaceCheck check_interface = {};  // empty: all that it declares
 };
 
 struct GlobalParamMaking {

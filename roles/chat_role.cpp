@@ -1,21 +1,18 @@
 #include "roles/chat_role.h"
 
 #include <algorithm>
-#include <charconv>
 #include <deque>
 #include <memory>
 
-#include "base/nearest.h"
-#include "engine/checkpoint/gguf.h"
 #include "engine/tasks/generation.h"
 #include "roles/chat_sessions.h"
 #include "roles/emissions.h"
+#include "roles/engine_options.h"
+#include "roles/picture_features.h"
 
 namespace sluice {
 
 namespace {
-
-constexpr std::size_t answer_tokens_default = 256;
 
 /// A piece of a message that waits for its session.
 struct Piece {
@@ -32,7 +29,9 @@ struct Turn {
   std::vector<std::int32_t> prompt;
   std::unique_ptr<GenerationTask> task;
   TaskId id = 0;
-  std::size_t said = 0;  // bytes of the text that have been yielded
+  std::size_t said = 0;     // bytes of the text that have been yielded
+  std::string role;         // whose conversation it is
+  bool hands_over = false;  // behind its first token
 };
 
 /// `tokens_max`: of an answer whose message does not say.
@@ -73,11 +72,14 @@ class ChatRole final : public SteppedRole {
   void step(std::vector<StepOutcome>& ended) override;
 
  private:
+  bool look_at(Piece& piece) const;
   void look_at_pictures();
   void take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
   void take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
   Result<void> begin(Activation& activation, ChatSession& session, const Payload& text,
                      SharedEngine::Turn& mine);
+  Result<void> go_on(Activation& activation, SharedEngine::Turn& mine);
+  Result<void> hand_over(Turn& turn, Generation generation);
   void yield_progress(Turn& turn);
   void finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
   void forget_ended();
@@ -97,21 +99,31 @@ class ChatRole final : public SteppedRole {
   Emissions emissions_;
 };
 
+/// Its pictures, or what an encoder made of them. False: it has none.
+bool ChatRole::look_at(Piece& piece) const {
+  const auto keep = [&](Result<PictureInput> seen) {
+    if (seen.ok())
+      piece.pictures.push_back(std::move(seen).value());
+    else
+      piece.outcome = seen.error();
+  };
+  const auto images = piece.activation->inputs("image");
+  const auto features = piece.activation->inputs("features");
+  for (const PayloadRef& image : images) keep(engine_.model.encode_picture(image->tensor));
+  for (const PayloadRef& seen : features) keep(picture_of(*seen, engine_.model.model()));
+  for (const char* field : {"hidden", "latents"})
+    if (!piece.activation->inputs(field).empty())
+      piece.outcome = invalid_argument(std::string("a model that answers takes `text` and ") +
+                                       "`features`; `" + field + "` is for models/scenes");
+  return !images.empty() || !features.empty();
+}
+
 /// One piece's a step, outside the turn: the answers of others go on meanwhile.
 void ChatRole::look_at_pictures() {
   for (Piece& piece : waiting_) {
     if (piece.looked_at) continue;
     piece.looked_at = true;
-    if (piece.activation->cancelled()) continue;
-    const auto images = piece.activation->inputs("image");
-    for (const PayloadRef& image : images) {
-      Result<PictureInput> seen = engine_.model.encode_picture(image->tensor);
-      if (seen.ok())
-        piece.pictures.push_back(std::move(seen).value());
-      else
-        piece.outcome = seen.error();
-    }
-    if (!images.empty()) return;
+    if (!piece.activation->cancelled() && look_at(piece)) return;
   }
 }
 
@@ -148,6 +160,7 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
   Result<std::vector<std::int32_t>> prompt = model.tokens(session.messages);
   GenerationOptions options = options_of(text, tokens_max_);
   options.share_prefix = share_prefixes_;
+  options.first_only = activation.interface() == "prefill";
   Result<Generation> generation =
       prompt.ok() ? model.begin_with(*prompt, session.messages, std::move(options))
                   : Result<Generation>(prompt.error());
@@ -158,14 +171,53 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
   (void)model.keep_prefix(sessions_.pool(), std::exchange(session.sequence, {}), session.origin,
                           session.tokens, *generation, false);
   session.answering = true;
-  Turn turn{&activation, session.id, std::move(prompt).value(), nullptr, 0, 0};
+  Turn turn{&activation, session.id, std::move(prompt).value(),          nullptr, 0,
+            0,           name_,      activation.interface() == "prefill"};
   turn.task = std::make_unique<GenerationTask>(std::move(generation).value(), &model.tokenizer());
   turn.id = mine.add(*turn.task);
   turns_.push_back(std::move(turn));
   return {};
 }
 
+/// With an answer whose prompt another role has read.
+Result<void> ChatRole::go_on(Activation& activation, SharedEngine::Turn& mine) {
+  const auto number = static_cast<std::uint64_t>(activation.input("prefix")->number);
+  std::optional<HandedAnswer> handed = sessions_.take_handed(number, activation.session());
+  if (!handed.has_value())
+    return Error{ErrorCode::stale, "the session has moved on since its prompt was read"};
+  Turn turn{&activation,
+            handed->session_id,
+            std::move(handed->prompt),
+            nullptr,
+            0,
+            0,
+            std::move(handed->role),
+            false};
+  turn.task =
+      std::make_unique<GenerationTask>(std::move(handed->generation), &engine_.model.tokenizer());
+  if (!turn.task->done()) turn.id = mine.add(*turn.task);
+  turns_.push_back(std::move(turn));
+  return {};
+}
+
+Result<void> ChatRole::hand_over(Turn& turn, Generation generation) {
+  ChatSession* session = sessions_.find(turn.activation->session(), turn.role);
+  if (session == nullptr || session->id != turn.session)
+    return Error{ErrorCode::cancelled, "the session has ended"};
+  generation.options.first_only = false;
+  const std::int64_t length = static_cast<std::int64_t>(generation.sequence.tokens());
+  auto* payload = new Payload;
+  payload->type = ValueType::number;
+  payload->attributes = {{"length", length}};
+  payload->number = static_cast<std::int64_t>(
+      sessions_.hand_over(*session, {std::string(turn.activation->session()), turn.role,
+                                     turn.session, std::move(generation), turn.prompt}));
+  emissions_.add(*turn.activation, "prefix", PayloadRef(payload));
+  return {};
+}
+
 void ChatRole::yield_progress(Turn& turn) {
+  if (turn.hands_over) return;
   const Generation& generation = turn.task->generation();
   if (generation.text.size() <= turn.said) return;
   auto* payload = new Payload;
@@ -179,12 +231,18 @@ void ChatRole::yield_progress(Turn& turn) {
 
 void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
   mine.engine().remove(turn.id);
+  const bool ended_by_itself = turn.task->done();
   Generation done = turn.task->release();
   Result<void> outcome;
   if (done.error.has_value()) outcome = *done.error;
-  if (done.finish == Generation::Finish::none)
+  if (turn.activation->cancelled() && !ended_by_itself)
     outcome = Error{ErrorCode::cancelled, "the call was cancelled"};
-  ChatSession* session = sessions_.find(turn.activation->session(), name_);
+  if (turn.hands_over && outcome.ok()) {
+    ended.push_back({turn.activation, hand_over(turn, std::move(done))});
+    turn.activation = nullptr;
+    return;
+  }
+  ChatSession* session = sessions_.find(turn.activation->session(), turn.role);
   if (session != nullptr && session->id == turn.session) {  // else it ended meanwhile
     session->answering = false;
     session->sequence = std::move(done.sequence);
@@ -213,10 +271,20 @@ void ChatRole::take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ende
     const auto same = [&](const Piece& other) {
       return other.activation->session() == piece.activation->session();
     };
-    if (piece.activation->cancelled())
+    if (piece.activation->cancelled()) {
       ended.push_back({piece.activation, Error{ErrorCode::cancelled, "the call was cancelled"}});
-    else if (!piece.looked_at || session_of(*piece.activation).answering ||
-             std::ranges::any_of(later, same))
+      continue;
+    }
+    if (piece.activation->interface() == "decode") {
+      if (Result<void> on = go_on(*piece.activation, mine); !on.ok())
+        ended.push_back({piece.activation, std::move(on)});
+      continue;
+    }
+    ChatSession& session = session_of(*piece.activation);
+    // The call before has ended, and nobody has gone on with its answer.
+    if (session.handed != 0 && session.call != piece.activation->call())
+      sessions_.drop_handed(session);
+    if (!piece.looked_at || session.answering || std::ranges::any_of(later, same))
       later.push_back(std::move(piece));
     else
       take(piece, mine, ended);
@@ -248,74 +316,27 @@ void ChatRole::step(std::vector<StepOutcome>& ended) {
   emissions_.send();
 }
 
-struct RoleOptions {
-  kernels::WeightFormat format = kernels::WeightFormat::bf16;
-  PlannerOptions planner;
-  bool share_prefixes = true;
-  std::size_t tokens_max = answer_tokens_default;
-};
+constexpr std::string_view options[] = {"max_tokens", "precision", "share_prefixes", "step_tokens"};
 
-Result<RoleOptions> read_options(const RoleSpec& role, const std::string& model) {
-  RoleOptions made;
-  // The blocks of a GGUF file are narrower than bf16 as they lie.
-  if (is_gguf(model)) made.format = kernels::WeightFormat::exact;
-  for (const OptionSpec& option : role.options) {
-    const std::string& value = option.value.text;
-    if (option.key.text == "precision") {
-      if (value == "exact")
-        made.format = kernels::WeightFormat::exact;
-      else if (value == "bf16")
-        made.format = kernels::WeightFormat::bf16;
-      else if (value == "int8")
-        made.format = kernels::WeightFormat::int8;
-      else
-        return invalid_argument("role '" + role.name.text + "': precision is '" + value +
-                                "', it must be exact, bf16 or int8");
-    } else if (option.key.text == "step_tokens") {
-      const bool digits = !value.empty() && value.size() < 6 &&
-                          std::ranges::all_of(value, [](char c) { return c >= '0' && c <= '9'; });
-      if (!digits || std::stoul(value) == 0)
-        return invalid_argument("role '" + role.name.text + "': step_tokens is '" + value +
-                                "', it must be a number from 1 to 99999");
-      made.planner.budget = static_cast<std::uint32_t>(std::stoul(value));
-    } else if (option.key.text == "max_tokens") {
-      std::size_t tokens = 0;
-      const char* end = value.data() + value.size();
-      const auto [stop, failed] = std::from_chars(value.data(), end, tokens);
-      if (failed != std::errc() || stop != end || tokens == 0 || tokens > 99999)
-        return invalid_argument("role '" + role.name.text + "': max_tokens is '" + value +
-                                "', it must be a number from 1 to 99999");
-      made.tokens_max = tokens;
-    } else if (option.key.text == "share_prefixes") {
-      if (value != "yes" && value != "no")
-        return invalid_argument("role '" + role.name.text + "': share_prefixes is '" + value +
-                                "', it must be yes or no");
-      made.share_prefixes = value == "yes";
-    } else {
-      return invalid_argument("role '" + role.name.text + "': unknown option '" + option.key.text +
-                              "'; there are max_tokens, precision, share_prefixes and step_tokens");
-    }
-  }
-  return made;
-}
+}  // namespace
 
-Result<RoleInstance> make(const RoleMaking& making) {
+Result<RoleInstance> make_chat_role(const RoleMaking& making,
+                                    const std::vector<OptionDeclaration>& known) {
   ChatSessions* sessions = nullptr;
   for (GlobalParam* param : making.global_params)
     if (auto* found = dynamic_cast<ChatSessions*>(param)) sessions = found;
   const std::string role = "role '" + making.role->name.text + "'";
   if (sessions == nullptr)
     return invalid_argument(role + " needs a paged_kv of its model among its global_params");
-  const Result<RoleOptions> options = read_options(*making.role, making.model_directory);
-  if (!options.ok()) return options.error();
+  const Result<EngineOptions> said =
+      read_engine_options(*making.role, making.model_directory, known);
+  if (!said.ok()) return said.error();
   const Result<ChatEngine*> engine =
-      sessions->engine(making.model_directory, options->format, options->planner);
+      sessions->engine(making.model_directory, said->format, said->planner);
   if (!engine.ok()) return engine.error();
   return RoleInstance(std::unique_ptr<SteppedRole>(std::make_unique<ChatRole>(
-      making.role->name.text, **engine, *sessions, options->share_prefixes, options->tokens_max)));
+      making.role->name.text, **engine, *sessions, said->share_prefixes, said->tokens_max)));
 }
-
-}  // namespace
 
 Plugin chat_model_plugin() {
   Plugin plugin;
@@ -332,27 +353,10 @@ Plugin chat_model_plugin() {
       .needs_model = true,
       .any_ports = false,
       .global_param_kinds = {"paged_kv"},
-      .options = {
-          {.name = "max_tokens",
-           .meaning = "longest answer in tokens, where the message does not say",
-           .choices = {},
-           .least = 1,
-           .most = 99999,
-           .fallback = std::to_string(answer_tokens_default)},
-          {.name = "precision",
-           .meaning = "of the weights; left out: bf16, and the blocks of a GGUF file as they lie",
-           .choices = {"exact", "bf16", "int8"}},
-          {.name = "share_prefixes",
-           .meaning = "keys and values of what sessions have in common, once",
-           .choices = {"yes", "no"},
-           .fallback = "yes"},
-          {.name = "step_tokens",
-           .meaning = "most tokens of one step, over all sessions",
-           .choices = {},
-           .least = 1,
-           .most = 99999,
-           .fallback = std::to_string(PlannerOptions().budget)}}};
-  plugin.make = make;
+      .options = engine_options(options)};
+  plugin.make = [](const RoleMaking& making) {
+    return make_chat_role(making, engine_options(options));
+  };
   return plugin;
 }
 

@@ -1,15 +1,9 @@
 #include "roles/chat_sessions.h"
 
 #include "engine/family/memory_plan.h"
+#include "roles/kv_pages.h"
 
 namespace sluice {
-
-namespace {
-
-/// Tokens for which there is room when the workflow does not say how many pages.
-constexpr std::size_t default_tokens = 16384;
-
-}  // namespace
 
 Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking& making) {
   if (making.model_directory.empty())
@@ -21,17 +15,11 @@ Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking&
   if (!architecture->text.has_value())
     return invalid_argument(making.model_directory + ": a model of family " +
                             std::string(to_string(architecture->family)) + " has no decoder");
-  const DecoderShape& text = *architecture->text;
-  const auto page_tokens = static_cast<std::size_t>(making.spec->page_tokens);
-  const std::size_t pages = making.spec->pages > 0 ? static_cast<std::size_t>(making.spec->pages)
-                                                   : default_tokens / page_tokens + 1;
-  const MemoryPlan plan{0, kv_bytes(text) * static_cast<double>(pages * page_tokens),
-                        machine_bytes(), pages * page_tokens};
-  if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
+  Result<std::unique_ptr<KvPool>> pool = make_pages(*architecture->text, *making.spec);
+  if (!pool.ok()) return pool.error();
   auto made = std::make_unique<ChatSessions>();
   made->directory_ = making.model_directory;
-  made->pool_ = std::make_unique<KvPool>(
-      KvShape{text.layers, text.block.kv_heads * text.block.head_dim, page_tokens}, pages);
+  made->pool_ = std::move(pool).value();
   return std::unique_ptr<GlobalParam>(std::move(made));
 }
 
@@ -77,6 +65,28 @@ ChatSession* ChatSessions::find(std::string_view name, std::string_view role) {
   return it != sessions_.end() ? &it->second : nullptr;
 }
 
+std::uint64_t ChatSessions::hand_over(ChatSession& session, HandedAnswer answer) {
+  session.handed = next_id_++;
+  handed_.emplace(session.handed, std::move(answer));
+  return session.handed;
+}
+
+std::optional<HandedAnswer> ChatSessions::take_handed(std::uint64_t number,
+                                                      std::string_view session) {
+  const auto it = handed_.find(number);
+  if (it == handed_.end() || it->second.session != session) return std::nullopt;
+  HandedAnswer taken = std::move(it->second);
+  handed_.erase(it);
+  if (ChatSession* whose = find(taken.session, taken.role)) whose->handed = 0;
+  return taken;
+}
+
+void ChatSessions::drop_handed(ChatSession& session) {
+  handed_.erase(std::exchange(session.handed, 0));
+  session.answering = false;
+  session.messages.pop_back();
+}
+
 void ChatSessions::release_idle() {
   for (auto& [name, session] : sessions_)
     if (!session.answering) pool_->release(session.sequence);
@@ -86,6 +96,7 @@ void ChatSessions::end_session(std::string_view session) {
   if (engine_ == nullptr) return;  // nobody has said anything
   SharedEngine::Turn turn(engine_->shared);
   turn.was_used();
+  std::erase_if(handed_, [&](const auto& one) { return one.second.session == session; });
   std::erase_if(sessions_, [&](const auto& one) { return one.first.first == session; });
 }
 

@@ -1,13 +1,14 @@
 // The `paged_kv` of a checkpoint that chats: its engine, what each session has said, and the keys
 // and values of that.
 //
-// Shared by the replicas of a `chat_model`, whose answers advance together. Thread: take a turn of
-// the engine around every use.
-// Source: omni-flow, section 4.1 (global params pool).
+// Shared by roles that answer (`chat_model`, `language_model`), whose answers advance together.
+// Thread: take a turn of the engine around every use. Source: omni-flow, section 4.1 (global params
+// pool).
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,16 @@ struct ChatSession {
   std::vector<std::int32_t> tokens;     // of all messages
   RowsOrigin origin;                    // what else decided its rows
   bool answering = false;
+  std::uint64_t handed =
+      0;  // its answer has begun and waits, under this number, to be gone on with
+};
+
+/// An answer whose prompt one role has read, for another to go on with.
+struct HandedAnswer {
+  std::string session, role;  // whose conversation it belongs to
+  std::uint64_t session_id = 0;
+  Generation generation;
+  std::vector<std::int32_t> prompt;
 };
 
 /// The checkpoint and its engine: one for all roles and replicas over the same pages.
@@ -61,6 +72,12 @@ class ChatSessions final : public GlobalParam {
   ChatSession& session(std::string_view name, std::string_view role);
   /// Null: it has ended.
   ChatSession* find(std::string_view name, std::string_view role);
+  /// The session's answer waits to be gone on with. Returns its number.
+  std::uint64_t hand_over(ChatSession& session, HandedAnswer answer);
+  /// None: it is not this session's, it was taken, or the session has moved on.
+  std::optional<HandedAnswer> take_handed(std::uint64_t number, std::string_view session);
+  /// An answer that nobody has gone on with was not asked for.
+  void drop_handed(ChatSession& session);
   /// Where pages are wanted: sessions that do not answer keep what they said, and find their pages
   /// again where nobody needed them.
   void release_idle();
@@ -71,6 +88,7 @@ class ChatSessions final : public GlobalParam {
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<ChatEngine> engine_;
   std::map<std::pair<std::string, std::string>, ChatSession> sessions_;  // by name and role
+  std::map<std::uint64_t, HandedAnswer> handed_;
   std::uint64_t next_id_ = 1;
 };
 

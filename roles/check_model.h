@@ -1,18 +1,32 @@
 // Whether a checkpoint is of a family that a role can play, read from its `config.json` or the
 // head of its GGUF file alone.
 //
-// Errors: what stands there, and what the role plays.
+// Errors: what stands there, and which families the role plays.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
 namespace sluice {
 
-/// vision_encoder, image_codec, language_model, denoiser and paged_kv: a models/scenes checkpoint.
-Result<void> check_scenes_model(const std::string& directory);
-/// chat_model: a checkpoint that answers in words.
-Result<void> check_chat_model(const std::string& directory);
+Result<void> check_vision_encoder(const std::string& path);
+Result<void> check_language_model(const std::string& path);
+Result<void> check_chat_model(const std::string& path);
+Result<void> check_policy(const std::string& path);
+Result<void> check_denoiser(const std::string& path);
+Result<void> check_image_codec(const std::string& path);
+/// Whatever has a cache of keys and values.
+Result<void> check_paged_kv(const std::string& path);
+
+/// Of a role that plays checkpoints of several kinds: whether it runs the interface over this one.
+Result<void> check_interface(const std::string& path, std::string_view plugin,
+                             std::string_view interface);
+
+/// Which of them a checkpoint is.
+enum class ModelKind : std::uint8_t { scenes, chat, policy, picture, diffusion, vae };
+Result<ModelKind> kind_of_model(const std::string& path);
 
 }  // namespace sluice

@@ -6,8 +6,12 @@
 
 #include "engine/tasks/generation.h"
 #include "graph/diagnostic.h"
+#include "roles/chat_role.h"
+#include "roles/check_model.h"
 #include "roles/emissions.h"
+#include "roles/engine_options.h"
 #include "roles/paged_kv.h"
+#include "roles/policy_role.h"
 
 namespace sluice {
 
@@ -155,6 +159,8 @@ Result<void> LanguageModel::append_pictures(const Activation& activation,
 /// What the activation adds to the conversation, as rows.
 Result<Said> LanguageModel::read(Turn& turn, Conversation& conversation) {
   const Activation& activation = *turn.activation;
+  if (!activation.inputs("text").empty())
+    return invalid_argument("over models/scenes `generate` takes `hidden`: run `embed` before it");
   const ModelConfig& config = kv_.config();
   Said said;
   std::vector<std::int32_t> opening = std::exchange(conversation.unwritten, {});
@@ -349,6 +355,58 @@ void LanguageModel::step(std::vector<StepOutcome>& ended) {
   done_.clear();
 }
 
+constexpr std::string_view option_names[] = {"precision", "share_prefixes", "step_tokens"};
+
+Result<RoleInstance> make(const RoleMaking& making) {
+  const std::vector<OptionDeclaration> options = engine_options(option_names);
+  if (PolicyKv* policy = policy_kv_of(making)) return make_policy_role(making, *policy, options);
+  const Result<ModelKind> kind = kind_of_model(making.model_directory);
+  if (!kind.ok()) return kind.error();
+  if (*kind != ModelKind::scenes) return make_chat_role(making, options);
+  if (!making.role->options.empty())
+    return invalid_argument("role '" + making.role->name.text +
+                            "': a language_model of models/scenes takes no options");
+  Result<PagedKv*> kv = paged_kv_of(making);
+  if (!kv.ok()) return kv.error();
+  return RoleInstance(std::unique_ptr<SteppedRole>(std::make_unique<LanguageModel>(**kv)));
+}
+
+const Port features{"features", ValueType::tensor, "a picture's feature tokens", false,
+                    0,          Dtype::f32,        {any_size, any_size}};
+const Port token{"token", ValueType::text, "a piece of the answer", false};
+const Port prefix{"prefix", ValueType::number, "where what was read is kept", false};
+
+InterfaceDeclaration generate() {
+  return {.name = "generate",
+          .inputs = {{"text", ValueType::text, "a piece of the message", false},
+                     {"hidden", ValueType::tensor, "rows of text", false},
+                     features,
+                     {"latents", ValueType::tensor, "the same picture's latents", false}},
+          .outputs = {token, {"draw_prompt", ValueType::tensor, "where a drawing begins", false}},
+          .frames = {{"token"}, {"draw_prompt"}},
+          .yields_max = 0};
+}
+
+InterfaceDeclaration prefill() {
+  return {
+      .name = "prefill",
+      .inputs =
+          {{"text", ValueType::text, "a piece of the message", false},
+           features,
+           {"instruction", ValueType::text, "what a robot is to do", false},
+           {"tokens", ValueType::tensor, "the same as tokens", false, 0, Dtype::i32, {any_size}},
+           {"state",
+            ValueType::tensor,
+            "a robot's state, scaled",
+            false,
+            0,
+            Dtype::f32,
+            {any_size}}},
+      .outputs = {prefix},
+      .frames = {},
+      .yields_max = 1};
+}
+
 }  // namespace
 
 Plugin language_model_plugin() {
@@ -356,29 +414,25 @@ Plugin language_model_plugin() {
   plugin.declaration = {
       .name = "language_model",
       .meaning = "answers about text and pictures, token by token, over a session's paged KV",
-      .interfaces =
-          {{.name = "embed",
-            .inputs = {{"text", ValueType::text, "a piece of the request", false}},
-            .outputs = {{"hidden", ValueType::tensor, "its rows for the backbone", false}},
-            .frames = {},
-            .yields_max = 1},
-           {.name = "generate",
-            .inputs = {{"hidden", ValueType::tensor, "rows of text", false},
-                       {"features", ValueType::tensor, "a picture's feature tokens", false},
-                       {"latents", ValueType::tensor, "the same picture's latents", false}},
-            .outputs = {{"token", ValueType::text, "one word of the answer", false},
-                        {"draw_prompt", ValueType::tensor, "where a drawing begins", false}},
-            .frames = {{"token"}, {"draw_prompt"}},
-            .yields_max = 0}},
+      .interfaces = {{.name = "embed",
+                      .inputs = {{"text", ValueType::text, "a piece of the request", false}},
+                      .outputs = {{"hidden", ValueType::tensor, "its rows for the backbone",
+                                   false}},
+                      .frames = {},
+                      .yields_max = 1},
+                     generate(),
+                     prefill(),
+                     {.name = "decode",
+                      .inputs = {prefix},
+                      .outputs = {token},
+                      .frames = {},
+                      .yields_max = 0}},
       .session_state = true,
       .needs_model = true,
       .any_ports = false,
-      .global_param_kinds = {"paged_kv"}};
-  plugin.make = [](const RoleMaking& making) -> Result<RoleInstance> {
-    Result<PagedKv*> kv = paged_kv_of(making);
-    if (!kv.ok()) return kv.error();
-    return RoleInstance(std::unique_ptr<SteppedRole>(std::make_unique<LanguageModel>(**kv)));
-  };
+      .global_param_kinds = {"paged_kv"},
+      .options = engine_options(option_names)};
+  plugin.make = make;
   return plugin;
 }
 

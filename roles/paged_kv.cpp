@@ -74,7 +74,12 @@ void PagedKv::end_session(std::string_view session) {
 
 Result<PagedKv*> paged_kv_of(const RoleMaking& making) {
   for (GlobalParam* param : making.global_params)
-    if (auto* kv = dynamic_cast<PagedKv*>(param)) return kv;
+    if (auto* kv = dynamic_cast<PagedKv*>(param)) {
+      if (kv->directory() == making.model_directory) return kv;
+      return invalid_argument("the model of role '" + making.role->name.text + "' is " +
+                              making.model_directory + ", its paged_kv is made for " +
+                              kv->directory());
+    }
   return invalid_argument("role '" + making.role->name.text +
                           "' needs a paged_kv of a checkpoint made as models/scenes is among its "
                           "global_params");

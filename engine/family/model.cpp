@@ -111,12 +111,12 @@ Result<Model> Model::open(const std::string& directory, kernels::WeightFormat fo
 }
 
 Result<Model> Model::load(Architecture architecture, SafetensorsFile file,
-                          kernels::WeightFormat format) {
+                          kernels::WeightFormat format, ModelParts parts) {
   Model made;
   made.architecture_ = std::move(architecture);
   made.file_ = std::move(file);
   made.format_ = format;
-  if (Result<void> loaded = made.load_parts(); !loaded.ok()) return loaded.error();
+  if (Result<void> loaded = made.load_parts(parts); !loaded.ok()) return loaded.error();
   return made;
 }
 
@@ -147,8 +147,8 @@ Linear load_projector(WeightLoader& load, const SafetensorsFile& file,
                      !shuffled);
 }
 
-Result<void> Model::load_parts() {
-  if (architecture_.text.has_value()) {
+Result<void> Model::load_parts(ModelParts parts) {
+  if (architecture_.text.has_value() && parts == ModelParts::all) {
     const DecoderNames names = find_decoder(file_, *architecture_.text);
     Result<Decoder> text = Decoder::load(*architecture_.text, names, file_, format_);
     if (!text.ok()) return text.error();
@@ -185,7 +185,7 @@ Result<void> Model::load_parts() {
     if (!made.ok()) return made.error();
     vae_ = std::move(made).value();
   }
-  return text_.has_value() && vision_.has_value() ? load_projectors() : Result<void>();
+  return architecture_.text.has_value() && vision_.has_value() ? load_projectors() : Result<void>();
 }
 
 Result<void> Model::load_projectors() {
@@ -194,7 +194,7 @@ Result<void> Model::load_projectors() {
     projector_ = load_projector(load, file_, architecture_);
     return load.outcome();
   }
-  const std::size_t out = text_->width();
+  const std::size_t out = architecture_.text->block.width;
   const std::size_t joined =
       architecture_.vision->block.width + architecture_.second_vision->block.width;
   projector_ = load.linear("projector.fc1", 4 * joined, joined, true);

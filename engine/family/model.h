@@ -38,13 +38,20 @@ Linear load_projector(WeightLoader& load, const SafetensorsFile& file,
 std::string find_prefix(const SafetensorsFile& file, std::span<const std::string_view> candidates,
                         std::string_view tensor);
 
+/// Which parts of a checkpoint are loaded.
+enum class ModelParts : std::uint8_t {
+  all,
+  pictures,  // what `features` needs: no decoder
+};
+
 class Model {
  public:
   /// `config.json`, and weights as `open_weights` finds them.
   static Result<Model> open(const std::string& directory,
                             kernels::WeightFormat format = kernels::WeightFormat::exact);
   static Result<Model> load(Architecture architecture, SafetensorsFile file,
-                            kernels::WeightFormat format = kernels::WeightFormat::exact);
+                            kernels::WeightFormat format = kernels::WeightFormat::exact,
+                            ModelParts parts = ModelParts::all);
   kernels::WeightFormat format() const { return format_; }
 
   const Architecture& architecture() const { return architecture_; }
@@ -67,7 +74,7 @@ class Model {
                         std::span<const Grid>& grids) const;
 
  private:
-  Result<void> load_parts();
+  Result<void> load_parts(ModelParts parts);
   Result<void> load_projectors();
   std::vector<float> fused_features(std::span<const float> pixels) const;
 

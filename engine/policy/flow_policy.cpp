@@ -24,23 +24,31 @@ std::size_t FlowPolicy::picture_rows(const Observation& observation) const {
 
 Result<std::vector<float>> FlowPolicy::embed(const Observation& observation) const {
   if (Result<void> fits = head_.check(observation); !fits.ok()) return fits.error();
-  std::vector<float> rows;
+  std::vector<float> seen;
   if (!observation.pictures.empty()) {
-    auto seen = model_->features(observation.pictures, {});
-    if (!seen.ok()) return seen.error();
-    rows = std::move(seen).value();
-    if (family() == Family::smolvla)
-      for (float& v : rows) v *= model_->text().shape().embedding_scale;
+    auto features = model_->features(observation.pictures, {});
+    if (!features.ok()) return features.error();
+    seen = std::move(features).value();
   }
+  return embed_seen(std::move(seen), observation.tokens, observation.state);
+}
+
+Result<std::vector<float>> FlowPolicy::embed_seen(std::vector<float> features,
+                                                  std::span<const std::int32_t> tokens,
+                                                  std::span<const float> state) const {
+  if (Result<void> fits = head_.check(Observation{{}, {}, state}); !fits.ok()) return fits.error();
+  std::vector<float> rows = std::move(features);
+  if (family() == Family::smolvla)
+    for (float& v : rows) v *= model_->text().shape().embedding_scale;
   std::span<const float> none;
   std::span<const Grid> no_grids;
-  Result<Prompt> words = model_->prompt(observation.tokens, none, no_grids);
+  Result<Prompt> words = model_->prompt(tokens, none, no_grids);
   if (!words.ok()) return words.error();
   rows.insert(rows.end(), words->rows.begin(), words->rows.end());
   if (family() != Family::smolvla) return rows;
-  std::vector<float> state;
-  apply(head_.state, observation.state, state);
-  rows.insert(rows.end(), state.begin(), state.end());
+  std::vector<float> state_row;
+  apply(head_.state, state, state_row);
+  rows.insert(rows.end(), state_row.begin(), state_row.end());
   return rows;
 }
 
@@ -76,6 +84,11 @@ void FlowPolicy::suffix_rows(const ActionRequest& request, double time,
   rows.insert(rows.end(), mixed.begin(), mixed.end());
 }
 
+void FlowPolicy::velocities_of(std::span<const float> hidden,
+                               std::vector<float>& velocities) const {
+  apply(head_.action_out, hidden.last(shape().horizon * expert_.width()), velocities);
+}
+
 Result<std::vector<float>> FlowPolicy::velocities(KvPool& pool, std::span<ActionRequest> requests,
                                                   std::span<const CrossKeys> across,
                                                   const Conditions* table, std::uint32_t step,
@@ -103,9 +116,7 @@ Result<std::vector<float>> FlowPolicy::velocities(KvPool& pool, std::span<Action
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const std::size_t count = rows[i].size() / width;
     pool.truncate(*requests[i].prefix, requests[i].prefix->tokens() - count);
-    const std::size_t skip = count - shape().horizon;
-    apply(head_.action_out, std::span(hidden).subspan((at + skip) * width, shape().horizon * width),
-          actions);
+    velocities_of(std::span(hidden).subspan(at * width, count * width), actions);
     all.insert(all.end(), actions.begin(), actions.end());
     at += count;
   }

@@ -26,6 +26,11 @@ class FlowPolicy {
   KvShape kv_shape(std::size_t page_tokens) const { return model_->text().kv_shape(page_tokens); }
   /// The rows of a prefix, before the trunk.
   Result<std::vector<float>> embed(const Observation& observation) const;
+  /// The same of pictures that the tower has seen: `features` [rows, width] as `Model::features`
+  /// leaves them.
+  Result<std::vector<float>> embed_seen(std::vector<float> features,
+                                        std::span<const std::int32_t> tokens,
+                                        std::span<const float> state) const;
   /// How many of the rows stand for pictures.
   std::size_t picture_rows(const Observation& observation) const;
   /// Appends a prefix of `embed`'s rows to an empty sequence; `hidden`: its normed rows, if wanted.
@@ -35,11 +40,16 @@ class FlowPolicy {
   Result<void> act(KvPool& pool, std::span<ActionRequest> requests, const FlowSchedule& schedule,
                    const PolicyEngine::Watch& watch = {}) const;
 
+  const Model& model() const { return *model_; }
+  const Decoder& expert() const { return expert_; }
+  /// The expert's rows of one step, and the velocities [horizon, dims] that its normed rows mean.
+  void suffix_rows(const ActionRequest& request, double time, std::vector<float>& rows) const;
+  void velocities_of(std::span<const float> hidden, std::vector<float>& velocities) const;
+
  private:
   Result<std::vector<float>> velocities(KvPool& pool, std::span<ActionRequest> requests,
                                         std::span<const CrossKeys> across, const Conditions* table,
                                         std::uint32_t step, double time) const;
-  void suffix_rows(const ActionRequest& request, double time, std::vector<float>& rows) const;
   Family family() const { return head_.family; }
 
   const Model* model_ = nullptr;

@@ -38,6 +38,8 @@ std::vector<std::int32_t> end_tokens(const std::string& directory) {
   return {};
 }
 
+}  // namespace
+
 Result<Tokenizer> open_tokenizer(const std::string& directory) {
   if (is_gguf(directory)) {
     const Result<GgufFile> file = GgufFile::open(directory);
@@ -49,8 +51,6 @@ Result<Tokenizer> open_tokenizer(const std::string& directory) {
       return Tokenizer::load(directory + name);
   return invalid_argument(directory + ": there is neither tokenizer.json nor tokenizer.model");
 }
-
-}  // namespace
 
 std::size_t ChatModel::encodings() const {
   const std::lock_guard held(seen_->mutex);

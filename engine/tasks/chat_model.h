@@ -19,6 +19,9 @@
 
 namespace sluice {
 
+/// Of a directory that holds tokenizer.json or tokenizer.model, or of a GGUF file.
+Result<Tokenizer> open_tokenizer(const std::string& path);
+
 class ChatModel {
  public:
   /// `path`: a directory that also holds tokenizer.json or tokenizer.model, or a GGUF file.

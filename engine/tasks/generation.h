@@ -24,6 +24,7 @@ struct GenerationOptions {
   std::vector<std::int32_t> end_tokens;  // end the answer and are not part of it
   std::vector<std::string> stop;         // likewise; needs a tokenizer
   bool share_prefix = true;              // pages with others that begin as it does
+  bool first_only = false;               // done with its first token; goes on without this
 };
 
 struct Generation {
@@ -70,7 +71,10 @@ class GenerationTask final : public Task {
   /// Requires: it is in no engine. The task is not used any more.
   Generation release() { return std::move(generation_); }
 
-  bool done() const override { return generation_.finish != Generation::Finish::none; }
+  bool done() const override {
+    return generation_.finish != Generation::Finish::none ||
+           (generation_.options.first_only && !generation_.tokens.empty());
+  }
   PagesWanted pages_wanted(TextEngine& engine) const override;
   /// Begins with the rows that others have made of the same tokens, if there are any. With fewer
   /// pages than it wants the answer is cut off where they end.

@@ -1,5 +1,6 @@
 #include "engine/tasks/model_engine.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 
@@ -75,7 +76,19 @@ void ModelEngine::run() {
   if (run_steps()) return;
   hidden_.clear();
   logits_.clear();
-  forward(slots);
+  // Those through the same weights stand together.
+  for (std::size_t at = 0; at < used_;) {
+    const Expert expert = slots[at].work.expert;
+    std::size_t end = at;
+    for (std::size_t i = at; i < used_; ++i)
+      if (slots[i].work.expert == expert) std::swap(slots[end++], slots[i]);
+    forward(slots.subspan(at, end - at));
+    at = end;
+  }
+}
+
+std::size_t ModelEngine::width_of(const Work& work) const {
+  return work.expert.decoder != nullptr ? work.expert.decoder->width() : text_.shape().block.width;
 }
 
 /// On an engine that chooses tokens itself. False: not all of the works are such, or they do not
@@ -91,46 +104,54 @@ bool ModelEngine::run_steps() {
   return true;
 }
 
+/// Works through the same weights.
 void ModelEngine::forward(std::span<Slot> slots) {
-  const std::size_t width = text_.shape().block.width;
+  const Expert& expert = slots.front().work.expert;
+  const std::size_t width = width_of(slots.front().work);
   chunks_.clear();
   for (const Slot& slot : slots)
     chunks_.insert(chunks_.end(), slot.work.chunks.begin(), slot.work.chunks.end());
-  Result<void> ran = text_.forward(chunks_, part_);
+  const Result<void> ran = expert.decoder != nullptr ? text_.forward_expert(expert, chunks_, part_)
+                                                     : text_.forward(chunks_, part_);
   if (!ran.ok() && slots.size() > 1) {
     for (std::size_t i = 0; i < slots.size(); ++i) forward(slots.subspan(i, 1));
     return;
   }
-  // The last rows of all that want logits go through the head together.
-  last_.clear();
-  std::size_t at = 0;
+  std::size_t at = hidden_.size();
   for (Slot& slot : slots) {
     slot.outcome = ran;
-    slot.hidden_at = hidden_.size() + at;
-    slot.logits_at = logits_.size() + last_.size() / width * text_.shape().vocabulary;
+    slot.hidden_at = at;
     at += slot.rows * width;
-    if (ran.ok() && slot.work.wants_logits)
-      last_.insert(last_.end(), part_.begin() + static_cast<std::ptrdiff_t>(at - width),
-                   part_.begin() + static_cast<std::ptrdiff_t>(at));
   }
   if (!ran.ok()) return;
-  hidden_.insert(hidden_.end(), part_.begin(), part_.begin() + static_cast<std::ptrdiff_t>(at));
+  hidden_.insert(hidden_.end(), part_.begin(), part_.end());
+  last_rows(slots, width);
+}
+
+/// The last rows of all that want logits go through the head together.
+void ModelEngine::last_rows(std::span<Slot> slots, std::size_t width) {
+  last_.clear();
+  for (Slot& slot : slots) {
+    if (!slot.work.wants_logits) continue;
+    slot.logits_at = logits_.size() + last_.size() / width * text_.shape().vocabulary;
+    const auto last = std::span(hidden_).subspan(slot.hidden_at + (slot.rows - 1) * width, width);
+    last_.insert(last_.end(), last.begin(), last.end());
+  }
   if (last_.empty()) return;
-  ran = text_.logits(last_, part_logits_);
+  const Result<void> ran = text_.logits(last_, part_logits_);
   for (Slot& slot : slots)
     if (slot.work.wants_logits) slot.outcome = ran;
   if (ran.ok()) logits_.insert(logits_.end(), part_logits_.begin(), part_logits_.end());
 }
 
 void ModelEngine::forget(const Work& work) {
-  const std::size_t width = text_.shape().block.width;
+  const std::size_t width = width_of(work);
   for (const Chunk& chunk : work.chunks)
     text_.pages().truncate(*chunk.sequence,
                            chunk.sequence->tokens() - chunk.embeddings.size() / width);
 }
 
 void ModelEngine::take(Nanoseconds took, std::vector<TaskId>& advanced) {
-  const std::size_t width = text_.shape().block.width;
   for (Slot& slot : std::span(slots_).first(used_)) {
     Task& task = *slot.task;
     if (slot.outcome.ok() && slot.work.is_scratch) forget(slot.work);
@@ -139,7 +160,8 @@ void ModelEngine::take(Nanoseconds took, std::vector<TaskId>& advanced) {
     } else if (slot.token >= 0) {
       task.take(text_, {{}, {}, slot.token});
     } else {
-      const auto hidden = std::span(hidden_).subspan(slot.hidden_at, slot.rows * width);
+      const auto hidden =
+          std::span(hidden_).subspan(slot.hidden_at, slot.rows * width_of(slot.work));
       const auto logits = slot.work.wants_logits
                               ? std::span(logits_).subspan(slot.logits_at, text_.shape().vocabulary)
                               : std::span<const float>();

@@ -1,5 +1,6 @@
 // Forwards for many tasks together: the planner decides who is in the next one, the text engine
-// runs it, each task takes what is its own.
+// runs it, each task takes what is its own. Works through the same weights (the trunk's, an
+// expert's) go together.
 //
 // Tasks are borrowed from `add` to `remove`. A forward that fails is run again task by task, so
 // that only who is to blame fails; where memory runs out all that are in it fail. Thread: one at a
@@ -59,6 +60,8 @@ class ModelEngine {
   void refuse(std::vector<TaskId>& ended);
   bool run_steps();
   void forward(std::span<Slot> slots);
+  void last_rows(std::span<Slot> slots, std::size_t width);
+  std::size_t width_of(const Work& work) const;
   void offer(TaskId id, const Task& task);
   void forget(const Work& work);
 

@@ -1,4 +1,4 @@
-// Whatever wants forwards of a decoder: an answer, a drawing.
+// Whatever wants forwards of a decoder: an answer, a drawing, a robot's actions.
 //
 // A task is a state machine that owns its sequences. It is asked what its next work is (`need`),
 // lays it out when it may run, and takes what came of it; a `ModelEngine` runs the works of all
@@ -19,12 +19,14 @@ namespace sluice {
 /// What one task puts into one forward.
 struct Work {
   std::vector<Chunk> chunks;       // what they borrow stays until `take` or `fail`
-  bool wants_logits = false;       // of its last row
+  Expert expert;                   // through whose weights; none: the trunk's
+  bool wants_logits = false;       // of its last row; of the trunk only
   bool is_scratch = false;         // its sequences end as they were before
   std::optional<DecodeStep> step;  // the same work, for an engine that chooses tokens itself
 
   void clear() {
     chunks.clear();
+    expert = {};
     wants_logits = false;
     is_scratch = false;
     step.reset();
@@ -33,7 +35,7 @@ struct Work {
 
 /// What came of it: `token` where the engine chose it, else rows, and logits if they were wanted.
 struct StepResult {
-  std::span<const float> hidden;  // [rows of all chunks, width], normed
+  std::span<const float> hidden;  // [rows of all chunks, width of its weights], normed
   std::span<const float> logits;  // [vocabulary]
   std::int32_t token = -1;
 };

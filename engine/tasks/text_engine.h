@@ -22,6 +22,14 @@ struct DecodeStep {
   float uniform = 0;
 };
 
+/// Weights other than the trunk's, of the same KV shape, over its pages: an action expert's.
+struct Expert {
+  const Decoder* decoder = nullptr;        // null: the trunk
+  const Conditions* conditions = nullptr;  // of an adaptive one
+
+  bool operator==(const Expert&) const = default;
+};
+
 class TextEngine {
  public:
   virtual ~TextEngine() = default;
@@ -31,6 +39,15 @@ class TextEngine {
   virtual void embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const = 0;
   virtual Result<void> forward(std::span<const Chunk> chunks, std::vector<float>& hidden) = 0;
   virtual Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) = 0;
+
+  /// Through an expert; hidden has its width. Errors: invalid_argument where the engine runs none.
+  virtual Result<void> forward_expert(const Expert&, std::span<const Chunk>, std::vector<float>&) {
+    return Error{ErrorCode::invalid_argument, "this engine runs no action expert"};
+  }
+  /// What an expert that attends across reads of all tokens of a sequence.
+  virtual Result<CrossKeys> cross_keys(const Decoder&, const KvSequence&) {
+    return Error{ErrorCode::invalid_argument, "this engine runs no action expert"};
+  }
 
   /// Whether `step` does what the others do, faster: a device, on which tokens are chosen too.
   virtual bool steps(const kernels::SampleOptions&) const { return false; }
@@ -51,6 +68,13 @@ class CpuText final : public TextEngine {
   }
   Result<void> forward(std::span<const Chunk> chunks, std::vector<float>& hidden) override {
     return decoder_.forward(pool_, chunks, hidden);
+  }
+  Result<void> forward_expert(const Expert& expert, std::span<const Chunk> chunks,
+                              std::vector<float>& hidden) override {
+    return expert.decoder->forward(pool_, chunks, hidden, expert.conditions);
+  }
+  Result<CrossKeys> cross_keys(const Decoder& expert, const KvSequence& sequence) override {
+    return expert.cross_keys(pool_, sequence, sequence.tokens());
   }
   Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) override {
     decoder_.logits(hidden, logits);

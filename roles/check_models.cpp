@@ -1,0 +1,108 @@
+#include "roles/check_models.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace sluice {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class Models {
+ public:
+  Models(const WorkflowSpec& spec, const Catalog& catalog, Diagnostics& diagnostics)
+      : spec_(spec), catalog_(catalog), diagnostics_(diagnostics) {}
+
+  void check() {
+    for (const RoleSpec& role : spec_.roles)
+      if (const Plugin* plugin = catalog_.find(role.plugin.text)) check_role(role, *plugin);
+    for (const GlobalParamSpec& param : spec_.global_params)
+      can_play(param.model, catalog_.model_check_of_kind(param.kind.text));
+  }
+
+ private:
+  void error(Mark mark, std::string code, std::string message, std::string hint = "") {
+    report(diagnostics_,
+           {Severity::error, mark, std::move(code), std::move(message), std::move(hint)});
+  }
+
+  static bool is_there(const std::optional<Name>& model) {
+    std::error_code failed;
+    return model.has_value() && fs::exists(model->text, failed);
+  }
+
+  /// False: it cannot, or nobody can know.
+  bool can_play(const std::optional<Name>& model, const ModelCheck& check) {
+    if (!is_there(model) || !check) return is_there(model);
+    const Result<void> fits = check(model->text);
+    if (!fits.ok()) error(model->mark, "wrong-model", fits.error().message);
+    return fits.ok();
+  }
+
+  void check_role(const RoleSpec& role, const Plugin& plugin) {
+    if (!plugin.declaration.needs_model) return;
+    const bool plays = can_play(role.model, plugin.check_model);
+    if (plays && plugin.check_interface)
+      for (const NodeSpec& node : spec_.nodes) check_node(node, role, plugin);
+    check_params(role, plugin);
+  }
+
+  void check_node(const NodeSpec& node, const RoleSpec& role, const Plugin& plugin) {
+    if (node.role.text != role.name.text ||
+        find_interface(plugin.declaration, node.interface.text) == nullptr)
+      return;
+    const Result<void> fits = plugin.check_interface(role.model->text, node.interface.text);
+    if (!fits.ok()) error(node.interface.mark, "wrong-interface", fits.error().message);
+  }
+
+  /// A role that needs a model computes on the keys of that model, which are in one place.
+  void check_params(const RoleSpec& role, const Plugin& plugin) {
+    for (const std::string& kind : plugin.declaration.global_param_kinds) {
+      const GlobalParamSpec* first = nullptr;
+      for (const Name& name : role.global_params) {
+        const auto param = std::ranges::find_if(
+            spec_.global_params, [&](const auto& one) { return one.name.text == name.text; });
+        if (param == spec_.global_params.end() || param->kind.text != kind) continue;
+        if (first != nullptr) {
+          error(name.mark, "second-global-param",
+                "role '" + role.name.text + "' lists '" + first->name.text + "' and '" + name.text +
+                    "', both of kind " + kind + "; it computes on one",
+                "take one of them out of global_params");
+          continue;
+        }
+        first = &*param;
+        check_param(role, name, *param);
+      }
+    }
+  }
+
+  void check_param(const RoleSpec& role, const Name& name, const GlobalParamSpec& param) {
+    if (!param.model.has_value())
+      return error(name.mark, "missing-model",
+                   "role '" + role.name.text + "' computes on '" + param.name.text +
+                       "', which says no model",
+                   "write `model:` at the global parameter '" + param.name.text +
+                       "', the same as the role's");
+    std::error_code failed;
+    if (!is_there(role.model) || !is_there(param.model) ||
+        fs::equivalent(role.model->text, param.model->text, failed) || failed)
+      return;
+    error(name.mark, "other-model",
+          "the model of role '" + role.name.text + "' is " + role.model->text + ", that of its '" +
+              param.name.text + "' is " + param.model->text,
+          "write the same `model:` at both");
+  }
+
+  const WorkflowSpec& spec_;
+  const Catalog& catalog_;
+  Diagnostics& diagnostics_;
+};
+
+}  // namespace
+
+void check_models(const WorkflowSpec& spec, const Catalog& catalog, Diagnostics& diagnostics) {
+  Models(spec, catalog, diagnostics).check();
+}
+
+}  // namespace sluice

@@ -1,0 +1,38 @@
+// What may stand under `options:` of a role that runs a checkpoint in an engine.
+//
+// Errors: invalid_argument, naming role, option and what it may be.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/plan/planner.h"
+#include "graph/declaration.h"
+#include "graph/spec.h"
+#include "kernels/matmul.h"
+
+namespace sluice {
+
+struct EngineOptions {
+  kernels::WeightFormat format = kernels::WeightFormat::bf16;
+  PlannerOptions planner;
+  bool share_prefixes = true;
+  std::size_t tokens_max = 256;  // of an answer whose message does not say
+  std::size_t steps = 0;      // of denoising; 0: the checkpoint's own
+  double guidance = 0;        // of a drawing; 0: the checkpoint's own
+  std::uint64_t seed = 0;     // of noise that nobody gives
+  std::uint8_t priority = 0;  // of its works, higher first
+  Nanoseconds deadline = 0;   // of a control cycle, from its beginning; 0: none
+};
+
+/// The declarations of the options of these names, in their order.
+std::vector<OptionDeclaration> engine_options(std::span<const std::string_view> names);
+
+/// What the role says, of the options that its plugin declares. Without `precision` it is bf16, and
+/// for a GGUF file, whose blocks are narrower, exact.
+Result<EngineOptions> read_engine_options(const RoleSpec& role, const std::string& model,
+                                          const std::vector<OptionDeclaration>& known);
+
+}  // namespace sluice

@@ -1,0 +1,75 @@
+#include "roles/policy_kv.h"
+
+#include "engine/family/memory_plan.h"
+#include "engine/tasks/chat_model.h"
+#include "roles/check_model.h"
+#include "roles/kv_pages.h"
+
+namespace sluice {
+
+Result<std::unique_ptr<GlobalParam>> PolicyKv::make(const GlobalParamMaking& making) {
+  const Result<Architecture> architecture = Architecture::load(making.model_directory);
+  if (!architecture.ok()) return architecture.error();
+  Result<std::unique_ptr<KvPool>> pool = make_pages(*architecture->text, *making.spec);
+  if (!pool.ok()) return pool.error();
+  auto made = std::make_unique<PolicyKv>();
+  made->directory_ = making.model_directory;
+  made->pool_ = std::move(pool).value();
+  return std::unique_ptr<GlobalParam>(std::move(made));
+}
+
+Result<PolicyHost*> PolicyKv::host(const std::string& directory, kernels::WeightFormat format,
+                                   const PlannerOptions& options) {
+  if (directory != directory_)
+    return invalid_argument("its model is " + directory + ", its paged_kv is made for " +
+                            directory_);
+  if (host_ != nullptr) {
+    if (host_->model.format() != format)
+      return invalid_argument("another role over the same paged_kv has another precision");
+    if (host_->step_rows != options.budget)
+      return invalid_argument("another role over the same paged_kv has other step_tokens");
+    return host_.get();
+  }
+  Result<Architecture> architecture = Architecture::load(directory);
+  if (!architecture.ok()) return architecture.error();
+  Result<SafetensorsFile> file = open_weights(directory);
+  if (!file.ok()) return file.error();
+  const std::size_t tokens = pool_->pages() * pool_->shape().page_tokens;
+  const MemoryPlan plan = plan_memory(*file, *architecture, tokens, format);
+  if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
+  Result<PictureSteps> pictures = PictureSteps::load(directory, *architecture);
+  if (!pictures.ok()) return pictures.error();
+  Result<Model> model =
+      Model::load(std::move(architecture).value(), std::move(file).value(), format);
+  if (!model.ok()) return model.error();
+  auto made =
+      std::make_unique<PolicyHost>(std::move(model).value(), *pool_, options.budget, options);
+  Result<FlowPolicy> policy = FlowPolicy::load(made->model);
+  if (!policy.ok()) return policy.error();
+  made->policy = std::move(policy).value();
+  made->pictures = std::move(pictures).value();
+  made->tokenizer = open_tokenizer(directory);
+  host_ = std::move(made);
+  return host_.get();
+}
+
+std::uint64_t PolicyKv::keep(std::string_view session, KvSequence sequence) {
+  const auto it = prefixes_.find(session);
+  PolicyPrefix& kept = it != prefixes_.end() ? it->second : prefixes_[std::string(session)];
+  kept = {next_id_++, std::move(sequence)};
+  return kept.id;
+}
+
+const KvSequence* PolicyKv::find(std::string_view session, std::uint64_t id) const {
+  const auto it = prefixes_.find(session);
+  return it != prefixes_.end() && it->second.id == id ? &it->second.sequence : nullptr;
+}
+
+void PolicyKv::end_session(std::string_view session) {
+  if (host_ == nullptr) return;
+  SharedEngine::Turn turn(host_->shared);
+  turn.was_used();
+  if (const auto it = prefixes_.find(session); it != prefixes_.end()) prefixes_.erase(it);
+}
+
+}  // namespace sluice

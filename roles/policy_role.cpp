@@ -1,0 +1,295 @@
+#include "roles/policy_role.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/random.h"
+#include "engine/policy/policy_prompt.h"
+#include "engine/tasks/control_cycle.h"
+#include "roles/emissions.h"
+
+namespace sluice {
+
+namespace {
+
+const Payload* given(const Activation& activation, std::string_view field) {
+  const auto values = activation.inputs(field);
+  return values.empty() ? nullptr : values.front().get();
+}
+
+std::int64_t wide(std::size_t value) { return static_cast<std::int64_t>(value); }
+
+/// A cycle that was asked for.
+struct Asked {
+  Activation* activation = nullptr;
+  bool looked_at = false;       // its pictures, words and state
+  Result<void> outcome;         // of looking at them
+  std::vector<float> rows;      // of the prefix
+  std::size_t pictures = 0;     // how many of them stand for pictures
+  std::vector<float> x, state;  // noise
+  std::unique_ptr<ControlCycle> cycle;
+  TaskId id = 0;
+
+  bool is_prefill() const { return activation->interface() == "prefill"; }
+};
+
+class PolicyRole final : public SteppedRole {
+ public:
+  PolicyRole(PolicyKv& kv, PolicyHost& host, const EngineOptions& options)
+      : kv_(kv), host_(host), options_(options) {}
+  ~PolicyRole() override {
+    SharedEngine::Turn mine(host_.shared);
+    mine.was_used();
+    for (const Asked& asked : asked_) mine.engine().remove(asked.id);
+    asked_.clear();
+  }
+  PolicyRole(const PolicyRole&) = delete;
+  PolicyRole& operator=(const PolicyRole&) = delete;
+
+  void admit(Activation& activation) override { asked_.emplace_back().activation = &activation; }
+  bool busy() const override { return !asked_.empty(); }
+  void step(std::vector<StepOutcome>& ended) override;
+
+ private:
+  const ActionShape& shape() const { return host_.policy.shape(); }
+  void look_at_one();
+  Result<void> look_at(Asked& asked) const;
+  Result<void> read_state(Asked& asked) const;
+  Result<void> check_state(const Asked& asked) const;
+  Result<void> read_noise(Asked& asked) const;
+  Result<std::vector<std::int32_t>> read_words(const Asked& asked) const;
+  Result<std::vector<float>> read_features(const Asked& asked) const;
+  Result<void> begin(Asked& asked, SharedEngine::Turn& mine);
+  Result<KvSequence> prefix_of(const Asked& asked) const;
+  void end(Asked& asked, Result<void> outcome, SharedEngine::Turn& mine,
+           std::vector<StepOutcome>& ended);
+  void yield_result(Asked& asked);
+  void advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
+
+  PolicyKv& kv_;
+  PolicyHost& host_;
+  const EngineOptions options_;
+  std::vector<Asked> asked_;
+  Emissions emissions_;
+};
+
+Result<void> PolicyRole::read_state(Asked& asked) const {
+  const Payload* state = given(*asked.activation, "state");
+  if (state == nullptr) return {};
+  const Tensor& tensor = state->tensor;
+  if (tensor.dtype() != Dtype::f32 || tensor.empty() || tensor.count() > wide(shape().state_dims))
+    return invalid_argument("the state is " + tensor.describe() + ", this policy reads 1 to " +
+                            std::to_string(shape().state_dims) + " f32 values");
+  asked.state.assign(tensor.f32().begin(), tensor.f32().end());
+  asked.state.resize(shape().state_dims);  // what a robot does not have is zero
+  return {};
+}
+
+Result<void> PolicyRole::read_noise(Asked& asked) const {
+  const std::size_t values = shape().horizon * shape().dims;
+  const Payload* noise = given(*asked.activation, "noise");
+  if (noise == nullptr) {
+    SplitMix64 random(options_.seed);
+    asked.x.resize(values);
+    for (float& v : asked.x) v = static_cast<float>(random.normal());
+    return {};
+  }
+  const Tensor& tensor = noise->tensor;
+  if (tensor.dtype() != Dtype::f32 || tensor.count() != wide(values))
+    return invalid_argument("the noise is " + tensor.describe() + ", this policy needs f32[" +
+                            std::to_string(shape().horizon) + ", " + std::to_string(shape().dims) +
+                            "]");
+  asked.x.assign(tensor.f32().begin(), tensor.f32().end());
+  return {};
+}
+
+Result<std::vector<std::int32_t>> PolicyRole::read_words(const Asked& asked) const {
+  const Family family = host_.model.architecture().family;
+  if (const Payload* tokens = given(*asked.activation, "tokens")) {
+    if (tokens->tensor.dtype() != Dtype::i32)
+      return invalid_argument("the tokens are " + tokens->tensor.describe() + ", not i32");
+    if (family == Family::pi05 && !asked.state.empty())
+      return invalid_argument(
+          "a pi05 policy reads its state as words: give an `instruction` with the `state`, or "
+          "`tokens` that hold both");
+    return std::vector<std::int32_t>(tokens->tensor.i32().begin(), tokens->tensor.i32().end());
+  }
+  const Payload* text = given(*asked.activation, "instruction");
+  if (text == nullptr) return std::vector<std::int32_t>();
+  if (!host_.tokenizer.ok())
+    return invalid_argument("an instruction needs a tokenizer: " + host_.tokenizer.error().message +
+                            "; or give `tokens`");
+  return host_.tokenizer->encode(policy_prompt(family, text->text, asked.state), true);
+}
+
+Result<std::vector<float>> PolicyRole::read_features(const Asked& asked) const {
+  if (const Payload* features = given(*asked.activation, "features")) {
+    const Tensor& tensor = features->tensor;
+    const std::size_t width = host_.model.text().width();
+    if (tensor.dtype() != Dtype::f32 || tensor.shape().size() != 2 || tensor.dim(1) != wide(width))
+      return invalid_argument("the features are " + tensor.describe() +
+                              ", this policy reads f32[rows, " + std::to_string(width) + "]");
+    return std::vector<float>(tensor.f32().begin(), tensor.f32().end());
+  }
+  const Result<std::vector<float>> pixels =
+      read_cameras(*asked.activation, host_.pictures, host_.model.architecture());
+  if (!pixels.ok() || pixels->empty()) return pixels;
+  return host_.model.features(*pixels, {});
+}
+
+/// pi0 reads its state beside the actions, the others in their prefix.
+Result<void> PolicyRole::check_state(const Asked& asked) const {
+  const Family family = host_.model.architecture().family;
+  const bool has_prefix = given(*asked.activation, "prefix") != nullptr;
+  if (asked.state.empty() || (family == Family::pi0 ? !asked.is_prefill() : !has_prefix)) return {};
+  return invalid_argument(
+      "a policy of family " + std::string(to_string(family)) + " reads its state " +
+      (has_prefix ? "in its prefix: give it to `prefill`" : "with its actions: give it to `act`"));
+}
+
+/// Outside the turn: the works of others go on meanwhile.
+Result<void> PolicyRole::look_at(Asked& asked) const {
+  if (Result<void> read = read_state(asked); !read.ok()) return read;
+  if (Result<void> fits = check_state(asked); !fits.ok()) return fits;
+  if (!asked.is_prefill())
+    if (Result<void> read = read_noise(asked); !read.ok()) return read;
+  if (given(*asked.activation, "prefix") != nullptr) return {};
+  const Result<std::vector<std::int32_t>> words = read_words(asked);
+  if (!words.ok()) return words.error();
+  Result<std::vector<float>> features = read_features(asked);
+  if (!features.ok()) return features.error();
+  asked.pictures = features->size() / host_.model.text().width();
+  if (asked.pictures == 0 && words->empty())
+    return invalid_argument("there is nothing to act on: no picture, no instruction");
+  Result<std::vector<float>> rows =
+      host_.policy.embed_seen(std::move(features).value(), *words, asked.state);
+  if (!rows.ok()) return rows.error();
+  asked.rows = std::move(rows).value();
+  return {};
+}
+
+void PolicyRole::look_at_one() {
+  for (Asked& asked : asked_) {
+    if (asked.looked_at) continue;
+    asked.looked_at = true;
+    if (!asked.activation->cancelled()) asked.outcome = look_at(asked);
+    return;
+  }
+}
+
+/// A sequence of its own: what the session's prefix holds, or nothing.
+Result<KvSequence> PolicyRole::prefix_of(const Asked& asked) const {
+  const Payload* prefix = given(*asked.activation, "prefix");
+  if (prefix == nullptr) return KvSequence();
+  const KvSequence* found =
+      kv_.find(asked.activation->session(), static_cast<std::uint64_t>(prefix->number));
+  if (found == nullptr)
+    return Error{ErrorCode::stale, "the session has another prefix by now, or none"};
+  return kv_.pool().fork(*found);
+}
+
+Result<void> PolicyRole::begin(Asked& asked, SharedEngine::Turn& mine) {
+  Result<KvSequence> prefix = prefix_of(asked);
+  if (!prefix.ok()) return prefix.error();
+  ControlOptions options;
+  options.schedule.steps = asked.is_prefill()    ? 0
+                           : options_.steps != 0 ? options_.steps
+                                                 : shape().steps;
+  options.priority = options_.priority;
+  options.began = engine_clock();
+  if (options_.deadline != 0) options.deadline = options.began + options_.deadline;
+  auto cycle =
+      ControlCycle::make(host_.policy, std::move(prefix).value(), std::move(asked.rows),
+                         asked.pictures, std::move(asked.x), std::move(asked.state), options);
+  if (!cycle.ok()) return cycle.error();
+  asked.cycle = std::move(cycle).value();
+  asked.id = mine.add(*asked.cycle);
+  return {};
+}
+
+void PolicyRole::yield_result(Asked& asked) {
+  if (!asked.is_prefill())
+    return emissions_.add(*asked.activation, "actions",
+                          make_tensor(Tensor::of_f32({wide(shape().horizon), wide(shape().dims)},
+                                                     asked.cycle->take_actions())));
+  KvSequence sequence = asked.cycle->release_prefix();
+  const std::int64_t length = wide(sequence.tokens());
+  auto* payload = new Payload;
+  payload->type = ValueType::number;
+  payload->number =
+      static_cast<std::int64_t>(kv_.keep(asked.activation->session(), std::move(sequence)));
+  payload->attributes = {{"length", length}};
+  emissions_.add(*asked.activation, "prefix", PayloadRef(payload));
+}
+
+void PolicyRole::end(Asked& asked, Result<void> outcome, SharedEngine::Turn& mine,
+                     std::vector<StepOutcome>& ended) {
+  if (asked.cycle != nullptr) mine.engine().remove(asked.id);
+  if (outcome.ok()) yield_result(asked);
+  asked.cycle.reset();
+  ended.push_back({asked.activation, std::move(outcome)});
+  asked.activation = nullptr;
+}
+
+void PolicyRole::advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
+  for (Asked& asked : asked_) {
+    if (asked.activation->cancelled()) {
+      end(asked, Error{ErrorCode::cancelled, "the call was cancelled"}, mine, ended);
+    } else if (asked.cycle == nullptr) {
+      if (!asked.looked_at) continue;
+      if (asked.outcome.ok()) asked.outcome = begin(asked, mine);
+      if (!asked.outcome.ok()) end(asked, asked.outcome, mine, ended);
+    } else if (asked.cycle->done()) {
+      const std::optional<Error> error = asked.cycle->error();
+      end(asked, error.has_value() ? Result<void>(*error) : Result<void>(), mine, ended);
+    }
+  }
+  std::erase_if(asked_, [](const Asked& asked) { return asked.activation == nullptr; });
+}
+
+void PolicyRole::step(std::vector<StepOutcome>& ended) {
+  look_at_one();
+  {
+    SharedEngine::Turn mine(host_.shared);
+    advance(mine, ended);
+    const bool ran = mine.forward();
+    advance(mine, ended);
+    if (ran || !ended.empty()) mine.was_used();
+  }
+  emissions_.send();
+}
+
+}  // namespace
+
+Result<std::vector<float>> read_cameras(const Activation& activation, const PictureSteps& steps,
+                                        const Architecture& architecture) {
+  std::vector<float> pixels;
+  for (const std::string_view port : camera_ports) {
+    const Payload* image = given(activation, port);
+    if (image == nullptr) continue;
+    const Result<PictureInput> made = prepare_picture(steps, architecture, image->tensor);
+    if (!made.ok()) return invalid_argument(std::string(port) + ": " + made.error().message);
+    pixels.insert(pixels.end(), made->pixels.begin(), made->pixels.end());
+  }
+  return pixels;
+}
+
+PolicyKv* policy_kv_of(const RoleMaking& making) {
+  for (GlobalParam* param : making.global_params)
+    if (auto* found = dynamic_cast<PolicyKv*>(param)) return found;
+  return nullptr;
+}
+
+Result<RoleInstance> make_policy_role(const RoleMaking& making, PolicyKv& kv,
+                                      const std::vector<OptionDeclaration>& known) {
+  const Result<EngineOptions> options =
+      read_engine_options(*making.role, making.model_directory, known);
+  if (!options.ok()) return options.error();
+  const Result<PolicyHost*> host =
+      kv.host(making.model_directory, options->format, options->planner);
+  if (!host.ok()) return host.error();
+  return RoleInstance(
+      std::unique_ptr<SteppedRole>(std::make_unique<PolicyRole>(kv, **host, *options)));
+}
+
+}  // namespace sluice

@@ -1,0 +1,192 @@
+// Workflows over tiny checkpoints, as they are shipped: what they give is what the engine gives by
+// itself.
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <sstream>
+
+#include "base/base64.h"
+#include "base/random.h"
+#include "engine/picture/image_file.h"
+#include "engine/policy/flow_policy.h"
+#include "engine/policy/policy_prompt.h"
+#include "engine/tasks/chat_model.h"
+#include "running_workflow.h"
+
+using namespace sluice;
+
+namespace {
+
+const std::string root = SLUICE_SOURCE_DIR;
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+PayloadRef tensor(std::vector<std::int64_t> shape, std::vector<float> values) {
+  return make_tensor(Tensor::of_f32(std::move(shape), std::move(values)));
+}
+
+Tensor photo(std::uint64_t seed) {
+  Tensor made = Tensor::zeros(Dtype::u8, {20 + static_cast<std::int64_t>(seed), 31, 3}).value();
+  SplitMix64 random(seed);
+  for (std::uint8_t& v : made.u8()) v = static_cast<std::uint8_t>(random.next());
+  return made;
+}
+
+std::vector<float> values_of(const Outputs& outputs, const std::string& name) {
+  const auto it = outputs.find(name);
+  REQUIRE(it != outputs.end());
+  REQUIRE(it->second.size() == 1);
+  const auto values = it->second.front()->tensor.f32();
+  return {values.begin(), values.end()};
+}
+
+const std::vector<float> robot_state{0.25F, -1.0F, 0.999F, -3.0F};
+
+/// The policy by itself: the same pictures, words and noise, by hand.
+std::vector<float> acted(const std::string& family, std::span<const Tensor> photos,
+                         const std::string& instruction, std::vector<std::int32_t> tokens,
+                         std::vector<float> noise) {
+  const std::string directory = root + "/tests/golden/" + family;
+  const Model model = Model::open(directory).value();
+  const FlowPolicy policy = FlowPolicy::load(model).value();
+  const PictureSteps steps = PictureSteps::load(directory, model.architecture()).value();
+  std::vector<float> pixels;
+  for (const Tensor& one : photos) {
+    const auto made = prepare_picture(steps, model.architecture(), one).value();
+    pixels.insert(pixels.end(), made.pixels.begin(), made.pixels.end());
+  }
+  std::vector<float> state = robot_state;
+  state.resize(policy.shape().state_dims);
+  if (!instruction.empty())
+    tokens = open_tokenizer(directory)->encode(
+        policy_prompt(model.architecture().family, instruction, state), true);
+  KvPool pool(policy.kv_shape(16), 16);
+  KvSequence prefix;
+  const auto rows = policy.embed({pixels, tokens, state}).value();
+  REQUIRE(policy.prefill(pool, prefix, rows, policy.picture_rows({pixels, tokens, state}), nullptr)
+              .ok());
+  ActionRequest request{&prefix, std::move(noise), state};
+  REQUIRE(policy.act(pool, {&request, 1}, {policy.shape().steps, 1.0F}).ok());
+  return request.x;
+}
+
+std::vector<float> drawn(std::size_t count, std::uint64_t seed) {
+  SplitMix64 random(seed);
+  std::vector<float> noise(count);
+  for (float& v : noise) v = static_cast<float>(random.normal());
+  return noise;
+}
+
+}  // namespace
+
+TEST_CASE("robot_policy.yaml gives the policy's own actions, bit for bit") {
+  RunningWorkflow workflow("robot_policy.yaml");
+  const Tensor photos[] = {photo(1), photo(2)};
+  for (const char* instruction : {"pick up the red_cup", "open the drawer"}) {
+    const Outputs outputs = workflow.call({{"front", make_image(photos[0])},
+                                           {"wrist", make_image(photos[1])},
+                                           {"state", tensor({4}, robot_state)},
+                                           {"instruction", make_text(instruction)}});
+    CHECK(outputs.at("actions").at(0)->tensor.describe() == "f32[6, 32]");
+    CHECK(values_of(outputs, "actions") ==
+          acted("pi05", photos, instruction, {}, drawn(6 * 32, 0)));
+  }
+}
+
+namespace {
+
+Inputs robot(std::uint64_t seed, const std::string& instruction) {
+  return {{"front", make_image(photo(seed))},
+          {"wrist", make_image(photo(seed + 1))},
+          {"state", tensor({4}, robot_state)},
+          {"instruction", make_text(instruction)}};
+}
+
+/// With a picture, if there is one, and at most 12 tokens for an answer.
+Inputs asked(const std::string& question, const std::string& picture = "") {
+  std::string content;
+  if (!picture.empty())
+    content = R"({"type": "image", "data": ")" + base64_encode(picture) + "\"}, ";
+  content += R"({"type": "text", "text": ")" + question + "\"}";
+  return {{"request",
+           make_json("{\"content\": [" + content + "], \"options\": {\"max_tokens\": 12}}")}};
+}
+
+std::string answered(const Outputs& outputs) {
+  std::string text;
+  if (const auto it = outputs.find("text"); it != outputs.end())
+    for (const PayloadRef& piece : it->second) text += piece->text;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a policy as encoder, language model and action expert has the whole one's actions") {
+  for (const char* family : {"pi05", "smolvla", "pi0"}) {
+    INFO(family);
+    const bool reads_words = family == std::string("pi05");
+    std::vector<std::pair<std::string, std::string>> changes{
+        {"tests/golden/pi05", std::string("tests/golden/") + family}};
+    std::vector<std::pair<std::string, std::string>> split = changes;
+    if (!reads_words) {  // those have no tokenizer
+      changes.push_back({"instruction: inputs.instruction", "tokens: inputs.tokens"});
+      changes.push_back({"instruction: text", "tokens: tensor"});
+      split = changes;
+    }
+    if (family == std::string("pi0")) {  // its state stands beside the actions
+      split.push_back({", state: inputs.state", ""});
+      split.push_back({"{ prefix: read.prefix }", "{ prefix: read.prefix, state: inputs.state }"});
+    }
+    RunningWorkflow whole("robot_policy.yaml", changes), parts("policy_split.yaml", split);
+    for (const std::uint64_t seed : {1, 5}) {
+      Inputs inputs = robot(seed, "pick up the cup");
+      if (!reads_words) {
+        Tensor tokens = Tensor::zeros(Dtype::i32, {3}).value();
+        for (std::int64_t i = 0; i < 3; ++i) tokens.i32()[i] = static_cast<std::int32_t>(seed + i);
+        inputs.back() = {"tokens", make_tensor(std::move(tokens))};
+      }
+      const auto want = values_of(whole.call(inputs), "actions");
+      CHECK(want.size() % 6 == 0);
+      CHECK(values_of(parts.call(inputs), "actions") == want);
+    }
+  }
+}
+
+TEST_CASE("a checkpoint as encoder and language model says what it says as one role") {
+  for (const char* model : {"conversation_qwen", "conversation_smolvlm"}) {
+    INFO(model);
+    const std::string directory = root + "/tests/golden/" + model;
+    const std::vector<std::pair<std::string, std::string>> changes{{"conversation_qwen", model}};
+    RunningWorkflow whole("chat.yaml", changes), parts("vlm_split.yaml", changes);
+    const std::string picture = read(directory + "/picture.png");
+    const Inputs turns[] = {asked("What is on the table?", picture), asked("And then?"),
+                            asked("Is this the same?", picture)};
+    std::string last;
+    for (const Inputs& turn : turns) {
+      const std::string want = answered(whole.call(turn));
+      CHECK(want != last);
+      CHECK(answered(parts.call(turn)) == want);
+      last = want;
+    }
+    // And without a picture, in another session.
+    CHECK(answered(parts.call(asked("Hello there"), "b")) ==
+          answered(whole.call(asked("Hello there"), "b")));
+  }
+}
+
+TEST_CASE("reading prompts and writing answers in two roles says what one role says") {
+  RunningWorkflow whole("chat.yaml"), parts("prefill_decode.yaml");
+  for (const char* session : {"a", "b", "a", "b", "a"}) {
+    const Inputs turn = asked(std::string("What is on the table of ") + session + "?");
+    const std::string want = answered(whole.call(turn, session));
+    CHECK(!want.empty());
+    CHECK(answered(parts.call(turn, session)) == want);
+  }
+  whole.end_session("a");
+  parts.end_session("a");
+  CHECK(answered(parts.call(asked("Hello"), "a")) == answered(whole.call(asked("Hello"), "a")));
+}

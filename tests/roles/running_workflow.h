@@ -1,0 +1,33 @@
+// A shipped workflow, running over the checkpoints that it names.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/payload.h"
+
+namespace sluice {
+
+using Inputs = std::vector<std::pair<std::string, PayloadRef>>;
+using Outputs = std::map<std::string, std::vector<PayloadRef>>;
+
+class RunningWorkflow {
+ public:
+  /// `name`: of a file under workflows/; each change replaces a text in it, wherever it stands.
+  explicit RunningWorkflow(const std::string& name,
+                           const std::vector<std::pair<std::string, std::string>>& changes = {});
+  ~RunningWorkflow();
+
+  Outputs call(Inputs inputs, const std::string& session = "a");
+  void end_session(const std::string& session);
+  std::string error;  // of the last call; empty: it ended well
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace sluice

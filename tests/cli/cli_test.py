@@ -58,23 +58,24 @@ def why_by_hand(file):
               activity(0, 0, "a", 2000, 3000, 500, 500), activity(0, 1, "b", 6000, 6000, 400, 600, after=0),
               activity(0, 2, "c", 3000, 1000, 0, 0, after=0), activity(1, 3, "a", 2000, 1000, 0, 7000),
               activity(2, 4, "a", 2000, 1000, 9000, 0),
-              call(3, 1500, 2500, status="error", cause="", message="too late"), activity(3, 5, "a", 2000, 2000)]
+              call(3, 1500, 2500, status="error", cause="", message="too late", behind=0, behind_us=4000),
+              activity(3, 5, "a", 2000, 2000, 0, 5000)]
     trace = file("by_hand.json", json.dumps({"traceEvents": events}).encode())
-    head = "       at ms  on its way    in queue      ran ms  node\n"
+    head = "       at ms    its turn  on its way    in queue      ran ms  node\n"
     for number, want in enumerate((
             "call 0 (s): ok after 12.000 ms\n" + head +
-            "       1.000       0.500       0.500       3.000  a\n"
-            "       5.000       0.600       0.400       6.000  b\n"
+            "       1.000       0.000       0.500       0.500       3.000  a\n"
+            "       5.000       0.000       0.600       0.400       6.000  b\n"
             "  most of it: running b, 6.000 ms\n",
             "call 1 (s): error after 2.500 ms\n  cause: a: it broke\n" + head +
-            "       0.500       7.000       0.000       1.000  a\n"
+            "       0.500       0.000       7.000       0.000       1.000  a\n"
             "  most of it: messages on their way, or waiting for other inputs, 7.000 ms\n",
             "call 2 has not ended\n" + head +
-            "       2.000       0.000       9.000       1.000  a\n"
+            "       2.000       0.000       0.000       9.000       1.000  a\n"
             "  most of it: waiting for a replica of a, 9.000 ms\n",
             "call 3 (s): error after 2.500 ms\n  cause: too late\n" + head +
-            "       0.500       0.000       0.000       2.000  a\n"
-            "  most of it: running a, 2.000 ms\n")):
+            "       0.500       4.000       1.000       0.000       2.000  a\n"
+            "  most of it: its turn, behind call 0 of its session, 4.000 ms\n")):
         code, out, err = sluice("why", trace, str(number))
         expect(f"why of call {number}", code == 0 and out == want, out)
     one_line_error("why of a call too many", "no call 9, there are 4 (0 to 3)", "why", trace, "9")

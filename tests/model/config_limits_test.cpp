@@ -31,7 +31,9 @@ struct Family {
 };
 
 TEST_CASE("a size in a configuration is taken up to its limit") {
-  const std::string llama = R"({"model_type": "llama", "vocab_size": 1000, )";
+  const std::string llama =
+      R"({"model_type": "llama", "vocab_size": 1000, "hidden_size": 64, "num_attention_heads": 4,
+          "num_hidden_layers": 2, "intermediate_size": 96, )";  // of two keys the last holds
   const std::string siglip = R"({"model_type": "siglip_vision_model", )";
   const std::string vae = R"({"_class_name": "AutoencoderKL", )";
   const std::string dit = R"({"_class_name": "DiTTransformer2DModel", )";

@@ -2,6 +2,7 @@
 #include "roles/chat_role.h"
 #include "roles/chat_sessions.h"
 #include "roles/check_model.h"
+#include "roles/class_denoiser.h"
 #include "roles/denoiser.h"
 #include "roles/image_codec.h"
 #include "roles/language_model.h"
@@ -46,7 +47,8 @@ void add_builtin_plugins(Catalog& catalog) {
   catalog.add(playing(check_chat_model, chat_model_plugin()));
   catalog.add(playing(check_policy, robot_policy_plugin()));
   catalog.add(playing(check_policy, action_expert_plugin()));
-  catalog.add(playing(check_denoiser, denoiser_plugin(), true));
+  catalog.add(playing(check_denoiser, denoiser_plugin()));
+  catalog.add(playing(check_class_denoiser, class_denoiser_plugin()));
   catalog.add(playing(check_image_codec, image_codec_plugin(), true));
   catalog.add(scripted_plugin());
   catalog.add_global_param("paged_kv", make_paged_kv, check_paged_kv);

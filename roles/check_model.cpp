@@ -77,8 +77,10 @@ Result<void> check_policy(const std::string& path) {
   return check(path, {"a role of robot policies", policies, false});
 }
 
-Result<void> check_denoiser(const std::string& path) {
-  return check(path, {"denoiser", {Family::dit}, true});
+Result<void> check_denoiser(const std::string& path) { return check(path, {"denoiser", {}, true}); }
+
+Result<void> check_class_denoiser(const std::string& path) {
+  return check(path, {"class_denoiser", {Family::dit}, false});
 }
 
 Result<void> check_image_codec(const std::string& path) {
@@ -86,7 +88,7 @@ Result<void> check_image_codec(const std::string& path) {
 }
 
 Result<void> check_paged_kv(const std::string& path) {
-  return check(path, {"a paged_kv", joined({chats, policies, {Family::dit}}), true});
+  return check(path, {"a paged_kv", joined({chats, policies}), true});
 }
 
 Result<void> check_interface(const std::string& path, std::string_view plugin,
@@ -108,8 +110,6 @@ Result<void> check_interface(const std::string& path, std::string_view plugin,
        "a model that answers",
        {"generate", "prefill", "decode"}},
       {"language_model", ModelKind::policy, "a robot policy", {"prefill"}},
-      {"denoiser", ModelKind::scenes, "models/scenes", {"generate"}},
-      {"denoiser", ModelKind::diffusion, "a DiT", {"draw"}},
       {"image_codec", ModelKind::scenes, "models/scenes", {"encode", "decode"}},
       {"image_codec", ModelKind::vae, "a VAE", {"decode"}},
   };

@@ -17,6 +17,7 @@ Result<void> check_language_model(const std::string& path);
 Result<void> check_chat_model(const std::string& path);
 Result<void> check_policy(const std::string& path);
 Result<void> check_denoiser(const std::string& path);
+Result<void> check_class_denoiser(const std::string& path);
 Result<void> check_image_codec(const std::string& path);
 /// Whatever has a cache of keys and values.
 Result<void> check_paged_kv(const std::string& path);

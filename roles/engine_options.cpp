@@ -74,7 +74,7 @@ void read_one(const std::string& name, const std::string& value, EngineOptions& 
   if (name == "share_prefixes") made.share_prefixes = value == "yes";
   if (name == "step_tokens") made.planner.budget = static_cast<std::uint32_t>(number(value));
   if (name == "steps") made.steps = static_cast<std::size_t>(number(value));
-  if (name == "guidance_milli") made.guidance = static_cast<double>(number(value)) / 1000;
+  if (name == "guidance_milli") made.guidance = static_cast<double>(number(value)) / 1000.0;
   if (name == "seed") made.seed = static_cast<std::uint64_t>(number(value));
   if (name == "priority") made.priority = static_cast<std::uint8_t>(number(value));
   if (name == "deadline_ms") made.deadline = number(value) * 1'000'000;

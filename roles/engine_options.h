@@ -3,6 +3,7 @@
 // Errors: invalid_argument, naming role, option and what it may be.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,12 +20,12 @@ struct EngineOptions {
   kernels::WeightFormat format = kernels::WeightFormat::bf16;
   PlannerOptions planner;
   bool share_prefixes = true;
-  std::size_t tokens_max = 256;  // of an answer whose message does not say
-  std::size_t steps = 0;      // of denoising; 0: the checkpoint's own
-  double guidance = 0;        // of a drawing; 0: the checkpoint's own
-  std::uint64_t seed = 0;     // of noise that nobody gives
-  std::uint8_t priority = 0;  // of its works, higher first
-  Nanoseconds deadline = 0;   // of a control cycle, from its beginning; 0: none
+  std::size_t tokens_max = 256;    // of an answer whose message does not say
+  std::size_t steps = 0;           // of denoising; 0: the checkpoint's own
+  std::optional<double> guidance;  // of a drawing; none: 4
+  std::uint64_t seed = 0;          // of noise that nobody gives
+  std::uint8_t priority = 0;       // of its works, higher first
+  Nanoseconds deadline = 0;        // of a control cycle, from its beginning; 0: none
 };
 
 /// The declarations of the options of these names, in their order.

@@ -187,45 +187,80 @@ Result<void> DiffusionTransformer::predict(KvPool& pool, std::span<const float> 
   return {};
 }
 
+Result<DdimDrawing> DdimDrawing::make(const DiffusionShape& shape, const DrawingOptions& options,
+                                      std::vector<float> latents) {
+  if (options.steps == 0 || options.steps > shape.train_steps)
+    return invalid_argument("steps must be from 1 to " + std::to_string(shape.train_steps));
+  if (latents.size() != shape.latent())
+    return invalid_argument("the noise has " + std::to_string(latents.size()) +
+                            " values, this model needs " + std::to_string(shape.latent()));
+  DdimDrawing made;
+  made.options_ = options;
+  made.latents_ = std::move(latents);
+  made.shares_ = signal_shares(shape.train_steps);
+  made.stride_ = shape.train_steps / options.steps;
+  made.step_ = options.steps;
+  return made;
+}
+
+void DdimDrawing::take(std::span<const float> noise, std::span<const float> plain) {
+  const std::size_t time = --step_ * stride_;
+  const double share = shares_[time];
+  const double next = time >= stride_ ? shares_[time - stride_] : 1;
+  for (std::size_t i = 0; i < latents_.size(); ++i) {
+    double guided = noise[i];
+    if (is_guided())
+      guided = double{plain[i]} + double{options_.guidance} * (guided - double{plain[i]});
+    const double picture = (double{latents_[i]} - std::sqrt(1 - share) * guided) / std::sqrt(share);
+    latents_[i] = static_cast<float>(std::sqrt(next) * picture + std::sqrt(1 - next) * guided);
+  }
+}
+
+Result<void> DiffusionTransformer::advance(KvPool& pool, std::span<DdimDrawing* const> drawings,
+                                           std::span<const std::int32_t> classes) const {
+  std::vector<float> latents, times, predicted;
+  std::vector<std::int32_t> all;
+  const auto ask = [&](const DdimDrawing& drawing, std::int32_t label) {
+    latents.insert(latents.end(), drawing.latents().begin(), drawing.latents().end());
+    times.push_back(drawing.time());
+    all.push_back(label);
+  };
+  for (std::size_t i = 0; i < drawings.size(); ++i) ask(*drawings[i], classes[i]);
+  for (const DdimDrawing* drawing : drawings)
+    if (drawing->is_guided()) ask(*drawing, static_cast<std::int32_t>(shape_.classes));
+  if (auto ran = predict(pool, latents, times, all, predicted); !ran.ok()) return ran;
+  const std::size_t stride = shape_.out_channels * shape_.side * shape_.side;
+  std::size_t plain = drawings.size();
+  for (std::size_t i = 0; i < drawings.size(); ++i) {
+    const auto noise_of = [&](std::size_t picture) {
+      return std::span<const float>(predicted).subspan(picture * stride, shape_.latent());
+    };
+    const bool guided = drawings[i]->is_guided();
+    drawings[i]->take(noise_of(i), guided ? noise_of(plain) : std::span<const float>());
+    if (guided) ++plain;
+  }
+  return {};
+}
+
 Result<void> DiffusionTransformer::draw(KvPool& pool, std::span<const std::int32_t> classes,
                                         const DrawingOptions& options,
                                         std::vector<float>& latents) const {
-  const std::size_t pictures = classes.size();
-  if (options.steps == 0 || options.steps > shape_.train_steps)
-    return invalid_argument("steps must be from 1 to " + std::to_string(shape_.train_steps));
-  SLUICE_CHECK(latents.size() == pictures * shape_.latent(), "noise for each class");
-  const bool guided = options.guidance != 1;
-  std::vector<std::int32_t> all(classes.begin(), classes.end());
-  if (guided) all.resize(2 * pictures, static_cast<std::int32_t>(shape_.classes));
-  const std::vector<double> shares = signal_shares(shape_.train_steps);
-  const std::size_t stride = shape_.train_steps / options.steps;
-  const std::size_t plane = shape_.side * shape_.side;
-  std::vector<float> twice, predicted;
-  for (std::size_t step = options.steps; step-- > 0;) {
-    const std::size_t time = step * stride;
-    twice = latents;
-    if (guided) twice.insert(twice.end(), latents.begin(), latents.end());
-    const std::vector<float> times(all.size(), static_cast<float>(time));
-    if (auto ran = predict(pool, twice, times, all, predicted); !ran.ok()) return ran;
-    const double share = shares[time];
-    const double next = time >= stride ? shares[time - stride] : 1;
-    for (std::size_t i = 0; i < latents.size(); ++i) {
-      const std::size_t picture = i / shape_.latent();
-      const std::size_t within = i % shape_.latent();
-      const auto noise_of = [&](std::size_t p) {
-        return double{predicted[p * shape_.out_channels * plane + within]};
-      };
-      double noise = noise_of(picture);
-      if (guided) {
-        const double plain = noise_of(pictures + picture);
-        noise = plain + double{options.guidance} * (noise - plain);
-      }
-      const double picture_there =
-          (double{latents[i]} - std::sqrt(1 - share) * noise) / std::sqrt(share);
-      latents[i] =
-          static_cast<float>(std::sqrt(next) * picture_there + std::sqrt(1 - next) * noise);
-    }
+  SLUICE_CHECK(latents.size() == classes.size() * shape_.latent(), "noise for each class");
+  std::vector<DdimDrawing> drawings;
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const auto from = latents.begin() + static_cast<std::ptrdiff_t>(i * shape_.latent());
+    Result<DdimDrawing> made = DdimDrawing::make(
+        shape_, options, {from, from + static_cast<std::ptrdiff_t>(shape_.latent())});
+    if (!made.ok()) return made.error();
+    drawings.push_back(std::move(made).value());
   }
+  std::vector<DdimDrawing*> all;
+  for (DdimDrawing& drawing : drawings) all.push_back(&drawing);
+  while (!all.empty() && !all.front()->done())
+    if (Result<void> ran = advance(pool, all, classes); !ran.ok()) return ran;
+  latents.clear();
+  for (const DdimDrawing& drawing : drawings)
+    latents.insert(latents.end(), drawing.latents().begin(), drawing.latents().end());
   return {};
 }
 

@@ -33,6 +33,31 @@ struct DrawingOptions {
   float guidance = 4;  // 1: none
 };
 
+/// One drawing a step at a time: the time that the network is asked about next, and what becomes of
+/// its answer. Source: Song et al. 2021, as diffusers' DDIMScheduler steps.
+class DdimDrawing {
+ public:
+  /// `latents`: noise. Errors: invalid_argument (steps).
+  static Result<DdimDrawing> make(const DiffusionShape& shape, const DrawingOptions& options,
+                                  std::vector<float> latents);
+
+  bool done() const { return step_ == 0; }
+  bool is_guided() const { return options_.guidance != 1; }
+  /// Requires: not done.
+  float time() const { return static_cast<float>((step_ - 1) * stride_); }
+  const std::vector<float>& latents() const { return latents_; }
+  std::vector<float> take_latents() { return std::move(latents_); }
+  /// The noise [latent] that its class predicts, and that none does; the latter where guided.
+  void take(std::span<const float> noise, std::span<const float> plain);
+
+ private:
+  DrawingOptions options_;
+  std::vector<float> latents_;
+  std::vector<double> shares_;
+  std::size_t stride_ = 1;
+  std::size_t step_ = 0;  // how many are left
+};
+
 class DiffusionTransformer {
  public:
   static Result<DiffusionTransformer> load(const DiffusionShape& shape, const SafetensorsFile& file,
@@ -46,6 +71,10 @@ class DiffusionTransformer {
   /// that there is not; `classes` itself stands for none).
   Result<void> predict(KvPool& pool, std::span<const float> latents, std::span<const float> times,
                        std::span<const std::int32_t> classes, std::vector<float>& predicted) const;
+  /// One step of each: those of a class and, where guided, of none, in one forward. Requires: none
+  /// is done.
+  Result<void> advance(KvPool& pool, std::span<DdimDrawing* const> drawings,
+                       std::span<const std::int32_t> classes) const;
   /// Noise to a latent picture for each class; `latents` is both.
   Result<void> draw(KvPool& pool, std::span<const std::int32_t> classes,
                     const DrawingOptions& options, std::vector<float>& latents) const;

@@ -10,6 +10,7 @@
 #include "engine/picture/image_file.h"
 #include "fake_activation.h"
 #include "roles/chat_sessions.h"
+#include "roles/language_model.h"
 
 using namespace sluice;
 
@@ -408,4 +409,108 @@ TEST_CASE("a role that cannot be made says why") {
   const auto other = ChatSessions::make({&world.param, making.model_directory}).value();
   making.global_params = {other.get()};
   CHECK(chat_model_plugin().make(making).error().message.find("tokenizer") != std::string::npos);
+}
+
+namespace {
+
+/// Two roles over one paged_kv: one reads prompts, the other goes on with what they begin.
+struct Pair : World {
+  std::unique_ptr<SteppedRole> reader, writer;
+  Pair() : reader(part("reader")), writer(part("writer")) {}
+  std::unique_ptr<SteppedRole> part(const std::string& name) {
+    role.name.text = name;
+    RoleMaking making;
+    making.role = &role;
+    making.model_directory = directory;
+    making.global_params = {sessions.get()};
+    return std::get<std::unique_ptr<SteppedRole>>(language_model_plugin().make(making).value());
+  }
+  std::string end_of(SteppedRole& by, FakeActivation& activation) {
+    ended.clear();
+    by.admit(activation);
+    while (by.busy()) by.step(ended);
+    for (const StepOutcome& outcome : ended)
+      if (outcome.activation == &activation)
+        return outcome.result.ok() ? "" : outcome.result.error().message;
+    return "it has not ended";
+  }
+  FakeActivation read_message(const std::string& text, std::uint64_t call) {
+    FakeActivation made("prefill", "a");
+    auto* payload = new Payload;
+    payload->type = ValueType::text;
+    payload->text = text;
+    payload->attributes = {{"generate", 1}, {"max_tokens", 12}};
+    made.give("text", PayloadRef(payload));
+    made.call_number = call;
+    CHECK(end_of(*reader, made).empty());
+    return made;
+  }
+  FakeActivation going_on(const FakeActivation& prefix, const std::string& session = "a") {
+    FakeActivation made("decode", session);
+    made.give("prefix", prefix.frames.at(0).second);
+    return made;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an answer that one role begins another goes on with, once, in its own session") {
+  Pair pair;
+  const std::string want = alone({"Hello there"}, false)[0];
+  const FakeActivation read_first = pair.read_message("Hello there", 1);
+  FakeActivation thief = pair.going_on(read_first, "b");
+  CHECK(pair.end_of(*pair.writer, thief) == "the session has moved on since its prompt was read");
+  FakeActivation wrote = pair.going_on(read_first);
+  CHECK(pair.end_of(*pair.writer, wrote).empty());
+  CHECK(said(wrote) == want);
+  FakeActivation again = pair.going_on(read_first);
+  CHECK_FALSE(pair.end_of(*pair.writer, again).empty());
+}
+
+TEST_CASE("a message that was read and not answered is not part of the next one") {
+  Pair pair;
+  const std::string want = alone({"Hello there"}, false)[0];
+  const FakeActivation dropped = pair.read_message("Never mind", 1);
+  const FakeActivation read_next = pair.read_message("Hello there", 2);
+  FakeActivation late = pair.going_on(dropped);
+  CHECK_FALSE(pair.end_of(*pair.writer, late).empty());
+  FakeActivation wrote = pair.going_on(read_next);
+  CHECK(pair.end_of(*pair.writer, wrote).empty());
+  CHECK(said(wrote) == want);
+  // And its pages go with the session.
+  pair.read_message("Hello again", 3);
+  pair.sessions->end_session("a");
+  CHECK(pair.pool().pages_free() == pair.pool().pages());
+}
+
+TEST_CASE("features that are not a picture of the model's are refused") {
+  Pair pair;
+  std::uint64_t calls = 0;
+  const auto refused = [&](std::vector<std::int64_t> shape,
+                           std::vector<std::pair<std::string, std::int64_t>> attributes) {
+    FakeActivation made("generate", "f");
+    made.call_number = ++calls;
+    std::size_t count = 1;
+    for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
+    made.give("features",
+              make_tensor(Tensor::of_f32(shape, std::vector<float>(count)), std::move(attributes)));
+    return pair.end_of(*pair.reader, made);
+  };
+  const std::int64_t width = 64;
+  using Attributes = std::vector<std::pair<std::string, std::int64_t>>;
+  const Attributes grid{{"grid_t", 1}, {"grid_h", 4}, {"grid_w", 8}};
+  CHECK(refused({8, width}, grid).empty());
+  CHECK(refused({8, width - 1}, grid).find("this model reads f32[rows, ") != std::string::npos);
+  CHECK(refused({9, width}, grid).find("has 8 rows for this model") != std::string::npos);
+  CHECK(refused({8, width}, {}).find("without a grid") != std::string::npos);
+  CHECK(refused({8, width}, {{"grid_t", 1}, {"grid_h", 3}, {"grid_w", 8}}).find("without a grid") !=
+        std::string::npos);
+  CHECK(
+      refused({8, width}, {{"grid_t", -1}, {"grid_h", 4}, {"grid_w", 8}}).find("without a grid") !=
+      std::string::npos);
+  FakeActivation hidden("generate", "f");
+  hidden.call_number = ++calls;
+  hidden.give("hidden", make_tensor(Tensor::of_f32({1, width}, std::vector<float>(64))));
+  CHECK(pair.end_of(*pair.reader, hidden).find("`hidden` is for models/scenes") !=
+        std::string::npos);
 }

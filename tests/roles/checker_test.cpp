@@ -1,7 +1,7 @@
-#include "bench/scenes_checker.h"
-
 #include <catch2/catch.hpp>
 #include <cmath>
+
+#include "bench/scenes_checker.h"
 
 namespace sluice::scenes {
 namespace {

@@ -190,3 +190,33 @@ TEST_CASE("reading prompts and writing answers in two roles says what one role s
   parts.end_session("a");
   CHECK(answered(parts.call(asked("Hello"), "a")) == answered(whole.call(asked("Hello"), "a")));
 }
+
+TEST_CASE("a DiT and its VAE as two roles draw what both draw by themselves") {
+  const Model dit = Model::open(root + "/tests/golden/dit").value();
+  const Model vae = Model::open(root + "/tests/golden/vae").value();
+  const DiffusionShape& shape = dit.diffusion().shape();
+  KvPool pool(dit.diffusion().kv_shape(16), 8);
+  RunningWorkflow workflow("class_picture.yaml");
+  std::vector<std::uint8_t> last;
+  for (const std::int32_t label : {3, 7}) {
+    std::vector<float> latents = drawn(shape.latent(), 0);
+    REQUIRE(dit.diffusion().draw(pool, {&label, 1}, {10, 4.0F}, latents).ok());
+    const Plane pixels =
+        vae.vae().decode(vae.vae().unscaled({latents, shape.channels, shape.side, shape.side}));
+    const Outputs outputs = workflow.call({{"label", make_number(label)}});
+    REQUIRE(outputs.contains("image"));
+    const Tensor& image = outputs.at("image").at(0)->tensor;
+    REQUIRE(image.describe() == "u8[32, 32, 3]");
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < pixels.values.size(); ++i) {
+      const double value = std::min(std::max(pixels.values[i] / 2 + 0.5, 0.0), 1.0) * 255;
+      const double got = image.u8()[i % pixels.pixels() * 3 + i / pixels.pixels()];
+      wrong += std::abs(value - got) <= 0.501 ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+    CHECK(std::vector<std::uint8_t>(image.u8().begin(), image.u8().end()) != last);
+    last.assign(image.u8().begin(), image.u8().end());
+  }
+  workflow.call({{"label", make_number(11)}});
+  CHECK(workflow.error.find("class 11 is not from 0 to 10") != std::string::npos);
+}

@@ -1,0 +1,125 @@
+// What `validate` says of checkpoints that do not fit their roles, or these their pages.
+#include "roles/check_models.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "engine/family/architecture.h"
+#include "graph/check.h"
+#include "roles/check_model.h"
+#include "workflows/load.h"
+
+using namespace sluice;
+
+namespace {
+
+const std::string root = SLUICE_SOURCE_DIR;
+
+std::string of(const std::string& name) { return root + "/tests/golden/" + name; }
+
+/// All that is said of a workflow, a line each: its code and message, paths without their folder.
+std::string said(const std::string& yaml) {
+  Catalog catalog;
+  add_builtin_plugins(catalog);
+  LoadedWorkflow loaded = load_workflow("w.yaml", yaml);
+  REQUIRE(loaded.readable);
+  Diagnostics diagnostics;
+  check_models(loaded.spec, catalog, diagnostics);
+  std::string text;
+  for (const Diagnostic& one : diagnostics) text += one.code + ": " + one.message + "\n";
+  for (std::size_t at = 0; (at = text.find(root + "/", at)) != std::string::npos;)
+    text.erase(at, root.size() + 1);
+  return text;
+}
+
+std::string workflow(const std::string& params, const std::string& role,
+                     const std::string& run = "r.answer") {
+  return "sluice: 1\nworkflow: w\ninputs: { text: text }\nglobal_params: { " + params +
+         " }\nroles:\n  r: { " + role + ", balance: session }\nnodes:\n  n: { run: " + run +
+         ", inputs: [ { text: inputs.text } ] }\noutputs: { o: n.token }\n";
+}
+
+}  // namespace
+
+TEST_CASE("a role computes on the keys of its own model, which are in one place") {
+  const std::string qwen = of("conversation_qwen"), other = of("conversation_smolvlm");
+  const std::string chat = "plugin: chat_model, model: " + qwen;
+  const std::string kv = "kv: { kind: paged_kv, model: " + qwen + " }";
+  CHECK(said(workflow(kv, chat + ", global_params: [kv]")).empty());
+  CHECK(said(workflow("kv: { kind: paged_kv, model: " + qwen + "/../conversation_qwen }",
+                      chat + ", global_params: [kv]"))
+            .empty());
+  CHECK(said(workflow("kv: { kind: paged_kv, model: " + other + " }",
+                      chat + ", global_params: [kv]")) ==
+        "other-model: the model of role 'r' is tests/golden/conversation_qwen, that of its 'kv' is "
+        "tests/golden/conversation_smolvlm\n");
+  CHECK(said(workflow("kv: { kind: paged_kv }", chat + ", global_params: [kv]")) ==
+        "missing-model: role 'r' computes on 'kv', which says no model\n");
+  CHECK(said(workflow(kv + ", two: { kind: paged_kv, model: " + qwen + " }",
+                      chat + ", global_params: [kv, two]")) ==
+        "second-global-param: role 'r' lists 'kv' and 'two', both of kind paged_kv; it computes on "
+        "one\n");
+  // A scripted role computes on nothing.
+  CHECK(said(workflow("kv: { kind: paged_kv }, two: { kind: paged_kv }",
+                      "plugin: scripted, global_params: [kv, two]"))
+            .empty());
+}
+
+TEST_CASE("a checkpoint of a family that the role cannot play is refused with those that can") {
+  const std::string pi0 = of("pi0");
+  CHECK(said(workflow("kv: { kind: paged_kv, model: " + pi0 + " }",
+                      "plugin: chat_model, model: " + pi0 + ", global_params: [kv]")) ==
+        "wrong-model: tests/golden/pi0 holds a model of the family pi0, which chat_model does not "
+        "play; it plays llama, qwen2, gemma, paligemma, qwen2_5_vl, smolvlm\n");
+  const std::string llama = of("llama");
+  CHECK(
+      said(workflow("kv: { kind: paged_kv, model: " + llama + " }",
+                    "plugin: robot_policy, model: " + llama + ", global_params: [kv]", "r.act")) ==
+      "wrong-model: tests/golden/llama holds a model of the family llama, which a role of robot "
+      "policies does not play; it plays pi0, pi05, smolvla\n");
+  CHECK(said(workflow("kv: { kind: paged_kv, model: " + of("siglip") + " }", "plugin: scripted")) ==
+        "wrong-model: tests/golden/siglip holds a model of the family siglip, which a paged_kv "
+        "does not play; it plays llama, qwen2, gemma, paligemma, qwen2_5_vl, smolvlm, pi0, pi05, "
+        "smolvla, and models/scenes\n");
+  CHECK(said(workflow("kv: { kind: paged_kv }",
+                      "plugin: chat_model, model: " + root + "/models/scenes")) ==
+        "wrong-model: models/scenes holds a model made as models/scenes is, which chat_model does "
+        "not play; it plays llama, qwen2, gemma, paligemma, qwen2_5_vl, smolvlm\n");
+}
+
+TEST_CASE("an interface that a role does not run over its kind of checkpoint is refused") {
+  const auto over = [](const std::string& model, const std::string& interface) {
+    return said(workflow("kv: { kind: paged_kv, model: " + model + " }",
+                         "plugin: language_model, model: " + model + ", global_params: [kv]",
+                         "r." + interface));
+  };
+  const std::string scenes = root + "/models/scenes";
+  CHECK(over(of("conversation_qwen"), "embed") ==
+        "wrong-interface: language_model over a model that answers (tests/golden/conversation_qwen)"
+        " runs generate, prefill, decode, not embed\n");
+  CHECK(over(of("pi05"), "generate") ==
+        "wrong-interface: language_model over a robot policy (tests/golden/pi05) runs prefill, not "
+        "generate\n");
+  CHECK(over(scenes, "prefill") ==
+        "wrong-interface: language_model over models/scenes (models/scenes) runs embed, generate, "
+        "not prefill\n");
+  for (const char* interface : {"embed", "generate"}) CHECK(over(scenes, interface).empty());
+  for (const char* interface : {"generate", "prefill", "decode"})
+    CHECK(over(of("llama"), interface).empty());
+}
+
+TEST_CASE("each golden checkpoint is played by the roles that have the parts it has") {
+  for (const auto& entry : std::filesystem::directory_iterator(of(""))) {
+    const std::string path = entry.path().string();
+    const Result<Architecture> model = Architecture::load(path);
+    if (!model.ok()) continue;
+    INFO(path);
+    const bool robot = model->action.has_value();
+    const bool bins = !model->statistics.empty();  // OpenVLA: actions as words
+    const bool sees = model->vision.has_value() || model->qwen_vision.has_value();
+    CHECK(check_chat_model(path).ok() == (model->text.has_value() && !robot && !bins));
+    CHECK(check_language_model(path).ok() == (model->text.has_value() && !bins));
+    CHECK(check_policy(path).ok() == robot);
+    CHECK(check_vision_encoder(path).ok() == (sees && !bins));
+  }
+}

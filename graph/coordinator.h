@@ -53,6 +53,10 @@ class Coordinator {
   bool knows(const CallId& call) const {
     return call.home == home_ && calls_.contains(call.number);
   }
+  /// It waits only for the nodes to let go of it.
+  bool is_given_up(const CallId& call) const {
+    return knows(call) && (*calls_.find(call.number))->aborting;
+  }
 
  private:
   using Number = std::uint64_t;  // of a call of this home

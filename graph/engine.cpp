@@ -358,6 +358,14 @@ inline void Engine::close(Record& record, std::unique_ptr<Failure> failure, Effe
   free_record(record);
 }
 
+void Engine::warn(ActivationId activation, std::vector<std::string> warnings, Effects& effects) {
+  Record* const record = running(activation);
+  if (record == nullptr || !record->holding.credit) return;  // nobody hears of it any more
+  Shares nothing;
+  splitter_.settle(nothing, {}, Splitter::half_credit(record->holding), record->call,
+                   record->session, {std::move(warnings), nullptr, {}}, effects);
+}
+
 bool Engine::is_stale(Record& record, Effects& effects) {
   if (now_ - record.born <= node_.max_age) return false;
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(node_.max_age);

@@ -39,6 +39,9 @@ class Engine {
   void yielded(ActivationId activation, Frame* frame, bool last, Effects& effects);
   /// The role ended, well (null) or not.
   void ended(ActivationId activation, std::unique_ptr<Failure> failure, Effects& effects);
+  /// Sends what the role warns of to the call's home. Before the yield or the end that may take the
+  /// activation's last credit along.
+  void warn(ActivationId activation, std::vector<std::string> warnings, Effects& effects);
 
   /// The moment from now on, for ages and deadlines. Never goes back.
   void advance(Instant now) { now_ = now; }

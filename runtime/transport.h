@@ -28,10 +28,10 @@ class TransportListener {
   /// This life of the machine can be heard and sent to, from now on or again. A life after the one
   /// that was connected before: what was still to be sent to that one is gone.
   virtual void connected(Origin life) = 0;
-  /// Nothing was heard of it for a lease, or it is owed more than the link keeps. `why`:
+  /// Nothing was heard of it for a lease, or what it is owed has outgrown the link's bound. `why`:
   /// for people. Said once until it is connected again.
   virtual void silent(Origin life, const std::string& why) = 0;
-  /// A machine says that this machine's life is over (`Transport::refuse`), and talks to it no more.
+  /// A machine says that this machine's life is over (`refuse`), and talks to it no more.
   virtual void refused(Origin by) = 0;
 };
 

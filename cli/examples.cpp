@@ -15,7 +15,7 @@ struct Examples {
   std::string_view lines;
 };
 
-constexpr std::array<Examples, 16> all{
+constexpr std::array<Examples, 18> all{
     {{"validate",
       R"(  sluice validate workflows/*.yaml
   sluice validate workflows/image_chat.yaml --set roles.vit.replicas=4
@@ -33,6 +33,13 @@ constexpr std::array<Examples, 16> all{
   sluice run workflows/chat.yaml --prompt Hello --set roles.llm.options.precision=bf16
   echo '{"inputs": {"request": {"content": [{"type": "text", "text": "draw a star"}]}}}' |
     sluice run workflows/image_chat.yaml --calls -
+  sluice run --cluster examples/cluster/laptop.yaml --prompt "draw a star" --out image=star.png
+)"},
+     {"node",
+      R"(  timeout 2 sluice node --cluster examples/cluster/laptop.yaml --name eyes || true
+)"},
+     {"up",
+      R"(  timeout 2 sluice up examples/cluster/laptop.yaml || true
 )"},
      {"test",
       R"(  sluice test workflows

@@ -22,7 +22,7 @@ void Life::start(std::vector<std::shared_ptr<Driver>> drivers,
 }
 
 void Life::stop(bool leaves) {
-  if (std::exchange(stopped_, true)) return;
+  if (stopped_.exchange(true)) return;
   if (leaves && !is_home()) {
     Origin home;
     {
@@ -129,7 +129,7 @@ void Life::admitted() {
 // ---- what follows
 
 void Life::add(News news) {
-  if (!is_known(news.life)) return;
+  if (!is_known(news.life) || stopped_) return;
   std::unique_lock lock(mutex_);
   news_.push_back(std::move(news));
   if (std::exchange(deciding_, true)) return;

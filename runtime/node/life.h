@@ -5,6 +5,7 @@
 // Thread: any.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -87,7 +88,7 @@ class Life final : private TransportListener, private NodePort {
   LifeKeeper& keeper_;
   std::vector<std::shared_ptr<Driver>> drivers_;
   std::unique_ptr<Transport> transport_;
-  bool stopped_ = false;
+  std::atomic<bool> stopped_{false};
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -15,7 +15,11 @@ struct Examples {
   std::string_view lines;
 };
 
+<<<<<<< HEAD
 constexpr std::array<Examples, 18> all{
+=======
+constexpr std::array<Examples, 17> all{
+>>>>>>> zmq
     {{"validate",
       R"(  sluice validate workflows/*.yaml
   sluice validate workflows/image_chat.yaml --set roles.vit.replicas=4
@@ -68,6 +72,7 @@ constexpr std::array<Examples, 18> all{
 )"},
      {"new", "  sluice new role shout\n"},
      {"new role", "  sluice new role shout\n"},
+     {"keys", "  sluice keys keys --machine arm --machine gpu\n"},
      {"model inspect", "  sluice model inspect tests/golden/gguf/llama.gguf\n"},
      {"model check",
       R"(  sluice model check tests/golden/llama

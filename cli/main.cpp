@@ -7,6 +7,7 @@
 
 #include "base/nearest.h"
 #include "cli/commands.h"
+#include "cli/keys.h"
 
 namespace sluice::cli {
 
@@ -25,6 +26,7 @@ Examples
   sluice why t.json 17                        what call 17 waited for
   sluice roles                                what a workflow's roles can run
   sluice new role shout                       a project of a role of your own, with its tests
+  sluice keys DIR --machine arm --machine gpu  keys by which machines know each other
   sluice chat model.gguf                      a conversation in the terminal
   sluice model inspect DIR                    what a checkpoint is, and the memory it takes
   sluice model check DIR --inputs in.safetensors --outputs out.safetensors
@@ -108,6 +110,11 @@ int main(int argc, char** argv) {
   cli::add_chat(app, chosen);
   cli::add_roles(app, catalog, chosen);
   cli::add_new(app, catalog, chosen);
+<<<<<<< HEAD
+=======
+  cli::add_keys(app, chosen);
+  std::vector<std::string> plugin_folders;
+>>>>>>> zmq
   cli::accept_plugins(app, plugin_folders);
   cli::add_examples(app);
   try {

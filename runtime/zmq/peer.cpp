@@ -173,6 +173,7 @@ void Peer::hear(Connection connection, const Refusal& refusal, std::span<const s
   if (refusal.reason == Reason::ended && is_peer && refusal.from.incarnation >= life_) {
     if (refusal.from.incarnation > life_) begin_life(refusal.from.incarnation, now);
     close(connection, pause_after_failure(now), effects);
+    if (ended_) return;  // as this side knows
     return end_link(0, text_of(life()) + " has ended the link: " + refusal.text, now, effects);
   }
   if (refusal.reason != Reason::not_connected)

@@ -12,6 +12,7 @@ namespace {
 // Bounds of the library's own queues, in parcels; what a peer keeps to is far below (peer.h).
 constexpr int queue_out = 1024;
 constexpr int queue_in = 64;
+constexpr int never_ms = 24 * 3600 * 1000;
 constexpr int leave_within_ms = 200;        // what was given to a connection that is hung up
 constexpr std::size_t copied_below = 4096;  // smaller bodies are copied, larger ones shared
 constexpr std::int64_t frame_bytes_max = body_bytes_max + 256;  // CURVE puts 33 around each
@@ -74,7 +75,9 @@ ParcelSocket::ParcelSocket(zmq::context_t& context, const SocketSettings& settin
     socket_.set(zmq::sockopt::heartbeat_ivl, lease);
     socket_.set(zmq::sockopt::heartbeat_timeout, 2 * lease);
   } else {
-    socket_.set(zmq::sockopt::reconnect_ivl, -1);  // a new connection has a handshake of its own
+    // A new connection has a handshake of its own, so the library is to make none. Not -1: with
+    // that it drops the connection amid a parcel that is being taken, and aborts (4.3.4, fq.cpp).
+    socket_.set(zmq::sockopt::reconnect_ivl, never_ms);
     socket_.set(zmq::sockopt::connect_timeout, lease);
   }
   if (settings.keys.secret_key.empty()) return;
@@ -161,6 +164,11 @@ std::optional<std::string> ParcelSocket::fate() {
     if (means && (!known || known->empty())) known = std::move(means);
   }
   return known;
+}
+
+void ParcelSocket::abandon() {
+  const int at_once = 0;
+  zmq_setsockopt(socket_.handle(), ZMQ_LINGER, &at_once, sizeof at_once);
 }
 
 KeyKeeper::KeyKeeper(zmq::context_t& context) : socket_(context, zmq::socket_type::rep) {

@@ -50,6 +50,9 @@ class ParcelSocket {
   /// Why the connection is gone, if it is; empty: it just went.
   std::optional<std::string> fate();
 
+  /// What was given and has not left is dropped.
+  void abandon();
+
   void* handle() { return socket_.handle(); }
   /// Null: of a bound socket.
   void* fate_handle() { return monitor_ ? monitor_.handle() : nullptr; }

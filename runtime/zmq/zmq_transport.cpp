@@ -27,6 +27,7 @@ using links::Instant;
 static_assert(links::message_bytes_max == zmq_message_bytes_max);
 
 constexpr int parcels_a_turn = 64;  // of one socket, before the others have theirs
+constexpr std::size_t sockets_beside = 1024;  // ours, and those that still leave
 constexpr Connection first_accepted = Connection{1} << 62U;
 
 Instant steady() { return std::chrono::steady_clock::now().time_since_epoch(); }
@@ -155,7 +156,7 @@ links::PeerSettings settings_of(const ZmqOptions& options, const ZmqPeer& peer,
 
 ZmqTransport::ZmqTransport(ZmqOptions options, std::vector<links::Address> reached)
     : options_(std::move(options)),
-      context_(1, static_cast<int>(16 + 4 * options_.peers.size())),
+      context_(1, static_cast<int>(sockets_beside + 2 * options_.peers.size())),
       socket_settings_{options_.keys, options_.lease},
       bound_(context_, socket_settings_, true),
       door_(options_.self, !options_.keys.secret_key.empty()) {
@@ -354,6 +355,7 @@ void ZmqTransport::take_from(Neighbour& neighbour) {
   }
   if (!neighbour.socket) return;
   if (const std::optional<std::string> fate = neighbour.socket->fate()) {
+    neighbour.socket->abandon();
     neighbour.peer.broke(neighbour.dialed, *fate, now_, effects_);
     act(neighbour);
   }

@@ -76,7 +76,7 @@ bool Ear::wait_connected(std::uint32_t machine) {
 
 bool Ear::wait_received(std::size_t count) {
   return wait([&](const Ear& ear) { return ear.received_.size() >= count; },
-              std::chrono::seconds(10));
+              std::chrono::seconds(60));
 }
 
 bool Ear::wait_notice(const std::string& part) {

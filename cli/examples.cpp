@@ -15,11 +15,7 @@ struct Examples {
   std::string_view lines;
 };
 
-<<<<<<< HEAD
-constexpr std::array<Examples, 18> all{
-=======
-constexpr std::array<Examples, 17> all{
->>>>>>> zmq
+constexpr std::array<Examples, 19> all{
     {{"validate",
       R"(  sluice validate workflows/*.yaml
   sluice validate workflows/image_chat.yaml --set roles.vit.replicas=4

@@ -110,11 +110,7 @@ int main(int argc, char** argv) {
   cli::add_chat(app, chosen);
   cli::add_roles(app, catalog, chosen);
   cli::add_new(app, catalog, chosen);
-<<<<<<< HEAD
-=======
   cli::add_keys(app, chosen);
-  std::vector<std::string> plugin_folders;
->>>>>>> zmq
   cli::accept_plugins(app, plugin_folders);
   cli::add_examples(app);
   try {

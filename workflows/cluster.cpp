@@ -207,6 +207,7 @@ class Placer {
     for (const WorkflowSpec* workflow : workflows_)
       for (const RoleSpec& known : workflow->roles) names.push_back(known.name.text);
     if (std::ranges::find(names, role.text) == names.end()) {
+      unknown_ = true;
       const std::string near = nearest_name(role.text, names);
       return error(role.mark, "unknown-role", "no workflow has a role " + in_quotes(role.text),
                    near.empty() ? "" : "did you mean '" + near + "'?");
@@ -221,6 +222,8 @@ class Placer {
 
   std::uint32_t machine_of(const WorkflowSpec& workflow, const RoleSpec& role) {
     if (const Placed* placed = find(role.name.text)) return placed->machine;
+    // It may be the one whose name is misspelt.
+    if (unknown_) return 0;
     error(cluster_.spec.machines_mark, "placed-nowhere",
           "role '" + role.name.text + "' of " + workflow.file + " is on no machine",
           "add it to the `roles` of a machine");
@@ -255,6 +258,7 @@ class Placer {
   LoadedCluster& cluster_;
   std::span<const WorkflowSpec* const> workflows_;
   std::vector<std::pair<std::string, Placed>> placed_;
+  bool unknown_ = false;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "runtime/zmq/zmq_transport.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ using links::Instant;
 
 static_assert(links::message_bytes_max == zmq_message_bytes_max);
 
-constexpr int parcels_a_turn = 64;  // of one socket, before the others have theirs
+constexpr int parcels_a_turn = 64;            // of one socket, before the others have theirs
 constexpr std::size_t sockets_beside = 1024;  // ours, and those that still leave
 constexpr Connection first_accepted = Connection{1} << 62U;
 
@@ -131,7 +132,8 @@ class ZmqTransport final : public Transport {
   links::Effects effects_;
   Instant now_{};
   std::vector<Asked> taken_;
-  std::vector<zmq::pollitem_t> poll_;
+  std::vector<pollfd> poll_;
+  std::vector<links::Watch*> watched_;  // beside it
 
   Wake wake_;
   std::mutex mutex_;  // of what follows
@@ -240,16 +242,22 @@ Instant ZmqTransport::due() const {
 
 /// Until something arrives, somebody asks, or time has passed.
 void ZmqTransport::wait() {
-  poll_.clear();
-  poll_.push_back({nullptr, wake_.descriptor(), ZMQ_POLLIN, 0});
-  poll_.push_back({bound_.handle(), 0, ZMQ_POLLIN, 0});
-  if (keys_) poll_.push_back({keys_->handle(), 0, ZMQ_POLLIN, 0});
+  poll_.assign(1, {wake_.descriptor(), POLLIN, 0});
+  watched_.assign(1, nullptr);
+  const auto watch = [this](links::Watch& what) {
+    poll_.push_back({what.descriptor, POLLIN, 0});
+    watched_.push_back(&what);
+  };
+  watch(bound_.arrivals);
+  if (keys_) watch(keys_->questions);
   for (auto& [machine, neighbour] : neighbours_) {
     if (!neighbour.socket) continue;
-    poll_.push_back({neighbour.socket->handle(), 0, ZMQ_POLLIN, 0});
-    if (void* fate = neighbour.socket->fate_handle()) poll_.push_back({fate, 0, ZMQ_POLLIN, 0});
+    watch(neighbour.socket->arrivals);
+    watch(neighbour.socket->fates);
   }
   Instant until = due();
+  for (const links::Watch* what : watched_)
+    if (what != nullptr && what->look && what->descriptor >= 0) until = Instant{};
   {
     const std::lock_guard lock(mutex_);
     if (!asked_.empty()) until = Instant{};  // by the listener, who did not ring
@@ -257,8 +265,10 @@ void ZmqTransport::wait() {
   if (stopping_.load()) until = std::min(until, now_ + Instant(10ms));
   const Instant left = std::clamp<Instant>(until - steady(), Instant{}, 10s);
   const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(left);
-  zmq_poll(poll_.data(), static_cast<int>(poll_.size()), static_cast<long>(rounded.count()));
+  if (poll(poll_.data(), poll_.size(), static_cast<int>(rounded.count())) <= 0) return;
   if (poll_[0].revents != 0) wake_.hear();
+  for (std::size_t i = 1; i < poll_.size(); ++i)
+    if (poll_[i].revents != 0) watched_[i]->look = true;
 }
 
 void ZmqTransport::take_asked() {
@@ -296,7 +306,7 @@ void ZmqTransport::tick_all() {
 }
 
 void ZmqTransport::take_from_bound() {
-  for (int i = 0; i < parcels_a_turn; ++i) {
+  for (int i = 0; i < parcels_a_turn && bound_.arrivals.look; ++i) {
     const std::optional<links::Arrival> arrival = bound_.take();
     if (!arrival) return;
     const Result<links::Head> head = arrival->overlong
@@ -339,7 +349,7 @@ void ZmqTransport::stranger(const links::Arrival& arrival, const Result<links::H
 }
 
 void ZmqTransport::take_from(Neighbour& neighbour) {
-  for (int i = 0; i < parcels_a_turn && neighbour.socket; ++i) {
+  for (int i = 0; i < parcels_a_turn && neighbour.socket && neighbour.socket->arrivals.look; ++i) {
     const std::optional<links::Arrival> arrival = neighbour.socket->take();
     if (!arrival) break;
     const Result<links::Head> head = arrival->overlong
@@ -353,7 +363,7 @@ void ZmqTransport::take_from(Neighbour& neighbour) {
       neighbour.peer.heard_nonsense(neighbour.dialed, head.error().message, now_, effects_);
     act(neighbour);
   }
-  if (!neighbour.socket) return;
+  if (!neighbour.socket || !neighbour.socket->fates.look) return;
   if (const std::optional<std::string> fate = neighbour.socket->fate()) {
     neighbour.socket->abandon();
     neighbour.peer.broke(neighbour.dialed, *fate, now_, effects_);
@@ -363,7 +373,8 @@ void ZmqTransport::take_from(Neighbour& neighbour) {
 
 void ZmqTransport::answer_key_questions() {
   std::optional<std::string> refused;
-  for (int i = 0; keys_ && i < parcels_a_turn && keys_->answer(refused); ++i)
+  if (!keys_ || !keys_->questions.look) return;
+  for (int i = 0; i < parcels_a_turn && keys_->answer(refused); ++i)
     if (refused) say(*refused);
 }
 

@@ -171,6 +171,16 @@ std::optional<std::string> ParcelSocket::fate() {
   return known;
 }
 
+bool ParcelSocket::arrived() {
+  if (arrivals.look) {
+    int events = 0;
+    std::size_t size = sizeof events;
+    const int got = zmq_getsockopt(socket_.handle(), ZMQ_EVENTS, &events, &size);
+    arrivals.look = got != 0 || (events & ZMQ_POLLIN) != 0;
+  }
+  return arrivals.look;
+}
+
 void ParcelSocket::abandon() {
   const int at_once = 0;
   zmq_setsockopt(socket_.handle(), ZMQ_LINGER, &at_once, sizeof at_once);

@@ -57,6 +57,8 @@ class ParcelSocket {
   /// Why the connection is gone, if it is; empty: it just went.
   std::optional<std::string> fate();
 
+  /// Whether something is there now; if not, the descriptor tells when it comes.
+  bool arrived();
   /// What was given and has not left is dropped.
   void abandon();
 

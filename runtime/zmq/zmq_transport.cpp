@@ -89,6 +89,7 @@ class ZmqTransport final : public Transport {
 
  private:
   void ask(Asked asked);
+  bool send_from_here(std::uint32_t to);
   void run();
   void wait();
   Instant due() const;
@@ -129,6 +130,11 @@ class ZmqTransport final : public Transport {
   Connection next_accepted_ = first_accepted;
 
   TransportListener* listener_ = nullptr;
+  /// Held by whoever performs: the transport's thread but while it waits, or a sender meanwhile.
+  std::mutex turn_;
+  bool runs_ = false;
+  bool sends_here_ = false;
+  std::vector<std::pair<Neighbour*, links::Effect>> put_off_;  // to the transport's thread
   links::Effects effects_;
   Instant now_{};
   std::vector<Asked> taken_;
@@ -187,6 +193,7 @@ void ZmqTransport::stop() {
 }
 
 void ZmqTransport::ask(Asked asked) {
+  const std::uint32_t to = asked.life.machine;
   bool first = false;
   {
     const std::lock_guard lock(mutex_);
@@ -194,11 +201,33 @@ void ZmqTransport::ask(Asked asked) {
     first = asked_.empty();
     asked_.push_back(std::move(asked));
   }
-  if (first && std::this_thread::get_id() != loop_.load()) wake_.ring();
+  if (std::this_thread::get_id() == loop_.load()) return;
+  if (first && !send_from_here(to)) wake_.ring();
+}
+
+/// While the transport's thread waits and nothing is on its way to that machine, whoever sends
+/// performs it: one thread less has to wake up. False: it is left to that thread.
+bool ZmqTransport::send_from_here(std::uint32_t to) {
+  const std::unique_lock turn(turn_, std::try_to_lock);
+  if (!turn || !runs_ || stopping_.load()) return false;
+  const auto found = neighbours_.find(to);
+  if (found == neighbours_.end() || !found->second.peer.idle()) return false;
+  now_ = steady();
+  sends_here_ = true;
+  take_asked();
+  sends_here_ = false;
+  // What the sockets were told meanwhile wakes nobody any more.
+  bool arrived = !put_off_.empty() || bound_.arrived();
+  for (auto& [machine, neighbour] : neighbours_)
+    if (neighbour.socket) arrived = neighbour.socket->arrived() || arrived;
+  if (arrived) wake_.ring();
+  return true;
 }
 
 void ZmqTransport::run() {
+  const std::lock_guard turn(turn_);  // `wait` lets go of it
   loop_.store(std::this_thread::get_id());
+  runs_ = true;
   now_ = steady();
   for (auto& [machine, neighbour] : neighbours_) {
     neighbour.peer.start(now_, effects_);
@@ -206,6 +235,10 @@ void ZmqTransport::run() {
   }
   std::optional<Instant> leave_by;
   while (true) {
+    for (auto& [neighbour, effect] : std::exchange(put_off_, {})) {
+      effects_.push_back(std::move(effect));
+      act(*neighbour);
+    }
     take_asked();
     tick_all();
     if (stopping_.load()) {
@@ -223,6 +256,7 @@ void ZmqTransport::run() {
     act(neighbour);
     neighbour.socket.reset();
   }
+  runs_ = false;
   const std::lock_guard lock(mutex_);
   closed_ = true;
   asked_.clear();
@@ -265,7 +299,10 @@ void ZmqTransport::wait() {
   if (stopping_.load()) until = std::min(until, now_ + Instant(10ms));
   const Instant left = std::clamp<Instant>(until - steady(), Instant{}, 10s);
   const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(left);
-  if (poll(poll_.data(), poll_.size(), static_cast<int>(rounded.count())) <= 0) return;
+  turn_.unlock();  // senders may go ahead while this thread waits
+  const int ready = poll(poll_.data(), poll_.size(), static_cast<int>(rounded.count()));
+  turn_.lock();
+  if (ready <= 0) return;
   if (poll_[0].revents != 0) wake_.hear();
   for (std::size_t i = 1; i < poll_.size(); ++i)
     if (poll_[i].revents != 0) watched_[i]->look = true;
@@ -382,6 +419,11 @@ void ZmqTransport::act(Neighbour& neighbour) {
   // Performing may break a connection, whose peer then wants more: those effects are appended.
   for (std::size_t i = 0; i < effects_.size(); ++i) {
     links::Effect effect = std::move(effects_[i]);
+    // The listener is called on one thread, and what follows a put-off effect stays behind it.
+    if (sends_here_ && (!put_off_.empty() || !std::holds_alternative<links::Transmit>(effect))) {
+      put_off_.emplace_back(&neighbour, std::move(effect));
+      continue;
+    }
     std::visit([&](auto& what) { perform(what, neighbour); }, effect);
   }
   effects_.clear();

@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr int runs = 5;
+constexpr int runs = 3;
 constexpr std::size_t most_on_the_way = std::size_t{8} << 20U;  // bytes that nobody has taken yet
 
 double seconds_since(Clock::time_point start) {

@@ -111,6 +111,8 @@ class Peer {
   void acknowledge(Instant now, Effects& effects);
   /// Nothing waits to be taken by the other.
   bool drained() const { return owed() == 0; }
+  /// Connected, and all that was sent was taken.
+  bool idle() const { return std::holds_alternative<Up>(connection_) && drained(); }
   std::size_t owed() const { return sender_.bytes() + open_.size(); }
   const PeerSettings& settings() const { return settings_; }
 

@@ -63,6 +63,7 @@ std::optional<std::string> meaning(unsigned event, unsigned value) {
 
 ParcelSocket::ParcelSocket(zmq::context_t& context, const SocketSettings& settings, bool bound)
     : socket_(context, bound ? zmq::socket_type::router : zmq::socket_type::dealer), bound_(bound) {
+  arrivals.descriptor = socket_.get(zmq::sockopt::fd);
   const int lease = static_cast<int>(settings.lease.count());
   socket_.set(zmq::sockopt::linger, leave_within_ms);
   socket_.set(zmq::sockopt::maxmsgsize, frame_bytes_max);
@@ -97,15 +98,16 @@ void ParcelSocket::dial(zmq::context_t& context, const Address& how, const std::
                         const std::string& key) {
   socket_.set(zmq::sockopt::ipv6, how.ipv6);
   if (!key.empty()) socket_.set(zmq::sockopt::curve_serverkey, key);
-  const std::string fates =
+  const std::string channel =
       "inproc://fate-" + std::to_string(reinterpret_cast<std::uintptr_t>(socket_.handle()));
   constexpr int wanted = ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
                          ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                          ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
-  if (zmq_socket_monitor(socket_.handle(), fates.c_str(), wanted) == 0) {
+  if (zmq_socket_monitor(socket_.handle(), channel.c_str(), wanted) == 0) {
     monitor_ = zmq::socket_t(context, zmq::socket_type::pair);
     monitor_.set(zmq::sockopt::linger, 0);
-    monitor_.connect(fates);
+    monitor_.connect(channel);
+    fates.descriptor = monitor_.get(zmq::sockopt::fd);
   }
   socket_.connect(address);
 }
@@ -116,6 +118,7 @@ bool ParcelSocket::give(zmq::message_t message, bool more) {
 }
 
 bool ParcelSocket::give(std::string_view route, const Transmit& parcel) {
+  arrivals.look = true;
   if (bound_ && !give(zmq::message_t(route.data(), route.size()), true)) return false;
   const bool has_body = parcel.body.size != 0;
   if (!give(zmq::message_t(parcel.head.data(), parcel.head.size()), has_body)) return false;
@@ -124,7 +127,8 @@ bool ParcelSocket::give(std::string_view route, const Transmit& parcel) {
 
 std::optional<Arrival> ParcelSocket::take() {
   Arrival arrival;
-  if (!take_piece(socket_, bound_ ? route_ : head_)) return std::nullopt;
+  arrivals.look = take_piece(socket_, bound_ ? route_ : head_);
+  if (!arrivals.look) return std::nullopt;
   body_.rebuild();
   if (bound_) {
     arrival.route = {static_cast<const char*>(route_.data()), route_.size()};
@@ -153,6 +157,7 @@ std::optional<std::uint32_t> ParcelSocket::proved() {
 
 std::optional<std::string> ParcelSocket::fate() {
   std::optional<std::string> known;
+  fates.look = false;
   for (zmq::message_t event, address; monitor_ && take_piece(monitor_, event);) {
     if (event.more()) take_piece(monitor_, address);
     if (event.size() != 6) continue;
@@ -166,6 +171,16 @@ std::optional<std::string> ParcelSocket::fate() {
   return known;
 }
 
+bool ParcelSocket::arrived() {
+  if (arrivals.look) {
+    int events = 0;
+    std::size_t size = sizeof events;
+    const int got = zmq_getsockopt(socket_.handle(), ZMQ_EVENTS, &events, &size);
+    arrivals.look = got != 0 || (events & ZMQ_POLLIN) != 0;
+  }
+  return arrivals.look;
+}
+
 void ParcelSocket::abandon() {
   const int at_once = 0;
   zmq_setsockopt(socket_.handle(), ZMQ_LINGER, &at_once, sizeof at_once);
@@ -174,6 +189,7 @@ void ParcelSocket::abandon() {
 KeyKeeper::KeyKeeper(zmq::context_t& context) : socket_(context, zmq::socket_type::rep) {
   socket_.set(zmq::sockopt::linger, 0);
   socket_.bind(key_question);
+  questions.descriptor = socket_.get(zmq::sockopt::fd);
 }
 
 void KeyKeeper::allow(const std::string& public_key, std::uint32_t machine) {
@@ -186,7 +202,8 @@ bool KeyKeeper::answer(std::optional<std::string>& refused) {
   // version, request, domain, address, identity, mechanism, credentials
   std::vector<std::string> question;
   zmq::message_t piece;
-  if (!take_piece(socket_, piece)) return false;
+  questions.look = take_piece(socket_, piece);
+  if (!questions.look) return false;
   for (bool more = true; more; more = piece.more() && take_piece(socket_, piece))
     question.push_back(piece.to_string());
   question.resize(std::max<std::size_t>(question.size(), 7));

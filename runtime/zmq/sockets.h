@@ -32,6 +32,13 @@ struct Arrival {
   bool overlong = false;  // more pieces than a parcel has
 };
 
+/// Whether a socket of the library may have something. Its descriptor only tells of changes, so
+/// whoever has used the socket looks until there is nothing, and only then waits for it.
+struct Watch {
+  int descriptor = -1;
+  bool look = true;
+};
+
 class ParcelSocket {
  public:
   /// A bound socket's parcels come with a route and are sent to one.
@@ -50,12 +57,13 @@ class ParcelSocket {
   /// Why the connection is gone, if it is; empty: it just went.
   std::optional<std::string> fate();
 
+  /// Whether something is there now; if not, the descriptor tells when it comes.
+  bool arrived();
   /// What was given and has not left is dropped.
   void abandon();
 
-  void* handle() { return socket_.handle(); }
-  /// Null: of a bound socket.
-  void* fate_handle() { return monitor_ ? monitor_.handle() : nullptr; }
+  Watch arrivals;
+  Watch fates;  // no descriptor: of a bound socket
 
  private:
   bool give(zmq::message_t message, bool more);
@@ -73,7 +81,7 @@ class KeyKeeper {
   void allow(const std::string& public_key, std::uint32_t machine);
   /// Answers one question, if there is one. A refusal comes back as a line for people.
   bool answer(std::optional<std::string>& refused);
-  void* handle() { return socket_.handle(); }
+  Watch questions;
 
  private:
   zmq::socket_t socket_;

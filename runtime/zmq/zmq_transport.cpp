@@ -1,5 +1,6 @@
 #include "runtime/zmq/zmq_transport.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ using links::Instant;
 
 static_assert(links::message_bytes_max == zmq_message_bytes_max);
 
-constexpr int parcels_a_turn = 64;  // of one socket, before the others have theirs
+constexpr int parcels_a_turn = 64;            // of one socket, before the others have theirs
 constexpr std::size_t sockets_beside = 1024;  // ours, and those that still leave
 constexpr Connection first_accepted = Connection{1} << 62U;
 
@@ -88,6 +89,7 @@ class ZmqTransport final : public Transport {
 
  private:
   void ask(Asked asked);
+  bool send_from_here(std::uint32_t to);
   void run();
   void wait();
   Instant due() const;
@@ -128,10 +130,16 @@ class ZmqTransport final : public Transport {
   Connection next_accepted_ = first_accepted;
 
   TransportListener* listener_ = nullptr;
+  /// Held by whoever performs: the transport's thread but while it waits, or a sender meanwhile.
+  std::mutex turn_;
+  bool runs_ = false;
+  bool sends_here_ = false;
+  std::vector<std::pair<Neighbour*, links::Effect>> put_off_;  // to the transport's thread
   links::Effects effects_;
   Instant now_{};
   std::vector<Asked> taken_;
-  std::vector<zmq::pollitem_t> poll_;
+  std::vector<pollfd> poll_;
+  std::vector<links::Watch*> watched_;  // beside it
 
   Wake wake_;
   std::mutex mutex_;  // of what follows
@@ -185,6 +193,7 @@ void ZmqTransport::stop() {
 }
 
 void ZmqTransport::ask(Asked asked) {
+  const std::uint32_t to = asked.life.machine;
   bool first = false;
   {
     const std::lock_guard lock(mutex_);
@@ -192,11 +201,33 @@ void ZmqTransport::ask(Asked asked) {
     first = asked_.empty();
     asked_.push_back(std::move(asked));
   }
-  if (first && std::this_thread::get_id() != loop_.load()) wake_.ring();
+  if (std::this_thread::get_id() == loop_.load()) return;
+  if (first && !send_from_here(to)) wake_.ring();
+}
+
+/// While the transport's thread waits and nothing is on its way to that machine, whoever sends
+/// performs it: one thread less has to wake up. False: it is left to that thread.
+bool ZmqTransport::send_from_here(std::uint32_t to) {
+  const std::unique_lock turn(turn_, std::try_to_lock);
+  if (!turn || !runs_ || stopping_.load()) return false;
+  const auto found = neighbours_.find(to);
+  if (found == neighbours_.end() || !found->second.peer.idle()) return false;
+  now_ = steady();
+  sends_here_ = true;
+  take_asked();
+  sends_here_ = false;
+  // What the sockets were told meanwhile wakes nobody any more.
+  bool arrived = !put_off_.empty() || bound_.arrived();
+  for (auto& [machine, neighbour] : neighbours_)
+    if (neighbour.socket) arrived = neighbour.socket->arrived() || arrived;
+  if (arrived) wake_.ring();
+  return true;
 }
 
 void ZmqTransport::run() {
+  const std::lock_guard turn(turn_);  // `wait` lets go of it
   loop_.store(std::this_thread::get_id());
+  runs_ = true;
   now_ = steady();
   for (auto& [machine, neighbour] : neighbours_) {
     neighbour.peer.start(now_, effects_);
@@ -204,6 +235,10 @@ void ZmqTransport::run() {
   }
   std::optional<Instant> leave_by;
   while (true) {
+    for (auto& [neighbour, effect] : std::exchange(put_off_, {})) {
+      effects_.push_back(std::move(effect));
+      act(*neighbour);
+    }
     take_asked();
     tick_all();
     if (stopping_.load()) {
@@ -221,6 +256,7 @@ void ZmqTransport::run() {
     act(neighbour);
     neighbour.socket.reset();
   }
+  runs_ = false;
   const std::lock_guard lock(mutex_);
   closed_ = true;
   asked_.clear();
@@ -240,16 +276,22 @@ Instant ZmqTransport::due() const {
 
 /// Until something arrives, somebody asks, or time has passed.
 void ZmqTransport::wait() {
-  poll_.clear();
-  poll_.push_back({nullptr, wake_.descriptor(), ZMQ_POLLIN, 0});
-  poll_.push_back({bound_.handle(), 0, ZMQ_POLLIN, 0});
-  if (keys_) poll_.push_back({keys_->handle(), 0, ZMQ_POLLIN, 0});
+  poll_.assign(1, {wake_.descriptor(), POLLIN, 0});
+  watched_.assign(1, nullptr);
+  const auto watch = [this](links::Watch& what) {
+    poll_.push_back({what.descriptor, POLLIN, 0});
+    watched_.push_back(&what);
+  };
+  watch(bound_.arrivals);
+  if (keys_) watch(keys_->questions);
   for (auto& [machine, neighbour] : neighbours_) {
     if (!neighbour.socket) continue;
-    poll_.push_back({neighbour.socket->handle(), 0, ZMQ_POLLIN, 0});
-    if (void* fate = neighbour.socket->fate_handle()) poll_.push_back({fate, 0, ZMQ_POLLIN, 0});
+    watch(neighbour.socket->arrivals);
+    watch(neighbour.socket->fates);
   }
   Instant until = due();
+  for (const links::Watch* what : watched_)
+    if (what != nullptr && what->look && what->descriptor >= 0) until = Instant{};
   {
     const std::lock_guard lock(mutex_);
     if (!asked_.empty()) until = Instant{};  // by the listener, who did not ring
@@ -257,8 +299,13 @@ void ZmqTransport::wait() {
   if (stopping_.load()) until = std::min(until, now_ + Instant(10ms));
   const Instant left = std::clamp<Instant>(until - steady(), Instant{}, 10s);
   const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(left);
-  zmq_poll(poll_.data(), static_cast<int>(poll_.size()), static_cast<long>(rounded.count()));
+  turn_.unlock();  // senders may go ahead while this thread waits
+  const int ready = poll(poll_.data(), poll_.size(), static_cast<int>(rounded.count()));
+  turn_.lock();
+  if (ready <= 0) return;
   if (poll_[0].revents != 0) wake_.hear();
+  for (std::size_t i = 1; i < poll_.size(); ++i)
+    if (poll_[i].revents != 0) watched_[i]->look = true;
 }
 
 void ZmqTransport::take_asked() {
@@ -296,7 +343,7 @@ void ZmqTransport::tick_all() {
 }
 
 void ZmqTransport::take_from_bound() {
-  for (int i = 0; i < parcels_a_turn; ++i) {
+  for (int i = 0; i < parcels_a_turn && bound_.arrivals.look; ++i) {
     const std::optional<links::Arrival> arrival = bound_.take();
     if (!arrival) return;
     const Result<links::Head> head = arrival->overlong
@@ -339,7 +386,7 @@ void ZmqTransport::stranger(const links::Arrival& arrival, const Result<links::H
 }
 
 void ZmqTransport::take_from(Neighbour& neighbour) {
-  for (int i = 0; i < parcels_a_turn && neighbour.socket; ++i) {
+  for (int i = 0; i < parcels_a_turn && neighbour.socket && neighbour.socket->arrivals.look; ++i) {
     const std::optional<links::Arrival> arrival = neighbour.socket->take();
     if (!arrival) break;
     const Result<links::Head> head = arrival->overlong
@@ -353,7 +400,7 @@ void ZmqTransport::take_from(Neighbour& neighbour) {
       neighbour.peer.heard_nonsense(neighbour.dialed, head.error().message, now_, effects_);
     act(neighbour);
   }
-  if (!neighbour.socket) return;
+  if (!neighbour.socket || !neighbour.socket->fates.look) return;
   if (const std::optional<std::string> fate = neighbour.socket->fate()) {
     neighbour.socket->abandon();
     neighbour.peer.broke(neighbour.dialed, *fate, now_, effects_);
@@ -363,7 +410,8 @@ void ZmqTransport::take_from(Neighbour& neighbour) {
 
 void ZmqTransport::answer_key_questions() {
   std::optional<std::string> refused;
-  for (int i = 0; keys_ && i < parcels_a_turn && keys_->answer(refused); ++i)
+  if (!keys_ || !keys_->questions.look) return;
+  for (int i = 0; i < parcels_a_turn && keys_->answer(refused); ++i)
     if (refused) say(*refused);
 }
 
@@ -371,6 +419,11 @@ void ZmqTransport::act(Neighbour& neighbour) {
   // Performing may break a connection, whose peer then wants more: those effects are appended.
   for (std::size_t i = 0; i < effects_.size(); ++i) {
     links::Effect effect = std::move(effects_[i]);
+    // The listener is called on one thread, and what follows a put-off effect stays behind it.
+    if (sends_here_ && (!put_off_.empty() || !std::holds_alternative<links::Transmit>(effect))) {
+      put_off_.emplace_back(&neighbour, std::move(effect));
+      continue;
+    }
     std::visit([&](auto& what) { perform(what, neighbour); }, effect);
   }
   effects_.clear();

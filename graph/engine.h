@@ -87,6 +87,7 @@ class Engine {
   };
   /// What a session node, a count group or a node with joins remembers of a call.
   struct CallRecord {
+    explicit CallRecord(const Pools& pools) : queue(pools.mix, pools.waiting_max) {}
     OrderQueue queue;
     CountBucket count;
     Credit credit;
@@ -103,6 +104,8 @@ class Engine {
     std::uint64_t number = 0;
   };
 
+  /// True when more waits here than may, and the message would add to it.
+  bool is_full(const Message& message) const;
   void receive_frame(Message& message, Effects& effects);
   void receive_settled(Message& message, Effects& effects);
   void receive_cancel(Message& message, Effects& effects);
@@ -122,6 +125,9 @@ class Engine {
   /// Those of a call that wait or run, in the order of their index. Valid until the next use.
   const std::vector<Record*>& records_of(const CallId& call);
   void index_by_call();
+  Record*& chain_of(const CallId& call) {
+    return by_call_[spread(call, pools_.mix) >> 32U & (by_call_.size() - 1)];
+  }
   void add_to_call(Record& record);
   static void remove_from_call(Record& record);
   void add_due(Record& record);
@@ -158,12 +164,12 @@ class Engine {
   Lost note_lost(const Bucket& bucket, std::uint16_t group, std::uint64_t missing);
   /// The first run in a call: takes back what was told before.
   void note_run(Record& record, Effects& effects);
-  /// The bucket of the share's scope; null (and refused) when that is another call's or another
-  /// join's, which only a peer that is wrong can bring about.
+  /// The bucket of the share's scope; null (and refused) when that is another join's, which only a
+  /// peer that is wrong can bring about.
   Bucket* bucket_of(const Share& share, const Message& message, CollectorId collector,
                     Effects& effects);
   void close_bucket(Bucket& bucket, Effects& effects);
-  void recycle_bucket(const ScopeId& scope);
+  void recycle_bucket(const ScopeOfCall& key);
   void advance_count(const CallId& id, CallRecord& call, const PlanGroup& group, Effects& effects);
   /// True when nothing is left to say at the end of the stream: all credit is on its way.
   bool fire_count(const CallId& id, CallRecord& call, const PlanGroup& group, bool ended,
@@ -196,14 +202,14 @@ class Engine {
   Splitter splitter_;
   std::vector<std::unique_ptr<Record>> records_;
   std::vector<Record*> free_records_;
-  /// Chains of records by their call, modulo the number of chains, once a call was cancelled while
-  /// there were many records: then a scan for each would take as long as all calls times all
+  /// Chains of records by their call, spread over the number of chains, once a call was cancelled
+  /// while there were many records: then a scan for each would take as long as all calls times all
   /// records.
   std::vector<Record*> by_call_;
   std::vector<Record*> found_;
   Record* first_due_ = nullptr;  // all have the same time to run, so the first started ends first
   Record* last_due_ = nullptr;
-  Table<std::unique_ptr<Bucket>, ScopeId> buckets_;
+  Table<std::unique_ptr<Bucket>, ScopeOfCall> buckets_;
   std::vector<std::unique_ptr<Bucket>> free_buckets_;
   Table<std::unique_ptr<CallRecord>, CallId> calls_;
   std::vector<std::unique_ptr<CallRecord>> free_calls_;

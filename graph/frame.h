@@ -197,14 +197,19 @@ struct Message {
   Lost lost;
 };
 
-/// The free lists of one loop. Outlives everything taken from it.
+inline constexpr std::size_t unbounded = ~std::size_t{0};
+inline constexpr std::size_t waiting_from_others_max = std::size_t{1} << 20U;  // in a cluster
+
+/// The free lists of one loop, and what its engines have in common. Outlives them all.
 struct Pools {
-  Origin self;  // whose scopes and calls are made here
+  Origin self;                          // whose scopes and calls are made here
+  Mix mix;                              // of tables whose keys others choose
+  std::size_t waiting_max = unbounded;  // positions of one order; buckets, ... of one engine
   FreeList<Frame> frames;
   FreeList<Scope> scopes;
   FreeList<Message> messages;
   std::uint64_t scopes_made = 0;
-
+  std::vector<Scope*> unwinding;  // while scopes are given back
   Frame* new_frame(NodeId from, std::size_t outputs) {
     Frame* frame = frames.take();
     frame->pools = this;

@@ -259,6 +259,7 @@ Oracle::FlightFact* Oracle::find(Flight flight) {
 }
 
 bool Oracle::arrived(Flight flight) {
+  if (flight == no_flight) return true;
   FlightFact* fact = find(flight);
   if (fact == nullptr) return false;
   ++fact->turn;
@@ -271,6 +272,7 @@ bool Oracle::arrived(Flight flight) {
 }
 
 void Oracle::lost(Flight flight) {
+  if (flight == no_flight) return;
   const FlightFact* fact = find(flight);
   if (fact != nullptr && fact->kind != Message::Kind::call_ended)
     calls_[fact->call].given_up = true;

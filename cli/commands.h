@@ -17,7 +17,12 @@ using Chosen = std::function<int()>;
 
 void add_validate(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 void add_plan(CLI::App& app, const Catalog& catalog, Chosen& chosen);
-void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen);
+/// `plugins`: folders that were given; the machines of a cluster get them too.
+void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen,
+             const std::vector<std::string>& plugins);
+void add_node(CLI::App& app, const Catalog& catalog, Chosen& chosen);
+void add_up(CLI::App& app, const Catalog& catalog, Chosen& chosen,
+            const std::vector<std::string>& plugins);
 void add_test(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 void add_why(CLI::App& app, Chosen& chosen);

@@ -15,7 +15,7 @@ struct Examples {
   std::string_view lines;
 };
 
-constexpr std::array<Examples, 16> all{
+constexpr std::array<Examples, 19> all{
     {{"validate",
       R"(  sluice validate workflows/*.yaml
   sluice validate workflows/image_chat.yaml --set roles.vit.replicas=4
@@ -36,6 +36,13 @@ constexpr std::array<Examples, 16> all{
   printf '{"inputs": {"request": {"content": [{"type": "image", "data": "%s"}, %s]}}}' \
     $(base64 -w0 models/scenes/samples/table.png) '{"type": "text", "text": "what is it"}' |
     sluice run workflows/image_chat.yaml --calls -
+  sluice run --cluster examples/cluster/laptop.yaml --prompt "draw a star" --out image=star.png
+)"},
+     {"node",
+      R"(  timeout 2 sluice node --cluster examples/cluster/laptop.yaml --name eyes || true
+)"},
+     {"up",
+      R"(  timeout 2 sluice up examples/cluster/laptop.yaml || true
 )"},
      {"test",
       R"(  sluice test workflows
@@ -64,6 +71,7 @@ constexpr std::array<Examples, 16> all{
 )"},
      {"new", "  sluice new role shout\n"},
      {"new role", "  sluice new role shout\n"},
+     {"keys", "  sluice keys keys --machine arm --machine gpu\n"},
      {"model inspect", "  sluice model inspect tests/golden/gguf/llama.gguf\n"},
      {"model check",
       R"(  sluice model check tests/golden/llama

@@ -7,6 +7,7 @@
 
 #include "base/nearest.h"
 #include "cli/commands.h"
+#include "cli/keys.h"
 
 namespace sluice::cli {
 
@@ -19,11 +20,13 @@ Examples
   sluice plan workflows/image_chat.yaml --explain generate
   sluice run workflows/image_chat.yaml --image scene.png --prompt "what color is the circle"
   sluice run workflows/image_chat.yaml --prompt "draw a red circle" --out circle.png
+  sluice run --cluster examples/cluster/laptop.yaml --prompt "draw a star"   as several processes
   sluice test workflows/                      scenarios: what a workflow does, without models
   sluice simulate workflows/image_chat.yaml --calls 200 --rate 20 --trace t.json
   sluice why t.json 17                        what call 17 waited for
   sluice roles                                what a workflow's roles can run
   sluice new role shout                       a project of a role of your own, with its tests
+  sluice keys DIR --machine arm --machine gpu  keys by which machines know each other
   sluice chat model.gguf                      a conversation in the terminal
   sluice model inspect DIR                    what a checkpoint is, and the memory it takes
   sluice model check DIR --inputs in.safetensors --outputs out.safetensors
@@ -94,9 +97,12 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.option_defaults()->always_capture_default();  // --help shows what holds without an option
   cli::Chosen chosen;
+  std::vector<std::string> plugin_folders;
   cli::add_validate(app, catalog, chosen);
   cli::add_plan(app, catalog, chosen);
-  cli::add_run(app, catalog, chosen);
+  cli::add_run(app, catalog, chosen, plugin_folders);
+  cli::add_node(app, catalog, chosen);
+  cli::add_up(app, catalog, chosen, plugin_folders);
   cli::add_test(app, catalog, chosen);
   cli::add_simulate(app, catalog, chosen);
   cli::add_why(app, chosen);
@@ -105,7 +111,7 @@ int main(int argc, char** argv) {
   cli::add_chat(app, chosen);
   cli::add_roles(app, catalog, chosen);
   cli::add_new(app, catalog, chosen);
-  std::vector<std::string> plugin_folders;
+  cli::add_keys(app, chosen);
   cli::accept_plugins(app, plugin_folders);
   cli::add_examples(app);
   try {

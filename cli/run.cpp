@@ -8,6 +8,7 @@
 
 #include "base/base64.h"
 #include "cli/call_value.h"
+#include "cli/cluster_home.h"
 #include "cli/commands.h"
 #include "cli/compiled.h"
 #include "cli/given_inputs.h"
@@ -31,6 +32,8 @@ using Json = nlohmann::json;
 
 struct RunOptions {
   std::string file;
+  std::string cluster;
+  std::int64_t join_seconds = 60;  // for the other machines
   std::vector<std::string> images, inputs, without, outs;
   std::optional<std::string> prompt;
   std::string request;
@@ -209,30 +212,110 @@ Result<OutputFiles> files_of(const RunOptions& options, const Compiled& compiled
   return files;
 }
 
-int run(const RunOptions& options, const Catalog& catalog) {
+/// A workflow that can run: here, or on the machines of a cluster.
+struct Prepared {
+  std::optional<Cluster> cluster;
+  std::optional<Compiled> alone;
+  std::size_t workflow = 0;  // of the cluster's
+
+  const Compiled& compiled() const { return cluster ? cluster->workflows[workflow] : *alone; }
+};
+
+/// Which workflow of the cluster is to run.
+Result<std::size_t> workflow_of(const RunOptions& options, const Cluster& cluster) {
+  const auto& names = cluster.spec().workflows;
+  if (options.file.empty() && names.size() == 1) return std::size_t{0};
+  std::string list;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (cluster.workflows[i].loaded.spec.name.text == options.file) return i;
+    list += (i == 0 ? "" : ", ") + cluster.workflows[i].loaded.spec.name.text;
+  }
+  return invalid_argument(options.cluster +
+                          (options.file.empty()
+                               ? " has several workflows; name one: " + list
+                               : " has no workflow '" + options.file + "'; there are " + list));
+}
+
+/// Nothing: everything that is wrong was said.
+std::optional<Prepared> prepare(const RunOptions& options, const Catalog& catalog) {
+  Prepared prepared;
+  const auto refuse = [](const std::string& message) {
+    fail(message);
+    return std::optional<Prepared>();
+  };
+  if (!options.cluster.empty()) {
+    Result<Cluster> cluster =
+        load_cluster_with_workflows(options.cluster, options.workflow, catalog);
+    if (!cluster.ok()) return refuse(cluster.error().message);
+    if (!cluster->ok()) {
+      print_diagnostics(*cluster);
+      return {};
+    }
+    prepared.cluster = std::move(cluster).value();
+    const Result<std::size_t> workflow = workflow_of(options, *prepared.cluster);
+    if (!workflow.ok()) return refuse(workflow.error().message);
+    prepared.workflow = *workflow;
+    return prepared;
+  }
   Result<Compiled> compiled = compile_file(options.file, options.workflow, catalog);
-  if (!compiled.ok()) return fail(compiled.error().message);
+  if (!compiled.ok()) return refuse(compiled.error().message);
   find_models(*compiled, catalog);
   if (!compiled->ok()) {
     print_diagnostics(*compiled);
-    return 1;
+    return {};
   }
-  const Plan& plan = compiled->plan;
   if (compiled->loaded.spec.is_library)
-    return fail(options.file + " has roles for other workflows to include, and nothing to run");
+    return refuse(options.file + " has roles for other workflows to include, and nothing to run");
+  prepared.alone = std::move(compiled).value();
+  return prepared;
+}
+
+/// What runs it.
+struct Running {
+  std::unique_ptr<Runner> alone;
+  std::unique_ptr<ClusterHome> home;
+  Runner* runner = nullptr;
+};
+
+Result<Running> begin(const Prepared& prepared, const RunOptions& options, const Catalog& catalog,
+                      const std::vector<std::string>& plugins, RunnerOptions runner_options) {
+  Running running;
+  if (prepared.cluster) {
+    auto home =
+        ClusterHome::begin(*prepared.cluster, catalog, options.workflow, plugins,
+                           std::move(runner_options), std::chrono::seconds(options.join_seconds));
+    if (!home.ok()) return home.error();
+    running.home = std::move(home).value();
+    running.runner = &running.home->runner(prepared.workflow);
+    return running;
+  }
+  const Compiled& compiled = prepared.compiled();
+  auto runner = Runner::create(compiled.loaded.spec, compiled.plan, catalog, runner_options);
+  if (!runner.ok()) return runner.error();
+  running.alone = std::move(runner).value();
+  running.runner = running.alone.get();
+  return running;
+}
+
+int run(const RunOptions& options, const Catalog& catalog,
+        const std::vector<std::string>& plugins) {
+  const std::optional<Prepared> prepared = prepare(options, catalog);
+  if (!prepared) return 1;
+  const Compiled& compiled = prepared->compiled();
+  const Plan& plan = compiled.plan;
   const bool many = !options.calls.empty();
-  Result<OutputFiles> files = files_of(options, *compiled, catalog);
+  Result<OutputFiles> files = files_of(options, compiled, catalog);
   if (!files.ok()) return fail(files.error().message);
   const Result<int> lines = many ? open_calls(options.calls) : -1;
   if (!lines.ok()) return fail(lines.error().message);
   Result<CallInputs> inputs = many ? CallInputs() : inputs_of(options, plan);
   if (!inputs.ok()) return fail(inputs.error().message);
-  const bool pictures = reads_pictures(compiled->loaded.spec, plan);
+  const bool pictures = reads_pictures(compiled.loaded.spec, plan);
   if (!pictures)
     if (Result<void> none = check_no_picture(*inputs); !none.ok())
       return fail(none.error().message);
   const auto texts =
-      std::ranges::count_if(output_types(*compiled, catalog), [&](const OutputType& output) {
+      std::ranges::count_if(output_types(compiled, catalog), [&](const OutputType& output) {
         return !is_file_type(output.type) && !files->is_named(output.name);
       });
 
@@ -240,26 +323,29 @@ int run(const RunOptions& options, const Catalog& catalog) {
   RunnerOptions runner_options;
   runner_options.progress = [&](std::string_view what) { progress->show(std::string(what)); };
   if (!options.trace.empty()) runner_options.trace = trace_activations_max;
-  auto runner = Runner::create(compiled->loaded.spec, plan, catalog, runner_options);
-  if (!runner.ok()) {
+  const Result<Running> running = begin(*prepared, options, catalog, plugins, runner_options);
+  if (!running.ok()) {
     progress.reset();
-    return fail(runner.error().message);
+    return fail(running.error().message);
   }
+  Runner& runner = *running->runner;
   RunEnd end = many ? run_calls({options.calls, options.session, options.concurrency, pictures},
-                                *lines, plan, **runner, std::move(files).value(), *progress)
+                                *lines, plan, runner, std::move(files).value(), *progress)
                     : run_one(options, plan, std::move(inputs).value(), std::move(files).value(),
-                              texts > 1, **runner, progress);
+                              texts > 1, runner, progress);
   progress.reset();
   if (!options.trace.empty())
-    if (const Result<void> written = write_run_trace(options.trace, plan, (*runner)->trace());
+    if (const Result<void> written = write_run_trace(options.trace, plan, runner.trace());
         !written.ok())
       end.status = fail(written.error().message);
-  end_beside_roles(**runner, end);
+  if (!running->home) end_beside_roles(runner, end);
   return end.status;
 }
 
 /// What of the options does not go together.
 Result<void> check_options(const RunOptions& options) {
+  if (options.file.empty() && options.cluster.empty())
+    return invalid_argument("name a workflow file, or a cluster with --cluster FILE");
   std::vector<std::string> reading;
   if (options.calls == "-") reading.emplace_back("--calls");
   if (options.prompt == "-") reading.emplace_back("--prompt");
@@ -307,10 +393,22 @@ void add_request_options(CLI::App& command, RunOptions& options) {
 
 }  // namespace
 
-void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
+void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen,
+             const std::vector<std::string>& plugins) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "Run a workflow: one call, or many");
-  command->add_option("file", options->file, "A workflow file (YAML)")->required();
+  command->add_option("file", options->file,
+                      "A workflow file (YAML); with --cluster the name of one of its workflows");
+  command
+      ->add_option("--cluster", options->cluster,
+                   "Run it on the machines of a cluster file (YAML); those that nobody has started "
+                   "are started here, and stopped afterwards")
+      ->type_name("FILE");
+  command
+      ->add_option("--join-within", options->join_seconds,
+                   "Of --cluster: how long to wait for the other machines, in seconds")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
   command
       ->add_option("--input", options->inputs,
                    "An input, read as its declared type: text, JSON and numbers as they stand, "
@@ -350,10 +448,10 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
                       "Write what ran when to this file: for ui.perfetto.dev, and `sluice why`");
   add_request_options(*command, *options);
   add_workflow_options(*command, options->workflow);
-  command->callback([&catalog, &chosen, options] {
-    chosen = [&catalog, options] {
+  command->callback([&catalog, &chosen, &plugins, options] {
+    chosen = [&catalog, &plugins, options] {
       const Result<void> fits = check_options(*options);
-      return fits.ok() ? run(*options, catalog) : fail_usage(fits.error().message);
+      return fits.ok() ? run(*options, catalog, plugins) : fail_usage(fits.error().message);
     };
   });
 }

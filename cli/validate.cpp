@@ -3,9 +3,12 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
+#include "cli/cluster.h"
 #include "cli/commands.h"
 #include "cli/compiled.h"
 #include "graph/print.h"
+#include "workflows/yaml_tree.h"
 
 namespace sluice::cli {
 
@@ -24,9 +27,43 @@ std::string count_text(std::size_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
+void count(const Diagnostics& diagnostics, Counts& counts) {
+  for (const Diagnostic& d : diagnostics)
+    ++(d.severity == Severity::error ? counts.errors : counts.warnings);
+}
+
+bool names_cluster(const std::string& file) {
+  const Result<std::string> text = read_whole_file(file, yaml_bytes_max);
+  return text.ok() && is_cluster(*text);
+}
+
+/// A cluster's own diagnostics; what is wrong with its workflows stands where it names them.
+FileDiagnostics validate_cluster(const std::string& file, bool text, const WorkflowOptions& options,
+                                 const Catalog& catalog, Counts& counts) {
+  Result<Cluster> cluster = load_cluster_with_workflows(file, options, catalog);
+  if (!cluster.ok()) {
+    ++counts.errors;
+    if (text) std::fprintf(stderr, "error: %s\n", cluster.error().message.c_str());
+    return {file, {{Severity::error, {}, "unreadable-file", cluster.error().message, ""}}};
+  }
+  count(cluster->loaded.diagnostics, counts);
+  for (const Compiled& compiled : cluster->workflows) count(compiled.loaded.diagnostics, counts);
+  if (text) {
+    std::fputs(diagnostics_text(cluster->loaded.diagnostics, file, cluster->loaded.text).c_str(),
+               stdout);
+    for (const Compiled& compiled : cluster->workflows)
+      std::fputs(diagnostics_text(compiled.loaded.diagnostics, compiled.loaded.spec.file,
+                                  compiled.loaded.text)
+                     .c_str(),
+                 stdout);
+  }
+  return {file, cluster->loaded.diagnostics};
+}
+
 /// One file's diagnostics, printed at once when they are for people.
 FileDiagnostics validate_file(const std::string& file, bool text, const WorkflowOptions& options,
                               const Catalog& catalog, Counts& counts) {
+  if (names_cluster(file)) return validate_cluster(file, text, options, catalog, counts);
   Result<Compiled> compiled = compile_file(file, options, catalog);
   if (!compiled.ok()) {
     ++counts.errors;
@@ -36,8 +73,7 @@ FileDiagnostics validate_file(const std::string& file, bool text, const Workflow
   }
   find_models(*compiled, catalog);
   const Diagnostics& diagnostics = compiled->loaded.diagnostics;
-  for (const Diagnostic& d : diagnostics)
-    ++(d.severity == Severity::error ? counts.errors : counts.warnings);
+  count(diagnostics, counts);
   if (text) {
     std::fputs(diagnostics_text(diagnostics, file, compiled->loaded.text).c_str(), stdout);
     if (compiled->ok() && compiled->loaded.spec.is_library)
@@ -76,8 +112,10 @@ void add_validate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
     WorkflowOptions workflow;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("validate", "Find what is wrong with workflow files");
-  command->add_option("files", options->files, "Workflow files (YAML)")->required();
+  CLI::App* command =
+      app.add_subcommand("validate", "Find what is wrong with workflow files and cluster files");
+  command->add_option("files", options->files, "Workflow files and cluster files (YAML)")
+      ->required();
   command->add_option("--format", options->format, "text, json or sarif")
       ->check(CLI::IsMember({"text", "json", "sarif"}));
   add_workflow_options(*command, options->workflow);

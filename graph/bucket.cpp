@@ -47,18 +47,17 @@ void Bucket::open(ScopeRef scope, std::uint64_t session) {
 }
 
 bool Bucket::credit_share(const Share& share) {
-  const Scope& scope = *share.scope;
-  if (!scope.parent.scope) {
-    if (share.width > share_whole - received_) return false;
-    received_ += share.width;
-    return true;
+  const Share* part = &share;
+  for (; part->scope->parent.scope; part = &part->scope->parent) {
+    std::uint64_t& received = finer_[part->scope->id];
+    if (part->width > share_whole - received) return false;
+    received += part->width;
+    if (received != share_whole) return true;
+    finer_.erase(part->scope->id);
   }
-  std::uint64_t& received = finer_[scope.id];
-  if (share.width > share_whole - received) return false;
-  received += share.width;
-  if (received != share_whole) return true;
-  finer_.erase(scope.id);
-  return credit_share(scope.parent);
+  if (part->width > share_whole - received_) return false;
+  received_ += part->width;
+  return true;
 }
 
 bool Bucket::add(EdgeId edge, FrameRef frame, const Share& share) {

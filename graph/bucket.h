@@ -31,6 +31,8 @@ bool is_before(const Share& a, const Share& b);
 
 class Bucket {
  public:
+  /// Before the first scope: how its table spreads names that others chose.
+  void use(Mix mix) { finer_.use(mix); }
   void open(ScopeRef scope, std::uint64_t session);
   /// A frame, or (without one) a part of the scope that no frame will fill. False when more of the
   /// scope has come than there is: then nothing is kept.

@@ -10,7 +10,12 @@
 namespace sluice {
 
 Coordinator::Coordinator(const Plan& plan, Pools& pools)
-    : plan_(plan), pools_(pools), home_(pools.self), splitter_(plan, entry_node, pools) {
+    : plan_(plan),
+      pools_(pools),
+      home_(pools.self),
+      splitter_(plan, entry_node, pools),
+      calls_(pools.mix),
+      sessions_(pools.mix) {
   for (const PlanNode& node : plan.nodes)
     if (node.order != none || has_join(node)) keepers_.push_back(node.id);
 }
@@ -21,7 +26,7 @@ CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, In
   CallRecord& call = new_record(id);
   call.session = session;
   for (PayloadRef& input : inputs) call.inputs.push_back(std::move(input));
-  call.outputs.resize(plan_.outputs.size());
+  while (call.outputs.size() < plan_.outputs.size()) call.outputs.emplace_back(pools_);
   call.arrived = now;
   call.allowed = std::min(allowed, std::chrono::duration_cast<Instant>(plan_.limits.deadline));
   call.deadline = now + call.allowed;
@@ -81,8 +86,9 @@ void Coordinator::receive(Message& message, Effects& effects) {
       break;
     case Message::Kind::settled: {
       const Collector& collector = plan_.collectors[message.target];
-      if (!call.outputs[collector.group].queue.settle(message.shares[0]))
-        effects.refuse(message.call, entry_node, "a position was settled twice");
+      OrderQueue& queue = call.outputs[collector.group].queue;
+      if (!queue.settle(message.shares[0]))
+        effects.refuse(message.call, entry_node, queue.problem());
       deliver_waiting(id, call, collector.group, effects);
       break;
     }
@@ -101,6 +107,12 @@ void Coordinator::receive(Message& message, Effects& effects) {
   if (!call.returned.add(message.credit))
     effects.refuse(message.call, entry_node, "more credit came back than went out");
   if (is_done(call)) finish_if_done(id, effects);
+}
+
+void Coordinator::OutputRecord::clear() {
+  queue.clear();
+  waiting.clear();
+  free.clear();
 }
 
 std::uint32_t Coordinator::OutputRecord::keep(PayloadRef value) {
@@ -129,10 +141,9 @@ void Coordinator::receive_frame(Message& message, CallRecord& call, Effects& eff
     if (output.queue.pass(part))
       deliver(message.call.number, call, edge.group, std::move(value), effects);
     else if (!output.queue.put(part, output.keep(std::move(value))))
-      effects.refuse(message.call, entry_node, "a position was settled twice");
+      effects.refuse(message.call, entry_node, output.queue.problem());
   }
-  if (!output.queue.settle(rest))
-    effects.refuse(message.call, entry_node, "a position was settled twice");
+  if (!output.queue.settle(rest)) effects.refuse(message.call, entry_node, output.queue.problem());
   deliver_waiting(message.call.number, call, edge.group, effects);
 }
 
@@ -143,6 +154,7 @@ void Coordinator::deliver_waiting(Number id, CallRecord& call, std::uint16_t ind
     output.free.push_back(item);
     deliver(id, call, index, std::move(output.waiting[item]), effects);
   }
+  if (output.queue.broken()) effects.refuse(name_of(id), entry_node, "a position came twice");
 }
 
 void Coordinator::deliver(Number id, CallRecord& call, std::uint16_t index, PayloadRef value,
@@ -241,7 +253,7 @@ void Coordinator::drop(Number id, CallRecord& call, Effects& effects) {
     effects.messages.push_back(
         pools_.new_message(Message::Kind::abort, node.id, name_of(id), call.session));
   }
-  for (OutputRecord& output : call.outputs) output = OutputRecord();
+  for (OutputRecord& output : call.outputs) output.clear();
 }
 
 void Coordinator::nodes_lost(const std::vector<NodeId>& nodes, Effects& effects) {
@@ -305,13 +317,29 @@ void Coordinator::finish_if_done(Number id, Effects& effects) {
   for (Number next = id; next != 0;) next = finish_one(next, effects);
 }
 
+void Coordinator::check_outputs(Number id, CallRecord& call, Effects& effects) {
+  if (!call.started || call.aborting) return;
+  for (std::size_t i = 0; i < plan_.outputs.size(); ++i) {
+    const OrderQueue& queue = call.outputs[i].queue;
+    const bool one_scope = plan_.collectors[plan_.outputs[i].collector].root == entry_node;
+    if (queue.empty() && !queue.open() && (!one_scope || queue.complete(0))) continue;
+    effects.refuse(name_of(id), entry_node, "a call ended before its outputs were complete");
+    fail(id, call,
+         {entry_node,
+          {ErrorCode::corrupt, "output '" + plan_.outputs[i].name +
+                                   "' is not complete, though nothing of the call is left: a "
+                                   "machine said that it was done and was not"},
+          FailureKind::node_lost},
+         false, effects);
+    return;
+  }
+}
+
 Coordinator::Number Coordinator::finish_one(Number id, Effects& effects) {
   CallRecord* const* found = calls_.find(id);
   if (found == nullptr || !is_done(**found)) return 0;
   CallRecord& call = **found;
-  for (const OutputRecord& output : call.outputs)
-    if (!output.queue.empty())
-      effects.refuse(name_of(id), entry_node, "a call ended before its outputs were delivered");
+  check_outputs(id, call, effects);
   const std::uint64_t session = call.session;
   const bool started = call.started;
   const bool all = call.cancelled || call.aborting || lost_any_;
@@ -335,11 +363,7 @@ void Coordinator::CallRecord::clear() {
   next = previous = 0;
   inputs.clear();
   returned.clear();
-  for (OutputRecord& output : outputs) {
-    output.queue.clear();
-    output.waiting.clear();
-    output.free.clear();
-  }
+  for (OutputRecord& output : outputs) output.clear();
   failure.reset();
   warnings.clear();
   lost.clear();

@@ -53,15 +53,21 @@ class Coordinator {
   bool knows(const CallId& call) const {
     return call.home == home_ && calls_.contains(call.number);
   }
+  /// It waits only for the nodes to let go of it.
+  bool is_given_up(const CallId& call) const {
+    return knows(call) && (*calls_.find(call.number))->aborting;
+  }
 
  private:
   using Number = std::uint64_t;  // of a call of this home
 
   struct OutputRecord {
+    explicit OutputRecord(const Pools& pools) : queue(pools.mix, pools.waiting_max) {}
     OrderQueue queue;
     std::vector<PayloadRef> waiting;  // index = the queue's item
     std::vector<std::uint32_t> free;
     std::uint32_t keep(PayloadRef value);
+    void clear();
   };
   struct CallRecord {
     std::uint64_t session = 0;
@@ -106,6 +112,8 @@ class Coordinator {
                          : (call.started ? call.returned.complete() : call.failure != nullptr);
   }
   void finish_if_done(Number id, Effects& effects);
+  /// All credit is back: so must be every share of the outputs, or somebody kept some.
+  void check_outputs(Number id, CallRecord& call, Effects& effects);
   /// Ends the call when nothing of it is left. The result is a call that has started in its place.
   Number finish_one(Number id, Effects& effects);
   /// `all`: also those that only know that it was cancelled, or given up.

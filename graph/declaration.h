@@ -29,6 +29,9 @@ std::string shape_text(const Port& port);
 bool shapes_agree(const Port& a, const Port& b);
 /// Whether the tensor is what the port declares.
 bool fits(const Port& port, const Tensor& tensor);
+/// What is wrong with a value in this port, or nothing: its type, its size, or a picture that is
+/// none. Says it as the end of "the role yielded ...".
+std::optional<std::string> breach_of(const Port& port, const Payload& value);
 
 struct InterfaceDeclaration {
   std::string name;

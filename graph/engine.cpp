@@ -9,14 +9,22 @@
 namespace sluice {
 
 Engine::Engine(const Plan& plan, NodeId self, Pools& pools)
-    : plan_(plan), node_(plan.nodes[self]), pools_(pools), splitter_(plan, self, pools) {
+    : plan_(plan),
+      node_(plan.nodes[self]),
+      pools_(pools),
+      splitter_(plan, self, pools),
+      buckets_(pools.mix),
+      calls_(pools.mix),
+      cancelled_(pools.mix),
+      aborted_(pools.mix) {
   joins_ = has_join(plan.nodes[self]);
 }
 
 inline Engine::CallRecord& Engine::call_record(const CallId& call, std::uint64_t session) {
   CallRecord*& record = calls_[call];
   if (record == nullptr) {
-    record = free_calls_.take();
+    record =
+        free_calls_.take([&](CallRecord& made) { made.queue.use(pools_.mix, pools_.waiting_max); });
     record->session = session;
   }
   return *record;
@@ -25,6 +33,8 @@ inline Engine::CallRecord& Engine::call_record(const CallId& call, std::uint64_t
 void Engine::receive(Message& message, Effects& effects) {
   if (message.kind == Message::Kind::call_ended) return receive_call_ended(message, effects);
   if (is_given_up(message.call)) return;
+  if (effects.from_wire && is_full(message))
+    return effects.refuse(message.call, node_.id, "too much waits here already");
   switch (message.kind) {
     case Message::Kind::frame:
       return receive_frame(message, effects);
@@ -42,19 +52,36 @@ void Engine::receive(Message& message, Effects& effects) {
   effects.refuse(message.call, node_.id, "credit goes to the entry");
 }
 
+bool Engine::is_full(const Message& message) const {
+  const std::size_t most = pools_.waiting_max;
+  switch (message.kind) {
+    case Message::Kind::frame:
+    case Message::Kind::settled:
+      return buckets_.size() >= most || free_records_.in_use() >= most ||
+             (calls_.size() >= most && !calls_.contains(message.call));
+    case Message::Kind::cancel:
+      return cancelled_.size() >= most && !cancelled_.contains(message.call);
+    case Message::Kind::abort:
+      return aborted_.size() >= most && !aborted_.contains(message.call);
+    case Message::Kind::credit:
+    case Message::Kind::aborted:
+    case Message::Kind::call_ended:
+      break;
+  }
+  return false;
+}
+
 inline Bucket* Engine::bucket_of(const Share& share, const Message& message, CollectorId collector,
                                  Effects& effects) {
   const ScopeRef& scope = outermost(share).scope;
-  Bucket*& bucket = buckets_[scope->id];
+  Bucket*& bucket = buckets_[{scope->id, message.call}];
   if (bucket != nullptr) {
-    const Scope& open = *bucket->scope();
     // Within one process a scope's name is never used twice.
-    if (!effects.from_wire || (open.collector == collector && open.call == message.call))
-      return bucket;
-    effects.refuse(message.call, node_.id, "a scope of another call or another join");
+    if (!effects.from_wire || bucket->scope()->collector == collector) return bucket;
+    effects.refuse(message.call, node_.id, "a scope of another join");
     return nullptr;
   }
-  bucket = free_buckets_.take();
+  bucket = free_buckets_.take([&](Bucket& made) { made.use(pools_.mix); });
   bucket->open(scope, message.session);
   return bucket;
 }
@@ -81,7 +108,7 @@ inline void Engine::receive_frame(Message& message, Effects& effects) {
     if (record.queue.pass(share))
       record.count.take(std::move(arrival), group, plan_);
     else if (!record.queue.put(share, record.count.hold(std::move(arrival))))
-      return effects.refuse(message.call, node_.id, "a position was settled twice");
+      return effects.refuse(message.call, node_.id, record.queue.problem());
     return advance_count(message.call, record, group, effects);
   }
   Bucket* const found = bucket_of(share, message, group.collector, effects);
@@ -113,11 +140,11 @@ void Engine::receive_settled(Message& message, Effects& effects) {
     record.count.open(group);
     record.count.take_deposit(share);
     if (!record.queue.settle(share))
-      return effects.refuse(message.call, node_.id, "a position was settled twice");
+      return effects.refuse(message.call, node_.id, record.queue.problem());
     return advance_count(message.call, record, group, effects);
   }
   if (!record.queue.settle(share))
-    return effects.refuse(message.call, node_.id, "a position was settled twice");
+    return effects.refuse(message.call, node_.id, record.queue.problem());
   pump(message.call, record, effects);
 }
 
@@ -162,8 +189,7 @@ const std::vector<Engine::Record*>& Engine::records_of(const CallId& call) {
       if (record->state != State::free && record->call == call) found_.push_back(record);
     return found_;
   }
-  for (Record* record = by_call_[call.number & (by_call_.size() - 1)]; record != nullptr;
-       record = record->next_of_call)
+  for (Record* record = chain_of(call); record != nullptr; record = record->next_of_call)
     if (record->call == call) found_.push_back(record);
   std::ranges::sort(found_, {}, &Record::index);
   return found_;
@@ -176,7 +202,7 @@ void Engine::index_by_call() {
 }
 
 void Engine::add_to_call(Record& record) {
-  Record*& first = by_call_[record.call.number & (by_call_.size() - 1)];
+  Record*& first = chain_of(record.call);
   record.next_of_call = first;
   record.of_call = &first;
   if (first != nullptr) first->of_call = &record.next_of_call;
@@ -235,7 +261,7 @@ void Engine::ready(Record& record, Shares& shares, Effects& effects) {
     release(call, record, shares, effects);
   } else {
     if (!call.queue.put(place, record.index))
-      return effects.refuse(id, node_.id, "a position was settled twice");
+      return effects.refuse(id, node_.id, call.queue.problem());
     record.shares.take(shares);
     if (!loops) record.shares.resize(node_.order_position);
   }
@@ -251,7 +277,10 @@ void Engine::pump(const CallId& id, CallRecord& call, Effects& effects) {
   const bool loops = plan_.collectors[node_.order].loops;
   while (!call.running) {
     const OrderQueue::Item item = call.queue.pop(loops);
-    if (item == OrderQueue::no_item) break;
+    if (item == OrderQueue::no_item) {
+      if (call.queue.broken()) effects.refuse(id, node_.id, "a position came twice");
+      break;
+    }
     release(call, *records_[item], records_[item]->shares, effects);
   }
   // While more is to come, the credit waits for it: one message back instead of one each.
@@ -343,6 +372,14 @@ inline void Engine::close(Record& record, std::unique_ptr<Failure> failure, Effe
   free_record(record);
 }
 
+void Engine::warn(ActivationId activation, std::vector<std::string> warnings, Effects& effects) {
+  Record* const record = running(activation);
+  if (record == nullptr || !record->holding.credit) return;  // nobody hears of it any more
+  Shares nothing;
+  splitter_.settle(nothing, {}, Splitter::half_credit(record->holding), record->call,
+                   record->session, {std::move(warnings), nullptr, {}}, effects);
+}
+
 bool Engine::is_stale(Record& record, Effects& effects) {
   if (now_ - record.born <= node_.max_age) return false;
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(node_.max_age);
@@ -398,6 +435,8 @@ void Engine::finish(Record& record, std::unique_ptr<Failure> failure, Effects& e
   const CallId call = record.call;
   if (is_given_up(call)) {
     const std::uint64_t session = record.session;
+    // A home that is wrong may say that a call is over while some of it runs.
+    splitter_.abandon(record.holding);
     free_record(record);
     if (std::size_t* left = aborted_.find(call); left != nullptr && --*left == 0)
       say_aborted(call, session, effects);
@@ -410,9 +449,9 @@ void Engine::finish(Record& record, std::unique_ptr<Failure> failure, Effects& e
   pump(call, queue, effects);
 }
 
-void Engine::recycle_bucket(const ScopeId& scope) {
-  Bucket* bucket = *buckets_.find(scope);
-  buckets_.erase(scope);
+void Engine::recycle_bucket(const ScopeOfCall& key) {
+  Bucket* bucket = *buckets_.find(key);
+  buckets_.erase(key);
   bucket->clear();
   free_buckets_.give(bucket);
 }
@@ -430,13 +469,13 @@ void Engine::close_bucket(Bucket& bucket, Effects& effects) {
     if (filled != 0) notice.lost = note_lost(bucket, collector.group, all & ~filled);
     splitter_.settle(scope->outer, collector.outer, bucket.credit(), scope->call, bucket.session(),
                      std::move(notice), effects);
-    return recycle_bucket(scope->id);
+    return recycle_bucket({scope->id, scope->call});
   }
   Record& record = new_record(scope->call, bucket.session(), collector.group);
   record.credit = bucket.credit();
   continue_path(record, scope->path);
   bucket.take(record.arrivals);
-  recycle_bucket(scope->id);
+  recycle_bucket({scope->id, scope->call});
   ready(record, scope->outer, effects);
 }
 
@@ -471,6 +510,7 @@ void Engine::advance_count(const CallId& id, CallRecord& call, const PlanGroup& 
                            Effects& effects) {
   for (OrderQueue::Item item; (item = call.queue.pop(false)) != OrderQueue::no_item;)
     call.count.take(call.count.held(item), group, plan_);
+  if (call.queue.broken()) return effects.refuse(id, node_.id, "a position came twice");
   const bool ended = call.queue.complete(0);
   bool silent = false;
   if (!call.count.deposit()) {

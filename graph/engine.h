@@ -39,6 +39,9 @@ class Engine {
   void yielded(ActivationId activation, Frame* frame, bool last, Effects& effects);
   /// The role ended, well (null) or not.
   void ended(ActivationId activation, std::unique_ptr<Failure> failure, Effects& effects);
+  /// Sends what the role warns of to the call's home. Before the yield or the end that may take the
+  /// activation's last credit along.
+  void warn(ActivationId activation, std::vector<std::string> warnings, Effects& effects);
 
   /// The moment from now on, for ages and deadlines. Never goes back.
   void advance(Instant now) { now_ = now; }
@@ -101,6 +104,8 @@ class Engine {
     std::uint64_t number = 0;
   };
 
+  /// True when more waits here than may, and the message would add to it.
+  bool is_full(const Message& message) const;
   void receive_frame(Message& message, Effects& effects);
   void receive_settled(Message& message, Effects& effects);
   void receive_cancel(Message& message, Effects& effects);
@@ -120,6 +125,9 @@ class Engine {
   /// Those of a call that wait or run, in the order of their index. Valid until the next use.
   const std::vector<Record*>& records_of(const CallId& call);
   void index_by_call();
+  Record*& chain_of(const CallId& call) {
+    return by_call_[spread(call, pools_.mix) >> 32U & (by_call_.size() - 1)];
+  }
   void add_to_call(Record& record);
   static void remove_from_call(Record& record);
   void add_due(Record& record);
@@ -156,12 +164,12 @@ class Engine {
   Lost note_lost(const Bucket& bucket, std::uint16_t group, std::uint64_t missing);
   /// The first run in a call: takes back what was told before.
   void note_run(Record& record, Effects& effects);
-  /// The bucket of the share's scope; null (and refused) when that is another call's or another
-  /// join's, which only a peer that is wrong can bring about.
+  /// The bucket of the share's scope; null (and refused) when that is another join's, which only a
+  /// peer that is wrong can bring about.
   Bucket* bucket_of(const Share& share, const Message& message, CollectorId collector,
                     Effects& effects);
   void close_bucket(Bucket& bucket, Effects& effects);
-  void recycle_bucket(const ScopeId& scope);
+  void recycle_bucket(const ScopeOfCall& key);
   void advance_count(const CallId& id, CallRecord& call, const PlanGroup& group, Effects& effects);
   /// True when nothing is left to say at the end of the stream: all credit is on its way.
   bool fire_count(const CallId& id, CallRecord& call, const PlanGroup& group, bool ended,
@@ -193,14 +201,14 @@ class Engine {
   Splitter splitter_;
   std::vector<Record*> records_;  // all that were made
   FreeList<Record> free_records_;
-  /// Chains of records by their call, modulo the number of chains, once a call was cancelled while
-  /// there were many records: then a scan for each would take as long as all calls times all
+  /// Chains of records by their call, spread over the number of chains, once a call was cancelled
+  /// while there were many records: then a scan for each would take as long as all calls times all
   /// records.
   std::vector<Record*> by_call_;
   std::vector<Record*> found_;
   Record* first_due_ = nullptr;  // all have the same time to run, so the first started ends first
   Record* last_due_ = nullptr;
-  Table<Bucket*, ScopeId> buckets_;
+  Table<Bucket*, ScopeOfCall> buckets_;
   FreeList<Bucket> free_buckets_;
   Table<CallRecord*, CallId> calls_;
   FreeList<CallRecord> free_calls_;

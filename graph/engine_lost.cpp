@@ -86,11 +86,11 @@ void Engine::home_lost(Origin home, Effects& effects) {
 
 template <typename Given>
 void Engine::drop_buckets(Given is_given_up) {
-  std::vector<ScopeId> scopes;
-  buckets_.for_each([&](const ScopeId& id, const Bucket* bucket) {
-    if (is_given_up(bucket->scope()->call)) scopes.push_back(id);
+  std::vector<ScopeOfCall> scopes;
+  buckets_.for_each([&](const ScopeOfCall& key, const Bucket*) {
+    if (is_given_up(key.call)) scopes.push_back(key);
   });
-  for (const ScopeId& id : scopes) recycle_bucket(id);
+  for (const ScopeOfCall& key : scopes) recycle_bucket(key);
 }
 
 template <typename Given>

@@ -32,10 +32,22 @@ void Frame::dispose(const Frame* frame) {
 
 void Scope::dispose(const Scope* scope) {
   auto* mine = const_cast<Scope*>(scope);
-  mine->outer.clear();
-  mine->path.clear();
-  mine->parent = Share{};
-  mine->pools->scopes.give(mine);
+  if (mine->outer.empty() && !mine->parent.scope) {
+    mine->path.clear();
+    return mine->pools->scopes.give(mine);
+  }
+  // One by one, not by recursion: a share may have been refined any number of times.
+  Pools& pools = *mine->pools;
+  pools.unwinding.push_back(mine);
+  if (pools.unwinding.size() > 1) return;
+  for (std::size_t i = 0; i < pools.unwinding.size(); ++i) {
+    Scope* const next = pools.unwinding[i];
+    next->outer.clear();
+    next->path.clear();
+    next->parent = Share{};
+    pools.scopes.give(next);
+  }
+  pools.unwinding.clear();
 }
 
 }  // namespace sluice

@@ -38,7 +38,12 @@ template <typename T>
 class FreeList {
  public:
   T* take() {
-    if (free_.empty()) return make();
+    return take([](T&) {});
+  }
+  /// `prepare`: what is new, before it is used first.
+  template <typename Prepare>
+  T* take(Prepare prepare) {
+    if (free_.empty()) return make(prepare);
     T* object = free_.back();
     free_.pop_back();
     return object;
@@ -49,8 +54,10 @@ class FreeList {
  private:
   static constexpr std::size_t at_once = 16;
 
-  [[gnu::noinline]] T* make() {
+  template <typename Prepare>
+  [[gnu::noinline]] T* make(Prepare prepare) {
     owned_.push_back(std::make_unique<T[]>(at_once));
+    for (std::size_t i = 0; i < at_once; ++i) prepare(owned_.back()[i]);
     free_.reserve(owned_.capacity() * at_once);
     for (std::size_t i = at_once; --i > 0;) free_.push_back(&owned_.back()[i]);
     return &owned_.back()[0];
@@ -201,14 +208,19 @@ struct Message {
   Lost lost;
 };
 
-/// The free lists of one loop. Outlives everything taken from it.
+inline constexpr std::size_t unbounded = ~std::size_t{0};
+inline constexpr std::size_t waiting_from_others_max = std::size_t{1} << 20U;  // in a cluster
+
+/// The free lists of one loop, and what its engines have in common. Outlives them all.
 struct Pools {
-  Origin self;  // whose scopes and calls are made here
+  Origin self;                          // whose scopes and calls are made here
+  Mix mix;                              // of tables whose keys others choose
+  std::size_t waiting_max = unbounded;  // positions of one order; buckets, ... of one engine
   FreeList<Frame> frames;
   FreeList<Scope> scopes;
   FreeList<Message> messages;
   std::uint64_t scopes_made = 0;
-
+  std::vector<Scope*> unwinding;  // while scopes are given back
   Frame* new_frame(NodeId from, std::size_t outputs) {
     Frame* frame = frames.take();
     frame->pools = this;

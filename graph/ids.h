@@ -9,6 +9,8 @@
 #include <compare>
 #include <cstdint>
 
+#include "base/random.h"
+
 namespace sluice {
 
 /// A machine in one of its lives.
@@ -37,12 +39,44 @@ struct ScopeId {
   friend auto operator<=>(const ScopeId&, const ScopeId&) = default;
 };
 
-/// For `Table`: numbers of one origin spread like the numbers themselves.
-inline std::uint64_t spread(std::uint64_t number) { return number; }
-inline std::uint64_t spread(Origin origin) {
-  return (std::uint64_t{origin.machine} << 40U) + (std::uint64_t{origin.incarnation} << 20U);
+/// A scope within its call. Who names a scope does not choose the call it counts for: two calls may
+/// bring one name, when a machine is wrong, and neither is the other's.
+struct ScopeOfCall {
+  ScopeId scope;
+  CallId call;
+  friend bool operator==(const ScopeOfCall&, const ScopeOfCall&) = default;
+};
+
+/// How a `Table` spreads its keys: an odd factor for each word. Who names things and does not know
+/// them cannot choose names that fall together, so a process that hears others draws its own
+/// (`drawn_mix`); these are for where runs must be repeatable. Source: Dietzfelbinger et al. 1997
+/// (multiply-shift).
+struct Mix {
+  std::uint64_t number = 0x9e3779b97f4a7c15ULL;
+  std::uint64_t origin = 0xd1342543de82ef95ULL;
+  std::uint64_t call = 0xaf251af3b0f025b5ULL;  // beside a scope
+  std::uint64_t home = 0xb564ef22ec7aece5ULL;
+};
+
+/// From a stream whose seed nobody else knows.
+inline Mix drawn_mix(SplitMix64& random) {
+  return {random.next() | 1U, random.next() | 1U, random.next() | 1U, random.next() | 1U};
 }
-inline std::uint64_t spread(const CallId& id) { return id.number + spread(id.home); }
-inline std::uint64_t spread(const ScopeId& id) { return id.number + spread(id.origin); }
+
+/// The upper bits are the spread ones.
+inline std::uint64_t spread(std::uint64_t number, Mix mix) { return number * mix.number; }
+inline std::uint64_t spread(Origin origin, Mix mix) {
+  return std::bit_cast<std::uint64_t>(origin) * mix.origin;
+}
+inline std::uint64_t spread(const CallId& id, Mix mix) {
+  return spread(id.number, mix) + spread(id.home, mix);
+}
+inline std::uint64_t spread(const ScopeId& id, Mix mix) {
+  return spread(id.number, mix) + spread(id.origin, mix);
+}
+inline std::uint64_t spread(const ScopeOfCall& key, Mix mix) {
+  return spread(key.scope, mix) + key.call.number * mix.call +
+         std::bit_cast<std::uint64_t>(key.call.home) * mix.home;
+}
 
 }  // namespace sluice

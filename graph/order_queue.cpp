@@ -21,26 +21,51 @@ std::uint32_t OrderQueue::new_track() {
 }
 
 void OrderQueue::drop(std::uint32_t track) {
+  entries_ -= tracks_[track].heap.size();
   tracks_[track].frontier = 0;
   tracks_[track].heap.clear();
+  tracks_[track].outer = no_track;
   free_.push_back(track);
 }
 
-std::uint32_t OrderQueue::track_of(const Scope& scope) {
-  if (!scope.parent.scope) {
-    if (scope.sequence == sequence_ && current_ != no_track) return current_;
-    std::uint32_t* known = roots_.find(scope.sequence);
-    const std::uint32_t track = known != nullptr ? *known : new_track();
-    if (known == nullptr) roots_[scope.sequence] = track;
-    if (scope.sequence == sequence_) current_ = track;
-    return track;
-  }
-  if (const std::uint32_t* found = refined_.find(scope.id)) return *found;
-  const std::uint32_t outer = track_of(*scope.parent.scope);
+std::uint32_t OrderQueue::root_track(std::uint64_t sequence) {
+  if (sequence < sequence_) return no_track;
+  if (sequence == sequence_ && current_ != no_track) return current_;
+  std::uint32_t* known = roots_.find(sequence);
+  if (known == nullptr && roots_.size() >= waiting_max_) return no_track;
+  const std::uint32_t track = known != nullptr ? *known : new_track();
+  if (known == nullptr) roots_[sequence] = track;
+  if (sequence == sequence_) hand_ = current_ = track;
+  return track;
+}
+
+std::uint32_t OrderQueue::new_child(std::uint32_t outer, const Scope& finer) {
+  if (finer.parent.begin < tracks_[outer].frontier) return no_track;
   const std::uint32_t track = new_track();
-  refined_[scope.id] = track;
-  tracks_[track].scope = scope.id;
-  push(outer, {Entry::Kind::child, scope.parent.begin, scope.parent.width, track});
+  refined_[finer.id] = track;
+  Track& made = tracks_[track];
+  made.scope = finer.id;
+  made.outer = outer;
+  made.begin = finer.parent.begin;
+  made.width = finer.parent.width;
+  push(outer, {Entry::Kind::child, made.begin, made.width, track});
+  return track;
+}
+
+std::uint32_t OrderQueue::track_of(const Scope& scope) {
+  missing_.clear();
+  std::uint32_t track = no_track;
+  const Scope* at = &scope;
+  for (; at->parent.scope; at = at->parent.scope.get()) {
+    if (const std::uint32_t* found = refined_.find(at->id)) {
+      track = *found;
+      break;
+    }
+    missing_.push_back(at);
+  }
+  if (track == no_track) track = root_track(at->sequence);
+  for (; track != no_track && !missing_.empty(); missing_.pop_back())
+    track = new_child(track, *missing_.back());
   return track;
 }
 
@@ -48,17 +73,23 @@ void OrderQueue::push(std::uint32_t track, Entry entry) {
   auto& heap = tracks_[track].heap;
   heap.push_back(entry);
   std::ranges::push_heap(heap, later);
+  ++entries_;
 }
 
 bool OrderQueue::insert(const Share& share, Entry::Kind kind, Item item) {
+  constexpr std::string_view twice = "a position was settled twice";
+  constexpr std::string_view full = "too many positions wait for an earlier one";
   if (share.width == 0) return true;
-  if (!share.scope->parent.scope && share.scope->sequence < sequence_) return false;
+  if (broken_) return fail(twice);
+  if (entries_ >= waiting_max_ && share.scope->parent.scope) return fail(full);
   const std::uint32_t track = track_of(*share.scope);
-  if (share.begin < tracks_[track].frontier) return false;
+  if (track == no_track) return fail(roots_.size() < waiting_max_ ? twice : full);
+  if (share.begin < tracks_[track].frontier) return fail(twice);
   if (kind == Entry::Kind::settled && share.begin == tracks_[track].frontier) {
     tracks_[track].frontier += share.width;
     return true;
   }
+  if (entries_ >= waiting_max_) return fail(full);
   if (kind == Entry::Kind::item) ++waiting_;
   push(track, {kind, share.begin, share.width, item});
   return true;
@@ -67,53 +98,68 @@ bool OrderQueue::insert(const Share& share, Entry::Kind kind, Item item) {
 bool OrderQueue::pass(const Share& share) {
   // A refined share's track may not be there yet: the long way.
   if (share.scope->parent.scope || share.scope->sequence != sequence_) return false;
-  Track& track = tracks_[current_ != no_track ? current_ : track_of(*share.scope)];
+  Track& track = tracks_[current_ != no_track ? current_ : root_track(sequence_)];
   if (share.begin != track.frontier) return false;
   track.frontier += share.width;
   return true;
 }
 
-OrderQueue::Item OrderQueue::pop_from(std::uint32_t track, bool keep_open) {
-  while (!tracks_[track].heap.empty()) {
-    auto& heap = tracks_[track].heap;
-    const Entry first = heap.front();
-    if (first.begin != tracks_[track].frontier) return no_item;
-    if (first.kind == Entry::Kind::child) {
-      const Item item = pop_from(first.index, keep_open);
-      if (item != no_item || tracks_[first.index].frontier != share_whole) return item;
-      refined_.erase(tracks_[first.index].scope);
-      drop(first.index);
+void OrderQueue::leave_complete() {
+  while (hand_ != no_track && tracks_[hand_].frontier == share_whole) {
+    const Track& done = tracks_[hand_];
+    const std::uint32_t over = hand_;
+    broken_ = broken_ || !done.heap.empty();
+    hand_ = done.outer;
+    if (hand_ == no_track) {
+      roots_.erase(sequence_++);
+      current_ = no_track;
+    } else {
+      const std::uint32_t* known = refined_.find(done.scope);
+      if (known != nullptr && *known == over) refined_.erase(done.scope);
+      broken_ = broken_ || tracks_[hand_].frontier != done.begin;
+      if (!broken_) tracks_[hand_].frontier += done.width;
     }
-    auto& mine = tracks_[track];
-    std::ranges::pop_heap(mine.heap, later);
-    mine.heap.pop_back();
-    if (first.kind == Entry::Kind::item) {
-      if (!keep_open) mine.frontier += first.width;
-      --waiting_;
-      return first.index;
-    }
-    mine.frontier += first.width;
+    drop(over);
   }
-  return no_item;
+}
+
+bool OrderQueue::take_first(Entry& first) {
+  Track& track = tracks_[hand_];
+  if (track.heap.empty()) return false;
+  first = track.heap.front();
+  if (first.begin > track.frontier) return false;
+  if (first.begin < track.frontier) {
+    broken_ = true;
+    return false;
+  }
+  std::ranges::pop_heap(track.heap, later);
+  track.heap.pop_back();
+  --entries_;
+  return true;
 }
 
 OrderQueue::Item OrderQueue::pop_next(bool keep_open) {
   for (;;) {
-    if (current_ == no_track) {
+    leave_complete();
+    if (broken_) return no_item;
+    if (hand_ == no_track) {
       const std::uint32_t* track = roots_.find(sequence_);
       if (track == nullptr) return no_item;
-      current_ = *track;
+      hand_ = current_ = *track;
+      continue;
     }
-    Item item = no_item;
-    if (!tracks_[current_].heap.empty()) item = pop_from(current_, keep_open);
-    if (tracks_[current_].frontier == share_whole) {
-      roots_.erase(sequence_);
-      drop(current_);
-      current_ = no_track;
-      ++sequence_;
-      if (item == no_item) continue;
+    Entry first;
+    if (!take_first(first)) return no_item;
+    if (first.kind == Entry::Kind::child) {
+      hand_ = first.index;
+      continue;
     }
-    return item;
+    const bool item = first.kind == Entry::Kind::item;
+    if (!item || !keep_open) tracks_[hand_].frontier += first.width;
+    if (!item) continue;
+    --waiting_;
+    leave_complete();
+    return first.index;
   }
 }
 
@@ -123,8 +169,10 @@ void OrderQueue::clear() {
   roots_.clear();
   refined_.clear();
   sequence_ = 0;
-  current_ = no_track;
-  waiting_ = 0;
+  hand_ = current_ = no_track;
+  waiting_ = entries_ = 0;
+  broken_ = false;
+  problem_ = {};
 }
 
 }  // namespace sluice

@@ -1,8 +1,8 @@
 // A hash table from numbers or ids that allocates only when it grows.
 //
 // Open addressing, linear probing, no tombstones: a removal moves what follows back. Values move
-// when others are removed, so keep no pointers to them. Cost: O(1); memory: twice the most entries,
-// none before the first.
+// when others are removed, so keep no pointers to them. Cost: O(1), for keys that were chosen
+// without knowing the `Mix`; memory: twice the most entries, none before the first.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,11 @@ namespace sluice {
 template <typename Value, typename Key = std::uint64_t>
 class Table {
  public:
+  Table() = default;
+  explicit Table(Mix mix) : mix_(mix) {}
+  /// Before the first entry.
+  void use(Mix mix) { mix_ = mix; }
+
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   bool contains(const Key& key) const { return find(key) != nullptr; }
@@ -75,9 +80,7 @@ class Table {
     Value value{};
   };
 
-  std::size_t ideal_slot(const Key& key) const {
-    return (spread(key) * 0x9e3779b97f4a7c15ULL >> 32) & mask_;
-  }
+  std::size_t ideal_slot(const Key& key) const { return spread(key, mix_) >> shift_; }
   std::size_t locate(const Key& key) const {
     std::size_t at = ideal_slot(key);
     while (slots_[at].used && slots_[at].key != key) at = (at + 1) & mask_;
@@ -87,13 +90,16 @@ class Table {
     std::vector<Slot> old(slots_.size() * 2);
     old.swap(slots_);
     mask_ = slots_.size() - 1;
+    --shift_;
     for (Slot& slot : old)
       if (slot.used) slots_[locate(slot.key)] = std::move(slot);
   }
 
   std::vector<Slot> slots_;  // a power of two, or none yet
   std::size_t mask_ = 3;
+  unsigned shift_ = 62;  // leaves the bits of the mask
   std::size_t size_ = 0;
+  Mix mix_;
 };
 
 }  // namespace sluice

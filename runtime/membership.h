@@ -14,8 +14,9 @@ namespace sluice {
 
 class Membership {
  public:
-  /// All are there, in their first life.
-  explicit Membership(std::size_t machines) : lives_(machines) {}
+  /// All are there, in their first life; or nobody is there yet.
+  explicit Membership(std::size_t machines, bool there = true)
+      : lives_(machines, Life{there ? 1U : 0U, there}) {}
 
   /// The machine has begun this life: those before are over. No news of one that is known already.
   void joined(Origin life) {
@@ -28,6 +29,8 @@ class Membership {
       lives_[life.machine] = {life.incarnation, false};
   }
   bool is_there(std::uint32_t machine) const { return lives_[machine].there; }
+  /// The latest that is known.
+  Origin life_of(std::uint32_t machine) const { return {machine, lives_[machine].incarnation}; }
   /// True when what this life says counts.
   bool accepts(Origin life) const {
     const Life& known = lives_[life.machine];

@@ -31,7 +31,8 @@ class TransportListener {
   /// Nothing was heard of it for a lease, or what it is owed has outgrown the link's bound. `why`:
   /// for people. Said once until it is connected again.
   virtual void silent(Origin life, const std::string& why) = 0;
-  /// A machine says that this machine's life is over (`Transport::refuse`), and talks to it no more.
+  /// A machine says that this machine's life is over (`Transport::refuse`), and talks to it no
+  /// more.
   virtual void refused(Origin by) = 0;
 };
 

@@ -1,30 +1,13 @@
 #include "runtime/inproc/activation.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace sluice {
 
 bool NodePlace::reads(std::string_view field) const {
   return std::ranges::find(inputs, field) != inputs.end();
-}
-
-std::optional<std::string> breach_of(const Port& port, const Payload& value) {
-  if (port.type != ValueType::any && value.type != port.type)
-    return std::string(to_string(value.type)) + " in '" + port.name + "', which is declared as " +
-           std::string(to_string(port.type));
-  const Tensor& tensor = value.tensor;
-  if (value.type == ValueType::image &&
-      (tensor.dtype() != Dtype::u8 || tensor.shape().size() != 3 || tensor.dim(2) != 3))
-    return tensor.describe() + " as a picture in '" + port.name +
-           "'; a picture is u8 [height, width, 3]";
-  if ((value.type == ValueType::tensor || value.type == ValueType::audio) && !fits(port, tensor))
-    return tensor.describe() + " in '" + port.name + "', which is declared as " + shape_text(port);
-  const std::size_t bytes = value.text.size() + tensor.bytes().size();
-  if (port.bytes_max != 0 && bytes > port.bytes_max)
-    return std::to_string(bytes) + " bytes in '" + port.name + "', at most " +
-           std::to_string(port.bytes_max) + " are declared";
-  return {};
 }
 
 namespace {

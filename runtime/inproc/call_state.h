@@ -52,6 +52,14 @@ struct CallState final : Counted {
     else
       ++warnings_more_;
   }
+  /// What was warned of since the last time, for a call whose outcome is made elsewhere.
+  std::vector<std::string> new_warnings() const {
+    const std::lock_guard lock(warnings_mutex_);
+    std::vector<std::string> warnings = std::exchange(warnings_, {});
+    if (const std::size_t more = std::exchange(warnings_more_, 0); more > 0)
+      warnings.push_back(std::to_string(more) + " more warnings of roles");
+    return warnings;
+  }
   /// False when it has ended already.
   bool end(CallOutcome outcome) const {
     if (claimed_.exchange(true)) return false;

@@ -15,13 +15,15 @@ constexpr std::size_t events_max = 256;
 }  // namespace
 
 Driver::Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessions,
-               std::vector<NodePlace> places, const RunnerOptions& options)
+               std::vector<NodePlace> places, const RunnerOptions& options,
+               std::unique_ptr<Peers> peers)
     : plan_(std::move(plan)),
       sessions_(std::move(sessions)),
       places_(std::move(places)),
       grace_(options.grace),
       recorder_(options.trace == 0 ? nullptr : std::make_unique<Recorder>(options.trace)),
-      loop_(*plan_, *this),
+      peers_(std::move(peers)),
+      loop_(*plan_, *this, peers_ ? peers_->where() : Residence{}, this),
       running_(plan_->nodes.size()),
       watch_(std::chrono::duration_cast<Instant>(grace_)) {
   for (const NodePlace& place : places_)
@@ -29,6 +31,9 @@ Driver::Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessi
       if (outgoing_.size() <= place.lanes[i]) outgoing_.resize(place.lanes[i] + 1U);
       outgoing_[place.lanes[i]].lane = place.replicas[i].lane;
     }
+  if (peers_ && peers_->where().is_home())  // nobody is there yet
+    for (std::uint32_t machine = 0; machine < peers_->where().machines; ++machine)
+      if (machine != peers_->where().self.machine) loop_.machine_lost(machine);
 }
 
 Driver::~Driver() = default;
@@ -57,6 +62,7 @@ void Driver::drive(std::size_t done) {
   for (std::size_t handled = 0;;) {
     if (!closing_) {
       loop_.run();
+      if (peers_ && !peers_->broken.empty()) end_broken();
       flush();
       if (loop_.timed()) set_clock();
     }
@@ -126,6 +132,12 @@ void Driver::handle(Event& event) {
       return;
     case Event::Kind::close:
       return handle_close();
+    case Event::Kind::peer:
+      if (!closing_) handle_peer(std::move(event.peer));
+      return;
+    case Event::Kind::session_ended:
+      if (!closing_) handle_session_ended(event.session);
+      return;
   }
 }
 
@@ -136,6 +148,7 @@ void Driver::handle_call(Event& event) {
   event.call->id = id;
   if (recorder_) recorder_->call_begins(id, event.call->session_name);
   calls_[id].call = event.call;
+  if (peers_) peers_->names[event.call->record->number] = event.call->session_name;
   calls_open_.store(calls_.size());
   if (event.call->stopped) loop_.cancel(id);
 }
@@ -144,6 +157,7 @@ void Driver::handle_yielded(LaneActivation& activation, YieldedFields& fields, b
   if (activation.call_state().ended()) dropped_.fetch_add(1, std::memory_order_relaxed);
   if (!closing_) {
     const NodeId node = activation.place().node->id;
+    if (peers_) pass_warnings(activation);
     Frame* frame = loop_.new_frame(node);
     for (auto& [field, value] : fields) {
       frame->values[field] = std::move(value);
@@ -159,6 +173,7 @@ void Driver::handle_ended(LaneActivation& activation, std::unique_ptr<Error> err
   if (!closing_) {
     const NodeId node = activation.place().node->id;
     std::unique_ptr<Failure> failure;
+    if (peers_) pass_warnings(activation);
     if (error) failure = std::make_unique<Failure>(Failure{node, std::move(*error)});
     loop_.ended(node, activation.id(), std::move(failure));
   }
@@ -169,6 +184,7 @@ void Driver::recycle(LaneActivation& activation) {
   LaneActivation*& slot = running_[activation.place().node->id][activation.id().index];
   if (slot == &activation) slot = nullptr;
   if (recorder_) recorder_->ended(activation);
+  if (peers_) guest_left(activation);
   activation.clear();
   activations_.give(&activation);
   activations_open_.store(--in_hand_, std::memory_order_relaxed);
@@ -185,12 +201,15 @@ void Driver::handle_give_up(Event& event) {
       if (still_running == entry_node && activation != nullptr &&
           &activation->call_state() == event.call.get())
         still_running = activation->place().node->id;
-  open->given_up = true;
-  given_up_.fetch_add(1);
-  CallOutcome outcome = overdue(*event.call, still_running);
-  if (recorder_) recorder_->call_ends(id, false, outcome.node, outcome.error.message);
-  event.call->end(std::move(outcome));
+  end_early(*open, overdue(*event.call, still_running));
   loop_.give_up(id);
+}
+
+void Driver::end_early(OpenCall& open, CallOutcome outcome) {
+  if (std::exchange(open.given_up, true)) return;
+  given_up_.fetch_add(1);
+  if (recorder_) recorder_->call_ends(open.call->id, false, outcome.node, outcome.error.message);
+  open.call->end(std::move(outcome));
 }
 
 void Driver::handle_close() {
@@ -222,7 +241,7 @@ void Driver::flush() {
 void Driver::start(const StartActivation& start) {
   const NodePlace& place = places_[start.node];
   LaneActivation* const activation = activations_.take();
-  activation->begin(*this, place, start, calls_.find(start.call)->call);
+  activation->begin(*this, place, start, peers_ ? call_of(start) : calls_.find(start.call)->call);
   std::vector<LaneActivation*>& running = running_[start.node];
   if (running.size() <= start.activation.index) running.resize(start.activation.index + 1U);
   running[start.activation.index] = activation;
@@ -263,8 +282,9 @@ void Driver::end(EndCall& end) {
   outcome.ok = end.failure == nullptr;
   outcome.warnings = std::move(end.warnings);
   if (end.failure) {
-    outcome.error = end.failure->kind == FailureKind::cancelled ? stopped(*open.call)
-                                                                : std::move(end.failure->error);
+    outcome.error = end.failure->kind == FailureKind::cancelled   ? stopped(*open.call)
+                    : end.failure->kind == FailureKind::node_lost ? away(end.failure->node)
+                                                                  : std::move(end.failure->error);
     if (end.failure->node != entry_node) outcome.node = plan_->nodes[end.failure->node].name;
   }
   if (recorder_) {

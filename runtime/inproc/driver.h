@@ -25,6 +25,7 @@
 #include "runtime/inproc/event.h"
 #include "runtime/inproc/loop.h"
 #include "runtime/inproc/node_place.h"
+#include "runtime/inproc/peers.h"
 #include "runtime/inproc/recorder.h"
 #include "runtime/inproc/sessions.h"
 #include "runtime/mailbox.h"
@@ -33,10 +34,12 @@ namespace sluice {
 
 class Driver final : public std::enable_shared_from_this<Driver>,
                      private LoopHost,
+                     private LoopPort,
                      private RoleListener {
  public:
   Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessions,
-         std::vector<NodePlace> places, const RunnerOptions& options);
+         std::vector<NodePlace> places, const RunnerOptions& options,
+         std::unique_ptr<Peers> peers = nullptr);
   ~Driver();
 
   /// Starts the clock's thread.
@@ -48,6 +51,10 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   /// Queues a call. `inputs` by the plan's input index.
   void start(const Ref<CallState>& call, std::vector<PayloadRef> inputs);
   void cancel(const Ref<CallState>& call);
+  /// News of another machine, or from it.
+  void hear(std::unique_ptr<PeerEvent> event);
+  /// None of the session's calls is under way: the other machines may forget it.
+  void session_ended(std::uint64_t session);
   RunnerCounts counts() const;
   Trace trace() const { return recorder_ ? recorder_->trace() : Trace{}; }
   const Plan& plan() const { return *plan_; }
@@ -83,6 +90,8 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void recycle(LaneActivation& activation);
   void release_sessions();
   void flush();
+  /// The caller hears now how it ended; what is left of it has to go.
+  void end_early(OpenCall& open, CallOutcome outcome);
 
   void start(const StartActivation& start) override;
   void cancel(const CancelActivation& cancel) override;
@@ -92,6 +101,29 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void yielded(LaneActivation& activation, YieldedFields& fields, bool last) override;
   void ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) override;
   void released(LaneActivation& activation) override;
+
+  // The side of several machines: driver_peers.cpp.
+  void send(std::uint32_t machine, const Message& message) override;
+  void refused(const Refusal& refusal) override;
+  void tell(std::uint32_t machine, const Control& control);
+  void tell_session(std::uint32_t machine, std::uint64_t session);
+  void handle_peer(std::unique_ptr<PeerEvent> event);
+  void handle_message(std::unique_ptr<PeerEvent> event);
+  void handle_control(Origin from, const Control& control);
+  void handle_joined(Origin life);
+  void handle_lost(Origin life, const std::string& why);
+  void handle_session_ended(std::uint64_t session);
+  void receive(const PeerEvent& event);
+  void hold(std::unique_ptr<PeerEvent> event);
+  /// What was held back of machines that are there now.
+  void receive_held();
+  void refuse(Origin life, const std::string& why);
+  /// Calls that cannot go on: ends them here, or has their home end them.
+  void end_broken();
+  Error away(NodeId node) const;
+  const Ref<CallState>& call_of(const StartActivation& start);
+  void guest_left(const LaneActivation& activation);
+  void pass_warnings(const LaneActivation& activation);
 
   // The clock's side: driver_clock.cpp.
   void tick();
@@ -114,6 +146,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   Mailbox<Event> events_;
 
   // Whoever drives.
+  const std::unique_ptr<Peers> peers_;  // null: all nodes are here
   Loop loop_;
   FreeList<LaneActivation> activations_;
   std::vector<std::vector<LaneActivation*>> running_;  // by node, then the activation's index

@@ -1,4 +1,5 @@
-// What a driver hears: from callers, from roles on their lanes, and from the clock.
+// What a driver hears: from callers, from roles on their lanes, from other machines, and from the
+// clock.
 //
 // An event of an activation is taken from it and returns to it, so in the steady state nothing is
 // allocated. Thread: one at a time, but for `last_too`, where a role's lane meets whoever drives.
@@ -14,6 +15,7 @@
 #include "base/ref.h"
 #include "base/result.h"
 #include "runtime/inproc/call_state.h"
+#include "runtime/node/port.h"
 
 namespace sluice {
 
@@ -23,7 +25,18 @@ class LaneActivation;
 using YieldedFields = std::vector<std::pair<std::uint16_t, PayloadRef>>;
 
 struct Event {
-  enum class Kind : std::uint8_t { call, cancel, give_up, yielded, ended, released, time, close };
+  enum class Kind : std::uint8_t {
+    call,
+    cancel,
+    give_up,
+    yielded,
+    ended,
+    released,
+    time,
+    close,
+    peer,           // of another machine
+    session_ended,  // `session`
+  };
   enum class Progress : std::uint8_t { handled, waits, waits_last };
 
   Event* next = nullptr;
@@ -37,6 +50,8 @@ struct Event {
   Instant sent{};  // yielded, ended: by the role, where somebody records it
   Ref<CallState> call;
   std::vector<PayloadRef> inputs;
+  std::unique_ptr<PeerEvent> peer;
+  std::uint64_t session = 0;
 
   /// Of a frame, by whoever handles it.
   bool handled_is_last() {

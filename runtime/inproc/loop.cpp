@@ -29,13 +29,21 @@ StartActivation take_newest(std::vector<StartActivation>& starts) {
 
 }  // namespace
 
-Loop::Loop(const Plan& plan, LoopHost& host)
-    : plan_(plan), host_(host), coordinator_(plan, pools_) {
+Loop::Loop(const Plan& plan, LoopHost& host, Residence where, LoopPort* port)
+    : plan_(plan),
+      host_(host),
+      where_(std::move(where)),
+      port_(port),
+      limits_{.machines = where_.machines},
+      pools_{.self = where_.self, .frames = {}, .scopes = {}, .messages = {}},
+      coordinator_(plan, pools_) {
+  effects_.from_wire = !where_.is_alone();
   engines_.resize(plan.nodes.size());
-  for (const PlanNode& node : plan.nodes)
-    if (node.id != entry_node) engines_[node.id] = std::make_unique<Engine>(plan_, node.id, pools_);
-  for (const PlanNode& node : plan.nodes)
+  for (const PlanNode& node : plan.nodes) {
+    if (node.id == entry_node || !where_.is_here(node.id)) continue;
+    engines_[node.id] = std::make_unique<Engine>(plan_, node.id, pools_);
     if (node.deadline != Instant{} || node.max_age != Instant{}) timed_.push_back(node.id);
+  }
 }
 
 void Loop::advance(Instant now) {
@@ -73,6 +81,10 @@ void Loop::ended(NodeId node, ActivationId activation, std::unique_ptr<Failure> 
   engines_[node]->ended(activation, std::move(failure), effects_);
 }
 
+void Loop::warn(NodeId node, ActivationId activation, std::vector<std::string> warnings) {
+  engines_[node]->warn(activation, std::move(warnings), effects_);
+}
+
 void Loop::tell() {
   for (const CancelActivation& cancel : effects_.cancels) host_.cancel(cancel);
   effects_.cancels.clear();
@@ -82,9 +94,20 @@ void Loop::tell() {
   effects_.ends.clear();
 }
 
+inline void Loop::dispatch(Message& message) {
+  if (Engine* const engine = engines_[message.to].get())
+    engine->receive(message, effects_);
+  else if (message.to == entry_node && where_.is_home())
+    coordinator_.receive(message, effects_);
+  else
+    port_->send(where_.machine(message.to), message);
+}
+
 void Loop::run() {
   for (;;) {
     if (effects_.tells()) tell();
+    if (!effects_.refusals.empty()) [[unlikely]]
+      tell_refusals();
     // The newest first: its inputs are still in the cache, and fewer activations wait.
     while (!effects_.starts.empty()) {
       const StartActivation start = take_newest(effects_.starts);
@@ -98,12 +121,54 @@ void Loop::run() {
     }
     Message* message = batch_[next_++];
     ++handled_;
-    if (message->to == entry_node)
-      coordinator_.receive(*message, effects_);
-    else
-      engines_[message->to]->receive(*message, effects_);
+    dispatch(*message);
     pools_.give(message);
   }
+}
+
+void Loop::tell_refusals() {
+  for (const Refusal& refusal : std::exchange(effects_.refusals, {})) port_->refused(refusal);
+}
+
+Result<void> Loop::receive(Origin from, std::span<const std::byte> bytes, Instant now) {
+  advance(now);
+  Result<Message*> decoded = wire::decode(plan_, bytes, now, limits_, pools_);
+  if (!decoded.ok()) return decoded.error();
+  Message* const message = *decoded;
+  const auto refuse = [&](std::string what) -> Result<void> {
+    pools_.give(message);
+    return Error{ErrorCode::corrupt, std::move(what)};
+  };
+  const bool here = message->to == entry_node ? where_.is_home() : where_.is_here(message->to);
+  if (!here)
+    return refuse("a message for node " + std::to_string(message->to) + ", which is not here");
+  if (message->call.home.machine != where_.home)
+    return refuse("a message of a call of machine " + std::to_string(message->call.home.machine) +
+                  ", which is no home");
+  if (from.machine == where_.home && message->call.home != from)
+    return refuse("a call of another life");
+  const std::size_t before = effects_.refusals.size();
+  dispatch(*message);
+  if (effects_.refusals.size() == before) {
+    pools_.give(message);
+    return {};
+  }
+  const std::string what(effects_.refusals.back().what);
+  effects_.refusals.resize(before);
+  return refuse(what);
+}
+
+void Loop::machine_lost(std::uint32_t machine) {
+  coordinator_.nodes_lost(where_.nodes_of(machine), effects_);
+}
+
+std::vector<CallId> Loop::machine_back(std::uint32_t machine) {
+  return coordinator_.nodes_back(where_.nodes_of(machine));
+}
+
+void Loop::forget(const std::vector<CallId>& given_up) {
+  for (const auto& engine : engines_)
+    if (engine) engine->forget(given_up);
 }
 
 EngineCounts Loop::counts() const {

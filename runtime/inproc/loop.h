@@ -1,7 +1,8 @@
-// All engines of a plan on one thread: performs effects until nothing is left to do.
+// The engines of a plan that live here, on one thread: performs effects until nothing is left.
 //
-// Messages between nodes are a queue of pointers; nothing is called from inside a send, so loops
-// and long streams need no stack. The host hears of anything only while `run` runs. Thread: one.
+// Messages between nodes here are a queue of pointers; nothing is called from inside a send, so
+// loops and long streams need no stack. Messages for nodes elsewhere go through a port, and come as
+// bytes. The host hears of anything only while `run` runs. Thread: one.
 // Source: correction 7 of docs/CONTROL_FLOW.md.
 #pragma once
 
@@ -12,6 +13,8 @@
 #include "graph/coordinator.h"
 #include "graph/engine.h"
 #include "graph/plan.h"
+#include "runtime/inproc/residence.h"
+#include "runtime/wire/codec.h"
 
 namespace sluice {
 
@@ -28,8 +31,8 @@ class LoopHost {
 
 class Loop {
  public:
-  /// Borrows both.
-  Loop(const Plan& plan, LoopHost& host);
+  /// Borrows all but the residence. `port`: null where all nodes are here.
+  Loop(const Plan& plan, LoopHost& host, Residence where = {}, LoopPort* port = nullptr);
   ~Loop();
 
   /// Takes the values of `inputs`; see `Coordinator::call`.
@@ -48,6 +51,21 @@ class Loop {
   Frame* new_frame(NodeId node) { return pools_.new_frame(node, plan_.nodes[node].outputs.size()); }
   void yielded(NodeId node, ActivationId activation, Frame* frame, bool last);
   void ended(NodeId node, ActivationId activation, std::unique_ptr<Failure> failure);
+  /// See `Engine::warn`.
+  void warn(NodeId node, ActivationId activation, std::vector<std::string> warnings);
+
+  /// What another machine has sent. Errors: what is wrong with it; nothing was done then.
+  Result<void> receive(Origin from, std::span<const std::byte> bytes, Instant now);
+  /// A machine is gone with all it knew: the home's calls that run fail.
+  void machine_lost(std::uint32_t machine);
+  /// It is there, and has forgotten all. Returns the calls that the others still give up.
+  std::vector<CallId> machine_back(std::uint32_t machine);
+  /// Late messages of these calls may come from others, and must be dropped.
+  void forget(const std::vector<CallId>& given_up);
+  /// The home's call waits only for the nodes to let go of it.
+  bool is_given_up(const CallId& call) const { return coordinator_.is_given_up(call); }
+
+  const Residence& where() const { return where_; }
 
   /// Works until no message waits.
   void run();
@@ -63,13 +81,19 @@ class Loop {
  private:
   /// What callers and roles hear.
   void tell();
+  void dispatch(Message& message);
+  /// What was refused, of nobody that could be named.
+  void tell_refusals();
 
   const Plan& plan_;
   LoopHost& host_;
+  const Residence where_;
+  LoopPort* const port_;
+  const wire::Limits limits_;
   Pools pools_;
   Coordinator coordinator_;
-  std::vector<std::unique_ptr<Engine>> engines_;  // index = NodeId; none for the entry
-  std::vector<NodeId> timed_;                     // nodes with a deadline or an age
+  std::vector<std::unique_ptr<Engine>> engines_;  // index = NodeId; those that live here
+  std::vector<NodeId> timed_;                     // of these, nodes with a deadline or an age
   Effects effects_;              // what the engines have asked for and nobody has done yet
   std::vector<Message*> batch_;  // messages that travel now; what they cause goes in the next
   std::size_t next_ = 0;         // of the batch

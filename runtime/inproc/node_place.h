@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,9 +35,5 @@ struct NodePlace {
 
   bool reads(std::string_view field) const;
 };
-
-/// What is wrong with a value in this port, or nothing: its type, its size, or a picture that is
-/// none. Says it as the end of "the role yielded ...".
-std::optional<std::string> breach_of(const Port& port, const Payload& value);
 
 }  // namespace sluice

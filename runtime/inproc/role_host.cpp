@@ -117,16 +117,32 @@ bool stays_on_lane(const Plan& plan, const std::vector<NodePlace>& places, const
 
 }  // namespace
 
-Result<std::vector<NodePlace>> RoleHost::add(const WorkflowSpec& spec, const Plan& plan) {
-  ++workflows_;
-  for (const GlobalParamSpec& param : spec.global_params)
+Result<std::vector<RoleHost::Places>> RoleHost::add_roles(const WorkflowSpec& spec,
+                                                          const std::vector<bool>& here) {
+  const auto is_here = [&](std::size_t role) { return here.empty() || here[role]; };
+  for (const GlobalParamSpec& param : spec.global_params) {
+    bool used = here.empty();
+    for (std::size_t i = 0; i < spec.roles.size(); ++i)
+      for (const Name& name : spec.roles[i].global_params)
+        used = used || (is_here(i) && name.text == param.name.text);
+    if (!used) continue;
     if (Result<void> made = add_global_param(param); !made.ok()) return made.error();
+  }
   std::vector<Places> of_roles;
-  for (const RoleSpec& role : spec.roles) {
-    Result<Places> made = add_role(spec, role);
+  for (std::size_t i = 0; i < spec.roles.size(); ++i) {
+    Result<Places> made = is_here(i) ? add_role(spec, spec.roles[i]) : Places{};
     if (!made.ok()) return made.error();
     of_roles.push_back(std::move(made).value());
   }
+  return of_roles;
+}
+
+Result<std::vector<NodePlace>> RoleHost::add(const WorkflowSpec& spec, const Plan& plan,
+                                             const std::vector<bool>& here) {
+  ++workflows_;
+  Result<std::vector<Places>> added = add_roles(spec, here);
+  if (!added.ok()) return added.error();
+  const std::vector<Places>& of_roles = *added;
   std::vector<NodePlace> places;
   std::vector<Lane*> lanes;
   for (const PlanNode& node : plan.nodes) {

@@ -29,7 +29,10 @@ class RoleHost {
 
   /// Where each node of a workflow runs; what is there already is used again. Borrows the plan.
   /// Errors: a plugin or a parameter that cannot be made.
-  Result<std::vector<NodePlace>> add(const WorkflowSpec& spec, const Plan& plan);
+  /// `here`: by role, whether it runs in this process; empty: all do. A node of another process has
+  /// no replicas here.
+  Result<std::vector<NodePlace>> add(const WorkflowSpec& spec, const Plan& plan,
+                                     const std::vector<bool>& here = {});
   void run();
 
   /// Of all workflows; whoever drives may outlive the rest of the host.
@@ -42,6 +45,7 @@ class RoleHost {
   using Places = std::vector<RolePlace>;  // of a role's replicas
   NodePlace place_of(const WorkflowSpec& spec, const PlanNode& node,
                      const std::vector<Places>& of_roles) const;
+  Result<std::vector<Places>> add_roles(const WorkflowSpec& spec, const std::vector<bool>& here);
   Result<Places> add_role(const WorkflowSpec& spec, const RoleSpec& role);
   Result<RoleMaking> making_of(const WorkflowSpec& spec, const RoleSpec& role) const;
   Lane& lane_for(const WorkflowSpec& spec, const RoleSpec& role, std::uint32_t replica);

@@ -1,12 +1,9 @@
 // `Runner` over drivers in this process: checks requests, and hands them to the workflow's driver.
-#include "runtime/runner.h"
-
 #include <algorithm>
 #include <optional>
 
 #include "runtime/call_stream.h"
-#include "runtime/inproc/driver.h"
-#include "runtime/inproc/role_host.h"
+#include "runtime/inproc/inproc_runner.h"
 
 namespace sluice {
 
@@ -49,14 +46,16 @@ InputPorts ports_of(const WorkflowSpec& spec, const Plan& plan, const Catalog& c
 
 class InprocRunner final : public Runner {
  public:
-  InprocRunner(std::shared_ptr<RoleHost> host, std::shared_ptr<Driver> driver, InputPorts ports)
-      : host_(std::move(host)), driver_(std::move(driver)), ports_(std::move(ports)) {}
+  InprocRunner(std::shared_ptr<RoleHost> host, std::shared_ptr<Driver> driver, InputPorts ports,
+               SessionEnded session_ended)
+      : host_(std::move(host)),
+        driver_(std::move(driver)),
+        ports_(std::move(ports)),
+        session_ended_(std::move(session_ended)) {}
   ~InprocRunner() override { driver_->close(); }
 
   std::shared_ptr<CallHandle> start(CallRequest request, CallObserver observer) override;
-  Result<void> end_session(const std::string& session) override {
-    return host_->end_session(session);
-  }
+  Result<void> end_session(const std::string& session) override;
   RunnerCounts counts() const override { return driver_->counts(); }
   Trace trace() const override { return driver_->trace(); }
 
@@ -67,7 +66,15 @@ class InprocRunner final : public Runner {
   std::shared_ptr<RoleHost> host_;  // outlives what its lanes run
   std::shared_ptr<Driver> driver_;
   InputPorts ports_;
+  SessionEnded session_ended_;
 };
+
+Result<void> InprocRunner::end_session(const std::string& session) {
+  const std::optional<std::uint64_t> number = host_->sessions()->number_of(session);
+  Result<void> ended = host_->end_session(session);
+  if (ended.ok() && number && session_ended_) session_ended_(*number);
+  return ended;
+}
 
 Result<std::vector<PayloadRef>> InprocRunner::inputs_of(CallRequest& request) const {
   const Plan& plan = driver_->plan();
@@ -105,6 +112,14 @@ std::shared_ptr<CallHandle> InprocRunner::start(CallRequest request, CallObserve
 
 }  // namespace
 
+std::unique_ptr<Runner> make_runner(std::shared_ptr<RoleHost> host, std::shared_ptr<Driver> driver,
+                                    const Graph& graph, const Catalog& catalog,
+                                    SessionEnded session_ended) {
+  InputPorts ports = ports_of(*graph.spec, *graph.plan, catalog);
+  return std::make_unique<InprocRunner>(std::move(host), std::move(driver), std::move(ports),
+                                        std::move(session_ended));
+}
+
 CallOutcome Runner::call(CallRequest request, const OnOutput& on_output) {
   CallStream stream;
   const auto handle = start(std::move(request), stream.observer());
@@ -127,8 +142,7 @@ Result<std::vector<std::unique_ptr<Runner>>> Runner::create_together(std::span<c
   std::vector<std::unique_ptr<Runner>> runners;
   for (std::size_t i = 0; i < drivers.size(); ++i) {
     drivers[i]->run();
-    runners.push_back(std::make_unique<InprocRunner>(
-        host, drivers[i], ports_of(*graphs[i].spec, *graphs[i].plan, catalog)));
+    runners.push_back(make_runner(host, drivers[i], graphs[i], catalog, {}));
   }
   return runners;
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
 namespace sluice {
@@ -29,6 +30,13 @@ class Sessions {
   void call_ended(SessionRecord& session) {
     const std::lock_guard held(mutex_);
     --session.calls;
+  }
+  /// Of a session that is known.
+  std::optional<std::uint64_t> number_of(const std::string& session) {
+    const std::lock_guard held(mutex_);
+    const auto it = sessions_.find(session);
+    if (it == sessions_.end()) return {};
+    return it->second.number;
   }
   /// Forgets the session after `drop()`. Returns its calls under way; when there are any, nothing
   /// was done.

@@ -30,10 +30,13 @@ struct Event {
     pause,
     resume,
     kill,
-    suspect,  // machine `index` counts as lost, though it is alive
-    verdict,  // incarnation `number` of machine `index` is silent for a lease
-    notice,   // `index` learns that incarnation `number` of machine `extra` is over
-    fenced,   // machine `index` learns that its incarnation `number` is over
+    suspect,   // machine `index` counts as lost, though it is alive
+    verdict,   // incarnation `number` of machine `index` is silent for a lease
+    notice,    // `index` learns that incarnation `number` of machine `extra` is over
+    fenced,    // machine `index` learns that its incarnation `number` is over
+    forge,     // the hostile machine says something, perhaps to machine `index`
+    stranger,  // `index` of what its calls have started on other machines ends
+    expel,     // machine `index` learns that the hostile one is to be heard no more
   };
   Instant at{};
   std::uint64_t tie = 0;

@@ -6,7 +6,27 @@ namespace {
 
 using namespace std::chrono_literals;
 
+std::vector<std::uint32_t> machines_of_nodes(const Plan& plan, std::uint32_t machines) {
+  std::vector<std::uint32_t> machine_of;
+  for (const PlanNode& node : plan.nodes)
+    machine_of.push_back(node.id == entry_node ? 0 : (node.executor + 1U) % machines);
+  return machine_of;
+}
+
 }  // namespace
+
+Options settled(Options options) {
+  if (options.machines < 3 || (options.homes == 0 && mixed(options.seed, 5) % 3 != 0))
+    options.faults.hostile = 0;
+  return options;
+}
+
+std::uint32_t homes_of(const Options& options) {
+  const std::uint32_t most = options.machines - (options.faults.hostile > 0 ? 1 : 0);
+  if (options.homes != 0) return std::min(options.homes, most);
+  if (options.faults.until == Instant{}) return 1;
+  return 1 + static_cast<std::uint32_t>(mixed(options.seed, 3) % std::min<std::uint32_t>(most, 3));
+}
 
 Instant Clock::when(Instant shown) const {
   // In two parts, so that nothing overflows.
@@ -22,26 +42,46 @@ Cluster::Cluster(const Plan& plan, const Options& options, std::uint32_t homes, 
     : plan_(plan),
       options_(options),
       homes_(homes),
+      honest_(options.machines - (options.faults.hostile > 0 ? 1 : 0)),
       limits_{.machines = options.machines},
       agenda_(agenda),
       random_(random),
       oracle_(oracle),
       counts_(counts),
+      machine_of_(machines_of_nodes(plan, honest_)),
+      contract_(plan, placement(), {}),
       network_(options, agenda, random, oracle, counts) {
   for (std::uint32_t i = 0; i < options.machines; ++i) {
     Machine& machine = machines_.emplace_back(options.machines);
     machine.pools.self.machine = i;
+    machine.pools.waiting_max = waiting_from_others_max;
     if (i < homes_) machine.home = std::make_unique<Coordinator>(plan, machine.pools);
   }
   make_clocks();
   engines_.resize(plan.nodes.size());
   for (const PlanNode& node : plan.nodes) {
-    const bool entry = node.id == entry_node;
-    const std::uint32_t at = entry ? 0 : (node.executor + 1U) % options.machines;
-    machine_of_.push_back(at);
-    if (!entry) engines_[node.id] = std::make_unique<Engine>(plan, node.id, machines_[at].pools);
+    const std::uint32_t at = machine_of_[node.id];
+    if (node.id != entry_node)
+      engines_[node.id] = std::make_unique<Engine>(plan, node.id, machines_[at].pools);
     if (node.deadline != Instant{} || node.max_age != Instant{}) timed_.push_back(node.id);
   }
+}
+
+wire::Placement Cluster::placement() const {
+  wire::Placement placement{machine_of_, std::vector<bool>(options_.machines)};
+  for (std::uint32_t i = 0; i < options_.machines; ++i)
+    placement.homes[i] = i < homes_ || i >= honest_;
+  return placement;
+}
+
+void Cluster::overhear(const wire::Bytes& bytes) {
+  constexpr std::size_t heard_max = 64;
+  if (honest_ == options_.machines) return;
+  if (heard_.size() < heard_max)
+    heard_.push_back(bytes);
+  else
+    heard_[overheard_ % heard_max] = bytes;
+  ++overheard_;
 }
 
 void Cluster::make_clocks() {
@@ -75,7 +115,9 @@ void Cluster::send(Message* message, std::uint32_t from, Instant now) {
   Machine& here = machines_[from];
   const std::uint32_t to =
       message->to == entry_node ? message->call.home.machine : machine_of_[message->to];
-  const Flight flight = oracle_.sent(*message);
+  const bool stranger = is_stranger(message->call);
+  if (to >= honest_) return here.pools.give(message);  // it does as if it listened
+  const Flight flight = stranger ? no_flight : oracle_.sent(*message);
   if (from == to)
     return agenda_.add(now + draw(options_.link), Event::Kind::message, to,
                        here.pools.self.incarnation, flight, message);
@@ -84,8 +126,9 @@ void Cluster::send(Message* message, std::uint32_t from, Instant now) {
     parcel.bytes.reserve(256);
     const Result<void> encoded =
         wire::encode(plan_, *message, local(from, now), limits_, parcel.bytes);
-    if (!encoded) oracle_.violated("W: cannot be sent: " + encoded.error().message);
-    network_.send(from, to, std::move(parcel), now);
+    if (!encoded && !stranger) oracle_.violated("W: cannot be sent: " + encoded.error().message);
+    if (encoded) overhear(parcel.bytes);
+    if (encoded) network_.send(from, to, std::move(parcel), now);
   } else {
     oracle_.lost(flight);
   }
@@ -118,8 +161,12 @@ Message* Cluster::receive_parcel(const Event& event, Instant now) {
   if (!oracle_.arrived(parcel->flight))
     oracle_.violated("C4: a message is applied twice on link " + std::to_string(event.index));
   Result<Message*> message =
-      wire::decode(plan_, parcel->bytes, local(to, now), limits_, here.pools);
+      wire::decode(plan_, parcel->bytes, {from, contract_}, local(to, now), limits_, here.pools);
   if (message) return *message;
+  if (from.machine >= honest_) {
+    ++counts_.forged_refused;
+    return nullptr;
+  }
   oracle_.violated("W: refused: " + message.error().message);
   return nullptr;
 }

@@ -22,6 +22,16 @@
 
 namespace sluice::sim {
 
+inline std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
+  return SplitMix64(a ^ (b * 0x9e3779b97f4a7c15ULL)).next();
+}
+
+/// A hostile machine needs two others that talk to each other; where nobody says how many homes
+/// there are, it is there for every third seed.
+Options settled(Options options);
+/// With faults, and where nobody says it: one to three, as the seed says.
+std::uint32_t homes_of(const Options& options);
+
 /// A clock that is off, and goes too fast or too slow.
 struct Clock {
   Instant offset{};
@@ -56,6 +66,13 @@ class Cluster {
 
   std::uint32_t size() const { return options_.machines; }
   std::uint32_t homes() const { return homes_; }
+  /// All machines but the hostile one, which is the last.
+  std::uint32_t honest() const { return honest_; }
+  /// True for calls of the hostile machine: the oracle does not know them.
+  bool is_stranger(const CallId& call) const { return call.home.machine >= honest_; }
+  /// Some of what machines said lately; empty where nobody listens.
+  const std::vector<wire::Bytes>& heard() const { return heard_; }
+  const wire::Limits& limits() const { return limits_; }
   std::uint32_t machine_of(NodeId node) const { return machine_of_[node]; }
   std::vector<NodeId> nodes_of(std::uint32_t machine) const;
   Machine& machine(std::uint32_t index) { return machines_[index]; }
@@ -88,16 +105,22 @@ class Cluster {
  private:
   void make_clocks();
   Message* receive_parcel(const Event& event, Instant now);
+  wire::Placement placement() const;
+  void overhear(const wire::Bytes& bytes);
 
   const Plan& plan_;
   const Options& options_;
   const std::uint32_t homes_;
+  const std::uint32_t honest_;
   const wire::Limits limits_;
   Agenda& agenda_;
   SplitMix64& random_;
   Oracle& oracle_;
   FaultCounts& counts_;
-  std::vector<std::uint32_t> machine_of_;  // by node
+  const std::vector<std::uint32_t> machine_of_;  // by node
+  const wire::Contract contract_;
+  std::vector<wire::Bytes> heard_;
+  std::uint64_t overheard_ = 0;
   std::deque<Machine> machines_;
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<NodeId> timed_;  // nodes with a deadline or an age

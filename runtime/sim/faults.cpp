@@ -15,6 +15,7 @@ Faults all_faults() {
           .cut = 0.05,
           .suspect = 0.03,
           .hurry = 0.2,
+          .hostile = 0.5,
           .drift_ppm = 1000,
           .until = 400ms};
 }
@@ -34,6 +35,8 @@ void FaultCounts::add(const FaultCounts& other) {
   suspects += other.suspects;
   homes_lost += other.homes_lost;
   hurried += other.hurried;
+  forged += other.forged;
+  forged_refused += other.forged_refused;
 }
 
 std::string FaultCounts::text() const {
@@ -47,7 +50,8 @@ std::string FaultCounts::text() const {
          line("late messages were dropped", fenced) + line("links were cut both ways", cuts) +
          line("links were cut one way", cuts_one_way) +
          line("machines were given up alive", suspects) + line("homes were lost", homes_lost) +
-         line("calls had their own deadline", hurried);
+         line("calls had their own deadline", hurried) + line("messages were forged", forged) +
+         line("forged messages were refused", forged_refused);
 }
 
 }  // namespace sluice::sim

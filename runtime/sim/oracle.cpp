@@ -274,6 +274,7 @@ const Oracle::Flying* Oracle::find(Flight flight) {
 }
 
 bool Oracle::arrived(Flight flight) {
+  if (flight == no_flight) return true;
   const Flying* flying = find(flight);
   if (flying == nullptr) return false;
   CallFacts& call = facts_of(flight);
@@ -283,6 +284,7 @@ bool Oracle::arrived(Flight flight) {
 }
 
 void Oracle::lost(Flight flight) {
+  if (flight == no_flight) return;
   const Flying* flying = find(flight);
   if (flying != nullptr && flying->kind != Message::Kind::call_ended)
     facts_of(flight).given_up = true;

@@ -1,7 +1,7 @@
 // What the simulation knows and the engines do not: everything. It checks the invariants with it.
 //
 // It keeps every activation with the yield that it descends from, and everything of a call that is
-// running or on its way. Numbers C1 to C21 are those of docs/SIMULATION.md; C6 is a refusal of
+// running or on its way. Numbers C1 to C22 are those of docs/SIMULATION.md; C6 is a refusal of
 // `OrderQueue`, C17 is two runs. Thread: one. Source: docs/SIMULATION.md.
 #pragma once
 
@@ -26,6 +26,7 @@ namespace sluice::sim {
 using ActivationNumber = std::uint32_t;
 using FrameNumber = std::uint32_t;
 using Flight = std::uint64_t;  // of a message: its call, and below that which of the call's it is
+inline constexpr Flight no_flight = ~Flight{0};  // of a call that is a stranger here
 
 class Oracle {
  public:

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/sim/cluster.h"
+#include "runtime/sim/hostile.h"
 #include "runtime/sim/troubles.h"
 
 namespace sluice::sim {
@@ -17,10 +18,6 @@ using namespace std::chrono_literals;
 using std::chrono::nanoseconds;
 
 constexpr nanoseconds cancel_notice = 1ms;  // a cancelled role looks up after at most this
-
-std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
-  return SplitMix64(a ^ (b * 0x9e3779b97f4a7c15ULL)).next();
-}
 
 /// An activation that has started and not ended.
 struct Running {
@@ -45,24 +42,17 @@ struct Replica {
   std::deque<std::uint32_t> waiting;
 };
 
-/// With faults, and where nobody says it: one to three, as the seed says.
-std::uint32_t homes_of(const Options& options) {
-  if (options.homes != 0) return std::min(options.homes, options.machines);
-  if (options.faults.until == nanoseconds{}) return 1;
-  return 1 + static_cast<std::uint32_t>(mixed(options.seed, 3) %
-                                        std::min<std::uint32_t>(options.machines, 3));
-}
-
 class Simulation final : public TroubleHost {
  public:
   Simulation(const Plan& plan, const Script& script, const Options& options)
       : plan_(plan),
         script_(script),
-        options_(options),
+        options_(settled(options)),
         random_(options.seed * 0x9e3779b97f4a7c15ULL + 1),
         oracle_(plan, script),
-        cluster_(plan, options_, homes_of(options), agenda_, random_, oracle_, report_.faults),
+        cluster_(plan, options_, homes_of(options_), agenda_, random_, oracle_, report_.faults),
         troubles_(options_, cluster_, agenda_, random_, report_.faults, effects_, *this),
+        hostile_(plan, options_, cluster_, agenda_, random_, report_.faults, effects_),
         slots_(plan.nodes.size()),
         ids_(script.calls.size()) {
     effects_.from_wire = true;
@@ -74,6 +64,7 @@ class Simulation final : public TroubleHost {
   Report run() {
     plan_calls();
     troubles_.plan();
+    hostile_.plan();
     while (!agenda_.empty()) {
       const Event event = agenda_.next();
       if (defer(event)) continue;
@@ -136,6 +127,8 @@ class Simulation final : public TroubleHost {
       case Event::Kind::call:
       case Event::Kind::give_up:
         return home_of(event.index);
+      case Event::Kind::stranger:
+        return hostile_.machine_of(event);
       default:
         return options_.machines;
     }
@@ -172,6 +165,14 @@ class Simulation final : public TroubleHost {
       case Event::Kind::tick:
         tick_at_ = Instant::max();
         return tick();
+      case Event::Kind::forge:
+        return hostile_.speak(now_);
+      case Event::Kind::stranger:
+        hostile_.end(event);
+        return perform(hostile_.machine_of(event));
+      case Event::Kind::expel:
+        hostile_.expel(event.index);
+        return perform(event.index);
       default:
         return troubles_.handle(event, now_);
     }
@@ -206,7 +207,7 @@ class Simulation final : public TroubleHost {
     Message* message = cluster_.receive(event, now_);
     if (message == nullptr) return;
     const NodeId to = message->to;
-    touched_.push_back(oracle_.call_of(message->call));
+    if (!cluster_.is_stranger(message->call)) touched_.push_back(oracle_.call_of(message->call));
     const std::uint32_t at =
         event.kind == Event::Kind::message ? event.index : cluster_.network().to_of(event.index);
     Machine& here = cluster_.machine(at);
@@ -226,17 +227,27 @@ class Simulation final : public TroubleHost {
       if (call.first_output == Instant{}) call.first_output = now_;
       ++call.outputs[output.output];
     }
-    for (const StartActivation& start : effects_.starts) begin(start);
+    for (const StartActivation& start : effects_.starts) {
+      if (cluster_.is_stranger(start.call))
+        hostile_.begin(start, now_);
+      else
+        begin(start);
+    }
     for (Message* message : effects_.messages) cluster_.send(message, machine, now_);
     for (EndCall& end : effects_.ends) end_call(end);
     for (const CancelActivation& cancel : effects_.cancels) tell(cancel);
     for (const Refusal& refusal : effects_.refusals)
-      oracle_.violated("R: call " + std::to_string(oracle_.call_of(refusal.call)) + ", node " +
-                       std::to_string(refusal.node) + " refuses: " + std::string(refusal.what));
+      if (!cluster_.is_stranger(refusal.call))
+        oracle_.violated("R: call " + std::to_string(oracle_.call_of(refusal.call)) + ", node " +
+                         std::to_string(refusal.node) + " refuses: " + std::string(refusal.what));
     effects_.clear();
   }
 
   void begin(const StartActivation& start) {
+    for (const InputValue& input : start.inputs)
+      if (frame_of(*input.value) == Hostile::frame)
+        return oracle_.violated("C22: call " + std::to_string(oracle_.call_of(start.call)) +
+                                " got a value of another's call");
     const std::uint32_t index = new_running();
     Running& running = running_[index];
     running.start = start;
@@ -538,6 +549,7 @@ class Simulation final : public TroubleHost {
   Effects effects_;
   Cluster cluster_;
   Troubles troubles_;
+  Hostile hostile_;
   std::vector<Running> running_;
   std::vector<std::uint32_t> free_;
   std::vector<std::vector<std::uint32_t>> slots_;  // node, activation index -> running

@@ -25,9 +25,9 @@ void Troubles::plan() {
   const std::uint32_t first = cluster_.homes() > 1 ? 0 : 1;
   sprinkle(faults.link_break, Event::Kind::break_link, 0, cluster_.network().size());
   sprinkle(faults.cut, Event::Kind::cut, 0, cluster_.network().size());
-  sprinkle(faults.pause, Event::Kind::pause, first, options_.machines);
-  sprinkle(faults.kill, Event::Kind::kill, first, options_.machines);
-  sprinkle(faults.suspect, Event::Kind::suspect, first, options_.machines);
+  sprinkle(faults.pause, Event::Kind::pause, first, cluster_.honest());
+  sprinkle(faults.kill, Event::Kind::kill, first, cluster_.honest());
+  sprinkle(faults.suspect, Event::Kind::suspect, first, cluster_.honest());
 }
 
 void Troubles::handle(const Event& event, Instant now) {
@@ -67,6 +67,8 @@ void Troubles::cut(const Event& event, Instant now) {
   const std::uint32_t link = event.index;
   const std::uint32_t back = network.back_of(link);
   if (link == back || network.is_cut(link)) return;
+  // A cut may cost an end its place in the cluster. Nobody asks the hostile one to leave yet.
+  if (std::max(network.from_of(link), network.to_of(link)) >= cluster_.honest()) return;
   const bool both = (random_.next() & 1U) != 0 && !network.is_cut(back);
   const Instant length = cluster_.draw({0ns, 2 * lease});
   network.cut(link);

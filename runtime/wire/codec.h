@@ -16,6 +16,7 @@
 #include "graph/frame.h"
 #include "graph/plan.h"
 #include "runtime/wire/bytes.h"
+#include "runtime/wire/contract.h"
 
 namespace sluice::wire {
 
@@ -39,8 +40,13 @@ struct Limits {
 Result<void> encode(const Plan& plan, const Message& message, Instant now, const Limits& limits,
                     Bytes& out);
 
-/// The message, from the pools: the caller gives it back. Errors: corrupt, with the place and what
-/// is wrong there; exhausted, for more bytes than the limit. Then nothing is kept.
+/// The message, from the pools of the machine that hears it: the caller gives it back. Errors:
+/// corrupt, with the place and what is wrong there; exhausted, for more bytes than the limit. Then
+/// nothing is kept, and the sender is to blame: an honest one does not say such things, whoever he
+/// heard them from.
+Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, const Sender& sender,
+                        Instant now, const Limits& limits, Pools& pools);
+/// Whoever sent it: for tests and tools, never for what a link brings.
 Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, Instant now,
                         const Limits& limits, Pools& pools);
 

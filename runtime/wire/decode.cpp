@@ -23,9 +23,9 @@ constexpr bool carries_credit(Kind kind) {
 
 class Decoder {
  public:
-  Decoder(const Plan& plan, std::span<const std::byte> bytes, Instant now, const Limits& limits,
-          Pools& pools)
-      : plan_(plan), reader_(bytes), now_(now), limits_(limits), pools_(pools) {}
+  Decoder(const Plan& plan, std::span<const std::byte> bytes, const Sender* sender, Instant now,
+          const Limits& limits, Pools& pools)
+      : plan_(plan), reader_(bytes), sender_(sender), now_(now), limits_(limits), pools_(pools) {}
 
   Result<Message*> read() {
     message_ = pools_.new_message(Kind::credit, entry_node, {}, 0);
@@ -57,6 +57,13 @@ class Decoder {
           static_cast<std::uint32_t>(reader_.number("a scale of credit", credit_scale_max));
     if ((message.credit.amount != 0) != carries_credit(message.kind))
       reader_.fail("credit where there is none, or none where there is some");
+    if (sender_ != nullptr && reader_.ok())
+      refuse(sender_->contract.head_problem(message, sender_->origin, pools_.self.machine));
+  }
+
+  /// Nothing to say: nothing is wrong.
+  void refuse(std::string_view problem) {
+    if (!problem.empty()) reader_.fail(problem);
   }
 
   /// Where it goes: an edge, a collector, a node, or nothing, as its kind says.
@@ -131,12 +138,20 @@ class Decoder {
       frame->iterations.push_back(static_cast<std::uint16_t>(reader_.number("a turn", 0xffff)));
     if (plan_.paths) read_path(frame->path);
     for (std::size_t i = 0; i < outputs && reader_.ok(); ++i)
-      if ((frame->mask >> i & 1U) != 0) frame->values[i] = read_payload(reader_);
+      if ((frame->mask >> i & 1U) != 0) read_value(*frame, i);
     message_->shares.resize(edge.shares.size());
     for (std::size_t i = 0; i < edge.shares.size() && reader_.ok(); ++i)
       read_share(edge.shares[i], 0, message_->shares[i]);
     if (edge.is_output() && reader_.ok() && message_->shares[0].width < delivered(edge, *frame))
       reader_.fail("a share without room for each field");
+  }
+
+  void read_value(Frame& frame, std::size_t output) {
+    frame.values[output] = read_payload(reader_);
+    if (sender_ == nullptr || !reader_.ok()) return;
+    if (const auto wrong =
+            sender_->contract.value_problem(frame.from, output, *frame.values[output]))
+      reader_.fail(*wrong);
   }
 
   /// Each stands at a place of its own in the output.
@@ -155,11 +170,14 @@ class Decoder {
   }
 
   /// One scope of a share's chain, and the part of it.
-  Share read_part(CollectorId collector) {
+  Share read_part(CollectorId collector, bool refined) {
     Scope* scope = pools_.new_scope(collector, message_->call);
     Share share{ScopeRef(scope), 0, 0};
     scope->id.origin = read_origin("a scope's machine");
     scope->id.number = reader_.number("a scope's number", any);
+    if (sender_ != nullptr && reader_.ok() &&
+        !sender_->contract.may_open(collector, scope->id.origin, message_->call, refined))
+      reader_.fail("a scope of a machine that cannot have opened it");
     share.begin = reader_.round_number("a share's begin", share_whole);
     share.width = reader_.round_number("a share's width", share_whole);
     if (share.width == 0 || share.width > share_whole - share.begin)
@@ -176,12 +194,12 @@ class Decoder {
         collector.kind == CollectorKind::order || collector.kind == CollectorKind::output;
     const std::uint64_t sequence = reader_.number("a sequence", numbered ? any : 0);
     if (!reader_.ok()) return;
-    Share share = read_part(id);
+    Share share = read_part(id, false);
     auto* outermost = const_cast<Scope*>(share.scope.get());
     outermost->sequence = sequence;
     bool first = share.begin == 0;
     for (std::size_t i = 0; i < finer && reader_.ok(); ++i) {
-      Share inner = read_part(id);
+      Share inner = read_part(id, true);
       const_cast<Scope*>(inner.scope.get())->parent = std::move(share);
       share = std::move(inner);
       first = first && share.begin == 0;
@@ -221,6 +239,8 @@ class Decoder {
     const std::size_t warnings = reader_.count("warnings", warnings_max);
     for (std::size_t i = 0; i < warnings && reader_.ok(); ++i)
       message_->warnings.push_back(reader_.text("a warning", words_max));
+    if (sender_ != nullptr && reader_.ok())
+      refuse(sender_->contract.notice_problem(*message_, sender_->origin));
   }
 
   void read_lost() {
@@ -236,6 +256,7 @@ class Decoder {
 
   const Plan& plan_;
   ByteReader reader_;
+  const Sender* const sender_;  // null: whoever
   const Instant now_;
   const Limits& limits_;
   Pools& pools_;
@@ -249,10 +270,9 @@ std::uint32_t checksum_at(std::span<const std::byte> four) {
   return sum;
 }
 
-}  // namespace
-
-Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, Instant now,
-                        const Limits& limits, Pools& pools) {
+Result<Message*> decode_from(const Plan& plan, std::span<const std::byte> bytes,
+                             const Sender* sender, Instant now, const Limits& limits,
+                             Pools& pools) {
   constexpr std::size_t tail = sizeof(std::uint32_t);
   if (bytes.size() > limits.bytes_max)
     return Error{ErrorCode::exhausted, "a message of " + std::to_string(bytes.size()) +
@@ -267,7 +287,19 @@ Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, Inst
   const std::span<const std::byte> body = bytes.first(bytes.size() - tail);
   if (crc32c(body) != checksum_at(bytes.last(tail)))
     return Error{ErrorCode::corrupt, "a message that does not have its checksum"};
-  return Decoder(plan, body.subspan(1), now, limits, pools).read();
+  return Decoder(plan, body.subspan(1), sender, now, limits, pools).read();
+}
+
+}  // namespace
+
+Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, const Sender& sender,
+                        Instant now, const Limits& limits, Pools& pools) {
+  return decode_from(plan, bytes, &sender, now, limits, pools);
+}
+
+Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, Instant now,
+                        const Limits& limits, Pools& pools) {
+  return decode_from(plan, bytes, nullptr, now, limits, pools);
 }
 
 }  // namespace sluice::wire

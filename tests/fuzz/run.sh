@@ -1,13 +1,13 @@
 #!/bin/sh
 # Builds the fuzz targets with clang-14 and runs each for SECONDS_EACH (default 60) or RUNS executions.
 # Usage: tests/fuzz/run.sh [BUILD_DIR] [TARGET...]     targets: image_file npy workflow scenario
-#                                                 config safetensors tokenizer gguf trace wire
+#                                                 config safetensors tokenizer gguf trace wire links
 # Not in the package lists: clang++-14
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build-fuzz}
 [ $# -gt 0 ] && shift
-targets=${*:-image_file npy workflow scenario config safetensors tokenizer gguf trace wire}
+targets=${*:-image_file npy workflow scenario config safetensors tokenizer gguf trace wire links}
 flags="-std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I$root"
 mkdir -p "$build"
 
@@ -23,6 +23,7 @@ sources() {
       $root/engine/picture/resample.cpp $root/engine/text/chat.cpp $root/base/*.cpp" ;;
     wire) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp \
       $root/runtime/wire/*.cpp" ;;
+    links) echo "$root/runtime/zmq/parcel.cpp $root/runtime/zmq/peer*.cpp $root/runtime/zmq/door.cpp $root/base/*.cpp" ;;
     trace) echo "$root/dataplane/*.cpp $root/base/*.cpp" ;;
     scenario) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/sim/*.cpp $root/runtime/wire/*.cpp" ;;
   esac

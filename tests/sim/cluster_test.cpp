@@ -151,6 +151,28 @@ TEST_CASE("each kind of trouble alone comes to an end for every call") {
   }
 }
 
+TEST_CASE("a machine with ill intent harms nobody's calls but its own") {
+  const Bound bound = many_calls();
+  const sim::Report first = sim::simulate(bound.plan, bound.script, sim::Options());
+  REQUIRE(first.violations.empty());
+  sim::Options options = on_machines(4, 2);
+  options.faults.hostile = 4;  // as often as can be
+  std::uint64_t forged = 0;
+  std::uint64_t refused = 0;
+  for (options.seed = 1; options.seed <= 200; ++options.seed) {
+    const sim::Report report = sim::simulate(bound.plan, bound.script, options);
+    INFO("seed " << options.seed);
+    for (const std::string& violation : report.violations) UNSCOPED_INFO(violation);
+    REQUIRE(report.violations.empty());
+    for (std::size_t i = 0; i < report.calls.size(); ++i)
+      CHECK(report.calls[i].hash() == first.calls[i].hash());
+    forged += report.faults.forged;
+    refused += report.faults.forged_refused;
+  }
+  CHECK(refused > 1000);
+  CHECK(forged - refused > 1000);  // of its own calls, and taken
+}
+
 TEST_CASE("a call whose home is lost ends for its caller with that, and no other does") {
   const Bound bound = many_calls();
   sim::Options options = on_machines(3, 3);

@@ -22,6 +22,7 @@ std::vector<std::uint64_t> some_yields(const StartActivation& start, std::string
 
 struct Sample {
   wire::Bytes bytes;
+  NodeId from = 0;
   NodeId to = 0;
 };
 
@@ -30,7 +31,9 @@ std::vector<Sample> conversation(const Plan& plan, std::uint64_t seed) {
   std::vector<Sample> all;
   SplitMix64 random(seed);
   WireWorld world(plan, seed);
-  world.sent = [&](const wire::Bytes& bytes, NodeId to) { all.push_back({bytes, to}); };
+  world.sent = [&](const wire::Bytes& bytes, NodeId from, NodeId to) {
+    all.push_back({bytes, from, to});
+  };
   world.yields = [&](const StartActivation& start) {
     return some_yields(start, plan.nodes[start.node].name, random);
   };
@@ -42,6 +45,7 @@ std::vector<Sample> conversation(const Plan& plan, std::uint64_t seed) {
   for (int i = 0; i < 250; ++i) world.step();
   world.lose(plan.find("late")->id);
   world.run();
+  for (const std::string& error : world.errors) UNSCOPED_INFO(error);
   REQUIRE(world.errors.empty());
   REQUIRE(world.refusals.empty());
   REQUIRE(world.kinds.size() == 7);
@@ -152,21 +156,28 @@ TEST_CASE("bytes that are changed behind their checksum never reach a check in a
   std::set<std::string> refusals;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     SplitMix64 random(seed * 77);
-    std::vector<wire::Bytes> heard;
+    std::vector<Sample> heard;
     WireWorld world(plan, seed);
-    world.sent = [&](const wire::Bytes& bytes, NodeId) { heard.push_back(bytes); };
+    world.sent = [&](const wire::Bytes& bytes, NodeId from, NodeId to) {
+      heard.push_back({bytes, from, to});
+    };
     world.yields = [&](const StartActivation& start) {
       return some_yields(start, plan.nodes[start.node].name, random);
     };
     for (std::uint64_t i = 0; i < 4; ++i) world.call(i % 2);
     for (int i = 0; i < 4000 && world.step(); ++i) {
       // Between what is right: something heard before, as it was or changed in a few places.
-      wire::Bytes bytes = heard[random.next() % heard.size()];
+      // Mostly by who might say it, sometimes by somebody else.
+      const Sample& before = heard[random.next() % heard.size()];
+      wire::Bytes bytes = before.bytes;
       for (std::uint64_t n = random.next() % 4; n > 0; --n)
         bytes[random.next() % bytes.size()] = static_cast<std::byte>(random.next());
       bytes[0] = static_cast<std::byte>(wire::version);
       seal(bytes);
-      accepted += world.arrive(bytes) ? 1 : 0;
+      const NodeId from = random.next() % 4 != 0
+                              ? before.from
+                              : static_cast<NodeId>(random.next() % plan.nodes.size());
+      accepted += world.arrive(bytes, from) ? 1 : 0;
     }
     errors.insert(world.errors.begin(), world.errors.end());
     refusals.insert(world.refusals.begin(), world.refusals.end());

@@ -35,11 +35,14 @@ inline Plan plan_of(const std::string& yaml) {
 /// Nodes answer as `yields` says, by their turn; messages and activations go in a random order.
 class WireWorld {
  public:
-  WireWorld(const Plan& plan, std::uint64_t seed) : plan_(plan), random_(seed) {
+  WireWorld(const Plan& plan, std::uint64_t seed)
+      : plan_(plan), random_(seed), contract_(plan, own_machines(plan), {}) {
     limits.machines = static_cast<std::uint32_t>(plan.nodes.size());
     for (const PlanNode& node : plan.nodes) {
       pools_.push_back(std::make_unique<Pools>());
       pools_.back()->self = {node.id, 3};
+      pools_.back()->mix = drawn_mix(random_);
+      pools_.back()->waiting_max = waiting_from_others_max;
       engines_.push_back(node.id == entry_node
                              ? nullptr
                              : std::make_unique<Engine>(plan, node.id, *pools_.back()));
@@ -55,7 +58,16 @@ class WireWorld {
   std::function<std::vector<std::uint64_t>(const StartActivation&)> yields;
   std::function<bool(const StartActivation&)> fails = [](const StartActivation&) { return false; };
   /// Each message as it travels, and where to.
-  std::function<void(const wire::Bytes&, NodeId)> sent = [](const wire::Bytes&, NodeId) {};
+  std::function<void(const wire::Bytes&, NodeId from, NodeId to)> sent = [](const wire::Bytes&,
+                                                                            NodeId, NodeId) {};
+  /// Each node on a machine of its own, of the same number; calls begin at 0.
+  static wire::Placement own_machines(const Plan& plan) {
+    wire::Placement placement;
+    for (const PlanNode& node : plan.nodes) placement.machine_of.push_back(node.id);
+    placement.homes.assign(plan.nodes.size(), false);
+    placement.homes[entry_node] = true;
+    return placement;
+  }
 
   CallId call(std::uint64_t session) {
     std::vector<PayloadRef> inputs;
@@ -75,9 +87,9 @@ class WireWorld {
     std::size_t at = random_.next() % choices;
     if (at < flying_.size()) {
       std::swap(flying_[at], flying_.back());
-      const wire::Bytes bytes = std::move(flying_.back());
+      const Flying one = std::move(flying_.back());
       flying_.pop_back();
-      arrive(bytes);
+      arrive(one.bytes, one.from);
     } else {
       at -= flying_.size();
       std::swap(started_[at], started_.back());
@@ -89,9 +101,10 @@ class WireWorld {
     return true;
   }
   /// Bytes that a peer sends: decoded and handed on, or refused.
-  bool arrive(const wire::Bytes& bytes) {
+  bool arrive(const wire::Bytes& bytes, NodeId from) {
     const NodeId to = destination(bytes);
-    Result<Message*> message = wire::decode(plan_, bytes, now_, limits, *pools_[to]);
+    const wire::Sender sender{pools_[from]->self, contract_};
+    Result<Message*> message = wire::decode(plan_, bytes, sender, now_, limits, *pools_[to]);
     if (!message) {
       errors.push_back(message.error().message);
       return false;
@@ -149,9 +162,9 @@ class WireWorld {
       wire::Bytes bytes;
       const Result<void> encoded = wire::encode(plan_, *message, now_, limits, bytes);
       if (!encoded) errors.push_back(encoded.error().message);
-      sent(bytes, message->to);
+      sent(bytes, from, message->to);
       pools_[from]->give(message);
-      flying_.push_back(std::move(bytes));
+      flying_.push_back({std::move(bytes), from});
     }
     for (const StartActivation& start : effects_.starts) started_.push_back(start);
     delivered += effects_.deliveries.size();
@@ -202,12 +215,17 @@ class WireWorld {
  private:
   const Plan& plan_;
   SplitMix64 random_;
+  const wire::Contract contract_;
   Pools postman_;
   std::vector<std::unique_ptr<Pools>> pools_;  // by node
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unique_ptr<Coordinator> home_;
   Effects effects_;
-  std::vector<wire::Bytes> flying_;
+  struct Flying {
+    wire::Bytes bytes;
+    NodeId from = 0;
+  };
+  std::vector<Flying> flying_;
   std::vector<StartActivation> started_;
   Instant now_{std::chrono::hours(1)};
 };

@@ -1,0 +1,238 @@
+#include "cli/cluster.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "base/sha256.h"
+#include "cli/file_kind.h"
+#include "graph/print.h"
+#include "runtime/zmq/zmq_transport.h"
+
+namespace sluice::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Texts one after the other, so that no two lists of texts look alike.
+class Digest {
+ public:
+  void add(std::string_view text) { all_ += std::to_string(text.size()) + ":" + std::string(text); }
+  void add(std::uint64_t number) { add(std::to_string(number)); }
+  std::array<std::byte, 32> value() const {
+    const auto sum = sha256(all_);
+    std::array<std::byte, 32> bytes{};
+    std::ranges::transform(sum, bytes.begin(), [](std::uint8_t b) { return std::byte{b}; });
+    return bytes;
+  }
+
+ private:
+  std::string all_;
+};
+
+void add_workflow(const LoadedWorkflow& loaded, Digest& digest) {
+  digest.add(loaded.text);
+  for (const Override& override : loaded.overrides)
+    digest.add(override.path + "=" + override.value);
+  // Of files that it includes, what it took from them.
+  for (const RoleSpec& role : loaded.spec.roles) {
+    digest.add(role.name.text);
+    digest.add(role.plugin.text);
+    digest.add(role.model ? role.model->text : "");
+    digest.add(role.replicas);
+    digest.add(static_cast<std::uint64_t>(role.balance));
+    for (const OptionSpec& option : role.options)
+      digest.add(option.key.text + "=" + option.value.text);
+  }
+  for (const GlobalParamSpec& param : loaded.spec.global_params) {
+    digest.add(param.name.text);
+    digest.add(param.kind.text);
+    digest.add(param.model ? param.model->text : "");
+    digest.add(static_cast<std::uint64_t>(param.pages));
+    digest.add(static_cast<std::uint64_t>(param.page_tokens));
+  }
+}
+
+std::array<std::byte, 32> digest_of(const Cluster& cluster, Digest digest) {
+  digest.add(static_cast<std::uint64_t>(cluster.spec().lease.count()));
+  for (const ClusterMachine& machine : cluster.spec().machines) {
+    digest.add(machine.name.text);
+    digest.add(machine.home ? "home" : "");
+    for (const Name& role : machine.roles) digest.add(role.text);
+  }
+  return digest.value();
+}
+
+/// Where programs of this user may keep sockets.
+std::string base_folder() {
+  if (const char* given = std::getenv("XDG_RUNTIME_DIR"); given != nullptr && given[0] == '/')
+    return std::string(given) + "/sluice";
+  return "/tmp/sluice-" + std::to_string(::getuid());
+}
+
+std::string folder_of(const std::string& path) {
+  std::error_code ignored;
+  const std::string canonical = fs::weakly_canonical(path, ignored).string();
+  std::array<char, 17> name{};
+  std::snprintf(name.data(), name.size(), "%016llx",
+                static_cast<unsigned long long>(sha256_prefix(canonical)));
+  return base_folder() + "/" + name.data();
+}
+
+Result<void> make_private(const std::string& folder) {
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return Error{ErrorCode::unavailable, folder + ": cannot be made: " + std::strerror(errno)};
+  struct stat facts {};
+  if (::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) &&
+      facts.st_uid == ::getuid() && (facts.st_mode & 077) == 0)
+    return {};
+  return Error{ErrorCode::unavailable,
+               folder + ": must be a folder of yours with mode 0700; sockets would stand in it"};
+}
+
+Result<ZmqOptions> transport_options(const Cluster& cluster, Origin self,
+                                     const std::function<void(const std::string&)>& notice) {
+  const ClusterSpec& spec = cluster.spec();
+  const std::string keys =
+      spec.keys ? (fs::path(spec.file).parent_path() / spec.keys->text).string() : "";
+  ZmqOptions options;
+  options.self = self;
+  options.bind = cluster.address_of(self.machine);
+  options.lease = spec.lease;
+  options.workflow = cluster.digest;
+  options.cluster = "sluice";
+  options.notice = notice;
+  if (!keys.empty()) {
+    Result<Keys> own = read_secret(keys + "/" + spec.machines[self.machine].name.text + ".secret");
+    if (!own.ok()) return own.error();
+    options.keys = std::move(own).value();
+  }
+  for (std::uint32_t machine = 0; machine < spec.machines.size(); ++machine) {
+    if (machine == self.machine) continue;
+    ZmqPeer& peer = options.peers.emplace_back();
+    peer.machine = machine;
+    peer.address = cluster.address_of(machine);
+    if (keys.empty()) continue;
+    Result<std::string> key =
+        read_public(keys + "/" + spec.machines[machine].name.text + ".public");
+    if (!key.ok()) return key.error();
+    peer.public_key = std::move(key).value();
+  }
+  return options;
+}
+
+}  // namespace
+
+bool Cluster::ok() const {
+  return !has_errors(loaded.diagnostics) &&
+         std::ranges::all_of(workflows, [](const Compiled& compiled) { return compiled.ok(); });
+}
+
+std::string Cluster::address_of(std::uint32_t machine) const {
+  const auto& address = spec().machines[machine].address;
+  return address ? address->text : "ipc://" + folder + "/" + std::to_string(machine);
+}
+
+Result<Cluster> load_cluster_with_workflows(const std::string& path, const WorkflowOptions& options,
+                                            const Catalog& catalog) {
+  Result<LoadedCluster> loaded = load_cluster_file(path);
+  if (!loaded.ok()) return loaded.error();
+  Cluster cluster;
+  cluster.loaded = std::move(loaded).value();
+  cluster.folder = folder_of(path);
+  Digest digest;
+  digest.add("sluice cluster 1");
+  std::vector<const WorkflowSpec*> specs;
+  for (const Name& name : cluster.spec().workflows) {
+    const std::string file = (fs::path(path).parent_path() / name.text).lexically_normal().string();
+    Result<Compiled> compiled = compile_file(file, options, catalog);
+    if (!compiled.ok()) {
+      report(cluster.loaded.diagnostics,
+             {Severity::error, name.mark, "bad-workflow", compiled.error().message,
+              "the path of a workflow is relative to this file"});
+      continue;
+    }
+    Compiled& kept = cluster.workflows.emplace_back(std::move(compiled).value());
+    add_workflow(kept.loaded, digest);
+    find_models(kept, catalog);
+    specs.push_back(&kept.loaded.spec);
+    if (kept.loaded.spec.is_library)
+      report(cluster.loaded.diagnostics,
+             {Severity::error, name.mark, "bad-workflow",
+              file + " has roles for others to include, and no nodes", ""});
+  }
+  // What a workflow that is wrong lacks says nothing of the roles.
+  if (cluster.ok()) cluster.placed = place_roles(cluster.loaded, specs);
+  cluster.digest = digest_of(cluster, digest);
+  sort_diagnostics(cluster.loaded.diagnostics);
+  return cluster;
+}
+
+void print_diagnostics(const Cluster& cluster) {
+  std::fputs(diagnostics_text(cluster.loaded.diagnostics, cluster.spec().file, cluster.loaded.text)
+                 .c_str(),
+             stderr);
+  for (const Compiled& compiled : cluster.workflows) print_diagnostics(compiled);
+}
+
+Result<void> make_folder(const Cluster& cluster) {
+  const std::string base = fs::path(cluster.folder).parent_path().string();
+  if (Result<void> made = make_private(base); !made.ok()) return made;
+  return make_private(cluster.folder);
+}
+
+Result<LockFile> lock_machine(const Cluster& cluster, std::uint32_t machine) {
+  const std::string& name = cluster.spec().machines[machine].name.text;
+  const std::string path = cluster.folder + "/" + std::to_string(machine) + ".lock";
+  if (is_locked(path))
+    return Error{ErrorCode::unavailable,
+                 "another process is machine '" + name + "' of " + cluster.spec().file +
+                     (cluster.spec().machines[machine].home
+                          ? " already: one `sluice run` at a time can be its home"
+                          : " already")};
+  return LockFile::take(path);
+}
+
+void leave_folder(const Cluster& cluster) {
+  // Each stays where something is in it still.
+  if (::rmdir(cluster.folder.c_str()) == 0) ::rmdir(fs::path(cluster.folder).parent_path().c_str());
+}
+
+void leave_folder(const Cluster& cluster, std::uint32_t machine, std::optional<LockFile> lock) {
+  if (!lock) return;
+  if (!cluster.spec().machines[machine].address)
+    ::unlink((cluster.folder + "/" + std::to_string(machine)).c_str());
+  lock.reset();
+  leave_folder(cluster);
+}
+
+Result<std::unique_ptr<Node>> make_node(const Cluster& cluster, std::uint32_t machine,
+                                        const Catalog& catalog, RunnerOptions options,
+                                        std::function<void(const std::string&)> notice) {
+  NodeOptions node;
+  for (const ClusterMachine& one : cluster.spec().machines) node.machines.push_back(one.name.text);
+  node.self = machine;
+  node.home = cluster.spec().home();
+  node.placed = cluster.placed;
+  node.incarnation = incarnation_now();
+  node.runner = std::move(options);
+  node.notice = notice;
+  node.connect = [&cluster, notice](Origin self) -> Result<std::unique_ptr<Transport>> {
+    Result<ZmqOptions> made = transport_options(cluster, self, notice);
+    if (!made.ok()) return made.error();
+    return make_zmq_transport(std::move(made).value());
+  };
+  std::vector<Graph> graphs;
+  for (const Compiled& compiled : cluster.workflows)
+    graphs.push_back({&compiled.loaded.spec, &compiled.plan});
+  return Node::create(graphs, catalog, std::move(node));
+}
+
+}  // namespace sluice::cli

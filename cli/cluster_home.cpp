@@ -1,0 +1,106 @@
+#include "cli/cluster_home.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+namespace sluice::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string processes_lock(const Cluster& cluster) { return cluster.folder + "/up.lock"; }
+
+/// Each machine is a process that may be started here.
+bool is_of_this_computer(const Cluster& cluster) { return !cluster.spec().machines[0].address; }
+
+}  // namespace
+
+std::vector<Supervisor::Machine> processes_of(const Cluster& cluster,
+                                              const WorkflowOptions& options,
+                                              const std::vector<std::string>& plugins) {
+  std::vector<Supervisor::Machine> machines;
+  for (const ClusterMachine& one : cluster.spec().machines) {
+    if (one.home) continue;
+    Supervisor::Machine& machine = machines.emplace_back();
+    machine.name = one.name.text;
+    machine.command = {own_program(),       "node",   "--cluster",
+                       cluster.spec().file, "--name", one.name.text};
+    for (const std::string& set : options.set)
+      machine.command.insert(machine.command.end(), {"--set", set});
+    for (const std::string& folder : plugins)
+      machine.command.insert(machine.command.end(), {"--plugins", folder});
+  }
+  return machines;
+}
+
+Result<LockFile> lock_processes(const Cluster& cluster) {
+  if (is_locked(processes_lock(cluster)))
+    return Error{ErrorCode::unavailable,
+                 "the machines of " + cluster.spec().file + " are up already"};
+  return LockFile::take(processes_lock(cluster));
+}
+
+void remove_sockets(const Cluster& cluster) {
+  for (std::uint32_t i = 0; i < cluster.spec().machines.size(); ++i)
+    if (!cluster.spec().machines[i].home) {
+      const std::string path = cluster.folder + "/" + std::to_string(i);
+      ::unlink(path.c_str());
+      if (!is_locked(path + ".lock")) ::unlink((path + ".lock").c_str());
+    }
+  leave_folder(cluster);
+}
+
+Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
+                                                        const Catalog& catalog,
+                                                        const WorkflowOptions& options,
+                                                        const std::vector<std::string>& plugins,
+                                                        RunnerOptions runner,
+                                                        std::chrono::milliseconds patience) {
+  if (Result<void> made = make_folder(cluster); !made.ok()) return made.error();
+  std::unique_ptr<ClusterHome> home(new ClusterHome(cluster));
+  const std::uint32_t self = cluster.spec().home();
+  Result<LockFile> lock = lock_machine(cluster, self);
+  if (!lock.ok()) return lock.error();
+  home->machine_lock_.emplace(std::move(lock).value());
+  const auto progress = runner.progress;
+  const auto notice = [quiet = &home->quiet_](const std::string& line) {
+    if (!*quiet) std::fprintf(stderr, "note: %s\n", line.c_str());
+  };
+  if (is_of_this_computer(cluster))
+    if (Result<LockFile> first = lock_processes(cluster); first.ok()) {
+      home->processes_lock_.emplace(std::move(first).value());
+      std::vector<Supervisor::Machine> machines = processes_of(cluster, options, plugins);
+      for (Supervisor::Machine& machine : machines) machine.command.emplace_back("--quiet");
+      home->supervisor_.emplace(std::move(machines), true, [](const std::string& line) {
+        std::fprintf(stderr, "note: %s\n", line.c_str());
+      });
+    }
+  auto node = make_node(cluster, self, catalog, std::move(runner), notice);
+  if (!node.ok()) return node.error();
+  home->node_ = std::move(node).value();
+  if (progress) progress("waiting for the other machines");
+  if (Result<void> all = home->node_->wait_for_members(patience); !all.ok()) {
+    if (home->supervisor_ || is_of_this_computer(cluster)) return all.error();
+    return Error{all.error().code, all.error().message +
+                                       "; start each with `sluice node --cluster " +
+                                       cluster.spec().file + " --name MACHINE`"};
+  }
+  home->quiet_ = false;
+  return home;
+}
+
+ClusterHome::~ClusterHome() {
+  quiet_ = true;
+  if (supervisor_) supervisor_->stop();
+  node_.reset();
+  const bool started = supervisor_.has_value();
+  supervisor_.reset();
+  processes_lock_.reset();
+  if (started) remove_sockets(cluster_);
+  leave_folder(cluster_, cluster_.spec().home(), std::move(machine_lock_));
+}
+
+}  // namespace sluice::cli

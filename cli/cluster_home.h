@@ -1,0 +1,46 @@
+// The home of a cluster, for `sluice run --cluster`: waits for the other machines, and starts them
+// where nobody has.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/cluster.h"
+#include "cli/supervisor.h"
+
+namespace sluice::cli {
+
+/// All machines but the home, as `sluice node` commands.
+std::vector<Supervisor::Machine> processes_of(const Cluster& cluster,
+                                              const WorkflowOptions& options,
+                                              const std::vector<std::string>& plugins);
+/// Only one process at a time starts them. Errors: unavailable.
+Result<LockFile> lock_processes(const Cluster& cluster);
+/// What processes that were killed have left in the cluster's folder, and the folder.
+void remove_sockets(const Cluster& cluster);
+
+class ClusterHome {
+ public:
+  /// Borrows all. Errors: who did not join within `patience`, and what `make_node` says.
+  static Result<std::unique_ptr<ClusterHome>> begin(const Cluster& cluster, const Catalog& catalog,
+                                                    const WorkflowOptions& options,
+                                                    const std::vector<std::string>& plugins,
+                                                    RunnerOptions runner,
+                                                    std::chrono::milliseconds patience);
+  ~ClusterHome();
+  Runner& runner(std::size_t workflow) { return node_->runner(workflow); }
+
+ private:
+  explicit ClusterHome(const Cluster& cluster) : cluster_(cluster) {}
+
+  const Cluster& cluster_;
+  std::atomic<bool> quiet_{true};  // machines come and go as they should
+  std::optional<LockFile> machine_lock_, processes_lock_;
+  std::optional<Supervisor> supervisor_;
+  std::unique_ptr<Node> node_;
+};
+
+}  // namespace sluice::cli

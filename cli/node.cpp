@@ -1,0 +1,153 @@
+// `sluice node`: one machine of a cluster. `sluice up`: all but the home, as processes here.
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "cli/cluster.h"
+#include "cli/cluster_home.h"
+#include "cli/commands.h"
+#include "cli/supervisor.h"
+
+namespace sluice::cli {
+
+namespace {
+
+struct NodeCommand {
+  std::string cluster;
+  std::string name;
+  bool quiet = false;
+  WorkflowOptions workflow;
+};
+
+/// SIGTERM and Ctrl-C, from before any thread was made until somebody waits for them.
+class EndSignals {
+ public:
+  EndSignals() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGTERM);
+    sigaddset(&set_, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+  void wait() const {
+    int which = 0;
+    while (sigwait(&set_, &which) != 0) continue;
+  }
+
+ private:
+  sigset_t set_{};
+};
+
+/// Loaded, or everything that is wrong with it was said.
+std::optional<Cluster> load(const std::string& path, const WorkflowOptions& options,
+                            const Catalog& catalog) {
+  Result<Cluster> cluster = load_cluster_with_workflows(path, options, catalog);
+  if (!cluster.ok()) {
+    fail(cluster.error().message);
+    return {};
+  }
+  if (!cluster->ok()) {
+    print_diagnostics(*cluster);
+    return {};
+  }
+  if (Result<void> made = make_folder(*cluster); !made.ok()) {
+    fail(made.error().message);
+    return {};
+  }
+  return std::move(cluster).value();
+}
+
+int node(const NodeCommand& options, const Catalog& catalog) {
+  const EndSignals signals;
+  const std::optional<Cluster> cluster = load(options.cluster, options.workflow, catalog);
+  if (!cluster) return 1;
+  const auto& machines = cluster->spec().machines;
+  const auto it = std::ranges::find_if(
+      machines, [&](const ClusterMachine& one) { return one.name.text == options.name; });
+  if (it == machines.end()) {
+    std::string list;
+    for (const ClusterMachine& one : machines) list += (list.empty() ? "" : ", ") + one.name.text;
+    return fail(options.cluster + " has no machine '" + options.name + "'; there are " + list);
+  }
+  if (it->home)
+    return fail("machine '" + options.name +
+                "' is the home, where calls begin: `sluice run --cluster " + options.cluster +
+                "` is that machine");
+  const auto number = static_cast<std::uint32_t>(it - machines.begin());
+  Result<LockFile> lock = lock_machine(*cluster, number);
+  if (!lock.ok()) return fail(lock.error().message);
+  const auto notice = [&](const std::string& line) {
+    if (!options.quiet) std::fprintf(stderr, "%s: %s\n", options.name.c_str(), line.c_str());
+  };
+  int status = 0;
+  {
+    const auto made = make_node(*cluster, number, catalog, {}, notice);
+    if (made.ok()) {
+      std::printf("machine '%s' is ready\n", options.name.c_str());
+      std::fflush(stdout);
+      signals.wait();
+    } else {
+      status = fail(options.name + ": " + made.error().message);
+    }
+  }
+  leave_folder(*cluster, number, std::move(lock).value());
+  return status;
+}
+
+int up(const NodeCommand& options, const std::vector<std::string>& plugins,
+       const Catalog& catalog) {
+  const EndSignals signals;
+  const std::optional<Cluster> cluster = load(options.cluster, options.workflow, catalog);
+  if (!cluster) return 1;
+  const std::vector<Supervisor::Machine> machines =
+      processes_of(*cluster, options.workflow, plugins);
+  if (machines.empty())
+    return fail(options.cluster + " has no machine but the home: nothing is to be started");
+  {
+    const Result<LockFile> lock = lock_processes(*cluster);
+    if (!lock.ok()) return fail(lock.error().message);
+    const Supervisor supervisor(machines, false, [](const std::string& line) {
+      std::fprintf(stderr, "%s\n", line.c_str());
+    });
+    signals.wait();
+  }
+  remove_sockets(*cluster);
+  return 0;
+}
+
+CLI::App* add(CLI::App& app, const char* name, const char* what, NodeCommand& options) {
+  CLI::App* command = app.add_subcommand(name, what);
+  add_workflow_options(*command, options.workflow);
+  return command;
+}
+
+}  // namespace
+
+void add_node(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
+  auto options = std::make_shared<NodeCommand>();
+  CLI::App* command = add(app, "node", "Be one machine of a cluster, until SIGTERM", *options);
+  command->add_option("--cluster", options->cluster, "A cluster file (YAML)")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--name", options->name, "Which of its machines")
+      ->type_name("MACHINE")
+      ->required();
+  command->add_flag("--quiet", options->quiet, "Say nothing about machines that come and go");
+  command->callback([&catalog, &chosen, options] {
+    chosen = [&catalog, options] { return node(*options, catalog); };
+  });
+}
+
+void add_up(CLI::App& app, const Catalog& catalog, Chosen& chosen,
+            const std::vector<std::string>& plugins) {
+  auto options = std::make_shared<NodeCommand>();
+  CLI::App* command =
+      add(app, "up", "Start all machines of a cluster but the home as processes here", *options);
+  command->add_option("file", options->cluster, "A cluster file (YAML)")->required();
+  command->callback([&catalog, &chosen, &plugins, options] {
+    chosen = [&catalog, &plugins, options] { return up(*options, plugins, catalog); };
+  });
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,139 @@
+#include "cli/supervisor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+
+namespace sluice::cli {
+
+namespace {
+
+using std::chrono::steady_clock;
+constexpr std::chrono::seconds patience{5};
+
+/// Between fork and exec: only what is safe there.
+[[noreturn]] void become(char* const* arguments, bool quiet, pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(1);  // it was gone before that held
+  ::setpgid(0, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int nothing = ::open("/dev/null", O_RDWR);
+  ::dup2(nothing, STDIN_FILENO);
+  if (quiet) ::dup2(nothing, STDOUT_FILENO);
+  ::execv(arguments[0], arguments);
+  ::_exit(127);
+}
+
+std::string end_of(int status) {
+  if (WIFSIGNALED(status)) return std::string("was ended by ") + ::strsignal(WTERMSIG(status));
+  return "ended with status " + std::to_string(WEXITSTATUS(status));
+}
+
+}  // namespace
+
+std::string own_program() {
+  std::error_code failed;
+  return std::filesystem::read_symlink("/proc/self/exe", failed).string();
+}
+
+Supervisor::Supervisor(std::vector<Machine> machines, bool quiet,
+                       std::function<void(const std::string&)> notice)
+    : quiet_(quiet), notice_(std::move(notice)), stop_event_(::eventfd(0, EFD_CLOEXEC)) {
+  for (Machine& machine : machines) processes_.emplace_back().machine = std::move(machine);
+  // The children end with the thread that made them, so it lives as long as this.
+  thread_ = std::thread([this] { watch(); });
+}
+
+void Supervisor::stop() {
+  if (!thread_.joinable()) return;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(stop_event_, &one, sizeof one);
+  thread_.join();
+  ::close(stop_event_);
+}
+
+void Supervisor::start(Process& process) {
+  std::vector<char*> arguments;
+  for (std::string& word : process.machine.command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const pid_t parent = ::getpid();
+  process.respawn.started(steady_clock::now());
+  process.pid = ::fork();
+  if (process.pid == 0) become(arguments.data(), quiet_, parent);
+  if (process.pid > 0) process.handle = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
+  if (process.handle >= 0) return;
+  notice_("machine '" + process.machine.name + "' cannot be started: " + std::strerror(errno));
+  if (process.pid > 0) {
+    ::kill(process.pid, SIGKILL);
+    ::waitpid(process.pid, nullptr, 0);
+  }
+  process.next = process.respawn.died(steady_clock::now());
+}
+
+void Supervisor::died(Process& process) {
+  int status = 0;
+  ::waitpid(process.pid, &status, 0);
+  ::close(process.handle);
+  process.handle = -1;
+  process.next = process.respawn.died(steady_clock::now());
+  notice_("machine '" + process.machine.name + "' " + end_of(status) + "; it is started again");
+}
+
+bool Supervisor::wait(Respawn::Time until) {
+  std::vector<pollfd> events{{stop_event_, POLLIN, 0}};
+  for (const Process& process : processes_) events.push_back({process.handle, POLLIN, 0});
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now());
+  const int most = until == Respawn::Time::max()
+                       ? -1
+                       : static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+  ::poll(events.data(), events.size(), most);
+  return events[0].revents != 0;
+}
+
+void Supervisor::watch() {
+  for (;;) {
+    auto next = Respawn::Time::max();
+    for (Process& process : processes_) {
+      if (process.handle < 0 && process.next <= steady_clock::now()) start(process);
+      if (process.handle < 0) next = std::min(next, process.next);
+    }
+    if (wait(next)) return end_all();
+    for (Process& process : processes_) {
+      pollfd event{process.handle, POLLIN, 0};
+      if (process.handle >= 0 && ::poll(&event, 1, 0) > 0) died(process);
+    }
+  }
+}
+
+void Supervisor::end_all() {
+  for (const Process& process : processes_)
+    if (process.handle >= 0) {
+      ::kill(process.pid, SIGTERM);
+      ::kill(process.pid, SIGCONT);  // one that is stopped would not hear of it
+    }
+  const auto until = steady_clock::now() + patience;
+  for (Process& process : processes_) {
+    if (process.handle < 0) continue;
+    pollfd event{process.handle, POLLIN, 0};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now());
+    if (::poll(&event, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0))) == 0)
+      ::kill(process.pid, SIGKILL);
+    ::waitpid(process.pid, nullptr, 0);
+    ::close(process.handle);
+    process.handle = -1;
+  }
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,59 @@
+// The machines of a cluster as processes of this computer: started, started again when they die,
+// and stopped with whoever started them.
+//
+// Each is `sluice node`, in a process group of its own, so that Ctrl-C is not theirs; when this
+// process dies, whatever way, the kernel ends them. Thread: one of its own; `stop` by the owner.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/respawn.h"
+
+namespace sluice::cli {
+
+class Supervisor {
+ public:
+  struct Machine {
+    std::string name;
+    std::vector<std::string> command;
+  };
+  /// `quiet`: what they print on standard output goes nowhere. `notice` takes a line about one that
+  /// died.
+  Supervisor(std::vector<Machine> machines, bool quiet,
+             std::function<void(const std::string&)> notice);
+  ~Supervisor() { stop(); }
+  /// Asks all to end, and ends those that do not within five seconds.
+  void stop();
+
+ private:
+  struct Process {
+    Machine machine;
+    pid_t pid = -1;
+    int handle = -1;  // readable when it has died; -1: it does not run
+    Respawn respawn;
+    Respawn::Time next{};
+  };
+
+  void watch();
+  void start(Process& process);
+  void died(Process& process);
+  void end_all();
+  /// Until one dies, something is due or `until`; true when asked to stop.
+  bool wait(Respawn::Time until);
+
+  std::vector<Process> processes_;
+  const bool quiet_;
+  const std::function<void(const std::string&)> notice_;
+  int stop_event_;
+  std::thread thread_;
+};
+
+/// This program's own file.
+std::string own_program();
+
+}  // namespace sluice::cli

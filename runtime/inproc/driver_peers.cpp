@@ -1,0 +1,286 @@
+// The driver's side of several machines: what goes to them, what comes, and who is there.
+#include <algorithm>
+#include <utility>
+
+#include "runtime/inproc/driver.h"
+
+namespace sluice {
+
+namespace {
+
+/// Of messages that came before the home told of their sender.
+constexpr std::size_t early_bytes_max = std::size_t{64} << 20U;
+
+}  // namespace
+
+void Driver::hear(std::unique_ptr<PeerEvent> news) {
+  auto event = std::make_unique<Event>();
+  event->kind = Event::Kind::peer;
+  event->peer = std::move(news);
+  announce(std::move(event));
+}
+
+void Driver::session_ended(std::uint64_t session) {
+  if (!peers_) return;
+  auto event = std::make_unique<Event>();
+  event->kind = Event::Kind::session_ended;
+  event->session = session;
+  announce(std::move(event));
+}
+
+// ---- what goes out
+
+void Driver::send(std::uint32_t machine, const Message& message) {
+  // Whoever is away was reported, and the call's end is under way.
+  if (!peers_->lives.is_there(machine)) return;
+  tell_session(machine, message.session);
+  wire::Bytes bytes;
+  wire::ByteWriter(bytes).number(peers_->place.workflow);
+  const wire::Limits limits{.machines = peers_->where().machines};
+  const Result<void> encoded = wire::encode(*plan_, message, steady_now(), limits, bytes);
+  if (encoded.ok())
+    return peers_->place.port->send(peers_->lives.life_of(machine), Channel::message,
+                                    std::move(bytes));
+  const NodeId node = message.frame ? message.frame->from : entry_node;
+  peers_->broken.push_back({message.call,
+                            node,
+                            {encoded.error().code, "what it made cannot be sent to machine '" +
+                                                       peers_->place.machines[machine] +
+                                                       "': " + encoded.error().message}});
+}
+
+void Driver::refused(const Refusal& refusal) {
+  const std::string node = plan_->nodes[refusal.node].name;
+  peers_->broken.push_back({refusal.call,
+                            refusal.node,
+                            {ErrorCode::corrupt, "messages of the call contradict each other: " +
+                                                     std::string(refusal.what)}});
+}
+
+void Driver::tell(std::uint32_t machine, const Control& control) {
+  if (peers_->lives.is_there(machine))
+    peers_->place.port->send(peers_->lives.life_of(machine), Channel::control,
+                             encode_control(control));
+}
+
+void Driver::tell_session(std::uint32_t machine, std::uint64_t session) {
+  if (machine == peers_->where().home || !peers_->told[machine].insert(session).second) return;
+  Control control{.kind = Control::Kind::session, .workflow = peers_->place.workflow};
+  control.number = session;
+  control.text = peers_->names[session];
+  tell(machine, control);
+}
+
+void Driver::end_broken() {
+  while (!peers_->broken.empty()) {
+    for (BrokenCall& broken : std::exchange(peers_->broken, {})) {
+      const std::string node = broken.node == entry_node ? "" : plan_->nodes[broken.node].name;
+      if (!peers_->where().is_home()) {
+        Control control{.kind = Control::Kind::give_up, .workflow = peers_->place.workflow};
+        control.number = broken.call.number;
+        control.text = broken.error.message;
+        control.node = broken.node;
+        tell(peers_->where().home, control);
+      } else if (OpenCall* const open = calls_.find(broken.call)) {
+        end_early(*open, {false, broken.error, node, {}});
+        loop_.give_up(broken.call);
+      }
+    }
+    loop_.run();
+  }
+}
+
+void Driver::handle_session_ended(std::uint64_t session) {
+  peers_->names.erase(session);
+  Control control{.kind = Control::Kind::session_ended, .workflow = peers_->place.workflow};
+  control.number = session;
+  for (std::uint32_t machine = 0; machine < peers_->where().machines; ++machine)
+    if (peers_->told[machine].erase(session) != 0) tell(machine, control);
+}
+
+// ---- what comes in
+
+void Driver::handle_peer(std::unique_ptr<PeerEvent> event) {
+  switch (event->kind) {
+    case PeerEvent::Kind::message:
+      return handle_message(std::move(event));
+    case PeerEvent::Kind::control:
+      return handle_control(event->from, event->control);
+    case PeerEvent::Kind::joined:
+      return handle_joined(event->from);
+    case PeerEvent::Kind::lost:
+      return handle_lost(event->from, event->why);
+  }
+}
+
+void Driver::handle_message(std::unique_ptr<PeerEvent> event) {
+  if (event->from.incarnation <= peers_->wrong[event->from.machine]) return;
+  const Origin known = peers_->lives.life_of(event->from.machine);
+  const bool let_in = peers_->admitted || peers_->where().is_home();
+  if (peers_->lives.accepts(event->from) && let_in) return receive(*event);
+  if (event->from.incarnation > known.incarnation ||
+      (peers_->lives.accepts(event->from) && !let_in))
+    hold(std::move(event));
+}
+
+void Driver::receive(const PeerEvent& event) {
+  const auto bytes = std::span(event.bytes).subspan(event.begin);
+  if (Result<void> taken = loop_.receive(event.from, bytes, steady_now()); !taken.ok())
+    refuse(event.from, taken.error().message);
+}
+
+void Driver::hold(std::unique_ptr<PeerEvent> event) {
+  peers_->early_bytes += event->bytes.size();
+  if (peers_->early_bytes > early_bytes_max) {
+    peers_->early_bytes -= event->bytes.size();
+    return refuse(event->from, "it sends too much before the home has told of it");
+  }
+  peers_->early.push_back(std::move(event));
+}
+
+void Driver::receive_held() {
+  peers_->early_bytes = 0;
+  for (std::unique_ptr<PeerEvent>& event : std::exchange(peers_->early, {}))
+    handle_message(std::move(event));
+}
+
+void Driver::refuse(Origin life, const std::string& why) {
+  peers_->wrong[life.machine] = life.incarnation;
+  peers_->place.port->refuse(life, why);
+}
+
+void Driver::handle_control(Origin from, const Control& control) {
+  using Kind = Control::Kind;
+  const bool of_home = from.machine == peers_->where().home;
+  // A session's name may come before the home has told of who says it.
+  if (control.kind == Kind::session) {
+    peers_->names.emplace(control.number, control.text);
+    return;
+  }
+  if (control.kind == Kind::give_up && peers_->where().is_home()) {
+    if (!peers_->lives.accepts(from) || control.node >= plan_->nodes.size()) return;
+    peers_->broken.push_back({{control.number, peers_->where().self},
+                              control.node,
+                              {ErrorCode::unavailable, control.text}});
+    return;
+  }
+  if (!of_home || control.life.machine >= peers_->where().machines)
+    return refuse(from, "it says what only the home may say");
+  std::vector<CallId> calls;
+  for (const std::uint64_t call : control.calls) calls.push_back({call, from});
+  switch (control.kind) {
+    case Kind::joined:
+      peers_->lives.joined(control.life);
+      loop_.forget(calls);
+      return receive_held();
+    case Kind::lost:
+      return handle_lost(control.life, control.text);
+    case Kind::admitted:
+      peers_->lives.joined(from);
+      loop_.forget(calls);
+      peers_->admitted = true;
+      peers_->place.port->admitted();
+      return receive_held();
+    case Kind::session_ended: {
+      const auto name = peers_->names.find(control.number);
+      if (name == peers_->names.end()) return;
+      peers_->place.port->end_session(name->second);
+      peers_->names.erase(name);
+      for (auto& told : peers_->told) told.erase(control.number);
+      return;
+    }
+    default:
+      return refuse(from, "it says what goes to the home");
+  }
+}
+
+// ---- who is there
+
+void Driver::handle_joined(Origin life) {
+  const std::uint32_t self = peers_->where().self.machine;
+  peers_->lives.joined(life);
+  peers_->why[life.machine].clear();
+  Control news{.kind = Control::Kind::joined, .workflow = peers_->place.workflow};
+  for (const CallId& call : loop_.machine_back(life.machine)) news.calls.push_back(call.number);
+  // Whatever the others send it now it takes after these, for they come by the home's own link.
+  for (std::uint32_t other = 0; other < peers_->where().machines; ++other) {
+    if (other == self || other == life.machine || !peers_->lives.is_there(other)) continue;
+    news.life = peers_->lives.life_of(other);
+    tell(life.machine, news);
+    news.life = life;
+    tell(other, news);
+  }
+  news.kind = Control::Kind::admitted;
+  news.life = life;
+  tell(life.machine, news);
+}
+
+void Driver::handle_lost(Origin life, const std::string& why) {
+  if (life.machine == peers_->where().self.machine || !peers_->lives.accepts(life)) return;
+  peers_->lives.lost(life);
+  peers_->told[life.machine].clear();
+  peers_->why[life.machine] = why;
+  if (!peers_->where().is_home()) return;
+  loop_.machine_lost(life.machine);
+  loop_.run();
+  // Behind what its calls were aborted with.
+  Control news{.kind = Control::Kind::lost, .workflow = peers_->place.workflow};
+  news.life = life;
+  news.text = why;
+  for (std::uint32_t other = 0; other < peers_->where().machines; ++other)
+    if (other != peers_->where().self.machine) tell(other, news);
+  // Roles elsewhere may take long to let go: no caller waits for that.
+  const std::vector<NodeId> gone = peers_->where().nodes_of(life.machine);
+  if (gone.empty()) return;
+  std::vector<CallId> broken;
+  calls_.for_each([&](const CallId& id, const OpenCall& open) {
+    if (!open.given_up && loop_.is_given_up(id)) broken.push_back(id);
+  });
+  for (const CallId& id : broken) {
+    OpenCall& open = *calls_.find(id);
+    CallOutcome outcome;
+    outcome.error = open.call->stopped ? stopped(*open.call) : away(gone.front());
+    if (!open.call->stopped) outcome.node = plan_->nodes[gone.front()].name;
+    forget(*open.call);
+    end_early(open, std::move(outcome));
+  }
+}
+
+Error Driver::away(NodeId node) const {
+  if (!peers_) return {ErrorCode::unavailable, "the node is lost"};
+  const std::uint32_t machine = peers_->where().machine(node);
+  std::string message = "machine '" + peers_->place.machines[machine] + "', where node '" +
+                        plan_->nodes[node].name + "' runs, is lost";
+  if (!peers_->why[machine].empty()) message += ": " + peers_->why[machine];
+  return {ErrorCode::unavailable, std::move(message)};
+}
+
+// ---- calls of other machines
+
+const Ref<CallState>& Driver::call_of(const StartActivation& start) {
+  if (const OpenCall* const open = calls_.find(start.call)) return open->call;
+  Peers::Guest& guest = peers_->guests[start.call];
+  ++guest.activations;
+  if (guest.call) return guest.call;
+  auto* const made = new CallState({}, peers_->names[start.session]);
+  made->id = start.call;
+  // Of no other call of the workflows that run together.
+  made->number = start.call.number * peers_->place.workflows + peers_->place.workflow;
+  guest.call = Ref<CallState>(made);
+  return guest.call;
+}
+
+void Driver::guest_left(const LaneActivation& activation) {
+  const CallId id = activation.call_state().id;
+  Peers::Guest* const guest = peers_->guests.find(id);
+  if (guest != nullptr && --guest->activations == 0) peers_->guests.erase(id);
+}
+
+void Driver::pass_warnings(const LaneActivation& activation) {
+  if (!peers_->guests.contains(activation.call_state().id)) return;
+  std::vector<std::string> warnings = activation.call_state().new_warnings();
+  if (!warnings.empty())
+    loop_.warn(activation.place().node->id, activation.id(), std::move(warnings));
+}
+
+}  // namespace sluice

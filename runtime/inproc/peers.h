@@ -1,0 +1,58 @@
+// What one workflow's driver knows of the other machines: who is there, which sessions they were
+// told of, and what has come too early.
+//
+// Thread: whoever drives.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "graph/table.h"
+#include "runtime/inproc/call_state.h"
+#include "runtime/membership.h"
+#include "runtime/node/port.h"
+
+namespace sluice {
+
+/// A call that cannot go on.
+struct BrokenCall {
+  CallId call;
+  NodeId node = entry_node;
+  Error error;
+};
+
+struct Peers {
+  explicit Peers(DriverPlace at)
+      : place(std::move(at)),
+        lives(place.where.machines, false),
+        wrong(place.where.machines),
+        told(place.where.machines),
+        why(place.where.machines, "it has not joined yet") {
+    lives.joined(place.where.self);
+  }
+
+  /// A call of another machine, while something of it runs here.
+  struct Guest {
+    Ref<CallState> call;
+    std::size_t activations = 0;
+  };
+
+  const Residence& where() const { return place.where; }
+
+  DriverPlace place;
+  Membership lives;
+  std::vector<std::uint32_t> wrong;            // by machine: lives up to this one broke the rules
+  bool admitted = false;                       // by the home
+  std::vector<std::set<std::uint64_t>> told;   // by machine: sessions whose names it has
+  std::map<std::uint64_t, std::string> names;  // of sessions
+  std::vector<std::string> why;                // by machine: that it is not there
+  Table<Guest, CallId> guests;
+  std::vector<BrokenCall> broken;
+  /// Messages of lives that the home has not told of yet.
+  std::vector<std::unique_ptr<PeerEvent>> early;
+  std::size_t early_bytes = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,77 @@
+#include "runtime/node/control.h"
+
+#include "runtime/wire/codec.h"
+
+namespace sluice {
+
+namespace {
+
+using Kind = Control::Kind;
+
+constexpr auto last_kind = Kind::leaving;
+constexpr std::uint64_t any_number = ~std::uint64_t{0};
+constexpr std::uint64_t u32_max = 0xffff'ffffU;
+
+bool has_workflow(Kind kind) { return kind <= Kind::admitted || kind == Kind::give_up; }
+bool has_number(Kind kind) {
+  return kind == Kind::session || kind == Kind::session_ended || kind == Kind::give_up;
+}
+bool has_text(Kind kind) {
+  return kind == Kind::session || kind == Kind::unheard || kind == Kind::give_up ||
+         kind == Kind::lost;
+}
+bool has_life(Kind kind) {
+  return kind == Kind::joined || kind == Kind::lost || kind == Kind::admitted ||
+         kind == Kind::unheard;
+}
+bool has_calls(Kind kind) { return kind == Kind::joined || kind == Kind::admitted; }
+
+}  // namespace
+
+wire::Bytes encode_control(const Control& control) {
+  wire::Bytes bytes;
+  wire::ByteWriter out(bytes);
+  const Kind kind = control.kind;
+  out.u8(static_cast<std::uint8_t>(kind));
+  if (has_workflow(kind)) out.number(control.workflow);
+  if (has_number(kind)) out.number(control.number);
+  if (has_life(kind)) {
+    out.number(control.life.machine);
+    out.number(control.life.incarnation);
+  }
+  if (has_text(kind)) out.text(std::string_view(control.text).substr(0, wire::words_max));
+  if (kind == Kind::give_up) out.number(control.node);
+  if (has_calls(kind)) {
+    out.number(control.calls.size());
+    for (const std::uint64_t call : control.calls) out.number(call);
+  }
+  return bytes;
+}
+
+Result<Control> decode_control(std::span<const std::byte> bytes) {
+  wire::ByteReader in(bytes);
+  Control control;
+  const std::uint8_t kind = in.u8("the kind of a control parcel");
+  if (kind > static_cast<std::uint8_t>(last_kind)) in.fail("no control parcel is of this kind");
+  control.kind = static_cast<Kind>(kind);
+  if (has_workflow(control.kind))
+    control.workflow = static_cast<std::uint32_t>(in.number("a workflow", u32_max));
+  if (has_number(control.kind)) control.number = in.number("a number", any_number);
+  if (has_life(control.kind)) {
+    control.life.machine = static_cast<std::uint32_t>(in.number("a machine", u32_max));
+    control.life.incarnation = static_cast<std::uint32_t>(in.number("an incarnation", u32_max));
+  }
+  if (has_text(control.kind)) control.text = in.text("a text", wire::words_max);
+  if (control.kind == Kind::give_up)
+    control.node = static_cast<NodeId>(in.number("a node", 0xffff));
+  if (has_calls(control.kind)) {
+    const std::size_t calls = in.count("calls", any_number);
+    for (std::size_t i = 0; i < calls && in.ok(); ++i)
+      control.calls.push_back(in.number("a call", any_number));
+  }
+  if (in.ok() && in.left() != 0) in.fail("more than a control parcel");
+  if (!in.ok()) return Error{ErrorCode::corrupt, in.error()};
+  return control;
+}
+
+}  // namespace sluice

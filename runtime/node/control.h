@@ -1,0 +1,45 @@
+// What the nodes of a cluster tell each other besides messages: who is there, and sessions' names.
+//
+// On one link a control parcel and the messages around it arrive in the order in which they were
+// sent: a session's name before its first message, the loss of a machine after what its calls were
+// aborted with. Bounds: `wire::words_max` bytes for each text. Errors: corrupt, with the place.
+// Thread: any. Source: docs/CLUSTER.md.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/ids.h"
+#include "graph/plan.h"
+#include "runtime/wire/bytes.h"
+
+namespace sluice {
+
+struct Control {
+  enum class Kind : std::uint8_t {
+    session,        // `number` is the session `text`
+    session_ended,  // nothing of it is needed any more
+    joined,         // from the home: `life` is there; `calls` are being given up
+    lost,           // from the home: `life` is over
+    admitted,       // from the home: you are let in, in `life`; `calls` are being given up
+    unheard,        // to the home: `life` cannot be heard, or is wrong, because of `text`
+    give_up,        // to the home: call `number` cannot go on, because of `text`, at `node`
+    ask,            // to the home: let this machine in
+    leaving,        // to the home: this machine is being stopped
+  };
+  Kind kind = Kind::session;
+  std::uint32_t workflow = 0;  // the first five, and give_up
+  std::uint64_t number = 0;
+  std::string text{};
+  Origin life{};
+  NodeId node = entry_node;
+  std::vector<std::uint64_t> calls{};  // of the sender
+};
+
+wire::Bytes encode_control(const Control& control);
+Result<Control> decode_control(std::span<const std::byte> bytes);
+
+}  // namespace sluice

@@ -1,0 +1,102 @@
+// One life of a machine: a transport, a driver for each workflow, and who else is there.
+//
+// What happens is put in a row and dealt with one after the other by whoever brought the first of
+// it, so drivers hear of machines in the order in which it was decided. Private to runtime/node.
+// Thread: any.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/inproc/driver.h"
+#include "runtime/members.h"
+#include "runtime/node/node.h"
+#include "runtime/node/port.h"
+
+namespace sluice {
+
+/// Who keeps the lives.
+class LifeKeeper {
+ public:
+  virtual ~LifeKeeper() = default;
+  /// This life is over. Returns soon; ends it later.
+  virtual void over(const std::string& why) = 0;
+  virtual void session_known(const std::string& session) = 0;
+  virtual void session_ended(const std::string& session) = 0;
+};
+
+class Life final : private TransportListener, private NodePort {
+ public:
+  Life(const NodeOptions& options, Origin self, LifeKeeper& keeper);
+  ~Life() override;
+
+  /// Before `start`: the drivers' port.
+  NodePort& port() { return *this; }
+  void start(std::vector<std::shared_ptr<Driver>> drivers, std::unique_ptr<Transport> transport);
+  /// Ends the calls, then hears nothing more. `leaves`: the machine stops, and says so.
+  void stop(bool leaves);
+  std::span<const std::shared_ptr<Driver>> drivers() const { return drivers_; }
+
+  /// Empty when it has what it waits for, within `patience`; else who is missing.
+  std::vector<std::string> wait(std::chrono::milliseconds patience);
+
+ private:
+  struct Connected {};
+  struct Asked {};
+  struct Silent {};
+  struct Refused {};
+  struct Reported {
+    Origin about;
+  };
+  /// Something to be decided: of `life`, for the reason `why`.
+  struct News {
+    std::variant<Connected, Asked, Silent, Refused, Reported> what;
+    Origin life;
+    std::string why;
+  };
+
+  void received(Origin from, Channel channel, wire::Bytes bytes) override;
+  void connected(Origin life) override;
+  void silent(Origin life, const std::string& why) override;
+  void refused(Origin by) override;
+
+  void send(Origin to, Channel channel, wire::Bytes bytes) override;
+  void refuse(Origin life, const std::string& why) override;
+  void end_session(const std::string& session) override;
+  void admitted() override;
+
+  bool is_home() const { return self_.machine == options_.home; }
+  const std::string& name(Origin life) const { return options_.machines[life.machine]; }
+  bool is_known(Origin life) const { return life.machine < options_.machines.size(); }
+  void take_message(Origin from, wire::Bytes bytes);
+  void take_control(Origin from, const wire::Bytes& bytes);
+  void add(News news);
+  MemberEffects decide(const News& news);
+  void perform(const MemberEffect& effect);
+  void tell_drivers(PeerEvent::Kind kind, Origin life, const std::string& why);
+  void notice(const std::string& line) const;
+
+  const NodeOptions& options_;
+  const Origin self_;
+  LifeKeeper& keeper_;
+  std::vector<std::shared_ptr<Driver>> drivers_;
+  std::unique_ptr<Transport> transport_;
+  std::atomic<bool> stopped_{false};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<News> news_;
+  bool deciding_ = false;
+  Members members_;
+  Member member_;
+  std::size_t admissions_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,212 @@
+#include "runtime/node/node.h"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "runtime/inproc/inproc_runner.h"
+#include "runtime/node/life.h"
+
+namespace sluice {
+
+namespace {
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "'" : ", '") + name + "'";
+  return list;
+}
+
+struct OwnedGraph {
+  std::shared_ptr<const Plan> plan;
+  std::vector<NodePlace> places;
+  std::vector<std::uint32_t> machine_of;  // by node
+};
+
+class NodeImpl final : public Node, private LifeKeeper {
+ public:
+  NodeImpl(const Catalog& catalog, NodeOptions options)
+      : options_(std::move(options)), host_(std::make_shared<RoleHost>(catalog, options_.runner)) {}
+  ~NodeImpl() override;
+
+  Result<void> begin(std::span<const Graph> graphs, const Catalog& catalog);
+  Runner& runner(std::size_t workflow) override { return *runners_[workflow]; }
+  Result<void> wait_for_members(std::chrono::milliseconds patience) override;
+  std::uint32_t lives() const override {
+    const std::lock_guard lock(mutex_);
+    return lives_;
+  }
+
+ private:
+  void over(const std::string& why) override;
+  void session_known(const std::string& session) override;
+  void session_ended(const std::string& session) override;
+
+  bool is_home() const { return options_.self == options_.home; }
+  Result<std::shared_ptr<Life>> new_life();
+  /// Begins the next life whenever one is over.
+  void keep();
+  void forget_sessions();
+
+  const NodeOptions options_;
+  const std::shared_ptr<RoleHost> host_;
+  std::vector<OwnedGraph> graphs_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::shared_ptr<Life> life_;
+  std::uint32_t incarnation_ = 0;
+  std::uint32_t lives_ = 0;
+  bool over_ = false;
+  bool stop_ = false;
+  std::set<std::string> sessions_;  // that others have named
+  std::vector<std::unique_ptr<Runner>> runners_;
+  std::thread keeper_;
+};
+
+Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catalog) {
+  for (std::size_t i = 0; i < graphs.size(); ++i) {
+    OwnedGraph& graph = graphs_.emplace_back();
+    graph.plan = std::make_shared<const Plan>(*graphs[i].plan);
+    std::vector<bool> here;
+    for (const std::uint32_t machine : options_.placed[i]) here.push_back(machine == options_.self);
+    Result<std::vector<NodePlace>> places = host_->add(*graphs[i].spec, *graph.plan, here);
+    if (!places.ok()) return places.error();
+    graph.places = std::move(places).value();
+    for (const PlanNode& node : graph.plan->nodes)
+      graph.machine_of.push_back(node.id == entry_node ? options_.home
+                                                       : options_.placed[i][node.role]);
+  }
+  host_->run();
+  incarnation_ = options_.incarnation;
+  Result<std::shared_ptr<Life>> made = new_life();
+  if (!made.ok()) return made.error();
+  if (!is_home()) {
+    keeper_ = std::thread([this] { keep(); });
+    return {};
+  }
+  const auto session_ended = [this](std::uint64_t session) {
+    for (const auto& driver : life_->drivers()) driver->session_ended(session);
+  };
+  for (std::size_t i = 0; i < graphs.size(); ++i)
+    runners_.push_back(make_runner(host_, life_->drivers()[i], graphs[i], catalog, session_ended));
+  return {};
+}
+
+Result<std::shared_ptr<Life>> NodeImpl::new_life() {
+  const Origin self{options_.self, incarnation_};
+  Result<std::unique_ptr<Transport>> transport = options_.connect(self);
+  if (!transport.ok()) return transport.error();
+  auto life = std::make_shared<Life>(options_, self, static_cast<LifeKeeper&>(*this));
+  std::vector<std::shared_ptr<Driver>> drivers;
+  for (std::size_t i = 0; i < graphs_.size(); ++i) {
+    DriverPlace place;
+    place.where.self = self;
+    place.where.home = options_.home;
+    place.where.machines = static_cast<std::uint32_t>(options_.machines.size());
+    place.where.machine_of = graphs_[i].machine_of;
+    place.workflow = static_cast<std::uint32_t>(i);
+    place.workflows = static_cast<std::uint32_t>(graphs_.size());
+    place.machines = options_.machines;
+    place.port = &life->port();
+    drivers.push_back(std::make_shared<Driver>(graphs_[i].plan, host_->sessions(),
+                                               graphs_[i].places, options_.runner,
+                                               std::make_unique<Peers>(std::move(place))));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    life_ = life;
+    ++lives_;
+    over_ = false;
+  }
+  life->start(std::move(drivers), std::move(transport).value());
+  return life;
+}
+
+NodeImpl::~NodeImpl() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  if (keeper_.joinable()) keeper_.join();
+  runners_.clear();
+  if (life_) life_->stop(true);
+}
+
+Result<void> NodeImpl::wait_for_members(std::chrono::milliseconds patience) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    std::shared_ptr<Life> life;
+    {
+      const std::lock_guard lock(mutex_);
+      life = life_;
+    }
+    // A life may end meanwhile, and another begin.
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        until - std::chrono::steady_clock::now());
+    const auto step = std::clamp(left, std::chrono::milliseconds(0), std::chrono::milliseconds(50));
+    const std::vector<std::string> missing = life->wait(step);
+    if (missing.empty()) return {};
+    if (left.count() <= 0)
+      return Error{ErrorCode::deadline, "machine " + list_of(missing) + " did not join within " +
+                                            std::to_string(patience.count()) + " ms"};
+  }
+}
+
+void NodeImpl::over(const std::string&) {
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  changed_.notify_all();
+}
+
+void NodeImpl::session_known(const std::string& session) {
+  const std::lock_guard lock(mutex_);
+  sessions_.insert(session);
+}
+
+void NodeImpl::session_ended(const std::string& session) {
+  {
+    const std::lock_guard lock(mutex_);
+    sessions_.erase(session);
+  }
+  (void)host_->end_session(session);  // none of its calls is under way, as the home says
+}
+
+void NodeImpl::keep() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stop_ || over_; });
+    if (stop_) return;
+    const std::shared_ptr<Life> gone = life_;
+    lock.unlock();
+    gone->stop(false);
+    lock.lock();
+    incarnation_ = std::max(incarnation_ + 1, options_.incarnation);
+    lock.unlock();
+    Result<std::shared_ptr<Life>> made = new_life();
+    lock.lock();
+    if (made.ok()) continue;
+    if (options_.notice) options_.notice("cannot meet the others: " + made.error().message);
+    // Whoever has its address may let go of it.
+    changed_.wait_for(lock, std::chrono::milliseconds(100), [this] { return stop_; });
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Node>> Node::create(std::span<const Graph> graphs, const Catalog& catalog,
+                                           NodeOptions options) {
+  auto node = std::make_unique<NodeImpl>(catalog, std::move(options));
+  if (Result<void> begun = node->begin(graphs, catalog); !begun.ok()) return begun.error();
+  return std::unique_ptr<Node>(std::move(node));
+}
+
+std::uint32_t incarnation_now() {
+  constexpr std::chrono::seconds begin{1'735'689'600};  // 2025
+  const auto since = std::chrono::system_clock::now().time_since_epoch() - begin;
+  return static_cast<std::uint32_t>(since / std::chrono::milliseconds(250));
+}
+
+}  // namespace sluice

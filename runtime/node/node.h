@@ -1,0 +1,63 @@
+// One machine of a cluster: its roles, its engines, and its way to the others.
+//
+// The home is where callers are: it has a runner for each workflow, and decides who is a member
+// (`runtime/members.h`). A machine that is no home serves: when its life is over (the home is lost,
+// or has declared it lost) it forgets the calls and begins another life in place; its roles and
+// their models stay. Thread: all of it from any. Owns: everything below.
+// Source: omni-flow, section 3.4 (instances); docs/CLUSTER.md.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "runtime/runner.h"
+#include "runtime/transport.h"
+
+namespace sluice {
+
+/// A transport for this machine in this life.
+using Connect = std::function<Result<std::unique_ptr<Transport>>(Origin self)>;
+
+struct NodeOptions {
+  std::vector<std::string> machines;  // names, by number
+  std::uint32_t self = 0;
+  std::uint32_t home = 0;
+  /// By workflow, then by role: the machine that it runs on.
+  std::vector<std::vector<std::uint32_t>> placed;
+  Connect connect;
+  /// Of this machine's first life; above those of all its earlier ones.
+  std::uint32_t incarnation = 1;
+  RunnerOptions runner;
+  /// Takes a line about machines that come and go. Empty: nobody reads it. Thread: any.
+  std::function<void(const std::string&)> notice;
+};
+
+class Node {
+ public:
+  /// Makes the roles that live here, then meets the others. Borrows the catalog until it ends.
+  /// Errors: a role or a parameter that cannot be made, or what `connect` says.
+  static Result<std::unique_ptr<Node>> create(std::span<const Graph> graphs, const Catalog& catalog,
+                                              NodeOptions options);
+  virtual ~Node() = default;
+
+  /// At home: of each workflow, until the node ends.
+  virtual Runner& runner(std::size_t workflow) = 0;
+  /// At home: until all machines are there. Elsewhere: until the home has let this one in.
+  /// Errors: deadline, which names who is missing.
+  virtual Result<void> wait_for_members(std::chrono::milliseconds patience) = 0;
+  /// How many lives it has begun.
+  virtual std::uint32_t lives() const = 0;
+};
+
+/// An incarnation above those of all earlier processes of a machine: quarters of a second since
+/// 2025, by the machine's clock.
+std::uint32_t incarnation_now();
+
+}  // namespace sluice

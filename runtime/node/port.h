@@ -1,0 +1,54 @@
+// What a driver and the node that it belongs to tell each other.
+//
+// Thread: `NodePort` from whoever drives; must return soon.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/inproc/residence.h"
+#include "runtime/node/control.h"
+#include "runtime/transport.h"
+
+namespace sluice {
+
+/// To a driver, in the order in which it happened.
+struct PeerEvent {
+  enum class Kind : std::uint8_t {
+    message,  // `from` sent the bytes from `begin` on
+    control,  // `from` sent `control`
+    joined,   // at home: `from` is there
+    lost,     // at home: `from` is over, because of `why`
+  };
+  Kind kind = Kind::message;
+  Origin from;
+  wire::Bytes bytes;
+  std::size_t begin = 0;
+  Control control;
+  std::string why;
+};
+
+/// From a driver.
+class NodePort {
+ public:
+  virtual ~NodePort() = default;
+  virtual void send(Origin to, Channel channel, wire::Bytes bytes) = 0;
+  /// What this life said is wrong.
+  virtual void refuse(Origin life, const std::string& why) = 0;
+  /// The session has ended at home: what roles hold of it can go.
+  virtual void end_session(const std::string& session) = 0;
+  /// The home has let this machine in.
+  virtual void admitted() = 0;
+};
+
+/// What makes a driver one of several, on several machines.
+struct DriverPlace {
+  Residence where;
+  std::uint32_t workflow = 0;  // of those that run together
+  std::uint32_t workflows = 1;
+  std::vector<std::string> machines;  // their names, by number
+  NodePort* port = nullptr;           // borrowed until the driver has closed
+};
+
+}  // namespace sluice

@@ -1,0 +1,568 @@
+#include "runtime/zmq/zmq_transport.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+#include <unordered_map>
+
+#include "runtime/zmq/address.h"
+#include "runtime/zmq/door.h"
+#include "runtime/zmq/peer.h"
+#include "runtime/zmq/sockets.h"
+
+namespace sluice {
+
+namespace {
+
+using namespace std::chrono_literals;
+using links::Connection;
+using links::Instant;
+
+static_assert(links::message_bytes_max == zmq_message_bytes_max);
+
+constexpr int parcels_a_turn = 64;            // of one socket, before the others have theirs
+constexpr std::size_t sockets_beside = 1024;  // ours, and those that still leave
+constexpr Connection first_accepted = Connection{1} << 62U;
+
+Instant steady() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+/// Wakes the thread that waits in the kernel.
+class Wake {
+ public:
+  Wake() : descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+  Wake(const Wake&) = delete;
+  Wake& operator=(const Wake&) = delete;
+  ~Wake() { close(descriptor_); }
+  int descriptor() const { return descriptor_; }
+  void ring() const { eventfd_write(descriptor_, 1); }
+  void hear() const {
+    eventfd_t rung = 0;
+    eventfd_read(descriptor_, &rung);
+  }
+
+ private:
+  int descriptor_;
+};
+
+/// What other threads ask for.
+struct Asked {
+  bool refuse = false;
+  Origin life;
+  Channel channel = Channel::message;
+  wire::Bytes bytes;
+};
+
+struct Neighbour {
+  Neighbour(links::PeerSettings settings, const ZmqPeer& given, links::Address how)
+      : peer(std::move(settings)),
+        address(given.address),
+        key(given.public_key),
+        reached(std::move(how)) {}
+
+  links::Peer peer;
+  std::string address;
+  std::string key;
+  links::Address reached;
+  std::optional<links::ParcelSocket> socket;  // where this side dials
+  Connection dialed = 0;
+};
+
+class ZmqTransport final : public Transport {
+ public:
+  ZmqTransport(ZmqOptions options, std::vector<links::Address> reached);
+  ~ZmqTransport() override { stop(); }
+
+  void bind(bool ipv6) { bound_.bind(options_.bind, ipv6); }
+  void start(TransportListener& listener) override;
+  void send(Origin to, Channel channel, wire::Bytes bytes) override {
+    ask({false, to, channel, std::move(bytes)});
+  }
+  void refuse(Origin life) override { ask({true, life, Channel::message, {}}); }
+  void stop() override;
+
+ private:
+  void ask(Asked asked);
+  bool send_from_here(std::uint32_t to);
+  void run();
+  void wait();
+  Instant due() const;
+  void take_asked();
+  void take_from_bound();
+  void take_from(Neighbour& neighbour);
+  void stranger(const links::Arrival& arrival, const Result<links::Head>& head);
+  void answer_key_questions();
+  void tick_all();
+  void perform(links::Dial& dial, Neighbour& neighbour);
+  void perform(links::HangUp& hang_up, Neighbour& neighbour);
+  void perform(links::Transmit& transmit, Neighbour& neighbour);
+  void perform(links::Deliver& deliver, Neighbour&);
+  void perform(links::SayConnected& said, Neighbour&) { listener_->connected(said.life); }
+  void perform(links::SaySilent& said, Neighbour&) { listener_->silent(said.life, said.why); }
+  void perform(links::SayRefused& said, Neighbour&) { listener_->refused(said.by); }
+  void perform(links::Notice& notice, Neighbour&) { say(notice.text); }
+  /// Performs what a peer asks for, and what follows from that.
+  void act(Neighbour& neighbour);
+  void say(const std::string& line);
+  bool may_leave() const;
+
+  ZmqOptions options_;
+  zmq::context_t context_;
+  links::SocketSettings socket_settings_;
+  std::optional<links::KeyKeeper> keys_;  // before the sockets that need its answers
+  links::ParcelSocket bound_;
+  links::Door door_;
+  links::NoticeLimit limit_;
+  std::map<std::uint32_t, Neighbour> neighbours_;
+
+  struct Route {
+    Connection connection = 0;
+    std::uint32_t machine = 0;
+  };
+  std::unordered_map<std::string, Route> routes_;  // accepted connections that somebody has
+  std::unordered_map<Connection, std::string> accepted_;
+  Connection next_accepted_ = first_accepted;
+
+  TransportListener* listener_ = nullptr;
+  /// Held by whoever performs: the transport's thread but while it waits, or a sender meanwhile.
+  std::mutex turn_;
+  bool runs_ = false;
+  bool sends_here_ = false;
+  std::vector<std::pair<Neighbour*, links::Effect>> put_off_;  // to the transport's thread
+  links::Effects effects_;
+  Instant now_{};
+  std::vector<Asked> taken_;
+  std::vector<pollfd> poll_;
+  std::vector<links::Watch*> watched_;  // beside it
+
+  Wake wake_;
+  std::mutex mutex_;  // of what follows
+  std::vector<Asked> asked_;
+  bool closed_ = false;
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::thread::id> loop_{};
+  std::thread thread_;
+};
+
+links::PeerSettings settings_of(const ZmqOptions& options, const ZmqPeer& peer,
+                                std::uint64_t seed) {
+  return {options.self,
+          peer.machine,
+          options.self.machine > peer.machine,
+          options.lease,
+          options.window_bytes,
+          options.workflow,
+          options.cluster,
+          seed};
+}
+
+ZmqTransport::ZmqTransport(ZmqOptions options, std::vector<links::Address> reached)
+    : options_(std::move(options)),
+      context_(1, static_cast<int>(sockets_beside + 2 * options_.peers.size())),
+      socket_settings_{options_.keys, options_.lease},
+      bound_(context_, socket_settings_, true),
+      door_(options_.self, !options_.keys.secret_key.empty()) {
+  if (!options_.keys.secret_key.empty()) keys_.emplace(context_);
+  std::random_device random;
+  for (std::size_t i = 0; i < options_.peers.size(); ++i) {
+    const ZmqPeer& peer = options_.peers[i];
+    const std::uint64_t seed = std::uint64_t{random()} << 32U | random();
+    neighbours_.try_emplace(peer.machine, settings_of(options_, peer, seed), peer,
+                            std::move(reached[i]));
+    door_.expect(peer.machine);
+    if (keys_) keys_->allow(peer.public_key, peer.machine);
+  }
+}
+
+void ZmqTransport::start(TransportListener& listener) {
+  listener_ = &listener;
+  thread_ = std::thread([this] { run(); });
+}
+
+void ZmqTransport::stop() {
+  if (!thread_.joinable()) return;
+  stopping_.store(true);
+  wake_.ring();
+  thread_.join();
+}
+
+void ZmqTransport::ask(Asked asked) {
+  const std::uint32_t to = asked.life.machine;
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return;
+    first = asked_.empty();
+    asked_.push_back(std::move(asked));
+  }
+  if (std::this_thread::get_id() == loop_.load()) return;
+  if (first && !send_from_here(to)) wake_.ring();
+}
+
+/// While the transport's thread waits and nothing is on its way to that machine, whoever sends
+/// performs it: one thread less has to wake up. False: it is left to that thread.
+bool ZmqTransport::send_from_here(std::uint32_t to) {
+  const std::unique_lock turn(turn_, std::try_to_lock);
+  if (!turn || !runs_ || stopping_.load()) return false;
+  const auto found = neighbours_.find(to);
+  if (found == neighbours_.end() || !found->second.peer.idle()) return false;
+  now_ = steady();
+  sends_here_ = true;
+  take_asked();
+  sends_here_ = false;
+  // What the sockets were told meanwhile wakes nobody any more.
+  bool arrived = !put_off_.empty() || bound_.arrived();
+  for (auto& [machine, neighbour] : neighbours_)
+    if (neighbour.socket) arrived = neighbour.socket->arrived() || arrived;
+  if (arrived) wake_.ring();
+  return true;
+}
+
+void ZmqTransport::run() {
+  const std::lock_guard turn(turn_);  // `wait` lets go of it
+  loop_.store(std::this_thread::get_id());
+  runs_ = true;
+  now_ = steady();
+  for (auto& [machine, neighbour] : neighbours_) {
+    neighbour.peer.start(now_, effects_);
+    act(neighbour);
+  }
+  std::optional<Instant> leave_by;
+  while (true) {
+    for (auto& [neighbour, effect] : std::exchange(put_off_, {})) {
+      effects_.push_back(std::move(effect));
+      act(*neighbour);
+    }
+    take_asked();
+    tick_all();
+    if (stopping_.load()) {
+      if (!leave_by) leave_by = now_ + options_.linger;
+      if (now_ >= *leave_by || may_leave()) break;
+    }
+    wait();
+    now_ = steady();
+    answer_key_questions();
+    take_from_bound();
+    for (auto& [machine, neighbour] : neighbours_) take_from(neighbour);
+  }
+  for (auto& [machine, neighbour] : neighbours_) {
+    neighbour.peer.acknowledge(now_, effects_);
+    act(neighbour);
+    neighbour.socket.reset();
+  }
+  runs_ = false;
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  asked_.clear();
+}
+
+bool ZmqTransport::may_leave() const {
+  for (const auto& [machine, neighbour] : neighbours_)
+    if (!neighbour.peer.drained()) return false;
+  return true;
+}
+
+Instant ZmqTransport::due() const {
+  Instant due = Instant::max();
+  for (const auto& [machine, neighbour] : neighbours_) due = std::min(due, neighbour.peer.due());
+  return due;
+}
+
+/// Until something arrives, somebody asks, or time has passed.
+void ZmqTransport::wait() {
+  poll_.assign(1, {wake_.descriptor(), POLLIN, 0});
+  watched_.assign(1, nullptr);
+  const auto watch = [this](links::Watch& what) {
+    poll_.push_back({what.descriptor, POLLIN, 0});
+    watched_.push_back(&what);
+  };
+  watch(bound_.arrivals);
+  if (keys_) watch(keys_->questions);
+  for (auto& [machine, neighbour] : neighbours_) {
+    if (!neighbour.socket) continue;
+    watch(neighbour.socket->arrivals);
+    watch(neighbour.socket->fates);
+  }
+  Instant until = due();
+  for (const links::Watch* what : watched_)
+    if (what != nullptr && what->look && what->descriptor >= 0) until = Instant{};
+  {
+    const std::lock_guard lock(mutex_);
+    if (!asked_.empty()) until = Instant{};  // by the listener, who did not ring
+  }
+  if (stopping_.load()) until = std::min(until, now_ + Instant(10ms));
+  const Instant left = std::clamp<Instant>(until - steady(), Instant{}, 10s);
+  const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(left);
+  turn_.unlock();  // senders may go ahead while this thread waits
+  const int ready = poll(poll_.data(), poll_.size(), static_cast<int>(rounded.count()));
+  turn_.lock();
+  if (ready <= 0) return;
+  if (poll_[0].revents != 0) wake_.hear();
+  for (std::size_t i = 1; i < poll_.size(); ++i)
+    if (poll_[i].revents != 0) watched_[i]->look = true;
+}
+
+void ZmqTransport::take_asked() {
+  taken_.clear();
+  {
+    const std::lock_guard lock(mutex_);
+    taken_.swap(asked_);
+  }
+  for (Asked& asked : taken_) {
+    const auto found = neighbours_.find(asked.life.machine);
+    if (found == neighbours_.end()) {
+      say("a message for machine " + std::to_string(asked.life.machine) +
+          ", which is not in this cluster, was dropped");
+      continue;
+    }
+    links::Peer& peer = found->second.peer;
+    if (asked.refuse)
+      peer.refuse(asked.life, now_, effects_);
+    else
+      peer.send(asked.life, asked.channel, std::move(asked.bytes), now_, effects_);
+    if (!effects_.empty()) act(found->second);
+  }
+  for (auto& [machine, neighbour] : neighbours_) {
+    neighbour.peer.flush(now_, effects_);
+    act(neighbour);
+  }
+}
+
+void ZmqTransport::tick_all() {
+  for (auto& [machine, neighbour] : neighbours_)
+    if (neighbour.peer.due() <= now_) {
+      neighbour.peer.tick(now_, effects_);
+      act(neighbour);
+    }
+}
+
+void ZmqTransport::take_from_bound() {
+  for (int i = 0; i < parcels_a_turn && bound_.arrivals.look; ++i) {
+    const std::optional<links::Arrival> arrival = bound_.take();
+    if (!arrival) return;
+    const Result<links::Head> head = arrival->overlong
+                                         ? Result<links::Head>(Error{ErrorCode::corrupt,
+                                                                     "a parcel of more than "
+                                                                     "two pieces"})
+                                         : links::read_head(arrival->head);
+    const auto route = routes_.find(std::string(arrival->route));
+    if (route == routes_.end()) {
+      stranger(*arrival, head);
+      continue;
+    }
+    Neighbour& neighbour = neighbours_.at(route->second.machine);
+    const Connection connection = route->second.connection;
+    if (head)
+      neighbour.peer.heard(connection, *head, arrival->body, now_, effects_);
+    else
+      neighbour.peer.heard_nonsense(connection, head.error().message, now_, effects_);
+    act(neighbour);
+  }
+}
+
+/// A connection that nobody has: the door says who may come in.
+void ZmqTransport::stranger(const links::Arrival& arrival, const Result<links::Head>& head) {
+  const links::Verdict verdict = door_.judge(head, bound_.proved());
+  if (const links::Refusal* no = std::get_if<links::Refusal>(&verdict)) {
+    if (no->reason != links::Reason::not_connected)
+      say("a connection was refused (" + std::string(to_string(no->reason)) + "): " + no->text);
+    bound_.give(arrival.route, {0, links::write_head(*no), {}});
+  }
+  const links::Enter* enter = std::get_if<links::Enter>(&verdict);
+  if (enter == nullptr) return;
+  const Connection connection = next_accepted_++;
+  const std::string route(arrival.route);
+  routes_[route] = {connection, enter->machine};
+  accepted_[connection] = route;
+  Neighbour& neighbour = neighbours_.at(enter->machine);
+  neighbour.peer.heard(connection, *head, arrival.body, now_, effects_);
+  act(neighbour);
+}
+
+void ZmqTransport::take_from(Neighbour& neighbour) {
+  for (int i = 0; i < parcels_a_turn && neighbour.socket && neighbour.socket->arrivals.look; ++i) {
+    const std::optional<links::Arrival> arrival = neighbour.socket->take();
+    if (!arrival) break;
+    const Result<links::Head> head = arrival->overlong
+                                         ? Result<links::Head>(Error{ErrorCode::corrupt,
+                                                                     "a parcel of more than "
+                                                                     "two pieces"})
+                                         : links::read_head(arrival->head);
+    if (head)
+      neighbour.peer.heard(neighbour.dialed, *head, arrival->body, now_, effects_);
+    else
+      neighbour.peer.heard_nonsense(neighbour.dialed, head.error().message, now_, effects_);
+    act(neighbour);
+  }
+  if (!neighbour.socket || !neighbour.socket->fates.look) return;
+  if (const std::optional<std::string> fate = neighbour.socket->fate()) {
+    neighbour.socket->abandon();
+    neighbour.peer.broke(neighbour.dialed, *fate, now_, effects_);
+    act(neighbour);
+  }
+}
+
+void ZmqTransport::answer_key_questions() {
+  std::optional<std::string> refused;
+  if (!keys_ || !keys_->questions.look) return;
+  for (int i = 0; i < parcels_a_turn && keys_->answer(refused); ++i)
+    if (refused) say(*refused);
+}
+
+void ZmqTransport::act(Neighbour& neighbour) {
+  // Performing may break a connection, whose peer then wants more: those effects are appended.
+  for (std::size_t i = 0; i < effects_.size(); ++i) {
+    links::Effect effect = std::move(effects_[i]);
+    // The listener is called on one thread, and what follows a put-off effect stays behind it.
+    if (sends_here_ && (!put_off_.empty() || !std::holds_alternative<links::Transmit>(effect))) {
+      put_off_.emplace_back(&neighbour, std::move(effect));
+      continue;
+    }
+    std::visit([&](auto& what) { perform(what, neighbour); }, effect);
+  }
+  effects_.clear();
+}
+
+void ZmqTransport::perform(links::Dial& dial, Neighbour& neighbour) {
+  neighbour.socket.reset();
+  neighbour.dialed = dial.connection;
+  try {
+    neighbour.socket.emplace(context_, socket_settings_, false);
+    neighbour.socket->dial(context_, neighbour.reached, neighbour.address, neighbour.key);
+  } catch (const zmq::error_t& error) {
+    neighbour.socket.reset();
+    neighbour.peer.broke(dial.connection, std::string("cannot be dialed: ") + error.what(), now_,
+                         effects_);
+  }
+}
+
+void ZmqTransport::perform(links::HangUp& hang_up, Neighbour& neighbour) {
+  if (hang_up.connection < first_accepted) {
+    if (hang_up.connection == neighbour.dialed) neighbour.socket.reset();
+    return;
+  }
+  const auto found = accepted_.find(hang_up.connection);
+  if (found == accepted_.end()) return;
+  routes_.erase(found->second);
+  accepted_.erase(found);
+}
+
+void ZmqTransport::perform(links::Transmit& transmit, Neighbour& neighbour) {
+  bool given = true;
+  if (transmit.connection < first_accepted) {
+    if (transmit.connection != neighbour.dialed || !neighbour.socket) return;
+    given = neighbour.socket->give({}, transmit);
+  } else {
+    const auto found = accepted_.find(transmit.connection);
+    if (found == accepted_.end()) return;
+    given = bound_.give(found->second, transmit);
+  }
+  if (!given) neighbour.peer.broke(transmit.connection, "", now_, effects_);
+}
+
+void ZmqTransport::perform(links::Deliver& deliver, Neighbour&) {
+  listener_->received(deliver.from, deliver.channel, std::move(deliver.bytes));
+}
+
+void ZmqTransport::say(const std::string& line) {
+  const std::optional<std::string> shown = limit_.pass(line, now_);
+  if (!shown) return;
+  if (options_.notice)
+    options_.notice(*shown);
+  else
+    std::fprintf(stderr, "sluice: machine %u: %s\n", options_.self.machine, shown->c_str());
+}
+
+Error wrong(const std::string& what) { return invalid_argument("transport: " + what); }
+
+/// The address's meaning, if this machine may bind or dial it.
+Result<links::Address> usable(const std::string& text, bool keyed) {
+  Result<links::Address> address = links::read_address(text);
+  if (!address) return address;
+  if (!keyed && !address->local)
+    return invalid_argument("address '" + text +
+                            "' is reached by other machines, so keys are needed: `sluice keys`");
+  if (!address->directory.empty())
+    if (const Result<void> closed = links::check_directory(address->directory); !closed)
+      return closed.error();
+  return address;
+}
+
+bool is_key(const std::string& key) {
+  std::array<std::uint8_t, 32> bytes{};
+  return key.size() == 40 && zmq_z85_decode(bytes.data(), key.c_str()) != nullptr;
+}
+
+Result<void> check_keys(const ZmqOptions& options) {
+  const Keys& keys = options.keys;
+  if (keys.secret_key.empty() != keys.public_key.empty())
+    return wrong("half of this machine's key pair is missing");
+  const bool keyed = !keys.secret_key.empty();
+  if (keyed && (!is_key(keys.public_key) || !is_key(keys.secret_key)))
+    return wrong("this machine's keys are no CURVE keys");
+  if (keyed && zmq_has("curve") == 0) return wrong("the ZeroMQ library here has no CURVE");
+  std::set<std::string> seen{keys.public_key};
+  for (const ZmqPeer& peer : options.peers) {
+    const std::string who = "machine " + std::to_string(peer.machine);
+    if (keyed != !peer.public_key.empty())
+      return wrong(keyed ? who + " has no public key" : who + " has a key, this one has none");
+    if (!keyed) continue;
+    if (!is_key(peer.public_key)) return wrong("the key of " + who + " is no CURVE key");
+    if (!seen.insert(peer.public_key).second)
+      return wrong("the key of " + who + " is another machine's too");
+  }
+  return {};
+}
+
+Result<void> check_options(const ZmqOptions& options) {
+  int major = 0, minor = 0, patch = 0;
+  zmq_version(&major, &minor, &patch);
+  if (std::tuple(major, minor, patch) < std::tuple(4, 3, 3))
+    return wrong("the ZeroMQ library here is older than 4.3.3, whose defects others can use");
+  if (options.self.incarnation == 0) return wrong("incarnations begin at 1");
+  if (options.lease < 60ms || options.lease > 1h)
+    return wrong("the lease is " + std::to_string(options.lease.count()) +
+                 " ms, 60 to 3600000 are allowed");
+  if (options.window_bytes < (std::size_t{1} << 20U))
+    return wrong("the window must have at least 1 MiB");
+  if (options.cluster.size() > links::cluster_bytes_max)
+    return wrong("the cluster's name has more than " + std::to_string(links::cluster_bytes_max) +
+                 " bytes");
+  std::set<std::uint32_t> machines{options.self.machine};
+  for (const ZmqPeer& peer : options.peers)
+    if (!machines.insert(peer.machine).second)
+      return wrong("machine " + std::to_string(peer.machine) + " is there twice");
+  return check_keys(options);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_zmq_transport(ZmqOptions options) {
+  if (const Result<void> checked = check_options(options); !checked) return checked.error();
+  const bool keyed = !options.keys.secret_key.empty();
+  const Result<links::Address> own = usable(options.bind, keyed);
+  if (!own) return own.error();
+  std::vector<links::Address> reached;
+  for (const ZmqPeer& peer : options.peers) {
+    Result<links::Address> address = usable(peer.address, keyed);
+    if (!address) return address.error();
+    reached.push_back(std::move(*address));
+  }
+  const std::string bind = options.bind;
+  try {
+    auto transport = std::make_unique<ZmqTransport>(std::move(options), std::move(reached));
+    transport->bind(own->ipv6);
+    return std::unique_ptr<Transport>(std::move(transport));
+  } catch (const zmq::error_t& error) {
+    return Error{ErrorCode::unavailable,
+                 "address '" + bind + "' cannot be bound: " + std::string(error.what())};
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,156 @@
+// Cluster files: what is read of them, and every mistake with its place and its words.
+#include <catch2/catch.hpp>
+#include <utility>
+#include <vector>
+
+#include "cli/respawn.h"
+#include "graph/print.h"
+#include "workflows/cluster.h"
+#include "workflows/load.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr const char* workflow_text = R"(
+sluice: 1
+workflow: two
+inputs: { x: text }
+global_params: { kv: { kind: paged_kv } }
+roles:
+  ear:  { plugin: scripted }
+  mind: { plugin: scripted, global_params: [ kv ] }
+  hand: { plugin: scripted, global_params: [ kv ] }
+  eye:  { plugin: scripted, colocate: ear }
+nodes:
+  a: { run: ear.a, inputs: [ { x: inputs.x } ], outputs: [ v ] }
+outputs: { out: a.v }
+)";
+
+/// The first mistake as `line:column code message | suggestion`; empty: none.
+std::string mistake(const std::string& text) {
+  LoadedCluster loaded = load_cluster("c.yaml", text);
+  const LoadedWorkflow workflow = load_workflow("two.yaml", workflow_text);
+  const WorkflowSpec* specs[] = {&workflow.spec};
+  if (!has_errors(loaded.diagnostics)) place_roles(loaded, specs);
+  sort_diagnostics(loaded.diagnostics);
+  if (loaded.diagnostics.empty()) return "";
+  const Diagnostic& d = loaded.diagnostics.front();
+  return std::to_string(d.mark.line) + ":" + std::to_string(d.mark.column) + " " + d.code + " " +
+         d.message + " | " + d.suggestion;
+}
+
+std::string with_machines(const std::string& machines, const std::string& more = "") {
+  return "cluster: 1\nworkflows: [ two.yaml ]\n" + more + "machines:\n" + machines;
+}
+
+}  // namespace
+
+TEST_CASE("a cluster file says which role runs where") {
+  LoadedCluster loaded =
+      load_cluster("c.yaml", with_machines("  front: { home: true, roles: [ ear, eye ] }\n"
+                                           "  gpu: { roles: [ mind, hand ] }\n",
+                                           "lease: 500ms\nkeys: secrets\n"));
+  REQUIRE(loaded.diagnostics.empty());
+  const LoadedWorkflow workflow = load_workflow("two.yaml", workflow_text);
+  const WorkflowSpec* specs[] = {&workflow.spec, &workflow.spec};
+  const Placement placed = place_roles(loaded, specs);
+  CHECK(loaded.diagnostics.empty());
+  CHECK(placed == Placement{{0, 1, 1, 0}, {0, 1, 1, 0}});
+  CHECK(loaded.spec.home() == 0);
+  CHECK(loaded.spec.lease == std::chrono::milliseconds(500));
+  CHECK(loaded.spec.keys->text == "secrets");
+  CHECK(is_cluster("cluster: 1"));
+  CHECK_FALSE(is_cluster("sluice: 1"));
+}
+
+TEST_CASE("each mistake in a cluster file is shown at its place, with what to write") {
+  const std::string front = "  front: { home: true, roles: [ ear, eye ] }\n";
+  const std::vector<std::pair<std::string, std::string>> rows{
+      {"- a",
+       "1:1 not-a-cluster a cluster file is a map, this is a list | begin with `cluster: 1`"},
+      {"workflows: [ a ]\nmachines: { a: { home: true } }",
+       "1:1 missing-key the cluster file has no version | cluster: 1"},
+      {"cluster: 2\nworkflows: [ a ]\nmachines: { a: { home: true } }",
+       "1:10 bad-number cluster is '2', it must be a whole number from 1 to 1 | "},
+      {"cluster: 1\nmachines: { a: { home: true } }",
+       "1:1 missing-key the cluster names no workflow | workflows: [ FILE ], relative to this "
+       "file"},
+      {"cluster: 1\nworkflows: [ a ]",
+       "1:1 missing-key the cluster has no machines | machines: { front: { home: true, roles: [ "
+       "ROLE ] } }"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "leese: 3s\n"),
+       "3:1 unknown-key unknown key 'leese' in a cluster | did you mean 'lease'?"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "lease: 10ms\n"),
+       "3:8 bad-lease lease is '10ms', it must be from 60ms to 60m | 3s is what stands for most "
+       "networks"},
+      {with_machines("  front: { roles: [ ear, eye, mind, hand ] }\n"),
+       "4:3 no-home no machine is the home, where calls begin | write `home: true` in one of the "
+       "machines"},
+      {with_machines(front + "  gpu: { home: true, roles: [ mind, hand ] }\n"),
+       "5:3 two-homes 'gpu' and 'front' (line 4) are both the home | calls begin on one machine: "
+       "remove `home: true` from the others"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand, ear ] }\n"),
+       "5:31 placed-twice role 'ear' is on 'front' already (line 4) | each role runs on one "
+       "machine; "
+       "`replicas` of a role run there together"},
+      {with_machines(front + "  gpu: { roles: [ mind, hant ] }\n"),
+       "5:25 unknown-role no workflow has a role 'hant' | did you mean 'hand'?"},
+      {with_machines(front + "  gpu: { roles: [ mind ] }\n"),
+       "4:3 placed-nowhere role 'hand' of two.yaml is on no machine | add it to the `roles` of a "
+       "machine"},
+      {with_machines(front + "  gpu: { roles: [ mind ] }\n  arm: { roles: [ hand ] }\n"),
+       "6:19 must-be-together role 'hand' is on 'arm' and 'mind' on 'gpu' (line 5), but they share "
+       "'kv' in memory | put both on one machine"},
+      {with_machines(
+           "  front: { home: true, roles: [ ear ] }\n  gpu: { roles: [ mind, hand, eye ] }\n"),
+       "5:31 must-be-together role 'eye' is on 'gpu' and 'ear' on 'front' (line 4), but it is "
+       "colocated with it | put both on one machine"},
+      {with_machines("  front: { home: true, address: 'tcp://127.0.0.1:1', roles: [ ear, eye ] }\n"
+                     "  gpu: { roles: [ mind, hand ] }\n"),
+       "5:3 missing-address 'gpu' has no address, and 'front' (line 4) has one | give each machine "
+       "an "
+       "address, or none: then all are processes of this machine"},
+      {with_machines("  front: { home: true, address: 'tcp://127.0.0.1:1', roles: [ ear, eye ] }\n"
+                     "  gpu: { address: 'tcp://10.0.0.2:1', roles: [ mind, hand ] }\n"),
+       "5:19 missing-keys 'tcp://10.0.0.2:1' can be reached from elsewhere, and there are no keys "
+       "| "
+       "keys: FOLDER; `sluice keys FOLDER --machine NAME` makes them"},
+      {with_machines("  front: { home: true, address: 'tcp://*:1', roles: [ ear, eye ] }\n",
+                     "keys: k\n"),
+       "5:33 bad-address 'tcp://*:1' would be open to every network | write the one address at "
+       "which "
+       "the others reach this machine"},
+      {with_machines("  front: { home: true, address: '10.0.0.2', roles: [ ear, eye ] }\n",
+                     "keys: k\n"),
+       "5:33 bad-address '10.0.0.2' is no address | tcp://HOST:PORT with the host as a number, or "
+       "ipc:///FOLDER/NAME"},
+      {with_machines("  front: { home: true, address: 'ipc:///a/b', roles: [ ear, eye ] }\n"
+                     "  gpu: { address: 'ipc:///a/b', roles: [ mind, hand ] }\n"),
+       "5:19 same-address 'front' (line 4) has this address already | "}};
+  for (const auto& [text, words] : rows) {
+    INFO(text);
+    CHECK(mistake(text) == words);
+  }
+}
+
+TEST_CASE("a process that dies is started at once, then later and later until it stays") {
+  using namespace std::chrono_literals;
+  cli::Respawn respawn;
+  cli::Respawn::Time now{100s};
+  std::vector<std::chrono::milliseconds> waits;
+  for (int i = 0; i < 9; ++i) {
+    respawn.started(now);
+    now += 5ms;
+    const auto next = respawn.died(now);
+    waits.push_back(std::chrono::duration_cast<std::chrono::milliseconds>(next - now));
+    now = next;
+  }
+  CHECK(waits == std::vector<std::chrono::milliseconds>{0ms, 100ms, 200ms, 400ms, 800ms, 1600ms,
+                                                        3200ms, 5000ms, 5000ms});
+  respawn.started(now);
+  now += 10s;
+  CHECK(respawn.died(now) == now);
+}
+
+}  // namespace sluice

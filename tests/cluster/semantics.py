@@ -1,0 +1,53 @@
+"""Generated workflows over three real processes beside the evaluator.
+
+    python3 semantics.py SCRIPTED_MACHINES TESTS [--count 50] [--seed 1]
+"""
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("program")
+    a.add_argument("tests")
+    a.add_argument("--count", type=int, default=50)
+    a.add_argument("--seed", type=int, default=1)
+    a = a.parse_args()
+    sys.path.insert(0, os.path.join(a.tests, "semantics"))
+    from compare import TooLarge, compare, evaluate, generate
+    sys.setrecursionlimit(100_000)
+    totals, wrong = collections.Counter(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        generate(a.seed, 3 * a.count, folder, deadline="1440m")
+        expected = {}
+        for i in range(3 * a.count):
+            name = os.path.join(folder, f"s{i:05d}.yaml")
+            try:
+                expected[name] = evaluate(name)
+            except TooLarge:
+                continue
+            except (AssertionError, AttributeError):
+                expected[name] = None
+        done = subprocess.run([a.program, *expected], stdout=subprocess.PIPE, text=True, timeout=120)
+        results = [json.loads(line) for line in done.stdout.splitlines()]
+        if done.returncode != 0 or len(results) != len(expected):
+            print(f"status {done.returncode}, {len(results)} results of {len(expected)}")
+            return 1
+        for name, result in zip(expected, results):
+            if result["timed"]:
+                totals["timed"] += 1
+            else:
+                wrong += compare(name, result, expected[name], totals)
+    print(", ".join(f"{count} {what}" for what, count in totals.items()) + f", {wrong} different")
+    return 1 if wrong or totals["compared"] < a.count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

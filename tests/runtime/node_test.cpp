@@ -1,0 +1,379 @@
+// Nodes of one cluster in one memory: the same calls as in one process, and machines that go.
+#include "runtime/node/node.h"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <deque>
+
+#include "memory_network.h"
+#include "runtime/node/control.h"
+#include "world.h"
+
+namespace sluice {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Three roles in a row, a stream, and a join of two of its ways.
+constexpr const char* chain_yaml = R"(
+sluice: 1
+workflow: chain
+inputs: { x: text }
+roles: { first: { plugin: scripted }, second: { plugin: scripted }, third: { plugin: scripted } }
+nodes:
+  a: { run: first.a, inputs: [ { x: inputs.x } ], outputs: [v] }
+  b: { run: second.b, inputs: [ { x: a.v } ], outputs: [v] }
+  c: { run: third.c, inputs: [ { x: a.v, y: b.v } ], outputs: [v] }
+outputs: { out: c.v }
+)";
+
+/// A cluster of machines 0 (the home), 1 and 2; role i of each workflow runs on machine
+/// `placed[i]`.
+class TestCluster {
+ public:
+  TestCluster(std::vector<std::string> yamls, std::vector<std::uint32_t> placed, Script script)
+      : placed_(std::move(placed)) {
+    PluginDeclaration declaration;
+    declaration.name = "scripted";
+    declaration.any_ports = true;
+    Plugin plugin;
+    plugin.declaration = declaration;
+    plugin.make = [this, script](const RoleMaking& making) -> Result<RoleInstance> {
+      ++made;
+      return RoleInstance(
+          std::unique_ptr<Role>(std::make_unique<ScriptedRole>(script, making.replica)));
+    };
+    catalog_.add(std::move(plugin));
+    for (const std::string& yaml : yamls) {
+      LoadedWorkflow& loaded = loaded_.emplace_back(load_workflow("test.yaml", yaml));
+      plans_.push_back(plan_workflow(loaded, catalog_.declarations()));
+      REQUIRE(!has_errors(loaded.diagnostics));
+    }
+    for (std::size_t i = 0; i < yamls.size(); ++i)
+      graphs_.push_back({&loaded_[i].spec, &plans_[i]});
+    for (std::uint32_t machine = 0; machine < 3; ++machine) start(machine, 1);
+    REQUIRE(home().wait_for_members(10s).ok());
+    for (std::uint32_t machine = 1; machine < 3; ++machine)
+      REQUIRE(nodes_[machine]->wait_for_members(10s).ok());
+  }
+  ~TestCluster() {
+    // The home first, as when a caller is done.
+    for (auto& node : nodes_) node.reset();
+  }
+
+  void start(std::uint32_t machine, std::uint32_t incarnation) {
+    NodeOptions options;
+    options.machines = {"front", "gpu", "disk"};
+    options.self = machine;
+    options.placed.assign(graphs_.size(), placed_);
+    options.connect = [this](Origin self) -> Result<std::unique_ptr<Transport>> {
+      return network.join(self);
+    };
+    options.incarnation = incarnation;
+    options.notice = [this](const std::string& line) {
+      const std::lock_guard lock(mutex_);
+      notices_ += line + "\n";
+    };
+    nodes_[machine].reset();
+    auto node = Node::create(graphs_, catalog_, std::move(options));
+    REQUIRE(node.ok());
+    nodes_[machine] = std::move(*node);
+  }
+  /// It is gone without a word; the others find out.
+  void kill(std::uint32_t machine) {
+    network.freeze(machine);
+    for (std::uint32_t by = 0; by < 3; ++by)
+      if (by != machine) network.silence_frozen(machine, by);
+  }
+  Node& home() { return *nodes_[0]; }
+  Node& node(std::uint32_t machine) { return *nodes_[machine]; }
+  std::pair<CallOutcome, std::string> call(const std::string& session = "s",
+                                           const std::string& text = "x", std::size_t graph = 0) {
+    std::string came;
+    CallOutcome outcome = home().runner(graph).call(
+        {session, {{"x", make_text(text)}}, 20s},
+        [&](std::string_view, const PayloadRef& value) { came += value->text + " "; });
+    return {std::move(outcome), came};
+  }
+  bool noticed(const std::string& words) {
+    const std::lock_guard lock(mutex_);
+    return notices_.find(words) != std::string::npos;
+  }
+
+  MemoryNetwork network;
+  std::atomic<int> made{0};
+
+ private:
+  std::vector<std::uint32_t> placed_;
+  Catalog catalog_;
+  std::deque<LoadedWorkflow> loaded_;
+  std::deque<Plan> plans_;
+  std::vector<Graph> graphs_;
+  std::mutex mutex_;
+  std::string notices_;
+  std::array<std::unique_ptr<Node>, 3> nodes_;
+};
+
+/// `a` streams three frames, `b` marks them, `c` joins what came of each.
+Result<void> chain_role(Activation& activation, std::uint32_t) {
+  const std::string x = activation.input("x") != nullptr ? activation.input("x")->text : "";
+  if (activation.node() == "a")
+    for (int i = 0; i < 3; ++i) activation.yield("v", make_text(x + std::to_string(i)));
+  if (activation.node() == "b") {
+    activation.warn("marks");
+    activation.yield("v", make_text("b" + x));
+  }
+  if (activation.node() == "c")
+    activation.yield("v", make_text(std::string(activation.session()) + ":" + x + "+" +
+                                    activation.input("y")->text));
+  return {};
+}
+
+/// Polls until it is so, for at most ten seconds.
+template <typename Condition>
+bool eventually(Condition is_so) {
+  const auto until = std::chrono::steady_clock::now() + 10s;
+  while (!is_so()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("a workflow over three machines gives what it gives in one process") {
+  TestWorld world;
+  world.add_scripted(chain_role);
+  world.run(chain_yaml);
+  const auto [alone, alone_text] = world.call("lisa", "x");
+  REQUIRE(alone.ok);
+  CHECK(alone_text == "lisa:x0+bx0 lisa:x1+bx1 lisa:x2+bx2 ");
+
+  const std::vector<std::vector<std::uint32_t>> placements{
+      {0, 1, 2}, {1, 2, 0}, {2, 2, 1}, {1, 1, 1}, {0, 0, 1}};
+  for (const auto& placed : placements) {
+    TestCluster cluster({chain_yaml}, placed, chain_role);
+    for (int i = 0; i < 20; ++i) {
+      const auto [outcome, text] = cluster.call("lisa", "x");
+      INFO(outcome.error.message);
+      CHECK(outcome.ok);
+      CHECK(text == alone_text);
+      CHECK(outcome.warnings == alone.warnings);
+    }
+    CHECK(eventually([&] { return cluster.home().runner(0).counts().calls == 0; }));
+  }
+}
+
+TEST_CASE("a role's failure elsewhere is the call's, with its node and words") {
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, [](Activation& activation, std::uint32_t replica) {
+    if (activation.node() == "b") return Result<void>(Error{ErrorCode::invalid_argument, "no b"});
+    return chain_role(activation, replica);
+  });
+  const auto [outcome, text] = cluster.call();
+  CHECK(!outcome.ok);
+  CHECK(outcome.node == "b");
+  CHECK(outcome.error.message == "no b");
+}
+
+TEST_CASE("a call whose machine is lost ends with its name, calls meanwhile too, later ones work") {
+  Gate reached;
+  Gate hold;
+  std::atomic<bool> first{true};
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, [&](Activation& activation, std::uint32_t replica) {
+    if (activation.node() == "b" && first.exchange(false)) {
+      reached.open();
+      hold.wait();
+    }
+    return chain_role(activation, replica);
+  });
+  Waiting waiting;
+  const auto handle =
+      cluster.home().runner(0).start({"s", {{"x", make_text("x")}}, {}}, waiting.observer());
+  reached.wait();
+  cluster.kill(1);
+  CHECK(!waiting.wait().ok);
+  CHECK(waiting.outcome.node == "b");
+  CHECK(waiting.outcome.error.message ==
+        "machine 'gpu', where node 'b' runs, is lost: nothing was heard of it for 1000 ms");
+  CHECK(waiting.outcome.error.code == ErrorCode::unavailable);
+  const auto [away, nothing] = cluster.call();
+  CHECK(!away.ok);
+  CHECK(away.error.message == waiting.outcome.error.message);
+  // It was alive, hears that its life is over, and begins another: its roles are the same.
+  const int made = cluster.made;
+  hold.open();
+  cluster.network.thaw(1);
+  CHECK(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  const auto [again, text] = cluster.call();
+  INFO(again.error.message);
+  CHECK(again.ok);
+  CHECK(text == "s:x0+bx0 s:x1+bx1 s:x2+bx2 ");
+  CHECK(cluster.made == made);
+  CHECK(waiting.ends == 1);
+}
+
+TEST_CASE("a machine's restart that comes before its silence ends its calls, and lets it in") {
+  Gate reached;
+  Gate hold;
+  std::atomic<bool> first{true};
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, [&](Activation& activation, std::uint32_t replica) {
+    if (activation.node() == "b" && first.exchange(false)) {
+      reached.open();
+      hold.wait();
+    }
+    return chain_role(activation, replica);
+  });
+  Waiting waiting;
+  const auto handle =
+      cluster.home().runner(0).start({"s", {{"x", make_text("x")}}, {}}, waiting.observer());
+  reached.wait();
+  cluster.network.freeze(1);
+  hold.open();
+  cluster.network.forget(1);
+  cluster.start(1, 5);
+  CHECK(!waiting.wait().ok);
+  CHECK(waiting.outcome.error.message ==
+        "machine 'gpu', where node 'b' runs, is lost: it has begun anew");
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  CHECK(cluster.call().first.ok);
+}
+
+TEST_CASE("a call is over for its caller though a role elsewhere does not let go") {
+  Gate reached;
+  Gate hold;
+  std::atomic<bool> first{true};
+  TestCluster cluster({chain_yaml}, {2, 1, 0}, [&](Activation& activation, std::uint32_t replica) {
+    if (activation.node() == "a" && first.exchange(false)) {
+      reached.open();
+      hold.wait();
+    }
+    return chain_role(activation, replica);
+  });
+  Waiting waiting;
+  const auto handle =
+      cluster.home().runner(0).start({"s", {{"x", make_text("x")}}, {}}, waiting.observer());
+  reached.wait();
+  cluster.kill(1);  // the role that holds on is on machine 2
+  CHECK(!waiting.wait().ok);
+  CHECK(waiting.outcome.node == "b");
+  CHECK(cluster.home().runner(0).counts().given_up == 1);
+  hold.open();
+  CHECK(eventually([&] { return cluster.home().runner(0).counts().calls == 0; }));
+}
+
+TEST_CASE("a machine that another cannot hear is lost") {
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, chain_role);
+  cluster.network.silence(1, 2);
+  CHECK(eventually([&] {
+    return cluster.noticed("machine 'gpu' is lost: machine 'disk' says: nothing was heard");
+  }));
+  CHECK(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  CHECK(cluster.call().first.ok);
+}
+
+TEST_CASE("when the home begins anew, so do the others, and no session is left of before") {
+  std::atomic<int> lisa{0};
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, [&](Activation& activation, std::uint32_t replica) {
+    if (activation.session() == "lisa") ++lisa;
+    return chain_role(activation, replica);
+  });
+  CHECK(cluster.call("lisa").first.ok);
+  CHECK(lisa == 7);
+  cluster.start(0, 9);
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  CHECK(cluster.node(1).lives() == 2);
+  CHECK(cluster.node(2).lives() == 2);
+  CHECK(cluster.call("lisa").first.ok);
+  CHECK(lisa == 14);
+}
+
+TEST_CASE("a machine that sends nonsense is refused and named, and the rest goes on") {
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, chain_role);
+  REQUIRE(cluster.call().first.ok);
+  const auto nonsense = GENERATE(0, 1, 2, 3);
+  wire::Bytes bytes;
+  wire::ByteWriter out(bytes);
+  if (nonsense == 1) out.number(7);               // a workflow that there is not
+  if (nonsense == 2) out.bytes(wire::Bytes(40));  // no message
+  if (nonsense == 3) out.u8(255);                 // no control parcel
+  const Origin life = cluster.network.life_of(1);
+  cluster.network.inject(life, 0, nonsense == 3 ? Channel::control : Channel::message, bytes);
+  CHECK(eventually([&] { return cluster.noticed("what machine 'gpu' sent is refused"); }));
+  CHECK(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  CHECK(cluster.call().first.ok);
+}
+
+TEST_CASE("what only the home may say is refused when another says it") {
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, chain_role);
+  Control control{.kind = Control::Kind::lost};
+  control.life = cluster.network.life_of(2);
+  cluster.network.inject(cluster.network.life_of(1), 2, Channel::control, encode_control(control));
+  CHECK(eventually([&] { return cluster.noticed("it says what only the home may say"); }));
+  REQUIRE(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  CHECK(cluster.call().first.ok);
+}
+
+TEST_CASE("what overtakes the home's word of its sender waits for it") {
+  TestCluster cluster({chain_yaml}, {1, 2, 0}, chain_role);
+  // Machine 2 begins anew; the home's word to it is late, machine 1's frames are not.
+  cluster.network.hold(0, 2);
+  cluster.network.silence(2, 0);
+  REQUIRE(eventually([&] { return cluster.node(2).lives() == 2; }));
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  const std::size_t heard = cluster.network.heard(1, 2);
+  Waiting waiting;
+  const auto handle =
+      cluster.home().runner(0).start({"s", {{"x", make_text("x")}}, 20s}, waiting.observer());
+  // A session's name, and three frames of `a`.
+  REQUIRE(eventually([&] { return cluster.network.heard(1, 2) == heard + 4; }));
+  CHECK(!waiting.ended());
+  cluster.network.let_go(0, 2);
+  CHECK(waiting.wait().ok);
+  CHECK(waiting.text == "s:x0+bx0 s:x1+bx1 s:x2+bx2 ");
+}
+
+TEST_CASE("what cannot be sent ends its call, and says which limit") {
+  TestCluster cluster({chain_yaml}, {1, 2, 0}, [](Activation& activation, std::uint32_t) {
+    activation.yield("v", make_text(std::string((std::size_t{64} << 20U) + 1, 'x')));
+    return Result<void>();
+  });
+  const auto [outcome, text] = cluster.call();
+  CHECK(!outcome.ok);
+  CHECK(outcome.node == "a");
+  CHECK(outcome.error.message.find("cannot be sent to machine 'disk'") != std::string::npos);
+  CHECK(eventually([&] { return cluster.home().runner(0).counts().calls == 0; }));
+}
+
+TEST_CASE("a caller who gives up is heard elsewhere") {
+  Gate reached;
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, [&](Activation& activation, std::uint32_t replica) {
+    if (activation.node() != "b") return chain_role(activation, replica);
+    reached.open();
+    while (!activation.cancelled()) std::this_thread::yield();
+    return Result<void>(Error{ErrorCode::cancelled, "stopped"});
+  });
+  Waiting waiting;
+  const auto handle =
+      cluster.home().runner(0).start({"s", {{"x", make_text("x")}}, {}}, waiting.observer());
+  reached.wait();
+  handle->cancel();
+  CHECK(waiting.wait().error.message == "the caller cancelled the call");
+  CHECK(eventually([&] { return cluster.home().runner(0).counts().calls == 0; }));
+}
+
+TEST_CASE("workflows that run together keep apart on the way") {
+  TestCluster cluster({chain_yaml, chain_yaml}, {0, 1, 2}, chain_role);
+  for (int i = 0; i < 10; ++i) {
+    CHECK(cluster.call("s", "x", 0).second == "s:x0+bx0 s:x1+bx1 s:x2+bx2 ");
+    CHECK(cluster.call("t", "y", 1).second == "t:y0+by0 t:y1+by1 t:y2+by2 ");
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,202 @@
+// Who may say what: each message of a run passes by its own sender, and by nobody who could not
+// have sent it.
+#include "runtime/wire/contract.h"
+
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+
+#include "world.h"
+
+using namespace sluice;
+using sluice::testing::everything;
+using sluice::testing::plan_of;
+using sluice::testing::WireWorld;
+
+namespace {
+
+struct Sample {
+  wire::Bytes bytes;
+  NodeId from = 0;
+  NodeId to = 0;
+};
+
+std::vector<Sample> conversation(const Plan& plan, std::uint64_t seed) {
+  std::vector<Sample> all;
+  WireWorld world(plan, seed);
+  world.sent = [&](const wire::Bytes& bytes, NodeId from, NodeId to) {
+    all.push_back({bytes, from, to});
+  };
+  world.fails = [](const StartActivation& start) { return start.node == 4; };
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    const CallId call = world.call(i % 2);
+    if (i == 1) world.cancel(call);
+  }
+  world.run();
+  world.call(1);
+  world.lose(plan.find("late")->id);
+  world.run();
+  REQUIRE(world.errors.empty());
+  REQUIRE(world.kinds.size() == 7);
+  return all;
+}
+
+/// One machine that hears messages of others.
+struct Listener {
+  explicit Listener(const Plan& made, wire::PortTable ports = {})
+      : plan(made), contract(made, WireWorld::own_machines(made), std::move(ports)) {
+    limits.machines = static_cast<std::uint32_t>(plan.nodes.size());
+  }
+  /// Why it is refused; empty: it is not.
+  std::string hear(const wire::Bytes& bytes, Origin from, std::uint32_t at) {
+    pools.self = {at, 3};
+    Result<Message*> message =
+        wire::decode(plan, bytes, {from, contract}, Instant{}, limits, pools);
+    if (!message) return message.error().message;
+    pools.give(*message);
+    return "";
+  }
+
+  const Plan& plan;
+  const wire::Contract contract;
+  wire::Limits limits;
+  Pools pools;
+};
+
+/// The same message after `change`.
+template <typename Change>
+wire::Bytes changed(const Plan& plan, const wire::Bytes& bytes, Change change) {
+  Pools pools;
+  const wire::Limits limits;
+  Message* message = wire::decode(plan, bytes, Instant{}, limits, pools).value();
+  change(*message);
+  wire::Bytes out;
+  REQUIRE(wire::encode(plan, *message, Instant{}, limits, out).ok());
+  pools.give(message);
+  return out;
+}
+
+Message::Kind kind_of(const wire::Bytes& bytes) { return static_cast<Message::Kind>(bytes[1]); }
+
+bool ends_with(const std::string& text, std::string_view end) { return text.ends_with(end); }
+
+}  // namespace
+
+TEST_CASE("a message passes from its sender to whom it is for, and on no other way") {
+  const Plan plan = plan_of(everything);
+  Listener listener(plan);
+  std::map<Message::Kind, std::set<std::string>> reasons;
+  for (const Sample& sample : conversation(plan, 3)) {
+    const Message::Kind kind = kind_of(sample.bytes);
+    CHECK(listener.hear(sample.bytes, {sample.from, 3}, sample.to).empty());
+    for (const PlanNode& node : plan.nodes) {
+      if (node.id != sample.to)
+        CHECK(ends_with(listener.hear(sample.bytes, {sample.from, 3}, node.id),
+                        "a message for a place that is not here"));
+      if (node.id == sample.from) continue;
+      const std::string why = listener.hear(sample.bytes, {node.id, 3}, sample.to);
+      // Several nodes can hold a share of a collector, and any can give credit back.
+      if (kind != Message::Kind::settled && kind != Message::Kind::credit) CHECK(!why.empty());
+      if (!why.empty()) reasons[kind].insert(why.substr(why.find(": ", 30) + 2));
+    }
+    // The home's earlier life says nothing in this one's calls.
+    if (sample.from == entry_node)
+      CHECK(!listener.hear(sample.bytes, {entry_node, 2}, sample.to).empty());
+  }
+  using Kind = Message::Kind;
+  const std::string order = "an order that only the call's home gives";
+  CHECK(reasons[Kind::frame].contains("a frame of a node that is not the sender's"));
+  CHECK(reasons[Kind::settled].contains("a share that the sender cannot have"));
+  CHECK(reasons[Kind::cancel].contains(order));
+  CHECK(reasons[Kind::abort].contains(order));
+  CHECK(reasons[Kind::call_ended].contains(order));
+  CHECK(reasons[Kind::aborted].contains("an answer of a node of somebody else"));
+  CHECK(reasons[Kind::credit].contains("credit of a machine that has no nodes"));
+  CHECK(reasons[Kind::credit].contains("a failure of a node that is not the sender's"));
+}
+
+TEST_CASE("a machine names only scopes that it could have been given, and calls that could be") {
+  const Plan plan = plan_of(everything);
+  Listener listener(plan);
+  std::size_t frames = 0;
+  for (const Sample& sample : conversation(plan, 4)) {
+    const auto hear = [&](const wire::Bytes& bytes) {
+      return listener.hear(bytes, {sample.from, 3}, sample.to);
+    };
+    CHECK(ends_with(hear(changed(plan, sample.bytes,
+                                 [](Message& message) {
+                                   message.call.home = {4, 1};
+                                 })),
+                    "a call of a machine on which none begin"));
+    if (kind_of(sample.bytes) != Message::Kind::frame) continue;
+    const wire::Bytes forged = changed(plan, sample.bytes, [&](Message& message) {
+      const Share* at = &message.shares[0];
+      while (at->scope->parent.scope) at = &at->scope->parent;
+      // The root of each collector is one node; no machine but its own opens such a scope.
+      auto& origin = const_cast<Scope*>(at->scope.get())->id.origin;
+      origin.machine = origin.machine == 3 ? 2 : 3;
+    });
+    CHECK(ends_with(hear(forged), "a scope of a machine that cannot have opened it"));
+    ++frames;
+  }
+  CHECK(frames > 20);
+}
+
+TEST_CASE("what only a home tells is not believed of a node") {
+  const Plan plan = plan_of(everything);
+  Listener listener(plan);
+  std::size_t failures = 0;
+  for (const Sample& sample : conversation(plan, 5)) {
+    if (kind_of(sample.bytes) != Message::Kind::credit) continue;
+    for (const FailureKind kind : {FailureKind::frame_limit, FailureKind::node_lost}) {
+      const wire::Bytes bytes = changed(plan, sample.bytes, [&](Message& message) {
+        message.failure =
+            std::make_unique<Failure>(Failure{sample.from, {ErrorCode::unavailable, "gone"}, kind});
+      });
+      CHECK(ends_with(listener.hear(bytes, {sample.from, 3}, entry_node),
+                      "a failure that only the call's home tells"));
+      ++failures;
+    }
+    const NodeId other = sample.from == 1 ? 2 : 1;
+    const wire::Bytes lost = changed(plan, sample.bytes, [&](Message& message) {
+      message.failure.reset();
+      message.lost = {other, 0, 0};
+    });
+    CHECK(ends_with(listener.hear(lost, {sample.from, 3}, entry_node),
+                    "news of a node that is not the sender's"));
+  }
+  CHECK(failures > 10);
+}
+
+TEST_CASE("a value is what its port declares, or the message is refused") {
+  const Plan plan = plan_of(everything);
+  wire::PortTable ports(plan.nodes.size());
+  for (const PlanNode& node : plan.nodes)
+    ports[node.id].resize(node.id == entry_node ? plan.inputs.size() : node.outputs.size());
+  Port port{"f", ValueType::tensor, "", false, 64, Dtype::f32, {any_size, 3}};
+  ports[plan.find("left")->id][0].push_back(port);
+  Listener listener(plan, ports);
+  for (const Sample& sample : conversation(plan, 6)) {
+    if (kind_of(sample.bytes) != Message::Kind::frame || sample.from != plan.find("left")->id)
+      continue;
+    const auto hear = [&](PayloadRef value) {
+      const wire::Bytes bytes = changed(plan, sample.bytes, [&](Message& message) {
+        const_cast<Frame*>(message.frame.get())->values[0] = value;
+      });
+      return listener.hear(bytes, {sample.from, 3}, sample.to);
+    };
+    const auto tensor = [](Dtype dtype, std::vector<std::int64_t> shape) {
+      auto* made = new Payload;
+      made->type = ValueType::tensor;
+      made->tensor = Tensor::zeros(dtype, std::move(shape)).value();
+      return PayloadRef(made);
+    };
+    CHECK(hear(tensor(Dtype::f32, {5, 3})).empty());
+    CHECK(ends_with(hear(make_text("x")), "text in 'f', which is declared as tensor"));
+    CHECK(ends_with(hear(tensor(Dtype::f32, {5, 4})), "in 'f', which is declared as f32[?, 3]"));
+    CHECK(ends_with(hear(tensor(Dtype::u8, {5, 3})), "in 'f', which is declared as f32[?, 3]"));
+    CHECK(ends_with(hear(tensor(Dtype::f32, {6, 3})), "72 bytes in 'f', at most 64 are declared"));
+    return;
+  }
+  FAIL("no frame of 'left'");
+}

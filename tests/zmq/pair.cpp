@@ -1,0 +1,163 @@
+#include "tests/zmq/pair.h"
+
+#include <algorithm>
+
+namespace sluice::testing {
+
+using namespace links;
+
+namespace {
+
+wire::Bytes bytes(const std::string& text) {
+  const auto view = std::as_bytes(std::span(text));
+  return {view.begin(), view.end()};
+}
+
+}  // namespace
+
+Pair::Pair(std::size_t window_bytes) : window_bytes_(window_bytes) {
+  first_.self = {1, 1};
+  second_.self = {2, 1};
+  for (Side* made : {&first_, &second_}) made->peer = std::make_unique<Peer>(settings(made->self));
+}
+
+PeerSettings Pair::settings(Origin self) const {
+  PeerSettings made;
+  made.self = self;
+  made.machine = 3 - self.machine;
+  made.dials = self.machine == 2;
+  made.lease = std::chrono::seconds(3);
+  made.window_bytes = window_bytes_;
+  made.cluster = "pair";
+  made.seed = self.incarnation * 10 + self.machine;
+  return made;
+}
+
+void Pair::start() {
+  for (const unsigned machine : {1U, 2U}) {
+    peer(machine).start(now_, effects_);
+    act(machine);
+  }
+}
+
+void Pair::send(unsigned from, std::uint32_t life, const std::string& text) {
+  peer(from).send({3 - from, life}, Channel::message, bytes(text), now_, effects_);
+  act(from);
+}
+
+void Pair::flush(unsigned from) {
+  peer(from).flush(now_, effects_);
+  act(from);
+}
+
+void Pair::refuse(unsigned by, std::uint32_t life) {
+  peer(by).refuse({3 - by, life}, now_, effects_);
+  act(by);
+}
+
+bool Pair::carry() {
+  if (frozen_ || on_the_way_.empty()) return false;
+  const Parcel parcel = std::move(on_the_way_.front());
+  on_the_way_.pop_front();
+  ++carried;
+  hear(parcel);
+  return true;
+}
+
+void Pair::hear(const Parcel& parcel) {
+  const Result<Head> head = read_head(parcel.head);
+  if (head)
+    peer(parcel.to).heard(parcel.connection, *head, parcel.body, now_, effects_);
+  else
+    peer(parcel.to).heard_nonsense(parcel.connection, head.error().message, now_, effects_);
+  act(parcel.to);
+}
+
+void Pair::run(Instant until) {
+  for (int turns = 0; turns < 100000; ++turns) {
+    if (carry()) continue;
+    const Instant due = std::min(first_.peer->due(), second_.peer->due());
+    if (due > until) break;
+    now_ = std::max(now_, due);
+    for (const unsigned machine : {1U, 2U}) {
+      peer(machine).tick(now_, effects_);
+      act(machine);
+    }
+  }
+  now_ = std::max(now_, until);
+}
+
+void Pair::advance(Instant by) { run(now_ + by); }
+
+void Pair::cut() {
+  on_the_way_.clear();
+  if (open_ == 0) return;
+  peer(2).broke(std::exchange(open_, 0), "", now_, effects_);
+  act(2);
+}
+
+void Pair::heal() { frozen_ = false; }
+
+void Pair::restart(unsigned machine, std::uint32_t incarnation) {
+  Side& again = side(machine);
+  again.self.incarnation = incarnation;
+  again.peer = std::make_unique<Peer>(settings(again.self));
+  again.said = {};
+  if (machine == 1) {
+    cut();
+  } else {
+    on_the_way_.clear();
+    open_ = 0;
+    shift_ += 1000;
+  }
+  again.peer->start(now_, effects_);
+  act(machine);
+}
+
+void Pair::inject(unsigned to, const Head& head, const std::string& body) {
+  hear({to, to == 1 ? open_ + shift_ : open_, write_head(head), bytes(body)});
+}
+
+void Pair::inject_nonsense(unsigned to) {
+  hear({to, to == 1 ? open_ + shift_ : open_, {std::byte{99}}, {}});
+}
+
+void Pair::act(unsigned machine) {
+  Effects effects = std::exchange(effects_, {});
+  for (Effect& effect : effects) perform(machine, effect);
+}
+
+void Pair::perform(unsigned machine, Effect& effect) {
+  Said& said_here = said(machine);
+  if (const Dial* dial = std::get_if<Dial>(&effect)) open_ = dial->connection;
+  if (const HangUp* hang_up = std::get_if<HangUp>(&effect); hang_up != nullptr && machine == 2)
+    if (hang_up->connection == open_) open_ = 0;
+  if (Transmit* transmit = std::get_if<Transmit>(&effect)) {
+    const Connection connection =
+        machine == 1 ? transmit->connection - shift_ : transmit->connection + shift_;
+    const Connection counted = machine == 1 ? connection : transmit->connection;
+    if (counted != open_) return;  // its other end is gone
+    Parcel parcel{3 - machine, connection, std::move(transmit->head), {}};
+    if (transmit->body.size != 0) {
+      const auto begin =
+          transmit->body.shared->bytes.begin() + static_cast<std::ptrdiff_t>(transmit->body.at);
+      parcel.body.assign(begin, begin + static_cast<std::ptrdiff_t>(transmit->body.size));
+    }
+    on_the_way_.push_back(std::move(parcel));
+    most_on_the_way = std::max(most_on_the_way, on_the_way_.size());
+  }
+  if (Deliver* deliver = std::get_if<Deliver>(&effect))
+    said_here.received.emplace_back(
+        deliver->from,
+        std::string(reinterpret_cast<const char*>(deliver->bytes.data()), deliver->bytes.size()));
+  if (const SayConnected* say = std::get_if<SayConnected>(&effect))
+    said_here.connected.push_back(say->life);
+  if (const SaySilent* say = std::get_if<SaySilent>(&effect))
+    said_here.silent.emplace_back(say->life, say->why);
+  if (const SayRefused* say = std::get_if<SayRefused>(&effect))
+    said_here.refused.push_back(say->by);
+  if (const Notice* notice = std::get_if<Notice>(&effect))
+    said_here.notices.push_back(notice->text);
+}
+
+}  // namespace sluice::testing

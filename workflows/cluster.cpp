@@ -1,0 +1,297 @@
+#include "workflows/cluster.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/file.h"
+#include "workflows/yaml_reader.h"
+
+namespace sluice {
+
+namespace {
+
+using Kind = YamlNode::Kind;
+
+constexpr std::array<std::string_view, 5> cluster_part{"cluster", "workflows", "machines", "lease",
+                                                       "keys"};
+constexpr std::array<std::string_view, 3> machine_part{"address", "home", "roles"};
+constexpr std::size_t machines_max = 256;
+constexpr std::size_t workflows_max = 100;
+constexpr std::int64_t lease_least = 60;  // milliseconds
+constexpr std::chrono::hours lease_most{1};
+
+std::string line_of(Mark mark) { return "line " + std::to_string(mark.line); }
+
+/// Nobody else reaches it: a socket of this machine.
+bool is_local(std::string_view address) {
+  return address.starts_with("ipc://") || address.starts_with("tcp://127.") ||
+         address.starts_with("tcp://[::1]:");
+}
+
+class ClusterLoader : public YamlReader {
+ public:
+  ClusterLoader(ClusterSpec& spec, Diagnostics& diagnostics)
+      : YamlReader(diagnostics), spec_(spec) {}
+
+  void load(const YamlNode& root) {
+    if (root.kind != Kind::map)
+      return error(root.mark.line == 0 ? Mark{1, 1, 1} : root.mark, "not-a-cluster",
+                   "a cluster file is a map, this is " + std::string(kind_name(root.kind)),
+                   "begin with `cluster: 1`");
+    check_keys(root, cluster_part, "a cluster");
+    const YamlNode* version = find(root, "cluster");
+    if (version == nullptr)
+      error({1, 1, 1}, "missing-key", "the cluster file has no version", "cluster: 1");
+    else
+      number(*version, "cluster", 1, 1);
+    load_workflows(root);
+    if (const YamlNode* lease = find(root, "lease")) load_lease(*lease);
+    if (const YamlNode* keys = find(root, "keys");
+        keys && expect(*keys, Kind::scalar, "the folder of keys"))
+      spec_.keys = Name{keys->scalar, keys->mark};
+    load_machines(root);
+  }
+
+ private:
+  void load_workflows(const YamlNode& root) {
+    const YamlNode* list = find(root, "workflows");
+    if (list == nullptr)
+      return error({1, 1, 1}, "missing-key", "the cluster names no workflow",
+                   "workflows: [ FILE ], relative to this file");
+    if (!expect(*list, Kind::list, "workflows")) return;
+    if (list->items.empty()) error(list->mark, "no-workflows", "the cluster names no workflow");
+    if (list->items.size() > workflows_max)
+      return error(list->mark, "too-many",
+                   "a cluster runs at most " + std::to_string(workflows_max) + " workflows");
+    for (const YamlNode& item : list->items)
+      if (expect(item, Kind::scalar, "a workflow's file"))
+        spec_.workflows.push_back({item.scalar, item.mark});
+  }
+
+  void load_lease(const YamlNode& node) {
+    const auto lease = duration(node, "lease", 1);
+    if (!lease) return;
+    if (lease->count() < lease_least || *lease > lease_most)
+      return error(node.mark, "bad-lease",
+                   "lease is " + in_quotes(node.scalar) + ", it must be from 60ms to 60m",
+                   "3s is what stands for most networks");
+    spec_.lease = *lease;
+  }
+
+  void load_machines(const YamlNode& root) {
+    const YamlNode* map = find(root, "machines");
+    if (map == nullptr)
+      return error({1, 1, 1}, "missing-key", "the cluster has no machines",
+                   "machines: { front: { home: true, roles: [ ROLE ] } }");
+    spec_.machines_mark = map->mark;
+    if (!expect(*map, Kind::map, "machines")) return;
+    if (map->entries.size() > machines_max)
+      return error(map->mark, "too-many",
+                   "a cluster has at most " + std::to_string(machines_max) + " machines");
+    for (const auto& [key, value] : map->entries) load_machine(key, value);
+    check_home(map->mark);
+    check_addresses();
+  }
+
+  void load_machine(const YamlNode& key, const YamlNode& node) {
+    const auto machine_name = name(key, "a machine's name");
+    if (!machine_name || !expect(node, Kind::map, "machine '" + key.scalar + "'")) return;
+    check_keys(node, machine_part, "machine '" + key.scalar + "'");
+    ClusterMachine& machine = spec_.machines.emplace_back();
+    machine.name = *machine_name;
+    if (const YamlNode* address = find(node, "address");
+        address && expect(*address, Kind::scalar, "an address"))
+      machine.address = Name{address->scalar, address->mark};
+    if (const YamlNode* home = find(node, "home"))
+      choice<bool>(*home, "home", {{"true", true}, {"false", false}}, machine.home);
+    if (const YamlNode* roles = find(node, "roles"); roles && expect(*roles, Kind::list, "roles"))
+      for (const YamlNode& role : roles->items)
+        if (auto known = name(role, "a role's name")) machine.roles.push_back(std::move(*known));
+  }
+
+  void check_home(Mark mark) {
+    const ClusterMachine* home = nullptr;
+    for (const ClusterMachine& machine : spec_.machines) {
+      if (!machine.home) continue;
+      if (home != nullptr)
+        error(machine.name.mark, "two-homes",
+              "'" + machine.name.text + "' and '" + home->name.text + "' (" +
+                  line_of(home->name.mark) + ") are both the home",
+              "calls begin on one machine: remove `home: true` from the others");
+      else
+        home = &machine;
+    }
+    if (home == nullptr)
+      error(mark, "no-home", "no machine is the home, where calls begin",
+            "write `home: true` in one of the machines");
+  }
+
+  void check_addresses() {
+    const ClusterMachine* with = nullptr;
+    const ClusterMachine* without = nullptr;
+    for (const ClusterMachine& machine : spec_.machines) {
+      (machine.address ? with : without) = &machine;
+      if (!machine.address) continue;
+      check_address(machine);
+      for (const ClusterMachine& before : spec_.machines) {
+        if (&before == &machine) break;
+        if (before.address && before.address->text == machine.address->text)
+          error(machine.address->mark, "same-address",
+                "'" + before.name.text + "' (" + line_of(before.name.mark) +
+                    ") has this address already");
+      }
+    }
+    if (with != nullptr && without != nullptr)
+      error(without->name.mark, "missing-address",
+            "'" + without->name.text + "' has no address, and '" + with->name.text + "' (" +
+                line_of(with->name.mark) + ") has one",
+            "give each machine an address, or none: then all are processes of this machine");
+  }
+
+  void check_address(const ClusterMachine& machine) {
+    const Name& address = *machine.address;
+    if (!address.text.starts_with("ipc://") && !address.text.starts_with("tcp://"))
+      return error(address.mark, "bad-address", in_quotes(address.text) + " is no address",
+                   "tcp://HOST:PORT with the host as a number, or ipc:///FOLDER/NAME");
+    if (address.text.find('*') != std::string::npos)
+      return error(address.mark, "bad-address",
+                   in_quotes(address.text) + " would be open to every network",
+                   "write the one address at which the others reach this machine");
+    if (!is_local(address.text) && !spec_.keys)
+      error(address.mark, "missing-keys",
+            in_quotes(address.text) + " can be reached from elsewhere, and there are no keys",
+            "keys: FOLDER; `sluice keys FOLDER --machine NAME` makes them");
+  }
+
+  ClusterSpec& spec_;
+};
+
+struct Placed {
+  std::uint32_t machine = 0;
+  const Name* at = nullptr;
+};
+
+class Placer {
+ public:
+  Placer(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows)
+      : cluster_(cluster), workflows_(workflows) {}
+
+  Placement place() {
+    for (std::uint32_t i = 0; i < cluster_.spec.machines.size(); ++i)
+      for (const Name& role : cluster_.spec.machines[i].roles) place_role(i, role);
+    Placement placement;
+    for (const WorkflowSpec* workflow : workflows_) {
+      std::vector<std::uint32_t>& of_roles = placement.emplace_back();
+      for (const RoleSpec& role : workflow->roles) of_roles.push_back(machine_of(*workflow, role));
+      check_together(*workflow);
+    }
+    return placement;
+  }
+
+ private:
+  void error(Mark mark, std::string code, std::string message, std::string suggestion = "") {
+    report(cluster_.diagnostics,
+           {Severity::error, mark, std::move(code), std::move(message), std::move(suggestion)});
+  }
+  const std::string& machine(std::uint32_t index) const {
+    return cluster_.spec.machines[index].name.text;
+  }
+  const Placed* find(const std::string& role) const {
+    for (const auto& [name, placed] : placed_)
+      if (name == role) return &placed;
+    return nullptr;
+  }
+
+  void place_role(std::uint32_t at, const Name& role) {
+    std::vector<std::string_view> names;
+    for (const WorkflowSpec* workflow : workflows_)
+      for (const RoleSpec& known : workflow->roles) names.push_back(known.name.text);
+    if (std::ranges::find(names, role.text) == names.end()) {
+      unknown_ = true;
+      const std::string near = nearest_name(role.text, names);
+      return error(role.mark, "unknown-role", "no workflow has a role " + in_quotes(role.text),
+                   near.empty() ? "" : "did you mean '" + near + "'?");
+    }
+    if (const Placed* before = find(role.text))
+      return error(role.mark, "placed-twice",
+                   "role '" + role.text + "' is on '" + machine(before->machine) + "' already (" +
+                       line_of(before->at->mark) + ")",
+                   "each role runs on one machine; `replicas` of a role run there together");
+    placed_.emplace_back(role.text, Placed{at, &role});
+  }
+
+  std::uint32_t machine_of(const WorkflowSpec& workflow, const RoleSpec& role) {
+    if (const Placed* placed = find(role.name.text)) return placed->machine;
+    // It may be the one whose name is misspelt.
+    if (unknown_) return 0;
+    error(cluster_.spec.machines_mark, "placed-nowhere",
+          "role '" + role.name.text + "' of " + workflow.file + " is on no machine",
+          "add it to the `roles` of a machine");
+    return 0;
+  }
+
+  void require_together(const RoleSpec& a, const RoleSpec& b, const std::string& why) {
+    const Placed* first = find(a.name.text);
+    const Placed* second = find(b.name.text);
+    if (first == nullptr || second == nullptr || first->machine == second->machine) return;
+    error(second->at->mark, "must-be-together",
+          "role '" + b.name.text + "' is on '" + machine(second->machine) + "' and '" +
+              a.name.text + "' on '" + machine(first->machine) + "' (" + line_of(first->at->mark) +
+              "), but " + why,
+          "put both on one machine");
+  }
+
+  void check_together(const WorkflowSpec& workflow) {
+    for (const RoleSpec& role : workflow.roles) {
+      for (const RoleSpec& other : workflow.roles) {
+        if (role.colocate && role.colocate->text == other.name.text)
+          require_together(other, role, "it is colocated with it");
+        if (&other >= &role) continue;
+        for (const Name& param : role.global_params)
+          if (std::ranges::find(other.global_params, param.text, &Name::text) !=
+              other.global_params.end())
+            require_together(other, role, "they share '" + param.text + "' in memory");
+      }
+    }
+  }
+
+  LoadedCluster& cluster_;
+  std::span<const WorkflowSpec* const> workflows_;
+  std::vector<std::pair<std::string, Placed>> placed_;
+  bool unknown_ = false;
+};
+
+}  // namespace
+
+std::uint32_t ClusterSpec::home() const {
+  for (std::uint32_t i = 0; i < machines.size(); ++i)
+    if (machines[i].home) return i;
+  return 0;
+}
+
+LoadedCluster load_cluster(std::string file_name, std::string_view text) {
+  LoadedCluster loaded;
+  loaded.spec.file = std::move(file_name);
+  loaded.text = text;
+  const YamlNode root = read_yaml(text, loaded.diagnostics);
+  if (is_readable(loaded.diagnostics)) ClusterLoader(loaded.spec, loaded.diagnostics).load(root);
+  return loaded;
+}
+
+Result<LoadedCluster> load_cluster_file(const std::string& path) {
+  Result<std::string> text = read_whole_file(path, yaml_bytes_max);
+  if (!text.ok()) return text.error();
+  return load_cluster(path, *text);
+}
+
+Placement place_roles(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows) {
+  return Placer(cluster, workflows).place();
+}
+
+bool is_cluster(std::string_view text) {
+  Diagnostics ignored;
+  const YamlNode root = read_yaml(text, ignored);
+  return root.kind == Kind::map && root.find("cluster") != nullptr;
+}
+
+}  // namespace sluice

@@ -1,0 +1,57 @@
+// A cluster file: which machines there are, and which roles of its workflows run on each.
+//
+// Errors: diagnostics with line and column; see docs/CLUSTER.md for the language.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/diagnostic.h"
+#include "graph/spec.h"
+
+namespace sluice {
+
+struct ClusterMachine {
+  Name name;
+  std::optional<Name> address;  // where the others reach it
+  bool home = false;            // calls begin here
+  std::vector<Name> roles;
+};
+
+struct ClusterSpec {
+  std::string file;
+  std::vector<Name> workflows;  // relative to the file
+  std::vector<ClusterMachine> machines;
+  Mark machines_mark;
+  std::chrono::milliseconds lease{3000};  // silence after which a machine counts as lost
+  std::optional<Name> keys;               // a folder, relative to the file
+
+  std::uint32_t home() const;  // its number; requires a file without errors
+};
+
+struct LoadedCluster {
+  ClusterSpec spec;
+  Diagnostics diagnostics;
+  std::string text;
+};
+
+LoadedCluster load_cluster(std::string file_name, std::string_view text);
+/// Errors: not_found, exhausted (larger than 1 MiB; not read then).
+Result<LoadedCluster> load_cluster_file(const std::string& path);
+
+/// By workflow, then by role: the number of its machine. Appends what is wrong: a role that stands
+/// nowhere or twice, and roles that must be on one machine and are not. Whole when there is no
+/// error.
+using Placement = std::vector<std::vector<std::uint32_t>>;
+Placement place_roles(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows);
+
+/// True when a YAML file says that it is a cluster: a key `cluster` at its top.
+bool is_cluster(std::string_view text);
+
+}  // namespace sluice

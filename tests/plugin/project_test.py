@@ -78,7 +78,7 @@ def changed_manifest(sluice, project):
     expect("test", run([sluice, "test", project + "/scenario.yaml", *plugins]), 0, "1 of 1 scenarios passed")
     expect("simulate", run([sluice, "simulate", workflow, "--calls", "5", *plugins]), 0, "5 calls")
     expect("roles", run([sluice, "roles", *plugins]), 0, "option times: how often each word is said (a whole number "
-           "from 1 to 9)")
+           "from 1 to 9; default: 1)")
     expect("run", run([sluice, "run", workflow, "--prompt", "a", *plugins]), 1, "neither shout.so nor libshout.so is")
     expect("no folder", run([sluice, "validate", workflow]), 1, "wants the plugin 'shout', which is not there")
     os.rename(folder + "/hidden", folder + "/shout.so")

@@ -107,15 +107,25 @@ bool ChatRole::look_at(Piece& piece) const {
     else
       piece.outcome = seen.error();
   };
-  const auto images = piece.activation->inputs("image");
-  const auto features = piece.activation->inputs("features");
-  for (const PayloadRef& image : images) keep(engine_.model.encode_picture(image->tensor));
-  for (const PayloadRef& seen : features) keep(picture_of(*seen, engine_.model.model()));
-  for (const char* field : {"hidden", "latents"})
-    if (!piece.activation->inputs(field).empty())
-      piece.outcome = invalid_argument(std::string("a model that answers takes `text` and ") +
-                                       "`features`; `" + field + "` is for models/scenes");
-  return !images.empty() || !features.empty();
+  const Activation& activation = *piece.activation;
+  if (activation.interface() == "answer") {
+    for (const PayloadRef& image : activation.inputs("image"))
+      keep(engine_.model.encode_picture(image->tensor));
+    return !activation.inputs("image").empty();
+  }
+  if (activation.interface() == "decode") return false;
+  for (const PayloadRef& seen : activation.inputs("features"))
+    keep(picture_of(*seen, engine_.model.model()));
+  const bool generates = activation.interface() == "generate";
+  constexpr std::string_view of_scenes[] = {"hidden", "latents"};
+  constexpr std::string_view of_robots[] = {"instruction", "tokens", "state"};
+  for (const std::string_view field :
+       generates ? std::span<const std::string_view>(of_scenes) : of_robots)
+    if (!activation.inputs(field).empty())
+      piece.outcome = invalid_argument("a model that answers takes `text` and `features`; `" +
+                                       std::string(field) + "` is for " +
+                                       (generates ? "models/scenes" : "robot policies"));
+  return !activation.inputs("features").empty();
 }
 
 /// One piece's a step, outside the turn: the answers of others go on meanwhile.

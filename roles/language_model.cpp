@@ -359,7 +359,8 @@ constexpr std::string_view option_names[] = {"precision", "share_prefixes", "ste
 
 Result<RoleInstance> make(const RoleMaking& making) {
   const std::vector<OptionDeclaration> options = engine_options(option_names);
-  if (PolicyKv* policy = policy_kv_of(making)) return make_policy_role(making, *policy, options);
+  if (PolicyKv* policy = policy_kv_of(making))
+    return make_policy_role(making, *policy, PolicyPart::trunk, options);
   const Result<ModelKind> kind = kind_of_model(making.model_directory);
   if (!kind.ok()) return kind.error();
   if (*kind != ModelKind::scenes) return make_chat_role(making, options);

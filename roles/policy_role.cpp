@@ -29,14 +29,12 @@ struct Asked {
   std::vector<float> x, state;  // noise
   std::unique_ptr<ControlCycle> cycle;
   TaskId id = 0;
-
-  bool is_prefill() const { return activation->interface() == "prefill"; }
 };
 
 class PolicyRole final : public SteppedRole {
  public:
-  PolicyRole(PolicyKv& kv, PolicyHost& host, const EngineOptions& options)
-      : kv_(kv), host_(host), options_(options) {}
+  PolicyRole(PolicyKv& kv, PolicyHost& host, PolicyPart part, const EngineOptions& options)
+      : kv_(kv), host_(host), part_(part), options_(options) {}
   ~PolicyRole() override {
     SharedEngine::Turn mine(host_.shared);
     mine.was_used();
@@ -51,6 +49,8 @@ class PolicyRole final : public SteppedRole {
   void step(std::vector<StepOutcome>& ended) override;
 
  private:
+  bool is_trunk() const { return part_ == PolicyPart::trunk; }
+  bool is_expert() const { return part_ == PolicyPart::expert; }
   const ActionShape& shape() const { return host_.policy.shape(); }
   void look_at_one();
   Result<void> look_at(Asked& asked) const;
@@ -68,6 +68,7 @@ class PolicyRole final : public SteppedRole {
 
   PolicyKv& kv_;
   PolicyHost& host_;
+  const PolicyPart part_;
   const EngineOptions options_;
   std::vector<Asked> asked_;
   Emissions emissions_;
@@ -123,7 +124,9 @@ Result<std::vector<std::int32_t>> PolicyRole::read_words(const Asked& asked) con
 }
 
 Result<std::vector<float>> PolicyRole::read_features(const Asked& asked) const {
-  if (const Payload* features = given(*asked.activation, "features")) {
+  if (is_trunk()) {
+    const Payload* features = given(*asked.activation, "features");
+    if (features == nullptr) return std::vector<float>();
     const Tensor& tensor = features->tensor;
     const std::size_t width = host_.model.text().width();
     if (tensor.dtype() != Dtype::f32 || tensor.shape().size() != 2 || tensor.dim(1) != wide(width))
@@ -140,20 +143,23 @@ Result<std::vector<float>> PolicyRole::read_features(const Asked& asked) const {
 /// pi0 reads its state beside the actions, the others in their prefix.
 Result<void> PolicyRole::check_state(const Asked& asked) const {
   const Family family = host_.model.architecture().family;
-  const bool has_prefix = given(*asked.activation, "prefix") != nullptr;
-  if (asked.state.empty() || (family == Family::pi0 ? !asked.is_prefill() : !has_prefix)) return {};
+  if (asked.state.empty() || (family == Family::pi0 ? !is_trunk() : !is_expert())) return {};
   return invalid_argument(
       "a policy of family " + std::string(to_string(family)) + " reads its state " +
-      (has_prefix ? "in its prefix: give it to `prefill`" : "with its actions: give it to `act`"));
+      (is_expert() ? "in its prefix: give it to `prefill`" : "with its actions: give it to `act`"));
 }
 
 /// Outside the turn: the works of others go on meanwhile.
 Result<void> PolicyRole::look_at(Asked& asked) const {
   if (Result<void> read = read_state(asked); !read.ok()) return read;
   if (Result<void> fits = check_state(asked); !fits.ok()) return fits;
-  if (!asked.is_prefill())
+  if (!is_trunk())
     if (Result<void> read = read_noise(asked); !read.ok()) return read;
-  if (given(*asked.activation, "prefix") != nullptr) return {};
+  if (is_expert()) return {};
+  if (is_trunk() && given(*asked.activation, "text") != nullptr)
+    return invalid_argument(
+        "what a robot is told is its `instruction`, or `tokens`; `text` is for "
+        "models that answer");
   const Result<std::vector<std::int32_t>> words = read_words(asked);
   if (!words.ok()) return words.error();
   Result<std::vector<float>> features = read_features(asked);
@@ -179,8 +185,9 @@ void PolicyRole::look_at_one() {
 
 /// A sequence of its own: what the session's prefix holds, or nothing.
 Result<KvSequence> PolicyRole::prefix_of(const Asked& asked) const {
+  if (!is_expert()) return KvSequence();
   const Payload* prefix = given(*asked.activation, "prefix");
-  if (prefix == nullptr) return KvSequence();
+  if (prefix == nullptr) return invalid_argument("there is no prefix to act on");
   const KvSequence* found =
       kv_.find(asked.activation->session(), static_cast<std::uint64_t>(prefix->number));
   if (found == nullptr)
@@ -192,9 +199,7 @@ Result<void> PolicyRole::begin(Asked& asked, SharedEngine::Turn& mine) {
   Result<KvSequence> prefix = prefix_of(asked);
   if (!prefix.ok()) return prefix.error();
   ControlOptions options;
-  options.schedule.steps = asked.is_prefill()    ? 0
-                           : options_.steps != 0 ? options_.steps
-                                                 : shape().steps;
+  options.schedule.steps = is_trunk() ? 0 : options_.steps != 0 ? options_.steps : shape().steps;
   options.priority = options_.priority;
   options.began = engine_clock();
   if (options_.deadline != 0) options.deadline = options.began + options_.deadline;
@@ -208,7 +213,7 @@ Result<void> PolicyRole::begin(Asked& asked, SharedEngine::Turn& mine) {
 }
 
 void PolicyRole::yield_result(Asked& asked) {
-  if (!asked.is_prefill())
+  if (!is_trunk())
     return emissions_.add(*asked.activation, "actions",
                           make_tensor(Tensor::of_f32({wide(shape().horizon), wide(shape().dims)},
                                                      asked.cycle->take_actions())));
@@ -280,7 +285,7 @@ PolicyKv* policy_kv_of(const RoleMaking& making) {
   return nullptr;
 }
 
-Result<RoleInstance> make_policy_role(const RoleMaking& making, PolicyKv& kv,
+Result<RoleInstance> make_policy_role(const RoleMaking& making, PolicyKv& kv, PolicyPart part,
                                       const std::vector<OptionDeclaration>& known) {
   const Result<EngineOptions> options =
       read_engine_options(*making.role, making.model_directory, known);
@@ -289,7 +294,7 @@ Result<RoleInstance> make_policy_role(const RoleMaking& making, PolicyKv& kv,
       kv.host(making.model_directory, options->format, options->planner);
   if (!host.ok()) return host.error();
   return RoleInstance(
-      std::unique_ptr<SteppedRole>(std::make_unique<PolicyRole>(kv, **host, *options)));
+      std::unique_ptr<SteppedRole>(std::make_unique<PolicyRole>(kv, **host, part, *options)));
 }
 
 }  // namespace sluice

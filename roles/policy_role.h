@@ -1,8 +1,8 @@
 // What roles over a robot policy have in common: observations to prefixes, prefixes to actions.
 //
-// A control cycle of each activation advances in the engine of its `paged_kv`. Which parts it has
-// follows from its inputs: pictures or features, words and state make a prefix; `prefix` names one
-// that is there; the interface `prefill` ends with it.
+// A control cycle of each activation advances in the engine of its `paged_kv`. Pictures or
+// features, words and state make a prefix, which a session's next one replaces; actions are made
+// over it.
 // Source: openpi; OxyGen, section 4.1.
 #pragma once
 
@@ -16,8 +16,14 @@ namespace sluice {
 
 /// Null: the role's paged_kv is of another kind of checkpoint.
 PolicyKv* policy_kv_of(const RoleMaking& making);
+/// Which parts of a cycle a role runs, and so which fields it reads.
+enum class PolicyPart : std::uint8_t {
+  whole,   // robot_policy: cameras to actions
+  trunk,   // language_model: features to a prefix
+  expert,  // action_expert: a prefix to actions
+};
 /// `known`: the options that the plugin declares.
-Result<RoleInstance> make_policy_role(const RoleMaking& making, PolicyKv& kv,
+Result<RoleInstance> make_policy_role(const RoleMaking& making, PolicyKv& kv, PolicyPart part,
                                       const std::vector<OptionDeclaration>& known);
 
 /// Pictures of cameras, those that are there: image0, image1, ...

@@ -16,15 +16,15 @@ const Port noise{"noise", ValueType::tensor, "what the actions begin as", false,
 const Port actions{"actions", ValueType::tensor, "a chunk of actions, scaled", false,
                    0,         Dtype::f32,        {any_size, any_size}};
 
-Result<RoleInstance> make(const RoleMaking& making) {
+Result<RoleInstance> make(const RoleMaking& making, PolicyPart part) {
   PolicyKv* kv = policy_kv_of(making);
   if (kv == nullptr)
     return invalid_argument("role '" + making.role->name.text +
                             "' needs a paged_kv of its model among its global_params");
-  return make_policy_role(making, *kv, engine_options(options));
+  return make_policy_role(making, *kv, part, engine_options(options));
 }
 
-Plugin plugin_of(std::string name, std::string meaning, std::vector<Port> inputs) {
+Plugin plugin_of(std::string name, std::string meaning, PolicyPart part, std::vector<Port> inputs) {
   Plugin plugin;
   plugin.declaration = {.name = std::move(name),
                         .meaning = std::move(meaning),
@@ -38,7 +38,7 @@ Plugin plugin_of(std::string name, std::string meaning, std::vector<Port> inputs
                         .any_ports = false,
                         .global_param_kinds = {"paged_kv"},
                         .options = engine_options(options)};
-  plugin.make = make;
+  plugin.make = [part](const RoleMaking& making) { return make(making, part); };
   return plugin;
 }
 
@@ -54,12 +54,13 @@ Plugin robot_policy_plugin() {
   inputs.push_back(state);
   inputs.push_back(noise);
   return plugin_of("robot_policy", "a robot's next actions, from what it sees and is told",
-                   std::move(inputs));
+                   PolicyPart::whole, std::move(inputs));
 }
 
 Plugin action_expert_plugin() {
   return plugin_of(
       "action_expert", "a robot's next actions over a prefix of a language_model",
+      PolicyPart::expert,
       {{"prefix", ValueType::number, "what the robot sees and was told", false}, state, noise});
 }
 

@@ -217,6 +217,6 @@ TEST_CASE("a DiT and its VAE as two roles draw what both draw by themselves") {
     CHECK(std::vector<std::uint8_t>(image.u8().begin(), image.u8().end()) != last);
     last.assign(image.u8().begin(), image.u8().end());
   }
-  workflow.call({{"label", make_number(11)}});
-  CHECK(workflow.error.find("class 11 is not from 0 to 10") != std::string::npos);
+  CHECK(workflow.error_of({{"label", make_number(11)}}).find("class 11 is not from 0 to 10") !=
+        std::string::npos);
 }

@@ -53,8 +53,7 @@ RunningWorkflow::RunningWorkflow(const std::string& name,
 
 RunningWorkflow::~RunningWorkflow() = default;
 
-Outputs RunningWorkflow::call(Inputs inputs, const std::string& session) {
-  Outputs outputs;
+std::string RunningWorkflow::run(Inputs inputs, const std::string& session, Outputs& outputs) {
   CallRequest request;
   request.session = session;
   request.inputs = std::move(inputs);
@@ -62,9 +61,20 @@ Outputs RunningWorkflow::call(Inputs inputs, const std::string& session) {
       std::move(request), [&](std::string_view output, const PayloadRef& value) {
         outputs[std::string(output)].push_back(value);
       });
-  error = outcome.ok ? "" : outcome.error.message;
-  if (!outcome.ok) UNSCOPED_INFO(error);
+  for (const std::string& warning : outcome.warnings) UNSCOPED_INFO(warning);
+  CHECK(outcome.warnings.empty());
+  return outcome.ok ? "" : outcome.error.message;
+}
+
+Outputs RunningWorkflow::call(Inputs inputs, const std::string& session) {
+  Outputs outputs;
+  CHECK(run(std::move(inputs), session, outputs).empty());
   return outputs;
+}
+
+std::string RunningWorkflow::error_of(Inputs inputs, const std::string& session) {
+  Outputs outputs;
+  return run(std::move(inputs), session, outputs);
 }
 
 void RunningWorkflow::end_session(const std::string& session) {

@@ -21,12 +21,15 @@ class RunningWorkflow {
                            const std::vector<std::pair<std::string, std::string>>& changes = {});
   ~RunningWorkflow();
 
+  /// A call that ends well.
   Outputs call(Inputs inputs, const std::string& session = "a");
+  /// Why a call does not.
+  std::string error_of(Inputs inputs, const std::string& session = "a");
   void end_session(const std::string& session);
-  std::string error;  // of the last call; empty: it ended well
 
  private:
   struct Parts;
+  std::string run(Inputs inputs, const std::string& session, Outputs& outputs);
   std::unique_ptr<Parts> parts_;
 };
 

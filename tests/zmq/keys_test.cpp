@@ -143,6 +143,8 @@ TEST_CASE("a transport that others could reach without keys is not made") {
     mkdir(open.c_str(), 0755);
     options.bind = "ipc://" + open + "/1";
     CHECK(has(error_of(options), "open to others"));
+    REQUIRE(chmod(open.c_str(), 0710) == 0);  // to a group only
+    CHECK(has(error_of(options), "open to others"));
     const std::string link = directory.path() + "/link";
     REQUIRE(symlink(directory.path().c_str(), link.c_str()) == 0);
     options.bind = "ipc://" + link + "/1";

@@ -1,6 +1,7 @@
 #include "runtime/inproc/loop.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "base/check.h"
@@ -27,6 +28,17 @@ StartActivation take_newest(std::vector<StartActivation>& starts) {
   return start;
 }
 
+/// Others choose keys of our tables: the secret keeps them from falling together.
+Pools pools_of(const Residence& where) {
+  Pools pools;
+  pools.self = where.self;
+  if (where.is_alone()) return pools;
+  std::random_device secret;
+  SplitMix64 random((std::uint64_t{secret()} << 32U) + secret());
+  pools.mix = drawn_mix(random);
+  return pools;
+}
+
 }  // namespace
 
 Loop::Loop(const Plan& plan, LoopHost& host, Residence where, LoopPort* port)
@@ -35,7 +47,7 @@ Loop::Loop(const Plan& plan, LoopHost& host, Residence where, LoopPort* port)
       where_(std::move(where)),
       port_(port),
       limits_{.machines = where_.machines},
-      pools_{.self = where_.self, .frames = {}, .scopes = {}, .messages = {}},
+      pools_(pools_of(where_)),
       coordinator_(plan, pools_) {
   effects_.from_wire = !where_.is_alone();
   engines_.resize(plan.nodes.size());
@@ -132,7 +144,8 @@ void Loop::tell_refusals() {
 
 Result<void> Loop::receive(Origin from, std::span<const std::byte> bytes, Instant now) {
   advance(now);
-  Result<Message*> decoded = wire::decode(plan_, bytes, now, limits_, pools_);
+  Result<Message*> decoded =
+      wire::decode(plan_, bytes, {from, *where_.contract}, now, limits_, pools_);
   if (!decoded.ok()) return decoded.error();
   Message* const message = *decoded;
   const auto refuse = [&](std::string what) -> Result<void> {

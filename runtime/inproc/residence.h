@@ -8,6 +8,7 @@
 
 #include "graph/effect.h"
 #include "graph/plan.h"
+#include "runtime/wire/contract.h"
 
 namespace sluice {
 
@@ -16,6 +17,8 @@ struct Residence {
   std::uint32_t home = 0;                 // the callers' machine
   std::uint32_t machines = 1;             // their numbers are below this
   std::vector<std::uint32_t> machine_of;  // by node, but for the entry; empty: all are here
+  /// What the others may say; borrowed until nothing of them is heard any more. Null: nobody else.
+  const wire::Contract* contract = nullptr;
 
   bool is_alone() const { return machine_of.empty(); }
   bool is_home() const { return self.machine == home; }

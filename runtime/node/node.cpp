@@ -22,6 +22,7 @@ struct OwnedGraph {
   std::shared_ptr<const Plan> plan;
   std::vector<NodePlace> places;
   std::vector<std::uint32_t> machine_of;  // by node
+  std::unique_ptr<wire::Contract> contract;
 };
 
 class NodeImpl final : public Node, private LifeKeeper {
@@ -77,6 +78,11 @@ Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catal
     for (const PlanNode& node : graph.plan->nodes)
       graph.machine_of.push_back(node.id == entry_node ? options_.home
                                                        : options_.placed[i][node.role]);
+    wire::Placement placement{graph.machine_of, std::vector<bool>(options_.machines.size())};
+    placement.homes[options_.home] = true;
+    graph.contract = std::make_unique<wire::Contract>(
+        *graph.plan, std::move(placement),
+        wire::ports_of(*graphs[i].spec, *graph.plan, catalog.declarations()));
   }
   host_->run();
   incarnation_ = options_.incarnation;
@@ -106,6 +112,7 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
     place.where.home = options_.home;
     place.where.machines = static_cast<std::uint32_t>(options_.machines.size());
     place.where.machine_of = graphs_[i].machine_of;
+    place.where.contract = graphs_[i].contract.get();
     place.workflow = static_cast<std::uint32_t>(i);
     place.workflows = static_cast<std::uint32_t>(graphs_.size());
     place.machines = options_.machines;

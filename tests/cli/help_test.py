@@ -56,7 +56,7 @@ def main():
     if len(known) < 12:
         failures.append(f"the help lists {known}")
     with tempfile.TemporaryDirectory() as folder:
-        for part in ("workflows", "models", "tests"):
+        for part in ("workflows", "models", "tests", "examples"):
             os.symlink(os.path.join(ROOT, part), os.path.join(folder, part))
         for command in known:
             found = examples(help_of(*command))

@@ -19,7 +19,7 @@ import time
 SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 LEASE = 0.8
 MACHINES = {"eyes": "[ vit ]", "paint": "[ vae ]", "talk": "[ llm, diffusion ]"}
-failures, suspected = [], []
+failures, suspected, started = [], [], []
 
 
 def check(condition, what: str):
@@ -103,6 +103,7 @@ class Up:
     def __init__(self, cluster: str):
         self.process = subprocess.Popen([SLUICE, "up", cluster], cwd=ROOT, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL)
+        started.append(self.process)
         ready = b""
         while ready.count(b"is ready") < len(MACHINES):
             can, _, _ = select.select([self.process.stdout], [], [], 20)
@@ -162,6 +163,7 @@ class Home:
             [SLUICE, "run", "--cluster", cluster, "--calls", "-", "--out", folder,
              "--join-within", "20"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL)
+        started.append(self.process)
         self.text = b""
         self.next = 0
         self.answered = set()
@@ -302,4 +304,9 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    finally:
+        for process in started:  # what a failed test has left; the machines end with `up`
+            if process.poll() is None:
+                process.kill()

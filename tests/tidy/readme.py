@@ -16,7 +16,7 @@ import tempfile
 def run(root, sluice, words):
     """What a command prints, where nothing that it writes is kept."""
     with tempfile.TemporaryDirectory() as scratch:
-        for name in ("models", "workflows", "tests"):
+        for name in ("models", "workflows", "tests", "examples"):
             os.symlink(os.path.join(root, name), os.path.join(scratch, name))
         done = subprocess.run([sluice, *words], cwd=scratch, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                               stdin=subprocess.DEVNULL, text=True, timeout=300)

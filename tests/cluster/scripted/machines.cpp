@@ -2,9 +2,9 @@
 //
 //     scripted_machines SCENARIO...
 //
-// Prints a line for each as `sluice test --json` does; `semantics.py` compares it with the
-// evaluator. All workflows run together, so the processes are started once. Workflows in which time
-// decides are left out (`"timed": true`).
+// Prints a line for each as `sluice test --json` does; `tests/semantics/over_machines.py` compares
+// it with the evaluator. All workflows run together, so the processes are started once. Workflows
+// in which time decides are left out (`"timed": true`).
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>

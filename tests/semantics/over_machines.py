@@ -1,6 +1,6 @@
 """Generated workflows over three real processes beside the evaluator.
 
-    python3 semantics.py SCRIPTED_MACHINES TESTS [--count 50] [--seed 1]
+    python3 over_machines.py SCRIPTED_MACHINES [--count 50] [--seed 1]
 """
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import subprocess
 import sys
 import tempfile
 
+from compare import compare
+from evaluate import TooLarge, evaluate
+from generate import generate
+
 
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("program")
-    a.add_argument("tests")
     a.add_argument("--count", type=int, default=50)
     a.add_argument("--seed", type=int, default=1)
     a = a.parse_args()
-    sys.path.insert(0, os.path.join(a.tests, "semantics"))
-    from compare import TooLarge, compare, evaluate, generate
     sys.setrecursionlimit(100_000)
     totals, wrong = collections.Counter(), 0
     with tempfile.TemporaryDirectory() as folder:

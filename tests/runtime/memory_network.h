@@ -153,9 +153,11 @@ class MemoryNetwork {
   }
   void leave(Origin self) {
     std::unique_lock lock(mutex_);
-    if (lives_[self.machine] != self) return;
-    listeners_[self.machine] = nullptr;
-    std::erase_if(steps_, [&](const Step& step) { return step.to == self.machine; });
+    if (lives_[self.machine] == self) {
+      listeners_[self.machine] = nullptr;
+      std::erase_if(steps_, [&](const Step& step) { return step.to == self.machine; });
+    }
+    // Also where the life was forgotten: its listener may still be told something.
     changed_.wait(lock, [&] { return busy_ != static_cast<std::int64_t>(self.machine); });
   }
   /// The first that nothing holds back, and that nothing before it on its link is.

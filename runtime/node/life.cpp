@@ -34,6 +34,7 @@ void Life::stop(bool leaves) {
   }
   for (const auto& driver : drivers_) driver->close();
   if (transport_) transport_->stop();
+  transport_.reset();  // its address is free for the next life
 }
 
 std::vector<std::string> Life::wait(std::chrono::milliseconds patience) {

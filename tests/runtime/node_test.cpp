@@ -1,13 +1,18 @@
 // Nodes of one cluster in one memory: the same calls as in one process, and machines that go.
 #include "runtime/node/node.h"
 
-#include <array>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <deque>
 
 #include "memory_network.h"
 #include "runtime/node/control.h"
+#include "runtime/wire/codec.h"
+#include "runtime/zmq/zmq_transport.h"
 #include "world.h"
 
 namespace sluice {
@@ -29,12 +34,18 @@ nodes:
 outputs: { out: c.v }
 )";
 
-/// A cluster of machines 0 (the home), 1 and 2; role i of each workflow runs on machine
+struct Wiring {
+  std::uint32_t machines = 3;
+  Connect connect{};  // empty: links in memory
+};
+
+/// A cluster of machines 0 (the home), 1, 2 and maybe 3; role i of each workflow runs on machine
 /// `placed[i]`.
 class TestCluster {
  public:
-  TestCluster(std::vector<std::string> yamls, std::vector<std::uint32_t> placed, Script script)
-      : placed_(std::move(placed)) {
+  TestCluster(std::vector<std::string> yamls, std::vector<std::uint32_t> placed, Script script,
+              Wiring wiring = {})
+      : placed_(std::move(placed)), connect_(std::move(wiring.connect)), nodes_(wiring.machines) {
     PluginDeclaration declaration;
     declaration.name = "scripted";
     declaration.any_ports = true;
@@ -53,9 +64,9 @@ class TestCluster {
     }
     for (std::size_t i = 0; i < yamls.size(); ++i)
       graphs_.push_back({&loaded_[i].spec, &plans_[i]});
-    for (std::uint32_t machine = 0; machine < 3; ++machine) start(machine, 1);
+    for (std::uint32_t machine = 0; machine < nodes_.size(); ++machine) start(machine, 1);
     REQUIRE(home().wait_for_members(10s).ok());
-    for (std::uint32_t machine = 1; machine < 3; ++machine)
+    for (std::uint32_t machine = 1; machine < nodes_.size(); ++machine)
       REQUIRE(nodes_[machine]->wait_for_members(10s).ok());
   }
   ~TestCluster() {
@@ -65,11 +76,12 @@ class TestCluster {
 
   void start(std::uint32_t machine, std::uint32_t incarnation) {
     NodeOptions options;
-    options.machines = {"front", "gpu", "disk"};
+    options.machines = {"front", "gpu", "disk", "arm"};
+    options.machines.resize(nodes_.size());
     options.self = machine;
     options.placed.assign(graphs_.size(), placed_);
     options.connect = [this](Origin self) -> Result<std::unique_ptr<Transport>> {
-      return network.join(self);
+      return connect_ ? connect_(self) : network.join(self);
     };
     options.incarnation = incarnation;
     options.notice = [this](const std::string& line) {
@@ -84,10 +96,11 @@ class TestCluster {
   /// It is gone without a word; the others find out.
   void kill(std::uint32_t machine) {
     network.freeze(machine);
-    for (std::uint32_t by = 0; by < 3; ++by)
+    for (std::uint32_t by = 0; by < nodes_.size(); ++by)
       if (by != machine) network.silence_frozen(machine, by);
   }
   Node& home() { return *nodes_[0]; }
+  const Plan& plan() const { return plans_[0]; }
   Node& node(std::uint32_t machine) { return *nodes_[machine]; }
   std::pair<CallOutcome, std::string> call(const std::string& session = "s",
                                            const std::string& text = "x", std::size_t graph = 0) {
@@ -107,13 +120,14 @@ class TestCluster {
 
  private:
   std::vector<std::uint32_t> placed_;
+  Connect connect_;
   Catalog catalog_;
   std::deque<LoadedWorkflow> loaded_;
   std::deque<Plan> plans_;
   std::vector<Graph> graphs_;
   std::mutex mutex_;
   std::string notices_;
-  std::array<std::unique_ptr<Node>, 3> nodes_;
+  std::vector<std::unique_ptr<Node>> nodes_;
 };
 
 /// `a` streams three frames, `b` marks them, `c` joins what came of each.
@@ -129,6 +143,38 @@ Result<void> chain_role(Activation& activation, std::uint32_t) {
     activation.yield("v", make_text(std::string(activation.session()) + ":" + x + "+" +
                                     activation.input("y")->text));
   return {};
+}
+
+/// Loopback addresses that nobody uses now, all different.
+std::vector<std::string> free_addresses(std::size_t count) {
+  std::vector<std::string> addresses;
+  std::vector<int> sockets;
+  while (addresses.size() < count) {
+    sockets.push_back(::socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(::bind(sockets.back(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(::getsockname(sockets.back(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    addresses.push_back("tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port)));
+  }
+  for (const int socket : sockets) ::close(socket);
+  return addresses;
+}
+
+/// Machines that meet over TCP.
+Connect over_tcp(std::uint32_t machines) {
+  return [addresses = free_addresses(machines)](Origin self) {
+    ZmqOptions options;
+    options.self = self;
+    options.bind = addresses[self.machine];
+    options.cluster = "test";
+    options.notice = [](const std::string&) {};
+    for (std::uint32_t other = 0; other < addresses.size(); ++other)
+      if (other != self.machine) options.peers.push_back({other, addresses[other], ""});
+    return make_zmq_transport(std::move(options));
+  };
 }
 
 /// Polls until it is so, for at most ten seconds.
@@ -290,6 +336,16 @@ TEST_CASE("when the home begins anew, so do the others, and no session is left o
   CHECK(cluster.node(2).lives() == 2);
   CHECK(cluster.call("lisa").first.ok);
   CHECK(lisa == 14);
+}
+
+TEST_CASE("over TCP, too, a machine begins another life at its address") {
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, chain_role, {3, over_tcp(3)});
+  REQUIRE(cluster.call().first.ok);
+  cluster.start(0, 9);
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  CHECK(cluster.node(1).lives() == 2);
+  CHECK(cluster.node(2).lives() == 2);
+  CHECK(cluster.call().first.ok);
 }
 
 TEST_CASE("a machine that sends nonsense is refused and named, and the rest goes on") {

@@ -160,15 +160,9 @@ Result<void> Loop::receive(Origin from, std::span<const std::byte> bytes, Instan
                   ", which is no home");
   if (from.machine == where_.home && message->call.home != from)
     return refuse("a call of another life");
-  const std::size_t before = effects_.refusals.size();
   dispatch(*message);
-  if (effects_.refusals.size() == before) {
-    pools_.give(message);
-    return {};
-  }
-  const std::string what(effects_.refusals.back().what);
-  effects_.refusals.resize(before);
-  return refuse(what);
+  pools_.give(message);
+  return {};
 }
 
 void Loop::machine_lost(std::uint32_t machine) {

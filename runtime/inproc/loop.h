@@ -54,7 +54,9 @@ class Loop {
   /// See `Engine::warn`.
   void warn(NodeId node, ActivationId activation, std::vector<std::string> warnings);
 
-  /// What another machine has sent. Errors: what is wrong with it; nothing was done then.
+  /// What another machine has sent. Errors: what is wrong with it, of itself, so that it is the
+  /// sender's doing; nothing was done then. What only an engine refuses is the call's error, and
+  /// comes to `LoopPort::refused`.
   Result<void> receive(Origin from, std::span<const std::byte> bytes, Instant now);
   /// A machine is gone with all it knew: the home's calls that run fail.
   void machine_lost(std::uint32_t machine);

@@ -365,6 +365,40 @@ TEST_CASE("a machine that sends nonsense is refused and named, and the rest goes
   CHECK(cluster.call().first.ok);
 }
 
+TEST_CASE("what only an engine refuses is its call's error, and nobody is fenced for it") {
+  Gate reached;
+  Gate hold;
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, [&](Activation& activation, std::uint32_t replica) {
+    if (activation.node() == "b") {
+      reached.open();
+      hold.wait();
+    }
+    return chain_role(activation, replica);
+  });
+  Waiting waiting;
+  const auto handle =
+      cluster.home().runner(0).start({"s", {{"x", make_text("x")}}, 20s}, waiting.observer());
+  reached.wait();
+  // Machine 1 gives back all credit of the first call, though parts of it are with others: it may
+  // have been told that it had so much.
+  Message message;
+  message.kind = Message::Kind::credit;
+  message.to = entry_node;
+  message.call = {1, cluster.network.life_of(0)};
+  message.credit = Credit::whole();
+  wire::Bytes bytes;
+  wire::ByteWriter(bytes).number(0);
+  REQUIRE(wire::encode(cluster.plan(), message, {}, {.machines = 3}, bytes).ok());
+  cluster.network.inject(cluster.network.life_of(1), 0, Channel::message, bytes);
+  CHECK(!waiting.wait().ok);
+  CHECK(waiting.outcome.error.code == ErrorCode::corrupt);
+  hold.open();
+  CHECK(!cluster.noticed("is refused"));
+  CHECK(cluster.call().first.ok);
+  CHECK(cluster.node(1).lives() == 1);
+  CHECK(cluster.node(2).lives() == 1);
+}
+
 TEST_CASE("what only the home may say is refused when another says it") {
   TestCluster cluster({chain_yaml}, {0, 1, 2}, chain_role);
   Control control{.kind = Control::Kind::lost};

@@ -31,11 +31,13 @@ void Driver::session_ended(std::uint64_t session) {
 // ---- what goes out
 
 void Driver::send(std::uint32_t machine, const Message& message) {
-  // Whoever is away was reported, and the call's end is under way.
+  // Whoever is away here was there for nobody who caused this: the call's end is under way.
   if (!peers_->lives.is_there(machine)) return;
   tell_session(machine, message.session);
   wire::Bytes bytes;
-  wire::ByteWriter(bytes).number(peers_->place.workflow);
+  wire::ByteWriter out(bytes);
+  out.number(peers_->place.workflow);
+  out.number(peers_->news);
   const wire::Limits limits{.machines = peers_->where().machines};
   const Result<void> encoded = wire::encode(*plan_, message, steady_now(), limits, bytes);
   if (encoded.ok())
@@ -116,11 +118,14 @@ void Driver::handle_peer(std::unique_ptr<PeerEvent> event) {
 void Driver::handle_message(std::unique_ptr<PeerEvent> event) {
   if (event->from.incarnation <= peers_->wrong[event->from.machine]) return;
   const Origin known = peers_->lives.life_of(event->from.machine);
-  const bool let_in = peers_->admitted || peers_->where().is_home();
-  if (peers_->lives.accepts(event->from) && let_in) return receive(*event);
-  if (event->from.incarnation > known.incarnation ||
-      (peers_->lives.accepts(event->from) && !let_in))
-    hold(std::move(event));
+  const bool is_home = peers_->where().is_home();
+  const bool accepted = peers_->lives.accepts(event->from);
+  if (is_home && event->news > peers_->news)
+    return refuse(event->from, "it knows more than the home has told");
+  // What it causes may go to a machine of which only its sender has heard yet.
+  const bool too_early = !is_home && (!peers_->admitted || event->news > peers_->news);
+  if (accepted && !too_early) return receive(*event);
+  if (event->from.incarnation > known.incarnation || accepted) hold(std::move(event));
 }
 
 void Driver::receive(const PeerEvent& event) {
@@ -168,13 +173,16 @@ void Driver::handle_control(Origin from, const Control& control) {
     return refuse(from, "it says what only the home may say");
   std::vector<CallId> calls;
   for (const std::uint64_t call : control.calls) calls.push_back({call, from});
+  if (control.kind == Kind::joined || control.kind == Kind::lost || control.kind == Kind::admitted)
+    peers_->news = std::max(peers_->news, control.number);
   switch (control.kind) {
     case Kind::joined:
       peers_->lives.joined(control.life);
       loop_.forget(calls);
       return receive_held();
     case Kind::lost:
-      return handle_lost(control.life, control.text);
+      handle_lost(control.life, control.text);
+      return receive_held();
     case Kind::admitted:
       peers_->lives.joined(from);
       loop_.forget(calls);
@@ -201,6 +209,7 @@ void Driver::handle_joined(Origin life) {
   peers_->lives.joined(life);
   peers_->why[life.machine].clear();
   Control news{.kind = Control::Kind::joined, .workflow = peers_->place.workflow};
+  news.number = ++peers_->news;
   for (const CallId& call : loop_.machine_back(life.machine)) news.calls.push_back(call.number);
   // Whatever the others send it now it takes after these, for they come by the home's own link.
   for (std::uint32_t other = 0; other < peers_->where().machines; ++other) {
@@ -225,6 +234,7 @@ void Driver::handle_lost(Origin life, const std::string& why) {
   loop_.run();
   // Behind what its calls were aborted with.
   Control news{.kind = Control::Kind::lost, .workflow = peers_->place.workflow};
+  news.number = ++peers_->news;
   news.life = life;
   news.text = why;
   for (std::uint32_t other = 0; other < peers_->where().machines; ++other)

@@ -50,7 +50,9 @@ struct Peers {
   std::vector<std::string> why;                // by machine: that it is not there
   Table<Guest, CallId> guests;
   std::vector<BrokenCall> broken;
-  /// Messages of lives that the home has not told of yet.
+  /// Of who is there: what the home has told here; at home, what it has told.
+  std::uint64_t news = 0;
+  /// Messages whose senders know more than the home has told here yet.
   std::vector<std::unique_ptr<PeerEvent>> early;
   std::size_t early_bytes = 0;
 };

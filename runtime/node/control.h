@@ -32,7 +32,7 @@ struct Control {
   };
   Kind kind = Kind::session;
   std::uint32_t workflow = 0;  // the first five, and give_up
-  std::uint64_t number = 0;
+  std::uint64_t number = 0;    // of a session or call; of joined, lost, admitted: in the home's row
   std::string text{};
   Origin life{};
   NodeId node = entry_node;

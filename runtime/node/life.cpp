@@ -64,8 +64,10 @@ void Life::received(Origin from, Channel channel, wire::Bytes bytes) {
 void Life::take_message(Origin from, wire::Bytes bytes) {
   wire::ByteReader in(bytes);
   const std::uint64_t workflow = in.number("a workflow", drivers_.size() - 1);
+  const std::uint64_t news = in.number("a count of news", ~std::uint64_t{0});
   if (!in.ok()) return refuse(from, in.error());
   auto event = std::make_unique<PeerEvent>();
+  event->news = news;
   event->from = from;
   event->begin = bytes.size() - in.left();
   event->bytes = std::move(bytes);

@@ -25,6 +25,7 @@ struct PeerEvent {
   Origin from;
   wire::Bytes bytes;
   std::size_t begin = 0;
+  std::uint64_t news = 0;  // message: of the home's, what its sender knew
   Control control;
   std::string why;
 };

@@ -387,7 +387,9 @@ TEST_CASE("what only an engine refuses is its call's error, and nobody is fenced
   message.call = {1, cluster.network.life_of(0)};
   message.credit = Credit::whole();
   wire::Bytes bytes;
-  wire::ByteWriter(bytes).number(0);
+  wire::ByteWriter out(bytes);
+  out.number(0);  // the workflow
+  out.number(0);  // what it has heard of the home's news
   REQUIRE(wire::encode(cluster.plan(), message, {}, {.machines = 3}, bytes).ok());
   cluster.network.inject(cluster.network.life_of(1), 0, Channel::message, bytes);
   CHECK(!waiting.wait().ok);
@@ -426,6 +428,25 @@ TEST_CASE("what overtakes the home's word of its sender waits for it") {
   CHECK(!waiting.ended());
   cluster.network.let_go(0, 2);
   CHECK(waiting.wait().ok);
+  CHECK(waiting.text == "s:x0+bx0 s:x1+bx1 s:x2+bx2 ");
+}
+
+TEST_CASE("what overtakes the home's word of whom it causes messages to waits for it") {
+  TestCluster cluster({chain_yaml}, {3, 1, 2}, chain_role, {4, {}});
+  // Machine 2 begins anew; the home's word of it comes to 3, which sends to 1, before it comes
+  // to 1.
+  cluster.network.hold(0, 1);
+  cluster.network.silence(2, 0);
+  REQUIRE(eventually([&] { return cluster.node(2).lives() == 2; }));
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  const std::size_t heard = cluster.network.heard(3, 1);
+  Waiting waiting;
+  const auto handle =
+      cluster.home().runner(0).start({"s", {{"x", make_text("x")}}, 5s}, waiting.observer());
+  REQUIRE(eventually([&] { return cluster.network.heard(3, 1) == heard + 4; }));
+  cluster.network.let_go(0, 1);
+  CHECK(waiting.wait().ok);
+  INFO(waiting.outcome.error.message);
   CHECK(waiting.text == "s:x0+bx0 s:x1+bx1 s:x2+bx2 ");
 }
 

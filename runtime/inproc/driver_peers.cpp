@@ -93,11 +93,17 @@ void Driver::end_broken() {
 }
 
 void Driver::handle_session_ended(std::uint64_t session) {
-  peers_->names.erase(session);
+  const auto name = peers_->names.find(session);
+  if (name == peers_->names.end()) return;
   Control control{.kind = Control::Kind::session_ended, .workflow = peers_->place.workflow};
   control.number = session;
-  for (std::uint32_t machine = 0; machine < peers_->where().machines; ++machine)
-    if (peers_->told[machine].erase(session) != 0) tell(machine, control);
+  control.text = name->second;
+  peers_->names.erase(name);
+  // Whoever was not told of it by the home may have heard of it from another.
+  for (std::uint32_t machine = 0; machine < peers_->where().machines; ++machine) {
+    peers_->told[machine].erase(session);
+    if (machine != peers_->where().self.machine) tell(machine, control);
+  }
 }
 
 // ---- what comes in
@@ -160,6 +166,7 @@ void Driver::handle_control(Origin from, const Control& control) {
   // A session's name may come before the home has told of who says it.
   if (control.kind == Kind::session) {
     peers_->names.emplace(control.number, control.text);
+    peers_->place.port->session_known(control.text);
     return;
   }
   if (control.kind == Kind::give_up && peers_->where().is_home()) {
@@ -190,10 +197,7 @@ void Driver::handle_control(Origin from, const Control& control) {
       peers_->place.port->admitted();
       return receive_held();
     case Kind::session_ended: {
-      const auto name = peers_->names.find(control.number);
-      if (name == peers_->names.end()) return;
-      peers_->place.port->end_session(name->second);
-      peers_->names.erase(name);
+      peers_->names.erase(control.number);
       for (auto& told : peers_->told) told.erase(control.number);
       return;
     }

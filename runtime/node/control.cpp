@@ -15,8 +15,8 @@ constexpr std::uint64_t u32_max = 0xffff'ffffU;
 bool has_workflow(Kind kind) { return kind <= Kind::admitted || kind == Kind::give_up; }
 bool has_number(Kind kind) { return has_workflow(kind); }
 bool has_text(Kind kind) {
-  return kind == Kind::session || kind == Kind::unheard || kind == Kind::give_up ||
-         kind == Kind::lost;
+  return kind == Kind::session || kind == Kind::session_ended || kind == Kind::unheard ||
+         kind == Kind::give_up || kind == Kind::lost;
 }
 bool has_life(Kind kind) {
   return kind == Kind::joined || kind == Kind::lost || kind == Kind::admitted ||

@@ -21,7 +21,7 @@ namespace sluice {
 struct Control {
   enum class Kind : std::uint8_t {
     session,        // `number` is the session `text`
-    session_ended,  // nothing of it is needed any more
+    session_ended,  // from the home: nothing of session `text` is needed any more
     joined,         // from the home: `life` is there; `calls` are being given up
     lost,           // from the home: `life` is over
     admitted,       // from the home: you are let in, in `life`; `calls` are being given up

@@ -4,6 +4,13 @@
 
 namespace sluice {
 
+namespace {
+
+/// Of what waits for the end of a session.
+constexpr std::size_t received_bytes_max = std::size_t{64} << 20U;
+
+}  // namespace
+
 Life::Life(const NodeOptions& options, Origin self, LifeKeeper& keeper)
     : options_(options),
       self_(self),
@@ -39,8 +46,10 @@ void Life::stop(bool leaves) {
 
 std::vector<std::string> Life::wait(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
+  // By the workflows: the drivers may not be there yet.
   const auto is_complete = [&] {
-    return is_home() ? members_.missing().empty() : admissions_ >= drivers_.size();
+    return !stopped_ &&
+           (is_home() ? members_.missing().empty() : admissions_ >= options_.placed.size());
   };
   changed_.wait_for(lock, patience, is_complete);
   std::vector<std::string> missing;
@@ -55,10 +64,66 @@ std::vector<std::string> Life::wait(std::chrono::milliseconds patience) {
 
 void Life::received(Origin from, Channel channel, wire::Bytes bytes) {
   if (!is_known(from)) return;
-  if (channel == Channel::message)
-    take_message(from, std::move(bytes));
-  else
-    take_control(from, bytes);
+  const std::size_t size = bytes.size() + sizeof(Parcel);
+  bool is_taken = false;
+  {
+    const std::lock_guard lock(received_mutex_);
+    is_taken = received_bytes_ + size <= received_bytes_max || received_.empty();
+    if (is_taken) {
+      received_bytes_ += size;
+      received_.push_back({from, channel, std::move(bytes)});
+    }
+  }
+  if (!is_taken) return refuse(from, "it sends too much while a session's end is waited for");
+  take_received();
+}
+
+void Life::take_received() {
+  std::unique_lock lock(received_mutex_);
+  take_again_ = true;
+  if (taking_) return;  // whoever takes looks again
+  taking_ = true;
+  while (std::exchange(take_again_, false)) {
+    bool goes_on = true;
+    while (goes_on && !received_.empty()) {
+      Parcel parcel = std::move(received_.front());
+      received_.pop_front();
+      const std::size_t size = parcel.bytes.size() + sizeof(Parcel);
+      lock.unlock();
+      goes_on = take(parcel);
+      lock.lock();
+      if (goes_on)
+        received_bytes_ -= size;
+      else
+        received_.push_front(std::move(parcel));
+    }
+  }
+  taking_ = false;
+}
+
+bool Life::take(Parcel& parcel) {
+  if (parcel.channel == Channel::control) return take_control(parcel.from, parcel.bytes);
+  take_message(parcel.from, std::move(parcel.bytes));
+  return true;
+}
+
+void Life::ask() {
+  Origin home;
+  {
+    const std::lock_guard lock(mutex_);
+    home = member_.home();
+  }
+  if (!stopped_)
+    transport_->send(home, Channel::control, encode_control({.kind = Control::Kind::ask}));
+}
+
+void Life::go_on() {
+  if (!stopped_) take_received();
+}
+
+bool Life::is_bound_to(Origin home) {
+  const std::lock_guard lock(mutex_);
+  return !is_home() && member_.home() == home;
 }
 
 void Life::take_message(Origin from, wire::Bytes bytes) {
@@ -74,25 +139,35 @@ void Life::take_message(Origin from, wire::Bytes bytes) {
   drivers_[workflow]->hear(std::move(event));
 }
 
-void Life::take_control(Origin from, const wire::Bytes& bytes) {
+bool Life::take_control(Origin from, const wire::Bytes& bytes) {
   Result<Control> read = decode_control(bytes);
-  if (!read.ok()) return refuse(from, read.error().message);
+  if (!read.ok()) {
+    refuse(from, read.error().message);
+    return true;
+  }
   Control& control = *read;
-  if (control.workflow >= drivers_.size() || control.life.machine >= options_.machines.size())
-    return refuse(from, "it speaks of a workflow or a machine that is not there");
+  if (control.workflow >= drivers_.size() || control.life.machine >= options_.machines.size()) {
+    refuse(from, "it speaks of a workflow or a machine that is not there");
+    return true;
+  }
   switch (control.kind) {
     case Control::Kind::unheard:
-      return add(
-          {Reported{control.life}, from, "machine '" + name(from) + "' says: " + control.text});
+      add({Reported{control.life}, from, "machine '" + name(from) + "' says: " + control.text});
+      return true;
     case Control::Kind::ask:
-      return add({Asked{}, from, {}});
+      add({Asked{}, from, {}});
+      return true;
     case Control::Kind::leaving:
-      return add({Silent{}, from, "it was stopped"});
+      add({Silent{}, from, "it was stopped"});
+      return true;
     case Control::Kind::lost:
       if (from.machine == options_.home) transport_->refuse(control.life);
       break;
     case Control::Kind::session:
-      keeper_.session_known(control.text);
+      if (keeper_.is_ending(control.text)) return false;
+      break;
+    case Control::Kind::session_ended:
+      if (is_bound_to(from)) keeper_.session_ended(control.text);
       break;
     default:
       break;
@@ -103,6 +178,7 @@ void Life::take_control(Origin from, const wire::Bytes& bytes) {
   const std::uint32_t workflow = control.workflow;
   event->control = std::move(control);
   drivers_[workflow]->hear(std::move(event));
+  return true;
 }
 
 void Life::connected(Origin life) { add({Connected{}, life, {}}); }
@@ -121,7 +197,7 @@ void Life::refuse(Origin life, const std::string& why) {
   add({Silent{}, life, "what it sent was refused: " + why});
 }
 
-void Life::end_session(const std::string& session) { keeper_.session_ended(session); }
+void Life::session_known(const std::string& session) { keeper_.session_known(session); }
 
 void Life::admitted() {
   const std::lock_guard lock(mutex_);
@@ -178,8 +254,7 @@ void Life::perform(const MemberEffect& effect) {
       notice("machine '" + name(effect.life) + "' is there");
       return tell_drivers(PeerEvent::Kind::joined, effect.life, {});
     case MemberEffect::Kind::ask:
-      return transport_->send(effect.life, Channel::control,
-                              encode_control({.kind = Control::Kind::ask}));
+      return keeper_.bound(effect.life);
     case MemberEffect::Kind::report: {
       Control control{.kind = Control::Kind::unheard};
       control.life = effect.life;

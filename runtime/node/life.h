@@ -28,8 +28,14 @@ class LifeKeeper {
   virtual ~LifeKeeper() = default;
   /// This life is over. Returns soon; ends it later.
   virtual void over(const std::string& why) = 0;
+  /// The life belongs to this one of the home. `Life::ask` follows when nothing is left of what
+  /// was kept for an earlier one.
+  virtual void bound(Origin home) = 0;
   virtual void session_known(const std::string& session) = 0;
+  /// Takes long where a role works: done later, and `Life::go_on` follows.
   virtual void session_ended(const std::string& session) = 0;
+  /// That is still to be done.
+  virtual bool is_ending(const std::string& session) = 0;
 };
 
 class Life final : private TransportListener, private NodePort {
@@ -43,6 +49,11 @@ class Life final : private TransportListener, private NodePort {
   /// Ends the calls, then hears nothing more. `leaves`: the machine stops, and says so.
   void stop(bool leaves);
   std::span<const std::shared_ptr<Driver>> drivers() const { return drivers_; }
+
+  /// Whoever keeps the life, between `start` and `stop`: has the home let this machine in.
+  void ask();
+  /// Hears what waited for the end of a session.
+  void go_on();
 
   /// Empty when it has what it waits for, within `patience`; else who is missing.
   std::vector<std::string> wait(std::chrono::milliseconds patience);
@@ -62,6 +73,12 @@ class Life final : private TransportListener, private NodePort {
     std::string why;
   };
 
+  struct Parcel {
+    Origin from;
+    Channel channel = Channel::message;
+    wire::Bytes bytes;
+  };
+
   void received(Origin from, Channel channel, wire::Bytes bytes) override;
   void connected(Origin life) override;
   void silent(Origin life, const std::string& why) override;
@@ -69,14 +86,19 @@ class Life final : private TransportListener, private NodePort {
 
   void send(Origin to, Channel channel, wire::Bytes bytes) override;
   void refuse(Origin life, const std::string& why) override;
-  void end_session(const std::string& session) override;
+  void session_known(const std::string& session) override;
   void admitted() override;
 
   bool is_home() const { return self_.machine == options_.home; }
   const std::string& name(Origin life) const { return options_.machines[life.machine]; }
   bool is_known(Origin life) const { return life.machine < options_.machines.size(); }
+  /// What was received, in order, as far as nothing has to wait.
+  void take_received();
+  /// False when it has to wait for the end of a session.
+  bool take(Parcel& parcel);
   void take_message(Origin from, wire::Bytes bytes);
-  void take_control(Origin from, const wire::Bytes& bytes);
+  bool take_control(Origin from, const wire::Bytes& bytes);
+  bool is_bound_to(Origin home);
   void add(News news);
   MemberEffects decide(const News& news);
   void perform(const MemberEffect& effect);
@@ -89,6 +111,12 @@ class Life final : private TransportListener, private NodePort {
   std::vector<std::shared_ptr<Driver>> drivers_;
   std::unique_ptr<Transport> transport_;
   std::atomic<bool> stopped_{false};
+
+  std::mutex received_mutex_;
+  std::deque<Parcel> received_;
+  std::size_t received_bytes_ = 0;
+  bool taking_ = false;
+  bool take_again_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;

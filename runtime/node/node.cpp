@@ -1,6 +1,7 @@
 #include "runtime/node/node.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -41,14 +42,17 @@ class NodeImpl final : public Node, private LifeKeeper {
 
  private:
   void over(const std::string& why) override;
+  void bound(Origin home) override;
   void session_known(const std::string& session) override;
   void session_ended(const std::string& session) override;
+  bool is_ending(const std::string& session) override;
 
   bool is_home() const { return options_.self == options_.home; }
   Result<std::shared_ptr<Life>> new_life();
-  /// Begins the next life whenever one is over.
+  /// What takes long, one after the other: ends sessions, asks the home, begins the next life.
   void keep();
-  void forget_sessions();
+  void end_next_session(std::unique_lock<std::mutex>& lock);
+  void begin_next_life(std::unique_lock<std::mutex>& lock);
 
   const NodeOptions options_;
   const std::shared_ptr<RoleHost> host_;
@@ -61,7 +65,10 @@ class NodeImpl final : public Node, private LifeKeeper {
   std::uint32_t lives_ = 0;
   bool over_ = false;
   bool stop_ = false;
+  Origin home_{};                   // the one that the sessions are of; incarnation 0: none yet
+  bool asks_ = false;               // is to be let in, as soon as no session ends
   std::set<std::string> sessions_;  // that others have named
+  std::deque<std::string> ending_;  // of them no more
   std::vector<std::unique_ptr<Runner>> runners_;
   std::thread keeper_;
 };
@@ -125,7 +132,7 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
     const std::lock_guard lock(mutex_);
     life_ = life;
     ++lives_;
-    over_ = false;
+    over_ = asks_ = false;
   }
   life->start(std::move(drivers), std::move(transport).value());
   return life;
@@ -168,37 +175,78 @@ void NodeImpl::over(const std::string&) {
   changed_.notify_all();
 }
 
+void NodeImpl::bound(Origin home) {
+  const std::lock_guard lock(mutex_);
+  if (home_.incarnation != 0 && home_ != home) {
+    ending_.insert(ending_.end(), sessions_.begin(), sessions_.end());
+    sessions_.clear();
+  }
+  home_ = home;
+  asks_ = true;
+  changed_.notify_all();
+}
+
 void NodeImpl::session_known(const std::string& session) {
   const std::lock_guard lock(mutex_);
   sessions_.insert(session);
 }
 
 void NodeImpl::session_ended(const std::string& session) {
-  {
-    const std::lock_guard lock(mutex_);
-    sessions_.erase(session);
-  }
-  (void)host_->end_session(session);  // none of its calls is under way, as the home says
+  const std::lock_guard lock(mutex_);
+  if (sessions_.erase(session) == 0) return;
+  ending_.push_back(session);
+  changed_.notify_all();
+}
+
+bool NodeImpl::is_ending(const std::string& session) {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::find(ending_, session) != ending_.end();
 }
 
 void NodeImpl::keep() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stop_ || over_; });
+    changed_.wait(lock, [this] { return stop_ || over_ || asks_ || !ending_.empty(); });
     if (stop_) return;
-    const std::shared_ptr<Life> gone = life_;
-    lock.unlock();
-    gone->stop(false);
-    lock.lock();
-    incarnation_ = std::max(incarnation_ + 1, options_.incarnation);
-    lock.unlock();
-    Result<std::shared_ptr<Life>> made = new_life();
-    lock.lock();
-    if (made.ok()) continue;
-    if (options_.notice) options_.notice("cannot meet the others: " + made.error().message);
-    // Whoever has its address may let go of it.
-    changed_.wait_for(lock, std::chrono::milliseconds(100), [this] { return stop_; });
+    if (!ending_.empty()) {
+      end_next_session(lock);
+    } else if (over_) {
+      begin_next_life(lock);
+    } else {
+      asks_ = false;
+      const std::shared_ptr<Life> life = life_;
+      lock.unlock();
+      life->ask();
+      lock.lock();
+    }
   }
+}
+
+void NodeImpl::end_next_session(std::unique_lock<std::mutex>& lock) {
+  const std::string session = ending_.front();
+  lock.unlock();
+  (void)host_->end_session(session);  // none of its calls is under way, as the home says
+  lock.lock();
+  ending_.pop_front();
+  const std::shared_ptr<Life> life = life_;
+  lock.unlock();
+  life->go_on();
+  lock.lock();
+}
+
+void NodeImpl::begin_next_life(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<Life> gone = life_;
+  lock.unlock();
+  gone->stop(false);
+  lock.lock();
+  incarnation_ = std::max(incarnation_ + 1, options_.incarnation);
+  lock.unlock();
+  Result<std::shared_ptr<Life>> made = new_life();
+  lock.lock();
+  if (made.ok()) return;
+  if (options_.notice) options_.notice("cannot meet the others: " + made.error().message);
+  // Whoever has its address may let go of it.
+  changed_.wait_for(lock, std::chrono::milliseconds(100), [this] { return stop_; });
 }
 
 }  // namespace

@@ -37,8 +37,8 @@ class NodePort {
   virtual void send(Origin to, Channel channel, wire::Bytes bytes) = 0;
   /// What this life said is wrong.
   virtual void refuse(Origin life, const std::string& why) = 0;
-  /// The session has ended at home: what roles hold of it can go.
-  virtual void end_session(const std::string& session) = 0;
+  /// Roles may hold something of it from now on.
+  virtual void session_known(const std::string& session) = 0;
   /// The home has let this machine in.
   virtual void admitted() = 0;
 };

@@ -11,6 +11,7 @@
 
 #include "memory_network.h"
 #include "runtime/node/control.h"
+#include "runtime/node/life.h"
 #include "runtime/wire/codec.h"
 #include "runtime/zmq/zmq_transport.h"
 #include "world.h"
@@ -39,6 +40,18 @@ struct Wiring {
   Connect connect{};  // empty: links in memory
 };
 
+/// What roles hold of sessions, elsewhere.
+class Memory final : public GlobalParam {
+ public:
+  explicit Memory(const std::function<void(std::string)>& ends) : ends_(ends) {}
+  void end_session(std::string_view session) override {
+    if (ends_) ends_(std::string(session));
+  }
+
+ private:
+  const std::function<void(std::string)>& ends_;
+};
+
 /// A cluster of machines 0 (the home), 1, 2 and maybe 3; role i of each workflow runs on machine
 /// `placed[i]`.
 class TestCluster {
@@ -49,6 +62,10 @@ class TestCluster {
     PluginDeclaration declaration;
     declaration.name = "scripted";
     declaration.any_ports = true;
+    catalog_.add_global_param(
+        "memory", [this](const GlobalParamMaking&) -> Result<std::unique_ptr<GlobalParam>> {
+          return std::unique_ptr<GlobalParam>(std::make_unique<Memory>(session_ends));
+        });
     Plugin plugin;
     plugin.declaration = declaration;
     plugin.make = [this, script](const RoleMaking& making) -> Result<RoleInstance> {
@@ -56,6 +73,9 @@ class TestCluster {
       return RoleInstance(
           std::unique_ptr<Role>(std::make_unique<ScriptedRole>(script, making.replica)));
     };
+    catalog_.add(plugin);
+    plugin.declaration.name = "remembering";
+    plugin.declaration.global_param_kinds = {"memory"};
     catalog_.add(std::move(plugin));
     for (const std::string& yaml : yamls) {
       LoadedWorkflow& loaded = loaded_.emplace_back(load_workflow("test.yaml", yaml));
@@ -117,6 +137,7 @@ class TestCluster {
 
   MemoryNetwork network;
   std::atomic<int> made{0};
+  std::function<void(std::string)> session_ends;  // set before the first call
 
  private:
   std::vector<std::uint32_t> placed_;
@@ -144,6 +165,46 @@ Result<void> chain_role(Activation& activation, std::uint32_t) {
                                     activation.input("y")->text));
   return {};
 }
+
+/// `b` says all that its session has said to it.
+constexpr const char* remembering_yaml = R"(
+sluice: 1
+workflow: remembering
+inputs: { x: text }
+global_params: { said: { kind: memory } }
+roles:
+  first: { plugin: scripted }
+  second: { plugin: remembering, global_params: [said] }
+  third: { plugin: scripted }
+nodes:
+  a: { run: first.a, inputs: [ { x: inputs.x } ], outputs: [v] }
+  b: { run: second.b, inputs: [ { x: a.v } ], outputs: [v] }
+  c: { run: third.c, inputs: [ { x: b.v } ], outputs: [v] }
+outputs: { out: c.v }
+)";
+
+class Told {
+ public:
+  Script script() {
+    return [this](Activation& activation, std::uint32_t) -> Result<void> {
+      std::string text = activation.input("x")->text;
+      if (activation.node() == "b") {
+        const std::lock_guard lock(mutex_);
+        text = said_[std::string(activation.session())] += text;
+      }
+      activation.yield("v", make_text(text));
+      return {};
+    };
+  }
+  void forget(const std::string& session) {
+    const std::lock_guard lock(mutex_);
+    said_.erase(session);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::string> said_;
+};
 
 /// Loopback addresses that nobody uses now, all different.
 std::vector<std::string> free_addresses(std::size_t count) {
@@ -336,6 +397,80 @@ TEST_CASE("when the home begins anew, so do the others, and no session is left o
   CHECK(cluster.node(2).lives() == 2);
   CHECK(cluster.call("lisa").first.ok);
   CHECK(lisa == 14);
+}
+
+TEST_CASE("what roles hold of sessions is the home's, and goes with it") {
+  Told told;
+  TestCluster cluster({remembering_yaml}, {0, 1, 2}, told.script());
+  cluster.session_ends = [&](const std::string& session) { told.forget(session); };
+  CHECK(cluster.call("lisa", "x").second == "x ");
+  CHECK(cluster.call("lisa", "y").second == "xy ");
+  // Another life of the machine, the same home: it goes on.
+  cluster.network.silence(1, 0);
+  REQUIRE(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  CHECK(cluster.call("lisa", "z").second == "xyz ");
+  cluster.start(0, 9);
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  CHECK(cluster.call("lisa", "x").second == "x ");
+}
+
+TEST_CASE("a session's end that takes long delays nobody but a session of its name") {
+  Told told;
+  Gate reached;
+  Gate hold;
+  TestCluster cluster({remembering_yaml}, {0, 1, 2}, told.script());
+  cluster.session_ends = [&](const std::string& session) {
+    reached.open();
+    hold.wait();
+    told.forget(session);
+  };
+  CHECK(cluster.call("lisa", "x").second == "x ");
+  REQUIRE(cluster.home().runner(0).end_session("lisa").ok());
+  reached.wait();
+  CHECK(cluster.call("bart", "y").second == "y ");
+  const std::size_t heard = cluster.network.heard(0, 1);
+  Waiting waiting;
+  const auto handle =
+      cluster.home().runner(0).start({"lisa", {{"x", make_text("z")}}, 20s}, waiting.observer());
+  REQUIRE(eventually([&] { return cluster.network.heard(0, 1) == heard + 2; }));
+  hold.open();
+  CHECK(waiting.wait().ok);
+  CHECK(waiting.text == "z ");
+}
+
+TEST_CASE("a session's end comes to machines that the home has not told of it itself") {
+  Told told;
+  TestCluster cluster({remembering_yaml}, {1, 2, 0}, told.script());
+  std::atomic<int> ends{0};
+  cluster.session_ends = [&](const std::string&) { ++ends; };
+  CHECK(cluster.call("lisa", "x").second == "x ");
+  REQUIRE(cluster.home().runner(0).end_session("lisa").ok());
+  CHECK(eventually([&] { return ends == 1; }));
+}
+
+TEST_CASE("a life waits for the home until it is let in, and has no members when it is over") {
+  struct Keeper final : LifeKeeper {
+    void over(const std::string&) override {}
+    void bound(Origin) override {}
+    void session_known(const std::string&) override {}
+    void session_ended(const std::string&) override {}
+    bool is_ending(const std::string&) override { return false; }
+  } keeper;
+  NodeOptions options;
+  options.machines = {"front", "gpu"};
+  options.self = 1;
+  options.placed = {{1}, {1}};
+  MemoryNetwork network;
+  Life life(options, {1, 1}, keeper);
+  CHECK(life.wait(0ms) == std::vector<std::string>{"front"});  // no driver is there yet
+  life.start({}, network.join({1, 1}));
+  life.port().admitted();
+  CHECK(life.wait(0ms) == std::vector<std::string>{"front"});
+  life.port().admitted();
+  CHECK(life.wait(0ms).empty());
+  life.stop(false);
+  CHECK(life.wait(0ms) == std::vector<std::string>{"front"});
 }
 
 TEST_CASE("over TCP, too, a machine begins another life at its address") {

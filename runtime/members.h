@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -104,6 +105,7 @@ class Member {
   explicit Member(std::uint32_t home) : home_{home, 0} {}
 
   void connected(Origin life, MemberEffects& effects) {
+    unheard_.erase(life.machine);
     if (over_ || life.machine != home_.machine || life == home_) return;
     if (home_.incarnation != 0) return anew("the home has begun anew", effects);
     home_ = life;
@@ -113,7 +115,15 @@ class Member {
   void lost(Origin life, const std::string& why, MemberEffects& effects) {
     if (over_) return;
     if (life == home_) return anew("the home is lost: " + why, effects);
-    if (life.machine != home_.machine) effects.push_back({MemberEffect::Kind::report, life, why});
+    if (life.machine == home_.machine) return;
+    unheard_[life.machine] = {life, why};
+    report(life.machine, effects);
+  }
+  /// The home says that this life is there. It may have been reported before the home knew of it.
+  void joined(Origin life, MemberEffects& effects) {
+    const auto unheard = unheard_.find(life.machine);
+    if (!over_ && unheard != unheard_.end() && unheard->second.first == life)
+      report(life.machine, effects);
   }
   /// Somebody says that this machine's life is over.
   void refused(MemberEffects& effects) {
@@ -128,7 +138,13 @@ class Member {
     effects.push_back({MemberEffect::Kind::anew, {}, std::move(why)});
   }
 
+  void report(std::uint32_t machine, MemberEffects& effects) {
+    const auto& [life, why] = unheard_[machine];
+    if (home_.incarnation != 0) effects.push_back({MemberEffect::Kind::report, life, why});
+  }
+
   Origin home_;
+  std::map<std::uint32_t, std::pair<Origin, std::string>> unheard_;  // by machine: life, why
   bool over_ = false;
 };
 

@@ -163,6 +163,9 @@ bool Life::take_control(Origin from, const wire::Bytes& bytes) {
     case Control::Kind::lost:
       if (from.machine == options_.home) transport_->refuse(control.life);
       break;
+    case Control::Kind::joined:
+      if (is_bound_to(from)) add({Joined{}, control.life, {}});
+      break;
     case Control::Kind::session:
       if (keeper_.is_ending(control.text)) return false;
       break;
@@ -232,6 +235,8 @@ MemberEffects Life::decide(const News& news) {
     if (is_home()) members_.asked(news.life, effects);
   } else if (const auto* reported = std::get_if<Reported>(&news.what)) {
     if (is_home()) members_.reported(news.life, reported->about, news.why, effects);
+  } else if (std::holds_alternative<Joined>(news.what)) {
+    if (!is_home()) member_.joined(news.life, effects);
   } else if (std::holds_alternative<Silent>(news.what)) {
     is_home() ? members_.lost(news.life, news.why, effects)
               : member_.lost(news.life, news.why, effects);

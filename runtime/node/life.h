@@ -62,13 +62,14 @@ class Life final : private TransportListener, private NodePort {
   struct Connected {};
   struct Asked {};
   struct Silent {};
+  struct Joined {};  // as the home says
   struct Refused {};
   struct Reported {
     Origin about;
   };
   /// Something to be decided: of `life`, for the reason `why`.
   struct News {
-    std::variant<Connected, Asked, Silent, Refused, Reported> what;
+    std::variant<Connected, Asked, Silent, Joined, Refused, Reported> what;
     Origin life;
     std::string why;
   };

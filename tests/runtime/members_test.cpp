@@ -46,6 +46,7 @@ std::string member_says(const std::vector<std::pair<char, Origin>>& words) {
     if (word == 'c') member.connected(life, effects);
     if (word == 'l') member.lost(life, "why", effects);
     if (word == 'r') member.refused(effects);
+    if (word == 'j') member.joined(life, effects);
   }
   return text_of(effects);
 }
@@ -105,6 +106,16 @@ TEST_CASE("a member asks the first life of the home that it hears, and lives as 
   CHECK(member_says({{'c', {0, 3}}, {'r', {}}, {'r', {}}}) == "");
   CHECK(member_says({{'c', {0, 3}}, {'r', {}}, {'c', {0, 4}}}) == "");
   CHECK(member_says({{'c', {0, 3}}, {'r', {}}, {'l', {2, 5}}}) == "");
+}
+
+TEST_CASE("a member says again whom it cannot hear when the home says that it is there") {
+  CHECK(member_says({{'c', {0, 3}}, {'l', {2, 5}}, {'j', {2, 5}}}) == "report2.5");
+  CHECK(member_says({{'l', {2, 5}}}) == "");  // there is nobody to tell
+  CHECK(member_says({{'l', {2, 5}}, {'c', {0, 3}}, {'j', {2, 5}}}) == "report2.5");
+  CHECK(member_says({{'c', {0, 3}}, {'l', {2, 5}}, {'j', {2, 6}}}) == "");
+  CHECK(member_says({{'c', {0, 3}}, {'l', {2, 5}}, {'c', {2, 5}}, {'j', {2, 5}}}) == "");
+  CHECK(member_says({{'c', {0, 3}}, {'j', {2, 5}}}) == "");
+  CHECK(member_says({{'c', {0, 3}}, {'l', {2, 5}}, {'r', {}}, {'j', {2, 5}}}) == "");
 }
 
 TEST_CASE("whatever is said of machines, each life joins once, is lost once, and in this order") {

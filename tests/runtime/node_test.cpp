@@ -383,6 +383,22 @@ TEST_CASE("a machine that another cannot hear is lost") {
   CHECK(cluster.call().first.ok);
 }
 
+TEST_CASE("a machine that another could not hear before it was let in is lost, too") {
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, chain_role);
+  cluster.network.hold(1, 0);  // it asks, and is not heard yet
+  cluster.start(1, 5);
+  const std::size_t heard = cluster.network.heard(2, 0);
+  cluster.network.silence(1, 2);
+  REQUIRE(eventually([&] { return cluster.network.heard(2, 0) == heard + 1; }));
+  cluster.network.let_go(1, 0);
+  CHECK(eventually([&] {
+    return cluster.noticed("machine 'gpu' is lost: machine 'disk' says: nothing was heard");
+  }));
+  REQUIRE(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  CHECK(cluster.call().first.ok);
+}
+
 TEST_CASE("when the home begins anew, so do the others, and no session is left of before") {
   std::atomic<int> lisa{0};
   TestCluster cluster({chain_yaml}, {0, 1, 2}, [&](Activation& activation, std::uint32_t replica) {

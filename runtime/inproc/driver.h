@@ -110,6 +110,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void handle_peer(std::unique_ptr<PeerEvent> event);
   void handle_message(std::unique_ptr<PeerEvent> event);
   void handle_control(Origin from, const Control& control);
+  void take_session(Origin from, const Control& control);
   void handle_joined(Origin life);
   void handle_lost(Origin life, const std::string& why);
   void handle_session_ended(std::uint64_t session);

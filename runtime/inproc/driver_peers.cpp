@@ -10,6 +10,12 @@ namespace {
 
 /// Of messages that came before the home told of their sender.
 constexpr std::size_t early_bytes_max = std::size_t{64} << 20U;
+/// Of one workflow, which have not ended.
+constexpr std::size_t sessions_max = std::size_t{1} << 20U;
+
+std::size_t held_bytes(const PeerEvent& event) {
+  return event.bytes.size() + sizeof(PeerEvent) + 64;  // and what the allocator and the row take
+}
 
 }  // namespace
 
@@ -141,11 +147,10 @@ void Driver::receive(const PeerEvent& event) {
 }
 
 void Driver::hold(std::unique_ptr<PeerEvent> event) {
-  peers_->early_bytes += event->bytes.size();
-  if (peers_->early_bytes > early_bytes_max) {
-    peers_->early_bytes -= event->bytes.size();
+  const std::size_t size = held_bytes(*event);
+  if (peers_->early_bytes + size > early_bytes_max)
     return refuse(event->from, "it sends too much before the home has told of it");
-  }
+  peers_->early_bytes += size;
   peers_->early.push_back(std::move(event));
 }
 
@@ -165,9 +170,7 @@ void Driver::handle_control(Origin from, const Control& control) {
   const bool of_home = from.machine == peers_->where().home;
   // A session's name may come before the home has told of who says it.
   if (control.kind == Kind::session) {
-    peers_->names.emplace(control.number, control.text);
-    peers_->place.port->session_known(control.text);
-    return;
+    return take_session(from, control);
   }
   if (control.kind == Kind::give_up && peers_->where().is_home()) {
     if (!peers_->lives.accepts(from) || control.node >= plan_->nodes.size()) return;
@@ -204,6 +207,16 @@ void Driver::handle_control(Origin from, const Control& control) {
     default:
       return refuse(from, "it says what goes to the home");
   }
+}
+
+void Driver::take_session(Origin from, const Control& control) {
+  const bool is_later = from.incarnation > peers_->lives.life_of(from.machine).incarnation;
+  const bool is_wrong = from.incarnation <= peers_->wrong[from.machine];
+  if (is_wrong || (!peers_->lives.accepts(from) && !is_later)) return;
+  if (peers_->names.size() >= sessions_max && !peers_->names.contains(control.number))
+    return refuse(from, "it names more than " + std::to_string(sessions_max) + " sessions");
+  peers_->names.emplace(control.number, control.text);
+  peers_->place.port->session_known(control.text);
 }
 
 // ---- who is there

@@ -9,6 +9,7 @@ namespace {
 using Kind = Control::Kind;
 
 constexpr auto last_kind = Kind::leaving;
+constexpr std::uint64_t calls_max = std::uint64_t{1} << 20U;
 constexpr std::uint64_t any_number = ~std::uint64_t{0};
 constexpr std::uint64_t u32_max = 0xffff'ffffU;
 
@@ -63,7 +64,7 @@ Result<Control> decode_control(std::span<const std::byte> bytes) {
   if (control.kind == Kind::give_up)
     control.node = static_cast<NodeId>(in.number("a node", 0xffff));
   if (has_calls(control.kind)) {
-    const std::size_t calls = in.count("calls", any_number);
+    const std::size_t calls = in.count("calls", calls_max);
     for (std::size_t i = 0; i < calls && in.ok(); ++i)
       control.calls.push_back(in.number("a call", any_number));
   }

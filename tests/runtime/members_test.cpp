@@ -180,6 +180,11 @@ TEST_CASE("a control parcel comes out as it went in, and no part or bent one is 
   out.u8(static_cast<std::uint8_t>(Control::Kind::joined));
   for (const std::uint64_t number : {0ULL, 1ULL, 1ULL, 1ULL << 60U}) out.number(number);
   CHECK_FALSE(decode_control(many).ok());  // nothing is allocated for calls that are not there
+  Control most{.kind = Control::Kind::admitted};
+  most.calls.resize(std::size_t{1} << 20U);
+  CHECK(decode_control(encode_control(most)).ok());
+  most.calls.emplace_back();
+  CHECK_FALSE(decode_control(encode_control(most)).ok());
 }
 
 }  // namespace sluice

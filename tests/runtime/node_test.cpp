@@ -563,6 +563,32 @@ TEST_CASE("what only the home may say is refused when another says it") {
   CHECK(cluster.call().first.ok);
 }
 
+TEST_CASE("much that waits for the home's word is refused, however small its parts are") {
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, chain_role);
+  wire::Bytes bytes;
+  wire::ByteWriter out(bytes);
+  out.number(0);
+  out.number(99);  // more news than the home has told anybody
+  for (int i = 0; i < (64 << 20) / 200; ++i)
+    cluster.network.inject(cluster.network.life_of(1), 2, Channel::message, bytes);
+  CHECK(eventually([&] { return cluster.noticed("it sends too much before the home"); }));
+}
+
+TEST_CASE("a life that is lost names no sessions") {
+  TestCluster cluster({remembering_yaml}, {0, 2, 0}, [](Activation& activation, std::uint32_t) {
+    activation.yield("v", make_text(std::string(activation.session())));
+    return Result<void>();
+  });
+  const Origin gone = cluster.network.life_of(1);
+  cluster.network.silence(1, 0);
+  REQUIRE(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  Control control{.kind = Control::Kind::session};
+  control.text = "false";  // for the number of the first session
+  cluster.network.inject(gone, 2, Channel::control, encode_control(control));
+  CHECK(cluster.call("true").second == "true ");
+}
+
 TEST_CASE("what overtakes the home's word of its sender waits for it") {
   TestCluster cluster({chain_yaml}, {1, 2, 0}, chain_role);
   // Machine 2 begins anew; the home's word to it is late, machine 1's frames are not.

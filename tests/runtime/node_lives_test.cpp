@@ -1,0 +1,149 @@
+// One life after the other of a machine, and what of sessions outlives them.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/node/control.h"
+#include "runtime/node/life.h"
+#include "runtime/zmq/zmq_transport.h"
+#include "test_cluster.h"
+
+namespace sluice {
+
+namespace {
+
+/// Loopback addresses that nobody uses now, all different.
+std::vector<std::string> free_addresses(std::size_t count) {
+  std::vector<std::string> addresses;
+  std::vector<int> sockets;
+  while (addresses.size() < count) {
+    sockets.push_back(::socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(::bind(sockets.back(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(::getsockname(sockets.back(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    addresses.push_back("tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port)));
+  }
+  for (const int socket : sockets) ::close(socket);
+  return addresses;
+}
+
+/// Machines that meet over TCP.
+Connect over_tcp(std::uint32_t machines) {
+  return [addresses = free_addresses(machines)](Origin self) {
+    ZmqOptions options;
+    options.self = self;
+    options.bind = addresses[self.machine];
+    options.cluster = "test";
+    options.notice = [](const std::string&) {};
+    for (std::uint32_t other = 0; other < addresses.size(); ++other)
+      if (other != self.machine) options.peers.push_back({other, addresses[other], ""});
+    return make_zmq_transport(std::move(options));
+  };
+}
+
+}  // namespace
+
+TEST_CASE("what roles hold of sessions is the home's, and goes with it") {
+  Told told;
+  TestCluster cluster({remembering_yaml}, {0, 1, 2}, told.script());
+  cluster.session_ends = [&](const std::string& session) { told.forget(session); };
+  CHECK(cluster.call("lisa", "x").second == "x ");
+  CHECK(cluster.call("lisa", "y").second == "xy ");
+  // Another life of the machine, the same home: it goes on.
+  cluster.network.silence(1, 0);
+  REQUIRE(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  CHECK(cluster.call("lisa", "z").second == "xyz ");
+  cluster.start(0, 9);
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  CHECK(cluster.call("lisa", "x").second == "x ");
+}
+
+TEST_CASE("a session's end that takes long delays nobody but a session of its name") {
+  Told told;
+  Gate reached;
+  Gate hold;
+  TestCluster cluster({remembering_yaml}, {0, 1, 2}, told.script());
+  cluster.session_ends = [&](const std::string& session) {
+    reached.open();
+    hold.wait();
+    told.forget(session);
+  };
+  CHECK(cluster.call("lisa", "x").second == "x ");
+  REQUIRE(cluster.home().runner(0).end_session("lisa").ok());
+  reached.wait();
+  CHECK(cluster.call("bart", "y").second == "y ");
+  const std::size_t heard = cluster.network.heard(0, 1);
+  Waiting waiting;
+  const auto handle =
+      cluster.home().runner(0).start({"lisa", {{"x", make_text("z")}}, 20s}, waiting.observer());
+  REQUIRE(eventually([&] { return cluster.network.heard(0, 1) == heard + 2; }));
+  hold.open();
+  CHECK(waiting.wait().ok);
+  CHECK(waiting.text == "z ");
+}
+
+TEST_CASE("a session's end comes to machines that the home has not told of it itself") {
+  Told told;
+  TestCluster cluster({remembering_yaml}, {1, 2, 0}, told.script());
+  std::atomic<int> ends{0};
+  cluster.session_ends = [&](const std::string&) { ++ends; };
+  CHECK(cluster.call("bart", "y").second == "y ");
+  CHECK(cluster.call("lisa", "x").second == "x ");
+  REQUIRE(cluster.home().runner(0).end_session("lisa").ok());
+  CHECK(eventually([&] { return ends == 1; }));
+}
+
+TEST_CASE("a life waits for the home until it is let in, and has no members when it is over") {
+  struct Keeper final : LifeKeeper {
+    void over(const std::string&) override {}
+    void bound(Origin) override {}
+    void session_known(const std::string&) override {}
+    void session_ended(const std::string&) override {}
+    bool is_ending(const std::string&) override { return false; }
+  } keeper;
+  NodeOptions options;
+  options.machines = {"front", "gpu"};
+  options.self = 1;
+  options.placed = {{1}, {1}};
+  MemoryNetwork network;
+  Life life(options, {1, 1}, keeper);
+  CHECK(life.wait(0ms) == std::vector<std::string>{"front"});  // no driver is there yet
+  life.start({}, network.join({1, 1}));
+  life.port().admitted();
+  CHECK(life.wait(0ms) == std::vector<std::string>{"front"});
+  life.port().admitted();
+  CHECK(life.wait(0ms).empty());
+  life.stop(false);
+  CHECK(life.wait(0ms) == std::vector<std::string>{"front"});
+}
+
+TEST_CASE("over TCP, too, a machine begins another life at its address") {
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, chain_role, {3, over_tcp(3)});
+  REQUIRE(cluster.call().first.ok);
+  cluster.start(0, 9);
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  CHECK(cluster.node(1).lives() == 2);
+  CHECK(cluster.node(2).lives() == 2);
+  CHECK(cluster.call().first.ok);
+}
+
+TEST_CASE("a life that is lost names no sessions") {
+  TestCluster cluster({remembering_yaml}, {0, 0, 2}, [](Activation& activation, std::uint32_t) {
+    activation.yield("v", make_text(std::string(activation.session())));
+    return Result<void>();
+  });
+  const Origin gone = cluster.network.life_of(1);
+  cluster.network.silence(1, 0);
+  REQUIRE(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  Control control{.kind = Control::Kind::session};
+  control.text = "false";  // for the number of the first session
+  cluster.network.inject(gone, 2, Channel::control, encode_control(control));
+  CHECK(cluster.call("true").second == "true ");
+}
+
+}  // namespace sluice

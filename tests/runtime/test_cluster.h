@@ -1,0 +1,219 @@
+// A cluster of nodes in one process, and roles for it.
+#pragma once
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "memory_network.h"
+#include "runtime/node/node.h"
+#include "world.h"
+
+namespace sluice {
+
+using namespace std::chrono_literals;
+
+/// Three roles in a row, a stream, and a join of two of its ways.
+inline constexpr const char* chain_yaml = R"(
+sluice: 1
+workflow: chain
+inputs: { x: text }
+roles: { first: { plugin: scripted }, second: { plugin: scripted }, third: { plugin: scripted } }
+nodes:
+  a: { run: first.a, inputs: [ { x: inputs.x } ], outputs: [v] }
+  b: { run: second.b, inputs: [ { x: a.v } ], outputs: [v] }
+  c: { run: third.c, inputs: [ { x: a.v, y: b.v } ], outputs: [v] }
+outputs: { out: c.v }
+)";
+
+struct Wiring {
+  std::uint32_t machines = 3;
+  Connect connect{};  // empty: links in memory
+};
+
+/// What roles hold of sessions, elsewhere.
+class Memory final : public GlobalParam {
+ public:
+  explicit Memory(const std::function<void(std::string)>& ends) : ends_(ends) {}
+  void end_session(std::string_view session) override {
+    if (ends_) ends_(std::string(session));
+  }
+
+ private:
+  const std::function<void(std::string)>& ends_;
+};
+
+/// A cluster of machines 0 (the home), 1, 2 and maybe 3; role i of each workflow runs on machine
+/// `placed[i]`.
+class TestCluster {
+ public:
+  TestCluster(std::vector<std::string> yamls, std::vector<std::uint32_t> placed, Script script,
+              Wiring wiring = {})
+      : placed_(std::move(placed)), connect_(std::move(wiring.connect)), nodes_(wiring.machines) {
+    PluginDeclaration declaration;
+    declaration.name = "scripted";
+    declaration.any_ports = true;
+    catalog_.add_global_param(
+        "memory", [this](const GlobalParamMaking&) -> Result<std::unique_ptr<GlobalParam>> {
+          return std::unique_ptr<GlobalParam>(std::make_unique<Memory>(session_ends));
+        });
+    Plugin plugin;
+    plugin.declaration = declaration;
+    plugin.make = [this, script](const RoleMaking& making) -> Result<RoleInstance> {
+      ++made;
+      return RoleInstance(
+          std::unique_ptr<Role>(std::make_unique<ScriptedRole>(script, making.replica)));
+    };
+    catalog_.add(plugin);
+    plugin.declaration.name = "remembering";
+    plugin.declaration.global_param_kinds = {"memory"};
+    catalog_.add(std::move(plugin));
+    for (const std::string& yaml : yamls) {
+      LoadedWorkflow& loaded = loaded_.emplace_back(load_workflow("test.yaml", yaml));
+      plans_.push_back(plan_workflow(loaded, catalog_.declarations()));
+      REQUIRE(!has_errors(loaded.diagnostics));
+    }
+    for (std::size_t i = 0; i < yamls.size(); ++i)
+      graphs_.push_back({&loaded_[i].spec, &plans_[i]});
+    for (std::uint32_t machine = 0; machine < nodes_.size(); ++machine) start(machine, 1);
+    REQUIRE(home().wait_for_members(10s).ok());
+    for (std::uint32_t machine = 1; machine < nodes_.size(); ++machine)
+      REQUIRE(nodes_[machine]->wait_for_members(10s).ok());
+  }
+  ~TestCluster() {
+    // The home first, as when a caller is done.
+    for (auto& node : nodes_) node.reset();
+  }
+
+  void start(std::uint32_t machine, std::uint32_t incarnation) {
+    NodeOptions options;
+    options.machines = {"front", "gpu", "disk", "arm"};
+    options.machines.resize(nodes_.size());
+    options.self = machine;
+    options.placed.assign(graphs_.size(), placed_);
+    options.connect = [this](Origin self) -> Result<std::unique_ptr<Transport>> {
+      return connect_ ? connect_(self) : network.join(self);
+    };
+    options.incarnation = incarnation;
+    options.notice = [this](const std::string& line) {
+      const std::lock_guard lock(mutex_);
+      notices_ += line + "\n";
+    };
+    nodes_[machine].reset();
+    auto node = Node::create(graphs_, catalog_, std::move(options));
+    REQUIRE(node.ok());
+    nodes_[machine] = std::move(*node);
+  }
+  /// It is gone without a word; the others find out.
+  void kill(std::uint32_t machine) {
+    network.freeze(machine);
+    for (std::uint32_t by = 0; by < nodes_.size(); ++by)
+      if (by != machine) network.silence_frozen(machine, by);
+  }
+  Node& home() { return *nodes_[0]; }
+  const Plan& plan() const { return plans_[0]; }
+  Node& node(std::uint32_t machine) { return *nodes_[machine]; }
+  std::pair<CallOutcome, std::string> call(const std::string& session = "s",
+                                           const std::string& text = "x", std::size_t graph = 0) {
+    std::string came;
+    CallOutcome outcome = home().runner(graph).call(
+        {session, {{"x", make_text(text)}}, 20s},
+        [&](std::string_view, const PayloadRef& value) { came += value->text + " "; });
+    return {std::move(outcome), came};
+  }
+  bool noticed(const std::string& words) {
+    const std::lock_guard lock(mutex_);
+    return notices_.find(words) != std::string::npos;
+  }
+
+  MemoryNetwork network;
+  std::atomic<int> made{0};
+  std::function<void(std::string)> session_ends;  // set before the first call
+
+ private:
+  std::vector<std::uint32_t> placed_;
+  Connect connect_;
+  Catalog catalog_;
+  std::deque<LoadedWorkflow> loaded_;
+  std::deque<Plan> plans_;
+  std::vector<Graph> graphs_;
+  std::mutex mutex_;
+  std::string notices_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+/// `a` streams three frames, `b` marks them, `c` joins what came of each.
+inline Result<void> chain_role(Activation& activation, std::uint32_t) {
+  const std::string x = activation.input("x") != nullptr ? activation.input("x")->text : "";
+  if (activation.node() == "a")
+    for (int i = 0; i < 3; ++i) activation.yield("v", make_text(x + std::to_string(i)));
+  if (activation.node() == "b") {
+    activation.warn("marks");
+    activation.yield("v", make_text("b" + x));
+  }
+  if (activation.node() == "c")
+    activation.yield("v", make_text(std::string(activation.session()) + ":" + x + "+" +
+                                    activation.input("y")->text));
+  return {};
+}
+
+/// `b` says all that its session has said to it.
+inline constexpr const char* remembering_yaml = R"(
+sluice: 1
+workflow: remembering
+inputs: { x: text }
+global_params: { said: { kind: memory } }
+roles:
+  first: { plugin: scripted }
+  second: { plugin: remembering, global_params: [said] }
+  third: { plugin: scripted }
+nodes:
+  a: { run: first.a, inputs: [ { x: inputs.x } ], outputs: [v] }
+  b: { run: second.b, inputs: [ { x: a.v } ], outputs: [v] }
+  c: { run: third.c, inputs: [ { x: b.v } ], outputs: [v] }
+outputs: { out: c.v }
+)";
+
+class Told {
+ public:
+  Script script() {
+    return [this](Activation& activation, std::uint32_t) -> Result<void> {
+      std::string text = activation.input("x")->text;
+      if (activation.node() == "b") {
+        const std::lock_guard lock(mutex_);
+        text = said_[std::string(activation.session())] += text;
+      }
+      activation.yield("v", make_text(text));
+      return {};
+    };
+  }
+  void forget(const std::string& session) {
+    const std::lock_guard lock(mutex_);
+    said_.erase(session);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::string> said_;
+};
+
+/// Polls until it is so, for at most ten seconds.
+template <typename Condition>
+bool eventually(Condition is_so) {
+  const auto until = std::chrono::steady_clock::now() + 10s;
+  while (!is_so()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+}  // namespace sluice

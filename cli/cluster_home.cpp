@@ -47,8 +47,11 @@ void remove_sockets(const Cluster& cluster) {
   for (std::uint32_t i = 0; i < cluster.spec().machines.size(); ++i)
     if (!cluster.spec().machines[i].home) {
       const std::string path = cluster.folder + "/" + std::to_string(i);
-      ::unlink(path.c_str());
-      if (!is_locked(path + ".lock")) ::unlink((path + ".lock").c_str());
+      // Whoever holds the lock lives, and was not started by this process.
+      if (const Result<LockFile> lock = LockFile::take(path + ".lock"); lock.ok()) {
+        ::unlink(path.c_str());
+        ::unlink((path + ".lock").c_str());
+      }
     }
   leave_folder(cluster);
 }
@@ -92,14 +95,19 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
   return home;
 }
 
+void ClusterHome::end_processes() {
+  quiet_ = true;
+  if (!supervisor_) return;
+  supervisor_.reset();
+  remove_sockets(cluster_);
+  processes_lock_.reset();
+}
+
 ClusterHome::~ClusterHome() {
   quiet_ = true;
   if (supervisor_) supervisor_->stop();
   node_.reset();
-  const bool started = supervisor_.has_value();
-  supervisor_.reset();
-  processes_lock_.reset();
-  if (started) remove_sockets(cluster_);
+  end_processes();
   leave_folder(cluster_, cluster_.spec().home(), std::move(machine_lock_));
 }
 

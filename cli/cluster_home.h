@@ -30,6 +30,8 @@ class ClusterHome {
                                                     const std::vector<std::string>& plugins,
                                                     RunnerOptions runner,
                                                     std::chrono::milliseconds patience);
+  /// Ends the machines that it has started, where this process cannot wait for its own end.
+  void end_processes();
   ~ClusterHome();
   Runner& runner(std::size_t workflow) { return node_->runner(workflow); }
 

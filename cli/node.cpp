@@ -1,5 +1,6 @@
 // `sluice node`: one machine of a cluster. `sluice up`: all but the home, as processes here.
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -13,6 +14,9 @@
 namespace sluice::cli {
 
 namespace {
+
+/// From the signal to the end, whatever roles do.
+constexpr unsigned stop_seconds_most = 10;
 
 struct NodeCommand {
   std::string cluster;
@@ -87,6 +91,7 @@ int node(const NodeCommand& options, const Catalog& catalog) {
       std::printf("machine '%s' is ready\n", options.name.c_str());
       std::fflush(stdout);
       signals.wait();
+      ::alarm(stop_seconds_most);  // a role that never lets go does not keep the machine's name
     } else {
       status = fail(options.name + ": " + made.error().message);
     }
@@ -107,12 +112,15 @@ int up(const NodeCommand& options, const std::vector<std::string>& plugins,
   {
     const Result<LockFile> lock = lock_processes(*cluster);
     if (!lock.ok()) return fail(lock.error().message);
-    const Supervisor supervisor(machines, false, [](const std::string& line) {
-      std::fprintf(stderr, "%s\n", line.c_str());
-    });
-    signals.wait();
+    {
+      const Supervisor supervisor(machines, false, [](const std::string& line) {
+        std::fprintf(stderr, "%s\n", line.c_str());
+      });
+      signals.wait();
+    }
+    remove_sockets(*cluster);  // before others may start machines of these names
   }
-  remove_sockets(*cluster);
+  leave_folder(*cluster);
   return 0;
 }
 

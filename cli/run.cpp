@@ -338,7 +338,9 @@ int run(const RunOptions& options, const Catalog& catalog,
     if (const Result<void> written = write_run_trace(options.trace, plan, runner.trace());
         !written.ok())
       end.status = fail(written.error().message);
-  if (!running->home) end_beside_roles(runner, end);
+  const bool stuck = runner.counts().activations != 0;
+  if (running->home && stuck) running->home->end_processes();
+  if (!running->home || stuck) end_beside_roles(runner, end);
   return end.status;
 }
 

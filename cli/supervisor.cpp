@@ -127,9 +127,13 @@ void Supervisor::end_all() {
   for (Process& process : processes_) {
     if (process.handle < 0) continue;
     pollfd event{process.handle, POLLIN, 0};
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now());
-    if (::poll(&event, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0))) == 0)
-      ::kill(process.pid, SIGKILL);
+    int ended = -1;
+    while (ended < 0) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now());
+      ended = ::poll(&event, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+      if (ended < 0 && errno != EINTR) break;
+    }
+    if (ended <= 0) ::kill(process.pid, SIGKILL);
     ::waitpid(process.pid, nullptr, 0);
     ::close(process.handle);
     process.handle = -1;

@@ -56,9 +56,10 @@ bool Engine::is_full(const Message& message) const {
   const std::size_t most = pools_.waiting_max;
   switch (message.kind) {
     case Message::Kind::frame:
+      if (free_records_.in_use() >= most || pools_.frames.in_use() > most) return true;
+      [[fallthrough]];
     case Message::Kind::settled:
-      return buckets_.size() >= most || free_records_.in_use() >= most ||
-             (calls_.size() >= most && !calls_.contains(message.call));
+      return buckets_.size() >= most || (calls_.size() >= most && !calls_.contains(message.call));
     case Message::Kind::cancel:
       return cancelled_.size() >= most && !cancelled_.contains(message.call);
     case Message::Kind::abort:
@@ -444,9 +445,11 @@ void Engine::finish(Record& record, std::unique_ptr<Failure> failure, Effects& e
   }
   close(record, std::move(failure), effects);
   if (node_.order == none) return;
-  CallRecord& queue = record_of(call);
-  queue.running = false;
-  pump(call, queue, effects);
+  // A home that is wrong may have let the engine forget the call.
+  CallRecord** const queue = calls_.find(call);
+  if (queue == nullptr) return;
+  (*queue)->running = false;
+  pump(call, **queue, effects);
 }
 
 void Engine::recycle_bucket(const ScopeOfCall& key) {

@@ -182,11 +182,11 @@ struct Pools {
   Origin self;                          // whose scopes and calls are made here
   Mix mix;                              // of tables whose keys others choose
   std::size_t waiting_max = unbounded;  // positions of one order; buckets, ... of one engine
+  std::uint64_t scopes_made = 0;
+  std::vector<Scope*> unwinding;  // while scopes are given back, at the lists' end too
   FreeList<Frame> frames;
   FreeList<Scope> scopes;
   FreeList<Message> messages;
-  std::uint64_t scopes_made = 0;
-  std::vector<Scope*> unwinding;  // while scopes are given back
   Frame* new_frame(NodeId from, std::size_t outputs) {
     Frame* frame = frames.take();
     frame->pools = this;

@@ -39,8 +39,8 @@ class FreeList {
     return &owned_.back()[0];
   }
 
+  std::vector<T*> free_;  // outlives the objects, whose ends may give others back
   std::vector<std::unique_ptr<T[]>> owned_;
-  std::vector<T*> free_;
 };
 
 }  // namespace sluice

@@ -98,7 +98,9 @@ bool OrderQueue::insert(const Share& share, Entry::Kind kind, Item item) {
 bool OrderQueue::pass(const Share& share) {
   // A refined share's track may not be there yet: the long way.
   if (share.scope->parent.scope || share.scope->sequence != sequence_) return false;
-  Track& track = tracks_[current_ != no_track ? current_ : root_track(sequence_)];
+  const std::uint32_t at = current_ != no_track ? current_ : root_track(sequence_);
+  if (at == no_track || broken_) return false;  // `put` says why
+  Track& track = tracks_[at];
   if (share.begin != track.frontier) return false;
   track.frontier += share.width;
   return true;

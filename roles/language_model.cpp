@@ -355,7 +355,8 @@ void LanguageModel::step(std::vector<StepOutcome>& ended) {
   done_.clear();
 }
 
-constexpr std::string_view option_names[] = {"precision", "share_prefixes", "step_tokens"};
+constexpr std::string_view option_names[] = {"max_tokens", "precision", "share_prefixes",
+                                             "step_tokens"};
 
 Result<RoleInstance> make(const RoleMaking& making) {
   const std::vector<OptionDeclaration> options = engine_options(option_names);

@@ -26,7 +26,9 @@ struct Asked {
   Result<void> outcome;         // of looking at them
   std::vector<float> rows;      // of the prefix
   std::size_t pictures = 0;     // how many of them stand for pictures
-  std::vector<float> x, state;  // noise
+  std::vector<float> x, state;  // noise; what the robot says of itself, filled up with zeros
+  std::size_t state_given = 0;  // of `state`: what it did say
+  Nanoseconds began = 0;
   std::unique_ptr<ControlCycle> cycle;
   TaskId id = 0;
 };
@@ -44,7 +46,11 @@ class PolicyRole final : public SteppedRole {
   PolicyRole(const PolicyRole&) = delete;
   PolicyRole& operator=(const PolicyRole&) = delete;
 
-  void admit(Activation& activation) override { asked_.emplace_back().activation = &activation; }
+  void admit(Activation& activation) override {
+    Asked& asked = asked_.emplace_back();
+    asked.activation = &activation;
+    asked.began = engine_clock();
+  }
   bool busy() const override { return !asked_.empty(); }
   void step(std::vector<StepOutcome>& ended) override;
 
@@ -82,6 +88,7 @@ Result<void> PolicyRole::read_state(Asked& asked) const {
     return invalid_argument("the state is " + tensor.describe() + ", this policy reads 1 to " +
                             std::to_string(shape().state_dims) + " f32 values");
   asked.state.assign(tensor.f32().begin(), tensor.f32().end());
+  asked.state_given = asked.state.size();
   asked.state.resize(shape().state_dims);  // what a robot does not have is zero
   return {};
 }
@@ -120,7 +127,9 @@ Result<std::vector<std::int32_t>> PolicyRole::read_words(const Asked& asked) con
   if (!host_.tokenizer.ok())
     return invalid_argument("an instruction needs a tokenizer: " + host_.tokenizer.error().message +
                             "; or give `tokens`");
-  return host_.tokenizer->encode(policy_prompt(family, text->text, asked.state), true);
+  // Words of what the robot has, without what fills up the row: so openpi writes them.
+  const auto told = std::span(asked.state).first(asked.state_given);
+  return host_.tokenizer->encode(policy_prompt(family, text->text, told), true);
 }
 
 Result<std::vector<float>> PolicyRole::read_features(const Asked& asked) const {
@@ -201,7 +210,7 @@ Result<void> PolicyRole::begin(Asked& asked, SharedEngine::Turn& mine) {
   ControlOptions options;
   options.schedule.steps = is_trunk() ? 0 : options_.steps != 0 ? options_.steps : shape().steps;
   options.priority = options_.priority;
-  options.began = engine_clock();
+  options.began = asked.began;
   if (options_.deadline != 0) options.deadline = options.began + options_.deadline;
   auto cycle =
       ControlCycle::make(host_.policy, std::move(prefix).value(), std::move(asked.rows),

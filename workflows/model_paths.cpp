@@ -27,17 +27,23 @@ bool is_model(const fs::path& path) {
          (path.extension() == ".gguf" && fs::is_regular_file(path, failed));
 }
 
+/// One spelling of it: the roles and parameters over one checkpoint are compared by it.
+fs::path plain(const fs::path& path) {
+  const fs::path made = path.lexically_normal();
+  return made.has_filename() ? made : made.parent_path();
+}
+
 /// The first of the current directory, the file's own and those above it that holds the path.
 std::optional<fs::path> directory_of(const fs::path& path, const std::string& file) {
   std::error_code failed;
-  if (path.is_absolute()) return is_model(path) ? std::optional(path) : std::nullopt;
+  if (path.is_absolute()) return is_model(path) ? std::optional(plain(path)) : std::nullopt;
   std::vector<fs::path> roots{fs::current_path(failed)};
   for (fs::path at = fs::absolute(file, failed).parent_path();; at = at.parent_path()) {
     roots.push_back(at);
     if (at == at.root_path()) break;
   }
   for (const fs::path& root : roots)
-    if (is_model(root / path)) return (root / path).lexically_normal();
+    if (is_model(root / path)) return plain(root / path);
   return std::nullopt;
 }
 

@@ -36,6 +36,7 @@ Pools pools_of(const Residence& where) {
   std::random_device secret;
   SplitMix64 random((std::uint64_t{secret()} << 32U) + secret());
   pools.mix = drawn_mix(random);
+  pools.waiting_max = waiting_from_others_max;
   return pools;
 }
 

@@ -222,6 +222,11 @@ class Simulation final : public TroubleHost {
   void perform(std::uint32_t machine) override {
     // Nothing below steps an engine, so the effects stand still meanwhile.
     for (DeliverOutput& output : effects_.deliveries) {
+      if (frame_of(*output.value) == Hostile::frame) {
+        oracle_.violated("C22: call " + std::to_string(oracle_.call_of(output.call)) +
+                         " was given a value of another's call");
+        continue;
+      }
       CallReport& call = report_.calls[oracle_.call_of(output.call)];
       oracle_.delivered(output);
       if (call.first_output == Instant{}) call.first_output = now_;

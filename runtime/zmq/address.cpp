@@ -84,7 +84,7 @@ Result<void> check_directory(const std::string& directory) {
   if (found.st_uid != geteuid())
     return invalid_argument("directory " + directory + " of an ipc address belongs to user " +
                             std::to_string(found.st_uid) + ", not to this one");
-  if ((found.st_mode & 07777U) != 0700)
+  if ((found.st_mode & 077U) != 0)
     return invalid_argument("directory " + directory +
                             " of an ipc address is open to others: chmod 0700 closes it");
   return {};

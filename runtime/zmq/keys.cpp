@@ -74,6 +74,8 @@ Result<std::string> read_small(const std::string& path, bool secret) {
   struct stat found {};
   if (fstat(file.get(), &found) != 0) return failed(path, "cannot be looked at");
   if (!S_ISREG(found.st_mode)) return invalid_argument(path + " is no regular file");
+  if (!secret && ((found.st_mode & 022U) != 0 || (found.st_uid != geteuid() && found.st_uid != 0)))
+    return invalid_argument(path + " can be changed by others, who could be that machine then");
   if (secret && found.st_uid != geteuid())
     return invalid_argument(path + " belongs to user " + std::to_string(found.st_uid) +
                             ", not to this one");

@@ -122,4 +122,13 @@ TEST_CASE("no more waits than may, and what may go on goes on") {
   REQUIRE(queue.settle(Maker::part(all, 0, half)));
   for (std::uint32_t i = 0; i < 4; ++i) CHECK(queue.pop(false) == i);
   CHECK(queue.empty());
+
+  // Scopes that have only begun are bounded too, and the first of all, which is not among them.
+  OrderQueue begun(Mix(), 4);
+  for (std::uint64_t i = 1; i <= 4; ++i)
+    REQUIRE(begun.settle(Maker::part(maker.whole(i), 0, half)));
+  const Share first = Maker::part(maker.whole(0), 0, half);
+  CHECK_FALSE(begun.pass(first));
+  CHECK_FALSE(begun.put(first, 1));
+  CHECK(begun.problem() == "too many positions wait for an earlier one");
 }

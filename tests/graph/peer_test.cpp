@@ -39,9 +39,9 @@ Plan plan_of(const char* yaml) {
 
 /// A node's engine, and messages to it as anybody may make them up.
 struct Target {
-  explicit Target(const Plan& made, std::size_t waiting_max) : plan(made) {
+  Target(const Plan& made, std::size_t waiting_max, const char* node = "both") : plan(made) {
     pools.waiting_max = waiting_max;
-    engine = std::make_unique<Engine>(plan, plan.find("both")->id, pools);
+    engine = std::make_unique<Engine>(plan, plan.find(node)->id, pools);
     effects.from_wire = true;
   }
   ~Target() { drop(); }
@@ -133,6 +133,31 @@ TEST_CASE("a scope's name that another call has taken first is still the call's 
   CHECK(target.engine->counts().buckets == 1);
   target.engine->home_lost(theirs.home, target.effects);
   CHECK(target.engine->counts().buckets == 0);
+}
+
+TEST_CASE("a call that its home says is over, while a session's turn of it runs, harms nobody") {
+  const Plan plan = plan_of(R"(
+sluice: 1
+workflow: turns
+inputs: { x: text }
+roles: { any: { plugin: scripted }, talk: { plugin: scripted, balance: session } }
+nodes:
+  left: { run: any.go, inputs: [ { x: inputs.x } ], outputs: [y] }
+  turn: { run: talk.go, inputs: [ { x: left.y } ], outputs: [z] }
+outputs: { out: turn.z }
+)");
+  Target target(plan, unbounded, "turn");
+  const CallId call{3, {0, 1}};
+  target.frame("left", call, {7, {0, 1}}, 0, half);
+  REQUIRE(target.effects.starts.size() == 1);
+  const StartActivation start = target.effects.starts[0];
+  Message* over = target.pools.new_message(Message::Kind::call_ended, start.node, call, 1);
+  over->floor = 0;  // and does not even say that the call is past
+  target.engine->receive(*over, target.effects);
+  target.pools.give(over);
+  CHECK(target.engine->counts().calls == 0);
+  target.engine->ended(start.activation, nullptr, target.effects);
+  CHECK(target.engine->counts().activations == 0);
 }
 
 TEST_CASE("an engine keeps no more buckets, calls and orders than it may") {

@@ -60,10 +60,10 @@ std::vector<float> acted(const std::string& family, std::span<const Tensor> phot
     pixels.insert(pixels.end(), made.pixels.begin(), made.pixels.end());
   }
   std::vector<float> state = robot_state;
-  state.resize(policy.shape().state_dims);
   if (!instruction.empty())
     tokens = open_tokenizer(directory)->encode(
         policy_prompt(model.architecture().family, instruction, state), true);
+  state.resize(policy.shape().state_dims);
   KvPool pool(policy.kv_shape(16), 16);
   KvSequence prefix;
   const auto rows = policy.embed({pixels, tokens, state}).value();

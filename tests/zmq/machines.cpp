@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
@@ -18,15 +19,19 @@ PrivateDirectory::PrivateDirectory() {
 PrivateDirectory::~PrivateDirectory() { std::filesystem::remove_all(path_); }
 
 int free_port() {
-  const int socket_ = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  REQUIRE(bind(socket_, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  close(socket_);
-  return ntohs(address.sin_port);
+  // Below those that the kernel gives to whoever connects, and elsewhere for each process.
+  static std::atomic<int> next{::getpid() * 97 % 10'000};
+  for (;;) {
+    const int port = 20'000 + next++ % 10'000;
+    const int tried = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const bool free = bind(tried, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+    close(tried);
+    if (free) return port;
+  }
 }
 
 void Ear::received(Origin from, Channel channel, wire::Bytes bytes) {

@@ -1,6 +1,5 @@
 #include "roles/chat_sessions.h"
 
-#include "engine/family/memory_plan.h"
 #include "roles/kv_pages.h"
 
 namespace sluice {
@@ -25,26 +24,14 @@ Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking&
 
 Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::WeightFormat format,
                                          PlannerOptions options) {
-  if (directory != directory_)
-    return invalid_argument("its model is " + directory + ", its paged_kv is made for " +
-                            directory_);
-  if (engine_ != nullptr) {
-    if (engine_->format != format)
-      return invalid_argument("another role over the same paged_kv has another precision");
-    if (engine_->step_rows != options.budget)
-      return invalid_argument("another role over the same paged_kv has other step_tokens");
+  if (engine_ != nullptr && directory == directory_) {
+    if (Result<void> same =
+            check_same_use({engine_->format, engine_->step_rows}, {format, options.budget});
+        !same.ok())
+      return same.error();
     return engine_.get();
   }
-  Result<Architecture> architecture = Architecture::load(directory);
-  if (!architecture.ok()) return architecture.error();
-  Result<SafetensorsFile> file = open_weights(directory);
-  if (!file.ok()) return file.error();
-  // What does not fit the machine, together with the pages that are there already, is refused.
-  const std::size_t tokens = pool_->pages() * pool_->shape().page_tokens;
-  const MemoryPlan plan = plan_memory(*file, *architecture, tokens, format);
-  if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
-  Result<Model> model =
-      Model::load(std::move(architecture).value(), std::move(file).value(), format);
+  Result<Model> model = open_beside(*pool_, directory_, directory, format);
   if (!model.ok()) return model.error();
   Result<ChatModel> chat = ChatModel::open(directory, std::move(model).value());
   if (!chat.ok()) return chat.error();

@@ -22,4 +22,26 @@ Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const Glob
       KvShape{shape.layers, shape.block.kv_heads * shape.block.head_dim, page_tokens}, pages);
 }
 
+Result<void> check_same_use(const KvUse& made, const KvUse& asked) {
+  if (made.format != asked.format)
+    return invalid_argument("another role over the same paged_kv has another precision");
+  if (made.step_rows != asked.step_rows)
+    return invalid_argument("another role over the same paged_kv has other step_tokens");
+  return {};
+}
+
+Result<Model> open_beside(const KvPool& pool, const std::string& made_for,
+                          const std::string& directory, kernels::WeightFormat format) {
+  if (directory != made_for)
+    return invalid_argument("its model is " + directory + ", its paged_kv is made for " + made_for);
+  Result<Architecture> architecture = Architecture::load(directory);
+  if (!architecture.ok()) return architecture.error();
+  Result<SafetensorsFile> file = open_weights(directory);
+  if (!file.ok()) return file.error();
+  const std::size_t tokens = pool.pages() * pool.shape().page_tokens;
+  const MemoryPlan plan = plan_memory(*file, *architecture, tokens, format);
+  if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
+  return Model::load(std::move(architecture).value(), std::move(file).value(), format);
+}
+
 }  // namespace sluice

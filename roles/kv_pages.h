@@ -1,8 +1,10 @@
-// The pages of a `paged_kv`, as large as its specification says.
+// The pages of a `paged_kv`, as large as its specification says, and the model that goes beside
+// them.
 #pragma once
 
 #include <memory>
 
+#include "engine/family/model.h"
 #include "engine/layers/decoder.h"
 #include "roles/catalog.h"
 
@@ -11,5 +13,18 @@ namespace sluice {
 /// For a decoder of this shape; left out, room for 16,384 tokens. Errors: exhausted (more than the
 /// machine has).
 Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const GlobalParamSpec& spec);
+
+/// What all roles over one `paged_kv` agree on.
+struct KvUse {
+  kernels::WeightFormat format = kernels::WeightFormat::exact;
+  std::uint32_t step_rows = 0;
+};
+/// Errors: invalid_argument, which of them differs.
+Result<void> check_same_use(const KvUse& made, const KvUse& asked);
+
+/// The checkpoint at `directory`, which must be the one that the pages were made for and fit this
+/// machine together with them. Errors: invalid_argument, exhausted, and those of its files.
+Result<Model> open_beside(const KvPool& pool, const std::string& made_for,
+                          const std::string& directory, kernels::WeightFormat format);
 
 }  // namespace sluice

@@ -1,6 +1,5 @@
 #include "roles/policy_kv.h"
 
-#include "engine/family/memory_plan.h"
 #include "engine/tasks/chat_model.h"
 #include "roles/check_model.h"
 #include "roles/kv_pages.h"
@@ -20,28 +19,17 @@ Result<std::unique_ptr<GlobalParam>> PolicyKv::make(const GlobalParamMaking& mak
 
 Result<PolicyHost*> PolicyKv::host(const std::string& directory, kernels::WeightFormat format,
                                    const PlannerOptions& options) {
-  if (directory != directory_)
-    return invalid_argument("its model is " + directory + ", its paged_kv is made for " +
-                            directory_);
-  if (host_ != nullptr) {
-    if (host_->model.format() != format)
-      return invalid_argument("another role over the same paged_kv has another precision");
-    if (host_->step_rows != options.budget)
-      return invalid_argument("another role over the same paged_kv has other step_tokens");
+  if (host_ != nullptr && directory == directory_) {
+    if (Result<void> same =
+            check_same_use({host_->model.format(), host_->step_rows}, {format, options.budget});
+        !same.ok())
+      return same.error();
     return host_.get();
   }
-  Result<Architecture> architecture = Architecture::load(directory);
-  if (!architecture.ok()) return architecture.error();
-  Result<SafetensorsFile> file = open_weights(directory);
-  if (!file.ok()) return file.error();
-  const std::size_t tokens = pool_->pages() * pool_->shape().page_tokens;
-  const MemoryPlan plan = plan_memory(*file, *architecture, tokens, format);
-  if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
-  Result<PictureSteps> pictures = PictureSteps::load(directory, *architecture);
-  if (!pictures.ok()) return pictures.error();
-  Result<Model> model =
-      Model::load(std::move(architecture).value(), std::move(file).value(), format);
+  Result<Model> model = open_beside(*pool_, directory_, directory, format);
   if (!model.ok()) return model.error();
+  Result<PictureSteps> pictures = PictureSteps::load(directory, model->architecture());
+  if (!pictures.ok()) return pictures.error();
   auto made =
       std::make_unique<PolicyHost>(std::move(model).value(), *pool_, options.budget, options);
   Result<FlowPolicy> policy = FlowPolicy::load(made->model);

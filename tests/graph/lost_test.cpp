@@ -4,35 +4,14 @@
 
 #include "graph/coordinator.h"
 #include "graph/engine.h"
-#include "harness.h"
+#include "joined.h"
 
 using namespace sluice;
 using namespace std::chrono_literals;
-using sluice::testing::scripted;
+using sluice::testing::joined;
+using sluice::testing::plan_of;
 
 namespace {
-
-constexpr const char* joined = R"(
-sluice: 1
-workflow: joined
-inputs: { x: text }
-roles: { any: { plugin: scripted } }
-nodes:
-  left:  { run: any.go, inputs: [ { x: inputs.x } ], outputs: [y] }
-  right: { run: any.go, inputs: [ { x: inputs.x } ], outputs: [y] }
-  both:  { run: any.go, inputs: [ { l: left.y, r: right.y } ], outputs: [z] }
-outputs: { out: both.z }
-calls: overlap
-limits: { deadline: 10s }
-)";
-
-Plan plan_of(const char* yaml) {
-  LoadedWorkflow loaded = load_workflow("test.yaml", yaml);
-  check(loaded.spec, scripted(), loaded.diagnostics);
-  Plan plan = compile(loaded.spec, scripted(), loaded.diagnostics);
-  REQUIRE(!has_errors(loaded.diagnostics));
-  return plan;
-}
 
 void drop_messages(Pools& pools, Effects& effects) {
   for (Message* message : effects.messages) pools.give(message);

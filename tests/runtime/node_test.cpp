@@ -42,20 +42,12 @@ TEST_CASE("a role's failure elsewhere is the call's, with its node and words") {
 }
 
 TEST_CASE("a call whose machine is lost ends with its name, calls meanwhile too, later ones work") {
-  Gate reached;
-  Gate hold;
-  std::atomic<bool> first{true};
-  TestCluster cluster({chain_yaml}, {0, 1, 2}, [&](Activation& activation, std::uint32_t replica) {
-    if (activation.node() == "b" && first.exchange(false)) {
-      reached.open();
-      hold.wait();
-    }
-    return chain_role(activation, replica);
-  });
+  HeldOnce held("b");
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, held.role());
   Waiting waiting;
   const auto handle =
       cluster.home().runner(0).start({"s", {{"x", make_text("x")}}, {}}, waiting.observer());
-  reached.wait();
+  held.reached.wait();
   cluster.kill(1);
   CHECK(!waiting.wait().ok);
   CHECK(waiting.outcome.node == "b");
@@ -67,7 +59,7 @@ TEST_CASE("a call whose machine is lost ends with its name, calls meanwhile too,
   CHECK(away.error.message == waiting.outcome.error.message);
   // It was alive, hears that its life is over, and begins another: its roles are the same.
   const int made = cluster.made;
-  hold.open();
+  held.let_go.open();
   cluster.network.thaw(1);
   CHECK(eventually([&] { return cluster.node(1).lives() == 2; }));
   REQUIRE(cluster.home().wait_for_members(10s).ok());
@@ -80,22 +72,14 @@ TEST_CASE("a call whose machine is lost ends with its name, calls meanwhile too,
 }
 
 TEST_CASE("a machine's restart that comes before its silence ends its calls, and lets it in") {
-  Gate reached;
-  Gate hold;
-  std::atomic<bool> first{true};
-  TestCluster cluster({chain_yaml}, {0, 1, 2}, [&](Activation& activation, std::uint32_t replica) {
-    if (activation.node() == "b" && first.exchange(false)) {
-      reached.open();
-      hold.wait();
-    }
-    return chain_role(activation, replica);
-  });
+  HeldOnce held("b");
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, held.role());
   Waiting waiting;
   const auto handle =
       cluster.home().runner(0).start({"s", {{"x", make_text("x")}}, {}}, waiting.observer());
-  reached.wait();
+  held.reached.wait();
   cluster.network.freeze(1);
-  hold.open();
+  held.let_go.open();
   cluster.network.forget(1);
   cluster.start(1, 5);
   CHECK(!waiting.wait().ok);
@@ -106,25 +90,17 @@ TEST_CASE("a machine's restart that comes before its silence ends its calls, and
 }
 
 TEST_CASE("a call is over for its caller though a role elsewhere does not let go") {
-  Gate reached;
-  Gate hold;
-  std::atomic<bool> first{true};
-  TestCluster cluster({chain_yaml}, {2, 1, 0}, [&](Activation& activation, std::uint32_t replica) {
-    if (activation.node() == "a" && first.exchange(false)) {
-      reached.open();
-      hold.wait();
-    }
-    return chain_role(activation, replica);
-  });
+  HeldOnce held("a");
+  TestCluster cluster({chain_yaml}, {2, 1, 0}, held.role());
   Waiting waiting;
   const auto handle =
       cluster.home().runner(0).start({"s", {{"x", make_text("x")}}, {}}, waiting.observer());
-  reached.wait();
+  held.reached.wait();
   cluster.kill(1);  // the role that holds on is on machine 2
   CHECK(!waiting.wait().ok);
   CHECK(waiting.outcome.node == "b");
   CHECK(cluster.home().runner(0).counts().given_up == 1);
-  hold.open();
+  held.let_go.open();
   CHECK(eventually([&] { return cluster.home().runner(0).counts().calls == 0; }));
 }
 

@@ -165,6 +165,23 @@ inline Result<void> chain_role(Activation& activation, std::uint32_t) {
   return {};
 }
 
+/// A chain whose role at this node holds on once, until it is let go.
+struct HeldOnce {
+  explicit HeldOnce(std::string at) : node(std::move(at)) {}
+  Script role() {
+    return [this](Activation& activation, std::uint32_t replica) {
+      if (activation.node() == node && first.exchange(false)) {
+        reached.open();
+        let_go.wait();
+      }
+      return chain_role(activation, replica);
+    };
+  }
+  const std::string node;
+  Gate reached, let_go;
+  std::atomic<bool> first{true};
+};
+
 /// `b` says all that its session has said to it.
 inline constexpr const char* remembering_yaml = R"(
 sluice: 1

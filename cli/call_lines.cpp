@@ -198,8 +198,12 @@ Result<void> read_call(std::string_view text, const Plan& plan, CallLine& call) 
 
 std::string result_line(const CallLine& call, const CallOutcome& outcome,
                         const CallOutputs& outputs, const std::vector<WrittenFile>& files) {
-  Json line{{"line", call.number}, {"id", Json::parse(call.id)}, {"session", call.session},
-            {"ok", outcome.ok},    {"outputs", Json::object()},  {"warnings", outcome.warnings}};
+  Json line{{"line", call.number},
+            {"id", Json::parse(call.id)},
+            {"session", call.session.empty() ? Json() : Json(call.session)},
+            {"ok", outcome.ok},
+            {"outputs", Json::object()},
+            {"warnings", outcome.warnings}};
   Json& values = line["outputs"];
   const auto file_of = [&](std::size_t i) {
     const auto it = std::ranges::lower_bound(files, i, {}, &WrittenFile::output);

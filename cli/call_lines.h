@@ -25,7 +25,7 @@ using CallOutputs = std::vector<std::pair<std::string_view, PayloadRef>>;
 struct CallLine {
   std::size_t number = 0;   // of the line
   std::string id = "null";  // JSON
-  std::string session;      // set before, for a line that names none
+  std::string session;      // set before, for a line that names none; empty: it has its own
   std::chrono::milliseconds deadline{0};
   bool end_session = false;  // behind the call
   CallInputs inputs;

@@ -100,10 +100,10 @@ Result<Generation> Talk::begin(std::vector<std::int32_t>& prompt) {
   prompt = std::move(made).value();
   const std::size_t most = pool_.pages() * page_tokens;
   if (prompt.size() >= most)
-    return Error{ErrorCode::exhausted, "the conversation would have " +
-                                           std::to_string(prompt.size()) +
-                                           " tokens, there is room for " + std::to_string(most) +
-                                           ": /reset starts anew, --context gives more"};
+    return Error{ErrorCode::exhausted,
+                 "the conversation would have " + std::to_string(prompt.size()) +
+                     " tokens and an answer, there is room for " + std::to_string(most) +
+                     ": /reset starts anew, --context gives more"};
   GenerationOptions options = options_.generation;
   ends_with_room_ = most - prompt.size() < options.tokens_max;
   options.tokens_max = std::min(options.tokens_max, most - prompt.size());

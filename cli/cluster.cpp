@@ -142,6 +142,7 @@ std::string Cluster::address_of(std::uint32_t machine) const {
 
 Result<Cluster> load_cluster_with_workflows(const std::string& path, const WorkflowOptions& options,
                                             const Catalog& catalog) {
+  if (Result<void> kind = check_is_cluster(path); !kind.ok()) return kind.error();
   Result<LoadedCluster> loaded = load_cluster_file(path);
   if (!loaded.ok()) return loaded.error();
   Cluster cluster;

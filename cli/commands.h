@@ -1,6 +1,7 @@
 // The commands of the program; each adds itself to the command line and runs what it parsed.
 //
-// Exit status: 0 well, 1 the author's input is wrong or a call failed, 2 the command line is wrong.
+// Exit status: 0 well, 1 the author's input is wrong or a call failed, 2 the command line is wrong,
+// 130 Ctrl-C ended it.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -42,6 +43,9 @@ void accept_plugins(CLI::App& app, std::vector<std::string>& folders);
 int add_plugin_folders(Catalog& catalog, const std::vector<std::string>& folders);
 /// What stands under each command's --help; all commands are there.
 void add_examples(CLI::App& app);
+
+/// What shells show for a program that Ctrl-C ended.
+constexpr int interrupted_status = 130;
 
 /// One line on standard error: `error: ...`. Returns 1.
 int fail(const std::string& message);

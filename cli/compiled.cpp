@@ -11,7 +11,7 @@ namespace sluice::cli {
 
 Result<Compiled> compile_file(const std::string& path, const WorkflowOptions& options,
                               const Catalog& catalog) {
-  if (Result<void> kind = check_is_no_scenario(path); !kind.ok()) return kind.error();
+  if (Result<void> kind = check_is_workflow(path); !kind.ok()) return kind.error();
   Result<LoadedWorkflow> loaded = load_workflow_file(path, options.overrides());
   if (!loaded.ok()) return loaded.error();
   Compiled compiled{std::move(loaded).value(), {}};

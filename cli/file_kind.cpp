@@ -26,11 +26,29 @@ bool has_key(const std::string& path, const char* wanted, const char* other) {
 
 }  // namespace
 
-Result<void> check_is_no_scenario(const std::string& path) {
-  if (!has_key(path, "scenario", "sluice")) return {};
-  return invalid_argument(path + ": this is a scenario, not a workflow; `sluice test " + path +
-                          "` runs it, and its `workflow:` names the workflow");
+Result<void> check_is_workflow(const std::string& path) {
+  if (has_key(path, "scenario", "sluice"))
+    return invalid_argument(path + ": this is a scenario, not a workflow; `sluice test " + path +
+                            "` runs it, and its `workflow:` names the workflow");
+  if (has_key(path, "cluster", "sluice"))
+    return invalid_argument(path +
+                            ": this is a cluster file, not a workflow; `sluice run "
+                            "--cluster " +
+                            path + "` runs what its `workflows:` name");
+  if (is_manifest(path))
+    return invalid_argument(path +
+                            ": this is a role's manifest, not a workflow; `sluice validate " +
+                            path + "` checks it, `--plugins FOLDER` lets workflows use it");
+  return {};
 }
+
+Result<void> check_is_cluster(const std::string& path) {
+  if (!has_key(path, "sluice", "cluster")) return {};
+  return invalid_argument(path + ": this is a workflow, not a cluster file; `sluice run " + path +
+                          "` runs it in one process, and a cluster file names it in `workflows:`");
+}
+
+bool is_manifest(const std::string& path) { return has_key(path, "sluice_role", "sluice"); }
 
 Result<void> check_is_no_workflow(const std::string& path) {
   if (!has_key(path, "sluice", "scenario")) return {};

@@ -7,14 +7,30 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "runtime/zmq/keys.h"
+#include "workflows/yaml_reader.h"
 
 namespace sluice::cli {
 
 namespace {
+
+/// Before anything is written: what a cluster file takes as a machine's name, each once.
+Result<void> check_names(const std::vector<std::string>& machines) {
+  std::set<std::string> seen;
+  for (const std::string& machine : machines) {
+    if (!is_name(machine))
+      return invalid_argument("--machine " + in_quotes(machine) +
+                              ": a machine's name is of a-z, 0-9 and _, begins with a letter and "
+                              "has at most 64 characters");
+    if (!seen.insert(machine).second)
+      return invalid_argument("--machine " + machine + " is given twice");
+  }
+  return {};
+}
 
 int make_all(const std::string& directory, const std::vector<std::string>& machines) {
   if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
@@ -44,7 +60,11 @@ void add_keys(CLI::App& app, Chosen& chosen) {
   command->add_option("--machine", options->machines, "A machine's name; may be given many times")
       ->required();
   command->callback([&chosen, options] {
-    chosen = [options] { return make_all(options->directory, options->machines); };
+    chosen = [options] {
+      const Result<void> names = check_names(options->machines);
+      return names.ok() ? make_all(options->directory, options->machines)
+                        : fail_usage(names.error().message);
+    };
   });
 }
 

@@ -1,4 +1,5 @@
 // The command line: what the program knows, and which command runs.
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -54,14 +55,31 @@ std::string unknown_command(const std::string& word, const CLI::App& app) {
   return what;
 }
 
+/// For an option, one of the command that was typed, however deep; otherwise a command.
 std::string hint_for(const std::string& word, const CLI::App& app) {
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  if (!app.get_subcommands().empty())
-    for (const CLI::Option* option : app.get_subcommands().front()->get_options())
-      names.push_back(option->get_name());
+  if (word.starts_with('-'))
+    for (const CLI::Option* option : at->get_options()) names.push_back(option->get_name());
+  else
+    for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   const std::string near = nearest_name(word, {names.begin(), names.end()});
   return near.empty() ? "" : "; did you mean '" + near + "'?";
+}
+
+/// What was typed, the last word first, as the parser takes it. `help run` is `run --help`, and
+/// `version` is --version: what people try first.
+std::vector<std::string> words_of(int argc, const char* const* argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words[0] == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  } else if (words.size() == 1 && words[0] == "version") {
+    words[0] = "--version";
+  }
+  std::ranges::reverse(words);
+  return words;
 }
 
 }  // namespace
@@ -115,7 +133,7 @@ int main(int argc, char** argv) {
   cli::accept_plugins(app, plugin_folders);
   cli::add_examples(app);
   try {
-    app.parse(argc, argv);
+    app.parse(cli::words_of(argc, argv));
   } catch (const CLI::Success& asked) {
     return cli::finished(app.exit(asked));
   } catch (const CLI::ParseError& error) {

@@ -150,7 +150,8 @@ void add_model(CLI::App& app, Chosen& chosen) {
       part("check", "Load it; with inputs, run it and write every stage's outputs");
   checking->add_option("--inputs", options->inputs, "a safetensors file; names in docs/MODELS.md")
       ->check(CLI::ExistingFile);
-  checking->add_option("--outputs", options->outputs, "where the outputs go, as safetensors");
+  checking->add_option("--outputs", options->outputs, "where the outputs go, as safetensors")
+      ->needs("--inputs");
   precision(checking);
   checking->callback([options, &chosen] {
     chosen = [=] {

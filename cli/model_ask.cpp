@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/call_value.h"
 #include "cli/commands.h"
 #include "cli/input_file.h"
 #include "cli/model_load.h"
@@ -106,7 +107,21 @@ int answer_on_cpu(const ChatModel& model, Generation generation) {
   return answer(model, generator, std::move(generation));
 }
 
-int ask(const Options& options) {
+/// What was typed or piped as a prompt: the end of its line is not part of it.
+Result<std::string> prompt_of(const std::string& given) {
+  Result<std::string> text = given == "-" ? read_standard_input() : given;
+  if (!text.ok()) return text;
+  if (given == "-" && text->ends_with('\n')) text->pop_back();
+  if (given == "-" && text->ends_with('\r')) text->pop_back();
+  const Result<PayloadRef> checked = value_of(ValueType::text, *text);
+  if (!checked.ok()) return Error{checked.error().code, "PROMPT: " + checked.error().message};
+  return text;
+}
+
+int ask(Options options) {
+  Result<std::string> prompt = prompt_of(options.prompt);
+  if (!prompt.ok()) return fail(prompt.error().message);
+  options.prompt = std::move(prompt).value();
   // The plan is for a prompt of 4096 tokens; a longer one is still refused by the pool.
   const Result<ChatModel> model = load_chat(options.directory, 4096, options.precision);
   if (!model.ok()) return fail(model.error().message);
@@ -125,7 +140,8 @@ void add_model_ask(CLI::App& model, Chosen& chosen) {
                   "a GGUF file, or a directory with config.json, safetensors and a tokenizer")
       ->required()
       ->check(CLI::ExistingPath);
-  sub->add_option("PROMPT", options->prompt, "what the user says")->required();
+  sub->add_option("PROMPT", options->prompt, "what the user says; - reads standard input")
+      ->required();
   sub->add_option("--image", options->images, "a PNG or JPEG before the prompt; may be repeated")
       ->check(CLI::ExistingFile);
   sub->add_option("--system", options->system, "what the system says first");

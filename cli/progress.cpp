@@ -38,6 +38,7 @@ Progress::~Progress() {
 
 void Progress::show(std::string what) {
   const std::lock_guard lock(mutex_);
+  if (what.empty()) say(line_.end());
   line_.begin(std::move(what), Clock::now());
 }
 

@@ -22,7 +22,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// What is going on now; shown once it has taken two seconds.
+  /// What is going on now; shown once it has taken two seconds. Empty: nothing, the line goes.
   void show(std::string what);
   /// To standard output, at once.
   void write(std::string_view text);

@@ -1,7 +1,9 @@
 // `sluice run FILE`: one call, outputs streamed as they are made; or many calls, a line each.
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -39,7 +41,7 @@ struct RunOptions {
   std::string request;
   std::string calls;
   std::size_t concurrency = 8;
-  std::string session = "default";
+  std::string session;
   std::string trace;
   std::optional<std::int64_t> max_tokens, top_k, seed, steps;
   std::optional<double> temperature, top_p, guidance, strength;
@@ -105,7 +107,9 @@ Result<CallInputs> inputs_of(const RunOptions& options, const Plan& plan) {
   if (options.asks() && !takes_request)
     return invalid_argument(
         "--prompt, --image and the options beside them make an input `request: json`, which " +
-        options.file + " does not have: " + how_to_give(plan.inputs[0], plan.input_types[0]));
+        options.file + " does not have: give its inputs as " +
+        how_to_give(plan.inputs[0], plan.input_types[0]) +
+        ", and what a role is told otherwise as --set roles.ROLE.options.NAME=VALUE");
   if (options.asks() && given)
     return invalid_argument(
         "--input request is the whole request: --prompt, --image and their like do not go with it");
@@ -153,10 +157,14 @@ RunEnd run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, O
   running();
   Printer printer(std::move(files), *progress, several_texts);
   CallStream stream;
-  const auto handle = runner.start({options.session, std::move(inputs), {}}, stream.observer());
+  const auto handle =
+      runner.start({options.session.empty() ? "default" : options.session, std::move(inputs), {}},
+                   stream.observer());
   CallOutcome outcome;
+  std::atomic<bool> interrupted = false;
   {
     const StopOnInterrupt interrupt([&] {
+      interrupted = true;
       progress->show("cancelling; press Ctrl-C again to end at once");
       handle->cancel();
     });
@@ -177,6 +185,7 @@ RunEnd run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, O
     end.status = fail((outcome.node.empty() ? "" : outcome.node + ": ") + outcome.error.message);
   else if (!problem.empty())
     end.status = fail(problem);
+  if (!outcome.ok && interrupted) end.status = interrupted_status;
   return end;
 }
 
@@ -221,13 +230,28 @@ struct Prepared {
   const Compiled& compiled() const { return cluster ? cluster->workflows[workflow] : *alone; }
 };
 
+/// The nodes whose roles other machines run.
+std::vector<std::string> elsewhere(const Prepared& prepared) {
+  std::vector<std::string> names;
+  if (!prepared.cluster) return names;
+  const std::vector<std::uint32_t>& machines = prepared.cluster->placed[prepared.workflow];
+  for (const PlanNode& node : prepared.compiled().plan.nodes)
+    if (node.id != entry_node && machines[node.role] != prepared.cluster->spec().home())
+      names.push_back(node.name);
+  return names;
+}
+
 /// Which workflow of the cluster is to run.
 Result<std::size_t> workflow_of(const RunOptions& options, const Cluster& cluster) {
   const auto& names = cluster.spec().workflows;
   if (options.file.empty() && names.size() == 1) return std::size_t{0};
   std::string list;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (cluster.workflows[i].loaded.spec.name.text == options.file) return i;
+    const WorkflowSpec& spec = cluster.workflows[i].loaded.spec;
+    std::error_code failed;
+    if (spec.name.text == options.file ||
+        (!options.file.empty() && std::filesystem::equivalent(spec.file, options.file, failed)))
+      return i;
     list += (i == 0 ? "" : ", ") + cluster.workflows[i].loaded.spec.name.text;
   }
   return invalid_argument(options.cluster +
@@ -335,7 +359,8 @@ int run(const RunOptions& options, const Catalog& catalog,
                               texts > 1, runner, progress);
   progress.reset();
   if (!options.trace.empty())
-    if (const Result<void> written = write_run_trace(options.trace, plan, runner.trace());
+    if (const Result<void> written =
+            write_run_trace(options.trace, plan, runner.trace(), elsewhere(*prepared));
         !written.ok())
       end.status = fail(written.error().message);
   const bool stuck = runner.counts().activations != 0;
@@ -400,7 +425,7 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen,
   auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "Run a workflow: one call, or many");
   command->add_option("file", options->file,
-                      "A workflow file (YAML); with --cluster the name of one of its workflows");
+                      "A workflow file (YAML); with --cluster one of its workflows, or its name");
   command
       ->add_option("--cluster", options->cluster,
                    "Run it on the machines of a cluster file (YAML); those that nobody has started "
@@ -445,7 +470,9 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen,
   command->add_option("--concurrency", options->concurrency, "Of --calls, so many at once")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->add_option("--session", options->session, "The session's name")->capture_default_str();
+  command->add_option("--session", options->session,
+                      "The name of the calls' session, within this run; without it each line of "
+                      "--calls that names none has one of its own");
   command->add_option("--trace", options->trace,
                       "Write what ran when to this file: for ui.perfetto.dev, and `sluice why`");
   add_request_options(*command, *options);

@@ -33,6 +33,7 @@ constexpr std::size_t line_bytes_max = std::size_t{64} << 20;
 /// A call that was started. Its observer fills it; then it is in `Finished`, and the reader's.
 struct Started {
   CallLine line;
+  std::string session;  // the line's, or one of its own, which ends with it
   CallOutputs outputs;
   CallOutcome outcome;
 };
@@ -94,7 +95,9 @@ class Calls {
   Result<void> read_bytes();
   void answer(const Started& call);
   void stop(const char* why);
+  /// Nothing while no call is under way: a line may be being typed there.
   void tell() {
+    if (under_way_.empty()) return progress_.show("");
     progress_.show(std::to_string(under_way_.size()) + " calls under way, " +
                    std::to_string(answered_) + " answered");
   }
@@ -114,15 +117,21 @@ class Calls {
   bool source_ended_ = false;
   bool at_end_ = false;  // nothing more is started
   bool failed_ = false;
-  std::string problem_;  // that ended it
+  bool interrupted_ = false;
+  std::size_t last_ = 0;  // the line that was started last
+  std::string problem_;   // that ended it
   RunEnd end_;
 };
 
+/// Of a line that names none: nobody else is in it.
+std::string own_session(std::size_t line) { return "--calls line " + std::to_string(line); }
+
 void Calls::start(NumberedLine text) {
   if (text.text.find_first_not_of(" \t") == std::string::npos && !text.too_long) return;
+  last_ = text.number;
   auto call = std::make_shared<Started>();
   call->line.number = text.number;
-  call->line.session = options_.session;
+  call->line.session = options_.session;  // empty: the line may name one
   Result<void> read = text.too_long
                           ? Error{ErrorCode::exhausted,
                                   "it is longer than " + std::to_string(line_bytes_max) + " bytes"}
@@ -133,8 +142,9 @@ void Calls::start(NumberedLine text) {
                            "line " + std::to_string(text.number) + ": " + read.error().message};
     return answer(*call);
   }
-  CallRequest request{call->line.session, std::move(call->line.inputs), call->line.deadline};
-  if (call->line.end_session) {
+  call->session = call->line.session.empty() ? own_session(text.number) : call->line.session;
+  CallRequest request{call->session, std::move(call->line.inputs), call->line.deadline};
+  if (call->line.end_session && !call->line.session.empty()) {
     ending_.emplace();
     ending_->number = call->line.number;
     ending_->session = call->line.session;
@@ -227,6 +237,7 @@ void Calls::stop(const char* why) {
 }
 
 RunEnd Calls::run() {
+  tell();  // what was prepared is
   for (;;) {
     if (ending_ && under_way_.empty()) end_session();
     const bool wants_bytes = start_lines();
@@ -237,6 +248,7 @@ RunEnd Calls::run() {
     if (::poll(events.data(), events.size(), -1) < 0) continue;  // a signal
     if (events[1].revents != 0 && interrupts_.take()) {
       ::signal(SIGINT, SIG_DFL);  // another one ends the program
+      interrupted_ = true;
       stop("cancelling; press Ctrl-C again to end at once");
     }
     if (events[2].revents != 0)
@@ -247,11 +259,18 @@ RunEnd Calls::run() {
     if (events[0].revents == 0) continue;
     for (const std::shared_ptr<Started>& call : finished_->take()) {
       under_way_.erase(call->line.number);
-      tell();
       answer(*call);
+      tell();
+      // One that is refused, because a role still holds on to its call, ends with the runner.
+      if (call->line.session.empty()) (void)runner_.end_session(call->session);
     }
   }
   end_.status = problem_.empty() ? failed_ ? 1 : 0 : fail(problem_);
+  if (interrupted_) {
+    progress_.show("");
+    std::fprintf(stderr, "note: ended by Ctrl-C; lines behind %zu were not run\n", last_);
+    end_.status = interrupted_status;
+  }
   return std::move(end_);
 }
 
@@ -271,9 +290,9 @@ Result<int> open_calls(const std::string& source) {
         source + (errno == ENOENT ? ": no such file"
                                   : std::string(": cannot be read: ") + std::strerror(errno))};
   struct stat facts {};
-  if (fstat(file, &facts) == 0 && S_ISREG(facts.st_mode)) return file;
+  if (fstat(file, &facts) == 0 && (S_ISREG(facts.st_mode) || S_ISFIFO(facts.st_mode))) return file;
   ::close(file);
-  return invalid_argument(source + ": not a regular file; --calls - reads a pipe");
+  return invalid_argument(source + ": neither a file nor a pipe");
 }
 
 RunEnd run_calls(const CallsOptions& options, int source, const Plan& plan, Runner& runner,

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/file_kind.h"
+#include "cli/option_checks.h"
 #include "cli/scenario_run.h"
 
 namespace sluice::cli {
@@ -96,7 +97,8 @@ void add_test(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   command->add_option("paths", options->paths, "Scenario files, or folders to search")->required();
   command->add_option("--seeds", options->seeds.count, "How many orders of events to try")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
-  command->add_option("--seed", options->seeds.first, "The first seed, to repeat a failure");
+  command->add_option("--seed", options->seeds.first, "The first seed, to repeat a failure")
+      ->check(not_negative);
   command->add_flag("--json", options->json, "One JSON object per scenario and line");
   add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, options] {

@@ -85,7 +85,8 @@ json name_event(int process, std::size_t thread, const std::string& name) {
 
 }  // namespace
 
-Result<void> write_trace(const std::string& path, const Plan& plan, const Trace& trace) {
+Result<void> write_trace(const std::string& path, const Plan& plan, const Trace& trace,
+                         const std::vector<std::string>& elsewhere) {
   std::ofstream file(path, std::ios::binary);
   auto put = [&, first = true](const json& event) mutable {
     file << (first ? "{\"traceEvents\":[\n" : ",\n")
@@ -94,6 +95,8 @@ Result<void> write_trace(const std::string& path, const Plan& plan, const Trace&
   };
   put({{"ph", "M"}, {"pid", 1}, {"name", "process_name"}, {"args", {{"name", "calls"}}}});
   put({{"ph", "M"}, {"pid", 2}, {"name", "process_name"}, {"args", {{"name", "nodes"}}}});
+  if (!elsewhere.empty())
+    put({{"ph", "M"}, {"pid", 2}, {"name", "elsewhere"}, {"args", {{"nodes", elsewhere}}}});
   for (const PlanNode& node : plan.nodes)
     if (node.id != entry_node) put(name_event(2, node.id, node.name));
   for (std::size_t i = 0; i < trace.sessions.size(); ++i)
@@ -108,11 +111,14 @@ Result<void> write_trace(const std::string& path, const Plan& plan, const Trace&
   return {};
 }
 
-Result<void> write_run_trace(const std::string& path, const Plan& plan, const Trace& trace) {
-  Result<void> written = write_trace(path, plan, trace);
+Result<void> write_run_trace(const std::string& path, const Plan& plan, const Trace& trace,
+                             const std::vector<std::string>& elsewhere) {
+  Result<void> written = write_trace(path, plan, trace, elsewhere);
   if (!written.ok()) return written;
   std::fprintf(stderr, "trace: %s (open it in ui.perfetto.dev, or ask `sluice why`)\n",
                path.c_str());
+  if (!elsewhere.empty())
+    std::fprintf(stderr, "note: of what ran on other machines the trace holds nothing\n");
   if (trace.left_out > 0)
     std::fprintf(stderr,
                  "note: the trace holds the first %zu activations, %llu more are left out\n",

@@ -7,7 +7,9 @@
 #include "cli/cluster.h"
 #include "cli/commands.h"
 #include "cli/compiled.h"
+#include "cli/file_kind.h"
 #include "graph/print.h"
+#include "workflows/load_manifest.h"
 #include "workflows/yaml_tree.h"
 
 namespace sluice::cli {
@@ -60,10 +62,25 @@ FileDiagnostics validate_cluster(const std::string& file, bool text, const Workf
   return {file, cluster->loaded.diagnostics};
 }
 
+/// A role's manifest in itself; what its folder must have besides, `--plugins FOLDER` checks.
+FileDiagnostics validate_manifest(const std::string& file, bool text, Counts& counts) {
+  const Result<std::string> bytes = read_whole_file(file, manifest_bytes_max);
+  if (!bytes.ok()) {
+    ++counts.errors;
+    if (text) std::fprintf(stderr, "error: %s\n", bytes.error().message.c_str());
+    return {file, {{Severity::error, {}, "unreadable-file", bytes.error().message, ""}}};
+  }
+  const LoadedManifest loaded = load_manifest(*bytes);
+  count(loaded.diagnostics, counts);
+  if (text) std::fputs(diagnostics_text(loaded.diagnostics, file, loaded.text).c_str(), stdout);
+  return {file, loaded.diagnostics};
+}
+
 /// One file's diagnostics, printed at once when they are for people.
 FileDiagnostics validate_file(const std::string& file, bool text, const WorkflowOptions& options,
                               const Catalog& catalog, Counts& counts) {
   if (names_cluster(file)) return validate_cluster(file, text, options, catalog, counts);
+  if (is_manifest(file)) return validate_manifest(file, text, counts);
   Result<Compiled> compiled = compile_file(file, options, catalog);
   if (!compiled.ok()) {
     ++counts.errors;
@@ -112,9 +129,11 @@ void add_validate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
     WorkflowOptions workflow;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("validate", "Find what is wrong with workflow files and cluster files");
-  command->add_option("files", options->files, "Workflow files and cluster files (YAML)")
+  CLI::App* command = app.add_subcommand(
+      "validate", "Find what is wrong with workflows, cluster files and manifests");
+  command
+      ->add_option("files", options->files,
+                   "Workflow files, cluster files and manifests of roles (YAML)")
       ->required();
   command->add_option("--format", options->format, "text, json or sarif")
       ->check(CLI::IsMember({"text", "json", "sarif"}));

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "base/file.h"
 #include "cli/commands.h"
@@ -24,9 +25,18 @@ struct Activity {
 
 struct Trace {
   std::map<std::int64_t, Activity> spans;  // of the call asked for
+  std::vector<std::string> elsewhere;      // nodes that ran on other machines: no spans
   json call;
   std::int64_t calls = 0;
 };
+
+std::vector<std::string> names_in(const json& args) {
+  std::vector<std::string> names;
+  if (args.contains("nodes") && args["nodes"].is_array())
+    for (const json& name : args["nodes"])
+      if (name.is_string()) names.push_back(name.get<std::string>());
+  return names;
+}
 
 Result<Trace> read_trace(const std::string& path, std::int64_t wanted) {
   const Result<std::string> text = read_whole_file(path, trace_bytes_max);
@@ -37,8 +47,11 @@ Result<Trace> read_trace(const std::string& path, std::int64_t wanted) {
                             ": not a trace of `sluice run --trace` or `sluice simulate --trace`");
   Trace trace;
   for (const json& event : data["traceEvents"]) {
-    if (!event.is_object() || event.value("ph", "") != "X" || !event.contains("args")) continue;
+    if (!event.is_object() || !event.contains("args") || !event["args"].is_object()) continue;
     const json& args = event["args"];
+    if (event.value("ph", "") == "M" && event.value("name", "") == "elsewhere")
+      trace.elsewhere = names_in(args);
+    if (event.value("ph", "") != "X") continue;
     const std::string kind = event.value("cat", "");
     const std::int64_t call = args.value("call", std::int64_t{-1});
     if (kind == "call") trace.calls = std::max(trace.calls, call + 1);
@@ -107,6 +120,15 @@ int why(const std::string& path, std::int64_t call) {
     share["messages on their way, or waiting for other inputs"] += one->travelled - turn;
     share["waiting for a replica of " + one->node] += one->queued;
     share["running " + one->node] += one->end - one->begin;
+  }
+  if (!trace->elsewhere.empty() && !trace->call.is_null()) {
+    double known = 0;
+    for (const auto& [what, time] : share) known += time;
+    std::string nodes;
+    for (const std::string& node : trace->elsewhere) nodes += (nodes.empty() ? "" : ", ") + node;
+    std::printf("  the trace holds nothing of %s, which ran on other machines\n", nodes.c_str());
+    const double rest = trace->call.value("dur", 0.0) - known;
+    if (rest > 0) share["what ran on other machines, and the way there and back"] = rest;
   }
   const auto most = std::max_element(
       share.begin(), share.end(), [](const auto& a, const auto& b) { return a.second < b.second; });

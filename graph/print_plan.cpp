@@ -28,6 +28,27 @@ std::string collector_name(const Plan& plan, const Collector& c) {
   return c.kind == CollectorKind::order ? node : node + "[" + std::to_string(c.group) + "]";
 }
 
+std::string way_text(const Plan& plan, const Branch& branch) {
+  if (branch.through_join) return "by " + collector_name(plan, plan.collectors[branch.target]);
+  const Edge& edge = plan.edges[branch.target];
+  return edge.is_output() ? "itself" : "by " + plan.nodes[edge.to].name;
+}
+
+/// In which order the collector gets what one frame sets off several ways: where nothing else says
+/// so, nodes' names do, and nobody would guess that.
+std::string ways_text(const Plan& plan, CollectorId collector) {
+  std::string text;
+  for (const PlanNode& node : plan.nodes)
+    for (const Flow& flow : node.flows) {
+      if (flow.collector != collector || flow.branches.size() < 2) continue;
+      std::string ways;
+      for (const Branch& branch : flow.branches)
+        ways += (ways.empty() ? "first " : ", then ") + way_text(plan, branch);
+      text += "  Of what one frame of '" + node.name + "' sets off: " + ways + ".\n";
+    }
+  return text;
+}
+
 /// The source fields that an edge carries, e.g. "parse.text".
 std::string sources_of(const Plan& plan, const Edge& edge) {
   const PlanNode& from = plan.nodes[edge.from];
@@ -201,7 +222,8 @@ std::string explain_node(const Plan& plan, const PlanNode& node) {
   if (node.order != none)
     text +=
         "  One at a time per session and call, in logical order: an earlier frame that is "
-        "still on its way is waited for, one that failed is not.\n";
+        "still on its way is waited for, one that failed is not.\n" +
+        ways_text(plan, node.order);
   if (node.loop_index != none)
     text += "  It stands in a loop of at most " + std::to_string(plan.limits.loop_iterations) +
             " turns.\n";
@@ -241,7 +263,8 @@ std::string explain_output(const Plan& plan, const PlanOutput& output) {
   text += root.id == entry_node
               ? "  in logical order within the call: by which yield they descend from"
               : "  in logical order of '" + root.name + "'";
-  text += ". An earlier frame that is still on its way is waited for, one that failed is not.\n";
+  text += ". An earlier frame that is still on its way is waited for, one that failed is not.\n" +
+          ways_text(plan, output.collector);
   if (bounded && most != 0)
     text +=
         "  At most " + std::to_string(most) + (most == 1 ? " frame" : " frames") + " in a call.\n";

@@ -1,5 +1,8 @@
 // Graphs that could wait for ever are refused here, with the path that shows why.
 #include <algorithm>
+#include <iterator>
+#include <set>
+#include <string>
 #include <tuple>
 
 #include "base/check.h"
@@ -194,6 +197,14 @@ void report_own_root(const Plan& plan, const Collector& join, Diagnostics& diagn
                 "` in a node of its own, and give '" + node.name + "' what that node makes");
 }
 
+/// 'a', 'b' and 'c'.
+std::string list_of(const std::set<std::string>& names) {
+  std::string text;
+  for (auto it = names.begin(); it != names.end(); ++it)
+    text += (it == names.begin() ? "" : std::next(it) == names.end() ? " and " : ", ") + *it;
+  return text;
+}
+
 void report_cycle(const Plan& plan, const Waits& waits, const std::vector<std::size_t>& cycle,
                   Diagnostics& diagnostics) {
   const Collector& first = *waits.joins[cycle.front()];
@@ -207,12 +218,20 @@ void report_cycle(const Plan& plan, const Waits& waits, const std::vector<std::s
   if (cycle.size() == 1) {
     const auto id = std::ranges::find_if(group.edges, [&](EdgeId edge) { return slots[edge]; });
     const NodeId slot = id == group.edges.end() ? first.owner : plan.edges[*id].from;
+    std::set<std::string> sources;
+    for (const EdgeId edge : group.edges)
+      if (slots[edge]) sources.insert("'" + plan.nodes[plan.edges[edge].from].name + "'");
     add_error(diagnostics, mark, "join-waits-for-itself",
               "the join " + join_name(plan, first) + " can wait for ever: its slot '" +
                   plan.nodes[slot].name + "' can be reached from it without passing its root '" +
                   root + "' (" + path_text(plan, first.owner, slot, first.root) + ")",
-              (instead.empty() ? "" : instead + "; or ") + "let '" + plan.nodes[slot].name +
-                  "' hand on what '" + node.name + "' needs, and read all of it from there");
+              (instead.empty() ? "" : instead + "; or ") +
+                  (sources.size() > 1
+                       ? "put one node in front of " + list_of(sources) +
+                             " that takes all they read, a group for the first turn and one for " +
+                             "what comes back, and let them read from it: then it is the root"
+                       : "let '" + plan.nodes[slot].name + "' hand on what '" + node.name +
+                             "' needs, and read all of it from there"));
     return;
   }
   std::string names;

@@ -26,7 +26,7 @@ struct Option {
   double scale;  // the attribute is the value times this
   double least, most;
 };
-constexpr std::array<Option, 8> options_known{{{"max_tokens", "max_tokens", 1, 1, 512},
+constexpr std::array<Option, 8> options_known{{{"max_tokens", "max_tokens", 1, 1, 99'999},
                                                {"temperature", "temperature_milli", 1000, 0, 100},
                                                {"top_k", "top_k", 1, 0, 1'000'000},
                                                {"top_p", "top_p_milli", 1000, 0.001, 1},

@@ -1,7 +1,9 @@
 #include "roles/policy_role.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <string>
 
 #include "base/random.h"
 #include "engine/policy/policy_prompt.h"
@@ -69,7 +71,7 @@ class PolicyRole final : public SteppedRole {
   Result<KvSequence> prefix_of(const Asked& asked) const;
   void end(Asked& asked, Result<void> outcome, SharedEngine::Turn& mine,
            std::vector<StepOutcome>& ended);
-  void yield_result(Asked& asked);
+  Result<void> yield_result(Asked& asked);
   void advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
 
   PolicyKv& kv_;
@@ -80,6 +82,14 @@ class PolicyRole final : public SteppedRole {
   Emissions emissions_;
 };
 
+/// A robot must never be moved by what is no number.
+Result<void> check_finite(const char* what, std::span<const float> values) {
+  const auto bad = std::ranges::find_if_not(values, [](float v) { return std::isfinite(v); });
+  if (bad == values.end()) return {};
+  return invalid_argument("value " + std::to_string(bad - values.begin()) + " of the " + what +
+                          " is " + std::to_string(*bad) + ", not a number that can be used");
+}
+
 Result<void> PolicyRole::read_state(Asked& asked) const {
   const Payload* state = given(*asked.activation, "state");
   if (state == nullptr) return {};
@@ -87,6 +97,7 @@ Result<void> PolicyRole::read_state(Asked& asked) const {
   if (tensor.dtype() != Dtype::f32 || tensor.empty() || tensor.count() > wide(shape().state_dims))
     return invalid_argument("the state is " + tensor.describe() + ", this policy reads 1 to " +
                             std::to_string(shape().state_dims) + " f32 values");
+  if (Result<void> numbers = check_finite("state", tensor.f32()); !numbers.ok()) return numbers;
   asked.state.assign(tensor.f32().begin(), tensor.f32().end());
   asked.state_given = asked.state.size();
   asked.state.resize(shape().state_dims);  // what a robot does not have is zero
@@ -107,6 +118,7 @@ Result<void> PolicyRole::read_noise(Asked& asked) const {
     return invalid_argument("the noise is " + tensor.describe() + ", this policy needs f32[" +
                             std::to_string(shape().horizon) + ", " + std::to_string(shape().dims) +
                             "]");
+  if (Result<void> numbers = check_finite("noise", tensor.f32()); !numbers.ok()) return numbers;
   asked.x.assign(tensor.f32().begin(), tensor.f32().end());
   return {};
 }
@@ -200,7 +212,10 @@ Result<KvSequence> PolicyRole::prefix_of(const Asked& asked) const {
   const KvSequence* found =
       kv_.find(asked.activation->session(), static_cast<std::uint64_t>(prefix->number));
   if (found == nullptr)
-    return Error{ErrorCode::stale, "the session has another prefix by now, or none"};
+    return Error{ErrorCode::stale,
+                 "the session has another prefix by now, or none: a session's prefix is its last "
+                 "one, so with `calls: overlap` the next call took it away; `calls: serial` keeps "
+                 "it until this call has ended"};
   return kv_.pool().fork(*found);
 }
 
@@ -221,11 +236,15 @@ Result<void> PolicyRole::begin(Asked& asked, SharedEngine::Turn& mine) {
   return {};
 }
 
-void PolicyRole::yield_result(Asked& asked) {
-  if (!is_trunk())
-    return emissions_.add(*asked.activation, "actions",
-                          make_tensor(Tensor::of_f32({wide(shape().horizon), wide(shape().dims)},
-                                                     asked.cycle->take_actions())));
+Result<void> PolicyRole::yield_result(Asked& asked) {
+  if (!is_trunk()) {
+    std::vector<float> actions = asked.cycle->take_actions();
+    if (Result<void> numbers = check_finite("actions", actions); !numbers.ok()) return numbers;
+    emissions_.add(*asked.activation, "actions",
+                   make_tensor(Tensor::of_f32({wide(shape().horizon), wide(shape().dims)},
+                                              std::move(actions))));
+    return {};
+  }
   KvSequence sequence = asked.cycle->release_prefix();
   const std::int64_t length = wide(sequence.tokens());
   auto* payload = new Payload;
@@ -234,12 +253,13 @@ void PolicyRole::yield_result(Asked& asked) {
       static_cast<std::int64_t>(kv_.keep(asked.activation->session(), std::move(sequence)));
   payload->attributes = {{"length", length}};
   emissions_.add(*asked.activation, "prefix", PayloadRef(payload));
+  return {};
 }
 
 void PolicyRole::end(Asked& asked, Result<void> outcome, SharedEngine::Turn& mine,
                      std::vector<StepOutcome>& ended) {
   if (asked.cycle != nullptr) mine.engine().remove(asked.id);
-  if (outcome.ok()) yield_result(asked);
+  if (outcome.ok()) outcome = yield_result(asked);
   asked.cycle.reset();
   ended.push_back({asked.activation, std::move(outcome)});
   asked.activation = nullptr;

@@ -279,6 +279,7 @@ Result<Prompt> Model::prompt(std::span<const std::int32_t> tokens, std::span<con
                               " is outside the vocabulary of " +
                               std::to_string(text_->shape().vocabulary));
     std::size_t count = 1;
+    if (token < 0) return invalid_argument("token " + std::to_string(i) + " is below 0");
     if (!image) {
       text_->embed({&token, 1}, made.rows);
       made.positions.push_back(Position::at(made.next_position++));

@@ -78,11 +78,42 @@ def why_by_hand(file):
             "  most of it: its turn, behind call 0 of its session, 4.000 ms\n")):
         code, out, err = sluice("why", trace, str(number))
         expect(f"why of call {number}", code == 0 and out == want, out)
+    home = [{"ph": "M", "pid": 2, "name": "elsewhere", "args": {"nodes": ["b", "c"]}},
+            call(0, 1000, 12000), activity(0, 0, "a", 2000, 3000, 500, 500)]
+    code, out, err = sluice("why", file("home.json", json.dumps({"traceEvents": home}).encode()), "0")
+    expect("why over machines", code == 0 and out == "call 0 (s): ok after 12.000 ms\n" + head +
+           "       1.000       0.000       0.500       0.500       3.000  a\n"
+           "  the trace holds nothing of b, c, which ran on other machines\n"
+           "  most of it: what ran on other machines, and the way there and back, 8.000 ms\n", out)
     one_line_error("why of a call too many", "no call 9, there are 4 (0 to 3)", "why", trace, "9")
     one_line_error("why of no calls at all", "no call 0, there are none", "why",
                    file("none.json", json.dumps({"traceEvents": []}).encode()), "0")
     circle = file("circle.json", json.dumps({"traceEvents": [activity(0, 0, "a", 1, 2, after=0)]}).encode())
     expect("a circle ends", sluice("why", circle, "0")[0] == 0, "")
+
+
+def kinds(scratch, file):
+    """A file of another kind than the command wants is named, once; `validate` takes them all."""
+    cluster = "examples/cluster/laptop.yaml"
+    manifest = file("shout.role.yaml", b"sluice_role: 1\nname: shout\nmeaning: loud\nabi: 1.0\nkind: plain\n"
+                    b"interfaces:\n  speak:\n    inputs: { text: { type: text, meaning: words } }\n"
+                    b"    outputs: { word: { type: text, meaning: loud words } }\n")
+    for command in ("plan", "run", "simulate"):
+        one_line_error(f"a cluster as a workflow, {command}", "this is a cluster file, not a workflow", command, cluster)
+        one_line_error(f"a manifest as a workflow, {command}", "this is a role's manifest, not a workflow", command, manifest)
+    one_line_error("a workflow as a cluster", "this is a workflow, not a cluster file", "up", CHAT)
+    one_line_error("a workflow as --cluster", "this is a workflow, not a cluster file", "run", "--cluster", CHAT)
+    code, out, err = sluice("validate", manifest, cluster)
+    expect("a manifest is checked", code == 0 and out.endswith("2 files, 0 errors, 0 warnings\n"), (code, out, err))
+    wrong = file("wrong.role.yaml", b"sluice_role: 1\nname: shout\nmeening: loud\n")
+    code, out, err = sluice("validate", wrong)
+    expect("and what is wrong with it found", code == 1 and ":3:1" in out and "meaning" in out, (code, out, err))
+    keys = os.path.join(scratch, "keys")
+    one_line_error("a key of no machine", "a machine's name is of a-z", "keys", keys, "--machine", "arm", "--machine", "Bad", status=2)
+    one_line_error("a machine twice", "--machine arm is given twice", "keys", keys, "--machine", "arm", "--machine", "arm", status=2)
+    expect("no key is left of them", not os.path.exists(keys), "")
+    for asked, option in ((("help",), ("--help",)), (("help", "model", "ask"), ("model", "ask", "--help")), (("version",), ("--version",))):
+        expect(f"{asked}", sluice(*asked) == sluice(*option) and sluice(*asked)[0] == 0, sluice(*asked))
 
 
 def main():
@@ -107,7 +138,12 @@ def main():
         one_line_error("missing workflow", "no such file", "run", "workflows/none.yaml", "--prompt", "x")
         one_line_error("unknown command", "validate", "validat", CHAT, status=2)
         one_line_error("unknown option", "--prompt", "run", CHAT, "--promt", "x", status=2)
+        one_line_error("unknown option of a command within one", "did you mean '--tokens'", "model", "ask", "models/scenes", "x", "--tokns", "3", status=2)
         one_line_error("unknown node", "generate", "plan", CHAT, "--explain", "generat")
+        one_line_error("outputs without inputs", "--inputs", "model", "check", "tests/golden/llama", "--outputs", os.path.join(scratch, "o"), status=2)
+        one_line_error("a seed below 0", "below 0", "test", "workflows", "--seed", "-1", status=2)
+        one_line_error("a prompt that is no text", "PROMPT: it is no text: byte 2 is not UTF-8", "model", "ask", "tests/golden/qwen2", b"a\xff")
+        kinds(scratch, file)
 
         code, out, err = sluice(*ask, TABLE)
         expect("an answer", code == 0 and out.strip() and "error" not in err, (code, out, err))

@@ -34,7 +34,7 @@ def main():
             pass
         drawing.send_signal(signal.SIGINT)
         out, err = (text.decode() for text in drawing.communicate(timeout=120))
-        expect("the call ends as cancelled", drawing.returncode == 1 and "the caller cancelled the call" in err,
+        expect("the call ends as cancelled", drawing.returncode == 130 and "the caller cancelled the call" in err,
                (drawing.returncode, out, err))
         expect("nothing was drawn", not out and not os.path.exists(picture), out)
         why = subprocess.run([SLUICE, "why", trace, "0"], capture_output=True, timeout=60)

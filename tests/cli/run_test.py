@@ -296,6 +296,7 @@ def calls(scratch, flow):
             r = results[number + 2]
             expect(f"a wrong {name}", not r["ok"] and r["id"] == name and f"inputs.{name} (" in r["error"]["message"], r)
         expect("status of lines", code == 1 and not without_progress(err), (code, err))
+    own_sessions(scratch)
     strict_lines(flow)
     mixed_outputs(scratch)
     code, out, err = sluice("run", CHAT, "--calls", "-")
@@ -305,6 +306,33 @@ def calls(scratch, flow):
     results = [json.loads(line) for line in out.splitlines()]
     expect("a line without end, and the one behind it", code == 1 and [(r["line"], r["ok"], r["id"]) for r in results] ==
            [(1, False, None), (2, True, "after")] and "longer than" in results[0]["error"]["message"], out[:500])
+
+
+def own_sessions(scratch):
+    """A line that names no session knows nothing of the lines before it, unless --session says so."""
+    again = ask("what color is the circle", id=2)  # of which picture?
+    lines = "".join(json.dumps(line) + "\n" for line in (question("what color is the circle", id=1), again)).encode()
+    alone = sluice("run", CHAT, "--prompt", "what color is the circle")[1]
+    answers = {}
+    for more in ((), ("--session", "s")):
+        code, out, err = sluice("run", CHAT, "--calls", "-", "--out", scratch.folder, *more, stdin=lines)
+        answers[more] = {r["line"]: r for r in map(json.loads, out.splitlines())}
+        expect("lines without a session", code == 0 and len(answers[more]) == 2, (code, out, err))
+    own, shared = answers[()], answers[("--session", "s")]
+    expect("a line's own session", own[2]["outputs"]["text"] == alone.strip() and own[2]["session"] is None, (own, alone))
+    expect("the session of all", shared[2]["outputs"] == shared[1]["outputs"] == own[1]["outputs"] and shared[2]["session"] == "s", shared)
+    # More of them than the pages of one conversation hold.
+    many = "".join(json.dumps(ask("what color is the circle", id=n)) + "\n" for n in range(60)).encode()
+    code, out, err = sluice("run", CHAT, "--calls", "-", "--out", scratch.folder, stdin=many)
+    texts = {json.loads(line)["outputs"].get("text") for line in out.splitlines()}
+    expect("sessions of lines end with them", code == 0 and len(out.splitlines()) == 60 and len(texts) == 1, (code, texts, err))
+    pipe = scratch.path("lines")
+    os.mkfifo(pipe)
+    running = subprocess.Popen([SLUICE, "run", CHAT, "--calls", pipe, "--out", scratch.folder], cwd=ROOT, stdout=subprocess.PIPE)
+    with open(pipe, "wb") as writing:
+        writing.write(lines)
+    out = running.communicate(timeout=300)[0]
+    expect("lines through a named pipe", running.returncode == 0 and len(out.splitlines()) == 2, out)
 
 
 def strict_lines(flow):
@@ -392,7 +420,8 @@ def terminal(scratch):
     os.write(end, b"\x03")
     seen = read_until(end, r"\0")
     expect("Ctrl-C cancels what runs", '"id":"slow"' in seen and '"cancelled"' in seen, seen)
-    expect("and its status says so", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1, "")
+    expect("and which lines it did not come to", "note: ended by Ctrl-C; lines behind 2 were not run" in seen, seen)
+    expect("and its status says so", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130, "")
 
 
 def outside(scratch, flow):

@@ -67,7 +67,7 @@ TEST_CASE("each option is taken from its least to its most value, and nothing be
   struct Row {
     const char *name, *below, *least, *most, *above;
   };
-  for (const Row& row : {Row{"max_tokens", "0", "1", "512", "513"},
+  for (const Row& row : {Row{"max_tokens", "0", "1", "99999", "100000"},
                          {"temperature", "-0.001", "0", "100", "100.001"},
                          {"top_k", "-1", "0", "1000000", "1000001"},
                          {"top_p", "0.0004", "0.001", "1", "1.001"},
@@ -138,7 +138,7 @@ TEST_CASE("a wrong request yields nothing and is refused in words that name the 
       {options("[]"), "'options' must be an object"},
       {options(R"({"temprature":1})"), "did you mean 'temperature'?"},
       {options(R"({"max_tokens":0})"),
-       "'max_tokens' is 0, it must be a whole number from 1 to 512"},
+       "'max_tokens' is 0, it must be a whole number from 1 to 99999"},
       {options(R"({"max_tokens":1.5})"), "whole number"},
       {options(R"({"seed":-1})"), "'seed' is -1"},
       {options(R"({"top_p":1.01})"), "'top_p' is 1.01, it must be a number from 0.001 to 1"},

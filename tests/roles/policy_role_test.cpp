@@ -2,7 +2,9 @@
 #include <catch2/catch.hpp>
 #include <deque>
 #include <functional>
+#include <limits>
 
+#include "engine/family/architecture.h"
 #include "fake_activation.h"
 #include "roles/language_model.h"
 #include "roles/policy_kv.h"
@@ -78,6 +80,34 @@ PayloadRef floats(std::vector<std::int64_t> shape, std::vector<float> values) {
 }
 
 }  // namespace
+
+TEST_CASE("a robot is never told what is no number, and never told to move by it") {
+  World world;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto refused = [&](const char* field, PayloadRef value) {
+    FakeActivation& made = world.asked("act");
+    made.give("instruction", make_text("go"));
+    made.give(field, std::move(value));
+    return world.run(*world.policy, made);
+  };
+  CHECK(refused("state", floats({2}, {0, nan})) ==
+        "value 1 of the state is nan, not a number that can be used");
+  CHECK(refused("state", floats({1}, {-std::numeric_limits<float>::infinity()})) ==
+        "value 0 of the state is -inf, not a number that can be used");
+  std::vector<float> noise(6 * 32);
+  noise[7] = nan;
+  CHECK(refused("noise", floats({6, 32}, noise)) ==
+        "value 7 of the noise is nan, not a number that can be used");
+  // What comes from another role is looked at when the actions are there.
+  const auto width = static_cast<std::int64_t>(load_architecture(directory)->text->block.width);
+  FakeActivation& read = world.asked("prefill");
+  read.give("instruction", make_text("go"));
+  read.give("features",
+            floats({1, width}, std::vector<float>(static_cast<std::size_t>(width), nan)));
+  REQUIRE(world.run(*world.trunk, read).empty());
+  CHECK(world.acted(read).empty());
+  CHECK(world.why == "value 0 of the actions is nan, not a number that can be used");
+}
 
 TEST_CASE("what a policy cannot act on is refused in words that name it") {
   World world;

@@ -173,6 +173,16 @@ Result<void> read_call(std::string_view text, const Plan& plan, CallLine& call) 
   if (!line.ok()) return line.error();
   if (const auto id = line->find("id"); id != line->end())
     if (Result<void> read = read_id(text, *id, call); !read.ok()) return read;
+  if (const auto session = line->find("session"); session != line->end()) {
+    if (!session->is_string() || session->get_ref<const std::string&>().empty())
+      return invalid_argument("'session' must be a string that is not empty");
+    call.session = session->get<std::string>();
+  }
+  // Before what may be wrong with the call itself: its session ends all the same.
+  if (const auto end = line->find("end_session"); end != line->end()) {
+    if (!end->is_boolean()) return invalid_argument("'end_session' must be true or false");
+    call.end_session = end->get<bool>();
+  }
   for (const auto& [key, value] : line->items()) {
     if (std::ranges::find(keys, key) != keys.end()) continue;
     const std::string near = nearest_name(key, {keys.begin(), keys.end()});
@@ -181,17 +191,8 @@ Result<void> read_call(std::string_view text, const Plan& plan, CallLine& call) 
                                  ? "; a call has id, session, inputs, deadline_ms and end_session"
                                  : "; did you mean '" + near + "'?"));
   }
-  if (const auto session = line->find("session"); session != line->end()) {
-    if (!session->is_string() || session->get_ref<const std::string&>().empty())
-      return invalid_argument("'session' must be a string that is not empty");
-    call.session = session->get<std::string>();
-  }
   if (const auto deadline = line->find("deadline_ms"); deadline != line->end())
     if (Result<void> read = read_deadline(*deadline, call); !read.ok()) return read;
-  if (const auto end = line->find("end_session"); end != line->end()) {
-    if (!end->is_boolean()) return invalid_argument("'end_session' must be true or false");
-    call.end_session = end->get<bool>();
-  }
   const auto inputs = line->find("inputs");
   return read_inputs(inputs == line->end() ? Json::object() : *inputs, plan, call);
 }

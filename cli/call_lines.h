@@ -27,7 +27,7 @@ struct CallLine {
   std::string id = "null";  // JSON
   std::string session;      // set before, for a line that names none; empty: it has its own
   std::chrono::milliseconds deadline{0};
-  bool end_session = false;  // behind the call
+  bool end_session = false;  // behind the call, or in place of one that is wrong
   CallInputs inputs;
 };
 

@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/input_file.h"
 #include "cli/interrupt.h"
+#include "cli/line_editor.h"
 #include "cli/line_reader.h"
 #include "cli/model_load.h"
 #include "cli/option_checks.h"
@@ -214,12 +215,13 @@ int chat(Options options) {
         "/image FILE shows a picture, /reset starts anew, /quit ends; Ctrl-C stops an "
         "answer\n");
   LineReader lines(STDIN_FILENO, interrupts.descriptor());
+  const std::unique_ptr<LineEditor> editor = LineEditor::open(interrupts.descriptor());
   std::string line;
   bool failed = false;
   for (bool quit = false; !quit;) {
-    if (terminal) std::printf("> ");
+    if (terminal && !editor) std::printf("> ");
     std::fflush(stdout);
-    const Result<bool> read = lines.next(line);
+    const Result<bool> read = editor ? editor->next(line) : lines.next(line);
     if (!read.ok()) return fail(read.error().message);
     if (!*read) break;
     const Result<void> taken = take(talk, line, quit);

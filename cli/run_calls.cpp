@@ -137,6 +137,11 @@ void Calls::start(NumberedLine text) {
                                   "it is longer than " + std::to_string(line_bytes_max) + " bytes"}
                           : read_call(text.text, plan_, call->line);
   if (read.ok() && !options_.reads_pictures) read = check_no_picture(call->line.inputs);
+  if (call->line.end_session && !call->line.session.empty()) {
+    ending_.emplace();
+    ending_->number = call->line.number;
+    ending_->session = call->line.session;
+  }
   if (!read.ok()) {
     call->outcome.error = {read.error().code,
                            "line " + std::to_string(text.number) + ": " + read.error().message};
@@ -144,11 +149,6 @@ void Calls::start(NumberedLine text) {
   }
   call->session = call->line.session.empty() ? own_session(text.number) : call->line.session;
   CallRequest request{call->session, std::move(call->line.inputs), call->line.deadline};
-  if (call->line.end_session && !call->line.session.empty()) {
-    ending_.emplace();
-    ending_->number = call->line.number;
-    ending_->session = call->line.session;
-  }
   under_way_[text.number] = nullptr;
   tell();
   under_way_[text.number] =
@@ -241,7 +241,8 @@ RunEnd Calls::run() {
   for (;;) {
     if (ending_ && under_way_.empty()) end_session();
     const bool wants_bytes = start_lines();
-    if (at_end_ && under_way_.empty() && !ending_) break;
+    if (ending_ && under_way_.empty()) continue;  // of a line whose call was not started
+    if (at_end_ && under_way_.empty()) break;
     std::array<pollfd, 3> events{pollfd{finished_->descriptor(), POLLIN, 0},
                                  pollfd{interrupts_.descriptor(), POLLIN, 0},
                                  pollfd{wants_bytes ? source_ : -1, POLLIN, 0}};

@@ -29,10 +29,24 @@ struct SimulateOptions {
   std::uint64_t seed = 1;
   std::uint64_t seeds = 1;
   std::uint32_t machines = 1;
-  double rate = 0;
+  std::uint64_t concurrency = 8;  // as of `run --calls`
+  double rate = 0;                // 0: not given, calls begin as others end
   bool faults = false;
   WorkflowOptions workflow;
 };
+
+/// How calls come, in words for the report.
+std::string load_text(const SimulateOptions& options) {
+  char text[64];
+  if (options.rate > 0)
+    std::snprintf(text, sizeof(text), "%g a second", options.rate);
+  else if (options.concurrency < options.calls)
+    std::snprintf(text, sizeof(text), "%llu at once",
+                  static_cast<unsigned long long>(options.concurrency));
+  else
+    return "all at once";
+  return text;
+}
 
 double ms(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e6; }
 
@@ -59,9 +73,10 @@ void print_report(const Plan& plan, const sim::Report& report, const SimulateOpt
     if (call.first_output != Instant{}) first.push_back(ms(call.first_output - call.arrived));
   }
   const double seconds = ms(report.finished) / 1000;
-  std::printf("%zu calls in %llu sessions on %u machine%s, %.3f s of virtual time\n",
-              report.calls.size(), static_cast<unsigned long long>(options.sessions),
-              options.machines, options.machines == 1 ? "" : "s", seconds);
+  std::printf("%zu calls, %s, in %llu sessions on %u machine%s, %.3f s of virtual time\n",
+              report.calls.size(), load_text(options).c_str(),
+              static_cast<unsigned long long>(options.sessions), options.machines,
+              options.machines == 1 ? "" : "s", seconds);
   print_row("whole call", std::move(latency));
   if (!first.empty()) print_row("first output", std::move(first));
   std::printf("  throughput     %.1f calls/s, %zu ended with an error\n",
@@ -124,14 +139,19 @@ struct Failed {
   void print(const SimulateOptions& options) const {
     print_counts("failed", calls);
     if (options.rate > 0) return;
-    const char* what = 2 * late > all   ? "wait until their deadline"
-                       : 2 * lost > all ? "meet the same machines that are away"
-                                        : nullptr;
-    if (what == nullptr) return;
-    std::printf(
-        "  note           all calls come at the same moment, so most %s; --rate N spreads "
-        "them\n",
-        what);
+    const bool together = options.concurrency >= options.calls;
+    const char* note = nullptr;
+    if (2 * late > all)
+      note = together ? "all calls come at the same moment, so most wait until their deadline; "
+                        "--concurrency N or --rate N spreads them"
+                      : "more calls are under way at once than can end within their deadline: a "
+                        "smaller --concurrency, or --rate N";
+    else if (2 * lost > all)
+      note = together ? "all calls come at the same moment, so most meet the same machines that "
+                        "are away; --concurrency N or --rate N spreads them"
+                      : "a call that fails at once makes room for the next, which meets the same "
+                        "machine that is away; --rate N spreads them";
+    if (note != nullptr) std::printf("  note           %s\n", note);
   }
 };
 
@@ -145,6 +165,8 @@ sim::Options sim_options(const SimulateOptions& options, std::uint64_t seed) {
   sim.trace = !options.trace.empty();
   if (options.rate > 0)
     sim.between_calls = std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 / options.rate));
+  else
+    sim.at_once = options.concurrency;
   if (options.faults) sim.faults = sim::all_faults();
   return sim;
 }
@@ -184,6 +206,11 @@ Result<Script> make_script(const SimulateOptions& options, const Plan& plan) {
 
 /// Many seeds: prints what was tried; on the first violation, how to see it again.
 int hunt(const Plan& plan, const Script& script, const SimulateOptions& options) {
+  char number[32];
+  std::snprintf(number, sizeof(number), "%.17g", options.rate);
+  const std::string load = options.rate > 0
+                               ? std::string("--rate ") + number
+                               : "--concurrency " + std::to_string(options.concurrency);
   sim::FaultCounts faults;
   Failed failed;
   std::uint64_t events = 0;
@@ -202,10 +229,10 @@ int hunt(const Plan& plan, const Script& script, const SimulateOptions& options)
       std::printf("seed %llu: %s\n", static_cast<unsigned long long>(sim.seed), violation.c_str());
     std::printf(
         "event hash %016llx; see it again with\n  sluice simulate %s --calls %llu "
-        "--sessions %llu --nodes %u --rate %g%s%s%s --seed %llu\n",
+        "--sessions %llu --nodes %u %s%s%s%s --seed %llu\n",
         static_cast<unsigned long long>(report.hash), options.file.c_str(),
         static_cast<unsigned long long>(options.calls),
-        static_cast<unsigned long long>(options.sessions), options.machines, options.rate,
+        static_cast<unsigned long long>(options.sessions), options.machines, load.c_str(),
         options.profile.empty() ? "" : " --profile ", options.profile.c_str(),
         options.faults ? " --faults" : "", static_cast<unsigned long long>(sim.seed));
     return 1;
@@ -257,9 +284,20 @@ void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}));
   command->add_option("--sessions", options->sessions, "Over how many sessions they are spread")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000}));
-  command->add_option("--rate", options->rate, "Calls per second; without it all come at once")
-      ->check(CLI::Range(0.0, 1e9))
-      ->check(a_number);
+  const CLI::Option* concurrency =
+      command
+          ->add_option("--concurrency", options->concurrency,
+                       "Calls under way at once: as one ends the next begins; as many as --calls: "
+                       "all come at the same moment")
+          ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}))
+          ->capture_default_str();
+  const CLI::Option* rate =
+      command
+          ->add_option("--rate", options->rate,
+                       "Calls per second that come whether others have ended or not, in place of "
+                       "--concurrency")
+          ->check(CLI::Range(1e-6, 1e9))
+          ->check(a_number);
   command->add_option("--nodes", options->machines, "Over how many machines roles are spread")
       ->check(CLI::Range(1U, 256U));
   command->add_option("--profile", options->profile,
@@ -272,8 +310,13 @@ void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   command->add_flag("--faults", options->faults,
                     "Roles fail and hang, links break, machines pause or are lost, callers cancel");
   add_workflow_options(*command, options->workflow);
-  command->callback([&catalog, &chosen, options] {
-    chosen = [&catalog, options] {
+  command->callback([&catalog, &chosen, options, concurrency, rate] {
+    const bool both = concurrency->count() > 0 && rate->count() > 0;
+    chosen = [&catalog, options, both] {
+      if (both)
+        return fail_usage(
+            "--rate says when calls come, --concurrency that the next comes when one ends: give "
+            "one of them");
       if (options->seeds > 1 && !options->trace.empty())
         return fail_usage("--trace writes one run: it does not go with --seeds, --seed chooses it");
       return simulate(*options, catalog);

@@ -108,7 +108,8 @@ class Checker {
       if (known == plugin.options.end()) {
         error(option.key.mark, "unknown-option",
               "'" + plugin.name + "' has no option " + in_quotes(option.key.text),
-              meant(option.key.text, names_of(plugin.options), "option"));
+              plugin.options.empty() ? "it takes no options: remove this"
+                                     : meant(option.key.text, names_of(plugin.options), "option"));
         continue;
       }
       const std::string problem = option_problem(*known, option.value.text);
@@ -237,7 +238,8 @@ class Checker {
       if (it == spec_.inputs.end()) {
         if (spec_.unread.inputs) return std::nullopt;
         error(ref.mark, "unknown-input", "the workflow has no input '" + ref.field + "'",
-              meant(ref.field, names_of(spec_.inputs), "input"));
+              spec_.inputs.empty() ? "declare it: inputs: { " + ref.field + ": TYPE }"
+                                   : meant(ref.field, names_of(spec_.inputs), "input"));
         return std::nullopt;
       }
       used_inputs_.insert(ref.field);
@@ -246,8 +248,12 @@ class Checker {
     const auto node = nodes_.find(ref.node);
     if (node == nodes_.end()) {
       if (spec_.unread.nodes) return std::nullopt;
+      std::vector<std::string_view> sources = names_of(spec_.nodes);
+      sources.emplace_back("inputs");
       error(ref.mark, "unknown-node", "there is no node '" + ref.node + "'",
-            meant(ref.node, names_of(spec_.nodes), "node"));
+            nearest_name(ref.node, sources) == "inputs"
+                ? "did you mean 'inputs." + ref.field + "'?"
+                : meant(ref.node, names_of(spec_.nodes), "node"));
       return std::nullopt;
     }
     const InterfaceDeclaration* interface = interface_of(ref.node);
@@ -296,8 +302,24 @@ class Checker {
       error(source.mark, "wrong-type",
             "'" + source.node + "." + source.field + "' brings " + std::string(to_string(*type)) +
                 ", the input '" + field.field.text + "' of '" + node.name.text + "' takes " +
-                std::string(to_string(port->type)));
+                std::string(to_string(port->type)),
+            sources_of(source.node, port->type));
     }
+  }
+  /// Which fields of a node, or of the call, bring this type; empty: none.
+  std::string sources_of(const std::string& node, ValueType type) const {
+    std::string list;
+    const auto add_one = [&](std::string_view field) {
+      list += (list.empty() ? "" : ", ") + node + "." + std::string(field);
+    };
+    if (node == "inputs") {
+      for (const InputSpec& input : spec_.inputs)
+        if (input.type == type) add_one(input.name.text);
+    } else if (const InterfaceDeclaration* interface = interface_of(node)) {
+      for (const Port& port : interface->outputs)
+        if (port.type == type) add_one(port.name);
+    }
+    return list.empty() ? "" : std::string(to_string(type)) + " is brought by: " + list;
   }
 
   void check_shape(const NodeSpec& node, const Port& port, const FieldRef& source) {
@@ -323,6 +345,11 @@ class Checker {
     if (producers.size() != 1 || fields.size() < 2 || !node.counts.empty()) return;
     const InterfaceDeclaration* producer = interface_of(*producers.begin());
     if (producer == nullptr || producer->frames.empty()) return;
+    // A field that is not there comes in no frame; that is said where it stands.
+    if (std::ranges::any_of(fields, [&](const std::string& field) {
+          return find_port(producer->outputs, field) == nullptr;
+        }))
+      return;
     const bool together = std::ranges::any_of(producer->frames, [&](const auto& frame) {
       return std::ranges::all_of(fields, [&](const std::string& field) {
         return std::ranges::find(frame, field) != frame.end();

@@ -27,9 +27,12 @@ class Models {
            {Severity::error, mark, std::move(code), std::move(message), std::move(hint)});
   }
 
+  /// Another file in its place was reported where the path was looked for.
   static bool is_there(const std::optional<Name>& model) {
     std::error_code failed;
-    return model.has_value() && fs::exists(model->text, failed);
+    return model.has_value() && (fs::is_directory(model->text, failed) ||
+                                 (fs::path(model->text).extension() == ".gguf" &&
+                                  fs::is_regular_file(model->text, failed)));
   }
 
   /// False: it cannot, or nobody can know.

@@ -34,6 +34,27 @@ constexpr std::array<KnownKeys, 5> tables{{{"workflow", workflow_part},
                                            {"node", node_part},
                                            {"limits", limits_part}}};
 
+/// The type whose name is nearest, or that has this name elsewhere; empty: none.
+std::string meant_type(const std::string& given) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 12> elsewhere{
+      {{"string", "text"},
+       {"str", "text"},
+       {"int", "number"},
+       {"integer", "number"},
+       {"picture", "image"},
+       {"img", "image"},
+       {"object", "json"},
+       {"dict", "json"},
+       {"map", "json"},
+       {"array", "tensor"},
+       {"ndarray", "tensor"},
+       {"file", "bytes"}}};
+  const auto* const it =
+      std::ranges::find(elsewhere, given, &decltype(elsewhere)::value_type::first);
+  if (it != elsewhere.end()) return std::string(it->second);
+  return nearest_name(given, {"json", "text", "image", "audio", "tensor", "number", "bytes"});
+}
+
 class Loader : public YamlReader {
  public:
   Loader(WorkflowSpec& spec, Diagnostics& diagnostics) : YamlReader(diagnostics), spec_(spec) {}
@@ -120,8 +141,7 @@ void Loader::load_inputs(const YamlNode& node) {
     }
     const auto type = value_type_from(value.scalar);
     if (!type || *type == ValueType::any) {
-      const std::string near = nearest_name(
-          value.scalar, {"json", "text", "image", "audio", "tensor", "number", "bytes"});
+      const std::string near = meant_type(value.scalar);
       error(value.mark, "unknown-type", in_quotes(value.scalar) + " is not a type",
             near.empty() ? "types are json, text, image, audio, tensor, number and bytes"
                          : "did you mean '" + near + "'?");
@@ -222,6 +242,12 @@ void Loader::load_groups(NodeSpec& spec, const YamlNode& node) {
     return too_many(node.items[WorkflowBounds::groups].mark, "groups of a node",
                     WorkflowBounds::groups);
   for (const YamlNode& item : node.items) {
+    if (item.kind == Kind::scalar) {
+      error(item.mark, "wrong-kind", "an input group must be a map, this is a single value",
+            item.scalar.find('.') == std::string::npos ? "write { field: node.field }"
+                                                       : "write { field: " + item.scalar + " }");
+      continue;
+    }
     if (!expect(item, Kind::map, "an input group")) continue;
     GroupSpec group;
     group.mark = item.mark;
@@ -398,6 +424,15 @@ bool Loader::load(const YamlNode& root) {
   if (root.kind != Kind::map) {
     error(root.mark.line == 0 ? Mark{1, 1, 1} : root.mark, "not-a-workflow",
           "a workflow is a map, this is " + std::string(kind_name(root.kind)),
+          "begin with `sluice: 1`");
+    return false;
+  }
+  // Another program's file: all that a workflow needs and this lacks would say nothing more.
+  if (std::ranges::none_of(root.entries, [](const auto& entry) {
+        return !nearest_name(entry.key.scalar, {workflow_part.begin(), workflow_part.end()})
+                    .empty();
+      })) {
+    error({1, 1, 1}, "not-a-workflow", "this file has none of the keys of a workflow",
           "begin with `sluice: 1`");
     return false;
   }

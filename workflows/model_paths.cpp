@@ -47,6 +47,19 @@ std::optional<fs::path> directory_of(const fs::path& path, const std::string& fi
   return std::nullopt;
 }
 
+/// What to write in place of a path at which there is no model.
+std::string path_help(const std::string& path) {
+  std::error_code failed;
+  if (fs::is_regular_file(path, failed))
+    return "this is a file: name the checkpoint's directory, or a .gguf file";
+  if (path.starts_with("\xe2\x80\x9c") || path.starts_with("\xe2\x80\x98"))
+    return "remove the typographic quotes: they are taken for a part of the path";
+  if (path.find('$') != std::string::npos)
+    return "a variable of the environment is written \"${NAME}\", in double quotes within { }";
+  return "write where the checkpoint is on this machine (nothing is downloaded): a path, ~/path or "
+         "${NAME:-path}";
+}
+
 }  // namespace
 
 Environment process_environment() {
@@ -94,7 +107,7 @@ void resolve_models(LoadedWorkflow& loaded, const Environment& environment) {
                                     (fs::path(*path).is_absolute()
                                          ? ""
                                          : ", neither here nor beside the workflow or above it"),
-                                "write where the checkpoint is: a path, ~/path or ${NAME:-path}"});
+                                path_help(*path)});
   };
   for (RoleSpec& role : loaded.spec.roles) resolve(role.model);
   for (GlobalParamSpec& param : loaded.spec.global_params) resolve(param.model);

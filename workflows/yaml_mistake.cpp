@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
+#include <string>
 #include <vector>
 
 #include "base/utf8.h"
@@ -22,6 +24,13 @@ std::string hex_of(char byte) {
   return std::string("\\x") + hex[value >> 4U] + hex[value & 15U];
 }
 
+/// The length of a space at the beginning of `text` that is none for YAML; 0: there is none.
+std::size_t wide_space(std::string_view text) {
+  for (const std::string_view space : {"\xc2\xa0", "\xe2\x80\xaf", "\xe3\x80\x80"})
+    if (text.starts_with(space)) return space.size();
+  return 0;
+}
+
 /// Quotes, brackets and indents up to where the parser gave up.
 class Scan {
  public:
@@ -39,6 +48,8 @@ class Scan {
     return brackets_.empty() ? std::nullopt : std::optional(brackets_.back());
   }
   std::optional<std::size_t> tab() const { return tab_; }
+  /// A no-break space, or one of another script, in front of a line.
+  std::optional<std::size_t> wide_indent() const { return wide_indent_; }
   /// The start of a line whose indent is none of those above it.
   std::optional<std::size_t> odd_indent() const { return odd_indent_; }
 
@@ -95,6 +106,7 @@ class Scan {
     while (at < text_.size() && (text_[at] == ' ' || text_[at] == '\t')) ++at;
     const bool blank = at == text_.size() || text_[at] == '\n' || text_[at] == '\r';
     if (quote_ != 0 || !brackets_.empty() || blank || text_[at] == '#') return;
+    if (wide_space(text_.substr(at)) > 0 && !wide_indent_) wide_indent_ = at;
     const std::size_t tab = text_.substr(i, at - i).find('\t');
     if (tab != std::string_view::npos) {
       if (!tab_) tab_ = i + tab;
@@ -127,6 +139,7 @@ class Scan {
   std::vector<std::size_t> indents_;
   std::optional<std::size_t> long_quote_;
   std::optional<std::size_t> tab_;
+  std::optional<std::size_t> wide_indent_;
   std::optional<std::size_t> odd_indent_;
 };
 
@@ -153,6 +166,43 @@ constexpr std::array<Words, 9> known_words{
       "write \\\\ for a backslash, or use single quotes"},
      {"document indicator", "a line of '---' or '...' inside a value",
       "a workflow file holds one document"}}};
+
+/// Where the line of this byte begins.
+std::size_t line_of(std::string_view text, std::size_t byte) {
+  return text.rfind('\n', byte == 0 ? 0 : byte - 1) + 1;  // npos + 1 is 0
+}
+
+/// What a merge of two versions leaves in a file.
+std::optional<Diagnostic> merge_mark(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    if (text.substr(at).starts_with("<<<<<<< ") || text.substr(at).starts_with(">>>>>>> "))
+      return syntax(text, at, "this line is the mark of a merge that is not finished",
+                    "keep one of the two versions, and remove the marks");
+    at = end + 1;
+  }
+  return std::nullopt;
+}
+
+/// A line that the parser expects no more in the map that it reads.
+std::optional<Diagnostic> stray_line(std::string_view text, std::size_t byte) {
+  const std::string_view rest = text.substr(byte);
+  if (rest.starts_with("- "))
+    return syntax(text, byte, "a list entry stands among the keys of a map", "remove the '-'");
+  const std::size_t line = line_of(text, byte);
+  const std::size_t before = text.substr(0, byte).find_last_not_of(" \t\r\n");
+  if (before == std::string_view::npos) return std::nullopt;
+  if (before >= line && (text[before] == '}' || text[before] == ']'))
+    return syntax(text, byte, "nothing may follow the closing bracket in its line", "remove it");
+  const std::size_t above = line_of(text, before + 1);
+  const auto indent = [&](std::size_t at) { return text.find_first_not_of(' ', at) - at; };
+  if (above == line || text[above + indent(above)] == '#' || indent(line) <= indent(above))
+    return std::nullopt;
+  return syntax(text, byte,
+                "this line is indented further than line " +
+                    std::to_string(place_of(text, above).line) + ", which has its value already",
+                "align the two");
+}
 
 }  // namespace
 
@@ -195,6 +245,12 @@ bool quote_closes(std::string_view text, std::size_t byte) {
   return false;
 }
 
+bool is_wide_space(std::string_view text) { return wide_space(text) > 0; }
+
+Diagnostic wide_space_mistake(std::string_view text, std::size_t byte) {
+  return syntax(text, byte, "a no-break space indents this line", "indent with plain spaces");
+}
+
 Diagnostic unclosed_quote(std::string_view text, std::size_t byte) {
   return syntax(text, byte, "this quote is not closed in its line",
                 std::string("write the closing ") + text[byte] + " at the end of the value");
@@ -204,13 +260,15 @@ Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::st
   const Scan scan(text, byte);
   if (const auto tab = scan.tab())
     return syntax(text, *tab, "a tab indents this line", "indent with spaces");
+  if (const auto wide = scan.wide_indent()) return wide_space_mistake(text, *wide);
+  if (auto merge = merge_mark(text)) return std::move(*merge);
   if (const auto quote = scan.open_quote()) return unclosed_quote(text, *quote);
   const bool flow = parser.find("flow not found") != std::string::npos;
   const bool ends = parser.find("illegal flow end") != std::string::npos;
   const bool block = parser.find("not found") != std::string::npos ||
                      parser.find("illegal map value") != std::string::npos ||
                      parser.find("illegal block") != std::string::npos;
-  const std::size_t line = text.rfind('\n', byte == 0 ? 0 : byte - 1) + 1;  // npos + 1 is 0
+  const std::size_t line = line_of(text, byte);
   if (const std::size_t dollar = text.substr(line, text.find('\n', byte) - line).find("${");
       flow && dollar != std::string_view::npos)
     return syntax(text, line + dollar, "'${' within braces needs quotes around the value",
@@ -222,6 +280,8 @@ Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::st
   if (const auto odd = scan.odd_indent(); odd && block)
     return syntax(text, *odd, "the indent of this line is that of no line above it",
                   "align it with the lines it belongs to");
+  if (parser.find("end of map not found") != std::string::npos)
+    if (auto stray = stray_line(text, byte)) return std::move(*stray);
   for (const Words& words : known_words)
     if (parser.find(words.parser) != std::string::npos)
       return syntax(text, byte, std::string(words.message), std::string(words.suggestion));

@@ -21,8 +21,12 @@ std::optional<Diagnostic> wrong_bytes(std::string_view text);
 bool quote_closes(std::string_view text, std::size_t byte);
 Diagnostic unclosed_quote(std::string_view text, std::size_t byte);
 
-/// An unclosed quote or bracket, a tab, an indent that fits nothing; otherwise the parser's words,
-/// at `byte`, where it gave up.
+/// True when `text` begins with a space that YAML takes for a letter (copied from a web page).
+bool is_wide_space(std::string_view text);
+Diagnostic wide_space_mistake(std::string_view text, std::size_t byte);
+
+/// An unclosed quote or bracket, a tab, an indent that fits nothing, the mark of a merge; otherwise
+/// the parser's words, at `byte`, where it gave up.
 Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::string& parser);
 
 }  // namespace sluice

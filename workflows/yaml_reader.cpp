@@ -27,6 +27,16 @@ bool is_name(std::string_view text) {
       text, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
 }
 
+namespace {
+
+std::string trimmed(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(' ');
+  return first == std::string::npos ? ""
+                                    : text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+}  // namespace
+
 bool YamlReader::expect(const YamlNode& node, YamlNode::Kind kind, const std::string& what) {
   if (node.kind == kind) return true;
   if (node.refused) return false;
@@ -58,6 +68,16 @@ void YamlReader::check_keys(const YamlNode& map, std::span<const std::string_vie
         meant_.emplace(std::pair(&map, *head), &read);
       }
       help = "a space must follow the ':' of a key";
+    }
+    // `plugin = name`: read as it is meant.
+    if (const std::size_t equals = key.scalar.find('='); equals != std::string::npos) {
+      const auto head = std::ranges::find(known, trimmed(key.scalar.substr(0, equals)));
+      if (head != known.end()) {
+        YamlNode& read = separated_.emplace_back(key);
+        read.scalar = trimmed(key.scalar.substr(equals + 1));
+        meant_.emplace(std::pair(&map, *head), &read);
+        help = "write ':' and a space in place of the '='";
+      }
     }
     error(key.mark, "unknown-key", "unknown key " + in_quotes(key.scalar) + " in " + where, help);
   }

@@ -74,6 +74,7 @@ class Builder final : public YAML::EventHandler {
     if (tag == "!" && at < text_.size() && (text_[at] == '\'' || text_[at] == '"') &&
         !quote_closes(text_, at))
       report(diagnostics_, unclosed_quote(text_, at));
+    key_at_ = at;
     YamlNode node;
     node.kind = YamlNode::Kind::scalar;
     node.mark = places_.mark(mark, value);
@@ -154,6 +155,8 @@ class Builder final : public YAML::EventHandler {
       top.node.items.push_back(std::move(node));
     } else if (!top.has_key) {
       check_key(top, node);
+      if (is_wide_space(node.scalar) && !node.quoted)
+        report(diagnostics_, wide_space_mistake(text_, key_at_));
       top.key = std::move(node);
       top.has_key = true;
     } else {
@@ -188,6 +191,7 @@ class Builder final : public YAML::EventHandler {
   Diagnostics& diagnostics_;
   std::vector<Open> stack_;
   std::size_t nodes_ = 0;
+  std::size_t key_at_ = 0;  // the byte of the latest scalar
   bool too_deep_ = false;
 };
 

@@ -89,8 +89,10 @@ class Simulation final : public TroubleHost {
  private:
   void plan_calls() {
     Instant at{};
-    for (std::uint32_t i = 0; i < script_.calls.size(); ++i) {
-      agenda_.add(at, Event::Kind::call, i);
+    std::size_t first = script_.calls.size();
+    if (options_.at_once > 0) first = std::min<std::size_t>(first, options_.at_once);
+    while (sent_calls_ < first) {
+      send_next_call(at);
       if (options_.between_calls.count() > 0)
         at += nanoseconds(static_cast<std::int64_t>(
             -std::log(random_.uniform()) * static_cast<double>(options_.between_calls.count())));
@@ -99,6 +101,11 @@ class Simulation final : public TroubleHost {
     for (std::uint32_t i = 0; i < script_.calls.size(); ++i)
       if (faults.caller_cancel > 0 && random_.uniform() < faults.caller_cancel)
         agenda_.add(cluster_.draw({0ns, faults.until}), Event::Kind::give_up, i);
+  }
+
+  /// Also when a call has ended: there is one left only in a closed loop.
+  void send_next_call(Instant at) {
+    if (sent_calls_ < script_.calls.size()) agenda_.add(at, Event::Kind::call, sent_calls_++);
   }
 
   std::uint32_t home_of(std::size_t call) const {
@@ -459,6 +466,7 @@ class Simulation final : public TroubleHost {
     call.failure = std::move(end.failure);
     call.warnings = std::move(end.warnings);
     std::ranges::sort(call.warnings);
+    send_next_call(now_);
   }
 
   void give_up(std::uint32_t index) {
@@ -485,6 +493,7 @@ class Simulation final : public TroubleHost {
           Failure{entry_node,
                   {ErrorCode::unavailable, "the machine that had taken the call is gone"},
                   FailureKind::node_lost});
+      send_next_call(now_);
     }
     for (std::uint32_t i = 0; i < running_.size(); ++i)
       if (running_[i].used && cluster_.machine_of(running_[i].start.node) == index) {
@@ -559,6 +568,7 @@ class Simulation final : public TroubleHost {
   std::vector<std::uint32_t> free_;
   std::vector<std::vector<std::uint32_t>> slots_;  // node, activation index -> running
   std::vector<CallId> ids_;                        // by call of the script
+  std::uint32_t sent_calls_ = 0;                   // the first so many of the script
   std::vector<Replica> replicas_;                  // executor * 256 + replica
   std::vector<std::size_t> touched_;
   struct FrameTime {

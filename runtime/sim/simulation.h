@@ -35,8 +35,11 @@ struct Options {
   Range link{std::chrono::microseconds(10), std::chrono::milliseconds(2)};
   /// One activation at a time per replica, in the order they start; otherwise all run at once.
   bool queue_at_replicas = false;
-  /// Calls arrive this far apart on average (exponential); zero: all at the beginning.
+  /// Open loop: calls arrive this far apart on average (exponential), whatever becomes of them.
   std::chrono::nanoseconds between_calls{};
+  /// Closed loop: so many calls at the beginning, and the next one whenever a call ends. 0, or at
+  /// least as many as there are: all at the beginning. Without `between_calls` only.
+  std::uint64_t at_once = 0;
   Faults faults;
   bool keep_firings = true;
   std::uint64_t events_max = 500'000'000;  // then it counts as endless

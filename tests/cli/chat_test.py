@@ -29,10 +29,10 @@ def piped(text, *options):
 class Terminal:
     """The program at a terminal of its own."""
 
-    def __init__(self, *options, model=MODEL):
+    def __init__(self, *options, model=MODEL, kind="xterm"):
         self.pid, self.end = pty.fork()
         if self.pid == 0:
-            os.execv(SLUICE, [SLUICE, "chat", model, *options])
+            os.execve(SLUICE, [SLUICE, "chat", model, *options], dict(os.environ, TERM=kind))
         self.seen = ""
 
     def read_until(self, pattern, seconds=120, or_end=False):
@@ -146,6 +146,45 @@ def stopped():
     expect("Ctrl-C at the first line ends well", talk.status() == 0, talk.seen)
 
 
+def editing():
+    """A line is edited before it is sent. An unknown command comes back in the error, and so shows what was sent."""
+    talk = Terminal("--tokens", "4")
+    talk.read_until(r"> ")
+
+    def sent(keys):
+        talk.type(keys + "\r")
+        said = talk.read_until(r"there is no command '[^']*'")
+        talk.read_until(r"\n> ")
+        return re.search(r"there is no command '([^']*)'", said)[1]
+
+    left, right, up, down = "\x1b[D", "\x1b[C", "\x1b[A", "\x1b[B"
+    for keys, wanted in (("/hllo" + 3 * left + "e", "/hello"), ("bc\x01/a\x05d", "/abcd"), ("/ab" + 2 * left + "x" + right + "y", "/xayb"),
+                         ("/a/b\x17c", "/a/c"), ("/ac\x7fb", "/ab"), ("/äöü" + left + "\x7fé€", "/äé€ü"),
+                         ("/u\x1b[15~v\x1b[1;5Dw\x1bOPx", "/uvwx"), ("b\x1b[H/a\x1b[Fc\x1bOD\x1b[3~d", "/abd"),
+                         (up, "/abd"), (up + up, "/uvwx"), (up + up + down + "e", "/uvwxe"), ("/new" + up + down + "\x15/q2", "/q2")):
+        expect(f"keys {keys!r}", sent(keys) == wanted, (wanted, talk.seen))
+    talk.type("hello\r")
+    said = talk.read_until(r"\n> ")
+    expect("an edited line is answered", "hello" in said and "\x1b" not in said.split("hello", 1)[1].rsplit("\n", 1)[0], said)
+    talk.type("half a line\x03")
+    expect("Ctrl-C in a line ends the conversation", talk.status() == 0, talk.seen)
+    talk = Terminal("--tokens", "4")
+    talk.read_until(r"> ")
+    talk.type("/quit" + left + "\x04\x04")  # Ctrl-D within a line takes a character away
+    talk.type("t\r")
+    expect("Ctrl-D in a line does not end it", talk.status() == 0 and "no command" not in talk.seen, talk.seen)
+    talk = Terminal("--tokens", "4")
+    talk.read_until(r"> ")
+    talk.type("\x04")
+    expect("Ctrl-D at an empty line ends well", talk.status() == 0, talk.seen)
+    talk = Terminal("--tokens", "4", kind="dumb")
+    talk.read_until(r"> ")
+    talk.type("/plain\n")
+    expect("a terminal that cannot edit", "no command '/plain'" in talk.read_until(r"\n> "), talk.seen)
+    talk.type("/quit\n")
+    expect("and it ends well", talk.status() == 0, talk.seen)
+
+
 def pipes():
     code, out, err = piped("hello\nand then\n", "--tokens", "6", "--stats")
     asked = subprocess.run([SLUICE, "model", "ask", MODEL, "hello", "--tokens", "6"], capture_output=True, timeout=300)
@@ -202,6 +241,7 @@ def main():
     workflow()
     ten_turns()
     pictures()
+    editing()
     stopped()
     for failure in failures:
         print(failure)

@@ -222,6 +222,7 @@ def no_files(scratch):
 
 def bad_options():
     for args in (["test", SCENARIO, "--seeds", "0"], ["simulate", CHAT, "--calls", "0"], ["simulate", CHAT, "--rate", "-1"],
+                 ["simulate", CHAT, "--rate", "0"], ["simulate", CHAT, "--concurrency", "0"],
                  ["simulate", CHAT, "--nodes", "0"], ["simulate", CHAT, "--sessions", "0"], ["simulate", CHAT, "--calls", "many"],
                  ["plan", CHAT, "--format", "xml"], ["validate", CHAT, "--format", "xml"], ["why", CHAT], ["why"], ["plan"], [],
                  ["model"], ["model", "ask", QWEN], ["model", "ask", QWEN, "x", "--tokens", "0"],

@@ -96,6 +96,18 @@ def sessions(flow):
     expect("a second turn knows the first", first != second, (first, second))
     expect("behind its end a session is new", said(True, True, False) == [first] * 3, first)
     expect("and goes on from there", said(True, False, False) == [first, first, second], (first, second))
+    # A line that is wrong ends its session too, also as the last one.
+    good = {"session": "a", "inputs": {"question": "hello"}}
+    for wrong in ({"inputs": {"qestion": "x"}}, {"inputs": {"question": 3}}, {"inputs": {}}, {"inputs": {}, "deadline_ms": 0},
+                  {"inputs": {"question": "x"}, "sesion": "b"}):
+        lines = [good, {**wrong, "session": "a", "end_session": True}, good, {**wrong, "session": "a", "end_session": True}]
+        code, out, err = run(flow, "--calls", "-", "--set", "roles.llm.options.max_tokens=6",
+                             lines="".join(json.dumps(line) + "\n" for line in lines))
+        results = sorted((json.loads(line) for line in out.splitlines()), key=lambda result: result["line"])
+        expect("a wrong line ends its session", code == 1 and [r["ok"] for r in results] == [True, False, True, False]
+               and results[0]["outputs"] == results[2]["outputs"] == {"said": first}, (code, out, err))
+    code, out, err = run(flow, "--calls", "-", lines=json.dumps({"session": 3, "inputs": {"question": "x"}, "end_session": True}))
+    expect("a session that is none", code == 1 and "'session' must be a string" in out, (code, out, err))
     code, out, err = run(flow, "--calls", "-", lines='{"inputs": {"question": "x"}, "end_session": 1}\n')
     expect("what is neither true nor false", code == 1 and "'end_session' must be true or false" in out, (code, out, err))
 

@@ -61,6 +61,10 @@ def transcripts(folder):
                        with_profile + ["--calls", "5", "--seeds", "8", "--faults", "--nodes", "2"],
                        ["simulate", "workflows/robot_multitask.yaml", "--calls", "9", "--rate", "30"],
                        ["simulate", "workflows/robot_multitask.yaml", "--calls", "300"],
+                       ["simulate", "workflows/robot_multitask.yaml", "--calls", "300", "--concurrency", "300"],
+                       ["simulate", "workflows/robot_multitask.yaml", "--calls", "300", "--concurrency", "150"],
+                       ["simulate", "workflows/image_chat.yaml", "--calls", "300", "--nodes", "3", "--faults"],
+                       ["simulate", "workflows/robot_multitask.yaml", "--concurrency", "8", "--rate", "30"],
                        ["simulate", "workflows/image_chat.yaml", "--calls", "4", "--sessions", "1", "--rate", "50", "--trace", turns],
                        ["why", turns, "0"], ["why", turns, "2"],
                        ["why", trace, "0"], ["why", trace, "5"], ["why", trace, "11"], ["why", trace, "12"]]

@@ -556,6 +556,28 @@ TEST_CASE("a repeated token is made less likely once, however often it stands th
   CHECK(shares == likely({0, 1}));
 }
 
+TEST_CASE("min_p leaves out what is less likely than that part of the likeliest") {
+  // Probabilities 8 : 4 : 2 : 1 : 4.
+  const std::vector<float> logits{std::log(8.0F), std::log(4.0F), std::log(2.0F), 0,
+                                  std::log(4.0F)};
+  const auto tokens = [&](float min_p) {
+    std::vector<std::int32_t> kept;
+    double sum = 0;
+    for (const Candidate& c : distribution(logits, {}, {.temperature = 1, .min_p = min_p})) {
+      kept.push_back(c.token);
+      sum += c.probability;
+    }
+    CHECK(sum == Approx(1));
+    return kept;
+  };
+  CHECK(tokens(0) == std::vector<std::int32_t>{0, 1, 4, 2, 3});
+  CHECK(tokens(0.1F) == std::vector<std::int32_t>{0, 1, 4, 2, 3});
+  CHECK(tokens(0.2F) == std::vector<std::int32_t>{0, 1, 4, 2});
+  CHECK(tokens(0.3F) == std::vector<std::int32_t>{0, 1, 4});
+  CHECK(tokens(0.6F) == std::vector<std::int32_t>{0});
+  CHECK(tokens(1) == std::vector<std::int32_t>{0});
+}
+
 TEST_CASE("sampling follows temperature, top_k and top_p, and is greedy at temperature 0") {
   const std::vector<float> logits{1, 3, 2, 3, -1};
   CHECK(sample(logits, {}, {}, 0.99) == 1);  // a tie goes to the lower token

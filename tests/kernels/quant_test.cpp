@@ -92,6 +92,30 @@ double error_of(const BlockRows& w, const std::vector<float>& x, std::size_t row
 
 }  // namespace
 
+TEST_CASE("block types have ggml's names, codes and sizes") {
+  // Source: ggml.h (enum ggml_type) and ggml-common.h.
+  struct Known {
+    std::string_view name;
+    std::uint32_t code;
+    std::size_t values, bytes;
+  };
+  const Known known[] = {{"F32", 0, 1, 4},       {"F16", 1, 1, 2},      {"BF16", 30, 1, 2},
+                         {"Q4_0", 2, 32, 18},    {"Q4_1", 3, 32, 20},   {"Q5_0", 6, 32, 22},
+                         {"Q5_1", 7, 32, 24},    {"Q8_0", 8, 32, 34},   {"Q4_K", 12, 256, 144},
+                         {"Q5_K", 13, 256, 176}, {"Q6_K", 14, 256, 210}};
+  CHECK(block_layouts().size() == std::size(known));
+  for (const Known& one : known) {
+    INFO(one.name);
+    const auto type = block_type_named(one.name);
+    REQUIRE(type.has_value());
+    const BlockLayout& layout = layout_of(*type);
+    CHECK(layout.name == one.name);
+    CHECK(layout.code == one.code);
+    CHECK(layout.values == one.values);
+    CHECK(layout.bytes == one.bytes);
+  }
+}
+
 TEST_CASE("few rows over blocks agree with sums in f64, every type, path and number of rows") {
   for (const BlockLayout& layout : block_layouts()) {
     const BlockType type = *block_type_named(layout.name);

@@ -31,7 +31,9 @@ AREAS = {
     "kernels": ["test_kernels"],
     "roles": ["test_roles", "test_runtime", "test_model", "script:cli", "script:request_options"],
     **{f"engine/{room}": ["test_model", "test_roles", "test_workflows", "script:transcripts"]
-       for room in ("checkpoint", "layers", "family", "picture", "text", "policy", "tasks", "scenes", "check", "plan")},
+       for room in ("checkpoint", "layers", "family", "picture", "text", "policy", "scenes", "check", "plan")},
+    # Decoders and policies on a device are run as tasks too: on the emulation, so that no GPU is needed.
+    "engine/tasks": ["test_model", "test_roles", "test_workflows", "script:transcripts", "test_cuda"],
     "runtime/wire": ["test_wire", "test_sim"],
     "runtime/inproc": ["test_runtime", "script:cli"],
     "cli": ["script:transcripts", "script:failures", "script:cli", "script:run", "script:request_options", "script:help",

@@ -87,6 +87,13 @@ TEST_CASE("a checkpoint of a family that the role cannot play is refused with th
         "not play; it plays llama, qwen2, gemma, paligemma, qwen2_5_vl, smolvlm\n");
 }
 
+TEST_CASE(
+    "a file that is no checkpoint is said to be missing where paths are looked for, not again") {
+  CHECK(
+      said(workflow("kv: { kind: paged_kv }", "plugin: chat_model, model: " + root + "/README.md"))
+          .empty());
+}
+
 TEST_CASE("an interface that a role does not run over its kind of checkpoint is refused") {
   const auto over = [](const std::string& model, const std::string& interface) {
     return said(workflow("kv: { kind: paged_kv, model: " + model + " }",

@@ -2,7 +2,9 @@
 // are seen.
 #include "runtime/sim/simulation.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "base/random.h"
 #include "graph/credit.h"
@@ -65,6 +67,48 @@ nodes:
   for (const sim::CallReport& call : report.calls) late += call.failure ? 1 : 0;
   CHECK(late > 90);
   CHECK(report.finished < std::chrono::seconds(3));  // the one that runs is let to its end
+}
+
+TEST_CASE("in a closed loop the next call arrives at the moment that one ends") {
+  Bound bound = bind(three_calls);
+  const ScriptCall one = bound.script.calls[0];
+  bound.script.calls.assign(200, one);
+  bound.script.sessions = {"a", "b", "c"};
+  for (std::size_t i = 0; i < bound.script.calls.size(); ++i) bound.script.calls[i].session = i % 3;
+  sim::Options options;
+  const std::uint64_t at_all = sim::simulate(bound.plan, bound.script, options).hash;
+  options.at_once = 5;
+  const sim::Report report = sim::simulate(bound.plan, bound.script, options);
+  REQUIRE(report.violations.empty());
+  std::vector<Instant> ends;
+  for (const sim::CallReport& call : report.calls) ends.push_back(call.done);
+  std::ranges::sort(ends);
+  for (std::size_t i = 0; i < report.calls.size(); ++i)
+    CHECK(report.calls[i].arrived == (i < 5 ? Instant{} : ends[i - 5]));
+  CHECK(ends.back() > Instant{});
+  // As many as there are, or more, is all of them at the beginning.
+  options.at_once = GENERATE(200, 1000);
+  CHECK(sim::simulate(bound.plan, bound.script, options).hash == at_all);
+}
+
+TEST_CASE("a closed loop goes on when calls fail, and when their homes are lost") {
+  Bound bound = bind(three_calls);
+  const ScriptCall one = bound.script.calls[0];
+  bound.script.calls.assign(60, one);
+  bound.script.sessions = {"a", "b", "c"};
+  for (std::size_t i = 0; i < bound.script.calls.size(); ++i) bound.script.calls[i].session = i % 3;
+  sim::Options options;
+  options.machines = options.homes = 3;
+  options.at_once = 4;
+  options.faults = sim::all_faults();
+  std::size_t orphaned = 0;
+  for (options.seed = 1; options.seed <= 50; ++options.seed) {
+    const sim::Report report = sim::simulate(bound.plan, bound.script, options);
+    INFO("seed " << options.seed);
+    CHECK(report.violations.empty());
+    for (const sim::CallReport& call : report.calls) orphaned += call.orphaned ? 1 : 0;
+  }
+  CHECK(orphaned > 20);
 }
 
 TEST_CASE("a link repeats what was not applied, and applies nothing twice") {

@@ -52,6 +52,7 @@ THIRD_PARTY = {  # header prefix -> files that may include it
     "stb/": r"engine/picture/image_file\.cpp",
     "nlohmann/": r"((engine|roles)/.*|cli/.*|bench/.*|tests/.*|examples/.*)",
     "CLI/": r"(cli|bench)/.*",
+    "histedit": r"cli/line_editor\.cpp",
     "oneapi/": r"bench/.*",
     "catch2/": r"tests/.*",
     "zmq": r"(runtime/zmq/.*|tests/zmq/.*|bench/links\.cpp)",

@@ -178,6 +178,23 @@ TEST_CASE("models are found where they are, and said to be missing where they ar
   CHECK(loaded->diagnostics[0].mark.line == 5);
 }
 
+TEST_CASE("what to write in place of a model's path depends on what stands there") {
+  const Folder folder;
+  const std::string file = folder.write("weights.bin", "x");
+  const auto help = [&](const std::string& model) {
+    const std::string text = "sluice: 1\nroles: { a: { plugin: p, model: \"" + model + "\" } }\n";
+    Result<LoadedWorkflow> loaded = load_workflow_file(folder.write("w.yaml", text));
+    REQUIRE(loaded.ok());
+    resolve_models(*loaded, process_environment());
+    REQUIRE(codes(loaded->diagnostics) == std::vector<std::string>{"no-such-model"});
+    return loaded->diagnostics[0].suggestion;
+  };
+  CHECK(help(file).starts_with("this is a file: "));
+  CHECK(help("“models/scenes”").starts_with("remove the typographic quotes"));
+  CHECK(help("$HOME/models").find("${NAME}") != std::string::npos);
+  CHECK(help("Qwen/Qwen2.5-VL").find("nothing is downloaded") != std::string::npos);
+}
+
 TEST_CASE("a workflow of one MiB is read, and refused with one byte more") {
   std::string text =
       "sluice: 1\nworkflow: large\ninputs: { x: text }\nroles: { a: { plugin: scripted } }\n"

@@ -9,7 +9,8 @@
 // Decode at batch 1 reads every weight once per token, so its bound is read bandwidth / weight
 // bytes. The bandwidth is that of summing a buffer as large as the model with the same wide loads.
 // Prefill is bound by arithmetic: its bound is one large bf16 product, over a file's quantised
-// blocks what 16-bit whole numbers in registers give. Two shapes:
+// blocks what 16-bit whole numbers in registers give. Sixteen sequences that decode together stand
+// beside one. Two shapes:
 // models/scenes, and one of 386 M parameters (24 layers, 896 wide, vocabulary 32,000) with random
 // weights, in bf16 and int8. All cores on both sides.
 
@@ -82,6 +83,8 @@ void forward(const Decoder& backbone, KvPool& pool, KvSequence& sequence,
   SLUICE_CHECK(ran.ok());
 }
 
+constexpr std::size_t sequences_together = 16;
+
 struct Rates {
   double prefill = 0, decode = 0;  // tokens per second
 };
@@ -118,15 +121,32 @@ void print_rate(const char* what, double ours, double bound, const std::vector<d
   std::printf("\n");
 }
 
+/// Tokens per second of sixteen sequences that advance together, each by `answer` tokens.
+double together(const Decoder& decoder, std::size_t answer) {
+  KvPool pool(decoder.kv_shape(16), sequences_together * (answer / 16 + 2));
+  std::vector<KvSequence> sequences(sequences_together);
+  const std::vector<float> one = rows_of(decoder, 1);
+  std::vector<Chunk> chunks;
+  for (KvSequence& sequence : sequences) chunks.push_back({&sequence, one});
+  std::vector<float> hidden, logits;
+  const auto start = Clock::now();
+  for (std::size_t i = 0; i < answer; ++i) {
+    SLUICE_CHECK(decoder.forward(pool, chunks, hidden).ok());
+    decoder.logits(hidden, logits);
+  }
+  return static_cast<double>(sequences_together * answer) / seconds_since(start);
+}
+
 Result<void> measure(const std::string& name, const Decoder& decoder, std::size_t prompt,
                      std::size_t answer, double prefill_bound, const Peer* peer) {
   KvPool pool(decoder.kv_shape(16), (prompt + answer) / 16 + 2);
   (void)measure_once(decoder, pool, prompt, answer);  // warm-up
-  std::vector<double> prefill, decode, peer_prefill, peer_decode;
+  std::vector<double> prefill, decode, sixteen, peer_prefill, peer_decode;
   for (int run = 0; run < 5; ++run) {
     const Rates rates = measure_once(decoder, pool, prompt, answer);
     prefill.push_back(rates.prefill);
     decode.push_back(rates.decode);
+    sixteen.push_back(together(decoder, answer));
     if (peer == nullptr) continue;
     const Result<double> theirs = ask_peer(*peer, "-p", prompt);
     if (!theirs.ok()) return theirs.error();
@@ -140,6 +160,8 @@ Result<void> measure(const std::string& name, const Decoder& decoder, std::size_
   print_rate("prefill", median(prefill), prefill_bound, peer_prefill);
   print_rate("decode ", median(decode), read_bandwidth(decoder.stream_bytes()) / bytes,
              peer_decode);
+  std::printf("  %zu sequences together %8.1f tokens/s   %.2f times one\n", sequences_together,
+              median(sixteen), median(sixteen) / median(decode));
   std::fflush(stdout);
   return {};
 }

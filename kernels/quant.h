@@ -2,9 +2,9 @@
 //
 // A row is blocks of 32 or 256 whole numbers with scales (and minima) of their own, or plain f32,
 // f16 or bf16. x is rounded to 16-bit whole numbers, a scale for each 32 of them: sums of a block
-// are exact, and the rounding is far below that of any block type. Few rows read the blocks as they
-// lie; for many, sixteen rows of the matrix become a panel of whole numbers (quant_panel.h). Over
-// plain types products are f32's.
+// are exact, and the rounding is far below that of any block type. One row, and without VNNI up to
+// four, read the blocks row after row; more meet sixteen rows of the matrix at a time
+// (quant_panel.h). Over plain types products are f32's.
 // Shape: x [rows, in], y [rows, out]; `in` is a multiple of the block's values. Little-endian.
 // Source: ggml's block layouts (ggml-common.h, ggml-quants.c).
 #pragma once

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "kernels/huge_vector.h"
+#include "kernels/isa.h"
 #include "kernels/onednn.h"
 #include "kernels/parallel.h"
 #include "kernels/quant.h"
@@ -41,7 +42,9 @@ void few_rows(std::span<const float> x, std::span<const BlockRows> parts, std::s
   WholeRows& whole = kept;  // this thread's, for all who take part
   const std::size_t in = parts.front().in;
   if (std::ranges::any_of(parts, is_quantised)) whole.assign(x.first(rows * in), in);
-  parallel_for(out, values_per_thread / in + 1, [&](std::size_t begin, std::size_t end) {
+  std::size_t outs = 0;
+  for (const BlockRows& part : parts) outs += part.rows;
+  parallel_for(outs, values_per_thread / in + 1, [&](std::size_t begin, std::size_t end) {
     over_parts(parts, begin, end,
                [&](const BlockRows& part, std::size_t from, std::size_t to, std::size_t first) {
                  block_products({x.data(), &whole, rows, y.data() + first, out}, part, from, to);
@@ -68,54 +71,81 @@ void plain_rows(std::span<const float> x, const BlockRows& part, std::size_t fir
                });
 }
 
+void put(const TileSums& sums, std::size_t rows, std::size_t count, float* y, std::size_t stride) {
+  for (std::size_t r = 0; r < rows; ++r)
+    std::memcpy(y + r * stride, sums[r], count * sizeof(float));
+}
+
 /// Panels [begin, end) of a part against all tiles: a tile of x meets one panel after the other
 /// while it is near.
 void panels_rows(const WholeTiles& x, const BlockRows& part, std::size_t begin, std::size_t end,
                  float* y, std::size_t out) {
   thread_local Panel panels[panels_at_once];
+  const auto outs = [&](std::size_t i) { return std::min(panel_outs, part.rows - i * panel_outs); };
+  alignas(64) TileSums sums;
+  if (x.in_bytes && x.rows <= block_rows_few) {
+    for (std::size_t i = begin; i < end; ++i) {
+      multiply_rows(part, i * panel_outs, outs(i), {x, 0}, x.each, sums);
+      put(sums, x.rows, outs(i), y + i * panel_outs, out);
+    }
+    return;
+  }
   for (std::size_t i = begin; i < end; ++i)
-    fill_panel(part, i * panel_outs, std::min(panel_outs, part.rows - i * panel_outs),
-               panels[i - begin]);
-  const std::size_t groups = x.in / group_values;
+    fill_panel(part, i * panel_outs, outs(i), panels[i - begin]);
   for (std::size_t tile = 0; tile < x.tiles(); ++tile)
     for (std::size_t i = begin; i < end; ++i) {
-      alignas(64) TileSums sums;
-      multiply_tile({panels[i - begin], x.whole.data() + tile * x.each * x.in,
-                     x.scales.data() + tile * x.each * groups,
-                     x.sums.data() + tile * x.each * groups, groups},
-                    x.each, sums);
-      const std::size_t first = i * panel_outs;
-      const std::size_t count = std::min(panel_outs, part.rows - first);
-      for (std::size_t r = 0; r < std::min(x.each, x.rows - tile * x.each); ++r)
-        std::memcpy(y + (tile * x.each + r) * out + first, sums[r], count * sizeof(float));
+      multiply_tile(panels[i - begin], {x, tile}, x.each, sums);
+      put(sums, std::min(x.each, x.rows - tile * x.each), outs(i),
+          y + tile * x.each * out + i * panel_outs, out);
     }
 }
 
-void many_rows(std::span<const float> x, std::span<const BlockRows> parts, std::size_t out,
-               std::span<float> y, std::size_t rows) {
+/// How many pieces of `panels_at_once` a part has; none, if it isn't quantised.
+std::size_t pieces_of(const BlockRows& part) {
+  constexpr std::size_t outs = panels_at_once * panel_outs;
+  return is_quantised(part) ? (part.rows + outs - 1) / outs : 0;
+}
+
+/// All quantised parts in one loop of the threads, then the others.
+void tiled_rows(std::span<const float> x, std::span<const BlockRows> parts, std::size_t out,
+                std::span<float> y, std::size_t rows) {
   thread_local WholeTiles kept;
   WholeTiles& tiles = kept;  // this thread's, for all who take part
   const std::size_t in = parts.front().in;
-  if (std::ranges::any_of(parts, is_quantised)) {
+  std::size_t pieces = 0;
+  for (const BlockRows& part : parts) pieces += pieces_of(part);
+  if (pieces != 0) {
     tiles.resize(rows, in);
     parallel_for(tiles.tiles(), values_per_thread / (tiles.each * in) + 1,
                  [&](std::size_t begin, std::size_t end) {
                    for (std::size_t tile = begin; tile < end; ++tile) tiles.fill(x, tile);
                  });
   }
+  const auto piece = [&](std::size_t at) {
+    std::size_t first = 0;
+    for (const BlockRows& part : parts) {
+      const std::size_t here = pieces_of(part);
+      if (at < here) {
+        const std::size_t panels = (part.rows + panel_outs - 1) / panel_outs;
+        return panels_rows(tiles, part, at * panels_at_once,
+                           std::min(panels, (at + 1) * panels_at_once), y.data() + first, out);
+      }
+      at -= here;
+      first += part.rows;
+    }
+  };
+  const std::size_t values = panels_at_once * panel_outs * in * rows;
+  parallel_for(pieces, values_per_thread / values + 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t at = begin; at < end; ++at) piece(at);
+  });
   std::size_t first = 0;
   for (const BlockRows& part : parts) {
-    const std::size_t panels = (part.rows + panel_outs - 1) / panel_outs;
-    if (!is_quantised(part))
-      plain_rows(x, part, first, out, y, rows);
-    else
-      parallel_for((panels + panels_at_once - 1) / panels_at_once, 1,
-                   [&](std::size_t begin, std::size_t end) {
-                     for (std::size_t i = begin; i < end; ++i)
-                       panels_rows(tiles, part, i * panels_at_once,
-                                   std::min(panels, (i + 1) * panels_at_once), y.data() + first,
-                                   out);
-                   });
+    if (!is_quantised(part)) {
+      if (rows <= block_rows_few)
+        few_rows(x, {&part, 1}, out, y.subspan(first), rows);
+      else
+        plain_rows(x, part, first, out, y, rows);
+    }
     first += part.rows;
   }
 }
@@ -129,10 +159,11 @@ void matmul_blocks(std::span<const float> x, std::span<const BlockRows> parts, c
   if (rows == 0 || out == 0) return;
   const std::size_t in = parts.front().in;
   SLUICE_CHECK(x.size() >= rows * in && y.size() >= rows * out, "matmul sizes do not fit");
-  if (rows <= block_rows_few)
+  // One row is bound by reading the matrix, which is fastest row after row.
+  if (rows == 1 || (rows <= block_rows_few && !uses(Isa::vnni)))
     few_rows(x, parts, out, y, rows);
   else
-    many_rows(x, parts, out, y, rows);
+    tiled_rows(x, parts, out, y, rows);
   if (bias == nullptr) return;
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t o = 0; o < out; ++o) y[r * out + o] += bias[o];

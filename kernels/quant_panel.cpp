@@ -31,10 +31,10 @@ void fill_plain(const BlockRows& w, std::size_t begin, std::size_t count, Panel&
 }
 
 /// Pairs [begin, end) of a group.
-void add_pairs(const TileProduct& p, std::size_t rows, std::size_t begin, std::size_t end,
-               std::int32_t (&sums)[tile_rows_most][panel_outs]) {
+void add_pairs(const Panel& panel, const TileProduct& p, std::size_t rows, std::size_t begin,
+               std::size_t end, std::int32_t (&sums)[tile_rows_most][panel_outs]) {
   for (std::size_t pair = begin; pair < end; ++pair) {
-    const std::int16_t* w = p.panel.whole.data() + pair * panel_outs * 2;
+    const std::int16_t* w = panel.whole.data() + pair * panel_outs * 2;
     for (std::size_t r = 0; r < rows; ++r) {
       const std::int32_t first = p.x[(pair * rows + r) * 2];
       const std::int32_t second = p.x[(pair * rows + r) * 2 + 1];
@@ -44,15 +44,16 @@ void add_pairs(const TileProduct& p, std::size_t rows, std::size_t begin, std::s
   }
 }
 
-void multiply_plain(const TileProduct& p, std::size_t rows, TileSums& to) {
+void multiply_plain(const Panel& panel, const TileProduct& p, std::size_t rows, TileSums& to) {
   for (std::size_t r = 0; r < rows; ++r) std::fill_n(to[r], panel_outs, 0.0F);
   constexpr std::size_t pairs = group_values / 2;
   for (std::size_t g = 0; g < p.groups; ++g)
     for (std::size_t half = 0; half < 2; ++half) {
       std::int32_t sums[tile_rows_most][panel_outs] = {};
-      add_pairs(p, rows, g * pairs + half * pairs / 2, g * pairs + (half + 1) * pairs / 2, sums);
-      const float* scales = (half == 0 ? p.panel.low : p.panel.high).data() + g * panel_outs;
-      const float* minima = p.panel.minimum.data() + g * panel_outs;
+      add_pairs(panel, p, rows, g * pairs + half * pairs / 2, g * pairs + (half + 1) * pairs / 2,
+                sums);
+      const float* scales = (half == 0 ? panel.low : panel.high).data() + g * panel_outs;
+      const float* minima = panel.minimum.data() + g * panel_outs;
       for (std::size_t r = 0; r < rows; ++r) {
         const float scale = p.scales[g * rows + r];
         const float sum = half == 0 ? p.sums[g * rows + r] : 0;
@@ -76,36 +77,77 @@ void WholeTiles::resize(std::size_t rows_of_x, std::size_t in_of_x) {
   in = in_of_x;
   const std::size_t count = (rows + tile_rows_most - 1) / tile_rows_most;
   const std::size_t even = (rows + count - 1) / count;
+  in_bytes = uses(Isa::vnni);
   each = std::max<std::size_t>((even + 1) / 2 * 2, 2);
   grow(whole, tiles() * each * in);
   grow(scales, tiles() * each * (in / group_values));
   grow(sums, tiles() * each * (in / group_values));
+  if (in_bytes) grow(totals, tiles() * each * (in / group_values) * 2);
 }
+
+TileProduct::TileProduct(const WholeTiles& t, std::size_t tile)
+    : x(t.whole.data() + tile * t.each * t.in),
+      scales(t.scales.data() + tile * t.each * (t.in / group_values)),
+      sums(t.sums.data() + tile * t.each * (t.in / group_values)),
+      totals(t.in_bytes ? t.totals.data() + tile * t.each * (t.in / group_values) * 2 : nullptr),
+      groups(t.in / group_values) {}
 
 void WholeTiles::fill(std::span<const float> x, std::size_t tile) {
   thread_local WholeRows row;
+  thread_local std::vector<float> zeros;
   const std::size_t groups = in / group_values;
   std::int16_t* to = whole.data() + tile * each * in;
   float* to_scales = scales.data() + tile * each * groups;
   float* to_sums = sums.data() + tile * each * groups;
   for (std::size_t r = 0; r < each; ++r) {
-    const bool here = tile * each + r < rows;
-    if (here) row.assign(x.subspan((tile * each + r) * in, in), in);
-    for (std::size_t pair = 0; pair < in / 2; ++pair)
-      for (std::size_t i = 0; i < 2; ++i)
-        to[(pair * each + r) * 2 + i] = here ? row.whole[pair * 2 + i] : std::int16_t{0};
+    if (tile * each + r < rows) {
+      row.assign(x.subspan((tile * each + r) * in, in), in);
+    } else {
+      zeros.assign(in, 0.0F);
+      row.assign(zeros, in);
+    }
+    if (in_bytes) {
+      split_row_vnni(row.whole.data(), groups, each, reinterpret_cast<std::int8_t*>(to + 2 * r),
+                     totals.data() + tile * each * groups * 2 + r);
+    } else {
+      for (std::size_t pair = 0; pair < in / 2; ++pair)
+        std::memcpy(to + (pair * each + r) * 2, &row.whole[pair * 2], 2 * sizeof(std::int16_t));
+    }
     for (std::size_t g = 0; g < groups; ++g) {
-      to_scales[g * each + r] = here ? row.scales[g] : 0;
-      to_sums[g * each + r] = here ? row.sums[g] : 0;
+      to_scales[g * each + r] = row.scales[g];
+      to_sums[g * each + r] = row.sums[g];
     }
   }
 }
 
+namespace {
+
+/// Rows [begin, begin + count) of `w` where they lie, if there are sixteen at equal distances;
+/// otherwise of a copy, with zeros behind them.
+SixteenRows sixteen_rows(const BlockRows& w, std::size_t begin, std::size_t count) {
+  const std::uint8_t* first = w.row(begin);
+  if (count == panel_outs) {
+    const auto stride = static_cast<std::size_t>(w.row(begin + 1) - first);
+    bool even = true;
+    for (std::size_t r = 2; r < panel_outs; ++r)
+      even = even && w.row(begin + r) == first + r * stride;
+    if (even) return {first, stride};
+  }
+  thread_local std::vector<std::uint8_t> copy;
+  const std::size_t bytes = w.row_bytes();
+  copy.assign(panel_outs * bytes, 0);
+  for (std::size_t r = 0; r < count; ++r)
+    std::memcpy(copy.data() + r * bytes, w.row(begin + r), bytes);
+  return {copy.data(), bytes};
+}
+
+}  // namespace
+
 void fill_panel(const BlockRows& w, std::size_t begin, std::size_t count, Panel& panel) {
   panel.resize(w.in);
-  panel.halves = w.type == BlockType::q6_k;
-  panel.minima = false;
-  with_quantised(w.type, [&]<BlockType T>() { panel.minima = has_minimum<T>(); });
+  if (uses(Isa::vnni)) return fill_panel_vnni(w.type, sixteen_rows(w, begin, count), w.in, panel);
+  with_quantised(w.type, [&]<BlockType T>() { panel.kind = kind_of<T>(); });
+  panel.offset_bits = 0;
   if (count < panel_outs) {
     std::ranges::fill(panel.whole, std::int16_t{0});
     for (HugeVector<float>* values : {&panel.low, &panel.high, &panel.minimum})
@@ -115,10 +157,15 @@ void fill_panel(const BlockRows& w, std::size_t begin, std::size_t count, Panel&
   with_quantised(w.type, [&]<BlockType T>() { fill_plain<T>(w, begin, count, panel); });
 }
 
-void multiply_tile(const TileProduct& p, std::size_t rows, TileSums& to) {
-  if (uses(Isa::vnni)) return multiply_tile_vnni(p, rows, to);
-  if (uses(Isa::avx2)) return multiply_tile_avx2(p, rows, to);
-  multiply_plain(p, rows, to);
+void multiply_tile(const Panel& panel, const TileProduct& p, std::size_t rows, TileSums& to) {
+  if (uses(Isa::vnni)) return multiply_tile_vnni(panel, p, rows, to);
+  if (uses(Isa::avx2)) return multiply_tile_avx2(panel, p, rows, to);
+  multiply_plain(panel, p, rows, to);
+}
+
+void multiply_rows(const BlockRows& w, std::size_t begin, std::size_t count, const TileProduct& p,
+                   std::size_t rows, TileSums& to) {
+  multiply_rows_vnni(w.type, sixteen_rows(w, begin, count), p, rows, to);
 }
 
 }  // namespace sluice::kernels

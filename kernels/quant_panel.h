@@ -1,9 +1,11 @@
-// Products of many rows over quantised blocks: sixteen rows of the matrix, laid out once as a panel
-// of 16-bit whole numbers, against tiles of x in the same.
+// Products over quantised blocks: sixteen rows of the matrix against tiles of rows of x in 16-bit
+// whole numbers.
 //
-// Every type becomes the same panel, so that the product is one loop. Sums of a group of 32 (or, of
-// Q6_K, of 16) are exact whole numbers, then scaled and added in f32, group after group: what comes
-// out of a row of x has the same bits beside any other rows. For kernels/quant_*.cpp only.
+// For many rows of x, the matrix' sixteen are laid out once as a panel of whole numbers, the same
+// for every type, so that the product is one loop; with VNNI, few rows of x meet them as they are
+// taken out of the blocks. Sums of a group of 32 (or, of Q6_K, of 16) are exact whole numbers, then
+// scaled and added in f32, group after group: what comes out of a row of x has the same bits beside
+// any other rows, panel or not. For kernels/quant_*.cpp only.
 // Shape: x [rows, in]; `in` is a multiple of 32.
 #pragma once
 
@@ -22,22 +24,42 @@ constexpr std::size_t panel_outs = 16;
 /// Rows of a tile of x: their sums stay in registers.
 constexpr std::size_t tile_rows_most = 12;
 
-/// Sixteen rows of a matrix.
+/// What a group has besides whole numbers and a scale: minima, or scales of their own for its last
+/// sixteen values.
+enum class PanelKind : std::uint8_t { plain, minima, halves };
+template <BlockType T>
+constexpr PanelKind kind_of() {
+  if constexpr (T == BlockType::q6_k) return PanelKind::halves;
+  return has_minimum<T>() ? PanelKind::minima : PanelKind::plain;
+}
+
+/// Sixteen rows of a matrix. With VNNI whole numbers are bytes without a sign.
 struct Panel {
-  HugeVector<std::int16_t> whole;        // [in / 2][16][2]: what meets two values of x
+  PanelKind kind = PanelKind::plain;
+  int offset_bits = 0;             // bytes: 2^bits more than the whole numbers; 0: as they are
+  HugeVector<std::int16_t> whole;  // [in / 2][16][2], bytes [in / 4][16][4]: what meets x
   HugeVector<float> low, high, minimum;  // [in / 32][16], as GroupScales
-  bool halves = false;                   // the last sixteen of a group have scales of their own
-  bool minima = false;
 
   void resize(std::size_t in);
+};
+
+/// Where sixteen rows' blocks stand: `stride` bytes lie between rows.
+struct SixteenRows {
+  const std::uint8_t* first = nullptr;
+  std::size_t stride = 0;
+  const std::uint8_t* row(std::size_t r) const { return first + r * stride; }
 };
 
 /// x as in WholeRows, in tiles of as many rows each; an even number, the last ones zeros.
 struct WholeTiles {
   std::size_t rows = 0, in = 0;
-  std::size_t each = 0;            // rows of a tile
-  HugeVector<std::int16_t> whole;  // [tiles][in / 2][each][2]
+  std::size_t each = 0;   // rows of a tile
+  bool in_bytes = false;  // for VNNI
+  /// [tiles][in / 2][each][2]; bytes: [tiles][in / 32][2: high, low][8][each][4].
+  HugeVector<std::int16_t> whole;
   HugeVector<float> scales, sums;  // [tiles][in / 32][each], as in WholeRows
+  /// For bytes, [tiles][in / 32][2][each]: sums of a group's whole numbers, then of its last 16.
+  HugeVector<std::int32_t> totals;
 
   std::size_t tiles() const { return (rows + each - 1) / each; }
   /// Makes room; then each tile is filled.
@@ -45,12 +67,13 @@ struct WholeTiles {
   void fill(std::span<const float> x, std::size_t tile);
 };
 
-/// A tile against a panel.
+/// A tile of x.
 struct TileProduct {
-  const Panel& panel;
+  TileProduct(const WholeTiles& x, std::size_t tile);
   const std::int16_t* x = nullptr;
   const float* scales = nullptr;
   const float* sums = nullptr;
+  const std::int32_t* totals = nullptr;
   std::size_t groups = 0;
 };
 /// [row][output] of a tile.
@@ -59,11 +82,20 @@ using TileSums = float[tile_rows_most][panel_outs];
 /// Rows [begin, begin + count) of `w`, count at most 16; the others are zeros.
 void fill_panel(const BlockRows& w, std::size_t begin, std::size_t count, Panel& panel);
 /// The product's tile; `rows` as WholeTiles::each.
-void multiply_tile(const TileProduct& p, std::size_t rows, TileSums& to);
+void multiply_tile(const Panel& panel, const TileProduct& p, std::size_t rows, TileSums& to);
+/// The same for few rows without a panel. Requires: VNNI; rows are 2 or 4.
+void multiply_rows(const BlockRows& w, std::size_t begin, std::size_t count, const TileProduct& p,
+                   std::size_t rows, TileSums& to);
 
 /// The paths. Requires: `uses` them.
 void fill_panel_avx2(const BlockRows& w, std::size_t begin, std::size_t count, Panel& panel);
-void multiply_tile_avx2(const TileProduct& p, std::size_t rows, TileSums& to);
-void multiply_tile_vnni(const TileProduct& p, std::size_t rows, TileSums& to);
+void multiply_tile_avx2(const Panel& panel, const TileProduct& p, std::size_t rows, TileSums& to);
+void fill_panel_vnni(BlockType type, const SixteenRows& w, std::size_t in, Panel& panel);
+void multiply_tile_vnni(const Panel& panel, const TileProduct& p, std::size_t rows, TileSums& to);
+void multiply_rows_vnni(BlockType type, const SixteenRows& w, const TileProduct& p,
+                        std::size_t rows, TileSums& to);
+/// A row of a tile: where its bytes and totals begin, `each` as the tile's.
+void split_row_vnni(const std::int16_t* row, std::size_t groups, std::size_t each, std::int8_t* to,
+                    std::int32_t* totals);
 
 }  // namespace sluice::kernels

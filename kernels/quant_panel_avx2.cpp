@@ -112,26 +112,26 @@ SLUICE_BLOCKS_AVX2 [[gnu::always_inline]] inline void add_scaled(
 
 /// R of a tile's `rows`, from `first` on.
 template <std::size_t R>
-SLUICE_BLOCKS_AVX2 void multiply(const TileProduct& p, std::size_t rows, std::size_t first,
-                                 TileSums& to) {
+SLUICE_BLOCKS_AVX2 void multiply(const Panel& panel, const TileProduct& p, std::size_t rows,
+                                 std::size_t first, TileSums& to) {
   __m256 sums[R][2];
   for (std::size_t r = 0; r < R; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_ps();
-  const std::int16_t* w = p.panel.whole.data();
+  const std::int16_t* w = panel.whole.data();
   const std::int16_t* x = p.x + 2 * first;
   for (std::size_t g = 0; g < p.groups; ++g) {
-    const float* low = p.panel.low.data() + g * panel_outs;
+    const float* low = panel.low.data() + g * panel_outs;
     const float* scales = p.scales + g * rows + first;
-    if (p.panel.halves) {
+    if (panel.kind == PanelKind::halves) {
       add_scaled<R, pairs / 2>(w, x, 2 * rows, low, scales, sums);
       add_scaled<R, pairs / 2>(w + pairs * panel_outs, x + pairs * rows, 2 * rows,
-                               p.panel.high.data() + g * panel_outs, scales, sums);
+                               panel.high.data() + g * panel_outs, scales, sums);
     } else {
       add_scaled<R, pairs>(w, x, 2 * rows, low, scales, sums);
     }
     w += 2 * pairs * panel_outs;
     x += 2 * pairs * rows;
-    if (!p.panel.minima) continue;
-    const float* minimum = p.panel.minimum.data() + g * panel_outs;
+    if (panel.kind != PanelKind::minima) continue;
+    const float* minimum = panel.minimum.data() + g * panel_outs;
     for (std::size_t r = 0; r < R; ++r)
       for (std::size_t i = 0; i < 2; ++i)
         sums[r][i] = _mm256_fmadd_ps(_mm256_loadu_ps(minimum + i * lanes),
@@ -147,11 +147,11 @@ void fill_panel_avx2(const BlockRows& w, std::size_t begin, std::size_t count, P
   with_quantised(w.type, [&]<BlockType T>() { fill<T>(w, begin, count, panel); });
 }
 
-void multiply_tile_avx2(const TileProduct& p, std::size_t rows, TileSums& to) {
+void multiply_tile_avx2(const Panel& panel, const TileProduct& p, std::size_t rows, TileSums& to) {
   constexpr std::size_t most = tile_rows_most / 2;
   std::size_t first = 0;
-  for (; rows - first >= most; first += most) multiply<most>(p, rows, first, to);
-  for (; first < rows; first += 2) multiply<2>(p, rows, first, to);
+  for (; rows - first >= most; first += most) multiply<most>(panel, p, rows, first, to);
+  for (; first < rows; first += 2) multiply<2>(panel, p, rows, first, to);
 }
 
 #else
@@ -159,7 +159,7 @@ void multiply_tile_avx2(const TileProduct& p, std::size_t rows, TileSums& to) {
 void fill_panel_avx2(const BlockRows&, std::size_t, std::size_t, Panel&) {
   SLUICE_CHECK(false, "no such machine");
 }
-void multiply_tile_avx2(const TileProduct&, std::size_t, TileSums&) {
+void multiply_tile_avx2(const Panel&, const TileProduct&, std::size_t, TileSums&) {
   SLUICE_CHECK(false, "no such machine");
 }
 

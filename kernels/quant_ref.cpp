@@ -93,6 +93,7 @@ void products_plain(const FewBlockRows& f, const BlockRows& w, std::size_t begin
 SLUICE_LOOP void whole_groups(const float* x, std::size_t groups, std::int16_t* to, float* scales,
                               float* sums) {
   constexpr float magic = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number
+  constexpr float whole_most = 32639;   // 127 * 256 + 127: what two bytes with a sign can say
   constexpr std::uint32_t size = 0x7fffffff, infinite = 0x7f800000;
   for (std::size_t g = 0; g < groups; ++g, x += group_values, to += group_values) {
     std::uint32_t bits = 0;  // of the largest: sizes are in the order of their bits
@@ -101,7 +102,7 @@ SLUICE_LOOP void whole_groups(const float* x, std::size_t groups, std::int16_t* 
     const auto most = std::bit_cast<float>(bits);
     // Below this, as good as zero, a scale has no inverse.
     const bool usual = most >= 1e-30F && bits < infinite;
-    const float inverse = usual ? 32767 / most : 0;
+    const float inverse = usual ? whole_most / most : 0;
     std::int32_t sum = 0;
     for (std::size_t i = 0; i < group_values; ++i) {
       // No number becomes zero; the scale tells.
@@ -111,7 +112,7 @@ SLUICE_LOOP void whole_groups(const float* x, std::size_t groups, std::int16_t* 
       to[i] = static_cast<std::int16_t>(value);
       sum += value;
     }
-    scales[g] = usual ? most / 32767 : bits < infinite ? 0 : NAN;
+    scales[g] = usual ? most / whole_most : bits < infinite ? 0 : NAN;
     sums[g] = scales[g] * static_cast<float>(sum);
   }
 }

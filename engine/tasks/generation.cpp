@@ -57,6 +57,10 @@ void GenerationTask::grant(TextEngine& engine, std::size_t pages) {
     g.options.tokens_max = std::min(g.options.tokens_max, most);
   }
   if (g.in_prompt()) take_prefix(engine.pages(), g, engine.shape().block.width);
+  // Steps then take no memory.
+  const std::size_t more = std::min(g.options.tokens_max, room + 1);
+  g.history.reserve(g.history.size() + more);
+  g.tokens.reserve(g.tokens.size() + more);
 }
 
 Need GenerationTask::need(const TextEngine& engine) const {

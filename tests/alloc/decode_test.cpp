@@ -5,6 +5,7 @@
 #include "base/worker_pool.h"
 #include "counter.h"
 #include "engine/family/model.h"
+#include "engine/tasks/generator.h"
 
 using namespace sluice;
 
@@ -51,5 +52,35 @@ TEST_CASE("a decode step takes no memory") {
     }
   const Model quantised = Model::open(golden + "gguf/llama.gguf").value();
   CHECK(taken(quantised, 1, 20) == 0);
+  limit_threads(0);
+}
+
+TEST_CASE("an answer's steps take no memory, from the plan of a forward to the chosen token") {
+  limit_threads(1);
+  constexpr std::size_t answers = 3, warm = 8, steps = 30;
+  const Model model = Model::open(golden + "llama").value();
+  const Decoder& text = model.text();
+  (void)taken(model, answers, 64);              // the forward's buffers, for longer sequences
+  KvPool pool(text.kv_shape(64), answers + 1);  // a sequence has one page: lists of them stay
+  Generator generator(text, pool, nullptr, {});
+  for (std::uint64_t id = 0; id < answers; ++id) {
+    Generation answer;
+    answer.id = id;
+    answer.options.tokens_max = warm + steps + 1;
+    answer.history = {1, 2, 3};
+    text.embed(answer.history, answer.rows);
+    generator.add(std::move(answer));
+  }
+  std::vector<std::uint64_t> advanced;
+  for (std::size_t step = 0; step < warm; ++step) generator.step(advanced);
+  advanced.clear();
+  const std::size_t before = allocations();
+  for (std::size_t step = 0; step < steps; ++step) {
+    generator.step(advanced);
+    REQUIRE(advanced.size() == answers);
+    advanced.clear();
+  }
+  CHECK(allocations() - before == 0);
+  CHECK(generator.find(0)->tokens.size() == warm + steps);
   limit_threads(0);
 }

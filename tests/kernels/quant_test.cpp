@@ -146,7 +146,7 @@ TEST_CASE("few rows over blocks agree with sums in f64, every type, path and num
   }
 }
 
-TEST_CASE("many rows over blocks agree with sums in f64, every type, path and shape of tile") {
+TEST_CASE("products over blocks agree with sums in f64, every type, path and shape of tile") {
   for (const BlockLayout& layout : block_layouts()) {
     const BlockType type = *block_type_named(layout.name);
     const std::size_t in = layout.values == 1 ? 96 : 3 * layout.values;
@@ -154,7 +154,7 @@ TEST_CASE("many rows over blocks agree with sums in f64, every type, path and sh
       const Matrix matrix(type, out, in, out);
       const Weight weight = Weight::of_blocks({matrix.rows});
       for (const Isa path : paths())
-        for (const std::size_t rows : {5, 6, 7, 9, 12, 13, 20, 25, 60}) {
+        for (const std::size_t rows : {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 20, 25, 60}) {
           INFO(layout.name << " out " << out << " path " << name_of(path) << " rows " << rows);
           const AtMost at_most(path);
           const std::vector<float> x = draw(rows * in, 3);
@@ -184,6 +184,45 @@ TEST_CASE("a row's product over blocks has the same bits beside any other rows")
         CHECK(std::ranges::equal(some, std::span(all).last(rows * out)));
       }
     }
+  }
+}
+
+TEST_CASE("with VNNI a row's product over blocks has the same bits beside one other or many") {
+  if (!has(Isa::vnni)) return;  // the list of paths says so
+  const AtMost at_most(Isa::vnni);
+  for (const BlockLayout& layout : block_layouts()) {
+    if (layout.values == 1) continue;
+    constexpr std::size_t in = 768, out = 50, most = 30;
+    const Matrix matrix(*block_type_named(layout.name), out, in, 5);
+    const Weight weight = Weight::of_blocks({matrix.rows});
+    const std::vector<float> x = draw(most * in, 3);
+    std::vector<float> all(most * out);
+    matmul_cpu(x, weight, {}, all, most);
+    for (const std::size_t rows : {2, 3, 4, 5, 8, 12, 13, 29}) {
+      INFO(layout.name << " rows " << rows);
+      std::vector<float> some(rows * out);
+      matmul_cpu(std::span(x).last(rows * in), weight, {}, some, rows);
+      CHECK(std::ranges::equal(some, std::span(all).last(rows * out)));
+    }
+  }
+}
+
+TEST_CASE("rows in pairs, as llama.cpp has them, are multiplied in order by few and by many") {
+  // Heads of 64 stand at equal distances for sixteen rows, heads of 8 do not.
+  constexpr std::size_t in = 256, out = 128;
+  for (const std::size_t head : {std::size_t{64}, std::size_t{8}}) {
+    Matrix matrix(BlockType::q4_1, out, in, 9);
+    matrix.rows.interleaved = head;
+    const Weight weight = Weight::of_blocks({matrix.rows});
+    for (const Isa path : paths())
+      for (const std::size_t rows : {1, 3, 6}) {
+        INFO("heads of " << head << " path " << name_of(path) << " rows " << rows);
+        const AtMost at_most(path);
+        const std::vector<float> x = draw(rows * in, 3);
+        std::vector<float> y(rows * out);
+        matmul_cpu(x, weight, {}, y, rows);
+        CHECK(error_of(matrix.rows, x, rows, y, out) < 2e-5);
+      }
   }
 }
 

@@ -77,15 +77,6 @@ std::string base_folder() {
   return "/tmp/sluice-" + std::to_string(::getuid());
 }
 
-std::string folder_of(const std::string& path) {
-  std::error_code ignored;
-  const std::string canonical = fs::weakly_canonical(path, ignored).string();
-  std::array<char, 17> name{};
-  std::snprintf(name.data(), name.size(), "%016llx",
-                static_cast<unsigned long long>(sha256_prefix(canonical)));
-  return base_folder() + "/" + name.data();
-}
-
 Result<void> make_private(const std::string& folder) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     return Error{ErrorCode::unavailable, folder + ": cannot be made: " + std::strerror(errno)};
@@ -146,7 +137,7 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
   if (!loaded.ok()) return loaded.error();
   Cluster cluster;
   cluster.loaded = std::move(loaded).value();
-  cluster.folder = folder_of(path);
+  cluster.folder = cluster_folder(path);
   Digest digest;
   digest.add("sluice cluster 1");
   std::vector<const WorkflowSpec*> specs;
@@ -182,6 +173,15 @@ void print_diagnostics(const Cluster& cluster) {
   for (const Compiled& compiled : cluster.workflows) print_diagnostics(compiled);
 }
 
+std::string cluster_folder(const std::string& file) {
+  std::error_code ignored;
+  const std::string canonical = fs::weakly_canonical(file, ignored).string();
+  std::array<char, 17> name{};
+  std::snprintf(name.data(), name.size(), "%016llx",
+                static_cast<unsigned long long>(sha256_prefix(canonical)));
+  return base_folder() + "/" + name.data();
+}
+
 Result<void> make_folder(const Cluster& cluster) {
   const std::string base = fs::path(cluster.folder).parent_path().string();
   if (Result<void> made = make_private(base); !made.ok()) return made;
@@ -200,9 +200,9 @@ Result<LockFile> lock_machine(const Cluster& cluster, std::uint32_t machine) {
   return LockFile::take(path);
 }
 
-void leave_folder(const Cluster& cluster) {
+void leave_cluster_folder(const std::string& folder) {
   // Each stays where something is in it still.
-  if (::rmdir(cluster.folder.c_str()) == 0) ::rmdir(fs::path(cluster.folder).parent_path().c_str());
+  if (::rmdir(folder.c_str()) == 0) ::rmdir(fs::path(folder).parent_path().c_str());
 }
 
 void leave_folder(const Cluster& cluster, std::uint32_t machine, std::optional<LockFile> lock) {
@@ -210,7 +210,7 @@ void leave_folder(const Cluster& cluster, std::uint32_t machine, std::optional<L
   if (!cluster.spec().machines[machine].address)
     ::unlink((cluster.folder + "/" + std::to_string(machine)).c_str());
   lock.reset();
-  leave_folder(cluster);
+  leave_cluster_folder(cluster.folder);
 }
 
 Result<std::unique_ptr<Node>> make_node(const Cluster& cluster, std::uint32_t machine,

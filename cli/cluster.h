@@ -37,13 +37,16 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
 /// Prints errors (and warnings) of all its files to standard error.
 void print_diagnostics(const Cluster& cluster);
 
+/// Where the processes of this file meet: the same path for all who name the same file.
+std::string cluster_folder(const std::string& file);
+
 /// Makes the folder, mode 0700, or checks that it is this user's alone. Errors: unavailable.
 Result<void> make_folder(const Cluster& cluster);
 /// Only one process at a time is this machine. Errors: unavailable.
 Result<LockFile> lock_machine(const Cluster& cluster, std::uint32_t machine);
 
 /// Removes the folder where nothing is in it.
-void leave_folder(const Cluster& cluster);
+void leave_cluster_folder(const std::string& folder);
 /// Behind the machine's node: its socket too. The lock is let go last.
 void leave_folder(const Cluster& cluster, std::uint32_t machine, std::optional<LockFile> lock);
 

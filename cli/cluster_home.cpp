@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "cli/machine_status.h"
+
 namespace sluice::cli {
 
 namespace {
@@ -50,10 +52,11 @@ void remove_sockets(const Cluster& cluster) {
       // Whoever holds the lock lives, and was not started by this process.
       if (const Result<LockFile> lock = LockFile::take(path + ".lock"); lock.ok()) {
         ::unlink(path.c_str());
+        ::unlink(status_path(cluster.folder, i).c_str());
         ::unlink((path + ".lock").c_str());
       }
     }
-  leave_folder(cluster);
+  leave_cluster_folder(cluster.folder);
 }
 
 Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
@@ -68,6 +71,9 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
   Result<LockFile> lock = lock_machine(cluster, self);
   if (!lock.ok()) return lock.error();
   home->machine_lock_.emplace(std::move(lock).value());
+  Result<std::unique_ptr<MachineStatus>> shown = MachineStatus::show(cluster, self);
+  if (!shown.ok()) return shown.error();
+  home->status_ = std::move(shown).value();
   const auto progress = runner.progress;
   const auto notice = [quiet = &home->quiet_](const std::string& line) {
     if (!*quiet) std::fprintf(stderr, "note: %s\n", line.c_str());
@@ -80,10 +86,12 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
       home->supervisor_.emplace(std::move(machines), true, [](const std::string& line) {
         std::fprintf(stderr, "note: %s\n", line.c_str());
       });
+      home->show_status();
     }
   auto node = make_node(cluster, self, catalog, std::move(runner), notice);
   if (!node.ok()) return node.error();
   home->node_ = std::move(node).value();
+  home->show_status();
   if (progress) progress("waiting for the other machines");
   if (Result<void> all = home->node_->wait_for_members(patience); !all.ok()) {
     if (home->supervisor_ || is_of_this_computer(cluster)) return all.error();
@@ -95,9 +103,14 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
   return home;
 }
 
+void ClusterHome::show_status() {
+  status_->set(node_.get(), supervisor_ ? &*supervisor_ : nullptr);
+}
+
 void ClusterHome::end_processes() {
   quiet_ = true;
   if (!supervisor_) return;
+  status_->set(node_.get(), nullptr);
   supervisor_.reset();
   remove_sockets(cluster_);
   processes_lock_.reset();
@@ -106,8 +119,10 @@ void ClusterHome::end_processes() {
 ClusterHome::~ClusterHome() {
   quiet_ = true;
   if (supervisor_) supervisor_->stop();
+  if (status_) status_->set(nullptr, supervisor_ ? &*supervisor_ : nullptr);
   node_.reset();
   end_processes();
+  status_.reset();
   leave_folder(cluster_, cluster_.spec().home(), std::move(machine_lock_));
 }
 

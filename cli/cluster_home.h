@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/cluster.h"
+#include "cli/machine_status.h"
 #include "cli/supervisor.h"
 
 namespace sluice::cli {
@@ -36,6 +37,7 @@ class ClusterHome {
   Runner& runner(std::size_t workflow) { return node_->runner(workflow); }
 
  private:
+  void show_status();
   explicit ClusterHome(const Cluster& cluster) : cluster_(cluster) {}
 
   const Cluster& cluster_;
@@ -43,6 +45,7 @@ class ClusterHome {
   std::optional<LockFile> machine_lock_, processes_lock_;
   std::optional<Supervisor> supervisor_;
   std::unique_ptr<Node> node_;
+  std::unique_ptr<MachineStatus> status_;
 };
 
 }  // namespace sluice::cli

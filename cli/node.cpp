@@ -9,6 +9,7 @@
 #include "cli/cluster.h"
 #include "cli/cluster_home.h"
 #include "cli/commands.h"
+#include "cli/machine_status.h"
 #include "cli/supervisor.h"
 
 namespace sluice::cli {
@@ -81,6 +82,8 @@ int node(const NodeCommand& options, const Catalog& catalog) {
   const auto number = static_cast<std::uint32_t>(it - machines.begin());
   Result<LockFile> lock = lock_machine(*cluster, number);
   if (!lock.ok()) return fail(lock.error().message);
+  Result<std::unique_ptr<MachineStatus>> shown = MachineStatus::show(*cluster, number);
+  if (!shown.ok()) return fail(shown.error().message);
   const auto notice = [&](const std::string& line) {
     if (!options.quiet) std::fprintf(stderr, "%s: %s\n", options.name.c_str(), line.c_str());
   };
@@ -88,14 +91,17 @@ int node(const NodeCommand& options, const Catalog& catalog) {
   {
     const auto made = make_node(*cluster, number, catalog, {}, notice);
     if (made.ok()) {
+      (*shown)->set(made->get(), nullptr);
       std::printf("machine '%s' is ready\n", options.name.c_str());
       std::fflush(stdout);
       signals.wait();
       ::alarm(stop_seconds_most);  // a role that never lets go does not keep the machine's name
+      (*shown)->set(nullptr, nullptr);
     } else {
       status = fail(options.name + ": " + made.error().message);
     }
   }
+  shown->reset();
   leave_folder(*cluster, number, std::move(lock).value());
   return status;
 }
@@ -116,11 +122,14 @@ int up(const NodeCommand& options, const std::vector<std::string>& plugins,
       const Supervisor supervisor(machines, false, [](const std::string& line) {
         std::fprintf(stderr, "%s\n", line.c_str());
       });
+      const Result<StatusSocket> status = StatusSocket::listen(
+          up_status_path(cluster->folder), [&] { return processes_json(supervisor.status()); });
+      if (!status.ok()) return fail(status.error().message);
       signals.wait();
     }
     remove_sockets(*cluster);  // before others may start machines of these names
   }
-  leave_folder(*cluster);
+  leave_cluster_folder(cluster->folder);
   return 0;
 }
 

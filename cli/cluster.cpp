@@ -62,6 +62,7 @@ void add_workflow(const LoadedWorkflow& loaded, Digest& digest) {
 
 std::array<std::byte, 32> digest_of(const Cluster& cluster, Digest digest) {
   digest.add(static_cast<std::uint64_t>(cluster.spec().lease.count()));
+  digest.add(cluster.spec().registry ? cluster.spec().registry->text : "none");
   for (const ClusterMachine& machine : cluster.spec().machines) {
     digest.add(machine.name.text);
     digest.add(machine.home ? "home" : "");
@@ -215,16 +216,23 @@ void leave_folder(const Cluster& cluster, std::uint32_t machine, std::optional<L
 
 Result<std::unique_ptr<Node>> make_node(const Cluster& cluster, std::uint32_t machine,
                                         const Catalog& catalog, RunnerOptions options,
-                                        std::function<void(const std::string&)> notice) {
+                                        std::function<void(const std::string&)> notice,
+                                        RegistryKeeper* registry) {
   NodeOptions node;
   for (const ClusterMachine& one : cluster.spec().machines) node.machines.push_back(one.name.text);
   node.self = machine;
   node.home = cluster.spec().home();
   node.placed = cluster.placed;
   node.incarnation = incarnation_now();
+  if (registry != nullptr) {
+    const Result<std::uint32_t> given = registry->wait_for_entry({});
+    if (!given.ok()) return given.error();
+    node.incarnation = *given;
+  }
   node.runner = std::move(options);
   node.notice = notice;
-  node.connect = [&cluster, notice](Origin self) -> Result<std::unique_ptr<Transport>> {
+  node.connect = [&cluster, notice, registry](Origin self) -> Result<std::unique_ptr<Transport>> {
+    if (registry != nullptr) registry->raise(self.incarnation);
     Result<ZmqOptions> made = transport_options(cluster, self, notice);
     if (!made.ok()) return made.error();
     return make_zmq_transport(std::move(made).value());

@@ -22,6 +22,20 @@ std::string_view word_of(Roster::State state) {
   return "";
 }
 
+std::string_view word_of(RegistryStanding::Kind kind) {
+  switch (kind) {
+    case RegistryStanding::Kind::joining:
+      return "joining";
+    case RegistryStanding::Kind::current:
+      return "current";
+    case RegistryStanding::Kind::lapsed:
+      return "lapsed";
+    case RegistryStanding::Kind::fenced:
+      return "fenced";
+  }
+  return "";
+}
+
 Json processes_of(const std::vector<Supervisor::Status>& processes) {
   Json list = Json::array();
   for (const Supervisor::Status& one : processes)
@@ -78,6 +92,11 @@ void MachineStatus::set(const Node* node, const Supervisor* supervisor) {
   supervisor_ = supervisor;
 }
 
+void MachineStatus::watch(const RegistryKeeper* registry) {
+  const std::lock_guard lock(mutex_);
+  registry_ = registry;
+}
+
 std::string MachineStatus::text() const {
   const auto& machines = cluster_.spec().machines;
   Json json{{"machine", machines[machine_].name.text}, {"home", machines[machine_].home}};
@@ -85,6 +104,11 @@ std::string MachineStatus::text() const {
   const std::lock_guard lock(mutex_);
   json["ready"] = node_ != nullptr;
   if (supervisor_ != nullptr) json["processes"] = processes_of(supervisor_->status());
+  if (registry_ != nullptr) {
+    const RegistryStanding standing = registry_->standing();
+    json["registry"] = word_of(standing.kind);
+    json["registry_why"] = standing.why;
+  }
   if (node_ == nullptr) return dump(json);
   const NodeStatus status = node_->status();
   json["lives"] = status.lives;

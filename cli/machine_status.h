@@ -3,8 +3,9 @@
 //     { "machine", "home", "pid", "ready", "lives", "incarnation", "calls", "given_up",
 //       "activations", "dropped", "machines": [ { "name", "state": "not_seen|there|lost",
 //       "incarnation", "since_ms", "why", "connected", "heard_ms", "owed_bytes", "window_bytes" }
-//       ], "processes": as `processes_json` }
-// Until its roles are loaded: only machine, home, pid and ready. Thread: any.
+//       ], "processes": as `processes_json`,
+//       "registry": "joining|current|lapsed|fenced", "registry_why" }
+// Until its roles are loaded: only machine, home, pid, ready and the registry. Thread: any.
 #pragma once
 
 #include <memory>
@@ -32,6 +33,8 @@ class MachineStatus {
   static Result<std::unique_ptr<MachineStatus>> show(const Cluster& cluster, std::uint32_t machine);
   /// Borrowed until they are others; null: there is none.
   void set(const Node* node, const Supervisor* supervisor);
+  /// The same.
+  void watch(const RegistryKeeper* registry);
 
  private:
   MachineStatus(const Cluster& cluster, std::uint32_t machine)
@@ -43,6 +46,7 @@ class MachineStatus {
   mutable std::mutex mutex_;
   const Node* node_ = nullptr;
   const Supervisor* supervisor_ = nullptr;
+  const RegistryKeeper* registry_ = nullptr;
   std::optional<StatusSocket> socket_;  // ends before the rest
 };
 

@@ -59,7 +59,8 @@ Json machines_of(const ClusterPlace& place, const std::vector<RunningProcess>& r
                        : answers[k].json.value("ready", false) ? "ready"
                                                                : "loading";
       if (silent) row["silent"] = answers[k].silent;
-      for (const char* key : {"lives", "calls", "given_up", "activations", "dropped"})
+      for (const char* key :
+           {"lives", "calls", "given_up", "activations", "dropped", "registry", "registry_why"})
         if (!silent && answers[k].json.contains(key)) row[key] = answers[k].json[key];
     }
     if (list != nullptr && i < list->size())
@@ -106,6 +107,9 @@ std::string load_words(const Json& row) {
   };
   if (row["home"]) count("calls", "calls");
   count("activations", "activations");
+  if (row.contains("registry") && row["registry"] != "current")
+    add("registry " + row["registry"].get<std::string>() + ": " +
+        row["registry_why"].get<std::string>());
   if (row.contains("heard_ms")) add("heard " + seconds(row["heard_ms"]) + " ago");
   if (row.contains("owed_bytes"))
     add(std::to_string(row["owed_bytes"].get<std::uint64_t>()) + " of " +

@@ -85,7 +85,7 @@ void Supervisor::start(Process& process) {
   if (process.pid == 0) become(arguments.data(), quiet_, parent);
   if (process.pid > 0) process.handle = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
   if (process.handle >= 0) return;
-  notice_("machine '" + process.machine.name + "' cannot be started: " + std::strerror(errno));
+  notice_("process '" + process.machine.name + "' cannot be started: " + std::strerror(errno));
   if (process.pid > 0) {
     ::kill(process.pid, SIGKILL);
     ::waitpid(process.pid, nullptr, 0);
@@ -101,7 +101,7 @@ void Supervisor::died(Process& process) {
   process.handle = -1;
   process.ended = end_of(status);
   process.next = process.respawn.died(steady_clock::now());
-  notice_("machine '" + process.machine.name + "' " + process.ended + "; it is started again");
+  notice_("process '" + process.machine.name + "' " + process.ended + "; it is started again");
 }
 
 bool Supervisor::wait(Respawn::Time until) {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket as socketlib
 import subprocess
 import sys
 import tempfile
@@ -87,6 +88,15 @@ def troubles(folder: str, cluster: str):
         pipe.close()
 
 
+def killed_up(cluster: str, run: str):
+    up = Up(cluster)
+    up.stop(signal.SIGKILL)  # which looks that the server ended too
+    check(os.listdir(run), "a killed `up` leaves files")
+    up = Up(cluster)
+    up.stop(signal.SIGTERM)
+    check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")
+
+
 def two_computers(folder: str):
     """The same machine twice, as on two computers: other folders for locks, one registry, one cluster file's name."""
     socket = os.path.join(folder, "shared.socket")
@@ -117,10 +127,15 @@ def two_computers(folder: str):
     check("another process is machine 'eyes', in life" in texts[0], texts[0])
     check("machine 'eyes' has other workflows, overrides or places: digest " in texts[1]
           and "machine 'paint' has" in texts[1], texts[1])
-    nodes[0].send_signal(signal.SIGTERM)
-    check(nodes[0].wait(timeout=20) == 0, "the first ends")
-    nodes[0].stdout.close()
-    nodes[0].stderr.close()
+    # As when another took the name while this one could not reach the server.
+    words = ("HSET", "sluice:lab:lives", "eyes", "4000000000 somebodyelse digest")
+    with socketlib.socket(socketlib.AF_UNIX) as link:
+        link.connect(socket)
+        link.sendall(f"*{len(words)}\r\n".encode() + b"".join(f"${len(w)}\r\n{w}\r\n".encode() for w in words))
+        check(link.recv(16) == b":0\r\n", "the name is somebody else's")
+    text = nodes[0].communicate(timeout=30)[1]
+    check(nodes[0].returncode == 1 and "another process has become machine 'eyes', in life 4000000000" in text,
+          f"the first is fenced and ends: {nodes[0].returncode}, {text}")
     server.kill()
     server.wait()
 
@@ -143,6 +158,7 @@ def main():
         run_alone(folder, cluster, run)
         troubles(folder, cluster)
         check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")
+        killed_up(cluster, run)
         two_computers(folder)
         check(not [pid for pid in os.listdir("/proc") if pid.isdigit() and is_there(int(pid))
                    and any(folder in word for word in command_of(int(pid)))], "processes are left")

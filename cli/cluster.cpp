@@ -62,6 +62,7 @@ void add_workflow(const LoadedWorkflow& loaded, Digest& digest) {
 
 std::array<std::byte, 32> digest_of(const Cluster& cluster, Digest digest) {
   digest.add(static_cast<std::uint64_t>(cluster.spec().lease.count()));
+  digest.add(cluster.spec().registry ? cluster.spec().registry->text : "none");
   for (const ClusterMachine& machine : cluster.spec().machines) {
     digest.add(machine.name.text);
     digest.add(machine.home ? "home" : "");
@@ -75,15 +76,6 @@ std::string base_folder() {
   if (const char* given = std::getenv("XDG_RUNTIME_DIR"); given != nullptr && given[0] == '/')
     return std::string(given) + "/sluice";
   return "/tmp/sluice-" + std::to_string(::getuid());
-}
-
-std::string folder_of(const std::string& path) {
-  std::error_code ignored;
-  const std::string canonical = fs::weakly_canonical(path, ignored).string();
-  std::array<char, 17> name{};
-  std::snprintf(name.data(), name.size(), "%016llx",
-                static_cast<unsigned long long>(sha256_prefix(canonical)));
-  return base_folder() + "/" + name.data();
 }
 
 Result<void> make_private(const std::string& folder) {
@@ -147,7 +139,7 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
   if (!loaded.ok()) return loaded.error();
   Cluster cluster;
   cluster.loaded = std::move(loaded).value();
-  cluster.folder = folder_of(path);
+  cluster.folder = cluster_folder(path);
   Digest digest;
   digest.add("sluice cluster 1");
   std::vector<const WorkflowSpec*> specs;
@@ -183,6 +175,15 @@ void print_diagnostics(const Cluster& cluster) {
   for (const Compiled& compiled : cluster.workflows) print_diagnostics(compiled);
 }
 
+std::string cluster_folder(const std::string& file) {
+  std::error_code ignored;
+  const std::string canonical = fs::weakly_canonical(file, ignored).string();
+  std::array<char, 17> name{};
+  std::snprintf(name.data(), name.size(), "%016llx",
+                static_cast<unsigned long long>(sha256_prefix(canonical)));
+  return base_folder() + "/" + name.data();
+}
+
 Result<void> make_folder(const Cluster& cluster) {
   const std::string base = fs::path(cluster.folder).parent_path().string();
   if (Result<void> made = make_private(base); !made.ok()) return made;
@@ -201,9 +202,9 @@ Result<LockFile> lock_machine(const Cluster& cluster, std::uint32_t machine) {
   return LockFile::take(path);
 }
 
-void leave_folder(const Cluster& cluster) {
+void leave_cluster_folder(const std::string& folder) {
   // Each stays where something is in it still.
-  if (::rmdir(cluster.folder.c_str()) == 0) ::rmdir(fs::path(cluster.folder).parent_path().c_str());
+  if (::rmdir(folder.c_str()) == 0) ::rmdir(fs::path(folder).parent_path().c_str());
 }
 
 void leave_folder(const Cluster& cluster, std::uint32_t machine, std::optional<LockFile> lock) {
@@ -211,21 +212,28 @@ void leave_folder(const Cluster& cluster, std::uint32_t machine, std::optional<L
   if (!cluster.spec().machines[machine].address)
     ::unlink((cluster.folder + "/" + std::to_string(machine)).c_str());
   lock.reset();
-  leave_folder(cluster);
+  leave_cluster_folder(cluster.folder);
 }
 
 Result<std::unique_ptr<Node>> make_node(const Cluster& cluster, std::uint32_t machine,
                                         const Catalog& catalog, RunnerOptions options,
-                                        std::function<void(const std::string&)> notice) {
+                                        std::function<void(const std::string&)> notice,
+                                        RegistryKeeper* registry) {
   NodeOptions node;
   for (const ClusterMachine& one : cluster.spec().machines) node.machines.push_back(one.name.text);
   node.self = machine;
   node.home = cluster.spec().home();
   node.placed = cluster.placed;
   node.incarnation = incarnation_now();
+  if (registry != nullptr) {
+    const Result<std::uint32_t> given = registry->wait_for_entry({});
+    if (!given.ok()) return given.error();
+    node.incarnation = *given;
+  }
   node.runner = std::move(options);
   node.notice = notice;
-  node.connect = [&cluster, notice](Origin self) -> Result<std::unique_ptr<Transport>> {
+  node.connect = [&cluster, notice, registry](Origin self) -> Result<std::unique_ptr<Transport>> {
+    if (registry != nullptr) registry->raise(self.incarnation);
     Result<ZmqOptions> made = transport_options(cluster, self, notice);
     if (!made.ok()) return made.error();
     return make_zmq_transport(std::move(made).value());

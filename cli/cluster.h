@@ -15,6 +15,7 @@
 #include "cli/compiled.h"
 #include "cli/lock_file.h"
 #include "runtime/node/node.h"
+#include "runtime/redis/registry_keeper.h"
 #include "workflows/cluster.h"
 
 namespace sluice::cli {
@@ -37,20 +38,26 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
 /// Prints errors (and warnings) of all its files to standard error.
 void print_diagnostics(const Cluster& cluster);
 
+/// Where the processes of this file meet: the same path for all who name the same file.
+std::string cluster_folder(const std::string& file);
+
 /// Makes the folder, mode 0700, or checks that it is this user's alone. Errors: unavailable.
 Result<void> make_folder(const Cluster& cluster);
 /// Only one process at a time is this machine. Errors: unavailable.
 Result<LockFile> lock_machine(const Cluster& cluster, std::uint32_t machine);
 
 /// Removes the folder where nothing is in it.
-void leave_folder(const Cluster& cluster);
+void leave_cluster_folder(const std::string& folder);
 /// Behind the machine's node: its socket too. The lock is let go last.
 void leave_folder(const Cluster& cluster, std::uint32_t machine, std::optional<LockFile> lock);
 
-/// Meets the others. `notice` takes a line about machines. Borrows the cluster and the catalog.
-/// Errors: a role that cannot be made, an address that cannot be bound, keys that are not there.
+/// Meets the others. `notice` takes a line about machines. `registry` holds this machine's entry
+/// and gives the incarnation; null: there is none. Borrows the cluster, the catalog and the
+/// registry. Errors: a role that cannot be made, an address that cannot be bound, keys that are not
+/// there.
 Result<std::unique_ptr<Node>> make_node(const Cluster& cluster, std::uint32_t machine,
                                         const Catalog& catalog, RunnerOptions options,
-                                        std::function<void(const std::string&)> notice);
+                                        std::function<void(const std::string&)> notice,
+                                        RegistryKeeper* registry);
 
 }  // namespace sluice::cli

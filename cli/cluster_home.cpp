@@ -2,8 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+
+#include "cli/gated_runner.h"
+#include "cli/machine_status.h"
 
 namespace sluice::cli {
 
@@ -18,10 +22,14 @@ bool is_of_this_computer(const Cluster& cluster) { return !cluster.spec().machin
 
 }  // namespace
 
-std::vector<Supervisor::Machine> processes_of(const Cluster& cluster,
-                                              const WorkflowOptions& options,
-                                              const std::vector<std::string>& plugins) {
+Result<std::vector<Supervisor::Machine>> processes_of(const Cluster& cluster,
+                                                      const WorkflowOptions& options,
+                                                      const std::vector<std::string>& plugins,
+                                                      bool quiet) {
   std::vector<Supervisor::Machine> machines;
+  Result<std::vector<std::string>> server = registry_command(cluster);
+  if (!server.ok()) return server.error();
+  if (!server->empty()) machines.push_back({"registry", std::move(server).value()});
   for (const ClusterMachine& one : cluster.spec().machines) {
     if (one.home) continue;
     Supervisor::Machine& machine = machines.emplace_back();
@@ -32,6 +40,7 @@ std::vector<Supervisor::Machine> processes_of(const Cluster& cluster,
       machine.command.insert(machine.command.end(), {"--set", set});
     for (const std::string& folder : plugins)
       machine.command.insert(machine.command.end(), {"--plugins", folder});
+    if (quiet) machine.command.emplace_back("--quiet");
   }
   return machines;
 }
@@ -50,10 +59,12 @@ void remove_sockets(const Cluster& cluster) {
       // Whoever holds the lock lives, and was not started by this process.
       if (const Result<LockFile> lock = LockFile::take(path + ".lock"); lock.ok()) {
         ::unlink(path.c_str());
+        ::unlink(status_path(cluster.folder, i).c_str());
         ::unlink((path + ".lock").c_str());
       }
     }
-  leave_folder(cluster);
+  ::unlink(registry_socket(cluster).c_str());
+  leave_cluster_folder(cluster.folder);
 }
 
 Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
@@ -68,6 +79,9 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
   Result<LockFile> lock = lock_machine(cluster, self);
   if (!lock.ok()) return lock.error();
   home->machine_lock_.emplace(std::move(lock).value());
+  Result<std::unique_ptr<MachineStatus>> shown = MachineStatus::show(cluster, self);
+  if (!shown.ok()) return shown.error();
+  home->status_ = std::move(shown).value();
   const auto progress = runner.progress;
   const auto notice = [quiet = &home->quiet_](const std::string& line) {
     if (!*quiet) std::fprintf(stderr, "note: %s\n", line.c_str());
@@ -75,15 +89,27 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
   if (is_of_this_computer(cluster))
     if (Result<LockFile> first = lock_processes(cluster); first.ok()) {
       home->processes_lock_.emplace(std::move(first).value());
-      std::vector<Supervisor::Machine> machines = processes_of(cluster, options, plugins);
-      for (Supervisor::Machine& machine : machines) machine.command.emplace_back("--quiet");
-      home->supervisor_.emplace(std::move(machines), true, [](const std::string& line) {
+      Result<std::vector<Supervisor::Machine>> machines =
+          processes_of(cluster, options, plugins, true);
+      if (!machines.ok()) return machines.error();
+      home->supervisor_.emplace(std::move(machines).value(), true, [](const std::string& line) {
         std::fprintf(stderr, "note: %s\n", line.c_str());
       });
+      home->show_status();
     }
-  auto node = make_node(cluster, self, catalog, std::move(runner), notice);
+  auto entry = begin_entry(cluster, self, {}, notice);
+  if (!entry.ok()) return entry.error();
+  home->registry_ = std::move(entry).value();
+  home->status_->watch(home->registry_.get());
+  if (home->registry_) {
+    if (progress) progress("waiting for the registry");
+    const auto entered = home->registry_->wait_for_entry(patience);
+    if (!entered.ok()) return entered.error();
+  }
+  auto node = make_node(cluster, self, catalog, std::move(runner), notice, home->registry_.get());
   if (!node.ok()) return node.error();
   home->node_ = std::move(node).value();
+  home->show_status();
   if (progress) progress("waiting for the other machines");
   if (Result<void> all = home->node_->wait_for_members(patience); !all.ok()) {
     if (home->supervisor_ || is_of_this_computer(cluster)) return all.error();
@@ -95,9 +121,24 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
   return home;
 }
 
+Runner& ClusterHome::runner(std::size_t workflow) {
+  Runner& direct = node_->runner(workflow);
+  if (!registry_) return direct;
+  gates_.resize(std::max(gates_.size(), workflow + 1));
+  if (!gates_[workflow])
+    gates_[workflow] = std::make_unique<GatedRunner>(
+        direct, [registry = registry_.get()] { return registry->may_begin(); });
+  return *gates_[workflow];
+}
+
+void ClusterHome::show_status() {
+  status_->set(node_.get(), supervisor_ ? &*supervisor_ : nullptr);
+}
+
 void ClusterHome::end_processes() {
   quiet_ = true;
   if (!supervisor_) return;
+  status_->set(node_.get(), nullptr);
   supervisor_.reset();
   remove_sockets(cluster_);
   processes_lock_.reset();
@@ -105,9 +146,14 @@ void ClusterHome::end_processes() {
 
 ClusterHome::~ClusterHome() {
   quiet_ = true;
+  if (status_) status_->watch(nullptr);
   if (supervisor_) supervisor_->stop();
+  if (status_) status_->set(nullptr, supervisor_ ? &*supervisor_ : nullptr);
   node_.reset();
   end_processes();
+  status_.reset();
+  registry_.reset();
+  processes_lock_.reset();
   leave_folder(cluster_, cluster_.spec().home(), std::move(machine_lock_));
 }
 

@@ -9,14 +9,18 @@
 #include <vector>
 
 #include "cli/cluster.h"
+#include "cli/machine_status.h"
+#include "cli/registry_entry.h"
 #include "cli/supervisor.h"
 
 namespace sluice::cli {
 
-/// All machines but the home, as `sluice node` commands.
-std::vector<Supervisor::Machine> processes_of(const Cluster& cluster,
-                                              const WorkflowOptions& options,
-                                              const std::vector<std::string>& plugins);
+/// The private registry, if the file asks for one, and all machines but the home, as `sluice node`
+/// commands. Errors: no Redis server is installed.
+Result<std::vector<Supervisor::Machine>> processes_of(const Cluster& cluster,
+                                                      const WorkflowOptions& options,
+                                                      const std::vector<std::string>& plugins,
+                                                      bool quiet);
 /// Only one process at a time starts them. Errors: unavailable.
 Result<LockFile> lock_processes(const Cluster& cluster);
 /// What processes that were killed have left in the cluster's folder, and the folder.
@@ -33,16 +37,21 @@ class ClusterHome {
   /// Ends the machines that it has started, where this process cannot wait for its own end.
   void end_processes();
   ~ClusterHome();
-  Runner& runner(std::size_t workflow) { return node_->runner(workflow); }
+  /// Calls begin while the registry confirms this machine, or always where there is none.
+  Runner& runner(std::size_t workflow);
 
  private:
+  void show_status();
   explicit ClusterHome(const Cluster& cluster) : cluster_(cluster) {}
 
   const Cluster& cluster_;
   std::atomic<bool> quiet_{true};  // machines come and go as they should
   std::optional<LockFile> machine_lock_, processes_lock_;
   std::optional<Supervisor> supervisor_;
+  std::unique_ptr<RegistryKeeper> registry_;
   std::unique_ptr<Node> node_;
+  std::vector<std::unique_ptr<Runner>> gates_;  // by workflow; empty where there is no registry
+  std::unique_ptr<MachineStatus> status_;
 };
 
 }  // namespace sluice::cli

@@ -24,6 +24,8 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen,
 void add_node(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 void add_up(CLI::App& app, const Catalog& catalog, Chosen& chosen,
             const std::vector<std::string>& plugins);
+void add_status(CLI::App& app, Chosen& chosen);
+void add_down(CLI::App& app, Chosen& chosen);
 void add_test(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 void add_why(CLI::App& app, Chosen& chosen);

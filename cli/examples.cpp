@@ -15,7 +15,7 @@ struct Examples {
   std::string_view lines;
 };
 
-constexpr std::array<Examples, 19> all{
+constexpr std::array<Examples, 21> all{
     {{"validate",
       R"(  sluice validate workflows/*.yaml
   sluice validate workflows/image_chat.yaml --set roles.vit.replicas=4
@@ -43,6 +43,17 @@ constexpr std::array<Examples, 19> all{
 )"},
      {"up",
       R"(  timeout 2 sluice up examples/cluster/laptop.yaml || true
+)"},
+     {"status",
+      R"(  sluice up examples/cluster/laptop.yaml > up.log 2>&1 &
+    until sluice status --cluster examples/cluster/laptop.yaml 2> none; do sleep 0.1; done
+  sluice status --cluster examples/cluster/laptop.yaml --format json
+  sluice down --cluster examples/cluster/laptop.yaml
+)"},
+     {"down",
+      R"(  sluice up examples/cluster/laptop.yaml > up.log 2>&1 &
+    until sluice status --cluster examples/cluster/laptop.yaml 2> none; do sleep 0.1; done
+  sluice down --cluster examples/cluster/laptop.yaml
 )"},
      {"test",
       R"(  sluice test workflows

@@ -121,6 +121,8 @@ int main(int argc, char** argv) {
   cli::add_run(app, catalog, chosen, plugin_folders);
   cli::add_node(app, catalog, chosen);
   cli::add_up(app, catalog, chosen, plugin_folders);
+  cli::add_status(app, chosen);
+  cli::add_down(app, chosen);
   cli::add_test(app, catalog, chosen);
   cli::add_simulate(app, catalog, chosen);
   cli::add_why(app, chosen);

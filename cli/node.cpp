@@ -3,12 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <optional>
 
 #include "cli/cluster.h"
 #include "cli/cluster_home.h"
 #include "cli/commands.h"
+#include "cli/machine_status.h"
+#include "cli/registry_entry.h"
 #include "cli/supervisor.h"
 
 namespace sluice::cli {
@@ -17,6 +21,7 @@ namespace {
 
 /// From the signal to the end, whatever roles do.
 constexpr unsigned stop_seconds_most = 10;
+constexpr std::chrono::milliseconds entry_patience_least{10'000};
 
 struct NodeCommand {
   std::string cluster;
@@ -33,6 +38,11 @@ class EndSignals {
     sigaddset(&set_, SIGTERM);
     sigaddset(&set_, SIGINT);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+  bool is_pending() const {
+    sigset_t pending;
+    sigpending(&pending);
+    return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1;
   }
   void wait() const {
     int which = 0;
@@ -62,6 +72,55 @@ std::optional<Cluster> load(const std::string& path, const WorkflowOptions& opti
   return std::move(cluster).value();
 }
 
+/// Errors: cancelled (the process is to end); why the registry does not let it in.
+Result<void> wait_for_entry(RegistryKeeper& registry, std::chrono::milliseconds lease,
+                            const EndSignals& signals) {
+  using std::chrono::steady_clock;
+  // Who died with the name is forgotten after a lease.
+  const auto until = steady_clock::now() + std::max(lease * 3, entry_patience_least);
+  for (;;) {
+    const auto entered = registry.wait_for_entry(std::chrono::milliseconds(50));
+    if (entered.ok()) return {};
+    if (signals.is_pending()) return Error{ErrorCode::cancelled, "told to end"};
+    if (entered.error().code == ErrorCode::stale || steady_clock::now() > until)
+      return entered.error();
+  }
+}
+
+/// From the registry's consent to the signal.
+int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& options,
+          const Catalog& catalog, const EndSignals& signals) {
+  const auto notice = [&](const std::string& line) {
+    if (!options.quiet) std::fprintf(stderr, "%s: %s\n", options.name.c_str(), line.c_str());
+  };
+  // The process ends then: whoever is this machine now may be on another computer.
+  std::atomic<bool> fenced{false};
+  const auto end = [&](const std::string& why) {
+    fail(options.name + ": " + why);
+    fenced = true;
+    ::kill(::getpid(), SIGTERM);
+  };
+  const auto entry = begin_entry(cluster, number, end, notice);
+  if (!entry.ok()) return fail(entry.error().message);
+  const auto shown = MachineStatus::show(cluster, number);
+  if (!shown.ok()) return fail(shown.error().message);
+  (*shown)->watch(entry->get());
+  if (*entry) {
+    const Result<void> entered = wait_for_entry(**entry, cluster.spec().lease, signals);
+    if (!entered.ok() && entered.error().code == ErrorCode::cancelled) return 0;
+    if (!entered.ok()) return fail(options.name + ": " + entered.error().message);
+  }
+  const auto made = make_node(cluster, number, catalog, {}, notice, entry->get());
+  if (!made.ok()) return fail(options.name + ": " + made.error().message);
+  (*shown)->set(made->get(), nullptr);
+  std::printf("machine '%s' is ready\n", options.name.c_str());
+  std::fflush(stdout);
+  signals.wait();
+  ::alarm(stop_seconds_most);  // a role that never lets go does not keep the machine's name
+  (*shown)->set(nullptr, nullptr);
+  return fenced ? 1 : 0;
+}
+
 int node(const NodeCommand& options, const Catalog& catalog) {
   const EndSignals signals;
   const std::optional<Cluster> cluster = load(options.cluster, options.workflow, catalog);
@@ -81,21 +140,7 @@ int node(const NodeCommand& options, const Catalog& catalog) {
   const auto number = static_cast<std::uint32_t>(it - machines.begin());
   Result<LockFile> lock = lock_machine(*cluster, number);
   if (!lock.ok()) return fail(lock.error().message);
-  const auto notice = [&](const std::string& line) {
-    if (!options.quiet) std::fprintf(stderr, "%s: %s\n", options.name.c_str(), line.c_str());
-  };
-  int status = 0;
-  {
-    const auto made = make_node(*cluster, number, catalog, {}, notice);
-    if (made.ok()) {
-      std::printf("machine '%s' is ready\n", options.name.c_str());
-      std::fflush(stdout);
-      signals.wait();
-      ::alarm(stop_seconds_most);  // a role that never lets go does not keep the machine's name
-    } else {
-      status = fail(options.name + ": " + made.error().message);
-    }
-  }
+  const int status = serve(*cluster, number, options, catalog, signals);
   leave_folder(*cluster, number, std::move(lock).value());
   return status;
 }
@@ -105,22 +150,28 @@ int up(const NodeCommand& options, const std::vector<std::string>& plugins,
   const EndSignals signals;
   const std::optional<Cluster> cluster = load(options.cluster, options.workflow, catalog);
   if (!cluster) return 1;
-  const std::vector<Supervisor::Machine> machines =
-      processes_of(*cluster, options.workflow, plugins);
-  if (machines.empty())
-    return fail(options.cluster + " has no machine but the home: nothing is to be started");
+  const auto machines = processes_of(*cluster, options.workflow, plugins, false);
+  if (!machines.ok() || cluster->spec().machines.size() == 1) {
+    leave_cluster_folder(cluster->folder);
+    return fail(machines.ok()
+                    ? options.cluster + " has no machine but the home: nothing is to be started"
+                    : machines.error().message);
+  }
   {
     const Result<LockFile> lock = lock_processes(*cluster);
     if (!lock.ok()) return fail(lock.error().message);
     {
-      const Supervisor supervisor(machines, false, [](const std::string& line) {
+      const Supervisor supervisor(*machines, false, [](const std::string& line) {
         std::fprintf(stderr, "%s\n", line.c_str());
       });
+      const Result<StatusSocket> status = StatusSocket::listen(
+          up_status_path(cluster->folder), [&] { return processes_json(supervisor.status()); });
+      if (!status.ok()) return fail(status.error().message);
       signals.wait();
     }
     remove_sockets(*cluster);  // before others may start machines of these names
   }
-  leave_folder(*cluster);
+  leave_cluster_folder(cluster->folder);
   return 0;
 }
 

@@ -64,7 +64,18 @@ void Supervisor::stop() {
   ::close(stop_event_);
 }
 
+std::vector<Supervisor::Status> Supervisor::status() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Status> all;
+  for (const Process& process : processes_)
+    all.push_back({process.machine.name, process.handle >= 0 ? process.pid : 0, process.starts,
+                   process.ended});
+  return all;
+}
+
 void Supervisor::start(Process& process) {
+  const std::lock_guard lock(mutex_);
+  ++process.starts;
   std::vector<char*> arguments;
   for (std::string& word : process.machine.command) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -74,7 +85,7 @@ void Supervisor::start(Process& process) {
   if (process.pid == 0) become(arguments.data(), quiet_, parent);
   if (process.pid > 0) process.handle = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
   if (process.handle >= 0) return;
-  notice_("machine '" + process.machine.name + "' cannot be started: " + std::strerror(errno));
+  notice_("process '" + process.machine.name + "' cannot be started: " + std::strerror(errno));
   if (process.pid > 0) {
     ::kill(process.pid, SIGKILL);
     ::waitpid(process.pid, nullptr, 0);
@@ -85,10 +96,12 @@ void Supervisor::start(Process& process) {
 void Supervisor::died(Process& process) {
   int status = 0;
   ::waitpid(process.pid, &status, 0);
+  const std::lock_guard lock(mutex_);
   ::close(process.handle);
   process.handle = -1;
+  process.ended = end_of(status);
   process.next = process.respawn.died(steady_clock::now());
-  notice_("machine '" + process.machine.name + "' " + end_of(status) + "; it is started again");
+  notice_("process '" + process.machine.name + "' " + process.ended + "; it is started again");
 }
 
 bool Supervisor::wait(Respawn::Time until) {
@@ -135,6 +148,7 @@ void Supervisor::end_all() {
     }
     if (ended <= 0) ::kill(process.pid, SIGKILL);
     ::waitpid(process.pid, nullptr, 0);
+    const std::lock_guard lock(mutex_);
     ::close(process.handle);
     process.handle = -1;
   }

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,6 +23,12 @@ class Supervisor {
     std::string name;
     std::vector<std::string> command;
   };
+  struct Status {
+    std::string name;
+    pid_t pid = 0;  // 0: it does not run now
+    unsigned starts = 0;
+    std::string ended;  // how it ended last; empty: it has not
+  };
   /// `quiet`: what they print on standard output goes nowhere. `notice` takes a line about one that
   /// died.
   Supervisor(std::vector<Machine> machines, bool quiet,
@@ -29,6 +36,8 @@ class Supervisor {
   ~Supervisor() { stop(); }
   /// Asks all to end, and ends those that do not within five seconds.
   void stop();
+  /// Thread: any.
+  std::vector<Status> status() const;
 
  private:
   struct Process {
@@ -37,6 +46,8 @@ class Supervisor {
     int handle = -1;  // readable when it has died; -1: it does not run
     Respawn respawn;
     Respawn::Time next{};
+    unsigned starts = 0;
+    std::string ended;
   };
 
   void watch();
@@ -46,6 +57,7 @@ class Supervisor {
   /// Until one dies, something is due or `until`; true when asked to stop.
   bool wait(Respawn::Time until);
 
+  mutable std::mutex mutex_;  // while a process is started or has ended, or `status` looks
   std::vector<Process> processes_;
   const bool quiet_;
   const std::function<void(const std::string&)> notice_;

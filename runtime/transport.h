@@ -7,8 +7,11 @@
 // (instances); docs/NETWORK.md; FAILURES N1, N2, X1 to X3.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "graph/ids.h"
 #include "runtime/wire/bytes.h"
@@ -36,6 +39,15 @@ class TransportListener {
   virtual void refused(Origin by) = 0;
 };
 
+/// How the link to one machine stands, for people.
+struct LinkState {
+  Origin life;                         // the latest that was heard; incarnation 0: none yet
+  bool connected = false;              // now
+  std::chrono::milliseconds heard{0};  // ago; of a life that was heard
+  std::size_t owed_bytes = 0;          // sent, and not known to have arrived
+  std::size_t window_bytes = 0;        // what may be owed
+};
+
 /// Thread: `start` and `stop` by the owner; `send` and `refuse` from any, and never block.
 class Transport {
  public:
@@ -47,6 +59,9 @@ class Transport {
   virtual void send(Origin to, Channel channel, wire::Bytes bytes) = 0;
   /// This life, and those before it, is not talked to again, and is told so when it can be.
   virtual void refuse(Origin life) = 0;
+  /// Of all machines that it can meet, in no order. Thread: any, between `start` and `stop`; not
+  /// from the listener. Empty: it cannot say.
+  virtual std::vector<LinkState> links() const { return {}; }
   /// What still waits is given a bounded time to leave; then nothing is heard any more.
   virtual void stop() = 0;
 };

@@ -12,8 +12,8 @@ namespace {
 
 using Kind = YamlNode::Kind;
 
-constexpr std::array<std::string_view, 5> cluster_part{"cluster", "workflows", "machines", "lease",
-                                                       "keys"};
+constexpr std::array<std::string_view, 6> cluster_part{"cluster", "workflows", "machines",
+                                                       "lease",   "keys",      "registry"};
 constexpr std::array<std::string_view, 3> machine_part{"address", "home", "roles"};
 constexpr std::size_t machines_max = 256;
 constexpr std::size_t workflows_max = 100;
@@ -50,6 +50,9 @@ class ClusterLoader : public YamlReader {
         keys && expect(*keys, Kind::scalar, "the folder of keys"))
       spec_.keys = Name{keys->scalar, keys->mark};
     load_machines(root);
+    if (const YamlNode* registry = find(root, "registry");
+        registry && expect(*registry, Kind::scalar, "the registry"))
+      load_registry(*registry);
   }
 
  private:
@@ -76,6 +79,27 @@ class ClusterLoader : public YamlReader {
                    "lease is " + in_quotes(node.scalar) + ", it must be from 60ms to 60m",
                    "3s is what stands for most networks");
     spec_.lease = *lease;
+  }
+
+  void load_registry(const YamlNode& node) {
+    const std::string& text = node.scalar;
+    if (text == "none") return;
+    spec_.registry = Name{text, node.mark};
+    const bool is_address = text.starts_with("unix:///") || text.starts_with("tcp://127.") ||
+                            text.starts_with("tcp://[::1]:");
+    if (text != "private" && !is_address)
+      return error(node.mark, "bad-registry",
+                   "registry is " + in_quotes(text) +
+                       ", it must be none, private or a Redis "
+                       "server's address on each machine itself",
+                   "unix:///PATH, tcp://127.0.0.1:PORT or tcp://[::1]:PORT; a network between is "
+                   "crossed by a tunnel of yours");
+    for (const ClusterMachine& machine : spec_.machines)
+      if (text == "private" && machine.address && !is_local(machine.address->text))
+        return error(node.mark, "bad-registry",
+                     "a private registry is reached on one computer only, and machine '" +
+                         machine.name.text + "' is elsewhere",
+                     "write the address at which each machine reaches a shared Redis server");
   }
 
   void load_machines(const YamlNode& root) {

@@ -31,6 +31,7 @@ struct ClusterSpec {
   Mark machines_mark;
   std::chrono::milliseconds lease{3000};  // silence after which a machine counts as lost
   std::optional<Name> keys;               // a folder, relative to the file
+  std::optional<Name> registry;           // `private`, or a Redis server's address; nothing: none
 
   std::uint32_t home() const;  // its number; requires a file without errors
 };

@@ -16,14 +16,20 @@ Life::Life(const NodeOptions& options, Origin self, LifeKeeper& keeper)
       self_(self),
       keeper_(keeper),
       members_(options.machines.size(), options.home),
-      member_(options.home) {}
+      member_(options.home),
+      roster_(options.machines.size(), std::chrono::steady_clock::now()) {
+  roster_.joined(self, std::chrono::steady_clock::now());
+}
 
 Life::~Life() { stop(false); }
 
 void Life::start(std::vector<std::shared_ptr<Driver>> drivers,
                  std::unique_ptr<Transport> transport) {
-  drivers_ = std::move(drivers);
-  transport_ = std::move(transport);
+  {
+    const std::lock_guard lock(made_mutex_);
+    drivers_ = std::move(drivers);
+    transport_ = std::move(transport);
+  }
   for (const auto& driver : drivers_) driver->run();
   transport_->start(*this);
 }
@@ -41,7 +47,41 @@ void Life::stop(bool leaves) {
   }
   for (const auto& driver : drivers_) driver->close();
   if (transport_) transport_->stop();
+  const std::lock_guard lock(made_mutex_);
   transport_.reset();  // its address is free for the next life
+}
+
+std::vector<Roster::Row> Life::roster() const {
+  const std::lock_guard lock(mutex_);
+  return roster_.rows();
+}
+
+std::vector<LinkState> Life::links() const {
+  const std::lock_guard lock(made_mutex_);
+  return transport_ ? transport_->links() : std::vector<LinkState>();
+}
+
+RunnerCounts Life::counts() const {
+  const std::lock_guard lock(made_mutex_);
+  RunnerCounts all;
+  for (const auto& driver : drivers_) {
+    const RunnerCounts counts = driver->counts();
+    all.calls += counts.calls;
+    all.given_up += counts.given_up;
+    all.activations += counts.activations;
+    all.dropped += counts.dropped;
+  }
+  return all;
+}
+
+void Life::note_there(Origin life) {
+  const std::lock_guard lock(mutex_);
+  roster_.joined(life, std::chrono::steady_clock::now());
+}
+
+void Life::note_lost(Origin life, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  roster_.lost(life, why, std::chrono::steady_clock::now());
 }
 
 std::vector<std::string> Life::wait(std::chrono::milliseconds patience) {
@@ -162,9 +202,15 @@ bool Life::take_control(Origin from, const wire::Bytes& bytes) {
       return true;
     case Control::Kind::lost:
       if (from.machine == options_.home) transport_->refuse(control.life);
+      if (is_bound_to(from)) note_lost(control.life, control.text);
       break;
     case Control::Kind::joined:
-      if (is_bound_to(from)) add({Joined{}, control.life, {}});
+      if (!is_bound_to(from)) break;
+      note_there(control.life);
+      add({Joined{}, control.life, {}});
+      break;
+    case Control::Kind::admitted:
+      if (is_bound_to(from)) note_there(from);
       break;
     case Control::Kind::session:
       if (keeper_.is_ending(control.text)) return false;
@@ -254,9 +300,11 @@ void Life::perform(const MemberEffect& effect) {
       return transport_->refuse(effect.life);
     case MemberEffect::Kind::lost:
       notice("machine '" + name(effect.life) + "' is lost: " + effect.why);
+      note_lost(effect.life, effect.why);
       return tell_drivers(PeerEvent::Kind::lost, effect.life, effect.why);
     case MemberEffect::Kind::joined:
       notice("machine '" + name(effect.life) + "' is there");
+      note_there(effect.life);
       return tell_drivers(PeerEvent::Kind::joined, effect.life, {});
     case MemberEffect::Kind::ask:
       return keeper_.bound(effect.life);

@@ -19,6 +19,7 @@
 #include "runtime/members.h"
 #include "runtime/node/node.h"
 #include "runtime/node/port.h"
+#include "runtime/node/roster.h"
 
 namespace sluice {
 
@@ -49,6 +50,12 @@ class Life final : private TransportListener, private NodePort {
   /// Ends the calls, then hears nothing more. `leaves`: the machine stops, and says so.
   void stop(bool leaves);
   std::span<const std::shared_ptr<Driver>> drivers() const { return drivers_; }
+
+  // For people; any time.
+  Origin self() const { return self_; }
+  std::vector<Roster::Row> roster() const;
+  std::vector<LinkState> links() const;
+  RunnerCounts counts() const;
 
   /// Whoever keeps the life, between `start` and `stop`: has the home let this machine in.
   void ask();
@@ -105,12 +112,15 @@ class Life final : private TransportListener, private NodePort {
   void perform(const MemberEffect& effect);
   void tell_drivers(PeerEvent::Kind kind, Origin life, const std::string& why);
   void notice(const std::string& line) const;
+  void note_there(Origin life);
+  void note_lost(Origin life, const std::string& why);
 
   const NodeOptions& options_;
   const Origin self_;
   LifeKeeper& keeper_;
   std::vector<std::shared_ptr<Driver>> drivers_;
   std::unique_ptr<Transport> transport_;
+  mutable std::mutex made_mutex_;  // the two above are set and let go while others ask for counts
   std::atomic<bool> stopped_{false};
 
   std::mutex received_mutex_;
@@ -119,12 +129,13 @@ class Life final : private TransportListener, private NodePort {
   bool taking_ = false;
   bool take_again_ = false;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<News> news_;
   bool deciding_ = false;
   Members members_;
   Member member_;
+  Roster roster_;  // this machine's own row too
   std::size_t admissions_ = 0;
 };
 

@@ -39,6 +39,7 @@ class NodeImpl final : public Node, private LifeKeeper {
     const std::lock_guard lock(mutex_);
     return lives_;
   }
+  NodeStatus status() const override;
 
  private:
   void over(const std::string& why) override;
@@ -167,6 +168,22 @@ Result<void> NodeImpl::wait_for_members(std::chrono::milliseconds patience) {
       return Error{ErrorCode::deadline, "machine " + list_of(missing) + " did not join within " +
                                             std::to_string(patience.count()) + " ms"};
   }
+}
+
+NodeStatus NodeImpl::status() const {
+  NodeStatus status;
+  std::shared_ptr<Life> life;
+  {
+    const std::lock_guard lock(mutex_);
+    life = life_;
+    status.lives = lives_;
+  }
+  status.now = std::chrono::steady_clock::now();
+  status.self = life->self();
+  for (Roster::Row& row : life->roster()) status.machines.push_back({std::move(row), {}});
+  for (const LinkState& link : life->links()) status.machines[link.life.machine].link = link;
+  status.counts = life->counts();
+  return status;
 }
 
 void NodeImpl::over(const std::string&) {

@@ -11,12 +11,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "runtime/node/roster.h"
 #include "runtime/runner.h"
 #include "runtime/transport.h"
 
@@ -39,6 +41,19 @@ struct NodeOptions {
   std::function<void(const std::string&)> notice;
 };
 
+/// What a machine can say of the cluster, and of what it has in hand.
+struct NodeStatus {
+  struct Machine {
+    Roster::Row known;  // as the home decided; of the home, by the others: whether it let them in
+    std::optional<LinkState> link;  // nothing: its own row, or no transport yet
+  };
+  Roster::Time now{};             // when this was true
+  Origin self;                    // its present life
+  std::uint32_t lives = 0;        // that the process has begun
+  std::vector<Machine> machines;  // by number
+  RunnerCounts counts;            // of all workflows; `calls` are those begun here
+};
+
 class Node {
  public:
   /// Makes the roles that live here, then meets the others. Borrows the catalog until it ends.
@@ -54,6 +69,8 @@ class Node {
   virtual Result<void> wait_for_members(std::chrono::milliseconds patience) = 0;
   /// How many lives it has begun.
   virtual std::uint32_t lives() const = 0;
+  /// Never waits for roles or other machines.
+  virtual NodeStatus status() const = 0;
 };
 
 /// An incarnation above those of all earlier processes of a machine: quarters of a second since

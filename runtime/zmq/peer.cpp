@@ -55,6 +55,13 @@ std::optional<Refusal> judge(const Hello& hello, const PeerSettings& settings) {
   return std::nullopt;
 }
 
+LinkState Peer::state(Instant now) const {
+  using Milliseconds = std::chrono::milliseconds;
+  const bool connected = std::holds_alternative<Up>(connection_);
+  return {life(), connected, std::chrono::duration_cast<Milliseconds>(now - heard_), owed(),
+          settings_.window_bytes};
+}
+
 Peer::Peer(PeerSettings settings)
     : settings_(std::move(settings)),
       random_(settings_.seed),

@@ -18,6 +18,7 @@
 #include "base/ref.h"
 #include "graph/ids.h"
 #include "runtime/link.h"
+#include "runtime/transport.h"
 #include "runtime/zmq/parcel.h"
 
 namespace sluice::links {
@@ -114,6 +115,8 @@ class Peer {
   /// Connected, and all that was sent was taken.
   bool idle() const { return std::holds_alternative<Up>(connection_) && drained(); }
   std::size_t owed() const { return sender_.bytes() + open_.size(); }
+  /// For people.
+  LinkState state(Instant now) const;
   const PeerSettings& settings() const { return settings_; }
 
  private:

@@ -85,6 +85,7 @@ class ZmqTransport final : public Transport {
     ask({false, to, channel, std::move(bytes)});
   }
   void refuse(Origin life) override { ask({true, life, Channel::message, {}}); }
+  std::vector<LinkState> links() const override;
   void stop() override;
 
  private:
@@ -131,7 +132,7 @@ class ZmqTransport final : public Transport {
 
   TransportListener* listener_ = nullptr;
   /// Held by whoever performs: the transport's thread but while it waits, or a sender meanwhile.
-  std::mutex turn_;
+  mutable std::mutex turn_;
   bool runs_ = false;
   bool sends_here_ = false;
   std::vector<std::pair<Neighbour*, links::Effect>> put_off_;  // to the transport's thread
@@ -260,6 +261,14 @@ void ZmqTransport::run() {
   const std::lock_guard lock(mutex_);
   closed_ = true;
   asked_.clear();
+}
+
+std::vector<LinkState> ZmqTransport::links() const {
+  const std::lock_guard turn(turn_);
+  std::vector<LinkState> links;
+  for (const auto& [machine, neighbour] : neighbours_)
+    links.push_back(neighbour.peer.state(steady()));
+  return links;
 }
 
 bool ZmqTransport::may_leave() const {

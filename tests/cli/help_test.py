@@ -36,7 +36,7 @@ def examples(text):
     for line in begun.splitlines():
         if not line.startswith("  "):
             break
-        if found and re.search(r"[\\|]$", found[-1]):
+        if found and re.search(r"[\\|&]$", found[-1]):
             found[-1] += "\n" + line.strip()
         else:
             found.append(line.strip())

@@ -50,7 +50,7 @@ TEST_CASE("a cluster file says which role runs where") {
   LoadedCluster loaded =
       load_cluster("c.yaml", with_machines("  front: { home: true, roles: [ ear, eye ] }\n"
                                            "  gpu: { roles: [ mind, hand ] }\n",
-                                           "lease: 500ms\nkeys: secrets\n"));
+                                           "lease: 500ms\nkeys: secrets\nregistry: private\n"));
   REQUIRE(loaded.diagnostics.empty());
   const LoadedWorkflow workflow = load_workflow("two.yaml", workflow_text);
   const WorkflowSpec* specs[] = {&workflow.spec, &workflow.spec};
@@ -60,6 +60,8 @@ TEST_CASE("a cluster file says which role runs where") {
   CHECK(loaded.spec.home() == 0);
   CHECK(loaded.spec.lease == std::chrono::milliseconds(500));
   CHECK(loaded.spec.keys->text == "secrets");
+  CHECK(loaded.spec.registry->text == "private");
+  CHECK_FALSE(load_cluster("c.yaml", with_machines("", "registry: none\n")).spec.registry);
   CHECK(is_cluster("cluster: 1"));
   CHECK_FALSE(is_cluster("sluice: 1"));
 }
@@ -84,6 +86,16 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
       {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "lease: 10ms\n"),
        "3:8 bad-lease lease is '10ms', it must be from 60ms to 60m | 3s is what stands for most "
        "networks"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "registry: redis\n"),
+       "3:11 bad-registry registry is 'redis', it must be none, private or a Redis server's "
+       "address "
+       "on each machine itself | unix:///PATH, tcp://127.0.0.1:PORT or tcp://[::1]:PORT; a network "
+       "between is crossed by a tunnel of yours"},
+      {with_machines("  front: { home: true, address: 'tcp://127.0.0.1:1', roles: [ ear, eye ] }\n"
+                     "  gpu: { address: 'tcp://10.0.0.2:1', roles: [ mind, hand ] }\n",
+                     "registry: private\nkeys: k\n"),
+       "3:11 bad-registry a private registry is reached on one computer only, and machine 'gpu' is "
+       "elsewhere | write the address at which each machine reaches a shared Redis server"},
       {with_machines("  front: { roles: [ ear, eye, mind, hand ] }\n"),
        "4:3 no-home no machine is the home, where calls begin | write `home: true` in one of the "
        "machines"},

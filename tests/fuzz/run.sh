@@ -2,12 +2,13 @@
 # Builds the fuzz targets with clang-14 and runs each for SECONDS_EACH (default 60) or RUNS executions.
 # Usage: tests/fuzz/run.sh [BUILD_DIR] [TARGET...]     targets: image_file npy workflow scenario
 #                                                 config safetensors tokenizer gguf trace wire links
+#                                                 registry
 # Not in the package lists: clang++-14
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build-fuzz}
 [ $# -gt 0 ] && shift
-targets=${*:-image_file npy workflow scenario config safetensors tokenizer gguf trace wire links}
+targets=${*:-image_file npy workflow scenario config safetensors tokenizer gguf trace wire links registry}
 flags="-std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I$root"
 mkdir -p "$build"
 
@@ -24,6 +25,7 @@ sources() {
     wire) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp \
       $root/runtime/wire/*.cpp" ;;
     links) echo "$root/runtime/zmq/parcel.cpp $root/runtime/zmq/peer*.cpp $root/runtime/zmq/door.cpp $root/base/*.cpp" ;;
+    registry) echo "$root/runtime/redis/reply.cpp $root/runtime/registry/*.cpp $root/base/*.cpp" ;;
     trace) echo "$root/dataplane/*.cpp $root/base/*.cpp" ;;
     scenario) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/sim/*.cpp $root/runtime/wire/*.cpp" ;;
   esac
@@ -35,7 +37,7 @@ for target in $targets; do
     [ "$object" -nt "$source" ] || clang++-14 $flags -c "$source" -o "$object"
     objects="$objects $object"
   done
-  clang++-14 $flags $objects -lturbojpeg -lyaml-cpp -lpcre2-8 -lutf8proc -lsentencepiece -o "$build/${target}_fuzz"
+  clang++-14 $flags $objects -lturbojpeg -lyaml-cpp -lpcre2-8 -lutf8proc -lsentencepiece -lhiredis -o "$build/${target}_fuzz"
   mkdir -p "$build/$target"
   cp "$root/tests/fuzz/corpus/$target"/*.*[!k] "$build/$target/"
   pack=$root/tests/fuzz/corpus/$target/found.pack

@@ -19,9 +19,9 @@ CMAKE = {"Threads": BASE, "OpenMP": "g++", "yaml-cpp": "libyaml-cpp-dev", "nlohm
          "CLI11": "libcli11-dev", "dnnl": "libdnnl-dev ocl-icd-opencl-dev", "PkgConfig": "pkg-config",
          "TBB": "libtbb-dev", "Catch2": "catch2", "Python3": "python3", "libturbojpeg": "libturbojpeg0-dev",
          "libpcre2-8": "libpcre2-dev", "libutf8proc": "libutf8proc-dev", "sentencepiece": "libsentencepiece-dev",
-         "libzmq": "libzmq3-dev", "libedit": "libedit-dev", "cppzmq": "cppzmq-dev"}
+         "libzmq": "libzmq3-dev", "libedit": "libedit-dev", "cppzmq": "cppzmq-dev", "hiredis": "libhiredis-dev"}
 PROGRAMS = {"cmake": "cmake", "ctest": "cmake", "ninja": "ninja-build", "c++": "g++", "g++": "g++", "git": "git",
-            "python3": "python3", "pip3": "python3-pip", "cc": "g++", "gcc": "g++", "pkg-config": "pkg-config",
+            "python3": "python3", "pip3": "python3-pip", "cc": "g++", "gcc": "g++", "pkg-config": "pkg-config", "redis-server": "redis-server",
             **dict.fromkeys("ar c++filt nm objcopy objdump ranlib readelf size strip strings".split(), "binutils"),
             **dict.fromkeys("""apt-config apt-get awk bash cat chmod chroot cp cut date dirname dpkg dpkg-query env
                             find grep head id kill ln ls mkdir mktemp mount mv nice nproc rm sed setpriv sh sha256sum
@@ -31,7 +31,8 @@ MODULES = {"yaml": "python3-yaml"}
 HEADERS = {"yaml-cpp/": "libyaml-cpp-dev", "dnnl": "libdnnl-dev", "pcre2": "libpcre2-dev",
            "utf8proc": "libutf8proc-dev", "sentencepiece": "libsentencepiece-dev", "turbojpeg": "libturbojpeg0-dev",
            "stb/": "libstb-dev", "nlohmann/": "nlohmann-json3-dev", "CLI/": "libcli11-dev",
-           "oneapi/": "libtbb-dev", "histedit": "libedit-dev", "catch2/": "catch2", "zmq": "cppzmq-dev", "sluice/": BASE,  # the last is ours
+           "oneapi/": "libtbb-dev", "histedit": "libedit-dev", "catch2/": "catch2", "zmq": "cppzmq-dev",
+           "hiredis/": "libhiredis-dev", "sluice/": BASE,  # the last is ours
            **dict.fromkeys(("sys/", "arpa/", "netinet/", "linux/", "sanitizer/"), "g++"),
            **dict.fromkeys("""cpuid.h cxxabi.h dirent.h dlfcn.h elf.h errno.h execinfo.h fcntl.h immintrin.h link.h
                            malloc.h netdb.h omp.h poll.h pthread.h pwd.h sched.h semaphore.h signal.h spawn.h stdint.h stdlib.h

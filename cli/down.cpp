@@ -1,0 +1,129 @@
+// `sluice down`: ends the processes of a cluster that run on this computer as this user.
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/running.h"
+
+namespace sluice::cli {
+
+namespace {
+
+using std::chrono::steady_clock;
+/// More than a process gives itself to end.
+constexpr std::chrono::seconds end_patience{12};
+/// A launcher may start again what ends, or one was starting meanwhile.
+constexpr int rounds_most = 3;
+
+/// A process of another, which it cannot be confused with a later one of its number.
+class Process {
+ public:
+  explicit Process(int handle) : handle_(handle) {}
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process() { ::close(handle_); }
+
+  bool signal(int number) const {
+    return ::syscall(SYS_pidfd_send_signal, handle_, number, nullptr, 0) == 0;
+  }
+  bool ends_within(std::chrono::milliseconds patience) const {
+    const auto until = steady_clock::now() + patience;
+    for (;;) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now());
+      pollfd event{handle_, POLLIN, 0};
+      const int ended =
+          ::poll(&event, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+      if (ended >= 0) return ended > 0;
+      if (errno != EINTR) return false;
+    }
+  }
+
+ private:
+  int handle_;
+};
+
+struct Ending {
+  std::string who;
+  bool is_home = false;
+  std::unique_ptr<Process> process;  // null: it was gone before it could be held
+};
+
+/// All of them before any ends: most end with another.
+std::vector<Ending> hold(const std::vector<RunningProcess>& running, std::uint32_t home) {
+  std::vector<Ending> endings;
+  for (const RunningProcess& one : running) {
+    const std::string who = one.name + " (pid " + std::to_string(one.reader.pid()) + ")";
+    const Result<int> handle = one.reader.open_process();
+    endings.push_back(
+        {who, one.machine == home, handle.ok() ? std::make_unique<Process>(*handle) : nullptr});
+  }
+  return endings;
+}
+
+/// False when it could not be ended.
+bool end(const Ending& ending) {
+  const char* who = ending.who.c_str();
+  if (!ending.process) return true;
+  const Process& process = *ending.process;
+  // A home is told as by Ctrl-C: it ends its calls, and says so to its callers.
+  process.signal(ending.is_home ? SIGINT : SIGTERM);
+  process.signal(SIGCONT);  // one that is stopped would not hear of it
+  if (process.ends_within(end_patience)) {
+    std::printf("%s has ended\n", who);
+    return true;
+  }
+  process.signal(SIGKILL);
+  if (process.ends_within(end_patience)) {
+    std::printf("%s did not end within %d s and was killed\n", who,
+                static_cast<int>(end_patience.count()));
+    return true;
+  }
+  std::fprintf(stderr, "error: %s cannot be ended\n", who);
+  return false;
+}
+
+int down(const std::string& file) {
+  const std::optional<ClusterPlace> place = read_cluster_place(file);
+  if (!place) return 1;
+  const std::uint32_t home = place->spec.home();
+  for (int round = 0; round < rounds_most; ++round) {
+    const Result<std::vector<RunningProcess>> running = find_running(*place);
+    if (!running.ok()) {
+      if (running.error().code != ErrorCode::not_found) return fail(running.error().message);
+      const std::vector<std::string> held = held_locks(*place);
+      if (!held.empty())
+        return fail(held.front() + " of " + file +
+                    " is just starting or ending, and has no socket yet: try again");
+      const std::size_t left = remove_leftovers(*place);
+      if (left > 0) std::printf("removed %zu files of processes that had been killed\n", left);
+      if (round == 0 && left == 0) return fail(running.error().message);
+      return 0;
+    }
+    for (const Ending& ending : hold(*running, home))
+      if (!end(ending)) return 1;
+  }
+  return fail("processes of " + file + " are started again as they end: end what starts them");
+}
+
+}  // namespace
+
+void add_down(CLI::App& app, Chosen& chosen) {
+  auto file = std::make_shared<std::string>();
+  CLI::App* command =
+      app.add_subcommand("down", "End the machines of a cluster that run on this computer");
+  command->add_option("--cluster", *file, "A cluster file (YAML)")->type_name("FILE")->required();
+  command->callback([&chosen, file] { chosen = [file] { return down(*file); }; });
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,126 @@
+#include "cli/machine_status.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+namespace sluice::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string_view word_of(Roster::State state) {
+  switch (state) {
+    case Roster::State::not_seen:
+      return "not_seen";
+    case Roster::State::there:
+      return "there";
+    case Roster::State::lost:
+      return "lost";
+  }
+  return "";
+}
+
+std::string_view word_of(RegistryStanding::Kind kind) {
+  switch (kind) {
+    case RegistryStanding::Kind::joining:
+      return "joining";
+    case RegistryStanding::Kind::current:
+      return "current";
+    case RegistryStanding::Kind::lapsed:
+      return "lapsed";
+    case RegistryStanding::Kind::fenced:
+      return "fenced";
+  }
+  return "";
+}
+
+Json processes_of(const std::vector<Supervisor::Status>& processes) {
+  Json list = Json::array();
+  for (const Supervisor::Status& one : processes)
+    list.push_back(
+        {{"machine", one.name}, {"pid", one.pid}, {"starts", one.starts}, {"ended", one.ended}});
+  return list;
+}
+
+Json machine_row(const std::string& name, const NodeStatus::Machine& row, Roster::Time now) {
+  using std::chrono::milliseconds;
+  Json json{{"name", name}, {"state", word_of(row.known.state)}};
+  json["incarnation"] = row.known.incarnation;
+  json["since_ms"] = std::chrono::duration_cast<milliseconds>(now - row.known.since).count();
+  json["why"] = row.known.why;
+  if (!row.link) return json;
+  json["connected"] = row.link->connected;
+  if (row.link->life.incarnation == 0) return json;  // nothing was heard of it
+  json["heard_ms"] = row.link->heard.count();
+  json["owed_bytes"] = row.link->owed_bytes;
+  json["window_bytes"] = row.link->window_bytes;
+  return json;
+}
+
+/// Names of files are any bytes; what is no UTF-8 is shown as U+FFFD.
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string status_path(const std::string& folder, std::uint32_t machine) {
+  return folder + "/" + std::to_string(machine) + ".status";
+}
+
+std::string up_status_path(const std::string& folder) { return folder + "/up.status"; }
+
+std::string processes_json(const std::vector<Supervisor::Status>& processes) {
+  return dump(processes_of(processes));
+}
+
+Result<std::unique_ptr<MachineStatus>> MachineStatus::show(const Cluster& cluster,
+                                                           std::uint32_t machine) {
+  std::unique_ptr<MachineStatus> status(new MachineStatus(cluster, machine));
+  Result<StatusSocket> socket = StatusSocket::listen(status_path(cluster.folder, machine),
+                                                     [raw = status.get()] { return raw->text(); });
+  if (!socket.ok()) return socket.error();
+  status->socket_.emplace(std::move(socket).value());
+  return status;
+}
+
+void MachineStatus::set(const Node* node, const Supervisor* supervisor) {
+  const std::lock_guard lock(mutex_);
+  node_ = node;
+  supervisor_ = supervisor;
+}
+
+void MachineStatus::watch(const RegistryKeeper* registry) {
+  const std::lock_guard lock(mutex_);
+  registry_ = registry;
+}
+
+std::string MachineStatus::text() const {
+  const auto& machines = cluster_.spec().machines;
+  Json json{{"machine", machines[machine_].name.text}, {"home", machines[machine_].home}};
+  json["pid"] = ::getpid();
+  const std::lock_guard lock(mutex_);
+  json["ready"] = node_ != nullptr;
+  if (supervisor_ != nullptr) json["processes"] = processes_of(supervisor_->status());
+  if (registry_ != nullptr) {
+    const RegistryStanding standing = registry_->standing();
+    json["registry"] = word_of(standing.kind);
+    json["registry_why"] = standing.why;
+  }
+  if (node_ == nullptr) return dump(json);
+  const NodeStatus status = node_->status();
+  json["lives"] = status.lives;
+  json["incarnation"] = status.self.incarnation;
+  json["calls"] = status.counts.calls;
+  json["given_up"] = status.counts.given_up;
+  json["activations"] = status.counts.activations;
+  json["dropped"] = status.counts.dropped;
+  json["machines"] = Json::array();
+  for (std::size_t i = 0; i < status.machines.size(); ++i)
+    json["machines"].push_back(machine_row(machines[i].name.text, status.machines[i], status.now));
+  return dump(json);
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,53 @@
+// What one machine's process says to `sluice status`: one JSON object on one line.
+//
+//     { "machine", "home", "pid", "ready", "lives", "incarnation", "calls", "given_up",
+//       "activations", "dropped", "machines": [ { "name", "state": "not_seen|there|lost",
+//       "incarnation", "since_ms", "why", "connected", "heard_ms", "owed_bytes", "window_bytes" }
+//       ], "processes": as `processes_json`,
+//       "registry": "joining|current|lapsed|fenced", "registry_why" }
+// Until its roles are loaded: only machine, home, pid, ready and the registry. Thread: any.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cli/cluster.h"
+#include "cli/status_socket.h"
+#include "cli/supervisor.h"
+
+namespace sluice::cli {
+
+/// Where process N of the cluster says how it is; of `up`: its socket.
+std::string status_path(const std::string& folder, std::uint32_t machine);
+std::string up_status_path(const std::string& folder);
+
+/// `[ { "machine", "pid" (0: it does not run), "starts", "ended": how it ended last } ]`, a list
+/// as JSON text.
+std::string processes_json(const std::vector<Supervisor::Status>& processes);
+
+class MachineStatus {
+ public:
+  /// From now on it answers. The caller holds the machine's lock. Errors: unavailable.
+  static Result<std::unique_ptr<MachineStatus>> show(const Cluster& cluster, std::uint32_t machine);
+  /// Borrowed until they are others; null: there is none.
+  void set(const Node* node, const Supervisor* supervisor);
+  /// The same.
+  void watch(const RegistryKeeper* registry);
+
+ private:
+  MachineStatus(const Cluster& cluster, std::uint32_t machine)
+      : cluster_(cluster), machine_(machine) {}
+  std::string text() const;
+
+  const Cluster& cluster_;
+  const std::uint32_t machine_;
+  mutable std::mutex mutex_;
+  const Node* node_ = nullptr;
+  const Supervisor* supervisor_ = nullptr;
+  const RegistryKeeper* registry_ = nullptr;
+  std::optional<StatusSocket> socket_;  // ends before the rest
+};
+
+}  // namespace sluice::cli

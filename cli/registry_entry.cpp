@@ -1,0 +1,60 @@
+#include "cli/registry_entry.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "runtime/redis/private_server.h"
+
+namespace sluice::cli {
+
+namespace {
+
+/// What the cluster's keys begin with: the file's name, so that all computers have the same.
+std::string key_name(const Cluster& cluster) {
+  std::string name = std::filesystem::path(cluster.spec().file).stem().string();
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return std::isalnum(c) == 0 && c != '_' && c != '-'; }, '_');
+  return name;
+}
+
+std::string hex(const std::array<std::byte, 32>& digest) {
+  std::string text;
+  for (const std::byte one : digest)
+    for (const unsigned shift : {4U, 0U})
+      text += "0123456789abcdef"[(std::to_integer<unsigned>(one) >> shift) & 15U];
+  return text;
+}
+
+bool is_private(const Cluster& cluster) {
+  return cluster.spec().registry && cluster.spec().registry->text == "private";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RegistryKeeper>> begin_entry(
+    const Cluster& cluster, std::uint32_t machine, std::function<void(const std::string&)> fenced,
+    std::function<void(const std::string&)> notice) {
+  const ClusterSpec& spec = cluster.spec();
+  if (!spec.registry) return std::unique_ptr<RegistryKeeper>();
+  RegistryOptions options;
+  options.shown = is_private(cluster) ? "unix://" + registry_socket(cluster) : spec.registry->text;
+  Result<RedisAddress> address = read_redis_address(options.shown);
+  if (!address.ok()) return address.error();
+  options.address = std::move(address).value();
+  options.entry = {key_name(cluster),    spec.machines[machine].name.text,
+                   new_registry_token(), hex(cluster.digest),
+                   incarnation_now(),    spec.lease};
+  options.fenced = std::move(fenced);
+  options.notice = std::move(notice);
+  return RegistryKeeper::create(std::move(options));
+}
+
+Result<std::vector<std::string>> registry_command(const Cluster& cluster) {
+  if (!is_private(cluster)) return std::vector<std::string>();
+  return private_redis_command(cluster.folder, key_name(cluster));
+}
+
+std::string registry_socket(const Cluster& cluster) { return private_redis_socket(cluster.folder); }
+
+}  // namespace sluice::cli

@@ -1,0 +1,138 @@
+#include "cli/running.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "cli/cluster.h"
+#include "cli/commands.h"
+#include "cli/lock_file.h"
+#include "cli/machine_status.h"
+#include "graph/print.h"
+
+namespace sluice::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The names in a folder, sorted. Empty where it cannot be read.
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed))
+    names.push_back(it->path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+/// `12.status` is of machine 12.
+std::optional<std::uint32_t> number_of(const std::string& name) {
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || end == name.data()) return {};
+  return number;
+}
+
+std::string people_name(const ClusterPlace& place, const std::string& file) {
+  const auto number = number_of(file);
+  if (!number) return "`sluice up`";
+  if (*number >= place.spec.machines.size())
+    return "machine " + std::to_string(*number) + ", which the file no longer has,";
+  return "machine '" + place.spec.machines[*number].name.text + "'";
+}
+
+/// Nothing: it is not there. Errors: it is not this user's alone.
+Result<bool> is_own_folder(const std::string& folder) {
+  struct stat facts {};
+  if (::lstat(folder.c_str(), &facts) != 0) {
+    if (errno == ENOENT) return false;
+    return Error{ErrorCode::unavailable, folder + ": " + std::strerror(errno)};
+  }
+  if (facts.st_uid != ::getuid())
+    return Error{ErrorCode::unavailable, folder + ": it belongs to user " +
+                                             std::to_string(facts.st_uid) + ", this is user " +
+                                             std::to_string(::getuid())};
+  if (!S_ISDIR(facts.st_mode) || (facts.st_mode & 077) != 0)
+    return Error{ErrorCode::unavailable, folder + ": it is no folder of mode 0700"};
+  return true;
+}
+
+int rank(const ClusterPlace& place, const RunningProcess& process) {
+  if (!process.machine) return 1;
+  return *process.machine < place.spec.machines.size() && place.spec.machines[*process.machine].home
+             ? 0
+             : 2;
+}
+
+}  // namespace
+
+std::optional<ClusterPlace> read_cluster_place(const std::string& file) {
+  Result<LoadedCluster> loaded = load_cluster_file(file);
+  if (!loaded.ok()) {
+    fail(loaded.error().message);
+    return {};
+  }
+  if (has_errors(loaded->diagnostics)) {
+    sort_diagnostics(loaded->diagnostics);
+    std::fputs(diagnostics_text(loaded->diagnostics, file, loaded->text).c_str(), stderr);
+    return {};
+  }
+  return ClusterPlace{std::move(loaded->spec), cluster_folder(file)};
+}
+
+Result<std::vector<RunningProcess>> find_running(const ClusterPlace& place) {
+  const Error nobody{ErrorCode::not_found, "no process of " + place.spec.file +
+                                               " runs here as this user; `sluice up " +
+                                               place.spec.file + "` starts them"};
+  for (const std::string& folder : {fs::path(place.folder).parent_path().string(), place.folder}) {
+    const Result<bool> own = is_own_folder(folder);
+    if (!own.ok()) return own.error();
+    if (!*own) return nobody;
+  }
+  std::vector<RunningProcess> running;
+  for (const std::string& name : names_in(place.folder)) {
+    if (!name.ends_with(".status")) continue;
+    Result<StatusReader> reader = StatusReader::connect(place.folder + "/" + name);
+    if (reader.ok())
+      running.push_back({number_of(name), people_name(place, name), std::move(reader).value()});
+    else if (reader.error().code != ErrorCode::not_found)
+      return reader.error();
+  }
+  if (running.empty()) return nobody;
+  std::vector<RunningProcess> sorted;
+  for (int wanted = 0; wanted < 3; ++wanted)
+    for (RunningProcess& process : running)
+      if (rank(place, process) == wanted) sorted.push_back(std::move(process));
+  return sorted;
+}
+
+std::size_t remove_leftovers(const ClusterPlace& place) {
+  const std::vector<std::string> names = names_in(place.folder);
+  std::size_t removed = 0;
+  for (const std::string& name : names) {
+    const std::string stem = name.substr(0, name.find('.'));
+    const Result<LockFile> lock = LockFile::take(place.folder + "/" + stem + ".lock");
+    if (!lock.ok()) continue;  // its owner lives
+    if (name.ends_with(".lock") || ::unlink((place.folder + "/" + name).c_str()) == 0) ++removed;
+  }
+  leave_cluster_folder(place.folder);
+  return removed;
+}
+
+std::vector<std::string> held_locks(const ClusterPlace& place) {
+  std::vector<std::string> held;
+  for (const std::string& name : names_in(place.folder))
+    if (name.ends_with(".lock") && is_locked(place.folder + "/" + name))
+      held.push_back(people_name(place, name));
+  return held;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,37 @@
+// The processes of a cluster that run on this computer as this user, as their sockets say.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/status_socket.h"
+#include "workflows/cluster.h"
+
+namespace sluice::cli {
+
+/// A cluster file's machines, and where its processes meet; workflows may be wrong or gone.
+struct ClusterPlace {
+  ClusterSpec spec;
+  std::string folder;
+};
+
+/// Says what is wrong with the file, if it cannot be read as a cluster file.
+std::optional<ClusterPlace> read_cluster_place(const std::string& file);
+
+struct RunningProcess {
+  std::optional<std::uint32_t> machine;  // its number; nothing: `sluice up`
+  std::string name;                      // for people: "machine 'eyes'", "`sluice up`"
+  StatusReader reader;
+};
+
+/// In the order in which they are to end: the home, `up`, the other machines.
+/// Errors: not_found (none runs), unavailable (the folder is another user's, or is closed).
+Result<std::vector<RunningProcess>> find_running(const ClusterPlace& place);
+
+/// Of processes that died: files that nobody holds. How many.
+std::size_t remove_leftovers(const ClusterPlace& place);
+/// Locks that are held, by machines (or `up`) that do not listen.
+std::vector<std::string> held_locks(const ClusterPlace& place);
+
+}  // namespace sluice::cli

@@ -1,0 +1,186 @@
+#include "cli/status_socket.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+namespace sluice::cli {
+
+namespace {
+
+using std::chrono::steady_clock;
+constexpr std::chrono::seconds reader_patience{1};
+constexpr std::size_t text_bytes_max = std::size_t{4} << 20U;
+
+std::optional<sockaddr_un> address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return {};
+  std::ranges::copy(path, address.sun_path);
+  return address;
+}
+
+Error said_no(const std::string& path) {
+  return {ErrorCode::unavailable, path + ": " + std::strerror(errno)};
+}
+
+/// True when the descriptor is ready before `until`.
+bool is_ready(int descriptor, short what, steady_clock::time_point until) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now());
+    pollfd event{descriptor, what, 0};
+    const int ready = ::poll(&event, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    if (ready >= 0) return ready > 0;
+    if (errno != EINTR) return false;
+  }
+}
+
+/// As much as the reader takes within its time.
+void send_all(int socket, std::string_view text) {
+  const auto until = steady_clock::now() + reader_patience;
+  while (!text.empty() && is_ready(socket, POLLOUT, until)) {
+    const ssize_t sent = ::send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0)
+      text.remove_prefix(static_cast<std::size_t>(sent));
+    else if (errno != EAGAIN && errno != EINTR)
+      return;
+  }
+}
+
+/// Who is at the other end, by the kernel.
+std::optional<ucred> owner_of(int socket) {
+  ucred owner{};
+  socklen_t size = sizeof owner;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &owner, &size) != 0) return {};
+  return owner;
+}
+
+void serve(int listener, int stop_event, const std::function<std::string()>& text) {
+  for (;;) {
+    std::array<pollfd, 2> events{pollfd{listener, POLLIN, 0}, pollfd{stop_event, POLLIN, 0}};
+    if (::poll(events.data(), events.size(), -1) < 0) continue;  // a signal
+    if (events[1].revents != 0) return;
+    const int reader = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    if (reader < 0) continue;
+    const auto owner = owner_of(reader);
+    if (owner && (owner->uid == ::getuid() || owner->uid == 0)) send_all(reader, text());
+    ::close(reader);
+  }
+}
+
+}  // namespace
+
+Result<StatusSocket> StatusSocket::listen(const std::string& path,
+                                          std::function<std::string()> text) {
+  const auto address = address_of(path);
+  if (!address)
+    return Error{ErrorCode::unavailable,
+                 path +
+                     ": a socket's path has at most 107 bytes; set XDG_RUNTIME_DIR to a shorter "
+                     "folder"};
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (listener < 0) return said_no(path);
+  ::unlink(path.c_str());
+  if (::bind(listener, reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
+      ::chmod(path.c_str(), 0600) != 0 || ::listen(listener, 16) != 0) {
+    const Error error = said_no(path);
+    ::close(listener);
+    return error;
+  }
+  return StatusSocket(path, listener, std::move(text));
+}
+
+StatusSocket::StatusSocket(std::string path, int listener, std::function<std::string()> text)
+    : path_(std::move(path)),
+      listener_(listener),
+      stop_event_(::eventfd(0, EFD_CLOEXEC)),
+      thread_([listener, stop = stop_event_, text = std::move(text)] {
+        serve(listener, stop, text);
+      }) {}
+
+StatusSocket::StatusSocket(StatusSocket&& other) noexcept
+    : path_(std::move(other.path_)),
+      listener_(std::exchange(other.listener_, -1)),
+      stop_event_(std::exchange(other.stop_event_, -1)),
+      thread_(std::move(other.thread_)) {}
+
+StatusSocket::~StatusSocket() {
+  if (listener_ < 0) return;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(stop_event_, &one, sizeof one);
+  thread_.join();
+  ::unlink(path_.c_str());
+  ::close(listener_);
+  ::close(stop_event_);
+}
+
+Result<StatusReader> StatusReader::connect(const std::string& path) {
+  const auto address = address_of(path);
+  if (!address) return Error{ErrorCode::not_found, path + ": nobody can listen at so long a path"};
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (socket < 0) return said_no(path);
+  if (::connect(socket, reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
+    const Error error = errno == ENOENT || errno == ECONNREFUSED
+                            ? Error{ErrorCode::not_found, path + ": nobody listens"}
+                            : said_no(path);
+    ::close(socket);
+    return error;
+  }
+  const auto owner = owner_of(socket);
+  if (owner && (owner->uid == ::getuid() || ::getuid() == 0))
+    return StatusReader(path, socket, owner->pid);
+  ::close(socket);
+  return Error{ErrorCode::unavailable, path + ": it belongs to user " +
+                                           (owner ? std::to_string(owner->uid) : "unknown") +
+                                           ", this is user " + std::to_string(::getuid())};
+}
+
+StatusReader::StatusReader(StatusReader&& other) noexcept
+    : path_(std::move(other.path_)), socket_(std::exchange(other.socket_, -1)), pid_(other.pid_) {}
+
+StatusReader::~StatusReader() {
+  if (socket_ >= 0) ::close(socket_);
+}
+
+Result<int> StatusReader::open_process() const {
+  const Error gone{ErrorCode::not_found, "process " + std::to_string(pid_) + " is gone"};
+  const int process = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
+  if (process < 0) return gone;
+  // Had it died before and its number gone to another, it would not listen any more.
+  if (const Result<StatusReader> again = connect(path_); again.ok() && again->pid() == pid_)
+    return process;
+  ::close(process);
+  return gone;
+}
+
+Result<std::string> StatusReader::read(std::chrono::milliseconds patience) const {
+  const auto until = steady_clock::now() + patience;
+  std::string text;
+  std::array<char, 16384> part{};
+  while (is_ready(socket_, POLLIN, until)) {
+    const ssize_t got = ::recv(socket_, part.data(), part.size(), 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got < 0) return Error{ErrorCode::unavailable, "it died"};
+    if (got == 0) return text;
+    text.append(part.data(), static_cast<std::size_t>(got));
+    if (text.size() > text_bytes_max)
+      return Error{ErrorCode::corrupt, "it says more than 4 MiB of itself"};
+  }
+  return Error{ErrorCode::deadline,
+               "it does not answer within " + std::to_string(patience.count()) + " ms"};
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,62 @@
+// What a process of a cluster says of itself to `sluice status`, and by which `sluice down` finds
+// it: a unix socket in the cluster's folder, which this user alone reaches.
+//
+// Whoever connects is sent one text, and hears no more; nothing is read from it. The kernel says
+// whose process listens, so a process that stands still is found too. Bounds: one reader at a time,
+// a second each; a text of 4 MiB. Thread: one of its own.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/result.h"
+
+namespace sluice::cli {
+
+class StatusSocket {
+ public:
+  /// Calls `text` on its own thread for each reader. Takes over what a dead process has left at
+  /// this path: the caller holds the lock that goes with it. Errors: unavailable.
+  static Result<StatusSocket> listen(const std::string& path, std::function<std::string()> text);
+  StatusSocket(StatusSocket&& other) noexcept;
+  StatusSocket& operator=(StatusSocket&&) = delete;
+  /// Removes the path.
+  ~StatusSocket();
+
+ private:
+  StatusSocket(std::string path, int listener, std::function<std::string()> text);
+  std::string path_;
+  int listener_;
+  int stop_event_;
+  std::thread thread_;
+};
+
+/// A connection to one.
+class StatusReader {
+ public:
+  /// Errors: not_found (nobody listens), unavailable (another user's, or not allowed).
+  static Result<StatusReader> connect(const std::string& path);
+  StatusReader(StatusReader&& other) noexcept;
+  StatusReader& operator=(StatusReader&&) = delete;
+  ~StatusReader();
+
+  pid_t pid() const { return pid_; }
+  /// The process as a descriptor, which stays this process's. Errors: not_found (it is gone).
+  Result<int> open_process() const;
+  /// Errors: deadline (it stands still, or is too busy), unavailable (it died), corrupt (too long).
+  Result<std::string> read(std::chrono::milliseconds patience) const;
+
+ private:
+  StatusReader(std::string path, int socket, pid_t pid)
+      : path_(std::move(path)), socket_(socket), pid_(pid) {}
+  std::string path_;
+  int socket_;
+  pid_t pid_;
+};
+
+}  // namespace sluice::cli

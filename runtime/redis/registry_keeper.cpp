@@ -1,0 +1,184 @@
+#include "runtime/redis/registry_keeper.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+
+namespace sluice {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using Instant = Registration::Instant;
+using Kind = RegistryStanding::Kind;
+
+constexpr milliseconds farewell_patience{200};
+
+Instant now() { return steady_clock::now().time_since_epoch(); }
+
+/// A script's answer: a list of texts.
+Result<std::vector<std::string>> words_of(const RedisValue& value) {
+  if (value.kind == RedisValue::Kind::error)
+    return Error{ErrorCode::unavailable, "it says: " + printable(value.text)};
+  std::vector<std::string> words;
+  for (const RedisValue& item : value.list) {
+    if (item.kind != RedisValue::Kind::text) return std::vector<std::string>();
+    words.push_back(item.text);
+  }
+  return words;
+}
+
+class Keeper final : public RegistryKeeper {
+ public:
+  explicit Keeper(RegistryOptions options)
+      : options_(std::move(options)),
+        entry_(options_.entry),
+        stop_event_(::eventfd(0, EFD_CLOEXEC)),
+        thread_([this] { keep(); }) {}
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+  ~Keeper() override {
+    eventfd_write(stop_event_, 1);
+    thread_.join();
+    ::close(stop_event_);
+  }
+
+  Result<std::uint32_t> wait_for_entry(milliseconds patience) override;
+  void raise(std::uint32_t incarnation) override {
+    const std::lock_guard lock(mutex_);
+    entry_.raise(incarnation);
+  }
+  RegistryStanding standing() const override {
+    const std::lock_guard lock(mutex_);
+    return entry_.standing(now());
+  }
+  Result<void> may_begin() const override;
+
+ private:
+  void keep();
+  void ask(const RegistryQuestion& question);
+  void broke(const std::string& why);
+  void tell();
+  /// True when the keeper is to end.
+  bool wait(Instant until) const;
+
+  const RegistryOptions options_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Registration entry_;
+  // The keeper's thread alone.
+  std::optional<RedisLink> link_;
+  Kind told_ = Kind::joining;
+  int stop_event_;
+  std::thread thread_;
+};
+
+Result<std::uint32_t> Keeper::wait_for_entry(milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, patience, [this] {
+    const Kind kind = entry_.standing(now()).kind;
+    return kind == Kind::current || kind == Kind::fenced;
+  });
+  const RegistryStanding standing = entry_.standing(now());
+  if (standing.kind == Kind::current) return entry_.incarnation();
+  if (standing.kind == Kind::fenced) return Error{ErrorCode::stale, standing.why};
+  return Error{ErrorCode::deadline, "the registry at " + options_.shown + " did not let machine '" +
+                                        options_.entry.machine + "' in within " +
+                                        std::to_string(patience.count()) + " ms: " + standing.why};
+}
+
+Result<void> Keeper::may_begin() const {
+  const RegistryStanding standing = this->standing();
+  if (standing.kind == Kind::current) return {};
+  if (standing.kind == Kind::fenced) return Error{ErrorCode::stale, standing.why};
+  return Error{ErrorCode::unavailable, "no call can begin while the registry at " + options_.shown +
+                                           " does not confirm this machine: " + standing.why};
+}
+
+bool Keeper::wait(Instant until) const {
+  const Instant left = std::clamp<Instant>(until - now(), Instant{}, std::chrono::seconds(60));
+  pollfd event{stop_event_, POLLIN, 0};
+  return ::poll(&event, 1, static_cast<int>(std::chrono::ceil<milliseconds>(left).count())) > 0;
+}
+
+void Keeper::keep() {
+  for (;;) {
+    std::optional<RegistryQuestion> question;
+    Instant due{};
+    {
+      const std::lock_guard lock(mutex_);
+      question = entry_.ask(now());
+      due = entry_.due();
+      if (entry_.standing(now()).kind == Kind::fenced) due = now() + std::chrono::seconds(60);
+    }
+    if (question) ask(*question);
+    tell();
+    if (wait(question ? now() : std::max(due, now() + milliseconds(1)))) break;
+  }
+  if (!link_) return;
+  eventfd_t heard = 0;
+  eventfd_read(stop_event_, &heard);
+  (void)link_->ask(entry_.farewell(), steady_clock::now() + farewell_patience);
+}
+
+void Keeper::ask(const RegistryQuestion& question) {
+  const auto until = steady_clock::now() + entry_.patience();
+  if (!link_) {
+    Result<RedisLink> made = RedisLink::connect(options_.address, until, stop_event_);
+    if (!made.ok()) return broke(made.error().message);
+    link_.emplace(std::move(made).value());
+  }
+  const Result<RedisValue> answer = link_->ask(question.words, until);
+  if (!answer.ok()) return broke(answer.error().message);
+  const auto words = words_of(*answer);
+  if (!words.ok()) return broke(words.error().message);
+  const std::lock_guard lock(mutex_);
+  entry_.answered(question.number, *words, now());
+  changed_.notify_all();
+}
+
+void Keeper::broke(const std::string& why) {
+  link_.reset();
+  const std::lock_guard lock(mutex_);
+  entry_.broke(why, now());
+}
+
+/// People hear of what changed.
+void Keeper::tell() {
+  const RegistryStanding standing = this->standing();
+  if (standing.kind == std::exchange(told_, standing.kind)) return;
+  changed_.notify_all();
+  if (standing.kind == Kind::fenced && options_.fenced) options_.fenced(standing.why);
+  if (!options_.notice) return;
+  if (standing.kind == Kind::lapsed)
+    options_.notice("the registry at " + options_.shown + " is lost: " + standing.why);
+  else if (standing.kind == Kind::current)
+    options_.notice("the registry at " + options_.shown + " confirms this machine");
+}
+
+}  // namespace
+
+std::unique_ptr<RegistryKeeper> RegistryKeeper::create(RegistryOptions options) {
+  return std::make_unique<Keeper>(std::move(options));
+}
+
+std::string new_registry_token() {
+  std::random_device random;
+  std::string token;
+  for (int i = 0; i < 4; ++i) {
+    std::uint32_t bits = random();
+    for (int digit = 0; digit < 8; ++digit, bits >>= 4U) token += "0123456789abcdef"[bits & 15U];
+  }
+  return token;
+}
+
+}  // namespace sluice

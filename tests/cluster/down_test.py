@@ -1,0 +1,153 @@
+"""`sluice status` and `sluice down`: what they say of real processes, and that nothing is left.
+
+    python3 down_test.py SLUICE ROOT
+
+Nothing sleeps: conditions are polled until a deadline.
+"""
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+from cluster_test import (CALM, LEASE, MACHINES, ROOT, SLUICE, Home, Up, check, command_of, failures, is_there,
+                          started, until, write_cluster)
+
+
+def sluice(*words) -> subprocess.CompletedProcess:
+    return subprocess.run([SLUICE, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, timeout=60)
+
+
+def status(cluster: str) -> dict:
+    """By machine, and `up`. Empty when nobody runs."""
+    done = sluice("status", "--cluster", cluster, "--format", "json")
+    if done.returncode != 0:
+        return {}
+    said = json.loads(done.stdout)
+    rows = {row["name"]: row for row in said["machines"]}
+    check(list(rows) == ["front", *MACHINES], f"status names {list(rows)}")
+    return {**rows, "up": said["up"]}
+
+
+def nobody(run: str, cluster: str):
+    for command in ("status", "down"):
+        done = sluice(command, "--cluster", cluster)
+        check(done.returncode == 1 and "no process of" in done.stderr and "sluice up" in done.stderr,
+              f"{command} where nobody runs: {done}")
+    base = os.path.join(run, "sluice")
+    os.mkdir(base)
+    for mode, owner, words in ((0o755, os.getuid(), "no folder of mode 0700"), (0o700, 12345, "belongs to user 12345")):
+        if owner != os.getuid() and os.getuid() != 0:
+            continue  # only root can give a folder away
+        os.chmod(base, mode)
+        os.chown(base, owner, -1)
+        for command in ("status", "down"):
+            done = sluice(command, "--cluster", cluster)
+            check(done.returncode == 1 and words in done.stderr, f"{command}: {words}: {done}")
+    os.rmdir(base)
+    wrong = os.path.join(os.path.dirname(cluster), "wrong.yaml")
+    with open(wrong, "w", encoding="utf-8") as out:
+        out.write("cluster: 1\nmachines: 3\n")
+    done = sluice("down", "--cluster", wrong)
+    check(done.returncode == 1 and "wrong.yaml:2:" in done.stderr, f"a wrong file: {done}")
+
+
+def life_and_end(folder: str, cluster: str):
+    up = Up(cluster)
+    seen = status(cluster)
+    check([seen[name]["process"] for name in ("front", *MACHINES)] == ["none", "ready", "ready", "ready"],
+          f"only `up` runs: {seen}")
+    check("state" not in seen["eyes"], "without a home nobody says who is a member")
+    check([one["starts"] for one in seen["up"]["processes"]] == [1, 1, 1], f"{seen['up']}")
+    check(seen["eyes"]["pid"] == up.pid_of("eyes") and seen["up"]["pid"] == up.process.pid, f"{seen}")
+
+    home = Home(cluster, folder)
+    until(lambda: (home.call(0, 20) or {}).get("ok"), 20, "the first call")
+    seen = status(cluster)
+    check(all(seen[name]["state"] == "there" for name in ("front", *MACHINES)), f"all are there: {seen}")
+    check(seen["front"]["calls"] == 0 and seen["front"]["pid"] == home.process.pid, f"{seen['front']}")
+    check(all(0 <= seen[name]["heard_ms"] and seen[name]["window_bytes"] > 0 for name in MACHINES), f"{seen}")
+    text = sluice("status", "--cluster", cluster).stdout
+    check(all(f"{name:5}  pid {seen[name]['pid']}" in text for name in MACHINES) and "up, life" in text, text)
+
+    killed = seen["eyes"]
+    os.kill(killed["pid"], signal.SIGKILL)
+    until(lambda: status(cluster)["eyes"].get("incarnation", 0) > killed["incarnation"], 20, "eyes in another life")
+    again = [one for one in status(cluster)["up"]["processes"] if one["machine"] == "eyes"][0]
+    check(again["starts"] == 2 and again["ended"] == "was ended by Killed", f"eyes was killed: {again}")
+
+    stopped = status(cluster)["paint"]
+    os.kill(stopped["pid"], signal.SIGSTOP)
+    lost = until(lambda: (row := status(cluster)["paint"])["state"] == "lost" and row, 20, "paint is lost")
+    check(lost is None or (lost["process"] == "silent" and lost["incarnation"] == stopped["incarnation"]
+                           and "nothing was heard" in lost["why"]), f"paint stands still: {lost}")
+    text = sluice("status", "--cluster", cluster).stdout
+    check("does not answer within" in text and "lost" in text, text)
+
+    pids = [status(cluster)[name]["pid"] for name in ("front", *MACHINES)]
+    home.ask(0)
+    done = sluice("down", "--cluster", cluster)
+    ended = [line.split(" (pid")[0] for line in done.stdout.splitlines()]
+    check(done.returncode == 0 and ended == ["machine 'front'", "`sluice up`",
+                                             *(f"machine '{name}'" for name in MACHINES)], f"down: {done}")
+    check(not any(is_there(pid) for pid in pids if pid != home.process.pid), "machines are left after `down`")
+    check(up.process.wait(timeout=5) == 0, "`up` that was told to end")
+    home.process.wait(timeout=5)
+    for pipe in (home.process.stdin, home.process.stdout, up.process.stdout):
+        pipe.close()
+
+
+def started_by_hand(cluster: str):
+    """No `up`: a machine that something else has started."""
+    node = subprocess.Popen([SLUICE, "node", "--cluster", cluster, "--name", "eyes"], cwd=ROOT,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    started.append(node)
+    until(lambda: status(cluster).get("eyes", {}).get("process") == "ready", 20, "eyes is ready")
+    check(status(cluster)["up"] is None, "nobody starts machines again")
+    done = sluice("down", "--cluster", cluster)
+    check(done.returncode == 0 and "machine 'eyes'" in done.stdout and node.wait(timeout=5) == 0, f"{done}")
+
+
+def leftovers(run: str, folder: str, cluster: str):
+    up = Up(cluster)
+    home = Home(cluster, folder)
+    until(lambda: (home.call(0, 20) or {}).get("ok"), 20, "the first call")
+    home.process.kill()
+    home.process.wait()
+    up.stop(signal.SIGKILL)
+    check(os.listdir(run), "processes that were killed leave files")
+    done = sluice("down", "--cluster", cluster)
+    check(done.returncode == 0 and "had been killed" in done.stdout, f"down after kills: {done}")
+    home.process.stdin.close()
+    home.process.stdout.close()
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        run = os.path.join(folder, "run")
+        os.mkdir(run, 0o700)
+        os.environ["XDG_RUNTIME_DIR"] = run
+        cluster = write_cluster(folder, lease=LEASE)
+        calm = write_cluster(folder, name="calm.yaml", lease=CALM)
+        nobody(run, cluster)
+        for part in (lambda: life_and_end(folder, cluster), lambda: started_by_hand(calm),
+                     lambda: leftovers(run, folder, calm)):
+            part()
+            check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")
+        check(not [pid for pid in os.listdir("/proc") if pid.isdigit()
+                   and {cluster, calm} & set(command_of(int(pid)))], "processes are left")
+    print(f"status and down: {len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    finally:
+        for process in started:  # what a failed test has left; the machines end with `up`
+            if process.poll() is None:
+                process.kill()

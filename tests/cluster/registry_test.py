@@ -1,0 +1,175 @@
+"""A registry beside real processes: entries, refusals that name both, and a server that stands still or is killed.
+
+    python3 registry_test.py SLUICE ROOT
+
+Nothing sleeps: conditions are polled until a deadline.
+"""
+from __future__ import annotations
+
+import os
+import signal
+import socket as socketlib
+import subprocess
+import sys
+import tempfile
+
+from cluster_test import (MACHINES, ROOT, SLUICE, Home, Up, check, children, command_of, failures, is_there, started,
+                          until, write_cluster)
+from down_test import sluice, status
+
+LEASE = 3.0
+
+
+def with_registry(folder: str, name: str, registry: str, extra: str = "") -> str:
+    path = write_cluster(folder, extra, name, LEASE)
+    with open(path, "a", encoding="utf-8") as out:
+        out.write(f"registry: {registry}\n")
+    return path
+
+
+def run_alone(folder: str, cluster: str, run: str):
+    """`run` starts the private server, and stops it."""
+    done = sluice("run", "--cluster", cluster, "--prompt", "draw a star", "--out", os.path.join(folder, "star.png"))
+    check(done.returncode == 0, f"run with a registry of its own: {done.stderr}")
+    check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")
+
+
+def server_of(up: Up) -> int | None:
+    servers = [child for child in children(up.process.pid)
+               if any("redis-server" in word for word in command_of(child)[:1])]
+    return servers[0] if servers else None
+
+
+def troubles(folder: str, cluster: str):
+    up = Up(cluster)
+    home = Home(cluster, folder)
+    until(lambda: (home.call(0, 20) or {}).get("ok"), 20, "the first call")
+    seen = status(cluster)
+    check(all(seen[name].get("registry") == "current" for name in ("front", *MACHINES)), f"{seen}")
+
+    for how in (signal.SIGSTOP, signal.SIGKILL):
+        server = server_of(up)
+        os.kill(server, how)
+        if how == signal.SIGKILL:  # it is started again at once, and empty
+            until(lambda: server_of(up) not in (None, server), 10, "another server")
+            result = home.call(0, 10)
+            check(result is None or result["ok"] or "while the registry at unix://" in result["error"]["message"],
+                  f"the server is killed: {result}")
+        else:
+            under_way = [home.ask(0) for _ in range(2)]
+            for _ in under_way:
+                result = home.answer(10)
+                check(result is not None and result["ok"], f"a call that had begun: {result}")
+
+            def refused():
+                home.pause()
+                result = home.call(0, 10)
+                if result is None or result["ok"]:
+                    return False
+                words = result["error"]
+                check(words["code"] == "unavailable" and "no call can begin while the registry at unix://"
+                      in words["message"] and "it does not answer" in words["message"], f"{result}")
+                return True
+            until(refused, 20, "calls are refused while the server stands still")
+            # Nobody's life has ended by it.
+            row = status(cluster)["eyes"]
+            check(row["state"] == "there" and row["incarnation"] == seen["eyes"]["incarnation"], f"{row}")
+            check("registry lapsed" in sluice("status", "--cluster", cluster).stdout, "status names it")
+            os.kill(server, signal.SIGCONT)
+        until(lambda: (home.pause(), home.call(0, 10) or {})[1].get("ok"), 20, f"calls after {how.name}")
+    again = status(cluster)
+    check(all(again[name]["incarnation"] == seen[name]["incarnation"] for name in MACHINES),
+          f"the registry's troubles end nobody's life: {seen}, then {again}")
+    done = sluice("down", "--cluster", cluster)
+    check(done.returncode == 0, f"down: {done}")
+    for process in (up.process, home.process):
+        process.wait(timeout=10)
+    for pipe in (home.process.stdin, home.process.stdout, up.process.stdout):
+        pipe.close()
+
+
+def killed_up(cluster: str, run: str):
+    up = Up(cluster)
+    up.stop(signal.SIGKILL)  # which looks that the server ended too
+    check(os.listdir(run), "a killed `up` leaves files")
+    up = Up(cluster)
+    up.stop(signal.SIGTERM)
+    check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")
+
+
+def two_computers(folder: str):
+    """The same machine twice, as on two computers: other folders for locks, one registry, one cluster file's name."""
+    socket = os.path.join(folder, "shared.socket")
+    server = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder],
+                              stdout=subprocess.DEVNULL)
+    started.append(server)
+    until(lambda: os.path.exists(socket), 10, "a shared server")
+    where = os.path.join(folder, "meet")
+    os.mkdir(where, 0o700)
+    nodes = []
+    texts = []
+    for computer, override in (("one", []), ("two", []), ("three", ["--set", "roles.llm.options.precision=bf16"])):
+        run = os.path.join(folder, computer)
+        os.mkdir(run, 0o700)
+        cluster = with_registry(run, "lab.yaml", f"unix://{socket}",
+                                f", address: \"ipc://{where}/{computer}-{{}}\"")
+        name = "paint" if override else "eyes"
+        node = subprocess.Popen([SLUICE, "node", "--cluster", cluster, "--name", name, *override], cwd=ROOT,
+                                env={**os.environ, "XDG_RUNTIME_DIR": run}, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+        started.append(node)
+        nodes.append(node)
+        if computer == "one":
+            check(node.stdout.readline() == "machine 'eyes' is ready\n", "the first is in")
+        else:
+            texts.append(node.communicate(timeout=60)[1])
+            check(node.returncode == 1, f"{computer} is refused: {texts[-1]}")
+    check("another process is machine 'eyes', in life" in texts[0], texts[0])
+    check("machine 'eyes' has other workflows, overrides or places: digest " in texts[1]
+          and "machine 'paint' has" in texts[1], texts[1])
+    # As when another took the name while this one could not reach the server.
+    words = ("HSET", "sluice:lab:lives", "eyes", "4000000000 somebodyelse digest")
+    with socketlib.socket(socketlib.AF_UNIX) as link:
+        link.connect(socket)
+        link.sendall(f"*{len(words)}\r\n".encode() + b"".join(f"${len(w)}\r\n{w}\r\n".encode() for w in words))
+        check(link.recv(16) == b":0\r\n", "the name is somebody else's")
+    text = nodes[0].communicate(timeout=30)[1]
+    check(nodes[0].returncode == 1 and "another process has become machine 'eyes', in life 4000000000" in text,
+          f"the first is fenced and ends: {nodes[0].returncode}, {text}")
+    server.kill()
+    server.wait()
+
+
+def not_installed(cluster: str, run: str):
+    for command in (["up", cluster], ["run", "--cluster", cluster, "--prompt", "draw a star"]):
+        done = subprocess.run([SLUICE, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, "PATH": "/nonexistent"}, timeout=60)
+        check(done.returncode == 1 and "apt-get install redis-server" in done.stderr, f"{command}: {done}")
+    check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        run = os.path.join(folder, "run")
+        os.mkdir(run, 0o700)
+        os.environ["XDG_RUNTIME_DIR"] = run
+        cluster = with_registry(folder, "cluster.yaml", "private")
+        not_installed(cluster, run)
+        run_alone(folder, cluster, run)
+        troubles(folder, cluster)
+        check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")
+        killed_up(cluster, run)
+        two_computers(folder)
+        check(not [pid for pid in os.listdir("/proc") if pid.isdigit() and is_there(int(pid))
+                   and any(folder in word for word in command_of(int(pid)))], "processes are left")
+    print(f"a registry beside processes: {len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    finally:
+        for process in started:  # what a failed test has left; the machines end with `up`
+            if process.poll() is None:
+                process.kill()

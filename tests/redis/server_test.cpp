@@ -1,0 +1,284 @@
+// Entries in a real Redis server: killed, stopped, emptied, started again empty, of another
+// version.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+#include "runtime/redis/private_server.h"
+#include "runtime/redis/registry_keeper.h"
+
+namespace sluice {
+
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = RegistryStanding::Kind;
+constexpr auto patience = 20s;
+constexpr auto lease = 800ms;
+
+template <typename Condition>
+bool until(const Condition& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    ::poll(nullptr, 0, 2);
+  }
+  return true;
+}
+
+class Folder {
+ public:
+  Folder() {
+    char name[] = "/tmp/sluice-redis-XXXXXX";
+    REQUIRE(::mkdtemp(name) != nullptr);
+    path_ = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// The product's private server, with a second user who may do anything.
+class Server {
+ public:
+  explicit Server(const Folder& folder) : folder_(folder.path()) { start(); }
+  ~Server() { end(); }
+
+  void start() {
+    auto command = private_redis_command(folder_, "laptop");
+    REQUIRE(command.ok());
+    for (const char* word : {"--user", "root", "on", "nopass", "~*", "+@all"})
+      command->emplace_back(word);
+    std::vector<char*> words;
+    for (std::string& word : *command) words.push_back(word.data());
+    words.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const int nothing = ::open("/dev/null", O_RDWR);
+      ::dup2(nothing, STDOUT_FILENO);
+      ::execv(words[0], words.data());
+      ::_exit(127);
+    }
+    REQUIRE(until([&] { return connect().ok(); }));
+  }
+  void end() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  void signal(int number) const { ::kill(pid_, number); }
+  Result<RedisLink> connect() const {
+    return RedisLink::connect({private_redis_socket(folder_), "", 0},
+                              std::chrono::steady_clock::now() + 5s, -1);
+  }
+  RedisValue as_root(const std::vector<std::string>& words) const {
+    Result<RedisLink> link = connect();
+    REQUIRE(link.ok());
+    const auto deadline = std::chrono::steady_clock::now() + 5s;
+    REQUIRE(link->ask({"AUTH", "root", "x"}, deadline).ok());
+    Result<RedisValue> answer = link->ask(words, deadline);
+    REQUIRE(answer.ok());
+    REQUIRE(answer->kind != RedisValue::Kind::error);
+    return std::move(answer).value();
+  }
+
+  std::unique_ptr<RegistryKeeper> keeper(const std::string& machine,
+                                         const std::string& workflow = "aaaaaaaaaa",
+                                         std::uint32_t least = 5) const {
+    RegistryOptions options;
+    options.address.path = private_redis_socket(folder_);
+    options.shown = "unix://" + options.address.path;
+    options.entry = {"laptop", machine, new_registry_token(), workflow, least, lease};
+    return RegistryKeeper::create(std::move(options));
+  }
+
+ private:
+  std::string folder_;
+  pid_t pid_ = -1;
+};
+
+bool is(const RegistryKeeper& keeper, Kind kind) { return keeper.standing().kind == kind; }
+
+}  // namespace
+
+TEST_CASE("processes enter, are told of each other's workflows and names, and leave") {
+  const Folder folder;
+  const Server server(folder);
+  const auto front = server.keeper("front");
+  REQUIRE(front->wait_for_entry(patience).ok());
+  CHECK(front->may_begin().ok());
+  {
+    const auto other = server.keeper("eyes", "bbbbbbbbbb");
+    const auto refused = other->wait_for_entry(300ms);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().code == ErrorCode::deadline);
+    CHECK(refused.error().message.find(
+              "machine 'front' has other workflows, overrides or places: digest "
+              "aaaaaaaa..., machine 'eyes' has bbbbbbbb...") != std::string::npos);
+  }
+  auto eyes = server.keeper("eyes");
+  REQUIRE(*eyes->wait_for_entry(patience) == 5);
+  eyes->raise(8);
+  {
+    const auto again = server.keeper("eyes");
+    const auto refused = again->wait_for_entry(300ms);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().message.find("another process is machine 'eyes', in life") !=
+          std::string::npos);
+  }
+  REQUIRE(until([&] {
+    return server.as_root({"HGET", "sluice:laptop:lives", "eyes"}).text.starts_with("8 ");
+  }));
+  eyes.reset();  // gives the name back: the next need not wait for the lease
+  CHECK(server.as_root({"ZSCORE", "sluice:laptop:leases", "eyes"}).kind ==
+        RedisValue::Kind::nothing);
+  eyes = server.keeper("eyes");
+  CHECK(*eyes->wait_for_entry(patience) == 9);
+}
+
+TEST_CASE("a server that is killed, or started again empty, fences nobody") {
+  const Folder folder;
+  Server server(folder);
+  const auto front = server.keeper("front");
+  REQUIRE(*front->wait_for_entry(patience) == 5);
+  for (int round = 0; round < 3; ++round) {
+    server.end();
+    REQUIRE(until([&] { return is(*front, Kind::lapsed); }));
+    const Result<void> refused = front->may_begin();
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().code == ErrorCode::unavailable);
+    CHECK(refused.error().message.find("no call can begin while the registry at unix://") == 0);
+    server.start();
+    REQUIRE(until([&] { return is(*front, Kind::current); }));
+    CHECK(front->wait_for_entry(0ms).value() == 5);
+  }
+}
+
+TEST_CASE("a server that stands still, and one that is emptied, fence nobody") {
+  const Folder folder;
+  const Server server(folder);
+  const auto front = server.keeper("front");
+  const auto eyes = server.keeper("eyes");
+  REQUIRE(front->wait_for_entry(patience).ok());
+  REQUIRE(eyes->wait_for_entry(patience).ok());
+  server.signal(SIGSTOP);
+  REQUIRE(until([&] { return is(*front, Kind::lapsed) && is(*eyes, Kind::lapsed); }));
+  CHECK(front->standing().why == "it does not answer");
+  server.signal(SIGCONT);
+  REQUIRE(until([&] { return is(*front, Kind::current) && is(*eyes, Kind::current); }));
+  for (int round = 0; round < 5; ++round) {
+    server.as_root({"FLUSHALL"});
+    REQUIRE(until([&] { return server.as_root({"ZCARD", "sluice:laptop:leases"}).number == 2; }));
+    REQUIRE(until([&] { return is(*front, Kind::current) && is(*eyes, Kind::current); }));
+  }
+  CHECK(front->wait_for_entry(0ms).value() == 5);
+}
+
+TEST_CASE("a process whose name another took while its entry was gone is fenced, once") {
+  const Folder folder;
+  const Server server(folder);
+  std::atomic<int> told{0};
+  RegistryOptions options;
+  options.address.path = private_redis_socket(folder.path());
+  options.shown = "the test's";
+  options.entry = {"laptop", "eyes", new_registry_token(), "aaaaaaaaaa", 5, lease};
+  options.fenced = [&](const std::string&) { ++told; };
+  const auto first = RegistryKeeper::create(std::move(options));
+  REQUIRE(first->wait_for_entry(patience).ok());
+  // As after a partition of a lease: the server has forgotten the first.
+  server.as_root({"HSET", "sluice:laptop:lives", "eyes", "7 somebodyelse aaaaaaaaaa"});
+  REQUIRE(until([&] { return is(*first, Kind::fenced); }));
+  CHECK(first->may_begin().error().code == ErrorCode::stale);
+  CHECK(first->may_begin().error().message ==
+        "another process has become machine 'eyes', in life 7");
+  REQUIRE(until([&] { return told > 0; }));
+  CHECK(told == 1);
+}
+
+TEST_CASE("the registry's user can do nothing else, and nothing to other keys") {
+  const Folder folder;
+  const Server server(folder);
+  Result<RedisLink> link = server.connect();
+  REQUIRE(link.ok());
+  const std::vector<std::vector<std::string>> forbidden{
+      {"FLUSHALL"},
+      {"CONFIG", "GET", "*"},
+      {"KEYS", "*"},
+      {"GET", "other"},
+      {"ACL", "WHOAMI"},
+      {"SCRIPT", "FLUSH"},
+      {"SHUTDOWN"},
+      {"MODULE", "LIST"},
+      {"EVAL", "return redis.call('FLUSHALL')", "0"},
+      {"SET", "sluice:other:epoch", "x"},
+      {"EVAL", "return redis.call('GET', 'other')", "0"}};
+  for (const auto& words : forbidden) {
+    const auto answer = link->ask(words, std::chrono::steady_clock::now() + 5s);
+    REQUIRE(answer.ok());
+    INFO(words[0] << ": " << answer->text);
+    CHECK(answer->kind == RedisValue::Kind::error);
+  }
+  struct stat facts {};
+  REQUIRE(::lstat(private_redis_socket(folder.path()).c_str(), &facts) == 0);
+  CHECK((facts.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("servers that are too old, hostile or nobody are named as such") {
+  const Folder folder;
+  const std::string path = folder.path() + "/s";
+  const auto connect = [&] {
+    return RedisLink::connect({path, "", 0}, std::chrono::steady_clock::now() + 2s, -1);
+  };
+  CHECK(connect().error().message.find("it cannot be reached") == 0);
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, path.c_str());
+  REQUIRE(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(::listen(listener, 8) == 0);
+  const auto says = [&](const std::string& answer) {
+    std::thread peer([&] {
+      const int reader = ::accept(listener, nullptr, nullptr);
+      char hello[256];
+      (void)!::read(reader, hello, sizeof hello);
+      (void)!::send(reader, answer.data(), answer.size(), MSG_NOSIGNAL);
+      ::shutdown(reader, SHUT_WR);
+      while (::read(reader, hello, sizeof hello) > 0) continue;
+      ::close(reader);
+    });
+    std::string words;
+    if (const auto made = connect(); !made.ok()) words = made.error().message;
+    peer.join();  // it reads until the connection is closed
+    return words;
+  };
+  const auto version = [](const std::string& text) {
+    return "*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$" + std::to_string(text.size()) +
+           "\r\n" + text + "\r\n";
+  };
+  CHECK(says(version("6.2.7")) == "it is Redis 6.2.7, 7 or later is needed");
+  CHECK(says("-ERR unknown command `HELLO`\r\n") == "it is Redis 5 or older, 7 or later is needed");
+  CHECK(says("-NOAUTH Authentication required.\r\n") ==
+        "it refuses HELLO: NOAUTH Authentication required.");
+  CHECK(says("HTTP/1.1 400 Bad Request\r\n\r\n").find("no answer of a Redis server") !=
+        std::string::npos);
+  CHECK(says("*2000000000\r\n").find("its answer is refused") == 0);
+  CHECK(says("*4\r\n") == "it closed the connection");
+  ::close(listener);
+}
+
+}  // namespace sluice

@@ -3,7 +3,8 @@
 // A role never touches scheduling, transport or KV ownership. It reads its inputs from an
 // `Activation`, yields frames, and returns. Two kinds: a `Role` runs one activation to its end; a
 // `SteppedRole` admits many and advances all of them by one step (continuous batching).
-// Thread: one thread at a time calls a role instance; colocated roles share that thread.
+// Thread: one thread at a time calls a role instance, or one of those that are colocated; not
+// always the same thread, so a role keeps nothing in thread-local variables between two calls.
 // Source: omni-flow, sections 3.1 (interfaces) and 3.4 (yields).
 #pragma once
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/worker_pool.h"
+#include "runtime/inproc/lane_threads.h"
 
 namespace sluice {
 
@@ -35,33 +35,34 @@ std::optional<std::string> thrown_by(Work work) {
 
 thread_local Lane* Lane::current_ = nullptr;
 
-Lane::~Lane() {
-  if (!thread_.joinable()) return;
-  mailbox_.close();
-  thread_.join();
-}
-
 std::size_t Lane::add(RoleInstance instance) {
   slots_.push_back({std::move(instance), {}, {}, false});
   return slots_.size() - 1;
 }
 
-void Lane::run(std::uint32_t threads) {
-  thread_ = std::thread([this, threads] { work(threads); });
+void Lane::push(LaneActivation* newest, LaneActivation* oldest) {
+  // Who finds it empty says so; the others' work is found with the first's.
+  if (mailbox_.push(newest, oldest) && !taken_.exchange(true)) threads_.ready(*this);
 }
 
-void Lane::work(std::uint32_t threads) {
-  limit_threads(threads);
+bool Lane::leave() {
+  taken_.store(false);
+  // Whoever has pushed in between saw it taken, unless it is taken anew.
+  return mailbox_.empty() || taken_.exchange(true);
+}
+
+void Lane::work(const std::atomic<bool>& closing) {
   current_ = this;
-  for (;;) {
-    const bool wait = !stepping_ && queue_.empty();
-    for (LaneActivation* next = wait ? mailbox_.wait_and_take() : mailbox_.take();
-         next != nullptr;) {
+  while (!closing.load()) {
+    for (LaneActivation* next = mailbox_.take(); next != nullptr;) {
       LaneActivation* const activation = next;
       next = next->next;
       queue_.push(activation);
     }
-    if (mailbox_.closed()) return stop();
+    if (!stepping_ && queue_.empty()) {
+      if (leave()) break;
+      continue;
+    }
     // What waits from now on runs after the next step of the stepped roles.
     const LaneActivation* const end = queue_.last();
     while (!queue_.empty()) {
@@ -72,6 +73,7 @@ void Lane::work(std::uint32_t threads) {
     stepping_ = step_all();
     queue_.append(caused_);
   }
+  current_ = nullptr;
 }
 
 void Lane::run_line(LaneActivation& activation) {
@@ -155,6 +157,11 @@ void Lane::returned(Slot& slot, StepOutcome& outcome) {
 }
 
 void Lane::stop() {
+  for (LaneActivation* next = mailbox_.take(); next != nullptr;) {
+    LaneActivation* const activation = next;
+    next = next->next;
+    queue_.push(activation);
+  }
   for (; !queue_.empty(); queue_.append(caused_)) queue_.pop()->end(cancelled_before());
   for (Slot& slot : slots_) {
     for (LaneActivation* activation : slot.failed) activation->release();

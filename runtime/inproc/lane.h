@@ -1,15 +1,17 @@
-// One thread that runs role instances: a replica, or several roles that share a place (`colocate`).
+// Role instances of which one runs at a time: a replica, or several roles that share a place
+// (`colocate`).
 //
 // A lane takes activations first in, first out. What one of them causes for roles on this lane
 // never leaves the thread and runs next, while its values are in the cache, up to `line_max` of it;
 // then it waits like everybody. A stepped role's admitted activations advance together, and other
 // work of the lane runs between its steps.
-// Thread: `push` from any; roles are called on the lane's own thread. Owns: the instances.
+// Thread: `push` from any; the rest is the thread's that runs the lane, which is one at a time and
+// not always the same. Owns: the instances.
 // Errors: what a role throws fails the activation, or what is admitted, and nothing else.
 #pragma once
 
+#include <atomic>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "roles/role.h"
@@ -47,23 +49,26 @@ class ActivationQueue {
   LaneActivation* last_ = nullptr;
 };
 
+class LaneThreads;
+
 class Lane {
  public:
-  Lane() = default;
-  /// Waits for what runs; what has not begun ends cancelled, and so does what is admitted.
-  ~Lane();
+  explicit Lane(LaneThreads& threads) : threads_(threads) {}
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  /// Before `run`. Returns the instance's index in this lane.
+  /// Before anything is pushed. Returns the instance's index in this lane.
   std::size_t add(RoleInstance instance);
-  /// `threads`: those that its roles may compute on; 0: all.
-  void run(std::uint32_t threads);
   /// Activations linked from the newest to the oldest; each stays alive until it is released.
-  void push(LaneActivation* newest, LaneActivation* oldest) { mailbox_.push(newest, oldest); }
-  /// On this lane's own thread.
+  void push(LaneActivation* newest, LaneActivation* oldest);
+  /// On the thread that runs it.
   void push_here(LaneActivation* activation) { caused_.push(activation); }
   bool is_here() const { return current_ == this; }
+
+  /// Runs what there is until nothing is left or `closing`. By whoever was told that it is ready.
+  void work(const std::atomic<bool>& closing);
+  /// When no thread runs it any more: ends what is left.
+  void stop();
 
  private:
   /// A role and what is admitted to it, where it is a stepped one.
@@ -74,7 +79,8 @@ class Lane {
     bool stalled = false;                 // it threw with nothing left to lose
   };
 
-  void work(std::uint32_t threads);
+  /// True: nothing is left for this thread, and another may run the lane.
+  bool leave();
   /// Runs it and what it causes here.
   void run_line(LaneActivation& activation);
   void run_one(LaneActivation& activation);
@@ -84,17 +90,17 @@ class Lane {
   bool step(Slot& slot, SteppedRole& role);
   void step_threw(Slot& slot, const std::string& what);
   void returned(Slot& slot, StepOutcome& outcome);
-  void stop();
 
   static thread_local Lane* current_;
 
+  LaneThreads& threads_;
   std::vector<Slot> slots_;
   std::vector<StepOutcome> outcomes_;
   ActivationQueue queue_;
-  ActivationQueue caused_;  // by what runs now
-  bool stepping_ = false;   // a stepped role has work
+  ActivationQueue caused_;          // by what runs now
+  bool stepping_ = false;           // a stepped role has work
+  std::atomic<bool> taken_{false};  // a thread runs it, or is being found
   Mailbox<LaneActivation> mailbox_;
-  std::thread thread_;
 };
 
 }  // namespace sluice

@@ -34,10 +34,7 @@ Lane& RoleHost::lane_for(const WorkflowSpec& spec, const RoleSpec& role, std::ui
     at = &*it;
   }
   Lane*& lane = lane_of_[{identity(at->name.text, at->included_from), replica % at->replicas}];
-  if (lane == nullptr) {
-    lanes_.push_back(std::make_unique<Lane>());
-    lane = lanes_.back().get();
-  }
+  if (lane == nullptr) lane = &lanes_.make();
   return *lane;
 }
 
@@ -162,9 +159,7 @@ Result<std::vector<NodePlace>> RoleHost::add(const WorkflowSpec& spec, const Pla
   return places;
 }
 
-void RoleHost::run() {
-  for (auto& lane : lanes_) lane->run(options_.threads);
-}
+void RoleHost::run() { lanes_.run(options_.threads); }
 
 Result<void> RoleHost::end_session(const std::string& session) {
   const std::size_t calls = sessions_->end(session, [&] {

@@ -15,7 +15,7 @@
 
 #include "graph/plan.h"
 #include "graph/spec.h"
-#include "runtime/inproc/lane.h"
+#include "runtime/inproc/lane_threads.h"
 #include "runtime/inproc/node_place.h"
 #include "runtime/inproc/sessions.h"
 #include "runtime/runner.h"
@@ -65,7 +65,7 @@ class RoleHost {
   std::map<std::pair<std::string, std::uint32_t>, Lane*> lane_of_;
 
   const std::shared_ptr<Sessions> sessions_ = std::make_shared<Sessions>();
-  std::vector<std::unique_ptr<Lane>> lanes_;  // last: what they run uses all of the above
+  LaneThreads lanes_;  // last: what they run uses all of the above
 };
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 // Where roles run: lanes, replicas, sessions that stay on one, stepped roles beside each other.
 #include <catch2/catch.hpp>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -49,10 +50,20 @@ Script pass(Seen& seen) {
 
 }  // namespace
 
-TEST_CASE("colocated roles share one thread, others have their own") {
+TEST_CASE("colocated roles never run at the same time, and none runs on its caller's thread") {
   Seen seen;
+  std::atomic<int> inside{0};
+  std::atomic<bool> alone{true};
   TestWorld world;
-  world.add_scripted(pass(seen));
+  world.add_scripted([&](Activation& a, std::uint32_t replica) -> Result<void> {
+    const bool on_the_lane = a.node() != "three";
+    if (on_the_lane && ++inside > 1) alone = false;
+    seen.note(a, replica);
+    for (int i = 0; i < 3; ++i) std::this_thread::yield();
+    if (on_the_lane) --inside;
+    a.yield("v", make_text(a.input("x")->text));
+    return {};
+  });
   world.run(R"(
 sluice: 1
 workflow: test
@@ -67,12 +78,133 @@ nodes:
   three: { run: c.run, inputs: [ { x: two.v } ], outputs: [v] }
 outputs: { out: three.v }
 )");
-  for (int i = 0; i < 20; ++i) CHECK(world.call().second == "x ");
-  CHECK(seen.threads("one").size() == 1);
-  CHECK(seen.threads("one") == seen.threads("two"));
-  CHECK(seen.threads("three").size() == 1);
-  CHECK(seen.threads("three") != seen.threads("one"));
-  CHECK(!seen.threads("one").contains(std::this_thread::get_id()));
+  for (int round = 0; round < 50; ++round) {
+    std::vector<Waiting> calls(4);
+    for (std::size_t i = 0; i < calls.size(); ++i)
+      world.runner->start({"s" + std::to_string(i), {{"x", make_text("x")}}}, calls[i].observer());
+    for (Waiting& call : calls) CHECK(call.wait().ok);
+  }
+  CHECK(alone);
+  for (const char* node : {"one", "two", "three"}) {
+    CHECK(!seen.threads(node).contains(std::this_thread::get_id()));
+    CHECK(seen.threads(node).size() <= 2);  // as many threads as lanes
+  }
+}
+
+TEST_CASE("what comes for a lane that runs waits for it, though a thread is free") {
+  Gate inside, go;
+  std::atomic<int> in_a{0};
+  std::atomic<bool> alone{true};
+  TestWorld world;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    if (a.node() == "one") {
+      if (++in_a > 1) alone = false;
+      inside.open();
+      if (a.input("x")->text == "held") go.wait();
+      --in_a;
+    }
+    a.yield("v", make_text(a.input("x")->text));
+    return {};
+  });
+  world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text, y: text }
+roles: { a: { plugin: scripted }, b: { plugin: scripted } }
+nodes:
+  one: { run: a.run, inputs: [ { x: inputs.x } ], outputs: [v] }
+  two: { run: b.run, inputs: [ { x: inputs.y } ], outputs: [v] }
+outputs: { out: [one.v, two.v] }
+)");
+  Waiting held, behind, other;
+  world.runner->start({"s", {{"x", make_text("held")}}}, held.observer());
+  inside.wait();
+  world.runner->start({"t", {{"x", make_text("behind")}}}, behind.observer());
+  world.runner->start({"u", {{"y", make_text("other")}}}, other.observer());
+  CHECK(other.wait().ok);  // the free thread has looked at what waited before
+  CHECK(alone);
+  CHECK(!behind.ended());
+  go.open();
+  CHECK(held.wait().ok);
+  CHECK(behind.wait().ok);
+  CHECK(alone);
+}
+
+namespace {
+
+/// Counts who has come; all go on when the last has.
+class Meeting {
+ public:
+  explicit Meeting(int all) : missing_(all) {}
+  /// False: the call was stopped before all had come.
+  bool all_come(const Activation& a) {
+    --missing_;
+    while (missing_ > 0 && !a.cancelled()) std::this_thread::yield();
+    return missing_ <= 0;
+  }
+
+ private:
+  std::atomic<int> missing_;
+};
+
+}  // namespace
+
+TEST_CASE("roles of different lanes compute at the same time, each while its reader does") {
+  TestWorld world;
+  std::optional<Meeting> meeting;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    a.yield("v", make_text(a.input("x")->text));
+    if (!meeting->all_come(a)) return Error{ErrorCode::cancelled, "alone"};
+    return {};
+  });
+  world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles:
+  a: { plugin: scripted }
+  b: { plugin: scripted }
+  c: { plugin: scripted }
+  d: { plugin: scripted }
+nodes:
+  one: { run: a.run, inputs: [ { x: inputs.x } ], outputs: [v] }
+  two: { run: b.run, inputs: [ { x: one.v } ], outputs: [v] }
+  three: { run: c.run, inputs: [ { x: two.v } ], outputs: [v] }
+  four: { run: d.run, inputs: [ { x: three.v } ], outputs: [v] }
+outputs: { out: four.v }
+limits: { deadline: 20s }
+)");
+  for (int i = 0; i < 50; ++i) {
+    meeting.emplace(4);
+    CHECK(world.call().second == "x ");
+  }
+}
+
+TEST_CASE("replicas compute at the same time") {
+  TestWorld world;
+  std::optional<Meeting> meeting;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    if (!meeting->all_come(a)) return Error{ErrorCode::cancelled, "alone"};
+    a.yield("v", make_text(a.input("x")->text));
+    return {};
+  });
+  world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles: { any: { plugin: scripted, replicas: 3 } }
+nodes:
+  work: { run: any.work, inputs: [ { x: inputs.x } ], outputs: [v] }
+outputs: { out: work.v }
+limits: { deadline: 20s }
+)");
+  for (int round = 0; round < 20; ++round) {
+    meeting.emplace(3);
+    std::vector<Waiting> calls(3);
+    for (std::size_t i = 0; i < calls.size(); ++i)
+      world.runner->start({std::to_string(i), {{"x", make_text("x")}}}, calls[i].observer());
+    for (Waiting& call : calls) CHECK(call.wait().ok);
+  }
 }
 
 TEST_CASE("replicas share the work, or keep their sessions") {
@@ -93,7 +225,7 @@ outputs: { out: work.v }
     for (int i = 0; i < 9; ++i)
       for (const char* session : {"a", "b", "c", "d"}) world.call(session);
     CHECK(seen.all_replicas() == std::set<std::uint32_t>{0, 1, 2});
-    CHECK(seen.threads("work").size() == 3);
+    CHECK(seen.threads("work").size() <= 3);  // as many threads as lanes
     for (const char* session : {"a", "b", "c", "d"})
       CHECK(seen.replicas(session).size() == (by_session ? 1 : 3));
   }

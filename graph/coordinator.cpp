@@ -40,10 +40,30 @@ CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, In
   call.previous = queue.last;
   queue.last = id;
   if (plan_.calls == CallMode::overlap || alone) {
-    start(id, call, effects);
+    begin(id, call, effects);
     if (is_done(call)) finish_if_done(id, effects);
   }
   return name_of(id);
+}
+
+void Coordinator::begin(Number id, CallRecord& call, Effects& effects) {
+  if (waits_for_starts_)
+    ready_.push_back(id);
+  else
+    start(id, call, effects);
+}
+
+bool Coordinator::start_next(Effects& effects) {
+  while (!ready_.empty()) {
+    const Number id = ready_.front();
+    ready_.pop_front();
+    CallRecord* const* found = calls_.find(id);
+    if (found == nullptr || (*found)->started) continue;
+    start(id, **found, effects);
+    finish_if_done(id, effects);
+    return true;
+  }
+  return false;
 }
 
 void Coordinator::start(Number id, CallRecord& call, Effects& effects) {
@@ -355,7 +375,7 @@ Coordinator::Number Coordinator::finish_one(Number id, Effects& effects) {
   if (next == 0 || plan_.calls == CallMode::overlap) return 0;
   CallRecord& follower = record_of(next);
   if (follower.started) return 0;
-  start(next, follower, effects);
+  begin(next, follower, effects);
   return next;
 }
 

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,6 +32,10 @@ class Coordinator {
   /// `allowed`: how long it may take, where that is less than the workflow's limit.
   CallId call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now, Effects& effects,
               Instant allowed = Instant::max());
+  /// From now on no call starts by itself: those whose turn has come wait for `start_next`.
+  void wait_for_starts() { waits_for_starts_ = true; }
+  /// Starts the call that has waited longest. False: none waits.
+  bool start_next(Effects& effects);
   /// The caller no longer wants the call; it still ends with an outcome.
   void cancel(const CallId& call, Effects& effects);
   /// A cancelled call whose roles do not return, or whose credit is lost: drops all there is of it.
@@ -95,6 +100,8 @@ class Coordinator {
     Number last = 0;
   };
 
+  /// Its session's turn has come.
+  void begin(Number id, CallRecord& call, Effects& effects);
   void start(Number id, CallRecord& call, Effects& effects);
   void receive_frame(Message& message, CallRecord& call, Effects& effects);
   /// What waited for what has just come.
@@ -149,7 +156,9 @@ class Coordinator {
   std::vector<Due> due_;         // a heap, the next first; some have ended
   std::vector<NodeId> keepers_;  // nodes that remember something of each call to its end
   std::vector<NodeId> away_;     // nodes whose machine is lost
-  bool lost_any_ = false;        // then late messages of calls that were given up may come
+  bool waits_for_starts_ = false;
+  std::deque<Number> ready_;  // then: calls whose turn has come; some have ended
+  bool lost_any_ = false;     // then late messages of calls that were given up may come
   Number next_call_ = 1;
 };
 

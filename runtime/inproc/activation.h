@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -40,6 +41,12 @@ class RoleListener {
   virtual void ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) = 0;
   /// For one that had ended before its role let go of it.
   virtual void released(LaneActivation& activation) = 0;
+  /// False while a role should not yield for it.
+  virtual bool may_yield(const LaneActivation&) const { return true; }
+  /// Until `done`, which is asked again when `may_yield` may have changed or one was cancelled.
+  virtual void wait(const std::function<bool()>&) {}
+  /// An activation was cancelled.
+  virtual void cancelled() {}
 
  protected:
   ~RoleListener() = default;
@@ -64,7 +71,12 @@ class LaneActivation final : public Activation {
   void warn(std::string warning) override { call_->warn(place_->node->name + ": " + warning); }
   bool cancelled() const override { return cancelled_.load(std::memory_order_relaxed); }
 
-  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  void cancel() {
+    cancelled_.store(true, std::memory_order_relaxed);
+    listener_->cancelled();
+  }
+  bool may_yield() const { return listener_->may_yield(*this); }
+  void wait(const std::function<bool()>& done) const { listener_->wait(done); }
   ActivationId id() const { return id_; }
   std::size_t instance() const { return instance_; }
   const NodePlace& place() const { return *place_; }

@@ -31,7 +31,9 @@ Driver::Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessi
       if (outgoing_.size() <= place.lanes[i]) outgoing_.resize(place.lanes[i] + 1U);
       outgoing_[place.lanes[i]].lane = place.replicas[i].lane;
     }
-  if (peers_ && peers_->where().is_home())  // nobody is there yet
+  if (!peers_) return;
+  loop_.wait_for_starts();
+  if (peers_->where().is_home())  // nobody is there yet
     for (std::uint32_t machine = 0; machine < peers_->where().machines; ++machine)
       if (machine != peers_->where().self.machine) loop_.machine_lost(machine);
 }
@@ -61,8 +63,7 @@ void Driver::drive(std::size_t done) {
   std::shared_ptr<Driver> alive;  // what ends with the last activation ends after the last step
   for (std::size_t handled = 0;;) {
     if (!closing_) {
-      loop_.run();
-      if (peers_ && !peers_->broken.empty()) end_broken();
+      run_engines();
       flush();
       if (loop_.timed()) set_clock();
     }
@@ -80,12 +81,20 @@ void Driver::drive(std::size_t done) {
       Event& event = *next;
       next = event.next;
       handle(event);
-      if (recorder_ && !closing_) loop_.run();
+      if (recorder_ && !closing_) run_engines();
       give_back(event);
       ++done;
       ++handled;
     }
   }
+}
+
+void Driver::run_engines() {
+  loop_.run();
+  if (!peers_) return;
+  do {
+    if (!peers_->broken.empty()) end_broken();
+  } while (pass_windows());
 }
 
 bool Driver::hand_over(std::size_t done) {
@@ -122,6 +131,7 @@ void Driver::handle(Event& event) {
     case Event::Kind::give_up:
       return handle_give_up(event);
     case Event::Kind::yielded:
+      if (peers_) peers_->came.push_back(event.activation->place().node->id);
       return handle_yielded(*event.activation, event.fields, event.handled_is_last());
     case Event::Kind::ended:
       return handle_ended(*event.activation, std::move(event.error), event.released);
@@ -185,6 +195,7 @@ void Driver::recycle(LaneActivation& activation) {
   if (slot == &activation) slot = nullptr;
   if (recorder_) recorder_->ended(activation);
   if (peers_) guest_left(activation);
+  if (peers_) peers_->ended.push_back(activation.place().node->id);
   activation.clear();
   activations_.give(&activation);
   activations_open_.store(--in_hand_, std::memory_order_relaxed);
@@ -246,6 +257,7 @@ void Driver::start(const StartActivation& start) {
   if (running.size() <= start.activation.index) running.resize(start.activation.index + 1U);
   running[start.activation.index] = activation;
   if (recorder_) recorder_->started(*activation, start.call, start.node, start.group);
+  if (peers_) peers_->windows.started(start.node);
   if (in_hand_++ == 0) alive_ = shared_from_this();
   activations_open_.store(in_hand_, std::memory_order_relaxed);
   const std::uint32_t replica = activation->replica();
@@ -297,12 +309,14 @@ void Driver::end(EndCall& end) {
 // ---- what roles say, on their lanes
 
 void Driver::yielded(LaneActivation& activation, YieldedFields& fields, bool last) {
+  if (!may_yield(activation)) wait([&] { return activation.cancelled() || may_yield(activation); });
   if (begin_to_drive()) {
     advance();
     if (recorder_) recorder_->follows(activation, steady_now());
     handle_yielded(activation, fields, last);
     return drive(1);
   }
+  if (peers_) peers_->gates.comes(activation.place().node->id);
   Event& event = activation.new_event(Event::Kind::yielded);
   event.fields.swap(fields);
   event.last = last;

@@ -79,6 +79,8 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void drive(std::size_t done);
   /// False when the clock's thread is this one.
   bool hand_over(std::size_t done);
+  /// What the engines ask for, until they ask for nothing.
+  void run_engines();
   void handle(Event& event);
   void give_back(Event& event);
   void advance();
@@ -101,10 +103,23 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void yielded(LaneActivation& activation, YieldedFields& fields, bool last) override;
   void ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) override;
   void released(LaneActivation& activation) override;
+  bool may_yield(const LaneActivation& activation) const override {
+    return !peers_ || peers_->gates.is_open(activation.place().node->id);
+  }
+  void wait(const std::function<bool()>& done) override { peers_->gates.wait(done); }
+  void cancelled() override {
+    if (peers_) peers_->gates.wake();
+  }
 
   // The side of several machines: driver_peers.cpp.
   void send(std::uint32_t machine, const Message& message) override;
+  void took(Origin from, EdgeId edge, std::size_t bytes) override;
   void refused(const Refusal& refusal) override;
+  /// Gives back what was taken, and lets go on what waits for a window that is open now. True when
+  /// a call has started.
+  bool pass_windows();
+  void take_back(Origin from, const Control& control);
+  void forget_windows(std::uint32_t machine);
   void tell(std::uint32_t machine, const Control& control);
   void tell_session(std::uint32_t machine, std::uint64_t session);
   void handle_peer(std::unique_ptr<PeerEvent> event);

@@ -45,7 +45,10 @@ void Driver::send(std::uint32_t machine, const Message& message) {
   out.number(peers_->place.workflow);
   out.number(peers_->news);
   const wire::Limits limits{.machines = peers_->where().machines};
+  const std::size_t begin = bytes.size();
   const Result<void> encoded = wire::encode(*plan_, message, steady_now(), limits, bytes);
+  if (encoded.ok() && message.kind == Message::Kind::frame)
+    peers_->windows.sent(message.target, machine, bytes.size() - begin + frame_overhead);
   if (encoded.ok())
     return peers_->place.port->send(peers_->lives.life_of(machine), Channel::message,
                                     std::move(bytes));
@@ -55,6 +58,55 @@ void Driver::send(std::uint32_t machine, const Message& message) {
                             {encoded.error().code, "what it made cannot be sent to machine '" +
                                                        peers_->place.machines[machine] +
                                                        "': " + encoded.error().message}});
+}
+
+// ---- windows
+
+void Driver::took(Origin from, EdgeId edge, std::size_t bytes) {
+  peers_->taken.push_back({from.machine, edge, bytes + frame_overhead});
+}
+
+bool Driver::pass_windows() {
+  Windows& windows = peers_->windows;
+  YieldGates& gates = peers_->gates;
+  for (const NodeId node : peers_->ended) windows.ended(node);
+  peers_->ended.clear();
+  // By now the activations that they started have been told to the windows.
+  for (const TakenFrame& frame : peers_->taken) windows.took(frame.edge, frame.from, frame.bytes);
+  peers_->taken.clear();
+  Control control{.kind = Control::Kind::taken, .workflow = peers_->place.workflow};
+  for (const Return& back : windows.take_returns()) {
+    control.edge = back.edge;
+    control.number = back.bytes;
+    tell(back.to, control);
+  }
+  const std::vector<NodeId> changed = windows.take_changed();
+  for (const NodeId node : changed) gates.set(node, !windows.may_yield(node));
+  const bool wakes = !changed.empty() || !peers_->came.empty();
+  for (const NodeId node : peers_->came) gates.came(node);
+  peers_->came.clear();
+  if (wakes) gates.wake();
+  if (!windows.may_yield(entry_node) || !loop_.start_next()) return false;
+  loop_.run();
+  return true;
+}
+
+void Driver::take_back(Origin from, const Control& control) {
+  if (!peers_->lives.accepts(from)) return;
+  const bool is_edge = control.edge < plan_->edges.size();
+  const Edge* const edge = is_edge ? &plan_->edges[control.edge] : nullptr;
+  const Residence& where = peers_->where();
+  if (edge == nullptr || where.machine(edge->from) != where.self.machine ||
+      where.machine(edge->to) != from.machine)
+    return refuse(from, "it gives back bytes of an edge that does not lead from here to it");
+  if (!peers_->windows.returned(edge->id, from.machine, control.number))
+    refuse(from, "it gives back more bytes than it was sent");
+}
+
+/// Another life stands there now, or none.
+void Driver::forget_windows(std::uint32_t machine) {
+  std::erase_if(peers_->taken, [&](const TakenFrame& frame) { return frame.from == machine; });
+  peers_->windows.forget(machine);
 }
 
 void Driver::refused(const Refusal& refusal) {
@@ -179,6 +231,7 @@ void Driver::handle_control(Origin from, const Control& control) {
                               {ErrorCode::unavailable, control.text}});
     return;
   }
+  if (control.kind == Kind::taken) return take_back(from, control);
   if (!of_home || control.life.machine >= peers_->where().machines)
     return refuse(from, "it says what only the home may say");
   std::vector<CallId> calls;
@@ -187,6 +240,8 @@ void Driver::handle_control(Origin from, const Control& control) {
     peers_->news = std::max(peers_->news, control.number);
   switch (control.kind) {
     case Kind::joined:
+      if (peers_->lives.life_of(control.life.machine).incarnation < control.life.incarnation)
+        forget_windows(control.life.machine);
       peers_->lives.joined(control.life);
       loop_.forget(calls);
       return receive_held();
@@ -244,6 +299,7 @@ void Driver::handle_joined(Origin life) {
 void Driver::handle_lost(Origin life, const std::string& why) {
   if (life.machine == peers_->where().self.machine || !peers_->lives.accepts(life)) return;
   peers_->lives.lost(life);
+  forget_windows(life.machine);
   peers_->told[life.machine].clear();
   peers_->why[life.machine] = why;
   if (!peers_->where().is_home()) return;

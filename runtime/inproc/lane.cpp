@@ -123,6 +123,7 @@ bool Lane::step_all() {
 bool Lane::step(Slot& slot, SteppedRole& role) {
   if (slot.admitted.empty() && slot.failed.empty()) return false;
   if (role.busy() && !slot.stalled) {
+    wait_to_step(slot);
     outcomes_.clear();
     auto thrown = thrown_by([&] { role.step(outcomes_); });
     for (StepOutcome& outcome : outcomes_) returned(slot, outcome);
@@ -131,6 +132,15 @@ bool Lane::step(Slot& slot, SteppedRole& role) {
   if (role.busy()) return !slot.stalled;
   for (LaneActivation* activation : std::exchange(slot.failed, {})) activation->release();
   return false;
+}
+
+void Lane::wait_to_step(const Slot& slot) {
+  const auto may_go_on = [&slot] {
+    return std::ranges::any_of(slot.admitted, [](const auto* one) { return one->cancelled(); }) ||
+           std::ranges::all_of(slot.admitted, [](const auto* one) { return one->may_yield(); });
+  };
+  for (const LaneActivation* one : slot.admitted)
+    if (!one->may_yield()) return one->wait(may_go_on);
 }
 
 void Lane::step_threw(Slot& slot, const std::string& what) {

@@ -88,6 +88,9 @@ class Lane {
   bool step_all();
   /// True while it has work.
   bool step(Slot& slot, SteppedRole& role);
+  /// Until all that is admitted may yield, or some of it is cancelled, which the role has to
+  /// notice.
+  static void wait_to_step(const Slot& slot);
   void step_threw(Slot& slot, const std::string& what);
   void returned(Slot& slot, StepOutcome& outcome);
 

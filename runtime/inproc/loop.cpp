@@ -161,7 +161,9 @@ Result<void> Loop::receive(Origin from, std::span<const std::byte> bytes, Instan
                   ", which is no home");
   if (from.machine == where_.home && message->call.home != from)
     return refuse("a call of another life");
+  const bool is_frame = message->kind == Message::Kind::frame;
   dispatch(*message);
+  if (is_frame) port_->took(from, message->target, bytes.size());
   pools_.give(message);
   return {};
 }

@@ -37,6 +37,9 @@ class Loop {
 
   /// Takes the values of `inputs`; see `Coordinator::call`.
   CallId call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now);
+  /// See `Coordinator`.
+  void wait_for_starts() { coordinator_.wait_for_starts(); }
+  bool start_next() { return coordinator_.start_next(effects_); }
   void cancel(const CallId& call);
   /// See `Coordinator::give_up`.
   void give_up(const CallId& call);

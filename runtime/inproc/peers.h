@@ -11,8 +11,10 @@
 
 #include "graph/table.h"
 #include "runtime/inproc/call_state.h"
+#include "runtime/inproc/yield_gates.h"
 #include "runtime/membership.h"
 #include "runtime/node/port.h"
+#include "runtime/windows.h"
 
 namespace sluice {
 
@@ -23,9 +25,18 @@ struct BrokenCall {
   Error error;
 };
 
+/// A frame that came from another machine and is with its engine.
+struct TakenFrame {
+  std::uint32_t from = 0;
+  EdgeId edge = 0;
+  std::size_t bytes = 0;
+};
+
 struct Peers {
-  explicit Peers(DriverPlace at)
+  Peers(const Plan& plan, DriverPlace at)
       : place(std::move(at)),
+        windows(plan, place.stops, place.window),
+        gates(plan.nodes.size()),
         lives(place.where.machines, false),
         wrong(place.where.machines),
         told(place.where.machines),
@@ -42,6 +53,11 @@ struct Peers {
   const Residence& where() const { return place.where; }
 
   DriverPlace place;
+  Windows windows;
+  YieldGates gates;
+  std::vector<TakenFrame> taken;  // since windows were passed last
+  std::vector<NodeId> ended;      // likewise: nodes of activations
+  std::vector<NodeId> came;       // likewise: nodes of frames that had waited for whoever drives
   Membership lives;
   std::vector<std::uint32_t> wrong;            // by machine: lives up to this one broke the rules
   bool admitted = false;                       // by the home

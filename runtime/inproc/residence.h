@@ -40,6 +40,8 @@ class LoopPort {
   virtual ~LoopPort() = default;
   /// Borrowed for the call. May tell the loop at once what cannot be sent.
   virtual void send(std::uint32_t machine, const Message& message) = 0;
+  /// The engine here has a frame of so many bytes that came along this edge.
+  virtual void took(Origin from, EdgeId edge, std::size_t bytes) = 0;
   /// An engine or the coordinator here has refused something that does not go together with what
   /// came before, of whoever: the call cannot end by itself.
   virtual void refused(const Refusal& refusal) = 0;

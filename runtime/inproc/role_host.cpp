@@ -7,8 +7,9 @@
 
 namespace sluice {
 
-std::string RoleHost::identity(const std::string& name, const std::string& included_from) const {
-  if (included_from.empty()) return std::to_string(workflows_) + "/" + name;
+std::string identity_of(std::size_t workflow, const std::string& name,
+                        const std::string& included_from) {
+  if (included_from.empty()) return std::to_string(workflow) + "/" + name;
   std::error_code ignored;
   return std::filesystem::weakly_canonical(included_from, ignored).string() + "/" + name;
 }

@@ -22,6 +22,10 @@
 
 namespace sluice {
 
+/// The same for the same thing: its file and name, or its workflow's number and name.
+std::string identity_of(std::size_t workflow, const std::string& name,
+                        const std::string& included_from);
+
 class RoleHost {
  public:
   RoleHost(const Catalog& catalog, RunnerOptions options)
@@ -49,8 +53,9 @@ class RoleHost {
   Result<Places> add_role(const WorkflowSpec& spec, const RoleSpec& role);
   Result<RoleMaking> making_of(const WorkflowSpec& spec, const RoleSpec& role) const;
   Lane& lane_for(const WorkflowSpec& spec, const RoleSpec& role, std::uint32_t replica);
-  /// The same for the same thing: its file and name, or its workflow's number and name.
-  std::string identity(const std::string& name, const std::string& included_from) const;
+  std::string identity(const std::string& name, const std::string& included_from) const {
+    return identity_of(workflows_, name, included_from);
+  }
   std::string path_of(const std::optional<Name>& model) const {
     return model.has_value() ? (std::filesystem::path(options_.root) / model->text).string()
                              : std::string();

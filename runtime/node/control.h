@@ -29,13 +29,16 @@ struct Control {
     give_up,        // to the home: call `number` cannot go on, because of `text`, at `node`
     ask,            // to the home: let this machine in
     leaving,        // to the home: this machine is being stopped
+    taken,          // to who makes frames of `edge`: `number` bytes of its window are free again
   };
   Kind kind = Kind::session;
-  std::uint32_t workflow = 0;  // the first five, and give_up
-  std::uint64_t number = 0;    // of a session or call; of joined, lost, admitted: in the home's row
+  std::uint32_t workflow = 0;  // the first five, give_up and taken
+  /// Of a session or call; bytes; of joined, lost, admitted: in the home's row.
+  std::uint64_t number = 0;
   std::string text{};
   Origin life{};
   NodeId node = entry_node;
+  EdgeId edge = 0;
   std::vector<std::uint64_t> calls{};  // of the sender
 };
 

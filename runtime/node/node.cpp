@@ -8,6 +8,7 @@
 
 #include "runtime/inproc/inproc_runner.h"
 #include "runtime/node/life.h"
+#include "runtime/node/wait_graphs.h"
 
 namespace sluice {
 
@@ -24,6 +25,7 @@ struct OwnedGraph {
   std::vector<NodePlace> places;
   std::vector<std::uint32_t> machine_of;  // by node
   std::unique_ptr<wire::Contract> contract;
+  std::vector<bool> stops;  // by edge
 };
 
 class NodeImpl final : public Node, private LifeKeeper {
@@ -58,6 +60,7 @@ class NodeImpl final : public Node, private LifeKeeper {
   const NodeOptions options_;
   const std::shared_ptr<RoleHost> host_;
   std::vector<OwnedGraph> graphs_;
+  std::size_t window_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -75,8 +78,12 @@ class NodeImpl final : public Node, private LifeKeeper {
 };
 
 Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catalog) {
+  const std::vector<std::vector<bool>> stops = stopping_edges(wait_graphs(graphs));
+  window_ = options_.window_bytes != 0 ? options_.window_bytes
+                                       : window_for(graphs, options_.placed, options_.home);
   for (std::size_t i = 0; i < graphs.size(); ++i) {
     OwnedGraph& graph = graphs_.emplace_back();
+    graph.stops = stops[i];
     graph.plan = std::make_shared<const Plan>(*graphs[i].plan);
     std::vector<bool> here;
     for (const std::uint32_t machine : options_.placed[i]) here.push_back(machine == options_.self);
@@ -124,10 +131,12 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
     place.workflow = static_cast<std::uint32_t>(i);
     place.workflows = static_cast<std::uint32_t>(graphs_.size());
     place.machines = options_.machines;
+    place.stops = graphs_[i].stops;
+    place.window = window_;
     place.port = &life->port();
-    drivers.push_back(std::make_shared<Driver>(graphs_[i].plan, host_->sessions(),
-                                               graphs_[i].places, options_.runner,
-                                               std::make_unique<Peers>(std::move(place))));
+    drivers.push_back(std::make_shared<Driver>(
+        graphs_[i].plan, host_->sessions(), graphs_[i].places, options_.runner,
+        std::make_unique<Peers>(*graphs_[i].plan, std::move(place))));
   }
   {
     const std::lock_guard lock(mutex_);

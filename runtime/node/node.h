@@ -34,6 +34,9 @@ struct NodeOptions {
   /// By workflow, then by role: the machine that it runs on.
   std::vector<std::vector<std::uint32_t>> placed;
   Connect connect;
+  /// Of each edge between two machines, the same on all of them: frames that are sent and not yet
+  /// taken. 0: as many as suit the number of edges.
+  std::size_t window_bytes = 0;
   /// Of this machine's first life; above those of all its earlier ones.
   std::uint32_t incarnation = 1;
   RunnerOptions runner;

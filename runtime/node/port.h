@@ -49,6 +49,8 @@ struct DriverPlace {
   std::uint32_t workflow = 0;  // of those that run together
   std::uint32_t workflows = 1;
   std::vector<std::string> machines;  // their names, by number
+  std::vector<bool> stops;  // by edge: see `stopping_edges`
+  std::size_t window = 1;   // of each edge between two machines, in bytes
   NodePort* port = nullptr;           // borrowed until the driver has closed
 };
 

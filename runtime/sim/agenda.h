@@ -65,6 +65,7 @@ class Agenda {
     add({at, ++tie_, kind, index, number, extra, pointer});
   }
   bool empty() const { return size_ == 0; }
+  std::size_t size() const { return size_; }
   Event next() {
     while (heap_.empty()) open_bucket();
     std::ranges::pop_heap(heap_, after);

@@ -18,6 +18,13 @@ std::vector<std::uint32_t> machines_of_nodes(const Plan& plan, std::uint32_t mac
 Options settled(Options options) {
   if (options.machines < 3 || (options.homes == 0 && mixed(options.seed, 5) % 3 != 0))
     options.faults.hostile = 0;
+  if (options.faults.until == Instant{} || options.machines == 1 || options.window != 0)
+    return options;
+  // A frame is some hundred bytes.
+  constexpr std::size_t windows[] = {0, 1, 300, 1500};
+  options.window = windows[mixed(options.seed, 7) % std::size(windows)];
+  // Whoever waits for a role that hangs waits for long: that would hide who waits for ever.
+  if (options.window != 0 && mixed(options.seed, 9) % 2 == 0) options.faults.role_hang = 0;
   return options;
 }
 
@@ -50,12 +57,14 @@ Cluster::Cluster(const Plan& plan, const Options& options, std::uint32_t homes, 
       counts_(counts),
       machine_of_(machines_of_nodes(plan, honest_)),
       contract_(plan, placement(), {}),
+      stops_(stopping_edges(std::vector{by_executor(plan)}).front()),
       network_(options, agenda, random, oracle, counts) {
   for (std::uint32_t i = 0; i < options.machines; ++i) {
     Machine& machine = machines_.emplace_back(options.machines);
     machine.pools.self.machine = i;
     machine.pools.waiting_max = waiting_from_others_max;
-    if (i < homes_) machine.home = std::make_unique<Coordinator>(plan, machine.pools);
+    make_windows(machine);
+    if (i < homes_) make_home(machine);
   }
   make_clocks();
   engines_.resize(plan.nodes.size());
@@ -128,6 +137,7 @@ void Cluster::send(Message* message, std::uint32_t from, Instant now) {
         wire::encode(plan_, *message, local(from, now), limits_, parcel.bytes);
     if (!encoded && !stranger) oracle_.violated("W: cannot be sent: " + encoded.error().message);
     if (encoded) overhear(parcel.bytes);
+    if (encoded) note_sent(*message, from, to, parcel.bytes.size());
     if (encoded) network_.send(from, to, std::move(parcel), now);
   } else {
     oracle_.lost(flight);
@@ -158,11 +168,19 @@ Message* Cluster::receive_parcel(const Event& event, Instant now) {
   if (from.incarnation < here.told[from.machine])
     oracle_.violated("C18: machine " + std::to_string(to) + " heard a life of machine " +
                      std::to_string(from.machine) + " that it knew to be over");
+  if (parcel->back) {
+    take_back(*parcel, to);
+    return nullptr;
+  }
   if (!oracle_.arrived(parcel->flight))
     oracle_.violated("C4: a message is applied twice on link " + std::to_string(event.index));
   Result<Message*> message =
       wire::decode(plan_, parcel->bytes, {from, contract_}, local(to, now), limits_, here.pools);
-  if (message) return *message;
+  if (message) {
+    if ((*message)->kind == Message::Kind::frame && here.windows != nullptr)
+      took_.push_back({to, {from.machine, (*message)->target, parcel->bytes.size()}});
+    return *message;
+  }
   if (from.machine >= honest_) {
     ++counts_.forged_refused;
     return nullptr;
@@ -180,6 +198,7 @@ void Cluster::wipe(std::uint32_t index) {
     }
   std::erase_if(gone.deferred, [](const Event& event) { return event.kind != Event::Kind::call; });
   gone.empty = true;
+  make_windows(gone);
   gone.home.reset();
   for (std::uint32_t other = 0; other < size(); ++other)
     if (other != index) network_.drop_from(index, other);
@@ -190,7 +209,7 @@ void Cluster::restart(std::uint32_t index, const std::vector<CallId>& given_up, 
   Machine& machine = machines_[index];
   const Origin life = machine.pools.self;
   machine.pools.scopes_made = 0;  // its names are new: they have its life in them
-  if (index < homes_) machine.home = std::make_unique<Coordinator>(plan_, machine.pools);
+  if (index < homes_) make_home(machine);
   machine.empty = machine.away = false;
   for (const NodeId node : nodes_of(index)) {
     engines_[node] = std::make_unique<Engine>(plan_, node, machine.pools);
@@ -201,6 +220,7 @@ void Cluster::restart(std::uint32_t index, const std::vector<CallId>& given_up, 
     const Machine& there = machines_[other];
     const Origin known = there.pools.self;
     if (!there.away) machines_[other].peers.joined(life);
+    if (there.windows != nullptr) there.windows->forget(index);
     machine.peers.joined(known);
     if (there.away) machine.peers.lost(known);
     machine.told[other] = there.away ? known.incarnation + 1 : known.incarnation;
@@ -210,6 +230,70 @@ void Cluster::restart(std::uint32_t index, const std::vector<CallId>& given_up, 
         engines_[node]->home_lost({other, static_cast<std::uint32_t>(machine.told[other] - 1)},
                                   effects);
   }
+}
+
+void Cluster::make_home(Machine& machine) {
+  machine.home = std::make_unique<Coordinator>(plan_, machine.pools);
+  if (machine.windows != nullptr) machine.home->wait_for_starts();
+}
+
+// ---- windows
+
+void Cluster::make_windows(Machine& machine) {
+  if (options_.window != 0)
+    machine.windows = std::make_unique<Windows>(plan_, stops_, options_.window);
+}
+
+void Cluster::note_sent(const Message& message, std::uint32_t from, std::uint32_t to,
+                        std::size_t bytes) {
+  Windows* const windows = machines_[from].windows.get();
+  if (windows == nullptr || message.kind != Message::Kind::frame) return;
+  const EdgeId edge = message.target;
+  // A stranger's activation asks nobody.
+  if (windows->stops(edge) && windows->owed(edge, to) >= options_.window &&
+      !is_stranger(message.call))
+    oracle_.violated("C24: edge " + std::to_string(edge) + " holds " +
+                     std::to_string(windows->owed(edge, to)) + " bytes, and gets another frame");
+  windows->sent(edge, to, bytes);
+}
+
+void Cluster::take_back(const Parcel& parcel, std::uint32_t machine) {
+  const Return& back = *parcel.back;
+  if (!machines_[machine].windows->returned(back.edge, parcel.from.machine, back.bytes))
+    oracle_.violated("C25: machine " + std::to_string(machine) + " gets back more of edge " +
+                     std::to_string(back.edge) + " than it has sent");
+}
+
+void Cluster::started(NodeId node) {
+  if (Windows* const windows = machines_[machine_of_[node]].windows.get()) windows->started(node);
+}
+
+void Cluster::settle_windows(Instant now) {
+  for (const NodeId node : std::exchange(ended_, {}))
+    if (Windows* const windows = machines_[machine_of_[node]].windows.get()) windows->ended(node);
+  for (const Took& took : std::exchange(took_, {}))
+    machines_[took.machine].windows->took(took.frame.edge, took.frame.to, took.frame.bytes);
+  for (std::uint32_t at = 0; at < honest_; ++at) {
+    const Machine& here = machines_[at];
+    if (here.windows == nullptr) continue;
+    for (const Return& back : here.windows->take_returns())
+      if (back.to < honest_ && here.peers.is_there(back.to))
+        network_.send(at, back.to, {{}, here.pools.self, no_flight, back}, now);
+  }
+}
+
+std::string Cluster::lost_of_windows() const {
+  std::string text;
+  for (std::uint32_t from = 0; from < honest_; ++from)
+    for (std::uint32_t to = 0; to < honest_; ++to)
+      for (EdgeId edge = 0; edge < plan_.edges.size() && machines_[from].windows != nullptr; ++edge)
+        if (const std::uint64_t owed = machines_[from].windows->owed(edge, to),
+            kept = machines_[to].windows->kept(edge, from);
+            owed != kept)
+          text += " of edge " + std::to_string(edge) + " machine " + std::to_string(from) +
+                  " misses " + std::to_string(owed) + " bytes, machine " + std::to_string(to) +
+                  " has " + std::to_string(kept);
+  return text;
 }
 
 Instant Cluster::next_deadline() const {
@@ -226,7 +310,7 @@ Instant Cluster::next_deadline() const {
   return next;
 }
 
-EngineCounts Cluster::engine_counts() const {
+void Cluster::check_left_over() {
   EngineCounts all;
   for (const auto& engine : engines_) {
     if (!engine) continue;
@@ -235,7 +319,16 @@ EngineCounts Cluster::engine_counts() const {
     all.buckets += counts.buckets;
     all.calls += counts.calls;
   }
-  return all;
+  if (all.activations + all.buckets + all.calls != 0)
+    oracle_.violated("C10: " + std::to_string(all.activations) + " activations, " +
+                     std::to_string(all.buckets) + " buckets and " + std::to_string(all.calls) +
+                     " call records are left over");
+  if (const std::string leaks = this->leaks(); !leaks.empty())
+    oracle_.violated("C10: left over:" + leaks);
+  if (const std::string stuck = network_.stuck(); !stuck.empty())
+    oracle_.violated("C20: links that say nothing more:" + stuck);
+  if (const std::string lost = lost_of_windows(); !lost.empty())
+    oracle_.violated("C25: what was sent is not what is kept:" + lost);
 }
 
 std::string Cluster::leaks() const {

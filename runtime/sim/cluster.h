@@ -50,6 +50,7 @@ struct Machine {
   Pools pools;  // `self`: which machine, in which life
   Membership peers;
   std::vector<std::uint64_t> told;    // by machine: up to which life it knows to be over, plus 1
+  std::unique_ptr<Windows> windows;   // null: nothing bounds what is on its way
   std::unique_ptr<Coordinator> home;  // null: no callers here, or nobody is there
   Clock clock;
   bool paused = false;          // or dead
@@ -84,14 +85,25 @@ class Cluster {
   /// repeated, refused or lost.
   Message* receive(const Event& event, Instant now);
 
+  /// True when none of the node's windows is full. The entry's are the home's, on this machine.
+  bool may_yield(NodeId node) const { return may_yield(node, machine_of_[node]); }
+  bool may_yield(NodeId node, std::uint32_t machine) const {
+    const Machine& here = machines_[machine];
+    return here.windows == nullptr || here.windows->may_yield(node);
+  }
+  void started(NodeId node);
+  void ended(NodeId node) { ended_.push_back(node); }
+  /// At the end of an event: gives back what was taken, and says so to others.
+  void settle_windows(Instant now);
+
   /// All that the machine knew is gone.
   void wipe(std::uint32_t machine);
   /// It begins a new life. The others know: `given_up` are calls that they are still giving up.
   void restart(std::uint32_t machine, const std::vector<CallId>& given_up, Effects& effects);
 
-  /// All that is left in engines, homes and pools of machines, and in windows of links.
-  EngineCounts engine_counts() const;
-  std::string leaks() const;
+  /// When nothing happens any more: what is left in engines and pools of machines, links that say
+  /// nothing more, bytes of windows that one end has lost.
+  void check_left_over();
   /// Of machines that are not paused, in true time.
   Instant next_deadline() const;
   const std::vector<NodeId>& timed() const { return timed_; }
@@ -105,6 +117,12 @@ class Cluster {
  private:
   void make_clocks();
   Message* receive_parcel(const Event& event, Instant now);
+  std::string leaks() const;
+  std::string lost_of_windows() const;
+  void make_home(Machine& machine);
+  void make_windows(Machine& machine);
+  void take_back(const Parcel& parcel, std::uint32_t machine);
+  void note_sent(const Message& message, std::uint32_t from, std::uint32_t to, std::size_t bytes);
   wire::Placement placement() const;
   void overhear(const wire::Bytes& bytes);
 
@@ -124,6 +142,13 @@ class Cluster {
   std::deque<Machine> machines_;
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<NodeId> timed_;  // nodes with a deadline or an age
+  struct Took {
+    std::uint32_t machine = 0;
+    Return frame;  // `to`: who sent it
+  };
+  const std::vector<bool> stops_;  // by edge
+  std::vector<Took> took_;         // in this event
+  std::vector<NodeId> ended_;      // likewise: nodes of activations
   Network network_;
 };
 

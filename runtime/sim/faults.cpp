@@ -14,6 +14,7 @@ Faults all_faults() {
           .kill = 0.05,
           .cut = 0.05,
           .suspect = 0.03,
+          .slow = 0.02,
           .hurry = 0.2,
           .hostile = 0.5,
           .drift_ppm = 1000,
@@ -37,6 +38,9 @@ void FaultCounts::add(const FaultCounts& other) {
   hurried += other.hurried;
   forged += other.forged;
   forged_refused += other.forged_refused;
+  slowed += other.slowed;
+  stopped += other.stopped;
+  held += other.held;
 }
 
 std::string FaultCounts::text() const {
@@ -51,7 +55,8 @@ std::string FaultCounts::text() const {
          line("links were cut one way", cuts_one_way) +
          line("machines were given up alive", suspects) + line("homes were lost", homes_lost) +
          line("calls had their own deadline", hurried) + line("messages were forged", forged) +
-         line("forged messages were refused", forged_refused);
+         line("forged messages were refused", forged_refused) + line("roles were slow", slowed) +
+         line("roles waited for a window", stopped) + line("calls waited for a window", held);
 }
 
 }  // namespace sluice::sim

@@ -18,6 +18,7 @@ struct Faults {
   double kill = 0;             // a machine loses all it knows, and comes back empty
   double cut = 0;              // a link lets nothing through for a while, perhaps both ways
   double suspect = 0;          // a machine that is alive counts as lost
+  double slow = 0;             // an activation takes fifty times as long
   double hurry = 0;            // a call has a shorter deadline of its own
   double hostile = 0;          // one more machine says what it should not, to each of the others
   std::int64_t drift_ppm = 0;  // clocks are off, and go wrong by up to this
@@ -31,7 +32,8 @@ Faults all_faults();
 struct FaultCounts {
   std::uint64_t role_failures = 0, role_hangs = 0, cancels = 0, duplicates = 0, link_breaks = 0,
                 pauses = 0, kills = 0, resent = 0, fenced = 0, cuts = 0, cuts_one_way = 0,
-                suspects = 0, homes_lost = 0, hurried = 0, forged = 0, forged_refused = 0;
+                suspects = 0, homes_lost = 0, hurried = 0, forged = 0, forged_refused = 0,
+                slowed = 0, stopped = 0, held = 0;
   void add(const FaultCounts& other);
   std::string text() const;
 };

@@ -106,6 +106,7 @@ void Hostile::end(const Event& event) {
   const Running& running = running_[event.index];
   Machine& there = cluster_.machine(cluster_.machine_of(running.node));
   if (there.empty || there.pools.self.incarnation != running.incarnation) return;
+  cluster_.ended(running.node);
   Engine& engine = cluster_.engine(running.node);
   if (random_.next() % 3 != 0) {
     const std::size_t outputs = plan_.nodes[running.node].outputs.size();

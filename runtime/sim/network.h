@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/random.h"
@@ -14,15 +15,17 @@
 #include "runtime/sim/agenda.h"
 #include "runtime/sim/oracle.h"
 #include "runtime/sim/simulation.h"
+#include "runtime/windows.h"
 #include "runtime/wire/codec.h"
 
 namespace sluice::sim {
 
-/// A message on its way, with the life of the machine that says it.
+/// A message on its way, with the life of the machine that says it; or bytes of a window.
 struct Parcel {
   wire::Bytes bytes;
   Origin from;
   Flight flight = 0;
+  std::optional<Return> back = std::nullopt;  // then there is no message
 };
 
 class Network {

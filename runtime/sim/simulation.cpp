@@ -8,6 +8,7 @@
 
 #include "runtime/sim/cluster.h"
 #include "runtime/sim/hostile.h"
+#include "runtime/sim/running.h"
 #include "runtime/sim/troubles.h"
 
 namespace sluice::sim {
@@ -18,29 +19,6 @@ using namespace std::chrono_literals;
 using std::chrono::nanoseconds;
 
 constexpr nanoseconds cancel_notice = 1ms;  // a cancelled role looks up after at most this
-
-/// An activation that has started and not ended.
-struct Running {
-  bool used = false;
-  bool serving = false;  // its replica works on it
-  bool hangs = false;
-  bool told = false;      // cancelled
-  bool disowned = false;  // and over for its engine
-  std::uint32_t generation = 0;
-  StartActivation start;
-  ActivationNumber fact = 0;
-  std::string identity;
-  const std::vector<std::uint64_t>* yields = nullptr;
-  std::size_t next_yield = 0;
-  nanoseconds pace{};
-  std::size_t span = 0;
-};
-
-/// One replica of a role, which may serve one activation at a time.
-struct Replica {
-  bool busy = false;
-  std::deque<std::uint32_t> waiting;
-};
 
 class Simulation final : public TroubleHost {
  public:
@@ -71,12 +49,14 @@ class Simulation final : public TroubleHost {
       now_ = event.at;
       cluster_.advance(now_);
       handle(event);
+      pass_windows();
       ++report_.events;
       report_.hash = mixed(
           report_.hash ^ static_cast<std::uint64_t>(now_.count()),
           (static_cast<std::uint64_t>(event.kind) << 56U) ^ event.index ^ (event.number << 20U));
       oracle_.check_alive(touched_);
       touched_.clear();
+      check_progress();
       want_tick();
       if (report_.events >= options_.events_max)
         oracle_.violated("C7: no end after " + std::to_string(report_.events) + " events");
@@ -170,6 +150,7 @@ class Simulation final : public TroubleHost {
       case Event::Kind::give_up:
         return give_up(event.index);
       case Event::Kind::tick:
+        --ticks_;
         tick_at_ = Instant::max();
         return tick();
       case Event::Kind::forge:
@@ -207,6 +188,7 @@ class Simulation final : public TroubleHost {
     // Machines that know this home to be lost drop what there is of the call; the home is still to
     // hear of it.
     if (cluster_.machine(at).away) oracle_.gave_up(index);
+    if (!cluster_.may_yield(entry_node, at)) ++report_.faults.held;
     perform(at);
   }
 
@@ -240,6 +222,7 @@ class Simulation final : public TroubleHost {
       ++call.outputs[output.output];
     }
     for (const StartActivation& start : effects_.starts) {
+      cluster_.started(start.node);
       if (cluster_.is_stranger(start.call))
         hostile_.begin(start, now_);
       else
@@ -265,7 +248,7 @@ class Simulation final : public TroubleHost {
     running.start = start;
     Firing firing = firing_of(plan_, start, oracle_.call_of(start.call));
     running.identity = identity_of(plan_, firing);
-    const Token identity = token_of_identity(running.identity);
+    const Token identity = yield_token(running.identity, ~0U);
     const bool fenced = cluster_.machine(cluster_.machine_of(start.node)).away;
     running.fact = oracle_.started(start, firing, identity, fenced);
     report_.calls[firing.call].firings_hash += mixed(identity, 1);
@@ -277,6 +260,10 @@ class Simulation final : public TroubleHost {
     running.pace =
         latency / static_cast<std::int64_t>(std::max<std::size_t>(1, running.yields->size()));
     const bool faulty = now_ < options_.faults.until;
+    if (faulty && options_.faults.slow > 0 && random_.uniform() < options_.faults.slow) {
+      running.pace *= 50;
+      ++report_.faults.slowed;
+    }
     running.hangs =
         faulty && options_.faults.role_hang > 0 && random_.uniform() < options_.faults.role_hang;
     report_.faults.role_hangs += running.hangs ? 1 : 0;
@@ -304,8 +291,6 @@ class Simulation final : public TroubleHost {
     frame_times_.resize(std::max<std::size_t>(frame_times_.size(), number + 1));
     frame_times_[number] = {now_, span};
   }
-
-  static Token token_of_identity(const std::string& identity) { return yield_token(identity, ~0U); }
 
   std::uint32_t& slot_of(const StartActivation& start) {
     std::vector<std::uint32_t>& slots = slots_[start.node];
@@ -377,6 +362,8 @@ class Simulation final : public TroubleHost {
     const NodeId node = running.start.node;
     if (running.told)
       return end(index, Failure{node, {ErrorCode::cancelled, "cancelled"}, FailureKind::cancelled});
+    const bool at_end = running.next_yield == running.yields->size() || fails(running);
+    if (!at_end && !cluster_.may_yield(node)) return stop(index);
     const bool faulty = now_ < options_.faults.until && options_.faults.role_failure > 0;
     const bool fault = faulty && random_.uniform() < options_.faults.role_failure;
     if (fails(running) || fault) {
@@ -389,6 +376,46 @@ class Simulation final : public TroubleHost {
     }
     if (running.next_yield == running.yields->size()) return end(index, std::nullopt);
     yield(index);
+  }
+
+  void stop(std::uint32_t index) {
+    running_[index].stopped = true;
+    stopped_.push_back(index);
+    ++report_.faults.stopped;
+  }
+
+  void go_on(std::uint32_t index) {
+    running_[index].stopped = false;
+    std::erase(stopped_, index);
+    schedule(index, 0ns);
+  }
+
+  /// What was taken goes back; whoever waited for a window that is open now goes on.
+  void pass_windows() {
+    if (options_.window == 0) return;
+    cluster_.settle_windows(now_);
+    for (std::size_t i = stopped_.size(); i > 0; --i)
+      if (const std::uint32_t index = stopped_[i - 1];
+          cluster_.may_yield(running_[index].start.node))
+        go_on(index);
+    for (std::uint32_t at = 0; at < cluster_.homes(); ++at) {
+      const Machine& machine = cluster_.machine(at);
+      while (machine.home && !machine.paused && cluster_.may_yield(entry_node, at) &&
+             machine.home->start_next(effects_))
+        perform(at);
+    }
+  }
+
+  /// When only deadlines are left to come, nobody may wait for anything but a role that hangs.
+  void check_progress() {
+    if (options_.window == 0 || agenda_.size() != ticks_) return;
+    for (const Running& one : running_)
+      if (one.used && one.hangs && !one.told) return;
+    for (const std::uint32_t index : stopped_)
+      oracle_.violated("C23: node '" + plan_.nodes[running_[index].start.node].name +
+                       "' waits for a window, and nothing happens any more");
+    for (std::uint32_t at = 0; at < cluster_.homes(); ++at)
+      if (!cluster_.may_yield(entry_node, at)) oracle_.violated("C23: no call may start any more");
   }
 
   void yield(std::uint32_t index) {
@@ -430,6 +457,7 @@ class Simulation final : public TroubleHost {
   void forget(std::uint32_t index) {
     Running& running = running_[index];
     if (!running.disowned) oracle_.ended(running.fact);
+    cluster_.ended(running.start.node);
     if (options_.trace) report_.spans[running.span].end = now_;
     running.used = false;
     ++running.generation;
@@ -455,6 +483,7 @@ class Simulation final : public TroubleHost {
     }
     if (running.told) return;
     running.told = true;
+    if (running.stopped) return go_on(slots[cancel.activation.index]);
     if (running.serving && running.hangs) schedule(slots[cancel.activation.index], cancel_notice);
   }
 
@@ -498,6 +527,7 @@ class Simulation final : public TroubleHost {
     for (std::uint32_t i = 0; i < running_.size(); ++i)
       if (running_[i].used && cluster_.machine_of(running_[i].start.node) == index) {
         if (!running_[i].disowned) oracle_.ended(running_[i].fact);
+        std::erase(stopped_, i);
         running_[i].used = false;
         ++running_[i].generation;
         free_.push_back(i);
@@ -529,6 +559,7 @@ class Simulation final : public TroubleHost {
     const Instant next = std::max(now_, cluster_.next_deadline());
     if (next >= tick_at_) return;
     tick_at_ = next;
+    ++ticks_;
     agenda_.add(next, Event::Kind::tick, 0);
   }
 
@@ -539,16 +570,8 @@ class Simulation final : public TroubleHost {
       for (std::size_t i = 0; i < report_.calls.size(); ++i)
         if (!report_.calls[i].ended)
           oracle_.violated("C7: call " + std::to_string(i) + " never ended" + oracle_.remains(i));
-      const EngineCounts counts = cluster_.engine_counts();
-      if (counts.activations + counts.buckets + counts.calls != 0)
-        oracle_.violated("C10: " + std::to_string(counts.activations) + " activations, " +
-                         std::to_string(counts.buckets) + " buckets and " +
-                         std::to_string(counts.calls) + " call records are left over");
-      if (const std::string leaks = cluster_.leaks(); !leaks.empty())
-        oracle_.violated("C10: left over:" + leaks);
+      cluster_.check_left_over();
       oracle_.check_orphans();
-      if (const std::string stuck = cluster_.network().stuck(); !stuck.empty())
-        oracle_.violated("C20: links that say nothing more:" + stuck);
     }
     report_.violations = oracle_.violations();
   }
@@ -566,32 +589,19 @@ class Simulation final : public TroubleHost {
   Hostile hostile_;
   std::vector<Running> running_;
   std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> stopped_;             // running, by full windows
   std::vector<std::vector<std::uint32_t>> slots_;  // node, activation index -> running
   std::vector<CallId> ids_;                        // by call of the script
   std::uint32_t sent_calls_ = 0;                   // the first so many of the script
   std::vector<Replica> replicas_;                  // executor * 256 + replica
   std::vector<std::size_t> touched_;
-  struct FrameTime {
-    Instant at{};
-    std::size_t span = Span::nobody;
-  };
   std::vector<FrameTime> frame_times_;  // by frame number, when tracing
   Instant now_{};
   Instant tick_at_ = Instant::max();
+  std::size_t ticks_ = 0;  // on the agenda
 };
 
 }  // namespace
-
-std::uint64_t CallReport::hash() const {
-  std::uint64_t hash = firings_hash;
-  for (const std::uint64_t count : outputs) hash = mixed(hash, count);
-  for (const std::string& warning : warnings)
-    for (const char c : warning) hash = mixed(hash, static_cast<unsigned char>(c));
-  if (failure)
-    hash = mixed(
-        hash, (std::uint64_t{failure->node} << 8U) + static_cast<std::uint64_t>(failure->kind) + 1);
-  return hash;
-}
 
 Report simulate(const Plan& plan, const Script& script, const Options& options) {
   return Simulation(plan, script, options).run();

@@ -157,6 +157,7 @@ void Troubles::notice(const Event& event, Instant now) {
     here.told[about] = over.incarnation + 1;
     host_.credit_lost();
     cluster_.network().drop_from(event.index, about);
+    if (here.windows != nullptr) here.windows->forget(about);
     if (about < cluster_.homes())
       for (const NodeId node : cluster_.nodes_of(event.index)) {
         cluster_.engine(node).home_lost(over, effects_);

@@ -83,6 +83,11 @@ class MemoryNetwork {
     const std::lock_guard lock(mutex_);
     return lives_[machine];
   }
+  /// Everything that was said was heard.
+  bool is_idle() {
+    const std::lock_guard lock(mutex_);
+    return busy_ < 0 && next() == steps_.end();
+  }
   /// Parcels that the one has heard from the other.
   std::size_t heard(std::uint32_t from, std::uint32_t to) {
     const std::lock_guard lock(mutex_);

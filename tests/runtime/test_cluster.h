@@ -37,6 +37,8 @@ outputs: { out: c.v }
 struct Wiring {
   std::uint32_t machines = 3;
   Connect connect{};  // empty: links in memory
+  std::size_t window = 0;
+  std::function<std::unique_ptr<SteppedRole>()> stepped{};  // of the plugin `stepped`
 };
 
 /// What roles hold of sessions, elsewhere.
@@ -57,7 +59,10 @@ class TestCluster {
  public:
   TestCluster(std::vector<std::string> yamls, std::vector<std::uint32_t> placed, Script script,
               Wiring wiring = {})
-      : placed_(std::move(placed)), connect_(std::move(wiring.connect)), nodes_(wiring.machines) {
+      : placed_(std::move(placed)),
+        connect_(std::move(wiring.connect)),
+        window_(wiring.window),
+        nodes_(wiring.machines) {
     PluginDeclaration declaration;
     declaration.name = "scripted";
     declaration.any_ports = true;
@@ -73,6 +78,13 @@ class TestCluster {
           std::unique_ptr<Role>(std::make_unique<ScriptedRole>(script, making.replica)));
     };
     catalog_.add(plugin);
+    if (wiring.stepped) {
+      Plugin stepped{declaration, [make = wiring.stepped](const RoleMaking&) {
+                       return Result<RoleInstance>(RoleInstance(make()));
+                     }};
+      stepped.declaration.name = "stepped";
+      catalog_.add(std::move(stepped));
+    }
     plugin.declaration.name = "remembering";
     plugin.declaration.global_param_kinds = {"memory"};
     catalog_.add(std::move(plugin));
@@ -103,6 +115,7 @@ class TestCluster {
       return connect_ ? connect_(self) : network.join(self);
     };
     options.incarnation = incarnation;
+    options.window_bytes = window_;
     options.notice = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
       notices_ += line + "\n";
@@ -141,6 +154,7 @@ class TestCluster {
  private:
   std::vector<std::uint32_t> placed_;
   Connect connect_;
+  std::size_t window_;
   Catalog catalog_;
   std::deque<LoadedWorkflow> loaded_;
   std::deque<Plan> plans_;

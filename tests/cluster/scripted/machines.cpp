@@ -204,6 +204,7 @@ Result<std::unique_ptr<Node>> make_node(std::uint32_t self, const std::string& f
     return make_zmq_transport(std::move(zmq));
   };
   options.incarnation = incarnation_now();
+  options.window_bytes = 1;  // one frame an edge: whoever waits for ever would do so here
   std::vector<Graph> graphs;
   for (const Loaded* one : runs) graphs.push_back({&one->workflow.spec, &one->plan});
   return Node::create(graphs, catalog, std::move(options));

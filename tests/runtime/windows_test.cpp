@@ -1,0 +1,186 @@
+// Windows between machines by themselves: which edges may stop their producer, and when bytes go
+// back.
+#include "runtime/windows.h"
+
+#include <catch2/catch.hpp>
+
+#include "runtime/node/wait_graphs.h"
+#include "world.h"
+
+namespace sluice {
+
+namespace {
+
+struct Compiled {
+  explicit Compiled(const std::string& yaml) {
+    PluginDeclaration scripted;
+    scripted.name = "scripted";
+    scripted.any_ports = true;
+    const Declarations declarations{scripted};
+    loaded = load_workflow("test.yaml", yaml);
+    check(loaded.spec, declarations, loaded.diagnostics);
+    plan = compile(loaded.spec, declarations, loaded.diagnostics);
+    REQUIRE(!has_errors(loaded.diagnostics));
+  }
+  EdgeId edge(const std::string& from, const std::string& to) const {
+    for (const Edge& edge : plan.edges)
+      if (plan.nodes[edge.from].name == from && !edge.is_output() && plan.nodes[edge.to].name == to)
+        return edge.id;
+    FAIL("no edge from " + from + " to " + to);
+    return none;
+  }
+  NodeId node(const std::string& name) const { return plan.find(name)->id; }
+
+  LoadedWorkflow loaded;
+  Plan plan;
+};
+
+std::vector<bool> stops_of(const Compiled& one) {
+  return stopping_edges(std::vector{by_executor(one.plan)}).front();
+}
+
+/// `a` feeds `b` and `c`, which joins what came of each.
+constexpr const char* triangle = R"(
+sluice: 1
+workflow: triangle
+inputs: { x: text }
+roles: { first: { plugin: scripted }, second: { plugin: scripted }, third: { plugin: scripted } }
+nodes:
+  a: { run: first.a, inputs: [ { x: inputs.x } ], outputs: [v] }
+  b: { run: second.b, inputs: [ { x: a.v } ], outputs: [v] }
+  c: { run: third.c, inputs: [ { x: a.v, y: b.v } ], outputs: [v] }
+outputs: { out: c.v }
+)";
+
+std::string in_a_row(const std::string& workflow, const std::string& roles, const std::string& one,
+                     const std::string& two, const std::string& three) {
+  return "sluice: 1\nworkflow: " + workflow + "\ninputs: { x: text }\n" + roles +
+         "nodes:\n  a: { run: " + one + ".a, inputs: [ { x: inputs.x } ], outputs: [v] }\n" +
+         "  b: { run: " + two + ".b, inputs: [ { x: a.v } ], outputs: [v] }\n" +
+         "  c: { run: " + three +
+         ".c, inputs: [ { x: b.v } ], outputs: [v] }\noutputs: { out: c.v }\n";
+}
+
+const std::string two_roles =
+    "roles: { left: { plugin: scripted }, right: { plugin: scripted } }\n";
+
+constexpr std::uint32_t here = 1, there = 2;
+
+}  // namespace
+
+TEST_CASE("where nothing leads back every edge may stop its producer") {
+  const Compiled one(triangle);
+  for (const bool stops : stops_of(one)) CHECK(stops);
+}
+
+TEST_CASE("of a loop, and of nodes that share an executor, one edge lets every frame pass") {
+  const Compiled loop(R"(
+sluice: 1
+workflow: loop
+inputs: { x: text }
+roles: { left: { plugin: scripted }, right: { plugin: scripted } }
+nodes:
+  a: { run: left.a, inputs: [ { x: inputs.x }, { x: b.again } ], outputs: [v] }
+  b: { run: right.b, inputs: [ { x: a.v } ], outputs: [again, done] }
+outputs: { out: b.done }
+)");
+  CHECK(stops_of(loop)[loop.edge("a", "b")]);
+  CHECK(!stops_of(loop)[loop.edge("b", "a")]);
+  // `a` and `c` run on one lane: while `a` waits there for `b`, `c` takes nothing from `b`.
+  const Compiled row(in_a_row("row", two_roles, "left", "right", "left"));
+  CHECK(stops_of(row)[row.edge("a", "b")]);
+  CHECK(!stops_of(row)[row.edge("b", "c")]);
+}
+
+TEST_CASE("workflows that share instances are looked at together, and so are shared parameters") {
+  Compiled one(in_a_row("one", two_roles, "left", "left", "right"));
+  Compiled two(in_a_row("two", two_roles, "right", "right", "left"));
+  const auto count = [&] {
+    const std::vector<Graph> graphs{{&one.loaded.spec, &one.plan}, {&two.loaded.spec, &two.plan}};
+    const auto stops = stopping_edges(wait_graphs(graphs));
+    return std::pair(stops[0][one.edge("b", "c")], stops[1][two.edge("b", "c")]);
+  };
+  CHECK(count() == std::pair(true, true));
+  Compiled shared = one;
+  for (RoleSpec& role : one.loaded.spec.roles) role.included_from = "roles.yaml";
+  for (RoleSpec& role : two.loaded.spec.roles) role.included_from = "roles.yaml";
+  CHECK(count() == std::pair(true, false));
+  // Within one workflow: what `left` holds of the parameter may be what `right` waits for.
+  WorkflowSpec& spec = shared.loaded.spec;
+  GlobalParamSpec param;
+  param.name.text = "pages";
+  spec.global_params.push_back(param);
+  for (RoleSpec& role : spec.roles) role.global_params.push_back(param.name);
+  const std::vector<Graph> graph{{&spec, &shared.plan}};
+  CHECK(!stopping_edges(wait_graphs(graph))[0][shared.edge("b", "c")]);
+}
+
+TEST_CASE("a full window stops its producer until a quarter of it has come back") {
+  const Compiled one(triangle);
+  Windows producer(one.plan, stops_of(one), 400), consumer(one.plan, stops_of(one), 400);
+  const EdgeId edge = one.edge("a", "b");
+  const NodeId a = one.node("a"), b = one.node("b");
+  for (int i = 0; i < 5; ++i) {
+    CHECK(producer.may_yield(a));
+    producer.sent(edge, there, 80);
+  }
+  CHECK(!producer.may_yield(a));
+  CHECK(producer.take_changed() == std::vector<NodeId>{a});
+  producer.sent(edge, there, 80);  // an activation that had not looked before
+  // Each starts an activation.
+  for (int i = 0; i < 6; ++i) {
+    consumer.started(b);
+    consumer.took(edge, here, 80);
+  }
+  CHECK(consumer.take_returns().empty());
+  consumer.ended(b);
+  CHECK(consumer.take_returns().empty());  // 80 bytes are not worth a message
+  consumer.ended(b);
+  const std::vector<Return> back = consumer.take_returns();
+  REQUIRE(back.size() == 1);
+  CHECK(back[0].to == here);
+  CHECK(back[0].edge == edge);
+  CHECK(back[0].bytes == 160);
+  CHECK(producer.returned(edge, there, 160));
+  CHECK(producer.may_yield(a));
+  CHECK(producer.owed(edge, there) == 320);
+  CHECK(consumer.kept(edge, here) == 320);
+  CHECK(!producer.returned(edge, there, 321));
+  CHECK(producer.owed(edge, there) == 320);
+}
+
+TEST_CASE("frames that wait for others give their bytes back when nothing is in hand") {
+  const Compiled one(triangle);
+  Windows consumer(one.plan, stops_of(one), 1);
+  const EdgeId edge = one.edge("a", "c");
+  const NodeId c = one.node("c");
+  consumer.took(edge, here, 100);  // in a bucket that waits for `b`
+  CHECK(consumer.take_returns().size() == 1);
+  // While an activation runs, one frame for each that ends; then all that is left.
+  consumer.started(c);
+  consumer.started(c);
+  for (int i = 0; i < 4; ++i) consumer.took(edge, here, 100);
+  CHECK(consumer.take_returns().empty());
+  consumer.ended(c);
+  CHECK(consumer.take_returns().front().bytes == 100);
+  consumer.ended(c);
+  CHECK(consumer.take_returns().front().bytes == 300);
+}
+
+TEST_CASE("what another life of a machine was owed, and owed, is void") {
+  const Compiled one(triangle);
+  Windows windows(one.plan, stops_of(one), 100);
+  const NodeId a = one.node("a"), c = one.node("c");
+  windows.sent(one.edge("a", "b"), there, 100);
+  windows.started(c);
+  windows.took(one.edge("b", "c"), there, 100);
+  (void)windows.take_changed();
+  windows.forget(there);
+  CHECK(windows.may_yield(a));
+  CHECK(windows.take_changed() == std::vector<NodeId>{a});
+  CHECK(windows.kept(one.edge("b", "c"), there) == 0);
+  windows.ended(c);
+  CHECK(windows.take_returns().empty());
+}
+
+}  // namespace sluice

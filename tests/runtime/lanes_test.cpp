@@ -207,6 +207,31 @@ limits: { deadline: 20s }
   }
 }
 
+TEST_CASE("a frame goes to a role on another lane while the one that made it still runs") {
+  Gate came;
+  TestWorld world;
+  world.add_scripted([&came](Activation& a, std::uint32_t) -> Result<void> {
+    a.yield("v", make_text(a.input("x")->text));
+    // Held back until this activation ends, the frame would never come there.
+    if (a.node() == "one")
+      came.wait();
+    else
+      came.open();
+    return {};
+  });
+  world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles: { a: { plugin: scripted }, b: { plugin: scripted } }
+nodes:
+  one: { run: a.run, inputs: [ { x: inputs.x } ], outputs: [v] }
+  two: { run: b.run, inputs: [ { x: one.v } ], outputs: [v] }
+outputs: { out: two.v }
+)");
+  CHECK(world.call().second == "x ");
+}
+
 TEST_CASE("replicas share the work, or keep their sessions") {
   for (const bool by_session : {false, true}) {
     Seen seen;

@@ -2,6 +2,7 @@
 // bytes of each of sixteen rows. x goes through in two parts, x = 256 high + low, so sums stay
 // exact.
 #include "base/check.h"
+#include "kernels/quant_panel.h"
 #include "kernels/quant_turned.h"
 
 namespace sluice::kernels {

@@ -29,7 +29,6 @@
 #include "base/worker_pool.h"
 #include "bench/peer.h"
 #include "engine/family/model.h"
-#include "engine/scenes/config.h"
 
 extern char** environ;
 
@@ -171,10 +170,12 @@ Result<Loaded> load(const Options& options) {
     made.model = std::move(*model);
     return made;
   }
-  const Result<ModelConfig> config = ModelConfig::load(options.root + "/models/scenes");
-  if (!config.ok()) return config.error();
-  Result<Decoder> decoder = Decoder::load(smollm2(config->decoder()), ModelConfig::decoder_names(),
-                                          SafetensorsFile::random(2), kernels::WeightFormat::bf16);
+  const Result<Architecture> scenes = Architecture::load(options.root + "/models/scenes");
+  if (!scenes.ok()) return scenes.error();
+  const SafetensorsFile file = SafetensorsFile::random(2);
+  DecoderShape shape = smollm2(*scenes->text);
+  const DecoderNames names = find_decoder(file, shape);
+  Result<Decoder> decoder = Decoder::load(shape, names, file, kernels::WeightFormat::bf16);
   if (!decoder.ok()) return decoder.error();
   made.random = std::move(*decoder);
   return made;

@@ -25,7 +25,6 @@
 #include "bench/peak.h"
 #include "bench/peer.h"
 #include "engine/family/model.h"
-#include "engine/scenes/config.h"
 #include "kernels/parallel.h"
 
 using namespace sluice;
@@ -144,9 +143,10 @@ Result<void> measure(const std::string& name, const Decoder& decoder, std::size_
   return {};
 }
 
-Decoder random_decoder(const DecoderShape& shape, kernels::WeightFormat format) {
+Decoder random_decoder(DecoderShape shape, kernels::WeightFormat format) {
   const SafetensorsFile file = SafetensorsFile::random(2);
-  return std::move(Decoder::load(shape, ModelConfig::decoder_names(), file, format)).value();
+  const DecoderNames names = find_decoder(file, shape);
+  return std::move(Decoder::load(shape, names, file, format)).value();
 }
 
 /// Of one token through the layers, without the head.
@@ -178,13 +178,13 @@ Options read_options(int argc, char** argv) {
   return options;
 }
 
-Result<void> measure_shapes(const Options& options, const ModelConfig& config) {
+Result<void> measure_shapes(const Options& options, const DecoderShape& scenes) {
   using kernels::WeightFormat;
-  if (auto done = measure("scenes, exact", random_decoder(config.decoder(), WeightFormat::exact),
-                          128, 128, product_rate() / flops_of(config.decoder()), nullptr);
+  if (auto done = measure("scenes, exact", random_decoder(scenes, WeightFormat::exact), 128, 128,
+                          product_rate() / flops_of(scenes), nullptr);
       !done.ok())
     return done;
-  DecoderShape large = config.decoder();
+  DecoderShape large = scenes;
   large.vocabulary = 32'000;
   large.block.width = 896;
   large.layers = 24;
@@ -219,14 +219,14 @@ Result<void> measure_file(const Options& options) {
 
 int main(int argc, char** argv) {
   const Options options = read_options(argc, argv);
-  const Result<ModelConfig> config = ModelConfig::load(options.root + "/models/scenes");
-  if (!config.ok()) {
-    std::fprintf(stderr, "error: %s\n%s\n", config.error().message.c_str(), usage);
+  const Result<Architecture> scenes = Architecture::load(options.root + "/models/scenes");
+  if (!scenes.ok()) {
+    std::fprintf(stderr, "error: %s\n%s\n", scenes.error().message.c_str(), usage);
     return 1;
   }
   if (options.model.empty()) print_rates();
   const Result<void> done =
-      options.model.empty() ? measure_shapes(options, *config) : measure_file(options);
+      options.model.empty() ? measure_shapes(options, *scenes->text) : measure_file(options);
   if (!done.ok()) std::fprintf(stderr, "error: %s\n", done.error().message.c_str());
   return done.ok() ? 0 : 1;
 }

@@ -61,6 +61,16 @@ void print_architecture(const Architecture& a) {
         "blocks each, %zu groups\n",
         a.vae->latent_channels, a.vae->channels.size(), a.vae->growth(), a.vae->residuals + 1,
         a.vae->groups);
+  if (a.flow.has_value())
+    std::printf(
+        "denoiser   the decoder's own layers: %zu rows of %zu values, %zu flow steps, guidance "
+        "%g\n",
+        a.flow->tokens, a.flow->token_values, a.flow->steps, a.flow->guidance);
+  if (a.codec.has_value())
+    std::printf(
+        "codec      %zu px to %zu x %zu latents of %zu channels and back, %zu and %zu layers\n",
+        a.codec->side, a.codec->latent, a.codec->latent, a.codec->channels, a.codec->encoder.size(),
+        a.codec->decoder.size());
   if (!a.action.has_value()) return;
   print_block("expert", a.action->expert.block, a.action->expert.layers);
   std::printf("           %zu actions of %zu, %zu flow steps, %zu cameras, language mask %s\n",

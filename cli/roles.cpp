@@ -32,7 +32,8 @@ int roles(const Catalog& catalog) {
                   option_range(option).c_str(), otherwise.c_str());
     }
     for (const std::string& kind : plugin.global_param_kinds)
-      std::printf("  needs a global parameter of kind %s\n", kind.c_str());
+      std::printf("  %s a global parameter of kind %s\n",
+                  plugin.session_state ? "needs" : "may be given", kind.c_str());
   }
   return 0;
 }

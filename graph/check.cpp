@@ -155,14 +155,17 @@ class Checker {
         continue;
       }
       kinds.insert(it->kind.text);
-      if (plugin != nullptr && !plugin->session_state && !plugin->any_ports)
+      if (plugin != nullptr && !plugin->session_state && !plugin->any_ports &&
+          std::ranges::find(plugin->global_param_kinds, it->kind.text) ==
+              plugin->global_param_kinds.end())
         error(param.mark, "stateless-role",
               "role '" + role.name.text + "' runs '" + plugin->name +
                   "', which keeps no session state, so it may not touch a session's '" +
                   param.text + "'",
               "remove it from global_params");
     }
-    if (plugin == nullptr) return;
+    // Without session state it may be given the kinds that it declares, and need not be.
+    if (plugin == nullptr || !plugin->session_state) return;
     for (const std::string& kind : plugin->global_param_kinds)
       if (!kinds.contains(kind) && role.global_params.empty())
         error(role.name.mark, "missing-global-param",

@@ -34,7 +34,7 @@ Result<std::unique_ptr<GlobalParam>> make_paged_kv(const GlobalParamMaking& maki
     return invalid_argument("a paged_kv needs `model:`, the checkpoint whose keys it holds");
   const Result<ModelKind> kind = kind_of_model(making.model_directory);
   if (!kind.ok()) return kind.error();
-  if (*kind == ModelKind::scenes) return PagedKv::make(making);
+  if (*kind == ModelKind::drawing) return PagedKv::make(making);
   return *kind == ModelKind::policy ? PolicyKv::make(making) : ChatSessions::make(making);
 }
 

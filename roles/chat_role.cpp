@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 
+#include "engine/tasks/encoding.h"
 #include "engine/tasks/generation.h"
 #include "roles/chat_sessions.h"
 #include "roles/emissions.h"
@@ -14,12 +15,24 @@ namespace sluice {
 
 namespace {
 
+/// A picture that a message shows.
+struct Look {
+  PictureInput picture;
+  std::unique_ptr<Encoding> encoding;  // under way
+  TaskId id = 0;
+
+  /// What it became is there.
+  bool is_ready() const { return picture.pixels.empty(); }
+};
+
 /// A piece of a message that waits for its session.
 struct Piece {
   Activation* activation = nullptr;
-  bool looked_at = false;              // its pictures
-  std::vector<PictureInput> pictures;  // in the order of its frames
-  Result<void> outcome = {};           // of looking at them
+  bool looked_at = false;     // its pictures
+  std::vector<Look> looks;    // in the order of its frames
+  Result<void> outcome = {};  // of looking at them
+
+  bool is_ready() const { return looked_at && std::ranges::all_of(looks, &Look::is_ready); }
 };
 
 /// An answer that is being made.
@@ -62,6 +75,7 @@ class ChatRole final : public SteppedRole {
     SharedEngine::Turn mine(engine_.shared);
     mine.was_used();
     for (const Turn& turn : turns_) mine.engine().remove(turn.id);
+    for (Piece& piece : waiting_) stop_looking(piece, mine);
     turns_.clear();
   }
   ChatRole(const ChatRole&) = delete;
@@ -74,6 +88,14 @@ class ChatRole final : public SteppedRole {
  private:
   bool look_at(Piece& piece) const;
   void look_at_pictures();
+  void encode(SharedEngine::Turn& mine);
+  void take_encoded(SharedEngine::Turn& mine);
+  bool is_under_way(const std::string& content) const;
+  static void stop_looking(Piece& piece, SharedEngine::Turn& mine) {
+    for (const Look& look : piece.looks)
+      if (look.encoding != nullptr) mine.engine().remove(look.id);
+    piece.looks.clear();
+  }
   void take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
   void take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
   Result<void> begin(Activation& activation, ChatSession& session, const Payload& text,
@@ -99,32 +121,35 @@ class ChatRole final : public SteppedRole {
   Emissions emissions_;
 };
 
-/// Its pictures, or what an encoder made of them. False: it has none.
+/// Its pictures, prepared, or what an encoder made of them. False: it has none.
 bool ChatRole::look_at(Piece& piece) const {
   const auto keep = [&](Result<PictureInput> seen) {
     if (seen.ok())
-      piece.pictures.push_back(std::move(seen).value());
+      piece.looks.push_back({std::move(seen).value(), nullptr, 0});
     else
       piece.outcome = seen.error();
   };
   const Activation& activation = *piece.activation;
   if (activation.interface() == "answer") {
-    for (const PayloadRef& image : activation.inputs("image"))
-      keep(engine_.model.encode_picture(image->tensor));
+    for (const PayloadRef& image : activation.inputs("image")) {
+      std::optional<PictureInput> seen = engine_.model.find_picture(picture_content(image->tensor));
+      keep(seen.has_value() ? Result<PictureInput>(*std::move(seen))
+                            : engine_.model.prepare(image->tensor));
+    }
     return !activation.inputs("image").empty();
   }
   if (activation.interface() == "decode") return false;
   for (const PayloadRef& seen : activation.inputs("features"))
     keep(picture_of(*seen, engine_.model.model()));
   const bool generates = activation.interface() == "generate";
-  constexpr std::string_view of_scenes[] = {"hidden", "latents"};
+  constexpr std::string_view of_drawings[] = {"hidden", "latents"};
   constexpr std::string_view of_robots[] = {"instruction", "tokens", "state"};
   for (const std::string_view field :
-       generates ? std::span<const std::string_view>(of_scenes) : of_robots)
+       generates ? std::span<const std::string_view>(of_drawings) : of_robots)
     if (!activation.inputs(field).empty())
       piece.outcome = invalid_argument("a model that answers takes `text` and `features`; `" +
                                        std::string(field) + "` is for " +
-                                       (generates ? "models/scenes" : "robot policies"));
+                                       (generates ? "models that draw" : "robot policies"));
   return !activation.inputs("features").empty();
 }
 
@@ -135,6 +160,52 @@ void ChatRole::look_at_pictures() {
     piece.looked_at = true;
     if (!piece.activation->cancelled() && look_at(piece)) return;
   }
+}
+
+bool ChatRole::is_under_way(const std::string& content) const {
+  for (const Piece& piece : waiting_)
+    for (const Look& look : piece.looks)
+      if (look.encoding != nullptr && look.picture.content == content) return true;
+  return false;
+}
+
+/// Pictures that nobody has seen become tasks. One that several sessions show at once is one.
+void ChatRole::encode(SharedEngine::Turn& mine) {
+  for (Piece& piece : waiting_)
+    for (Look& look : piece.looks) {
+      if (look.is_ready() || look.encoding != nullptr || is_under_way(look.picture.content))
+        continue;
+      if (std::optional<PictureInput> seen = engine_.model.find_picture(look.picture.content)) {
+        look.picture = *std::move(seen);
+        continue;
+      }
+      Result<std::unique_ptr<Encoding>> made = Encoding::make(
+          engine_.model.model(), std::move(look.picture.pixels), look.picture.grids, {});
+      if (!made.ok()) {
+        piece.outcome = made.error();
+        look.picture.pixels = {};
+        continue;
+      }
+      look.picture.pixels = {0};  // not ready
+      look.encoding = std::move(made).value();
+      look.id = mine.add(*look.encoding);
+    }
+}
+
+void ChatRole::take_encoded(SharedEngine::Turn& mine) {
+  for (Piece& piece : waiting_)
+    for (Look& look : piece.looks) {
+      if (look.encoding == nullptr || !look.encoding->done()) continue;
+      mine.engine().remove(look.id);
+      look.picture.pixels = {};
+      if (look.encoding->error().has_value()) {
+        piece.outcome = *look.encoding->error();
+      } else {
+        look.picture.features = look.encoding->take_features();
+        engine_.model.keep_picture(look.picture);
+      }
+      look.encoding.reset();
+    }
 }
 
 /// A piece of a message, or the end of one.
@@ -148,8 +219,7 @@ void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutc
   // What another call began to say and did not end was not said.
   if (session.call != activation.call()) session.pending = {"user", "", {}};
   session.call = activation.call();
-  for (PictureInput& picture : piece.pictures)
-    session.pending.pictures.push_back(std::move(picture));
+  for (Look& look : piece.looks) session.pending.pictures.push_back(std::move(look.picture));
   for (const PayloadRef& text : activation.inputs("text")) {
     session.pending.text += text->text;
     if (!outcome.ok() || text->attribute("generate").value_or(1) == 0) continue;
@@ -282,6 +352,7 @@ void ChatRole::take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ende
       return other.activation->session() == piece.activation->session();
     };
     if (piece.activation->cancelled()) {
+      stop_looking(piece, mine);
       ended.push_back({piece.activation, Error{ErrorCode::cancelled, "the call was cancelled"}});
       continue;
     }
@@ -294,7 +365,7 @@ void ChatRole::take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ende
     // The call before has ended, and nobody has gone on with its answer.
     if (session.handed != 0 && session.call != piece.activation->call())
       sessions_.drop_handed(session);
-    if (!piece.looked_at || session.answering || std::ranges::any_of(later, same))
+    if (!piece.is_ready() || session.answering || std::ranges::any_of(later, same))
       later.push_back(std::move(piece));
     else
       take(piece, mine, ended);
@@ -316,10 +387,13 @@ void ChatRole::step(std::vector<StepOutcome>& ended) {
   {
     SharedEngine::Turn mine(engine_.shared);
     advance(mine, ended);
+    take_encoded(mine);
+    encode(mine);
     take_all(mine, ended);
     const auto free = static_cast<std::uint32_t>(sessions_.pool().pages_free());
     if (!mine.engine().planner().fits(free)) sessions_.release_idle();
     const bool ran = mine.forward();
+    take_encoded(mine);
     advance(mine, ended);
     if (ran || !ended.empty()) mine.was_used();
   }

@@ -4,10 +4,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "base/file.h"
-#include "engine/checkpoint/json_reader.h"
 #include "engine/family/architecture.h"
-#include "engine/scenes/config.h"
 
 namespace sluice {
 
@@ -16,38 +13,24 @@ namespace {
 struct Played {
   std::string_view role;
   std::vector<Family> families;
-  bool scenes = false;
 };
 
-/// One that is wrong somewhere is told where.
-bool says_scenes(const std::string& path) {
-  const Result<std::string> text = read_whole_file(path + "/config.json", config_bytes_max);
-  return text.ok() && text->find("\"sluice_scenes\"") != std::string::npos;
-}
-
 Result<void> check(const std::string& path, const Played& played) {
-  const Result<ModelConfig> scenes = ModelConfig::load(path);
-  Result<Architecture> model = Error{};
-  std::string found = "made as models/scenes is";
-  if (scenes.ok()) {
-    if (played.scenes) return {};
-  } else {
-    model = Architecture::load(path);
-    if (!model.ok()) return says_scenes(path) ? scenes.error() : model.error();
-    if (std::ranges::find(played.families, model->family) != played.families.end()) return {};
-    found = "of the family " + std::string(to_string(model->family));
-  }
+  const Result<Architecture> model = Architecture::load(path);
+  if (!model.ok()) return model.error();
+  if (std::ranges::find(played.families, model->family) != played.families.end()) return {};
   std::string names;
   for (const Family family : played.families)
     names += (names.empty() ? "" : ", ") + std::string(to_string(family));
-  if (played.scenes) names += (names.empty() ? "" : ", and ") + std::string("models/scenes");
-  return invalid_argument(path + " holds a model " + found + ", which " + std::string(played.role) +
-                          " does not play; it plays " + names);
+  return invalid_argument(path + " holds a model of the family " +
+                          std::string(to_string(model->family)) + ", which " +
+                          std::string(played.role) + " does not play; it plays " + names);
 }
 
 const std::vector<Family> chats{Family::llama,     Family::qwen2,      Family::gemma,
                                 Family::paligemma, Family::qwen2_5_vl, Family::smolvlm};
 const std::vector<Family> policies{Family::pi0, Family::pi05, Family::smolvla};
+const std::vector<Family> drawers{Family::scenes};  // that answer too
 
 std::vector<Family> joined(std::initializer_list<std::vector<Family>> parts) {
   std::vector<Family> all;
@@ -58,81 +41,108 @@ std::vector<Family> joined(std::initializer_list<std::vector<Family>> parts) {
 }  // namespace
 
 Result<void> check_vision_encoder(const std::string& path) {
-  return check(path, {"vision_encoder",
-                      joined({{Family::siglip, Family::dinov2, Family::paligemma,
-                               Family::qwen2_5_vl, Family::smolvlm},
-                              policies}),
-                      true});
+  return check(path, {"vision_encoder", joined({{Family::siglip, Family::dinov2, Family::paligemma,
+                                                 Family::qwen2_5_vl, Family::smolvlm},
+                                                policies,
+                                                drawers})});
 }
 
 Result<void> check_language_model(const std::string& path) {
-  return check(path, {"language_model", joined({chats, policies}), true});
+  return check(path, {"language_model", joined({chats, policies, drawers})});
 }
 
 Result<void> check_chat_model(const std::string& path) {
-  return check(path, {"chat_model", chats, false});
+  return check(path, {"chat_model", chats});
 }
 
 Result<void> check_policy(const std::string& path) {
-  return check(path, {"a role of robot policies", policies, false});
+  return check(path, {"a role of robot policies", policies});
 }
 
-Result<void> check_denoiser(const std::string& path) { return check(path, {"denoiser", {}, true}); }
+Result<void> check_denoiser(const std::string& path) { return check(path, {"denoiser", drawers}); }
 
 Result<void> check_class_denoiser(const std::string& path) {
-  return check(path, {"class_denoiser", {Family::dit}, false});
+  return check(path, {"class_denoiser", {Family::dit}});
 }
 
 Result<void> check_image_codec(const std::string& path) {
-  return check(path, {"image_codec", {Family::vae}, true});
+  return check(path, {"image_codec", joined({{Family::vae}, drawers})});
 }
 
 Result<void> check_paged_kv(const std::string& path) {
-  return check(path, {"a paged_kv", joined({chats, policies}), true});
+  return check(path, {"a paged_kv", joined({chats, policies, drawers})});
 }
+
+namespace {
+
+/// What a plugin runs over a kind of checkpoint, where that is not all it declares.
+struct Runs {
+  std::string_view plugin;
+  ModelKind kind;
+  std::string_view over;  // what kind that is
+  std::vector<std::string_view> interfaces;
+  std::vector<std::string_view> unread = {};  // options that do nothing there
+};
+
+const Runs all_runs[] = {
+    {"vision_encoder", ModelKind::policy, "a robot policy", {"encode_cameras"}},
+    {"vision_encoder", ModelKind::drawing, "a model that draws", {"encode"}},
+    {"vision_encoder", ModelKind::chat, "a model that answers", {"encode"}},
+    {"vision_encoder", ModelKind::picture, "a tower by itself", {"encode"}},
+    {"language_model",
+     ModelKind::drawing,
+     "a model that draws",
+     {"embed", "generate"},
+     {"share_prefixes"}},
+    {"language_model", ModelKind::chat, "a model that answers", {"generate", "prefill", "decode"}},
+    {"language_model",
+     ModelKind::policy,
+     "a robot policy",
+     {"prefill"},
+     {"max_tokens", "share_prefixes"}},
+    {"image_codec", ModelKind::drawing, "a model that draws", {"encode", "decode"}},
+    {"image_codec", ModelKind::vae, "a VAE", {"decode"}},
+};
+
+/// Null: nothing is known against it.
+const Runs* runs_of(const std::string& path, std::string_view plugin) {
+  const Result<ModelKind> kind = kind_of_model(path);
+  if (!kind.ok()) return nullptr;  // that is said elsewhere
+  const auto* const found = std::ranges::find_if(
+      all_runs, [&](const Runs& runs) { return runs.plugin == plugin && runs.kind == *kind; });
+  return found == std::end(all_runs) ? nullptr : found;
+}
+
+std::string over(const std::string& path, const Runs& runs) {
+  return std::string(runs.plugin) + " over " + std::string(runs.over) + " (" + path + ")";
+}
+
+}  // namespace
 
 Result<void> check_interface(const std::string& path, std::string_view plugin,
                              std::string_view interface) {
-  struct Runs {
-    std::string_view plugin;
-    ModelKind kind;
-    std::string_view over;  // what kind that is
-    std::vector<std::string_view> interfaces;
-  };
-  static const Runs all[] = {
-      {"vision_encoder", ModelKind::policy, "a robot policy", {"encode_cameras"}},
-      {"vision_encoder", ModelKind::scenes, "models/scenes", {"encode"}},
-      {"vision_encoder", ModelKind::chat, "a model that answers", {"encode"}},
-      {"vision_encoder", ModelKind::picture, "a tower by itself", {"encode"}},
-      {"language_model", ModelKind::scenes, "models/scenes", {"embed", "generate"}},
-      {"language_model",
-       ModelKind::chat,
-       "a model that answers",
-       {"generate", "prefill", "decode"}},
-      {"language_model", ModelKind::policy, "a robot policy", {"prefill"}},
-      {"image_codec", ModelKind::scenes, "models/scenes", {"encode", "decode"}},
-      {"image_codec", ModelKind::vae, "a VAE", {"decode"}},
-  };
-  const Result<ModelKind> kind = kind_of_model(path);
-  if (!kind.ok()) return {};  // that is said elsewhere
-  for (const Runs& runs : all) {
-    if (runs.plugin != plugin || runs.kind != *kind ||
-        std::ranges::find(runs.interfaces, interface) != runs.interfaces.end())
-      continue;
-    std::string names;
-    for (const std::string_view name : runs.interfaces)
-      names += (names.empty() ? "" : ", ") + std::string(name);
-    return invalid_argument(std::string(plugin) + " over " + std::string(runs.over) + " (" + path +
-                            ") runs " + names + ", not " + std::string(interface));
-  }
-  return {};
+  const Runs* const runs = runs_of(path, plugin);
+  if (runs == nullptr || std::ranges::find(runs->interfaces, interface) != runs->interfaces.end())
+    return {};
+  std::string names;
+  for (const std::string_view name : runs->interfaces)
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  return invalid_argument(over(path, *runs) + " runs " + names + ", not " + std::string(interface));
+}
+
+Result<void> check_option(const std::string& path, std::string_view plugin,
+                          std::string_view option) {
+  const Runs* const runs = runs_of(path, plugin);
+  if (runs == nullptr || std::ranges::find(runs->unread, option) == runs->unread.end()) return {};
+  return invalid_argument(over(path, *runs) + " does nothing with the option '" +
+                          std::string(option) + "': leave it out");
 }
 
 Result<ModelKind> kind_of_model(const std::string& path) {
-  if (ModelConfig::load(path).ok()) return ModelKind::scenes;
   const Result<Architecture> model = Architecture::load(path);
   if (!model.ok()) return model.error();
   if (model->action.has_value()) return ModelKind::policy;
+  if (model->flow.has_value()) return ModelKind::drawing;
   if (model->diffusion.has_value()) return ModelKind::diffusion;
   if (model->vae.has_value()) return ModelKind::vae;
   return model->text.has_value() ? ModelKind::chat : ModelKind::picture;

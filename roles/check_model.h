@@ -26,8 +26,19 @@ Result<void> check_paged_kv(const std::string& path);
 Result<void> check_interface(const std::string& path, std::string_view plugin,
                              std::string_view interface);
 
-/// Which of them a checkpoint is.
-enum class ModelKind : std::uint8_t { scenes, chat, policy, picture, diffusion, vae };
+/// And whether it does anything with an option that its plugin declares.
+Result<void> check_option(const std::string& path, std::string_view plugin,
+                          std::string_view option);
+
+/// Which of them a checkpoint is, by the parts it has.
+enum class ModelKind : std::uint8_t {
+  chat,
+  drawing,  // answers, and draws by the same trunk
+  policy,
+  picture,
+  diffusion,
+  vae
+};
 Result<ModelKind> kind_of_model(const std::string& path);
 
 }  // namespace sluice

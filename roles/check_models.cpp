@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "roles/check_model.h"
+#include "roles/engine_options.h"
+
 namespace sluice {
 
 namespace {
@@ -17,8 +20,10 @@ class Models {
   void check() {
     for (const RoleSpec& role : spec_.roles)
       if (const Plugin* plugin = catalog_.find(role.plugin.text)) check_role(role, *plugin);
-    for (const GlobalParamSpec& param : spec_.global_params)
+    for (const GlobalParamSpec& param : spec_.global_params) {
       can_play(param.model, catalog_.model_check_of_kind(param.kind.text));
+      check_same_use(param);
+    }
   }
 
  private:
@@ -43,9 +48,43 @@ class Models {
   void check_role(const RoleSpec& role, const Plugin& plugin) {
     if (!plugin.declaration.needs_model) return;
     const bool plays = can_play(role.model, plugin.check_model);
-    if (plays && plugin.check_interface)
+    if (plays && plugin.check_interface) {
       for (const NodeSpec& node : spec_.nodes) check_node(node, role, plugin);
+      for (const OptionSpec& option : role.options) check_option_of(role, option);
+    }
     check_params(role, plugin);
+  }
+
+  void check_option_of(const RoleSpec& role, const OptionSpec& option) {
+    const Result<void> read = check_option(role.model->text, role.plugin.text, option.key.text);
+    if (!read.ok()) error(option.key.mark, "idle-option", read.error().message);
+  }
+
+  /// Roles over the same keys share an engine, and so its precision and the rows of its forwards.
+  void check_same_use(const GlobalParamSpec& param) {
+    const RoleSpec* first = nullptr;
+    EngineOptions agreed;
+    for (const RoleSpec& role : spec_.roles) {
+      const Plugin* plugin = catalog_.find(role.plugin.text);
+      const auto listed = std::ranges::find(role.global_params, param.name.text, &Name::text);
+      if (plugin == nullptr || !plugin->declaration.needs_model || !is_there(role.model) ||
+          listed == role.global_params.end())
+        continue;
+      const Result<EngineOptions> said =
+          read_engine_options(role, role.model->text, plugin->declaration.options);
+      if (!said.ok()) continue;  // that is said elsewhere
+      if (first == nullptr) {
+        first = &role;
+        agreed = *said;
+      }
+      const bool same_precision = said->format == agreed.format;
+      if (same_precision && said->planner.budget == agreed.planner.budget) continue;
+      error(listed->mark, "other-use",
+            "roles '" + first->name.text + "' and '" + role.name.text + "' compute on '" +
+                param.name.text + "' with different " +
+                (same_precision ? "step_tokens" : "precision"),
+            "write the same option at both");
+    }
   }
 
   void check_node(const NodeSpec& node, const RoleSpec& role, const Plugin& plugin) {

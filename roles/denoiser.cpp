@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "engine/scenes/drawing.h"
+#include "engine/tasks/drawing.h"
 #include "roles/emissions.h"
+#include "roles/engine_options.h"
 #include "roles/paged_kv.h"
 
 namespace sluice {
@@ -20,9 +21,9 @@ struct Asked {
 
 class Denoiser final : public SteppedRole {
  public:
-  Denoiser(PagedKv& kv, LatentFlow flow) : kv_(kv), flow_(std::move(flow)) {}
+  Denoiser(PagedKv& kv, DrawingHost& host) : kv_(kv), host_(host) {}
   ~Denoiser() override {
-    SharedEngine::Turn mine(kv_.engine());
+    SharedEngine::Turn mine(host_.shared);
     mine.was_used();
     for (const Asked& asked : asked_) mine.engine().remove(asked.id);
     asked_.clear();
@@ -41,15 +42,17 @@ class Denoiser final : public SteppedRole {
               std::vector<StepOutcome>& ended);
   void look(Asked& asked, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
 
+  const LatentFlow& flow() const { return host_.model.flow(); }
+
   PagedKv& kv_;
-  LatentFlow flow_;
+  DrawingHost& host_;
   std::vector<Asked> asked_;
   Emissions emissions_;
 };
 
 /// What the drawing starts from: noise, or a picture with some noise over it.
 Result<std::vector<float>> Denoiser::start(const Payload& prompt, FlowOptions& options) const {
-  std::vector<float> x = flow_.noise(options.seed);
+  std::vector<float> x = flow().noise(options.seed);
   if (prompt.tensor.empty()) return x;
   if (prompt.tensor.dtype() != Dtype::f32 ||
       prompt.tensor.count() != static_cast<std::int64_t>(x.size()))
@@ -64,7 +67,7 @@ Result<std::vector<float>> Denoiser::start(const Payload& prompt, FlowOptions& o
 Result<void> Denoiser::begin(Asked& asked, SharedEngine::Turn& mine) {
   const Payload& prompt = *asked.activation->input("prompt");
   Conversation& conversation = kv_.conversation(asked.activation->session());
-  const ModelConfig& config = kv_.config();
+  const LatentFlowShape& shape = flow().shape();
   const auto length = static_cast<std::size_t>(prompt.attribute("length").value_or(0));
   if (length == 0 || conversation.is_answering || conversation.sequence.tokens() != length)
     return Error{ErrorCode::stale, "the session has moved on since the drawing was asked for (" +
@@ -72,17 +75,17 @@ Result<void> Denoiser::begin(Asked& asked, SharedEngine::Turn& mine) {
                                        " tokens, the prompt had " + std::to_string(length) + ")"};
   FlowOptions options;
   options.steps = static_cast<std::size_t>(std::max<std::int64_t>(
-      prompt.attribute("steps").value_or(static_cast<std::int64_t>(config.denoiser.steps)), 0));
+      prompt.attribute("steps").value_or(static_cast<std::int64_t>(shape.steps)), 0));
   options.guidance =
-      static_cast<double>(
-          prompt.attribute("guidance_milli")
-              .value_or(static_cast<std::int64_t>(config.denoiser.guidance * 1000))) /
+      static_cast<double>(prompt.attribute("guidance_milli")
+                              .value_or(static_cast<std::int64_t>(shape.guidance * 1000))) /
       1000;
   options.seed = static_cast<std::uint64_t>(prompt.attribute("seed").value_or(0));
   Result<std::vector<float>> x = start(prompt, options);
   if (!x.ok()) return x.error();
-  asked.drawing = std::make_unique<Drawing>(flow_, kv_.pool().fork(conversation.sequence),
-                                            std::move(x).value(), options);
+  asked.drawing =
+      std::make_unique<Drawing>(flow(), kv_.pool().fork(conversation.sequence),
+                                host_.turns().wordless_drawing(), std::move(x).value(), options);
   if (!asked.drawing->done()) asked.id = mine.add(*asked.drawing);
   return {};
 }
@@ -105,10 +108,10 @@ void Denoiser::look(Asked& asked, SharedEngine::Turn& mine, std::vector<StepOutc
   Drawing& drawing = *asked.drawing;
   if (!drawing.done()) return;
   if (drawing.error().has_value()) return finish(asked, *drawing.error(), mine, ended);
-  const ModelConfig& config = kv_.config();
+  const LatentFlowShape& shape = flow().shape();
   emissions_.add(*asked.activation, "latents",
-                 make_tensor(Tensor::of_f32({static_cast<std::int64_t>(config.denoiser.tokens),
-                                             static_cast<std::int64_t>(config.denoiser.token_dim)},
+                 make_tensor(Tensor::of_f32({static_cast<std::int64_t>(shape.tokens),
+                                             static_cast<std::int64_t>(shape.token_values)},
                                             drawing.take_latents())));
   finish(asked, {}, mine, ended);
 }
@@ -120,13 +123,26 @@ void Denoiser::step(std::vector<StepOutcome>& ended) {
     std::erase_if(asked_, [](const Asked& asked) { return asked.activation == nullptr; });
   };
   {
-    SharedEngine::Turn mine(kv_.engine());
+    SharedEngine::Turn mine(host_.shared);
     look_at_all(mine, false);
     const bool ran = mine.forward();
     look_at_all(mine, true);
     if (ran || !ended.empty()) mine.was_used();
   }
   emissions_.send();
+}
+
+constexpr std::string_view option_names[] = {"precision", "step_tokens"};
+
+Result<RoleInstance> make(const RoleMaking& making) {
+  const Result<EngineOptions> options =
+      read_engine_options(*making.role, making.model_directory, engine_options(option_names));
+  if (!options.ok()) return options.error();
+  const Result<PagedKv*> kv = paged_kv_of(making);
+  if (!kv.ok()) return kv.error();
+  const Result<DrawingHost*> host = (*kv)->host(making.model_directory, *options);
+  if (!host.ok()) return host.error();
+  return RoleInstance(std::unique_ptr<SteppedRole>(std::make_unique<Denoiser>(**kv, **host)));
 }
 
 }  // namespace
@@ -144,15 +160,9 @@ Plugin denoiser_plugin() {
       .session_state = true,
       .needs_model = true,
       .any_ports = false,
-      .global_param_kinds = {"paged_kv"}};
-  plugin.make = [](const RoleMaking& making) -> Result<RoleInstance> {
-    Result<PagedKv*> kv = paged_kv_of(making);
-    if (!kv.ok()) return kv.error();
-    Result<LatentFlow> flow = LatentFlow::load((*kv)->config(), (*kv)->file());
-    if (!flow.ok()) return flow.error();
-    return RoleInstance(
-        std::unique_ptr<SteppedRole>(std::make_unique<Denoiser>(**kv, std::move(flow).value())));
-  };
+      .global_param_kinds = {"paged_kv"},
+      .options = engine_options(option_names)};
+  plugin.make = make;
   return plugin;
 }
 

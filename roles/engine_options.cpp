@@ -5,6 +5,8 @@
 
 #include "base/check.h"
 #include "engine/checkpoint/gguf.h"
+#include "engine/family/architecture.h"
+#include "roles/check_model.h"
 
 namespace sluice {
 
@@ -18,7 +20,8 @@ const OptionDeclaration all[] = {
      .most = 99999,
      .fallback = std::to_string(EngineOptions().tokens_max)},
     {.name = "precision",
-     .meaning = "of the weights; left out: bf16, and the blocks of a GGUF file as they lie",
+     .meaning = "of the weights; left out: bf16, but the blocks of a GGUF file and models/scenes "
+                "as they lie",
      .choices = {"exact", "bf16", "int8"}},
     {.name = "share_prefixes",
      .meaning = "keys and values of what sessions have in common, once",
@@ -102,7 +105,10 @@ std::vector<OptionDeclaration> engine_options(std::span<const std::string_view> 
 Result<EngineOptions> read_engine_options(const RoleSpec& role, const std::string& model,
                                           const std::vector<OptionDeclaration>& known) {
   EngineOptions made;
-  if (is_gguf(model)) made.format = kernels::WeightFormat::exact;
+  if (is_gguf(model))
+    made.format = kernels::WeightFormat::exact;
+  else if (const Result<Architecture> found = Architecture::load(model); found.ok())
+    made.format = found->usual_format;
   for (const OptionSpec& option : role.options) {
     const auto declared = std::ranges::find(known, option.key.text, &OptionDeclaration::name);
     if (declared == known.end())
@@ -110,6 +116,9 @@ Result<EngineOptions> read_engine_options(const RoleSpec& role, const std::strin
                               "'; there are " + names_of(known));
     if (const std::string problem = option_problem(*declared, option.value.text); !problem.empty())
       return invalid_argument("role '" + role.name.text + "': " + problem);
+    if (const Result<void> read = check_option(model, role.plugin.text, option.key.text);
+        !read.ok())
+      return invalid_argument("role '" + role.name.text + "': " + read.error().message);
     read_one(option.key.text, option.value.text, made);
   }
   return made;

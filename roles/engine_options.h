@@ -31,8 +31,8 @@ struct EngineOptions {
 /// The declarations of the options of these names, in their order.
 std::vector<OptionDeclaration> engine_options(std::span<const std::string_view> names);
 
-/// What the role says, of the options that its plugin declares. Without `precision` it is bf16, and
-/// for a GGUF file, whose blocks are narrower, exact.
+/// What the role says, of the options that its plugin declares. Without `precision` it is the
+/// checkpoint's usual one, and for a GGUF file, whose blocks are narrower, exact.
 Result<EngineOptions> read_engine_options(const RoleSpec& role, const std::string& model,
                                           const std::vector<OptionDeclaration>& known);
 

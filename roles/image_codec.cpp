@@ -5,63 +5,94 @@
 #include <memory>
 
 #include "engine/family/model.h"
-#include "engine/picture/image_resize.h"
-#include "engine/scenes/codec.h"
+#include "engine/picture/picture_input.h"
 
 namespace sluice {
 
 namespace {
 
+std::int64_t wide(std::size_t value) { return static_cast<std::int64_t>(value); }
+
+/// Values of -1 to 1, channel by channel, to bytes, channel last.
+Result<Tensor> picture_of(const Plane& pixels) {
+  Result<Tensor> made = Tensor::zeros(Dtype::u8, {wide(pixels.height), wide(pixels.width), 3});
+  if (!made.ok()) return made;
+  const auto bytes = made->u8();
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const float value = pixels.values[i % 3 * pixels.pixels() + i / 3] * 127.5F + 127.5F;
+    bytes[i] = static_cast<std::uint8_t>(std::clamp(std::lround(value), 0L, 255L));
+  }
+  return made;
+}
+
 class ImageCodec final : public Role {
  public:
-  ImageCodec(Codec codec, std::int64_t latent_values)
-      : codec_(std::move(codec)), latent_values_(latent_values) {}
+  ImageCodec(Model model, PictureSteps steps)
+      : model_(std::move(model)), steps_(std::move(steps)) {}
+
+  static Result<RoleInstance> make(const RoleMaking& making) {
+    const std::string& directory = making.model_directory;
+    Result<Architecture> architecture = Architecture::load(directory);
+    if (!architecture.ok()) return architecture.error();
+    if (!architecture->vae.has_value() && !architecture->codec.has_value())
+      return invalid_argument(directory + ": there is no codec of pictures in it");
+    if (architecture->vae.has_value() && architecture->vae->out_channels != 3)
+      return invalid_argument(directory + ": its pictures have " +
+                              std::to_string(architecture->vae->out_channels) + " channels, not 3");
+    Result<PictureSteps> steps = PictureSteps();
+    if (architecture->codec.has_value()) steps = PictureSteps::load(directory, *architecture);
+    if (!steps.ok()) return steps.error();
+    Result<SafetensorsFile> file = open_weights(directory);
+    if (!file.ok()) return file.error();
+    Result<Model> model = Model::load(std::move(architecture).value(), std::move(file).value(),
+                                      kernels::WeightFormat::exact, ModelParts::codec);
+    if (!model.ok()) return model.error();
+    return RoleInstance(std::unique_ptr<Role>(
+        std::make_unique<ImageCodec>(std::move(model).value(), std::move(steps).value())));
+  }
 
   Result<void> run(Activation& activation) override {
-    if (activation.interface() == "encode") {
-      Result<Tensor> square =
-          resize_to_square(activation.input("image")->tensor, codec_.image_size());
-      if (!square.ok()) return square.error();
-      activation.yield("latents", make_tensor(codec_.encode(*square)));
-      return {};
-    }
+    if (activation.interface() == "encode") return encode(activation);
     const Tensor& latents = activation.input("latents")->tensor;
-    if (latents.dtype() != Dtype::f32 || latents.count() != latent_values_)
-      return invalid_argument("the latents are " + latents.describe() + ", this model needs " +
-                              std::to_string(latent_values_) + " f32 values");
-    activation.yield("image", make_image(codec_.decode(latents)));
+    const Result<Plane> pixels =
+        model_.architecture().vae.has_value() ? decode_planes(latents) : decode_tokens(latents);
+    if (!pixels.ok()) return pixels.error();
+    Result<Tensor> image = picture_of(*pixels);
+    if (!image.ok()) return image.error();
+    activation.yield("image", make_image(std::move(image).value()));
     return {};
   }
 
  private:
-  Codec codec_;
-  std::int64_t latent_values_;
-};
+  static constexpr std::int64_t side_most = 1024;
 
-/// A VAE by itself, which decodes only.
-class VaeCodec final : public Role {
- public:
-  explicit VaeCodec(Model model) : model_(std::move(model)) {}
-
-  static Result<RoleInstance> make(const std::string& directory) {
-    Result<Model> model = Model::open(directory);
-    if (!model.ok()) return model.error();
-    if (!model->architecture().vae.has_value())
-      return invalid_argument(directory + ": there is no VAE in it");
-    if (model->architecture().vae->out_channels != 3)
-      return invalid_argument(directory + ": its pictures have " +
-                              std::to_string(model->architecture().vae->out_channels) +
-                              " channels, not 3");
-    return RoleInstance(
-        std::unique_ptr<Role>(std::make_unique<VaeCodec>(std::move(model).value())));
+  Result<void> encode(Activation& activation) {
+    if (!model_.architecture().codec.has_value())
+      return invalid_argument("a codec of the family " +
+                              std::string(to_string(model_.architecture().family)) +
+                              " has no encoder");
+    const Result<PictureInput> seen =
+        prepare_picture(steps_, model_.architecture(), activation.input("image")->tensor);
+    if (!seen.ok()) return seen.error();
+    const ConvolutionCodecShape& shape = model_.codec().shape();
+    activation.yield("latents",
+                     make_tensor(Tensor::of_f32({wide(shape.tokens()), wide(shape.token_values())},
+                                                model_.codec().encode(seen->pixels))));
+    return {};
   }
 
-  Result<void> run(Activation& activation) override {
-    if (activation.interface() != "decode")
-      return invalid_argument("a VAE of this family has no encoder");
+  Result<Plane> decode_tokens(const Tensor& latents) const {
+    const ConvolutionCodecShape& shape = model_.codec().shape();
+    const std::int64_t values = wide(shape.tokens() * shape.token_values());
+    if (latents.dtype() != Dtype::f32 || latents.count() != values)
+      return invalid_argument("the latents are " + latents.describe() + ", this model needs " +
+                              std::to_string(values) + " f32 values");
+    return model_.codec().decode(latents.f32());
+  }
+
+  Result<Plane> decode_planes(const Tensor& latents) const {
     const VaeDecoder& vae = model_.vae();
-    const Tensor& latents = activation.input("latents")->tensor;
-    const auto channels = static_cast<std::int64_t>(vae.shape().latent_channels);
+    const std::int64_t channels = wide(vae.shape().latent_channels);
     if (latents.dtype() != Dtype::f32 || latents.shape().size() != 3 ||
         latents.dim(0) != channels || latents.dim(1) < 1 || latents.dim(2) < 1 ||
         latents.dim(1) > side_most || latents.dim(2) > side_most)
@@ -72,30 +103,11 @@ class VaeCodec final : public Role {
                       vae.shape().latent_channels,
                       static_cast<std::size_t>(latents.dim(1)),
                       static_cast<std::size_t>(latents.dim(2))};
-    Result<Tensor> image = picture_of(vae.decode(vae.unscaled(drawn)));
-    if (!image.ok()) return image.error();
-    activation.yield("image", make_image(std::move(image).value()));
-    return {};
-  }
-
- private:
-  static constexpr std::int64_t side_most = 1024;
-
-  /// Values of -1 to 1, channel by channel, to bytes, channel last.
-  static Result<Tensor> picture_of(const Plane& pixels) {
-    Result<Tensor> made = Tensor::zeros(Dtype::u8, {static_cast<std::int64_t>(pixels.height),
-                                                    static_cast<std::int64_t>(pixels.width), 3});
-    if (!made.ok()) return made;
-    const std::size_t plane = pixels.height * pixels.width;
-    const auto bytes = made->u8();
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      const float value = pixels.values[i % 3 * plane + i / 3] / 2 + 0.5F;
-      bytes[i] = static_cast<std::uint8_t>(std::lround(std::clamp(value, 0.0F, 1.0F) * 255));
-    }
-    return made;
+    return vae.decode(vae.unscaled(drawn));
   }
 
   Model model_;
+  PictureSteps steps_;  // where it encodes
 };
 
 }  // namespace
@@ -119,21 +131,7 @@ Plugin image_codec_plugin() {
       .needs_model = true,
       .any_ports = false,
       .global_param_kinds = {}};
-  plugin.make = [](const RoleMaking& making) -> Result<RoleInstance> {
-    if (!ModelConfig::load(making.model_directory).ok())
-      return VaeCodec::make(making.model_directory);
-    Result<ModelConfig> config = ModelConfig::load(making.model_directory);
-    if (!config.ok()) return config.error();
-    Result<SafetensorsFile> file =
-        SafetensorsFile::open(making.model_directory + "/model.safetensors");
-    if (!file.ok()) return file.error();
-    Result<Codec> codec = Codec::load(*config, *file);
-    if (!codec.ok()) return codec.error();
-    const auto values =
-        static_cast<std::int64_t>(config->denoiser.tokens * config->denoiser.token_dim);
-    return RoleInstance(
-        std::unique_ptr<Role>(std::make_unique<ImageCodec>(std::move(codec).value(), values)));
-  };
+  plugin.make = ImageCodec::make;
   return plugin;
 }
 

@@ -17,8 +17,6 @@ namespace sluice {
 
 namespace {
 
-constexpr std::int64_t answer_tokens_default = 64;
-
 /// One admitted activation of `generate`.
 struct Turn {
   enum class Stage : std::uint8_t {
@@ -51,9 +49,10 @@ struct Said {
 
 class LanguageModel final : public SteppedRole {
  public:
-  explicit LanguageModel(PagedKv& kv) : kv_(kv) {}
+  LanguageModel(PagedKv& kv, DrawingHost& host, std::size_t tokens_max)
+      : kv_(kv), host_(host), tokens_max_(tokens_max) {}
   ~LanguageModel() override {
-    SharedEngine::Turn mine(kv_.engine());
+    SharedEngine::Turn mine(host_.shared);
     mine.was_used();
     for (const auto& turn : turns_)
       if (turn->task != nullptr) mine.engine().remove(turn->id);
@@ -95,7 +94,11 @@ class LanguageModel final : public SteppedRole {
   /// To what stood before the conversation's last turn.
   void roll_back(Conversation& conversation);
 
+  const Decoder& backbone() const { return host_.model.text(); }
+
   PagedKv& kv_;
+  DrawingHost& host_;
+  const std::size_t tokens_max_;  // of an answer whose message does not say
   std::vector<std::unique_ptr<Turn>> turns_;
   std::vector<StepOutcome> done_;
   Emissions emissions_;
@@ -119,21 +122,20 @@ std::string unknown_text(const std::vector<std::string>& words, const std::strin
 
 void LanguageModel::embed(Activation& activation) {
   const Payload* text = activation.input("text");
-  if (const auto words = kv_.tokenizer().unknown_words(text->text); !words.empty())
+  if (const auto words = host_.tokenizer.unknown_words(text->text); !words.empty())
     activation.warn(unknown_text(words, kv_.directory()));
-  const std::vector<std::int32_t> ids = kv_.tokenizer().encode(text->text);
+  const std::vector<std::int32_t> ids = host_.tokenizer.encode(text->text);
   std::vector<float> rows;
-  kv_.backbone().embed(ids, rows);
+  backbone().embed(ids, rows);
   const auto count = static_cast<std::int64_t>(ids.size());
   activation.yield(
-      "hidden",
-      make_tensor(Tensor::of_f32({count, static_cast<std::int64_t>(kv_.backbone().width())},
-                                 std::move(rows)),
-                  text->attributes));
+      "hidden", make_tensor(Tensor::of_f32({count, static_cast<std::int64_t>(backbone().width())},
+                                           std::move(rows)),
+                            text->attributes));
 }
 
 Result<void> LanguageModel::append_rows(const Tensor& tensor, std::vector<float>& rows) const {
-  const auto width = static_cast<std::int64_t>(kv_.backbone().width());
+  const auto width = static_cast<std::int64_t>(backbone().width());
   if (tensor.dtype() != Dtype::f32 || tensor.count() % width != 0)
     return invalid_argument("the rows are " + tensor.describe() +
                             ", this model needs f32 rows of width " + std::to_string(width));
@@ -143,13 +145,13 @@ Result<void> LanguageModel::append_rows(const Tensor& tensor, std::vector<float>
 
 Result<void> LanguageModel::append_pictures(const Activation& activation,
                                             Conversation& conversation, std::vector<float>& rows) {
-  const ModelConfig& config = kv_.config();
-  const std::int32_t open = config.image;
-  const std::int32_t close = config.image_end;
+  const TurnTokens& marks = host_.turns();
+  const std::int32_t open = marks.image;
+  const std::int32_t close = marks.image_end;
   for (const PayloadRef& features : activation.inputs("features")) {
-    kv_.backbone().embed({&open, 1}, rows);
+    backbone().embed({&open, 1}, rows);
     if (Result<void> added = append_rows(features->tensor, rows); !added.ok()) return added;
-    kv_.backbone().embed({&close, 1}, rows);
+    backbone().embed({&close, 1}, rows);
   }
   for (const PayloadRef& latents : activation.inputs("latents"))
     conversation.latents = latents->tensor;
@@ -160,14 +162,15 @@ Result<void> LanguageModel::append_pictures(const Activation& activation,
 Result<Said> LanguageModel::read(Turn& turn, Conversation& conversation) {
   const Activation& activation = *turn.activation;
   if (!activation.inputs("text").empty())
-    return invalid_argument("over models/scenes `generate` takes `hidden`: run `embed` before it");
-  const ModelConfig& config = kv_.config();
+    return invalid_argument(
+        "over a model that draws `generate` takes `hidden`: run `embed` before it");
+  const TurnTokens& marks = host_.turns();
   Said said;
   std::vector<std::int32_t> opening = std::exchange(conversation.unwritten, {});
-  if (conversation.sequence.tokens() == 0 && opening.empty()) opening.push_back(config.bos);
-  if (!conversation.in_turn) opening.push_back(config.user);
+  if (conversation.sequence.tokens() == 0 && opening.empty()) opening.push_back(marks.bos);
+  if (!conversation.in_turn) opening.push_back(marks.user);
   conversation.in_turn = true;
-  kv_.backbone().embed(opening, said.rows);
+  backbone().embed(opening, said.rows);
   if (Result<void> added = append_pictures(activation, conversation, said.rows); !added.ok())
     return added.error();
   for (const PayloadRef& hidden : activation.inputs("hidden")) {
@@ -177,7 +180,7 @@ Result<Said> LanguageModel::read(Turn& turn, Conversation& conversation) {
     said.answers = said.answers || hidden->attribute("generate").value_or(1) != 0;
   }
   if (said.answers) {
-    kv_.backbone().embed({&config.assistant, 1}, said.rows);
+    backbone().embed({&marks.assistant, 1}, said.rows);
     conversation.in_turn = false;
   }
   return said;
@@ -205,15 +208,15 @@ Result<void> LanguageModel::begin(Turn& turn, SharedEngine::Turn& mine) {
   generation.rows = std::move(said->rows);
   generation.options.tokens_max = 0;
   if (said->answers) {
-    generation.options.tokens_max = static_cast<std::size_t>(
-        std::max<std::int64_t>(turn.option("max_tokens", answer_tokens_default), 1));
+    generation.options.tokens_max = static_cast<std::size_t>(std::max<std::int64_t>(
+        turn.option("max_tokens", static_cast<std::int64_t>(tokens_max_)), 1));
     generation.options.sampling.temperature =
         static_cast<float>(turn.option("temperature_milli", 0)) / 1000.0F;
     generation.options.sampling.top_k = static_cast<std::size_t>(turn.option("top_k", 0));
     generation.options.sampling.top_p =
         static_cast<float>(turn.option("top_p_milli", 1000)) / 1000.0F;
     generation.options.seed = static_cast<std::uint64_t>(turn.option("seed", 0));
-    generation.options.end_tokens = {kv_.config().eos, kv_.config().draw};
+    generation.options.end_tokens = {host_.turns().eos, host_.turns().draw};
   }
   turn.stage = said->answers ? Turn::Stage::answers : Turn::Stage::reads;
   start(turn, conversation, std::move(generation), mine);
@@ -259,7 +262,7 @@ void LanguageModel::yield_words(Turn& turn) {
     auto* text = new Payload;
     text->type = ValueType::text;
     text->text = (turn.yielded > 0 ? " " : "") +
-                 std::string(kv_.tokenizer().word(generation.tokens[turn.yielded]));
+                 std::string(host_.tokenizer.word(generation.tokens[turn.yielded]));
     if (generation.finish == Generation::Finish::length &&
         turn.yielded + 1 == generation.tokens.size())
       text->attributes.emplace_back("cut_off", turn.task->is_cut_by_pages() ? 2 : 1);
@@ -269,8 +272,8 @@ void LanguageModel::yield_words(Turn& turn) {
 
 void LanguageModel::mark(Turn& turn, KvSequence sequence, SharedEngine::Turn& mine) {
   Generation generation;
-  const std::int32_t draw = kv_.config().draw;
-  kv_.backbone().embed({&draw, 1}, generation.rows);
+  const std::int32_t draw = host_.turns().draw;
+  backbone().embed({&draw, 1}, generation.rows);
   generation.options.tokens_max = 0;
   generation.sequence = std::move(sequence);
   turn.stage = Turn::Stage::marks;
@@ -295,7 +298,7 @@ void LanguageModel::advance(Turn& turn, SharedEngine::Turn& mine) {
   if (generation.finish == Generation::Finish::none) return;
   if (generation.error.has_value()) return finish(turn, *generation.error, mine);
   const bool draws = generation.finish == Generation::Finish::end_token &&
-                     generation.end_token == kv_.config().draw;
+                     generation.end_token == host_.turns().draw;
   if (draws) return mark(turn, turn.task->release().sequence, mine);
   const std::vector<std::int32_t> tokens = generation.tokens;
   const bool cut_off =
@@ -307,7 +310,7 @@ void LanguageModel::advance(Turn& turn, SharedEngine::Turn& mine) {
   if (lives) {
     Conversation& conversation = kv_.conversation(turn.activation->session());
     // The answer's last word was not written, nor was its end.
-    if (stage != Turn::Stage::reads) conversation.unwritten = {kv_.config().eos};
+    if (stage != Turn::Stage::reads) conversation.unwritten = {host_.turns().eos};
     if (cut_off) conversation.unwritten.insert(conversation.unwritten.begin(), tokens.back());
     if (stage == Turn::Stage::marks) yield_drawing(turn, conversation);
   }
@@ -343,7 +346,7 @@ void LanguageModel::advance_all(SharedEngine::Turn& mine) {
 
 void LanguageModel::step(std::vector<StepOutcome>& ended) {
   {
-    SharedEngine::Turn mine(kv_.engine());
+    SharedEngine::Turn mine(host_.shared);
     advance_all(mine);
     look_at_all(mine);
     const bool ran = mine.forward();
@@ -364,13 +367,16 @@ Result<RoleInstance> make(const RoleMaking& making) {
     return make_policy_role(making, *policy, PolicyPart::trunk, options);
   const Result<ModelKind> kind = kind_of_model(making.model_directory);
   if (!kind.ok()) return kind.error();
-  if (*kind != ModelKind::scenes) return make_chat_role(making, options);
-  if (!making.role->options.empty())
-    return invalid_argument("role '" + making.role->name.text +
-                            "': a language_model of models/scenes takes no options");
-  Result<PagedKv*> kv = paged_kv_of(making);
+  if (*kind != ModelKind::drawing) return make_chat_role(making, options);
+  const Result<EngineOptions> said =
+      read_engine_options(*making.role, making.model_directory, options);
+  if (!said.ok()) return said.error();
+  const Result<PagedKv*> kv = paged_kv_of(making);
   if (!kv.ok()) return kv.error();
-  return RoleInstance(std::unique_ptr<SteppedRole>(std::make_unique<LanguageModel>(**kv)));
+  const Result<DrawingHost*> host = (*kv)->host(making.model_directory, *said);
+  if (!host.ok()) return host.error();
+  return RoleInstance(std::unique_ptr<SteppedRole>(
+      std::make_unique<LanguageModel>(**kv, **host, said->tokens_max)));
 }
 
 const Port features{"features", ValueType::tensor, "a picture's feature tokens", false,

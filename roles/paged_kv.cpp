@@ -1,48 +1,40 @@
 #include "roles/paged_kv.h"
 
-#include "engine/family/memory_plan.h"
+#include "engine/tasks/chat_model.h"
+#include "roles/kv_pages.h"
 
 namespace sluice {
 
-namespace {
-
-/// Sessions' worth of pages when the workflow does not say how many.
-constexpr std::size_t default_sessions = 32;
-
-}  // namespace
-
 Result<std::unique_ptr<GlobalParam>> PagedKv::make(const GlobalParamMaking& making) {
-  if (making.model_directory.empty())
-    return invalid_argument("a paged_kv needs `model:`, the directory whose backbone fills it");
+  const Result<Architecture> architecture = Architecture::load(making.model_directory);
+  if (!architecture.ok()) return architecture.error();
+  Result<std::unique_ptr<KvPool>> pool = make_pages(*architecture->text, *making.spec);
+  if (!pool.ok()) return pool.error();
   auto made = std::make_unique<PagedKv>();
   made->directory_ = making.model_directory;
-  Result<ModelConfig> config = ModelConfig::load(making.model_directory);
-  if (!config.ok()) return config.error();
-  made->config_ = std::move(config).value();
-  Result<SafetensorsFile> file =
-      SafetensorsFile::open(making.model_directory + "/model.safetensors");
-  if (!file.ok()) return file.error();
-  made->file_ = std::move(file).value();
-  Result<Tokenizer> tokenizer = Tokenizer::load(making.model_directory + "/tokenizer.json");
-  if (!tokenizer.ok()) return tokenizer.error();
-  made->tokenizer_ = std::move(tokenizer).value();
-  Result<Decoder> backbone =
-      Decoder::load(made->config_.decoder(), ModelConfig::decoder_names(), made->file_);
-  if (!backbone.ok()) return backbone.error();
-  made->backbone_ = std::move(backbone).value();
-  const auto page_tokens = static_cast<std::size_t>(making.spec->page_tokens);
-  const std::size_t pages =
-      making.spec->pages > 0
-          ? static_cast<std::size_t>(making.spec->pages)
-          : default_sessions * ((made->config_.positions_max + page_tokens - 1) / page_tokens);
-  const MemoryPlan plan{
-      0, kv_bytes(made->config_.decoder()) * static_cast<double>(pages * page_tokens),
-      machine_bytes(), pages * page_tokens};
-  if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
-  made->pool_ = std::make_unique<KvPool>(made->backbone_.kv_shape(page_tokens), pages);
-  made->text_ = std::make_unique<CpuText>(made->backbone_, *made->pool_);
-  made->engine_ = std::make_unique<SharedEngine>(*made->text_, PlannerOptions{});
+  made->pool_ = std::move(pool).value();
   return std::unique_ptr<GlobalParam>(std::move(made));
+}
+
+Result<DrawingHost*> PagedKv::host(const std::string& directory, const EngineOptions& options) {
+  if (host_ != nullptr && directory == directory_) {
+    if (Result<void> same = check_same_use({host_->model.format(), host_->step_rows},
+                                           {options.format, options.planner.budget});
+        !same.ok())
+      return same.error();
+    return host_.get();
+  }
+  Result<Model> model = open_beside(*pool_, directory_, directory, options.format);
+  if (!model.ok()) return model.error();
+  if (!model->architecture().flow.has_value() || !model->architecture().turns.has_value())
+    return invalid_argument(directory + ": a model of the family " +
+                            std::string(to_string(model->architecture().family)) +
+                            " does not draw");
+  Result<Tokenizer> tokenizer = open_tokenizer(directory);
+  if (!tokenizer.ok()) return tokenizer.error();
+  host_ = std::make_unique<DrawingHost>(std::move(model).value(), std::move(tokenizer).value(),
+                                        *pool_, options.planner);
+  return host_.get();
 }
 
 Conversation& PagedKv::conversation(std::string_view session) {
@@ -65,7 +57,8 @@ bool PagedKv::give_back(std::string_view session, std::uint64_t id, KvSequence s
 }
 
 void PagedKv::end_session(std::string_view session) {
-  SharedEngine::Turn turn(*engine_);
+  if (host_ == nullptr) return;  // nobody has said anything
+  SharedEngine::Turn turn(host_->shared);
   turn.was_used();
   const auto it = conversations_.find(session);
   if (it == conversations_.end()) return;
@@ -74,15 +67,9 @@ void PagedKv::end_session(std::string_view session) {
 
 Result<PagedKv*> paged_kv_of(const RoleMaking& making) {
   for (GlobalParam* param : making.global_params)
-    if (auto* kv = dynamic_cast<PagedKv*>(param)) {
-      if (kv->directory() == making.model_directory) return kv;
-      return invalid_argument("the model of role '" + making.role->name.text + "' is " +
-                              making.model_directory + ", its paged_kv is made for " +
-                              kv->directory());
-    }
+    if (auto* kv = dynamic_cast<PagedKv*>(param)) return kv;
   return invalid_argument("role '" + making.role->name.text +
-                          "' needs a paged_kv of a checkpoint made as models/scenes is among its "
-                          "global_params");
+                          "' needs a paged_kv of a model that draws among its global_params");
 }
 
 }  // namespace sluice

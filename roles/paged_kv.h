@@ -1,9 +1,8 @@
-// The global parameter `paged_kv`: the backbone's weights, the page pool, and each session's
-// conversation.
+// The `paged_kv` of a model that answers and draws: its checkpoint and engine, the page pool, and
+// each session's conversation.
 //
-// Shared by the roles that list it, and the engine in which their words and drawings advance
-// together. Thread: take a turn of `engine` around every use; the roles may run on different
-// threads.
+// Shared by the roles that list it, whose words and drawings advance together. Thread: take a turn
+// of `engine` around every use; the roles may run on different threads.
 // Source: omni-flow, section 4.1 (global params pool) and 5.3 (the diffusion model on the LLM's
 // KV).
 #pragma once
@@ -13,13 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/safetensors.h"
-#include "engine/layers/decoder.h"
-#include "engine/layers/kv.h"
-#include "engine/scenes/config.h"
+#include "engine/family/model.h"
 #include "engine/tasks/shared_engine.h"
 #include "engine/text/tokenizer.h"
 #include "roles/catalog.h"
+#include "roles/engine_options.h"
 
 namespace sluice {
 
@@ -43,6 +40,26 @@ struct Conversation {
   std::uint64_t failed_call = 0;  // whose turn failed: the rest of it is refused
 };
 
+/// The checkpoint and its engine: one for all roles and replicas over the same pages.
+struct DrawingHost {
+  DrawingHost(Model loaded, Tokenizer words, KvPool& pool, const PlannerOptions& options)
+      : model(std::move(loaded)),
+        tokenizer(std::move(words)),
+        step_rows(options.budget),
+        text(model.text(), pool),
+        shared(text, options) {}
+  DrawingHost(const DrawingHost&) = delete;
+  DrawingHost& operator=(const DrawingHost&) = delete;
+
+  const TurnTokens& turns() const { return *model.architecture().turns; }
+
+  Model model;
+  Tokenizer tokenizer;
+  std::uint32_t step_rows;
+  CpuText text;
+  SharedEngine shared;
+};
+
 class PagedKv final : public GlobalParam {
  public:
   static Result<std::unique_ptr<GlobalParam>> make(const GlobalParamMaking& making);
@@ -50,29 +67,22 @@ class PagedKv final : public GlobalParam {
   /// Waits for the forward under way. What a task still holds goes when the task ends.
   void end_session(std::string_view session) override;
 
-  /// For what follows: whose turn it is.
-  SharedEngine& engine() { return *engine_; }
+  /// Loads the checkpoint for the first role that asks. Errors: invalid_argument (another directory
+  /// than the pages are for, other options than the first role's); those of loading.
+  Result<DrawingHost*> host(const std::string& directory, const EngineOptions& options);
+  const std::string& directory() const { return directory_; }
+  KvPool& pool() { return *pool_; }
+
+  /// For what follows: whose turn of the engine it is.
   Conversation& conversation(std::string_view session);
   /// Gives a sequence back to the conversation it was taken from; false: that has ended, and the
   /// pages are free.
   bool give_back(std::string_view session, std::uint64_t id, KvSequence sequence);
 
-  const ModelConfig& config() const { return config_; }
-  const Decoder& backbone() const { return backbone_; }
-  const Tokenizer& tokenizer() const { return tokenizer_; }
-  const SafetensorsFile& file() const { return file_; }
-  const std::string& directory() const { return directory_; }
-  KvPool& pool() { return *pool_; }
-
  private:
   std::string directory_;
-  ModelConfig config_;
-  SafetensorsFile file_;
-  Tokenizer tokenizer_;
-  Decoder backbone_;
   std::unique_ptr<KvPool> pool_;
-  std::unique_ptr<CpuText> text_;
-  std::unique_ptr<SharedEngine> engine_;
+  std::unique_ptr<DrawingHost> host_;
   std::map<std::string, Conversation, std::less<>> conversations_;
   std::uint64_t next_id_ = 1;
 };

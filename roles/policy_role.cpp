@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "engine/policy/policy_prompt.h"
 #include "engine/tasks/control_cycle.h"
+#include "engine/tasks/encoding.h"
 #include "roles/emissions.h"
 
 namespace sluice {
@@ -22,15 +23,18 @@ std::int64_t wide(std::size_t value) { return static_cast<std::int64_t>(value); 
 /// A cycle that was asked for.
 struct Asked {
   Activation* activation = nullptr;
-  bool looked_at = false;       // its pictures, words and state
-  Result<void> outcome;         // of looking at them
-  std::vector<float> rows;      // of the prefix
-  std::size_t pictures = 0;     // how many of them stand for pictures
-  std::vector<float> x, state;  // noise; what the robot says of itself, filled up with zeros
-  std::size_t state_given = 0;  // of `state`: what it did say
+  bool looked_at = false;  // its pictures, words and state
+  Result<void> outcome;    // of looking at them
+  std::vector<std::int32_t> words;
+  std::vector<float> features;         // of pictures, or none
+  std::unique_ptr<Encoding> encoding;  // of pictures, under way
+  std::vector<float> x, state;         // noise; what the robot says of itself, filled up with zeros
+  std::size_t state_given = 0;         // of `state`: what it did say
   Nanoseconds began = 0;
   std::unique_ptr<ControlCycle> cycle;
-  TaskId id = 0;
+  TaskId id = 0;  // of the encoding, then of the cycle
+
+  bool is_encoding() const { return encoding != nullptr && !encoding->done(); }
 };
 
 class PolicyRole final : public SteppedRole {
@@ -64,7 +68,8 @@ class PolicyRole final : public SteppedRole {
   Result<void> check_state(const Asked& asked) const;
   Result<void> read_noise(Asked& asked) const;
   Result<std::vector<std::int32_t>> read_words(const Asked& asked) const;
-  Result<std::vector<float>> read_features(const Asked& asked) const;
+  Result<void> read_features(Asked& asked) const;
+  ControlOptions control_of(const Asked& asked) const;
   Result<void> begin(Asked& asked, SharedEngine::Turn& mine);
   Result<KvSequence> prefix_of(const Asked& asked) const;
   void end(Asked& asked, Result<void> outcome, SharedEngine::Turn& mine,
@@ -132,21 +137,35 @@ Result<std::vector<std::int32_t>> PolicyRole::read_words(const Asked& asked) con
   return host_.tokenizer->encode(policy_prompt(family, text->text, told), true);
 }
 
-Result<std::vector<float>> PolicyRole::read_features(const Asked& asked) const {
+/// Those that are given, or an encoding of what the cameras see.
+Result<void> PolicyRole::read_features(Asked& asked) const {
   if (is_trunk()) {
     const Payload* features = given(*asked.activation, "features");
-    if (features == nullptr) return std::vector<float>();
+    if (features == nullptr) return {};
     const Tensor& tensor = features->tensor;
     const std::size_t width = host_.model.text().width();
     if (tensor.dtype() != Dtype::f32 || tensor.shape().size() != 2 || tensor.dim(1) != wide(width))
       return invalid_argument("the features are " + tensor.describe() +
                               ", this policy reads f32[rows, " + std::to_string(width) + "]");
-    return std::vector<float>(tensor.f32().begin(), tensor.f32().end());
+    asked.features.assign(tensor.f32().begin(), tensor.f32().end());
+    return {};
   }
-  const Result<std::vector<float>> pixels =
+  Result<std::vector<float>> pixels =
       read_cameras(*asked.activation, host_.pictures, host_.model.architecture());
-  if (!pixels.ok() || pixels->empty()) return pixels;
-  return host_.model.features(*pixels, {});
+  if (!pixels.ok()) return pixels.error();
+  if (pixels->empty()) return {};
+  // With the prefix, which waits for it, it has the time of one step.
+  const ControlOptions control = control_of(asked);
+  Encoding::Options options;
+  options.priority = control.priority;
+  if (control.deadline != no_deadline)
+    options.deadline = control.began + (control.deadline - control.began) /
+                                           (static_cast<Nanoseconds>(control.schedule.steps) + 1);
+  Result<std::unique_ptr<Encoding>> encoding =
+      Encoding::make(host_.model, std::move(pixels).value(), {}, options);
+  if (!encoding.ok()) return encoding.error();
+  asked.encoding = std::move(encoding).value();
+  return {};
 }
 
 /// pi0 reads its state beside the actions, the others in their prefix.
@@ -169,17 +188,12 @@ Result<void> PolicyRole::look_at(Asked& asked) const {
     return invalid_argument(
         "what a robot is told is its `instruction`, or `tokens`; `text` is for "
         "models that answer");
-  const Result<std::vector<std::int32_t>> words = read_words(asked);
+  Result<std::vector<std::int32_t>> words = read_words(asked);
   if (!words.ok()) return words.error();
-  Result<std::vector<float>> features = read_features(asked);
-  if (!features.ok()) return features.error();
-  asked.pictures = features->size() / host_.model.text().width();
-  if (asked.pictures == 0 && words->empty())
+  asked.words = std::move(words).value();
+  if (Result<void> read = read_features(asked); !read.ok()) return read;
+  if (asked.features.empty() && asked.encoding == nullptr && asked.words.empty())
     return invalid_argument("there is nothing to act on: no picture, no instruction");
-  Result<std::vector<float>> rows =
-      host_.policy.embed_seen(std::move(features).value(), *words, asked.state);
-  if (!rows.ok()) return rows.error();
-  asked.rows = std::move(rows).value();
   return {};
 }
 
@@ -204,17 +218,39 @@ Result<KvSequence> PolicyRole::prefix_of(const Asked& asked) const {
   return kv_.pool().fork(*found);
 }
 
-Result<void> PolicyRole::begin(Asked& asked, SharedEngine::Turn& mine) {
-  Result<KvSequence> prefix = prefix_of(asked);
-  if (!prefix.ok()) return prefix.error();
+ControlOptions PolicyRole::control_of(const Asked& asked) const {
   ControlOptions options;
   options.schedule.steps = is_trunk() ? 0 : options_.steps != 0 ? options_.steps : shape().steps;
   options.priority = options_.priority;
   options.began = asked.began;
   if (options_.deadline != 0) options.deadline = options.began + options_.deadline;
+  return options;
+}
+
+/// The encoding, and when it is done the cycle.
+Result<void> PolicyRole::begin(Asked& asked, SharedEngine::Turn& mine) {
+  if (asked.encoding != nullptr && asked.id == 0) {
+    asked.id = mine.add(*asked.encoding);
+    return {};
+  }
+  if (asked.encoding != nullptr) {
+    if (asked.encoding->error().has_value()) return *asked.encoding->error();
+    asked.features = asked.encoding->take_features();
+    asked.encoding.reset();
+  }
+  Result<KvSequence> prefix = prefix_of(asked);
+  if (!prefix.ok()) return prefix.error();
+  const std::size_t pictures = asked.features.size() / host_.model.text().width();
+  std::vector<float> seen;
+  if (!is_expert()) {
+    Result<std::vector<float>> rows =
+        host_.policy.embed_seen(std::move(asked.features), asked.words, asked.state);
+    if (!rows.ok()) return rows.error();
+    seen = std::move(rows).value();
+  }
   auto cycle =
-      ControlCycle::make(host_.policy, std::move(prefix).value(), std::move(asked.rows),
-                         asked.pictures, std::move(asked.x), std::move(asked.state), options);
+      ControlCycle::make(host_.policy, std::move(prefix).value(), std::move(seen), pictures,
+                         std::move(asked.x), std::move(asked.state), control_of(asked));
   if (!cycle.ok()) return cycle.error();
   asked.cycle = std::move(cycle).value();
   asked.id = mine.add(*asked.cycle);
@@ -238,9 +274,10 @@ void PolicyRole::yield_result(Asked& asked) {
 
 void PolicyRole::end(Asked& asked, Result<void> outcome, SharedEngine::Turn& mine,
                      std::vector<StepOutcome>& ended) {
-  if (asked.cycle != nullptr) mine.engine().remove(asked.id);
+  mine.engine().remove(asked.id);
   if (outcome.ok()) yield_result(asked);
   asked.cycle.reset();
+  asked.encoding.reset();
   ended.push_back({asked.activation, std::move(outcome)});
   asked.activation = nullptr;
 }
@@ -250,7 +287,7 @@ void PolicyRole::advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& end
     if (asked.activation->cancelled()) {
       end(asked, Error{ErrorCode::cancelled, "the call was cancelled"}, mine, ended);
     } else if (asked.cycle == nullptr) {
-      if (!asked.looked_at) continue;
+      if (!asked.looked_at || (asked.id != 0 && asked.is_encoding())) continue;
       if (asked.outcome.ok()) asked.outcome = begin(asked, mine);
       if (!asked.outcome.ok()) end(asked, asked.outcome, mine, ended);
     } else if (asked.cycle->done()) {

@@ -1,121 +1,227 @@
 #include "roles/vision_encoder.h"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 
-#include "engine/picture/image_resize.h"
 #include "engine/picture/picture_cache.h"
-#include "engine/scenes/vision.h"
+#include "engine/tasks/encoding.h"
+#include "roles/emissions.h"
 #include "roles/engine_options.h"
 #include "roles/picture_features.h"
 #include "roles/policy_role.h"
+#include "roles/shared_model.h"
 
 namespace sluice {
 
 namespace {
 
-class VisionEncoder final : public Role {
- public:
-  explicit VisionEncoder(Vision vision) : vision_(std::move(vision)) {}
-
-  Result<void> run(Activation& activation) override {
-    const Payload* image = activation.input("image");
-    Result<Tensor> square = resize_to_square(image->tensor, vision_.image_size());
-    if (!square.ok()) return square.error();
-    activation.yield("features", make_tensor(vision_.encode(*square)));
-    return {};
-  }
-
- private:
-  Vision vision_;
-};
-
-constexpr std::string_view option_names[] = {"precision"};
+constexpr std::string_view option_names[] = {"precision", "step_tokens", "priority"};
 constexpr std::size_t seen_bytes_max = std::size_t{64} << 20U;
 
-/// The tower of any other checkpoint, and its projector where it has a decoder.
-class CheckpointEncoder final : public Role {
+/// Of the rows: the decoder's where there is one.
+std::size_t width_of(const Architecture& model) {
+  return model.text.has_value() ? model.text->block.width : model.vision->block.width;
+}
+
+/// What an activation shows: one picture, or what cameras see.
+Result<PictureInput> prepare(const Activation& activation, const PictureSteps& steps,
+                             const Architecture& model) {
+  if (activation.interface() == "encode")
+    return prepare_picture(steps, model, activation.input("image")->tensor);
+  Result<std::vector<float>> pixels = read_cameras(activation, steps, model);
+  if (!pixels.ok()) return pixels.error();
+  if (pixels->empty()) return invalid_argument("there is no camera's picture");
+  PictureInput made;
+  made.pixels = std::move(pixels).value();
+  return made;
+}
+
+/// By which it is found again; empty: it is not kept, for what a robot sees does not come again.
+std::string content_of(const Activation& activation) {
+  return activation.interface() == "encode" ? picture_content(activation.input("image")->tensor)
+                                            : std::string();
+}
+
+/// The tower of a checkpoint, and its projector where it has a decoder.
+class VisionEncoder final : public Role {
  public:
-  CheckpointEncoder(Model model, PictureSteps steps)
+  VisionEncoder(Model model, PictureSteps steps)
       : model_(std::move(model)), steps_(std::move(steps)) {}
 
-  static Result<RoleInstance> make(const RoleMaking& making) {
-    const Result<EngineOptions> options =
-        read_engine_options(*making.role, making.model_directory, engine_options(option_names));
-    if (!options.ok()) return options.error();
-    Result<Architecture> architecture = Architecture::load(making.model_directory);
-    if (!architecture.ok()) return architecture.error();
-    Result<PictureSteps> steps = PictureSteps::load(making.model_directory, *architecture);
-    if (!steps.ok()) return steps.error();
-    Result<SafetensorsFile> file = open_weights(making.model_directory);
-    if (!file.ok()) return file.error();
-    Result<Model> model = Model::load(std::move(architecture).value(), std::move(file).value(),
-                                      options->format, ModelParts::pictures);
-    if (!model.ok()) return model.error();
-    return RoleInstance(std::unique_ptr<Role>(
-        std::make_unique<CheckpointEncoder>(std::move(model).value(), std::move(steps).value())));
-  }
-
   Result<void> run(Activation& activation) override {
-    return activation.interface() == "encode" ? encode(activation) : encode_cameras(activation);
-  }
-
- private:
-  /// Of the rows: the decoder's where there is one.
-  std::size_t width() const {
-    const Architecture& model = model_.architecture();
-    return model.text.has_value() ? model.text->block.width : model.vision->block.width;
-  }
-
-  Result<void> encode(Activation& activation) {
-    const Tensor& image = activation.input("image")->tensor;
-    const std::string content = picture_content(image);
-    if (const PictureInput* seen = seen_.find(content)) {
-      activation.yield("features", features_payload(*seen, width()));
+    const std::string content = content_of(activation);
+    if (const PictureInput* seen = content.empty() ? nullptr : seen_.find(content)) {
+      activation.yield("features", features_payload(*seen, width_of(model_.architecture())));
       return {};
     }
-    Result<PictureInput> made = prepare_picture(steps_, model_.architecture(), image);
+    Result<PictureInput> made = prepare(activation, steps_, model_.architecture());
     if (!made.ok()) return made.error();
     Result<std::vector<float>> features = model_.features(made->pixels, made->grids);
     if (!features.ok()) return features.error();
     made->features = std::move(features).value();
     made->pixels = {};
     made->content = content;
-    seen_.keep(*made);
-    activation.yield("features", features_payload(*made, width()));
+    if (!content.empty()) seen_.keep(*made);
+    activation.yield("features", features_payload(*made, width_of(model_.architecture())));
     return {};
   }
 
-  Result<void> encode_cameras(Activation& activation) {
-    const Result<std::vector<float>> pixels =
-        read_cameras(activation, steps_, model_.architecture());
-    if (!pixels.ok()) return pixels.error();
-    if (pixels->empty()) return invalid_argument("there is no camera's picture");
-    PictureInput seen;
-    Result<std::vector<float>> features = model_.features(*pixels, {});
-    if (!features.ok()) return features.error();
-    seen.features = std::move(features).value();
-    activation.yield("features", features_payload(seen, width()));
-    return {};
-  }
-
+ private:
   Model model_;
   PictureSteps steps_;
   PictureCache seen_{seen_bytes_max};
 };
 
-Result<RoleInstance> make_scenes(const RoleMaking& making) {
-  if (!making.role->options.empty())
-    return invalid_argument("role '" + making.role->name.text +
-                            "': a vision_encoder of models/scenes takes no options");
-  Result<ModelConfig> config = ModelConfig::load(making.model_directory);
-  if (!config.ok()) return config.error();
-  Result<SafetensorsFile> file =
-      SafetensorsFile::open(making.model_directory + "/model.safetensors");
+/// The tower of the checkpoint that a paged_kv holds: its encodings go into the forwards of all.
+class SharedEncoder final : public SteppedRole {
+ public:
+  SharedEncoder(SharedModel shared, PictureSteps steps, std::uint8_t priority)
+      : model_(*shared.model),
+        engine_(*shared.engine),
+        steps_(std::move(steps)),
+        priority_(priority) {}
+  ~SharedEncoder() override {
+    SharedEngine::Turn mine(engine_);
+    mine.was_used();
+    for (const Asked& asked : asked_) mine.engine().remove(asked.id);
+    asked_.clear();
+  }
+  SharedEncoder(const SharedEncoder&) = delete;
+  SharedEncoder& operator=(const SharedEncoder&) = delete;
+
+  void admit(Activation& activation) override { asked_.push_back({&activation, {}, {}, {}, 0}); }
+  bool busy() const override { return !asked_.empty(); }
+
+  void step(std::vector<StepOutcome>& ended) override {
+    look_at_one();
+    {
+      SharedEngine::Turn mine(engine_);
+      advance(mine, ended);
+      const bool ran = mine.forward();
+      advance(mine, ended);
+      if (ran || !ended.empty()) mine.was_used();
+    }
+    emissions_.send();
+  }
+
+ private:
+  struct Asked {
+    Activation* activation = nullptr;
+    std::optional<PictureInput> picture;  // once it has been looked at
+    Result<void> outcome;                 // of looking at it
+    std::unique_ptr<Encoding> encoding;
+    TaskId id = 0;
+  };
+
+  /// Outside the turn: the works of others go on meanwhile.
+  void look_at_one() {
+    for (Asked& asked : asked_) {
+      if (asked.picture.has_value() || asked.activation->cancelled()) continue;
+      asked.picture.emplace();
+      Result<PictureInput> made = prepare(*asked.activation, steps_, model_.architecture());
+      if (made.ok())
+        asked.picture = std::move(made).value();
+      else
+        asked.outcome = made.error();
+      asked.picture->content = content_of(*asked.activation);
+      return;
+    }
+  }
+
+  void end(Asked& asked, Result<void> outcome, SharedEngine::Turn& mine,
+           std::vector<StepOutcome>& ended) {
+    mine.engine().remove(asked.id);
+    if (outcome.ok())
+      emissions_.add(*asked.activation, "features",
+                     features_payload(*asked.picture, width_of(model_.architecture())));
+    asked.encoding.reset();
+    ended.push_back({asked.activation, std::move(outcome)});
+    asked.activation = nullptr;
+  }
+
+  /// One that is the same as another's under way waits for that.
+  bool is_under_way(const std::string& content) const {
+    return !content.empty() && std::ranges::any_of(asked_, [&](const Asked& other) {
+      return other.encoding != nullptr && other.picture->content == content;
+    });
+  }
+
+  void begin(Asked& asked, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
+    PictureInput& picture = *asked.picture;
+    if (is_under_way(picture.content)) return;
+    if (const PictureInput* seen =
+            picture.content.empty() ? nullptr : seen_.find(picture.content)) {
+      picture = *seen;
+      return end(asked, {}, mine, ended);
+    }
+    Result<std::unique_ptr<Encoding>> made =
+        Encoding::make(model_, std::move(picture.pixels), picture.grids, {priority_, no_deadline});
+    if (!made.ok()) return end(asked, made.error(), mine, ended);
+    asked.encoding = std::move(made).value();
+    asked.id = mine.add(*asked.encoding);
+  }
+
+  void take(Asked& asked, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
+    if (asked.encoding->error().has_value())
+      return end(asked, *asked.encoding->error(), mine, ended);
+    asked.picture->features = asked.encoding->take_features();
+    asked.picture->pixels = {};
+    if (!asked.picture->content.empty()) seen_.keep(*asked.picture);
+    end(asked, {}, mine, ended);
+  }
+
+  void advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
+    for (Asked& asked : asked_) {
+      if (asked.activation->cancelled())
+        end(asked, Error{ErrorCode::cancelled, "the call was cancelled"}, mine, ended);
+      else if (!asked.outcome.ok())
+        end(asked, asked.outcome, mine, ended);
+      else if (asked.encoding != nullptr && asked.encoding->done())
+        take(asked, mine, ended);
+      else if (asked.encoding == nullptr && asked.picture.has_value())
+        begin(asked, mine, ended);
+    }
+    std::erase_if(asked_, [](const Asked& asked) { return asked.activation == nullptr; });
+  }
+
+  const Model& model_;
+  SharedEngine& engine_;
+  PictureSteps steps_;
+  std::uint8_t priority_;
+  PictureCache seen_{seen_bytes_max};
+  std::vector<Asked> asked_;
+  Emissions emissions_;
+};
+
+Result<RoleInstance> make(const RoleMaking& making) {
+  const std::string& directory = making.model_directory;
+  const Result<EngineOptions> options =
+      read_engine_options(*making.role, directory, engine_options(option_names));
+  if (!options.ok()) return options.error();
+  Result<Architecture> architecture = Architecture::load(directory);
+  if (!architecture.ok()) return architecture.error();
+  Result<PictureSteps> steps = PictureSteps::load(directory, *architecture);
+  if (!steps.ok()) return steps.error();
+  if (!making.global_params.empty()) {
+    const Result<SharedModel> shared = shared_model_of(making, *options);
+    if (!shared.ok()) return shared.error();
+    return RoleInstance(std::unique_ptr<SteppedRole>(
+        std::make_unique<SharedEncoder>(*shared, std::move(steps).value(), options->priority)));
+  }
+  for (const OptionSpec& option : making.role->options)
+    if (option.key.text != "precision")
+      return invalid_argument("role '" + making.role->name.text + "': the option '" +
+                              option.key.text +
+                              "' is for the engine that a paged_kv brings; list one in "
+                              "global_params, or leave the option out");
+  Result<SafetensorsFile> file = open_weights(directory);
   if (!file.ok()) return file.error();
-  Result<Vision> vision = Vision::load(*config, *file);
-  if (!vision.ok()) return vision.error();
-  return RoleInstance(
-      std::unique_ptr<Role>(std::make_unique<VisionEncoder>(std::move(vision).value())));
+  Result<Model> model = Model::load(std::move(architecture).value(), std::move(file).value(),
+                                    options->format, ModelParts::pictures);
+  if (!model.ok()) return model.error();
+  return RoleInstance(std::unique_ptr<Role>(
+      std::make_unique<VisionEncoder>(std::move(model).value(), std::move(steps).value())));
 }
 
 std::vector<Port> cameras() {
@@ -157,12 +263,9 @@ Plugin vision_encoder_plugin() {
       .session_state = false,
       .needs_model = true,
       .any_ports = false,
-      .global_param_kinds = {},
+      .global_param_kinds = {"paged_kv"},
       .options = engine_options(option_names)};
-  plugin.make = [](const RoleMaking& making) {
-    return ModelConfig::load(making.model_directory).ok() ? make_scenes(making)
-                                                          : CheckpointEncoder::make(making);
-  };
+  plugin.make = make;
   return plugin;
 }
 

@@ -12,7 +12,7 @@ namespace sluice {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Family>, 20> families{{
+constexpr std::array<std::pair<std::string_view, Family>, 21> families{{
     {"llama", Family::llama},
     {"qwen2", Family::qwen2},
     {"gemma", Family::gemma},
@@ -33,6 +33,7 @@ constexpr std::array<std::pair<std::string_view, Family>, 20> families{{
     {"pi05_openpi", Family::pi05},
     {"DiTTransformer2DModel", Family::dit},
     {"AutoencoderKL", Family::vae},
+    {"scenes", Family::scenes},
 }};
 
 QwenVisionShape read_qwen_vision(const Json& config, std::string& problem) {
@@ -116,14 +117,53 @@ void read_multimodal(const Json& config, Architecture& made, std::string& proble
 Result<void> check_tells_family(const Json& config, const std::string& name) {
   if (config.contains("model_type") || config.contains("_class_name") || config.contains("type"))
     return {};
-  const auto own = config.find("architecture");
-  if (own != config.end() && *own == "sluice_scenes")
-    return invalid_argument(name +
-                            ": a model of models/scenes; workflows run it, as in `sluice run "
-                            "workflows/image_chat.yaml --prompt \"draw a red circle\"`");
   return invalid_argument(name +
                           ": it does not say of which family the checkpoint is: it has no "
                           "'model_type', '_class_name' or 'type'");
+}
+
+/// `type`: as the configuration writes the family, which `made` knows.
+void read_family(const Json& config, const std::string& type, Architecture& made,
+                 std::string& problem) {
+  switch (made.family) {
+    case Family::llama:
+    case Family::qwen2:
+    case Family::gemma:
+      made.text = read_text(config, "", made.family, problem);
+      break;
+    case Family::siglip:
+      if (const Json* vision =
+              type == "siglip" ? JsonReader(config, "", problem).object("vision_config") : &config)
+        made.vision = read_siglip(*vision, type == "siglip" ? "vision_config." : "", problem);
+      break;
+    case Family::dinov2:
+      made.vision = read_dinov2(config, "", type != "dinov2", problem);
+      break;
+    case Family::paligemma:
+    case Family::qwen2_5_vl:
+    case Family::smolvlm:
+      read_multimodal(config, made, problem);
+      break;
+    case Family::pi0:
+    case Family::pi05:
+      read_pi0(config, made, problem);
+      break;
+    case Family::smolvla:
+      read_smolvla(config, made, problem);
+      break;
+    case Family::openvla:
+      read_openvla(config, made, problem);
+      break;
+    case Family::dit:
+      read_dit(config, made, problem);
+      break;
+    case Family::vae:
+      read_vae(config, made, problem);
+      break;
+    case Family::scenes:
+      read_scenes(config, made, problem);
+      break;
+  }
 }
 
 }  // namespace
@@ -165,41 +205,7 @@ Result<Architecture> Architecture::parse(const std::string& json, const std::str
   Architecture made;
   if (problem.empty()) {
     made.family = known->second;
-    switch (made.family) {
-      case Family::llama:
-      case Family::qwen2:
-      case Family::gemma:
-        made.text = read_text(config, "", made.family, problem);
-        break;
-      case Family::siglip:
-        if (const Json* vision = type == "siglip" ? reader.object("vision_config") : &config)
-          made.vision = read_siglip(*vision, type == "siglip" ? "vision_config." : "", problem);
-        break;
-      case Family::dinov2:
-        made.vision = read_dinov2(config, "", type != "dinov2", problem);
-        break;
-      case Family::paligemma:
-      case Family::qwen2_5_vl:
-      case Family::smolvlm:
-        read_multimodal(config, made, problem);
-        break;
-      case Family::pi0:
-      case Family::pi05:
-        read_pi0(config, made, problem);
-        break;
-      case Family::smolvla:
-        read_smolvla(config, made, problem);
-        break;
-      case Family::openvla:
-        read_openvla(config, made, problem);
-        break;
-      case Family::dit:
-        read_dit(config, made, problem);
-        break;
-      case Family::vae:
-        read_vae(config, made, problem);
-        break;
-    }
+    read_family(config, type, made, problem);
   }
   if (!problem.empty()) return Error{ErrorCode::corrupt, name + ": " + problem};
   return made;

@@ -11,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/layers/convolution_codec.h"
 #include "engine/layers/decoder.h"
 #include "engine/layers/diffusion_transformer.h"
+#include "engine/layers/latent_flow.h"
 #include "engine/layers/qwen_vision.h"
 #include "engine/layers/tower.h"
 #include "engine/layers/vae_decoder.h"
@@ -34,6 +36,7 @@ enum class Family : std::uint8_t {
   openvla,
   dit,
   vae,
+  scenes,
 };
 std::string_view to_string(Family family);
 
@@ -59,6 +62,17 @@ struct ActionStatistics {
   std::vector<bool> scaled;       // false: left as it is (a gripper)
 };
 
+/// How a talk is laid out where tokens tell turns apart and no template does: `bos`, then for each
+/// turn `user`, what is said, `assistant`, the answer, `eos`. A picture's rows stand between
+/// `image` and `image_end`; an answer that is `draw` stands for a drawing.
+struct TurnTokens {
+  std::int32_t bos = -1, eos = -1, user = -1, assistant = -1;
+  std::int32_t image = -1, image_end = -1, draw = -1;
+
+  /// What stands before a drawing that was asked for without words.
+  std::vector<std::int32_t> wordless_drawing() const { return {bos, user, assistant, draw}; }
+};
+
 struct Architecture {
   Family family = Family::llama;
   std::optional<DecoderShape> text;
@@ -68,11 +82,18 @@ struct Architecture {
   std::optional<ActionShape> action;
   std::optional<DiffusionShape> diffusion;
   std::optional<VaeShape> vae;
+  std::optional<ConvolutionCodecShape> codec;
+  std::optional<LatentFlowShape> flow;  // drawings by the trunk of `text`
+  std::optional<TurnTokens> turns;
   std::vector<ActionStatistics> statistics;
   std::size_t action_tokens_end = 0;  // OpenVLA: ids below this stand for words
   std::int32_t image_token = -1;
-  std::size_t pixel_shuffle = 1;      // SmolVLM's connector
+  std::size_t pixel_shuffle = 1;      // so many neighbours squared of a tower are one row (SmolVLM)
+  std::size_t projector_hidden = 0;   // of two layers with GELU between them; 0: one layer
   bool bidirectional_prefix = false;  // PaliGemma: the prompt's rows see each other
+  /// What roles keep weights in when nobody says: small models lose more by rounding than they
+  /// gain.
+  kernels::WeightFormat usual_format = kernels::WeightFormat::bf16;
 
   /// Of a directory, or of a GGUF file.
   static Result<Architecture> load(const std::string& path);

@@ -28,5 +28,6 @@ void read_smolvla(const Json& config, Architecture& made, std::string& problem);
 void read_openvla(const Json& config, Architecture& made, std::string& problem);
 void read_dit(const Json& config, Architecture& made, std::string& problem);
 void read_vae(const Json& config, Architecture& made, std::string& problem);
+void read_scenes(const Json& config, Architecture& made, std::string& problem);
 
 }  // namespace sluice

@@ -130,6 +130,9 @@ DecoderNames find_decoder(const SafetensorsFile& file, DecoderShape& shape) {
 TowerNames find_tower(const SafetensorsFile& file, const Architecture& architecture) {
   if (architecture.second_vision.has_value())
     return TowerNames::timm("vision_backbone.featurizer.");
+  if (architecture.family == Family::scenes)
+    return {"vision.patch_embedding", "vision.position_embedding", "", "", "vision.layers.",
+            "vision.post_layernorm",  BlockNames::siglip()};
   if (architecture.family == Family::dinov2)
     return TowerNames::dinov2(find_prefix(file, vision_prefixes, "embeddings.cls_token"));
   return TowerNames::siglip(
@@ -147,49 +150,74 @@ Linear load_projector(WeightLoader& load, const SafetensorsFile& file,
                      !shuffled);
 }
 
+namespace {
+
+/// A part that the architecture may have. `load` gives it.
+template <typename Part, typename Shape, typename Load>
+Result<void> load_part(const std::optional<Shape>& shape, std::optional<Part>& to, Load load) {
+  if (!shape.has_value()) return {};
+  Result<Part> made = load(*shape);
+  if (!made.ok()) return made.error();
+  to = std::move(made).value();
+  return {};
+}
+
+}  // namespace
+
 Result<void> Model::load_parts(ModelParts parts) {
-  if (architecture_.text.has_value() && parts == ModelParts::all) {
-    const DecoderNames names = find_decoder(file_, *architecture_.text);
-    Result<Decoder> text = Decoder::load(*architecture_.text, names, file_, format_);
-    if (!text.ok()) return text.error();
-    text_ = std::move(text).value();
+  Result<void> loaded;
+  if (parts == ModelParts::all) {
+    loaded = load_part(architecture_.text, text_, [&](const DecoderShape&) {
+      const DecoderNames names = find_decoder(file_, *architecture_.text);  // may find it tied
+      return Decoder::load(*architecture_.text, names, file_, format_);
+    });
+    if (loaded.ok())
+      loaded = load_part(architecture_.diffusion, diffusion_, [&](const DiffusionShape& shape) {
+        return DiffusionTransformer::load(shape, file_, format_);
+      });
+    if (loaded.ok())
+      loaded = load_part(architecture_.flow, flow_, [&](const LatentFlowShape& shape) {
+        return LatentFlow::load(shape, file_);
+      });
   }
-  if (architecture_.vision.has_value()) {
-    Result<Tower> vision =
-        Tower::load(*architecture_.vision, find_tower(file_, architecture_), file_, format_);
-    if (!vision.ok()) return vision.error();
-    vision_ = std::move(vision).value();
-  }
-  if (architecture_.second_vision.has_value()) {
-    Result<Tower> vision =
-        Tower::load(*architecture_.second_vision,
-                    TowerNames::timm("vision_backbone.fused_featurizer."), file_, format_);
-    if (!vision.ok()) return vision.error();
-    second_vision_ = std::move(vision).value();
-  }
-  if (architecture_.qwen_vision.has_value()) {
-    Result<QwenVision> vision =
-        QwenVision::load(*architecture_.qwen_vision,
-                         find_prefix(file_, qwen_prefixes, "merger.ln_q.weight"), file_, format_);
-    if (!vision.ok()) return vision.error();
-    qwen_vision_ = std::move(vision).value();
-  }
-  if (architecture_.diffusion.has_value()) {
-    Result<DiffusionTransformer> made =
-        DiffusionTransformer::load(*architecture_.diffusion, file_, format_);
-    if (!made.ok()) return made.error();
-    diffusion_ = std::move(made).value();
-  }
-  if (architecture_.vae.has_value()) {
-    Result<VaeDecoder> made = VaeDecoder::load(*architecture_.vae, file_);
-    if (!made.ok()) return made.error();
-    vae_ = std::move(made).value();
-  }
-  return architecture_.text.has_value() && vision_.has_value() ? load_projectors() : Result<void>();
+  if (loaded.ok() && parts != ModelParts::codec) loaded = load_towers();
+  if (!loaded.ok() || parts == ModelParts::pictures) return loaded;
+  loaded = load_part(architecture_.vae, vae_,
+                     [&](const VaeShape& shape) { return VaeDecoder::load(shape, file_); });
+  if (!loaded.ok()) return loaded;
+  return load_part(architecture_.codec, codec_, [&](const ConvolutionCodecShape& shape) {
+    return ConvolutionCodec::load(shape, file_);
+  });
+}
+
+/// And what makes their rows rows of the decoder.
+Result<void> Model::load_towers() {
+  Result<void> loaded = load_part(architecture_.vision, vision_, [&](const TowerShape& shape) {
+    return Tower::load(shape, find_tower(file_, architecture_), file_, format_);
+  });
+  if (loaded.ok())
+    loaded = load_part(architecture_.second_vision, second_vision_, [&](const TowerShape& shape) {
+      return Tower::load(shape, TowerNames::timm("vision_backbone.fused_featurizer."), file_,
+                         format_);
+    });
+  if (loaded.ok())
+    loaded = load_part(architecture_.qwen_vision, qwen_vision_, [&](const QwenVisionShape& shape) {
+      return QwenVision::load(shape, find_prefix(file_, qwen_prefixes, "merger.ln_q.weight"), file_,
+                              format_);
+    });
+  const bool projects = architecture_.text.has_value() && vision_.has_value();
+  return loaded.ok() && projects ? load_projectors() : loaded;
 }
 
 Result<void> Model::load_projectors() {
   WeightLoader load(file_, format_);
+  if (const std::size_t inner = architecture_.projector_hidden; inner != 0) {
+    const std::size_t n = architecture_.pixel_shuffle;
+    projector_ =
+        load.linear("vision.merger.fc1", inner, architecture_.vision->block.width * n * n, true);
+    projector2_ = load.linear("vision.merger.fc2", architecture_.text->block.width, inner, true);
+    return load.outcome();
+  }
   if (!second_vision_.has_value()) {
     projector_ = load_projector(load, file_, architecture_);
     return load.outcome();
@@ -229,9 +257,8 @@ std::vector<float> Model::fused_features(std::span<const float> pixels) const {
   return x;
 }
 
-Result<std::vector<float>> Model::features(std::span<const float> pixels,
-                                           std::span<const Grid> grids) const {
-  std::vector<float> rows;
+Result<std::size_t> Model::check_pictures(std::span<const float> pixels,
+                                          std::span<const Grid> grids) const {
   if (qwen_vision_.has_value()) {
     const QwenVisionShape& shape = qwen_vision_->shape();
     std::size_t patches = 0;
@@ -246,24 +273,43 @@ Result<std::vector<float>> Model::features(std::span<const float> pixels,
       return invalid_argument("the grids stand for " + std::to_string(patches) +
                               " patches, pixel_values holds " +
                               std::to_string(pixels.size() / shape.patch_values()));
-    qwen_vision_->encode(pixels, grids, rows);
-    return rows;
+    return std::size_t{1};
   }
   if (!vision_.has_value()) return invalid_argument("this model takes no pictures");
   const TowerShape& shape = vision_->shape();
-  const std::size_t channels = second_vision_.has_value() ? 6 : 3;
+  const std::size_t channels = has_two_towers() ? 6 : 3;
   if (pixels.size() % (channels * shape.side * shape.side) != 0)
     return invalid_argument("pictures must be " + std::to_string(channels) + " x " +
                             std::to_string(shape.side) + " x " + std::to_string(shape.side));
-  if (second_vision_.has_value()) return fused_features(pixels);
+  return pixels.size() / (channels * shape.side * shape.side);
+}
+
+Result<std::vector<float>> Model::features(std::span<const float> pixels,
+                                           std::span<const Grid> grids) const {
+  const Result<std::size_t> fits = check_pictures(pixels, grids);
+  if (!fits.ok()) return fits.error();
+  if (has_two_towers()) return fused_features(pixels);
   std::vector<float> seen;
+  if (qwen_vision_.has_value()) {
+    qwen_vision_->encode(pixels, grids, seen);
+    return seen;
+  }
   vision_->encode(pixels, seen);
+  return project(std::move(seen));
+}
+
+std::vector<float> Model::project(std::vector<float> seen) const {
   if (projector_.weight.out() == 0) return seen;
+  const TowerShape& shape = vision_->shape();
   if (architecture_.pixel_shuffle > 1)
     seen = merge_neighbours(seen, shape.side / shape.patch, shape.block.width,
                             architecture_.pixel_shuffle);
+  std::vector<float> rows;
   apply(projector_, seen, rows);
-  return rows;
+  if (architecture_.projector_hidden == 0) return rows;
+  kernels::activate_cpu(kernels::Activation::gelu_tanh, rows);
+  apply(projector2_, rows, seen);
+  return seen;
 }
 
 Result<Prompt> Model::prompt(std::span<const std::int32_t> tokens, std::span<const float>& features,

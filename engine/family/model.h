@@ -42,6 +42,7 @@ std::string find_prefix(const SafetensorsFile& file, std::span<const std::string
 enum class ModelParts : std::uint8_t {
   all,
   pictures,  // what `features` needs: no decoder
+  codec,     // what makes latents of pictures, or pictures of latents
 };
 
 class Model {
@@ -56,17 +57,26 @@ class Model {
 
   const Architecture& architecture() const { return architecture_; }
   const SafetensorsFile& file() const { return file_; }
+  bool has_two_towers() const { return second_vision_.has_value(); }
   /// Requires: the architecture has one.
   const Decoder& text() const { return *text_; }
   const Tower& vision() const { return *vision_; }
   const QwenVision& qwen_vision() const { return *qwen_vision_; }
   const DiffusionTransformer& diffusion() const { return *diffusion_; }
   const VaeDecoder& vae() const { return *vae_; }
+  const ConvolutionCodec& codec() const { return *codec_; }
+  const LatentFlow& flow() const { return *flow_; }
 
   /// Pictures, preprocessed as the family does it, to rows that stand for image tokens.
   /// `grids`: of a tower for any size; else pictures have the tower's size.
   Result<std::vector<float>> features(std::span<const float> pixels,
                                       std::span<const Grid> grids) const;
+  /// Whether they are what `features` takes; how many pictures of the tower's size they hold, or
+  /// one for a tower of any size.
+  Result<std::size_t> check_pictures(std::span<const float> pixels,
+                                     std::span<const Grid> grids) const;
+  /// Rows of the tower to rows of the decoder, where there is one. Requires: one tower.
+  std::vector<float> project(std::vector<float> seen) const;
   /// Image tokens take the features' rows one after the other; `grids` gives their places (M-RoPE).
   /// Both lose what was used. Errors: invalid_argument (tokens outside the vocabulary, image tokens
   /// and features that do not fit).
@@ -75,6 +85,7 @@ class Model {
 
  private:
   Result<void> load_parts(ModelParts parts);
+  Result<void> load_towers();
   Result<void> load_projectors();
   std::vector<float> fused_features(std::span<const float> pixels) const;
 
@@ -86,7 +97,9 @@ class Model {
   std::optional<QwenVision> qwen_vision_;
   std::optional<DiffusionTransformer> diffusion_;
   std::optional<VaeDecoder> vae_;
-  Linear projector_, projector2_, projector3_;  // the latter two: OpenVLA's
+  std::optional<ConvolutionCodec> codec_;
+  std::optional<LatentFlow> flow_;
+  Linear projector_, projector2_, projector3_;  // the second of two or three, the last OpenVLA's
 };
 
 }  // namespace sluice

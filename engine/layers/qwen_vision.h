@@ -26,6 +26,15 @@ struct QwenVisionShape {
 
 using Grid = std::array<std::uint32_t, 3>;  // t, h, w
 
+/// Pictures on their way through the tower, in its order, `layer` layers from the beginning.
+struct QwenVisionPass {
+  std::vector<std::uint32_t> unit;   // by place in the tower: the merged patch's index in the input
+  Segments windows{0}, pictures{0};  // in patches
+  RopeTable rope;
+  std::vector<float> hidden;
+  std::size_t layer = 0;
+};
+
 class QwenVision {
  public:
   static Result<QwenVision> load(const QwenVisionShape& shape, const std::string& prefix,
@@ -35,6 +44,10 @@ class QwenVision {
   /// Requires: h and w are multiples of `merge`, and the patches are as many as the grids say.
   void encode(std::span<const float> patches, std::span<const Grid> grids,
               std::vector<float>& features, const RowsWatch& watch = {}) const;
+  /// The same in pieces: `begin`, all layers by any number of `advance`, `finish`.
+  QwenVisionPass begin(std::span<const float> patches, std::span<const Grid> grids) const;
+  void advance(QwenVisionPass& pass, std::size_t layers, const RowsWatch& watch = {}) const;
+  void finish(QwenVisionPass& pass, std::vector<float>& features) const;
 
  private:
   QwenVisionShape shape_;

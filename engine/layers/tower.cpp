@@ -151,44 +151,69 @@ Result<Tower> Tower::load(const TowerShape& shape, const TowerNames& names,
   return made;
 }
 
-void Tower::encode(std::span<const float> pixels, std::vector<float>& features,
-                   const RowsWatch& watch) const {
+TowerPass Tower::begin(std::span<const float> pixels) const {
   const std::size_t width = shape_.block.width;
   const std::size_t images = pixels.size() / (3 * shape_.side * shape_.side);
   SLUICE_CHECK(pixels.size() == images * 3 * shape_.side * shape_.side,
                "pictures must have the tower's size");
-  thread_local BlockRows rows;  // kept, as these are: tens of megabytes
-  thread_local kernels::HugeVector<float> cut, embedded;
+  thread_local kernels::HugeVector<float> cut, embedded;  // kept: tens of megabytes
   cut.resize(pixels.size());
   cut_patches(pixels, 3, shape_.side, shape_.patch, cut);
   apply(patch_, cut, embedded);
   const std::size_t one = shape_.patches() * width;
   const std::size_t first = shape_.class_token && shape_.class_position ? width : 0;
-  Segments segments{0};
-  rows.count = images * (shape_.patches() + shape_.extra());
-  std::vector<float> hidden(rows.count * width);
-  auto to = hidden.begin();
+  TowerPass pass;
+  pass.segments = {0};
+  pass.hidden.resize(images * (shape_.patches() + shape_.extra()) * width);
+  auto to = pass.hidden.begin();
   for (std::size_t image = 0; image < images; ++image) {
     for (std::size_t i = 0; i < class_token_.size(); ++i)
       *to++ = class_token_[i] + (first != 0 ? positions_[i] : 0.0F);
     to = std::copy(registers_.begin(), registers_.end(), to);
     to = std::transform(&embedded[image * one], &embedded[image * one] + one, &positions_[first],
                         to, std::plus<>());
-    segments.push_back(static_cast<std::uint32_t>((to - hidden.begin()) / signed_of(width)));
+    pass.segments.push_back(
+        static_cast<std::uint32_t>((to - pass.hidden.begin()) / signed_of(width)));
   }
+  return pass;
+}
+
+void Tower::advance(TowerPass& pass, std::size_t layers, const RowsWatch& watch) const {
+  SLUICE_CHECK(pass.layer + layers <= blocks_.size(), "a tower has so many layers");
+  thread_local BlockRows rows;  // kept, as in `begin`
+  rows.count = pass.hidden.size() / shape_.block.width;
+  RowsWatch from_here;
+  if (watch)
+    from_here = [&](std::size_t layer, std::span<const float> hidden) {
+      watch(pass.layer + layer, hidden);
+    };
   run_blocks(
-      shape_.block, blocks_, [&](std::size_t) -> const Segments& { return segments; }, rows, hidden,
-      watch);
+      shape_.block, std::span(blocks_).subspan(pass.layer, layers),
+      [&](std::size_t) -> const Segments& { return pass.segments; }, rows, pass.hidden, from_here);
+  pass.layer += layers;
+}
+
+void Tower::finish(TowerPass& pass, std::vector<float>& features) const {
+  SLUICE_CHECK(pass.layer == blocks_.size(), "a picture goes through all layers");
+  const std::size_t width = shape_.block.width;
   if (shape_.final_norm) {
-    std::vector<float> normed(hidden.size());
-    apply_norm(shape_.block.norm, norm_, shape_.block.eps, width, hidden, normed);
-    hidden.swap(normed);
+    std::vector<float> normed(pass.hidden.size());
+    apply_norm(shape_.block.norm, norm_, shape_.block.eps, width, pass.hidden, normed);
+    pass.hidden.swap(normed);
   }
   features.clear();
   const std::size_t skip = shape_.keep_extra ? 0 : shape_.extra() * width;
-  for (std::size_t image = 0; image < images; ++image)
-    features.insert(features.end(), hidden.begin() + signed_of(segments[image] * width + skip),
-                    hidden.begin() + signed_of(segments[image + 1] * width));
+  for (std::size_t image = 0; image + 1 < pass.segments.size(); ++image)
+    features.insert(features.end(),
+                    pass.hidden.begin() + signed_of(pass.segments[image] * width + skip),
+                    pass.hidden.begin() + signed_of(pass.segments[image + 1] * width));
+}
+
+void Tower::encode(std::span<const float> pixels, std::vector<float>& features,
+                   const RowsWatch& watch) const {
+  TowerPass pass = begin(pixels);
+  advance(pass, blocks_.size(), watch);
+  finish(pass, features);
 }
 
 }  // namespace sluice

@@ -58,6 +58,13 @@ std::vector<float> merge_neighbours(std::span<const float> rows, std::size_t gri
 std::vector<float> split_neighbours(std::span<const float> rows, std::size_t grid,
                                     std::size_t channels, std::size_t n);
 
+/// Pictures on their way through a tower: what `begin` made of them, `layer` layers further.
+struct TowerPass {
+  std::vector<float> hidden;
+  Segments segments;
+  std::size_t layer = 0;
+};
+
 class Tower {
  public:
   static Result<Tower> load(const TowerShape& shape, const TowerNames& names,
@@ -68,6 +75,10 @@ class Tower {
   /// Requires: pixels.size() == images * 3 * side * side.
   void encode(std::span<const float> pixels, std::vector<float>& features,
               const RowsWatch& watch = {}) const;
+  /// The same in pieces: `begin`, all layers by any number of `advance`, `finish`.
+  TowerPass begin(std::span<const float> pixels) const;
+  void advance(TowerPass& pass, std::size_t layers, const RowsWatch& watch = {}) const;
+  void finish(TowerPass& pass, std::vector<float>& features) const;
 
  private:
   TowerShape shape_;

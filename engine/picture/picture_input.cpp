@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "engine/family/architecture_parts.h"
+#include "engine/picture/image_resize.h"
 
 namespace sluice {
 
@@ -54,6 +55,9 @@ PictureSteps defaults(const Architecture& architecture) {
       break;
     case Family::smolvla:
       steps.fit = PictureSteps::Fit::pad_corner;
+      break;
+    case Family::scenes:
+      steps.fit = PictureSteps::Fit::pad_border;
       break;
     default:
       break;
@@ -382,6 +386,13 @@ Result<PictureInput> prepare_picture(const PictureSteps& steps, const Architectu
       case PictureSteps::Fit::pad_corner:
         append_corner(steps, picture, made.pixels);
         break;
+      case PictureSteps::Fit::pad_border: {
+        const Result<Tensor> square = resize_to_square(image, steps.height);
+        if (!square.ok()) return square.error();
+        append_plane(steps, {{square->u8().begin(), square->u8().end()}, steps.height, steps.width},
+                     made.pixels);
+        break;
+      }
       case PictureSteps::Fit::whole_patches: {
         const QwenVisionShape& vision = *architecture.qwen_vision;
         const Result<Size> size = whole_patches(steps, vision, {picture.height, picture.width});

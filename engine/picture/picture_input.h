@@ -23,6 +23,7 @@ struct PictureSteps {
     shortest,      // the short side to `shortest`, then the centre height x width
     pad_centre,    // within height x width, black around (openpi)
     pad_corner,    // the same by interpolation, black above and to the left (SmolVLA)
+    pad_border,    // within a square, the mean colour of its border around (models/scenes)
     whole_patches  // any size of whole merged patches (Qwen2.5-VL)
   };
   using Channels = std::array<float, 3>;

@@ -77,6 +77,8 @@ Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
   made.tokenizer_ = std::move(tokenizer).value();
   made.steps_ = std::move(steps).value();
   made.end_tokens_ = end_tokens(directory);
+  if (const auto& turns = made.model_.architecture().turns; turns.has_value())
+    made.end_tokens_.push_back(turns->draw);
   if (made.chat_.ok())
     for (const std::string& end : made.chat_->ends()) {
       const std::vector<std::int32_t> ids = made.tokenizer_.encode(end);
@@ -86,40 +88,50 @@ Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
   return made;
 }
 
-Result<PictureInput> ChatModel::encode_picture(const Tensor& picture) const {
+std::optional<PictureInput> ChatModel::find_picture(const std::string& content) const {
+  const std::lock_guard held(seen_->mutex);
+  const PictureInput* seen = seen_->cache.find(content);
+  return seen != nullptr ? std::optional(*seen) : std::nullopt;
+}
+
+Result<PictureInput> ChatModel::prepare(const Tensor& picture) const {
   if (model_.architecture().image_token == -1)
     return invalid_argument("the model takes no pictures");
-  const std::string content = picture_content(picture);
-  {
-    const std::lock_guard held(seen_->mutex);
-    if (const PictureInput* seen = seen_->cache.find(content)) return *seen;
-  }
   Result<PictureInput> made = prepare_picture(steps_, model_.architecture(), picture);
+  if (made.ok()) made->content = picture_content(picture);
+  return made;
+}
+
+void ChatModel::keep_picture(const PictureInput& picture) const {
+  const std::lock_guard held(seen_->mutex);
+  ++seen_->encodings;
+  seen_->cache.keep(picture);
+}
+
+Result<PictureInput> ChatModel::encode_picture(const Tensor& picture) const {
+  if (std::optional<PictureInput> seen = find_picture(picture_content(picture)))
+    return *std::move(seen);
+  Result<PictureInput> made = prepare(picture);
   if (!made.ok()) return made;
   Result<std::vector<float>> features = model_.features(made->pixels, made->grids);
   if (!features.ok()) return features.error();
   made->features = std::move(features).value();
   made->pixels = {};
-  made->content = content;
-  const std::lock_guard held(seen_->mutex);
-  ++seen_->encodings;
-  seen_->cache.keep(*made);
+  keep_picture(*made);
   return made;
 }
 
 Result<std::vector<std::int32_t>> ChatModel::tokens(std::span<const ChatMessage> messages) const {
   if (!chat_.ok()) return chat_.error();
-  const Result<std::string> text = chat_->render(messages);
-  if (!text.ok()) return text.error();
-  std::vector<std::int32_t> tokens = tokenizer_.encode(*text);
-  for (const std::int32_t last : chat_->last_tokens())
-    if (tokens.empty() || tokens.back() != last) tokens.push_back(last);
+  Result<std::vector<std::int32_t>> made = chat_->tokens(messages, tokenizer_);
+  if (!made.ok()) return made;
+  std::vector<std::int32_t>& tokens = *made;
   if (model_.architecture().image_token == patches_token)
     for (const ChatMessage& message : messages)
       for (const PictureInput& picture : message.pictures)
         tokens.insert(tokens.begin() + (tokens.empty() ? 0 : 1), picture.feature_rows,
                       patches_token);
-  return tokens;
+  return made;
 }
 
 Result<Generation> ChatModel::begin(std::span<const ChatMessage> messages,

@@ -35,6 +35,11 @@ class ChatModel {
   /// u8 [height, width, 3], prepared and encoded: a picture is seen once, however long the chat and
   /// whoever shows it, while there is room for what it became.
   Result<PictureInput> encode_picture(const Tensor& picture) const;
+  /// The same in parts, for who encodes it as a task: what it became, if it was seen before;
+  /// prepared, with its `pixels` and `content`; with its features instead, for who shows it next.
+  std::optional<PictureInput> find_picture(const std::string& content) const;
+  Result<PictureInput> prepare(const Tensor& picture) const;
+  void keep_picture(const PictureInput& picture) const;
   /// How many pictures have been encoded.
   std::size_t encodings() const;
   /// The prompt's tokens, image tokens as many as features.

@@ -77,7 +77,7 @@ void ModelEngine::run() {
   hidden_.clear();
   logits_.clear();
   // Those through the same weights stand together.
-  for (std::size_t at = 0; at < used_;) {
+  for (std::size_t at = run_pictures(slots); at < used_;) {
     const Expert expert = slots[at].work.expert;
     std::size_t end = at;
     for (std::size_t i = at; i < used_; ++i)
@@ -89,6 +89,17 @@ void ModelEngine::run() {
 
 std::size_t ModelEngine::width_of(const Work& work) const {
   return work.expert.decoder != nullptr ? work.expert.decoder->width() : text_.shape().block.width;
+}
+
+/// They stand first then. Returns how many.
+std::size_t ModelEngine::run_pictures(std::span<Slot> slots) {
+  std::size_t count = 0;
+  for (Slot& slot : slots) {
+    if (slot.work.picture == nullptr) continue;
+    slot.work.picture->run(slot.work.pieces);
+    std::swap(slots[count++], slot);
+  }
+  return count;
 }
 
 /// On an engine that chooses tokens itself. False: not all of the works are such, or they do not
@@ -157,6 +168,8 @@ void ModelEngine::take(Nanoseconds took, std::vector<TaskId>& advanced) {
     if (slot.outcome.ok() && slot.work.is_scratch) forget(slot.work);
     if (!slot.outcome.ok()) {
       task.fail(slot.outcome.error());
+    } else if (slot.work.picture != nullptr) {
+      task.take(text_, {});
     } else if (slot.token >= 0) {
       task.take(text_, {{}, {}, slot.token});
     } else {

@@ -1,6 +1,6 @@
 // Forwards for many tasks together: the planner decides who is in the next one, the text engine
 // runs it, each task takes what is its own. Works through the same weights (the trunk's, an
-// expert's) go together.
+// expert's) go together; pieces of pictures' encodings go before them.
 //
 // Tasks are borrowed from `add` to `remove`. A forward that fails is run again task by task, so
 // that only who is to blame fails; where memory runs out all that are in it fail. Thread: one at a
@@ -58,6 +58,7 @@ class ModelEngine {
   void take(Nanoseconds took, std::vector<TaskId>& advanced);
   void fail_all(const std::string& why, std::vector<TaskId>& advanced);
   void refuse(std::vector<TaskId>& ended);
+  std::size_t run_pictures(std::span<Slot> slots);
   bool run_steps();
   void forward(std::span<Slot> slots);
   void last_rows(std::span<Slot> slots, std::size_t width);

@@ -1,4 +1,4 @@
-// Whatever wants forwards of a decoder: an answer, a drawing, a robot's actions.
+// Whatever wants forwards of a model: an answer, a drawing, a robot's actions, a picture's rows.
 //
 // A task is a state machine that owns its sequences. It is asked what its next work is (`need`),
 // lays it out when it may run, and takes what came of it; a `ModelEngine` runs the works of all
@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/family/picture_forward.h"
 #include "engine/plan/planner.h"
 #include "engine/tasks/text_engine.h"
 
@@ -18,11 +19,13 @@ namespace sluice {
 
 /// What one task puts into one forward.
 struct Work {
-  std::vector<Chunk> chunks;       // what they borrow stays until `take` or `fail`
-  Expert expert;                   // through whose weights; none: the trunk's
-  bool wants_logits = false;       // of its last row; of the trunk only
-  bool is_scratch = false;         // its sequences end as they were before
-  std::optional<DecodeStep> step;  // the same work, for an engine that chooses tokens itself
+  std::vector<Chunk> chunks;          // what they borrow stays until `take` or `fail`
+  Expert expert;                      // through whose weights; none: the trunk's
+  bool wants_logits = false;          // of its last row; of the trunk only
+  bool is_scratch = false;            // its sequences end as they were before
+  std::optional<DecodeStep> step;     // the same work, for an engine that chooses tokens itself
+  PictureForward* picture = nullptr;  // instead of chunks: so many pieces of it
+  std::size_t pieces = 0;
 
   void clear() {
     chunks.clear();
@@ -30,6 +33,8 @@ struct Work {
     wants_logits = false;
     is_scratch = false;
     step.reset();
+    picture = nullptr;
+    pieces = 0;
   }
 };
 

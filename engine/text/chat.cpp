@@ -218,6 +218,12 @@ Result<ChatTemplate> ChatTemplate::load(const std::string& directory,
     made.kind_ = architecture.family == Family::paligemma ? Kind::paligemma : Kind::openvla;
     return made;
   }
+  if (architecture.turns.has_value()) {
+    made.kind_ = Kind::turns;
+    made.turns_ = *architecture.turns;
+    made.picture_token_ = architecture.image_token;
+    return made;
+  }
   if (is_gguf(directory)) {
     const Result<GgufFile> file = GgufFile::open(directory);
     if (!file.ok()) return file.error();
@@ -264,8 +270,42 @@ Result<std::string> ChatTemplate::render(std::span<const ChatMessage> messages) 
     case Kind::paligemma:
     case Kind::openvla:
       return one_prompt(kind_, messages);
+    case Kind::turns:
+      break;
   }
-  return invalid_argument("no such template");
+  return invalid_argument("the model's chat is tokens, no text");
+}
+
+/// The answers stand as they were said: what is told again is what was computed.
+Result<std::vector<std::int32_t>> ChatTemplate::turns(std::span<const ChatMessage> messages,
+                                                      const Tokenizer& tokenizer) const {
+  std::vector<std::int32_t> ids{turns_.bos};
+  for (const ChatMessage& message : messages) {
+    if (message.role == "system") return no_role(message.role, "(models/scenes)");
+    const bool asks = message.role == "user";
+    ids.push_back(asks ? turns_.user : turns_.assistant);
+    for (const PictureInput& picture : message.pictures) {
+      ids.push_back(turns_.image);
+      ids.insert(ids.end(), picture.feature_rows, picture_token_);
+      ids.push_back(turns_.image_end);
+    }
+    const std::vector<std::int32_t> words = tokenizer.encode(message.text);
+    ids.insert(ids.end(), words.begin(), words.end());
+    if (!asks) ids.push_back(turns_.eos);
+  }
+  ids.push_back(turns_.assistant);
+  return ids;
+}
+
+Result<std::vector<std::int32_t>> ChatTemplate::tokens(std::span<const ChatMessage> messages,
+                                                       const Tokenizer& tokenizer) const {
+  if (kind_ == Kind::turns) return turns(messages, tokenizer);
+  const Result<std::string> text = render(messages);
+  if (!text.ok()) return text.error();
+  std::vector<std::int32_t> ids = tokenizer.encode(*text);
+  for (const std::int32_t last : last_tokens())
+    if (ids.empty() || ids.back() != last) ids.push_back(last);
+  return ids;
 }
 
 std::vector<std::string> ChatTemplate::ends() const {
@@ -285,6 +325,8 @@ std::vector<std::string> ChatTemplate::ends() const {
       return {"<eos>"};
     case Kind::openvla:
       return {"</s>"};
+    case Kind::turns:  // tokens of the configuration
+      break;
   }
   return {};
 }

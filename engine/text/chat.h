@@ -2,7 +2,8 @@
 //
 // A checkpoint's template (`chat_template` in tokenizer_config.json, or chat_template.jinja) is
 // recognised by its marks, not interpreted; families without a chat (PaliGemma, OpenVLA) have their
-// prompt instead. Pictures stand before the text of their message.
+// prompt instead, and where `TurnTokens` tell turns apart, those do. Pictures stand before the text
+// of their message.
 // Errors: corrupt (a file that cannot be read), invalid_argument (a template that is none of these,
 // by which marks they are known; a role that the template does not have).
 // Source: the templates of Llama 2, 3 and 3.1, Qwen2 and 2.5 (VL), Gemma, SmolVLM; PaliGemma's and
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "engine/picture/picture_input.h"
+#include "engine/text/tokenizer.h"
 
 namespace sluice {
 
@@ -34,6 +36,7 @@ class ChatTemplate {
     smolvlm,
     paligemma,  // one message: the pictures, then the text
     openvla,    // one message: what the robot is to do
+    turns,      // tokens of the architecture's, no text
   };
 
   static Result<ChatTemplate> load(const std::string& directory, const Architecture& architecture);
@@ -43,7 +46,11 @@ class ChatTemplate {
   Kind kind() const { return kind_; }
   /// Of Llama 3.1's header, as "26 Jul 2024".
   void set_date(std::string date) { date_ = std::move(date); }
-  /// Up to where the answer begins. What stands for pictures is as long as their features.
+  /// The prompt up to where the answer begins; image tokens as many as pictures have rows, but for
+  /// OpenVLA's, which have no token.
+  Result<std::vector<std::int32_t>> tokens(std::span<const ChatMessage> messages,
+                                           const Tokenizer& tokenizer) const;
+  /// The same as text. Requires: not `turns`.
   Result<std::string> render(std::span<const ChatMessage> messages) const;
   /// The texts that end an answer, as they stand in the vocabulary.
   std::vector<std::string> ends() const;
@@ -51,8 +58,13 @@ class ChatTemplate {
   std::vector<std::int32_t> last_tokens() const;
 
  private:
+  Result<std::vector<std::int32_t>> turns(std::span<const ChatMessage> messages,
+                                          const Tokenizer& tokenizer) const;
+
   Kind kind_ = Kind::chatml;
-  std::string default_system_;  // chatml: said when nobody else is the system
+  TurnTokens turns_;                // of `turns`
+  std::int32_t picture_token_ = 0;  // of `turns`
+  std::string default_system_;      // chatml: said when nobody else is the system
   std::string date_ = "26 Jul 2024";
 };
 

@@ -255,10 +255,6 @@ def wrong_kinds(scratch):
     for args in (["model", "inspect", weights], ["model", "check", weights], ["model", "ask", weights, "x"], ["chat", weights],
                  ["model", "bench", weights]):
         refused(f"{args} of one file", f"{weights}: this is one file of a checkpoint; name its folder, {QWEN}", *args)
-    scenes = at("models/scenes")
-    for args in (["model", "inspect", scenes], ["model", "check", scenes], ["model", "ask", scenes, "x"], ["chat", scenes],
-                 ["model", "bench", scenes]):
-        refused(f"{args} of models/scenes", "workflows run it, as in `sluice run", *args)
     untold = os.path.join(scratch, "untold")
     os.mkdir(untold)
     with open(os.path.join(untold, "config.json"), "w", encoding="utf-8") as f:

@@ -61,5 +61,61 @@ TEST_CASE("a size in a configuration is taken up to its limit") {
   }
 }
 
+/// models/scenes' own, with one text in the place of another.
+std::string scenes_with(const std::string& what, const std::string& other) {
+  std::ifstream file(std::string(SLUICE_SOURCE_DIR) + "/models/scenes/config.json");
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  const std::size_t at = text.find(what);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, what.size(), other);
+}
+
+TEST_CASE("models/scenes is a family: its parts are read, and what does not fit is named") {
+  const Result<Architecture> read =
+      Architecture::load(std::string(SLUICE_SOURCE_DIR) + "/models/scenes");
+  REQUIRE(read.ok());
+  CHECK(to_string(read->family) == "scenes");
+  CHECK(read->text->block.width == 256);
+  CHECK(read->text->tied);
+  CHECK(read->vision->patches() == 64);
+  CHECK(read->pixel_shuffle == 2);
+  CHECK(read->projector_hidden == 512);
+  CHECK(read->image_token == 0);
+  CHECK(read->turns->wordless_drawing() == std::vector<std::int32_t>{1, 3, 4, 7});
+  CHECK(read->flow->guidance == 2.0);
+  CHECK(read->codec->tokens() == 16);
+  CHECK(read->codec->token_values() == 32);
+  CHECK(read->codec->decoder.size() == 13);
+
+  const std::pair<const char*, const char*> wrong[] = {
+      {"\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3"},
+      {"\"head_dim\": 32", "\"head_dim\": 31"},
+      {"\"merge\": 2", "\"merge\": 3"},
+      {"\"merge\": 2", "\"melt\": 2"},
+      {"\"tokens\": 16", "\"tokens\": 15"},
+      {"\"time_dim\": 256", "\"time_dim\": 2"},
+      {"\"prediction\": \"x0\"", "\"prediction\": \"x1\""},
+      {"\"op\": \"upsample2x\"", "\"op\": \"upsample3x\""},
+      {"\"draw_token_id\": 7", "\"drawn_token_id\": 7"},
+      {"\"patch\": 2", "\"patch\": 3"},
+  };
+  const char* said[] = {"num_key_value_heads",
+                        "head_dim",
+                        "merge",
+                        "'vision_config.merge' is missing",
+                        "denoiser tokens",
+                        "time_dim",
+                        "x0 or velocity",
+                        "'upsample3x'",
+                        "'draw_token_id' is missing",
+                        "denoiser tokens"};
+  for (std::size_t i = 0; i < std::size(wrong); ++i) {
+    CAPTURE(wrong[i].second);
+    const std::string problem = problem_of(scenes_with(wrong[i].first, wrong[i].second));
+    CAPTURE(problem);
+    CHECK(problem.find(said[i]) != std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace sluice

@@ -135,7 +135,7 @@ def graphs(name, text):
         yield "interface", text.replace("llm.generate", "llm.generat"), 14
         yield "state without a session", text.replace(", balance: session", ""), 9
         yield "stateless role with a param", text.replace(
-            "plugin: vision_encoder,", "plugin: vision_encoder, global_params: [kv],"), 8
+            "plugin: parse_request", "plugin: parse_request, global_params: [kv]"), 7
         yield "no model", text.replace("vision_encoder, model: models/scenes", "vision_encoder"), 8
         yield "count by a text", text.replace("{ text: parse.text } ] }",
                                               "{ text: parse.text } ], count: { text: parse.text } }"), 12

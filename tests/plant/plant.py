@@ -31,7 +31,7 @@ AREAS = {
     "kernels": ["test_kernels"],
     "roles": ["test_roles", "test_runtime", "test_model", "script:cli", "script:request_options"],
     **{f"engine/{room}": ["test_model", "test_roles", "test_workflows", "script:transcripts"]
-       for room in ("checkpoint", "layers", "family", "picture", "text", "policy", "tasks", "scenes", "check", "plan")},
+       for room in ("checkpoint", "layers", "family", "picture", "text", "policy", "tasks", "check", "plan")},
     "runtime/wire": ["test_wire", "test_sim"],
     "runtime/inproc": ["test_runtime", "script:cli"],
     "cli": ["script:transcripts", "script:failures", "script:cli", "script:run", "script:request_options", "script:help",

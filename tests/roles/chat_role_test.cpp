@@ -113,6 +113,39 @@ TEST_CASE("a picture and a question get transformers' answer; sessions together 
   CHECK(said(other) == without[0]);
 }
 
+TEST_CASE("a picture that two sessions show at once is encoded once, beside another's answer") {
+  const std::string want = alone({"What is on the table?"}, true)[0];
+  // Few rows a forward, so that one is still encoded when the other is shown.
+  World world(64, {{{"step_tokens", {}}, {"4", {}}}});
+  PlannerOptions few;
+  few.budget = 4;
+  ChatEngine& engine = *static_cast<ChatSessions&>(*world.sessions)
+                            .engine(directory, kernels::WeightFormat::exact, few)
+                            .value();
+  FakeActivation talking = piece("Hello there", "c", true, 40);
+  world.chat->admit(talking);
+  world.chat->step(world.ended);
+  std::size_t together = 0;
+  {
+    SharedEngine::Turn turn(engine.shared);
+    turn.engine().watch = [&](const ForwardRecord& forward) {
+      std::size_t tokens = 0;
+      for (const BatchItem& item : forward.items) tokens += item.rows == 1 ? 1 : 0;
+      together += tokens >= 1 && forward.items.size() > 1 ? 1 : 0;
+    };
+  }
+  FakeActivation one = picture("a"), other = picture("b"),
+                 asks = piece("What is on the table?", "a"),
+                 asks_too = piece("What is on the table?", "b"), gone = picture("d");
+  for (FakeActivation* each : {&one, &other, &asks, &asks_too, &gone}) world.chat->admit(*each);
+  gone.is_cancelled = true;
+  world.run();
+  CHECK(said(asks) == want);
+  CHECK(said(asks_too) == want);
+  CHECK(engine.model.encodings() == 1);
+  CHECK(together >= 1);
+}
+
 TEST_CASE("a later turn reuses keys and values, and answers as if it had not") {
   World world;
   FakeActivation image = picture("a"), first = piece("What is on the table?", "a");
@@ -511,6 +544,6 @@ TEST_CASE("features that are not a picture of the model's are refused") {
   FakeActivation hidden("generate", "f");
   hidden.call_number = ++calls;
   hidden.give("hidden", make_tensor(Tensor::of_f32({1, width}, std::vector<float>(64))));
-  CHECK(pair.end_of(*pair.reader, hidden).find("`hidden` is for models/scenes") !=
+  CHECK(pair.end_of(*pair.reader, hidden).find("`hidden` is for models that draw") !=
         std::string::npos);
 }

@@ -80,10 +80,10 @@ TEST_CASE("a checkpoint of a family that the role cannot play is refused with th
   CHECK(said(workflow("kv: { kind: paged_kv, model: " + of("siglip") + " }", "plugin: scripted")) ==
         "wrong-model: tests/golden/siglip holds a model of the family siglip, which a paged_kv "
         "does not play; it plays llama, qwen2, gemma, paligemma, qwen2_5_vl, smolvlm, pi0, pi05, "
-        "smolvla, and models/scenes\n");
+        "smolvla, scenes\n");
   CHECK(said(workflow("kv: { kind: paged_kv }",
                       "plugin: chat_model, model: " + root + "/models/scenes")) ==
-        "wrong-model: models/scenes holds a model made as models/scenes is, which chat_model does "
+        "wrong-model: models/scenes holds a model of the family scenes, which chat_model does "
         "not play; it plays llama, qwen2, gemma, paligemma, qwen2_5_vl, smolvlm\n");
 }
 
@@ -101,11 +101,57 @@ TEST_CASE("an interface that a role does not run over its kind of checkpoint is 
         "wrong-interface: language_model over a robot policy (tests/golden/pi05) runs prefill, not "
         "generate\n");
   CHECK(over(scenes, "prefill") ==
-        "wrong-interface: language_model over models/scenes (models/scenes) runs embed, generate, "
-        "not prefill\n");
+        "wrong-interface: language_model over a model that draws (models/scenes) runs embed, "
+        "generate, not prefill\n");
   for (const char* interface : {"embed", "generate"}) CHECK(over(scenes, interface).empty());
   for (const char* interface : {"generate", "prefill", "decode"})
     CHECK(over(of("llama"), interface).empty());
+}
+
+TEST_CASE("an option that does nothing over a checkpoint is refused") {
+  const auto over = [](const std::string& model, const std::string& plugin,
+                       const std::string& options, const std::string& run) {
+    return said(workflow("kv: { kind: paged_kv, model: " + model + " }",
+                         "plugin: " + plugin + ", model: " + model +
+                             ", global_params: [kv], options: { " + options + " }",
+                         run));
+  };
+  const std::string scenes = root + "/models/scenes";
+  CHECK(over(scenes, "language_model", "share_prefixes: yes", "r.generate") ==
+        "idle-option: language_model over a model that draws (models/scenes) does nothing with the "
+        "option 'share_prefixes': leave it out\n");
+  CHECK(over(of("pi0"), "language_model", "max_tokens: 3, precision: bf16", "r.prefill") ==
+        "idle-option: language_model over a robot policy (tests/golden/pi0) does nothing with the "
+        "option 'max_tokens': leave it out\n");
+  CHECK(over(scenes, "language_model", "max_tokens: 3, precision: bf16", "r.generate").empty());
+  CHECK(over(of("llama"), "language_model", "share_prefixes: no", "r.generate").empty());
+  CHECK(over(scenes, "denoiser", "precision: int8, step_tokens: 64", "r.generate").empty());
+}
+
+TEST_CASE("roles over the same keys that compute in different ways are refused") {
+  const std::string scenes = root + "/models/scenes";
+  const auto two = [&](const std::string& model, const std::string& plugin,
+                       const std::string& first, const std::string& second) {
+    const auto role = [&](const std::string& name, const std::string& options) {
+      return "  " + name + ": { plugin: " + plugin + ", model: " + model +
+             ", global_params: [kv], balance: session" +
+             (options.empty() ? "" : ", options: { " + options + " }") + " }\n";
+    };
+    return said(
+        "sluice: 1\nworkflow: w\ninputs: { text: text }\nglobal_params: { kv: { kind: "
+        "paged_kv, model: " +
+        model + " } }\nroles:\n" + role("a", first) + role("b", second) +
+        "nodes:\n  n: { run: a.generate, inputs: [ { hidden: inputs.text } ] }\noutputs: "
+        "{ o: n.token }\n");
+  };
+  CHECK(two(scenes, "language_model", "precision: bf16", "precision: int8") ==
+        "other-use: roles 'a' and 'b' compute on 'kv' with different precision\n");
+  CHECK(two(of("llama"), "language_model", "step_tokens: 64", "") ==
+        "other-use: roles 'a' and 'b' compute on 'kv' with different step_tokens\n");
+  // What is left out is what it would be: exact for models/scenes, bf16 for others.
+  CHECK(two(scenes, "language_model", "precision: exact", "").empty());
+  CHECK(two(of("llama"), "language_model", "precision: bf16", "").empty());
+  CHECK_FALSE(two(of("llama"), "language_model", "precision: exact", "").empty());
 }
 
 TEST_CASE("each golden checkpoint is played by the roles that have the parts it has") {

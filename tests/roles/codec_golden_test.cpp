@@ -3,7 +3,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "engine/scenes/codec.h"
+#include "engine/family/architecture.h"
+#include "engine/picture/picture_input.h"
 #include "engine/text/tokenizer.h"
 
 namespace sluice {
@@ -25,32 +26,36 @@ double relative_error(std::span<const float> ours, std::span<const float> truth)
 
 TEST_CASE("the codec gives the latents and pixels that the training code gives") {
   const SafetensorsFile truth = SafetensorsFile::open(golden).value();
-  const ModelConfig config = ModelConfig::load(model).value();
+  const Architecture architecture = Architecture::load(model).value();
+  const ConvolutionCodecShape& shape = *architecture.codec;
   const SafetensorsFile weights = SafetensorsFile::open(model + "/model.safetensors").value();
-  const Codec codec = std::move(Codec::load(config, weights)).value();
-  const Tensor latents = codec.encode(truth.load("vision.in").value());
+  const ConvolutionCodec codec = ConvolutionCodec::load(shape, weights).value();
+  const PictureSteps steps = PictureSteps::load(model, architecture).value();
+  const PictureInput picture =
+      prepare_picture(steps, architecture, truth.load("vision.in").value()).value();
   const Tensor expected = truth.load("codec.latents").value();
-  const double encoded = relative_error(latents.f32(), expected.f32());
-  const std::vector<float> pixels = codec.decode_values(expected);
+  const double encoded = relative_error(codec.encode(picture.pixels), expected.f32());
+  const std::vector<float> pixels = codec.decode(expected.f32()).values;
   const double decoded = relative_error(pixels, truth.load("codec.out")->f32());
-  const std::vector<float> drawn = codec.decode_values(truth.load("draw.latents").value());
-  const double picture = relative_error(drawn, truth.load("draw.image")->f32());
-  INFO("relative error: encode " << encoded << ", decode " << decoded << ", drawing " << picture);
+  const std::vector<float> shown = codec.decode(truth.load("draw.latents")->f32()).values;
+  const double drawn = relative_error(shown, truth.load("draw.image")->f32());
+  INFO("relative error: encode " << encoded << ", decode " << decoded << ", drawing " << drawn);
   CHECK(encoded <= 2e-5);
   CHECK(decoded <= 2e-5);
-  CHECK(picture <= 2e-5);
+  CHECK(drawn <= 2e-5);
 
   // The same check sees planted mistakes: a convolution's stride, a lost activation, a lost
   // normalisation of the latents.
-  ModelConfig mute = config;
-  std::erase_if(mute.codec.decoder,
+  ConvolutionCodecShape mute = shape;
+  std::erase_if(mute.decoder,
                 [](const CodecLayer& layer) { return layer.kind == CodecLayer::Kind::silu; });
-  const Codec mutant = std::move(Codec::load(mute, weights)).value();
-  CHECK(relative_error(mutant.decode_values(expected), truth.load("codec.out")->f32()) > 2e-4);
+  const ConvolutionCodec mutant = ConvolutionCodec::load(mute, weights).value();
+  CHECK(relative_error(mutant.decode(expected.f32()).values, truth.load("codec.out")->f32()) >
+        2e-4);
   Tensor swapped = expected;
-  std::swap_ranges(swapped.f32().begin(), swapped.f32().begin() + config.codec.channels,
-                   swapped.f32().begin() + config.codec.channels);
-  CHECK(relative_error(codec.decode_values(swapped), truth.load("codec.out")->f32()) > 2e-4);
+  std::swap_ranges(swapped.f32().begin(), swapped.f32().begin() + shape.channels,
+                   swapped.f32().begin() + shape.channels);
+  CHECK(relative_error(codec.decode(swapped.f32()).values, truth.load("codec.out")->f32()) > 2e-4);
 }
 
 TEST_CASE("the tokenizer gives the ids that the training code gives") {

@@ -1,10 +1,9 @@
-#include "engine/scenes/codec.h"
-
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 
 #include "base/random.h"
+#include "engine/layers/convolution_codec.h"
 
 namespace sluice {
 namespace {
@@ -64,21 +63,18 @@ CodecLayer of(CodecLayer::Kind kind, std::vector<CodecLayer> body = {}) {
 }
 
 /// 8 x 8 pixels, 4 x 4 latents of 2 channels, 4 tokens of 8 values.
-ModelConfig small_config() {
+ConvolutionCodecShape small_shape() {
   constexpr auto silu = CodecLayer::Kind::silu;
   constexpr auto residual = CodecLayer::Kind::residual;
   constexpr auto upsample2x = CodecLayer::Kind::upsample2x;
-  ModelConfig config;
-  config.vision.image = 8;
-  config.codec.channels = 2;
-  config.codec.latent = 4;
-  config.codec.patch = 2;
-  config.denoiser.tokens = 4;
-  config.denoiser.token_dim = 8;
-  config.codec.encoder = {conv("0", 3, 4, 2), of(residual, {of(silu), conv("1", 4, 4)}),
-                          conv("2", 4, 2)};
-  config.codec.decoder = {conv("0", 2, 4), of(upsample2x), of(silu), conv("1", 4, 3)};
-  return config;
+  ConvolutionCodecShape shape;
+  shape.side = 8;
+  shape.channels = 2;
+  shape.latent = 4;
+  shape.patch = 2;
+  shape.encoder = {conv("0", 3, 4, 2), of(residual, {of(silu), conv("1", 4, 4)}), conv("2", 4, 2)};
+  shape.decoder = {conv("0", 2, 4), of(upsample2x), of(silu), conv("1", 4, 3)};
+  return shape;
 }
 
 void fill(Checkpoint& checkpoint, float scale = 0.3F) {
@@ -92,15 +88,15 @@ void fill(Checkpoint& checkpoint, float scale = 0.3F) {
   checkpoint.add("codec.latent_std", {2}, {2, 0.5F});
 }
 
-Tensor noise_picture() {
-  Tensor pixels = std::move(Tensor::zeros(Dtype::u8, {8, 8, 3})).value();
+std::vector<float> noise_picture() {
+  std::vector<float> pixels(192);
   SplitMix64 random(2);
-  for (std::uint8_t& byte : pixels.u8()) byte = static_cast<std::uint8_t>(random.next());
+  for (float& value : pixels) value = static_cast<float>(random.next() % 256) / 127.5F - 1.0F;
   return pixels;
 }
 
 /// The same encoder written out longhand: [2, 4, 4], before mean and deviation.
-std::vector<double> encode_longhand(const SafetensorsFile& file, const Tensor& pixels) {
+std::vector<double> encode_longhand(const SafetensorsFile& file, const std::vector<float>& pixels) {
   const auto apply = [&](const std::string& name, std::size_t in, std::size_t out, std::size_t side,
                          std::size_t stride, const std::vector<double>& x) {
     const Tensor w = file.load("codec.encoder." + name + ".weight").value();
@@ -124,8 +120,7 @@ std::vector<double> encode_longhand(const SafetensorsFile& file, const Tensor& p
         }
     return y;
   };
-  std::vector<double> x(192);
-  for (std::size_t i = 0; i < 192; ++i) x[i % 3 * 64 + i / 3] = pixels.u8()[i] / 127.5 - 1;
+  std::vector<double> x(pixels.begin(), pixels.end());
   x = apply("0", 3, 4, 8, 2, x);
   std::vector<double> inner = x;
   for (double& v : inner) v = v / (1 + std::exp(-v));
@@ -138,10 +133,10 @@ TEST_CASE("the codec runs the layers that its configuration lists and groups lat
   Checkpoint checkpoint;
   fill(checkpoint);
   const SafetensorsFile& file = checkpoint.file();
-  const Result<Codec> codec = Codec::load(small_config(), file);
+  const Result<ConvolutionCodec> codec = ConvolutionCodec::load(small_shape(), file);
   REQUIRE(codec.ok());
-  const Tensor tokens = codec->encode(noise_picture());
-  REQUIRE(tokens.shape() == std::vector<std::int64_t>{4, 8});
+  const std::vector<float> tokens = codec->encode(noise_picture());
+  REQUIRE(tokens.size() == 4 * 8);
   const std::vector<double> truth = encode_longhand(file, noise_picture());
   const std::vector<double> mean{0.5, -1}, deviation{2, 0.5};
   for (std::size_t c = 0; c < 2; ++c)
@@ -149,35 +144,36 @@ TEST_CASE("the codec runs the layers that its configuration lists and groups lat
       for (std::size_t column = 0; column < 4; ++column) {
         const std::size_t token = row / 2 * 2 + column / 2;
         const std::size_t within = (row % 2 * 2 + column % 2) * 2 + c;
-        CHECK(tokens.f32()[token * 8 + within] ==
+        CHECK(tokens[token * 8 + within] ==
               Approx((truth[(c * 4 + row) * 4 + column] - mean[c]) / deviation[c]).margin(1e-5));
       }
 }
 
-TEST_CASE("decoding gives a picture of the model's size with every byte in range") {
+TEST_CASE("decoding gives planes of the picture's size") {
   Checkpoint checkpoint;
-  fill(checkpoint, 40);
-  const Result<Codec> codec = Codec::load(small_config(), checkpoint.file());
+  fill(checkpoint);
+  const Result<ConvolutionCodec> codec = ConvolutionCodec::load(small_shape(), checkpoint.file());
   REQUIRE(codec.ok());
-  const Tensor picture = codec->decode(codec->encode(noise_picture()));
-  CHECK(picture.shape() == std::vector<std::int64_t>{8, 8, 3});
-  const std::vector<float> values = codec->decode_values(codec->encode(noise_picture()));
-  CHECK(picture.u8()[0] == (values[0] >= 1 ? 255 : values[0] <= -1 ? 0 : picture.u8()[0]));
+  const Plane picture = codec->decode(codec->encode(noise_picture()));
+  CHECK(picture.channels == 3);
+  CHECK(picture.height == 8);
+  CHECK(picture.width == 8);
+  CHECK(picture.values.size() == 192);
 }
 
 TEST_CASE("a configuration whose layers do not fit each other is refused before it runs") {
   Checkpoint checkpoint;
   fill(checkpoint);
   const SafetensorsFile& file = checkpoint.file();
-  ModelConfig twice = small_config();
-  twice.codec.encoder.insert(twice.codec.encoder.begin() + 1, of(CodecLayer::Kind::upsample2x));
-  CHECK_FALSE(Codec::load(twice, file).ok());
-  ModelConfig gap = small_config();
-  gap.codec.decoder.erase(gap.codec.decoder.begin());
-  CHECK_FALSE(Codec::load(gap, file).ok());
-  ModelConfig wide = small_config();
-  wide.codec.encoder[1].body.push_back(of(CodecLayer::Kind::upsample2x));
-  const Result<Codec> refused = Codec::load(wide, file);
+  ConvolutionCodecShape twice = small_shape();
+  twice.encoder.insert(twice.encoder.begin() + 1, of(CodecLayer::Kind::upsample2x));
+  CHECK_FALSE(ConvolutionCodec::load(twice, file).ok());
+  ConvolutionCodecShape gap = small_shape();
+  gap.decoder.erase(gap.decoder.begin());
+  CHECK_FALSE(ConvolutionCodec::load(gap, file).ok());
+  ConvolutionCodecShape wide = small_shape();
+  wide.encoder[1].body.push_back(of(CodecLayer::Kind::upsample2x));
+  const Result<ConvolutionCodec> refused = ConvolutionCodec::load(wide, file);
   REQUIRE_FALSE(refused.ok());
   CHECK_THAT(refused.error().message, Catch::Contains("residual"));
 }

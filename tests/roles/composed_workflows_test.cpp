@@ -123,6 +123,10 @@ std::string answered(const Outputs& outputs) {
   return text;
 }
 
+/// The encoder uses the checkpoint and the engine of the others' paged_kv.
+const std::pair<std::string, std::string> over_kv{"plugin: vision_encoder,",
+                                                  "plugin: vision_encoder, global_params: [kv],"};
+
 }  // namespace
 
 TEST_CASE("a policy as encoder, language model and action expert has the whole one's actions") {
@@ -142,6 +146,8 @@ TEST_CASE("a policy as encoder, language model and action expert has the whole o
       split.push_back({"{ prefix: read.prefix }", "{ prefix: read.prefix, state: inputs.state }"});
     }
     RunningWorkflow whole("robot_policy.yaml", changes), parts("policy_split.yaml", split);
+    split.push_back(over_kv);
+    RunningWorkflow shared("policy_split.yaml", split);
     for (const std::uint64_t seed : {1, 5}) {
       Inputs inputs = robot(seed, "pick up the cup");
       if (!reads_words) {
@@ -152,6 +158,7 @@ TEST_CASE("a policy as encoder, language model and action expert has the whole o
       const auto want = values_of(whole.call(inputs), "actions");
       CHECK(want.size() % 6 == 0);
       CHECK(values_of(parts.call(inputs), "actions") == want);
+      CHECK(values_of(shared.call(inputs), "actions") == want);
     }
   }
 }
@@ -160,8 +167,10 @@ TEST_CASE("a checkpoint as encoder and language model says what it says as one r
   for (const char* model : {"conversation_qwen", "conversation_smolvlm"}) {
     INFO(model);
     const std::string directory = root + "/tests/golden/" + model;
-    const std::vector<std::pair<std::string, std::string>> changes{{"conversation_qwen", model}};
+    std::vector<std::pair<std::string, std::string>> changes{{"conversation_qwen", model}};
     RunningWorkflow whole("chat.yaml", changes), parts("vlm_split.yaml", changes);
+    changes.push_back(over_kv);
+    RunningWorkflow shared("vlm_split.yaml", changes);
     const std::string picture = read(directory + "/picture.png");
     const Inputs turns[] = {asked("What is on the table?", picture), asked("And then?"),
                             asked("Is this the same?", picture)};
@@ -170,6 +179,7 @@ TEST_CASE("a checkpoint as encoder and language model says what it says as one r
       const std::string want = answered(whole.call(turn));
       CHECK(want != last);
       CHECK(answered(parts.call(turn)) == want);
+      CHECK(answered(shared.call(turn)) == want);
       last = want;
     }
     // And without a picture, in another session.

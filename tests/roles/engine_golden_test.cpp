@@ -4,9 +4,10 @@
 #include <string>
 
 #include "base/random.h"
-#include "engine/layers/decoder.h"
-#include "engine/scenes/flow.h"
-#include "engine/scenes/vision.h"
+#include "engine/family/model.h"
+#include "engine/picture/picture_input.h"
+#include "engine/tasks/drawing.h"
+#include "engine/tasks/model_engine.h"
 
 using namespace sluice;
 
@@ -20,7 +21,12 @@ struct Loaded {
       std::move(SafetensorsFile::open(root + "/tests/data/scenes_golden.safetensors")).value();
   SafetensorsFile file =
       std::move(SafetensorsFile::open(root + "/models/scenes/model.safetensors")).value();
-  ModelConfig config = std::move(ModelConfig::load(root + "/models/scenes")).value();
+  Architecture architecture = std::move(Architecture::load(root + "/models/scenes")).value();
+
+  Model model(ModelParts parts = ModelParts::all) const { return model(architecture, parts); }
+  Model model(const Architecture& other, ModelParts parts = ModelParts::all) const {
+    return std::move(Model::load(other, file, kernels::WeightFormat::exact, parts)).value();
+  }
 
   std::vector<float> values(const std::string& name) const {
     const Tensor tensor = std::move(golden.load(name)).value();
@@ -65,23 +71,30 @@ std::vector<float> prefill(const Decoder& backbone, KvPool& pool, KvSequence& se
 
 TEST_CASE("the vision encoder gives the training framework's features") {
   const Loaded loaded;
-  const Vision vision = std::move(Vision::load(loaded.config, loaded.file)).value();
-  const Tensor pixels = std::move(loaded.golden.load("vision.in")).value();
-  const Tensor features = vision.encode(pixels);
+  const PictureSteps steps =
+      PictureSteps::load(root + "/models/scenes", loaded.architecture).value();
+  const PictureInput picture = prepare_picture(steps, loaded.architecture,
+                                               std::move(loaded.golden.load("vision.in")).value())
+                                   .value();
   const std::vector<float> want = loaded.values("vision.features");
-  CHECK(relative_error(features.f32(), want) < limit);
-  // A planted mistake: another epsilon in the norms.
-  ModelConfig other = loaded.config;
-  other.vision.eps = 1e-2F;
-  const Tensor wrong = std::move(Vision::load(other, loaded.file)).value().encode(pixels);
-  CHECK(relative_error(wrong.f32(), want) > 10 * limit);
+  CHECK(picture.feature_rows * loaded.architecture.text->block.width == want.size());
+  const auto features_of = [&](const Architecture& architecture) {
+    return loaded.model(architecture, ModelParts::pictures).features(picture.pixels, {}).value();
+  };
+  CHECK(relative_error(features_of(loaded.architecture), want) < limit);
+  // Planted mistakes: another epsilon in the norms; a projector of another width, which is refused.
+  Architecture other = loaded.architecture;
+  other.vision->block.eps = 1e-2F;
+  CHECK(relative_error(features_of(other), want) > 10 * limit);
+  other = loaded.architecture;
+  other.projector_hidden /= 2;
+  CHECK_FALSE(Model::load(other, loaded.file, kernels::WeightFormat::exact).ok());
 }
 
 TEST_CASE("prefill and greedy decoding give the training framework's hidden rows and tokens") {
   const Loaded loaded;
-  const Decoder backbone =
-      std::move(Decoder::load(loaded.config.decoder(), ModelConfig::decoder_names(), loaded.file))
-          .value();
+  const Model model = loaded.model();
+  const Decoder& backbone = model.text();
   KvPool pool(backbone.kv_shape(16), 8);
   KvSequence sequence;
   std::vector<float> hidden = prefill(backbone, pool, sequence, prompt_rows(loaded, backbone));
@@ -106,12 +119,11 @@ TEST_CASE("planted mistakes in the backbone fail the golden comparison") {
   const Loaded loaded;
   const std::vector<float> want = loaded.values("text.hidden");
   for (const char* mistake : {"epsilon", "theta"}) {
-    ModelConfig config = loaded.config;
-    if (std::string(mistake) == "epsilon") config.rms_eps = 1e-2F;
-    if (std::string(mistake) == "theta") config.rope_theta = 1e5;
-    const Decoder backbone =
-        std::move(Decoder::load(config.decoder(), ModelConfig::decoder_names(), loaded.file))
-            .value();
+    Architecture other = loaded.architecture;
+    if (std::string(mistake) == "epsilon") other.text->block.eps = 1e-2F;
+    if (std::string(mistake) == "theta") other.text->rope.theta = 1e5;
+    const Model model = loaded.model(other);
+    const Decoder& backbone = model.text();
     KvPool pool(backbone.kv_shape(16), 8);
     KvSequence sequence;
     INFO(mistake);
@@ -122,11 +134,11 @@ TEST_CASE("planted mistakes in the backbone fail the golden comparison") {
 
 TEST_CASE("a drawing's velocity and latents are the training framework's") {
   const Loaded loaded;
-  const Decoder backbone =
-      std::move(Decoder::load(loaded.config.decoder(), ModelConfig::decoder_names(), loaded.file))
-          .value();
-  const LatentFlow flow = std::move(LatentFlow::load(loaded.config, loaded.file)).value();
+  const Model model = loaded.model();
+  const Decoder& backbone = model.text();
+  const LatentFlow& flow = model.flow();
   KvPool pool(backbone.kv_shape(16), 16);
+  CpuText text(backbone, pool);
   const auto begin = [&](const std::vector<std::int32_t>& ids) {
     KvSequence sequence;
     std::vector<float> rows;
@@ -134,53 +146,55 @@ TEST_CASE("a drawing's velocity and latents are the training framework's") {
     prefill(backbone, pool, sequence, rows);
     return sequence;
   };
+  // Behind a sequence, which is left as it was.
+  const auto velocity = [&](KvSequence& sequence, std::span<const float> x, double t) {
+    const std::vector<float> rows = flow.rows(x, t);
+    const Chunk chunk{&sequence, rows, Mask::block};
+    std::vector<float> hidden;
+    REQUIRE(backbone.forward(pool, {&chunk, 1}, hidden).ok());
+    pool.truncate(sequence, sequence.tokens() - flow.shape().tokens);
+    return flow.velocity_of(hidden, x, t);
+  };
+  const auto draw = [&](const KvSequence& prompt, const FlowOptions& options) {
+    Drawing drawing(flow, pool.fork(prompt), model.architecture().turns->wordless_drawing(),
+                    flow.noise(7), options);
+    ModelEngine engine(text, {});
+    engine.add(1, drawing);
+    std::vector<TaskId> advanced;
+    while (!drawing.done()) REQUIRE(engine.step(advanced));
+    REQUIRE_FALSE(drawing.error().has_value());
+    return drawing.take_latents();
+  };
   const std::vector<float> noise = flow.noise(7);
   CHECK(relative_error(noise, loaded.values("draw.noise")) < 1e-7);
   KvSequence prompt = begin(loaded.ids("draw.ids"));
-  KvSequence* one[] = {&prompt};
-  const auto velocity = flow.velocity(backbone, pool, one, noise, 0.75);
-  REQUIRE(velocity.ok());
-  CHECK(relative_error(velocity->front(), loaded.values("draw.velocity")) < limit);
+  CHECK(relative_error(velocity(prompt, noise, 0.75), loaded.values("draw.velocity")) < limit);
+
+  FlowOptions options;
+  options.steps = flow.shape().steps;
+  options.guidance = flow.shape().guidance;
+  // Sixteen guided steps widen the rounding of one.
+  CHECK(relative_error(draw(prompt, options), loaded.values("draw.latents")) < 10 * limit);
   CHECK(prompt.tokens() == loaded.ids("draw.ids").size());
 
-  KvSequence wordless =
-      begin({loaded.config.bos, loaded.config.user, loaded.config.assistant, loaded.config.draw});
-  FlowOptions options;
-  options.steps = loaded.config.denoiser.steps;
-  options.guidance = loaded.config.denoiser.guidance;
-  const auto drawn =
-      flow.draw(backbone, pool, prompt, &wordless, noise, options, [] { return true; });
-  REQUIRE(drawn.ok());
-  // Sixteen guided steps widen the rounding of one.
-  CHECK(relative_error(*drawn, loaded.values("draw.latents")) < 10 * limit);
-
-  // From the middle of the way: Euler's steps over the velocities that were compared above.
+  // From the middle of the way: Euler's steps over velocities as compared above.
   options.start = 0.5;
   options.steps = 4;
   options.guidance = 3;
-  KvSequence* both[] = {&prompt, &wordless};
+  KvSequence wordless = begin(model.architecture().turns->wordless_drawing());
   std::vector<float> x = noise;
   for (const double t : {0.5, 0.375, 0.25, 0.125}) {
-    const auto v = std::move(flow.velocity(backbone, pool, both, x, t)).value();
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] -= 0.125F * (v[1][i] + 3 * (v[0][i] - v[1][i]));
+    const std::vector<float> with = velocity(prompt, x, t), without = velocity(wordless, x, t);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] -= 0.125F * (without[i] + 3 * (with[i] - without[i]));
   }
-  const auto half =
-      flow.draw(backbone, pool, prompt, &wordless, noise, options, [] { return true; });
-  REQUIRE(half.ok());
-  CHECK(relative_error(*half, x) < 1e-6);
-  int asked = 0;
-  const auto stopped =
-      flow.draw(backbone, pool, prompt, &wordless, noise, options, [&] { return ++asked < 3; });
-  REQUIRE_FALSE(stopped.ok());
-  CHECK(stopped.error().code == ErrorCode::cancelled);
-  CHECK(asked == 3);
+  CHECK(relative_error(draw(prompt, options), x) < 1e-5);
 }
 
 TEST_CASE("ragged is one by one, chunked is at once, and a batch is its members") {
   const Loaded loaded;
-  const Decoder backbone =
-      std::move(Decoder::load(loaded.config.decoder(), ModelConfig::decoder_names(), loaded.file))
-          .value();
+  const Model model = loaded.model();
+  const Decoder& backbone = model.text();
   const std::size_t width = backbone.width();
   SplitMix64 random(3);
   std::vector<std::vector<float>> prompts;
@@ -222,9 +236,8 @@ TEST_CASE("ragged is one by one, chunked is at once, and a batch is its members"
 
 TEST_CASE("a full pool and a full context are named errors that change nothing") {
   const Loaded loaded;
-  const Decoder backbone =
-      std::move(Decoder::load(loaded.config.decoder(), ModelConfig::decoder_names(), loaded.file))
-          .value();
+  const Model model = loaded.model();
+  const Decoder& backbone = model.text();
   KvPool pool(backbone.kv_shape(16), 2);
   std::vector<float> rows;
   backbone.embed(std::vector<std::int32_t>(20, 20), rows);
@@ -239,10 +252,10 @@ TEST_CASE("a full pool and a full context are named errors that change nothing")
   CHECK(full.error().code == ErrorCode::exhausted);
   CHECK(first.tokens() == 20);
   CHECK(second.tokens() == 0);
-  ModelConfig narrow = loaded.config;
-  narrow.positions_max = 20;
-  const Decoder small =
-      std::move(Decoder::load(narrow.decoder(), ModelConfig::decoder_names(), loaded.file)).value();
+  Architecture narrow = loaded.architecture;
+  narrow.text->positions_max = 20;
+  const Model short_model = loaded.model(narrow);
+  const Decoder& small = short_model.text();
   const Chunk more{&first, std::span(rows).first(backbone.width())};
   const Result<void> long_talk = small.forward(pool, {&more, 1}, hidden);
   REQUIRE(!long_talk.ok());

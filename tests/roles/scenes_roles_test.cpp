@@ -3,6 +3,10 @@
 #include <catch2/catch.hpp>
 #include <deque>
 
+#include "base/file.h"
+#include "engine/picture/image_file.h"
+#include "engine/tasks/chat_model.h"
+#include "engine/tasks/generator.h"
 #include "fake_activation.h"
 #include "roles/denoiser.h"
 #include "roles/image_codec.h"
@@ -40,7 +44,7 @@ struct World {
     RoleMaking making;
     making.role = &role;
     making.model_directory = directory;
-    making.global_params = {shared.get()};
+    if (plugin.declaration.session_state) making.global_params = {shared.get()};
     return std::move(plugin.make(making)).value();
   }
   PagedKv& kv() { return static_cast<PagedKv&>(*shared); }
@@ -383,4 +387,55 @@ TEST_CASE("what is no picture, or has nothing in it, is refused by those that lo
       CHECK(look.frames.empty());
     }
   }
+}
+
+TEST_CASE("a chat over the same checkpoint says what the roles say") {
+  const ChatModel chat =
+      std::move(ChatModel::open(directory, std::move(Model::open(directory)).value())).value();
+  KvPool pool(chat.model().text().kv_shape(16), 64);
+  Generator generator(chat.model().text(), pool, &chat.tokenizer(), {});
+  const auto answer = [&](std::vector<ChatMessage> messages) {
+    GenerationOptions options;
+    options.tokens_max = 40;
+    Generation generation = std::move(chat.begin(messages, options)).value();
+    generator.add(std::move(generation));
+    std::vector<std::uint64_t> advanced;
+    while (generator.busy()) generator.step(advanced);
+    return std::move(generator.remove(0)).value();
+  };
+  const std::string bytes =
+      read_whole_file(directory + "/samples/table.png", std::size_t{1} << 24U).value();
+  const Tensor picture = decode_image(bytes).value();
+
+  World world;
+  FakeActivation look("encode");
+  look.give("image", make_image(Tensor(picture)));
+  REQUIRE(world.vision->run(look).ok());
+  FakeActivation& shown = world.activations.emplace_back("generate", "s");
+  shown.call_number = 1;
+  shown.give("features", look.frames.at(0).second);
+  world.model->admit(shown);
+  FakeActivation& asked = world.say(ask_it, 1);
+  world.run();
+  std::string told;
+  for (const auto& [field, payload] : asked.frames) told += payload->text;
+  REQUIRE(!told.empty());
+
+  const PictureInput seen = chat.encode_picture(picture).value();
+  const Generation first = answer({{"user", ask_it, {seen}}});
+  CHECK(first.text == told);
+  CHECK(first.finish == Generation::Finish::end_token);
+
+  // A second turn, whose first the roles have kept.
+  FakeActivation& again = world.say("how many shapes are there", 2);
+  world.run();
+  told.clear();
+  for (const auto& [field, payload] : again.frames) told += payload->text;
+  CHECK(answer({{"user", ask_it, {seen}},
+                {"assistant", first.text, {}},
+                {"user", "how many shapes are there", {}}})
+            .text == told);
+
+  const Generation drawing = answer({{"user", draw_it, {}}});
+  CHECK(drawing.end_token == chat.model().architecture().turns->draw);
 }

@@ -34,7 +34,6 @@ ROOMS = {
     "policy": {"checkpoint", "layers", "family"},
     "plan": set(),
     "tasks": {"checkpoint", "layers", "family", "picture", "text", "policy", "plan"},
-    "scenes": {"checkpoint", "layers", "family", "tasks", "plan"},
     "device": {"checkpoint", "layers", "family", "policy", "tasks", "plan"},
     "check": {"checkpoint", "layers", "family", "picture", "text", "policy", "tasks"},
 }

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 CONFIG = {
-    "architecture": "sluice_scenes", "vocab_size": 128, "hidden_size": 256, "num_hidden_layers": 6,
+    "model_type": "scenes", "vocab_size": 128, "hidden_size": 256, "num_hidden_layers": 6,
     "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32, "intermediate_size": 704,
     "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": True, "max_position_embeddings": 512,
     "bos_token_id": 1, "eos_token_id": 2, "user_token_id": 3, "assistant_token_id": 4, "image_token_id": 5,

@@ -8,17 +8,18 @@
 #include <optional>
 #include <vector>
 
-#include "engine/scenes/flow.h"
+#include "engine/layers/latent_flow.h"
 #include "engine/tasks/task.h"
 
 namespace sluice {
 
 class Drawing final : public Task {
  public:
-  /// `prompt`: a sequence of its own, a fork of the session's. `x`: noise, or what the drawing
-  /// starts from. Borrows the flow.
-  Drawing(const LatentFlow& flow, KvSequence prompt, std::vector<float> x,
-          const FlowOptions& options);
+  /// `prompt`: a sequence of its own, a fork of the session's. `wordless`: the tokens before a
+  /// drawing that was asked for without words. `x`: noise, or what the drawing starts from. Borrows
+  /// the flow.
+  Drawing(const LatentFlow& flow, KvSequence prompt, std::vector<std::int32_t> wordless,
+          std::vector<float> x, const FlowOptions& options);
 
   /// What was drawn. Requires: done, without an error.
   std::vector<float> take_latents() { return std::move(x_); }
@@ -41,6 +42,7 @@ class Drawing final : public Task {
 
   const LatentFlow& flow_;
   KvSequence prompt_, wordless_;
+  std::vector<std::int32_t> wordless_tokens_;
   std::vector<float> x_;
   FlowOptions options_;
   std::vector<float> rows_;   // in the forward under way

@@ -1,11 +1,12 @@
-#include "engine/scenes/drawing.h"
+#include "engine/tasks/drawing.h"
 
 namespace sluice {
 
-Drawing::Drawing(const LatentFlow& flow, KvSequence prompt, std::vector<float> x,
-                 const FlowOptions& options)
+Drawing::Drawing(const LatentFlow& flow, KvSequence prompt, std::vector<std::int32_t> wordless,
+                 std::vector<float> x, const FlowOptions& options)
     : flow_(flow),
       prompt_(std::move(prompt)),
+      wordless_tokens_(std::move(wordless)),
       x_(std::move(x)),
       options_(options),
       pages_before_(prompt_.pages().size()) {}
@@ -15,9 +16,9 @@ double Drawing::time() const {
 }
 
 PagesWanted Drawing::pages_wanted(TextEngine& engine) const {
-  const std::size_t latents = flow_.token_count();
+  const std::size_t latents = flow_.shape().tokens;
   std::size_t pages = engine.pages().missing(prompt_, latents);
-  if (is_guided()) pages += engine.pages().missing({}, flow_.wordless_prompt().size() + latents);
+  if (is_guided()) pages += engine.pages().missing({}, wordless_tokens_.size() + latents);
   return {static_cast<std::uint32_t>(pages), static_cast<std::uint32_t>(pages)};
 }
 
@@ -25,9 +26,9 @@ Need Drawing::need(const TextEngine&) const {
   Need need;
   if (in_prompt()) {
     need.kind = Need::Kind::prompt;
-    need.rows = static_cast<std::uint32_t>(flow_.wordless_prompt().size());
+    need.rows = static_cast<std::uint32_t>(wordless_tokens_.size());
   } else {
-    need.rows = static_cast<std::uint32_t>(flow_.token_count() * (is_guided() ? 2 : 1));
+    need.rows = static_cast<std::uint32_t>(flow_.shape().tokens * (is_guided() ? 2 : 1));
   }
   return need;
 }
@@ -36,11 +37,11 @@ void Drawing::lay_out(const TextEngine& engine, std::size_t, Work& work) {
   rows_.clear();
   lays_prompt_ = in_prompt();
   if (lays_prompt_) {
-    engine.embed(flow_.wordless_prompt(), rows_);
+    engine.embed(wordless_tokens_, rows_);
     work.chunks.push_back({&wordless_, rows_});
     return;
   }
-  rows_ = flow_.tokens(x_, time());
+  rows_ = flow_.rows(x_, time());
   work.chunks.push_back({&prompt_, rows_, Mask::block});
   if (is_guided()) work.chunks.push_back({&wordless_, rows_, Mask::block});
   work.is_scratch = true;

@@ -115,9 +115,12 @@ TEST_CASE("a picture and a question get transformers' answer; sessions together 
 
 TEST_CASE("a picture that two sessions show at once is encoded once, beside another's answer") {
   const std::string want = alone({"What is on the table?"}, true)[0];
-  World world;
+  // Few rows a forward, so that one is still encoded when the other is shown.
+  World world(64, {{{"step_tokens", {}}, {"4", {}}}});
+  PlannerOptions few;
+  few.budget = 4;
   ChatEngine& engine = *static_cast<ChatSessions&>(*world.sessions)
-                            .engine(directory, kernels::WeightFormat::exact, {})
+                            .engine(directory, kernels::WeightFormat::exact, few)
                             .value();
   FakeActivation talking = piece("Hello there", "c", true, 40);
   world.chat->admit(talking);

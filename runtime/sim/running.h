@@ -10,7 +10,6 @@
 
 #include "graph/effect.h"
 #include "runtime/sim/oracle.h"
-#include "runtime/trace.h"
 
 namespace sluice::sim {
 
@@ -30,12 +29,6 @@ struct Running {
   std::size_t next_yield = 0;
   std::chrono::nanoseconds pace{};
   std::size_t span = 0;
-};
-
-/// When a frame was made, where somebody asks.
-struct FrameTime {
-  Instant at{};
-  std::size_t span = Span::nobody;  // of the activation that made it
 };
 
 /// One replica of a role, which may serve one activation at a time.

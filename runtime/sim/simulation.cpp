@@ -9,6 +9,7 @@
 #include "runtime/sim/cluster.h"
 #include "runtime/sim/hostile.h"
 #include "runtime/sim/running.h"
+#include "runtime/sim/spans.h"
 #include "runtime/sim/troubles.h"
 
 namespace sluice::sim {
@@ -32,7 +33,8 @@ class Simulation final : public TroubleHost {
         troubles_(options_, cluster_, agenda_, random_, report_.faults, effects_, *this),
         hostile_(plan, options_, cluster_, agenda_, random_, report_.faults, effects_),
         slots_(plan.nodes.size()),
-        ids_(script.calls.size()) {
+        ids_(script.calls.size()),
+        spans_(options.trace) {
     effects_.from_wire = true;
     report_.calls.resize(script.calls.size());
     report_.queue_peaks.assign(plan.nodes.size(), 0);
@@ -174,7 +176,7 @@ class Simulation final : public TroubleHost {
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if ((call.inputs >> i & 1U) != 0)
         inputs[i] = token_payload(input_token(plan_.inputs[i], index), frame, call.number(i));
-    note_frame(frame, Span::nobody);
+    spans_.makes(frame, Span::nobody, now_);
     report_.calls[index].arrived = now_;
     const std::uint32_t at = home_of(index);
     Instant allowed = Instant::max();
@@ -252,7 +254,7 @@ class Simulation final : public TroubleHost {
     const bool fenced = cluster_.machine(cluster_.machine_of(start.node)).away;
     running.fact = oracle_.started(start, firing, identity, fenced);
     report_.calls[firing.call].firings_hash += mixed(identity, 1);
-    if (options_.trace) open_span(start, firing.call, identity, running);
+    running.span = spans_.open(start, firing.call, identity, now_);
     if (options_.keep_firings) report_.firings.push_back(std::move(firing));
     const NodeScript& script = script_.nodes[start.node];
     running.yields = &script.yields(start.iteration);
@@ -269,27 +271,6 @@ class Simulation final : public TroubleHost {
     report_.faults.role_hangs += running.hangs ? 1 : 0;
     slot_of(start) = index;
     queue(index);
-  }
-
-  /// The span of an activation, and the one that brought what it had waited for.
-  void open_span(const StartActivation& start, std::size_t call, Token identity, Running& running) {
-    running.span = report_.spans.size();
-    Span span{call, start.node, start.group, identity, now_, now_, now_, Span::nobody, now_};
-    Instant latest{-1};
-    for (const InputValue& input : start.inputs) {
-      const FrameTime& made = frame_times_[frame_of(*input.value)];
-      if (made.at <= latest) continue;
-      latest = made.at;
-      span.after = made.span;
-      span.sent = made.at;
-    }
-    report_.spans.push_back(span);
-  }
-
-  void note_frame(FrameNumber number, std::size_t span) {
-    if (!options_.trace) return;
-    frame_times_.resize(std::max<std::size_t>(frame_times_.size(), number + 1));
-    frame_times_[number] = {now_, span};
   }
 
   std::uint32_t& slot_of(const StartActivation& start) {
@@ -338,7 +319,7 @@ class Simulation final : public TroubleHost {
   void serve(std::uint32_t index) {
     Running& running = running_[index];
     running.serving = true;
-    if (options_.trace) report_.spans[running.span].begin = now_;
+    spans_.begins(running.span, now_);
     // Cancelled while it waited: a lane ends it without beginning it.
     if (running.told) return schedule(index, 0ns);
     if (running.hangs) return;
@@ -424,7 +405,7 @@ class Simulation final : public TroubleHost {
     const std::uint64_t mask = (*running.yields)[running.next_yield];
     const Token token = yield_token(running.identity, running.next_yield);
     const FrameNumber number = oracle_.yielded(running.fact);
-    note_frame(number, running.span);
+    spans_.makes(number, running.span, now_);
     ++running.next_yield;
     Frame* frame = cluster_.machine(cluster_.machine_of(node))
                        .pools.new_frame(node, plan_.nodes[node].outputs.size());
@@ -458,7 +439,7 @@ class Simulation final : public TroubleHost {
     Running& running = running_[index];
     if (!running.disowned) oracle_.ended(running.fact);
     cluster_.ended(running.start.node);
-    if (options_.trace) report_.spans[running.span].end = now_;
+    spans_.ends(running.span, now_);
     running.used = false;
     ++running.generation;
     free_.push_back(index);
@@ -574,6 +555,7 @@ class Simulation final : public TroubleHost {
       oracle_.check_orphans();
     }
     report_.violations = oracle_.violations();
+    report_.spans = spans_.take();
   }
 
   const Plan& plan_;
@@ -595,7 +577,7 @@ class Simulation final : public TroubleHost {
   std::uint32_t sent_calls_ = 0;                   // the first so many of the script
   std::vector<Replica> replicas_;                  // executor * 256 + replica
   std::vector<std::size_t> touched_;
-  std::vector<FrameTime> frame_times_;  // by frame number, when tracing
+  Spans spans_;
   Instant now_{};
   Instant tick_at_ = Instant::max();
   std::size_t ticks_ = 0;  // on the agenda

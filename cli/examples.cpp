@@ -39,10 +39,14 @@ constexpr std::array<Examples, 21> all{
   sluice run --cluster examples/cluster/laptop.yaml --prompt "draw a star" --out image=star.png
 )"},
      {"node",
-      R"(  timeout 2 sluice node --cluster examples/cluster/laptop.yaml --name eyes || true
+      R"(  sluice node --cluster examples/cluster/laptop.yaml --name eyes > eyes.log 2>&1 &
+    until sluice status --cluster examples/cluster/laptop.yaml 2> none; do sleep 0.1; done
+  sluice down --cluster examples/cluster/laptop.yaml
 )"},
      {"up",
-      R"(  timeout 2 sluice up examples/cluster/laptop.yaml || true
+      R"(  sluice up examples/cluster/laptop.yaml > up.log 2>&1 &
+    until sluice status --cluster examples/cluster/laptop.yaml 2> none; do sleep 0.1; done
+  sluice down --cluster examples/cluster/laptop.yaml
 )"},
      {"status",
       R"(  sluice up examples/cluster/laptop.yaml > up.log 2>&1 &

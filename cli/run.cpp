@@ -418,6 +418,23 @@ void add_request_options(CLI::App& command, RunOptions& options) {
       ->check(a_number);
 }
 
+void add_calls_options(CLI::App& command, RunOptions& options) {
+  command
+      .add_option(
+          "--calls", options.calls,
+          "Many calls, a JSON object a line: {\"id\", \"session\", \"inputs\", "
+          "\"deadline_ms\", \"end_session\"}; an input is its value, or {\"file\": PATH} as "
+          "pictures are; in a request a picture is {\"type\": \"image\", \"data\": BASE64}; "
+          "results come as JSON lines when they are there")
+      ->type_name("FILE|-");
+  command.add_option("--concurrency", options.concurrency, "Of --calls, so many at once")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command.add_option("--session", options.session,
+                     "The name of the calls' session, within this run; without it each line of "
+                     "--calls that names none has one of its own");
+}
+
 }  // namespace
 
 void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen,
@@ -459,20 +476,7 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen,
       ->type_name("NAME=FILE|FOLDER|FILE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command
-      ->add_option(
-          "--calls", options->calls,
-          "Many calls, a JSON object a line: {\"id\", \"session\", \"inputs\", "
-          "\"deadline_ms\", \"end_session\"}; an input is its value, or {\"file\": PATH} as "
-          "pictures are; in a request a picture is {\"type\": \"image\", \"data\": BASE64}; "
-          "results come as JSON lines when they are there")
-      ->type_name("FILE|-");
-  command->add_option("--concurrency", options->concurrency, "Of --calls, so many at once")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command->add_option("--session", options->session,
-                      "The name of the calls' session, within this run; without it each line of "
-                      "--calls that names none has one of its own");
+  add_calls_options(*command, *options);
   command->add_option("--trace", options->trace,
                       "Write what ran when to this file: for ui.perfetto.dev, and `sluice why`");
   add_request_options(*command, *options);

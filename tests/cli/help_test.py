@@ -71,7 +71,7 @@ def main():
                 failures.append(f"the program's help shows {line!r}, which is no command")
     if "[]" in help_of("run"):
         failures.append("an empty list is shown as a default")
-    for option, wanted in (("run --concurrency", "=8"), ("run --session", "=default"), ("simulate --concurrency", "=8"), ("test --seeds", "=20"),
+    for option, wanted in (("run --concurrency", "=8"), ("simulate --concurrency", "=8"), ("test --seeds", "=20"),
                            ("simulate --calls", "=100"), ("chat --context", "=4096"), ("model bench --precision", "=exact")):
         *command, name = option.split()
         line = re.search(rf"^ +{name}[ :].*$", help_of(*command), re.M)

@@ -91,6 +91,45 @@ outputs: { out: three.v }
   }
 }
 
+TEST_CASE("what comes for a lane that runs waits for it, though a thread is free") {
+  Gate inside, go;
+  std::atomic<int> in_a{0};
+  std::atomic<bool> alone{true};
+  TestWorld world;
+  world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+    if (a.node() == "one") {
+      if (++in_a > 1) alone = false;
+      inside.open();
+      if (a.input("x")->text == "held") go.wait();
+      --in_a;
+    }
+    a.yield("v", make_text(a.input("x")->text));
+    return {};
+  });
+  world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text, y: text }
+roles: { a: { plugin: scripted }, b: { plugin: scripted } }
+nodes:
+  one: { run: a.run, inputs: [ { x: inputs.x } ], outputs: [v] }
+  two: { run: b.run, inputs: [ { x: inputs.y } ], outputs: [v] }
+outputs: { out: [one.v, two.v] }
+)");
+  Waiting held, behind, other;
+  world.runner->start({"s", {{"x", make_text("held")}}}, held.observer());
+  inside.wait();
+  world.runner->start({"t", {{"x", make_text("behind")}}}, behind.observer());
+  world.runner->start({"u", {{"y", make_text("other")}}}, other.observer());
+  CHECK(other.wait().ok);  // the free thread has looked at what waited before
+  CHECK(alone);
+  CHECK(!behind.ended());
+  go.open();
+  CHECK(held.wait().ok);
+  CHECK(behind.wait().ok);
+  CHECK(alone);
+}
+
 namespace {
 
 /// Counts who has come; all go on when the last has.

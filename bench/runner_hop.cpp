@@ -4,7 +4,9 @@
 // A source yields a thousand frames to a chain of four nodes, each of which hands its value on; a
 // hop is a node of the chain. colocated: all roles on one lane; lanes: each role on its own.
 // oneTBB: function nodes with its usual and its lightweight policy, as many threads as the machine
-// has. call: one frame through the four nodes, from asking to the outcome, one call at a time.
+// has. call: one frame through the four nodes, from asking to the outcome, one call at a time, as
+// soon as the one before has ended; rested: the same, each after a millisecond of nothing, so that
+// the threads sleep. at once: 8 of them are under way at any time, the time for one.
 // CPU: of all threads of the process, the part of a figure that neighbours change least.
 // allocations: calls of operator new a hop, of all threads, in the last run's streams; a call's own
 // are in it. `bench_runner_hop NAME` runs the cases whose name begins so, for a profiler.
@@ -16,6 +18,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <functional>
+#include <semaphore>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +35,8 @@ namespace {
 constexpr int frames = 1000;
 constexpr int calls = 100;  // of the streams, in one run
 constexpr int runs = 7;
+constexpr int at_once = 8;
+constexpr int calls_at_once = 2000;  // in one run
 
 /// Hands its value on; the source makes as many frames of it as it says.
 class Pass final : public Role {
@@ -91,6 +96,20 @@ class Ours {
     std::fprintf(stderr, "%d of %d frames came: %s\n", came, of_frames,
                  outcome.ok ? "" : outcome.error.message.c_str());
     std::exit(1);
+  }
+  /// Calls of one frame, of as many sessions as are under way at once.
+  void overlapping() {
+    std::counting_semaphore<at_once> free(at_once);
+    for (int i = 0; i < calls_at_once; ++i) {
+      free.acquire();
+      const CallObserver observer{nullptr, [&free](const CallOutcome& outcome) {
+                                    if (!outcome.ok) std::exit(1);
+                                    free.release();
+                                  }};
+      runner_->start({.session = std::to_string(i % at_once), .inputs = {{"v", make_number(1)}}},
+                     observer);
+    }
+    for (int i = 0; i < at_once; ++i) free.acquire();
   }
 
  private:
@@ -152,9 +171,17 @@ double cpu_seconds() {
 struct Case {
   const char* name;
   std::function<void(int)> call;
-  std::vector<double> hop_us, hop_cpu_us, call_us;
-  double hop_allocations;
+  std::function<void()> overlapping;  // empty: not measured
+  std::vector<double> hop_us = {}, hop_cpu_us = {}, call_us = {}, call_cpu_us = {},
+                      rested_us = {}, overlapping_us = {};
+  double hop_allocations = 0;
 };
+
+void rest() {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
+  while (std::chrono::steady_clock::now() < until) {
+  }
+}
 
 void measure(Case& one, bool warm_up) {
   const std::uint64_t before = allocations();
@@ -164,9 +191,19 @@ void measure(Case& one, bool warm_up) {
   });
   const double cpu = cpu_seconds() - cpu_before;
   one.hop_allocations = static_cast<double>(allocations() - before) / calls / frames / 4;
-  std::vector<double> each;
+  std::vector<double> each, rested;
+  const double cpu_between = cpu_seconds();
   for (int i = 0; i < 1000; ++i) each.push_back(seconds_of([&] { one.call(1); }) * 1e6);
+  const double call_cpu = cpu_seconds() - cpu_between;
+  for (int i = 0; i < 200; ++i) {
+    rest();
+    rested.push_back(seconds_of([&] { one.call(1); }) * 1e6);
+  }
+  const double overlapping = one.overlapping ? seconds_of(one.overlapping) : 0;
   if (warm_up) return;
+  one.call_cpu_us.push_back(call_cpu * 1e6 / 1000);
+  one.rested_us.push_back(median(rested));
+  one.overlapping_us.push_back(overlapping * 1e6 / calls_at_once);
   one.hop_us.push_back(stream * 1e6 / calls / frames / 4);
   one.hop_cpu_us.push_back(cpu * 1e6 / calls / frames / 4);
   one.call_us.push_back(median(each));
@@ -178,10 +215,11 @@ int main(int argc, char** argv) {
   Ours together(true), apart(false);
   Theirs<flow::queueing> usual;
   Theirs<flow::queueing_lightweight> light;
-  std::vector<Case> cases{{"colocated", [&](int n) { together.call(n); }, {}, {}, {}, 0},
-                          {"lanes", [&](int n) { apart.call(n); }, {}, {}, {}, 0},
-                          {"oneTBB", [&](int n) { usual.call(n); }, {}, {}, {}, 0},
-                          {"oneTBB, lightweight", [&](int n) { light.call(n); }, {}, {}, {}, 0}};
+  std::vector<Case> cases{
+      {"colocated", [&](int n) { together.call(n); }, [&] { together.overlapping(); }},
+      {"lanes", [&](int n) { apart.call(n); }, [&] { apart.overlapping(); }},
+      {"oneTBB", [&](int n) { usual.call(n); }, {}},
+      {"oneTBB, lightweight", [&](int n) { light.call(n); }, {}}};
   if (argc > 1)
     std::erase_if(
         cases, [&](const Case& one) { return !std::string_view(one.name).starts_with(argv[1]); });
@@ -189,10 +227,12 @@ int main(int argc, char** argv) {
     for (Case& one : cases) measure(one, run == 0);
   std::printf("%d calls of %d frames through 4 nodes, median of %d runs, cases in turn\n", calls,
               frames, runs);
-  std::printf("%-20s %10s %10s %14s %20s\n", "", "us a hop", "CPU us", "allocations",
-              "us a call of one");
+  std::printf("%-20s %10s %10s %14s %14s %10s %10s %10s\n", "", "us a hop", "CPU us", "allocations",
+              "us a call", "CPU us", "rested", "at once");
   for (const Case& one : cases)
-    std::printf("%-20s %10.2f %10.2f %14.3f %20.1f\n", one.name, median(one.hop_us),
-                median(one.hop_cpu_us), one.hop_allocations, median(one.call_us));
+    std::printf("%-20s %10.2f %10.2f %14.3f %14.1f %10.1f %10.1f %10.1f\n", one.name,
+                median(one.hop_us), median(one.hop_cpu_us), one.hop_allocations,
+                median(one.call_us), median(one.call_cpu_us), median(one.rested_us),
+                median(one.overlapping_us));
   return 0;
 }

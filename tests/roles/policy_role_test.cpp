@@ -99,7 +99,7 @@ TEST_CASE("a robot is never told what is no number, and never told to move by it
   CHECK(refused("noise", floats({6, 32}, noise)) ==
         "value 7 of the noise is nan, not a number that can be used");
   // What comes from another role is looked at when the actions are there.
-  const auto width = static_cast<std::int64_t>(load_architecture(directory)->text->block.width);
+  const auto width = static_cast<std::int64_t>(Architecture::load(directory)->text->block.width);
   FakeActivation& read = world.asked("prefill");
   read.give("instruction", make_text("go"));
   read.give("features",

@@ -287,8 +287,9 @@ void Driver::end(EndCall& end) {
   OpenCall open = std::move(*calls_.find(end.call));
   calls_.erase(end.call);
   if (open.given_up) given_up_.fetch_sub(1);
-  calls_open_.store(calls_.size());  // the last of the counts: who sees none sees none given up
   sessions_->call_ended(*open.call->record);
+  // The last of all: who sees none open sees none given up, and may end its session.
+  calls_open_.store(calls_.size());
   forget(*open.call);
   CallOutcome outcome;
   outcome.ok = end.failure == nullptr;

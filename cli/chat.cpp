@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -154,6 +155,10 @@ Result<void> Talk::say(const std::string& text) {
     messages_.pop_back();
     return *done.error;
   }
+  if (note_drawing(model_.model(), done)) {
+    messages_.pop_back();  // nothing was said that the talk could go on from
+    return {};
+  }
   messages_.push_back({"assistant", done.text, {}});
   const char* why = nullptr;
   if (stopped)
@@ -162,6 +167,21 @@ Result<void> Talk::say(const std::string& text) {
     why = ends_with_room_ ? "cut off: --context gives more" : "cut off: --tokens gives more";
   if (why != nullptr) std::fprintf(stderr, "(%s)\n", why);
   return {};
+}
+
+/// What `/image FILE` names: blanks around it and one pair of quotes are not part of it, ~/ is the
+/// user's folder. Empty: it is another command, or names nothing.
+std::string file_of(const std::string& line) {
+  constexpr const char* blanks = " \t\r";
+  if (!line.starts_with("/image ") && !line.starts_with("/image\t")) return "";
+  const std::size_t begin = line.find_first_not_of(blanks, 6);
+  if (begin == std::string::npos) return "";
+  std::string file = line.substr(begin, line.find_last_not_of(blanks) - begin + 1);
+  if (file.size() > 2 && (file[0] == '"' || file[0] == '\'') && file.back() == file[0])
+    file = file.substr(1, file.size() - 2);
+  const char* const home = std::getenv("HOME");
+  if (file.starts_with("~/") && home != nullptr) file.replace(0, 1, home);
+  return file;
 }
 
 /// A line of the user. Errors are printed and the conversation goes on.
@@ -177,8 +197,7 @@ Result<void> take(Talk& talk, const std::string& line, bool& quit) {
     talk.reset();
     return {};
   }
-  if (line.starts_with("/image ") && line.find_first_not_of(' ', 7) != std::string::npos)
-    return talk.add_picture(line.substr(7));
+  if (const std::string file = file_of(line); !file.empty()) return talk.add_picture(file);
   const std::string command = line.substr(0, line.find_first_of(" \t"));
   if (command == "/image") return invalid_argument("/image needs a file: /image FILE");
   if (command == "/quit" || command == "/reset")

@@ -65,7 +65,7 @@ void KeyDecoder::add_sequence(char byte) {
     return add(byte);
   }
   sequence_ += byte;
-  if (byte < '@') return;
+  if (byte < '@' || sequence_ == "[") return;  // `ESC [ [ A`: F1 of a Linux console
   state_ = State::plain;
   press(sequence_);
 }

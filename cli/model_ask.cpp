@@ -75,12 +75,7 @@ int answer(const ChatModel& model, Generator& generator, Generation generation) 
   if (done.error.has_value()) return fail(done.error->message);
   if (model.model().architecture().family == Family::openvla)
     print_actions(model.model().architecture(), done.tokens);
-  if (const auto& turns = model.model().architecture().turns;
-      turns.has_value() && done.finish == Generation::Finish::end_token &&
-      done.end_token == turns->draw)
-    std::fprintf(stderr,
-                 "the model answers with a drawing, which a workflow with a denoiser makes, as "
-                 "workflows/image_chat.yaml\n");
+  note_drawing(model.model(), done);
   return 0;
 }
 

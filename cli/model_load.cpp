@@ -38,4 +38,15 @@ Result<ChatModel> load_chat(const std::string& path, std::size_t tokens,
   return ChatModel::open(path, std::move(loaded).value());
 }
 
+bool note_drawing(const Model& model, const Generation& answer) {
+  const auto& turns = model.architecture().turns;
+  if (!turns.has_value() || answer.finish != Generation::Finish::end_token ||
+      answer.end_token != turns->draw)
+    return false;
+  std::fprintf(stderr,
+               "the model answers with a drawing, which a workflow with a denoiser makes, as "
+               "workflows/image_chat.yaml\n");
+  return true;
+}
+
 }  // namespace sluice::cli

@@ -22,5 +22,8 @@ Result<Model> load_planned(const std::string& directory, std::size_t tokens,
 /// A model to talk with; the plan goes to standard error.
 Result<ChatModel> load_chat(const std::string& path, std::size_t tokens,
                             const std::string& precision);
+/// Whether the model answered with the token that begins a drawing, which roles of a workflow make
+/// and a talk alone cannot; says so on standard error.
+bool note_drawing(const Model& model, const Generation& answer);
 
 }  // namespace sluice::cli

@@ -1,9 +1,12 @@
 // `sluice simulate FILE`: what a workflow would do under load, and whether anything can break it.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "cli/commands.h"
@@ -204,6 +207,18 @@ Result<Script> make_script(const SimulateOptions& options, const Plan& plan) {
   return script;
 }
 
+/// As it is typed: quoted where a shell would read more into it.
+std::string shell_word(const std::string& word) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_-./=:,@").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 /// Many seeds: prints what was tried; on the first violation, how to see it again.
 int hunt(const Plan& plan, const Script& script, const SimulateOptions& options) {
   char number[32];
@@ -227,14 +242,16 @@ int hunt(const Plan& plan, const Script& script, const SimulateOptions& options)
     if (violations.empty()) continue;
     for (const std::string& violation : violations)
       std::printf("seed %llu: %s\n", static_cast<unsigned long long>(sim.seed), violation.c_str());
+    std::string more = options.profile.empty() ? "" : " --profile " + shell_word(options.profile);
+    for (const std::string& set : options.workflow.set) more += " --set " + shell_word(set);
+    // Of two seeds the first runs twice, as C17 asks.
     std::printf(
         "event hash %016llx; see it again with\n  sluice simulate %s --calls %llu "
-        "--sessions %llu --nodes %u %s%s%s%s --seed %llu\n",
-        static_cast<unsigned long long>(report.hash), options.file.c_str(),
+        "--sessions %llu --nodes %u %s%s%s --seed %llu --seeds 2\n",
+        static_cast<unsigned long long>(report.hash), shell_word(options.file).c_str(),
         static_cast<unsigned long long>(options.calls),
         static_cast<unsigned long long>(options.sessions), options.machines, load.c_str(),
-        options.profile.empty() ? "" : " --profile ", options.profile.c_str(),
-        options.faults ? " --faults" : "", static_cast<unsigned long long>(sim.seed));
+        more.c_str(), options.faults ? " --faults" : "", static_cast<unsigned long long>(sim.seed));
     return 1;
   }
   std::printf("%llu seeds, %llu events, no violation; %zu of %llu calls ended with an error\n",

@@ -47,7 +47,7 @@ CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, In
 }
 
 void Coordinator::begin(Number id, CallRecord& call, Effects& effects) {
-  if (waits_for_starts_)
+  if (waits_for_starts_ && away_.empty())
     ready_.push_back(id);
   else
     start(id, call, effects);
@@ -295,6 +295,9 @@ void Coordinator::nodes_lost(const std::vector<NodeId>& nodes, Effects& effects)
                   [&](NodeId node) { return std::ranges::find(nodes, node) != nodes.end(); });
   }
   for (const Number id : running) finish_if_done(id, effects);
+  // Calls fail at once now; those that waited to start, too.
+  while (start_next(effects)) {
+  }
 }
 
 std::vector<CallId> Coordinator::nodes_back(const std::vector<NodeId>& nodes) {

@@ -163,6 +163,7 @@ void LaneActivation::clear() {
   breach_.clear();
   call_ = Ref<CallState>();
   cancelled_.store(false, std::memory_order_relaxed);
+  stepped = passed = false;
 }
 
 }  // namespace sluice

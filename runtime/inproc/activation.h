@@ -55,6 +55,10 @@ class RoleListener {
 class LaneActivation final : public Activation {
  public:
   LaneActivation* next = nullptr;  // in a queue
+  // Its lane's: of a stepped role, which waits before a step and not at a yield; and its role has
+  // made a step since it was cancelled.
+  bool stepped = false, passed = false;
+  bool in_hand = false;  // whoever drives: what it has taken was not given back yet
 
   LaneActivation() = default;
   ~LaneActivation();

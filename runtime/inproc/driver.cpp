@@ -62,11 +62,9 @@ void Driver::announce(Event::Kind kind, const Ref<CallState>& call) {
 void Driver::drive(std::size_t done) {
   std::shared_ptr<Driver> alive;  // what ends with the last activation ends after the last step
   for (std::size_t handled = 0;;) {
-    if (!closing_) {
-      run_engines();
-      flush();
-      if (loop_.timed()) set_clock();
-    }
+    if (!closing_) run_engines();
+    flush();  // when it closes too: lanes end what was started and cancelled
+    if (!closing_ && loop_.timed()) set_clock();
     if (in_hand_ == 0) {
       if (closing_) release_sessions();
       if (alive_) alive = std::move(alive_);
@@ -179,7 +177,13 @@ void Driver::handle_yielded(LaneActivation& activation, YieldedFields& fields, b
   if (last) recycle(activation);
 }
 
+void Driver::let_go(LaneActivation& activation) {
+  if (std::exchange(activation.in_hand, false))
+    peers_->ended.push_back(activation.place().node->id);
+}
+
 void Driver::handle_ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) {
+  let_go(activation);
   if (!closing_) {
     const NodeId node = activation.place().node->id;
     std::unique_ptr<Failure> failure;
@@ -195,7 +199,7 @@ void Driver::recycle(LaneActivation& activation) {
   if (slot == &activation) slot = nullptr;
   if (recorder_) recorder_->ended(activation);
   if (peers_) guest_left(activation);
-  if (peers_) peers_->ended.push_back(activation.place().node->id);
+  let_go(activation);
   activation.clear();
   activations_.give(&activation);
   activations_open_.store(--in_hand_, std::memory_order_relaxed);
@@ -257,6 +261,7 @@ void Driver::start(const StartActivation& start) {
   if (running.size() <= start.activation.index) running.resize(start.activation.index + 1U);
   running[start.activation.index] = activation;
   if (recorder_) recorder_->started(*activation, start.call, start.node, start.group);
+  activation->in_hand = peers_ != nullptr;
   if (peers_) peers_->windows.started(start.node);
   if (in_hand_++ == 0) alive_ = shared_from_this();
   activations_open_.store(in_hand_, std::memory_order_relaxed);
@@ -276,7 +281,9 @@ void Driver::cancel(const CancelActivation& cancel) {
   const std::vector<LaneActivation*>& running = running_[cancel.node];
   if (cancel.activation.index >= running.size()) return;
   LaneActivation* const activation = running[cancel.activation.index];
-  if (activation != nullptr && activation->id() == cancel.activation) activation->cancel();
+  if (activation == nullptr || !(activation->id() == cancel.activation)) return;
+  activation->cancel();
+  let_go(*activation);
 }
 
 void Driver::deliver(const DeliverOutput& output) {
@@ -310,7 +317,8 @@ void Driver::end(EndCall& end) {
 // ---- what roles say, on their lanes
 
 void Driver::yielded(LaneActivation& activation, YieldedFields& fields, bool last) {
-  if (!may_yield(activation)) wait([&] { return activation.cancelled() || may_yield(activation); });
+  if (!activation.stepped && !may_yield(activation))
+    wait([&] { return activation.cancelled() || may_yield(activation); });
   if (begin_to_drive()) {
     advance();
     if (recorder_) recorder_->follows(activation, steady_now());

@@ -90,6 +90,8 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void handle_give_up(Event& event);
   void handle_close();
   void recycle(LaneActivation& activation);
+  /// For windows it is over: it ended or was cancelled, whenever its role returns. Once.
+  void let_go(LaneActivation& activation);
   void release_sessions();
   void flush();
   /// The caller hears now how it ended; what is left of it has to go.

@@ -104,6 +104,7 @@ void Lane::admit(Slot& slot, SteppedRole& role, LaneActivation& activation) {
   slot.stalled = false;
   stepping_ = true;
   slot.admitted.push_back(&activation);
+  activation.stepped = true;
   auto thrown = thrown_by([&] { role.admit(activation); });
   if (!thrown) return;
   slot.admitted.pop_back();
@@ -123,7 +124,7 @@ bool Lane::step_all() {
 bool Lane::step(Slot& slot, SteppedRole& role) {
   if (slot.admitted.empty() && slot.failed.empty()) return false;
   if (role.busy() && !slot.stalled) {
-    wait_to_step(slot);
+    wait_to_step(slot.admitted);
     outcomes_.clear();
     auto thrown = thrown_by([&] { role.step(outcomes_); });
     for (StepOutcome& outcome : outcomes_) returned(slot, outcome);
@@ -134,13 +135,18 @@ bool Lane::step(Slot& slot, SteppedRole& role) {
   return false;
 }
 
-void Lane::wait_to_step(const Slot& slot) {
-  const auto may_go_on = [&slot] {
-    return std::ranges::any_of(slot.admitted, [](const auto* one) { return one->cancelled(); }) ||
-           std::ranges::all_of(slot.admitted, [](const auto* one) { return one->may_yield(); });
+void Lane::wait_to_step(const std::vector<LaneActivation*>& admitted) {
+  const auto may_go_on = [&admitted] {
+    return std::ranges::any_of(admitted,
+                               [](const auto* one) { return one->cancelled() && !one->passed; }) ||
+           std::ranges::all_of(admitted, [](const auto* one) { return one->may_yield(); });
   };
-  for (const LaneActivation* one : slot.admitted)
-    if (!one->may_yield()) return one->wait(may_go_on);
+  for (const LaneActivation* one : admitted)
+    if (!one->may_yield()) {
+      one->wait(may_go_on);
+      break;
+    }
+  for (LaneActivation* one : admitted) one->passed = one->cancelled();
 }
 
 void Lane::step_threw(Slot& slot, const std::string& what) {

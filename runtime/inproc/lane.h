@@ -88,9 +88,9 @@ class Lane {
   bool step_all();
   /// True while it has work.
   bool step(Slot& slot, SteppedRole& role);
-  /// Until all that is admitted may yield, or some of it is cancelled, which the role has to
-  /// notice.
-  static void wait_to_step(const Slot& slot);
+  /// Until all that is admitted may yield, or some of it is cancelled and the role has made no step
+  /// since, which has to notice it.
+  static void wait_to_step(const std::vector<LaneActivation*>& admitted);
   void step_threw(Slot& slot, const std::string& what);
   void returned(Slot& slot, StepOutcome& outcome);
 

@@ -65,6 +65,7 @@ Lane* LaneThreads::next(Sleeper& self) {
       return lane;
     }
     if (looked || !ready_.search()) rest(self, lock);
+    if (closing_.load(std::memory_order_relaxed)) break;
     lock.unlock();
     look();
     lock.lock();

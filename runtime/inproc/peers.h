@@ -36,7 +36,7 @@ struct Peers {
   Peers(const Plan& plan, DriverPlace at)
       : place(std::move(at)),
         windows(plan, place.stops, place.window),
-        gates(plan.nodes.size()),
+        gates(plan.nodes.size(), place.waits),
         lives(place.where.machines, false),
         wrong(place.where.machines),
         told(place.where.machines),

@@ -8,21 +8,19 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "graph/plan.h"
 
 namespace sluice {
 
-class YieldGates {
+/// Those who wait at gates of any workflow of the process: a role that several workflows share
+/// waits for all of their gates at once.
+class GateWaits {
  public:
-  explicit YieldGates(std::size_t nodes) : gates_(nodes) {}
-
-  bool is_open(NodeId node) const {
-    const Gate& gate = gates_[node];
-    return !gate.full.load() && gate.coming.load() < coming_max;
-  }
   /// Until `done`, which may look at gates and at whether activations are cancelled.
   template <typename Done>
   void wait(const Done& done) {
@@ -33,11 +31,6 @@ class YieldGates {
     changed_.wait(lock, done);
     waiting_.fetch_sub(1);
   }
-  /// A frame is on its way to whoever drives.
-  void comes(NodeId node) { gates_[node].coming.fetch_add(1); }
-
-  void set(NodeId node, bool full) { gates_[node].full.store(full); }
-  void came(NodeId node) { gates_[node].coming.fetch_sub(1); }
   /// Something has changed: who waits looks again.
   void wake() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -47,6 +40,33 @@ class YieldGates {
   }
 
  private:
+  std::atomic<std::uint32_t> waiting_{0};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+class YieldGates {
+ public:
+  /// `waits`: of all workflows whose roles may be the same.
+  YieldGates(std::size_t nodes, std::shared_ptr<GateWaits> waits)
+      : gates_(nodes), waits_(std::move(waits)) {}
+
+  bool is_open(NodeId node) const {
+    const Gate& gate = gates_[node];
+    return !gate.full.load() && gate.coming.load() < coming_max;
+  }
+  template <typename Done>
+  void wait(const Done& done) {
+    waits_->wait(done);
+  }
+  /// A frame is on its way to whoever drives.
+  void comes(NodeId node) { gates_[node].coming.fetch_add(1); }
+
+  void set(NodeId node, bool full) { gates_[node].full.store(full); }
+  void came(NodeId node) { gates_[node].coming.fetch_sub(1); }
+  void wake() { waits_->wake(); }
+
+ private:
   static constexpr std::uint32_t coming_max = 16;
   struct Gate {
     std::atomic<bool> full{false};
@@ -54,9 +74,7 @@ class YieldGates {
   };
 
   std::vector<Gate> gates_;  // by node
-  std::atomic<std::uint32_t> waiting_{0};
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  const std::shared_ptr<GateWaits> waits_;
 };
 
 }  // namespace sluice

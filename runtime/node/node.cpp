@@ -61,6 +61,7 @@ class NodeImpl final : public Node, private LifeKeeper {
   const std::shared_ptr<RoleHost> host_;
   std::vector<OwnedGraph> graphs_;
   std::size_t window_ = 0;
+  const std::shared_ptr<GateWaits> waits_ = std::make_shared<GateWaits>();
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -133,6 +134,7 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
     place.machines = options_.machines;
     place.stops = graphs_[i].stops;
     place.window = window_;
+    place.waits = waits_;
     place.port = &life->port();
     drivers.push_back(std::make_shared<Driver>(
         graphs_[i].plan, host_->sessions(), graphs_[i].places, options_.runner,

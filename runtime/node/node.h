@@ -34,8 +34,8 @@ struct NodeOptions {
   /// By workflow, then by role: the machine that it runs on.
   std::vector<std::vector<std::uint32_t>> placed;
   Connect connect;
-  /// Of each edge between two machines, the same on all of them: frames that are sent and not yet
-  /// taken. 0: as many as suit the number of edges.
+  /// Of each edge between two machines, the same on all of them: bytes of frames that are sent and
+  /// not yet taken. 0: as many as suit the number of edges.
   std::size_t window_bytes = 0;
   /// Of this machine's first life; above those of all its earlier ones.
   std::uint32_t incarnation = 1;
@@ -72,7 +72,7 @@ class Node {
   virtual Result<void> wait_for_members(std::chrono::milliseconds patience) = 0;
   /// How many lives it has begun.
   virtual std::uint32_t lives() const = 0;
-  /// Never waits for roles or other machines.
+  /// Never waits for roles or other machines; not from an observer or a notice.
   virtual NodeStatus status() const = 0;
 };
 

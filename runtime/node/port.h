@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/inproc/residence.h"
+#include "runtime/inproc/yield_gates.h"
 #include "runtime/node/control.h"
 #include "runtime/transport.h"
 
@@ -49,8 +51,9 @@ struct DriverPlace {
   std::uint32_t workflow = 0;  // of those that run together
   std::uint32_t workflows = 1;
   std::vector<std::string> machines;  // their names, by number
-  std::vector<bool> stops;  // by edge: see `stopping_edges`
-  std::size_t window = 1;   // of each edge between two machines, in bytes
+  std::vector<bool> stops;            // by edge: see `stopping_edges`
+  std::size_t window = 1;             // of each edge between two machines, in bytes
+  std::shared_ptr<GateWaits> waits;   // of all workflows of the process
   NodePort* port = nullptr;           // borrowed until the driver has closed
 };
 

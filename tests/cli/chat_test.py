@@ -106,7 +106,7 @@ def pictures():
         talk.read_until(r"> ")
         talk.type("/image nowhere.png\n")
         expect(f"{name}: a picture that is not there", "nowhere.png: no such file" in talk.read_until(r"\n> "), talk.seen)
-        talk.type(f"/image {picture}\n")
+        talk.type(f'/image  "{picture}" \n')
         talk.read_until(r"\n> ")
         talk.type(question + "\n")
         said = talk.read_until(r"\n> ")
@@ -121,6 +121,15 @@ def pictures():
         expect(f"{name}: /reset forgets the picture", re.search(r" (0|16) kept", said) and blind in said.replace("\r\n", "\n"), (blind, said))
         talk.type("/quit\n")
         expect(f"{name}: it ends well", talk.status() == 0, talk.seen)
+
+
+def drawings():
+    """A model that would draw says so, and the conversation goes on as if it had not been asked."""
+    done = subprocess.run([SLUICE, "chat", os.path.join(ROOT, "models/scenes")], capture_output=True, timeout=300,
+                          input=b"draw a red circle\n/image " + os.path.join(ROOT, "models/scenes/samples/table.png").encode() +
+                          b"\nwhat color is the circle\n")
+    expect("a drawing is named", done.returncode == 0 and done.stderr.count(b"the model answers with a drawing") == 1, done)
+    expect("and the next question is answered", b"the circle is red" in done.stdout, done)
 
 
 def stopped():
@@ -241,6 +250,7 @@ def main():
     workflow()
     ten_turns()
     pictures()
+    drawings()
     editing()
     stopped()
     for failure in failures:

@@ -38,8 +38,9 @@ TEST_CASE("Arrows, Home, End and Delete are the same whatever the terminal's mod
 
 TEST_CASE("A key that means nothing here leaves nothing in the line") {
   CHECK(keys("a\x1b[15~b\x1b[1;5Cc\x1bOPd\x1b[200~e") == L"abcde");
-  CHECK(keys("\x1b[1\rx") == L"\rx");        // cut off by Return
-  CHECK(keys("\x1b\x1b[Ax") == L"\x1b[Ax");  // Escape, then an arrow
+  CHECK(keys("a\x1b[[Ab\x1b[[Ec") == L"abc");  // F1 and F5 of a Linux console
+  CHECK(keys("\x1b[1\rx") == L"\rx");          // cut off by Return
+  CHECK(keys("\x1b\x1b[Ax") == L"\x1b[Ax");    // Escape, then an arrow
   CHECK(keys("\x1b"
              "f\x1b\r") ==
         L"\x1b"

@@ -72,6 +72,32 @@ TEST_CASE("deadlines of calls that have ended are let go of") {
   CHECK(home.next_deadline() == Instant::max());
 }
 
+TEST_CASE("calls that wait to start fail at once when a machine is lost, and so do new ones") {
+  const Plan plan = plan_of(joined);
+  Pools pools;
+  Coordinator home(plan, pools);
+  home.wait_for_starts();
+  Effects effects;
+  for (const std::uint64_t session : {1, 2}) {
+    PayloadRef input = make_text("x");
+    home.call(session, {&input, 1}, 0s, effects);
+  }
+  CHECK(effects.messages.empty());
+  CHECK(effects.ends.empty());
+  home.nodes_lost({1}, effects);
+  REQUIRE(effects.ends.size() == 2);
+  for (const EndCall& end : effects.ends) CHECK(end.failure->kind == FailureKind::node_lost);
+  PayloadRef input = make_text("x");
+  home.call(3, {&input, 1}, 0s, effects);
+  CHECK(effects.ends.size() == 3);
+  CHECK(!home.start_next(effects));
+  home.nodes_back({1});
+  home.call(4, {&input, 1}, 0s, effects);
+  CHECK(effects.ends.size() == 3);
+  CHECK(home.start_next(effects));
+  drop_messages(pools, effects);
+}
+
 TEST_CASE("an engine drops what it holds of a lost home, and nothing of another") {
   const Plan plan = plan_of(joined);
   const NodeId left = plan.find("left")->id;

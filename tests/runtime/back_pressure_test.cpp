@@ -1,4 +1,7 @@
 // Back-pressure over a cluster in one memory: a slow machine stops who feeds it, and nobody else.
+#include <thread>
+
+#include "runtime/inproc/yield_gates.h"
 #include "runtime/windows.h"
 #include "test_cluster.h"
 
@@ -182,6 +185,55 @@ TEST_CASE("who waits for a window goes on when its call is cancelled, or its mac
     INFO(again.error.message);
     CHECK(again.ok);
     CHECK(text == numbers(100));
+  }
+}
+
+TEST_CASE("a role that never returns holds its own calls' frames, and no window for good") {
+  Counting counting;
+  HeldOnce held("b");
+  std::string yaml = stream_yaml();
+  const std::string one = "second: { plugin: scripted }";
+  yaml.replace(yaml.find(one), one.size(), "second: { plugin: scripted, replicas: 2 }");
+  TestCluster cluster({yaml}, {1, 2},
+                      [&](Activation& activation, std::uint32_t) {
+                        if (activation.node() == "b" && held.first.exchange(false)) {
+                          held.reached.open();
+                          held.let_go.wait();
+                        }
+                        return counting.run(activation);
+                      },
+                      {.window = window});
+  for (const std::string session : {"s", "t", "u", "v"}) {
+    const int before = counting.yielded;
+    Waiting waiting;
+    const auto handle = cluster.home().runner(0).start(
+        {session, {{"x", make_text(std::to_string(frames))}}, 60s}, waiting.observer());
+    CHECK(eventually([&] { return counting.yielded >= before + 6; }));
+    handle->cancel();
+    CHECK(!waiting.wait().ok);
+  }
+  held.let_go.open();
+}
+
+TEST_CASE("a role that two workflows share waits for the gates of both") {
+  for (int i = 0; i < 200; ++i) {
+    const auto waits = std::make_shared<GateWaits>();
+    YieldGates one(1, waits), other(1, waits);
+    one.set(0, true);
+    other.set(0, true);
+    std::atomic<bool> looked{false};
+    std::thread lane([&] {
+      one.wait([&] {
+        looked = true;
+        return one.is_open(0) && other.is_open(0);
+      });
+    });
+    while (!looked) std::this_thread::yield();
+    one.set(0, false);
+    one.wake();
+    other.set(0, false);
+    other.wake();
+    lane.join();
   }
 }
 

@@ -69,7 +69,9 @@ class Activation {
     return value ? value->text() : std::string_view();
   }
 
-  /// Sends one frame. False: it was refused, which the call will hear of; there is nothing to do.
+  /// Sends one frame; may wait for readers on other machines, so hold no lock that another role or
+  /// the end of a session takes. False: it was refused, which the call will hear of; there is
+  /// nothing to do.
   bool yield(std::string_view field, const Output& value) {
     const sluice_field one{to_c(field), &value.c()};
     return host_->yield(host_, id_, &one, 1) == SLUICE_OK;

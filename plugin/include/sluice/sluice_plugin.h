@@ -131,6 +131,8 @@ struct sluice_host {
                          void** data);
   // Sends one frame downstream at once; a declared field that is left out is a branch not taken.
   // A frame against the declaration goes nowhere, and is an error of the activation when it ends.
+  // It may wait until readers on other machines have taken what came before: hold no lock that
+  // another role or the end of a session takes.
   int32_t (*yield)(const sluice_host* host, uint64_t activation, const sluice_field* fields,
                    uint64_t field_count);
   // 1 once nobody wants the result any more: a long role looks and returns early. Else 0.

@@ -304,7 +304,7 @@ void ChatRole::yield_progress(Turn& turn) {
   payload->type = ValueType::text;
   payload->text = generation.text.substr(turn.said);
   if (generation.finish == Generation::Finish::length)
-    payload->attributes.emplace_back("cut_off", turn.task->is_cut_by_pages() ? 2 : 1);
+    payload->attributes.emplace_back("cut_off", static_cast<std::int64_t>(turn.task->cut_off()));
   turn.said = generation.text.size();
   emissions_.add(*turn.activation, "token", PayloadRef(payload));
 }
@@ -390,8 +390,7 @@ void ChatRole::step(std::vector<StepOutcome>& ended) {
     take_encoded(mine);
     encode(mine);
     take_all(mine, ended);
-    const auto free = static_cast<std::uint32_t>(sessions_.pool().pages_free());
-    if (!mine.engine().planner().fits(free)) sessions_.release_idle();
+    sessions_.make_room(mine);
     const bool ran = mine.forward();
     take_encoded(mine);
     advance(mine, ended);

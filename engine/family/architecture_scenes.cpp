@@ -13,8 +13,9 @@ void read_layers(const Json& list, const std::string& place, std::string& proble
   }
   for (const Json& item : list) {
     CodecLayer layer;
-    const std::string op = item.is_object() ? item.value("op", std::string()) : std::string();
+    std::string op;
     JsonReader reader(item, place + ".", problem);
+    reader.text("op", op);
     if (op == "conv") {
       layer.kind = CodecLayer::Kind::conv;
       reader.text("name", layer.name);
@@ -117,6 +118,21 @@ void read_codec(const Json& config, Architecture& made, std::string& problem) {
   made.codec = shape;
 }
 
+/// Tokens that the vocabulary has no row for.
+std::string unknown_token(const Architecture& a) {
+  const TurnTokens& turns = *a.turns;
+  const std::pair<const char*, std::int32_t> tokens[] = {
+      {"bos_token_id", turns.bos},     {"eos_token_id", turns.eos},
+      {"user_token_id", turns.user},   {"assistant_token_id", turns.assistant},
+      {"image_token_id", turns.image}, {"image_end_token_id", turns.image_end},
+      {"draw_token_id", turns.draw},   {"pad_token_id", a.image_token}};
+  for (const auto& [key, id] : tokens)
+    if (static_cast<std::size_t>(id) >= a.text->vocabulary)
+      return std::string("'") + key + "' is " + std::to_string(id) + ", and vocab_size is " +
+             std::to_string(a.text->vocabulary);
+  return "";
+}
+
 /// Sizes that must fit each other.
 std::string mismatch(const Architecture& a) {
   const BlockShape& block = a.text->block;
@@ -146,6 +162,7 @@ void read_scenes(const Json& config, Architecture& made, std::string& problem) {
   made.codec->side = made.vision->side;
   made.usual_format = kernels::WeightFormat::exact;
   problem = mismatch(made);
+  if (problem.empty()) problem = unknown_token(made);
 }
 
 }  // namespace sluice

@@ -1,8 +1,9 @@
 // One picture's encoding: through the tower in pieces, between the works of others.
 //
 // It takes no pages. What it asks for is counted in rows of the decoder that would cost as much, so
-// the planner's budget and its predicted times hold for it too; a piece that costs more than a
-// whole budget goes nevertheless, a layer at a time.
+// the planner's budget and its predicted times hold for it too. It gets whole pieces: one that
+// costs more than the budget goes nevertheless, alone, when it has waited long enough or nobody
+// else runs.
 // Thread: one. Source: omni-flow, section 5.2.
 #pragma once
 
@@ -31,7 +32,7 @@ class Encoding final : public Task {
   const std::optional<Error>& error() const { return error_; }
 
   bool done() const override { return error_.has_value() || picture_.done(); }
-  PagesWanted pages_wanted(TextEngine&) const override { return {}; }
+  PagesWanted pages_wanted(TextEngine&) const override { return {0, 0, false}; }
   std::size_t pages_taken() const override { return 0; }
   Need need(const TextEngine& engine) const override;
   void lay_out(const TextEngine& engine, std::size_t rows, Work& work) override;

@@ -25,6 +25,7 @@ Nanoseconds cost(std::uint32_t rows) { return forward_fixed + forward_row * rows
 struct Drawn {
   std::uint32_t prompt = 0;  // rows that are left of it
   bool divisible = true;
+  std::uint32_t least = 1;  // of a part of it
   std::uint32_t steps = 0, step_rows = 1;
   std::uint8_t priority = 0;
   Nanoseconds period = 0;  // deadline of a step behind the one before; 0: none
@@ -43,6 +44,7 @@ struct Drawn {
       made.kind = Need::Kind::prompt;
       made.rows = prompt;
       made.divisible = divisible;
+      made.least = least;
     } else {
       made.rows = step_rows;
       made.deadline = deadline;
@@ -71,6 +73,7 @@ struct World {
     Drawn task;
     task.prompt = draw(4) == 0 ? 0 : 1 + draw(3 * options.budget);
     task.divisible = draw(5) != 0;
+    if (draw(4) == 0) task.least = 1 + draw(options.budget + options.budget / 4);
     task.steps = 1 + draw(40);
     if (task.prompt == 0 || draw(4) == 0) task.step_rows = 1 + draw(2 * options.budget);
     task.priority = static_cast<std::uint8_t>(draw(3));
@@ -113,6 +116,7 @@ struct World {
       const Need need = it->second.need();
       if (item.rows == 0 || item.rows > need.rows || (!need.divisible && item.rows != need.rows))
         fault("rows that nobody offered");
+      if (item.rows != need.rows && item.rows % need.least != 0) fault("half a piece");
     }
     if (rows != batch.rows) fault("a wrong sum");
     if (rows > options.budget && batch.items.size() > 1) fault("over the budget");
@@ -142,7 +146,8 @@ struct World {
       }
     std::uint32_t bound = options.wait_most + 2;
     for (const auto& [id, task] : tasks)
-      if (task.admitted) bound += 1 + task.need().rows / options.budget;
+      if (task.admitted)  // a piece may go alone
+        bound += 1 + task.need().rows / (task.least > 1 ? task.least : options.budget);
     std::uint32_t steps = 0;
     Nanoseconds first = no_deadline;
     for (const BatchItem& item : batch.items)
@@ -172,9 +177,10 @@ struct World {
       ++refused;
     }
     for (const PagesGranted& granted : batch.admitted) {
-      if (waiting.empty() || waiting.front() != granted.task) fault("out of turn");
-      std::erase(waiting, granted.task);
       Drawn& task = tasks.at(granted.task);
+      const bool overtakes = task.wants.most == 0 && options.policy == Policy::continuous;
+      if (!overtakes && (waiting.empty() || waiting.front() != granted.task)) fault("out of turn");
+      std::erase(waiting, granted.task);
       task.admitted = true;
       task.waits = 0;
       task.granted = granted.pages;
@@ -296,6 +302,10 @@ TEST_CASE("each check fires on the mistake that it names") {
           batch.rows += 1000;
         }).contains("rows that nobody offered"));
   CHECK(found([](Batch& batch, const auto& tasks) {
+          for (BatchItem& item : batch.items)
+            if (tasks.at(item.task).least > 2 && item.rows > 1) item.rows -= 1;
+        }).contains("half a piece"));
+  CHECK(found([](Batch& batch, const auto& tasks) {
           for (const auto& [id, task] : tasks) {
             if (!task.admitted) continue;
             batch.items.push_back({id, task.need().rows});
@@ -377,6 +387,31 @@ TEST_CASE("who wants more pages than are free waits for who runs, and the next d
   REQUIRE(batch.admitted.size() == 2);
   CHECK(batch.admitted[0].task == 2);
   CHECK(planner.reserved() == 7);
+}
+
+TEST_CASE("who wants no pages does not wait behind those that do, nor hold them up") {
+  Planner planner({});
+  planner.begin(1, {6, 6});
+  planner.begin(2, {6, 6});
+  planner.begin(3, {0, 0, false});
+  planner.begin(4, {0, 0, false});
+  Batch batch;
+  planner.admit(10, 10, batch);
+  CHECK(planner.is_admitted(1));
+  CHECK_FALSE(planner.is_admitted(2));
+  CHECK(planner.is_admitted(3));
+  CHECK(planner.is_admitted(4));
+  planner.end(1);
+  planner.end(2);
+  planner.begin(5, {4, 20});
+  planner.admit(10, 10, batch);  // 3 and 4 run, and give nothing back that it could wait for
+  REQUIRE(batch.admitted.size() == 1);
+  CHECK(batch.admitted[0].pages == 10);
+  Planner one_by_one({.policy = Policy::isolated});
+  one_by_one.begin(1, {6, 6});
+  one_by_one.begin(2, {0, 0, false});
+  one_by_one.admit(10, 10, batch);
+  CHECK_FALSE(one_by_one.is_admitted(2));
 }
 
 TEST_CASE("who wants more pages than there are is refused at once, and holds nobody up") {

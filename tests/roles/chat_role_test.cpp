@@ -11,6 +11,7 @@
 #include "fake_activation.h"
 #include "roles/chat_sessions.h"
 #include "roles/language_model.h"
+#include "roles/vision_encoder.h"
 
 using namespace sluice;
 
@@ -358,6 +359,30 @@ TEST_CASE("an answer that fills all pages is cut off there, and says so") {
   roomy.chat->admit(limited);
   roomy.run();
   CHECK(limited.frames.back().second->attribute("cut_off").value_or(0) == 1);
+}
+
+TEST_CASE("an answer waits for pages of a session that is idle, whichever role runs the forward") {
+  for (const std::int64_t first_tokens : {20, 21}) {
+    World world(8);
+    RoleMaking making;
+    making.role = &world.role;
+    making.model_directory = directory;
+    making.global_params = {world.sessions.get()};
+    const auto sights =
+        std::get<std::unique_ptr<SteppedRole>>(vision_encoder_plugin().make(making).value());
+    FakeActivation first = piece("Hello there", "a", true, first_tokens);
+    FakeActivation second = piece("What is on the table?", "b", true, 24);
+    world.chat->admit(first);
+    world.chat->admit(second);
+    while (world.chat->busy()) {
+      world.chat->step(world.ended);
+      sights->step(world.ended);
+    }
+    REQUIRE(world.ended.size() == 2);
+    for (const StepOutcome& outcome : world.ended) CHECK(outcome.result.ok());
+    for (const FakeActivation* asked : {&first, &second})
+      CHECK(asked->frames.back().second->attribute("cut_off").value_or(0) != 2);
+  }
 }
 
 TEST_CASE("two roles over one paged_kv have conversations of their own") {

@@ -1,11 +1,12 @@
 #include "cli/lock_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <utility>
 
@@ -21,18 +22,40 @@ bool is_same(int file, const std::string& path) {
          opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
+struct flock whole_file() {
+  struct flock all {};
+  all.l_type = F_WRLCK;
+  all.l_whence = SEEK_SET;
+  return all;
+}
+
+/// Whether another holds the file that this descriptor has open.
+bool is_held(int file, const std::string& path) {
+  struct flock all = whole_file();
+  return ::fcntl(file, F_OFD_GETLK, &all) == 0 && all.l_type != F_UNLCK && is_same(file, path);
+}
+
 }  // namespace
 
 Result<LockFile> LockFile::take(const std::string& path) {
   for (;;) {
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file < 0) return Error{ErrorCode::unavailable, path + ": " + std::strerror(errno)};
-    if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+    struct flock all = whole_file();
+    if (::fcntl(file, F_OFD_SETLK, &all) != 0) {
       ::close(file);
       return Error{ErrorCode::unavailable, path + ": another process holds it"};
     }
-    if (is_same(file, path)) return LockFile(path, file);
-    ::close(file);  // its holder has just removed it
+    if (!is_same(file, path)) {
+      ::close(file);  // its holder has just removed it
+      continue;
+    }
+    LockFile lock(path, file);
+    const std::string number = std::to_string(::getpid()) + "\n";
+    if (::ftruncate(file, 0) == 0 &&
+        ::pwrite(file, number.data(), number.size(), 0) == static_cast<ssize_t>(number.size()))
+      return lock;
+    return Error{ErrorCode::unavailable, path + ": " + std::strerror(errno)};
   }
 }
 
@@ -48,9 +71,23 @@ LockFile::~LockFile() {
 bool is_locked(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (file < 0) return false;
-  const bool held = ::flock(file, LOCK_EX | LOCK_NB) != 0 && is_same(file, path);
+  const bool held = is_held(file, path);
   ::close(file);
   return held;
+}
+
+std::optional<pid_t> lock_holder(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (file < 0) return {};
+  std::array<char, 24> text{};
+  const ssize_t size = ::pread(file, text.data(), text.size(), 0);
+  pid_t pid = 0;
+  const bool whole = size > 1 && text[static_cast<std::size_t>(size) - 1] == '\n' &&
+                     std::from_chars(text.data(), text.data() + size - 1, pid).ec == std::errc();
+  const bool held = is_held(file, path);
+  ::close(file);
+  if (!held || !whole || pid <= 0) return {};
+  return pid;
 }
 
 }  // namespace sluice::cli

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -101,10 +102,18 @@ Result<std::vector<RunningProcess>> find_running(const ClusterPlace& place) {
   for (const std::string& name : names_in(place.folder)) {
     if (!name.ends_with(".status")) continue;
     Result<StatusReader> reader = StatusReader::connect(place.folder + "/" + name);
+    if (!reader.ok() && reader.error().code == ErrorCode::not_found) continue;
+    // Behind the connection: whoever listens has written its number before.
+    RunningProcess process{number_of(name), people_name(place, name), 0, {}, {}, {}};
+    process.lock = place.folder + "/" + name.substr(0, name.find('.')) + ".lock";
+    const std::optional<pid_t> holder = lock_holder(process.lock);
+    if (!holder) continue;  // it has just ended
+    process.pid = *holder;
     if (reader.ok())
-      running.push_back({number_of(name), people_name(place, name), std::move(reader).value()});
-    else if (reader.error().code != ErrorCode::not_found)
-      return reader.error();
+      process.reader.emplace(std::move(reader).value());
+    else
+      process.silent = reader.error().message;
+    running.push_back(std::move(process));
   }
   if (running.empty()) return nobody;
   std::vector<RunningProcess> sorted;
@@ -112,6 +121,17 @@ Result<std::vector<RunningProcess>> find_running(const ClusterPlace& place) {
     for (RunningProcess& process : running)
       if (rank(place, process) == wanted) sorted.push_back(std::move(process));
   return sorted;
+}
+
+Result<int> open_process(const RunningProcess& process) {
+  const std::string who = "process " + std::to_string(process.pid);
+  const int handle = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
+  if (handle < 0 && errno != ESRCH)
+    return Error{ErrorCode::unavailable, who + ": " + std::strerror(errno)};
+  // Had it died before and its number gone to another, it would not hold its lock any more.
+  if (handle >= 0 && lock_holder(process.lock) == process.pid) return handle;
+  if (handle >= 0) ::close(handle);
+  return Error{ErrorCode::not_found, who + " is gone"};
 }
 
 std::size_t remove_leftovers(const ClusterPlace& place) {

@@ -28,7 +28,9 @@ struct Answer {
 
 Answer ask(const RunningProcess& process) {
   Answer answer{process.machine, {}, {}};
-  const Result<std::string> text = process.reader.read(answer_patience);
+  const Result<std::string> text =
+      process.reader ? process.reader->read(answer_patience)
+                     : Result<std::string>(Error{ErrorCode::unavailable, process.silent});
   if (!text.ok()) {
     answer.silent = text.error().message;
   } else {
@@ -53,7 +55,7 @@ Json machines_of(const ClusterPlace& place, const std::vector<RunningProcess>& r
     row["process"] = "none";
     for (std::size_t k = 0; k < running.size(); ++k) {
       if (answers[k].machine != i) continue;
-      row["pid"] = running[k].reader.pid();
+      row["pid"] = running[k].pid;
       const bool silent = !answers[k].silent.empty();
       row["process"] = silent                                  ? "silent"
                        : answers[k].json.value("ready", false) ? "ready"
@@ -148,7 +150,7 @@ Json supervisor_of(const std::vector<RunningProcess>& running, const std::vector
     const bool is_up = !answers[i].machine;
     const bool silent = !answers[i].silent.empty();
     if (!is_up && (silent || !answers[i].json.contains("processes"))) continue;
-    Json up{{"by", is_up ? "`sluice up`" : "`sluice run`"}, {"pid", running[i].reader.pid()}};
+    Json up{{"by", is_up ? "`sluice up`" : "`sluice run`"}, {"pid", running[i].pid}};
     if (silent) up["silent"] = answers[i].silent;
     up["processes"] = silent  ? Json::array()
                       : is_up ? answers[i].json

@@ -6,9 +6,11 @@ Nothing sleeps: conditions are polled until a deadline.
 """
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -112,6 +114,32 @@ def started_by_hand(cluster: str):
     check(done.returncode == 0 and "machine 'eyes'" in done.stdout and node.wait(timeout=5) == 0, f"{done}")
 
 
+def full_queue(run: str, cluster: str):
+    """A machine that stands still, and whose socket takes no reader any more."""
+    node = subprocess.Popen([SLUICE, "node", "--cluster", cluster, "--name", "eyes"], cwd=ROOT,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    started.append(node)
+    until(lambda: status(cluster).get("eyes", {}).get("process") == "ready", 20, "eyes is ready")
+    node.send_signal(signal.SIGSTOP)
+    sockets = [os.path.join(at, name) for at, _, names in os.walk(run) for name in names if name.endswith(".status")]
+    check(len(sockets) == 1, f"one process listens: {sockets}")
+    for _ in range(100_000):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as reader:
+            if reader.connect_ex(sockets[0]) == errno.EAGAIN:
+                break
+    else:
+        check(False, "the queue is never full")
+    row = status(cluster).get("eyes", {})
+    check(row.get("process") == "silent" and row.get("pid") == node.pid and "stands still" in row.get("silent", ""),
+          f"a full queue: {row}")
+    done = sluice("down", "--cluster", cluster)
+    check(done.returncode == 0 and f"machine 'eyes' (pid {node.pid}) has ended" in done.stdout, f"{done}")
+    if done.returncode != 0:
+        node.send_signal(signal.SIGCONT)
+        node.terminate()
+    check(node.wait(timeout=10) == 0, "a machine that is told to end while it stands still")
+
+
 def leftovers(run: str, folder: str, cluster: str):
     up = Up(cluster)
     home = Home(cluster, folder)
@@ -135,6 +163,7 @@ def main():
         calm = write_cluster(folder, name="calm.yaml", lease=CALM)
         nobody(run, cluster)
         for part in (lambda: life_and_end(folder, cluster), lambda: started_by_hand(calm),
+                     lambda: full_queue(run, calm),
                      lambda: leftovers(run, folder, calm)):
             part()
             check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")

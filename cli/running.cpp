@@ -138,7 +138,9 @@ std::size_t remove_leftovers(const ClusterPlace& place) {
   const std::vector<std::string> names = names_in(place.folder);
   std::size_t removed = 0;
   for (const std::string& name : names) {
-    const std::string stem = name.substr(0, name.find('.'));
+    const std::string before_dot = name.substr(0, name.find('.'));
+    // The registry's server belongs to whoever starts the machines.
+    const std::string stem = before_dot == "registry" ? "up" : before_dot;
     const Result<LockFile> lock = LockFile::take(place.folder + "/" + stem + ".lock");
     if (!lock.ok()) continue;  // its owner lives
     if (name.ends_with(".lock") || ::unlink((place.folder + "/" + name).c_str()) == 0) ++removed;

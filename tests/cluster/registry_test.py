@@ -115,7 +115,8 @@ def two_computers(folder: str):
     os.mkdir(where, 0o700)
     nodes = []
     texts = []
-    for computer, override in (("one", []), ("two", []), ("three", ["--set", "roles.llm.options.precision=bf16"])):
+    for computer, override in (("one", []), ("two", []), ("three", ["--set", "roles.llm.options.precision=bf16",
+                                                    "--set", "roles.diffusion.options.precision=bf16"])):
         run = os.path.join(folder, computer)
         os.mkdir(run, 0o700)
         cluster = with_registry(run, "lab.yaml", f"unix://{socket}",

@@ -33,7 +33,6 @@ struct RunningProcess {
 /// unavailable (not allowed).
 Result<int> open_process(const RunningProcess& process);
 
-
 /// In the order in which they are to end: the home, `up`, the other machines.
 /// One that cannot be asked is in the list all the same. Errors: not_found (none runs), unavailable
 /// (the folder is another user's, or is closed).

@@ -134,16 +134,15 @@ Result<StatusReader> StatusReader::connect(const std::string& path) {
   if (::connect(socket, reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
     const bool nobody = errno == ENOENT || errno == ECONNREFUSED;
     const Error error =
-        nobody            ? Error{ErrorCode::not_found, path + ": nobody listens"}
-        : errno == EAGAIN ? Error{ErrorCode::unavailable,
-                                  "it stands still: as many readers wait for it as can"}
-                          : said_no(path);
+        nobody ? Error{ErrorCode::not_found, path + ": nobody listens"}
+        : errno == EAGAIN
+            ? Error{ErrorCode::unavailable, "it stands still: as many readers wait for it as can"}
+            : said_no(path);
     ::close(socket);
     return error;
   }
   const auto owner = owner_of(socket);
-  if (owner && (owner->uid == ::getuid() || ::getuid() == 0))
-    return StatusReader(socket);
+  if (owner && (owner->uid == ::getuid() || ::getuid() == 0)) return StatusReader(socket);
   ::close(socket);
   return Error{ErrorCode::unavailable, path + ": it belongs to user " +
                                            (owner ? std::to_string(owner->uid) : "unknown") +

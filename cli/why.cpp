@@ -63,9 +63,12 @@ Result<Trace> read_trace(const std::string& path, std::int64_t wanted) {
     if (kind != "activation") continue;
     const double begin = number_of<double>(event, "ts");
     trace.spans[number_of<std::int64_t>(args, "span")] = {
-        text_of(event, "name"),         begin,
-        begin + number_of<double>(event, "dur"), number_of<double>(args, "queued_us"),
-        number_of<double>(args, "travelled_us"), number_of<std::int64_t>(args, "after", -1)};
+        text_of(event, "name"),
+        begin,
+        begin + number_of<double>(event, "dur"),
+        number_of<double>(args, "queued_us"),
+        number_of<double>(args, "travelled_us"),
+        number_of<std::int64_t>(args, "after", -1)};
   }
   return trace;
 }
@@ -108,13 +111,14 @@ int why(const std::string& path, std::int64_t call) {
   }
   const json none = json::object();
   const json& facts = trace->call.is_null() ? none : trace->call["args"];
-  double behind = number_of<double>(facts, "behind_us");  // what the first waited before it was on its way
+  double behind =
+      number_of<double>(facts, "behind_us");  // what the first waited before it was on its way
   std::printf("  %10s  %10s  %10s  %10s  %10s  node\n", "at ms", "its turn", "on its way",
               "in queue", "ran ms");
   std::map<std::string, double> share;
   if (behind > 0)
-    share["its turn, behind call " + std::to_string(number_of<std::int64_t>(facts, "behind")) + " of its session"] =
-        behind;
+    share["its turn, behind call " + std::to_string(number_of<std::int64_t>(facts, "behind")) +
+          " of its session"] = behind;
   for (const Activity* one : critical_path(*trace)) {
     const double turn = std::min(std::exchange(behind, 0), one->travelled);
     std::printf("  %10.3f  %10.3f  %10.3f  %10.3f  %10.3f  %s\n", (one->begin - begin) / 1e3,

@@ -199,7 +199,7 @@ Result<LockFile> lock_machine(const Cluster& cluster, std::uint32_t machine) {
                      (cluster.spec().machines[machine].home
                           ? " already: one `sluice run` at a time can be its home"
                           : " already")};
-  return LockFile::take(path);
+  return LockFile::take(path, name);
 }
 
 void leave_cluster_folder(const std::string& folder) {

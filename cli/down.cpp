@@ -61,10 +61,10 @@ struct Ending {
 };
 
 /// All of them before any ends: most end with another.
-std::vector<Ending> hold(const std::vector<RunningProcess>& running, std::uint32_t home) {
+std::vector<Ending> hold(const std::vector<RunningProcess>& running, const std::string& home) {
   std::vector<Ending> endings;
   for (const RunningProcess& one : running) {
-    const std::string who = one.name + " (pid " + std::to_string(one.pid) + ")";
+    const std::string who = people_name(one.machine) + " (pid " + std::to_string(one.pid) + ")";
     const Result<int> handle = open_process(one);
     Ending& ending = endings.emplace_back(Ending{who, one.machine == home, {}, {}});
     if (handle.ok())
@@ -104,7 +104,7 @@ bool end(const Ending& ending) {
 int down(const std::string& file) {
   const std::optional<ClusterPlace> place = read_cluster_place(file);
   if (!place) return 1;
-  const std::uint32_t home = place->spec.home();
+  const std::string& home = place->spec.machines[place->spec.home()].name.text;
   for (int round = 0; round < rounds_most; ++round) {
     const Result<std::vector<RunningProcess>> running = find_running(*place);
     if (!running.ok()) {

@@ -8,11 +8,14 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace sluice::cli {
 
 namespace {
+
+constexpr std::size_t name_bytes_max = 400;
 
 /// The file that was opened is still the one of that name.
 bool is_same(int file, const std::string& path) {
@@ -37,7 +40,7 @@ bool is_held(int file, const std::string& path) {
 
 }  // namespace
 
-Result<LockFile> LockFile::take(const std::string& path) {
+Result<LockFile> LockFile::take(const std::string& path, const std::string& name) {
   for (;;) {
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file < 0) return Error{ErrorCode::unavailable, path + ": " + std::strerror(errno)};
@@ -51,9 +54,10 @@ Result<LockFile> LockFile::take(const std::string& path) {
       continue;
     }
     LockFile lock(path, file);
-    const std::string number = std::to_string(::getpid()) + "\n";
+    const std::string text =
+        std::to_string(::getpid()) + " " + name.substr(0, name_bytes_max) + "\n";
     if (::ftruncate(file, 0) == 0 &&
-        ::pwrite(file, number.data(), number.size(), 0) == static_cast<ssize_t>(number.size()))
+        ::pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()))
       return lock;
     return Error{ErrorCode::unavailable, path + ": " + std::strerror(errno)};
   }
@@ -76,18 +80,23 @@ bool is_locked(const std::string& path) {
   return held;
 }
 
-std::optional<pid_t> lock_holder(const std::string& path) {
+std::optional<LockHolder> lock_holder(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (file < 0) return {};
-  std::array<char, 24> text{};
-  const ssize_t size = ::pread(file, text.data(), text.size(), 0);
-  pid_t pid = 0;
-  const bool whole = size > 1 && text[static_cast<std::size_t>(size) - 1] == '\n' &&
-                     std::from_chars(text.data(), text.data() + size - 1, pid).ec == std::errc();
+  std::array<char, name_bytes_max + 32> bytes{};
+  const ssize_t size = ::pread(file, bytes.data(), bytes.size(), 0);
   const bool held = is_held(file, path);
   ::close(file);
-  if (!held || !whole || pid <= 0) return {};
-  return pid;
+  if (!held || size <= 0) return {};
+  const std::string_view text(bytes.data(), static_cast<std::size_t>(size));
+  const std::size_t space = text.find(' ');
+  LockHolder holder;
+  if (space == text.npos || text.back() != '\n' ||
+      std::from_chars(text.data(), text.data() + space, holder.pid).ptr != text.data() + space ||
+      holder.pid <= 0)
+    return {};
+  holder.name = text.substr(space + 1, text.size() - space - 2);
+  return holder;
 }
 
 }  // namespace sluice::cli

@@ -17,12 +17,14 @@ struct ClusterPlace {
   std::string folder;
 };
 
+/// "machine 'eyes'", "`sluice up`".
+std::string people_name(const std::string& machine);
+
 /// Says what is wrong with the file, if it cannot be read as a cluster file.
 std::optional<ClusterPlace> read_cluster_place(const std::string& file);
 
 struct RunningProcess {
-  std::optional<std::uint32_t> machine;  // its number; nothing: `sluice up`
-  std::string name;                      // for people: "machine 'eyes'", "`sluice up`"
+  std::string machine;  // what it took itself for when it began; empty: `sluice up`
   pid_t pid = 0;
   std::string lock;  // the file that it holds while it lives
   std::optional<StatusReader> reader;

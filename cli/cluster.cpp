@@ -13,6 +13,7 @@
 #include "base/sha256.h"
 #include "cli/file_kind.h"
 #include "graph/print.h"
+#include "runtime/redis/redis_link.h"
 #include "runtime/zmq/zmq_transport.h"
 
 namespace sluice::cli {
@@ -142,6 +143,11 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
   cluster.folder = cluster_folder(path);
   Digest digest;
   digest.add("sluice cluster 1");
+  if (const auto& registry = cluster.spec().registry; registry && registry->text != "private")
+    if (const auto address = read_redis_address(registry->text);
+        !address.ok() && !has_errors(cluster.loaded.diagnostics))
+      report(cluster.loaded.diagnostics,
+             {Severity::error, registry->mark, "bad-registry", address.error().message, ""});
   std::vector<const WorkflowSpec*> specs;
   for (const Name& name : cluster.spec().workflows) {
     const std::string file = (fs::path(path).parent_path() / name.text).lexically_normal().string();
@@ -199,7 +205,7 @@ Result<LockFile> lock_machine(const Cluster& cluster, std::uint32_t machine) {
                      (cluster.spec().machines[machine].home
                           ? " already: one `sluice run` at a time can be its home"
                           : " already")};
-  return LockFile::take(path);
+  return LockFile::take(path, name);
 }
 
 void leave_cluster_folder(const std::string& folder) {

@@ -29,7 +29,9 @@ Result<std::vector<Supervisor::Machine>> processes_of(const Cluster& cluster,
   std::vector<Supervisor::Machine> machines;
   Result<std::vector<std::string>> server = registry_command(cluster);
   if (!server.ok()) return server.error();
-  if (!server->empty()) machines.push_back({"registry", std::move(server).value()});
+  // A Redis server that ends in order removes its socket's path, which may be its successor's by
+  // then; this one keeps nothing, so it need not end in order.
+  if (!server->empty()) machines.push_back({"registry", std::move(server).value(), SIGKILL});
   for (const ClusterMachine& one : cluster.spec().machines) {
     if (one.home) continue;
     Supervisor::Machine& machine = machines.emplace_back();

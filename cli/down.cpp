@@ -56,17 +56,21 @@ class Process {
 struct Ending {
   std::string who;
   bool is_home = false;
-  std::unique_ptr<Process> process;  // null: it was gone before it could be held
+  std::unique_ptr<Process> process;  // null: it could not be held
+  std::string why;                   // where it could not, and is not gone
 };
 
 /// All of them before any ends: most end with another.
-std::vector<Ending> hold(const std::vector<RunningProcess>& running, std::uint32_t home) {
+std::vector<Ending> hold(const std::vector<RunningProcess>& running, const std::string& home) {
   std::vector<Ending> endings;
   for (const RunningProcess& one : running) {
-    const std::string who = one.name + " (pid " + std::to_string(one.reader.pid()) + ")";
-    const Result<int> handle = one.reader.open_process();
-    endings.push_back(
-        {who, one.machine == home, handle.ok() ? std::make_unique<Process>(*handle) : nullptr});
+    const std::string who = people_name(one.machine) + " (pid " + std::to_string(one.pid) + ")";
+    const Result<int> handle = open_process(one);
+    Ending& ending = endings.emplace_back(Ending{who, one.machine == home, {}, {}});
+    if (handle.ok())
+      ending.process = std::make_unique<Process>(*handle);
+    else if (handle.error().code != ErrorCode::not_found)
+      ending.why = handle.error().message;
   }
   return endings;
 }
@@ -74,6 +78,10 @@ std::vector<Ending> hold(const std::vector<RunningProcess>& running, std::uint32
 /// False when it could not be ended.
 bool end(const Ending& ending) {
   const char* who = ending.who.c_str();
+  if (!ending.why.empty()) {
+    std::fprintf(stderr, "error: %s cannot be ended: %s\n", who, ending.why.c_str());
+    return false;
+  }
   if (!ending.process) return true;
   const Process& process = *ending.process;
   // A home is told as by Ctrl-C: it ends its calls, and says so to its callers.
@@ -96,7 +104,7 @@ bool end(const Ending& ending) {
 int down(const std::string& file) {
   const std::optional<ClusterPlace> place = read_cluster_place(file);
   if (!place) return 1;
-  const std::uint32_t home = place->spec.home();
+  const std::string& home = place->spec.machines[place->spec.home()].name.text;
   for (int round = 0; round < rounds_most; ++round) {
     const Result<std::vector<RunningProcess>> running = find_running(*place);
     if (!running.ok()) {

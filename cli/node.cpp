@@ -77,13 +77,16 @@ Result<void> wait_for_entry(RegistryKeeper& registry, std::chrono::milliseconds 
                             const EndSignals& signals) {
   using std::chrono::steady_clock;
   // Who died with the name is forgotten after a lease.
-  const auto until = steady_clock::now() + std::max(lease * 3, entry_patience_least);
+  const auto patience = std::max(lease * 3, entry_patience_least);
+  const auto until = steady_clock::now() + patience;
   for (;;) {
     const auto entered = registry.wait_for_entry(std::chrono::milliseconds(50));
     if (entered.ok()) return {};
     if (signals.is_pending()) return Error{ErrorCode::cancelled, "told to end"};
-    if (entered.error().code == ErrorCode::stale || steady_clock::now() > until)
-      return entered.error();
+    if (entered.error().code == ErrorCode::stale) return entered.error();
+    if (steady_clock::now() > until)
+      return Error{entered.error().code, entered.error().message + "; this waited for " +
+                                             std::to_string(patience.count()) + " ms"};
   }
 }
 

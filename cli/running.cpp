@@ -2,12 +2,13 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -16,6 +17,7 @@
 #include "cli/lock_file.h"
 #include "cli/machine_status.h"
 #include "graph/print.h"
+#include "runtime/registry/registration.h"
 
 namespace sluice::cli {
 
@@ -31,22 +33,6 @@ std::vector<std::string> names_in(const std::string& folder) {
     names.push_back(it->path().filename().string());
   std::ranges::sort(names);
   return names;
-}
-
-/// `12.status` is of machine 12.
-std::optional<std::uint32_t> number_of(const std::string& name) {
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error != std::errc() || end == name.data()) return {};
-  return number;
-}
-
-std::string people_name(const ClusterPlace& place, const std::string& file) {
-  const auto number = number_of(file);
-  if (!number) return "`sluice up`";
-  if (*number >= place.spec.machines.size())
-    return "machine " + std::to_string(*number) + ", which the file no longer has,";
-  return "machine '" + place.spec.machines[*number].name.text + "'";
 }
 
 /// Nothing: it is not there. Errors: it is not this user's alone.
@@ -66,13 +52,15 @@ Result<bool> is_own_folder(const std::string& folder) {
 }
 
 int rank(const ClusterPlace& place, const RunningProcess& process) {
-  if (!process.machine) return 1;
-  return *process.machine < place.spec.machines.size() && place.spec.machines[*process.machine].home
-             ? 0
-             : 2;
+  if (process.machine.empty()) return 1;
+  return process.machine == place.spec.machines[place.spec.home()].name.text ? 0 : 2;
 }
 
 }  // namespace
+
+std::string people_name(const std::string& machine) {
+  return machine.empty() ? "`sluice up`" : "machine '" + printable(machine) + "'";
+}
 
 std::optional<ClusterPlace> read_cluster_place(const std::string& file) {
   Result<LoadedCluster> loaded = load_cluster_file(file);
@@ -89,9 +77,11 @@ std::optional<ClusterPlace> read_cluster_place(const std::string& file) {
 }
 
 Result<std::vector<RunningProcess>> find_running(const ClusterPlace& place) {
-  const Error nobody{ErrorCode::not_found, "no process of " + place.spec.file +
-                                               " runs here as this user; `sluice up " +
-                                               place.spec.file + "` starts them"};
+  const Error nobody{ErrorCode::not_found,
+                     "no process of " + place.spec.file + " runs here as this user, by " +
+                         place.folder + " (XDG_RUNTIME_DIR decides where that is, and is " +
+                         (std::getenv("XDG_RUNTIME_DIR") == nullptr ? "not set" : "set") +
+                         " here); `sluice up " + place.spec.file + "` starts them"};
   for (const std::string& folder : {fs::path(place.folder).parent_path().string(), place.folder}) {
     const Result<bool> own = is_own_folder(folder);
     if (!own.ok()) return own.error();
@@ -101,24 +91,47 @@ Result<std::vector<RunningProcess>> find_running(const ClusterPlace& place) {
   for (const std::string& name : names_in(place.folder)) {
     if (!name.ends_with(".status")) continue;
     Result<StatusReader> reader = StatusReader::connect(place.folder + "/" + name);
+    if (!reader.ok() && reader.error().code == ErrorCode::not_found) continue;
+    // Behind the connection: whoever listens has written its number before.
+    const std::string lock = place.folder + "/" + name.substr(0, name.find('.')) + ".lock";
+    const std::optional<LockHolder> holder = lock_holder(lock);
+    if (!holder) continue;  // it has just ended
+    RunningProcess process{holder->name, holder->pid, lock, {}, {}};
     if (reader.ok())
-      running.push_back({number_of(name), people_name(place, name), std::move(reader).value()});
-    else if (reader.error().code != ErrorCode::not_found)
-      return reader.error();
+      process.reader.emplace(std::move(reader).value());
+    else
+      process.silent = reader.error().message;
+    running.push_back(std::move(process));
   }
   if (running.empty()) return nobody;
+  std::vector<int> ranks;
+  for (const RunningProcess& process : running) ranks.push_back(rank(place, process));
   std::vector<RunningProcess> sorted;
   for (int wanted = 0; wanted < 3; ++wanted)
-    for (RunningProcess& process : running)
-      if (rank(place, process) == wanted) sorted.push_back(std::move(process));
+    for (std::size_t i = 0; i < running.size(); ++i)
+      if (ranks[i] == wanted) sorted.push_back(std::move(running[i]));
   return sorted;
+}
+
+Result<int> open_process(const RunningProcess& process) {
+  const std::string who = "process " + std::to_string(process.pid);
+  const int handle = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
+  if (handle < 0 && errno != ESRCH)
+    return Error{ErrorCode::unavailable, who + ": " + std::strerror(errno)};
+  // Had it died before and its number gone to another, it would not hold its lock any more.
+  const std::optional<LockHolder> holder = lock_holder(process.lock);
+  if (handle >= 0 && holder && holder->pid == process.pid) return handle;
+  if (handle >= 0) ::close(handle);
+  return Error{ErrorCode::not_found, who + " is gone"};
 }
 
 std::size_t remove_leftovers(const ClusterPlace& place) {
   const std::vector<std::string> names = names_in(place.folder);
   std::size_t removed = 0;
   for (const std::string& name : names) {
-    const std::string stem = name.substr(0, name.find('.'));
+    const std::string before_dot = name.substr(0, name.find('.'));
+    // The registry's server belongs to whoever starts the machines.
+    const std::string stem = before_dot == "registry" ? "up" : before_dot;
     const Result<LockFile> lock = LockFile::take(place.folder + "/" + stem + ".lock");
     if (!lock.ok()) continue;  // its owner lives
     if (name.ends_with(".lock") || ::unlink((place.folder + "/" + name).c_str()) == 0) ++removed;
@@ -131,7 +144,8 @@ std::vector<std::string> held_locks(const ClusterPlace& place) {
   std::vector<std::string> held;
   for (const std::string& name : names_in(place.folder))
     if (name.ends_with(".lock") && is_locked(place.folder + "/" + name))
-      held.push_back(people_name(place, name));
+      held.push_back(
+          people_name(lock_holder(place.folder + "/" + name).value_or(LockHolder{}).name));
   return held;
 }
 

@@ -1,4 +1,5 @@
-// The processes of a cluster that run on this computer as this user, as their sockets say.
+// The processes of a cluster that run on this computer as this user, as their sockets and locks
+// say.
 #pragma once
 
 #include <optional>
@@ -16,17 +17,27 @@ struct ClusterPlace {
   std::string folder;
 };
 
+/// "machine 'eyes'", "`sluice up`".
+std::string people_name(const std::string& machine);
+
 /// Says what is wrong with the file, if it cannot be read as a cluster file.
 std::optional<ClusterPlace> read_cluster_place(const std::string& file);
 
 struct RunningProcess {
-  std::optional<std::uint32_t> machine;  // its number; nothing: `sluice up`
-  std::string name;                      // for people: "machine 'eyes'", "`sluice up`"
-  StatusReader reader;
+  std::string machine;  // what it took itself for when it began; empty: `sluice up`
+  pid_t pid = 0;
+  std::string lock;  // the file that it holds while it lives
+  std::optional<StatusReader> reader;
+  std::string silent;  // where there is no reader: why
 };
 
+/// The process as a descriptor, which stays this process's. Errors: not_found (it is gone),
+/// unavailable (not allowed).
+Result<int> open_process(const RunningProcess& process);
+
 /// In the order in which they are to end: the home, `up`, the other machines.
-/// Errors: not_found (none runs), unavailable (the folder is another user's, or is closed).
+/// One that cannot be asked is in the list all the same. Errors: not_found (none runs), unavailable
+/// (the folder is another user's, or is closed).
 Result<std::vector<RunningProcess>> find_running(const ClusterPlace& place);
 
 /// Of processes that died: files that nobody holds. How many.

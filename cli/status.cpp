@@ -1,11 +1,17 @@
 // `sluice status`: what the processes of a cluster on this computer say of themselves.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/commands.h"
+#include "cli/json_fields.h"
 #include "cli/running.h"
+#include "runtime/registry/registration.h"
 
 namespace sluice::cli {
 
@@ -19,140 +25,168 @@ struct StatusCommand {
   std::string format = "text";
 };
 
-/// A process, what it said, or why it said nothing.
+/// What a process said, or why it said nothing.
 struct Answer {
-  std::optional<std::uint32_t> machine;
   Json json;
   std::string silent;
 };
 
 Answer ask(const RunningProcess& process) {
-  Answer answer{process.machine, {}, {}};
-  const Result<std::string> text = process.reader.read(answer_patience);
+  Answer answer;
+  const Result<std::string> text =
+      process.reader ? process.reader->read(answer_patience)
+                     : Result<std::string>(Error{ErrorCode::unavailable, process.silent});
   if (!text.ok()) {
     answer.silent = text.error().message;
   } else {
     answer.json = Json::parse(*text, nullptr, false);
-    const bool whole = process.machine ? answer.json.is_object() : answer.json.is_array();
+    const bool whole = process.machine.empty() ? answer.json.is_array() : answer.json.is_object();
     if (!whole) answer.silent = "what it says cannot be read: it is of another version";
   }
   return answer;
 }
 
-/// One row for each machine of the file, from its own process and from the home's list.
-Json machines_of(const ClusterPlace& place, const std::vector<RunningProcess>& running,
-                 const std::vector<Answer>& answers) {
-  const std::uint32_t home = place.spec.home();
-  const Json* list = nullptr;  // the home's
-  for (const Answer& answer : answers)
-    if (answer.machine == home && answer.silent.empty() && answer.json.contains("machines"))
-      list = &answer.json["machines"];
-  Json rows = Json::array();
-  for (std::uint32_t i = 0; i < place.spec.machines.size(); ++i) {
-    Json row{{"name", place.spec.machines[i].name.text}, {"home", i == home}};
-    row["process"] = "none";
-    for (std::size_t k = 0; k < running.size(); ++k) {
-      if (answers[k].machine != i) continue;
-      row["pid"] = running[k].reader.pid();
-      const bool silent = !answers[k].silent.empty();
-      row["process"] = silent                                  ? "silent"
-                       : answers[k].json.value("ready", false) ? "ready"
-                                                               : "loading";
-      if (silent) row["silent"] = answers[k].silent;
-      for (const char* key :
-           {"lives", "calls", "given_up", "activations", "dropped", "registry", "registry_why"})
-        if (!silent && answers[k].json.contains(key)) row[key] = answers[k].json[key];
-    }
-    if (list != nullptr && i < list->size())
-      for (const auto& [key, value] : (*list)[i].items())
-        if (key != "name") row[key] = value;
-    rows.push_back(std::move(row));
+/// What a machine's process says of itself.
+Json process_row(const std::string& name, bool home, const RunningProcess* process,
+                 const Answer* answer) {
+  Json row{{"name", name}, {"home", home}, {"process", "none"}};
+  if (process == nullptr) return row;
+  row["pid"] = process->pid;
+  if (!answer->silent.empty()) {
+    row["process"] = "silent";
+    row["silent"] = answer->silent;
+    return row;
   }
+  const Json* const ready = member(answer->json, "ready");
+  row["process"] = ready != nullptr && *ready == true ? "ready" : "loading";
+  for (const char* key :
+       {"lives", "calls", "given_up", "activations", "dropped", "registry", "registry_why"})
+    if (const Json* value = member(answer->json, key)) row[key] = *value;
+  return row;
+}
+
+/// What the home's list says of a machine, by its name: the file may have changed since.
+void add_membership(const Json* list, Json& row) {
+  if (list == nullptr || !list->is_array()) return;
+  for (const Json& one : *list)
+    if (one.is_object() && text_of(one, "name") == row["name"])
+      for (const auto& [key, value] : one.items())
+        if (key != "name") row[key] = value;
+}
+
+/// One row for each machine of the file, and into `others` the machines that it does not have.
+Json machines_of(const ClusterPlace& place, const std::vector<RunningProcess>& running,
+                 const std::vector<Answer>& answers, Json& others) {
+  const std::string& home = place.spec.machines[place.spec.home()].name.text;
+  const Json* list = nullptr;  // the home's
+  for (std::size_t k = 0; k < running.size(); ++k)
+    if (running[k].machine == home && answers[k].silent.empty())
+      list = member(answers[k].json, "machines");
+  std::vector<bool> shown(running.size());
+  Json rows = Json::array();
+  for (const ClusterMachine& machine : place.spec.machines) {
+    const std::string& name = machine.name.text;
+    std::size_t k = 0;
+    while (k < running.size() && (shown[k] || running[k].machine != name)) ++k;
+    const bool is_there = k < running.size();
+    if (is_there) shown[k] = true;
+    Json& row = rows.emplace_back(process_row(name, name == home, is_there ? &running[k] : nullptr,
+                                              is_there ? &answers[k] : nullptr));
+    add_membership(list, row);
+  }
+  others = Json::array();
+  for (std::size_t k = 0; k < running.size(); ++k)
+    if (!shown[k] && !running[k].machine.empty())
+      others.push_back(process_row(running[k].machine, false, &running[k], &answers[k]));
   return rows;
 }
 
-std::string seconds(const Json& milliseconds) {
+/// As it was said, without what a terminal would act on.
+std::string shown_text(const Json& row, const char* key) { return printable(text_of(row, key)); }
+
+std::string seconds(const Json& row, const char* key) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", milliseconds.get<double>() / 1000);
+  std::snprintf(text, sizeof text, "%.1f s", number_of<double>(row, key) / 1000);
   return text;
 }
 
 std::string process_words(const Json& row) {
-  const std::string process = row["process"];
+  const std::string process = text_of(row, "process");
   if (process == "none") return "none here";
-  const std::string pid = "pid " + std::to_string(row["pid"].get<int>());
-  if (process == "silent") return pid + ", " + row["silent"].get<std::string>();
+  const std::string pid = "pid " + std::to_string(number_of<int>(row, "pid"));
+  if (process == "silent") return pid + ", " + shown_text(row, "silent");
   return process == "loading" ? pid + ", loading" : pid;
 }
 
 /// As the home's list says.
 std::string member_words(const Json& row) {
-  if (!row.contains("state")) return "the home does not say";
-  const std::string state = row["state"];
-  const std::string since = seconds(row["since_ms"]);
-  if (row["home"])
-    return "home, life " + std::to_string(row["incarnation"].get<std::uint32_t>()) + ", for " +
-           since;
+  const std::string state = text_of(row, "state");
+  if (state.empty()) return "the home does not say";
+  const std::string since = seconds(row, "since_ms");
+  const std::string life = "life " + std::to_string(number_of<std::uint32_t>(row, "incarnation"));
+  if (row["home"] == true) return "home, " + life + ", for " + since;
   if (state == "not_seen") return "has not joined for " + since;
-  const std::string life = "life " + std::to_string(row["incarnation"].get<std::uint32_t>());
-  if (state == "lost") return life + " lost " + since + " ago: " + row["why"].get<std::string>();
+  if (state == "lost") return life + " lost " + since + " ago: " + shown_text(row, "why");
   return "up, " + life + ", for " + since;
 }
 
 std::string load_words(const Json& row) {
   std::string words;
   const auto add = [&](const std::string& what) { words += (words.empty() ? "" : ", ") + what; };
-  const auto count = [&](const char* key, const std::string& what) {
-    if (row.contains(key)) add(std::to_string(row[key].get<std::uint64_t>()) + " " + what);
+  const auto count = [&](const char* key) {
+    return std::to_string(number_of<std::uint64_t>(row, key));
   };
-  if (row["home"]) count("calls", "calls");
-  count("activations", "activations");
+  if (row["home"] == true && row.contains("calls")) add(count("calls") + " calls");
+  if (row.contains("activations")) add(count("activations") + " activations");
   if (row.contains("registry") && row["registry"] != "current")
-    add("registry " + row["registry"].get<std::string>() + ": " +
-        row["registry_why"].get<std::string>());
-  if (row.contains("heard_ms")) add("heard " + seconds(row["heard_ms"]) + " ago");
+    add("registry " + shown_text(row, "registry") + ": " + shown_text(row, "registry_why"));
+  if (row.contains("heard_ms")) add("heard " + seconds(row, "heard_ms") + " ago");
   if (row.contains("owed_bytes"))
-    add(std::to_string(row["owed_bytes"].get<std::uint64_t>()) + " of " +
-        std::to_string(row["window_bytes"].get<std::uint64_t>()) + " bytes owed");
+    add(count("owed_bytes") + " of " + count("window_bytes") + " bytes owed");
   return words;
+}
+
+void print_up(const Json& up, int width) {
+  std::printf("started here by %s, pid %d:\n", text_of(up, "by").c_str(),
+              number_of<int>(up, "pid"));
+  if (up.contains("silent")) std::printf("  %s\n", shown_text(up, "silent").c_str());
+  for (const Json& one : up["processes"]) {
+    const std::string ended = shown_text(one, "ended");
+    const int pid = number_of<int>(one, "pid");
+    const auto starts = number_of<unsigned>(one, "starts");
+    std::printf("  %-*s  %s; started %u time%s%s%s\n", width, shown_text(one, "machine").c_str(),
+                pid == 0 ? "does not run now" : ("pid " + std::to_string(pid)).c_str(), starts,
+                starts == 1 ? "" : "s", ended.empty() ? "" : "; the last one ", ended.c_str());
+  }
 }
 
 void print_text(const Json& status) {
   std::size_t width = 0;
-  for (const Json& row : status["machines"])
-    width = std::max(width, row["name"].get<std::string>().size());
-  for (const Json& row : status["machines"])
-    std::printf("%-*s  %s; %s%s%s\n", static_cast<int>(width),
-                row["name"].get<std::string>().c_str(), process_words(row).c_str(),
-                member_words(row).c_str(), load_words(row).empty() ? "" : "; ",
-                load_words(row).c_str());
-  const Json& up = status["up"];
-  if (up.is_null()) return;
-  std::printf("started here by %s, pid %d:\n", up["by"].get<std::string>().c_str(),
-              up["pid"].get<int>());
-  if (up.contains("silent")) std::printf("  %s\n", up["silent"].get<std::string>().c_str());
-  for (const Json& one : up["processes"]) {
-    const std::string ended = one["ended"];
-    const int pid = one["pid"];
-    std::printf("  %-*s  %s; started %u time%s%s%s\n", static_cast<int>(width),
-                one["machine"].get<std::string>().c_str(),
-                pid == 0 ? "does not run now" : ("pid " + std::to_string(pid)).c_str(),
-                one["starts"].get<unsigned>(), one["starts"] == 1 ? "" : "s",
-                ended.empty() ? "" : "; the last one ", ended.c_str());
+  for (const char* list : {"machines", "others"})
+    for (const Json& row : status[list]) width = std::max(width, shown_text(row, "name").size());
+  const int columns = static_cast<int>(width);
+  for (const Json& row : status["machines"]) {
+    const std::string load = load_words(row);
+    std::printf("%-*s  %s; %s%s%s\n", columns, shown_text(row, "name").c_str(),
+                process_words(row).c_str(), member_words(row).c_str(), load.empty() ? "" : "; ",
+                load.c_str());
   }
+  for (const Json& row : status["others"])
+    std::printf("%-*s  %s; not a machine of the file as it is now\n", columns,
+                shown_text(row, "name").c_str(), process_words(row).c_str());
+  if (!status["up"].is_null()) print_up(status["up"], columns);
 }
 
 /// Who starts the machines again when they die.
 Json supervisor_of(const std::vector<RunningProcess>& running, const std::vector<Answer>& answers) {
   for (std::size_t i = 0; i < running.size(); ++i) {
-    const bool is_up = !answers[i].machine;
+    const bool is_up = running[i].machine.empty();
     const bool silent = !answers[i].silent.empty();
-    if (!is_up && (silent || !answers[i].json.contains("processes"))) continue;
-    Json up{{"by", is_up ? "`sluice up`" : "`sluice run`"}, {"pid", running[i].reader.pid()}};
+    const Json* processes = is_up ? &answers[i].json : member(answers[i].json, "processes");
+    if (!is_up && (silent || processes == nullptr)) continue;
+    Json up{{"by", is_up ? "`sluice up`" : "`sluice run`"}, {"pid", running[i].pid}};
     if (silent) up["silent"] = answers[i].silent;
-    up["processes"] = silent  ? Json::array()
-                      : is_up ? answers[i].json
-                              : answers[i].json["processes"];
+    up["processes"] = !silent && processes->is_array() ? *processes : Json::array();
     return up;
   }
   return nullptr;
@@ -166,7 +200,9 @@ int status(const StatusCommand& options) {
   std::vector<Answer> answers;
   for (const RunningProcess& process : *running) answers.push_back(ask(process));
   Json all{{"cluster", options.cluster}};
-  all["machines"] = machines_of(*place, *running, answers);
+  Json others;
+  all["machines"] = machines_of(*place, *running, answers, others);
+  all["others"] = std::move(others);
   all["up"] = supervisor_of(*running, answers);
   if (options.format == "json")
     std::printf("%s\n", all.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());

@@ -5,7 +5,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -95,7 +94,7 @@ Result<StatusSocket> StatusSocket::listen(const std::string& path,
   if (listener < 0) return said_no(path);
   ::unlink(path.c_str());
   if (::bind(listener, reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
-      ::chmod(path.c_str(), 0600) != 0 || ::listen(listener, 16) != 0) {
+      ::chmod(path.c_str(), 0600) != 0 || ::listen(listener, SOMAXCONN) != 0) {
     const Error error = said_no(path);
     ::close(listener);
     return error;
@@ -133,15 +132,17 @@ Result<StatusReader> StatusReader::connect(const std::string& path) {
   const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket < 0) return said_no(path);
   if (::connect(socket, reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
-    const Error error = errno == ENOENT || errno == ECONNREFUSED
-                            ? Error{ErrorCode::not_found, path + ": nobody listens"}
-                            : said_no(path);
+    const bool nobody = errno == ENOENT || errno == ECONNREFUSED;
+    const Error error =
+        nobody ? Error{ErrorCode::not_found, path + ": nobody listens"}
+        : errno == EAGAIN
+            ? Error{ErrorCode::unavailable, "it stands still: as many readers wait for it as can"}
+            : said_no(path);
     ::close(socket);
     return error;
   }
   const auto owner = owner_of(socket);
-  if (owner && (owner->uid == ::getuid() || ::getuid() == 0))
-    return StatusReader(path, socket, owner->pid);
+  if (owner && (owner->uid == ::getuid() || ::getuid() == 0)) return StatusReader(socket);
   ::close(socket);
   return Error{ErrorCode::unavailable, path + ": it belongs to user " +
                                            (owner ? std::to_string(owner->uid) : "unknown") +
@@ -149,21 +150,10 @@ Result<StatusReader> StatusReader::connect(const std::string& path) {
 }
 
 StatusReader::StatusReader(StatusReader&& other) noexcept
-    : path_(std::move(other.path_)), socket_(std::exchange(other.socket_, -1)), pid_(other.pid_) {}
+    : socket_(std::exchange(other.socket_, -1)) {}
 
 StatusReader::~StatusReader() {
   if (socket_ >= 0) ::close(socket_);
-}
-
-Result<int> StatusReader::open_process() const {
-  const Error gone{ErrorCode::not_found, "process " + std::to_string(pid_) + " is gone"};
-  const int process = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
-  if (process < 0) return gone;
-  // Had it died before and its number gone to another, it would not listen any more.
-  if (const Result<StatusReader> again = connect(path_); again.ok() && again->pid() == pid_)
-    return process;
-  ::close(process);
-  return gone;
 }
 
 Result<std::string> StatusReader::read(std::chrono::milliseconds patience) const {

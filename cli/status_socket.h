@@ -1,12 +1,10 @@
-// What a process of a cluster says of itself to `sluice status`, and by which `sluice down` finds
-// it: a unix socket in the cluster's folder, which this user alone reaches.
+// What a process of a cluster says of itself to `sluice status`: a unix socket in the cluster's
+// folder, which this user alone reaches.
 //
-// Whoever connects is sent one text, and hears no more; nothing is read from it. The kernel says
-// whose process listens, so a process that stands still is found too. Bounds: one reader at a time,
-// a second each; a text of 4 MiB. Thread: one of its own.
+// Whoever connects is sent one text, and hears no more; nothing is read from it. Who listens is
+// known by the lock that goes with the path, so a process that stands still is found too. Bounds:
+// one reader at a time, a second each; a text of 4 MiB. Thread: one of its own.
 #pragma once
-
-#include <sys/types.h>
 
 #include <chrono>
 #include <functional>
@@ -39,24 +37,19 @@ class StatusSocket {
 /// A connection to one.
 class StatusReader {
  public:
-  /// Errors: not_found (nobody listens), unavailable (another user's, or not allowed).
+  /// Never waits. Errors: not_found (nobody listens), unavailable (another user's, not allowed, or
+  /// as many wait as can).
   static Result<StatusReader> connect(const std::string& path);
   StatusReader(StatusReader&& other) noexcept;
   StatusReader& operator=(StatusReader&&) = delete;
   ~StatusReader();
 
-  pid_t pid() const { return pid_; }
-  /// The process as a descriptor, which stays this process's. Errors: not_found (it is gone).
-  Result<int> open_process() const;
   /// Errors: deadline (it stands still, or is too busy), unavailable (it died), corrupt (too long).
   Result<std::string> read(std::chrono::milliseconds patience) const;
 
  private:
-  StatusReader(std::string path, int socket, pid_t pid)
-      : path_(std::move(path)), socket_(socket), pid_(pid) {}
-  std::string path_;
+  explicit StatusReader(int socket) : socket_(socket) {}
   int socket_;
-  pid_t pid_;
 };
 
 }  // namespace sluice::cli

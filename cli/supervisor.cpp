@@ -22,8 +22,8 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds patience{5};
 
 /// Between fork and exec: only what is safe there.
-[[noreturn]] void become(char* const* arguments, bool quiet, pid_t parent) {
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+[[noreturn]] void become(char* const* arguments, bool quiet, pid_t parent, int death_signal) {
+  ::prctl(PR_SET_PDEATHSIG, death_signal);
   if (::getppid() != parent) ::_exit(1);  // it was gone before that held
   ::setpgid(0, 0);
   sigset_t none;
@@ -82,7 +82,7 @@ void Supervisor::start(Process& process) {
   const pid_t parent = ::getpid();
   process.respawn.started(steady_clock::now());
   process.pid = ::fork();
-  if (process.pid == 0) become(arguments.data(), quiet_, parent);
+  if (process.pid == 0) become(arguments.data(), quiet_, parent, process.machine.death_signal);
   if (process.pid > 0) process.handle = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
   if (process.handle >= 0) return;
   notice_("process '" + process.machine.name + "' cannot be started: " + std::strerror(errno));

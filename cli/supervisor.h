@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -22,6 +23,7 @@ class Supervisor {
   struct Machine {
     std::string name;
     std::vector<std::string> command;
+    int death_signal = SIGTERM;  // what the kernel sends it when this process dies
   };
   struct Status {
     std::string name;

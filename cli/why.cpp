@@ -1,6 +1,7 @@
 // `sluice why TRACE CALL`: what a call waited for, from its end back to its beginning.
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "base/file.h"
 #include "cli/commands.h"
+#include "cli/json_fields.h"
 
 namespace sluice::cli {
 
@@ -49,20 +51,24 @@ Result<Trace> read_trace(const std::string& path, std::int64_t wanted) {
   for (const json& event : data["traceEvents"]) {
     if (!event.is_object() || !event.contains("args") || !event["args"].is_object()) continue;
     const json& args = event["args"];
-    if (event.value("ph", "") == "M" && event.value("name", "") == "elsewhere")
+    if (text_of(event, "ph") == "M" && text_of(event, "name") == "elsewhere")
       trace.elsewhere = names_in(args);
-    if (event.value("ph", "") != "X") continue;
-    const std::string kind = event.value("cat", "");
-    const std::int64_t call = args.value("call", std::int64_t{-1});
-    if (kind == "call") trace.calls = std::max(trace.calls, call + 1);
+    if (text_of(event, "ph") != "X") continue;
+    const std::string kind = text_of(event, "cat");
+    const std::int64_t call = number_of<std::int64_t>(args, "call", -1);
+    if (kind == "call" && call < std::numeric_limits<std::int64_t>::max())
+      trace.calls = std::max(trace.calls, call + 1);
     if (call != wanted) continue;
     if (kind == "call") trace.call = event;
     if (kind != "activation") continue;
-    const double begin = event.value("ts", 0.0);
-    trace.spans[args.value("span", std::int64_t{0})] = {
-        event.value("name", ""),         begin,
-        begin + event.value("dur", 0.0), args.value("queued_us", 0.0),
-        args.value("travelled_us", 0.0), args.value("after", std::int64_t{-1})};
+    const double begin = number_of<double>(event, "ts");
+    trace.spans[number_of<std::int64_t>(args, "span")] = {
+        text_of(event, "name"),
+        begin,
+        begin + number_of<double>(event, "dur"),
+        number_of<double>(args, "queued_us"),
+        number_of<double>(args, "travelled_us"),
+        number_of<std::int64_t>(args, "after", -1)};
   }
   return trace;
 }
@@ -93,25 +99,26 @@ int why(const std::string& path, std::int64_t call) {
   if (trace->call.is_null()) {
     std::printf("call %lld has not ended\n", static_cast<long long>(call));
   } else {
-    begin = trace->call.value("ts", 0.0);
+    begin = number_of<double>(trace->call, "ts");
     const json& args = trace->call["args"];
     std::printf("call %lld (%s): %s after %.3f ms\n", static_cast<long long>(call),
-                args.value("session", "").c_str(), args.value("status", "").c_str(),
-                trace->call.value("dur", 0.0) / 1e3);
-    const std::string node = args.value("cause", "");  // empty: no node failed
+                text_of(args, "session").c_str(), text_of(args, "status").c_str(),
+                number_of<double>(trace->call, "dur") / 1e3);
+    const std::string node = text_of(args, "cause");  // empty: no node failed
     if (args.contains("cause"))
       std::printf("  cause: %s%s%s\n", node.c_str(), node.empty() ? "" : ": ",
-                  args.value("message", "").c_str());
+                  text_of(args, "message").c_str());
   }
   const json none = json::object();
   const json& facts = trace->call.is_null() ? none : trace->call["args"];
-  double behind = facts.value("behind_us", 0.0);  // what the first waited before it was on its way
+  double behind =
+      number_of<double>(facts, "behind_us");  // what the first waited before it was on its way
   std::printf("  %10s  %10s  %10s  %10s  %10s  node\n", "at ms", "its turn", "on its way",
               "in queue", "ran ms");
   std::map<std::string, double> share;
   if (behind > 0)
-    share["its turn, behind call " + std::to_string(facts.value("behind", 0)) + " of its session"] =
-        behind;
+    share["its turn, behind call " + std::to_string(number_of<std::int64_t>(facts, "behind")) +
+          " of its session"] = behind;
   for (const Activity* one : critical_path(*trace)) {
     const double turn = std::min(std::exchange(behind, 0), one->travelled);
     std::printf("  %10.3f  %10.3f  %10.3f  %10.3f  %10.3f  %s\n", (one->begin - begin) / 1e3,
@@ -127,7 +134,7 @@ int why(const std::string& path, std::int64_t call) {
     std::string nodes;
     for (const std::string& node : trace->elsewhere) nodes += (nodes.empty() ? "" : ", ") + node;
     std::printf("  the trace holds nothing of %s, which ran on other machines\n", nodes.c_str());
-    const double rest = trace->call.value("dur", 0.0) - known;
+    const double rest = number_of<double>(trace->call, "dur") - known;
     if (rest > 0) share["what ran on other machines, and the way there and back"] = rest;
   }
   const auto most = std::max_element(

@@ -70,6 +70,10 @@ Result<RedisAddress> read_redis_address(const std::string& text) {
                     "'" + text +
                         "' is no address of a registry: unix:///PATH, tcp://127.0.0.1:PORT "
                         "or tcp://[::1]:PORT"};
+  if (text.size() > 7 + sizeof sockaddr_un::sun_path - 1 && text.starts_with("unix:///"))
+    return Error{
+        ErrorCode::invalid_argument,
+        "'" + text + "' is no address of a registry: a socket's path has at most 107 bytes"};
   if (text.starts_with("unix:///") && text.size() > 8) return RedisAddress{text.substr(7), "", 0};
   RedisAddress address;
   if (text.starts_with("tcp://127."))

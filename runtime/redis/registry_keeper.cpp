@@ -91,9 +91,8 @@ Result<std::uint32_t> Keeper::wait_for_entry(milliseconds patience) {
   const RegistryStanding standing = entry_.standing(now());
   if (standing.kind == Kind::current) return entry_.incarnation();
   if (standing.kind == Kind::fenced) return Error{ErrorCode::stale, standing.why};
-  return Error{ErrorCode::deadline, "the registry at " + options_.shown + " did not let machine '" +
-                                        options_.entry.machine + "' in within " +
-                                        std::to_string(patience.count()) + " ms: " + standing.why};
+  return Error{ErrorCode::deadline, "the registry at " + options_.shown + " has not let machine '" +
+                                        options_.entry.machine + "' in: " + standing.why};
 }
 
 Result<void> Keeper::may_begin() const {

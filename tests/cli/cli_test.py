@@ -89,6 +89,18 @@ def why_by_hand(file):
     one_line_error("why of no calls at all", "no call 0, there are none", "why",
                    file("none.json", json.dumps({"traceEvents": []}).encode()), "0")
     circle = file("circle.json", json.dumps({"traceEvents": [activity(0, 0, "a", 1, 2, after=0)]}).encode())
+    # Members of another type are taken for none.
+    for number, event in enumerate((
+            {"ph": 1, "args": {}}, {"ph": "X", "cat": "call", "args": {"call": "x"}},
+            {"ph": "X", "cat": "call", "args": {"call": 1e300}}, {"ph": "X", "cat": ["call"], "args": {"call": 0}},
+            {"ph": "X", "cat": "call", "ts": {}, "dur": "x", "args": {"call": 0, "session": 1, "status": None,
+                                                                     "cause": 1, "message": [], "behind": "x"}},
+            {"ph": "X", "cat": "activation", "name": 1, "ts": "x", "args": {
+                "call": 0, "span": 2 ** 64 - 1, "queued_us": None, "travelled_us": [], "after": "x"}})):
+        code, out, err = sluice("why", file(f"types{number}.json", json.dumps({"traceEvents": [event]}).encode()), "0")
+        expect(f"why of members of another type, {event}",
+               (code == 0 and out.startswith("call 0 ")) if number > 3 else
+               code == 1 and err.startswith("error: ") and "no call 0" in err, (code, out, err))
     expect("a circle ends", sluice("why", circle, "0")[0] == 0, "")
 
 

@@ -6,9 +6,11 @@ Nothing sleeps: conditions are polled until a deadline.
 """
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -36,7 +38,8 @@ def status(cluster: str) -> dict:
 def nobody(run: str, cluster: str):
     for command in ("status", "down"):
         done = sluice(command, "--cluster", cluster)
-        check(done.returncode == 1 and "no process of" in done.stderr and "sluice up" in done.stderr,
+        check(done.returncode == 1 and "no process of" in done.stderr and "sluice up" in done.stderr
+              and f"by {run}/sluice/" in done.stderr and "XDG_RUNTIME_DIR" in done.stderr,
               f"{command} where nobody runs: {done}")
     base = os.path.join(run, "sluice")
     os.mkdir(base)
@@ -112,6 +115,60 @@ def started_by_hand(cluster: str):
     check(done.returncode == 0 and "machine 'eyes'" in done.stdout and node.wait(timeout=5) == 0, f"{done}")
 
 
+def edited_file(cluster: str):
+    """Machines are known by the names that they have, not by their places in a file that changed since."""
+    with open(cluster, encoding="utf-8") as file:
+        whole = file.read()
+    nodes = {}
+    for name in ("eyes", "paint"):
+        nodes[name] = subprocess.Popen([SLUICE, "node", "--cluster", cluster, "--name", name], cwd=ROOT,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        started.append(nodes[name])
+    until(lambda: all(status(cluster).get(name, {}).get("process") == "ready" for name in nodes), 20, "both are ready")
+    with open(cluster, "w", encoding="utf-8") as file:
+        file.write("".join(line for line in whole.splitlines(keepends=True) if not line.startswith("  eyes:")))
+    said = json.loads(sluice("status", "--cluster", cluster, "--format", "json").stdout)
+    pids = {row["name"]: row.get("pid") for row in said["machines"]}
+    check(pids == {name: nodes[name].pid if name in nodes else None for name in ("front", *MACHINES) if name != "eyes"},
+          f"rows after an edit: {said}")
+    check([(row["name"], row["pid"]) for row in said["others"]] == [("eyes", nodes["eyes"].pid)], f"{said['others']}")
+    text = sluice("status", "--cluster", cluster).stdout
+    check(f"eyes   pid {nodes['eyes'].pid}; not a machine of the file as it is now" in text, text)
+    done = sluice("down", "--cluster", cluster)
+    check(done.returncode == 0 and sorted(done.stdout.splitlines()) == [
+        f"machine '{name}' (pid {node.pid}) has ended" for name, node in nodes.items()], f"down after an edit: {done}")
+    for node in nodes.values():
+        node.wait(timeout=10)
+    with open(cluster, "w", encoding="utf-8") as file:
+        file.write(whole)
+
+
+def full_queue(run: str, cluster: str):
+    """A machine that stands still, and whose socket takes no reader any more."""
+    node = subprocess.Popen([SLUICE, "node", "--cluster", cluster, "--name", "eyes"], cwd=ROOT,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    started.append(node)
+    until(lambda: status(cluster).get("eyes", {}).get("process") == "ready", 20, "eyes is ready")
+    node.send_signal(signal.SIGSTOP)
+    sockets = [os.path.join(at, name) for at, _, names in os.walk(run) for name in names if name.endswith(".status")]
+    check(len(sockets) == 1, f"one process listens: {sockets}")
+    for _ in range(100_000):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as reader:
+            if reader.connect_ex(sockets[0]) == errno.EAGAIN:
+                break
+    else:
+        check(False, "the queue is never full")
+    row = status(cluster).get("eyes", {})
+    check(row.get("process") == "silent" and row.get("pid") == node.pid and "stands still" in row.get("silent", ""),
+          f"a full queue: {row}")
+    done = sluice("down", "--cluster", cluster)
+    check(done.returncode == 0 and f"machine 'eyes' (pid {node.pid}) has ended" in done.stdout, f"{done}")
+    if done.returncode != 0:
+        node.send_signal(signal.SIGCONT)
+        node.terminate()
+    check(node.wait(timeout=10) == 0, "a machine that is told to end while it stands still")
+
+
 def leftovers(run: str, folder: str, cluster: str):
     up = Up(cluster)
     home = Home(cluster, folder)
@@ -135,6 +192,7 @@ def main():
         calm = write_cluster(folder, name="calm.yaml", lease=CALM)
         nobody(run, cluster)
         for part in (lambda: life_and_end(folder, cluster), lambda: started_by_hand(calm),
+                     lambda: full_queue(run, calm), lambda: edited_file(calm),
                      lambda: leftovers(run, folder, calm)):
             part()
             check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")

@@ -91,8 +91,15 @@ def troubles(folder: str, cluster: str):
 def killed_up(cluster: str, run: str):
     up = Up(cluster)
     up.stop(signal.SIGKILL)  # which looks that the server ended too
-    check(os.listdir(run), "a killed `up` leaves files")
+    left = [name for _, _, names in os.walk(run) for name in names]
+    # Had the server ended in order it had removed this path, which may be its successor's by then.
+    check("registry.socket" in left, f"a killed `up` leaves its server's socket: {left}")
+    done = sluice("down", "--cluster", cluster)
+    check(done.returncode == 0 and "had been killed" in done.stdout and not os.listdir(run),
+          f"down after a kill: {done}, {[x for x in os.walk(run)]}")
     up = Up(cluster)
+    up.stop(signal.SIGKILL)
+    up = Up(cluster)  # over what the other has left
     up.stop(signal.SIGTERM)
     check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")
 
@@ -108,7 +115,8 @@ def two_computers(folder: str):
     os.mkdir(where, 0o700)
     nodes = []
     texts = []
-    for computer, override in (("one", []), ("two", []), ("three", ["--set", "roles.llm.options.precision=bf16"])):
+    for computer, override in (("one", []), ("two", []), ("three", ["--set", "roles.llm.options.precision=bf16",
+                                                    "--set", "roles.diffusion.options.precision=bf16"])):
         run = os.path.join(folder, computer)
         os.mkdir(run, 0o700)
         cluster = with_registry(run, "lab.yaml", f"unix://{socket}",

@@ -135,7 +135,7 @@ TEST_CASE("processes enter, are told of each other's workflows and names, and le
     const auto refused = other->wait_for_entry(0ms);
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.error().code == ErrorCode::deadline);
-    CHECK(refused.error().message.find("did not let machine 'eyes' in within 0 ms: machine "
+    CHECK(refused.error().message.find("has not let machine 'eyes' in: machine "
                                        "'front' has other") != std::string::npos);
   }
   auto eyes = server.keeper("eyes");

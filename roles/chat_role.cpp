@@ -390,8 +390,7 @@ void ChatRole::step(std::vector<StepOutcome>& ended) {
     take_encoded(mine);
     encode(mine);
     take_all(mine, ended);
-    const auto free = static_cast<std::uint32_t>(sessions_.pool().pages_free());
-    if (!mine.engine().planner().fits(free)) sessions_.release_idle();
+    sessions_.make_room(mine);
     const bool ran = mine.forward();
     take_encoded(mine);
     advance(mine, ended);

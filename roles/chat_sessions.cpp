@@ -74,7 +74,8 @@ void ChatSessions::drop_handed(ChatSession& session) {
   session.messages.pop_back();
 }
 
-void ChatSessions::release_idle() {
+void ChatSessions::make_room(SharedEngine::Turn& turn) {
+  if (turn.engine().planner().fits(static_cast<std::uint32_t>(pool_->pages_free()))) return;
   for (auto& [name, session] : sessions_)
     if (!session.answering) pool_->release(session.sequence);
 }

@@ -78,9 +78,10 @@ class ChatSessions final : public GlobalParam {
   std::optional<HandedAnswer> take_handed(std::uint64_t number, std::string_view session);
   /// An answer that nobody has gone on with was not asked for.
   void drop_handed(ChatSession& session);
-  /// Where pages are wanted: sessions that do not answer keep what they said, and find their pages
-  /// again where nobody needed them.
-  void release_idle();
+  /// Before every forward, whoever runs it. Where there are fewer pages than are waited for:
+  /// sessions that do not answer keep what they said, and find their pages again where nobody
+  /// needed them.
+  void make_room(SharedEngine::Turn& turn);
   KvPool& pool() { return *pool_; }
 
  private:

@@ -296,6 +296,7 @@ void LanguageModel::advance(Turn& turn, SharedEngine::Turn& mine) {
   const Generation& generation = turn.task->generation();
   if (turn.stage == Turn::Stage::answers) yield_words(turn);
   if (generation.finish == Generation::Finish::none) return;
+  mine.engine().remove(turn.id);
   if (generation.error.has_value()) return finish(turn, *generation.error, mine);
   const bool draws = generation.finish == Generation::Finish::end_token &&
                      generation.end_token == host_.turns().draw;

@@ -249,6 +249,7 @@ Result<void> PolicyRole::begin(Asked& asked, SharedEngine::Turn& mine) {
     return {};
   }
   if (asked.encoding != nullptr) {
+    mine.engine().remove(asked.id);
     if (asked.encoding->error().has_value()) return *asked.encoding->error();
     asked.features = asked.encoding->take_features();
     asked.encoding.reset();

@@ -46,6 +46,13 @@ std::optional<Generation> Generator::remove(std::uint64_t id) {
   return taken;
 }
 
+void Generator::step(std::vector<std::uint64_t>& advanced) {
+  const std::size_t before = advanced.size();
+  (void)engine_.step(advanced);
+  for (std::size_t i = before; i < advanced.size(); ++i)
+    if (tasks_.find(advanced[i])->second->done()) engine_.remove(advanced[i]);
+}
+
 const Generation* Generator::find(std::uint64_t id) const {
   const auto it = tasks_.find(id);
   return it == tasks_.end() ? nullptr : &it->second->generation();

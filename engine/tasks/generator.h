@@ -40,8 +40,9 @@ class Generator {
   std::size_t size() const { return tasks_.size(); }
 
   /// One forward. `advanced`: who got a token or finished. A generation for which there are no
-  /// pages waits for those that run, and fails when nobody runs.
-  void step(std::vector<std::uint64_t>& advanced) { (void)engine_.step(advanced); }
+  /// pages waits for those that run, and fails when nobody runs; one that has finished runs no
+  /// more, and keeps its pages until it is taken out.
+  void step(std::vector<std::uint64_t>& advanced);
   /// Tokens of the last forward, for those who watch the budget.
   std::size_t last_tokens() const { return last_tokens_; }
 

@@ -182,7 +182,7 @@ void ModelEngine::take(Nanoseconds took, std::vector<TaskId>& advanced) {
     }
     advanced.push_back(slot.id);
     if (task.done()) {
-      remove(slot.id);
+      stop(slot.id, task);
     } else {
       planner_.took(slot.id, static_cast<std::uint32_t>(task.pages_taken()));
       offer(slot.id, task);
@@ -193,15 +193,21 @@ void ModelEngine::take(Nanoseconds took, std::vector<TaskId>& advanced) {
   used_ = 0;
 }
 
+/// It is done; its pages are its owner's until that removes it.
+void ModelEngine::stop(TaskId id, const Task& task) {
+  planner_.took(id, static_cast<std::uint32_t>(task.pages_taken()));
+  tasks_.find(id)->second = nullptr;
+}
+
 /// Who was to be in the forward, laid out or not.
 void ModelEngine::fail_all(const std::string& why, std::vector<TaskId>& advanced) {
   used_ = 0;
   for (const BatchItem& item : batch_.items) {
     const auto it = tasks_.find(item.task);
-    if (it == tasks_.end()) continue;
+    if (it == tasks_.end() || it->second == nullptr) continue;
     it->second->fail(Error{ErrorCode::unavailable, "the forward could not be run: " + why});
     advanced.push_back(item.task);
-    remove(item.task);
+    stop(item.task, *it->second);
   }
 }
 

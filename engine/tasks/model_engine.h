@@ -2,9 +2,11 @@
 // runs it, each task takes what is its own. Works through the same weights (the trunk's, an
 // expert's) go together; pieces of pictures' encodings go before them.
 //
-// Tasks are borrowed from `add` to `remove`. A forward that fails is run again task by task, so
-// that only who is to blame fails; where memory runs out all that are in it fail. Thread: one at a
-// time. Source: omni-flow, section 5.2.
+// Tasks are borrowed from `add` to `remove`, which a task's owner calls for one that is done too:
+// until then it counts among those that run, for its pages are about to be free, and who waits for
+// pages goes on waiting. A forward that fails is run again task by task, so that only who is to
+// blame fails; where memory runs out all that are in it fail. Thread: one at a time. Source:
+// omni-flow, section 5.2.
 #pragma once
 
 #include <functional>
@@ -32,10 +34,11 @@ class ModelEngine {
   void add(TaskId id, Task& task);
   /// Requires: it is in no forward. One that there is not: nothing happens.
   void remove(TaskId id);
+  /// All have been removed, or were refused.
   bool empty() const { return tasks_.empty(); }
 
-  /// One forward. False: nobody wants one. `advanced`: all who were in it, and who was refused.
-  /// Those that are done are in the engine no more.
+  /// One forward. False: nobody can run. `advanced`: all who were in it, and who was refused.
+  /// Those that were refused are in the engine no more.
   bool step(std::vector<TaskId>& advanced);
 
   const Planner& planner() const { return planner_; }
@@ -56,6 +59,7 @@ class ModelEngine {
   bool plan(Nanoseconds now, std::vector<TaskId>& advanced);
   void run();
   void take(Nanoseconds took, std::vector<TaskId>& advanced);
+  void stop(TaskId id, const Task& task);
   void fail_all(const std::string& why, std::vector<TaskId>& advanced);
   void refuse(std::vector<TaskId>& ended);
   std::size_t run_pictures(std::span<Slot> slots);
@@ -68,7 +72,7 @@ class ModelEngine {
 
   TextEngine& text_;
   Planner planner_;
-  std::map<TaskId, Task*> tasks_;
+  std::map<TaskId, Task*> tasks_;  // null: done, and not removed yet
   Batch batch_;
   Nanoseconds began_ = 0;
   std::vector<Slot> slots_;  // the first `used_` are in the forward; the others keep their memory

@@ -80,7 +80,8 @@ struct Robot {
 
 void run(ModelEngine& engine) {
   std::vector<TaskId> advanced;
-  for (int i = 0; i < 200 && !engine.empty(); ++i) engine.step(advanced);
+  for (int i = 0; i < 200 && engine.step(advanced); ++i) continue;
+  for (const TaskId id : advanced) engine.remove(id);
   REQUIRE(engine.empty());
 }
 

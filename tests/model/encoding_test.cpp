@@ -130,5 +130,6 @@ TEST_CASE("an encoding takes what the budget leaves, and an answer has a token i
   CHECK(encoding->take_features() == model.features(pictures.pixels, {}).value());
   engine.watch = {};
   engine.remove(1);
+  engine.remove(2);
   CHECK(engine.empty());
 }

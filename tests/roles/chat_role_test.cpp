@@ -11,6 +11,7 @@
 #include "fake_activation.h"
 #include "roles/chat_sessions.h"
 #include "roles/language_model.h"
+#include "roles/vision_encoder.h"
 
 using namespace sluice;
 
@@ -358,6 +359,39 @@ TEST_CASE("an answer that fills all pages is cut off there, and says so") {
   roomy.chat->admit(limited);
   roomy.run();
   CHECK(limited.frames.back().second->attribute("cut_off").value_or(0) == 1);
+}
+
+TEST_CASE("an answer waits for pages of a session that is idle, whichever role runs the forward") {
+  std::size_t waited = 0;
+  for (const std::int64_t tokens : {10, 14, 18, 22, 26}) {
+    World world(8);
+    RoleMaking making;
+    making.role = &world.role;
+    making.model_directory = directory;
+    making.global_params = {world.sessions.get()};
+    const auto sights =
+        std::get<std::unique_ptr<SteppedRole>>(vision_encoder_plugin().make(making).value());
+    ChatEngine& engine = *static_cast<ChatSessions&>(*world.sessions)
+                              .engine(directory, kernels::WeightFormat::exact, {})
+                              .value();
+    FakeActivation first = piece("Hello there", "a", true, tokens);
+    FakeActivation second = piece("What is on the table?", "b", true, tokens);
+    world.chat->admit(first);
+    world.chat->admit(second);
+    while (world.chat->busy()) {
+      world.chat->step(world.ended);
+      for (int i = 0; i < 2; ++i) sights->step(world.ended);
+      SharedEngine::Turn mine(engine.shared);
+      mine.was_used();
+      waited += mine.engine().planner().waiting();
+    }
+    REQUIRE(world.ended.size() == 2);
+    for (const StepOutcome& outcome : world.ended) REQUIRE(outcome.result.ok());
+    INFO(tokens);
+    for (const FakeActivation* asked : {&first, &second})
+      CHECK(asked->frames.back().second->attribute("cut_off").value_or(0) != 2);
+  }
+  CHECK(waited > 0);
 }
 
 TEST_CASE("two roles over one paged_kv have conversations of their own") {

@@ -1,0 +1,44 @@
+// Who waits for pages, while those of a task that is done are still with its owner.
+#include "engine/tasks/model_engine.h"
+
+#include <catch2/catch.hpp>
+
+#include "engine/tasks/generation.h"
+
+using namespace sluice;
+
+TEST_CASE("an answer that waits for pages is not cut off while one that is done has them") {
+  const Model model = Model::open(std::string(SLUICE_SOURCE_DIR) + "/models/scenes").value();
+  KvPool pool(model.text().kv_shape(4), 4);
+  CpuText text(model.text(), pool);
+  const auto asked = [&](std::size_t tokens) {
+    Generation made;
+    made.history = {1, 3, 20, 21, 4};
+    made.options.tokens_max = tokens;
+    made.options.share_prefix = false;
+    model.text().embed(made.history, made.rows);
+    return made;
+  };
+  GenerationTask first(asked(6), nullptr);   // 10 tokens: three pages
+  GenerationTask second(asked(8), nullptr);  // 12 tokens: three pages
+  ModelEngine engine(text, {});
+  engine.add(1, first);
+  engine.add(2, second);
+  std::vector<TaskId> advanced;
+  while (!first.done()) REQUIRE(engine.step(advanced));
+  CHECK_FALSE(engine.step(advanced));  // the pages of the first are about to be free
+  CHECK_FALSE(second.done());
+  CHECK(engine.planner().waiting() == 1);
+  CHECK(engine.planner().is_admitted(1));
+
+  engine.remove(1);
+  KvSequence taken = first.release().sequence;
+  pool.release(taken);
+  while (!second.done()) REQUIRE(engine.step(advanced));
+  CHECK_FALSE(second.generation().error.has_value());
+  CHECK(second.generation().tokens.size() == 8);
+  CHECK_FALSE(second.is_cut_by_pages());
+  engine.remove(2);
+  CHECK(engine.empty());
+  CHECK(engine.planner().reserved() == 0);
+}

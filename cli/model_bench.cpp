@@ -148,7 +148,19 @@ int say_device() {
 }
 #endif
 
-int bench(const BenchOptions& options) {
+/// The prompt where none was said: what the positions leave beside the answer, 512 at most.
+/// Returns what is wrong with the command line; empty: nothing.
+std::string fit_prompt(BenchOptions& options, std::size_t positions) {
+  const std::size_t room = positions > options.answer ? positions - options.answer : 0;
+  if (room == 0 || options.prompt > room)
+    return "--prompt " + std::to_string(std::max<std::size_t>(options.prompt, 1)) +
+           " and --tokens " + std::to_string(options.answer) + " are more than the " +
+           std::to_string(positions) + " positions that the model has; ask for fewer";
+  if (options.prompt == 0) options.prompt = std::min(BenchOptions::prompt_usual, room);
+  return "";
+}
+
+int bench(BenchOptions options) {
   const bool on_device = options.device == "cuda";
   if (on_device && options.precision == "int8") return fail("--device cuda runs exact and bf16");
   if (on_device)
@@ -157,6 +169,9 @@ int bench(const BenchOptions& options) {
   if (!architecture.ok()) return fail(architecture.error().message);
   if (architecture->action.has_value()) return bench_policy(options, *architecture);
   if (!architecture->text.has_value()) return fail("the model has no decoder to measure");
+  if (const std::string wrong = fit_prompt(options, architecture->text->positions_max);
+      !wrong.empty())
+    return fail_usage(wrong);
   Result<SafetensorsFile> file = bench_weights(options);
   if (!file.ok()) return fail(file.error().message);
 #ifdef SLUICE_CUDA
@@ -180,8 +195,9 @@ void add_model_bench(CLI::App& model, Chosen& chosen) {
                   "a GGUF file, or a directory with config.json and safetensors")
       ->required()
       ->check(CLI::ExistingPath);
-  sub->add_option("--prompt", options->prompt, "tokens of the prompt")
-      ->check(CLI::Range(1, 1 << 16));
+  sub->add_option("--prompt", options->prompt, "tokens of the prompt; 512, or what fits")
+      ->check(CLI::Range(1, 1 << 16))
+      ->default_str("");
   sub->add_option("--tokens", options->answer, "tokens to decode")->check(CLI::Range(1, 1 << 16));
   sub->add_option("--batch", options->batch, "sequences or robots at once")
       ->check(CLI::Range(1, 1024));

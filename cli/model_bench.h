@@ -10,9 +10,10 @@ namespace sluice::cli {
 
 struct BenchOptions {
   std::string directory, precision = "exact", device = "cpu";
-  std::size_t prompt = 512, answer = 64, batch = 1;
-  std::size_t views = 0, words = 32;  // of a policy; no views: all its cameras
-  bool random = false;                // weights are drawn
+  static constexpr std::size_t prompt_usual = 512;
+  std::size_t prompt = 0, answer = 64, batch = 1;  // no prompt: the usual, or what fits
+  std::size_t views = 0, words = 32;               // of a policy; no views: all its cameras
+  bool random = false;                             // weights are drawn
 
   bool narrow() const { return precision == "bf16"; }
 };

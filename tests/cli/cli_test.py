@@ -291,6 +291,16 @@ outputs: { o: n.y }
                (code, out, err))
         code, out, err = sluice("model", "bench", golden("llama"), "--prompt", "8", "--tokens", "2")
         expect("model bench", code == 0 and "prefill    1 x 8" in out and "decode     1 x 2" in out, (code, out, err))
+        with open(golden("llama", "config.json"), "rb") as config:
+            small = json.loads(config.read())
+        small["max_position_embeddings"] = 20
+        file("config.json", json.dumps(small).encode())
+        code, out, err = sluice("model", "bench", scratch, "--random", "--tokens", "16")
+        expect("a prompt that fits", code == 0 and "prefill    1 x 4 " in out, (code, out, err))
+        for asked in (["--prompt", "5", "--tokens", "16"], ["--tokens", "20"]):
+            code, out, err = sluice("model", "bench", scratch, "--random", *asked)
+            expect("too long a prompt", code == 2 and not out and "--prompt" in err and "20 positions" in err,
+                   (code, out, err))
         code, out, err = sluice("model", "bench", golden("pi0"), "--views", "2", "--words", "4", "--batch", "2")
         expect("a policy's bench", code == 0 and "2 robots, 2 views and 4 words" in out, (code, out, err))
         code, out, err = sluice("model", "bench", golden("siglip"))

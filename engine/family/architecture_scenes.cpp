@@ -13,8 +13,9 @@ void read_layers(const Json& list, const std::string& place, std::string& proble
   }
   for (const Json& item : list) {
     CodecLayer layer;
-    const std::string op = item.is_object() ? item.value("op", std::string()) : std::string();
+    std::string op;
     JsonReader reader(item, place + ".", problem);
+    reader.text("op", op);
     if (op == "conv") {
       layer.kind = CodecLayer::Kind::conv;
       reader.text("name", layer.name);

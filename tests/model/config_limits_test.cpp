@@ -96,6 +96,8 @@ TEST_CASE("models/scenes is a family: its parts are read, and what does not fit 
       {"\"time_dim\": 256", "\"time_dim\": 2"},
       {"\"prediction\": \"x0\"", "\"prediction\": \"x1\""},
       {"\"op\": \"upsample2x\"", "\"op\": \"upsample3x\""},
+      {"\"op\": \"upsample2x\"", "\"op\": 3"},
+      {"\"op\": \"upsample2x\"", "\"opus\": \"upsample2x\""},
       {"\"draw_token_id\": 7", "\"drawn_token_id\": 7"},
       {"\"patch\": 2", "\"patch\": 3"},
   };
@@ -107,6 +109,8 @@ TEST_CASE("models/scenes is a family: its parts are read, and what does not fit 
                         "time_dim",
                         "x0 or velocity",
                         "'upsample3x'",
+                        "'codec.decoder.op' must be a text",
+                        "'codec.decoder.op' is missing",
                         "'draw_token_id' is missing",
                         "denoiser tokens"};
   for (std::size_t i = 0; i < std::size(wrong); ++i) {

@@ -49,11 +49,13 @@ bool Planner::is_admitted(TaskId task) const {
   return it != tasks_.end() && it->second.admitted;
 }
 
-/// In the order in which they came: a small one does not overtake, or a large one would wait for
-/// ever.
-void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& batch) {
-  batch.admitted.clear();
-  batch.refused.clear();
+bool Planner::has_admitted(bool who_gives_back) const {
+  return std::ranges::any_of(tasks_, [&](const auto& one) {
+    return one.second.admitted && (one.second.wanted.gives_back || !who_gives_back);
+  });
+}
+
+void Planner::refuse_too_large(std::uint32_t pages_all, Batch& batch) {
   std::erase_if(waiting_, [&](TaskId task) {
     const std::uint32_t least = tasks_.find(task)->second.wanted.least;
     if (least <= pages_all) return false;
@@ -61,29 +63,53 @@ void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& ba
     tasks_.erase(task);
     return true;
   });
-  std::size_t admitted = tasks_.size() - waiting_.size();
+}
+
+void Planner::grant(TaskId task, std::uint32_t pages, Batch& batch) {
+  State& state = tasks_.find(task)->second;
+  state.admitted = true;
+  state.offered = plans_;
+  state.granted = state.left = pages;
+  reserved_ += pages;
+  batch.admitted.push_back({task, pages});
+}
+
+/// They take nothing from those that wait for pages.
+void Planner::admit_without_pages(Batch& batch) {
+  std::erase_if(waiting_, [&](TaskId task) {
+    if (tasks_.find(task)->second.wanted.most != 0) return false;
+    grant(task, 0, batch);
+    return true;
+  });
+}
+
+/// In the order in which they came: a small one does not overtake, or a large one would wait for
+/// ever.
+void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& batch) {
+  batch.admitted.clear();
+  batch.refused.clear();
+  refuse_too_large(pages_all, batch);
+  const bool alone = options_.policy == Policy::isolated;
+  if (!alone) admit_without_pages(batch);
+  bool others = has_admitted(!alone);
   std::size_t at = 0;
   for (; at < waiting_.size(); ++at) {
     const auto it = tasks_.find(waiting_[at]);
-    State& state = it->second;
-    if (options_.policy == Policy::isolated && admitted != 0) break;
-    std::uint32_t pages = state.wanted.most;
+    const PagesWanted& wanted = it->second.wanted;
+    if (alone && others) break;
+    std::uint32_t pages = wanted.most;
     if (reserved_ + pages > pages_free) {
-      if (admitted != 0) break;
+      if (others) break;
       // Nobody runs who can give pages back.
-      if (state.wanted.least > pages_free) {
-        batch.refused.push_back({waiting_[at], state.wanted.least});
+      if (wanted.least > pages_free) {
+        batch.refused.push_back({waiting_[at], wanted.least});
         tasks_.erase(it);
         continue;
       }
       pages = pages_free;
     }
-    state.admitted = true;
-    state.offered = plans_;
-    state.granted = state.left = pages;
-    reserved_ += pages;
-    batch.admitted.push_back({waiting_[at], pages});
-    ++admitted;
+    grant(waiting_[at], pages, batch);
+    others = true;
   }
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(at));
 }

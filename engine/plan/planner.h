@@ -2,8 +2,9 @@
 //
 // A task is whatever wants forwards: an answer, a drawing. It is admitted when all pages that it
 // will ever take are free, so no forward runs out of pages and no task fails in the middle for
-// want of them; those that do not fit yet wait in the order in which they came. Where nobody else
-// runs and its least fits, it gets all that there is, and ends with that. An admitted task
+// want of them; those that do not fit yet wait in the order in which they came, and one that wants
+// none is admitted at once. Where nobody runs who gives pages back when it ends, and its least
+// fits, a task gets all that there is, and ends with that. An admitted task
 // offers one need at a time. Each plan fills a budget of rows: first what has waited too long, then
 // steps (a token, a velocity: somebody waits for each), the earliest deadline first, then pieces of
 // prompts. Among equals the one goes first whose last turn is longest ago.
@@ -44,6 +45,7 @@ struct BatchItem {
 struct PagesWanted {
   std::uint32_t least = 0;  // with fewer it cannot run
   std::uint32_t most = 0;
+  bool gives_back = true;  // pages, when it ends; a picture's encoding has none
 };
 struct PagesGranted {
   TaskId task = 0;
@@ -130,6 +132,10 @@ class Planner {
     bool overdue = false;
   };
 
+  void refuse_too_large(std::uint32_t pages_all, Batch& batch);
+  void admit_without_pages(Batch& batch);
+  void grant(TaskId task, std::uint32_t pages, Batch& batch);
+  bool has_admitted(bool who_gives_back) const;
   void gather();
   void take(const Candidate& candidate, std::uint32_t most, Batch& batch) const;
   std::uint32_t rows_in_time(Nanoseconds now) const;

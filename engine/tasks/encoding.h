@@ -31,7 +31,7 @@ class Encoding final : public Task {
   const std::optional<Error>& error() const { return error_; }
 
   bool done() const override { return error_.has_value() || picture_.done(); }
-  PagesWanted pages_wanted(TextEngine&) const override { return {}; }
+  PagesWanted pages_wanted(TextEngine&) const override { return {0, 0, false}; }
   std::size_t pages_taken() const override { return 0; }
   Need need(const TextEngine& engine) const override;
   void lay_out(const TextEngine& engine, std::size_t rows, Work& work) override;

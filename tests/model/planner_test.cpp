@@ -172,9 +172,10 @@ struct World {
       ++refused;
     }
     for (const PagesGranted& granted : batch.admitted) {
-      if (waiting.empty() || waiting.front() != granted.task) fault("out of turn");
-      std::erase(waiting, granted.task);
       Drawn& task = tasks.at(granted.task);
+      const bool overtakes = task.wants.most == 0 && options.policy == Policy::continuous;
+      if (!overtakes && (waiting.empty() || waiting.front() != granted.task)) fault("out of turn");
+      std::erase(waiting, granted.task);
       task.admitted = true;
       task.waits = 0;
       task.granted = granted.pages;
@@ -377,6 +378,31 @@ TEST_CASE("who wants more pages than are free waits for who runs, and the next d
   REQUIRE(batch.admitted.size() == 2);
   CHECK(batch.admitted[0].task == 2);
   CHECK(planner.reserved() == 7);
+}
+
+TEST_CASE("who wants no pages does not wait behind those that do, nor hold them up") {
+  Planner planner({});
+  planner.begin(1, {6, 6});
+  planner.begin(2, {6, 6});
+  planner.begin(3, {0, 0, false});
+  planner.begin(4, {0, 0, false});
+  Batch batch;
+  planner.admit(10, 10, batch);
+  CHECK(planner.is_admitted(1));
+  CHECK_FALSE(planner.is_admitted(2));
+  CHECK(planner.is_admitted(3));
+  CHECK(planner.is_admitted(4));
+  planner.end(1);
+  planner.end(2);
+  planner.begin(5, {4, 20});
+  planner.admit(10, 10, batch);  // 3 and 4 run, and give nothing back that it could wait for
+  REQUIRE(batch.admitted.size() == 1);
+  CHECK(batch.admitted[0].pages == 10);
+  Planner one_by_one({.policy = Policy::isolated});
+  one_by_one.begin(1, {6, 6});
+  one_by_one.begin(2, {0, 0, false});
+  one_by_one.admit(10, 10, batch);
+  CHECK_FALSE(one_by_one.is_admitted(2));
 }
 
 TEST_CASE("who wants more pages than there are is refused at once, and holds nobody up") {

@@ -17,8 +17,9 @@ namespace sluice::cli {
 
 /// What an answer that was cut off reached, as its attribute `cut_off` says.
 inline const char* reached(std::int64_t cut_off) {
-  return cut_off == 2 ? "has filled the pages there are (`pages` of its paged_kv)"
-                      : "reached its most tokens (--max-tokens, or the role's option max_tokens)";
+  if (cut_off == 2) return "has filled the pages there are (`pages` of its paged_kv)";
+  if (cut_off == 3) return "has filled the positions that the model has (begin a new session)";
+  return "reached its most tokens (--max-tokens, or the role's option max_tokens)";
 }
 
 class Printer {

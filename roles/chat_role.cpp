@@ -304,7 +304,7 @@ void ChatRole::yield_progress(Turn& turn) {
   payload->type = ValueType::text;
   payload->text = generation.text.substr(turn.said);
   if (generation.finish == Generation::Finish::length)
-    payload->attributes.emplace_back("cut_off", turn.task->is_cut_by_pages() ? 2 : 1);
+    payload->attributes.emplace_back("cut_off", static_cast<std::int64_t>(turn.task->cut_off()));
   turn.said = generation.text.size();
   emissions_.add(*turn.activation, "token", PayloadRef(payload));
 }

@@ -265,7 +265,7 @@ void LanguageModel::yield_words(Turn& turn) {
                  std::string(host_.tokenizer.word(generation.tokens[turn.yielded]));
     if (generation.finish == Generation::Finish::length &&
         turn.yielded + 1 == generation.tokens.size())
-      text->attributes.emplace_back("cut_off", turn.task->is_cut_by_pages() ? 2 : 1);
+      text->attributes.emplace_back("cut_off", static_cast<std::int64_t>(turn.task->cut_off()));
     emissions_.add(*turn.activation, "token", PayloadRef(text));
   }
 }

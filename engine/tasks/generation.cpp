@@ -48,12 +48,15 @@ PagesWanted GenerationTask::pages_wanted(TextEngine& engine) const {
 
 void GenerationTask::grant(TextEngine& engine, std::size_t pages) {
   Generation& g = generation_;
-  const std::size_t room = std::min(engine.pages().room(g.sequence, pages),
-                                    engine.shape().positions_max - g.sequence.tokens());
+  const std::size_t in_pages = engine.pages().room(g.sequence, pages);
+  const std::size_t in_positions = engine.shape().positions_max - g.sequence.tokens();
+  const std::size_t room = std::min(in_pages, in_positions);
   const std::size_t prompt = g.rows.size() / engine.shape().block.width;
   if (g.options.tokens_max != 0 && room >= prompt && !g.options.first_only) {
     const std::size_t most = g.tokens.size() + room - prompt + (g.in_prompt() ? 1 : 0);
-    g.lacks_pages = most < g.options.tokens_max;
+    if (most < g.options.tokens_max)
+      g.limit =
+          in_positions <= in_pages ? Generation::CutOff::positions : Generation::CutOff::pages;
     g.options.tokens_max = std::min(g.options.tokens_max, most);
   }
   if (g.in_prompt()) take_prefix(engine.pages(), g, engine.shape().block.width);

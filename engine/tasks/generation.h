@@ -29,6 +29,8 @@ struct GenerationOptions {
 
 struct Generation {
   enum class Finish : std::uint8_t { none, end_token, stop, length, failed };
+  /// What an answer reached that was cut off; an answer's attribute `cut_off`.
+  enum class CutOff : std::uint8_t { none = 0, tokens = 1, pages = 2, positions = 3 };
 
   std::uint64_t id = 0;
   GenerationOptions options;
@@ -43,9 +45,9 @@ struct Generation {
   DecodedText decoded;                // its text as far as it is known
   std::string text;                   // of it, without what may become a stop string
   Finish finish = Finish::none;
-  std::int32_t end_token = -1;  // the one that ended it
-  bool lacks_pages = false;     // its length is that of the pages there were
-  std::optional<Error> error;   // of a failed one
+  std::int32_t end_token = -1;    // the one that ended it
+  CutOff limit = CutOff::tokens;  // what decides its greatest length
+  std::optional<Error> error;     // of a failed one
 
   bool in_prompt() const { return !rows.empty(); }
 };
@@ -64,9 +66,11 @@ class GenerationTask final : public Task {
   }
 
   const Generation& generation() const { return generation_; }
-  /// It ended at its greatest length, which was less than was asked for: there were no more pages.
-  bool is_cut_by_pages() const {
-    return generation_.finish == Generation::Finish::length && generation_.lacks_pages;
+  /// What it reached where it ended at its greatest length: the tokens that were asked for, or
+  /// before them the pages that there were or the model's positions.
+  Generation::CutOff cut_off() const {
+    return generation_.finish == Generation::Finish::length ? generation_.limit
+                                                            : Generation::CutOff::none;
   }
   /// Requires: it is in no engine. The task is not used any more.
   Generation release() { return std::move(generation_); }

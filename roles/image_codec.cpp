@@ -75,6 +75,10 @@ class ImageCodec final : public Role {
         prepare_picture(steps_, model_.architecture(), activation.input("image")->tensor);
     if (!seen.ok()) return seen.error();
     const ConvolutionCodecShape& shape = model_.codec().shape();
+    if (seen->pixels.size() != 3 * shape.side * shape.side)
+      return invalid_argument("the prepared picture has " + std::to_string(seen->pixels.size()) +
+                              " values, this model's codec needs 3 x " +
+                              std::to_string(shape.side) + " x " + std::to_string(shape.side));
     activation.yield("latents",
                      make_tensor(Tensor::of_f32({wide(shape.tokens()), wide(shape.token_values())},
                                                 model_.codec().encode(seen->pixels))));

@@ -323,6 +323,18 @@ void append_tiles(const PictureSteps& steps, const RgbPicture& image, PictureInp
   append_plane(steps, resample(sized, tile, tile, steps.filter), made.pixels);
 }
 
+/// A tower of a fixed side reads pictures of that side only; of another size they would be cut into
+/// pictures that nobody took. Returns what is wrong, or nothing.
+std::string side_problem(const PictureSteps& steps, std::size_t side) {
+  const bool cuts = steps.fit == PictureSteps::Fit::shortest;
+  if (cuts && !steps.crop) return "'do_center_crop' is false, and the tower reads squares only";
+  if (steps.height == side && steps.width == side) return "";
+  const std::string key = steps.longest != 0 ? "max_image_size" : cuts ? "crop_size" : "size";
+  return "'" + key + "' makes pictures of " + std::to_string(steps.height) + " x " +
+         std::to_string(steps.width) + ", and the tower reads " + std::to_string(side) + " x " +
+         std::to_string(side);
+}
+
 }  // namespace
 
 Result<PictureSteps> PictureSteps::load(const std::string& directory,
@@ -330,7 +342,12 @@ Result<PictureSteps> PictureSteps::load(const std::string& directory,
   const std::string path = directory + "/preprocessor_config.json";
   const Result<std::string> text = read_whole_file(path, config_bytes_max);
   if (!text.ok() && text.error().code != ErrorCode::not_found) return text.error();
-  return parse(text.ok() ? *text : "{}", path, architecture);
+  Result<PictureSteps> steps = parse(text.ok() ? *text : "{}", path, architecture);
+  if (!steps.ok() || !architecture.vision.has_value() || steps->fit == Fit::whole_patches)
+    return steps;
+  const std::string problem = side_problem(*steps, architecture.vision->side);
+  if (!problem.empty()) return Error{ErrorCode::corrupt, path + ": " + problem};
+  return steps;
 }
 
 Result<PictureSteps> PictureSteps::parse(const std::string& json, const std::string& name,

@@ -38,6 +38,7 @@ struct PictureSteps {
   bool split = false;                          // SmolVLM: then tiles of height x width too
   std::vector<Channels> mean, deviation;       // one each; OpenVLA: one for each tower
 
+  /// `parse` of what stands in the directory, and a tower of a fixed side gets pictures of that.
   static Result<PictureSteps> load(const std::string& directory, const Architecture& architecture);
   static Result<PictureSteps> parse(const std::string& json, const std::string& name,
                                     const Architecture& architecture);

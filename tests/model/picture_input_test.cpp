@@ -2,8 +2,11 @@
 // `pictures`).
 #include "engine/picture/picture_input.h"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -83,6 +86,36 @@ TEST_CASE("another filter, normalisation or fit is seen") {
     REQUIRE(steps.ok());
     CHECK(worst(prepare_picture(*steps, *architecture, golden.picture(0))->pixels, want) > 1e-3);
   }
+}
+
+TEST_CASE("a size that is not the tower's is refused, and both are named") {
+  const std::string scenes = std::string(SLUICE_SOURCE_DIR) + "/models/scenes";
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("sluice_sides_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const auto refused = [&](const Architecture& architecture, const char* json) {
+    std::ofstream(folder / "preprocessor_config.json") << json;
+    const auto steps = PictureSteps::load(folder.string(), architecture);
+    return steps.ok() ? "" : steps.error().message;
+  };
+  const Architecture square = Architecture::load(scenes).value();
+  CHECK(refused(square, R"({"size": 64})").empty());
+  CHECK(refused(square, R"({"size": 32})") ==
+        (folder / "preprocessor_config.json").string() +
+            ": 'size' makes pictures of 32 x 32, and the tower reads 64 x 64");
+  CHECK(refused(square, R"({"size": 128})").find("128 x 128") != std::string::npos);
+  const Golden golden;
+  for (const Json& one : golden.cases) {
+    const Architecture architecture = Architecture::parse(one.at("config").dump(), "").value();
+    CAPTURE(one.at("name"));
+    // A policy's client does what the tower wants, whatever the file says.
+    const bool any = architecture.qwen_vision.has_value() || architecture.action.has_value();
+    const std::string said = refused(architecture, R"({"size": 21, "crop_size": 21,
+                                  "max_image_size": {"longest_edge": 21}})");
+    CHECK(said.empty() == any);
+    CHECK((any || said.find("21 x 21") != std::string::npos));
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("what a processor's file may not say is refused by its key") {

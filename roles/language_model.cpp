@@ -63,8 +63,7 @@ class LanguageModel final : public SteppedRole {
 
   void admit(Activation& activation) override {
     if (activation.interface() == "embed") {
-      embed(activation);
-      done_.push_back({&activation, {}});
+      done_.push_back({&activation, embed(activation)});
     } else {
       turns_.push_back(std::make_unique<Turn>());
       turns_.back()->activation = &activation;
@@ -74,7 +73,7 @@ class LanguageModel final : public SteppedRole {
   void step(std::vector<StepOutcome>& ended) override;
 
  private:
-  void embed(Activation& activation);
+  Result<void> embed(Activation& activation);
   void look_at_all(SharedEngine::Turn& mine);
   /// When no other turn of its session is under way, for it changes what the session has said.
   Result<void> begin(Turn& turn, SharedEngine::Turn& mine);
@@ -120,11 +119,17 @@ std::string unknown_text(const std::vector<std::string>& words, const std::strin
   return text + "; those it knows: " + directory + "/README.md";
 }
 
-void LanguageModel::embed(Activation& activation) {
+Result<void> LanguageModel::embed(Activation& activation) {
   const Payload* text = activation.input("text");
   if (const auto words = host_.tokenizer.unknown_words(text->text); !words.empty())
     activation.warn(unknown_text(words, kv_.directory()));
   const std::vector<std::int32_t> ids = host_.tokenizer.encode(text->text);
+  const std::size_t vocabulary = backbone().shape().vocabulary;
+  for (const std::int32_t id : ids)
+    if (id < 0 || static_cast<std::size_t>(id) >= vocabulary)
+      return invalid_argument(kv_.directory() + ": the tokenizer makes token " +
+                              std::to_string(id) + " of the text, and vocab_size is " +
+                              std::to_string(vocabulary) + "; its file is another model's");
   std::vector<float> rows;
   backbone().embed(ids, rows);
   const auto count = static_cast<std::int64_t>(ids.size());
@@ -132,6 +137,7 @@ void LanguageModel::embed(Activation& activation) {
       "hidden", make_tensor(Tensor::of_f32({count, static_cast<std::int64_t>(backbone().width())},
                                            std::move(rows)),
                             text->attributes));
+  return {};
 }
 
 Result<void> LanguageModel::append_rows(const Tensor& tensor, std::vector<float>& rows) const {

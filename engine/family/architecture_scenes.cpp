@@ -118,6 +118,21 @@ void read_codec(const Json& config, Architecture& made, std::string& problem) {
   made.codec = shape;
 }
 
+/// Tokens that the vocabulary has no row for.
+std::string unknown_token(const Architecture& a) {
+  const TurnTokens& turns = *a.turns;
+  const std::pair<const char*, std::int32_t> tokens[] = {
+      {"bos_token_id", turns.bos},     {"eos_token_id", turns.eos},
+      {"user_token_id", turns.user},   {"assistant_token_id", turns.assistant},
+      {"image_token_id", turns.image}, {"image_end_token_id", turns.image_end},
+      {"draw_token_id", turns.draw},   {"pad_token_id", a.image_token}};
+  for (const auto& [key, id] : tokens)
+    if (static_cast<std::size_t>(id) >= a.text->vocabulary)
+      return std::string("'") + key + "' is " + std::to_string(id) + ", and vocab_size is " +
+             std::to_string(a.text->vocabulary);
+  return "";
+}
+
 /// Sizes that must fit each other.
 std::string mismatch(const Architecture& a) {
   const BlockShape& block = a.text->block;
@@ -147,6 +162,7 @@ void read_scenes(const Json& config, Architecture& made, std::string& problem) {
   made.codec->side = made.vision->side;
   made.usual_format = kernels::WeightFormat::exact;
   problem = mismatch(made);
+  if (problem.empty()) problem = unknown_token(made);
 }
 
 }  // namespace sluice

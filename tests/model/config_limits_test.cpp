@@ -100,6 +100,9 @@ TEST_CASE("models/scenes is a family: its parts are read, and what does not fit 
       {"\"op\": \"upsample2x\"", "\"opus\": \"upsample2x\""},
       {"\"draw_token_id\": 7", "\"drawn_token_id\": 7"},
       {"\"patch\": 2", "\"patch\": 3"},
+      {"\"bos_token_id\": 1", "\"bos_token_id\": 128"},
+      {"\"draw_token_id\": 7", "\"draw_token_id\": 1000"},
+      {"\"pad_token_id\": 0", "\"pad_token_id\": 128"},
   };
   const char* said[] = {"num_key_value_heads",
                         "head_dim",
@@ -112,7 +115,10 @@ TEST_CASE("models/scenes is a family: its parts are read, and what does not fit 
                         "'codec.decoder.op' must be a text",
                         "'codec.decoder.op' is missing",
                         "'draw_token_id' is missing",
-                        "denoiser tokens"};
+                        "denoiser tokens",
+                        "'bos_token_id' is 128, and vocab_size is 128",
+                        "'draw_token_id' is 1000",
+                        "'pad_token_id' is 128"};
   for (std::size_t i = 0; i < std::size(wrong); ++i) {
     CAPTURE(wrong[i].second);
     const std::string problem = problem_of(scenes_with(wrong[i].first, wrong[i].second));

@@ -1,7 +1,11 @@
 // The roles of models/scenes by themselves: turns that fail or are cancelled, drawings that come
 // too late, values that do not fit.
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 
 #include "base/file.h"
 #include "engine/picture/image_file.h"
@@ -438,4 +442,46 @@ TEST_CASE("a chat over the same checkpoint says what the roles say") {
 
   const Generation drawing = answer({{"user", draw_it, {}}});
   CHECK(drawing.end_token == chat.model().architecture().turns->draw);
+}
+
+TEST_CASE("a tokenizer of another vocabulary is said to be one, and nothing ends") {
+  namespace fs = std::filesystem;
+  const fs::path folder =
+      fs::temp_directory_path() / ("sluice_tokens_" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  for (const char* name : {"config.json", "model.safetensors"})
+    fs::create_symlink(fs::path(directory) / name, folder / name);
+  std::string words = read_whole_file(directory + "/tokenizer.json", 1U << 20U).value();
+  const std::string circle = "\"circle\": ";
+  const std::size_t at = words.find(circle);
+  REQUIRE(at != std::string::npos);
+  words.insert(at + circle.size(), "2");  // 200 and more, of 128
+  std::ofstream(folder / "tokenizer.json") << words;
+  {
+    GlobalParamSpec param;
+    param.pages = 8;
+    RoleSpec role;
+    role.name.text = "llm";
+    RoleMaking making;
+    making.role = &role;
+    making.model_directory = folder.string();
+    const auto shared = PagedKv::make({&param, folder.string()}).value();
+    making.global_params = {shared.get()};
+    auto made = language_model_plugin().make(making);
+    REQUIRE(made.ok());
+    const auto model = std::get<std::unique_ptr<SteppedRole>>(std::move(made).value());
+    FakeActivation asked("embed", "s");
+    auto* payload = new Payload;
+    payload->type = ValueType::text;
+    payload->text = ask_it;
+    asked.give("text", PayloadRef(payload));
+    std::vector<StepOutcome> ended;
+    model->admit(asked);
+    while (model->busy()) model->step(ended);
+    REQUIRE(ended.size() == 1);
+    REQUIRE_FALSE(ended[0].result.ok());
+    CHECK(ended[0].result.error().message.find("vocab_size is 128") != std::string::npos);
+    CHECK(asked.frames.empty());
+  }
+  fs::remove_all(folder);
 }

@@ -53,13 +53,16 @@ class Models {
     const bool plays = can_play(role.model, plugin.check_model);
     if (plays && plugin.check_interface) {
       for (const NodeSpec& node : spec_.nodes) check_node(node, role, plugin);
-      for (const OptionSpec& option : role.options) check_option_of(role, option);
+      for (const OptionSpec& option : role.options) check_option_of(role, option, plugin);
     }
     check_params(role, plugin);
   }
 
-  void check_option_of(const RoleSpec& role, const OptionSpec& option) {
-    const Result<void> read = check_option(role.model->text, role.plugin.text, option.key.text);
+  void check_option_of(const RoleSpec& role, const OptionSpec& option, const Plugin& plugin) {
+    Result<void> read = check_option(role.model->text, role.plugin.text, option.key.text);
+    // One that keeps sessions cannot do without the pages.
+    if (read.ok() && role.global_params.empty() && !plugin.declaration.session_state)
+      read = check_option_alone(role, option.key.text);
     if (!read.ok()) error(option.key.mark, "idle-option", read.error().message);
   }
 

@@ -124,4 +124,11 @@ Result<EngineOptions> read_engine_options(const RoleSpec& role, const std::strin
   return made;
 }
 
+Result<void> check_option_alone(const RoleSpec& role, const std::string& option) {
+  if (option == "precision") return {};
+  return invalid_argument("role '" + role.name.text + "': the option '" + option +
+                          "' is for the engine that a paged_kv brings; list one in "
+                          "global_params, or leave the option out");
+}
+
 }  // namespace sluice

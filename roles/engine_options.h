@@ -36,4 +36,8 @@ std::vector<OptionDeclaration> engine_options(std::span<const std::string_view> 
 Result<EngineOptions> read_engine_options(const RoleSpec& role, const std::string& model,
                                           const std::vector<OptionDeclaration>& known);
 
+/// Of a role that needs no paged_kv and lists none: whether it does anything with the option, and
+/// not only the engine that a paged_kv brings.
+Result<void> check_option_alone(const RoleSpec& role, const std::string& option);
+
 }  // namespace sluice

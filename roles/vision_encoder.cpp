@@ -214,11 +214,8 @@ Result<RoleInstance> make(const RoleMaking& making) {
         std::make_unique<SharedEncoder>(*shared, std::move(steps).value(), options->priority)));
   }
   for (const OptionSpec& option : making.role->options)
-    if (option.key.text != "precision")
-      return invalid_argument("role '" + making.role->name.text + "': the option '" +
-                              option.key.text +
-                              "' is for the engine that a paged_kv brings; list one in "
-                              "global_params, or leave the option out");
+    if (Result<void> read = check_option_alone(*making.role, option.key.text); !read.ok())
+      return read.error();
   Result<SafetensorsFile> file = open_weights(directory);
   if (!file.ok()) return file.error();
   Result<Model> model = Model::load(std::move(architecture).value(), std::move(file).value(),

@@ -115,6 +115,22 @@ TEST_CASE("an interface that a role does not run over its kind of checkpoint is 
     CHECK(over(of("llama"), interface).empty());
 }
 
+TEST_CASE("an option for the engine of a paged_kv is refused where none is listed") {
+  const std::string kv = "kv: { kind: paged_kv, model: " + root + "/models/scenes }";
+  const auto eyes = [&](const std::string& rest) {
+    return said(workflow(kv, "plugin: vision_encoder, model: " + root + "/models/scenes" + rest,
+                         "r.encode"));
+  };
+  for (const char* option : {"step_tokens", "priority"}) {
+    const std::string options = ", options: { " + std::string(option) + ": 3 }";
+    CHECK(eyes(options) == "idle-option: role 'r': the option '" + std::string(option) +
+                               "' is for the engine that a paged_kv brings; list one in "
+                               "global_params, or leave the option out\n");
+    CHECK(eyes(options + ", global_params: [kv]").empty());
+  }
+  CHECK(eyes(", options: { precision: exact }").empty());
+}
+
 TEST_CASE("an option that does nothing over a checkpoint is refused") {
   const auto over = [](const std::string& model, const std::string& plugin,
                        const std::string& options, const std::string& run) {

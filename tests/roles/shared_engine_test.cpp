@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <deque>
+#include <set>
 #include <thread>
 
 #include "base/file.h"
@@ -164,23 +165,28 @@ TEST_CASE("a picture is looked at and answered while a drawing and three chats a
   world.run();
   // What stands in a forward beside a step of the drawing and tokens of all three chats.
   std::size_t all_together = 0, encoded = 0;
-  TaskId eyes = 0;
+  std::set<TaskId> others;
   FakeActivation& drawing = world.draw(begun);
   std::vector<FakeActivation*> chats;
   for (std::size_t i = 0; i < questions.size(); ++i)
     chats.push_back(&world.ask("s" + std::to_string(i), questions[i]));
+  {
+    SharedEngine::Turn turn(world.host().shared);
+    turn.engine().watch = [&](const ForwardRecord& forward) {
+      for (const BatchItem& item : forward.items) others.insert(item.task);
+    };
+  }
   world.words->step(world.ended);
   world.drawings->step(world.ended);
+  REQUIRE(others.size() == 4);
   FakeActivation& seen = world.look("table.png");
   {
     SharedEngine::Turn turn(world.host().shared);
     turn.engine().watch = [&](const ForwardRecord& forward) {
       std::size_t tokens = 0;
       for (const BatchItem& item : forward.items) tokens += item.rows == 1 ? 1 : 0;
-      for (const BatchItem& item : forward.items) {
-        eyes = std::max(eyes, item.task);  // the task that came last
-        encoded += item.task == eyes && forward.items.size() == 5 ? 1 : 0;
-      }
+      for (const BatchItem& item : forward.items)
+        encoded += forward.items.size() == 5 && !others.contains(item.task) ? 1 : 0;
       all_together += tokens >= 3 && forward.items.size() == 5 ? 1 : 0;
     };
   }

@@ -39,18 +39,31 @@ Result<PictureForward> PictureForward::begin(const Model& model, std::vector<flo
     made.images_ = *images;
     made.group_ = std::max<std::size_t>(1, group_rows / patches);
     const std::size_t groups = (made.images_ + made.group_ - 1) / made.group_;
-    // Two towers side by side (OpenVLA) run in one piece.
-    made.pieces_ =
-        model.has_two_towers() ? std::min<std::size_t>(groups, 1) : groups * a.vision->layers;
+    made.pieces_ = groups * a.vision->layers;
     made.piece_cost_ = static_cast<double>(std::min(made.images_, made.group_) * patches) *
                        products(a.vision->block, 1) / row;
+    if (model.has_two_towers()) {  // side by side (OpenVLA), in one piece
+      made.pieces_ = std::min<std::size_t>(groups, 1);
+      made.piece_cost_ = static_cast<double>(made.images_ * patches) *
+                         (products(a.vision->block, a.vision->layers) +
+                          products(a.second_vision->block, a.second_vision->layers)) /
+                         row;
+    }
   }
   return made;
 }
 
-std::size_t PictureForward::cost() const {
-  const double rows = piece_cost_ * static_cast<double>(pieces_);
-  return done() ? 0 : std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(rows)));
+std::size_t PictureForward::cost(std::size_t pieces) const {
+  const double rows = piece_cost_ * static_cast<double>(pieces);
+  return pieces == 0 ? 0 : std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(rows)));
+}
+
+std::size_t PictureForward::pieces_within(std::size_t rows) const {
+  const double most = static_cast<double>(rows) / piece_cost_;
+  if (rows >= cost() || most >= static_cast<double>(pieces_)) return pieces_;
+  std::size_t pieces = std::max<std::size_t>(1, static_cast<std::size_t>(most));
+  while (pieces > 1 && cost(pieces) > rows) --pieces;  // rounding
+  return pieces;
 }
 
 /// Through one group's layers, at most. Returns how many.

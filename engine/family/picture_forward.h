@@ -22,7 +22,11 @@ class PictureForward {
   std::size_t pieces() const { return pieces_; }
   bool done() const { return pieces_ == 0; }
   /// What they cost, as rows through the decoder would; at least one while a piece is left.
-  std::size_t cost() const;
+  std::size_t cost() const { return cost(pieces_); }
+  /// So many of them.
+  std::size_t cost(std::size_t pieces) const;
+  /// The most that cost no more than so many rows, but one at least. Requires: not done.
+  std::size_t pieces_within(std::size_t rows) const;
   /// Requires: so many are left.
   void run(std::size_t pieces);
   /// Requires: done.

@@ -18,6 +18,7 @@ void Planner::begin(TaskId task, PagesWanted pages) {
 void Planner::offer(TaskId task, const Need& need) {
   const auto it = tasks_.find(task);
   SLUICE_CHECK(it != tasks_.end() && need.rows > 0, "a task that has begun offers rows");
+  SLUICE_CHECK(need.least > 0, "a part of a need has rows");
   State& state = it->second;
   // A need that goes on waits on: who offers the same again does not go to the end.
   if (!state.offers) state.offered = plans_;
@@ -144,14 +145,11 @@ void Planner::take(const Candidate& candidate, std::uint32_t most, Batch& batch)
   const Need& need = candidate.state->need;
   std::uint32_t rows = need.rows;
   if (rows > most) {
-    // What cannot be divided goes alone if it is larger than any budget.
-    if (!need.divisible) {
-      if (!batch.items.empty()) return;
-    } else {
-      rows = most;
-    }
+    const std::uint32_t least = need.divisible ? std::min(need.least, need.rows) : need.rows;
+    // What is larger than what is left of the budget goes first into another forward.
+    if (most < least && !batch.items.empty()) return;
+    rows = std::max(least, most - most % least);
   }
-  if (rows == 0) return;
   batch.items.push_back({candidate.task, rows});
   batch.rows += rows;
 }

@@ -9,7 +9,7 @@
 // steps (a token, a velocity: somebody waits for each), the earliest deadline first, then pieces of
 // prompts. Among equals the one goes first whose last turn is longest ago.
 // Thread: one. Units: rows (tokens), pages, nanoseconds of any one clock. Bounds: a plan's rows are
-// at most the budget, or one need that cannot be divided; a need that is offered gets rows within
+// at most the budget, or the least part of one need; a need that is offered gets rows within
 // `wait_most` plans and as many more as the rows that wait with it take.
 // Cost: tasks times their logarithm for a plan; no allocation once the lists have grown.
 // Source: omni-flow, section 5.2; OxyGen, section 4.2 (decoding batched across control cycles).
@@ -34,6 +34,7 @@ struct Need {
   bool divisible = false;              // may be given a part of its rows
   std::uint8_t priority = 0;           // higher first
   Nanoseconds deadline = no_deadline;  // when the step must have ended
+  std::uint32_t least = 1;             // a part is so many rows or a multiple, or all that are left
 };
 
 struct BatchItem {

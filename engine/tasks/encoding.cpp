@@ -18,6 +18,7 @@ Need Encoding::need(const TextEngine&) const {
   need.kind = Need::Kind::prompt;
   need.rows = static_cast<std::uint32_t>(picture_.cost());
   need.divisible = true;
+  need.least = static_cast<std::uint32_t>(picture_.cost(1));
   need.priority = options_.priority;
   need.deadline = options_.deadline;
   return need;
@@ -25,8 +26,7 @@ Need Encoding::need(const TextEngine&) const {
 
 void Encoding::lay_out(const TextEngine&, std::size_t rows, Work& work) {
   work.picture = &picture_;
-  work.pieces =
-      std::clamp<std::size_t>(rows * picture_.pieces() / picture_.cost(), 1, picture_.pieces());
+  work.pieces = picture_.pieces_within(rows);
 }
 
 }  // namespace sluice

@@ -1,8 +1,9 @@
 // One picture's encoding: through the tower in pieces, between the works of others.
 //
 // It takes no pages. What it asks for is counted in rows of the decoder that would cost as much, so
-// the planner's budget and its predicted times hold for it too; a piece that costs more than a
-// whole budget goes nevertheless, a layer at a time.
+// the planner's budget and its predicted times hold for it too. It gets whole pieces: one that
+// costs more than the budget goes nevertheless, alone, when it has waited long enough or nobody
+// else runs.
 // Thread: one. Source: omni-flow, section 5.2.
 #pragma once
 

@@ -89,13 +89,50 @@ TEST_CASE("pixels that are not what the tower takes are refused, and so is no pi
       PictureForward::begin(open("tests/golden/qwen2_5_vl"), std::vector<float>(7), {}).ok());
 }
 
+TEST_CASE("a piece that the budget has no room for waits until it goes alone") {
+  const Model model = open("models/scenes");
+  const Pictures pictures = pictures_for(model.architecture(), 3);
+  KvPool pool(model.text().kv_shape(16), 32);
+  CpuText text(model.text(), pool);
+  std::unique_ptr<Encoding> encoding =
+      std::move(Encoding::make(model, pictures.pixels, {}, {})).value();
+  PlannerOptions options;
+  options.budget = encoding->need(text).least;  // and a token beside it is too much
+  options.wait_most = 3;
+  Generation asked;
+  asked.history = {1, 3, 20, 21, 4};
+  asked.options.tokens_max = 200;
+  model.text().embed(asked.history, asked.rows);
+  GenerationTask answer(std::move(asked), nullptr);
+  ModelEngine engine(text, options);
+  engine.add(1, answer);
+  std::vector<TaskId> advanced;
+  engine.step(advanced);
+  engine.add(2, *encoding);
+  std::size_t alone = 0, forwards = 0;
+  engine.watch = [&](const ForwardRecord& forward) {
+    CHECK(forward.items.size() == 1);
+    alone += forward.items[0].task == 2 ? 1 : 0;
+    ++forwards;
+  };
+  while (!encoding->done()) REQUIRE(engine.step(advanced));
+  CHECK(alone == model.architecture().vision->layers);
+  CHECK(forwards <= alone * (options.wait_most + 2));
+  CHECK(encoding->take_features() == model.features(pictures.pixels, {}).value());
+}
+
 TEST_CASE("an encoding takes what the budget leaves, and an answer has a token in each forward") {
   const Model model = open("models/scenes");
   const Pictures pictures = pictures_for(model.architecture(), 3);
   KvPool pool(model.text().kv_shape(16), 32);
   CpuText text(model.text(), pool);
+  std::unique_ptr<Encoding> encoding =
+      std::move(Encoding::make(model, pictures.pixels, {}, {})).value();
+  const std::uint32_t cost = encoding->need(text).rows, piece = encoding->need(text).least;
+  CHECK(piece > 1);
   PlannerOptions options;
-  options.budget = 24;
+  options.budget = piece + 1;  // a piece beside a token
+  CHECK(cost > 3 * options.budget);
   ModelEngine engine(text, options);
 
   Generation asked;
@@ -103,20 +140,22 @@ TEST_CASE("an encoding takes what the budget leaves, and an answer has a token i
   asked.options.tokens_max = 200;
   model.text().embed(asked.history, asked.rows);
   GenerationTask answer(std::move(asked), nullptr);
-  std::unique_ptr<Encoding> encoding =
-      std::move(Encoding::make(model, pictures.pixels, {}, {})).value();
-  const std::uint32_t cost = encoding->need(text).rows;
-  CHECK(cost > 2 * options.budget);
 
   engine.add(1, answer);
   std::vector<TaskId> advanced;
   engine.step(advanced);
   engine.add(2, *encoding);
   std::size_t together = 0;
+  std::uint32_t left = cost;
   engine.watch = [&](const ForwardRecord& forward) {
-    std::uint32_t rows = 0;
-    for (const BatchItem& item : forward.items) rows += item.rows;
-    CHECK(rows <= options.budget);
+    std::uint32_t granted = 0;
+    for (const BatchItem& item : forward.items) granted += item.task == 2 ? item.rows : 0;
+    // What it cost, by what is left; a piece's cost is rounded once.
+    const std::uint32_t now = encoding->done() ? 0 : encoding->need(text).rows;
+    CHECK(granted < options.budget);
+    CHECK(left - now <= granted);
+    CHECK(granted <= left - now + piece);
+    left = now;
     CHECK(forward.items.size() == 2);
     ++together;
   };

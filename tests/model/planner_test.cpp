@@ -25,6 +25,7 @@ Nanoseconds cost(std::uint32_t rows) { return forward_fixed + forward_row * rows
 struct Drawn {
   std::uint32_t prompt = 0;  // rows that are left of it
   bool divisible = true;
+  std::uint32_t least = 1;  // of a part of it
   std::uint32_t steps = 0, step_rows = 1;
   std::uint8_t priority = 0;
   Nanoseconds period = 0;  // deadline of a step behind the one before; 0: none
@@ -43,6 +44,7 @@ struct Drawn {
       made.kind = Need::Kind::prompt;
       made.rows = prompt;
       made.divisible = divisible;
+      made.least = least;
     } else {
       made.rows = step_rows;
       made.deadline = deadline;
@@ -71,6 +73,7 @@ struct World {
     Drawn task;
     task.prompt = draw(4) == 0 ? 0 : 1 + draw(3 * options.budget);
     task.divisible = draw(5) != 0;
+    if (draw(4) == 0) task.least = 1 + draw(options.budget + options.budget / 4);
     task.steps = 1 + draw(40);
     if (task.prompt == 0 || draw(4) == 0) task.step_rows = 1 + draw(2 * options.budget);
     task.priority = static_cast<std::uint8_t>(draw(3));
@@ -113,6 +116,7 @@ struct World {
       const Need need = it->second.need();
       if (item.rows == 0 || item.rows > need.rows || (!need.divisible && item.rows != need.rows))
         fault("rows that nobody offered");
+      if (item.rows != need.rows && item.rows % need.least != 0) fault("half a piece");
     }
     if (rows != batch.rows) fault("a wrong sum");
     if (rows > options.budget && batch.items.size() > 1) fault("over the budget");
@@ -142,7 +146,8 @@ struct World {
       }
     std::uint32_t bound = options.wait_most + 2;
     for (const auto& [id, task] : tasks)
-      if (task.admitted) bound += 1 + task.need().rows / options.budget;
+      if (task.admitted)  // a piece may go alone
+        bound += 1 + task.need().rows / (task.least > 1 ? task.least : options.budget);
     std::uint32_t steps = 0;
     Nanoseconds first = no_deadline;
     for (const BatchItem& item : batch.items)
@@ -296,6 +301,10 @@ TEST_CASE("each check fires on the mistake that it names") {
           batch.items[0].rows += 1000;
           batch.rows += 1000;
         }).contains("rows that nobody offered"));
+  CHECK(found([](Batch& batch, const auto& tasks) {
+          for (BatchItem& item : batch.items)
+            if (tasks.at(item.task).least > 2 && item.rows > 1) item.rows -= 1;
+        }).contains("half a piece"));
   CHECK(found([](Batch& batch, const auto& tasks) {
           for (const auto& [id, task] : tasks) {
             if (!task.admitted) continue;

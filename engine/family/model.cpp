@@ -319,13 +319,12 @@ Result<Prompt> Model::prompt(std::span<const std::int32_t> tokens, std::span<con
   const bool by_grid = qwen_vision_.has_value();
   for (std::size_t i = 0; i < tokens.size();) {
     const std::int32_t token = tokens[i];
-    const bool image = token == architecture_.image_token;
+    const bool image = architecture_.image_token != -1 && token == architecture_.image_token;
     if (!image && (token < 0 || static_cast<std::size_t>(token) >= text_->shape().vocabulary))
       return invalid_argument("token " + std::to_string(token) + " at " + std::to_string(i) +
                               " is outside the vocabulary of " +
                               std::to_string(text_->shape().vocabulary));
     std::size_t count = 1;
-    if (token < 0) return invalid_argument("token " + std::to_string(i) + " is below 0");
     if (!image) {
       text_->embed({&token, 1}, made.rows);
       made.positions.push_back(Position::at(made.next_position++));

@@ -362,7 +362,8 @@ TEST_CASE("an answer that fills all pages is cut off there, and says so") {
 }
 
 TEST_CASE("an answer waits for pages of a session that is idle, whichever role runs the forward") {
-  for (const std::int64_t first_tokens : {20, 21}) {
+  std::size_t waited = 0;
+  for (const std::int64_t tokens : {10, 14, 18, 22, 26}) {
     World world(8);
     RoleMaking making;
     making.role = &world.role;
@@ -370,19 +371,27 @@ TEST_CASE("an answer waits for pages of a session that is idle, whichever role r
     making.global_params = {world.sessions.get()};
     const auto sights =
         std::get<std::unique_ptr<SteppedRole>>(vision_encoder_plugin().make(making).value());
-    FakeActivation first = piece("Hello there", "a", true, first_tokens);
-    FakeActivation second = piece("What is on the table?", "b", true, 24);
+    ChatEngine& engine = *static_cast<ChatSessions&>(*world.sessions)
+                              .engine(directory, kernels::WeightFormat::exact, {})
+                              .value();
+    FakeActivation first = piece("Hello there", "a", true, tokens);
+    FakeActivation second = piece("What is on the table?", "b", true, tokens);
     world.chat->admit(first);
     world.chat->admit(second);
     while (world.chat->busy()) {
       world.chat->step(world.ended);
-      sights->step(world.ended);
+      for (int i = 0; i < 2; ++i) sights->step(world.ended);
+      SharedEngine::Turn mine(engine.shared);
+      mine.was_used();
+      waited += mine.engine().planner().waiting();
     }
     REQUIRE(world.ended.size() == 2);
-    for (const StepOutcome& outcome : world.ended) CHECK(outcome.result.ok());
+    for (const StepOutcome& outcome : world.ended) REQUIRE(outcome.result.ok());
+    INFO(tokens);
     for (const FakeActivation* asked : {&first, &second})
       CHECK(asked->frames.back().second->attribute("cut_off").value_or(0) != 2);
   }
+  CHECK(waited > 0);
 }
 
 TEST_CASE("two roles over one paged_kv have conversations of their own") {

@@ -171,8 +171,6 @@ Json file_json(const Payload& value, const std::string& path) {
 Result<void> read_call(std::string_view text, const Plan& plan, CallLine& call) {
   Result<Json> line = parse_checked(text);
   if (!line.ok()) return line.error();
-  if (const auto id = line->find("id"); id != line->end())
-    if (Result<void> read = read_id(text, *id, call); !read.ok()) return read;
   if (const auto session = line->find("session"); session != line->end()) {
     if (!session->is_string() || session->get_ref<const std::string&>().empty())
       return invalid_argument("'session' must be a string that is not empty");
@@ -183,6 +181,8 @@ Result<void> read_call(std::string_view text, const Plan& plan, CallLine& call) 
     if (!end->is_boolean()) return invalid_argument("'end_session' must be true or false");
     call.end_session = end->get<bool>();
   }
+  if (const auto id = line->find("id"); id != line->end())
+    if (Result<void> read = read_id(text, *id, call); !read.ok()) return read;
   for (const auto& [key, value] : line->items()) {
     if (std::ranges::find(keys, key) != keys.end()) continue;
     const std::string near = nearest_name(key, {keys.begin(), keys.end()});

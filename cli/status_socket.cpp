@@ -73,7 +73,10 @@ void serve(int listener, int stop_event, const std::function<std::string()>& tex
     if (::poll(events.data(), events.size(), -1) < 0) continue;  // a signal
     if (events[1].revents != 0) return;
     const int reader = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-    if (reader < 0) continue;
+    if (reader < 0) {  // no descriptor is left, perhaps: asked again soon, not at once
+      ::poll(&events[1], 1, 100);
+      continue;
+    }
     const auto owner = owner_of(reader);
     if (owner && (owner->uid == ::getuid() || owner->uid == 0)) send_all(reader, text());
     ::close(reader);

@@ -67,6 +67,7 @@ class NodeImpl final : public Node, private LifeKeeper {
   std::condition_variable changed_;
   std::shared_ptr<Life> life_;
   std::uint32_t incarnation_ = 0;
+  std::uint32_t lived_ = 0;  // the incarnation of the last life that began
   std::uint32_t lives_ = 0;
   bool over_ = false;
   bool stop_ = false;
@@ -143,6 +144,7 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
   {
     const std::lock_guard lock(mutex_);
     life_ = life;
+    lived_ = self.incarnation;
     ++lives_;
     over_ = asks_ = false;
   }
@@ -267,7 +269,7 @@ void NodeImpl::begin_next_life(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   gone->stop(false);
   lock.lock();
-  incarnation_ = std::max(incarnation_ + 1, options_.incarnation);
+  incarnation_ = std::max(lived_ + 1, options_.incarnation);  // one that never began is not used up
   lock.unlock();
   Result<std::shared_ptr<Life>> made = new_life();
   lock.lock();

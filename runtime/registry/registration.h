@@ -5,9 +5,11 @@
 // earlier ones; the entry holds for a lease from when the question left, and is renewed. Another
 // process is refused the name until then, and a process that finds the name taken is **fenced**: it
 // may not go on as this machine. Processes with other workflows are refused, and both are named.
-// A registry that is away, slow, emptied or replaced fences nobody: the entry lapses until it was
-// made again, and the incarnation stays. Pure: answers and the time go in, questions come out; an
-// answer counts once, to the question that is open. Thread: one at a time.
+// A registry that is away, slow, emptied or replaced ends no entry by itself: it lapses until it
+// was made again, and the incarnation stays. But one that was emptied while another process waits
+// for the name gives it to whoever asks first, and fences the other. Pure: answers and the time go
+// in, questions come out; an answer counts once, to the question that is open. Thread: one at a
+// time.
 // Source: FAILURES R1 to R4, N2; Gray and Cheriton, Leases (1989).
 #pragma once
 

@@ -346,7 +346,7 @@ def strict_lines(flow):
             line('{"id": {"z": 1, "a": [2.50, 1e3, 0.1, 1732259043.1234567, -0.0, 18446744073709551615, 1E+22]}, '),
             line("", j={"z": 1, "a": {"y": 2, "b": 3}})]
     bad = [(line("", n=most + 1), "inputs.n (number): it is not a whole number of 64 bits"),
-           (line('{"id": 123456789012345678901, '), "'id': the number 123456789012345678901 would come back as another one; write it as a string"),
+           (line('{"id": 123456789012345678901, "session": "s", '), "'id': the number 123456789012345678901 would come back as another one; write it as a string"),
            (line('{"id": [{"a": 0.10000000000000000000001}], '), "'id': the number 0.1000"),
            (line('{"id": 1, "id": 2, '), "the key 'id' stands twice in one object"),
            (line("").replace('"j": null', '"j": {"a": [{"k": 1}, {"k": 1, "k": 2}]}'), "the key 'k' stands twice in one object"),
@@ -363,6 +363,8 @@ def strict_lines(flow):
     for number, (_, needle) in enumerate(bad, 1 + len(good)):
         result = json.loads(lines[number])
         expect(f"refused: {needle}", not result["ok"] and needle in result["error"]["message"], result)
+    result = json.loads(lines[len(good) + 2])
+    expect("a wrong id hides no session", result["session"] == "s", result)
 
 
 def mixed_outputs(scratch):

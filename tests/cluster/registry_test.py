@@ -132,7 +132,8 @@ def two_computers(folder: str):
         else:
             texts.append(node.communicate(timeout=60)[1])
             check(node.returncode == 1, f"{computer} is refused: {texts[-1]}")
-    check("another process is machine 'eyes', in life" in texts[0], texts[0])
+    check("another process is machine 'eyes', in life" in texts[0] and "; this waited for 10000 ms" in texts[0],
+          texts[0])
     check("machine 'eyes' has other workflows, overrides or places: digest " in texts[1]
           and "machine 'paint' has" in texts[1], texts[1])
     # As when another took the name while this one could not reach the server.
@@ -156,12 +157,25 @@ def not_installed(cluster: str, run: str):
     check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")
 
 
+def wrong_addresses(folder: str):
+    for registry, words in (("tcp://127.0.0.1", "is no address of a registry"),
+                            ("tcp://127.evil.org:6379", "is no address of a registry"),
+                            ("tcp://127.0.0.1:70000", "is no address of a registry"),
+                            ("unix:///" + 107 * "x", "at most 107 bytes")):
+        done = sluice("validate", with_registry(folder, "wrong.yaml", f'"{registry}"'))
+        check(done.returncode == 1 and words in done.stdout + done.stderr and "wrong.yaml:" in done.stdout + done.stderr,
+              f"{registry}: {done}")
+    done = sluice("validate", with_registry(folder, "right.yaml", '"unix:///' + 106 * "x" + '"'))
+    check(done.returncode == 0, f"a path of 107 bytes: {done}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         run = os.path.join(folder, "run")
         os.mkdir(run, 0o700)
         os.environ["XDG_RUNTIME_DIR"] = run
         cluster = with_registry(folder, "cluster.yaml", "private")
+        wrong_addresses(folder)
         not_installed(cluster, run)
         run_alone(folder, cluster, run)
         troubles(folder, cluster)

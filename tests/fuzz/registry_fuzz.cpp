@@ -74,7 +74,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Outcome whole = read_in_parts(bytes, size + 1);
   for (const std::size_t part : {std::size_t{1}, std::size_t{7}}) {
     const Outcome cut = read_in_parts(bytes, part);
-    // What was whole before the place that is refused is given, or not: by how the bytes came.
+    // What is whole before the place that is refused is given, however the bytes come.
     if (cut.refused != whole.refused || cut.answers.size() != whole.answers.size())
       __builtin_trap();
     for (std::size_t i = 0; i < cut.answers.size(); ++i)

@@ -137,6 +137,27 @@ TEST_CASE("over TCP, too, a machine begins another life at its address") {
   CHECK(cluster.call().first.ok);
 }
 
+TEST_CASE("a life that could not begin uses no incarnation up") {
+  std::atomic<int> refusals{0};
+  std::atomic<std::uint32_t> last{0};
+  const Connect connect = [&,
+                           tcp = over_tcp(3)](Origin self) -> Result<std::unique_ptr<Transport>> {
+    if (self.machine != 1) return tcp(self);
+    last = self.incarnation;
+    if (refusals > 0 && --refusals >= 0) return Error{ErrorCode::unavailable, "not now"};
+    return tcp(self);
+  };
+  TestCluster cluster({chain_yaml}, {0, 1, 2}, chain_role, {3, connect});
+  REQUIRE(cluster.call().first.ok);
+  const std::uint32_t first = last;
+  refusals = 3;
+  cluster.start(0, 9);
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  CHECK(refusals == 0);
+  CHECK(cluster.node(1).lives() == 2);
+  CHECK(last == first + 1);
+}
+
 TEST_CASE("a life that is lost names no sessions") {
   TestCluster cluster({remembering_yaml}, {0, 0, 2}, [](Activation& activation, std::uint32_t) {
     activation.yield("v", make_text(std::string(activation.session())));

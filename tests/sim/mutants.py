@@ -153,7 +153,7 @@ MUTANTS = [
     ("C24 a window of what has left is not full", "runtime/windows.h",
      "return sent.bytes >= window_;", "return sent.bytes >= 2 * window_ + 600;",
      ["runtime/windows.cpp"]),
-    ("C24 calls start into a full window", "graph/coordinator.cpp", "  if (waits_for_starts_)\n",
+    ("C24 calls start into a full window", "graph/coordinator.cpp", "  if (waits_for_starts_ && away_.empty())\n",
      "  if (false)\n", None),
     ("C25 bytes are told twice", "runtime/windows.cpp", "std::exchange(taken.back, 0)", "taken.back",
      None),

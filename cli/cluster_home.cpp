@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
 
 #include "cli/gated_runner.h"
 #include "cli/machine_status.h"
@@ -16,6 +20,25 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string processes_lock(const Cluster& cluster) { return cluster.folder + "/up.lock"; }
+
+/// What was heard of the others while they are awaited: nobody wants it, unless one does not come.
+class KeptNotices {
+ public:
+  void add(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    if (lines_.size() < most && std::ranges::find(lines_, line) == lines_.end())
+      lines_.push_back(line);
+  }
+  void print() {
+    const std::lock_guard lock(mutex_);
+    for (const std::string& line : lines_) std::fprintf(stderr, "note: %s\n", line.c_str());
+  }
+
+ private:
+  static constexpr std::size_t most = 16;
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
 
 /// Each machine is a process that may be started here.
 bool is_of_this_computer(const Cluster& cluster) { return !cluster.spec().machines[0].address; }
@@ -85,8 +108,12 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
   if (!shown.ok()) return shown.error();
   home->status_ = std::move(shown).value();
   const auto progress = runner.progress;
-  const auto notice = [quiet = &home->quiet_](const std::string& line) {
-    if (!*quiet) std::fprintf(stderr, "note: %s\n", line.c_str());
+  const auto kept = std::make_shared<KeptNotices>();
+  const auto notice = [quiet = &home->quiet_, kept](const std::string& line) {
+    if (*quiet)
+      kept->add(line);
+    else
+      std::fprintf(stderr, "note: %s\n", line.c_str());
   };
   if (is_of_this_computer(cluster))
     if (Result<LockFile> first = lock_processes(cluster); first.ok()) {
@@ -114,6 +141,7 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
   home->show_status();
   if (progress) progress("waiting for the other machines");
   if (Result<void> all = home->node_->wait_for_members(patience); !all.ok()) {
+    kept->print();
     if (home->supervisor_ || is_of_this_computer(cluster)) return all.error();
     return Error{all.error().code, all.error().message +
                                        "; start each with `sluice node --cluster " +

@@ -49,9 +49,9 @@ class Activation {
     return frames.empty() ? absent(field) : frames.front().get();
   }
 
-  /// Sends one frame downstream at once. Where readers are on other machines it may wait until they
-  /// have taken what came before, so hold no lock that another role or `end_session` takes. An undeclared field, another type than declared and more
-  /// frames than `yields_max` go nowhere, and are an error of the call when the activation ends.
+  /// Sends one frame; may wait for readers on other machines, so hold no lock that another role or
+  /// `end_session` takes. An undeclared field, another type than declared and more frames than
+  /// `yields_max` go nowhere, and are an error of the call when the activation ends.
   virtual void yield(std::span<const FieldValue> fields) = 0;
   void yield(std::string_view field, PayloadRef value) {
     const FieldValue one{field, std::move(value)};

@@ -26,15 +26,21 @@ def run(*arguments):
 
 
 def answers():
-    greedy = run(*ASK)
-    wild = [run(*ASK, "--temperature", "100", "--seed", str(seed)) for seed in (1, 2, 3)]
+    with tempfile.TemporaryDirectory() as folder:
+        # At a high temperature it may draw, too.
+        answers_into((*ASK, "--out", "image=" + os.path.join(folder, "drawn.png")))
+
+
+def answers_into(ask):
+    greedy = run(*ask)
+    wild = [run(*ask, "--temperature", "100", "--seed", str(seed)) for seed in (1, 2, 3)]
     expect("a high temperature draws other words", greedy not in wild, wild)
     expect("each seed draws its own", len(set(wild)) == 3, wild)
-    expect("the same seed draws the same", run(*ASK, "--temperature", "100", "--seed", "2") == wild[1], wild)
+    expect("the same seed draws the same", run(*ask, "--temperature", "100", "--seed", "2") == wild[1], wild)
     hot = ("--temperature", "100", "--seed", "1")
-    expect("the likeliest alone", run(*ASK, *hot, "--top-k", "1") == greedy)
-    expect("no more probability than the likeliest has", run(*ASK, *hot, "--top-p", "0.001") == greedy)
-    one = run(*ASK, "--max-tokens", "1").split()
+    expect("the likeliest alone", run(*ask, *hot, "--top-k", "1") == greedy)
+    expect("no more probability than the likeliest has", run(*ask, *hot, "--top-p", "0.001") == greedy)
+    one = run(*ask, "--max-tokens", "1").split()
     expect("one token, and no more", len(one) == 1 and greedy.split()[0] == one[0], one)
 
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "graph/clock.h"
 
 namespace sluice {
 
@@ -55,7 +56,7 @@ Loop::Loop(const Plan& plan, LoopHost& host, Residence where, LoopPort* port)
   for (const PlanNode& node : plan.nodes) {
     if (node.id == entry_node || !where_.is_here(node.id)) continue;
     engines_[node.id] = std::make_unique<Engine>(plan_, node.id, pools_);
-    if (node.deadline != Instant{} || node.max_age != Instant{}) timed_.push_back(node.id);
+    if (reads_clock(plan, node)) timed_.push_back(node.id);
   }
 }
 

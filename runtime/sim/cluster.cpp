@@ -1,5 +1,7 @@
 #include "runtime/sim/cluster.h"
 
+#include "graph/clock.h"
+
 namespace sluice::sim {
 
 namespace {
@@ -72,7 +74,7 @@ Cluster::Cluster(const Plan& plan, const Options& options, std::uint32_t homes, 
     const std::uint32_t at = machine_of_[node.id];
     if (node.id != entry_node)
       engines_[node.id] = std::make_unique<Engine>(plan, node.id, machines_[at].pools);
-    if (node.deadline != Instant{} || node.max_age != Instant{}) timed_.push_back(node.id);
+    if (reads_clock(plan, node)) timed_.push_back(node.id);
   }
 }
 

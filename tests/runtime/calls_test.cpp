@@ -285,6 +285,28 @@ TEST_CASE("a request that is refused ends before start returns") {
   CHECK(world.runner->counts().calls == 0);
 }
 
+TEST_CASE("what a node makes of nothing is young") {
+  TestWorld world;
+  world.add_scripted([](Activation& a, std::uint32_t) -> Result<void> {
+    if (a.node() != "quiet") a.yield("v", make_text("here"));
+    return {};
+  });
+  world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles: { any: { plugin: scripted } }
+nodes:
+  quiet: { run: any.quiet, inputs: [ { x: inputs.x } ], outputs: [v] }
+  none: { run: any.none, inputs: [ { x: quiet.v } ], count: { x: 0 }, outputs: [v] }
+  young: { run: any.young, inputs: [ { x: none.v } ], outputs: [v], max_age: 10s }
+outputs: { out: young.v }
+)");
+  const auto [outcome, text] = world.call();
+  CHECK(outcome.ok);
+  CHECK(text == "here ");
+}
+
 TEST_CASE("inputs older than a node's max_age are dropped, and the call says so") {
   TestWorld world;
   world.add_scripted([](Activation& a, std::uint32_t) -> Result<void> {

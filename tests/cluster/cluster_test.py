@@ -315,10 +315,15 @@ def main():
     return 1 if failures else 0
 
 
-if __name__ == "__main__":
+def run_and_clean(test):
+    """Runs it and ends; what a failed test has left is killed, and the machines end with `up`."""
     try:
-        sys.exit(main())
+        sys.exit(test())
     finally:
-        for process in started:  # what a failed test has left; the machines end with `up`
+        for process in started:
             if process.poll() is None:
                 process.kill()
+
+
+if __name__ == "__main__":
+    run_and_clean(main)

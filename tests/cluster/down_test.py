@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 from cluster_test import (CALM, LEASE, MACHINES, ROOT, SLUICE, Home, Up, check, command_of, failures, is_there,
-                          started, until, write_cluster)
+                          run_and_clean, started, until, write_cluster)
 
 
 def sluice(*words) -> subprocess.CompletedProcess:
@@ -203,9 +203,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    finally:
-        for process in started:  # what a failed test has left; the machines end with `up`
-            if process.poll() is None:
-                process.kill()
+    run_and_clean(main)

@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 
-from cluster_test import (MACHINES, ROOT, SLUICE, Home, Up, check, children, command_of, failures, is_there, started,
-                          until, write_cluster)
+from cluster_test import (MACHINES, ROOT, SLUICE, Home, Up, check, children, command_of, failures, is_there,
+                          run_and_clean, started, until, write_cluster)
 from down_test import sluice, status
 
 LEASE = 3.0
@@ -189,9 +189,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    finally:
-        for process in started:  # what a failed test has left; the machines end with `up`
-            if process.poll() is None:
-                process.kill()
+    run_and_clean(main)

@@ -47,6 +47,9 @@ struct Counting {
     }
     return {};
   }
+  Script role() {
+    return [this](Activation& activation, std::uint32_t) { return run(activation); };
+  }
   void yield(Activation& activation, int i) {
     activation.yield("v", make_text(std::to_string(i)));
     ++yielded;
@@ -67,15 +70,7 @@ constexpr int under_way_most = 8 + 1 + 16;
 TEST_CASE("a role that feeds a slow machine waits for it, and nothing is lost") {
   Counting counting;
   HeldOnce held("b");
-  TestCluster cluster({stream_yaml()}, {1, 2},
-                      [&](Activation& activation, std::uint32_t) {
-                        if (activation.node() == "b" && held.first.exchange(false)) {
-                          held.reached.open();
-                          held.let_go.wait();
-                        }
-                        return counting.run(activation);
-                      },
-                      {.window = window});
+  TestCluster cluster({stream_yaml()}, {1, 2}, held.role(counting.role()), {.window = window});
   Waiting waiting;
   const auto handle = cluster.home().runner(0).start(
       {"s", {{"x", make_text(std::to_string(frames))}}, 60s}, waiting.observer());
@@ -154,15 +149,7 @@ TEST_CASE("who waits for a window goes on when its call is cancelled, or its mac
   for (const bool is_lost : {false, true}) {
     Counting counting;
     HeldOnce held("b");
-    TestCluster cluster({stream_yaml()}, {1, 2},
-                        [&](Activation& activation, std::uint32_t) {
-                          if (activation.node() == "b" && held.first.exchange(false)) {
-                            held.reached.open();
-                            held.let_go.wait();
-                          }
-                          return counting.run(activation);
-                        },
-                        {.window = window});
+    TestCluster cluster({stream_yaml()}, {1, 2}, held.role(counting.role()), {.window = window});
     Waiting waiting;
     const auto handle = cluster.home().runner(0).start(
         {"s", {{"x", make_text(std::to_string(frames))}}, 60s}, waiting.observer());
@@ -194,15 +181,7 @@ TEST_CASE("a role that never returns holds its own calls' frames, and no window 
   std::string yaml = stream_yaml();
   const std::string one = "second: { plugin: scripted }";
   yaml.replace(yaml.find(one), one.size(), "second: { plugin: scripted, replicas: 2 }");
-  TestCluster cluster({yaml}, {1, 2},
-                      [&](Activation& activation, std::uint32_t) {
-                        if (activation.node() == "b" && held.first.exchange(false)) {
-                          held.reached.open();
-                          held.let_go.wait();
-                        }
-                        return counting.run(activation);
-                      },
-                      {.window = window});
+  TestCluster cluster({yaml}, {1, 2}, held.role(counting.role()), {.window = window});
   for (const std::string session : {"s", "t", "u", "v"}) {
     const int before = counting.yielded;
     Waiting waiting;

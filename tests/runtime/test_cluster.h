@@ -179,16 +179,16 @@ inline Result<void> chain_role(Activation& activation, std::uint32_t) {
   return {};
 }
 
-/// A chain whose role at this node holds on once, until it is let go.
+/// A role (a chain's, where nothing is said) that holds on once at this node, until it is let go.
 struct HeldOnce {
   explicit HeldOnce(std::string at) : node(std::move(at)) {}
-  Script role() {
-    return [this](Activation& activation, std::uint32_t replica) {
+  Script role(Script then = chain_role) {
+    return [this, then = std::move(then)](Activation& activation, std::uint32_t replica) {
       if (activation.node() == node && first.exchange(false)) {
         reached.open();
         let_go.wait();
       }
-      return chain_role(activation, replica);
+      return then(activation, replica);
     };
   }
   const std::string node;

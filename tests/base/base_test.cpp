@@ -1,8 +1,10 @@
 #include <sys/stat.h>
 
+#include <array>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -13,6 +15,7 @@
 #include "base/payload.h"
 #include "base/random.h"
 #include "base/sha256.h"
+#include "base/sha256_blocks.h"
 #include "base/tensor.h"
 #include "base/utf8.h"
 
@@ -169,4 +172,33 @@ TEST_CASE("SHA-256 gives the digests of FIPS 180-4's examples, and of every bloc
         0x248d6a61d20638b8ULL);
   CHECK(sha256_prefix(std::string(1'000'000, 'a')) == 0xcdc76e5c9914fb92ULL);
   CHECK(sha256(std::string(64, 'a'))[0] == 0xff);
+}
+
+TEST_CASE("SHA-256 by the processor's instructions is what portable code computes") {
+  if (!has_sha_instructions()) {
+    std::fputs("not tested: SHA instructions, which this processor lacks\n", stderr);
+    return;
+  }
+  Sha256State portable{1, 2, 3, 4, 5, 6, 7, 8};
+  Sha256State instructions = portable;
+  SplitMix64 random(7);
+  std::array<unsigned char, 67> block;
+  for (int round = 0; round < 1000; ++round) {
+    for (unsigned char& byte : block) byte = static_cast<unsigned char>(random.next());
+    const unsigned char* unaligned = block.data() + round % 4;
+    sha256_block_portable(portable, unaligned);
+    sha256_block_instructions(instructions, unaligned);
+    REQUIRE(portable == instructions);
+  }
+}
+
+TEST_CASE("SHA-256's portable code gives the published digest") {
+  // "abc" and its padding. Source: FIPS 180-4's examples.
+  std::array<unsigned char, 64> block{'a', 'b', 'c', 0x80};
+  block[63] = 24;
+  Sha256State state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                    0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  sha256_block_portable(state, block.data());
+  CHECK(state == Sha256State{0xba7816bf, 0x8f01cfea, 0x414140de, 0x5dae2223, 0xb00361a3,
+                             0x96177a9c, 0xb410ff61, 0xf20015ad});
 }

@@ -18,7 +18,9 @@ Token input_token(const std::string& input, std::size_t call) {
 }
 
 Token yield_token(const std::string& identity, std::size_t yield) {
-  return sha256_prefix(identity + "#" + std::to_string(yield));
+  std::string name;
+  name.reserve(identity.size() + 12);
+  return sha256_prefix(name.append(identity).append("#").append(std::to_string(yield)));
 }
 
 PayloadRef token_payload(Token token, std::uint32_t frame, std::int64_t number) {
@@ -59,11 +61,14 @@ Firing firing_of(const Plan& plan, const StartActivation& start, std::size_t cal
 
 std::string identity_of(const Plan& plan, const Firing& firing) {
   const PlanNode& node = plan.nodes[firing.node];
-  std::string identity = node.name + "|" + std::to_string(firing.group);
+  std::string identity = node.name;
+  identity.append("|").append(std::to_string(firing.group));
   for (const FiringInput& input : firing.inputs) {
-    identity += "|" + node.groups[firing.group].fields[input.field] + "=";
-    for (std::size_t i = 0; i < input.tokens.size(); ++i)
-      identity += (i == 0 ? "" : "+") + token_text(input.tokens[i]);
+    identity.append("|").append(node.groups[firing.group].fields[input.field]).append("=");
+    for (std::size_t i = 0; i < input.tokens.size(); ++i) {
+      if (i != 0) identity += '+';
+      identity += token_text(input.tokens[i]);
+    }
   }
   return identity;
 }

@@ -27,50 +27,47 @@ Result<void> check(const std::string& path, const Played& played) {
                           std::string(played.role) + " does not play; it plays " + names);
 }
 
-const std::vector<Family> chats{Family::llama,     Family::qwen2,      Family::gemma,
-                                Family::paligemma, Family::qwen2_5_vl, Family::smolvlm};
-const std::vector<Family> policies{Family::pi0, Family::pi05, Family::smolvla};
-const std::vector<Family> drawers{Family::scenes};  // that answer too
-
-std::vector<Family> joined(std::initializer_list<std::vector<Family>> parts) {
-  std::vector<Family> all;
-  for (const std::vector<Family>& part : parts) all.insert(all.end(), part.begin(), part.end());
-  return all;
+/// Those with a decoder that runs over pages.
+std::vector<Family> over_pages() {
+  return families_of(
+      {FamilyKind::language, FamilyKind::vision_language, FamilyKind::policy, FamilyKind::drawer});
 }
 
 }  // namespace
 
 Result<void> check_vision_encoder(const std::string& path) {
-  return check(path, {"vision_encoder", joined({{Family::siglip, Family::dinov2, Family::paligemma,
-                                                 Family::qwen2_5_vl, Family::smolvlm},
-                                                policies,
-                                                drawers})});
+  return check(path,
+               {"vision_encoder", families_of({FamilyKind::vision, FamilyKind::vision_language,
+                                               FamilyKind::policy, FamilyKind::drawer})});
 }
 
 Result<void> check_language_model(const std::string& path) {
-  return check(path, {"language_model", joined({chats, policies, drawers})});
+  return check(path, {"language_model", over_pages()});
 }
 
 Result<void> check_chat_model(const std::string& path) {
-  return check(path, {"chat_model", chats});
+  return check(path,
+               {"chat_model", families_of({FamilyKind::language, FamilyKind::vision_language})});
 }
 
 Result<void> check_policy(const std::string& path) {
-  return check(path, {"a role of robot policies", policies});
+  return check(path, {"a role of robot policies", families_of({FamilyKind::policy})});
 }
 
-Result<void> check_denoiser(const std::string& path) { return check(path, {"denoiser", drawers}); }
+Result<void> check_denoiser(const std::string& path) {
+  return check(path, {"denoiser", families_of({FamilyKind::drawer})});
+}
 
 Result<void> check_class_denoiser(const std::string& path) {
-  return check(path, {"class_denoiser", {Family::dit}});
+  return check(path, {"class_denoiser", families_of({FamilyKind::diffusion})});
 }
 
 Result<void> check_image_codec(const std::string& path) {
-  return check(path, {"image_codec", joined({{Family::vae}, drawers})});
+  return check(path, {"image_codec", families_of({FamilyKind::codec, FamilyKind::drawer})});
 }
 
 Result<void> check_paged_kv(const std::string& path) {
-  return check(path, {"a paged_kv", joined({chats, policies, drawers})});
+  return check(path, {"a paged_kv", over_pages()});
 }
 
 namespace {

@@ -262,7 +262,7 @@ void DeviceLayers<T>::attend(DeviceKv& kv, std::size_t layer, bool mixes) {
   const bool across = blocks_[layer].is_cross();
   const kernels::HeadShape heads = block().head_shape();
   const std::size_t stored = layer % kv.pages.shape().layers;
-  const bool turns = shape_.rope.theta != 0;
+  const bool turns = shape_.turns(layer);
   const device::Memory& cosine = across ? b_.cross_cosine : b_.cosine;
   const device::Memory& sine = across ? b_.cross_sine : b_.sine;
   kernels::HeadShape split = heads;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
+#include <iterator>
 
 #include "base/file.h"
 #include "engine/family/architecture_parts.h"
@@ -12,29 +12,36 @@ namespace sluice {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Family>, 21> families{{
-    {"llama", Family::llama},
-    {"qwen2", Family::qwen2},
-    {"gemma", Family::gemma},
-    {"siglip", Family::siglip},
-    {"siglip_vision_model", Family::siglip},
-    {"dinov2_with_registers", Family::dinov2},
-    {"dinov2", Family::dinov2},
-    {"paligemma", Family::paligemma},
-    {"qwen2_5_vl", Family::qwen2_5_vl},
-    {"smolvlm", Family::smolvlm},
-    {"idefics3", Family::smolvlm},
-    {"pi0", Family::pi0},
-    {"pi05", Family::pi05},
-    {"pi0.5", Family::pi05},
-    {"smolvla", Family::smolvla},
-    {"openvla", Family::openvla},
-    {"pi0_openpi", Family::pi0},
-    {"pi05_openpi", Family::pi05},
-    {"DiTTransformer2DModel", Family::dit},
-    {"AutoencoderKL", Family::vae},
-    {"scenes", Family::scenes},
-}};
+/// A family under a name that configurations give it; of several the first is the one we use.
+struct FamilyName {
+  std::string_view name;
+  Family family;
+  FamilyKind kind;
+};
+
+constexpr FamilyName families[] = {
+    {"llama", Family::llama, FamilyKind::language},
+    {"qwen2", Family::qwen2, FamilyKind::language},
+    {"gemma", Family::gemma, FamilyKind::language},
+    {"siglip", Family::siglip, FamilyKind::vision},
+    {"siglip_vision_model", Family::siglip, FamilyKind::vision},
+    {"dinov2_with_registers", Family::dinov2, FamilyKind::vision},
+    {"dinov2", Family::dinov2, FamilyKind::vision},
+    {"paligemma", Family::paligemma, FamilyKind::vision_language},
+    {"qwen2_5_vl", Family::qwen2_5_vl, FamilyKind::vision_language},
+    {"smolvlm", Family::smolvlm, FamilyKind::vision_language},
+    {"idefics3", Family::smolvlm, FamilyKind::vision_language},
+    {"pi0", Family::pi0, FamilyKind::policy},
+    {"pi05", Family::pi05, FamilyKind::policy},
+    {"pi0.5", Family::pi05, FamilyKind::policy},
+    {"smolvla", Family::smolvla, FamilyKind::policy},
+    {"openvla", Family::openvla, FamilyKind::action_tokens},
+    {"pi0_openpi", Family::pi0, FamilyKind::policy},
+    {"pi05_openpi", Family::pi05, FamilyKind::policy},
+    {"DiTTransformer2DModel", Family::dit, FamilyKind::diffusion},
+    {"AutoencoderKL", Family::vae, FamilyKind::codec},
+    {"scenes", Family::scenes, FamilyKind::drawer},
+};
 
 QwenVisionShape read_qwen_vision(const Json& config, std::string& problem) {
   JsonReader reader(config, "vision_config.", problem);
@@ -169,9 +176,17 @@ void read_family(const Json& config, const std::string& type, Architecture& made
 }  // namespace
 
 std::string_view to_string(Family family) {
-  for (const auto& [name, value] : families)
-    if (value == family) return name;
-  return "";
+  const auto* known = std::ranges::find(families, family, &FamilyName::family);
+  return known != std::end(families) ? known->name : "";
+}
+
+std::vector<Family> families_of(std::initializer_list<FamilyKind> kinds) {
+  std::vector<Family> all;
+  for (const FamilyName& one : families)
+    if (std::ranges::find(kinds, one.kind) != kinds.end() &&
+        std::ranges::find(all, one.family) == all.end())
+      all.push_back(one.family);
+  return all;
 }
 
 Result<Architecture> Architecture::load(const std::string& directory) {
@@ -195,16 +210,15 @@ Result<Architecture> Architecture::parse(const std::string& json, const std::str
                     : config.contains("_class_name") ? "_class_name"
                                                      : "type";
   reader.text(key, type);
-  const auto known = std::ranges::find(families, type, [](const auto& f) { return f.first; });
-  if (problem.empty() && known == families.end()) {
+  const auto* known = std::ranges::find(families, type, &FamilyName::name);
+  if (problem.empty() && known == std::end(families)) {
     std::string all;
-    for (const auto& family : families)
-      all += (all.empty() ? "" : ", ") + std::string(family.first);
+    for (const FamilyName& one : families) all += (all.empty() ? "" : ", ") + std::string(one.name);
     return invalid_argument(name + ": '" + key + "' is '" + type + "'; supported are " + all);
   }
   Architecture made;
   if (problem.empty()) {
-    made.family = known->second;
+    made.family = known->family;
     read_family(config, type, made, problem);
   }
   if (!problem.empty()) return Error{ErrorCode::corrupt, name + ": " + problem};

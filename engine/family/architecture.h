@@ -40,6 +40,20 @@ enum class Family : std::uint8_t {
 };
 std::string_view to_string(Family family);
 
+/// What a family's checkpoints are made of, and so which roles can play them.
+enum class FamilyKind : std::uint8_t {
+  language,         // a decoder of tokens
+  vision,           // a tower
+  vision_language,  // both
+  policy,           // both, and an action expert by flow matching
+  action_tokens,    // both; actions are tokens
+  drawer,           // both, and drawings by the decoder's trunk
+  diffusion,
+  codec,
+};
+/// The families of these kinds, in the order in which they are told to users.
+std::vector<Family> families_of(std::initializer_list<FamilyKind> kinds);
+
 /// Stands for the patches of a family whose vocabulary has no token for them (OpenVLA: behind the
 /// first token).
 inline constexpr std::int32_t patches_token = -2;

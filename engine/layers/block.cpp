@@ -180,8 +180,9 @@ void Block::project(const BlockShape& shape, std::span<const float> hidden,
   }
   kernels::HeadShape heads = shape.head_shape();
   heads.keys_unrotated = rows.keys_unrotated;
-  kernels::split_rotate_cpu(heads, rows.qkv, rows.rope.cosine, rows.rope.sine, rows.q, rows.k,
-                            rows.v);
+  const RopeTable none;
+  const RopeTable& rope = rows.turns ? rows.rope : none;
+  kernels::split_rotate_cpu(heads, rows.qkv, rope.cosine, rope.sine, rows.q, rows.k, rows.v);
 }
 
 void Block::finish(const BlockShape& shape, std::span<float> hidden, const Modulation* modulation,

@@ -66,6 +66,7 @@ struct BlockRows {
   std::size_t count = 0;
   RopeTable rope;
   RopeTable cross_rope;  // of queries to others' keys
+  bool turns = true;  // the layer has rotary positions, where the forward has any
   bool keys_unrotated = false;
   std::vector<float*> k, v;  // where each row's keys and values go; none: they stay in qkv
   kernels::HugeVector<float> normed, qkv, q, mixed, out, activated;

@@ -198,7 +198,7 @@ void Decoder::attend(KvPool& pool, std::span<const Chunk> chunks, Rows& rows) co
   const std::size_t page_tokens = pool.shape().page_tokens;
   const kernels::AttentionShape shape{block.heads, block.kv_heads, block.head_dim, page_tokens,
                                       narrow_};
-  if (!pool.shape().keys_before_rope)
+  if (!pool.shape().keys_before_rope || !rows.turns)
     return kernels::attention_cpu(shape, rows.q, rows.sequence, rows.visible, rows.paged,
                                   rows.mixed);
   const std::size_t width = pool.shape().row;
@@ -295,6 +295,7 @@ Result<void> Decoder::run(KvPool& pool, std::span<const Chunk> chunks, std::vect
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
     if (watch) watch(layer, hidden);
     rows.enter(layer, pool.layer_stride());
+    rows.turns = shape_.turns(layer);
     Modulation modulation;
     if (conditions != nullptr) modulation = {conditions->layers[layer], rows.condition};
     const Modulation* adaptive = conditions != nullptr ? &modulation : nullptr;

@@ -29,6 +29,11 @@ struct DecoderShape {
   std::size_t cross_every = 0;
   bool head = true;  // has a head at all
   Rope rope;
+  std::vector<bool> layers_without_rope;  // by layer; empty: all turn their queries and keys
+
+  bool turns(std::size_t layer) const {
+    return rope.theta != 0 && (layers_without_rope.empty() || !layers_without_rope[layer]);
+  }
 };
 
 /// Where the parts stand in a checkpoint. `head` may be the only copy of a tied embedding.

@@ -134,6 +134,16 @@ def make_qwen2():
     save("qwen2", model, *language(model, [9, 17, 4], 3, 7, 128), "qkv bias, tied")
 
 
+def make_smollm3():
+    config = hf.SmolLM3Config(hidden_size=64, num_hidden_layers=5, num_attention_heads=4,
+                              num_key_value_heads=2, intermediate_size=112, vocab_size=128,
+                              no_rope_layer_interval=2, pad_token_id=0, bos_token_id=1,
+                              eos_token_id=2)
+    model = sharpen(hf.SmolLM3ForCausalLM(config), 13)
+    save("smollm3", model, *language(model, [13, 6, 2], 3, 8, 128),
+         "layers without rotary positions, tied")
+
+
 def make_gemma():
     config = hf.GemmaConfig(hidden_size=64, num_hidden_layers=4, num_attention_heads=8,
                             num_key_value_heads=1, head_dim=16, intermediate_size=128,

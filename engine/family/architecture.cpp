@@ -23,6 +23,7 @@ constexpr FamilyName families[] = {
     {"llama", Family::llama, FamilyKind::language},
     {"qwen2", Family::qwen2, FamilyKind::language},
     {"gemma", Family::gemma, FamilyKind::language},
+    {"smollm3", Family::smollm3, FamilyKind::language},
     {"siglip", Family::siglip, FamilyKind::vision},
     {"siglip_vision_model", Family::siglip, FamilyKind::vision},
     {"dinov2_with_registers", Family::dinov2, FamilyKind::vision},
@@ -136,6 +137,7 @@ void read_family(const Json& config, const std::string& type, Architecture& made
     case Family::llama:
     case Family::qwen2:
     case Family::gemma:
+    case Family::smollm3:
       made.text = read_text(config, "", made.family, problem);
       break;
     case Family::siglip:

@@ -25,6 +25,7 @@ enum class Family : std::uint8_t {
   llama,
   qwen2,
   gemma,
+  smollm3,
   siglip,
   dinov2,
   paligemma,

@@ -43,6 +43,29 @@ void read_rope(const Json& config, const std::string& place, std::string& proble
   reader.number("original_max_position_embeddings", rope.original_positions);
 }
 
+/// SmolLM3: `no_rope_layers` says 1 for a layer with rotary positions and 0 for one without; where
+/// it is missing, each `no_rope_layer_interval`-th has none.
+void read_layers_without_rope(JsonReader& reader, DecoderShape& shape) {
+  std::size_t interval = 4;
+  reader.size("no_rope_layer_interval", interval, 1024);
+  if (!reader.problem().empty()) return;
+  shape.layers_without_rope.resize(shape.layers);
+  for (std::size_t i = 0; i < shape.layers; ++i)
+    shape.layers_without_rope[i] = (i + 1) % interval == 0;
+  const Json* list = reader.get("no_rope_layers", true);
+  if (list == nullptr) return;
+  const std::string wanted =
+      "must be a list of " + std::to_string(shape.layers) + " numbers, 1 (with RoPE) or 0";
+  if (!list->is_array() || list->size() < shape.layers)
+    return reader.error("no_rope_layers", wanted);
+  for (std::size_t i = 0; i < shape.layers; ++i) {
+    const Json& value = (*list)[i];
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > 1)
+      return reader.error("no_rope_layers", wanted);
+    shape.layers_without_rope[i] = value.get<std::uint64_t>() == 0;
+  }
+}
+
 void check_heads(JsonReader& reader, const BlockShape& block) {
   if (!reader.problem().empty()) return;
   if (block.heads % block.kv_heads != 0)
@@ -102,7 +125,8 @@ DecoderShape text_defaults(Family family) {
     shape.positions_max = 8192;
   }
   shape.block.qkv_bias = family == Family::qwen2;
-  shape.tied = family == Family::gemma;
+  shape.tied = family == Family::gemma || family == Family::smollm3;
+  if (family == Family::smollm3) shape.rope.theta = 2000000;
   return shape;
 }
 
@@ -135,6 +159,7 @@ DecoderShape read_text(const Json& config, const std::string& place, Family fami
   reader.flag("use_sliding_window", window);
   if (window) reader.error("use_sliding_window", "is true; only full attention is supported");
   read_rope(config, place, problem, shape.rope);
+  if (family == Family::smollm3) read_layers_without_rope(reader, shape);
   if (family == Family::gemma) shape.embedding_scale = std::sqrt(static_cast<float>(block.width));
   check_heads(reader, block);
   return shape;

@@ -39,7 +39,7 @@ std::vector<std::int32_t> tokens_of(std::size_t count, std::size_t vocabulary, s
 
 TEST_CASE("the device's logits agree with transformers'") {
   if (!there()) return;
-  for (const char* family : {"llama", "llama3", "qwen2", "gemma"}) {
+  for (const char* family : {"llama", "llama3", "qwen2", "gemma", "smollm3"}) {
     INFO(family);
     const Loaded loaded = load(family, DeviceDecoder::Precision::exact);
     const Model cpu = Model::open(directory + family).value();

@@ -38,7 +38,7 @@ LIMITS = {"pi0": 5e-5}
 # What rounding does to these weights; the flow steps of pi0 carry it on.
 ROUNDED = {"bf16": 0.05, "int8": 0.1}
 CARRIED = {"pi0": 4}
-FAMILIES = ["llama", "llama3", "qwen2", "gemma", "siglip", "dinov2", "paligemma", "qwen2_5_vl",
+FAMILIES = ["llama", "llama3", "qwen2", "gemma", "smollm3", "siglip", "dinov2", "paligemma", "qwen2_5_vl",
             "smolvlm", "openvla", "pi0", "smolvla", "dit", "vae"]
 draw = random.Random()
 
@@ -74,6 +74,14 @@ def llama(k: dict) -> dict:
 def gemma(k: dict) -> dict:
     text(k)
     k["head_dim"] = draw.choice([8, 16, 24])
+    return k
+
+
+def smollm3(k: dict) -> dict:
+    llama(k)
+    k.pop("layer_types", None)
+    k["no_rope_layer_interval"] = draw.choice([1, 2, 3, 4])
+    k["no_rope_layers"] = draw.choice([None, [draw.choice([0, 1]) for _ in range(k["num_hidden_layers"])]])
     return k
 
 
@@ -152,6 +160,7 @@ def install(round_seed: list[int]) -> None:
     vary(make.hf, "LlamaConfig", llama)
     vary(make.hf, "Qwen2Config", text)
     vary(make.hf, "GemmaConfig", gemma)
+    vary(make.hf, "SmolLM3Config", smollm3)
     vary(make.hf, "PaliGemmaConfig", paligemma)
     vary(make.hf, "SmolVLMConfig", smolvlm)
     vary(make.hf, "Dinov2WithRegistersConfig", dinov2)

@@ -124,7 +124,7 @@ TEST_CASE(
 }
 
 TEST_CASE("keys stored before RoPE give what keys stored after it give, and may be moved") {
-  for (const char* family : {"llama", "llama3", "gemma"}) {
+  for (const char* family : {"llama", "llama3", "gemma", "smollm3"}) {
     INFO(family);
     const Model model = open(family, kernels::WeightFormat::exact);
     const Decoder& text = model.text();

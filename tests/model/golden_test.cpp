@@ -7,8 +7,8 @@ using namespace sluice;
 
 TEST_CASE("every stage of every family agrees with the reference implementation") {
   for (const char* family :
-       {"llama", "llama3", "qwen2", "gemma", "siglip", "dinov2", "paligemma", "qwen2_5_vl",
-        "smolvlm", "pi05", "pi0", "openvla", "smolvla", "dit", "vae"}) {
+       {"llama", "llama3", "qwen2", "gemma", "smollm3", "siglip", "dinov2", "paligemma",
+        "qwen2_5_vl", "smolvlm", "pi05", "pi0", "openvla", "smolvla", "dit", "vae"}) {
     const golden::Case golden(family);
     for (const auto& [stage, error] : golden.errors(golden.run(golden.architecture()))) {
       INFO(family << " " << stage << " " << error);
@@ -43,6 +43,9 @@ const std::vector<Mistake> mistakes = {
     {"gemma", "norms without the 1", [](Architecture& a) { a.text->block.norm_plus_one = false; }},
     {"gemma", "embeddings not scaled", [](Architecture& a) { a.text->embedding_scale = 1; }},
     {"gemma", "erf GELU", [](Architecture& a) { a.text->block.activation = Activation::gelu_erf; }},
+    {"smollm3", "every layer turns",
+     [](Architecture& a) { a.text->layers_without_rope.clear(); }},
+    {"smollm3", "the other layers turn", [](Architecture& a) { a.text->layers_without_rope.flip(); }},
     {"siglip", "erf GELU",
      [](Architecture& a) { a.vision->block.activation = Activation::gelu_erf; }},
     {"siglip", "LayerNorm eps 1e-5", [](Architecture& a) { a.vision->block.eps = 1e-5F; }},

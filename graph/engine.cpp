@@ -367,30 +367,33 @@ bool Engine::start(Record& record, Shares& shares, std::uint64_t sequence, Effec
 inline void Engine::close(Record& record, std::unique_ptr<Failure> failure, Effects& effects) {
   // What the workflow tolerates is a role's failure; a limit is a limit.
   if (failure && node_.skip_errors &&
-      (failure->kind == FailureKind::role_failed || failure->kind == FailureKind::deadline))
+      (failure->kind == FailureKind::role_failed || failure->kind == FailureKind::deadline)) {
+    warn(record, {node_.name + " failed and was skipped: " + failure->error.message}, effects);
     failure.reset();
+  }
   if (record.holding.credit) splitter_.end(record.holding, std::move(failure), effects);
   free_record(record);
 }
 
 void Engine::warn(ActivationId activation, std::vector<std::string> warnings, Effects& effects) {
   Record* const record = running(activation);
-  if (record == nullptr || !record->holding.credit) return;  // nobody hears of it any more
+  if (record != nullptr) warn(*record, std::move(warnings), effects);
+}
+
+void Engine::warn(Record& record, std::vector<std::string> warnings, Effects& effects) {
+  if (!record.holding.credit) return;  // nobody hears of it any more
   Shares nothing;
-  splitter_.settle(nothing, {}, Splitter::half_credit(record->holding), record->call,
-                   record->session, {std::move(warnings), nullptr, {}}, effects);
+  splitter_.settle(nothing, {}, Splitter::half_credit(record.holding), record.call, record.session,
+                   {std::move(warnings), nullptr, {}}, effects);
 }
 
 bool Engine::is_stale(Record& record, Effects& effects) {
   if (now_ - record.born <= node_.max_age) return false;
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(node_.max_age);
-  Shares nothing;
-  splitter_.settle(nothing, {}, Splitter::half_credit(record.holding), record.call, record.session,
-                   {{node_.name + ": inputs older than max_age (" + std::to_string(limit.count()) +
-                     " ms) were dropped"},
-                    nullptr,
-                    {}},
-                   effects);
+  warn(record,
+       {node_.name + ": inputs older than max_age (" + std::to_string(limit.count()) +
+        " ms) were dropped"},
+       effects);
   return true;
 }
 

@@ -140,6 +140,8 @@ class Engine {
   /// It has ended: what follows from that.
   void finish(Record& record, std::unique_ptr<Failure> failure, Effects& effects);
   void close(Record& record, std::unique_ptr<Failure> failure, Effects& effects);
+  /// To the caller, with half of the record's credit.
+  void warn(Record& record, std::vector<std::string> warnings, Effects& effects);
   void fill_inputs(Record& record, const PlanGroup& group);
   /// True when an input is older than the node wants. Says so to the caller.
   bool is_stale(Record& record, Effects& effects);

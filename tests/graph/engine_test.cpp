@@ -144,6 +144,10 @@ TEST_CASE("on_error: skip turns a failure into a branch not taken") {
   const CallId call = harness.call();
   harness.run();
   CHECK(harness.status[call] == "ok");
+  REQUIRE(!harness.warnings.empty());
+  CHECK(std::ranges::any_of(harness.warnings, [](const std::string& warning) {
+    return warning.starts_with("left failed and was skipped: ");
+  }));
   require_clean(harness);
 }
 

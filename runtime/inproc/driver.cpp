@@ -229,9 +229,11 @@ void Driver::end_early(OpenCall& open, CallOutcome outcome) {
 
 void Driver::handle_close() {
   closing_ = true;
+  if (peers_) peers_->gates.end();
   for (const auto& of_node : running_)
     for (LaneActivation* activation : of_node)
       if (activation != nullptr) activation->cancel();
+  flush();  // lanes may be gone when whoever closes goes on
   closed_.store(true);
   closed_.notify_all();
 }

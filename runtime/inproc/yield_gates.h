@@ -53,7 +53,7 @@ class YieldGates {
 
   bool is_open(NodeId node) const {
     const Gate& gate = gates_[node];
-    return !gate.full.load() && gate.coming.load() < coming_max;
+    return (!gate.full.load() && gate.coming.load() < coming_max) || ended_.load();
   }
   template <typename Done>
   void wait(const Done& done) {
@@ -65,6 +65,12 @@ class YieldGates {
   void set(NodeId node, bool full) { gates_[node].full.store(full); }
   void came(NodeId node) { gates_[node].coming.fetch_sub(1); }
   void wake() { waits_->wake(); }
+  /// The workflow ends: no window opens any more, and what is yielded goes nowhere. Who waits goes
+  /// on, a role that needs several steps to end too.
+  void end() {
+    ended_.store(true);
+    wake();
+  }
 
  private:
   static constexpr std::uint32_t coming_max = 16;
@@ -74,6 +80,7 @@ class YieldGates {
   };
 
   std::vector<Gate> gates_;  // by node
+  std::atomic<bool> ended_{false};
   const std::shared_ptr<GateWaits> waits_;
 };
 

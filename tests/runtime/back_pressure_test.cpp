@@ -175,6 +175,39 @@ TEST_CASE("who waits for a window goes on when its call is cancelled, or its mac
   }
 }
 
+TEST_CASE("a stepped role that needs many steps to end leaves its lane when its life is over") {
+  Counting counting;
+  HeldOnce held("b");
+  std::atomic<int> steps{0};
+  const auto make = [&]() -> std::unique_ptr<SteppedRole> {
+    auto left = std::make_shared<std::map<const Activation*, int>>();
+    return std::make_unique<SteppedScript>(
+        [left](Activation& activation) {
+          (*left)[&activation] = std::stoi(activation.input("x")->text);
+          return false;
+        },
+        [left, &counting, &steps](Activation& activation) {
+          ++steps;
+          counting.yield(activation, (*left)[&activation]);
+          return --(*left)[&activation] == 0;
+        },
+        true);
+  };
+  TestCluster cluster({stream_yaml("stepped")}, {1, 2}, held.role(counting.role()),
+                      {.window = window, .stepped = make});
+  Waiting waiting;
+  const auto handle =
+      cluster.home().runner(0).start({"s", {{"x", make_text("100")}}, 60s}, waiting.observer());
+  held.reached.wait();
+  CHECK(eventually([&] { return counting.yielded >= 6; }));
+  CHECK(steps < 100);
+  cluster.start(0, 9);
+  CHECK(eventually([&] { return steps == 100; }));
+  held.let_go.open();
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  CHECK(cluster.call("s", "5").second == "5 4 3 2 1 ");
+}
+
 TEST_CASE("a role that never returns holds its own calls' frames, and no window for good") {
   Counting counting;
   HeldOnce held("b");

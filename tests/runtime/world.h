@@ -57,8 +57,9 @@ class ScriptedRole final : public Role {
 class SteppedScript final : public SteppedRole {
  public:
   using Step = std::function<bool(Activation&)>;
-  SteppedScript(Step admitted, Step step)
-      : admitted_(std::move(admitted)), step_(std::move(step)) {}
+  /// `deaf`: does not look whether its activations are cancelled.
+  SteppedScript(Step admitted, Step step, bool deaf = false)
+      : admitted_(std::move(admitted)), step_(std::move(step)), deaf_(deaf) {}
   void admit(Activation& activation) override {
     active_.push_back(&activation);
     if (admitted_) admitted_(activation);
@@ -67,7 +68,7 @@ class SteppedScript final : public SteppedRole {
   void step(std::vector<StepOutcome>& ended) override {
     for (std::size_t i = 0; i < active_.size();) {
       Activation* const one = active_[i];
-      if (one->cancelled()) {
+      if (!deaf_ && one->cancelled()) {
         ended.push_back({one, Error{ErrorCode::cancelled, "stopped"}});
       } else if (step_(*one)) {
         ended.push_back({one, {}});
@@ -81,6 +82,7 @@ class SteppedScript final : public SteppedRole {
 
  private:
   Step admitted_, step_;
+  bool deaf_;
   std::vector<Activation*> active_;
 };
 

@@ -101,6 +101,7 @@ class ChatRole final : public SteppedRole {
   Result<void> begin(Activation& activation, ChatSession& session, const Payload& text,
                      SharedEngine::Turn& mine);
   Result<void> go_on(Activation& activation, SharedEngine::Turn& mine);
+  void drop_handed(const Activation& activation);
   Result<void> hand_over(Turn& turn, Generation generation);
   void yield_progress(Turn& turn);
   void finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
@@ -280,6 +281,17 @@ Result<void> ChatRole::go_on(Activation& activation, SharedEngine::Turn& mine) {
   return {};
 }
 
+/// Nobody goes on with it, so its pages are not kept for anybody.
+void ChatRole::drop_handed(const Activation& activation) {
+  const auto number = static_cast<std::uint64_t>(activation.input("prefix")->number);
+  const std::optional<HandedAnswer> handed = sessions_.take_handed(number, activation.session());
+  if (!handed.has_value()) return;
+  ChatSession* const session = sessions_.find(handed->session, handed->role);
+  if (session == nullptr || session->id != handed->session_id) return;
+  session->answering = false;
+  session->messages.pop_back();
+}
+
 Result<void> ChatRole::hand_over(Turn& turn, Generation generation) {
   ChatSession* session = sessions_.find(turn.activation->session(), turn.role);
   if (session == nullptr || session->id != turn.session)
@@ -315,7 +327,8 @@ void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutc
   Generation done = turn.task->release();
   Result<void> outcome;
   if (done.error.has_value()) outcome = *done.error;
-  if (turn.activation->cancelled() && !ended_by_itself)
+  // Of a call that is cancelled nobody goes on with what was read.
+  if (turn.activation->cancelled() && (!ended_by_itself || turn.hands_over))
     outcome = Error{ErrorCode::cancelled, "the call was cancelled"};
   if (turn.hands_over && outcome.ok()) {
     ended.push_back({turn.activation, hand_over(turn, std::move(done))});
@@ -353,6 +366,7 @@ void ChatRole::take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ende
     };
     if (piece.activation->cancelled()) {
       stop_looking(piece, mine);
+      if (piece.activation->interface() == "decode") drop_handed(*piece.activation);
       ended.push_back({piece.activation, Error{ErrorCode::cancelled, "the call was cancelled"}});
       continue;
     }

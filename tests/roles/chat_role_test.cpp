@@ -550,6 +550,22 @@ TEST_CASE("a message that was read and not answered is not part of the next one"
   CHECK(pair.pool().pages_free() == pair.pool().pages());
 }
 
+TEST_CASE("of a cancelled call no pages are kept for an answer that nobody goes on with") {
+  Pair pair;
+  const std::string want = alone({"Hello there"}, false)[0];
+  const FakeActivation read_first = pair.read_message("Never mind", 1);
+  CHECK(pair.pool().pages_free() < pair.pool().pages());
+  FakeActivation stopped = pair.going_on(read_first);
+  stopped.is_cancelled = true;
+  CHECK_FALSE(pair.end_of(*pair.writer, stopped).empty());
+  CHECK(pair.pool().pages_free() == pair.pool().pages());
+  // And the session goes on as if the message had not been said.
+  const FakeActivation read_next = pair.read_message("Hello there", 2);
+  FakeActivation wrote = pair.going_on(read_next);
+  CHECK(pair.end_of(*pair.writer, wrote).empty());
+  CHECK(said(wrote) == want);
+}
+
 TEST_CASE("features that are not a picture of the model's are refused") {
   Pair pair;
   std::uint64_t calls = 0;

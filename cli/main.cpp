@@ -1,7 +1,11 @@
 // The command line: what the program knows, and which command runs.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -82,6 +86,15 @@ std::vector<std::string> words_of(int argc, const char* const* argv) {
   return words;
 }
 
+/// Some launchers start a program with standard streams closed. The next file that it opens would
+/// take such a number, and be read or written as if it were the stream. Input ends at once then,
+/// and output fails as it would.
+void open_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+    if (fcntl(fd, F_GETFD) == -1 && errno == EBADF && open("/dev/null", O_RDONLY) != fd)
+      std::abort();
+}
+
 }  // namespace
 
 int fail(const std::string& message) {
@@ -106,6 +119,7 @@ int fail_usage(const std::string& message) {
 
 int main(int argc, char** argv) {
   using namespace sluice;
+  cli::open_standard_streams();
   Catalog catalog;
   add_builtin_plugins(catalog);
 

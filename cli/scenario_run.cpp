@@ -1,9 +1,12 @@
 #include "cli/scenario_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "graph/print.h"
 
@@ -21,10 +24,23 @@ std::map<std::string, std::int64_t> firing_counts(const Plan& plan, const sim::R
   return counts;
 }
 
-/// How many of them a call was cut short of: with `on_error: cancel`, a call that failed ran as far
-/// as it happened to come, so a number that is expected of it is the most.
+/// The call ended at a limit of its own: everything it had under way was cancelled.
+bool met_limit(const sim::CallReport& call) {
+  if (!call.failure) return false;
+  const FailureKind kind = call.failure->kind;
+  // A node's deadline is that node's failure, and the rest goes on.
+  return kind == FailureKind::frame_limit || kind == FailureKind::cancelled ||
+         (kind == FailureKind::deadline && call.failure->node == entry_node);
+}
+
+bool any_met_limit(const sim::Report& report) {
+  return std::ranges::any_of(report.calls, met_limit);
+}
+
+/// It ran as far as it happened to come, at a limit or with `on_error: cancel`: a number that is
+/// expected of it is the most.
 bool is_cut_short(const Plan& plan, const sim::CallReport& call) {
-  return plan.cancel_on_error && call.failure;
+  return (plan.cancel_on_error && call.failure) || met_limit(call);
 }
 
 bool is_wrong(std::int64_t came, std::int64_t expected, bool cut_short) {
@@ -118,27 +134,32 @@ sim::Options seed_options(std::uint64_t seed, bool keep_firings) {
 sim::Report uncut(const ScenarioRun& run, std::uint64_t seed) {
   Plan plan = run.plan;
   plan.cancel_on_error = false;
+  plan.limits.frames = std::numeric_limits<decltype(plan.limits.frames)>::max();
+  plan.limits.deadline = std::chrono::hours(24 * 365);
   return sim::simulate(plan, run.script, seed_options(seed, false));
 }
 
-/// With `on_error: cancel` a failed call stops wherever it was. What holds in every order: its
-/// status, that its cause is a node that failed (an invariant of the simulator), and that it brings
-/// no more than it would without the cancellation. Every seed is held against what is expected.
+/// With `on_error: cancel` a failed call stops wherever it was, and so does one at its limit. What
+/// holds in every order: its status (at a limit of time not even that), that its cause is a node
+/// that failed (an invariant of the simulator), and that it brings no more than it would without
+/// the cancellation. Every seed is held against what is expected.
 void compare_cut(const ScenarioSpec& spec, const sim::Report& full, const sim::Report& report,
                  std::uint64_t seed, ScenarioRun& run) {
   std::vector<std::string> wrong;
+  const std::string without =
+      run.plan.cancel_on_error ? "without `on_error: cancel`" : "without its limits";
   for (std::size_t i = 0; i < report.calls.size(); ++i) {
     const sim::CallReport& call = report.calls[i];
     const sim::CallReport& most = full.calls[i];
     const std::string which = "call " + std::to_string(i) + ": ";
-    if (static_cast<bool>(call.failure) != static_cast<bool>(most.failure))
-      wrong.push_back(which + "the status differs from that without `on_error: cancel`");
+    if (!met_limit(call) && static_cast<bool>(call.failure) != static_cast<bool>(most.failure))
+      wrong.push_back(which + "the status differs from that " + without);
     if (!call.failure && call.hash() != most.hash())
-      wrong.push_back(which + "it did not fail, and differs from that without `on_error: cancel`");
+      wrong.push_back(which + "it did not fail, and differs from that " + without);
     for (std::size_t o = 0; o < call.outputs.size(); ++o)
       if (call.outputs[o] > most.outputs[o])
         wrong.push_back(which + "output " + run.plan.outputs[o].name + " brought " +
-                        std::to_string(call.outputs[o]) + " frames, without `on_error: cancel` " +
+                        std::to_string(call.outputs[o]) + " frames, " + without + " " +
                         std::to_string(most.outputs[o]));
   }
   compare_calls(spec, run.plan, report, wrong);
@@ -147,16 +168,23 @@ void compare_cut(const ScenarioSpec& spec, const sim::Report& full, const sim::R
 }
 
 void run_seeds(const ScenarioSpec& spec, const Seeds& seeds, ScenarioRun& run) {
-  const bool cut = run.plan.cancel_on_error;
-  const sim::Report full = cut ? uncut(run, seeds.first) : sim::Report();
+  bool cut = run.plan.cancel_on_error;
+  std::optional<sim::Report> full;
   for (std::uint64_t i = 0; i < seeds.count; ++i) {
     const std::uint64_t seed = seeds.first + i;
     sim::Report report = sim::simulate(run.plan, run.script, seed_options(seed, cut || i == 0));
+    if (!cut && any_met_limit(report)) {
+      cut = true;  // seeds before came to the same as the first, which is held against `full` too
+      full = uncut(run, seeds.first);
+      if (i != 0) compare_cut(spec, *full, run.report, seeds.first, run);
+      report = sim::simulate(run.plan, run.script, seed_options(seed, true));
+    }
+    if (cut && !full) full = uncut(run, seeds.first);
     run.events += report.events;
     for (const std::string& violation : report.violations)
       run.failures.push_back(seed_text(seed) + ": " + violation);
     if (cut)
-      compare_cut(spec, full, report, seed, run);
+      compare_cut(spec, *full, report, seed, run);
     else if (i == 0)
       compare_calls(spec, run.plan, report, run.failures);
     else if (std::string what = difference(run, report, seed); !what.empty())

@@ -75,6 +75,19 @@ def full_disk(scratch):
             os.path.join(PI0, "inputs.safetensors"), "--outputs", "/dev/full")
 
 
+def closed_streams():
+    """A launcher may start it with standard streams closed: input ends, output cannot be written."""
+    model = os.path.join(ROOT, "tests/golden/conversation_qwen")
+    code = subprocess.run([SLUICE, "chat", model], preexec_fn=lambda: os.close(0),
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=120)
+    expect("chat with standard input closed", code.returncode == 0, (code.returncode, code.stderr))
+    code = subprocess.run([SLUICE, "plan", os.path.join(ROOT, "workflows/chat.yaml")],
+                          preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE, timeout=120)
+    expect("plan with standard output closed",
+           code.returncode == 1 and b"standard output cannot be written" in code.stderr,
+           (code.returncode, code.stderr))
+
+
 def closed_pipe():
     """Who reads has gone, as `| head` does: it ends, at once and not as if all were well."""
     for args in (["plan", CHAT, "--format", "svg"], ["roles"], ["simulate", ROBOTS, "--calls", "3"],
@@ -302,6 +315,7 @@ def names_of_outputs(scratch):
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         full_disk(scratch)
+        closed_streams()
         closed_pipe()
         pictures(scratch)
         progress(scratch)

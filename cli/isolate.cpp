@@ -1,5 +1,7 @@
 #include "cli/isolate.h"
 
+#include <sys/socket.h>
+
 #include <cstdio>
 
 #include "cli/commands.h"
@@ -38,7 +40,15 @@ void add_role_host(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
       "role-host", "Be a host of roles: started by `sluice run` and `sluice node`, by nobody else");
   command->group("");  // --help does not show it
   command->callback([&catalog, &chosen] {
-    chosen = [&catalog] { return hosts::serve_host(catalog, hosts::control_socket); };
+    chosen = [&catalog] {
+      int type = 0;
+      socklen_t size = sizeof type;
+      if (::getsockopt(hosts::control_socket, SOL_SOCKET, SO_TYPE, &type, &size) != 0 ||
+          type != SOCK_SEQPACKET)
+        return fail(
+            "role-host is started by `sluice run --isolate` and `sluice node`, not by hand");
+      return hosts::serve_host(catalog, hosts::control_socket);
+    };
   });
 }
 

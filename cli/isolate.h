@@ -1,4 +1,4 @@
-// Roles in hosts of their own: `--isolate`, `hosts:` of a cluster file, and the command that is a host.
+// Roles in hosts of their own: `--isolate`, `hosts:` of a cluster file, and the command that is one.
 #pragma once
 
 #include <span>

@@ -205,7 +205,7 @@ void HostProcess::watch() {
   while (!stopping_) {
     if (pid_ < 0 && supervision_.is_due(steady_clock::now())) start(lock);
     if (pid_ >= 0 && greeted_ && !why_) make_members(lock);
-    if (!stopping_) sleep(lock);
+    if (!stopping_) rest(lock);
     attend();
   }
   stop_process(lock);
@@ -258,7 +258,8 @@ void HostProcess::make_members(std::unique_lock<std::mutex>& lock) {
     life->channels[i] = channel;
     changed_.notify_all();
   }
-  if (life->dead || why_ || stopping_ || supervision_.state() == HostSupervision::State::serves) return;
+  if (life->dead || why_ || stopping_) return;
+  if (supervision_.state() == HostSupervision::State::serves) return;
   supervision_.serves();
   changed_.notify_all();
 }
@@ -282,15 +283,14 @@ Result<Made> HostProcess::make(Making& making, HostLife& life, Channel& channel,
                                        std::to_string(life.number)};
 }
 
-void HostProcess::sleep(std::unique_lock<std::mutex>& lock) {
+void HostProcess::rest(std::unique_lock<std::mutex>& lock) {
   const auto now = steady_clock::now();
   auto until = now + ping_every;
   if (pid_ < 0) until = std::max(supervision_.next(), now);
   if (pid_ >= 0) until = std::min(until, std::max(ping_at_, now));
   if (pid_ >= 0 && why_) until = std::min(until, asked_ ? kill_at_ : end_at_);
-  std::array<pollfd, 3> events{{{event_.get(), POLLIN, 0},
-                                {handle_.get(), POLLIN, 0},
-                                {control_.get(), POLLIN, 0}}};
+  std::array<pollfd, 3> events{
+      {{event_.get(), POLLIN, 0}, {handle_.get(), POLLIN, 0}, {control_.get(), POLLIN, 0}}};
   lock.unlock();
   ::poll(events.data(), events.size(), timeout_of(until - now));
   std::uint64_t ignored = 0;

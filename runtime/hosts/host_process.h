@@ -106,7 +106,7 @@ class HostProcess {
   Result<Made> make(Making& making, HostLife& life, Channel& channel, Descriptor theirs);
   /// What does not wait for roles. False: the process is dead, or this ends.
   bool attend();
-  void sleep(std::unique_lock<std::mutex>& lock);
+  void rest(std::unique_lock<std::mutex>& lock);
   void listen();
   void ping(Time now);
   void ask_to_end(Time now);

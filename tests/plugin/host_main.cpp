@@ -4,6 +4,11 @@
 #include "plugin/folder.h"
 #include "runtime/hosts/host_child.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+// A crash is to look like one.
+extern "C" const char* __asan_default_options() { return "handle_segv=0"; }
+#endif
+
 int main(int argc, char** argv) {
   sluice::Catalog catalog;
   for (int i = 1; i < argc; ++i)

@@ -1,4 +1,4 @@
-// Roles in processes of their own: each way to die costs its own calls, and everything else goes on.
+// Roles in processes of their own: each way to die costs its own calls; everything else goes on.
 #include "hosted_world.h"
 
 using namespace sluice;

@@ -68,7 +68,9 @@ class World {
         const std::vector<std::string>& command = {}) {
     loaded_ = load_workflow("hops.yaml", workflow);
     const WorkflowSpec* const spec = &loaded_.spec;
-    hosted_ = hosts::host_roles(catalog, {&spec, 1}, {host}, {.command = command});
+    hosts::HostOptions options;
+    options.command = command;
+    hosted_ = hosts::host_roles(catalog, {&spec, 1}, {host}, options);
     const Plan plan = plan_workflow(loaded_, catalog.declarations());
     for (const Diagnostic& d : loaded_.diagnostics) std::fprintf(stderr, "%s\n", d.message.c_str());
     auto made = Runner::create(loaded_.spec, plan, hosted_, {});
@@ -129,8 +131,8 @@ class Echo {
   Echo() {
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_.data()) != 0) std::exit(1);
     pid_ = ::fork();
-    if (pid_ != 0) return void(::close(ends_[1]));
-    ::close(ends_[0]);
+    ::close(ends_[pid_ != 0 ? 1 : 0]);
+    if (pid_ != 0) return;
     char byte = 0;
     while (::read(ends_[1], &byte, 1) == 1 && ::write(ends_[1], &byte, 1) == 1) continue;
     ::_exit(0);

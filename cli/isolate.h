@@ -1,4 +1,4 @@
-// Roles in hosts of their own: `--isolate`, `hosts:` of a cluster file, and the command that is one.
+// Roles in hosts of their own: `--isolate`, `hosts:` of a cluster, and the command that is a host.
 #pragma once
 
 #include <span>

@@ -54,9 +54,9 @@ Result<void> Channel::send(std::span<const std::byte> body, const Waiting& waiti
   for (std::size_t sent = 0; sent < length_bytes + body.size();) {
     const std::size_t of_length = std::min(sent, length_bytes);
     const std::size_t of_body = sent - of_length;
-    std::array<iovec, 2> parts{{{length.data() + of_length, length_bytes - of_length},
-                                {const_cast<std::byte*>(body.data()) + of_body,
-                                 body.size() - of_body}}};
+    std::array<iovec, 2> parts{
+        {{length.data() + of_length, length_bytes - of_length},
+         {const_cast<std::byte*>(body.data()) + of_body, body.size() - of_body}}};
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = parts.size();

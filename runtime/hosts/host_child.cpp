@@ -180,8 +180,8 @@ class Worker {
   }
 
   HostedActivation& hold(const HostedWork& work) {
-    auto made = std::make_unique<HostedActivation>(
-        work, [this](const Reply& message) { reply(message); });
+    auto made =
+        std::make_unique<HostedActivation>(work, [this](const Reply& message) { reply(message); });
     HostedActivation& activation = *held_.emplace_back(std::move(made));
     shared_.cancels.begins(number_, activation);
     return activation;
@@ -207,9 +207,8 @@ class Worker {
     HostedActivation& activation = hold(work);
     if (work.admit) return admit(activation);
     Result<void> result;
-    std::optional<Error> thrown = thrown_by([&] {
-      result = std::get<std::unique_ptr<Role>>(*instance_)->run(activation);
-    });
+    std::optional<Error> thrown =
+        thrown_by([&] { result = std::get<std::unique_ptr<Role>>(*instance_)->run(activation); });
     end(activation, thrown ? thrown : error_of(result));
     let_go(activation);
   }

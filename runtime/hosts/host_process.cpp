@@ -40,6 +40,8 @@ std::string how_it_ended(int status) {
   return "ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
+std::string text_of(milliseconds time) { return std::to_string(time.count()) + " ms"; }
+
 int timeout_of(steady_clock::duration left) {
   return static_cast<int>(std::max<std::int64_t>(std::chrono::ceil<milliseconds>(left).count(), 0));
 }
@@ -222,7 +224,8 @@ void HostProcess::start(std::unique_lock<std::mutex>& lock) {
   why_.reset();
   asked_ = greeted_ = false;
   pinged_ = answered_ = 0;
-  ping_at_ = now + ping_every;
+  silent_since_ = now;
+  ping_at_ = now + std::min(ping_every, options_.greets_within);
   if (!spawned.ok()) {
     life_->verdict = "host '" + name_ + "' " + spawned.error().message;
     return reap();
@@ -243,10 +246,13 @@ void HostProcess::make_members(std::unique_lock<std::mutex>& lock) {
     const auto channel = std::make_shared<Channel>(std::move(sockets->first));
     send(OpenChannel{i}, sockets->second.get());
     lock.unlock();
-    const Result<Made> made = make(making, *life, *channel, std::move(sockets->second));
+    const Result<Made> made = make(making, *channel, std::move(sockets->second));
     lock.lock();
     if (!made.ok()) {
-      want_end(*life, made.error().message, steady_clock::now() + death_throes);
+      if (made.error().code == ErrorCode::unavailable)
+        want_end(*life, "closed its connection", steady_clock::now() + death_throes);
+      else
+        want_end(*life, made.error().message, steady_clock::now());
       return;
     }
     if (made->error && making.made)
@@ -264,8 +270,7 @@ void HostProcess::make_members(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
 }
 
-Result<Made> HostProcess::make(Making& making, HostLife& life, Channel& channel,
-                               Descriptor theirs) {
+Result<Made> HostProcess::make(Making& making, Channel& channel, Descriptor theirs) {
   theirs.close();
   const auto waiting = [this] {
     const std::lock_guard lock(mutex_);
@@ -279,8 +284,7 @@ Result<Made> HostProcess::make(Making& making, HostLife& life, Channel& channel,
   const Result<Reply> reply = decode_reply(*bytes);
   if (!reply.ok()) return reply.error();
   if (const Made* made = std::get_if<Made>(&*reply)) return *made;
-  return Error{ErrorCode::corrupt, "answered something else than was asked in life " +
-                                       std::to_string(life.number)};
+  return Error{ErrorCode::corrupt, "answered something else than was asked"};
 }
 
 void HostProcess::rest(std::unique_lock<std::mutex>& lock) {
@@ -332,16 +336,17 @@ void HostProcess::listen() {
 void HostProcess::ping(Time now) {
   if (now < ping_at_) return;
   ping_at_ = now + std::min(ping_every, options_.silent_after / 4);
-  if (pinged_ != answered_ || !greeted_) {
-    if (pinged_ != answered_ && now - silent_since_ >= options_.silent_after)
-      want_end(*life_,
-               "was ended, for it did not answer for " +
-                   std::to_string(options_.silent_after.count()) + " ms",
+  const auto silent = now - silent_since_;
+  if (!greeted_) {
+    if (silent >= options_.greets_within)
+      want_end(*life_, "was ended, for it did not greet within " + text_of(options_.greets_within),
                now);
-    return;
+  } else if (pinged_ == answered_) {
+    silent_since_ = now;
+    send(Ping{++pinged_});
+  } else if (silent >= options_.silent_after) {
+    want_end(*life_, "was ended, for it did not answer for " + text_of(options_.silent_after), now);
   }
-  silent_since_ = now;
-  send(Ping{++pinged_});
 }
 
 void HostProcess::ask_to_end(Time now) {

@@ -33,6 +33,8 @@ struct HostOptions {
   std::chrono::milliseconds hang_after{5'000};
   /// The same for a ping that is not answered.
   std::chrono::milliseconds silent_after{10'000};
+  /// From its start to its first word.
+  std::chrono::milliseconds greets_within{30'000};
   /// So long a call waits for a host that is being started again.
   std::chrono::milliseconds patience{10'000};
   SupervisionRules rules;
@@ -103,7 +105,7 @@ class HostProcess {
   void start(std::unique_lock<std::mutex>& lock);
   void make_members(std::unique_lock<std::mutex>& lock);
   /// Without the lock.
-  Result<Made> make(Making& making, HostLife& life, Channel& channel, Descriptor theirs);
+  Result<Made> make(Making& making, Channel& channel, Descriptor theirs);
   /// What does not wait for roles. False: the process is dead, or this ends.
   bool attend();
   void rest(std::unique_lock<std::mutex>& lock);

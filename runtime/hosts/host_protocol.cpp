@@ -300,8 +300,7 @@ template <typename Variant>
 Result<Variant> decode_any(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   Variant message;
-  const std::uint64_t kind =
-      reader.number("a message's kind", std::variant_size_v<Variant> - 1);
+  const std::uint64_t kind = reader.number("a message's kind", std::variant_size_v<Variant> - 1);
   if (reader.ok()) read_kind(kind, reader, message);
   if (reader.left() != 0) reader.fail("bytes behind the message's end");
   if (!reader.ok()) return Error{ErrorCode::corrupt, reader.error()};

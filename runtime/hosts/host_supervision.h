@@ -12,10 +12,10 @@
 namespace sluice::hosts {
 
 struct SupervisionRules {
-  std::chrono::milliseconds least{100};      // the first wait that is one; then twice as long
-  std::chrono::milliseconds most{5'000};     // and never longer
-  std::chrono::milliseconds settled{10'000}; // that long alive, and earlier waits are forgotten
-  std::size_t deaths_max = 5;                // within the window; one more and it is refused
+  std::chrono::milliseconds least{100};       // the first wait that is one; then twice as long
+  std::chrono::milliseconds most{5'000};      // and never longer
+  std::chrono::milliseconds settled{10'000};  // that long alive, and earlier waits are forgotten
+  std::size_t deaths_max = 5;                 // within the window; one more and it is refused
   std::chrono::milliseconds window{60'000};
   std::chrono::milliseconds refusal{30'000};
 };
@@ -24,8 +24,8 @@ class HostSupervision {
  public:
   using Time = std::chrono::steady_clock::time_point;
   enum class State {
-    down,     // starts when `next` has come
-    begins,   // a process is there, and its roles are being made
+    down,    // starts when `next` has come
+    begins,  // a process is there, and its roles are being made
     serves,
     refused,  // too many deaths: it starts when `next` has come, and until then nobody waits for it
   };

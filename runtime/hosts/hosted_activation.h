@@ -21,8 +21,7 @@ namespace sluice::hosts {
 class HostedActivation final : public Activation {
  public:
   using Send = std::function<void(const Reply&)>;
-  HostedActivation(HostedWork work, Send send)
-      : work_(std::move(work)), send_(std::move(send)) {}
+  HostedActivation(HostedWork work, Send send) : work_(std::move(work)), send_(std::move(send)) {}
 
   std::string_view node() const override { return work_.node; }
   std::string_view interface() const override { return work_.interface; }

@@ -89,8 +89,8 @@ Result<RoleInstance> make(const HostsRef& hosts, const std::string& name,
 
 void add_plugin(Catalog& to, const Plugin& plugin, const HostsRef& hosts) {
   Plugin wrapped = plugin;
-  wrapped.make = [hosts, inner = plugin.make, declared = plugin.declaration](
-                     const RoleMaking& making) -> Result<RoleInstance> {
+  wrapped.make = [hosts, inner = plugin.make,
+                  declared = plugin.declaration](const RoleMaking& making) -> Result<RoleInstance> {
     const std::string host = hosts->of_role(making.role->name.text);
     return host.empty() ? inner(making) : make(hosts, host, declared, making);
   };

@@ -109,9 +109,7 @@ class Member {
     return reply;
   }
   Error died(const Error& failure) { return named(host_->lost(*life_, failure)); }
-  Error misused(const std::string& what) {
-    return died({ErrorCode::corrupt, what});
-  }
+  Error misused(const std::string& what) { return died({ErrorCode::corrupt, what}); }
 
   /// While the host is awaited: tells it what is cancelled, and ends it when that is not heard.
   bool wait_with(InHost& one) {
@@ -276,8 +274,7 @@ class HostedStepped final : public SteppedRole {
     InHost* const one = find(id);
     // A role that was asked for too much may speak of what has ended for everybody.
     if (one == nullptr && id != 0 && ended == nullptr) return {};
-    if (one == nullptr)
-      return Error{ErrorCode::corrupt, "an answer to what was not asked"};
+    if (one == nullptr) return Error{ErrorCode::corrupt, "an answer to what was not asked"};
     if (yielded != nullptr) return Member::give(*one, *yielded);
     if (warned != nullptr)
       one->activation->warn(warned->text);
@@ -325,8 +322,7 @@ void HostedParam::end_session(std::string_view session) {
   const Made* const made = reply.ok() ? std::get_if<Made>(&*reply) : nullptr;
   if (made == nullptr)
     return void(host_->lost(**life, {ErrorCode::corrupt, "no answer to the end of a session"}));
-  if (made->error)
-    std::fprintf(stderr, "warning: end_session: %s\n", made->error->message.c_str());
+  if (made->error) std::fprintf(stderr, "warning: end_session: %s\n", made->error->message.c_str());
 }
 
 Result<RoleInstance> make_hosted_role(std::shared_ptr<HostProcess> host, MakeRole making,

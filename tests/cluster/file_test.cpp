@@ -146,30 +146,31 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
                      "  gpu: { address: 'ipc:///a/b', roles: [ mind, hand ] }\n"),
        "5:19 same-address 'front' (line 4) has this address already | "},
       {with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: { a: [ hant ] } }\n"),
-       "5:45 not-here host 'a' has the role 'hant', which is not on machine 'gpu' | did you mean "
+       "5:47 not-here host 'a' has the role 'hant', which is not on machine 'gpu' | did you mean "
        "'hand'?"},
       {with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: { a: [ ear ] } }\n"),
-       "5:45 not-here host 'a' has the role 'ear', which is not on machine 'gpu' | name it in the "
+       "5:47 not-here host 'a' has the role 'ear', which is not on machine 'gpu' | name it in the "
        "machine's `roles` too"},
       {with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: { a: [] } }\n"),
-       "5:43 no-roles host 'a' has no roles | name roles of machine 'gpu', or leave the host out"},
+       "5:45 no-roles host 'a' has no roles | name roles of machine 'gpu', or leave the host out"},
       {with_machines(front +
                      "  gpu: { roles: [ mind, hand ], hosts: { a: [ mind ], b: [ hand, mind ] } "
                      "}\n"),
-       "5:64 hosted-twice role 'mind' is in host 'a' already | each role runs in one process"},
+       "5:66 hosted-twice role 'mind' is in host 'a' already | each role runs in one process"},
       {with_machines(front +
                      "  gpu: { roles: [ mind, hand ], hosts: { a: [ mind ], b: [ hand ] } }\n"),
-       "5:53 must-be-together role 'mind' is in host 'a' and 'hand' in host 'b', but they share "
+       "5:55 must-be-together role 'mind' is in host 'a' and 'hand' in host 'b', but they share "
        "'kv' in memory | put both in one host, or neither"},
       {with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: { a: [ hand ] } }\n"),
-       "5:40 must-be-together role 'mind' is in no host and 'hand' in host 'a', but they share "
+       "5:42 must-be-together role 'mind' is in no host and 'hand' in host 'a', but they share "
        "'kv' in memory | put both in one host, or neither"},
       {with_machines("  front: { home: true, roles: [ ear, eye ], hosts: { a: [ eye ] } }\n"
                      "  gpu: { roles: [ mind, hand ] }\n"),
-       "4:53 must-be-together role 'ear' is in no host and 'eye' in host 'a', but 'eye' is "
+       "4:54 must-be-together role 'ear' is in no host and 'eye' in host 'a', but 'eye' is "
        "colocated with 'ear' | put both in one host, or neither"},
       {with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: [ mind ] }\n"),
-       "5:40 wrong-kind hosts must be a map, this is a list | "}};
+       "5:40 wrong-kind hosts must be a map, this is a list | write `name: value` without the '-' or the "
+       "[ ]"}};
   for (const auto& [text, words] : rows) {
     INFO(text);
     CHECK(mistake(text) == words);

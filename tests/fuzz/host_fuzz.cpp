@@ -60,9 +60,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (control.ok()) check_same(hosts::encode(*control), bytes);
       break;
     }
-    case 1: check_message(hosts::decode_request(bytes), bytes); break;
-    case 2: check_message(hosts::decode_reply(bytes), bytes); break;
-    default: check_stream(bytes.first(std::min<std::size_t>(bytes.size(), 32 << 10)));
+    case 1:
+      check_message(hosts::decode_request(bytes), bytes);
+      break;
+    case 2:
+      check_message(hosts::decode_reply(bytes), bytes);
+      break;
+    default:
+      check_stream(bytes.first(std::min<std::size_t>(bytes.size(), 32 << 10)));
   }
   return 0;
 }

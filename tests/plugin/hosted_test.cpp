@@ -11,8 +11,9 @@ namespace {
 /// input of its name.
 std::string three_roles(const std::string& plugin) {
   const bool stepped = plugin == "mortal_stepped";
-  std::string text = "sluice: 1\nworkflow: test\ncalls: overlap\n"
-                     "inputs: { one: text, two: text, three: text }\n";
+  std::string text =
+      "sluice: 1\nworkflow: test\ncalls: overlap\n"
+      "inputs: { one: text, two: text, three: text }\n";
   if (stepped) text += "global_params: { shared: { kind: memory }, alone: { kind: memory } }\n";
   text += "roles:\n";
   for (const char* role : {"one", "two", "three"})
@@ -44,11 +45,11 @@ constexpr bool sanitized = false;
 
 TEST_CASE("a role that ends its process costs the calls that were in it, and no other") {
   const std::string plugin = GENERATE("mortal", "mortal_stepped");
-  const Death death = GENERATE(
-      Death{"segv", "died by SIGSEGV"}, Death{"null", "died by SIGSEGV"},
-      Death{"abort", "died by SIGABRT"}, Death{"exit", "ended with status 7"},
-      Death{"kill", "died by SIGKILL"}, Death{"close", "closed its connection"},
-      Death{"garbage", "sent what is no message of a role host"});
+  const Death death =
+      GENERATE(Death{"segv", "died by SIGSEGV"}, Death{"null", "died by SIGSEGV"},
+               Death{"abort", "died by SIGABRT"}, Death{"exit", "ended with status 7"},
+               Death{"kill", "died by SIGKILL"}, Death{"close", "closed its connection"},
+               Death{"garbage", "sent what is no message of a role host"});
   if (sanitized && death.deed == "null") return;  // the sanitizer ends it in its own way
   INFO(plugin << " " << death.deed);
   const NothingLeft nothing;
@@ -83,8 +84,8 @@ TEST_CASE("a role that ends its process costs the calls that were in it, and no 
 
 TEST_CASE("what a role in a host throws or says is its call's error, and its process goes on") {
   const std::string plugin = GENERATE("mortal", "mortal_stepped");
-  const Death death = GENERATE(Death{"throw", "n_one: the role threw: a tantrum"},
-                               Death{"fail", "n_one: as told"});
+  const Death death =
+      GENERATE(Death{"throw", "n_one: the role threw: a tantrum"}, Death{"fail", "n_one: as told"});
   INFO(plugin << " " << death.deed);
   const NothingLeft nothing;
   const Folder folder;
@@ -226,8 +227,8 @@ TEST_CASE("a host that can make a role once and not again says so") {
   HostedWorld world(workflow, shaky_and_calm, options);
   REQUIRE(world.refused == "");
   CHECK_THAT(world.say("one", "segv"), Contains("SIGSEGV"));
-  CHECK_THAT(world.say("one", "hello"), Contains("host 'shaky' died more than 2 times") &&
-                                            Contains("SIGABRT"));
+  CHECK_THAT(world.say("one", "hello"),
+             Contains("host 'shaky' died more than 2 times") && Contains("SIGABRT"));
 }
 
 TEST_CASE("a host that cannot be started is an error of the start") {
@@ -257,10 +258,13 @@ outputs: { words: act.word, pictures: act.picture, grids: act.grid }
   REQUIRE(hosted.refused == "");
   std::size_t seen = 0;
   for (const char* deed :
-       {"well", "throw", "throw a number", "fail", "fail oddly", "fail silently", "fail at length",
-        "field", "type", "unknown type", "good grid", "dtype", "shape", "rank", "negative",
-        "overflow", "data size", "no rows", "huge", "no data", "not text", "long", "three",
-        "handle", "no value", "no name", "many fields", "read", "retire", "stale", "tensor"}) {
+       {"well",          "throw",          "throw a number", "fail",   "fail oddly",
+        "fail silently", "fail at length", "field",          "type",   "unknown type",
+        "good grid",     "dtype",          "shape",          "rank",   "negative",
+        "overflow",      "data size",      "no rows",        "huge",   "no data",
+        "not text",      "long",           "three",          "handle", "no value",
+        "no name",       "many fields",    "read",           "retire", "stale",
+        "tensor"}) {
     INFO(deed);
     const CallRequest request{.inputs = {{"text", make_text(deed)}}};
     const Answer a = here.call(request);
@@ -310,4 +314,31 @@ TEST_CASE("many calls at once through a host come back whole, each its own") {
                               std::string(static_cast<std::size_t>(i) * 40'000, 'a'),
                               "s" + std::to_string(i)));
   for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i].get().size() == i * 40'000);
+}
+
+TEST_CASE("a host that does not keep to the protocol is ended, and the program goes on") {
+  const std::string wrong = "sent what is no message of a role host (";
+  const auto lie = GENERATE_COPY(
+      Death{"mute", "was ended, for it did not greet within 100 ms"},
+      Death{"version", wrong + "byte 6: version 2, this is 1)"},
+      Death{"magic", wrong + "byte 5: the other side is no role host)"},
+      Death{"made", "answered something else than was asked"},
+      Death{"control", wrong + "byte 1: a message's kind is 9, at most 3 is allowed)"},
+      Death{"reference", wrong + "yielded an input that is not there)"},
+      Death{"field", wrong + "yielded an input that is not there)"},
+      Death{"stranger", wrong + "an answer to what was not asked)"},
+      Death{"stepped", wrong + "an answer to what was not asked)"},
+      Death{"kind", wrong + "byte 1: a message's kind is 100, at most 4 is allowed)"});
+  INFO(lie.deed);
+  const NothingLeft nothing;
+  hosts::HostOptions options = HostedWorld::host_options();
+  options.command = {SLUICE_LYING_HOST, lie.deed};
+  if (lie.deed == "mute") options.greets_within = 100ms;
+  HostedWorld world(three_roles("mortal"), {{"liar", {"one"}}}, options);
+  if (world.refused.empty()) {
+    CHECK_THAT(world.say("one", "hello"), Contains("role 'one': host 'liar' " + lie.words));
+    CHECK(world.say("two", "hello") == "hello");
+  } else {
+    CHECK_THAT(world.refused, Contains("role 'one': host 'liar' " + lie.words));
+  }
 }

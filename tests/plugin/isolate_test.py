@@ -74,10 +74,12 @@ def same_bytes(folder):
         expect(f"the same bytes, way {at + 1}", one == seen[0], (one[0], seen[0][0]))
 
 
+def call(name, one=None, two=None):
+    return json.dumps({"id": name, "inputs": {"one": one, "two": two}}) + "\n"
+
+
 def crash(flow):
-    calls = [{"id": "a", "inputs": {"one": "hello"}}, {"id": "b", "inputs": {"one": "segv"}}, {"id": "c", "inputs": {"one": "again"}},
-             {"id": "d", "inputs": {"two": "print"}}]
-    lines = "".join(json.dumps(call) + "\n" for call in calls)
+    lines = (call("a", one="hello") + call("b", one="segv") + call("c", one="again") + call("d", two="print"))
     code, out, err = run(flow, "--plugins", PLUGINS, "--isolate", "one,two", "--calls", "-", "--concurrency", "1", lines=lines)
     results = {r["id"]: r for r in map(json.loads, out.splitlines())}
     expect("each call has one result", code == 1 and sorted(results) == ["a", "b", "c", "d"], (code, out, err))
@@ -124,16 +126,16 @@ def killed(flow):
     """The program is killed while calls run: its hosts end with it."""
     with subprocess.Popen([SLUICE, "run", flow, "--plugins", PLUGINS, "--isolate", "all", "--calls", "-"], cwd=ROOT,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as program:
-        program.stdin.write(json.dumps({"id": "a", "inputs": {"one": "process"}}) + "\n")
+        program.stdin.write(call("a", one="process"))
         program.stdin.flush()
         first = json.loads(program.stdout.readline())
         hosts = children(program.pid)
-        expect("a host for each role", len(hosts) == 2 and str(hosts[0]) in str(first) + str(hosts), (hosts, first))
+        expect("a host for each role", len(hosts) == 2 and first["outputs"].get("said") in map(str, hosts), (hosts, first))
         descriptors = [sorted(os.readlink(f"/proc/{host}/fd/{fd}").split(":")[0] for fd in os.listdir(f"/proc/{host}/fd"))
                        for host in hosts]
         # Nothing but the standard three, the control socket and one channel.
         expect("only what it needs", all(len(held) == 5 and held.count("socket") >= 2 for held in descriptors), descriptors)
-        program.stdin.write(json.dumps({"id": "b", "inputs": {"one": "loop"}}) + "\n")
+        program.stdin.write(call("b", one="loop"))
         program.stdin.flush()
         program.kill()
         program.wait(timeout=60)

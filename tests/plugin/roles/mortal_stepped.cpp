@@ -33,8 +33,7 @@ class MortalStepped final : public SteppedRole {
         held_.push_back(one);  // for ever
         continue;
       }
-      if (said == "count")
-        said = std::to_string(++memory_.counts[std::string(one.session())]);
+      if (said == "count") said = std::to_string(++memory_.counts[std::string(one.session())]);
       const Status status = mortal::act(std::string(one.text("text")), said);
       one.yield("word", Output::text(said));
       one.retire(status);

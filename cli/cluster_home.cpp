@@ -137,8 +137,8 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
     if (!entered.ok()) return entered.error();
   }
   home->hosted_ = std::make_unique<Catalog>(with_hosts_of(cluster, self, catalog, plugins));
-  auto node = make_node(cluster, self, *home->hosted_, std::move(runner), notice,
-                        home->registry_.get());
+  auto node =
+      make_node(cluster, self, *home->hosted_, std::move(runner), notice, home->registry_.get());
   if (!node.ok()) return node.error();
   home->node_ = std::move(node).value();
   home->show_status();

@@ -321,8 +321,7 @@ Result<Running> begin(const Prepared& prepared, const RunOptions& options, const
   if (!options.isolate.empty()) {
     const auto groups = hosts::isolate({&spec, 1}, options.isolate);
     if (!groups.ok()) return Error{groups.error().code, "--isolate: " + groups.error().message};
-    running.hosted =
-        std::make_unique<Catalog>(with_hosts(catalog, {&spec, 1}, *groups, plugins));
+    running.hosted = std::make_unique<Catalog>(with_hosts(catalog, {&spec, 1}, *groups, plugins));
   }
   auto runner = Runner::create(*spec, compiled.plan, running.hosted ? *running.hosted : catalog,
                                runner_options);

@@ -169,7 +169,8 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
        "4:54 must-be-together role 'ear' is in no host and 'eye' in host 'a', but 'eye' is "
        "colocated with 'ear' | put both in one host, or neither"},
       {with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: [ mind ] }\n"),
-       "5:40 wrong-kind hosts must be a map, this is a list | write `name: value` without the '-' or the "
+       "5:40 wrong-kind hosts must be a map, this is a list | write `name: value` without the '-' "
+       "or the "
        "[ ]"}};
   for (const auto& [text, words] : rows) {
     INFO(text);

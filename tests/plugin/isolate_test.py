@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -122,7 +123,17 @@ def is_there(pid):
         return False
 
 
-def killed(flow):
+def gone(hosts):
+    until = time.monotonic() + 20
+    while any(map(is_there, hosts)) and time.monotonic() < until:
+        select.select([], [], [], 0.005)
+    left = [host for host in hosts if is_there(host)]
+    expect("nothing is left", not left, left)
+    for host in left:
+        os.kill(host, signal.SIGKILL)
+
+
+def killed(flow, pipe):
     """The program is killed while calls run: its hosts end with it."""
     with subprocess.Popen([SLUICE, "run", flow, "--plugins", PLUGINS, "--isolate", "all", "--calls", "-"], cwd=ROOT,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as program:
@@ -135,14 +146,13 @@ def killed(flow):
                        for host in hosts]
         # Nothing but the standard three, the control socket and one channel.
         expect("only what it needs", all(len(held) == 5 and held.count("socket") >= 2 for held in descriptors), descriptors)
-        program.stdin.write(call("b", one="loop"))
+        os.mkfifo(pipe)
+        program.stdin.write(call("b", one="at " + pipe))
         program.stdin.flush()
-        program.kill()
-        program.wait(timeout=60)
-    until = time.monotonic() + 20
-    while any(map(is_there, hosts)) and time.monotonic() < until:
-        select.select([], [], [], 0.005)
-    expect("nothing is left", not any(map(is_there, hosts)), hosts)
+        with open(pipe, "wb"):  # until the role is there, which then waits for ever
+            program.kill()
+            program.wait(timeout=60)
+            gone(hosts)
 
 
 def main():
@@ -153,7 +163,7 @@ def main():
         same_bytes(folder)
         crash(flow)
         refused(folder, flow)
-        killed(flow)
+        killed(flow, os.path.join(folder, "pipe"))
     print("\n".join(failures) if failures else "isolate: clean")
     sys.exit(1 if failures else 0)
 

@@ -3,8 +3,15 @@
 // A source yields a thousand frames of a number to a chain of four nodes on one lane, each of which
 // hands its value on; a hop is a node of the chain. The source is built in, in both. copy: the role
 // yields a tensor of 1 MiB that it fills; built in, into its own tensor; as a plugin, once into the
-// host's (`make_tensor`) and once from a buffer of its own.
+// host's (`make_tensor`) and once from a buffer of its own. hosted: the plugin in a process of its
+// own (`--isolate`), a hop being a round trip; beside it a byte that goes to a process and back
+// through a pair of sockets.
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +21,7 @@
 #include <vector>
 
 #include "plugin/folder.h"
+#include "runtime/hosts/hosted_catalog.h"
 #include "runtime/runner.h"
 #include "workflows/load.h"
 
@@ -55,11 +63,17 @@ Plugin builtin(const PluginDeclaration& as) {
 
 class World {
  public:
-  World(const Catalog& catalog, const std::string& workflow) {
+  /// `host`: a process of its own for these roles, by that command.
+  World(const Catalog& catalog, const std::string& workflow, const hosts::HostGroup& host = {},
+        const std::vector<std::string>& command = {}) {
     loaded_ = load_workflow("hops.yaml", workflow);
+    const WorkflowSpec* const spec = &loaded_.spec;
+    hosts::HostOptions options;
+    options.command = command;
+    hosted_ = hosts::host_roles(catalog, {&spec, 1}, {host}, options);
     const Plan plan = plan_workflow(loaded_, catalog.declarations());
     for (const Diagnostic& d : loaded_.diagnostics) std::fprintf(stderr, "%s\n", d.message.c_str());
-    auto made = Runner::create(loaded_.spec, plan, catalog, {});
+    auto made = Runner::create(loaded_.spec, plan, hosted_, {});
     if (!made.ok()) {
       std::fprintf(stderr, "%s\n", made.error().message.c_str());
       std::exit(1);
@@ -78,6 +92,7 @@ class World {
 
  private:
   LoadedWorkflow loaded_;
+  Catalog hosted_;
   std::unique_ptr<Runner> runner_;
 };
 
@@ -110,6 +125,38 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+/// A process that sends back each byte.
+class Echo {
+ public:
+  Echo() {
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_.data()) != 0) std::exit(1);
+    pid_ = ::fork();
+    ::close(ends_[pid_ != 0 ? 1 : 0]);
+    if (pid_ != 0) return;
+    char byte = 0;
+    while (::read(ends_[1], &byte, 1) == 1 && ::write(ends_[1], &byte, 1) == 1) continue;
+    ::_exit(0);
+  }
+  ~Echo() {
+    ::close(ends_[0]);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Echo(const Echo&) = delete;
+  Echo& operator=(const Echo&) = delete;
+  double us_per_round(int rounds) const {
+    char byte = 0;
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < rounds; ++i)
+      if (::write(ends_[0], &byte, 1) != 1 || ::read(ends_[0], &byte, 1) != 1) std::exit(1);
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    return took.count() / rounds;
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+  pid_t pid_ = -1;
+};
+
 struct Case {
   const char* name;
   std::unique_ptr<World> world;
@@ -129,30 +176,41 @@ double us_per_hop(Case& one) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string beside =
-      (std::filesystem::canonical("/proc/self/exe").parent_path() / "plugin").string();
+  const Echo echo;  // before there are threads
+  const auto here = std::filesystem::canonical("/proc/self/exe").parent_path();
+  const std::string beside = argc > 1 ? argv[1] : (here / "plugin").string();
   Catalog catalog;
-  const std::string problems = add_plugins(catalog, argc > 1 ? argv[1] : beside);
+  const std::string problems = add_plugins(catalog, beside);
   const Plugin* pass = catalog.find("pass");
   if (!problems.empty() || pass == nullptr) return std::fputs(problems.c_str(), stderr), 1;
   catalog.add(builtin(PluginDeclaration(pass->declaration)));
   std::vector<Case> cases;
-  const auto add = [&](const char* name, const std::string& workflow, int of, int times, int hops) {
-    cases.push_back({name, std::make_unique<World>(catalog, workflow), of, times, hops, {}});
+  const std::vector<std::string> host{(here.parent_path() / "sluice").string(), "role-host",
+                                      "--plugins", beside};
+  const auto add = [&](const char* name, const std::string& workflow, int of, int times, int hops,
+                       const hosts::HostGroup& hosted = {}) {
+    cases.push_back(
+        {name, std::make_unique<World>(catalog, workflow, hosted, host), of, times, hops, {}});
   };
   add("a hop, built in", chain("builtin"), frames, calls, 4);
   add("a hop, plugin", chain("pass"), frames, calls, 4);
   add("1 MiB, built in", fill("builtin", "fill"), 50, 4, 1);
   add("1 MiB, plugin, host's tensor", fill("pass", "fill"), 50, 4, 1);
   add("1 MiB, plugin, copied", fill("pass", "fill_own"), 50, 4, 1);
-  for (int run = 0; run <= runs; ++run)
+  add("a hop, plugin, hosted", chain("pass"), 250, 4, 4, {"h", {"a", "b", "c", "d"}});
+  add("1 MiB, plugin, hosted", fill("pass", "fill"), 50, 4, 1, {"h", {"f"}});
+  std::vector<double> echoes;
+  for (int run = 0; run <= runs; ++run) {
     for (Case& one : cases) {
       const double us = us_per_hop(one);
       if (run != 0) one.us.push_back(us);
     }
+    echoes.push_back(echo.us_per_round(4000));
+  }
   std::printf("median of %d runs, cases in turn; the ratio is to the same role built in\n", runs);
   for (std::size_t i = 0; i < cases.size(); ++i)
     std::printf("%-30s %9.3f us  %5.2f x\n", cases[i].name, median(cases[i].us),
-                median(cases[i].us) / median(cases[i < 2 ? 0 : 2].us));
+                median(cases[i].us) / median(cases[i < 2 || i == 5 ? 0 : 2].us));
+  std::printf("%-30s %9.3f us\n", "a byte to a process and back", median(echoes));
   return 0;
 }

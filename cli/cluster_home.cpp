@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/gated_runner.h"
+#include "cli/isolate.h"
 #include "cli/machine_status.h"
 
 namespace sluice::cli {
@@ -135,7 +136,9 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
     const auto entered = home->registry_->wait_for_entry(patience);
     if (!entered.ok()) return entered.error();
   }
-  auto node = make_node(cluster, self, catalog, std::move(runner), notice, home->registry_.get());
+  home->hosted_ = std::make_unique<Catalog>(with_hosts_of(cluster, self, catalog, plugins));
+  auto node =
+      make_node(cluster, self, *home->hosted_, std::move(runner), notice, home->registry_.get());
   if (!node.ok()) return node.error();
   home->node_ = std::move(node).value();
   home->show_status();

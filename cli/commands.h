@@ -35,6 +35,8 @@ void add_model_ask(CLI::App& model, Chosen& chosen);
 void add_model_bench(CLI::App& model, Chosen& chosen);
 void add_pool(CLI::App& app, Chosen& chosen);
 void add_chat(CLI::App& app, Chosen& chosen);
+/// Not shown to people.
+void add_role_host(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 void add_roles(CLI::App& app, const Catalog& catalog, Chosen& chosen);
 
 void add_new(CLI::App& app, const Catalog& catalog, Chosen& chosen);

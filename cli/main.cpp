@@ -143,6 +143,7 @@ int main(int argc, char** argv) {
   cli::add_model(app, chosen);
   cli::add_pool(app, chosen);
   cli::add_chat(app, chosen);
+  cli::add_role_host(app, catalog, chosen);
   cli::add_roles(app, catalog, chosen);
   cli::add_new(app, catalog, chosen);
   cli::add_keys(app, chosen);

@@ -11,6 +11,7 @@
 #include "cli/cluster.h"
 #include "cli/cluster_home.h"
 #include "cli/commands.h"
+#include "cli/isolate.h"
 #include "cli/machine_status.h"
 #include "cli/registry_entry.h"
 #include "cli/supervisor.h"
@@ -27,6 +28,7 @@ struct NodeCommand {
   std::string cluster;
   std::string name;
   bool quiet = false;
+  std::vector<std::string> plugins;  // folders, for hosts of roles
   WorkflowOptions workflow;
 };
 
@@ -113,7 +115,8 @@ int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& optio
     if (!entered.ok() && entered.error().code == ErrorCode::cancelled) return 0;
     if (!entered.ok()) return fail(options.name + ": " + entered.error().message);
   }
-  const auto made = make_node(cluster, number, catalog, {}, notice, entry->get());
+  const Catalog hosted = with_hosts_of(cluster, number, catalog, options.plugins);
+  const auto made = make_node(cluster, number, hosted, {}, notice, entry->get());
   if (!made.ok()) return fail(options.name + ": " + made.error().message);
   (*shown)->set(made->get(), nullptr);
   std::printf("machine '%s' is ready\n", options.name.c_str());
@@ -196,7 +199,8 @@ void add_node(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
       ->type_name("MACHINE")
       ->required();
   command->add_flag("--quiet", options->quiet, "Say nothing about machines that come and go");
-  command->callback([&catalog, &chosen, options] {
+  command->callback([&catalog, &chosen, options, command] {
+    options->plugins = command->get_option("--plugins")->results();
     chosen = [&catalog, options] { return node(*options, catalog); };
   });
 }

@@ -7,7 +7,8 @@
 namespace sluice::cli {
 
 void accept_plugins(CLI::App& app, std::vector<std::string>& folders) {
-  for (const char* name : {"validate", "plan", "test", "simulate", "run", "node", "up", "roles"})
+  for (const char* name : {"validate", "plan", "test", "simulate", "run", "node", "up", "role-host",
+                           "roles"})
     app.get_subcommand(name)
         ->add_option("--plugins", folders, "A folder of plugins (NAME.role.yaml beside NAME.so)")
         ->allow_extra_args(false);

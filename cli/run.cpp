@@ -16,6 +16,7 @@
 #include "cli/given_inputs.h"
 #include "cli/input_file.h"
 #include "cli/interrupt.h"
+#include "cli/isolate.h"
 #include "cli/option_checks.h"
 #include "cli/output_files.h"
 #include "cli/printer.h"
@@ -43,6 +44,7 @@ struct RunOptions {
   std::size_t concurrency = 8;
   std::string session;
   std::string trace;
+  std::vector<std::string> isolate;  // roles
   std::optional<std::int64_t> max_tokens, top_k, seed, steps;
   std::optional<double> temperature, top_p, guidance, strength;
   WorkflowOptions workflow;
@@ -296,6 +298,7 @@ std::optional<Prepared> prepare(const RunOptions& options, const Catalog& catalo
 
 /// What runs it.
 struct Running {
+  std::unique_ptr<Catalog> hosted;  // where roles are in hosts
   std::unique_ptr<Runner> alone;
   std::unique_ptr<ClusterHome> home;
   Runner* runner = nullptr;
@@ -314,7 +317,14 @@ Result<Running> begin(const Prepared& prepared, const RunOptions& options, const
     return running;
   }
   const Compiled& compiled = prepared.compiled();
-  auto runner = Runner::create(compiled.loaded.spec, compiled.plan, catalog, runner_options);
+  const WorkflowSpec* const spec = &compiled.loaded.spec;
+  if (!options.isolate.empty()) {
+    const auto groups = hosts::isolate({&spec, 1}, options.isolate);
+    if (!groups.ok()) return Error{groups.error().code, "--isolate: " + groups.error().message};
+    running.hosted = std::make_unique<Catalog>(with_hosts(catalog, {&spec, 1}, *groups, plugins));
+  }
+  auto runner = Runner::create(*spec, compiled.plan, running.hosted ? *running.hosted : catalog,
+                               runner_options);
   if (!runner.ok()) return runner.error();
   running.alone = std::move(runner).value();
   running.runner = running.alone.get();
@@ -371,6 +381,8 @@ int run(const RunOptions& options, const Catalog& catalog,
 
 /// What of the options does not go together.
 Result<void> check_options(const RunOptions& options) {
+  if (!options.isolate.empty() && !options.cluster.empty())
+    return invalid_argument("--isolate: a cluster file says it, as `hosts` of a machine");
   if (options.file.empty() && options.cluster.empty())
     return invalid_argument("name a workflow file, or a cluster with --cluster FILE");
   std::vector<std::string> reading;
@@ -479,6 +491,13 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen,
   add_calls_options(*command, *options);
   command->add_option("--trace", options->trace,
                       "Write what ran when to this file: for ui.perfetto.dev, and `sluice why`");
+  command
+      ->add_option("--isolate", options->isolate,
+                   "Roles to run in processes of their own, or `all`: one that crashes or hangs "
+                   "costs its own calls")
+      ->type_name("ROLE[,ROLE]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   add_request_options(*command, *options);
   add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, &plugins, options] {

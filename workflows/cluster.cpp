@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/file.h"
+#include "graph/together.h"
 #include "workflows/yaml_reader.h"
 
 namespace sluice {
@@ -14,7 +15,7 @@ using Kind = YamlNode::Kind;
 
 constexpr std::array<std::string_view, 6> cluster_part{"cluster", "workflows", "machines",
                                                        "lease",   "keys",      "registry"};
-constexpr std::array<std::string_view, 3> machine_part{"address", "home", "roles"};
+constexpr std::array<std::string_view, 4> machine_part{"address", "home", "roles", "hosts"};
 constexpr std::size_t machines_max = 256;
 constexpr std::size_t workflows_max = 100;
 constexpr std::int64_t lease_least = 60;  // milliseconds
@@ -131,6 +132,43 @@ class ClusterLoader : public YamlReader {
     if (const YamlNode* roles = find(node, "roles"); roles && expect(*roles, Kind::list, "roles"))
       for (const YamlNode& role : roles->items)
         if (auto known = name(role, "a role's name")) machine.roles.push_back(std::move(*known));
+    if (const YamlNode* hosts = find(node, "hosts"); hosts && expect(*hosts, Kind::map, "hosts"))
+      for (const auto& [host, roles] : hosts->entries) load_host(machine, host, roles);
+  }
+
+  void load_host(ClusterMachine& machine, const YamlNode& key, const YamlNode& node) {
+    auto host_name = name(key, "a host's name");
+    if (!host_name || !expect(node, Kind::list, "host '" + key.scalar + "'")) return;
+    if (node.items.empty())
+      return error(node.mark, "no-roles", "host '" + key.scalar + "' has no roles",
+                   "name roles of machine '" + machine.name.text + "', or leave the host out");
+    ClusterHost host{std::move(*host_name), {}};
+    for (const YamlNode& item : node.items)
+      if (auto role = name(item, "a role's name"); role && check_hosted(machine, host, *role))
+        host.roles.push_back(std::move(*role));
+    machine.hosts.push_back(std::move(host));
+  }
+
+  bool check_hosted(const ClusterMachine& machine, const ClusterHost& host, const Name& role) {
+    std::vector<std::string_view> here;
+    for (const Name& known : machine.roles) here.push_back(known.text);
+    if (std::ranges::find(here, role.text) == here.end()) {
+      const std::string near = nearest_name(role.text, here);
+      error(role.mark, "not-here",
+            "host '" + host.name.text + "' has the role " + in_quotes(role.text) +
+                ", which is not on machine '" + machine.name.text + "'",
+            near.empty() ? "name it in the machine's `roles` too" : "did you mean '" + near + "'?");
+      return false;
+    }
+    const auto is_in = [&](const ClusterHost& other) {
+      return std::ranges::find(other.roles, role.text, &Name::text) != other.roles.end();
+    };
+    const auto other = std::ranges::find_if(machine.hosts, is_in);
+    if (other == machine.hosts.end() && !is_in(host)) return true;
+    const std::string& in = other == machine.hosts.end() ? host.name.text : other->name.text;
+    error(role.mark, "hosted-twice", "role '" + role.text + "' is in host '" + in + "' already",
+          "each role runs in one process");
+    return false;
   }
 
   void check_home(Mark mark) {
@@ -254,10 +292,19 @@ class Placer {
     return 0;
   }
 
+  /// The host of a role that is placed; null: it runs in the machine's own process.
+  const ClusterHost* host_of(const Placed& placed) const {
+    for (const ClusterHost& host : cluster_.spec.machines[placed.machine].hosts)
+      if (std::ranges::find(host.roles, placed.at->text, &Name::text) != host.roles.end())
+        return &host;
+    return nullptr;
+  }
+
   void require_together(const RoleSpec& a, const RoleSpec& b, const std::string& why) {
     const Placed* first = find(a.name.text);
     const Placed* second = find(b.name.text);
-    if (first == nullptr || second == nullptr || first->machine == second->machine) return;
+    if (first == nullptr || second == nullptr) return;
+    if (first->machine == second->machine) return require_one_host(*first, *second, why);
     error(second->at->mark, "must-be-together",
           "role '" + b.name.text + "' is on '" + machine(second->machine) + "' and '" +
               a.name.text + "' on '" + machine(first->machine) + "' (" + line_of(first->at->mark) +
@@ -265,18 +312,22 @@ class Placer {
           "put both on one machine");
   }
 
+  void require_one_host(const Placed& first, const Placed& second, const std::string& why) {
+    const ClusterHost* a = host_of(first);
+    const ClusterHost* b = host_of(second);
+    if (a == b) return;
+    const auto where = [](const ClusterHost* host) {
+      return host == nullptr ? std::string("in no host") : "in host '" + host->name.text + "'";
+    };
+    error((b != nullptr ? b : a)->name.mark, "must-be-together",
+          "role '" + first.at->text + "' is " + where(a) + " and '" + second.at->text + "' " +
+              where(b) + ", but " + why,
+          "put both in one host, or neither");
+  }
+
   void check_together(const WorkflowSpec& workflow) {
-    for (const RoleSpec& role : workflow.roles) {
-      for (const RoleSpec& other : workflow.roles) {
-        if (role.colocate && role.colocate->text == other.name.text)
-          require_together(other, role, "it is colocated with it");
-        if (&other >= &role) continue;
-        for (const Name& param : role.global_params)
-          if (std::ranges::find(other.global_params, param.text, &Name::text) !=
-              other.global_params.end())
-            require_together(other, role, "they share '" + param.text + "' in memory");
-      }
-    }
+    for (const TogetherRoles& pair : roles_together(workflow))
+      require_together(*pair.first, *pair.second, pair.why);
   }
 
   LoadedCluster& cluster_;

@@ -17,11 +17,18 @@
 
 namespace sluice {
 
+/// Roles of a machine that run in a process of their own beside it.
+struct ClusterHost {
+  Name name;
+  std::vector<Name> roles;
+};
+
 struct ClusterMachine {
   Name name;
   std::optional<Name> address;  // where the others reach it
   bool home = false;            // calls begin here
   std::vector<Name> roles;
+  std::vector<ClusterHost> hosts;
 };
 
 struct ClusterSpec {

@@ -49,7 +49,8 @@ std::string with_machines(const std::string& machines, const std::string& more =
 TEST_CASE("a cluster file says which role runs where") {
   LoadedCluster loaded =
       load_cluster("c.yaml", with_machines("  front: { home: true, roles: [ ear, eye ] }\n"
-                                           "  gpu: { roles: [ mind, hand ] }\n",
+                                           "  gpu: { roles: [ mind, hand ], hosts: { models: "
+                                           "[ mind, hand ] } }\n",
                                            "lease: 500ms\nkeys: secrets\nregistry: private\n"));
   REQUIRE(loaded.diagnostics.empty());
   const LoadedWorkflow workflow = load_workflow("two.yaml", workflow_text);
@@ -58,6 +59,10 @@ TEST_CASE("a cluster file says which role runs where") {
   CHECK(loaded.diagnostics.empty());
   CHECK(placed == Placement{{0, 1, 1, 0}, {0, 1, 1, 0}});
   CHECK(loaded.spec.home() == 0);
+  CHECK(loaded.spec.machines[0].hosts.empty());
+  REQUIRE(loaded.spec.machines[1].hosts.size() == 1);
+  CHECK(loaded.spec.machines[1].hosts[0].name.text == "models");
+  CHECK(loaded.spec.machines[1].hosts[0].roles.size() == 2);
   CHECK(loaded.spec.lease == std::chrono::milliseconds(500));
   CHECK(loaded.spec.keys->text == "secrets");
   CHECK(loaded.spec.registry->text == "private");
@@ -116,8 +121,8 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
        "'kv' in memory | put both on one machine"},
       {with_machines(
            "  front: { home: true, roles: [ ear ] }\n  gpu: { roles: [ mind, hand, eye ] }\n"),
-       "5:31 must-be-together role 'eye' is on 'gpu' and 'ear' on 'front' (line 4), but it is "
-       "colocated with it | put both on one machine"},
+       "5:31 must-be-together role 'eye' is on 'gpu' and 'ear' on 'front' (line 4), but 'eye' "
+       "is colocated with 'ear' | put both on one machine"},
       {with_machines("  front: { home: true, address: 'tcp://127.0.0.1:1', roles: [ ear, eye ] }\n"
                      "  gpu: { roles: [ mind, hand ] }\n"),
        "5:3 missing-address 'gpu' has no address, and 'front' (line 4) has one | give each machine "
@@ -139,7 +144,34 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
        "ipc:///FOLDER/NAME"},
       {with_machines("  front: { home: true, address: 'ipc:///a/b', roles: [ ear, eye ] }\n"
                      "  gpu: { address: 'ipc:///a/b', roles: [ mind, hand ] }\n"),
-       "5:19 same-address 'front' (line 4) has this address already | "}};
+       "5:19 same-address 'front' (line 4) has this address already | "},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: { a: [ hant ] } }\n"),
+       "5:47 not-here host 'a' has the role 'hant', which is not on machine 'gpu' | did you mean "
+       "'hand'?"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: { a: [ ear ] } }\n"),
+       "5:47 not-here host 'a' has the role 'ear', which is not on machine 'gpu' | name it in the "
+       "machine's `roles` too"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: { a: [] } }\n"),
+       "5:45 no-roles host 'a' has no roles | name roles of machine 'gpu', or leave the host out"},
+      {with_machines(front +
+                     "  gpu: { roles: [ mind, hand ], hosts: { a: [ mind ], b: [ hand, mind ] } "
+                     "}\n"),
+       "5:66 hosted-twice role 'mind' is in host 'a' already | each role runs in one process"},
+      {with_machines(front +
+                     "  gpu: { roles: [ mind, hand ], hosts: { a: [ mind ], b: [ hand ] } }\n"),
+       "5:55 must-be-together role 'mind' is in host 'a' and 'hand' in host 'b', but they share "
+       "'kv' in memory | put both in one host, or neither"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: { a: [ hand ] } }\n"),
+       "5:42 must-be-together role 'mind' is in no host and 'hand' in host 'a', but they share "
+       "'kv' in memory | put both in one host, or neither"},
+      {with_machines("  front: { home: true, roles: [ ear, eye ], hosts: { a: [ eye ] } }\n"
+                     "  gpu: { roles: [ mind, hand ] }\n"),
+       "4:54 must-be-together role 'ear' is in no host and 'eye' in host 'a', but 'eye' is "
+       "colocated with 'ear' | put both in one host, or neither"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: [ mind ] }\n"),
+       "5:40 wrong-kind hosts must be a map, this is a list | write `name: value` without the '-' "
+       "or the "
+       "[ ]"}};
   for (const auto& [text, words] : rows) {
     INFO(text);
     CHECK(mistake(text) == words);

@@ -1,0 +1,20 @@
+// Which roles of a workflow have to be in one process: those that share memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/spec.h"
+
+namespace sluice {
+
+struct TogetherRoles {
+  const RoleSpec* first = nullptr;  // in the order of the workflow
+  const RoleSpec* second = nullptr;
+  std::string why;  // "they share 'kv' in memory"
+};
+
+/// Each pair with each reason. Borrows the workflow.
+std::vector<TogetherRoles> roles_together(const WorkflowSpec& workflow);
+
+}  // namespace sluice

@@ -1,0 +1,60 @@
+// One end of a stream socket on which whole messages travel, each behind its length.
+//
+// Thread: one at a time. Owns: the socket. Bounds: `message_max`; memory grows with what has come,
+// not with what was announced. Errors: unavailable (the other side has closed it), corrupt (no
+// length of ours), cancelled (`waiting` gave up).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <utility>
+
+#include "base/result.h"
+#include "runtime/wire/bytes.h"
+
+namespace sluice::hosts {
+
+/// A file descriptor with an owner.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  ~Descriptor() { close(); }
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  int get() const { return fd_; }
+  void close();
+
+ private:
+  int fd_;
+};
+
+/// A pair of connected sockets of that type, closed in a process that is started.
+Result<std::pair<Descriptor, Descriptor>> socket_pair(int type);
+
+class Channel {
+ public:
+  /// Asked every `tick` while the other side is awaited; false: give up. Empty: for ever.
+  using Waiting = std::function<bool()>;
+  static constexpr std::chrono::milliseconds tick{5};
+
+  explicit Channel(Descriptor socket) : socket_(std::move(socket)) {}
+
+  Result<void> send(std::span<const std::byte> body, const Waiting& waiting = {});
+  Result<wire::Bytes> receive(const Waiting& waiting = {});
+
+ private:
+  Result<void> wait(short events, const Waiting& waiting) const;
+  /// At least one byte more.
+  Result<void> fill(std::size_t most, const Waiting& waiting);
+
+  Descriptor socket_;
+  wire::Bytes buffer_;  // what has come and was not taken begins at `begin_`
+  std::size_t begin_ = 0;
+};
+
+}  // namespace sluice::hosts

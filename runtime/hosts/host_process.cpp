@@ -1,0 +1,416 @@
+#include "runtime/hosts/host_process.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "runtime/hosts/spawn.h"
+
+namespace sluice::hosts {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds ping_every{1'000};
+/// A process that dies closes its sockets first.
+constexpr milliseconds death_throes{1'000};
+constexpr milliseconds before_kill{500};
+constexpr milliseconds to_leave{2'000};
+constexpr std::size_t works_shown = 4;
+constexpr std::size_t sessions_max = 10'000;
+
+std::string how_it_ended(int status) {
+  if (WIFSIGNALED(status)) {
+    const char* const name = ::sigabbrev_np(WTERMSIG(status));
+    return "died by " + (name != nullptr ? "SIG" + std::string(name)
+                                         : "signal " + std::to_string(WTERMSIG(status)));
+  }
+  if (WEXITSTATUS(status) == lost_connection) return "closed its connection";
+  return "ended with status " + std::to_string(WEXITSTATUS(status));
+}
+
+std::string text_of(milliseconds time) { return std::to_string(time.count()) + " ms"; }
+
+int timeout_of(steady_clock::duration left) {
+  return static_cast<int>(std::max<std::int64_t>(std::chrono::ceil<milliseconds>(left).count(), 0));
+}
+
+bool is_readable(const Descriptor& descriptor) {
+  pollfd event{descriptor.get(), POLLIN, 0};
+  return descriptor.get() >= 0 && ::poll(&event, 1, 0) > 0;
+}
+
+}  // namespace
+
+HostProcess::HostProcess(std::string name, HostOptions options)
+    : name_(std::move(name)),
+      options_(std::move(options)),
+      supervision_(options_.rules),
+      event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  // The process ends with the thread that started it, so it lives as long as this.
+  thread_ = std::thread([this] { watch(); });
+}
+
+HostProcess::~HostProcess() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake();
+  thread_.join();
+}
+
+void HostProcess::wake() const {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(event_.get(), &one, sizeof one);
+}
+
+Result<HostProcess::Member> HostProcess::add(Request making, std::string what) {
+  std::unique_lock lock(mutex_);
+  const auto number = static_cast<std::uint32_t>(members_.size());
+  members_.push_back(std::make_unique<Making>());
+  Making& mine = *members_.back();
+  mine.request = std::move(making);
+  mine.what = std::move(what);
+  wake();
+  changed_.wait(lock, [&] { return mine.made || mine.gone; });
+  if (mine.gone) return *mine.result.error;
+  return Member{number, mine.result.stepped};
+}
+
+Result<std::shared_ptr<HostLife>> HostProcess::life(const std::function<bool()>& cancelled) {
+  std::unique_lock lock(mutex_);
+  const auto until = steady_clock::now() + options_.patience;
+  for (;;) {
+    if (supervision_.state() == HostSupervision::State::serves && !why_) return life_;
+    const std::string last = life_ && life_->dead ? "; " + life_->verdict : "";
+    const auto now = steady_clock::now();
+    if (supervision_.state() == HostSupervision::State::refused) {
+      const auto left = std::chrono::ceil<milliseconds>(supervision_.next() - now).count();
+      return Error{ErrorCode::unavailable,
+                   "host '" + name_ + "' died more than " +
+                       std::to_string(options_.rules.deaths_max) + " times within " +
+                       std::to_string(options_.rules.window.count()) +
+                       " ms and is started again in " + std::to_string(left) + " ms" + last};
+    }
+    if (now >= until)
+      return Error{ErrorCode::unavailable, "host '" + name_ + "' was not there again within " +
+                                               std::to_string(options_.patience.count()) + " ms" +
+                                               last};
+    if (cancelled())
+      return Error{ErrorCode::cancelled, "cancelled while host '" + name_ + "' was started"};
+    changed_.wait_for(lock, Channel::tick);
+  }
+}
+
+std::shared_ptr<Channel> HostProcess::channel(const HostLife& life, std::uint32_t member) {
+  const std::lock_guard lock(mutex_);
+  const auto it = life.channels.find(member);
+  return it == life.channels.end() ? nullptr : it->second;
+}
+
+std::uint64_t HostProcess::begins(HostLife& life, std::string what) {
+  const std::lock_guard lock(mutex_);
+  life.works.emplace(++works_, std::move(what));
+  return works_;
+}
+
+void HostProcess::ends(HostLife& life, std::uint64_t work) {
+  const std::lock_guard lock(mutex_);
+  life.works.erase(work);
+}
+
+bool HostProcess::session_lost(const HostLife& life, std::string_view session) {
+  const std::lock_guard lock(mutex_);
+  if (sessions_.size() >= sessions_max) sessions_.clear();
+  std::uint64_t& last = sessions_[std::string(session)];
+  const std::uint64_t before = std::exchange(last, life.number);
+  return before != 0 && before != life.number;
+}
+
+void HostProcess::session_ends(std::string_view session) {
+  const std::lock_guard lock(mutex_);
+  if (const auto it = sessions_.find(session); it != sessions_.end()) sessions_.erase(it);
+}
+
+std::uint64_t HostProcess::lives() {
+  const std::lock_guard lock(mutex_);
+  return lives_;
+}
+
+void HostProcess::cancel(HostLife& life, std::uint32_t member, std::uint64_t activation) {
+  const std::lock_guard lock(mutex_);
+  if (!life.dead && life_.get() == &life) send(Cancel{member, activation});
+}
+
+void HostProcess::want_end(const HostLife& life, const std::string& why, Time when) {
+  if (life.dead || life_.get() != &life || why_) return;
+  why_ = why;
+  end_at_ = when;
+  wake();
+}
+
+Error HostProcess::wait_for_death(std::unique_lock<std::mutex>& lock, const HostLife& life) {
+  changed_.wait(lock, [&] { return life.dead.load(); });
+  return {ErrorCode::unavailable, life.verdict};
+}
+
+Error HostProcess::end(HostLife& life, const std::string& why) {
+  std::unique_lock lock(mutex_);
+  want_end(life, why, steady_clock::now());
+  return wait_for_death(lock, life);
+}
+
+Error HostProcess::lost(HostLife& life, const Error& failure) {
+  if (failure.code == ErrorCode::corrupt)
+    return end(life, "sent what is no message of a role host (" + failure.message + ")");
+  std::unique_lock lock(mutex_);
+  want_end(life, "closed its connection", steady_clock::now() + death_throes);
+  return wait_for_death(lock, life);
+}
+
+void HostProcess::send(const Control& message, int with) {
+  const wire::Bytes bytes = encode(message);
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (with >= 0) {
+    header.msg_control = space.data();
+    header.msg_controllen = space.size();
+    cmsghdr* const extra = CMSG_FIRSTHDR(&header);
+    extra->cmsg_level = SOL_SOCKET;
+    extra->cmsg_type = SCM_RIGHTS;
+    extra->cmsg_len = CMSG_LEN(sizeof with);
+    std::memcpy(CMSG_DATA(extra), &with, sizeof with);
+  }
+  const ssize_t sent = ::sendmsg(control_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent >= 0) return;
+  // A socket that is full: nobody reads it.
+  want_end(*life_, "does not read its control socket", steady_clock::now() + death_throes);
+}
+
+void HostProcess::watch() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (pid_ < 0 && supervision_.is_due(steady_clock::now())) start(lock);
+    if (pid_ >= 0 && greeted_ && !why_) make_members(lock);
+    if (!stopping_) rest(lock);
+    attend();
+  }
+  stop_process(lock);
+}
+
+void HostProcess::start(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  Result<Spawned> spawned = spawn(options_.command, options_.memory);
+  lock.lock();
+  const auto now = steady_clock::now();
+  supervision_.started(now);
+  life_ = std::make_shared<HostLife>();
+  life_->number = ++lives_;
+  why_.reset();
+  asked_ = greeted_ = false;
+  pinged_ = answered_ = 0;
+  silent_since_ = now;
+  ping_at_ = now + std::min(ping_every, options_.greets_within);
+  if (!spawned.ok()) {
+    life_->verdict = "host '" + name_ + "' " + spawned.error().message;
+    return reap();
+  }
+  pid_ = spawned->pid;
+  handle_ = std::move(spawned->handle);
+  control_ = std::move(spawned->control);
+  send(Hello{});
+}
+
+void HostProcess::make_members(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<HostLife> life = life_;
+  for (std::uint32_t i = 0; i < members_.size() && !stopping_ && !life->dead; ++i) {
+    Making& making = *members_[i];
+    if (making.gone || life->channels.contains(i)) continue;
+    auto sockets = socket_pair(SOCK_STREAM);
+    if (!sockets.ok()) return want_end(*life, sockets.error().message, steady_clock::now());
+    const auto channel = std::make_shared<Channel>(std::move(sockets->first));
+    send(OpenChannel{i}, sockets->second.get());
+    lock.unlock();
+    const Result<Made> made = make(making, *channel, std::move(sockets->second));
+    lock.lock();
+    if (!made.ok()) {
+      if (made.error().code == ErrorCode::unavailable)
+        want_end(*life, "closed its connection", steady_clock::now() + death_throes);
+      else
+        want_end(*life, made.error().message, steady_clock::now());
+      return;
+    }
+    if (made->error && making.made)
+      return want_end(*life, "could not make " + making.what + " again: " + made->error->message,
+                      steady_clock::now());
+    making.gone = made->error.has_value();
+    making.made = !making.gone;
+    making.result = *made;
+    life->channels[i] = channel;
+    changed_.notify_all();
+  }
+  if (life->dead || why_ || stopping_) return;
+  if (supervision_.state() == HostSupervision::State::serves) return;
+  supervision_.serves();
+  changed_.notify_all();
+}
+
+Result<Made> HostProcess::make(Making& making, Channel& channel, Descriptor theirs) {
+  theirs.close();
+  const auto waiting = [this] {
+    const std::lock_guard lock(mutex_);
+    return attend();
+  };
+  const Result<wire::Bytes> request = encode(making.request);
+  if (!request.ok()) return Made{false, request.error()};
+  if (Result<void> sent = channel.send(*request, waiting); !sent.ok()) return sent.error();
+  const Result<wire::Bytes> bytes = channel.receive(waiting);
+  if (!bytes.ok()) return bytes.error();
+  const Result<Reply> reply = decode_reply(*bytes);
+  if (!reply.ok()) return reply.error();
+  if (const Made* made = std::get_if<Made>(&*reply)) return *made;
+  return Error{ErrorCode::corrupt, "answered something else than was asked"};
+}
+
+void HostProcess::rest(std::unique_lock<std::mutex>& lock) {
+  const auto now = steady_clock::now();
+  auto until = now + ping_every;
+  if (pid_ < 0) until = std::max(supervision_.next(), now);
+  if (pid_ >= 0) until = std::min(until, std::max(ping_at_, now));
+  if (pid_ >= 0 && why_) until = std::min(until, asked_ ? kill_at_ : end_at_);
+  std::array<pollfd, 3> events{
+      {{event_.get(), POLLIN, 0}, {handle_.get(), POLLIN, 0}, {control_.get(), POLLIN, 0}}};
+  lock.unlock();
+  ::poll(events.data(), events.size(), timeout_of(until - now));
+  std::uint64_t ignored = 0;
+  [[maybe_unused]] const ssize_t got = ::read(event_.get(), &ignored, sizeof ignored);
+  lock.lock();
+}
+
+bool HostProcess::attend() {
+  if (pid_ < 0) return false;
+  listen();
+  const auto now = steady_clock::now();
+  ping(now);
+  ask_to_end(now);
+  if (is_readable(handle_)) reap();
+  return pid_ >= 0 && !stopping_;
+}
+
+void HostProcess::listen() {
+  std::array<std::byte, control_max> bytes{};
+  for (;;) {
+    const ssize_t came = ::recv(control_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (came < 0) return;
+    if (came == 0) {
+      control_.close();  // it would be readable for ever
+      return want_end(*life_, "closed its connection", steady_clock::now() + death_throes);
+    }
+    const Result<Control> control =
+        decode_control(std::span(bytes).first(static_cast<std::size_t>(came)));
+    if (!control.ok())
+      return want_end(*life_,
+                      "sent what is no message of a role host (" + control.error().message + ")",
+                      steady_clock::now());
+    if (const Ping* pong = std::get_if<Ping>(&*control))
+      answered_ = std::min(std::max(answered_, pong->number), pinged_);
+    if (std::holds_alternative<Hello>(*control)) greeted_ = true;
+  }
+}
+
+void HostProcess::ping(Time now) {
+  if (now < ping_at_) return;
+  ping_at_ = now + std::min(ping_every, options_.silent_after / 4);
+  const auto silent = now - silent_since_;
+  if (!greeted_) {
+    if (silent >= options_.greets_within)
+      want_end(*life_, "was ended, for it did not greet within " + text_of(options_.greets_within),
+               now);
+  } else if (pinged_ == answered_) {
+    silent_since_ = now;
+    send(Ping{++pinged_});
+  } else if (silent >= options_.silent_after) {
+    want_end(*life_, "was ended, for it did not answer for " + text_of(options_.silent_after), now);
+  }
+}
+
+void HostProcess::ask_to_end(Time now) {
+  if (!why_) return;
+  if (!asked_ && now >= end_at_) {
+    asked_ = true;
+    kill_at_ = now + before_kill;
+    ::kill(pid_, SIGTERM);
+  } else if (asked_ && now >= kill_at_) {
+    kill_at_ = Time::max();
+    ::kill(pid_, SIGKILL);
+  }
+}
+
+std::string HostProcess::works_text() const {
+  const auto& works = life_->works;
+  std::string text = "; activations that were in it: " + std::to_string(works.size());
+  std::size_t shown = 0;
+  for (const auto& [number, what] : works) {
+    if (shown == works_shown) return text + ", ...)";
+    text += (shown++ == 0 ? " (" : ", ") + what;
+  }
+  return works.empty() ? text : text + ")";
+}
+
+void HostProcess::reap() {
+  if (pid_ >= 0) {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    life_->verdict =
+        "host '" + name_ + "' " + (asked_ ? *why_ : how_it_ended(status)) + works_text();
+  }
+  pid_ = -1;
+  handle_.close();
+  control_.close();
+  why_.reset();
+  life_->channels.clear();
+  life_->dead = true;
+  supervision_.died(steady_clock::now());
+  for (const auto& making : members_)
+    if (!making->made && !making->gone) {
+      making->gone = true;
+      making->result.error = Error{ErrorCode::unavailable, life_->verdict};
+    }
+  changed_.notify_all();
+  if (options_.notice && !stopping_) options_.notice(life_->verdict);
+}
+
+void HostProcess::stop_process(std::unique_lock<std::mutex>& lock) {
+  if (pid_ < 0) return;
+  life_->channels.clear();
+  control_.close();
+  lock.unlock();
+  pollfd event{handle_.get(), POLLIN, 0};
+  const auto ends_within = [&](milliseconds most) {
+    const auto until = steady_clock::now() + most;
+    int ended = -1;
+    while (ended < 0) ended = ::poll(&event, 1, timeout_of(until - steady_clock::now()));
+    return ended > 0;
+  };
+  if (!ends_within(to_leave)) ::kill(pid_, SIGTERM);
+  if (!ends_within(before_kill)) ::kill(pid_, SIGKILL);
+  lock.lock();
+  reap();
+}
+
+}  // namespace sluice::hosts

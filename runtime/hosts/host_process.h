@@ -1,0 +1,150 @@
+// A role host as its program sees it: a process of its own, watched, and started again when it
+// dies, with all that was made in it.
+//
+// Death is noticed at once; a process that does not answer a ping while it has work, or in which an
+// activation does not return after it was cancelled, is ended and counts as dead. Thread: one of
+// its own, which also starts the process, so that the kernel ends the one with the other; all
+// functions from any. Owns: the process. Units: `memory` in bytes. Source: docs/HOSTS.md.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/hosts/channel.h"
+#include "runtime/hosts/host_protocol.h"
+#include "runtime/hosts/host_supervision.h"
+
+namespace sluice::hosts {
+
+struct HostOptions {
+  std::vector<std::string> command;  // its control socket is `control_socket`
+  std::uint64_t memory = 0;          // of address space; 0: no limit
+  /// From an activation's cancellation to the end of the host, when it does not return.
+  std::chrono::milliseconds hang_after{5'000};
+  /// The same for a ping that is not answered.
+  std::chrono::milliseconds silent_after{10'000};
+  /// From its start to its first word.
+  std::chrono::milliseconds greets_within{30'000};
+  /// So long a call waits for a host that is being started again.
+  std::chrono::milliseconds patience{10'000};
+  SupervisionRules rules;
+  std::function<void(const std::string&)> notice;  // a line about what died
+};
+
+/// One process of a host, from its start to its death.
+struct HostLife {
+  std::uint64_t number = 0;  // of the host's lives
+  std::atomic<bool> dead{false};
+  // The host's lock guards the rest.
+  std::string verdict;                         // how it died
+  std::map<std::uint64_t, std::string> works;  // "node 'a' of call 3", by a number of their own
+  std::map<std::uint32_t, std::shared_ptr<Channel>> channels;  // by member
+};
+
+class HostProcess {
+ public:
+  HostProcess(std::string name, HostOptions options);
+  /// Waits for the end of the process, which it is asked for and then made to.
+  ~HostProcess();
+  HostProcess(const HostProcess&) = delete;
+  HostProcess& operator=(const HostProcess&) = delete;
+
+  const std::string& name() const { return name_; }
+  const HostOptions& options() const { return options_; }
+
+  /// Makes a parameter or a role in it, now and in each later life. Errors: what making it said, or
+  /// how the process died of it.
+  struct Member {
+    std::uint32_t number = 0;
+    bool stepped = false;
+  };
+  Result<Member> add(Request making, std::string what);
+
+  /// The life in which work can be done; waits while there is none. Errors: unavailable (why there
+  /// will be none soon), cancelled.
+  Result<std::shared_ptr<HostLife>> life(const std::function<bool()>& cancelled);
+  std::shared_ptr<Channel> channel(const HostLife& life, std::uint32_t member);
+
+  /// Work begins and ends, for the words about a death.
+  std::uint64_t begins(HostLife& life, std::string what);
+  void ends(HostLife& life, std::uint64_t work);
+  void cancel(HostLife& life, std::uint32_t member, std::uint64_t activation);
+  /// A session is used; true when it was in an earlier life and has lost what was kept of it.
+  bool session_lost(const HostLife& life, std::string_view session);
+  void session_ends(std::string_view session);
+
+  /// The life is to end: `why` is its verdict, unless it died by itself. Returns how it ended.
+  Error end(HostLife& life, const std::string& why);
+  /// The same for a connection that failed, which may be because it died.
+  Error lost(HostLife& life, const Error& failure);
+  /// So many processes were started.
+  std::uint64_t lives();
+
+ private:
+  using Time = HostSupervision::Time;
+  struct Making {
+    Request request;
+    std::string what;  // "role 'mine'"
+    bool made = false;
+    bool gone = false;  // could not be made the first time
+    Made result;
+  };
+
+  // All on the host's thread and under its lock, but for where they say so.
+  void watch();
+  void start(std::unique_lock<std::mutex>& lock);
+  void make_members(std::unique_lock<std::mutex>& lock);
+  /// Without the lock.
+  Result<Made> make(Making& making, Channel& channel, Descriptor theirs);
+  /// What does not wait for roles. False: the process is dead, or this ends.
+  bool attend();
+  void rest(std::unique_lock<std::mutex>& lock);
+  void listen();
+  void ping(Time now);
+  void ask_to_end(Time now);
+  void reap();
+  void stop_process(std::unique_lock<std::mutex>& lock);
+  /// By any thread, under the lock.
+  void want_end(const HostLife& life, const std::string& why, Time when);
+  void send(const Control& message, int with = -1);
+  void wake() const;
+  std::string works_text() const;
+  Error wait_for_death(std::unique_lock<std::mutex>& lock, const HostLife& life);
+
+  const std::string name_;
+  const HostOptions options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  HostSupervision supervision_;
+  std::shared_ptr<HostLife> life_;  // the newest
+  std::vector<std::unique_ptr<Making>> members_;
+  std::map<std::string, std::uint64_t, std::less<>> sessions_;  // the life in which each was last
+  std::uint64_t works_ = 0;
+  std::uint64_t lives_ = 0;
+  bool stopping_ = false;
+  // The present process.
+  pid_t pid_ = -1;
+  Descriptor handle_, control_;
+  bool greeted_ = false;
+  std::uint64_t pinged_ = 0, answered_ = 0;
+  Time ping_at_{}, silent_since_{};
+  // It is to end: why, and when it is asked to and made to.
+  std::optional<std::string> why_;
+  Time end_at_{}, kill_at_{};
+  bool asked_ = false;
+
+  Descriptor event_;  // wakes the thread
+  std::thread thread_;
+};
+
+}  // namespace sluice::hosts

@@ -1,0 +1,170 @@
+#include "runtime/hosts/hosted_catalog.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/nearest.h"
+#include "graph/together.h"
+#include "runtime/hosts/hosted_role.h"
+
+namespace sluice::hosts {
+
+namespace {
+
+/// Hosts by name, as long as somebody uses them.
+class Hosts {
+ public:
+  Hosts(const std::vector<HostGroup>& groups, HostOptions options)
+      : groups_(groups), options_(std::move(options)) {}
+
+  /// Empty: the role is in this process.
+  std::string of_role(const std::string& role) const {
+    for (const HostGroup& group : groups_)
+      if (std::ranges::find(group.roles, role) != group.roles.end()) return group.name;
+    return {};
+  }
+  std::string of_param(const std::string& param) const {
+    const auto it = of_params_.find(param);
+    return it == of_params_.end() ? std::string() : it->second;
+  }
+  void learn(const WorkflowSpec& spec) {
+    for (const RoleSpec& role : spec.roles)
+      for (const Name& param : role.global_params)
+        if (const std::string host = of_role(role.name.text); !host.empty())
+          of_params_[param.text] = host;
+    for (const NodeSpec& node : spec.nodes)
+      for (const GroupSpec& group : node.groups)
+        for (const FieldSpec& field : group.fields)
+          fields_[{node.role.text, node.name.text}].insert(field.field.text);
+  }
+  /// That a node's groups read, whatever its role declares.
+  std::set<std::string> fields(const std::string& role, std::string_view node) const {
+    const auto it = fields_.find({role, std::string(node)});
+    return it == fields_.end() ? std::set<std::string>() : it->second;
+  }
+  std::shared_ptr<HostProcess> get(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<HostProcess> host = running_[name].lock();
+    if (host == nullptr) running_[name] = host = std::make_shared<HostProcess>(name, options_);
+    return host;
+  }
+
+ private:
+  const std::vector<HostGroup> groups_;
+  const HostOptions options_;
+  std::map<std::string, std::string> of_params_;
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> fields_;
+  std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<HostProcess>> running_;
+};
+
+using HostsRef = std::shared_ptr<Hosts>;
+
+FieldsOf fields_of(const HostsRef& hosts, const std::string& role,
+                   const PluginDeclaration& declared) {
+  return [hosts, role, declared](std::string_view node, std::string_view interface) {
+    std::set<std::string> fields = hosts->fields(role, node);
+    if (const auto* known = find_interface(declared, interface))
+      for (const Port& port : known->inputs) fields.insert(port.name);
+    return std::vector<std::string>(fields.begin(), fields.end());
+  };
+}
+
+Result<RoleInstance> make(const HostsRef& hosts, const std::string& name,
+                          const PluginDeclaration& declared, const RoleMaking& making) {
+  MakeRole request{*making.role, making.replica, making.model_directory, {}, making.threads};
+  const std::shared_ptr<HostProcess> host = hosts->get(name);
+  for (GlobalParam* param : making.global_params) {
+    const auto* hosted = dynamic_cast<const HostedParam*>(param);
+    if (hosted == nullptr || hosted->host() != host)
+      return invalid_argument("host '" + name + "' does not have what the role shares with others");
+    request.params.push_back(hosted->member());
+  }
+  return make_hosted_role(host, std::move(request),
+                          fields_of(hosts, making.role->name.text, declared),
+                          declared.session_state || !declared.global_param_kinds.empty());
+}
+
+void add_plugin(Catalog& to, const Plugin& plugin, const HostsRef& hosts) {
+  Plugin wrapped = plugin;
+  wrapped.make = [hosts, inner = plugin.make,
+                  declared = plugin.declaration](const RoleMaking& making) -> Result<RoleInstance> {
+    const std::string host = hosts->of_role(making.role->name.text);
+    return host.empty() ? inner(making) : make(hosts, host, declared, making);
+  };
+  to.add(std::move(wrapped));
+}
+
+void add_kind(Catalog& to, const Catalog& from, const std::string& kind, const HostsRef& hosts) {
+  if (to.has_kind(kind)) return;
+  to.add_global_param(
+      kind,
+      [hosts, &from](const GlobalParamMaking& making) -> Result<std::unique_ptr<GlobalParam>> {
+        const std::string host = hosts->of_param(making.spec->name.text);
+        if (host.empty()) return from.make_global_param(making);
+        return make_hosted_param(hosts->get(host), {*making.spec, making.model_directory});
+      },
+      from.model_check_of_kind(kind));
+}
+
+using Roles = std::map<std::string, std::string>;  // a role to the name of its group
+
+void join(Roles& groups, const std::string& a, const std::string& b) {
+  const std::string from = groups[a], to = groups[b];
+  for (auto& [role, group] : groups)
+    if (group == from) group = to;
+}
+
+}  // namespace
+
+Result<std::vector<HostGroup>> isolate(std::span<const WorkflowSpec* const> workflows,
+                                       std::span<const std::string> roles) {
+  Roles groups;
+  std::vector<std::string> known;
+  for (const WorkflowSpec* spec : workflows)
+    for (const RoleSpec& role : spec->roles) known.push_back(role.name.text);
+  const bool all = roles.size() == 1 && roles[0] == "all";
+  for (const std::string& role : all ? known : std::vector(roles.begin(), roles.end())) {
+    if (std::ranges::find(known, role) == known.end()) {
+      const std::string near = nearest_name(role, {known.begin(), known.end()});
+      return Error{ErrorCode::not_found,
+                   "no role '" + role + "' to isolate" +
+                       (near.empty() ? std::string() : "; did you mean '" + near + "'?")};
+    }
+    groups[role] = role;
+  }
+  for (const WorkflowSpec* spec : workflows)
+    for (const TogetherRoles& pair : roles_together(*spec)) {
+      const std::string& first = pair.first->name.text;
+      const std::string& second = pair.second->name.text;
+      if (groups.contains(first) != groups.contains(second))
+        return invalid_argument("'" + first + "' and '" + second +
+                                "' can only be isolated together: " + pair.why);
+      // They take the name of the first.
+      if (groups.contains(first)) join(groups, second, first);
+    }
+  std::vector<HostGroup> made;
+  for (const auto& [role, name] : groups) {
+    auto it = std::ranges::find(made, name, &HostGroup::name);
+    if (it == made.end()) it = made.insert(made.end(), {name, {}});
+    it->roles.push_back(role);
+  }
+  return made;
+}
+
+Catalog host_roles(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
+                   const std::vector<HostGroup>& groups, const HostOptions& options) {
+  const auto hosts = std::make_shared<Hosts>(groups, options);
+  for (const WorkflowSpec* spec : workflows) hosts->learn(*spec);
+  Catalog made;
+  for (const PluginDeclaration& declared : catalog.declarations()) {
+    add_plugin(made, *catalog.find(declared.name), hosts);
+    for (const std::string& kind : declared.global_param_kinds)
+      add_kind(made, catalog, kind, hosts);
+  }
+  return made;
+}
+
+}  // namespace sluice::hosts

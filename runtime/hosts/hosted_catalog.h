@@ -1,0 +1,33 @@
+// A catalog whose plugins make some roles in hosts of their own, and the others as before.
+//
+// Which roles and global parameters belong to which host goes by their names. Errors: of the split,
+// in words for whoever wrote it: roles that share a parameter or an executor share memory.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/spec.h"
+#include "roles/catalog.h"
+#include "runtime/hosts/host_process.h"
+
+namespace sluice::hosts {
+
+struct HostGroup {
+  std::string name;
+  std::vector<std::string> roles;
+};
+
+/// A host for each role that is named, and one for those that must be together; `all` alone means
+/// all roles. Errors: not_found, invalid_argument.
+Result<std::vector<HostGroup>> isolate(std::span<const WorkflowSpec* const> workflows,
+                                       std::span<const std::string> roles);
+
+/// Borrows the specs while it is called. Each host's process starts with its first role and ends
+/// with its last. `options`: the same for all.
+Catalog host_roles(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
+                   const std::vector<HostGroup>& groups, const HostOptions& options);
+
+}  // namespace sluice::hosts

@@ -1,0 +1,40 @@
+// Roles and global parameters of a host, as this program's lanes and sessions see them.
+//
+// Thread and errors as for any role; an activation in a host that dies ends with how it died.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "roles/catalog.h"
+#include "runtime/hosts/host_process.h"
+
+namespace sluice::hosts {
+
+/// The fields that a node's activations may have, for each interface and node.
+using FieldsOf =
+    std::function<std::vector<std::string>(std::string_view node, std::string_view interface)>;
+
+class HostedParam final : public GlobalParam {
+ public:
+  HostedParam(std::shared_ptr<HostProcess> host, std::uint32_t member)
+      : host_(std::move(host)), member_(member) {}
+  void end_session(std::string_view session) override;
+
+  const std::shared_ptr<HostProcess>& host() const { return host_; }
+  std::uint32_t member() const { return member_; }
+
+ private:
+  const std::shared_ptr<HostProcess> host_;
+  const std::uint32_t member_;
+};
+
+/// `keeps_sessions`: a call whose session lost what the host held of it is told so.
+Result<RoleInstance> make_hosted_role(std::shared_ptr<HostProcess> host, MakeRole making,
+                                      FieldsOf fields, bool keeps_sessions);
+Result<std::unique_ptr<GlobalParam>> make_hosted_param(std::shared_ptr<HostProcess> host,
+                                                       MakeParam making);
+
+}  // namespace sluice::hosts

@@ -1,0 +1,27 @@
+// Starts a role host: a process with one socket, its own group, no input, and the standard error of
+// this one for all that it says.
+//
+// Thread: one that lives as long as the process may; the kernel ends the process with it. Errors:
+// exhausted, not_found.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/hosts/channel.h"
+
+namespace sluice::hosts {
+
+struct Spawned {
+  pid_t pid = -1;
+  Descriptor handle;   // readable when it has died
+  Descriptor control;  // this side of its socket
+};
+
+/// `memory`: bytes of address space; 0: no limit.
+Result<Spawned> spawn(std::vector<std::string> command, std::uint64_t memory);
+
+}  // namespace sluice::hosts

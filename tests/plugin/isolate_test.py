@@ -1,0 +1,172 @@
+"""`sluice run --isolate` and `hosts:` of a cluster file. Usage: isolate_test.py SLUICE ROOT PLUGINS
+
+The same bytes as in one process, a role that crashes, what is refused, and nothing left behind when the program is killed.
+"""
+import base64
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SLUICE, ROOT, PLUGINS = map(os.path.abspath, sys.argv[1:4])
+CHAT = f"{ROOT}/workflows/image_chat.yaml"
+TABLE = f"{ROOT}/models/scenes/samples/table.png"
+MORTAL = """sluice: 1
+workflow: mortals
+inputs: { one: text, two: text }
+roles: { one: { plugin: mortal }, two: { plugin: mortal } }
+nodes:
+  first: { run: one.act, inputs: [ { text: inputs.one } ] }
+  other: { run: two.act, inputs: [ { text: inputs.two } ] }
+outputs: { said: first.word, besides: other.word }
+"""
+# A sanitizer lets a crash look like one.
+ENVIRONMENT = {**os.environ, "ASAN_OPTIONS": "handle_segv=0"}
+failures = []
+
+
+def expect(what, condition, seen):
+    if not condition:
+        failures.append(f"{what}: {seen}")
+
+
+def run(*words, lines=""):
+    done = subprocess.run([SLUICE, "run", *words], cwd=ROOT, input=lines, capture_output=True, text=True, timeout=300,
+                          env=ENVIRONMENT)
+    return done.returncode, done.stdout, done.stderr
+
+
+def chat_lines():
+    """Questions about a picture, in two conversations, and drawings."""
+    with open(TABLE, "rb") as file:
+        picture = {"type": "image", "data": base64.b64encode(file.read()).decode(), "name": "table.png"}
+    calls = []
+    for number in range(8):
+        text = "draw a red circle" if number % 2 else "what color is the circle"
+        content = ([] if number % 2 else [picture]) + [{"type": "text", "text": text}]
+        request = {"content": content, "options": {"seed": number}}
+        calls.append({"id": number, "session": f"s{number % 4}", "inputs": {"request": request}})
+    return "".join(json.dumps(call) + "\n" for call in calls)
+
+
+def same_bytes(folder):
+    hosted = os.path.join(folder, "hosted.yaml")
+    with open(hosted, "w", encoding="utf-8") as out:
+        out.write(f"cluster: 1\nworkflows: [ {CHAT} ]\nmachines:\n"
+                  "  front: { home: true, roles: [ parser, vit ], hosts: { eyes: [ vit ] } }\n"
+                  "  talk: { roles: [ vae, llm, diffusion ], hosts: { models: [ llm, diffusion ] } }\n")
+    lines, seen = chat_lines(), []
+    for where in ([CHAT], [CHAT, "--isolate", "all"], [CHAT, "--isolate", "llm,diffusion"], ["--cluster", hosted]):
+        outputs = os.path.join(folder, f"out{len(seen)}")
+        os.mkdir(outputs)
+        code, out, err = run(*where, "--calls", "-", "--out", outputs, "--concurrency", "1", lines=lines)
+        expect(f"run {where}", code == 0 and len(out.splitlines()) == 8, (code, err))
+        files = {}
+        for name in os.listdir(outputs):
+            with open(os.path.join(outputs, name), "rb") as file:
+                files[name] = file.read()
+        seen.append((sorted(out.replace(outputs, "").splitlines()), files))
+    expect("four drawings", len(seen[0][1]) == 4, seen[0][1].keys())
+    for at, one in enumerate(seen[1:]):
+        expect(f"the same bytes, way {at + 1}", one == seen[0], (one[0], seen[0][0]))
+
+
+def call(name, one=None, two=None):
+    return json.dumps({"id": name, "inputs": {"one": one, "two": two}}) + "\n"
+
+
+def crash(flow):
+    lines = (call("a", one="hello") + call("b", one="segv") + call("c", one="again") + call("d", two="print"))
+    code, out, err = run(flow, "--plugins", PLUGINS, "--isolate", "one,two", "--calls", "-", "--concurrency", "1", lines=lines)
+    results = {r["id"]: r for r in map(json.loads, out.splitlines())}
+    expect("each call has one result", code == 1 and sorted(results) == ["a", "b", "c", "d"], (code, out, err))
+    expect("the others go on", [results[i]["ok"] for i in "abcd"] == [True, False, True, True], results)
+    expect("who died of what", "role 'one': host 'one' died by SIGSEGV; activations that were in it: 1 (node 'first' of call"
+           in results["b"]["error"]["message"], results["b"])
+    expect("a note", "note: host 'one' died by SIGSEGV" in err, err)
+    expect("what a role prints is no answer", "printed" in err, (out, err))
+
+
+def refused(folder, flow):
+    def error(*words):
+        code, out, err = run(*words)
+        expect(f"{words} is refused", code in (1, 2) and not out, (code, out))
+        return err
+    err = error(CHAT, "--prompt", "hi", "--isolate", "llm")
+    expect("a split", err == "error: --isolate: 'llm' and 'diffusion' can only be isolated together: "
+           "'diffusion' is colocated with 'llm'\n", err)
+    err = error(CHAT, "--prompt", "hi", "--isolate", "vitt")
+    expect("a role that is not there", err == "error: --isolate: no role 'vitt' to isolate; did you mean 'vit'?\n", err)
+    err = error("--cluster", os.path.join(folder, "hosted.yaml"), "--prompt", "hi", "--isolate", "all")
+    expect("a cluster", "--isolate: a cluster file says it" in err, err)
+    done = subprocess.run([SLUICE, "role-host"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    expect("a host by hand", done.returncode == 1 and "not by hand" in done.stderr, done)
+
+
+def children(pid):
+    found = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
+            found += map(int, file.read().split())
+    return found
+
+
+def is_there(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(hosts):
+    until = time.monotonic() + 20
+    while any(map(is_there, hosts)) and time.monotonic() < until:
+        select.select([], [], [], 0.005)
+    left = [host for host in hosts if is_there(host)]
+    expect("nothing is left", not left, left)
+    for host in left:
+        os.kill(host, signal.SIGKILL)
+
+
+def killed(flow, pipe):
+    """The program is killed while calls run: its hosts end with it."""
+    with subprocess.Popen([SLUICE, "run", flow, "--plugins", PLUGINS, "--isolate", "all", "--calls", "-"], cwd=ROOT,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as program:
+        program.stdin.write(call("a", one="process"))
+        program.stdin.flush()
+        first = json.loads(program.stdout.readline())
+        hosts = children(program.pid)
+        expect("a host for each role", len(hosts) == 2 and first["outputs"].get("said") in map(str, hosts), (hosts, first))
+        descriptors = [sorted(os.readlink(f"/proc/{host}/fd/{fd}").split(":")[0] for fd in os.listdir(f"/proc/{host}/fd"))
+                       for host in hosts]
+        # Nothing but the standard three, the control socket and one channel.
+        expect("only what it needs", all(len(held) == 5 and held.count("socket") >= 2 for held in descriptors), descriptors)
+        os.mkfifo(pipe)
+        program.stdin.write(call("b", one="at " + pipe))
+        program.stdin.flush()
+        with open(pipe, "wb"):  # until the role is there, which then waits for ever
+            program.kill()
+            program.wait(timeout=60)
+            gone(hosts)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        flow = os.path.join(folder, "mortals.yaml")
+        with open(flow, "w", encoding="utf-8") as out:
+            out.write(MORTAL)
+        same_bytes(folder)
+        crash(flow)
+        refused(folder, flow)
+        killed(flow, os.path.join(folder, "pipe"))
+    print("\n".join(failures) if failures else "isolate: clean")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

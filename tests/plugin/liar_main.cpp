@@ -1,0 +1,72 @@
+// A role host that does not keep to the protocol, in the way that its argument says.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "runtime/hosts/channel.h"
+#include "runtime/hosts/host_child.h"
+#include "runtime/hosts/host_protocol.h"
+
+using namespace sluice;
+using namespace sluice::hosts;
+
+namespace {
+
+/// The next message on the control socket, and the socket that came with it.
+int receive() {
+  std::array<std::byte, control_max> bytes{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
+  iovec part{bytes.data(), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = space.data();
+  message.msg_controllen = space.size();
+  if (::recvmsg(control_socket, &message, 0) <= 0) ::_exit(0);
+  int fd = -1;
+  if (const cmsghdr* const extra = CMSG_FIRSTHDR(&message))
+    std::memcpy(&fd, CMSG_DATA(extra), sizeof fd);
+  return fd;
+}
+
+void send(const wire::Bytes& bytes) {
+  (void)!::send(control_socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
+
+void send(Channel& channel, const wire::Bytes& bytes) {
+  if (!channel.send(bytes).ok()) ::_exit(1);
+}
+
+void reply(Channel& channel, const Reply& message) { send(channel, encode(message).value()); }
+
+/// An answer to the first activation, which has the number 1.
+void lie(Channel& channel, const std::string& how) {
+  if (how == "reference") reply(channel, Yielded{1, {{"word", {}, 0, 9}}});
+  if (how == "field") reply(channel, Yielded{1, {{"word", {}, 7, 0}}});
+  if (how == "stranger") reply(channel, Ended{2, {}, ""});
+  if (how == "stepped") reply(channel, Stepped{});
+  if (how == "kind") send(channel, wire::Bytes(1, std::byte{100}));
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  const std::string how = argv[1];
+  receive();  // hello
+  if (how == "mute") receive();
+  wire::Bytes hello = encode(Control(Hello{}));
+  if (how == "version") hello.back() = std::byte{2};
+  if (how == "magic") hello[1] = std::byte{'?'};
+  send(hello);
+  Channel channel((Descriptor(receive())));
+  if (!channel.receive().ok()) return 1;
+  if (how == "made") reply(channel, Stepped{});
+  reply(channel, Made{});
+  if (!channel.receive().ok()) return 1;
+  if (how == "control") send(wire::Bytes(3, std::byte{9}));
+  lie(channel, how);
+  receive();
+}

@@ -1,0 +1,70 @@
+// What the roles `mortal` and `mortal_stepped` do: the last words of their process, most of it.
+#pragma once
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <sluice/role.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace mortal {
+
+using namespace sluice::plugin;
+
+/// Returns when somebody writes to that pipe: what it read.
+inline std::string wait_at(const std::string& pipe) {
+  const int fd = ::open(pipe.c_str(), O_RDONLY | O_CLOEXEC);
+  char byte = '?';
+  if (fd < 0 || ::read(fd, &byte, 1) != 1) byte = '!';
+  ::close(fd);
+  return std::string(1, byte);
+}
+
+/// Uses memory until there is none.
+inline void eat() {
+  std::vector<std::string> eaten;
+  for (;;) eaten.emplace_back(std::size_t{16} << 20U, 'x');
+}
+
+inline void write_garbage() {
+  for (int fd = 3; fd < 64; ++fd) {
+    int type = 0;
+    socklen_t size = sizeof type;
+    if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM)
+      (void)!::write(fd, "what nobody has asked for, and no length", 40);
+  }
+}
+
+/// Nothing: what it says stands in `said`.
+inline Status act(const std::string& deed, std::string& said) {
+  if (deed == "segv") ::raise(SIGSEGV);
+  if (deed == "null") *static_cast<volatile int*>(nullptr) = 1;
+  if (deed == "abort") std::abort();
+  if (deed == "exit") std::_Exit(7);
+  if (deed == "kill") ::raise(SIGKILL);
+  if (deed == "stop") ::raise(SIGSTOP);
+  if (deed == "loop")
+    for (volatile int i = 0;; i = i + 1) continue;
+  if (deed == "deaf") {
+    ::signal(SIGTERM, SIG_IGN);
+    for (volatile int i = 0;; i = i + 1) continue;
+  }
+  if (deed == "close")
+    for (int fd = 3; fd < 64; ++fd) ::close(fd);
+  if (deed == "garbage") write_garbage();
+  if (deed == "eat") eat();
+  if (deed == "throw") throw std::runtime_error("a tantrum");
+  if (deed == "fail") return {Code::corrupt, "as told"};
+  if (deed.starts_with("at ")) said = wait_at(deed.substr(3));
+  if (deed == "process") said = std::to_string(::getpid());
+  if (deed == "print") (void)!::write(1, "printed\n", 8);
+  return {};
+}
+
+}  // namespace mortal

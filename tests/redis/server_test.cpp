@@ -209,7 +209,8 @@ TEST_CASE("an emptied server lets the living holder in again before one that wai
     server.as_root({"FLUSHALL"});
     // The one that waits asks first, as the other would at a later moment.
     REQUIRE(until([&] {
-      return server.as_root({"HGET", "sluice:laptop:lives", "eyes"}).kind != RedisValue::Kind::nothing;
+      const RedisValue life = server.as_root({"HGET", "sluice:laptop:lives", "eyes"});
+      return life.kind != RedisValue::Kind::nothing;
     }));
     REQUIRE(is_refused(*second, "another process is machine 'eyes', in life 5"));
     CHECK(is(*first, Kind::current));

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -18,29 +17,21 @@ class RestartHold {
   RestartHold(std::size_t machines, std::chrono::milliseconds patience)
       : machines_(machines), patience_(patience) {}
 
-  /// This life of it is there, in a process that lives.
-  void lives(std::size_t machine, std::uint32_t incarnation) {
-    machines_[machine] = {incarnation, {}};
-  }
-  /// The process of the life that was told last has died. No news of one that is waited for.
+  /// It is there, in a process that lives.
+  void lives(std::size_t machine) { machines_[machine].reset(); }
+  /// The process of the life that was there has died. No news of one that is waited for.
   void died(std::size_t machine, Time now) {
-    if (!machines_[machine].died) machines_[machine].died = now;
+    if (!machines_[machine]) machines_[machine] = now;
   }
-  bool is_dead(std::size_t machine) const { return machines_[machine].died.has_value(); }
-  /// The life that was told last; 0: none yet.
-  std::uint32_t life(std::size_t machine) const { return machines_[machine].life; }
+  bool is_dead(std::size_t machine) const { return machines_[machine].has_value(); }
   /// Whether to wait for it. `again`: somebody starts it again.
   bool waits(std::size_t machine, bool again, Time now) const {
-    const auto& died = machines_[machine].died;
+    const auto& died = machines_[machine];
     return died && again && now - *died < patience_;
   }
 
  private:
-  struct Machine {
-    std::uint32_t life = 0;
-    std::optional<Time> died;
-  };
-  std::vector<Machine> machines_;
+  std::vector<std::optional<Time>> machines_;  // when its process died
   std::chrono::milliseconds patience_;
 };
 

@@ -27,14 +27,22 @@ bool has_died(int process) {
   return ::poll(&event, 1, 0) > 0;
 }
 
-/// The process that is the machine; -1: none on this computer.
-int open_holder(const std::string& lock) {
-  const std::optional<LockHolder> holder = lock_holder(lock);
+/// The process on this computer that is the machine; -1: none. `life`: one that says that it is
+/// this life.
+int open_process_of(const std::string& folder, std::uint32_t machine,
+                    std::optional<std::uint32_t> life) {
+  const std::optional<LockHolder> holder =
+      lock_holder(folder + "/" + std::to_string(machine) + ".lock");
   if (!holder) return -1;
   const int process = static_cast<int>(::syscall(SYS_pidfd_open, holder->pid, 0));
-  // Its number may be another's by now.
-  const std::optional<LockHolder> again = lock_holder(lock);
-  if (process < 0 || (again && again->pid == holder->pid)) return process;
+  if (process < 0 || !life) return process;
+  const Result<StatusReader> reader = StatusReader::connect(status_path(folder, machine));
+  const Result<std::string> text =
+      reader.ok() ? reader->read(answer_patience) : Result<std::string>(reader.error());
+  const Json json = text.ok() ? Json::parse(*text, nullptr, false) : Json();
+  if (number_of<pid_t>(json, "pid") == holder->pid &&
+      number_of<std::uint32_t>(json, "incarnation") == *life)
+    return process;
   ::close(process);
   return -1;
 }
@@ -86,14 +94,17 @@ void Restarts::look(RestartHold::Time now) {
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     if (i == cluster_.spec().home()) continue;
     if (processes_[i] >= 0 && has_died(processes_[i])) hold_.died(i, now);
+    const bool is_known = processes_[i] >= 0 && !hold_.is_dead(i);
     const Roster::Row& row = status.machines[i].known;
-    const bool there = row.state == Roster::State::there && row.incarnation > hold_.life(i);
-    if (!there) continue;
-    const int process = open_holder(cluster_.folder + "/" + std::to_string(i) + ".lock");
+    if (is_known || row.state != Roster::State::there) continue;
+    // The list may still say so of a life that died: the process that is there now tells its own.
+    const int process =
+        open_process_of(cluster_.folder, static_cast<std::uint32_t>(i),
+                        hold_.is_dead(i) ? std::optional(row.incarnation) : std::nullopt);
     if (process < 0) continue;
     if (processes_[i] >= 0) ::close(processes_[i]);
     processes_[i] = process;
-    hold_.lives(i, row.incarnation);
+    hold_.lives(i);
   }
 }
 
@@ -103,15 +114,17 @@ bool Restarts::is_restarted(const std::string& machine, RestartHold::Time now) {
     said_at_ = now;
   }
   if (!said_) return false;
-  return std::ranges::any_of(
+  // Who does not answer in time is there all the same; nobody waits for it beyond the patience.
+  return said_->empty() || std::ranges::any_of(
       *said_, [&](const auto& one) { return one.name == machine && one.failing == 0; });
 }
 
 std::vector<std::string> Restarts::waits_for() {
   const RestartHold::Time now = steady_clock::now();
   std::vector<std::string> names;
-  const auto is_news = [&](int process) { return process >= 0 && has_died(process); };
-  if (std::ranges::none_of(processes_, is_news)) return names;
+  bool is_news = std::ranges::count(processes_, -1) > 1;  // but for the home
+  for (const int process : processes_) is_news = is_news || (process >= 0 && has_died(process));
+  if (!is_news) return names;
   look(now);
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     const std::string& name = cluster_.spec().machines[i].name.text;

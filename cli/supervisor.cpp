@@ -71,7 +71,8 @@ std::vector<Supervisor::Status> Supervisor::status() const {
   std::vector<Status> all;
   for (const Process& process : processes_)
     all.push_back({process.machine.name, process.handle >= 0 ? process.pid : 0, process.starts,
-                   process.ended, process.respawn.failing(steady_clock::now(), process.handle >= 0)});
+                   process.ended,
+                   process.respawn.failing(steady_clock::now(), process.handle >= 0)});
   return all;
 }
 

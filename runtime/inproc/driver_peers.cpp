@@ -52,7 +52,9 @@ void Driver::send(std::uint32_t machine, const Message& message) {
     peers_->windows.sent(message.target, machine, bytes.size() - begin + frame_overhead);
   if (encoded.ok()) {
     peers_->place.port->send(peers_->lives.life_of(machine), Channel::message, std::move(bytes));
-    return failpoint(message.kind == Message::Kind::abort ? "abort_sent" : "message_sent");
+    const bool stops =
+        message.kind == Message::Kind::abort || message.kind == Message::Kind::cancel;
+    return failpoint(stops ? "abort_sent" : "message_sent");
   }
   const NodeId node = message.frame ? message.frame->from : entry_node;
   peers_->broken.push_back({message.call,
@@ -285,7 +287,6 @@ void Driver::take_session(Origin from, const Control& control) {
 void Driver::handle_joined(Origin life) {
   const std::uint32_t self = peers_->where().self.machine;
   peers_->lives.joined(life);
-  peers_->why[life.machine].clear();
   Control news{.kind = Control::Kind::joined, .workflow = peers_->place.workflow};
   news.number = ++peers_->news;
   for (const CallId& call : loop_.machine_back(life.machine)) news.calls.push_back(call.number);

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from cluster_test import (CALM, ROOT, SLUICE, Home, Up, check, failures, is_there, run_and_clean, started, until,
+from cluster_test import (CALM, ROOT, SLUICE, Home, Up, check, failures, run_and_clean, started, stat_of, until,
                           write_cluster)
 from down_test import sluice, status
 
@@ -46,7 +46,7 @@ def calls_wait(folder: str, cluster: str, by_run: bool):
     for round_ in (1, 2):
         pid = status(cluster)["eyes"]["pid"]
         os.kill(pid, signal.SIGKILL)
-        until(lambda: not is_there(pid), 5, "it is dead")
+        until(lambda: not stat_of(pid), 5, "it is dead, with all its threads")
         for _ in range(6):
             home.ask(0)
         for _ in range(6):

@@ -593,7 +593,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--extra", type=int, default=0, help="so many cases more, drawn at random")
     parser.add_argument("--only", default="", help="jobs whose name has this in it")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=4, help="worlds side by side; most of a case is waiting")
     parser.add_argument("--part", type=int, default=-1)
     parser.add_argument("--result", default="")
     options = parser.parse_args()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import ctypes
 import json
 import os
 import random
@@ -562,7 +563,11 @@ def extra(base: str, seed: int, count: int):
 
 
 def work(options) -> int:
-    """One of the processes that share the jobs; says what it counted."""
+    """One of the processes that share the jobs; says what it counted. It ends, and cleans up, with who started it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    ctypes.CDLL(None).prctl(1, int(signal.SIGTERM))  # PR_SET_PDEATHSIG
+    if os.getppid() != options.parent:
+        return 1
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="sluice-kill-") as base:
         for number, (name, job) in enumerate(jobs()):
             if options.only and options.only not in name:
@@ -596,6 +601,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=4, help="worlds side by side; most of a case is waiting")
     parser.add_argument("--part", type=int, default=-1)
     parser.add_argument("--result", default="")
+    parser.add_argument("--parent", type=int, default=0)
     options = parser.parse_args()
     if options.part >= 0:
         return work(options)
@@ -603,7 +609,8 @@ def main() -> int:
     total, failed, slowest = {}, 0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         results = [os.path.join(folder, str(part)) for part in range(options.jobs)]
-        parts = [subprocess.Popen([sys.executable, __file__, *sys.argv[1:], "--part", str(part), "--result", result])
+        parts = [subprocess.Popen([sys.executable, __file__, *sys.argv[1:], "--part", str(part), "--result", result,
+                                   "--parent", str(os.getpid())])
                  for part, result in enumerate(results)]
         started.extend(parts)
         for part, result in zip(parts, results):

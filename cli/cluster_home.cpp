@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/failpoint.h"
 #include "cli/gated_runner.h"
 #include "cli/isolate.h"
 #include "cli/machine_status.h"
@@ -102,6 +103,7 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
   if (Result<void> made = make_folder(cluster); !made.ok()) return made.error();
   std::unique_ptr<ClusterHome> home(new ClusterHome(cluster));
   const std::uint32_t self = cluster.spec().home();
+  name_for_failpoints(cluster.spec().machines[self].name.text);
   Result<LockFile> lock = lock_machine(cluster, self);
   if (!lock.ok()) return lock.error();
   home->machine_lock_.emplace(std::move(lock).value());
@@ -143,15 +145,37 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
   home->node_ = std::move(node).value();
   home->show_status();
   if (progress) progress("waiting for the other machines");
-  if (Result<void> all = home->node_->wait_for_members(patience); !all.ok()) {
+  if (Result<void> all = home->wait_for_members(patience); !all.ok()) {
     kept->print();
     if (home->supervisor_ || is_of_this_computer(cluster)) return all.error();
     return Error{all.error().code, all.error().message +
                                        "; start each with `sluice node --cluster " +
                                        cluster.spec().file + " --name MACHINE`"};
   }
+  home->restarts_ = std::make_unique<Restarts>(
+      cluster, *home->node_, home->supervisor_ ? &*home->supervisor_ : nullptr, patience);
   home->quiet_ = false;
+  failpoint("ready");
   return home;
+}
+
+/// Nobody waits for a machine of which whoever starts it says that it keeps failing.
+Result<void> ClusterHome::wait_for_members(std::chrono::milliseconds patience) {
+  using std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds step{200};
+  const auto until = steady_clock::now() + patience;
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - steady_clock::now());
+    if (left <= step) return node_->wait_for_members(std::max(left, step.zero()));
+    if (node_->wait_for_members(step).ok()) return {};
+    const auto processes = supervised(cluster_, supervisor_ ? &*supervisor_ : nullptr);
+    if (!processes) continue;
+    for (const Supervisor::Status& one : *processes)
+      if (one.failing != 0)
+        return Error{ErrorCode::unavailable, "machine '" + one.name + "' " + one.ended + "; " +
+                                                 failing_words(one.failing)};
+  }
 }
 
 Runner& ClusterHome::runner(std::size_t workflow) {
@@ -171,6 +195,7 @@ void ClusterHome::show_status() {
 void ClusterHome::end_processes() {
   quiet_ = true;
   if (!supervisor_) return;
+  restarts_.reset();
   status_->set(node_.get(), nullptr);
   supervisor_.reset();
   remove_sockets(cluster_);
@@ -179,6 +204,7 @@ void ClusterHome::end_processes() {
 
 ClusterHome::~ClusterHome() {
   quiet_ = true;
+  restarts_.reset();
   if (status_) status_->watch(nullptr);
   if (supervisor_) supervisor_->stop();
   if (status_) status_->set(nullptr, supervisor_ ? &*supervisor_ : nullptr);

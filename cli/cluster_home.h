@@ -11,6 +11,7 @@
 #include "cli/cluster.h"
 #include "cli/machine_status.h"
 #include "cli/registry_entry.h"
+#include "cli/restarts.h"
 #include "cli/supervisor.h"
 
 namespace sluice::cli {
@@ -39,8 +40,12 @@ class ClusterHome {
   ~ClusterHome();
   /// Calls begin while the registry confirms this machine, or always where there is none.
   Runner& runner(std::size_t workflow);
+  /// Machines that were there and are being started again: new calls wait for them, as long as for
+  /// machines at the start. Thread: one.
+  std::vector<std::string> waits_for() { return restarts_->waits_for(); }
 
  private:
+  Result<void> wait_for_members(std::chrono::milliseconds patience);
   void show_status();
   explicit ClusterHome(const Cluster& cluster) : cluster_(cluster) {}
 
@@ -51,6 +56,7 @@ class ClusterHome {
   std::unique_ptr<RegistryKeeper> registry_;
   std::unique_ptr<Catalog> hosted_;  // the roles of this machine's hosts are elsewhere
   std::unique_ptr<Node> node_;
+  std::unique_ptr<Restarts> restarts_;
   std::vector<std::unique_ptr<Runner>> gates_;  // by workflow; empty where there is no registry
   std::unique_ptr<MachineStatus> status_;
 };

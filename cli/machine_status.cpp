@@ -40,7 +40,8 @@ Json processes_of(const std::vector<Supervisor::Status>& processes) {
   Json list = Json::array();
   for (const Supervisor::Status& one : processes)
     list.push_back(
-        {{"machine", one.name}, {"pid", one.pid}, {"starts", one.starts}, {"ended", one.ended}});
+        {{"machine", one.name}, {"pid", one.pid}, {"starts", one.starts}, {"ended", one.ended},
+         {"failing", one.failing}});
   return list;
 }
 

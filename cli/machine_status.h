@@ -23,8 +23,8 @@ namespace sluice::cli {
 std::string status_path(const std::string& folder, std::uint32_t machine);
 std::string up_status_path(const std::string& folder);
 
-/// `[ { "machine", "pid" (0: it does not run), "starts", "ended": how it ended last } ]`, a list
-/// as JSON text.
+/// `[ { "machine", "pid" (0: it does not run), "starts", "ended": how it ended last, "failing": how
+/// often in a row where that is too often } ]`, a list as JSON text.
 std::string processes_json(const std::vector<Supervisor::Status>& processes);
 
 class MachineStatus {

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/failpoint.h"
 #include "cli/cluster.h"
 #include "cli/cluster_home.h"
 #include "cli/commands.h"
@@ -119,15 +120,19 @@ int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& optio
   const auto made = make_node(cluster, number, hosted, {}, notice, entry->get());
   if (!made.ok()) return fail(options.name + ": " + made.error().message);
   (*shown)->set(made->get(), nullptr);
+  failpoint("before_ready");
   std::printf("machine '%s' is ready\n", options.name.c_str());
   std::fflush(stdout);
+  failpoint("ready");
   signals.wait();
+  failpoint("told_to_end");
   ::alarm(stop_seconds_most);  // a role that never lets go does not keep the machine's name
   (*shown)->set(nullptr, nullptr);
   return fenced ? 1 : 0;
 }
 
 int node(const NodeCommand& options, const Catalog& catalog) {
+  name_for_failpoints(options.name);
   const EndSignals signals;
   const std::optional<Cluster> cluster = load(options.cluster, options.workflow, catalog);
   if (!cluster) return 1;
@@ -153,6 +158,7 @@ int node(const NodeCommand& options, const Catalog& catalog) {
 
 int up(const NodeCommand& options, const std::vector<std::string>& plugins,
        const Catalog& catalog) {
+  name_for_failpoints("up");
   const EndSignals signals;
   const std::optional<Cluster> cluster = load(options.cluster, options.workflow, catalog);
   if (!cluster) return 1;

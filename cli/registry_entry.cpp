@@ -44,7 +44,9 @@ Result<std::unique_ptr<RegistryKeeper>> begin_entry(
   options.address = std::move(address).value();
   options.entry = {key_name(cluster),    spec.machines[machine].name.text,
                    new_registry_token(), hex(cluster.digest),
-                   incarnation_now(),    spec.lease};
+                   incarnation_now(),    spec.lease,
+                   // A private one begins with its cluster, whose locks say who is which machine.
+                   is_private(cluster) ? std::chrono::milliseconds(0) : spec.lease};
   options.fenced = std::move(fenced);
   options.notice = std::move(notice);
   return RegistryKeeper::create(std::move(options));

@@ -363,8 +363,9 @@ int run(const RunOptions& options, const Catalog& catalog,
     return fail(running.error().message);
   }
   Runner& runner = *running->runner;
-  RunEnd end = many ? run_calls({options.calls, options.session, options.concurrency, pictures},
-                                *lines, plan, runner, std::move(files).value(), *progress)
+  CallsOptions calls{options.calls, options.session, options.concurrency, pictures, {}};
+  if (running->home) calls.waits_for = [home = running->home.get()] { return home->waits_for(); };
+  RunEnd end = many ? run_calls(calls, *lines, plan, runner, std::move(files).value(), *progress)
                     : run_one(options, plan, std::move(inputs).value(), std::move(files).value(),
                               texts > 1, runner, progress);
   progress.reset();

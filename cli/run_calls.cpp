@@ -19,6 +19,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "cli/call_lines.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
@@ -31,6 +32,7 @@ namespace sluice::cli {
 namespace {
 
 constexpr std::size_t line_bytes_max = std::size_t{64} << 20;
+constexpr int held_look_ms = 10;  // while calls wait for a machine
 
 /// A call that was started. Its observer fills it; then it is in `Finished`, and the reader's.
 struct Started {
@@ -91,6 +93,8 @@ class Calls {
     return !at_end_ && !ending_ && under_way_.size() < options_.concurrency;
   }
   void end_session();
+  /// True while new calls wait for machines that are being started again, which is said once.
+  bool is_held();
   /// Starts what is there and may run; true when it waits for bytes.
   bool start_lines();
   void start(NumberedLine text);
@@ -113,10 +117,12 @@ class Calls {
   const std::shared_ptr<Finished> finished_;
   Interrupts interrupts_;
   LineBuffer lines_{line_bytes_max};
+  std::optional<NumberedLine> next_;
   std::map<std::size_t, std::shared_ptr<CallHandle>> under_way_;  // by line
   std::size_t answered_ = 0;
   std::optional<CallLine> ending_;  // whose session ends as soon as no call is under way
   bool source_ended_ = false;
+  bool held_ = false;    // calls wait for machines
   bool at_end_ = false;  // nothing more is started
   bool failed_ = false;
   bool interrupted_ = false;
@@ -151,6 +157,7 @@ void Calls::start(NumberedLine text) {
   }
   call->session = call->line.session.empty() ? own_session(text.number) : call->line.session;
   CallRequest request{call->session, std::move(call->line.inputs), call->line.deadline};
+  failpoint("call_begins");
   under_way_[text.number] = nullptr;
   tell();
   under_way_[text.number] =
@@ -163,14 +170,26 @@ void Calls::start(NumberedLine text) {
                                          }});
 }
 
+bool Calls::is_held() {
+  const auto names = options_.waits_for ? options_.waits_for() : std::vector<std::string>();
+  if (!names.empty() && !held_) {
+    std::string list;
+    for (const std::string& name : names) list += (list.empty() ? "'" : ", '") + name + "'";
+    std::fprintf(stderr, "note: machine %s is being started again; new calls wait for it\n",
+                 list.c_str());
+  }
+  return held_ = !names.empty();
+}
+
 bool Calls::start_lines() {
   while (wants_lines()) {
-    std::optional<NumberedLine> line = lines_.take();
-    if (!line.has_value()) {
+    if (!next_) next_ = lines_.take();
+    if (!next_) {
       at_end_ = source_ended_;
       return !at_end_;
     }
-    start(std::move(*line));
+    if (is_held()) return false;
+    start(*std::exchange(next_, std::nullopt));
   }
   return false;
 }
@@ -218,7 +237,9 @@ void Calls::answer(const Started& call) {
   end_.add(call.outcome);
   failed_ = failed_ || !outcome.ok;
   ++answered_;
+  failpoint("call_ended");
   progress_.write(result_line(call.line, outcome, shown, shown_files));
+  failpoint("call_answered");
   if (std::ferror(stdout) != 0) stop("");  // the program's end says that it could not be written
 }
 
@@ -248,7 +269,7 @@ RunEnd Calls::run() {
     std::array<pollfd, 3> events{pollfd{finished_->descriptor(), POLLIN, 0},
                                  pollfd{interrupts_.descriptor(), POLLIN, 0},
                                  pollfd{wants_bytes ? source_ : -1, POLLIN, 0}};
-    if (::poll(events.data(), events.size(), -1) < 0) continue;  // a signal
+    if (::poll(events.data(), events.size(), held_ ? held_look_ms : -1) < 0) continue;  // a signal
     if (events[1].revents != 0 && interrupts_.take()) {
       ::signal(SIGINT, SIG_DFL);  // another one ends the program
       interrupted_ = true;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "cli/output_files.h"
 #include "graph/plan.h"
@@ -18,6 +20,8 @@ struct CallsOptions {
   std::string session;          // of a line that names none
   std::size_t concurrency = 8;  // calls under way at once
   bool reads_pictures = true;   // false: a request with one is refused
+  /// Machines that no call begins without, for now; empty: there are none of these.
+  std::function<std::vector<std::string>()> waits_for;
 };
 
 /// How it went.

@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_fields.h"
+#include "cli/restarts.h"
 #include "cli/running.h"
 #include "runtime/registry/registration.h"
 
@@ -154,9 +155,11 @@ void print_up(const Json& up, int width) {
     const std::string ended = shown_text(one, "ended");
     const int pid = number_of<int>(one, "pid");
     const auto starts = number_of<unsigned>(one, "starts");
-    std::printf("  %-*s  %s; started %u time%s%s%s\n", width, shown_text(one, "machine").c_str(),
+    const auto failing = number_of<unsigned>(one, "failing");
+    std::printf("  %-*s  %s; started %u time%s%s%s%s\n", width, shown_text(one, "machine").c_str(),
                 pid == 0 ? "does not run now" : ("pid " + std::to_string(pid)).c_str(), starts,
-                starts == 1 ? "" : "s", ended.empty() ? "" : "; the last one ", ended.c_str());
+                starts == 1 ? "" : "s", ended.empty() ? "" : "; the last one ", ended.c_str(),
+                failing == 0 ? "" : ("; " + failing_words(failing)).c_str());
   }
 }
 

@@ -16,6 +16,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/failpoint.h"
+
 namespace sluice::cli {
 
 namespace {
@@ -78,6 +80,7 @@ void serve(int listener, int stop_event, const std::function<std::string()>& tex
       continue;
     }
     const auto owner = owner_of(reader);
+    failpoint("status_asked");
     if (owner && (owner->uid == ::getuid() || owner->uid == 0)) send_all(reader, text());
     ::close(reader);
   }

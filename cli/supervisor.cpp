@@ -14,6 +14,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/failpoint.h"
+
 namespace sluice::cli {
 
 namespace {
@@ -69,7 +71,8 @@ std::vector<Supervisor::Status> Supervisor::status() const {
   std::vector<Status> all;
   for (const Process& process : processes_)
     all.push_back({process.machine.name, process.handle >= 0 ? process.pid : 0, process.starts,
-                   process.ended});
+                   process.ended,
+                   process.respawn.failing(steady_clock::now(), process.handle >= 0)});
   return all;
 }
 
@@ -84,24 +87,38 @@ void Supervisor::start(Process& process) {
   process.pid = ::fork();
   if (process.pid == 0) become(arguments.data(), quiet_, parent, process.machine.death_signal);
   if (process.pid > 0) process.handle = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
+  failpoint("process_started");
   if (process.handle >= 0) return;
-  notice_("process '" + process.machine.name + "' cannot be started: " + std::strerror(errno));
+  process.ended = std::string("cannot be started: ") + std::strerror(errno);
   if (process.pid > 0) {
     ::kill(process.pid, SIGKILL);
     ::waitpid(process.pid, nullptr, 0);
   }
-  process.next = process.respawn.died(steady_clock::now());
+  plan_next(process);
+}
+
+/// People hear of each end, until it keeps failing: then once.
+void Supervisor::plan_next(Process& process) {
+  const Respawn::Time now = steady_clock::now();
+  process.next = process.respawn.died(now);
+  const unsigned failing = process.respawn.failing(now, false);
+  if (failing > Respawn::deaths_most) return;
+  notice_("process '" + process.machine.name + "' " + process.ended +
+          (failing == 0 ? "; it is started again"
+                        : ", and the " + std::to_string(failing - 1) +
+                              " before did so as soon: it is tried again every " +
+                              std::to_string(Respawn::rarely.count()) + " s"));
 }
 
 void Supervisor::died(Process& process) {
+  failpoint("process_died");
   int status = 0;
   ::waitpid(process.pid, &status, 0);
   const std::lock_guard lock(mutex_);
   ::close(process.handle);
   process.handle = -1;
   process.ended = end_of(status);
-  process.next = process.respawn.died(steady_clock::now());
-  notice_("process '" + process.machine.name + "' " + process.ended + "; it is started again");
+  plan_next(process);
 }
 
 bool Supervisor::wait(Respawn::Time until) {

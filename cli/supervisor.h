@@ -30,6 +30,7 @@ class Supervisor {
     pid_t pid = 0;  // 0: it does not run now
     unsigned starts = 0;
     std::string ended;  // how it ended last; empty: it has not
+    unsigned failing = 0;  // it keeps failing: so many ends in a row (`Respawn`); 0: it does not
   };
   /// `quiet`: what they print on standard output goes nowhere. `notice` takes a line about one that
   /// died.
@@ -55,6 +56,7 @@ class Supervisor {
   void watch();
   void start(Process& process);
   void died(Process& process);
+  void plan_next(Process& process);
   void end_all();
   /// Until one dies, something is due or `until`; true when asked to stop.
   bool wait(Respawn::Time until);

@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/failpoint.h"
+
 namespace sluice {
 
 bool NodePlace::reads(std::string_view field) const {
@@ -109,6 +111,7 @@ std::optional<std::string> LaneActivation::check_and_add(const FieldValue& field
 }
 
 void LaneActivation::yield(std::span<const FieldValue> fields) {
+  failpoint("yield");
   const std::uint32_t most = place_->node->yields_max;
   if (++yields_ > most && most != 0) {
     const std::string name(fields.empty() ? std::string_view() : fields.front().field);
@@ -128,6 +131,7 @@ void LaneActivation::yield(std::span<const FieldValue> fields) {
 }
 
 void LaneActivation::end(Result<void> result, bool released) {
+  failpoint("activation_ended");
   if (times_) times_->end = steady_now();
   std::unique_ptr<Error> error;
   if (!result.ok())

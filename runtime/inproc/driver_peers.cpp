@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "runtime/inproc/driver.h"
 
 namespace sluice {
@@ -49,9 +50,12 @@ void Driver::send(std::uint32_t machine, const Message& message) {
   const Result<void> encoded = wire::encode(*plan_, message, steady_now(), limits, bytes);
   if (encoded.ok() && message.kind == Message::Kind::frame)
     peers_->windows.sent(message.target, machine, bytes.size() - begin + frame_overhead);
-  if (encoded.ok())
-    return peers_->place.port->send(peers_->lives.life_of(machine), Channel::message,
-                                    std::move(bytes));
+  if (encoded.ok()) {
+    peers_->place.port->send(peers_->lives.life_of(machine), Channel::message, std::move(bytes));
+    const bool stops =
+        message.kind == Message::Kind::abort || message.kind == Message::Kind::cancel;
+    return failpoint(stops ? "abort_sent" : "message_sent");
+  }
   const NodeId node = message.frame ? message.frame->from : entry_node;
   peers_->broken.push_back({message.call,
                             node,
@@ -79,6 +83,7 @@ bool Driver::pass_windows() {
     control.edge = back.edge;
     control.number = back.bytes;
     tell(back.to, control);
+    failpoint("bytes_returned");
   }
   const std::vector<NodeId> changed = windows.take_changed();
   for (const NodeId node : changed) gates.set(node, !windows.may_yield(node));
@@ -129,6 +134,7 @@ void Driver::tell_session(std::uint32_t machine, std::uint64_t session) {
   control.number = session;
   control.text = peers_->names[session];
   tell(machine, control);
+  failpoint("session_named");
 }
 
 void Driver::end_broken() {
@@ -162,6 +168,7 @@ void Driver::handle_session_ended(std::uint64_t session) {
     peers_->told[machine].erase(session);
     if (machine != peers_->where().self.machine) tell(machine, control);
   }
+  failpoint("session_ended");
 }
 
 // ---- what comes in
@@ -196,6 +203,7 @@ void Driver::receive(const PeerEvent& event) {
   const auto bytes = std::span(event.bytes).subspan(event.begin);
   if (Result<void> taken = loop_.receive(event.from, bytes, steady_now()); !taken.ok())
     refuse(event.from, taken.error().message);
+  failpoint("message_taken");
 }
 
 void Driver::hold(std::unique_ptr<PeerEvent> event) {
@@ -279,7 +287,6 @@ void Driver::take_session(Origin from, const Control& control) {
 void Driver::handle_joined(Origin life) {
   const std::uint32_t self = peers_->where().self.machine;
   peers_->lives.joined(life);
-  peers_->why[life.machine].clear();
   Control news{.kind = Control::Kind::joined, .workflow = peers_->place.workflow};
   news.number = ++peers_->news;
   for (const CallId& call : loop_.machine_back(life.machine)) news.calls.push_back(call.number);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "runtime/inproc/lane_threads.h"
 
 namespace sluice {
@@ -91,6 +92,7 @@ void Lane::run_one(LaneActivation& activation) {
   Slot& slot = slots_[activation.instance()];
   if (activation.cancelled()) return activation.end(cancelled_before());
   activation.role_begins();
+  failpoint("activation_begun");
   if (auto* stepped = std::get_if<std::unique_ptr<SteppedRole>>(&slot.instance))
     return admit(slot, **stepped, activation);
   Role& role = *std::get<std::unique_ptr<Role>>(slot.instance);

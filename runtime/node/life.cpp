@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/failpoint.h"
+
 namespace sluice {
 
 namespace {
@@ -32,6 +34,7 @@ void Life::start(std::vector<std::shared_ptr<Driver>> drivers,
   }
   for (const auto& driver : drivers_) driver->run();
   transport_->start(*this);
+  failpoint("life_began");
 }
 
 void Life::stop(bool leaves) {
@@ -155,6 +158,7 @@ void Life::ask() {
   }
   if (!stopped_)
     transport_->send(home, Channel::control, encode_control({.kind = Control::Kind::ask}));
+  failpoint("asked");
 }
 
 void Life::go_on() {
@@ -203,6 +207,7 @@ bool Life::take_control(Origin from, const wire::Bytes& bytes) {
     case Control::Kind::lost:
       if (from.machine == options_.home) transport_->refuse(control.life);
       if (is_bound_to(from)) note_lost(control.life, control.text);
+      failpoint("told_lost");
       break;
     case Control::Kind::joined:
       if (!is_bound_to(from)) break;
@@ -251,6 +256,7 @@ void Life::session_known(const std::string& session) { keeper_.session_known(ses
 void Life::admitted() {
   const std::lock_guard lock(mutex_);
   ++admissions_;
+  failpoint("admitted");
   changed_.notify_all();
 }
 
@@ -301,10 +307,12 @@ void Life::perform(const MemberEffect& effect) {
     case MemberEffect::Kind::lost:
       notice("machine '" + name(effect.life) + "' is lost: " + effect.why);
       note_lost(effect.life, effect.why);
+      failpoint("lost");
       return tell_drivers(PeerEvent::Kind::lost, effect.life, effect.why);
     case MemberEffect::Kind::joined:
       notice("machine '" + name(effect.life) + "' is there");
       note_there(effect.life);
+      failpoint("joined");
       return tell_drivers(PeerEvent::Kind::joined, effect.life, {});
     case MemberEffect::Kind::ask:
       return keeper_.bound(effect.life);

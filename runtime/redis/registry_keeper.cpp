@@ -12,6 +12,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/failpoint.h"
+#include "runtime/registry/scripts.h"
+
 namespace sluice {
 
 namespace {
@@ -126,6 +129,7 @@ void Keeper::keep() {
   if (!link_) return;
   eventfd_t heard = 0;
   eventfd_read(stop_event_, &heard);
+  failpoint("registry_leave");
   (void)link_->ask(entry_.farewell(), steady_clock::now() + farewell_patience);
 }
 
@@ -136,7 +140,9 @@ void Keeper::ask(const RegistryQuestion& question) {
     if (!made.ok()) return broke(made.error().message);
     link_.emplace(std::move(made).value());
   }
+  failpoint(question.words[1] == registry::enter ? "registry_enter" : "registry_renew");
   const Result<RedisValue> answer = link_->ask(question.words, until);
+  failpoint("registry_answered");
   if (!answer.ok()) return broke(answer.error().message);
   const auto words = words_of(*answer);
   if (!words.ok()) return broke(words.error().message);

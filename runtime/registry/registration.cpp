@@ -54,7 +54,9 @@ std::optional<RegistryQuestion> Registration::ask(Instant now) {
   due_ = now + patience();
   const std::vector<std::string> facts{std::to_string(wanted_), settings_.workflow,
                                        std::to_string(settings_.lease.count()),
-                                       registered_ ? epoch_ : settings_.token};
+                                       registered_ ? epoch_ : settings_.token,
+                                       given_ != 0 ? "again" : "new",
+                                       std::to_string(settings_.young.count())};
   return RegistryQuestion{++asked_,
                           command(registered_ ? registry::renew : registry::enter, facts)};
 }
@@ -108,6 +110,9 @@ void Registration::refuse(const std::vector<std::string>& words) {
     why_ = "another process is machine '" + settings_.machine + "', in life " +
            printable(words[1]) + "; its lease lasts for " + printable(words[2]) + " ms more";
     if (given_ != 0) fenced_ = why_;
+  } else if (words.size() == 2 && words[0] == "young" && given_ == 0) {
+    why_ = "it is new or was emptied, and lets in who was there before it lets newcomers in, in " +
+           printable(words[1]) + " ms";
   } else if (words.size() == 3 && words[0] == "differs" && !registered_) {
     why_ = "machine '" + printable(words[1]) +
            "' has other workflows, overrides or places: digest " +

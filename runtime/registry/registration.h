@@ -6,10 +6,10 @@
 // process is refused the name until then, and a process that finds the name taken is **fenced**: it
 // may not go on as this machine. Processes with other workflows are refused, and both are named.
 // A registry that is away, slow, emptied or replaced ends no entry by itself: it lapses until it
-// was made again, and the incarnation stays. But one that was emptied while another process waits
-// for the name gives it to whoever asks first, and fences the other. Pure: answers and the time go
-// in, questions come out; an answer counts once, to the question that is open. Thread: one at a
-// time.
+// was made again, and the incarnation stays. One that is new or was emptied knows nobody: for a
+// while (`young`) it lets only processes in that were in before, so that who lives has its name
+// again before a newcomer asks. Pure: answers and the time go in, questions come out; an answer
+// counts once, to the question that is open. Thread: one at a time.
 // Source: FAILURES R1 to R4, N2; Gray and Cheriton, Leases (1989).
 #pragma once
 
@@ -28,6 +28,9 @@ struct RegistrationSettings {
   std::string workflow;           // digest of what all processes must agree on
   std::uint32_t incarnation = 1;  // the least that is wanted
   std::chrono::milliseconds lease{3000};
+  /// How long a new or emptied registry keeps newcomers out; 0 where something else says that no
+  /// other process is this machine.
+  std::chrono::milliseconds young{0};
 };
 
 /// A command for the server, and the number that its answer comes with.

@@ -2,13 +2,16 @@
 //
 // Keys: a hash `lives` by machine ("incarnation token workflow", kept when the entry is over, so
 // that no incarnation is given twice), a sorted set `leases` (the end by the server's clock, in
-// ms), and `epoch`, which names this server's data. Source: redis.io, EVAL.
+// ms), and `epoch`, which names this server's data and ends with when they began (`@`, ms).
+// Source: redis.io, EVAL.
 #pragma once
 
 namespace sluice::registry {
 
-/// name, token, incarnation wanted, workflow, lease in ms, epoch to use where there is none.
+/// name, token, incarnation wanted, workflow, lease in ms, epoch's name where there is none,
+/// `again` or `new`, for how many ms a young epoch lets nobody new in.
 /// -> `ok` epoch incarnation present... | `held` incarnation ms left | `differs` machine workflow
+///    | `young` ms left
 inline constexpr const char* enter = R"lua(
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -35,9 +38,11 @@ if last_token ~= token then given = math.max(wanted, last + 1) end
 if last_token == token then given = math.max(wanted, last) end
 local epoch = redis.call('GET', KEYS[3])
 if not epoch then
-  epoch = ARGV[6]
+  epoch = ARGV[6] .. '@' .. string.format('%d', now)
   redis.call('SET', KEYS[3], epoch)
 end
+local young = tonumber(string.match(epoch, '@(%d+)$') or '0') + tonumber(ARGV[8]) - now
+if ARGV[7] ~= 'again' and young > 0 then return {'young', string.format('%d', young)} end
 redis.call('HSET', KEYS[1], name, string.format('%d', given) .. ' ' .. token .. ' ' .. workflow)
 redis.call('ZADD', KEYS[2], now + lease, name)
 local answer = {'ok', epoch, string.format('%d', given)}

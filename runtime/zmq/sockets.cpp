@@ -89,6 +89,12 @@ ParcelSocket::ParcelSocket(zmq::context_t& context, const SocketSettings& settin
   socket_.set(zmq::sockopt::zap_domain, "sluice");
 }
 
+ParcelSocket::~ParcelSocket() {
+  // Before the monitor's reader goes: the library's thread waits for ever with news for nobody, and
+  // with it all connections of this machine (4.3.4, socket_base.cpp).
+  if (monitor_) zmq_socket_monitor(socket_.handle(), nullptr, 0);
+}
+
 void ParcelSocket::bind(const std::string& address, bool ipv6) {
   socket_.set(zmq::sockopt::ipv6, ipv6);
   socket_.bind(address);

@@ -43,6 +43,9 @@ class ParcelSocket {
  public:
   /// A bound socket's parcels come with a route and are sent to one.
   ParcelSocket(zmq::context_t& context, const SocketSettings& settings, bool bound);
+  ParcelSocket(const ParcelSocket&) = delete;
+  ParcelSocket& operator=(const ParcelSocket&) = delete;
+  ~ParcelSocket();
   void bind(const std::string& address, bool ipv6);
   /// Also reports when the connection fails or ends: `fate`.
   void dial(zmq::context_t& context, const Address& how, const std::string& address,

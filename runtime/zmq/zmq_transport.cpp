@@ -12,6 +12,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/failpoint.h"
 #include "runtime/zmq/address.h"
 #include "runtime/zmq/door.h"
 #include "runtime/zmq/peer.h"
@@ -104,7 +105,10 @@ class ZmqTransport final : public Transport {
   void perform(links::HangUp& hang_up, Neighbour& neighbour);
   void perform(links::Transmit& transmit, Neighbour& neighbour);
   void perform(links::Deliver& deliver, Neighbour&);
-  void perform(links::SayConnected& said, Neighbour&) { listener_->connected(said.life); }
+  void perform(links::SayConnected& said, Neighbour&) {
+    failpoint("link_up");
+    listener_->connected(said.life);
+  }
   void perform(links::SaySilent& said, Neighbour&) { listener_->silent(said.life, said.why); }
   void perform(links::SayRefused& said, Neighbour&) { listener_->refused(said.by); }
   void perform(links::Notice& notice, Neighbour&) { say(notice.text); }
@@ -389,6 +393,7 @@ void ZmqTransport::stranger(const links::Arrival& arrival, const Result<links::H
   const std::string route(arrival.route);
   routes_[route] = {connection, enter->machine};
   accepted_[connection] = route;
+  failpoint("hello_heard");
   Neighbour& neighbour = neighbours_.at(enter->machine);
   neighbour.peer.heard(connection, *head, arrival.body, now_, effects_);
   act(neighbour);
@@ -444,6 +449,7 @@ void ZmqTransport::perform(links::Dial& dial, Neighbour& neighbour) {
   try {
     neighbour.socket.emplace(context_, socket_settings_, false);
     neighbour.socket->dial(context_, neighbour.reached, neighbour.address, neighbour.key);
+    failpoint("dialed");
   } catch (const zmq::error_t& error) {
     neighbour.socket.reset();
     neighbour.peer.broke(dial.connection, std::string("cannot be dialed: ") + error.what(), now_,
@@ -472,6 +478,7 @@ void ZmqTransport::perform(links::Transmit& transmit, Neighbour& neighbour) {
     if (found == accepted_.end()) return;
     given = bound_.give(found->second, transmit);
   }
+  if (transmit.body.at != 0) failpoint("part_sent");
   if (!given) neighbour.peer.broke(transmit.connection, "", now_, effects_);
 }
 

@@ -147,9 +147,9 @@ def stat_of(pid: int) -> list[str]:
 
 def command_of(pid: int) -> list[str]:
     try:
-        with open(f"/proc/{pid}/cmdline", encoding="utf-8") as file:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
             return file.read().split("\0")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return []
 
 

@@ -45,7 +45,9 @@ class Model {
           return {"held", std::to_string(life.incarnation), "1"};
         if (other != name && life.workflow != workflow) return {"differs", other, life.workflow};
       }
-      if (epoch_.empty()) epoch_ = question[11];
+      if (epoch_.empty()) epoch_ = question[11] + "@", began_ = now;
+      const Instant young = began_ + std::chrono::milliseconds(std::stol(question[13])) - now;
+      if (question[12] == "new" && young > 0ms) return {"young", "1"};
     }
     Life& life = lives_[name];
     life.incarnation =
@@ -69,6 +71,7 @@ class Model {
   };
   std::map<std::string, Life> lives_;
   std::string epoch_;
+  Instant began_{};
 };
 
 /// Asks what is due, and answers at once.
@@ -153,6 +156,36 @@ TEST_CASE("a process that another followed while the registry was away is fenced
   turn(first, model, 300ms);  // replaced
   turn(first, model, 300ms);  // held by the second
   CHECK(first.standing(300ms).kind == Kind::fenced);
+}
+
+TEST_CASE("a registry that was emptied lets who lives in before a process that waits") {
+  for (const auto young : {1000ms, 0ms}) {
+    Model model;
+    RegistrationSettings first_settings = settings("eyes", "t1");
+    RegistrationSettings second_settings = settings("eyes", "t2");
+    first_settings.young = second_settings.young = young;
+    Registration first(first_settings), second(second_settings);
+    turn(first, model, 0ms);
+    const bool held = young > 0ms;
+    CHECK((first.standing(0ms).kind == Kind::joining) == held);
+    turn(first, model, 1000ms);  // a new one waits, too
+    turn(first, model, 1250ms);
+    REQUIRE(first.standing(1250ms).kind == Kind::current);
+    turn(second, model, 1260ms);
+    model.empty();
+    turn(second, model, 1510ms);  // asks before the first does
+    turn(first, model, 1520ms);   // `replaced`
+    turn(first, model, 1520ms);
+    CHECK(first.standing(1520ms).kind == (held ? Kind::current : Kind::fenced));
+    if (!held) continue;
+    CHECK(second.standing(1520ms).why.find("it is new or was emptied") == 0);
+    CHECK(first.incarnation() == 5);
+    turn(second, model, 1770ms);
+    CHECK(second.standing(1770ms).why.find("another process is machine 'eyes'") == 0);
+    turn(second, model, 2600ms);  // the first has fallen silent
+    CHECK(second.standing(2600ms).kind == Kind::current);
+    CHECK(second.incarnation() == 6);
+  }
 }
 
 TEST_CASE("a later life in place keeps the entry") {

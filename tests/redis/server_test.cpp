@@ -99,11 +99,12 @@ class Server {
 
   std::unique_ptr<RegistryKeeper> keeper(const std::string& machine,
                                          const std::string& workflow = "aaaaaaaaaa",
-                                         std::uint32_t least = 5) const {
+                                         std::uint32_t least = 5,
+                                         std::chrono::milliseconds young = 0ms) const {
     RegistryOptions options;
     options.address.path = private_redis_socket(folder_);
     options.shown = "unix://" + options.address.path;
-    options.entry = {"laptop", machine, new_registry_token(), workflow, least, lease};
+    options.entry = {"laptop", machine, new_registry_token(), workflow, least, lease, young};
     return RegistryKeeper::create(std::move(options));
   }
 
@@ -194,6 +195,27 @@ TEST_CASE("a server that stands still, and one that is emptied, fence nobody") {
     REQUIRE(until([&] { return is(*front, Kind::current) && is(*eyes, Kind::current); }));
   }
   CHECK(front->wait_for_entry(0ms).value() == 5);
+}
+
+TEST_CASE("an emptied server lets the living holder in again before one that waits") {
+  const Folder folder;
+  const Server server(folder);
+  const auto first = server.keeper("eyes", "aaaaaaaaaa", 5, lease);
+  CHECK(is_refused(*first, "it is new or was emptied"));
+  REQUIRE(until([&] { return is(*first, Kind::current); }));
+  const auto second = server.keeper("eyes", "aaaaaaaaaa", 5, lease);
+  REQUIRE(is_refused(*second, "another process is machine 'eyes'"));
+  for (int round = 0; round < 3; ++round) {
+    server.as_root({"FLUSHALL"});
+    // The one that waits asks first, as the other would at a later moment.
+    REQUIRE(until([&] {
+      const RedisValue life = server.as_root({"HGET", "sluice:laptop:lives", "eyes"});
+      return life.kind != RedisValue::Kind::nothing;
+    }));
+    REQUIRE(is_refused(*second, "another process is machine 'eyes', in life 5"));
+    CHECK(is(*first, Kind::current));
+    CHECK(is(*second, Kind::joining));
+  }
 }
 
 TEST_CASE("a process whose name another took while its entry was gone is fenced, once") {

@@ -22,11 +22,13 @@ CMAKE = {"Threads": BASE, "OpenMP": "g++", "yaml-cpp": "libyaml-cpp-dev", "nlohm
          "libzmq": "libzmq3-dev", "libedit": "libedit-dev", "cppzmq": "cppzmq-dev", "hiredis": "libhiredis-dev"}
 PROGRAMS = {"cmake": "cmake", "ctest": "cmake", "ninja": "ninja-build", "c++": "g++", "g++": "g++", "git": "git",
             "python3": "python3", "pip3": "python3-pip", "cc": "g++", "gcc": "g++", "pkg-config": "pkg-config", "redis-server": "redis-server",
+            "ip": "iproute2",
             **dict.fromkeys("ar c++filt nm objcopy objdump ranlib readelf size strip strings".split(), "binutils"),
-            **dict.fromkeys("""apt-config apt-get awk bash cat chmod chroot cp cut date dirname dpkg dpkg-query env
-                            find grep head id kill ln ls mkdir mktemp mount mv nice nproc rm sed setpriv sh sha256sum
+            **dict.fromkeys("""apt-config apt-get awk bash cat chmod chroot cmp cp cut date diff dirname dpkg dpkg-query env
+                            find grep head id kill ln ls mkdir mktemp mount mv nice nproc nsenter
+                            realpath rm sed setpriv sh sha256sum
                             sleep sort stat
-                            sudo tail tar test touch tr true umount uname uniq unshare wc xargs""".split(), BASE)}
+                            sudo tail tar tee test touch tr true umount uname uniq unshare wc xargs""".split(), BASE)}
 MODULES = {"yaml": "python3-yaml"}
 HEADERS = {"yaml-cpp/": "libyaml-cpp-dev", "dnnl": "libdnnl-dev", "pcre2": "libpcre2-dev",
            "utf8proc": "libutf8proc-dev", "sentencepiece": "libsentencepiece-dev", "turbojpeg": "libturbojpeg0-dev",

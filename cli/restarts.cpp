@@ -1,0 +1,136 @@
+#include "cli/restarts.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/json_fields.h"
+#include "cli/lock_file.h"
+#include "cli/machine_status.h"
+#include "cli/status_socket.h"
+
+namespace sluice::cli {
+
+namespace {
+
+using std::chrono::steady_clock;
+using Json = nlohmann::json;
+
+constexpr std::chrono::milliseconds answer_patience{100};
+constexpr std::chrono::milliseconds asked_every{100};
+
+bool has_died(int process) {
+  pollfd event{process, POLLIN, 0};
+  return ::poll(&event, 1, 0) > 0;
+}
+
+/// The process on this computer that is the machine; -1: none. `life`: one that says that it is
+/// this life.
+int open_process_of(const std::string& folder, std::uint32_t machine,
+                    std::optional<std::uint32_t> life) {
+  const std::optional<LockHolder> holder =
+      lock_holder(folder + "/" + std::to_string(machine) + ".lock");
+  if (!holder) return -1;
+  const int process = static_cast<int>(::syscall(SYS_pidfd_open, holder->pid, 0));
+  if (process < 0 || !life) return process;
+  const Result<StatusReader> reader = StatusReader::connect(status_path(folder, machine));
+  const Result<std::string> text =
+      reader.ok() ? reader->read(answer_patience) : Result<std::string>(reader.error());
+  const Json json = text.ok() ? Json::parse(*text, nullptr, false) : Json();
+  if (number_of<pid_t>(json, "pid") == holder->pid &&
+      number_of<std::uint32_t>(json, "incarnation") == *life)
+    return process;
+  ::close(process);
+  return -1;
+}
+
+}  // namespace
+
+std::string failing_words(unsigned ends) {
+  return "it keeps failing: " + std::to_string(ends) + " ends in a row, each within " +
+         std::to_string(Respawn::settled.count()) + " s of its start; it is tried again every " +
+         std::to_string(Respawn::rarely.count()) + " s";
+}
+
+std::optional<std::vector<Supervisor::Status>> supervised(const Cluster& cluster,
+                                                          const Supervisor* own) {
+  if (own != nullptr) return own->status();
+  if (!is_locked(cluster.folder + "/up.lock")) return {};
+  std::vector<Supervisor::Status> processes;
+  const Result<StatusReader> reader = StatusReader::connect(up_status_path(cluster.folder));
+  if (!reader.ok()) return processes;
+  const Result<std::string> text = reader->read(answer_patience);
+  if (!text.ok()) return processes;
+  const Json json = Json::parse(*text, nullptr, false);
+  if (!json.is_array()) return processes;
+  for (const Json& one : json)
+    processes.push_back({text_of(one, "machine"), number_of<pid_t>(one, "pid"),
+                         number_of<unsigned>(one, "starts"), text_of(one, "ended"),
+                         number_of<unsigned>(one, "failing")});
+  return processes;
+}
+
+Restarts::Restarts(const Cluster& cluster, const Node& node, const Supervisor* own,
+                   std::chrono::milliseconds patience)
+    : cluster_(cluster),
+      node_(node),
+      own_(own),
+      hold_(cluster.spec().machines.size(), patience),
+      processes_(cluster.spec().machines.size(), -1) {
+  look(steady_clock::now());
+}
+
+Restarts::~Restarts() {
+  for (const int process : processes_)
+    if (process >= 0) ::close(process);
+}
+
+/// Takes in which lives are there, and whose processes they are.
+void Restarts::look(RestartHold::Time now) {
+  const NodeStatus status = node_.status();
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    if (i == cluster_.spec().home()) continue;
+    if (processes_[i] >= 0 && has_died(processes_[i])) hold_.died(i, now);
+    const bool is_known = processes_[i] >= 0 && !hold_.is_dead(i);
+    const Roster::Row& row = status.machines[i].known;
+    if (is_known || row.state != Roster::State::there) continue;
+    // The list may still say so of a life that died: the process that is there now tells its own.
+    const int process =
+        open_process_of(cluster_.folder, static_cast<std::uint32_t>(i),
+                        hold_.is_dead(i) ? std::optional(row.incarnation) : std::nullopt);
+    if (process < 0) continue;
+    if (processes_[i] >= 0) ::close(processes_[i]);
+    processes_[i] = process;
+    hold_.lives(i);
+  }
+}
+
+bool Restarts::is_restarted(const std::string& machine, RestartHold::Time now) {
+  if (now - said_at_ >= asked_every) {
+    said_ = supervised(cluster_, own_);
+    said_at_ = now;
+  }
+  if (!said_) return false;
+  // Who does not answer in time is there all the same; nobody waits for it beyond the patience.
+  return said_->empty() || std::ranges::any_of(
+      *said_, [&](const auto& one) { return one.name == machine && one.failing == 0; });
+}
+
+std::vector<std::string> Restarts::waits_for() {
+  const RestartHold::Time now = steady_clock::now();
+  std::vector<std::string> names;
+  bool is_news = std::ranges::count(processes_, -1) > 1;  // but for the home
+  for (const int process : processes_) is_news = is_news || (process >= 0 && has_died(process));
+  if (!is_news) return names;
+  look(now);
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    const std::string& name = cluster_.spec().machines[i].name.text;
+    if (hold_.is_dead(i) && hold_.waits(i, is_restarted(name, now), now)) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,51 @@
+// The machines of a cluster that die on this computer, and whether somebody starts them again: for
+// which of them the calls of a home wait.
+//
+// Thread: one. Owns: a descriptor for each machine's process that it knows.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/cluster.h"
+#include "cli/restart_hold.h"
+#include "cli/supervisor.h"
+
+namespace sluice::cli {
+
+/// "it keeps failing: 5 ends in a row, each within 10 s; it is tried again every 60 s".
+std::string failing_words(unsigned ends);
+
+/// What starts the cluster's machines again here, as it says: this process's supervisor, or `up`.
+/// Nothing: there is none. An empty list: it does not answer.
+std::optional<std::vector<Supervisor::Status>> supervised(const Cluster& cluster,
+                                                          const Supervisor* own);
+
+class Restarts {
+ public:
+  /// Borrows all. `own` may be null.
+  Restarts(const Cluster& cluster, const Node& node, const Supervisor* own,
+           std::chrono::milliseconds patience);
+  ~Restarts();
+  Restarts(const Restarts&) = delete;
+  Restarts& operator=(const Restarts&) = delete;
+
+  /// Names of those that calls wait for now.
+  std::vector<std::string> waits_for();
+
+ private:
+  void look(RestartHold::Time now);
+  bool is_restarted(const std::string& machine, RestartHold::Time now);
+
+  const Cluster& cluster_;
+  const Node& node_;
+  const Supervisor* const own_;
+  RestartHold hold_;
+  std::vector<int> processes_;  // by machine; -1: not known
+  std::optional<std::vector<Supervisor::Status>> said_;  // by whoever starts them
+  RestartHold::Time said_at_{};
+};
+
+}  // namespace sluice::cli

@@ -1,0 +1,115 @@
+"""A machine that dies: calls wait for its next life; one that always dies is named, tried rarely, and waited for no more.
+
+    python3 restart_test.py SLUICE ROOT
+
+Nothing sleeps: conditions are polled until a deadline.
+"""
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+from cluster_test import (CALM, ROOT, SLUICE, Home, Up, check, failures, run_and_clean, started, stat_of, until,
+                          write_cluster)
+from down_test import sluice, status
+
+
+class HeardHome(Home):
+    """A home whose notes are kept."""
+
+    def __init__(self, cluster: str, folder: str, join_within: int = 20):
+        self.notes = os.path.join(folder, "notes")
+        with open(self.notes, "w", encoding="utf-8") as notes:
+            self.process = subprocess.Popen(
+                [SLUICE, "run", "--cluster", cluster, "--calls", "-", "--out", folder, "--join-within",
+                 str(join_within)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=notes)
+        started.append(self.process)
+        self.text = b""
+        self.next = 0
+        self.answered = set()
+
+    def count(self, words: str) -> int:
+        with open(self.notes, encoding="utf-8") as notes:
+            return notes.read().count(words)
+
+
+def calls_wait(folder: str, cluster: str, by_run: bool):
+    """Those that come while the machine is away go well, be it this `run` that starts it again or `up`."""
+    up = None if by_run else Up(cluster)
+    home = HeardHome(cluster, folder)
+    until(lambda: (home.call(0, 20) or {}).get("ok"), 20, "the first call")
+    home.call(0, 20)  # by now the home has seen all processes
+    for round_ in (1, 2):
+        pid = status(cluster)["eyes"]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not stat_of(pid), 5, "it is dead, with all its threads")
+        for _ in range(6):
+            home.ask(0)
+        for _ in range(6):
+            result = home.answer(20)
+            check(result is not None and result["ok"], f"a call that came while the machine was away: {result}")
+        said = home.count("machine 'eyes' is being started again; new calls wait for it")
+        check(said == round_, f"it is said {said} times in {round_} rounds")
+    home.stop()
+    if up is not None:
+        up.stop()
+
+
+def keeps_failing(folder: str, cluster: str):
+    """From five ends in a row on."""
+    fail = os.path.join(folder, "fail")
+    os.mkdir(fail)
+    os.environ["SLUICE_FAILPOINTS"] = fail
+    up = Up(cluster)
+    home = HeardHome(cluster, folder)
+    until(lambda: (home.call(0, 20) or {}).get("ok"), 20, "the first call")
+    point = os.path.join(fail, "eyes.life_began")
+
+    def dies_again() -> bool:
+        if not os.path.exists(point):
+            with open(point + "~", "w", encoding="utf-8") as out:
+                out.write(f"{int(signal.SIGKILL)} 1")
+            os.rename(point + "~", point)
+        row = [one for one in status(cluster)["up"]["processes"] if one["machine"] == "eyes"][0]
+        return row["failing"] == 5 and row["starts"] == 5
+    os.kill(up.pid_of("eyes"), signal.SIGKILL)
+    dies_again()
+    held = home.ask(0)
+    until(dies_again, 30, "it keeps failing")
+    if os.path.exists(point):
+        os.unlink(point)
+    result = home.answer(CALM + 5)
+    check(result is not None and result["id"] == held and not result["ok"]
+          and "machine 'eyes', where node 'see' runs, is lost" in result["error"]["message"],
+          f"who is waited for in vain is named: {result}")
+    home.stop()
+    said = sluice("status", "--cluster", cluster).stdout
+    check("eyes   does not run now; started 5 times; the last one was ended by Killed; it keeps failing: 5 ends in a "
+          "row, each within 10 s of its start; it is tried again every 60 s" in said, said)
+    done = sluice("run", "--cluster", cluster, "--prompt", "draw a star", "--join-within", "30")
+    check(done.returncode == 1 and "error: machine 'eyes' was ended by Killed; it keeps failing: 5 ends in a row"
+          in done.stderr, f"run: {done}")
+    up.stop()
+    del os.environ["SLUICE_FAILPOINTS"]
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        run = os.path.join(folder, "run")
+        os.mkdir(run, 0o700)
+        os.environ["XDG_RUNTIME_DIR"] = run
+        cluster = write_cluster(folder)
+        calls_wait(folder, cluster, True)
+        calls_wait(folder, cluster, False)
+        keeps_failing(folder, cluster)
+        check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")
+    print(f"machines that die: {len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    run_and_clean(main)

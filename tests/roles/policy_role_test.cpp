@@ -117,7 +117,10 @@ TEST_CASE("what a policy cannot act on is refused in words that name it") {
     return world.run(*world.policy, made);
   };
   CHECK(refused([](FakeActivation&) {}) ==
-        "there is nothing to act on: no picture, no instruction");
+        "there is nothing to act on: no picture in image0, image1, image2 or image3, "
+        "no instruction");
+  CHECK(world.run(*world.trunk, world.asked("prefill")) ==
+        "there is nothing to act on: no features, no instruction");
   CHECK(refused([](FakeActivation& a) {
           a.give("image1", floats({2}, {1, 2}));
         }).find("image1: ") == 0);

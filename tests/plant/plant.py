@@ -31,7 +31,7 @@ AREAS = {
     "base": ["test_base", "test_roles", "test_graph"],
     "dataplane": ["test_dataplane", "script:pool"],
     "kernels": ["test_kernels"],
-    "roles": ["test_roles", "test_runtime", "test_model", "script:cli", "script:request_options"],
+    "roles": ["test_roles", "test_runtime", "script:cli", "script:request_options"],
     **{f"engine/{room}": ["test_model", "test_roles", "test_workflows", "script:transcripts"]
        for room in ("checkpoint", "layers", "family", "picture", "text", "policy", "check", "plan")},
     # Decoders and policies on a device are run as tasks too: on the emulation, so that no GPU is needed.

@@ -103,11 +103,6 @@ TEST_CASE("narrow formats lose what their digits say and no more") {
   CHECK(relative_error(int8, exact) < 2e-2);
   CHECK(narrow.bytes() == 2 * in * out);
   CHECK(narrower.bytes() == in * out + 8 * out);
-  CHECK(Weight::from(tensor).value().bytes() == 4 * in * out);
-  // What a product reads of them: the weights, without what stands beside a row.
-  CHECK(Weight::from(tensor).value().stream_bytes() == 4 * in * out);
-  CHECK(narrow.stream_bytes() == 2 * in * out);
-  CHECK(narrower.stream_bytes() == in * out);
 }
 
 TEST_CASE("int8 keeps each weight to half a step of its row, and 16 bits of what it meets") {

@@ -37,10 +37,10 @@ AREAS = {
     # Decoders and policies on a device are run as tasks too: on the emulation, so that no GPU is needed.
     "engine/tasks": ["test_model", "test_roles", "test_workflows", "script:transcripts", "test_cuda"],
     "engine/device": ["test_cuda"],
-    "runtime": ["test_runtime", "test_zmq", "script:cli", "script:run"],
+    "runtime": ["test_runtime", "script:cli", "script:run"],
     "runtime/wire": ["test_wire", "test_sim"],
     "runtime/inproc": ["test_runtime", "script:cli"],
-    "runtime/node": ["test_runtime", "test_cluster", "script:cluster"],
+    "runtime/node": ["test_runtime", "script:cluster"],
     "runtime/zmq": ["test_zmq", "test_runtime", "script:cluster"],
     "runtime/redis": ["test_redis", "script:registry"],
     "runtime/registry": ["test_redis", "script:registry"],
@@ -94,9 +94,9 @@ class Build:
             path = os.path.relpath(entry["file"], self.root)
             words = shlex.split(entry["command"])
             output = words[words.index("-o") + 1]
-            # A test may compile a source once more, in a way of its own. What it alone compiles (a device on the
-            # emulation) is changed there.
-            if path not in self.compiles or not output.startswith("tests/"):
+            # A test may compile a source once more, in a way of its own. A device's is changed where it is emulated.
+            emulated = path.startswith("engine/device/")
+            if path not in self.compiles or output.startswith("tests/") == emulated:
                 self.compiles[path] = words, output
         self.links = {}
         self.seconds = {}  # of each test that was seen to pass with nothing planted
@@ -127,6 +127,16 @@ class Build:
     def compiles_itself(self, program, path):
         """Whether an object of that source stands in the program's link line: no library brings it."""
         return any(w.endswith(f"/{path}.o") for w in self.link_of(program))
+
+    def check_table(self, found):
+        """A program that does not link an area's sources could not be linked with a changed one: an error before any is."""
+        for area, places in found.items():
+            targets = {re.search(r"CMakeFiles/([^/]+)\.dir", self.compiles[path][1]).group(1) for path in {m.path for m in places}}
+            for test in set(AREAS[area]) - OF_PARTS:
+                words = " ".join(self.link_of(program_of(test)))
+                for target in sorted(targets):
+                    if f"lib{target}.a" not in words and f"/{target}.dir/" not in words:
+                        raise SystemExit(f"AREAS: {test} does not link {target}, which has sources of {area}")
 
     def link(self, program, path, changed, to):
         """The program with `changed` in place of the file's own object."""
@@ -265,6 +275,7 @@ def main():
     options = parser.parse_args()
     build = Build(options.build)
     found = candidates(build.root, options.areas.split(","), build.compiles)
+    build.check_table(found)
     if options.only:
         path, line = options.only.split(":")
         chosen = iter([m for places in found.values() for m in places if m.path == path and m.line == int(line)])

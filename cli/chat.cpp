@@ -164,7 +164,7 @@ Result<void> Talk::say(const std::string& text) {
   if (stopped)
     why = "stopped";
   else if (done.finish == Generation::Finish::length)
-    why = ends_with_room_ ? "cut off: --context gives more" : "cut off: --tokens gives more";
+    why = ends_with_room_ ? "cut off: --context gives more" : "cut off: --max-tokens gives more";
   if (why != nullptr) std::fprintf(stderr, "(%s)\n", why);
   return {};
 }
@@ -268,7 +268,7 @@ void add_chat(CLI::App& app, Chosen& chosen) {
       ->default_str(std::to_string(context_default));
   GenerationOptions& generation = options->generation;
   generation.tokens_max = 1024;
-  sub->add_option("--tokens", generation.tokens_max, "of an answer, at most")
+  sub->add_option("--max-tokens,--tokens", generation.tokens_max, "of an answer, at most")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   sub->add_option("--temperature", generation.sampling.temperature, "0: the likeliest token")

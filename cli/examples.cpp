@@ -73,10 +73,10 @@ constexpr std::array<Examples, 21> all{
       R"(  sluice simulate workflows/robot_multitask.yaml --rate 30 --trace t.json
   sluice why t.json 17
 )"},
-     {"roles", "  sluice roles\n"},
+     {"roles", "  sluice roles\n  sluice roles denoiser\n"},
      {"chat",
       R"(  sluice chat tests/golden/conversation_smolvlm
-  echo Hello | sluice chat tests/golden/gguf/llama.gguf --tokens 8
+  echo Hello | sluice chat tests/golden/gguf/llama.gguf --max-tokens 8
 )"},
      {"pool", "  sluice pool trace --help\n"},
      {"pool trace",
@@ -94,8 +94,8 @@ constexpr std::array<Examples, 21> all{
     --outputs out.safetensors
 )"},
      {"model ask",
-      R"(  sluice model ask tests/golden/gguf/llama.gguf Hello --tokens 8
-  sluice model ask tests/golden/conversation_qwen "What is on the table?" --tokens 8 \
+      R"(  sluice model ask tests/golden/gguf/llama.gguf Hello --max-tokens 8
+  sluice model ask tests/golden/conversation_qwen "What is on the table?" --max-tokens 8 \
     --image models/scenes/samples/table.png
 )"},
      {"model bench",

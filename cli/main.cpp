@@ -65,7 +65,8 @@ std::string hint_for(const std::string& word, const CLI::App& app) {
   while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
   std::vector<std::string> names;
   if (word.starts_with('-'))
-    for (const CLI::Option* option : at->get_options()) names.push_back(option->get_name());
+    for (const CLI::Option* option : at->get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   else
     for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   const std::string near = nearest_name(word, {names.begin(), names.end()});

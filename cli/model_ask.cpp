@@ -148,7 +148,7 @@ void add_model_ask(CLI::App& model, Chosen& chosen) {
   sub->add_option("--system", options->system, "what the system says first");
   sub->add_flag("--raw", options->raw, "the prompt as it is, without the chat template");
   GenerationOptions& generation = options->generation;
-  sub->add_option("--tokens", generation.tokens_max, "of the answer, at most")
+  sub->add_option("--max-tokens,--tokens", generation.tokens_max, "of the answer, at most")
       ->check(CLI::Range(1, 1 << 20));
   sub->add_option("--temperature", generation.sampling.temperature, "0: the likeliest token")
       ->check(CLI::Range(0.0, 100.0))

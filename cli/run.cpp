@@ -416,7 +416,8 @@ void add_request_options(CLI::App& command, RunOptions& options) {
   add("--prompt", options.prompt, "What to ask, or what to draw; - reads standard input");
   add("--image", options.images, "A PNG or JPEG of any size; may be repeated");
   add("--request", options.request, "The whole request as a JSON file instead, or -");
-  add("--max-tokens", options.max_tokens, "Longest answer in tokens (default: the role's)");
+  add("--max-tokens,--tokens", options.max_tokens,
+      "Longest answer in tokens (default: the role's)");
   add("--temperature", options.temperature, "0 takes the likeliest (default: 0)")->check(a_number);
   add("--top-k", options.top_k, "Sample among the k most likely (default: 0, all)");
   add("--top-p", options.top_p, "Sample among the likeliest of this probability (default: 1)")

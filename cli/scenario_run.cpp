@@ -103,12 +103,24 @@ std::string difference(const ScenarioRun& run, const sim::Report& other, std::ui
   return "";
 }
 
+/// What `--set` names and the workflow has not, where nothing else is wrong with it.
+std::string unknown_path(const Diagnostics& diagnostics) {
+  std::string first;
+  for (const Diagnostic& d : diagnostics) {
+    if (d.severity != Severity::error) continue;
+    if (d.code != "unknown-path") return "";
+    if (first.empty()) first = d.message;
+  }
+  return first;
+}
+
 Result<Script> bind(const std::string& path, const WorkflowOptions& options, const Catalog& catalog,
                     ScenarioRun& run, LoadedScenario& loaded) {
   const std::filesystem::path beside = std::filesystem::path(path).parent_path();
   Result<Compiled> compiled =
       compile_file((beside / loaded.spec.workflow.text).string(), options, catalog);
   if (!compiled.ok()) return invalid_argument("workflow: " + compiled.error().message);
+  run.lacks = unknown_path(compiled->loaded.diagnostics);
   for (const Diagnostic& d : compiled->loaded.diagnostics)
     if (d.severity == Severity::error) {
       run.diagnostics += diagnostic_text(d, compiled->loaded.spec.file, compiled->loaded.text);
@@ -260,7 +272,10 @@ ScenarioRun run_scenario(const std::string& path, const WorkflowOptions& options
   return run;
 }
 
-std::string scenario_json(const ScenarioRun& run) {
+std::string scenario_json(const ScenarioRun& run, bool skipped) {
+  if (skipped)
+    return json{{"scenario", run.name}, {"file", run.file}, {"skipped", run.lacks}}.dump(
+        -1, ' ', false, json::error_handler_t::replace);
   json out{{"scenario", run.name},           {"file", run.file},         {"seeds", run.seeds},
            {"passed", run.failures.empty()}, {"failures", run.failures}, {"calls", json::array()}};
   if (run.ran)

@@ -28,12 +28,14 @@ struct ScenarioRun {
   std::string diagnostics;            // of the scenario's or the workflow's file, as text
   std::uint64_t events = 0;           // of all seeds
   bool ran = false;                   // false: the scenario or its workflow is wrong
+  std::string lacks;                  // what --set names and the workflow has not, if that is all
 };
 
 ScenarioRun run_scenario(const std::string& path, const WorkflowOptions& options,
                          const Catalog& catalog, const Seeds& seeds);
 
 /// One object on one line, as docs/WORKFLOW.md describes it.
-std::string scenario_json(const ScenarioRun& run);
+/// `skipped`: it was not run, for the workflow lacks what --set names.
+std::string scenario_json(const ScenarioRun& run, bool skipped);
 
 }  // namespace sluice::cli

@@ -30,16 +30,21 @@ bool holds_scenario(const fs::path& path) {
   return is_scenario(text.str());
 }
 
+struct Found {
+  std::string file;
+  bool in_folder = false;  // it was searched for, not named
+};
+
 /// Files as they are; of a folder all scenarios below it, in order of their names.
-Result<std::vector<std::string>> scenarios_of(const std::vector<std::string>& paths) {
-  std::vector<std::string> files;
+Result<std::vector<Found>> scenarios_of(const std::vector<std::string>& paths) {
+  std::vector<Found> files;
   std::error_code failed;
   for (const std::string& path : paths) {
     if (!fs::exists(path, failed))
       return Error{ErrorCode::not_found, path + ": no such file or folder"};
     if (!fs::is_directory(path, failed)) {
       if (Result<void> kind = check_is_no_workflow(path); !kind.ok()) return kind.error();
-      files.push_back(path);
+      files.push_back({path, false});
       continue;
     }
     std::vector<std::string> found;
@@ -53,39 +58,69 @@ Result<std::vector<std::string>> scenarios_of(const std::vector<std::string>& pa
       return Error{ErrorCode::not_found,
                    path + ": no scenario below it (a YAML file that begins with `scenario:`)"};
     std::ranges::sort(found);
-    files.insert(files.end(), found.begin(), found.end());
+    for (std::string& file : found) files.push_back({std::move(file), true});
   }
   return files;
 }
 
-int test(const TestOptions& options, const Catalog& catalog) {
-  Result<std::vector<std::string>> files = scenarios_of(options.paths);
-  if (!files.ok()) return fail(files.error().message);
-  std::size_t passed = 0;
+/// How many scenarios came to what.
+struct Tally {
+  std::size_t passed = 0, failed = 0;
+  std::size_t skipped = 0;  // found in a folder, and --set is not for their workflows
   std::uint64_t events = 0;
-  for (const std::string& file : *files) {
+};
+
+void print_run(const ScenarioRun& run, bool skipped) {
+  const bool ok = run.failures.empty();
+  const char* const how = skipped ? "skipped" : ok ? "ok    " : "FAILED";
+  std::printf("%s  %s  %s\n", how, run.file.c_str(), run.name.c_str());
+  if (skipped) {
+    std::printf("        %s\n", run.lacks.c_str());
+    return;
+  }
+  for (const std::string& failure : run.failures) std::printf("        %s\n", failure.c_str());
+  for (std::size_t i = 0; i < run.report.calls.size(); ++i)
+    for (const std::string& warning : run.report.calls[i].warnings)
+      std::printf("        call %zu warns: %s\n", i, warning.c_str());
+}
+
+void print_tally(const Tally& tally, const Seeds& seeds) {
+  std::printf("%zu of %zu scenarios passed, %llu seeds each, %llu events", tally.passed,
+              tally.passed + tally.failed, static_cast<unsigned long long>(seeds.count),
+              static_cast<unsigned long long>(tally.events));
+  if (tally.skipped != 0)
+    std::printf("; %zu skipped, whose workflows have not what --set names", tally.skipped);
+  std::puts("");
+}
+
+int test(const TestOptions& options, const Catalog& catalog) {
+  Result<std::vector<Found>> files = scenarios_of(options.paths);
+  if (!files.ok()) return fail(files.error().message);
+  Tally tally;
+  std::string lacks, diagnostics;  // of a skipped one whose workflow has most of the path
+  for (const auto& [file, in_folder] : *files) {
     const ScenarioRun run = run_scenario(file, options.workflow, catalog, options.seeds);
-    const bool ok = run.failures.empty();
-    passed += ok ? 1 : 0;
-    events += run.events;
-    std::fputs(run.diagnostics.c_str(), stderr);
-    if (options.json) {
-      std::puts(scenario_json(run).c_str());
-      std::fflush(stdout);
-      continue;
+    // A folder holds scenarios of several workflows: --set goes to those that it is for.
+    const bool skipped = in_folder && !run.lacks.empty();
+    ++(skipped ? tally.skipped : run.failures.empty() ? tally.passed : tally.failed);
+    tally.events += run.events;
+    if (skipped && run.lacks.size() > lacks.size()) {
+      lacks = run.lacks;
+      diagnostics = run.diagnostics;
     }
-    std::printf("%s  %s  %s\n", ok ? "ok    " : "FAILED", file.c_str(), run.name.c_str());
-    for (const std::string& failure : run.failures) std::printf("        %s\n", failure.c_str());
-    for (std::size_t i = 0; i < run.report.calls.size(); ++i)
-      for (const std::string& warning : run.report.calls[i].warnings)
-        std::printf("        call %zu warns: %s\n", i, warning.c_str());
+    if (!skipped) std::fputs(run.diagnostics.c_str(), stderr);
+    if (options.json)
+      std::puts(scenario_json(run, skipped).c_str());
+    else
+      print_run(run, skipped);
     std::fflush(stdout);
   }
-  if (!options.json)
-    std::printf("%zu of %zu scenarios passed, %llu seeds each, %llu events\n", passed,
-                files->size(), static_cast<unsigned long long>(options.seeds.count),
-                static_cast<unsigned long long>(events));
-  return passed == files->size() ? 0 : 1;
+  if (!options.json) print_tally(tally, options.seeds);
+  if (tally.skipped == files->size()) {
+    std::fputs(diagnostics.c_str(), stderr);
+    return fail("no scenario was run: " + lacks);
+  }
+  return tally.failed == 0 ? 0 : 1;
 }
 
 }  // namespace

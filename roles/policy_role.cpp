@@ -205,7 +205,9 @@ Result<void> PolicyRole::look_at(Asked& asked) const {
   asked.words = std::move(words).value();
   if (Result<void> read = read_features(asked); !read.ok()) return read;
   if (asked.features.empty() && asked.encoding == nullptr && asked.words.empty())
-    return invalid_argument("there is nothing to act on: no picture, no instruction");
+    return invalid_argument("there is nothing to act on: no " +
+                            (is_trunk() ? "features" : "picture in " + camera_names()) +
+                            ", no instruction");
   return {};
 }
 
@@ -332,6 +334,15 @@ void PolicyRole::step(std::vector<StepOutcome>& ended) {
 }
 
 }  // namespace
+
+std::string camera_names() {
+  std::string names;
+  for (const std::string_view port : camera_ports) {
+    if (!names.empty()) names += port == std::end(camera_ports)[-1] ? " or " : ", ";
+    names += port;
+  }
+  return names;
+}
 
 Result<std::vector<float>> read_cameras(const Activation& activation, const PictureSteps& steps,
                                         const Architecture& architecture) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "roles/engine_options.h"
@@ -28,6 +29,8 @@ Result<RoleInstance> make_policy_role(const RoleMaking& making, PolicyKv& kv, Po
 
 /// Pictures of cameras, those that are there: image0, image1, ...
 inline constexpr std::string_view camera_ports[] = {"image0", "image1", "image2", "image3"};
+/// "image0, image1, image2 or image3", for messages.
+std::string camera_names();
 
 /// The pixels of all cameras that are there, one behind the other, as the tower takes them.
 /// Errors: invalid_argument (what is no picture, naming the port).

@@ -32,7 +32,7 @@ Result<PictureInput> prepare(const Activation& activation, const PictureSteps& s
     return prepare_picture(steps, model, activation.input("image")->tensor);
   Result<std::vector<float>> pixels = read_cameras(activation, steps, model);
   if (!pixels.ok()) return pixels.error();
-  if (pixels->empty()) return invalid_argument("there is no camera's picture");
+  if (pixels->empty()) return invalid_argument("no camera's picture came: " + camera_names());
   PictureInput made;
   made.pixels = std::move(pixels).value();
   return made;

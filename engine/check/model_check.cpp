@@ -297,6 +297,15 @@ struct PolicyInputs {
   Observation observation() const { return {pictures, tokens, state}; }
 };
 
+Error lacks_camera(std::size_t camera, std::size_t cameras) {
+  const std::string count = cameras == 1 ? "1 camera, image0"
+                                         : std::to_string(cameras) + " cameras, image0 to image" +
+                                               std::to_string(cameras - 1);
+  return invalid_argument("input 'image" + std::to_string(camera) +
+                          "' is missing: this policy has " + count +
+                          "; an `image_mask` with 0 in its place says that it is not there");
+}
+
 Result<PolicyInputs> read_policy(const Model& model, const NamedInputs& inputs) {
   PolicyInputs read;
   const TowerShape& tower = model.vision().shape();
@@ -313,6 +322,7 @@ Result<PolicyInputs> read_policy(const Model& model, const NamedInputs& inputs) 
   }
   for (std::size_t camera = 0; camera < cameras; ++camera) {
     if (there[camera] == 0) continue;
+    if (!inputs.has("image" + std::to_string(camera))) return lacks_camera(camera, cameras);
     auto picture = inputs.floats("image" + std::to_string(camera));
     if (!picture.ok()) return picture.error();
     if (picture->size() != 3 * tower.side * tower.side)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 
 SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 MODEL = os.path.join(ROOT, "tests/golden/gguf/llama.gguf")
@@ -194,6 +195,84 @@ def editing():
     expect("and it ends well", talk.status() == 0, talk.seen)
 
 
+class Job(Terminal):
+    """The program as a job of a shell, which alone may be stopped: its group has a parent in the same session."""
+
+    def __init__(self, *options):
+        told, tell = os.pipe()
+        asked, ask = os.pipe()
+        self.pid, self.end = pty.fork()
+        if self.pid == 0:
+            try:
+                self.shell(tell, asked, [SLUICE, "chat", MODEL, *options])
+            finally:
+                os._exit(1)
+        os.close(tell)
+        os.close(asked)
+        self.told, self.ask, self.seen = told, ask, ""
+
+    @staticmethod
+    def shell(tell, asked, words):
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # the shell may always give and take the terminal
+        job = os.fork()
+        if job == 0:
+            os.setpgid(0, 0)
+            os.tcsetpgrp(0, os.getpid())
+            signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+            os.execve(SLUICE, words, dict(os.environ, TERM="xterm"))
+        while True:
+            status = os.waitpid(job, os.WUNTRACED)[1]
+            if not os.WIFSTOPPED(status):
+                os._exit(os.waitstatus_to_exitcode(status) & 255)
+            os.tcsetpgrp(0, os.getpid())
+            os.write(tell, bytes([os.WSTOPSIG(status)]))
+            os.read(asked, 1)
+            os.tcsetpgrp(0, job)
+            os.kill(job, signal.SIGCONT)
+
+    def stopped_by(self, seconds=60):
+        """The signal that stopped it; none: it goes on, or has ended."""
+        ready, _, _ = select.select([self.told], [], [], seconds)
+        got = os.read(self.told, 1) if ready else b""
+        return got[0] if got else None
+
+    def go_on(self):
+        os.write(self.ask, b".")
+
+
+def suspended():
+    """Ctrl-Z stops the program, with the terminal as it was before; when it goes on, the line and the keys are there."""
+    talk = Job("--tokens", "4")
+    before = termios.tcgetattr(talk.end)
+    talk.read_until(r"> ")
+    editing = termios.tcgetattr(talk.end)
+    expect("keys come as they are pressed", not editing[3] & (termios.ICANON | termios.ISIG), editing)
+    talk.type("/halfway")
+    talk.read_until(r"/halfway")
+    for turn in range(2):
+        talk.type("\x1a")
+        stopped = talk.stopped_by()
+        expect(f"Ctrl-Z {turn} stops it as a shell stops a job", stopped == signal.SIGTSTP, (stopped, talk.seen))
+        if stopped is None:
+            os.kill(talk.pid, signal.SIGKILL)
+            os.waitpid(talk.pid, 0)
+            return
+        modes = termios.tcgetattr(talk.end)
+        expect(f"stopped {turn}, the terminal is as before", modes[:4] == before[:4] and modes[3] & termios.ICANON, (before, modes))
+        talk.go_on()
+        talk.read_until(r"> /halfway" + "x" * turn)
+        modes = termios.tcgetattr(talk.end)
+        expect(f"gone on {turn}, keys come as they are pressed", modes[:4] == editing[:4], (editing, modes))
+        talk.type("x")
+        talk.read_until("x")
+    talk.type("\x1b[Dy\r")
+    said = talk.read_until(r"there is no command '[^']*'")
+    expect("the line was kept", "no command '/halfwayxyx'" in said, said)
+    talk.read_until(r"\n> ")
+    talk.type("/quit\r")
+    expect("and it ends well", talk.status() == 0, talk.seen)
+
+
 def pipes():
     code, out, err = piped("hello\nand then\n", "--tokens", "6", "--stats")
     asked = subprocess.run([SLUICE, "model", "ask", MODEL, "hello", "--tokens", "6"], capture_output=True, timeout=300)
@@ -252,6 +331,7 @@ def main():
     pictures()
     drawings()
     editing()
+    suspended()
     stopped()
     for failure in failures:
         print(failure)

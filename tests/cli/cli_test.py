@@ -104,6 +104,27 @@ def why_by_hand(file):
     expect("a circle ends", sluice("why", circle, "0")[0] == 0, "")
 
 
+def set_of_a_folder(scratch):
+    """--set goes to the scenarios of a folder whose workflow it is for; the others are skipped, by name."""
+    replicas = ("--set", "roles.vit.replicas=3", "--seeds", "2")
+    code, out, err = sluice("test", "workflows", *replicas)
+    skipped, ran = re.findall(r"^skipped  (\S+)", out, re.M), re.findall(r"^ok      (\S+)", out, re.M)
+    expect("--set for some of a folder", code == 0 and not err and skipped and ran and "FAILED" not in out and
+           all("image_chat" in name for name in ran if "vlm" not in name and "prefill" not in name) and
+           f"{len(ran)} of {len(ran)} scenarios passed, 2 seeds each" in out and out.endswith(f"; {len(skipped)} skipped, whose workflows have not what --set names\n") and
+           out.count("there is no 'roles.vit'") == len(skipped), (code, out, err))
+    lines = [json.loads(line) for line in sluice("test", "workflows", *replicas, "--json")[1].splitlines()]
+    expect("the same as JSON", sorted(line["file"] for line in lines if "skipped" in line) == skipped and
+           all(("skipped" in line) != line.get("passed", False) for line in lines) and len(lines) == len(ran) + len(skipped), lines)
+    code, out, err = sluice("test", *skipped[:1], *replicas)
+    expect("a scenario that was named is not skipped", code == 1 and out.startswith("FAILED") and "there is no 'roles.vit'" in out, (code, out, err))
+    code, out, err = sluice("test", "workflows", "--set", "roles.vit.replicaz=3", "--seeds", "2")
+    expect("--set for none of a folder", code == 1 and "error: no scenario was run: --set roles.vit.replicaz=3: there is no 'roles.vit.replicaz'" in err and
+           "did you mean 'roles.vit.replicas'?" in err, (code, out, err))
+    code, out, err = sluice("test", "workflows", "--set", "roles.vit.replicas=none", "--seeds", "2")
+    expect("a value that does not fit is not skipped", code == 1 and "FAILED" in out and "roles.vit.replicas=none" in err, (code, out, err))
+
+
 def kinds(scratch, file):
     """A file of another kind than the command wants is named, once; `validate` takes them all."""
     cluster = "examples/cluster/laptop.yaml"
@@ -296,6 +317,11 @@ outputs: { o: n.y }
 
         code, out, err = sluice("model", "inspect", golden("pi0"))
         expect("model inspect", code == 0 and "expert" in out and "flow steps" in out, (code, out, err))
+        with open(golden("pi0", "inputs.safetensors"), "rb") as f:
+            unseen = f.read().replace(b'"image1"', b'"imageX"')
+        code, out, err = sluice("model", "check", golden("pi0"), "--inputs", file("unseen.safetensors", unseen))
+        expect("a camera of a policy is missing", code == 1 and "input 'image1' is missing: this policy has 3 cameras, image0 to image2; "
+               "an `image_mask` with 0 in its place" in err, (code, out, err))
         made = os.path.join(scratch, "made.safetensors")
         code, out, err = sluice("model", "check", golden("pi0"), "--inputs", golden("pi0", "inputs.safetensors"),
                                 "--outputs", made)
@@ -326,6 +352,14 @@ outputs: { o: n.y }
 
         expect("help teaches", "Exit status" in sluice("--help")[1], "")
         expect("roles", "language_model" in sluice("roles")[1], "")
+        code, out, err = sluice("roles", "denoiser")
+        expect("one role's page", code == 0 and out.startswith("denoiser: ") and "robot_policy" not in out and
+               re.search(r"^    takes  .*: .+", out, re.M) and re.search(r"^    yields .*: .+", out, re.M) and "option " in out, out)
+        one_line_error("a role misspelled", "there is no plugin 'denoizer'; did you mean 'denoiser'?", "roles", "denoizer")
+        one_line_error("a role that is none", "there is no plugin 'x'; there are ", "roles", "x")
+        for command in (("run",), ("chat",), ("model", "ask")):
+            expect(f"{command} names its limit as the others do", "--max-tokens,--tokens " in sluice(*command, "--help")[1], command)
+        set_of_a_folder(scratch)
 
     print("\n".join(failures) if failures else "all as expected")
     sys.exit(1 if failures else 0)

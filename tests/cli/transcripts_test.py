@@ -68,7 +68,7 @@ def transcripts(folder):
                        ["simulate", "workflows/image_chat.yaml", "--calls", "4", "--sessions", "1", "--rate", "50", "--trace", turns],
                        ["why", turns, "0"], ["why", turns, "2"],
                        ["why", trace, "0"], ["why", trace, "5"], ["why", trace, "11"], ["why", trace, "12"]]
-    yield "roles", [["roles"]]
+    yield "roles", [["roles"], ["roles", "language_model"], ["roles", "parse_request"]]
     golden = os.path.join(ROOT, "tests/golden")
     models = sorted(name for name in os.listdir(golden) if os.path.exists(os.path.join(golden, name, "config.json")))
     yield "model_inspect", [["model", "inspect", f"tests/golden/{name}"] for name in models] + \

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Plants mistakes at random, one at a time, and says which test notices each.
 
-    plant.py BUILD [--count 100] [--seed 1] [--areas base,kernels,...] [--json REPORT] [--only FILE:LINE]
+    plant.py BUILD [--count 100] [--seed 1] [--from 0] [--areas base,kernels,...] [--json REPORT] [--only FILE:LINE]
 
 BUILD is a build folder made with ninja and tests, and up to date. No source is touched: the changed file is compiled
 elsewhere, and the test programs of its area are linked again with that object before the library that has the right
 one. A mistake that compiles to the same object as the source changes nothing and is counted apart, as is one that does
 not compile. Each survivor is printed: it is a test that is missing, a change of speed only, or no change at all that
-the compiler can see; a person says which. The same seed plants the same mistakes in the same sources.
+the compiler can see; a person says which. The same seed plants the same mistakes in the same sources, and `--from N`
+goes on behind the first N that it drew, so that a run can be made in pieces.
 """
 import argparse
+import itertools
 import json
 import os
 import random
@@ -29,15 +31,22 @@ AREAS = {
     "base": ["test_base", "test_roles", "test_graph"],
     "dataplane": ["test_dataplane", "script:pool"],
     "kernels": ["test_kernels"],
-    "roles": ["test_roles", "test_runtime", "test_model", "script:cli", "script:request_options"],
+    "roles": ["test_roles", "test_runtime", "script:cli", "script:request_options"],
     **{f"engine/{room}": ["test_model", "test_roles", "test_workflows", "script:transcripts"]
        for room in ("checkpoint", "layers", "family", "picture", "text", "policy", "check", "plan")},
     # Decoders and policies on a device are run as tasks too: on the emulation, so that no GPU is needed.
     "engine/tasks": ["test_model", "test_roles", "test_workflows", "script:transcripts", "test_cuda"],
+    "engine/device": ["test_cuda"],
+    "runtime": ["test_runtime", "script:cli", "script:run"],
     "runtime/wire": ["test_wire", "test_sim"],
     "runtime/inproc": ["test_runtime", "script:cli"],
-    "cli": ["script:transcripts", "script:failures", "script:cli", "script:run", "script:request_options", "script:help",
-            "script:chat"],
+    "runtime/node": ["test_runtime", "script:cluster"],
+    "runtime/zmq": ["test_zmq", "test_runtime", "script:cluster"],
+    "runtime/redis": ["test_redis", "script:registry"],
+    "runtime/registry": ["test_redis", "script:registry"],
+    "runtime/sim": ["test_sim", "script:transcripts", "script:scenarios", "script:cli"],
+    "cli": ["cli/test_cli_parts", "script:transcripts", "script:failures", "script:cli", "script:run",
+            "script:request_options", "script:help", "script:chat", "script:interrupt", "script:down", "script:cluster"],
     "plugin": ["plugin/test_plugin"],
     "workflows": ["test_workflows", "plugin/test_plugin", "script:author_errors", "script:scenarios"],
     "graph": ["test_graph", "test_workflows", "test_sim", "test_runtime", "script:transcripts", "script:semantics",
@@ -54,10 +63,18 @@ SCRIPTS = {
     "failures": ["python3", "tests/cli/failures_test.py", "{sluice}", "."],
     "author_errors": ["python3", "tests/mutants/mutate.py", "{sluice}", "."],
     "scenarios": ["{sluice}", "test", "workflows", "--seeds", "50"],
+    "interrupt": ["python3", "tests/cli/interrupt_test.py", "{sluice}", "."],
+    "cluster": ["python3", "tests/cluster/cluster_test.py", "{sluice}", "."],
+    "down": ["python3", "tests/cluster/down_test.py", "{sluice}", "."],
+    "registry": ["python3", "tests/cluster/registry_test.py", "{sluice}", "."],
     "semantics": ["python3", "tests/semantics/compare.py", "{sluice}", "--count", "200", "--seed", "100"],
 }
+# Programs of some files of an area only.
+OF_PARTS = {"cli/test_cli_parts"}
 # What this machine's processor may not have, or its library picks; tests elsewhere see it.
 LEFT_OUT = re.compile(r"_amx\.cpp$")
+# Processes with leases: on a busy machine one may fail by itself, so it has to fail twice.
+TIMED = {"script:cluster", "script:down", "script:registry", "test_zmq"}
 SECONDS_MAX = 300  # of a test with nothing planted; with a mistake ten times what it took then
 
 
@@ -77,7 +94,9 @@ class Build:
             path = os.path.relpath(entry["file"], self.root)
             words = shlex.split(entry["command"])
             output = words[words.index("-o") + 1]
-            if not output.startswith("tests/"):  # a test may compile a source once more, in a way of its own
+            # A test may compile a source once more, in a way of its own. A device's is changed where it is emulated.
+            emulated = path.startswith("engine/device/")
+            if path not in self.compiles or output.startswith("tests/") == emulated:
                 self.compiles[path] = words, output
         self.links = {}
         self.seconds = {}  # of each test that was seen to pass with nothing planted
@@ -96,16 +115,33 @@ class Build:
         done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True)
         return done.returncode == 0
 
-    def link(self, program, path, changed, to):
-        """The program with `changed` in place of the file's own object."""
+    def link_of(self, program):
         if program not in self.links:
             name = program if program == "sluice" else "tests/" + program
             lines = subprocess.run(["ninja", "-t", "commands", name], cwd=self.folder, capture_output=True, text=True,
                                    check=True).stdout.strip().split("\n")
             command = re.sub(r"^:\s*&&\s*|\s*&&\s*:\s*$", "", lines[-1])
             self.links[program] = shlex.split(command)
+        return self.links[program]
+
+    def compiles_itself(self, program, path):
+        """Whether an object of that source stands in the program's link line: no library brings it."""
+        return any(w.endswith(f"/{path}.o") for w in self.link_of(program))
+
+    def check_table(self, found):
+        """A program that does not link an area's sources could not be linked with a changed one: an error before any is."""
+        for area, places in found.items():
+            targets = {re.search(r"CMakeFiles/([^/]+)\.dir", self.compiles[path][1]).group(1) for path in {m.path for m in places}}
+            for test in set(AREAS[area]) - OF_PARTS:
+                words = " ".join(self.link_of(program_of(test)))
+                for target in sorted(targets):
+                    if f"lib{target}.a" not in words and f"/{target}.dir/" not in words:
+                        raise SystemExit(f"AREAS: {test} does not link {target}, which has sources of {area}")
+
+    def link(self, program, path, changed, to):
+        """The program with `changed` in place of the file's own object."""
         own = self.compiles[path][1]
-        words = [changed if w == own else w for w in self.links[program]]
+        words = [changed if w == own or w.endswith(f"/{path}.o") else w for w in self.link_of(program)]
         if changed not in words:
             first = next(i for i, w in enumerate(words) if w.endswith(".a"))
             words.insert(first, changed)
@@ -149,17 +185,25 @@ def run_program(build, test, linked, seconds):
 
 def run_test(build, test, mistake, changed, scratch):
     """None: it passes. Otherwise what noticed."""
+    tries = 2 if test in TIMED else 1
     if test not in build.seconds:
-        began = time.monotonic()
         program = program_of(test)
-        failed = run_program(build, test, os.path.join(build.folder, program if program == "sluice" else "tests/" + program),
-                             SECONDS_MAX)
+        for attempt in range(tries):
+            began = time.monotonic()
+            failed = run_program(build, test, os.path.join(build.folder, program if program == "sluice" else "tests/" + program),
+                                 SECONDS_MAX)
+            if failed is None:
+                break
         if failed is not None:
             raise SystemExit(f"without any mistake {failed}")
         build.seconds[test] = time.monotonic() - began
     linked = os.path.join(scratch, os.path.basename(program_of(test)))
     build.link(program_of(test), mistake.path, changed, linked)
-    return run_program(build, test, linked, 10 + 10 * build.seconds[test])
+    for attempt in range(tries):
+        failed = run_program(build, test, linked, 10 + 10 * build.seconds[test])
+        if failed is None:
+            break
+    return failed
 
 
 def stripped(path):
@@ -184,6 +228,8 @@ def try_one(build, mistake, originals, scratch):
         return "same object", ""
     area = os.path.dirname(mistake.path)
     for test in AREAS[area]:
+        if test in OF_PARTS and not build.compiles_itself(test, mistake.path):
+            continue
         noticed = run_test(build, test, mistake, changed, scratch)
         if noticed is not None:
             return "noticed", noticed
@@ -222,25 +268,28 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--count", type=int, default=100, help="mistakes that change what is compiled")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--from", dest="first", type=int, default=0, help="how many of the seed's drawings to pass over")
     parser.add_argument("--areas", default=",".join(AREAS))
     parser.add_argument("--only", help="FILE:LINE, all mistakes of that line")
     parser.add_argument("--json", help="where the report goes as JSON, a line for each mistake")
     options = parser.parse_args()
     build = Build(options.build)
     found = candidates(build.root, options.areas.split(","), build.compiles)
+    build.check_table(found)
     if options.only:
         path, line = options.only.split(":")
         chosen = iter([m for places in found.values() for m in places if m.path == path and m.line == int(line)])
     else:
-        chosen = draw(found, options.seed)
+        chosen = itertools.islice(draw(found, options.seed), options.first, None)
     print(f"{sum(map(len, found.values()))} places: " + ", ".join(f"{a} {len(p)}" for a, p in found.items()), flush=True)
     counts = {"noticed": 0, "survived": 0, "no build": 0, "same object": 0}
-    survivors, originals = [], {}
+    survivors, originals, drawn = [], {}, options.first
     with tempfile.TemporaryDirectory() as scratch:
         for mistake in chosen:
             began = time.monotonic()
             outcome, who = try_one(build, mistake, originals, scratch)
             counts[outcome] += 1
+            drawn += 1
             took = time.monotonic() - began
             print(f"{outcome:11s} {took:5.0f} s  {mistake.diff()}" + (f"\n  {who}" if who else ""), flush=True)
             if options.json:
@@ -253,7 +302,7 @@ def main():
     changing = counts["noticed"] + counts["survived"]
     print(f"\nseed {options.seed}: of {changing} mistakes that change what is compiled {counts['noticed']} were noticed"
           f" ({100 * counts['noticed'] / max(changing, 1):.0f} %); {counts['same object']} changed nothing,"
-          f" {counts['no build']} did not compile")
+          f" {counts['no build']} did not compile" + ("" if options.only else f"; --from {drawn} goes on"))
     for mistake in survivors:
         print("survived: " + mistake.diff())
 

@@ -117,7 +117,24 @@ TEST_CASE("what a policy cannot act on is refused in words that name it") {
     return world.run(*world.policy, made);
   };
   CHECK(refused([](FakeActivation&) {}) ==
-        "there is nothing to act on: no picture, no instruction");
+        "there is nothing to act on: no picture in image0, image1, image2 or image3, "
+        "no instruction");
+  CHECK(world.run(*world.trunk, world.asked("prefill")) ==
+        "there is nothing to act on: no features, no instruction");
+  const auto width = static_cast<std::int64_t>(Architecture::load(directory)->text->block.width);
+  const auto unread = [&](Dtype dtype, const std::vector<std::int64_t>& shape) {
+    FakeActivation& made = world.asked("prefill");
+    made.give("features", make_tensor(Tensor::zeros(dtype, shape).value()));
+    return world.run(*world.trunk, made)
+               .find(", this policy reads f32[rows, " + std::to_string(width) + "]") !=
+           std::string::npos;
+  };
+  CHECK_FALSE(unread(Dtype::f32, {2, width}));
+  for (const std::vector<std::int64_t>& shape :
+       {std::vector<std::int64_t>{width}, {1, 2, width}, {2, width + 1}, {2, width - 1}})
+    CHECK(unread(Dtype::f32, shape));
+  CHECK(unread(Dtype::bf16, {2, width}));
+  CHECK(unread(Dtype::i32, {2, width}));
   CHECK(refused([](FakeActivation& a) {
           a.give("image1", floats({2}, {1, 2}));
         }).find("image1: ") == 0);

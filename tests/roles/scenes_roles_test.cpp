@@ -393,6 +393,23 @@ TEST_CASE("what is no picture, or has nothing in it, is refused by those that lo
   }
 }
 
+TEST_CASE("each picture stands between its marks in what a conversation holds") {
+  World world;
+  FakeActivation look("encode");
+  look.give("image", make_image(std::move(Tensor::zeros(Dtype::u8, {9, 9, 3})).value()));
+  REQUIRE(world.vision->run(look).ok());
+  for (std::size_t pictures = 1; pictures <= 3; ++pictures) {
+    FakeActivation& shown = world.activations.emplace_back("generate", "s");
+    shown.call_number = 1;
+    shown.give("features", look.frames.at(0).second);
+    world.model->admit(shown);
+    world.run();
+    REQUIRE(world.well(shown));
+    // The conversation's beginning and whose turn it is, once; 16 rows of each and two marks.
+    CHECK(world.sequence().tokens() == 2 + pictures * 18);
+  }
+}
+
 TEST_CASE("a chat over the same checkpoint says what the roles say") {
   const ChatModel chat =
       std::move(ChatModel::open(directory, std::move(Model::open(directory)).value())).value();

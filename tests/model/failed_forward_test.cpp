@@ -1,0 +1,146 @@
+// A forward or its logits fail for one task: that task says why, the others do not notice.
+#include <catch2/catch.hpp>
+#include <functional>
+#include <memory>
+
+#include "engine/tasks/generation.h"
+#include "engine/tasks/model_engine.h"
+
+using namespace sluice;
+
+namespace {
+
+/// Refuses forwards that have a chunk of a kind in them, and as many logits as it is told.
+class Refusing final : public TextEngine {
+ public:
+  explicit Refusing(TextEngine& inner) : inner_(inner) {}
+  const DecoderShape& shape() const override { return inner_.shape(); }
+  KvPages& pages() override { return inner_.pages(); }
+  void embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const override {
+    inner_.embed(tokens, rows);
+  }
+  Result<void> forward(std::span<const Chunk> chunks, std::vector<float>& hidden) override {
+    ++forwards;
+    for (const Chunk& chunk : chunks)
+      if (refuses && refuses(chunk)) return invalid_argument("this chunk cannot be run");
+    return inner_.forward(chunks, hidden);
+  }
+  Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) override {
+    if (logits_refused != 0 && --logits_refused == 0)
+      return invalid_argument("there are no logits today");
+    return inner_.logits(hidden, logits);
+  }
+
+  std::function<bool(const Chunk&)> refuses;
+  int logits_refused = 0;  // the n-th from now on; 0: none
+  int forwards = 0;
+
+ private:
+  TextEngine& inner_;
+};
+
+struct World {
+  Model model = Model::open(std::string(SLUICE_SOURCE_DIR) + "/models/scenes").value();
+  KvPool pool{model.text().kv_shape(4), 64};
+  CpuText text{model.text(), pool};
+  Refusing refusing{text};
+  ModelEngine engine{refusing, {}};
+  std::vector<std::unique_ptr<GenerationTask>> tasks;
+
+  /// An answer to a prompt of so many tokens.
+  GenerationTask& ask(std::size_t prompt) {
+    Generation made;
+    made.history.assign(prompt, 20);
+    made.history[0] = 1;
+    made.options.tokens_max = 5;
+    made.options.share_prefix = false;
+    model.text().embed(made.history, made.rows);
+    tasks.push_back(std::make_unique<GenerationTask>(std::move(made), nullptr));
+    engine.add(tasks.size(), *tasks.back());
+    return *tasks.back();
+  }
+  void run() {
+    std::vector<TaskId> advanced;
+    while (engine.step(advanced)) continue;
+    for (TaskId id = 1; id <= tasks.size(); ++id) engine.remove(id);
+  }
+  std::size_t width() const { return model.text().width(); }
+};
+
+/// What the same prompts are answered where nothing fails.
+std::vector<std::vector<std::int32_t>> undisturbed(const std::vector<std::size_t>& prompts) {
+  World world;
+  for (const std::size_t prompt : prompts) world.ask(prompt);
+  world.run();
+  std::vector<std::vector<std::int32_t>> answers;
+  for (const auto& task : world.tasks) {
+    REQUIRE_FALSE(task->generation().error.has_value());
+    answers.push_back(task->generation().tokens);
+  }
+  return answers;
+}
+
+}  // namespace
+
+TEST_CASE("a forward that fails is run task by task, and only who is to blame fails") {
+  const std::vector<std::size_t> prompts{5, 7, 6};
+  const auto answers = undisturbed(prompts);
+  // The second cannot be run: from its prompt on, or in the middle of its answer.
+  for (const std::size_t before : {0U, 8U}) {
+    World world;
+    for (const std::size_t prompt : prompts) world.ask(prompt);
+    const std::size_t rows = before == 0 ? 7 : 1;
+    // Its sequence is known by its prompt, the only one of seven tokens.
+    int refused = 0;
+    const KvSequence* bad = nullptr;
+    world.refusing.refuses = [&](const Chunk& chunk) {
+      if (bad == nullptr && chunk.embeddings.size() == 7 * world.width()) bad = chunk.sequence;
+      const bool now = chunk.sequence == bad && chunk.sequence->tokens() == before &&
+                       chunk.embeddings.size() == rows * world.width();
+      refused += now ? 1 : 0;
+      return now;
+    };
+    world.run();
+    INFO(before);
+    CHECK(refused == 2);  // with the others, and alone
+    const Generation& failed = world.tasks[1]->generation();
+    CHECK(failed.finish == Generation::Finish::failed);
+    REQUIRE(failed.error.has_value());
+    CHECK(failed.error->message == "this chunk cannot be run");
+    CHECK(failed.tokens.size() == (before == 0 ? 0 : 2));
+    CHECK(world.tasks[0]->generation().tokens == answers[0]);
+    CHECK(world.tasks[2]->generation().tokens == answers[2]);
+    CHECK_FALSE(world.tasks[0]->generation().error.has_value());
+    CHECK_FALSE(world.tasks[2]->generation().error.has_value());
+    CHECK(world.engine.empty());
+    CHECK(world.engine.planner().reserved() == 0);
+  }
+}
+
+TEST_CASE("of two that are in a forward that fails, the other goes on") {
+  World world;
+  world.ask(5);
+  world.ask(7);
+  world.refusing.refuses = [&](const Chunk& chunk) {
+    return chunk.embeddings.size() == 7 * world.width();
+  };
+  world.run();
+  CHECK(world.tasks[0]->generation().tokens == undisturbed({5, 7})[0]);
+  CHECK(world.tasks[1]->generation().finish == Generation::Finish::failed);
+}
+
+TEST_CASE("logits that cannot be had fail those who wanted them") {
+  World world;
+  world.ask(5);
+  world.ask(7);
+  world.refusing.logits_refused = 2;  // behind the first token of both
+  world.run();
+  for (const auto& task : world.tasks) {
+    const Generation& one = task->generation();
+    CHECK(one.finish == Generation::Finish::failed);
+    REQUIRE(one.error.has_value());
+    CHECK(one.error->message == "there are no logits today");
+    CHECK(one.tokens.size() == 1);
+  }
+  CHECK(world.engine.empty());
+}

@@ -1,0 +1,73 @@
+// The limits of a scenario are where they are said to be: the most is taken, one more is refused.
+#include <catch2/catch.hpp>
+
+#include "workflows/load_scenario.h"
+
+using namespace sluice;
+
+namespace {
+
+std::string repeated(std::size_t count, const std::string& text) {
+  std::string made;
+  made.reserve(count * (text.size() + 1));
+  for (std::size_t i = 0; i < count; ++i) made += (i == 0 ? "" : ",") + text;
+  return made;
+}
+
+/// What is wrong with a scenario of these calls and nodes, all lines; empty: nothing.
+std::string problems(const std::string& calls, const std::string& nodes) {
+  const LoadedScenario loaded = load_scenario(
+      "s.yaml", "scenario: s\nworkflow: w.yaml\ncalls: [" + calls + "]\nnodes: {" + nodes + "}\n");
+  std::string text;
+  for (const Diagnostic& d : loaded.diagnostics) text += d.message + "\n";
+  return text;
+}
+
+const std::string call = "{}";
+
+}  // namespace
+
+TEST_CASE("a scenario makes at most ten thousand calls") {
+  CHECK(problems(repeated(10'000, call), "").empty());
+  CHECK(problems(repeated(10'001, call), "").find("a scenario makes at most 10000 calls") !=
+        std::string::npos);
+}
+
+TEST_CASE("numbers of a scenario are taken up to a thousand million, on both sides") {
+  const auto value = [](const std::string& number) {
+    return problems(call, "n: { yields: [ [v] ], values: { v: " + number + " } }");
+  };
+  CHECK(value("1000000000").empty());
+  CHECK(value("-1000000000").empty());
+  CHECK(value("1000000001").find("the value of 'v'") != std::string::npos);
+  CHECK(value("-1000000001").find("the value of 'v'") != std::string::npos);
+}
+
+TEST_CASE("a script's latency is one duration, or two in their order") {
+  const auto latency = [](const std::string& text) {
+    const LoadedScenario loaded = load_scenario(
+        "s.yaml",
+        "scenario: s\nworkflow: w.yaml\ncalls: [ {} ]\nnodes: { n: { latency: " + text + " } }\n");
+    if (!loaded.diagnostics.empty()) return loaded.diagnostics.front().code;
+    const NodeScriptSpec& node = loaded.spec.nodes.at(0);
+    return std::to_string(node.latency_least.count()) + " to " +
+           std::to_string(node.latency_most.count());
+  };
+  CHECK(latency("5ms") == latency("[5ms, 5ms]"));
+  CHECK(latency("[5ms, 9ms]") != latency("5ms"));
+  CHECK(latency("[0ms, 1ms]") != latency("[0ms, 2ms]"));
+  CHECK(latency("0ms") == "0 to 0");
+  for (const char* wrong : {"[9ms, 5ms]", "[5ms]", "[1ms, 2ms, 3ms]", "[]", "{ a: 5ms }"})
+    CHECK(latency(wrong) == "bad-latency");
+}
+
+TEST_CASE("a script fails at one of 65535 turns of a loop, and has one kind of yields") {
+  const auto said = [](const std::string& text) { return problems(call, "n: { " + text + " }"); };
+  CHECK(said("fail_when_iteration: 0").empty());
+  CHECK(said("fail_when_iteration: 65535").empty());
+  CHECK(said("fail_when_iteration: 65536").find("fail_when_iteration") != std::string::npos);
+  CHECK(said("by_iteration: [ [ [v] ], [ ] ]").empty());
+  CHECK(said("by_iteration: [ ]").find("by_iteration needs an entry") != std::string::npos);
+  CHECK(said("yields: [ [v] ], by_iteration: [ [ [v] ] ]").find("has both") != std::string::npos);
+  CHECK(said("fail: maybe").find("fail") != std::string::npos);
+}

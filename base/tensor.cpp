@@ -49,66 +49,110 @@ float f32_from_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-Result<Tensor> Tensor::zeros(Dtype dtype, std::vector<std::int64_t> shape, std::size_t bytes_max) {
-  if (shape.size() > rank_max)
-    return invalid_argument("tensor of " + std::to_string(shape.size()) + " dimensions, at most " +
-                            std::to_string(rank_max) + " are allowed");
+namespace {
+
+struct Extent {
   std::int64_t count = 1;
+  std::size_t bytes = 0;
+};
+
+Result<Extent> extent_of(Dtype dtype, const std::vector<std::int64_t>& shape) {
+  if (shape.size() > Tensor::rank_max)
+    return invalid_argument("tensor of " + std::to_string(shape.size()) + " dimensions, at most " +
+                            std::to_string(Tensor::rank_max) + " are allowed");
+  Extent extent;
   for (const std::int64_t size : shape) {
     if (size < 0) return invalid_argument("negative dimension " + std::to_string(size));
-    if (__builtin_mul_overflow(count, size, &count))
+    if (__builtin_mul_overflow(extent.count, size, &extent.count))
       return invalid_argument("tensor shape overflows 64 bits");
   }
-  std::size_t bytes = 0;
-  if (__builtin_mul_overflow(static_cast<std::size_t>(count), size_of(dtype), &bytes))
+  if (__builtin_mul_overflow(static_cast<std::size_t>(extent.count), size_of(dtype), &extent.bytes))
     return invalid_argument("tensor size overflows 64 bits");
-  if (bytes > bytes_max)
-    return Error{ErrorCode::exhausted, "tensor of " + std::to_string(bytes) +
+  return extent;
+}
+
+}  // namespace
+
+Result<Tensor> Tensor::zeros(Dtype dtype, std::vector<std::int64_t> shape, std::size_t bytes_max) {
+  const Result<Extent> extent = extent_of(dtype, shape);
+  if (!extent) return extent.error();
+  if (extent->bytes > bytes_max)
+    return Error{ErrorCode::exhausted, "tensor of " + std::to_string(extent->bytes) +
                                            " bytes, the limit is " + std::to_string(bytes_max)};
+  Ref<Buffer> bytes;
+  if (extent->bytes > 0) bytes = Buffer::zeros(extent->bytes);
+  if (extent->bytes > 0 && !bytes)
+    return Error{ErrorCode::exhausted,
+                 "tensor of " + std::to_string(extent->bytes) + " bytes: there is no such memory"};
+  return over(dtype, std::move(shape), std::move(bytes));
+}
+
+Result<std::size_t> Tensor::bytes_of(Dtype dtype, const std::vector<std::int64_t>& shape) {
+  const Result<Extent> extent = extent_of(dtype, shape);
+  if (!extent) return extent.error();
+  return extent->bytes;
+}
+
+Result<Tensor> Tensor::over(Dtype dtype, std::vector<std::int64_t> shape, Ref<Buffer> bytes) {
+  const Result<Extent> extent = extent_of(dtype, shape);
+  if (!extent) return extent.error();
+  const std::size_t given = bytes ? bytes->size() : 0;
+  if (extent->bytes != given)
+    return invalid_argument("a tensor of " + std::to_string(extent->bytes) + " bytes over " +
+                            std::to_string(given));
   Tensor tensor;
   tensor.dtype_ = dtype;
   tensor.shape_ = std::move(shape);
-  tensor.count_ = count;
-  tensor.bytes_.resize(bytes);
+  tensor.count_ = extent->count;
+  tensor.buffer_ = std::move(bytes);
   return tensor;
+}
+
+void Tensor::own() {
+  Ref<Buffer> copy = Buffer::zeros(buffer_->size());
+  SLUICE_CHECK(copy, "no memory for a copy of a tensor");
+  std::memcpy(copy->data(), buffer_->data(), buffer_->size());
+  buffer_ = std::move(copy);
 }
 
 Tensor Tensor::of_f32(std::vector<std::int64_t> shape, std::vector<float> values) {
   Tensor tensor = std::move(zeros(Dtype::f32, std::move(shape))).value();
   SLUICE_CHECK(static_cast<std::size_t>(tensor.count_) == values.size());
-  if (!values.empty()) std::memcpy(tensor.bytes_.data(), values.data(), tensor.bytes_.size());
+  if (!values.empty()) std::memcpy(tensor.data(), values.data(), tensor.bytes_size());
   return tensor;
 }
 
 namespace {
 
 template <typename T, typename Bytes>
-std::span<T> as(Bytes& bytes, Dtype have, Dtype want, std::int64_t count) {
+std::span<T> as(Bytes bytes, Dtype have, Dtype want, std::int64_t count) {
   SLUICE_CHECK(have == want, "tensor holds another element type");
   return {reinterpret_cast<T*>(bytes.data()), static_cast<std::size_t>(count)};
 }
 
 }  // namespace
 
-std::span<float> Tensor::f32() { return as<float>(bytes_, dtype_, Dtype::f32, count_); }
+std::span<float> Tensor::f32() { return as<float>(bytes(), dtype_, Dtype::f32, count_); }
 std::span<const float> Tensor::f32() const {
-  return as<const float>(bytes_, dtype_, Dtype::f32, count_);
+  return as<const float>(bytes(), dtype_, Dtype::f32, count_);
 }
-std::span<std::uint8_t> Tensor::u8() { return as<std::uint8_t>(bytes_, dtype_, Dtype::u8, count_); }
+std::span<std::uint8_t> Tensor::u8() {
+  return as<std::uint8_t>(bytes(), dtype_, Dtype::u8, count_);
+}
 std::span<const std::uint8_t> Tensor::u8() const {
-  return as<const std::uint8_t>(bytes_, dtype_, Dtype::u8, count_);
+  return as<const std::uint8_t>(bytes(), dtype_, Dtype::u8, count_);
 }
 std::span<std::int32_t> Tensor::i32() {
-  return as<std::int32_t>(bytes_, dtype_, Dtype::i32, count_);
+  return as<std::int32_t>(bytes(), dtype_, Dtype::i32, count_);
 }
 std::span<const std::int32_t> Tensor::i32() const {
-  return as<const std::int32_t>(bytes_, dtype_, Dtype::i32, count_);
+  return as<const std::int32_t>(bytes(), dtype_, Dtype::i32, count_);
 }
 std::span<std::uint16_t> Tensor::bf16() {
-  return as<std::uint16_t>(bytes_, dtype_, Dtype::bf16, count_);
+  return as<std::uint16_t>(bytes(), dtype_, Dtype::bf16, count_);
 }
 std::span<const std::uint16_t> Tensor::bf16() const {
-  return as<const std::uint16_t>(bytes_, dtype_, Dtype::bf16, count_);
+  return as<const std::uint16_t>(bytes(), dtype_, Dtype::bf16, count_);
 }
 
 std::string Tensor::describe() const {

@@ -1,5 +1,6 @@
-// A dense, row-major array of numbers that owns its bytes.
+// A dense, row-major array of numbers, as a value: a copy shares the bytes until one side writes.
 //
+// Thread: two tensors with the same bytes may be on two threads; one tensor is on one at a time.
 // Shape: outermost dimension first. Bounds: at most 8 dimensions; element count and byte size are
 // computed with checked arithmetic, so a hostile shape is an error and never an overflow.
 #pragma once
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/result.h"
 
 namespace sluice {
@@ -35,17 +37,27 @@ class Tensor {
   /// bytes_max).
   static Result<Tensor> zeros(Dtype dtype, std::vector<std::int64_t> shape,
                               std::size_t bytes_max = std::size_t{1} << 36);
+  /// What such a tensor takes. Errors: invalid_argument, as `zeros`.
+  static Result<std::size_t> bytes_of(Dtype dtype, const std::vector<std::int64_t>& shape);
+  /// Over bytes that are there. Errors: as `zeros`; and bytes that are more or less than its own.
+  static Result<Tensor> over(Dtype dtype, std::vector<std::int64_t> shape, Ref<Buffer> bytes);
   static Tensor of_f32(std::vector<std::int64_t> shape, std::vector<float> values);
 
   Dtype dtype() const { return dtype_; }
   const std::vector<std::int64_t>& shape() const { return shape_; }
   std::int64_t dim(std::size_t axis) const { return shape_[axis]; }
   std::int64_t count() const { return count_; }
-  std::size_t bytes_size() const { return bytes_.size(); }
+  std::size_t bytes_size() const { return buffer_ ? buffer_->size() : 0; }
   bool empty() const { return count_ == 0; }
 
-  std::span<std::byte> bytes() { return bytes_; }
-  std::span<const std::byte> bytes() const { return bytes_; }
+  /// To write. Spans that were taken before are of the old bytes where these were shared.
+  std::span<std::byte> bytes() {
+    if (buffer_ && !buffer_->may_write()) own();
+    return {data(), bytes_size()};
+  }
+  std::span<const std::byte> bytes() const { return {data(), bytes_size()}; }
+  /// Null where there are no bytes.
+  const Ref<Buffer>& buffer() const { return buffer_; }
 
   /// Requires: the dtype is the element's.
   std::span<float> f32();
@@ -61,10 +73,14 @@ class Tensor {
   std::string describe() const;
 
  private:
+  std::byte* data() const { return buffer_ ? buffer_->data() : nullptr; }
+  /// Copies bytes that others read too.
+  void own();
+
   Dtype dtype_ = Dtype::u8;
   std::vector<std::int64_t> shape_;
   std::int64_t count_ = 0;
-  std::vector<std::byte> bytes_;
+  Ref<Buffer> buffer_;
 };
 
 }  // namespace sluice

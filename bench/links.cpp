@@ -3,6 +3,11 @@
 // Both sides run in one process, each with a context of its own. Raw ZeroMQ: a DEALER and a ROUTER,
 // one piece a message, queues without bound, a thread for each end. There and back: a thread that
 // sends and waits, and an echo, ours from `received`. Prints medians and the ratio of the two.
+//
+// Then values to another machine of this computer: in memory that both share, written in place or
+// copied there once, beside ZeroMQ with the bytes in the message. What roles do with the bytes
+// is in neither figure, only the copies are. 64 bytes come back, as for the message of 64 bytes,
+// which a value should cost no more than.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr int runs = 3;
+constexpr int runs = 3, value_runs = 7;
 constexpr std::size_t most_on_the_way = std::size_t{8} << 20U;  // bytes that nobody has taken yet
 
 double seconds_since(Clock::time_point start) {
@@ -186,6 +191,103 @@ struct Raw {
   }
 };
 
+/// A value of `size` bytes goes, 64 bytes come back.
+class Values {
+ public:
+  explicit Values(Ours& ours) : ours_(ours) {
+    ours_.first.answer = [this](wire::Bytes bytes) { answer(std::move(bytes)); };
+  }
+  ~Values() { ours_.first.answer = nullptr; }
+
+  /// Writes each value where it is lent, or elsewhere, so that it is copied.
+  double in_place(std::size_t size, std::size_t turns, bool copies) {
+    wire::Lender& lender = *ours_.two->lender();
+    const Ref<Buffer> host = Buffer::zeros(size);
+    const std::size_t before = ours_.second.received_.get();
+    const Clock::time_point start = Clock::now();
+    for (std::size_t i = 0; i < turns; ++i) {
+      const Ref<Buffer> value = copies ? host : lender.make(size);
+      wire::Bytes bytes;
+      wire::ByteWriter out(bytes);
+      if (!value) fail("no block is free");
+      const std::optional<wire::Handle> handle = lender.lend({1, 1}, value);
+      if (!handle) fail("a value was not lent");
+      for (const std::uint64_t number :
+           {std::uint64_t{handle->slab}, std::uint64_t{handle->block}, handle->generation, size})
+        out.number(number);
+      bytes.resize(64);
+      ours_.two->send({1, 1}, Channel::message, std::move(bytes));
+      ours_.second.received_.wait(before + i + 1);
+    }
+    return seconds_since(start);
+  }
+  double small(std::size_t turns) {
+    const std::size_t before = ours_.second.received_.get();
+    const Clock::time_point start = Clock::now();
+    for (std::size_t i = 0; i < turns; ++i) {
+      ours_.two->send({1, 1}, Channel::message, wire::Bytes(64));
+      ours_.second.received_.wait(before + i + 1);
+    }
+    return seconds_since(start);
+  }
+  /// Until the other side has mapped the memory.
+  void wait() const {
+    const Ref<Buffer> value = Buffer::zeros(std::size_t{1} << 20U);
+    std::optional<wire::Handle> handle;
+    while (!handle) {
+      handle = ours_.two->lender()->lend({1, 1}, value);
+      std::this_thread::yield();
+    }
+    ours_.two->lender()->take_back({1, 1}, *handle);
+  }
+
+ private:
+  [[noreturn]] static void fail(const char* what) {
+    std::fprintf(stderr, "%s\n", what);
+    std::exit(1);
+  }
+  void answer(wire::Bytes bytes) {
+    wire::ByteReader in(bytes);
+    wire::Handle handle;
+    handle.slab = static_cast<std::uint32_t>(in.number("a slab", ~0U));
+    handle.block = static_cast<std::uint32_t>(in.number("a block", ~0U));
+    handle.generation = in.number("a generation", ~std::uint64_t{0});
+    const std::size_t size = in.number("a size", ~std::uint64_t{0});
+    if (handle.generation != 0) {
+      const Result<Ref<Buffer>> value = ours_.one->lender()->borrow({2, 1}, handle, size);
+      if (!value) fail(value.error().message.c_str());
+      seen_ = static_cast<unsigned>((*value)->data()[0]) +
+              static_cast<unsigned>((*value)->data()[size - 1]);
+    }
+    ours_.one->send({2, 1}, Channel::message, wire::Bytes(64));
+  }
+
+  Ours& ours_;
+  volatile unsigned seen_ = 0;
+};
+
+/// ZeroMQ's side of it: the bytes travel, and 64 come back.
+double raw_values(Raw& raw, std::size_t size, std::size_t turns) {
+  std::thread echo([&] {
+    zmq::message_t id, piece;
+    for (std::size_t i = 0; i < turns; ++i) {
+      static_cast<void>(raw.router.recv(id));
+      static_cast<void>(raw.router.recv(piece));
+      raw.router.send(std::move(id), zmq::send_flags::sndmore);
+      raw.router.send(Raw::message(64), zmq::send_flags::none);
+    }
+  });
+  const Clock::time_point start = Clock::now();
+  zmq::message_t answer;
+  for (std::size_t i = 0; i < turns; ++i) {
+    raw.dealer.send(zmq::message_t(size), zmq::send_flags::none);
+    static_cast<void>(raw.dealer.recv(answer));
+  }
+  const double took = seconds_since(start);
+  echo.join();
+  return took;
+}
+
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
@@ -216,6 +318,33 @@ void compare(const char* way, const std::string& ours_a, const std::string& ours
   std::fflush(stdout);
 }
 
+void compare_values(const std::string& folder, std::size_t size, std::size_t turns) {
+  const std::string ipc = "ipc://" + folder + "/v" + std::to_string(size);
+  Ours ours(ipc + "a", ipc + "b");
+  Raw raw(ipc + "raw");
+  Values values(ours);
+  values.wait();
+  std::vector<double> small, placed, copied, sent;
+  const auto turn = [&](double seconds) { return 1e6 * seconds / static_cast<double>(turns); };
+  for (int run = 0; run <= value_runs; ++run) {
+    const double a = turn(values.small(turns)), b = turn(values.in_place(size, turns, false));
+    const double c = turn(values.in_place(size, turns, true)),
+                 d = turn(raw_values(raw, size, turns));
+    if (run == 0) continue;
+    small.push_back(a);
+    placed.push_back(b);
+    copied.push_back(c);
+    sent.push_back(d);
+  }
+  const double least = median(small);
+  std::printf(
+      "value %8zu B  in place %8.1f us  copied once %8.1f us  ZeroMQ %8.1f us  64 B %8.1f us    "
+      "in place over 64 B %5.2f  over ZeroMQ %6.3f  copied over ZeroMQ %5.2f\n",
+      size, median(placed), median(copied), median(sent), least, median(placed) / least,
+      median(placed) / median(sent), median(copied) / median(sent));
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int main() {
@@ -224,6 +353,8 @@ int main() {
   struct Size {
     std::size_t bytes, messages, turns;
   };
+  for (const Size size : {Size{64 << 10, 0, 1000}, Size{1 << 20, 0, 300}, Size{16 << 20, 0, 60}})
+    compare_values(directory, size.bytes, size.turns);
   int port = 20'000 + getpid() % 20'000;
   for (const Size size :
        {Size{64, 1'000'000, 5000}, Size{64 << 10, 20'000, 3000}, Size{1 << 20, 1500, 300}}) {

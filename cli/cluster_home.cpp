@@ -86,6 +86,7 @@ void remove_sockets(const Cluster& cluster) {
       // Whoever holds the lock lives, and was not started by this process.
       if (const Result<LockFile> lock = LockFile::take(path + ".lock"); lock.ok()) {
         ::unlink(path.c_str());
+        ::unlink((path + ".memory").c_str());  // as in shared_memory_socket
         ::unlink(status_path(cluster.folder, i).c_str());
         ::unlink((path + ".lock").c_str());
       }

@@ -57,6 +57,11 @@ Json machine_row(const std::string& name, const NodeStatus::Machine& row, Roster
   json["heard_ms"] = row.link->heard.count();
   json["owed_bytes"] = row.link->owed_bytes;
   json["window_bytes"] = row.link->window_bytes;
+  const LentCounts& lent = row.link->lent;
+  json["lent"] = {{"in_place", lent.in_place},     {"in_place_bytes", lent.in_place_bytes},
+                  {"copied", lent.copied},         {"in_message", lent.in_message},
+                  {"in_message_bytes", lent.in_message_bytes}, {"why", lent.why},
+                  {"held_bytes", lent.held_bytes}};
   return json;
 }
 

@@ -2,7 +2,9 @@
 //
 //     { "machine", "home", "pid", "ready", "lives", "incarnation", "calls", "given_up",
 //       "activations", "dropped", "machines": [ { "name", "state": "not_seen|there|lost",
-//       "incarnation", "since_ms", "why", "connected", "heard_ms", "owed_bytes", "window_bytes" }
+//       "incarnation", "since_ms", "why", "connected", "heard_ms", "owed_bytes", "window_bytes",
+//       "lent": { "in_place", "in_place_bytes", "copied", "in_message", "in_message_bytes", "why",
+//       "held_bytes" } }
 //       ], "processes": as `processes_json`,
 //       "registry": "joining|current|lapsed|fenced", "registry_why" }
 // Until its roles are loaded: only machine, home, pid, ready and the registry. Thread: any.

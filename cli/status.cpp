@@ -144,6 +144,13 @@ std::string load_words(const Json& row) {
   if (row.contains("heard_ms")) add("heard " + seconds(row, "heard_ms") + " ago");
   if (row.contains("owed_bytes"))
     add(count("owed_bytes") + " of " + count("window_bytes") + " bytes owed");
+  if (row.contains("lent") && row["lent"].is_object()) {
+    const Json& lent = row["lent"];
+    const auto many = number_of<std::uint64_t>(lent, "in_message");
+    if (const auto values = number_of<std::uint64_t>(lent, "in_place"); values + many > 0)
+      add(std::to_string(values) + " large values in place, " + std::to_string(many) +
+          " in messages" + (many > 0 ? ": " + shown_text(lent, "why") : ""));
+  }
   return words;
 }
 

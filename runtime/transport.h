@@ -15,6 +15,7 @@
 
 #include "graph/ids.h"
 #include "runtime/wire/bytes.h"
+#include "runtime/wire/lending.h"
 
 namespace sluice {
 
@@ -39,6 +40,17 @@ class TransportListener {
   virtual void refused(Origin by) = 0;
 };
 
+/// Which way large values went to one machine, and why. Counted since its link was made.
+struct LentCounts {
+  std::uint64_t in_place = 0;        // values that were read where they stand
+  std::uint64_t in_place_bytes = 0;  // of these
+  std::uint64_t copied = 0;          // of these, were copied into shared memory first
+  std::uint64_t in_message = 0;      // values that travelled in messages
+  std::uint64_t in_message_bytes = 0;
+  std::string why{};                 // the latest of those did
+  std::size_t held_bytes = 0;        // lent, and not given back
+};
+
 /// How the link to one machine stands, for people.
 struct LinkState {
   Origin life;                         // the latest that was heard; incarnation 0: none yet
@@ -46,6 +58,7 @@ struct LinkState {
   std::chrono::milliseconds heard{0};  // ago; of a life that was heard
   std::size_t owed_bytes = 0;          // sent, and not known to have arrived
   std::size_t window_bytes = 0;        // what may be owed
+  LentCounts lent{};
 };
 
 /// Thread: `start` and `stop` by the owner; `send` and `refuse` from any, and never block.
@@ -62,6 +75,9 @@ class Transport {
   /// Of all machines that it can meet, in no order. Thread: any, between `start` and `stop`; not
   /// from the listener. Empty: it cannot say.
   virtual std::vector<LinkState> links() const { return {}; }
+  /// Through which values are shared with machines of this computer; null: with none. Between
+  /// `start` and `stop`.
+  virtual wire::Lender* lender() { return nullptr; }
   /// What still waits is given a bounded time to leave; then nothing is heard any more.
   virtual void stop() = 0;
 };

@@ -115,6 +115,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
 
   // The side of several machines: driver_peers.cpp.
   void send(std::uint32_t machine, const Message& message) override;
+  wire::Lender* lender() override;
   void took(Origin from, EdgeId edge, std::size_t bytes) override;
   void refused(const Refusal& refusal) override;
   /// Gives back what was taken, and lets go on what waits for a window that is open now. True when

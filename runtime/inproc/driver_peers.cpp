@@ -47,9 +47,11 @@ void Driver::send(std::uint32_t machine, const Message& message) {
   out.number(peers_->news);
   const wire::Limits limits{.machines = peers_->where().machines};
   const std::size_t begin = bytes.size();
-  const Result<void> encoded = wire::encode(*plan_, message, steady_now(), limits, bytes);
+  wire::Lending lending{lender(), peers_->lives.life_of(machine)};
+  const Result<void> encoded = wire::encode(*plan_, message, steady_now(), limits, bytes, lending);
   if (encoded.ok() && message.kind == Message::Kind::frame)
-    peers_->windows.sent(message.target, machine, bytes.size() - begin + frame_overhead);
+    peers_->windows.sent(message.target, machine,
+                         bytes.size() - begin + lending.bytes + frame_overhead);
   if (encoded.ok()) {
     peers_->place.port->send(peers_->lives.life_of(machine), Channel::message, std::move(bytes));
     const bool stops =
@@ -121,6 +123,8 @@ void Driver::refused(const Refusal& refusal) {
                             {ErrorCode::corrupt, "messages of the call contradict each other: " +
                                                      std::string(refusal.what)}});
 }
+
+wire::Lender* Driver::lender() { return peers_->place.port->lender(); }
 
 void Driver::tell(std::uint32_t machine, const Control& control) {
   if (peers_->lives.is_there(machine))

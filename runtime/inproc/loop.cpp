@@ -146,8 +146,9 @@ void Loop::tell_refusals() {
 
 Result<void> Loop::receive(Origin from, std::span<const std::byte> bytes, Instant now) {
   advance(now);
+  wire::Lending lending{port_->lender(), from};
   Result<Message*> decoded =
-      wire::decode(plan_, bytes, {from, *where_.contract}, now, limits_, pools_);
+      wire::decode(plan_, bytes, {from, *where_.contract}, now, limits_, pools_, lending);
   if (!decoded.ok()) return decoded.error();
   Message* const message = *decoded;
   const auto refuse = [&](std::string what) -> Result<void> {
@@ -164,7 +165,7 @@ Result<void> Loop::receive(Origin from, std::span<const std::byte> bytes, Instan
     return refuse("a call of another life");
   const bool is_frame = message->kind == Message::Kind::frame;
   dispatch(*message);
-  if (is_frame) port_->took(from, message->target, bytes.size());
+  if (is_frame) port_->took(from, message->target, bytes.size() + lending.bytes);
   pools_.give(message);
   return {};
 }

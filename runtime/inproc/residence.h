@@ -9,6 +9,7 @@
 #include "graph/effect.h"
 #include "graph/plan.h"
 #include "runtime/wire/contract.h"
+#include "runtime/wire/lending.h"
 
 namespace sluice {
 
@@ -40,6 +41,8 @@ class LoopPort {
   virtual ~LoopPort() = default;
   /// Borrowed for the call. May tell the loop at once what cannot be sent.
   virtual void send(std::uint32_t machine, const Message& message) = 0;
+  /// Null: nothing is shared with other machines.
+  virtual wire::Lender* lender() { return nullptr; }
   /// The engine here has a frame of so many bytes that came along this edge.
   virtual void took(Origin from, EdgeId edge, std::size_t bytes) = 0;
   /// An engine or the coordinator here has refused something that does not go together with what

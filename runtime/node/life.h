@@ -93,6 +93,7 @@ class Life final : private TransportListener, private NodePort {
   void refused(Origin by) override;
 
   void send(Origin to, Channel channel, wire::Bytes bytes) override;
+  wire::Lender* lender() override { return transport_->lender(); }
   void refuse(Origin life, const std::string& why) override;
   void session_known(const std::string& session) override;
   void admitted() override;

@@ -37,6 +37,8 @@ class NodePort {
  public:
   virtual ~NodePort() = default;
   virtual void send(Origin to, Channel channel, wire::Bytes bytes) = 0;
+  /// See `Transport::lender`.
+  virtual wire::Lender* lender() { return nullptr; }
   /// What this life said is wrong.
   virtual void refuse(Origin life, const std::string& why) = 0;
   /// Roles may hold something of it from now on.

@@ -17,10 +17,11 @@
 #include "graph/plan.h"
 #include "runtime/wire/bytes.h"
 #include "runtime/wire/contract.h"
+#include "runtime/wire/lending.h"
 
 namespace sluice::wire {
 
-inline constexpr std::uint8_t version = 1;
+inline constexpr std::uint8_t version = 2;
 inline constexpr std::size_t attributes_max = 64;      // of one value
 inline constexpr std::size_t warnings_max = 1000;      // of one message
 inline constexpr std::size_t words_max = 16 * 1024;    // bytes of a warning or an error's text
@@ -30,13 +31,17 @@ inline constexpr std::size_t nesting_max = joins_max;  // of deposits within dep
 inline constexpr std::uint32_t credit_scale_max = 1U << 24U;
 
 struct Limits {
-  std::size_t bytes_max = std::size_t{64} << 20U;  // of one message
+  /// Of one message, with what it says of values elsewhere: one that fits must fit either way.
+  std::size_t bytes_max = std::size_t{64} << 20U;
   std::uint32_t machines = 1U << 16U;              // their numbers are below this
 };
 
 /// Appends the message to `out`. `now`: the sender's clock, for the age of a frame. A warning or an
 /// error's text is cut after `words_max` bytes. Errors: exhausted, where a limit would be broken
-/// (then `out` is as it was, and the message's call has to be given up).
+/// (then `out` is as it was, nothing is lent, and the message's call has to be given up).
+Result<void> encode(const Plan& plan, const Message& message, Instant now, const Limits& limits,
+                    Bytes& out, Lending& lending);
+/// All values are in the message.
 Result<void> encode(const Plan& plan, const Message& message, Instant now, const Limits& limits,
                     Bytes& out);
 
@@ -46,6 +51,9 @@ Result<void> encode(const Plan& plan, const Message& message, Instant now, const
 /// heard them from.
 Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, const Sender& sender,
                         Instant now, const Limits& limits, Pools& pools);
+/// The same, of a sender who may lend.
+Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, const Sender& sender,
+                        Instant now, const Limits& limits, Pools& pools, Lending& lending);
 /// Whoever sent it: for tests and tools, never for what a link brings.
 Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, Instant now,
                         const Limits& limits, Pools& pools);

@@ -24,8 +24,14 @@ constexpr bool carries_credit(Kind kind) {
 class Decoder {
  public:
   Decoder(const Plan& plan, std::span<const std::byte> bytes, const Sender* sender, Instant now,
-          const Limits& limits, Pools& pools)
-      : plan_(plan), reader_(bytes), sender_(sender), now_(now), limits_(limits), pools_(pools) {}
+          const Limits& limits, Pools& pools, Lending& lending)
+      : plan_(plan),
+        reader_(bytes),
+        sender_(sender),
+        now_(now),
+        limits_(limits),
+        pools_(pools),
+        lending_(lending) {}
 
   Result<Message*> read() {
     message_ = pools_.new_message(Kind::credit, entry_node, {}, 0);
@@ -147,7 +153,7 @@ class Decoder {
   }
 
   void read_value(Frame& frame, std::size_t output) {
-    frame.values[output] = read_payload(reader_);
+    frame.values[output] = read_payload(reader_, lending_, limits_.bytes_max);
     if (sender_ == nullptr || !reader_.ok()) return;
     if (const auto wrong =
             sender_->contract.value_problem(frame.from, output, *frame.values[output]))
@@ -260,6 +266,7 @@ class Decoder {
   const Instant now_;
   const Limits& limits_;
   Pools& pools_;
+  Lending& lending_;
   Message* message_ = nullptr;
   std::size_t scopes_ = 0;
 };
@@ -272,7 +279,7 @@ std::uint32_t checksum_at(std::span<const std::byte> four) {
 
 Result<Message*> decode_from(const Plan& plan, std::span<const std::byte> bytes,
                              const Sender* sender, Instant now, const Limits& limits,
-                             Pools& pools) {
+                             Pools& pools, Lending& lending) {
   constexpr std::size_t tail = sizeof(std::uint32_t);
   if (bytes.size() > limits.bytes_max)
     return Error{ErrorCode::exhausted, "a message of " + std::to_string(bytes.size()) +
@@ -287,19 +294,26 @@ Result<Message*> decode_from(const Plan& plan, std::span<const std::byte> bytes,
   const std::span<const std::byte> body = bytes.first(bytes.size() - tail);
   if (crc32c(body) != checksum_at(bytes.last(tail)))
     return Error{ErrorCode::corrupt, "a message that does not have its checksum"};
-  return Decoder(plan, body.subspan(1), sender, now, limits, pools).read();
+  return Decoder(plan, body.subspan(1), sender, now, limits, pools, lending).read();
 }
 
 }  // namespace
 
 Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, const Sender& sender,
                         Instant now, const Limits& limits, Pools& pools) {
-  return decode_from(plan, bytes, &sender, now, limits, pools);
+  Lending none;
+  return decode_from(plan, bytes, &sender, now, limits, pools, none);
+}
+
+Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, const Sender& sender,
+                        Instant now, const Limits& limits, Pools& pools, Lending& lending) {
+  return decode_from(plan, bytes, &sender, now, limits, pools, lending);
 }
 
 Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, Instant now,
                         const Limits& limits, Pools& pools) {
-  return decode_from(plan, bytes, nullptr, now, limits, pools);
+  Lending none;
+  return decode_from(plan, bytes, nullptr, now, limits, pools, none);
 }
 
 }  // namespace sluice::wire

@@ -20,8 +20,14 @@ std::string_view cut(std::string_view text) {
 
 class Encoder {
  public:
-  Encoder(const Plan& plan, Instant now, const Limits& limits, Bytes& out)
-      : plan_(plan), now_(now), limits_(limits), bytes_(out), writer_(out), start_(out.size()) {}
+  Encoder(const Plan& plan, Instant now, const Limits& limits, Bytes& out, Lending& lending)
+      : plan_(plan),
+        now_(now),
+        limits_(limits),
+        bytes_(out),
+        writer_(out),
+        start_(out.size()),
+        lending_(lending) {}
 
   Result<void> write(const Message& message) {
     writer_.u8(version);
@@ -32,10 +38,12 @@ class Encoder {
     writer_.number(message.session);
     put_credit(message.credit);
     put_body(message);
-    if (writer_.size() - start_ + sizeof(std::uint32_t) > limits_.bytes_max)
-      fail("a message of " + std::to_string(writer_.size() - start_) + " bytes; the limit is " +
+    const std::size_t size = writer_.size() - start_ + lending_.bytes;
+    if (size + sizeof(std::uint32_t) > limits_.bytes_max)
+      fail("a message of " + std::to_string(size) + " bytes; the limit is " +
            std::to_string(limits_.bytes_max));
     if (!error_.empty()) {
+      lending_.take_back();
       bytes_.resize(start_);
       return Error{ErrorCode::exhausted, std::move(error_)};
     }
@@ -108,7 +116,8 @@ class Encoder {
     if (plan_.paths) put_path(frame.path);
     for (std::size_t i = 0; mask >> i != 0; ++i) {
       if ((mask >> i & 1U) == 0) continue;
-      if (auto put = put_payload(*frame.values[i], writer_); !put) fail(put.error().message);
+      if (auto put = put_payload(*frame.values[i], writer_, lending_); !put)
+        fail(put.error().message);
       if (i == 63) break;
     }
     for (std::size_t i = 0; i < edge.shares.size(); ++i)
@@ -184,6 +193,7 @@ class Encoder {
   Bytes& bytes_;
   ByteWriter writer_;
   const std::size_t start_;
+  Lending& lending_;
   std::vector<const Share*> chain_;
   std::size_t scopes_ = 0;
   std::string error_;
@@ -192,8 +202,14 @@ class Encoder {
 }  // namespace
 
 Result<void> encode(const Plan& plan, const Message& message, Instant now, const Limits& limits,
+                    Bytes& out, Lending& lending) {
+  return Encoder(plan, now, limits, out, lending).write(message);
+}
+
+Result<void> encode(const Plan& plan, const Message& message, Instant now, const Limits& limits,
                     Bytes& out) {
-  return Encoder(plan, now, limits, out).write(message);
+  Lending none;
+  return encode(plan, message, now, limits, out, none);
 }
 
 }  // namespace sluice::wire

@@ -7,12 +7,13 @@
 #include "base/payload.h"
 #include "base/result.h"
 #include "runtime/wire/bytes.h"
+#include "runtime/wire/lending.h"
 
 namespace sluice::wire {
 
 /// Errors: exhausted, for more attributes than `attributes_max`.
-Result<void> put_payload(const Payload& payload, ByteWriter& writer);
-/// Null when the reader has failed.
-PayloadRef read_payload(ByteReader& reader);
+Result<void> put_payload(const Payload& payload, ByteWriter& writer, Lending& lending);
+/// `bytes_max`: of what all values of the message borrow. Null when the reader has failed.
+PayloadRef read_payload(ByteReader& reader, Lending& lending, std::size_t bytes_max);
 
 }  // namespace sluice::wire

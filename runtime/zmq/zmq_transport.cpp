@@ -13,7 +13,9 @@
 #include <unordered_map>
 
 #include "base/failpoint.h"
+#include "runtime/shm/shared_memory.h"
 #include "runtime/zmq/address.h"
+#include "runtime/zmq/check_options.h"
 #include "runtime/zmq/door.h"
 #include "runtime/zmq/peer.h"
 #include "runtime/zmq/sockets.h"
@@ -87,6 +89,9 @@ class ZmqTransport final : public Transport {
   }
   void refuse(Origin life) override { ask({true, life, Channel::message, {}}); }
   std::vector<LinkState> links() const override;
+  wire::Lender* lender() override { return shared_.get(); }
+  /// Of all machines on ipc sockets. After `bind`, before `start`.
+  void share_memory();
   void stop() override;
 
  private:
@@ -107,9 +112,13 @@ class ZmqTransport final : public Transport {
   void perform(links::Deliver& deliver, Neighbour&);
   void perform(links::SayConnected& said, Neighbour&) {
     failpoint("link_up");
+    if (shared_) shared_->meet(said.life);
     listener_->connected(said.life);
   }
-  void perform(links::SaySilent& said, Neighbour&) { listener_->silent(said.life, said.why); }
+  void perform(links::SaySilent& said, Neighbour&) {
+    if (shared_) shared_->suspect(said.life);
+    listener_->silent(said.life, said.why);
+  }
   void perform(links::SayRefused& said, Neighbour&) { listener_->refused(said.by); }
   void perform(links::Notice& notice, Neighbour&) { say(notice.text); }
   /// Performs what a peer asks for, and what follows from that.
@@ -130,6 +139,8 @@ class ZmqTransport final : public Transport {
     Connection connection = 0;
     std::uint32_t machine = 0;
   };
+  std::unique_ptr<shm::SharedMemory> shared_;
+  std::string not_shared_;                         // why, where it was to be
   std::unordered_map<std::string, Route> routes_;  // accepted connections that somebody has
   std::unordered_map<Connection, std::string> accepted_;
   Connection next_accepted_ = first_accepted;
@@ -185,6 +196,25 @@ ZmqTransport::ZmqTransport(ZmqOptions options, std::vector<links::Address> reach
   }
 }
 
+void ZmqTransport::share_memory() {
+  if (options_.shared_bytes < shm::BlockPool::slab_bytes || !options_.bind.starts_with("ipc://"))
+    return;
+  shm::SharedMemoryOptions shared;
+  shared.self = options_.self;
+  shared.socket = shared_memory_socket(options_.bind);
+  shared.bytes_max = options_.shared_bytes;
+  shared.reader_bytes_max = options_.shared_bytes / 2;
+  for (const ZmqPeer& peer : options_.peers)
+    if (peer.address.starts_with("ipc://"))
+      shared.peers[peer.machine] = shared_memory_socket(peer.address);
+  if (shared.peers.empty()) return;
+  Result<std::unique_ptr<shm::SharedMemory>> made = shm::SharedMemory::make(std::move(shared));
+  if (made)
+    shared_ = std::move(*made);
+  else
+    not_shared_ = "values travel in messages, where they are copied: " + made.error().message;
+}
+
 void ZmqTransport::start(TransportListener& listener) {
   listener_ = &listener;
   thread_ = std::thread([this] { run(); });
@@ -234,6 +264,7 @@ void ZmqTransport::run() {
   loop_.store(std::this_thread::get_id());
   runs_ = true;
   now_ = steady();
+  if (!not_shared_.empty()) say(not_shared_);
   for (auto& [machine, neighbour] : neighbours_) {
     neighbour.peer.start(now_, effects_);
     act(neighbour);
@@ -246,6 +277,8 @@ void ZmqTransport::run() {
     }
     take_asked();
     tick_all();
+    if (shared_)
+      for (const std::string& line : shared_->take_notices()) say(line);
     if (stopping_.load()) {
       if (!leave_by) leave_by = now_ + options_.linger;
       if (now_ >= *leave_by || may_leave()) break;
@@ -270,8 +303,10 @@ void ZmqTransport::run() {
 std::vector<LinkState> ZmqTransport::links() const {
   const std::lock_guard turn(turn_);
   std::vector<LinkState> links;
-  for (const auto& [machine, neighbour] : neighbours_)
+  for (const auto& [machine, neighbour] : neighbours_) {
     links.push_back(neighbour.peer.state(steady()));
+    if (shared_) links.back().lent = shared_->counts(machine);
+  }
   return links;
 }
 
@@ -335,6 +370,7 @@ void ZmqTransport::take_asked() {
       continue;
     }
     links::Peer& peer = found->second.peer;
+    if (asked.refuse && shared_) shared_->suspect(asked.life);
     if (asked.refuse)
       peer.refuse(asked.life, now_, effects_);
     else
@@ -495,78 +531,20 @@ void ZmqTransport::say(const std::string& line) {
     std::fprintf(stderr, "sluice: machine %u: %s\n", options_.self.machine, shown->c_str());
 }
 
-Error wrong(const std::string& what) { return invalid_argument("transport: " + what); }
-
-/// The address's meaning, if this machine may bind or dial it.
-Result<links::Address> usable(const std::string& text, bool keyed) {
-  Result<links::Address> address = links::read_address(text);
-  if (!address) return address;
-  if (!keyed && !address->local)
-    return invalid_argument("address '" + text +
-                            "' is reached by other machines, so keys are needed: `sluice keys`");
-  if (!address->directory.empty())
-    if (const Result<void> closed = links::check_directory(address->directory); !closed)
-      return closed.error();
-  return address;
-}
-
-bool is_key(const std::string& key) {
-  std::array<std::uint8_t, 32> bytes{};
-  return key.size() == 40 && zmq_z85_decode(bytes.data(), key.c_str()) != nullptr;
-}
-
-Result<void> check_keys(const ZmqOptions& options) {
-  const Keys& keys = options.keys;
-  if (keys.secret_key.empty() != keys.public_key.empty())
-    return wrong("half of this machine's key pair is missing");
-  const bool keyed = !keys.secret_key.empty();
-  if (keyed && (!is_key(keys.public_key) || !is_key(keys.secret_key)))
-    return wrong("this machine's keys are no CURVE keys");
-  if (keyed && zmq_has("curve") == 0) return wrong("the ZeroMQ library here has no CURVE");
-  std::set<std::string> seen{keys.public_key};
-  for (const ZmqPeer& peer : options.peers) {
-    const std::string who = "machine " + std::to_string(peer.machine);
-    if (keyed != !peer.public_key.empty())
-      return wrong(keyed ? who + " has no public key" : who + " has a key, this one has none");
-    if (!keyed) continue;
-    if (!is_key(peer.public_key)) return wrong("the key of " + who + " is no CURVE key");
-    if (!seen.insert(peer.public_key).second)
-      return wrong("the key of " + who + " is another machine's too");
-  }
-  return {};
-}
-
-Result<void> check_options(const ZmqOptions& options) {
-  int major = 0, minor = 0, patch = 0;
-  zmq_version(&major, &minor, &patch);
-  if (std::tuple(major, minor, patch) < std::tuple(4, 3, 3))
-    return wrong("the ZeroMQ library here is older than 4.3.3, whose defects others can use");
-  if (options.self.incarnation == 0) return wrong("incarnations begin at 1");
-  if (options.lease < 60ms || options.lease > 1h)
-    return wrong("the lease is " + std::to_string(options.lease.count()) +
-                 " ms, 60 to 3600000 are allowed");
-  if (options.window_bytes < (std::size_t{1} << 20U))
-    return wrong("the window must have at least 1 MiB");
-  if (options.cluster.size() > links::cluster_bytes_max)
-    return wrong("the cluster's name has more than " + std::to_string(links::cluster_bytes_max) +
-                 " bytes");
-  std::set<std::uint32_t> machines{options.self.machine};
-  for (const ZmqPeer& peer : options.peers)
-    if (!machines.insert(peer.machine).second)
-      return wrong("machine " + std::to_string(peer.machine) + " is there twice");
-  return check_keys(options);
-}
-
 }  // namespace
 
+std::string shared_memory_socket(const std::string& ipc_address) {
+  return ipc_address.substr(std::string_view("ipc://").size()) + ".memory";
+}
+
 Result<std::unique_ptr<Transport>> make_zmq_transport(ZmqOptions options) {
-  if (const Result<void> checked = check_options(options); !checked) return checked.error();
+  if (const Result<void> checked = links::check_options(options); !checked) return checked.error();
   const bool keyed = !options.keys.secret_key.empty();
-  const Result<links::Address> own = usable(options.bind, keyed);
+  const Result<links::Address> own = links::usable(options.bind, keyed);
   if (!own) return own.error();
   std::vector<links::Address> reached;
   for (const ZmqPeer& peer : options.peers) {
-    Result<links::Address> address = usable(peer.address, keyed);
+    Result<links::Address> address = links::usable(peer.address, keyed);
     if (!address) return address.error();
     reached.push_back(std::move(*address));
   }
@@ -574,6 +552,7 @@ Result<std::unique_ptr<Transport>> make_zmq_transport(ZmqOptions options) {
   try {
     auto transport = std::make_unique<ZmqTransport>(std::move(options), std::move(reached));
     transport->bind(own->ipv6);
+    transport->share_memory();
     return std::unique_ptr<Transport>(std::move(transport));
   } catch (const zmq::error_t& error) {
     return Error{ErrorCode::unavailable,

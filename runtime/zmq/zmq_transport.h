@@ -42,6 +42,9 @@ struct ZmqOptions {
   std::chrono::milliseconds lease{3000};
   /// What one life of a machine may be owed and has not said that it has; more ends the link.
   std::size_t window_bytes = std::size_t{256} << 20U;
+  /// Memory to share with machines whose addresses are ipc sockets, as this one's; less than a slab
+  /// of 64 MiB: none. Address space only, until values stand in it.
+  std::size_t shared_bytes = std::size_t{256} << 20U;
   /// What all machines must agree on besides the format: a digest of the workflows, and a name.
   std::array<std::byte, 32> workflow{};
   std::string cluster;
@@ -55,7 +58,11 @@ struct ZmqOptions {
 /// One message, of either channel; a longer one ends the link that it was sent to.
 inline constexpr std::size_t zmq_message_bytes_max = (std::size_t{64} << 20U) + 1024;
 
-/// Binds its address; machines are met after `start`.
+/// Where the machine with this ipc address hands out its shared memory.
+std::string shared_memory_socket(const std::string& ipc_address);
+
+/// Binds its address; machines are met after `start`. Where no memory can be shared it says so in a
+/// notice, and goes on without.
 /// Errors: invalid_argument (which option, why), unavailable (the address cannot be bound).
 Result<std::unique_ptr<Transport>> make_zmq_transport(ZmqOptions options);
 

@@ -58,7 +58,7 @@ THIRD_PARTY = {  # header prefix -> files that may include it
     "hiredis/": r"runtime/redis/.*",
 }
 LINKS = {"base": set(), "kernels": {"base"}, "graph": {"base"}, "dataplane": {"base"}, "engine": {"base", "kernels", "dataplane"}, "roles": {"base", "graph", "engine"},
-         "runtime": {"base", "graph", "roles"}, "zmq": {"base", "graph"}, "redis": {"base"}, "workflows": {"base", "graph"},
+         "runtime": {"base", "graph", "roles"}, "shm": {"base", "graph"}, "zmq": {"base", "graph", "shm"}, "redis": {"base"}, "workflows": {"base", "graph"},
          "plugin": {"base", "graph", "roles", "workflows"}}
 BANNED = {  # pattern -> why; comments and strings are taken out first
     r"\bthrow\b": "ours never throws: return a Result",

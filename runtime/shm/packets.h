@@ -1,0 +1,41 @@
+// Packets on unix sockets of one user, each a word with at most one descriptor.
+//
+// Nothing here blocks. Who is on the other side is asked of the kernel: another user's process is
+// refused. The folder of a path must be this user's and closed to others (checked by the caller).
+// Thread: any for one socket, as the kernel's packets are whole. Errors: unavailable, with what the
+// system says. Bounds: one packet of `word_bytes_max` bytes; descriptors beyond one are refused.
+// Source: unix(7), SOCK_SEQPACKET, SO_PEERCRED, SCM_RIGHTS.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/shm/slab.h"
+#include "runtime/shm/word.h"
+
+namespace sluice::shm {
+
+/// Takes the path from whatever stands there; mode 0600.
+Result<Descriptor> listen_at(const std::string& path);
+/// A connection that waits, of a process of this user. Nothing: there is none, or it was refused.
+std::optional<Descriptor> accept_from(const Descriptor& listener);
+Result<Descriptor> connect_to(const std::string& path);
+
+enum class Sent : std::uint8_t { yes, later, never };
+/// `descriptor`: -1 for none.
+Sent send_packet(const Descriptor& socket, const wire::Bytes& bytes, int descriptor = -1);
+inline Sent send_word(const Descriptor& socket, const Word& word, int descriptor = -1) {
+  return send_packet(socket, write_word(word), descriptor);
+}
+
+struct Packet {
+  enum class Kind : std::uint8_t { none, word, wrong, ended };
+  Kind kind = Kind::none;
+  Word word;
+  Descriptor descriptor;
+  std::string why;  // of wrong
+};
+Packet receive_packet(const Descriptor& socket);
+
+}  // namespace sluice::shm

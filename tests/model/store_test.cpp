@@ -96,12 +96,11 @@ struct Store {
   std::int64_t now = 0;
 };
 
-/// Refuses, or keeps for ever, what the test says.
+/// Refuses what the test says.
 class FaultyPort final : public BlockPort {
  public:
   struct Faults {
     int writes = 0, reads = 0;  // errno's number of all that follow
-    bool hangs = false;         // reads do not end
   };
   explicit FaultyPort(Faults& faults) : faults_(faults), inner_(make_thread_port()) {}
 
@@ -110,7 +109,7 @@ class FaultyPort final : public BlockPort {
     const int error = job.kind == Kind::read ? faults_.reads : faults_.writes;
     if (error != 0)
       ended_.push_back({job.id, error});
-    else if (job.kind != Kind::read || !faults_.hangs)
+    else
       inner_->submit(std::move(job));
   }
   void wait(std::vector<Ended>& ended, std::chrono::nanoseconds most) override {

@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/input_file.h"
 #include "cli/interrupt.h"
+#include "cli/kv_folder.h"
 #include "cli/line_editor.h"
 #include "cli/line_reader.h"
 #include "cli/model_load.h"
@@ -32,6 +33,7 @@ struct Options {
   std::optional<std::size_t> context_given;
   std::size_t context = 0;  // whole pages; no more than the model reads
   bool stats = false;
+  KvFolder kv;
   GenerationOptions generation;
 };
 
@@ -47,12 +49,14 @@ void print_text(std::string_view text) {
 /// The conversation so far, and the keys and values of it.
 class Talk {
  public:
-  Talk(const ChatModel& model, const Options& options, Interrupts& interrupts)
+  Talk(const ChatModel& model, const Options& options, Interrupts& interrupts, KeptPool kept)
       : model_(model),
         options_(options),
         interrupts_(interrupts),
-        pool_(model.model().text().kv_shape(page_tokens), options.context / page_tokens),
+        kept_(std::move(kept)),
+        pool_(*kept_.pool),
         generator_(model.model().text(), pool_, &model.tokenizer(), Budget{256, 1}) {
+    generator_.use(kept_.tier.get());
     reset();
   }
 
@@ -69,7 +73,8 @@ class Talk {
   const ChatModel& model_;
   const Options& options_;
   Interrupts& interrupts_;
-  KvPool pool_;
+  KeptPool kept_;
+  KvPool& pool_;
   Generator generator_;
   std::vector<ChatMessage> messages_;
   std::vector<PictureInput> pictures_;
@@ -147,10 +152,12 @@ Result<void> Talk::say(const std::string& text) {
   Generation done = run(std::move(generation).value(), stopped);
   sequence_ = std::move(done.sequence);
   origin_ = std::move(done.origin);
+  const std::size_t prompt_tokens = prompt.size();
   tokens_ = std::move(prompt);
   tokens_.insert(tokens_.end(), done.tokens.begin(), done.tokens.end());
   std::printf("\n");
   std::fflush(stdout);
+  tell_pages(kept_.tier.get(), options_.kv, prompt_tokens, done);
   if (done.error.has_value()) {
     messages_.pop_back();
     return *done.error;
@@ -226,8 +233,11 @@ int chat(Options options) {
   const Result<ChatModel> model = load_chat(options.path, options.context, options.precision);
   if (!model.ok()) return fail(model.error().message);
   if (!model->chat().ok()) return fail(model->chat().error().message);
+  Result<KeptPool> pool = make_pool(model->model().text().kv_shape(page_tokens),
+                                    options.context / page_tokens, options.kv);
+  if (!pool.ok()) return fail(pool.error().message);
   Interrupts interrupts;
-  Talk talk(*model, options, interrupts);
+  Talk talk(*model, options, interrupts, std::move(pool).value());
   const bool terminal = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
   if (terminal)
     std::printf(
@@ -283,6 +293,7 @@ void add_chat(CLI::App& app, Chosen& chosen) {
   sub->add_option("--precision", options->precision, "exact, bf16 or int8")
       ->check(CLI::IsMember({"exact", "bf16", "int8"}));
   sub->add_flag("--stats", options->stats, "tell for each turn what was kept and what is new");
+  add_kv_folder(*sub, options->kv);
   sub->callback([options, &chosen] { chosen = [=] { return chat(*options); }; });
 }
 

@@ -15,7 +15,7 @@ struct Examples {
   std::string_view lines;
 };
 
-constexpr std::array<Examples, 21> all{
+constexpr std::array<Examples, 23> all{
     {{"validate",
       R"(  sluice validate workflows/*.yaml
   sluice validate workflows/image_chat.yaml --set roles.vit.replicas=4
@@ -83,6 +83,14 @@ constexpr std::array<Examples, 21> all{
       R"(  echo '{"timestamp": 0, "hash_ids": [1, 2, 3]}' > trace.jsonl
   echo '{"timestamp": 9, "hash_ids": [1, 2, 4]}' >> trace.jsonl
   sluice pool trace trace.jsonl --blocks 3
+)"},
+     {"pool status",
+      R"(  sluice model ask tests/golden/gguf/llama.gguf Hello --tokens 8 --kv-folder pages
+  sluice pool status pages
+)"},
+     {"pool verify",
+      R"(  sluice model ask tests/golden/gguf/llama.gguf Hello --tokens 8 --kv-folder pages
+  sluice pool verify pages
 )"},
      {"new", "  sluice new role shout\n"},
      {"new role", "  sluice new role shout\n"},

@@ -7,6 +7,7 @@
 #include "cli/call_value.h"
 #include "cli/commands.h"
 #include "cli/input_file.h"
+#include "cli/kv_folder.h"
 #include "cli/model_load.h"
 #include "cli/option_checks.h"
 #include "engine/policy/action_tokens.h"
@@ -24,6 +25,7 @@ struct Options {
   std::string directory, prompt, system, precision = "exact", device = "cpu";
   std::vector<std::string> images, stop;
   bool raw = false;
+  KvFolder kv;
   GenerationOptions generation;
 };
 
@@ -102,10 +104,17 @@ int answer_on_device(const ChatModel& model, const Options& options, Generation 
 #endif
 }
 
-int answer_on_cpu(const ChatModel& model, Generation generation) {
-  KvPool pool(model.model().text().kv_shape(page_tokens), pages_of(model, generation));
-  Generator generator(model.model().text(), pool, &model.tokenizer(), Budget{512, 1});
-  return answer(model, generator, std::move(generation));
+int answer_on_cpu(const ChatModel& model, const Options& options, Generation generation) {
+  const Result<KeptPool> kept = make_pool(model.model().text().kv_shape(page_tokens),
+                                          pages_of(model, generation), options.kv);
+  if (!kept.ok()) return fail(kept.error().message);
+  Generator generator(model.model().text(), *kept->pool, &model.tokenizer(), Budget{512, 1});
+  generator.use(kept->tier.get());
+  const std::uint64_t id = generation.id;
+  const std::size_t prompt_tokens = generation.history.size();
+  const int status = answer(model, generator, std::move(generation));
+  tell_pages(kept->tier.get(), options.kv, prompt_tokens, *generator.find(id));
+  return status;
 }
 
 /// What was typed or piped as a prompt: the end of its line is not part of it.
@@ -123,13 +132,15 @@ int ask(Options options) {
   Result<std::string> prompt = prompt_of(options.prompt);
   if (!prompt.ok()) return fail(prompt.error().message);
   options.prompt = std::move(prompt).value();
+  if (options.device == "cuda" && !options.kv.path.empty())
+    return fail("--kv-folder keeps pages of the CPU: leave --device cuda out");
   // The plan is for a prompt of 4096 tokens; a longer one is still refused by the pool.
   const Result<ChatModel> model = load_chat(options.directory, 4096, options.precision);
   if (!model.ok()) return fail(model.error().message);
   Result<Generation> generation = begin(*model, options);
   if (!generation.ok()) return fail(generation.error().message);
   return options.device == "cuda" ? answer_on_device(*model, options, std::move(generation).value())
-                                  : answer_on_cpu(*model, std::move(generation).value());
+                                  : answer_on_cpu(*model, options, std::move(generation).value());
 }
 
 }  // namespace
@@ -164,6 +175,7 @@ void add_model_ask(CLI::App& model, Chosen& chosen) {
       ->check(CLI::IsMember({"exact", "bf16", "int8"}));
   sub->add_option("--device", options->device, "cpu or cuda, for the decoder")
       ->check(CLI::IsMember({"cpu", "cuda"}));
+  add_kv_folder(*sub, options->kv);
   sub->callback([options, &chosen] { chosen = [=] { return ask(*options); }; });
 }
 

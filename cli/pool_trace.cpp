@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/pool_store.h"
 #include "dataplane/optimum.h"
 #include "dataplane/replay.h"
 #include "dataplane/trace.h"
@@ -78,6 +79,7 @@ void add_pool(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<Options>();
   CLI::App* pool = app.add_subcommand("pool", "The pool of pages: what it would keep");
   pool->require_subcommand(1);
+  add_pool_store(*pool, chosen);
   CLI::App* command =
       pool->add_subcommand("trace", "Replay a trace; print the blocks that hit, in %");
   command->add_option("file", options->file, "A trace in Mooncake's format (JSON lines)")

@@ -14,11 +14,11 @@ Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking&
   if (!architecture->text.has_value())
     return invalid_argument(making.model_directory + ": a model of family " +
                             std::string(to_string(architecture->family)) + " has no decoder");
-  Result<std::unique_ptr<KvPool>> pool = make_pages(*architecture->text, *making.spec);
+  Result<KeptPool> pool = make_kept_pages(*architecture->text, *making.spec);
   if (!pool.ok()) return pool.error();
   auto made = std::make_unique<ChatSessions>();
   made->directory_ = making.model_directory;
-  made->pool_ = std::move(pool).value();
+  made->kept_ = std::move(pool).value();
   return std::unique_ptr<GlobalParam>(std::move(made));
 }
 
@@ -31,12 +31,13 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
       return same.error();
     return engine_.get();
   }
-  Result<Model> model = open_beside(*pool_, directory_, directory, format);
+  Result<Model> model = open_beside(pool(), directory_, directory, format);
   if (!model.ok()) return model.error();
   Result<ChatModel> chat = ChatModel::open(directory, std::move(model).value());
   if (!chat.ok()) return chat.error();
   if (!chat->chat().ok()) return chat->chat().error();
-  engine_ = std::make_unique<ChatEngine>(std::move(chat).value(), *pool_, format, options);
+  engine_ = std::make_unique<ChatEngine>(std::move(chat).value(), pool(), format, options);
+  SharedEngine::Turn(engine_->shared).engine().use(kept_.tier.get());
   return engine_.get();
 }
 
@@ -75,9 +76,9 @@ void ChatSessions::drop_handed(ChatSession& session) {
 }
 
 void ChatSessions::make_room(SharedEngine::Turn& turn) {
-  if (turn.engine().planner().fits(static_cast<std::uint32_t>(pool_->pages_free()))) return;
+  if (turn.engine().planner().fits(static_cast<std::uint32_t>(pool().pages_free()))) return;
   for (auto& [name, session] : sessions_)
-    if (!session.answering) pool_->release(session.sequence);
+    if (!session.answering) pool().release(session.sequence);
 }
 
 void ChatSessions::end_session(std::string_view session) {

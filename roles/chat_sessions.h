@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/storage/kept_pool.h"
 #include "engine/tasks/chat_model.h"
 #include "engine/tasks/shared_engine.h"
 #include "roles/catalog.h"
@@ -82,11 +83,13 @@ class ChatSessions final : public GlobalParam {
   /// sessions that do not answer keep what they said, and find their pages again where nobody
   /// needed them.
   void make_room(SharedEngine::Turn& turn);
-  KvPool& pool() { return *pool_; }
+  KvPool& pool() { return *kept_.pool; }
+  /// Null: the pages are in memory alone.
+  const KvTier* tier() const { return kept_.tier.get(); }
 
  private:
   std::string directory_;
-  std::unique_ptr<KvPool> pool_;
+  KeptPool kept_;
   std::unique_ptr<ChatEngine> engine_;
   std::map<std::pair<std::string, std::string>, ChatSession> sessions_;  // by name and role
   std::map<std::uint64_t, HandedAnswer> handed_;

@@ -11,15 +11,26 @@ constexpr std::size_t default_tokens = 16384;
 
 }  // namespace
 
-Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const GlobalParamSpec& spec) {
+Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec) {
   const auto page_tokens = static_cast<std::size_t>(spec.page_tokens);
   const std::size_t pages =
       spec.pages > 0 ? static_cast<std::size_t>(spec.pages) : default_tokens / page_tokens + 1;
   const MemoryPlan plan{0, kv_bytes(shape) * static_cast<double>(pages * page_tokens),
                         machine_bytes(), pages * page_tokens};
   if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
-  return std::make_unique<KvPool>(
-      KvShape{shape.layers, shape.block.kv_heads * shape.block.head_dim, page_tokens}, pages);
+  return KeptPool::make({shape.layers, shape.block.kv_heads * shape.block.head_dim, page_tokens},
+                        pages, spec.ssd.has_value() ? spec.ssd->text : std::string(),
+                        static_cast<std::uint64_t>(spec.ssd_bytes));
+}
+
+Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const GlobalParamSpec& spec) {
+  if (spec.ssd.has_value())
+    return invalid_argument("global parameter '" + spec.name.text +
+                            "' has `ssd`, where only a model that answers with words keeps pages: "
+                            "leave it out");
+  Result<KeptPool> made = make_kept_pages(shape, spec);
+  if (!made.ok()) return made.error();
+  return std::move(made->pool);
 }
 
 Result<void> check_same_use(const KvUse& made, const KvUse& asked) {

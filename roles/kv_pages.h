@@ -6,13 +6,16 @@
 
 #include "engine/family/model.h"
 #include "engine/layers/decoder.h"
+#include "engine/storage/kept_pool.h"
 #include "roles/catalog.h"
 
 namespace sluice {
 
 /// For a decoder of this shape; left out, room for 16,384 tokens. Errors: exhausted (more than the
-/// machine has).
+/// machine has), invalid_argument (they are to be kept on a disk, which only a chat's are).
 Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const GlobalParamSpec& spec);
+/// The same with the folder that the specification may name. Errors: the folder's too.
+Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec);
 
 /// What all roles over one `paged_kv` agree on.
 struct KvUse {

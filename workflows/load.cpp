@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/byte_size.h"
 #include "graph/check.h"
 #include "graph/print.h"
 #include "workflows/load_tree.h"
@@ -21,8 +22,8 @@ using Kind = YamlNode::Kind;
 constexpr std::array<std::string_view, 11> workflow_part{
     "sluice",  "workflow", "inputs", "global_params", "roles",  "nodes",
     "outputs", "limits",   "calls",  "on_error",      "include"};
-constexpr std::array<std::string_view, 4> global_param_part{"kind", "model", "page_tokens",
-                                                            "pages"};
+constexpr std::array<std::string_view, 6> global_param_part{"kind",  "model", "page_tokens",
+                                                            "pages", "ssd",   "ssd_bytes"};
 constexpr std::array<std::string_view, 7> role_part{
     "plugin", "model", "global_params", "replicas", "balance", "colocate", "options"};
 constexpr std::array<std::string_view, 7> node_part{"run",     "inputs",   "count",  "on_error",
@@ -111,6 +112,7 @@ class Loader : public YamlReader {
   }
   void load_sections(const YamlNode& root);
   void load_version(const YamlNode& root);
+  void load_ssd(const YamlNode& node, GlobalParamSpec& spec);
   void load_includes(const YamlNode& node);
   void load_run(NodeSpec& spec, const YamlNode& key, const YamlNode& node);
   void load_inputs(const YamlNode& node);
@@ -178,8 +180,31 @@ void Loader::load_global_params(const YamlNode& node) {
       spec.page_tokens = number(*tokens, "page_tokens", 1, 4096).value_or(spec.page_tokens);
     if (const YamlNode* pages = find(value, "pages"))
       spec.pages = number(*pages, "pages", 1, 1 << 30).value_or(spec.pages);
+    load_ssd(value, spec);
     spec_.global_params.push_back(std::move(spec));
   }
+}
+
+void Loader::load_ssd(const YamlNode& node, GlobalParamSpec& spec) {
+  const YamlNode* ssd = find(node, "ssd");
+  const YamlNode* bytes = find(node, "ssd_bytes");
+  if (ssd && expect(*ssd, Kind::scalar, "ssd")) {
+    if (ssd->scalar.empty())
+      error(ssd->mark, "wrong-value", "ssd names no folder", "ssd: /var/cache/pages");
+    else
+      spec.ssd = Name{ssd->scalar, ssd->mark};
+  }
+  if (!bytes || !expect(*bytes, Kind::scalar, "ssd_bytes")) return;
+  const auto size = parse_byte_size(bytes->scalar);
+  if (!size || *size < 1 << 20)
+    error(bytes->mark, "wrong-value",
+          in_quotes(bytes->scalar) + " is no size of 1 MiB or more for ssd_bytes",
+          "a number and KiB, MiB, GiB or TiB: ssd_bytes: 4GiB");
+  else if (!ssd)
+    error(bytes->mark, "wrong-value", "ssd_bytes stands without ssd, the folder that it limits",
+          "ssd: /var/cache/pages");
+  else
+    spec.ssd_bytes = static_cast<std::int64_t>(*size);
 }
 
 void Loader::load_role_extras(RoleSpec& role, const YamlNode& node) {

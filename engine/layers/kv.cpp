@@ -1,6 +1,7 @@
 #include "engine/layers/kv.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 namespace sluice {
@@ -134,8 +135,10 @@ void KvPages::publish(KvSequence& sequence, const RowsOrigin& origin,
   if (!parent.has_value()) return;
   std::vector<PageKey> keys;
   keys_.append(origin, tokens, first, full, *parent, keys);
-  for (const PageKey& key : keys)
-    if (!table_->publish(sequence.held_, key)) return;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (!table_->publish(sequence.held_, keys[i])) return;
+    if (on_publish) on_publish(sequence.pages()[first + i]);
+  }
 }
 
 Result<void> KvPool::extend(KvSequence& sequence, std::size_t tokens) {
@@ -148,6 +151,27 @@ Result<void> KvPool::reserve(KvSequence& sequence, std::size_t tokens) {
   const Result<void> made = KvPages::reserve(sequence, tokens, copies_);
   copy_pages();
   return made;
+}
+
+std::size_t KvPool::put(std::span<const PageKey> keys, std::size_t first,
+                        std::span<const std::byte* const> contents) {
+  PageTable& table = pages_table();
+  Sequence sequence = table.open(keys.first(first));
+  if (sequence.published() < first) return 0;
+  std::size_t done = 0;
+  for (; done < contents.size(); ++done) {
+    const auto rows = static_cast<std::uint32_t>((first + done + 1) * shape().page_tokens);
+    if (table.match(keys.first(first + done + 1)) == first + done + 1) {
+      sequence = table.open(keys.first(first + done + 1));  // made meanwhile
+      continue;
+    }
+    if (!table.reserve(sequence, rows, copies_).ok()) break;
+    std::memcpy(store_.data() + sequence.pages().back() * shape().page_floats(), contents[done],
+                shape().page_floats() * sizeof(float));
+    table.wrote(sequence, rows);
+    if (!table.publish(sequence, keys[first + done])) break;
+  }
+  return done;
 }
 
 void KvPool::copy_pages() {

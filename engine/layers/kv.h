@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -96,6 +97,11 @@ class KvPages {
   /// taken. Of several: their `fresh` pages together must be no more than `pages_free`.
   Admission ask(const RowsOrigin& origin, std::span<const std::int32_t> tokens,
                 std::size_t rows) const;
+  /// Of the pages that `open` looks for.
+  std::vector<PageKey> keys_of(const RowsOrigin& origin,
+                               std::span<const std::int32_t> tokens) const;
+  /// Told of each page that others may find from now on.
+  std::function<void(Page)> on_publish;
 
   /// Pages that extending by `tokens` takes, copies included.
   std::size_t missing(const KvSequence& sequence, std::size_t tokens) const;
@@ -113,9 +119,10 @@ class KvPages {
   std::size_t pages() const { return table_->capacity(); }
   const PageTable& table() const { return *table_; }
 
+ protected:
+  PageTable& pages_table() { return *table_; }
+
  private:
-  std::vector<PageKey> keys_of(const RowsOrigin& origin,
-                               std::span<const std::int32_t> tokens) const;
   bool copies_last(const KvSequence& sequence) const;
   Result<void> make_room(KvSequence& sequence, std::size_t rows, std::vector<CopyPage>& copies);
 
@@ -133,6 +140,16 @@ class KvPool : public KvPages {
 
   Result<void> extend(KvSequence& sequence, std::size_t tokens);
   Result<void> reserve(KvSequence& sequence, std::size_t tokens);
+
+  /// Publishes pages that were kept elsewhere, behind those of `keys` that stand before `first`:
+  /// one for each of `contents`. They are cache then, as pages that nobody uses are. Returns how
+  /// many: fewer where those before are gone, or no page can be had.
+  std::size_t put(std::span<const PageKey> keys, std::size_t first,
+                  std::span<const std::byte* const> contents);
+  /// All of a page: `shape().page_floats()`.
+  std::span<const float> content(Page page) const {
+    return std::span(store_).subspan(page * shape().page_floats(), shape().page_floats());
+  }
 
   float* keys(Page page, std::size_t layer);
   float* values(Page page, std::size_t layer);

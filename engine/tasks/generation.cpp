@@ -37,6 +37,12 @@ std::size_t GenerationTask::tokens_most(const TextEngine& engine) const {
                   g.sequence.tokens());
 }
 
+std::optional<Beginning> GenerationTask::beginning() const {
+  const Generation& g = generation_;
+  if (!g.in_prompt() || !g.options.share_prefix || g.origin.model.empty()) return std::nullopt;
+  return Beginning{&g.origin, g.history};
+}
+
 PagesWanted GenerationTask::pages_wanted(TextEngine& engine) const {
   const Generation& g = generation_;
   const std::size_t prompt = g.rows.size() / engine.shape().block.width;
@@ -59,7 +65,14 @@ void GenerationTask::grant(TextEngine& engine, std::size_t pages) {
           in_positions <= in_pages ? Generation::CutOff::positions : Generation::CutOff::pages;
     g.options.tokens_max = std::min(g.options.tokens_max, most);
   }
-  if (g.in_prompt()) take_prefix(engine.pages(), g, engine.shape().block.width);
+  if (g.in_prompt()) {
+    const std::size_t had = g.sequence.tokens();
+    take_prefix(engine.pages(), g, engine.shape().block.width);
+    g.tokens_kept = g.sequence.tokens();
+    // What was read back may have gone again, or be less than what it had.
+    const std::size_t more = g.tokens_kept > had ? g.tokens_kept : 0;
+    g.tokens_read_back = std::min(g.tokens_read_back, more);
+  }
   // Steps then take no memory.
   const std::size_t more = std::min(g.options.tokens_max, room + 1);
   g.history.reserve(g.history.size() + more);

@@ -48,6 +48,9 @@ struct Generation {
   std::int32_t end_token = -1;    // the one that ended it
   CutOff limit = CutOff::tokens;  // what decides its greatest length
   std::optional<Error> error;     // of a failed one
+  // Of the prompt's tokens: those whose pages were there when it began, and of those what was read
+  // back from a disk for it.
+  std::size_t tokens_kept = 0, tokens_read_back = 0;
 
   bool in_prompt() const { return !rows.empty(); }
 };
@@ -79,6 +82,8 @@ class GenerationTask final : public Task {
     return generation_.finish != Generation::Finish::none ||
            (generation_.options.first_only && !generation_.tokens.empty());
   }
+  std::optional<Beginning> beginning() const override;
+  void found(std::size_t tokens) override { generation_.tokens_read_back = tokens; }
   PagesWanted pages_wanted(TextEngine& engine) const override;
   /// Begins with the rows that others have made of the same tokens, if there are any. With fewer
   /// pages than it wants the answer is cut off where they end.

@@ -36,6 +36,8 @@ class Generator {
   /// Takes one out, whatever it has done; none: there is no such one.
   std::optional<Generation> remove(std::uint64_t id);
   const Generation* find(std::uint64_t id) const;
+  /// Prompts' beginnings are looked for there too. Borrows it. Requires: nothing was added.
+  void use(KvTier* tier) { engine_.use(tier); }
   bool busy() const { return !engine_.empty(); }
   std::size_t size() const { return tasks_.size(); }
 

@@ -14,15 +14,51 @@ Nanoseconds engine_clock() {
       .count();
 }
 
+namespace {
+
+/// None: too few forwards have run.
+std::optional<double> cost_of_token(const Planner& planner) {
+  if (!planner.costs().known()) return std::nullopt;
+  const std::uint32_t rows = planner.options().budget;
+  return static_cast<double>(planner.costs().of(rows)) / rows;
+}
+
+/// Between two looks at reads that take long.
+constexpr std::chrono::milliseconds moment{100};
+
+}  // namespace
+
 void ModelEngine::add(TaskId id, Task& task) {
   SLUICE_CHECK(!task.done() && tasks_.emplace(id, &task).second,
                "a new task has a number of its own");
+  const std::optional<Beginning> beginning =
+      tier_ != nullptr ? task.beginning() : std::optional<Beginning>();
+  if (beginning.has_value() && tier_->begin(id, *beginning->origin, beginning->tokens,
+                                            cost_of_token(planner_), engine_clock()))
+    return;  // until its pages are there
+  begin(id, task);
+}
+
+void ModelEngine::begin(TaskId id, const Task& task) {
   planner_.begin(id, task.pages_wanted(text_));
   offer(id, task);
 }
 
 void ModelEngine::remove(TaskId id) {
-  if (tasks_.erase(id) != 0) planner_.end(id);
+  if (tasks_.erase(id) == 0) return;
+  planner_.end(id);
+  if (tier_ != nullptr) tier_->forget(id);
+}
+
+/// Tasks whose pages have come are planned from now on.
+void ModelEngine::read_back(std::chrono::nanoseconds most) {
+  ready_.clear();
+  tier_->poll(engine_clock(), ready_, most);
+  for (const KvTier::Ready& one : ready_) {
+    Task& task = *tasks_.find(one.task)->second;
+    task.found(one.tokens);
+    begin(one.task, task);
+  }
 }
 
 void ModelEngine::offer(TaskId id, const Task& task) { planner_.offer(id, task.need(text_)); }
@@ -212,8 +248,14 @@ void ModelEngine::fail_all(const std::string& why, std::vector<TaskId>& advanced
 }
 
 bool ModelEngine::step(std::vector<TaskId>& advanced) {
+  const std::size_t before = advanced.size();
   try {
-    if (!plan(engine_clock(), advanced)) return false;
+    if (tier_ != nullptr) read_back({});
+    // Nobody can run, and somebody waits for pages only.
+    while (!plan(engine_clock(), advanced)) {
+      if (advanced.size() != before || tier_ == nullptr || !tier_->is_waited_for()) return false;
+      read_back(moment);
+    }
     run();
   } catch (const std::exception& e) {  // memory
     fail_all(e.what(), advanced);

@@ -9,12 +9,14 @@
 // omni-flow, section 5.2.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <span>
 #include <vector>
 
 #include "engine/plan/planner.h"
+#include "engine/storage/kv_tier.h"
 #include "engine/tasks/task.h"
 
 namespace sluice {
@@ -42,6 +44,9 @@ class ModelEngine {
   bool step(std::vector<TaskId>& advanced);
 
   const Planner& planner() const { return planner_; }
+  /// Tasks wait for what it has of their beginnings before they are planned. Borrows it; null:
+  /// none. Requires: no tasks.
+  void use(KvTier* tier) { tier_ = tier; }
   /// Called after each forward; for those who watch.
   std::function<void(const ForwardRecord&)> watch;
 
@@ -67,11 +72,15 @@ class ModelEngine {
   void forward(std::span<Slot> slots);
   void last_rows(std::span<Slot> slots, std::size_t width);
   std::size_t width_of(const Work& work) const;
+  void begin(TaskId id, const Task& task);
   void offer(TaskId id, const Task& task);
+  void read_back(std::chrono::nanoseconds most);
   void forget(const Work& work);
 
   TextEngine& text_;
   Planner planner_;
+  KvTier* tier_ = nullptr;
+  std::vector<KvTier::Ready> ready_;
   std::map<TaskId, Task*> tasks_;  // null: done, and not removed yet
   Batch batch_;
   Nanoseconds began_ = 0;

@@ -45,9 +45,19 @@ struct StepResult {
   std::int32_t token = -1;
 };
 
+/// What it begins with, for who may have its pages elsewhere. Of the task, while it does not run.
+struct Beginning {
+  const RowsOrigin* origin = nullptr;
+  std::span<const std::int32_t> tokens;
+};
+
 class Task {
  public:
   virtual ~Task() = default;
+  /// None: nobody has its pages, or it has begun.
+  virtual std::optional<Beginning> beginning() const { return std::nullopt; }
+  /// The pages of so many tokens were read back for it.
+  virtual void found(std::size_t) {}
   virtual bool done() const = 0;
   /// What it takes until its end, beyond what it has now.
   virtual PagesWanted pages_wanted(TextEngine& engine) const = 0;

@@ -33,7 +33,8 @@ ROOMS = {
     "text": {"checkpoint", "layers", "family", "picture"},
     "policy": {"checkpoint", "layers", "family"},
     "plan": set(),
-    "tasks": {"checkpoint", "layers", "family", "picture", "text", "policy", "plan"},
+    "storage": {"layers"},
+    "tasks": {"checkpoint", "layers", "family", "picture", "text", "policy", "plan", "storage"},
     "device": {"checkpoint", "layers", "family", "policy", "tasks", "plan"},
     "check": {"checkpoint", "layers", "family", "picture", "text", "policy", "tasks"},
 }
@@ -56,6 +57,7 @@ THIRD_PARTY = {  # header prefix -> files that may include it
     "catch2/": r"tests/.*",
     "zmq": r"(runtime/zmq/.*|tests/zmq/.*|bench/links\.cpp)",
     "hiredis/": r"runtime/redis/.*",
+    "liburing": r"engine/storage/uring_port\.cpp",
 }
 LINKS = {"base": set(), "kernels": {"base"}, "graph": {"base"}, "dataplane": {"base"}, "engine": {"base", "kernels", "dataplane"}, "roles": {"base", "graph", "engine"},
          "runtime": {"base", "graph", "roles"}, "shm": {"base", "graph"}, "zmq": {"base", "graph", "shm"}, "redis": {"base"}, "workflows": {"base", "graph"},

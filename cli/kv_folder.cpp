@@ -1,0 +1,44 @@
+#include "cli/kv_folder.h"
+
+#include <cstdio>
+
+#include "base/byte_size.h"
+
+namespace sluice::cli {
+
+void add_kv_folder(CLI::App& command, KvFolder& folder) {
+  command.add_option("--kv-folder", folder.path,
+                     "keep keys and values there too: what was said is not computed again, by "
+                     "later processes either");
+  command
+      .add_option("--kv-bytes", folder.bytes, "that --kv-folder may grow to: 4GiB, 512MiB")
+      ->check(CLI::Validator(
+          [](std::string& text) {
+            return parse_byte_size(text).has_value()
+                       ? std::string()
+                       : "'" + text + "' is no size: a number and KiB, MiB, GiB or TiB";
+          },
+          "SIZE"))
+      ->default_str(folder.bytes);
+}
+
+Result<KeptPool> make_pool(const KvShape& shape, std::size_t pages, const KvFolder& folder) {
+  Result<KeptPool> made =
+      KeptPool::make(shape, pages, folder.path, parse_byte_size(folder.bytes).value_or(0));
+  if (made.ok()) return made;
+  return Error{made.error().code, "--kv-folder " + made.error().message};
+}
+
+void tell_pages(const KvTier* tier, const KvFolder& folder, std::size_t prompt_tokens,
+                const Generation& answer) {
+  if (tier == nullptr) return;
+  std::fprintf(stderr, "pages      %zu tokens: %zu from memory, %zu from %s, %zu computed\n",
+               prompt_tokens, answer.tokens_kept - answer.tokens_read_back,
+               answer.tokens_read_back, folder.path.c_str(), prompt_tokens - answer.tokens_kept);
+  const StoreHealth& health = tier->store().health();
+  if (!health.works())
+    std::fprintf(stderr, "%s is not used for a while: %s\n", folder.path.c_str(),
+                 health.reason().c_str());
+}
+
+}  // namespace sluice::cli

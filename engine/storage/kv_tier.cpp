@@ -1,0 +1,203 @@
+#include "engine/storage/kv_tier.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace sluice {
+namespace {
+
+/// Of flushing: without anything having ended.
+constexpr std::chrono::seconds hangs_after{10};
+
+std::int64_t clock_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+PageStoreOptions KvTier::options_for(const KvShape& shape, std::string folder,
+                                     std::uint64_t bytes_most) {
+  PageStoreOptions options;
+  options.folder = std::move(folder);
+  options.bytes_most = bytes_most;
+  options.page_bytes = static_cast<std::uint32_t>(shape.page_floats() * sizeof(float));
+  options.layout = std::to_string(shape.layers) + " layers, " + std::to_string(shape.page_tokens) +
+                   " tokens, rows of " + std::to_string(shape.row) + " f32";
+  return options;
+}
+
+KvTier::KvTier(KvPool& pool, std::unique_ptr<PageStore> store)
+    : pool_(pool), store_(std::move(store)) {
+  SLUICE_CHECK(pool.shape().page_floats() * sizeof(float) == store_->page_bytes());
+  pool_.on_publish = [this](Page page) { published(page); };
+  store_->on_read = [this](const PageKey& key, const std::byte* content) {
+    if (content != nullptr) staged_[key] = content;
+  };
+}
+
+KvTier::~KvTier() {
+  flush();
+  pool_.on_publish = nullptr;
+}
+
+/// With those before it that the store has not: it may have dropped them since they were written.
+void KvTier::published(Page page) {
+  const PageTable& table = pool_.table();
+  std::vector<Unwritten> chain;
+  for (; page != no_page; page = table.parent(page)) {
+    const PageKey& key = table.key(page);
+    if (store_->index().knows(key) || !waiting_.insert(key).second) break;
+    chain.push_back({page, key});
+  }
+  backlog_.insert(backlog_.end(), chain.rbegin(), chain.rend());
+}
+
+/// While there are buffers.
+void KvTier::write_behind(std::int64_t now) {
+  const PageTable& table = pool_.table();
+  while (!backlog_.empty() && store_->can_write()) {
+    const Unwritten one = backlog_.front();
+    backlog_.pop_front();
+    waiting_.erase(one.key);
+    if (!table.is_published(one.page) || table.key(one.page) != one.key) continue;
+    const Page before = table.parent(one.page);
+    const PageKey parent = before == no_page ? PageKey{} : table.key(before);
+    if (store_->wants(one.key, parent, now))
+      store_->write(one.key, parent, std::as_bytes(pool_.content(one.page)), now);
+  }
+}
+
+bool KvTier::begin(std::uint64_t task, const RowsOrigin& origin,
+                   std::span<const std::int32_t> tokens, std::optional<double> per_token,
+                   std::int64_t now) {
+  if (!store_->reads()) return false;
+  Fetch fetch{.task = task, .keys = pool_.keys_of(origin, tokens), .began = now};
+  fetch.begin = fetch.next = fetch.asked = pool_.table().match(fetch.keys);
+  fetch.end = fetch.begin + store_->index().match(fetch.keys, fetch.begin);
+  fetch.end = std::min(fetch.end, pool_.pages());
+  if (fetch.end <= fetch.begin) return false;
+  const std::size_t pages = fetch.end - fetch.begin;
+  std::optional<std::int64_t> compute;
+  if (per_token.has_value())
+    compute = static_cast<std::int64_t>(*per_token *
+                                        static_cast<double>(pages * pool_.shape().page_tokens));
+  if (!guard_.pays(pages * store_->page_bytes(), compute)) {
+    ++not_worth_;
+    return false;
+  }
+  fetches_.push_back(std::move(fetch));
+  (void)ask(fetches_.back());
+  return true;
+}
+
+void KvTier::forget(std::uint64_t task) {
+  std::erase_if(fetches_, [&](const Fetch& fetch) { return fetch.task == task; });
+  drop_unwanted();
+}
+
+/// Begins its next reads. False: a page is not there any more, and those behind it are of no use.
+bool KvTier::ask(Fetch& fetch) {
+  for (; fetch.asked < fetch.end; ++fetch.asked) {
+    const PageKey& key = fetch.keys[fetch.asked];
+    if (store_->is_reading(key)) continue;  // for another task, or read
+    if (!store_->can_read()) return true;
+    if (!store_->read(key)) {
+      fetch.end = fetch.asked;
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Publishes what is there in the order of the chain. False: it has come to its end.
+bool KvTier::advance(Fetch& fetch) {
+  for (;;) {
+    const std::span<const PageKey> keys = fetch.keys;
+    fetch.next = std::max<std::size_t>(
+        fetch.next, std::min<std::size_t>(pool_.table().match(keys), fetch.end));
+    std::vector<const std::byte*> contents;
+    for (std::size_t at = fetch.next; at < fetch.end; ++at) {
+      const auto it = staged_.find(keys[at]);
+      if (it == staged_.end()) break;
+      contents.push_back(it->second);
+    }
+    if (contents.empty()) break;
+    const std::size_t put = pool_.put(keys, fetch.next, contents);
+    fetch.next += put;
+    if (put < contents.size()) fetch.end = fetch.next;
+    drop_unwanted();
+  }
+  fetch.asked = std::max(fetch.asked, fetch.next);
+  // Asked for, not staged and not under way: it was no whole page.
+  if (fetch.next < fetch.asked && !store_->is_reading(fetch.keys[fetch.next]))
+    fetch.end = fetch.next;
+  return fetch.next < fetch.end;
+}
+
+/// Buffers of pages that nobody waits for, or that have been published for all.
+void KvTier::drop_unwanted() {
+  std::erase_if(staged_, [&](const auto& staged) {
+    const bool wanted = std::ranges::any_of(fetches_, [&](const Fetch& fetch) {
+      const auto begin = fetch.keys.begin() + static_cast<std::ptrdiff_t>(fetch.next);
+      const auto end = fetch.keys.begin() + static_cast<std::ptrdiff_t>(fetch.end);
+      return std::find(begin, std::max(begin, end), staged.first) != std::max(begin, end);
+    });
+    if (!wanted) store_->release(staged.first);
+    return !wanted;
+  });
+}
+
+void KvTier::end(const Fetch& fetch, std::int64_t now, std::vector<Ready>& ready) {
+  const std::size_t pages = fetch.next - fetch.begin;
+  if (pages > 0) guard_.learn(pages * store_->page_bytes(), now - fetch.began);
+  ready.push_back({fetch.task, pages * pool_.shape().page_tokens});
+}
+
+void KvTier::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nanoseconds most) {
+  store_->poll(now, fetches_.empty() ? std::chrono::nanoseconds{} : most);
+  if (most.count() > 0) now = clock_now();
+  for (std::size_t at = 0; at < fetches_.size();) {
+    Fetch& fetch = fetches_[at];
+    bool goes_on = advance(fetch);
+    if (goes_on && now - fetch.began > patience) {
+      store_->give_up(now, "a read took longer than " + std::to_string(patience / 1'000'000'000) +
+                               " s");
+      goes_on = false;
+    }
+    if (goes_on) goes_on = ask(fetch) || fetch.next < fetch.end;
+    if (goes_on) {
+      ++at;
+      continue;
+    }
+    end(fetch, now, ready);
+    fetches_.erase(fetches_.begin() + static_cast<std::ptrdiff_t>(at));
+    drop_unwanted();
+  }
+  drop_unwanted();
+  write_behind(now);
+}
+
+void KvTier::flush() {
+  std::vector<Ready> ready;
+  const auto drain = [&] {
+    auto last = clock_now();
+    while (store_->is_writing() || !backlog_.empty()) {
+      const std::size_t before = backlog_.size() + store_->counts().written;
+      store_->poll(clock_now(), std::chrono::milliseconds(100));
+      write_behind(clock_now());
+      if (backlog_.size() + store_->counts().written != before) last = clock_now();
+      if (clock_now() - last > std::chrono::nanoseconds(hangs_after).count()) {
+        store_->give_up(clock_now(), "nothing was written for a while");
+        return;
+      }
+    }
+  };
+  drain();
+  if (!store_->health().works()) return;
+  store_->sync();
+  drain();
+}
+
+}  // namespace sluice

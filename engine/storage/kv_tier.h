@@ -1,0 +1,94 @@
+// The second home of a pool's pages: what is published is written behind, and what a prompt begins
+// with is read back before it is computed.
+//
+// A page that memory has, or that is on its way, is not read; two tasks that miss the same one
+// share the read. What was read is published in the pool as cache, in the order of its chain,
+// where room can be had without taking pages from anybody. A task waits for its pages no longer
+// than a while (`patience`), and not at all where computing is quicker. Pages that wait to be
+// written are remembered by number and key, not copied: one that memory gives up before is not
+// written. Thread: the pool's owner. Units: nanoseconds of a clock that only rises, tokens.
+// Source: omni-flow, section 4.1 (tiers).
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "dataplane/read_guard.h"
+#include "engine/layers/kv.h"
+#include "engine/storage/page_store.h"
+
+namespace sluice {
+
+class KvTier {
+ public:
+  static constexpr std::int64_t patience = 5'000'000'000;
+
+  struct Ready {
+    std::uint64_t task = 0;
+    std::size_t tokens = 0;  // whose pages were read back for it
+  };
+
+  /// What `PageStore::open` must be told of such a pool.
+  static PageStoreOptions options_for(const KvShape& shape, std::string folder,
+                                      std::uint64_t bytes_most);
+  /// Borrows the pool, which was made with the store's secret.
+  KvTier(KvPool& pool, std::unique_ptr<PageStore> store);
+  /// Writes what still waits, as `flush`.
+  ~KvTier();
+  KvTier(const KvTier&) = delete;
+  KvTier& operator=(const KvTier&) = delete;
+
+  /// Whether the task waits for pages from now on, until `poll` names it. `per_token`: what
+  /// computing one costs; none: not known.
+  bool begin(std::uint64_t task, const RowsOrigin& origin, std::span<const std::int32_t> tokens,
+             std::optional<double> per_token, std::int64_t now);
+  /// It waits no more; what is being read for it is read all the same.
+  void forget(std::uint64_t task);
+  /// Moves everything on; waits at most so long for something to happen if there is something to
+  /// wait for. `ready`: who waits no more.
+  void poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nanoseconds most = {});
+  /// Somebody waits for pages.
+  bool is_waited_for() const { return !fetches_.empty(); }
+  /// Until all that waits is written and on the disk, or the disk takes nothing.
+  void flush();
+
+  const PageStore& store() const { return *store_; }
+  std::size_t backlog() const { return backlog_.size(); }
+  /// Questions that were answered with "computing is quicker".
+  std::uint64_t not_worth() const { return not_worth_; }
+
+ private:
+  struct Fetch {
+    std::uint64_t task = 0;
+    std::vector<PageKey> keys;
+    std::size_t begin = 0, next = 0, asked = 0, end = 0;  // pages
+    std::int64_t began = 0;
+  };
+  struct Unwritten {
+    Page page = no_page;
+    PageKey key;
+  };
+
+  void published(Page page);
+  void write_behind(std::int64_t now);
+  bool ask(Fetch& fetch);
+  bool advance(Fetch& fetch);
+  void end(const Fetch& fetch, std::int64_t now, std::vector<Ready>& ready);
+  void drop_unwanted();
+
+  KvPool& pool_;
+  std::unique_ptr<PageStore> store_;
+  ReadGuard guard_;
+  std::deque<Unwritten> backlog_;
+  std::set<PageKey> waiting_;  // keys of those
+  std::vector<Fetch> fetches_;
+  std::map<PageKey, const std::byte*> staged_;  // read, not published yet
+  std::uint64_t not_worth_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,219 @@
+#include "engine/storage/store_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "base/sha256.h"
+
+namespace sluice {
+namespace {
+
+constexpr const char* lock_name = "lock";
+constexpr const char* secret_name = "secret";
+constexpr std::string_view segment_prefix = "segment-";
+constexpr std::size_t digits = 16;
+constexpr std::size_t files_most = 1U << 20;
+
+std::string name_of(std::uint64_t number) {
+  std::array<char, digits> text;
+  const auto made = std::to_chars(text.data(), text.data() + digits, number, 16);
+  const std::string hex(text.data(), made.ptr);
+  return std::string(segment_prefix) + std::string(digits - hex.size(), '0') + hex;
+}
+
+/// 0: the name is no segment's.
+std::uint64_t number_of(std::string_view name) {
+  if (name.size() != segment_prefix.size() + digits || !name.starts_with(segment_prefix)) return 0;
+  name.remove_prefix(segment_prefix.size());
+  std::uint64_t number = 0;
+  const auto read = std::from_chars(name.data(), name.data() + name.size(), number, 16);
+  if (read.ec != std::errc{} || read.ptr != name.data() + name.size()) return 0;
+  return name_of(number).ends_with(name) ? number : 0;
+}
+
+struct flock whole_file() {
+  struct flock all {};
+  all.l_type = F_WRLCK;
+  all.l_whence = SEEK_SET;
+  return all;
+}
+
+bool write_whole(int file, const PageKeys::Secret& secret) {
+  return ::write(file, secret.data(), secret.size()) == static_cast<ssize_t>(secret.size()) &&
+         ::fsync(file) == 0;
+}
+
+}  // namespace
+
+SegmentFile::~SegmentFile() { ::close(descriptor_); }
+
+StoreFolder::StoreFolder(StoreFolder&& other) noexcept
+    : path_(std::move(other.path_)),
+      folder_(std::exchange(other.folder_, -1)),
+      lock_(std::exchange(other.lock_, -1)),
+      secret_(other.secret_) {}
+
+StoreFolder::~StoreFolder() {
+  if (lock_ >= 0) ::close(lock_);
+  if (folder_ >= 0) ::close(folder_);
+}
+
+Error StoreFolder::error(const std::string& what) const {
+  return {ErrorCode::unavailable, path_ + ": " + what + ": " + std::strerror(errno)};
+}
+
+Result<StoreFolder> StoreFolder::open(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    return Error{ErrorCode::unavailable, path + ": it cannot be made: " + std::strerror(errno)};
+  Result<StoreFolder> folder = enter(path);
+  if (!folder.ok()) return folder;
+  if (Result<void> locked = folder->take_lock(); !locked.ok()) return locked.error();
+  if (Result<void> read = folder->read_secret(true); !read.ok()) return read.error();
+  return folder;
+}
+
+Result<StoreFolder> StoreFolder::look(const std::string& path) {
+  Result<StoreFolder> folder = enter(path);
+  if (!folder.ok()) return folder;
+  if (Result<void> read = folder->read_secret(false); !read.ok()) return read.error();
+  return folder;
+}
+
+Result<StoreFolder> StoreFolder::enter(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (file < 0) {
+    const bool none = errno == ENOENT;
+    return Error{none ? ErrorCode::not_found : ErrorCode::invalid_argument,
+                 path + (none ? ": there is no such folder"
+                              : std::string(": it cannot be entered, or is no folder or a link: ") +
+                                    std::strerror(errno))};
+  }
+  StoreFolder folder(path, file);
+  struct stat about {};
+  if (::fstat(file, &about) != 0) return folder.error("it cannot be looked at");
+  if (about.st_uid != ::geteuid())
+    return invalid_argument(path + ": it is another user's; pages need a folder of your own");
+  if ((about.st_mode & 077) != 0)
+    return invalid_argument(
+        path + ": others may enter it, and pages tell what was said: chmod 700, or name another");
+  return folder;
+}
+
+Result<void> StoreFolder::take_lock() {
+  lock_ = ::openat(folder_, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (lock_ < 0) return error("its lock cannot be opened");
+  struct flock all = whole_file();
+  if (::fcntl(lock_, F_OFD_SETLK, &all) == 0) return {};
+  return Error{ErrorCode::unavailable,
+               path_ + ": another process keeps its pages there; one folder is one process's"};
+}
+
+bool StoreFolder::is_held() const {
+  const int file = ::openat(folder_, lock_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (file < 0) return false;
+  struct flock all = whole_file();
+  const bool held = ::fcntl(file, F_OFD_GETLK, &all) == 0 && all.l_type != F_UNLCK;
+  ::close(file);
+  return held;
+}
+
+Result<void> StoreFolder::read_secret(bool may_make) {
+  const int file = ::openat(folder_, secret_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file >= 0) {
+    std::array<std::uint8_t, 33> bytes;
+    const ssize_t size = ::read(file, bytes.data(), bytes.size());
+    ::close(file);
+    if (size != static_cast<ssize_t>(secret_.size()))
+      return invalid_argument(path_ + "/" + secret_name +
+                              ": it is not 32 bytes long; without it the pages cannot be found: "
+                              "remove the folder");
+    std::copy_n(bytes.begin(), secret_.size(), secret_.begin());
+    return {};
+  }
+  if (errno != ENOENT) return error("its secret cannot be read");
+  if (!may_make) return Error{ErrorCode::not_found, path_ + ": no pages are kept there"};
+  if (::getrandom(secret_.data(), secret_.size(), 0) != static_cast<ssize_t>(secret_.size()))
+    return error("there is no randomness for its secret");
+  // Under its name only when it is whole: a process may die here.
+  constexpr const char* beside = "secret.new";
+  (void)::unlinkat(folder_, beside, 0);
+  const int made =
+      ::openat(folder_, beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (made < 0) return error("its secret cannot be made");
+  const bool written = write_whole(made, secret_);
+  ::close(made);
+  if (!written || ::renameat(folder_, beside, folder_, secret_name) != 0)
+    return error("its secret cannot be written");
+  return {};
+}
+
+std::uint64_t StoreFolder::owner() const {
+  std::string text = "owner of segments ";
+  text.append(secret_.begin(), secret_.end());
+  return sha256_prefix(text);
+}
+
+Result<std::vector<StoreFolder::File>> StoreFolder::files() const {
+  const int again = ::openat(folder_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* const list = again < 0 ? nullptr : ::fdopendir(again);
+  if (list == nullptr) {
+    if (again >= 0) ::close(again);
+    return error("it cannot be listed");
+  }
+  std::vector<File> found;
+  while (const dirent* entry = ::readdir(list)) {
+    const std::uint64_t number = number_of(entry->d_name);
+    struct stat about {};
+    if (number == 0 || ::fstatat(folder_, entry->d_name, &about, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(about.st_mode))
+      continue;
+    if (found.size() == files_most) break;
+    found.push_back({number, static_cast<std::uint64_t>(about.st_size)});
+  }
+  ::closedir(list);
+  std::ranges::sort(found, {}, &File::number);
+  return found;
+}
+
+Result<std::shared_ptr<SegmentFile>> StoreFolder::open_file(std::uint64_t number, int flags,
+                                                            bool direct) const {
+  const std::string name = name_of(number);
+  const int all = flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  int file = direct ? ::openat(folder_, name.c_str(), all | O_DIRECT, 0600) : -1;
+  const bool is_direct = file >= 0;
+  if (!is_direct && direct && (flags & O_CREAT) != 0 && errno == EINVAL)
+    (void)::unlinkat(folder_, name.c_str(), 0);  // some file systems make it, then refuse
+  if (!is_direct && (!direct || errno == EINVAL))
+    file = ::openat(folder_, name.c_str(), all, 0600);
+  if (file < 0) return error(name + " cannot be opened");
+  auto made = std::make_shared<SegmentFile>(file, is_direct);
+  struct stat about {};
+  if (::fstat(file, &about) != 0 || !S_ISREG(about.st_mode))
+    return invalid_argument(path_ + "/" + name + ": it is no regular file");
+  return made;
+}
+
+Result<std::shared_ptr<SegmentFile>> StoreFolder::create(std::uint64_t number, bool direct) const {
+  return open_file(number, O_RDWR | O_CREAT | O_EXCL, direct);
+}
+
+Result<std::shared_ptr<SegmentFile>> StoreFolder::read(std::uint64_t number, bool direct) const {
+  return open_file(number, O_RDONLY, direct);
+}
+
+Result<void> StoreFolder::remove(std::uint64_t number) const {
+  if (::unlinkat(folder_, name_of(number).c_str(), 0) != 0 && errno != ENOENT)
+    return error(name_of(number) + " cannot be removed");
+  return {};
+}
+
+}  // namespace sluice

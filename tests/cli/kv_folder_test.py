@@ -1,0 +1,128 @@
+"""Pages in a folder as a user meets them: asked again, the same words, and nothing computed but the prompt's end.
+
+    kv_folder_test.py SLUICE REPOSITORY
+
+Restarts, a flipped byte, a process that holds the folder, a full disk, and the commands that look at a folder. Where
+`fetched/` has SmolLM2, with it too.
+"""
+import glob
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+
+SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+MODEL = os.path.join(ROOT, "tests/golden/gguf/llama.gguf")
+failures = []
+
+
+def expect(what, condition, seen):
+    if not condition:
+        failures.append(f"{what}: {seen!r}")
+
+
+def run(*words, text=b"", file_bytes=None):
+    """`file_bytes`: no file may grow beyond; a write then fails, as on a full disk."""
+    limit = None
+    if file_bytes is not None:
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    # Python ignores the signal of that limit; its children do when they are not told otherwise.
+    done = subprocess.run([SLUICE, *words], input=text, capture_output=True, timeout=600, preexec_fn=limit,
+                          restore_signals=file_bytes is None)
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+def pages(said):
+    """(tokens, from memory, from the folder, computed) of each turn."""
+    return [tuple(map(int, found)) for found in re.findall(
+        r"^pages +(\d+) tokens: (\d+) from memory, (\d+) from \S+, (\d+) computed$", said, re.M)]
+
+
+def check_model(model, folder, prompt):
+    ask = ["model", "ask", model, prompt, "--tokens", "8"]
+    ask += ["--raw"] if model == MODEL else []
+    _, want, _ = run(*ask)
+    for turn in ("cold", "restarted", "restarted again"):
+        status, got, said = run(*ask, "--kv-folder", folder)
+        expect(f"{turn} answers the same", status == 0 and got == want, (got, want, said))
+        seen = pages(said)
+        expect(f"{turn} adds up", len(seen) == 1 and sum(seen[0][1:]) == seen[0][0], said)
+        if seen and turn == "cold":
+            expect("the first one computes all", seen[0][3] == seen[0][0], said)
+        elif seen:
+            expect(f"{turn} computes the end only", seen[0][2] > 100 and seen[0][3] <= 16, said)
+    return want
+
+
+def test_folder(folder):
+    prompt = "hello there " + " ".join(map(str, range(60)))
+    want = check_model(MODEL, folder, prompt)
+    status, out, _ = run("pool", "verify", folder)
+    expect("the folder is whole", status == 0 and b"broken     0" in out, out)
+    first = sorted(glob.glob(folder + "/segment-*"))[0]
+    with open(first, "r+b") as file:  # in the content of the first page
+        file.seek(4096 + 1000)
+        byte = file.read(1)
+        file.seek(4096 + 1000)
+        file.write(bytes([byte[0] ^ 1]))
+    status, out, _ = run("pool", "verify", folder)
+    expect("the flipped byte is found", status == 1 and b"segment 1, record 0" in out, out)
+    status, out, _ = run("pool", "status", folder)
+    expect("status reads the ends only", status == 0 and b"in use     no" in out, out)
+    status, got, said = run("model", "ask", MODEL, prompt, "--raw", "--tokens", "8", "--kv-folder", folder)
+    expect("a broken page is computed again", got == want and pages(said)[0][2] == 0, (got, said))
+
+
+def test_chat(folder):
+    lines = b"tell me more about this long thing that I say here\nand more about the other one\n"
+    _, want, _ = run("chat", MODEL, "--tokens", "8", text=lines)
+    _, got, first = run("chat", MODEL, "--tokens", "8", "--kv-folder", folder, text=lines)
+    expect("a chat with a folder says the same", got == want, (got, want))
+    expect("a chat's second turn has its first from memory", len(pages(first)) == 2 and pages(first)[1][1] > 0, first)
+    _, got, again = run("chat", MODEL, "--tokens", "8", "--kv-folder", folder, text=lines)
+    expect("a chat begun anew says the same", got == want, (got, want))
+    expect("a chat begun anew has its first turn from the folder", pages(again) and pages(again)[0][2] > 0, again)
+
+
+def test_full_disk(folder):
+    prompt = "hello there " + " ".join(map(str, range(60)))
+    ask = ["model", "ask", MODEL, prompt, "--raw", "--tokens", "8"]
+    _, want, _ = run(*ask)
+    status, got, said = run(*ask, "--kv-folder", folder, file_bytes=20000)
+    expect("a disk that takes no more costs no answer", status == 0 and got == want, (status, got, said))
+    status, out, _ = run("pool", "verify", folder)
+    expect("what was cut off is no broken page", status == 0, out)
+
+
+def test_errors(folder):
+    os.mkdir(folder, 0o700)
+    for words, part in ((("--kv-bytes", "4X"), "is no size"), (("--kv-bytes", "100"), "are too few")):
+        status, _, said = run("model", "ask", MODEL, "hi", "--raw", "--kv-folder", folder, *words)
+        expect(f"{words} is refused", status != 0 and part in said, said)
+    os.chmod(folder, 0o755)
+    status, _, said = run("model", "ask", MODEL, "hi", "--raw", "--kv-folder", folder)
+    expect("a folder that others may enter is refused", status == 1 and "chmod 700" in said, said)
+    status, _, said = run("pool", "status", folder + "/nowhere")
+    expect("no folder", status == 1 and "no such folder" in said, said)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as scratch:
+        test_folder(scratch + "/kv")
+        test_chat(scratch + "/chat")
+        test_full_disk(scratch + "/full")
+        test_errors(scratch + "/errors")
+        fetched = glob.glob(os.path.join(ROOT, "fetched/**/SmolLM2*.gguf"), recursive=True)
+        if fetched:
+            check_model(fetched[0], scratch + "/smollm2", "What follows? " + ", ".join(map(str, range(50))))
+        else:
+            print("SmolLM2 is not in fetched/: skipped")
+    print("\n".join(failures) if failures else "kv_folder: well")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

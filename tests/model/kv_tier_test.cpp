@@ -1,0 +1,191 @@
+// Prompts whose beginnings come back from a folder: fewer rows are computed, and nobody's answer
+// changes.
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <map>
+
+#include "base/random.h"
+#include "engine/family/model.h"
+#include "engine/storage/kept_pool.h"
+#include "engine/tasks/generator.h"
+
+using namespace sluice;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string golden = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/";
+constexpr std::uint64_t folder_bytes = 8U << 20U;
+
+/// A folder of the test's own, gone with it.
+struct Scratch {
+  Scratch() {
+    std::string name = (fs::temp_directory_path() / "tier-XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Scratch() { fs::remove_all(path); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  std::string pages() const { return path + "/pages"; }
+  std::string path;
+};
+
+/// Prompts with common beginnings, under the name of a model.
+std::vector<Generation> requests(const Model& model, const std::string& name) {
+  std::vector<Generation> made;
+  SplitMix64 random(4);
+  for (std::uint64_t id = 0; id < 18; ++id) {
+    Generation one;
+    one.id = id;
+    one.options.tokens_max = 3 + random.next() % 9;
+    one.options.sampling.temperature = id % 3 == 0 ? 0.8F : 0;
+    one.options.seed = id;
+    SplitMix64 begin(id % 2), rest(random.next() % 4);
+    for (int i = 0; i < 22; ++i) one.history.push_back(static_cast<int>(begin.next() % 128));
+    for (std::uint64_t i = 0; i < 3 + 5 * (id % 3); ++i)
+      one.history.push_back(static_cast<int>(rest.next() % 128));
+    one.origin.model = name;
+    if (id % 5 == 4) {
+      one.history.resize(23);
+      one.origin.block = one.history.size();
+      one.mask = Mask::block;
+    }
+    model.text().embed(one.history, one.rows);
+    made.push_back(std::move(one));
+  }
+  return made;
+}
+
+struct Outcome {
+  std::map<std::uint64_t, std::vector<std::int32_t>> answers;
+  std::size_t computed = 0, read_back = 0;  // tokens
+};
+
+Outcome run(const Model& model, KeptPool& kept, std::size_t at_once, const std::string& name) {
+  Outcome outcome;
+  Generator generator(model.text(), *kept.pool, nullptr, Budget{});
+  generator.use(kept.tier.get());
+  std::vector<Generation> waiting = requests(model, name);
+  std::ranges::reverse(waiting);
+  std::vector<std::uint64_t> advanced;
+  while (!waiting.empty() || generator.size() > 0) {
+    for (; generator.size() < at_once && !waiting.empty(); waiting.pop_back())
+      generator.add(std::move(waiting.back()));
+    advanced.clear();
+    generator.step(advanced);
+    outcome.computed += generator.last_tokens();
+    for (const std::uint64_t id : advanced)
+      if (generator.find(id)->finish != Generation::Finish::none) {
+        CHECK(generator.find(id)->finish != Generation::Finish::failed);
+        const Generation done = *generator.remove(id);
+        CHECK(done.tokens_read_back <= done.tokens_kept);
+        outcome.read_back += done.tokens_read_back;
+        outcome.answers[id] = done.tokens;
+      }
+  }
+  return outcome;
+}
+
+KeptPool open_pool(const Model& model, std::size_t pages, const std::string& folder) {
+  return std::move(KeptPool::make(model.text().kv_shape(4), pages, folder, folder_bytes)).value();
+}
+
+}  // namespace
+
+TEST_CASE("answers are the same with pages of memory, of a folder, and after a restart") {
+  const Model model = Model::open(golden + "qwen2").value();
+  KeptPool memory = open_pool(model, 400, "");
+  const Outcome want = run(model, memory, 1, "");  // nothing is shared
+  REQUIRE(want.answers.size() == 18);
+  for (const std::size_t pages : {400U, 40U, 14U}) {
+    INFO(pages);
+    Scratch scratch;
+    const std::size_t at_once = pages == 14 ? 1 : 3;
+    Outcome cold, warm, again, other;
+    {
+      KeptPool kept = open_pool(model, pages, scratch.pages());
+      cold = run(model, kept, at_once, "qwen2");
+      warm = run(model, kept, at_once, "qwen2");
+      CHECK(kept.pool->pages_free() == pages);
+    }
+    {
+      KeptPool kept = open_pool(model, pages, scratch.pages());
+      CHECK(kept.tier->store().index().pages() > 0);
+      again = run(model, kept, at_once, "qwen2");
+      CHECK(kept.pool->pages_free() == pages);
+      CHECK(kept.tier->store().counts().broken == 0);
+      CHECK(kept.tier->store().counts().read > 0);
+    }
+    {
+      KeptPool kept = open_pool(model, pages, scratch.pages());
+      other = run(model, kept, at_once, "another model");
+      // What it reads is its own.
+      if (pages == 400) CHECK(kept.tier->store().counts().read == 0);
+    }
+    for (const Outcome* got : {&cold, &warm, &again, &other}) CHECK(got->answers == want.answers);
+    CHECK(again.read_back > 0);
+    if (pages < 400) continue;
+    CHECK(warm.read_back == 0);  // memory has them all
+    CHECK(again.computed < cold.computed);
+  }
+}
+
+TEST_CASE("two tasks that miss the same pages cause one read of each") {
+  const Model model = Model::open(golden + "qwen2").value();
+  Scratch scratch;
+  {
+    KeptPool kept = open_pool(model, 400, scratch.pages());
+    (void)run(model, kept, 1, "qwen2");
+  }
+  KeptPool kept = open_pool(model, 400, scratch.pages());
+  Generator generator(model.text(), *kept.pool, nullptr, Budget{});
+  generator.use(kept.tier.get());
+  std::vector<Generation> all = requests(model, "qwen2");
+  std::size_t tokens = 0;
+  for (std::uint64_t id = 100; id < 104; ++id) {
+    Generation one;
+    one.id = id;
+    one.options.tokens_max = 2;
+    one.history = all[0].history;
+    one.rows = all[0].rows;
+    one.origin = all[0].origin;
+    tokens = (one.history.size() - 1) / 4 * 4;
+    generator.add(std::move(one));
+  }
+  std::vector<std::uint64_t> advanced;
+  while (generator.busy()) generator.step(advanced);
+  CHECK(kept.tier->store().counts().read == tokens / 4);
+  for (std::uint64_t id = 100; id < 104; ++id) {
+    CHECK(generator.find(id)->tokens_kept == tokens);
+    CHECK(generator.find(id)->tokens == generator.find(100)->tokens);
+    CHECK(generator.find(id)->tokens_read_back == tokens);
+  }
+}
+
+TEST_CASE("a task that is taken out while it waits for pages leaves nothing behind") {
+  const Model model = Model::open(golden + "qwen2").value();
+  Scratch scratch;
+  {
+    KeptPool kept = open_pool(model, 400, scratch.pages());
+    (void)run(model, kept, 1, "qwen2");
+  }
+  KeptPool kept = open_pool(model, 400, scratch.pages());
+  Generator generator(model.text(), *kept.pool, nullptr, Budget{});
+  generator.use(kept.tier.get());
+  std::vector<Generation> all = requests(model, "qwen2");
+  generator.add(std::move(all[0]));
+  generator.add(std::move(all[1]));
+  CHECK(kept.tier->is_waited_for());
+  CHECK(generator.remove(0)->tokens.empty());
+  std::vector<std::uint64_t> advanced;
+  while (generator.busy()) generator.step(advanced);
+  CHECK_FALSE(kept.tier->is_waited_for());
+  CHECK(generator.find(1)->finish == Generation::Finish::length);
+  (void)generator.remove(1);
+  CHECK(kept.pool->pages_free() == 400);
+}

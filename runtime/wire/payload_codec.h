@@ -16,4 +16,14 @@ Result<void> put_payload(const Payload& payload, ByteWriter& writer, Lending& le
 /// `bytes_max`: of what all values of the message borrow. Null when the reader has failed.
 PayloadRef read_payload(ByteReader& reader, Lending& lending, std::size_t bytes_max);
 
+/// The same where all bytes stand in the message.
+inline Result<void> put_payload(const Payload& payload, ByteWriter& writer) {
+  Lending none;
+  return put_payload(payload, writer, none);
+}
+inline PayloadRef read_payload(ByteReader& reader) {
+  Lending none;
+  return read_payload(reader, none, 0);
+}
+
 }  // namespace sluice::wire

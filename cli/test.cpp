@@ -38,7 +38,7 @@ Result<std::vector<std::string>> scenarios_of(const std::vector<std::string>& pa
     if (!fs::exists(path, failed))
       return Error{ErrorCode::not_found, path + ": no such file or folder"};
     if (!fs::is_directory(path, failed)) {
-      if (Result<void> kind = check_is_no_workflow(path); !kind.ok()) return kind.error();
+      if (Result<void> kind = check_is_scenario(path); !kind.ok()) return kind.error();
       files.push_back(path);
       continue;
     }

@@ -7,13 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-#include <unordered_set>
 
 #include "base/base64.h"
 #include "base/nearest.h"
 #include "cli/call_id.h"
 #include "cli/call_value.h"
 #include "cli/input_file.h"
+#include "cli/json_look.h"
+#include "cli/left_out.h"
 #include "cli/printer.h"
 
 namespace sluice::cli {
@@ -22,46 +23,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;  // keys come back in the order in which they came
 
-constexpr int depth_max = 64;
-constexpr std::size_t object_keys_max = 20'000;  // in order, each is looked for among those before
 constexpr std::int64_t deadline_ms_max = std::int64_t{24} * 60 * 60 * 1000;
 constexpr std::array<std::string_view, 5> keys{"id", "session", "inputs", "deadline_ms",
                                                "end_session"};
 
-/// Looks at a line while it is parsed, for what the parser itself would take.
-class Look {
- public:
-  /// False: this part is left out of what is parsed.
-  bool operator()(int depth, Json::parse_event_t event, const Json& part) {
-    if (depth > depth_max) return says("it nests deeper than " + std::to_string(depth_max));
-    const auto at = static_cast<std::size_t>(depth);
-    if (event == Json::parse_event_t::object_start) {
-      if (names_.size() < at + 2) names_.resize(at + 2);
-      names_[at + 1].clear();
-    }
-    if (event != Json::parse_event_t::key) return true;
-    const std::string& name = part.get_ref<const std::string&>();
-    if (!names_[at].insert(name).second)
-      return says("the key '" + name.substr(0, 40) + "' stands twice in one object");
-    if (names_[at].size() > object_keys_max)
-      return says("one object has more than " + std::to_string(object_keys_max) + " keys");
-    return true;
-  }
-  const std::string& problem() const { return problem_; }
-
- private:
-  bool says(std::string problem) {
-    if (problem_.empty()) problem_ = std::move(problem);
-    return false;
-  }
-
-  std::vector<std::unordered_set<std::string>> names_;  // of the objects around, by depth
-  std::string problem_;
-};
-
 /// Not deeper than we take apart without fear for the stack, and no key twice.
 Result<Json> parse_checked(std::string_view text) {
-  Look look;
+  JsonLook look;
   Json line = Json::parse(text, std::ref(look), false);
   if (!look.problem().empty()) return invalid_argument(look.problem());
   if (line.is_discarded())
@@ -122,6 +90,7 @@ Result<void> read_inputs(const Json& inputs, const Plan& plan, CallLine& call) {
                                           "): " + made.error().message};
     call.inputs.emplace_back(name, std::move(made).value());
   }
+  call.lacks = left_out_text(plan, without);
   const std::string missing = missing_inputs(plan, call.inputs, without);
   if (missing.empty()) return {};
   return invalid_argument("the call lacks " + missing + "; null runs what can run without one");
@@ -205,6 +174,7 @@ std::string result_line(const CallLine& call, const CallOutcome& outcome,
             {"ok", outcome.ok},
             {"outputs", Json::object()},
             {"warnings", outcome.warnings}};
+  if (!call.lacks.empty()) line["warnings"].push_back(call.lacks);
   Json& values = line["outputs"];
   const auto file_of = [&](std::size_t i) {
     const auto it = std::ranges::lower_bound(files, i, {}, &WrittenFile::output);

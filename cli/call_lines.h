@@ -29,6 +29,7 @@ struct CallLine {
   std::chrono::milliseconds deadline{0};
   bool end_session = false;  // behind the call, or in place of one that is wrong
   CallInputs inputs;
+  std::string lacks;  // what cannot run without the inputs that it leaves out; empty: nothing
 };
 
 /// What could be read stands in `call` in any case.

@@ -1,9 +1,11 @@
 #include "cli/call_value.h"
 
 #include <charconv>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
+#include "cli/json_look.h"
 #include "engine/picture/image_file.h"
 #include "roles/npy_file.h"
 
@@ -24,7 +26,12 @@ Result<PayloadRef> text_of(std::string bytes) {
 }
 
 Result<PayloadRef> json_of(std::string bytes) {
-  if (Json::accept(bytes)) return make_json(std::move(bytes));
+  if (Json::accept(bytes)) {
+    JsonLook look;
+    const auto parsed = nlohmann::ordered_json::parse(bytes, std::ref(look), false);
+    if (!look.problem().empty()) return invalid_argument(look.problem());
+    return make_json(std::move(bytes));
+  }
   std::string where;
   try {
     const Json parsed = Json::parse(bytes);
@@ -82,6 +89,12 @@ Result<PayloadRef> value_of(ValueType type, std::string bytes) {
       break;
   }
   return make_bytes(std::move(bytes));
+}
+
+Result<std::string> checked_text(const std::string& name, std::string text) {
+  const Result<PayloadRef> checked = text_of(text);
+  if (!checked.ok()) return Error{checked.error().code, name + ": " + checked.error().message};
+  return text;
 }
 
 std::string how_to_give(std::string_view name, ValueType type) {

@@ -18,6 +18,9 @@ bool is_file_type(ValueType type);
 /// Text as it is, JSON checked, a number of a line; else a file's bytes decoded.
 Result<PayloadRef> value_of(ValueType type, std::string bytes);
 
+/// The text itself, where it is UTF-8. Errors: behind `name`.
+Result<std::string> checked_text(const std::string& name, std::string text);
+
 /// "--input x=@FILE, a .npy file", to say how a value of the type is given.
 std::string how_to_give(std::string_view name, ValueType type);
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/call_value.h"
 #include "cli/commands.h"
 #include "cli/input_file.h"
 #include "cli/interrupt.h"
@@ -27,6 +28,8 @@ namespace {
 
 constexpr std::size_t page_tokens = 16;
 constexpr std::size_t context_default = 4096;
+constexpr const char* help =
+    "/image FILE shows a picture, /reset starts anew, /quit ends; Ctrl-C stops an answer";
 
 struct Options {
   std::string path, system, precision = "exact";
@@ -194,10 +197,16 @@ std::string file_of(const std::string& line) {
 /// A line of the user. Errors are printed and the conversation goes on.
 Result<void> take(Talk& talk, const std::string& line, bool& quit) {
   if (line.find_first_not_of(" \t\r") == std::string::npos) return {};
+  if (const Result<std::string> text = checked_text("the message", line); !text.ok())
+    return text.error();
   if (line[0] != '/') return talk.say(line);
   if (line.starts_with("//")) return talk.say(line.substr(1));
-  if (line == "/quit") {
+  if (line == "/quit" || line == "/exit") {
     quit = true;
+    return {};
+  }
+  if (line == "/help") {
+    std::printf("%s\n", help);
     return {};
   }
   if (line == "/reset") {
@@ -207,11 +216,11 @@ Result<void> take(Talk& talk, const std::string& line, bool& quit) {
   if (const std::string file = file_of(line); !file.empty()) return talk.add_picture(file);
   const std::string command = line.substr(0, line.find_first_of(" \t"));
   if (command == "/image") return invalid_argument("/image needs a file: /image FILE");
-  if (command == "/quit" || command == "/reset")
+  if (command == "/quit" || command == "/exit" || command == "/reset" || command == "/help")
     return invalid_argument(command + " stands alone in its line");
   return invalid_argument("there is no command '" + command +
-                          "'; there are /image FILE, /reset and /quit (a message that begins with "
-                          "/ is written with two)");
+                          "'; there are /image FILE, /reset, /help and /quit (a message that "
+                          "begins with / is written with two)");
 }
 
 /// What `--context` comes to: whole pages, and no more than the model reads.
@@ -227,6 +236,8 @@ Result<std::size_t> context_of(const Options& options) {
 }
 
 int chat(Options options) {
+  const Result<std::string> system = checked_text("--system", options.system);
+  if (!system.ok()) return fail(system.error().message);
   const Result<std::size_t> context = context_of(options);
   if (!context.ok()) return fail(context.error().message);
   options.context = *context;
@@ -239,10 +250,7 @@ int chat(Options options) {
   Interrupts interrupts;
   Talk talk(*model, options, interrupts, std::move(pool).value());
   const bool terminal = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
-  if (terminal)
-    std::printf(
-        "/image FILE shows a picture, /reset starts anew, /quit ends; Ctrl-C stops an "
-        "answer\n");
+  if (terminal) std::printf("%s\n", help);
   LineReader lines(STDIN_FILENO, interrupts.descriptor());
   const std::unique_ptr<LineEditor> editor = LineEditor::open(interrupts.descriptor());
   std::string line;
@@ -268,8 +276,7 @@ void add_chat(CLI::App& app, Chosen& chosen) {
   CLI::App* sub = app.add_subcommand("chat", "Talk with a checkpoint, turn by turn");
   sub->add_option("MODEL", options->path,
                   "a GGUF file, or a directory with config.json, safetensors and a tokenizer")
-      ->required()
-      ->check(CLI::ExistingPath);
+      ->required();
   sub->add_option("--system", options->system, "what the system says first");
   sub->add_option("--context", options->context_given,
                   "tokens there is room for: all that is said, rounded up to whole pages of 16; "

@@ -1,6 +1,9 @@
 #include "cli/compiled.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <utility>
+#include <vector>
 
 #include "cli/file_kind.h"
 #include "graph/print.h"
@@ -9,13 +12,54 @@
 
 namespace sluice::cli {
 
+namespace {
+
+bool same(const Diagnostic& a, const Diagnostic& b) {
+  return a.mark.line == b.mark.line && a.mark.column == b.mark.column && a.code == b.code &&
+         a.message == b.message;
+}
+
+void show_behind(Diagnostic& d, const Override& override) {
+  d.message = "--set " + override.path + "=" + override.value + ": " + d.message;
+  d.mark = {};
+}
+
+/// What an override brings about elsewhere in the file is shown behind it: the file's line says
+/// what the override replaces. It is the first with which the error is there.
+void name_causes(Diagnostics& diagnostics, const std::string& path,
+                 const std::vector<Override>& overrides, const Catalog& catalog) {
+  std::vector<Diagnostic*> open;
+  for (Diagnostic& d : diagnostics)
+    if (d.mark.line > 0) open.push_back(&d);
+  for (std::size_t count = 0; count < overrides.size() && !open.empty(); ++count) {
+    Result<LoadedWorkflow> loaded = load_workflow_file(
+        path, std::vector<Override>(overrides.begin(),
+                                    overrides.begin() + static_cast<std::ptrdiff_t>(count)));
+    if (!loaded.ok()) return;
+    plan_workflow(*loaded, catalog.declarations());
+    std::erase_if(open, [&](Diagnostic* d) {
+      const bool was_there = std::ranges::any_of(
+          loaded->diagnostics, [&](const Diagnostic& other) { return same(*d, other); });
+      if (was_there && count > 0) show_behind(*d, overrides[count - 1]);
+      return was_there;
+    });
+  }
+  for (Diagnostic* d : open) show_behind(*d, overrides.back());
+  sort_diagnostics(diagnostics);
+}
+
+}  // namespace
+
 Result<Compiled> compile_file(const std::string& path, const WorkflowOptions& options,
                               const Catalog& catalog) {
   if (Result<void> kind = check_is_workflow(path); !kind.ok()) return kind.error();
-  Result<LoadedWorkflow> loaded = load_workflow_file(path, options.overrides());
+  const std::vector<Override> overrides = options.overrides();
+  Result<LoadedWorkflow> loaded = load_workflow_file(path, overrides);
   if (!loaded.ok()) return loaded.error();
   Compiled compiled{std::move(loaded).value(), {}};
   compiled.plan = plan_workflow(compiled.loaded, catalog.declarations());
+  if (!overrides.empty() && !compiled.loaded.diagnostics.empty())
+    name_causes(compiled.loaded.diagnostics, path, overrides, catalog);
   return compiled;
 }
 

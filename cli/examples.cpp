@@ -40,23 +40,23 @@ constexpr std::array<Examples, 23> all{
 )"},
      {"node",
       R"(  sluice node --cluster examples/cluster/laptop.yaml --name eyes > eyes.log 2>&1 &
-    until sluice status --cluster examples/cluster/laptop.yaml 2> none; do sleep 0.1; done
+    until sluice status --cluster examples/cluster/laptop.yaml 2> /dev/null; do sleep 0.1; done
   sluice down --cluster examples/cluster/laptop.yaml
 )"},
      {"up",
       R"(  sluice up examples/cluster/laptop.yaml > up.log 2>&1 &
-    until sluice status --cluster examples/cluster/laptop.yaml 2> none; do sleep 0.1; done
+    until sluice status --cluster examples/cluster/laptop.yaml 2> /dev/null; do sleep 0.1; done
   sluice down --cluster examples/cluster/laptop.yaml
 )"},
      {"status",
       R"(  sluice up examples/cluster/laptop.yaml > up.log 2>&1 &
-    until sluice status --cluster examples/cluster/laptop.yaml 2> none; do sleep 0.1; done
+    until sluice status --cluster examples/cluster/laptop.yaml 2> /dev/null; do sleep 0.1; done
   sluice status --cluster examples/cluster/laptop.yaml --format json
   sluice down --cluster examples/cluster/laptop.yaml
 )"},
      {"down",
       R"(  sluice up examples/cluster/laptop.yaml > up.log 2>&1 &
-    until sluice status --cluster examples/cluster/laptop.yaml 2> none; do sleep 0.1; done
+    until sluice status --cluster examples/cluster/laptop.yaml 2> /dev/null; do sleep 0.1; done
   sluice down --cluster examples/cluster/laptop.yaml
 )"},
      {"test",
@@ -95,6 +95,10 @@ constexpr std::array<Examples, 23> all{
      {"new", "  sluice new role shout\n"},
      {"new role", "  sluice new role shout\n"},
      {"keys", "  sluice keys keys --machine arm --machine gpu\n"},
+     {"model",
+      R"(  sluice model inspect tests/golden/gguf/llama.gguf
+  sluice model ask tests/golden/gguf/llama.gguf Hello --tokens 8
+)"},
      {"model inspect", "  sluice model inspect tests/golden/gguf/llama.gguf\n"},
      {"model check",
       R"(  sluice model check tests/golden/llama

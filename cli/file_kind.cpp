@@ -35,6 +35,11 @@ Result<void> check_is_workflow(const std::string& path) {
                             ": this is a cluster file, not a workflow; `sluice run "
                             "--cluster " +
                             path + "` runs what its `workflows:` name");
+  if (has_key(path, "profile", "sluice"))
+    return invalid_argument(path +
+                            ": this is a profile, not a workflow; `sluice simulate WORKFLOW "
+                            "--profile " +
+                            path + "` runs a workflow as it says");
   if (is_manifest(path))
     return invalid_argument(path +
                             ": this is a role's manifest, not a workflow; `sluice validate " +
@@ -50,18 +55,38 @@ Result<void> check_is_cluster(const std::string& path) {
 
 bool is_manifest(const std::string& path) { return has_key(path, "sluice_role", "sluice"); }
 
-Result<void> check_is_no_workflow(const std::string& path) {
-  if (!has_key(path, "sluice", "scenario")) return {};
-  return invalid_argument(path +
-                          ": this is a workflow, not a scenario; `sluice test` takes scenarios of "
-                          "it (files with `scenario:`), or the folder that has them");
+Result<void> check_is_scenario(const std::string& path) {
+  if (has_key(path, "sluice", "scenario"))
+    return invalid_argument(path +
+                            ": this is a workflow, not a scenario; `sluice test` takes scenarios "
+                            "of it (files with `scenario:`), or the folder that has them");
+  if (has_key(path, "profile", "scenario"))
+    return invalid_argument(path +
+                            ": this is a profile, not a scenario; `sluice simulate WORKFLOW "
+                            "--profile " +
+                            path + "` runs a workflow as it says");
+  return {};
+}
+
+Result<void> check_is_profile(const std::string& path) {
+  const std::string what =
+      "a profile begins with `profile: NAME`, and a scenario can stand for one";
+  if (has_key(path, "sluice", "scenario"))
+    return invalid_argument(path + ": this is a workflow, not a profile; " + what);
+  if (has_key(path, "nodes", "scenario") && !has_key(path, "profile", "sluice"))
+    return invalid_argument(path + ": this has no `profile:`; " + what);
+  return {};
 }
 
 Result<void> check_is_checkpoint(const std::string& path) {
   std::error_code failed;
-  if (!fs::is_regular_file(path, failed)) return {};
+  if (!fs::exists(path, failed)) return Error{ErrorCode::not_found, path + ": no such file"};
   const std::string ending = fs::path(path).extension().string();
-  if (ending != ".safetensors" && ending != ".json") return {};
+  if (fs::is_directory(path, failed) || ending == ".gguf") return {};
+  if (ending != ".safetensors" && ending != ".json")
+    return invalid_argument(path +
+                            ": this is no checkpoint; name a GGUF file (.gguf), or a folder with "
+                            "config.json and safetensors");
   const std::string folder = fs::path(path).parent_path().string();
   return invalid_argument(path + ": this is one file of a checkpoint; name its folder, " +
                           (folder.empty() ? "." : folder));

@@ -41,7 +41,6 @@ Result<void> read_input(const Plan& plan, const std::string& given, CallInputs& 
   if (!index.ok())
     return Error{index.error().code, "--input " + name + ": " + index.error().message};
   const ValueType type = plan.input_types[*index];
-  if (holds(inputs, name)) return invalid_argument("the input '" + name + "' is given twice");
   std::string value = given.substr(equals + 1);
   std::string from = name;  // how messages call it
   if (value == "-") {
@@ -52,6 +51,7 @@ Result<void> read_input(const Plan& plan, const std::string& given, CallInputs& 
     value = std::move(bytes).value();
   } else if (value.starts_with("@") && !value.starts_with("@@")) {
     from = given;
+    if (value == "@") return invalid_argument("--input " + name + ": @ needs the name of a file");
     Result<std::string> bytes = read_file(value.substr(1));
     if (!bytes.ok())
       return Error{bytes.error().code, "--input " + name + ": " + bytes.error().message};

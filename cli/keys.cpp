@@ -1,4 +1,4 @@
-// `sluice keys DIR --machine NAME...`: a key pair for each machine of a cluster.
+// `sluice keys DIR --machine NAME --machine NAME ...`: a key pair for each machine of a cluster.
 #include "cli/keys.h"
 
 #include <sys/stat.h>

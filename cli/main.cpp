@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "base/nearest.h"
 #include "cli/commands.h"
 #include "cli/keys.h"
+#include "cli/option_checks.h"
 
 namespace sluice::cli {
 
@@ -71,6 +73,18 @@ std::string hint_for(const std::string& word, const CLI::App& app) {
     for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   const std::string near = nearest_name(word, {names.begin(), names.end()});
   return near.empty() ? "" : "; did you mean '" + near + "'?";
+}
+
+/// What holds for every option: it takes one value each time, so that what stands behind it is a
+/// file, and a number is the one that was typed.
+void check_all_options(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (!option->get_positional()) option->allow_extra_args(false);
+    const std::string type = option->get_type_name();
+    if (type.starts_with("INT")) option->check(fits_64_bits<std::int64_t>);
+    if (type.starts_with("UINT")) option->check(fits_64_bits<std::uint64_t>);
+  }
+  for (CLI::App* command : app.get_subcommands({})) check_all_options(*command);
 }
 
 /// What was typed, the last word first, as the parser takes it. `help run` is `run --help`, and
@@ -150,9 +164,14 @@ int main(int argc, char** argv) {
   cli::add_keys(app, chosen);
   cli::accept_plugins(app, plugin_folders);
   cli::add_examples(app);
+  cli::check_all_options(app);
   try {
     app.parse(cli::words_of(argc, argv));
   } catch (const CLI::Success& asked) {
+    for (const std::string& word : app.remaining(true))
+      if (const std::string unknown = cli::unknown_command(word, app);
+          !word.starts_with('-') && !unknown.empty())
+        return cli::fail_usage(unknown);
     return cli::finished(app.exit(asked));
   } catch (const CLI::ParseError& error) {
     std::string what = error.what();

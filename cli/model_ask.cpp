@@ -123,17 +123,19 @@ Result<std::string> prompt_of(const std::string& given) {
   if (!text.ok()) return text;
   if (given == "-" && text->ends_with('\n')) text->pop_back();
   if (given == "-" && text->ends_with('\r')) text->pop_back();
-  const Result<PayloadRef> checked = value_of(ValueType::text, *text);
-  if (!checked.ok()) return Error{checked.error().code, "PROMPT: " + checked.error().message};
-  return text;
+  return checked_text("PROMPT", std::move(text).value());
 }
 
 int ask(Options options) {
   Result<std::string> prompt = prompt_of(options.prompt);
   if (!prompt.ok()) return fail(prompt.error().message);
+  if (prompt->empty() && options.images.empty())
+    return fail("PROMPT is empty: say what the model is to answer");
   options.prompt = std::move(prompt).value();
   if (options.device == "cuda" && !options.kv.path.empty())
     return fail("--kv-folder keeps pages of the CPU: leave --device cuda out");
+  const Result<std::string> system = checked_text("--system", options.system);
+  if (!system.ok()) return fail(system.error().message);
   // The plan is for a prompt of 4096 tokens; a longer one is still refused by the pool.
   const Result<ChatModel> model = load_chat(options.directory, 4096, options.precision);
   if (!model.ok()) return fail(model.error().message);
@@ -150,12 +152,10 @@ void add_model_ask(CLI::App& model, Chosen& chosen) {
   CLI::App* sub = model.add_subcommand("ask", "Let it answer a prompt, with pictures");
   sub->add_option("DIR", options->directory,
                   "a GGUF file, or a directory with config.json, safetensors and a tokenizer")
-      ->required()
-      ->check(CLI::ExistingPath);
+      ->required();
   sub->add_option("PROMPT", options->prompt, "what the user says; - reads standard input")
       ->required();
-  sub->add_option("--image", options->images, "a PNG or JPEG before the prompt; may be repeated")
-      ->check(CLI::ExistingFile);
+  sub->add_option("--image", options->images, "a PNG or JPEG before the prompt; may be repeated");
   sub->add_option("--system", options->system, "what the system says first");
   sub->add_flag("--raw", options->raw, "the prompt as it is, without the chat template");
   GenerationOptions& generation = options->generation;

@@ -193,8 +193,7 @@ void add_model_bench(CLI::App& model, Chosen& chosen) {
       model.add_subcommand("bench", "Its tokens per second, or its control step, on this machine");
   sub->add_option("DIR", options->directory,
                   "a GGUF file, or a directory with config.json and safetensors")
-      ->required()
-      ->check(CLI::ExistingPath);
+      ->required();
   sub->add_option("--prompt", options->prompt, "tokens of the prompt; 512, or what fits")
       ->check(CLI::Range(1, 1 << 16))
       ->default_str("");

@@ -63,11 +63,14 @@ void add_plan(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   CLI::App* command =
       app.add_subcommand("plan", "Show nodes, groups, buckets and who waits for whom");
   command->add_option("file", options->file, "A workflow file (YAML)")->required();
-  command->add_option("--format", options->format, "text, json, mermaid, dot or svg")
-      ->check(CLI::IsMember({"text", "json", "mermaid", "dot", "svg"}));
-  command->add_option(
-      "--explain", options->explained,
-      "Say in words what makes a node run, what `inputs` brings or how an output is ordered");
+  CLI::Option* const format =
+      command->add_option("--format", options->format, "text, json, mermaid, dot or svg")
+          ->check(CLI::IsMember({"text", "json", "mermaid", "dot", "svg"}));
+  command
+      ->add_option(
+          "--explain", options->explained,
+          "Say in words what makes a node run, what `inputs` brings or how an output is ordered")
+      ->excludes(format);
   add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, options] {
     chosen = [&catalog, options] {

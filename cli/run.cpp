@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/base64.h"
@@ -17,6 +18,7 @@
 #include "cli/input_file.h"
 #include "cli/interrupt.h"
 #include "cli/isolate.h"
+#include "cli/left_out.h"
 #include "cli/option_checks.h"
 #include "cli/output_files.h"
 #include "cli/printer.h"
@@ -58,17 +60,26 @@ struct RunOptions {
 
 /// Text that was typed or piped as a prompt: the end of its line is not part of it.
 Result<std::string> prompt_of(const RunOptions& options) {
-  if (options.prompt != "-") return options.prompt.value_or("");
+  if (options.prompt != "-") return checked_text("--prompt", options.prompt.value_or(""));
   Result<std::string> text = read_standard_input();
   if (!text.ok()) return Error{text.error().code, "--prompt: " + text.error().message};
   if (text->ends_with('\n')) text->pop_back();
   if (text->ends_with('\r')) text->pop_back();
-  return text;
+  return checked_text("--prompt", std::move(text).value());
 }
 
-Result<std::string> request_json(const RunOptions& options) {
-  if (options.request == "-") return read_standard_input();
-  if (!options.request.empty()) return read_file(options.request);
+/// The whole request, as a file or standard input brings it.
+Result<PayloadRef> given_request(const std::string& from) {
+  Result<std::string> text = from == "-" ? read_standard_input() : read_file(from);
+  if (!text.ok()) return Error{text.error().code, "--request: " + text.error().message};
+  Result<PayloadRef> made = value_of(ValueType::json, std::move(text).value());
+  if (!made.ok())
+    return Error{made.error().code, "--request " + from + ": " + made.error().message};
+  return made;
+}
+
+Result<PayloadRef> make_request(const RunOptions& options) {
+  if (!options.request.empty()) return given_request(options.request);
   Json content = Json::array();
   for (const std::string& path : options.images) {
     Result<std::string> bytes = read_file(path);
@@ -90,8 +101,8 @@ Result<std::string> request_json(const RunOptions& options) {
   add("top_p", options.top_p);
   add("guidance", options.guidance);
   add("strength", options.strength);
-  return Json{{"content", content}, {"options", chosen}}.dump(-1, ' ', false,
-                                                              Json::error_handler_t::replace);
+  return make_json(Json{{"content", content}, {"options", chosen}}.dump(
+      -1, ' ', false, Json::error_handler_t::replace));
 }
 
 /// `--input`s, and the `request` that --prompt, --image and their like make.
@@ -115,10 +126,17 @@ Result<CallInputs> inputs_of(const RunOptions& options, const Plan& plan) {
   if (options.asks() && given)
     return invalid_argument(
         "--input request is the whole request: --prompt, --image and their like do not go with it");
+  if (options.asks() && left_out)
+    return invalid_argument(
+        "--without request: --prompt, --image and their like make it; leave one of them out");
   if (takes_request && !given && !left_out) {
-    Result<std::string> text = request_json(options);
-    if (!text.ok()) return text.error();
-    inputs.emplace_back("request", make_json(std::move(text).value()));
+    if (options.request.empty() && !options.prompt)
+      return invalid_argument(
+          "the call asks nothing: --prompt TEXT says what to answer or to draw, --request FILE "
+          "brings the whole request");
+    Result<PayloadRef> made = make_request(options);
+    if (!made.ok()) return made.error();
+    inputs.emplace_back("request", std::move(made).value());
   }
   if (Result<void> whole = check_whole(plan, inputs, options.without); !whole.ok())
     return whole.error();
@@ -177,6 +195,8 @@ RunEnd run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, O
   }
   const std::string problem = printer.finish();
   progress.reset();  // its line is gone before others stand there
+  if (const std::string lacks = left_out_text(plan, options.without); !lacks.empty())
+    std::fprintf(stderr, "warning: %s\n", lacks.c_str());
   if (printer.cut_off() != 0)
     std::fprintf(stderr, "note: the answer %s and stops here\n", reached(printer.cut_off()));
   for (const std::string& warning : outcome.warnings)
@@ -386,6 +406,10 @@ Result<void> check_options(const RunOptions& options) {
     return invalid_argument("--isolate: a cluster file says it, as `hosts` of a machine");
   if (options.file.empty() && options.cluster.empty())
     return invalid_argument("name a workflow file, or a cluster with --cluster FILE");
+  std::set<std::string> named;
+  for (const std::string& given : options.inputs)
+    if (const std::string name = given.substr(0, given.find('=')); !named.insert(name).second)
+      return invalid_argument("the input '" + name + "' is given twice");
   std::vector<std::string> reading;
   if (options.calls == "-") reading.emplace_back("--calls");
   if (options.prompt == "-") reading.emplace_back("--prompt");
@@ -442,11 +466,16 @@ void add_calls_options(CLI::App& command, RunOptions& options) {
           "results come as JSON lines when they are there")
       ->type_name("FILE|-");
   command.add_option("--concurrency", options.concurrency, "Of --calls, so many at once")
+      ->needs("--calls")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command.add_option("--session", options.session,
-                     "The name of the calls' session, within this run; without it each line of "
-                     "--calls that names none has one of its own");
+  command
+      .add_option("--session", options.session,
+                  "The name of the calls' session, within this run; without it each line of "
+                  "--calls that names none has one of its own")
+      ->check([](const std::string& given) {
+        return given.empty() ? std::string("a session's name is not empty") : std::string();
+      });
 }
 
 }  // namespace
@@ -465,6 +494,7 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen,
   command
       ->add_option("--join-within", options->join_seconds,
                    "Of --cluster: how long to wait for the other machines, in seconds")
+      ->needs("--cluster")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
   command

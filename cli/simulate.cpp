@@ -13,6 +13,7 @@
 #include "cli/compiled.h"
 #include "cli/file_kind.h"
 #include "cli/option_checks.h"
+#include "cli/output_files.h"
 #include "cli/trace.h"
 #include "graph/print.h"
 #include "graph/script.h"
@@ -177,11 +178,13 @@ sim::Options sim_options(const SimulateOptions& options, std::uint64_t seed) {
 Result<Script> make_script(const SimulateOptions& options, const Plan& plan) {
   LoadedScenario profile;
   if (!options.profile.empty()) {
-    if (Result<void> kind = check_is_no_workflow(options.profile); !kind.ok()) return kind.error();
+    if (Result<void> kind = check_is_profile(options.profile); !kind.ok()) return kind.error();
     Result<LoadedScenario> loaded = load_scenario_file(options.profile);
     if (!loaded.ok()) return loaded.error();
     profile = std::move(loaded).value();
     profile.spec.expected_calls.clear();
+    std::erase_if(profile.diagnostics,
+                  [](const Diagnostic& d) { return d.code == "expects-nothing"; });
   }
   Script script;
   if (!has_errors(profile.diagnostics))
@@ -259,7 +262,7 @@ int hunt(const Plan& plan, const Script& script, const SimulateOptions& options)
               static_cast<unsigned long long>(events), failed.all,
               static_cast<unsigned long long>(options.seeds * options.calls));
   failed.print(options);
-  std::fputs(faults.text().c_str(), stdout);
+  if (options.faults) std::fputs(faults.text().c_str(), stdout);
   return 0;
 }
 
@@ -270,6 +273,9 @@ int simulate(const SimulateOptions& options, const Catalog& catalog) {
   if (!compiled->ok()) return 1;
   Result<Script> script = make_script(options, compiled->plan);
   if (!script.ok()) return fail(script.error().message);
+  if (!options.trace.empty())
+    if (const Result<void> can = check_can_write(options.trace); !can.ok())
+      return fail("--trace: " + can.error().message);
   if (options.seeds > 1) return hunt(compiled->plan, *script, options);
   sim::Report report = sim::simulate(compiled->plan, *script, sim_options(options, options.seed));
   print_report(compiled->plan, report, options);

@@ -43,7 +43,7 @@ Result<std::vector<Found>> scenarios_of(const std::vector<std::string>& paths) {
     if (!fs::exists(path, failed))
       return Error{ErrorCode::not_found, path + ": no such file or folder"};
     if (!fs::is_directory(path, failed)) {
-      if (Result<void> kind = check_is_no_workflow(path); !kind.ok()) return kind.error();
+      if (Result<void> kind = check_is_scenario(path); !kind.ok()) return kind.error();
       files.push_back({path, false});
       continue;
     }

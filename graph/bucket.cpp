@@ -207,6 +207,9 @@ std::optional<std::string> CountBucket::broken(const PlanNode& node, const PlanG
       return number + " is " + std::to_string(counts_[i].wanted) + ", and node '" + node.name +
              "' counts the frames of '" + group.fields[count.field] +
              "' by it: a count is 0 or more";
+    if (source.id == entry_node)
+      return number + " did not come, and node '" + node.name + "' counts the frames of '" +
+             group.fields[count.field] + "' by it";
     return "node '" + source.name + "' brought " + std::to_string(numbers) + " numbers of '" +
            source.outputs[count.source_field] + "', by which node '" + node.name +
            "' counts: it must bring exactly one in a call";

@@ -48,11 +48,14 @@ class Checker {
     if (is_full(diagnostics_)) return "";
     const std::string near = nearest_name(name, known);
     if (!near.empty()) return "did you mean '" + near + "'?";
+    std::vector<std::string_view> names;  // each once, where the file has one twice
+    for (const std::string_view one : known)
+      if (std::ranges::find(names, one) == names.end()) names.push_back(one);
     std::string list;
-    for (std::size_t i = 0; i < std::min(known.size(), listed_max); ++i)
-      list += (list.empty() ? "" : ", ") + std::string(known[i]);
-    if (known.size() > listed_max)
-      list += " and " + std::to_string(known.size() - listed_max) + " more";
+    for (std::size_t i = 0; i < std::min(names.size(), listed_max); ++i)
+      list += (list.empty() ? "" : ", ") + std::string(names[i]);
+    if (names.size() > listed_max)
+      list += " and " + std::to_string(names.size() - listed_max) + " more";
     return list.empty() ? "there is no " + what : what + "s: " + list;
   }
   template <typename T>

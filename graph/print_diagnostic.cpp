@@ -125,9 +125,18 @@ std::string diagnostic_text(const Diagnostic& d, std::string_view file, std::str
 std::string diagnostics_text(const Diagnostics& diagnostics, std::string_view file,
                              std::string_view source) {
   constexpr std::size_t shown_max = 20;
+  // Where not all are shown, warnings give way to errors; either stand in the file's order.
+  const auto errors = static_cast<std::size_t>(
+      std::ranges::count(diagnostics, Severity::error, &Diagnostic::severity));
+  std::size_t errors_left = std::min(errors, shown_max);
+  std::size_t warnings_left = shown_max - errors_left;
   std::string text;
-  for (std::size_t i = 0; i < std::min(diagnostics.size(), shown_max); ++i)
-    text += diagnostic_text(diagnostics[i], file, source);
+  for (const Diagnostic& d : diagnostics) {
+    std::size_t& left = d.severity == Severity::error ? errors_left : warnings_left;
+    if (left == 0) continue;
+    --left;
+    text += diagnostic_text(d, file, source);
+  }
   if (diagnostics.size() > shown_max)
     text += printable(file) + ": and " + (is_full(diagnostics) ? "at least " : "") +
             std::to_string(diagnostics.size() - shown_max) + " more; mend these first\n";

@@ -47,6 +47,7 @@ struct ScenarioSpec {
   Name workflow;  // a path, relative to the scenario's file
   std::vector<ScenarioCallSpec> calls;
   std::vector<NodeScriptSpec> nodes;
+  Mark expected_mark;  // of expect.calls
   std::vector<ExpectedCall> expected_calls;
   std::vector<std::pair<Name, std::int64_t>> expected_firings;
 };

@@ -151,7 +151,7 @@ class Binder {
 
   void check_expected() {
     if (!spec_.expected_calls.empty() && spec_.expected_calls.size() != spec_.calls.size())
-      diagnostics_.push_back({Severity::error, spec_.workflow.mark, "expected-calls",
+      diagnostics_.push_back({Severity::error, spec_.expected_mark, "expected-calls",
                               "the scenario makes " + std::to_string(spec_.calls.size()) +
                                   " calls and expects " +
                                   std::to_string(spec_.expected_calls.size()),

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
+#include <string>
 
 #include "roles/check_model.h"
 #include "roles/engine_options.h"
@@ -44,7 +46,9 @@ class Models {
   bool can_play(const std::optional<Name>& model, const ModelCheck& check) {
     if (!is_there(model) || !check) return is_there(model);
     const Result<void> fits = check(model->text);
-    if (!fits.ok()) error(model->mark, "wrong-model", fits.error().message);
+    // What is wrong with the checkpoint itself is wrong for all that name it: it is said once.
+    if (!fits.ok() && said_.insert(fits.error().message).second)
+      error(model->mark, "wrong-model", fits.error().message);
     return fits.ok();
   }
 
@@ -140,6 +144,7 @@ class Models {
   }
 
   const WorkflowSpec& spec_;
+  std::set<std::string> said_;  // of checkpoints
   const Catalog& catalog_;
   Diagnostics& diagnostics_;
 };

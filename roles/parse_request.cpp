@@ -179,7 +179,9 @@ class ParseRequest final : public Role {
  private:
   static Result<void> send(Activation& activation, const Json& request, Attributes attributes) {
     const auto content = request.find("content");
-    if (content == request.end() || !content->is_array() || content->empty())
+    if (content != request.end() && content->is_array() && content->empty())
+      return wrong("'content' is empty: it needs a piece, a text or an image");
+    if (content == request.end() || !content->is_array())
       return wrong("'content' must be a list of pieces, each a text or an image");
     if (content->size() > pieces_max)
       return wrong("'content' has " + std::to_string(content->size()) + " pieces, the limit is " +

@@ -242,9 +242,7 @@ void Loader::load_role(const YamlNode& key, const YamlNode& node) {
     role.replicas = static_cast<std::uint32_t>(number(*replicas, "replicas", 1, 256).value_or(1));
   if (const YamlNode* balance = find(node, "balance"))
     choice<Balance>(*balance, "balance",
-                    {{"round_robin", Balance::round_robin},
-                     {"session", Balance::session},
-                     {"broadcast", Balance::broadcast}},
+                    {{"round_robin", Balance::round_robin}, {"session", Balance::session}},
                     role.balance);
   if (const YamlNode* colocate = find(node, "colocate"))
     role.colocate = name(*colocate, "a role's name");

@@ -50,7 +50,13 @@ class ScenarioLoader : public YamlReader {
       spec_.workflow = {workflow->scalar, workflow->mark};
     load_calls(root);
     load_nodes(root);
-    if (const YamlNode* node = root.find("expect")) load_expect(*node);
+    if (const YamlNode* node = root.find("expect"))
+      load_expect(*node);
+    else
+      warning(root.find("scenario") == nullptr ? Mark{1, 1, 1} : root.find("scenario")->mark,
+              "expects-nothing",
+              "the scenario expects nothing: it is ok when its calls end, however they do",
+              "expect: { calls: [ { status: ok } ] }, an entry for each call");
   }
 
  private:
@@ -181,8 +187,10 @@ class ScenarioLoader : public YamlReader {
   void load_expect(const YamlNode& node) {
     if (!expect(node, Kind::map, "expect")) return;
     check_keys(node, expect_part, "expect");
-    if (const YamlNode* calls = node.find("calls"); calls && expect(*calls, Kind::list, "calls"))
+    if (const YamlNode* calls = node.find("calls"); calls && expect(*calls, Kind::list, "calls")) {
+      spec_.expected_mark = calls->mark;
       for (const YamlNode& item : calls->items) load_expected_call(item);
+    }
     if (const YamlNode* firings = node.find("firings"))
       counts(*firings, "firings", spec_.expected_firings);
   }

@@ -129,7 +129,12 @@ std::optional<std::chrono::milliseconds> YamlReader::duration(const YamlNode& no
   constexpr std::int64_t most = std::int64_t{24} * 60 * 60 * 1000;
   if (failed == std::errc() && scale != 0 && value >= least && value <= most / scale)
     return std::chrono::milliseconds(value * scale);
-  error(node.mark, "bad-duration", what + " is " + in_quotes(text) + ", which is not a duration",
+  const bool reads = failed == std::errc() && scale != 0;
+  error(node.mark, "bad-duration",
+        what + " is " + in_quotes(text) + ", which is " +
+            (!reads          ? "not a duration"
+             : value < least ? "less than " + std::to_string(least) + "ms"
+                             : "more than a day"),
         "write a whole number and ms, s or m, at most a day: 500ms, 30s, 2m");
   return std::nullopt;
 }

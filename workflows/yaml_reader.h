@@ -34,6 +34,10 @@ class YamlReader {
     report(diagnostics_,
            {Severity::error, mark, std::move(code), std::move(message), std::move(suggestion)});
   }
+  void warning(Mark mark, std::string code, std::string message, std::string suggestion) {
+    report(diagnostics_,
+           {Severity::warning, mark, std::move(code), std::move(message), std::move(suggestion)});
+  }
   bool expect(const YamlNode& node, YamlNode::Kind kind, const std::string& what);
   void check_keys(const YamlNode& map, std::span<const std::string_view> known,
                   const std::string& where);

@@ -166,7 +166,7 @@ def main():
         one_line_error("truncated JPEG", "truncated", *ask, file("cut.jpg", photo[: len(photo) // 2]))
         one_line_error("huge PNG", "20000 x 20000", *ask, file("huge.png", png_header(20000, 20000)))
         one_line_error("empty prompt", "the prompt is empty", "run", CHAT, "--prompt", "", "--image", TABLE)
-        one_line_error("no prompt", "the prompt is empty", "run", CHAT)
+        one_line_error("no prompt", "the call asks nothing: --prompt TEXT", "run", CHAT)
         one_line_error("option out of range", "max_tokens", "run", CHAT, "--prompt", "hello", "--max-tokens", "0")
         one_line_error("missing workflow", "no such file", "run", "workflows/none.yaml", "--prompt", "x")
         one_line_error("unknown command", "validate", "validat", CHAT, status=2)

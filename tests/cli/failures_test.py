@@ -264,7 +264,7 @@ def wrong_kinds(scratch):
         code, out, err = sluice(*args)
         expect(f"{args[0]} of a scenario", code == 1 and f"{SCENARIO}: this is a scenario, not a workflow" in err, (code, out, err))
     refused("test of a workflow", f"{CHAT}: this is a workflow, not a scenario", "test", CHAT)
-    refused("a workflow as profile", f"{CHAT}: this is a workflow, not a scenario", "simulate", CHAT, "--profile", CHAT)
+    refused("a workflow as profile", f"{CHAT}: this is a workflow, not a profile", "simulate", CHAT, "--profile", CHAT)
     weights = os.path.join(QWEN, "model.safetensors")
     for args in (["model", "inspect", weights], ["model", "check", weights], ["model", "ask", weights, "x"], ["chat", weights],
                  ["model", "bench", weights]):

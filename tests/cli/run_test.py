@@ -177,7 +177,7 @@ def wrong_inputs(scratch, flow, rest):
     refused("inputs that lack", "lacks 'j' (json), 'i' (image)", "--input j=VALUE", args=[flow, "--input", "t=x"])
     refused("given and left out", "--without t", args=[flow, "--input", "t=x", "--without", "t", *rest])
     refused("nothing like it left out", "did you mean 'x'?", args=[flow, "--without", "xx"])
-    refused("twice", "'t' is given twice", args=[flow, "--input", "t=x", "--input", "t=y"])
+    refused("twice", "'t' is given twice", status=2, args=[flow, "--input", "t=x", "--input", "t=y"])
     refused("a prompt for no request", "`request: json`", args=[flow, "--prompt", "x"])
     refused("a request and a prompt", "whole request", args=[CHAT, "--input", "request={}", "--prompt", "x"])
     refused("no such output", "no output 'y'", args=[flow, *rest, "--without", "t", "--out", "y=z"])

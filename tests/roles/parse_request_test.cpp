@@ -118,7 +118,7 @@ TEST_CASE("a wrong request yields nothing and is refused in words that name the 
       {"[]", "must be a JSON object"},
       {R"({"contents":[]})", "did you mean 'content'?"},
       {"{}", "'content' must be a list"},
-      {content("[]"), "'content' must be a list"},
+      {content("[]"), "'content' is empty"},
       {content("\"hi\""), "'content' must be a list"},
       {content("[" + many + "]"), "17 pieces, the limit is 16"},
       {content("[5]"), "content[0] must be an object"},

@@ -15,7 +15,7 @@ struct Examples {
   std::string_view lines;
 };
 
-constexpr std::array<Examples, 23> all{
+constexpr std::array<Examples, 24> all{
     {{"validate",
       R"(  sluice validate workflows/*.yaml
   sluice validate workflows/image_chat.yaml --set roles.vit.replicas=4

@@ -102,11 +102,12 @@ std::vector<std::string> words_of(int argc, const char* const* argv) {
 }
 
 /// Some launchers start a program with standard streams closed. The next file that it opens would
-/// take such a number, and be read or written as if it were the stream. Input ends at once then,
-/// and output fails as it would.
+/// take such a number, and be read or written as if it were the stream. With these in their places
+/// reading and writing fail, as of what is closed.
 void open_standard_streams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
-    if (fcntl(fd, F_GETFD) == -1 && errno == EBADF && open("/dev/null", O_RDONLY) != fd)
+    if (fcntl(fd, F_GETFD) == -1 && errno == EBADF &&
+        open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
       std::abort();
 }
 

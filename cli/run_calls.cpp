@@ -200,7 +200,9 @@ Result<void> Calls::read_bytes() {
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return {};
   if (got < 0)
     return Error{ErrorCode::unavailable,
-                 options_.source + ": cannot be read: " + std::strerror(errno)};
+                 (options_.source == "-" ? std::string("--calls -: standard input cannot be read: ")
+                                         : options_.source + ": cannot be read: ") +
+                     std::strerror(errno)};
   if (got > 0) {
     lines_.add({part.data(), static_cast<std::size_t>(got)});
   } else {

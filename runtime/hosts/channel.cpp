@@ -36,14 +36,23 @@ Result<std::pair<Descriptor, Descriptor>> socket_pair(int type) {
   return std::pair(Descriptor(ends[0]), Descriptor(ends[1]));
 }
 
-Result<void> Channel::wait(short events, const Waiting& waiting) const {
+Result<void> Channel::ask(const Waiting& waiting) {
+  if (!waiting) return {};
+  const auto now = std::chrono::steady_clock::now();
+  if (now - asked_ < tick) return {};
+  asked_ = now;
+  if (!waiting()) return Error{ErrorCode::cancelled, "given up"};
+  return {};
+}
+
+Result<void> Channel::wait(short events, const Waiting& waiting) {
   pollfd event{socket_.get(), events, 0};
   for (;;) {
     const int most = waiting ? static_cast<int>(tick.count()) : -1;
     const int came = ::poll(&event, 1, most);
     if (came < 0 && errno != EINTR) return closed();
+    if (Result<void> on = ask(waiting); !on.ok()) return on;
     if (came > 0) return {};
-    if (waiting && !waiting()) return Error{ErrorCode::cancelled, "given up"};
   }
 }
 
@@ -63,6 +72,7 @@ Result<void> Channel::send(std::span<const std::byte> body, const Waiting& waiti
     const ssize_t gone = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (gone > 0) {
       sent += static_cast<std::size_t>(gone);
+      if (Result<void> on = ask(waiting); !on.ok()) return on;
       continue;
     }
     if (gone < 0 && errno == EINTR) continue;
@@ -89,11 +99,12 @@ Result<void> Channel::fill(std::size_t most, const Waiting& waiting) {
     }
     buffer_.resize(had + static_cast<std::size_t>(std::max<ssize_t>(came, 0)));
     if (came <= 0) return closed();
-    return {};
+    return ask(waiting);
   }
 }
 
 Result<wire::Bytes> Channel::receive(const Waiting& waiting) {
+  if (Result<void> on = ask(waiting); !on.ok()) return on.error();
   while (buffer_.size() - begin_ < length_bytes)
     if (Result<void> more = fill(0, waiting); !more.ok()) return more.error();
   std::size_t length = 0;

@@ -38,7 +38,8 @@ Result<std::pair<Descriptor, Descriptor>> socket_pair(int type);
 
 class Channel {
  public:
-  /// Asked every `tick` while the other side is awaited; false: give up. Empty: for ever.
+  /// Asked every `tick`, whether the other side is awaited or has much to say; false: give up.
+  /// Empty: for ever.
   using Waiting = std::function<bool()>;
   static constexpr std::chrono::milliseconds tick{5};
 
@@ -48,13 +49,16 @@ class Channel {
   Result<wire::Bytes> receive(const Waiting& waiting = {});
 
  private:
-  Result<void> wait(short events, const Waiting& waiting) const;
+  /// Asks `waiting`, once a `tick`.
+  Result<void> ask(const Waiting& waiting);
+  Result<void> wait(short events, const Waiting& waiting);
   /// At least one byte more.
   Result<void> fill(std::size_t most, const Waiting& waiting);
 
   Descriptor socket_;
   wire::Bytes buffer_;  // what has come and was not taken begins at `begin_`
   std::size_t begin_ = 0;
+  std::chrono::steady_clock::time_point asked_{};
 };
 
 }  // namespace sluice::hosts

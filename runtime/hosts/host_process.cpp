@@ -314,7 +314,8 @@ bool HostProcess::attend() {
 
 void HostProcess::listen() {
   std::array<std::byte, control_max> bytes{};
-  for (;;) {
+  // What is left is there at the next turn: whoever floods it must not keep others from their turn.
+  for (int packets = 0; packets < 64; ++packets) {
     const ssize_t came = ::recv(control_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (came < 0) return;
     if (came == 0) {
@@ -327,9 +328,12 @@ void HostProcess::listen() {
       return want_end(*life_,
                       "sent what is no message of a role host (" + control.error().message + ")",
                       steady_clock::now());
-    if (const Ping* pong = std::get_if<Ping>(&*control))
-      answered_ = std::min(std::max(answered_, pong->number), pinged_);
-    if (std::holds_alternative<Hello>(*control)) greeted_ = true;
+    const Ping* const pong = std::get_if<Ping>(&*control);
+    const bool first_hello = std::holds_alternative<Hello>(*control) && !greeted_;
+    if (!first_hello && (pong == nullptr || pong->number <= answered_ || pong->number > pinged_))
+      return want_end(*life_, "sent what was not asked", steady_clock::now());
+    if (pong != nullptr) answered_ = pong->number;
+    if (first_hello) greeted_ = true;
   }
 }
 

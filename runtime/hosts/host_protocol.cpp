@@ -56,6 +56,9 @@ Result<void> put(const MakeParam& make, ByteWriter& writer) {
   writer.signed_number(make.spec.page_tokens);
   writer.signed_number(make.spec.pages);
   writer.text(make.model_directory);
+  writer.u8(make.spec.ssd ? 1 : 0);
+  if (make.spec.ssd) writer.text(make.spec.ssd->text);
+  writer.signed_number(make.spec.ssd_bytes);
   return {};
 }
 void read(ByteReader& reader, MakeParam& make) {
@@ -64,6 +67,9 @@ void read(ByteReader& reader, MakeParam& make) {
   make.spec.page_tokens = reader.signed_number("tokens of a page");
   make.spec.pages = reader.signed_number("pages");
   make.model_directory = reader.text("a model's directory", path_max);
+  if (read_bool(reader, "whether pages have a folder"))
+    make.spec.ssd.emplace().text = reader.text("a folder", path_max);
+  make.spec.ssd_bytes = reader.signed_number("bytes of a folder");
 }
 
 Result<void> put(const MakeRole& make, ByteWriter& writer) {
@@ -160,6 +166,8 @@ void read(ByteReader& reader, StepRequest& step) {
 }
 
 Result<void> put(const EndSession& end, ByteWriter& writer) {
+  if (end.session.size() > name_max)
+    return Error{ErrorCode::exhausted, "the session's name is too long"};
   writer.text(end.session);
   return {};
 }

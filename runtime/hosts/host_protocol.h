@@ -22,7 +22,7 @@
 
 namespace sluice::hosts {
 
-inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::uint32_t protocol_version = 2;
 inline constexpr std::size_t message_max = std::size_t{1} << 30U;
 inline constexpr std::size_t control_max = 512;  // bytes of a control message
 /// The status with which a host ends that has lost its connection.

@@ -309,14 +309,17 @@ void HostedParam::end_session(std::string_view session) {
   if (!life.ok()) return;
   const auto channel = host_->channel(**life, member_);
   if (channel == nullptr) return;
-  const auto until = steady_clock::now() + host_->options().hang_after;
+  // It may have to wait for what other sessions compute.
+  const auto limit = 10 * host_->options().hang_after;
+  const auto until = steady_clock::now() + limit;
   const auto waiting = [&] { return !(*life)->dead && steady_clock::now() < until; };
   const Result<wire::Bytes> request = encode(EndSession{std::string(session)});
-  Result<void> done = request.ok() ? channel->send(*request, waiting) : request.error();
+  if (!request.ok()) return;  // no call of such a session was ever let in
+  Result<void> done = channel->send(*request, waiting);
   Result<wire::Bytes> bytes = done.ok() ? channel->receive(waiting) : done.error();
   if (!bytes.ok() && bytes.error().code == ErrorCode::cancelled)
-    return void(host_->end(**life, "was ended, for the end of a session did not return within " +
-                                       text_of(host_->options().hang_after)));
+    return void(host_->end(
+        **life, "was ended, for the end of a session did not return within " + text_of(limit)));
   if (!bytes.ok()) return void(host_->lost(**life, bytes.error()));
   const Result<Reply> reply = decode_reply(*bytes);
   const Made* const made = reply.ok() ? std::get_if<Made>(&*reply) : nullptr;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -16,12 +17,14 @@ namespace sluice {
 struct SessionRecord {
   std::uint64_t number = 0;  // of no other session, ever: keeps it on one replica
   std::size_t calls = 0;     // under way
+  bool ending = false;       // what is held of it is being dropped; its next call waits for that
 };
 
 class Sessions {
  public:
   SessionRecord& call_begins(const std::string& session) {
-    const std::lock_guard held(mutex_);
+    std::unique_lock held(mutex_);
+    wait_for_end(held, session);
     const auto [it, added] = sessions_.try_emplace(session);
     if (added) it->second.number = next_session_++;
     ++it->second.calls;
@@ -38,22 +41,36 @@ class Sessions {
     if (it == sessions_.end()) return {};
     return it->second.number;
   }
-  /// Forgets the session after `drop()`. Returns its calls under way; when there are any, nothing
-  /// was done.
+  /// Forgets the session after `drop()`, which may take its time: only calls of the same session
+  /// wait for it. Returns its calls under way; when there are any, nothing was done.
   template <typename Drop>
   std::size_t end(const std::string& session, Drop drop) {
-    const std::lock_guard held(mutex_);
-    const auto it = sessions_.find(session);
-    if (it != sessions_.end() && it->second.calls > 0) return it->second.calls;
+    std::unique_lock held(mutex_);
+    wait_for_end(held, session);
+    const auto [it, added] = sessions_.try_emplace(session);
+    if (added) it->second.number = next_session_++;
+    if (it->second.calls > 0) return it->second.calls;
+    it->second.ending = true;
+    held.unlock();
     drop();
-    if (it != sessions_.end()) sessions_.erase(it);
+    held.lock();
+    sessions_.erase(it);
+    ended_.notify_all();
     return 0;
   }
   /// Of no other call, in any of the workflows; from 1.
   std::uint64_t new_call_number() { return next_call_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
+  void wait_for_end(std::unique_lock<std::mutex>& held, const std::string& session) {
+    ended_.wait(held, [&] {
+      const auto it = sessions_.find(session);
+      return it == sessions_.end() || !it->second.ending;
+    });
+  }
+
   std::mutex mutex_;
+  std::condition_variable ended_;
   std::map<std::string, SessionRecord> sessions_;  // those that have not ended
   std::uint64_t next_session_ = 0;
   std::atomic<std::uint64_t> next_call_{1};

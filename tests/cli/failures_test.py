@@ -76,11 +76,12 @@ def full_disk(scratch):
 
 
 def closed_streams():
-    """A launcher may start it with standard streams closed: input ends, output cannot be written."""
+    """A launcher may start it with standard streams closed: reading and writing fail, and nothing waits."""
     model = os.path.join(ROOT, "tests/golden/conversation_qwen")
     code = subprocess.run([SLUICE, "chat", model], preexec_fn=lambda: os.close(0),
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=120)
-    expect("chat with standard input closed", code.returncode == 0, (code.returncode, code.stderr))
+    expect("chat with standard input closed", code.returncode == 1 and b"input cannot be read" in code.stderr,
+           (code.returncode, code.stderr))
     code = subprocess.run([SLUICE, "plan", os.path.join(ROOT, "workflows/chat.yaml")],
                           preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE, timeout=120)
     expect("plan with standard output closed",

@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "cli/respawn.h"
 #include "graph/print.h"
 #include "workflows/cluster.h"
 #include "workflows/load.h"
@@ -176,25 +175,6 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
     INFO(text);
     CHECK(mistake(text) == words);
   }
-}
-
-TEST_CASE("a process that dies is started at once, then later and later until it stays") {
-  using namespace std::chrono_literals;
-  cli::Respawn respawn;
-  cli::Respawn::Time now{100s};
-  std::vector<std::chrono::milliseconds> waits;
-  for (int i = 0; i < 9; ++i) {
-    respawn.started(now);
-    now += 5ms;
-    const auto next = respawn.died(now);
-    waits.push_back(std::chrono::duration_cast<std::chrono::milliseconds>(next - now));
-    now = next;
-  }
-  CHECK(waits == std::vector<std::chrono::milliseconds>{0ms, 100ms, 200ms, 400ms, 800ms, 1600ms,
-                                                        3200ms, 5000ms, 5000ms});
-  respawn.started(now);
-  now += 10s;
-  CHECK(respawn.died(now) == now);
 }
 
 }  // namespace sluice

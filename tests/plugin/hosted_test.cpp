@@ -320,7 +320,8 @@ TEST_CASE("a host that does not keep to the protocol is ended, and the program g
   const std::string wrong = "sent what is no message of a role host (";
   const auto lie = GENERATE_COPY(
       Death{"mute", "was ended, for it did not greet within 100 ms"},
-      Death{"version", wrong + "byte 6: version 2, this is 1)"},
+      Death{"version",
+            wrong + "byte 6: version 9, this is " + std::to_string(hosts::protocol_version) + ")"},
       Death{"magic", wrong + "byte 5: the other side is no role host)"},
       Death{"made", "answered something else than was asked"},
       Death{"control", wrong + "byte 1: a message's kind is 9, at most 3 is allowed)"},

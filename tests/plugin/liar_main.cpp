@@ -58,7 +58,7 @@ int main(int, char** argv) {
   receive();  // hello
   if (how == "mute") receive();
   wire::Bytes hello = encode(Control(Hello{}));
-  if (how == "version") hello.back() = std::byte{2};
+  if (how == "version") hello.back() = std::byte{9};
   if (how == "magic") hello[1] = std::byte{'?'};
   send(hello);
   Channel channel((Descriptor(receive())));

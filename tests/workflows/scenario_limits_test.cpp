@@ -14,12 +14,13 @@ std::string repeated(std::size_t count, const std::string& text) {
   return made;
 }
 
-/// What is wrong with a scenario of these calls and nodes, all lines; empty: nothing.
+/// The errors of a scenario of these calls and nodes, all lines; empty: none.
 std::string problems(const std::string& calls, const std::string& nodes) {
   const LoadedScenario loaded = load_scenario(
       "s.yaml", "scenario: s\nworkflow: w.yaml\ncalls: [" + calls + "]\nnodes: {" + nodes + "}\n");
   std::string text;
-  for (const Diagnostic& d : loaded.diagnostics) text += d.message + "\n";
+  for (const Diagnostic& d : loaded.diagnostics)
+    if (d.severity == Severity::error) text += d.message + "\n";
   return text;
 }
 
@@ -48,7 +49,8 @@ TEST_CASE("a script's latency is one duration, or two in their order") {
     const LoadedScenario loaded = load_scenario(
         "s.yaml",
         "scenario: s\nworkflow: w.yaml\ncalls: [ {} ]\nnodes: { n: { latency: " + text + " } }\n");
-    if (!loaded.diagnostics.empty()) return loaded.diagnostics.front().code;
+    for (const Diagnostic& d : loaded.diagnostics)
+      if (d.severity == Severity::error) return d.code;
     const NodeScriptSpec& node = loaded.spec.nodes.at(0);
     return std::to_string(node.latency_least.count()) + " to " +
            std::to_string(node.latency_most.count());

@@ -1,5 +1,6 @@
 #include "runtime/hosts/host_child.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -320,6 +321,7 @@ void send(int control, const Control& message) {
 
 int serve_host(const Catalog& catalog, int control) {
   const Descriptor owned(control);
+  ::fcntl(control, F_SETFD, FD_CLOEXEC);  // of what roles start, nobody has it
   Shared shared{catalog, {}, {}, {}};
   std::vector<std::unique_ptr<Worker>> workers;
   while (std::optional<Received> received = receive(control)) {

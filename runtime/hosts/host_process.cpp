@@ -25,6 +25,7 @@ using std::chrono::steady_clock;
 constexpr milliseconds ping_every{1'000};
 /// A process that dies closes its sockets first.
 constexpr milliseconds death_throes{1'000};
+constexpr std::size_t unsent_max = 1 << 16;  // messages
 constexpr milliseconds before_kill{500};
 constexpr milliseconds to_leave{2'000};
 constexpr std::size_t works_shown = 4;
@@ -181,7 +182,17 @@ Error HostProcess::lost(HostLife& life, const Error& failure) {
 }
 
 void HostProcess::send(const Control& message, int with) {
-  const wire::Bytes bytes = encode(message);
+  wire::Bytes bytes = encode(message);
+  if (unsent_.empty() && sends(bytes, with)) return;
+  // A socket that is full. What has waited for too long is found by pings that nobody answers.
+  if (with < 0 && unsent_.size() < unsent_max) {
+    unsent_.push_back(std::move(bytes));
+    return wake();
+  }
+  want_end(*life_, "does not read its control socket", steady_clock::now() + death_throes);
+}
+
+bool HostProcess::sends(const wire::Bytes& bytes, int with) const {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   msghdr header{};
@@ -196,10 +207,7 @@ void HostProcess::send(const Control& message, int with) {
     extra->cmsg_len = CMSG_LEN(sizeof with);
     std::memcpy(CMSG_DATA(extra), &with, sizeof with);
   }
-  const ssize_t sent = ::sendmsg(control_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent >= 0) return;
-  // A socket that is full: nobody reads it.
-  want_end(*life_, "does not read its control socket", steady_clock::now() + death_throes);
+  return ::sendmsg(control_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
 }
 
 void HostProcess::watch() {
@@ -294,7 +302,9 @@ void HostProcess::rest(std::unique_lock<std::mutex>& lock) {
   if (pid_ >= 0) until = std::min(until, std::max(ping_at_, now));
   if (pid_ >= 0 && why_) until = std::min(until, asked_ ? kill_at_ : end_at_);
   std::array<pollfd, 3> events{
-      {{event_.get(), POLLIN, 0}, {handle_.get(), POLLIN, 0}, {control_.get(), POLLIN, 0}}};
+      {{event_.get(), POLLIN, 0},
+       {handle_.get(), POLLIN, 0},
+       {control_.get(), static_cast<short>(POLLIN | (unsent_.empty() ? 0 : POLLOUT)), 0}}};
   lock.unlock();
   ::poll(events.data(), events.size(), timeout_of(until - now));
   std::uint64_t ignored = 0;
@@ -305,6 +315,7 @@ void HostProcess::rest(std::unique_lock<std::mutex>& lock) {
 bool HostProcess::attend() {
   if (pid_ < 0) return false;
   listen();
+  while (!unsent_.empty() && sends(unsent_.front(), -1)) unsent_.pop_front();
   const auto now = steady_clock::now();
   ping(now);
   ask_to_end(now);
@@ -379,11 +390,14 @@ std::string HostProcess::works_text() const {
 void HostProcess::reap() {
   if (pid_ >= 0) {
     int status = 0;
+    // What its roles have started goes too. Its number is kept until it is waited for.
+    ::kill(-pid_, SIGKILL);
     ::waitpid(pid_, &status, 0);
     life_->verdict =
         "host '" + name_ + "' " + (asked_ ? *why_ : how_it_ended(status)) + works_text();
   }
   pid_ = -1;
+  unsent_.clear();
   handle_.close();
   control_.close();
   why_.reset();

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -116,7 +117,9 @@ class HostProcess {
   void stop_process(std::unique_lock<std::mutex>& lock);
   /// By any thread, under the lock.
   void want_end(const HostLife& life, const std::string& why, Time when);
+  /// Now, or when its socket has room. `with`: a descriptor that goes with it, now or never.
   void send(const Control& message, int with = -1);
+  bool sends(const wire::Bytes& bytes, int with) const;
   void wake() const;
   std::string works_text() const;
   Error wait_for_death(std::unique_lock<std::mutex>& lock, const HostLife& life);
@@ -135,6 +138,7 @@ class HostProcess {
   // The present process.
   pid_t pid_ = -1;
   Descriptor handle_, control_;
+  std::deque<wire::Bytes> unsent_;  // while its socket is full
   bool greeted_ = false;
   std::uint64_t pinged_ = 0, answered_ = 0;
   Time ping_at_{}, silent_since_{};

@@ -69,9 +69,11 @@ void SharedMemory::watch() {
   for (const auto& owner : owners)
     polled.push_back(
         {owner->socket().get(), static_cast<short>(POLLIN | (owner->waits() ? POLLOUT : 0)), 0});
-  const bool takes = numbers.size() < connections_max;
+  const bool rests = std::exchange(rests_, false);
+  const bool takes = numbers.size() < connections_max && !rests;
   if (takes) polled.push_back({listener_.get(), POLLIN, 0});
-  if (::poll(polled.data(), polled.size(), is_missing ? retry_ms : -1) <= 0) return;
+  const int most = is_missing || rests ? retry_ms : -1;
+  if (::poll(polled.data(), polled.size(), most) <= 0) return;
   if (polled[0].revents != 0) bell_->hear();
   for (std::size_t i = 0; i < numbers.size(); ++i)
     if (polled[1 + i].revents != 0) serve(numbers[i]);
@@ -89,14 +91,15 @@ void SharedMemory::watch() {
         found != attached_.end() && found->second == owners[i] && !wanted_.contains(owner.machine))
       attached_.erase(found);
   }
-  if (takes && polled.back().revents != 0) accept_readers();
+  if (takes && polled.back().revents != 0) rests_ = !accept_readers();
 }
 
-void SharedMemory::accept_readers() {
+bool SharedMemory::accept_readers() {
   std::optional<Descriptor> socket = accept_from(listener_);
-  if (!socket) return;
+  if (!socket) return false;
   const std::lock_guard lock(store_->mutex);
   readers_[next_reader_++].socket = std::move(*socket);
+  return true;
 }
 
 /// Slabs that the reader does not know yet.

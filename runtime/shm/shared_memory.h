@@ -87,7 +87,8 @@ class SharedMemory final : public wire::Lender {
 
   void run();
   void watch();
-  void accept_readers();
+  /// False: nobody could be let in (no descriptor is free, say).
+  bool accept_readers();
   void serve(shm::Reader number);
   Result<void> take(shm::Reader number, Reader& reader, const Word& word);
   Result<void> greet(Reader& reader, const Greeting& greeting);
@@ -96,6 +97,7 @@ class SharedMemory final : public wire::Lender {
 
   const SharedMemoryOptions options_;
   const Descriptor listener_;
+  bool rests_ = false;  // from letting readers in, until the next turn
   const std::shared_ptr<const Bell> bell_ = std::make_shared<const Bell>();
   const std::shared_ptr<Store> store_;
 

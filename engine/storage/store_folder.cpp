@@ -199,6 +199,10 @@ Result<std::shared_ptr<SegmentFile>> StoreFolder::open_file(std::uint64_t number
   struct stat about {};
   if (::fstat(file, &about) != 0 || !S_ISREG(about.st_mode))
     return invalid_argument(path_ + "/" + name + ": it is no regular file");
+  // It was for opening alone, where a pipe in its place would have held us up.
+  const int status = ::fcntl(file, F_GETFL);
+  if (status < 0 || ::fcntl(file, F_SETFL, status & ~O_NONBLOCK) != 0)
+    return error(name + " cannot be made to wait");
   return made;
 }
 

@@ -194,6 +194,17 @@ TEST_CASE("a port moves whole blocks, many at a time, and says what it could not
   }
 }
 
+TEST_CASE("a segment's file waits for the disk, past the page cache or not") {
+  Scratch scratch;
+  StoreFolder folder = std::move(StoreFolder::open(scratch.pages())).value();
+  for (const bool direct : {true, false}) {
+    const auto file = std::move(folder.create(direct ? 1 : 2, direct)).value();
+    const int status = ::fcntl(file->descriptor(), F_GETFL);
+    CHECK((status & O_NONBLOCK) == 0);
+    CHECK(((status & O_DIRECT) != 0) == file->is_direct());
+  }
+}
+
 TEST_CASE("pages are there for the next process, byte for byte") {
   for (const bool uring : {false, true}) {
     Scratch scratch;

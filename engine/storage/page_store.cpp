@@ -219,6 +219,7 @@ void PageStore::take_write(std::uint64_t id, const Job& job, int error, std::int
   writes_.erase(it);
   if (!job.is_head) index_.ended(job.page, error == 0);
   if (error != 0) {
+    if (job.is_head) index_.close(job.page.segment);
     fail(now, error == ENOSPC ? "the disk is full" : "a page cannot be written", error);
     return;
   }

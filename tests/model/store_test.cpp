@@ -101,12 +101,16 @@ class FaultyPort final : public BlockPort {
  public:
   struct Faults {
     int writes = 0, reads = 0;  // errno's number of all that follow
+    int heads = 0;              // of segments' heads alone
   };
   explicit FaultyPort(Faults& faults) : faults_(faults), inner_(make_thread_port()) {}
 
   std::string_view name() const override { return "faulty"; }
   void submit(Job job) override {
-    const int error = job.kind == Kind::read ? faults_.reads : faults_.writes;
+    const bool is_head = job.kind == Kind::write && job.offset == 0;
+    const int error = job.kind == Kind::read              ? faults_.reads
+                      : is_head && faults_.writes == 0 ? faults_.heads
+                                                       : faults_.writes;
     if (error != 0)
       ended_.push_back({job.id, error});
     else
@@ -327,6 +331,26 @@ TEST_CASE("a disk that is full or broken switches the store off for a while") {
     CHECK_FALSE(store.store->reads());
     CHECK_FALSE(store.read(3).has_value());
   }
+}
+
+TEST_CASE("a segment whose head could not be written takes no more pages") {
+  Scratch scratch;
+  {
+    FaultyPort::Faults faults;
+    Store store(PageStore::open(options_of(scratch), std::make_unique<FaultyPort>(faults)));
+    faults.heads = EIO;
+    REQUIRE(store.write(0));
+    store.drain();
+    CHECK_FALSE(store.store->health().works());
+    faults.heads = 0;
+    store.now += 31 * second;
+    REQUIRE(store.write(10));
+    store.drain();
+    CHECK(store.store->health().works());
+  }
+  Store next(PageStore::open(options_of(scratch)));
+  CHECK((next.read(10) == content_of(10)));
+  CHECK_FALSE(next.read(0).has_value());
 }
 
 TEST_CASE("one folder is one process's, its user's alone, and no link") {

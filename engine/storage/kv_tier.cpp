@@ -72,7 +72,7 @@ void KvTier::write_behind(std::int64_t now) {
 bool KvTier::begin(std::uint64_t task, const RowsOrigin& origin,
                    std::span<const std::int32_t> tokens, std::optional<double> per_token,
                    std::int64_t now) {
-  if (!store_->reads()) return false;
+  if (store_->hangs()) return false;
   Fetch fetch{.task = task, .keys = pool_.keys_of(origin, tokens), .began = now};
   fetch.begin = fetch.next = fetch.asked = pool_.table().match(fetch.keys);
   fetch.end = fetch.begin + store_->index().match(fetch.keys, fetch.begin);
@@ -87,9 +87,11 @@ bool KvTier::begin(std::uint64_t task, const RowsOrigin& origin,
     ++not_worth_;
     return false;
   }
+  if (!store_->reads()) fetch.end = fetch.begin + 1;  // to see whether the disk works again
   fetches_.push_back(std::move(fetch));
-  (void)ask(fetches_.back());
-  return true;
+  if (ask(fetches_.back(), now) || fetches_.back().end > fetches_.back().begin) return true;
+  fetches_.pop_back();
+  return false;
 }
 
 void KvTier::forget(std::uint64_t task) {
@@ -98,12 +100,12 @@ void KvTier::forget(std::uint64_t task) {
 }
 
 /// Begins its next reads. False: a page is not there any more, and those behind it are of no use.
-bool KvTier::ask(Fetch& fetch) {
+bool KvTier::ask(Fetch& fetch, std::int64_t now) {
   for (; fetch.asked < fetch.end; ++fetch.asked) {
     const PageKey& key = fetch.keys[fetch.asked];
     if (store_->is_reading(key)) continue;  // for another task, or read
     if (!store_->can_read()) return true;
-    if (!store_->read(key)) {
+    if (!store_->read(key, now)) {
       fetch.end = fetch.asked;
       return false;
     }
@@ -166,7 +168,7 @@ void KvTier::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nano
                                " s");
       goes_on = false;
     }
-    if (goes_on) goes_on = ask(fetch) || fetch.next < fetch.end;
+    if (goes_on) goes_on = ask(fetch, now) || fetch.next < fetch.end;
     if (goes_on) {
       ++at;
       continue;

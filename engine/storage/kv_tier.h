@@ -76,7 +76,7 @@ class KvTier {
 
   void published(Page page);
   void write_behind(std::int64_t now);
-  bool ask(Fetch& fetch);
+  bool ask(Fetch& fetch, std::int64_t now);
   bool advance(Fetch& fetch);
   void end(const Fetch& fetch, std::int64_t now, std::vector<Ready>& ready);
   void drop_unwanted();

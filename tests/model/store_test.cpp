@@ -87,7 +87,7 @@ struct Store {
   /// None: it is not there, or not whole.
   std::optional<std::vector<std::byte>> read(std::uint64_t n) {
     results.clear();
-    if (!store->read(key_of(n))) return std::nullopt;
+    if (!store->read(key_of(n), now)) return std::nullopt;
     drain();
     return results.at(key_of(n));
   }
@@ -331,6 +331,29 @@ TEST_CASE("a disk that is full or broken switches the store off for a while") {
     CHECK_FALSE(store.store->reads());
     CHECK_FALSE(store.read(3).has_value());
   }
+}
+
+TEST_CASE("many that give up on one disk are one failure; then one read shows whether it works") {
+  Scratch scratch;
+  FaultyPort::Faults faults;
+  Store store(PageStore::open(options_of(scratch), std::make_unique<FaultyPort>(faults)));
+  for (std::uint64_t n = 0; n < 8; ++n) REQUIRE(store.write(n));
+  store.drain();
+  for (int i = 0; i < 5; ++i) store.store->give_up(store.now, "hangs");
+  CHECK(store.store->health().failures() == 1);
+  CHECK_FALSE(store.read(1).has_value());
+  store.now += 31 * second;  // the first pause, not one doubled five times
+  faults.reads = EIO;
+  CHECK_FALSE(store.read(1).has_value());
+  CHECK(store.store->health().failures() == 2);
+  faults.reads = 0;
+  store.now += 59 * second;
+  CHECK_FALSE(store.read(2).has_value());  // twice as long
+  store.now += 2 * second;
+  CHECK((store.read(2) == content_of(2)));
+  CHECK(store.store->reads());
+  CHECK(store.store->health().works());
+  CHECK((store.read(3) == content_of(3)));
 }
 
 TEST_CASE("a segment whose head could not be written takes no more pages") {

@@ -151,29 +151,36 @@ void KvTier::drop_unwanted() {
   });
 }
 
-void KvTier::end(const Fetch& fetch, std::int64_t now, std::vector<Ready>& ready) {
+/// Its time is the disk's where nothing but waiting was done since it began. Where forwards ran
+/// meanwhile it took at most so long, which is news if more was thought.
+void KvTier::end(const Fetch& fetch, bool waited, std::int64_t now, std::vector<Ready>& ready) {
   const std::size_t pages = fetch.next - fetch.begin;
-  if (pages > 0) guard_.learn(pages * store_->page_bytes(), now - fetch.began);
+  const std::uint64_t bytes = pages * store_->page_bytes();
+  const std::int64_t took = now - fetch.began;
+  const bool is_disks = waited && fetch.glances <= 1;
+  if (pages > 0 && (is_disks || took < guard_.cost(bytes).value_or(0))) guard_.learn(bytes, took);
   ready.push_back({fetch.task, pages * pool_.shape().page_tokens});
 }
 
 void KvTier::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nanoseconds most) {
   store_->poll(now, fetches_.empty() ? std::chrono::nanoseconds{} : most);
-  if (most.count() > 0) now = clock_now();
+  const bool waits = most.count() > 0;
+  if (waits) now = clock_now();
+  // What has ended by now was taken: whatever else the caller did meanwhile, this one has not.
+  if (const auto oldest = store_->oldest_read(); oldest.has_value() && now - *oldest > patience)
+    store_->give_up(now, "a read took longer than " + std::to_string(patience / 1'000'000'000) +
+                             " s");
   for (std::size_t at = 0; at < fetches_.size();) {
     Fetch& fetch = fetches_[at];
+    if (!waits) ++fetch.glances;
     bool goes_on = advance(fetch);
-    if (goes_on && now - fetch.began > patience) {
-      store_->give_up(now, "a read took longer than " + std::to_string(patience / 1'000'000'000) +
-                               " s");
-      goes_on = false;
-    }
+    if (store_->hangs() || now - fetch.began > patience) goes_on = false;
     if (goes_on) goes_on = ask(fetch, now) || fetch.next < fetch.end;
     if (goes_on) {
       ++at;
       continue;
     }
-    end(fetch, now, ready);
+    end(fetch, waits, now, ready);
     fetches_.erase(fetches_.begin() + static_cast<std::ptrdiff_t>(at));
     drop_unwanted();
   }

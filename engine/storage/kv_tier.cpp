@@ -193,10 +193,12 @@ void KvTier::flush() {
   const auto drain = [&] {
     auto last = clock_now();
     while (store_->is_writing() || !backlog_.empty()) {
-      const std::size_t before = backlog_.size() + store_->counts().written;
+      // Each by itself: what goes from one to the other leaves their sum as it is.
+      const std::size_t waiting = backlog_.size();
+      const std::uint64_t written = store_->counts().written;
       store_->poll(clock_now(), std::chrono::milliseconds(100));
       write_behind(clock_now());
-      if (backlog_.size() + store_->counts().written != before) last = clock_now();
+      if (backlog_.size() != waiting || store_->counts().written != written) last = clock_now();
       if (clock_now() - last > std::chrono::nanoseconds(hangs_after).count()) {
         store_->give_up(clock_now(), "nothing was written for a while");
         return;

@@ -80,7 +80,7 @@ class ModelEngine {
   TextEngine& text_;
   Planner planner_;
   KvTier* tier_ = nullptr;
-  std::vector<KvTier::Ready> ready_;
+  std::vector<KvTier::Ready> ready_;  // between the tier and the planner
   std::map<TaskId, Task*> tasks_;  // null: done, and not removed yet
   Batch batch_;
   Nanoseconds began_ = 0;

@@ -117,8 +117,8 @@ bool KvTier::ask(Fetch& fetch, std::int64_t now) {
 bool KvTier::advance(Fetch& fetch) {
   for (;;) {
     const std::span<const PageKey> keys = fetch.keys;
-    fetch.next = std::max<std::size_t>(
-        fetch.next, std::min<std::size_t>(pool_.table().match(keys), fetch.end));
+    fetch.next = std::max<std::size_t>(fetch.next,
+                                       std::min<std::size_t>(pool_.table().match(keys), fetch.end));
     std::vector<const std::byte*> contents;
     for (std::size_t at = fetch.next; at < fetch.end; ++at) {
       const auto it = staged_.find(keys[at]);
@@ -168,8 +168,8 @@ void KvTier::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nano
   if (waits) now = clock_now();
   // What has ended by now was taken: whatever else the caller did meanwhile, this one has not.
   if (const auto oldest = store_->oldest_read(); oldest.has_value() && now - *oldest > patience)
-    store_->give_up(now, "a read took longer than " + std::to_string(patience / 1'000'000'000) +
-                             " s");
+    store_->give_up(now,
+                    "a read took longer than " + std::to_string(patience / 1'000'000'000) + " s");
   for (std::size_t at = 0; at < fetches_.size();) {
     Fetch& fetch = fetches_[at];
     if (!waits) ++fetch.glances;
@@ -186,6 +186,12 @@ void KvTier::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nano
   }
   drop_unwanted();
   write_behind(now);
+}
+
+std::size_t KvTier::pages_awaited() const {
+  std::size_t pages = 0;
+  for (const Fetch& fetch : fetches_) pages += fetch.end - std::min(fetch.next, fetch.end);
+  return pages;
 }
 
 void KvTier::flush() {

@@ -55,6 +55,8 @@ class KvTier {
   void poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nanoseconds most = {});
   /// Somebody waits for pages.
   bool is_waited_for() const { return !fetches_.empty(); }
+  /// Pages that are still to be put into the pool for them.
+  std::size_t pages_awaited() const;
   /// Until all that waits is written and on the disk, or the disk takes nothing.
   void flush();
 
@@ -69,7 +71,8 @@ class KvTier {
     std::vector<PageKey> keys;
     std::size_t begin = 0, next = 0, asked = 0, end = 0;  // pages
     std::int64_t began = 0;
-    std::size_t glances = 0;  // polls that did not wait: before each but the first a forward may run
+    std::size_t glances =
+        0;  // polls that did not wait: before each but the first a forward may run
   };
   struct Unwritten {
     Page page = no_page;

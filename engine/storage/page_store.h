@@ -28,7 +28,7 @@ struct PageStoreOptions {
   std::string folder;
   std::uint64_t bytes_most = std::uint64_t{4} << 30U;
   std::uint32_t page_bytes = 0;
-  std::string layout;  // what the bytes of a page mean
+  std::string layout;               // what the bytes of a page mean
   std::uint64_t segment_bytes = 0;  // 0: by `bytes_most`
 };
 

@@ -53,6 +53,7 @@ void ModelEngine::remove(TaskId id) {
 
 /// Tasks whose pages have come are planned from now on.
 void ModelEngine::read_back(std::chrono::nanoseconds most) {
+  if (make_room) make_room(planner_);  // for what is read
   tier_->poll(engine_clock(), ready_, most);
   for (const KvTier::Ready& one : ready_) {
     Task& task = *tasks_.find(one.task)->second;
@@ -67,6 +68,7 @@ void ModelEngine::offer(TaskId id, const Task& task) { planner_.offer(id, task.n
 bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   began_ = now;
   batch_.clear();
+  if (make_room) make_room(planner_);
   const KvPages& pages = text_.pages();
   planner_.admit(static_cast<std::uint32_t>(pages.pages_free()),
                  static_cast<std::uint32_t>(pages.pages()), batch_);

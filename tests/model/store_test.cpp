@@ -108,7 +108,7 @@ class FaultyPort final : public BlockPort {
   std::string_view name() const override { return "faulty"; }
   void submit(Job job) override {
     const bool is_head = job.kind == Kind::write && job.offset == 0;
-    const int error = job.kind == Kind::read              ? faults_.reads
+    const int error = job.kind == Kind::read           ? faults_.reads
                       : is_head && faults_.writes == 0 ? faults_.heads
                                                        : faults_.writes;
     if (error != 0)

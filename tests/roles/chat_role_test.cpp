@@ -2,10 +2,7 @@
 // refusals.
 #include "roles/chat_role.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -36,11 +33,9 @@ struct World {
   std::unique_ptr<SteppedRole> chat;
   std::vector<StepOutcome> ended;
 
-  explicit World(std::int64_t pages = 64, std::vector<OptionSpec> options = {},
-                 const std::string& folder = "") {
+  explicit World(std::int64_t pages = 64, std::vector<OptionSpec> options = {}) {
     param.page_tokens = 8;
     param.pages = pages;
-    if (!folder.empty()) param.ssd = Name{folder, {}};
     sessions = ChatSessions::make({&param, directory}).value();
     role.options = std::move(options);
     role.options.push_back({{"precision", {}}, {"exact", {}}});
@@ -167,39 +162,6 @@ TEST_CASE("a later turn reuses keys and values, and answers as if it had not") {
   world.chat->admit(second);
   world.run();
   CHECK(said(second) == alone({"What is on the table?", "And then?"}, true)[1]);
-}
-
-TEST_CASE("an idle session gives up pages for what is read back for another, and for its answer") {
-  namespace fs = std::filesystem;
-  std::string scratch = (fs::temp_directory_path() / "chat-XXXXXX").string();
-  REQUIRE(::mkdtemp(scratch.data()) != nullptr);
-  const std::string long_question = "What is on the table, and what is under it?";
-  std::size_t pages = 0;  // that one session takes
-  for (const std::string& question :
-       {std::string("Where to go now, said the cat to him?"), long_question}) {
-    World world(64, {}, scratch + (question == long_question ? "/pages" : "/other"));
-    FakeActivation asked = piece(question, "a");
-    world.chat->admit(asked);
-    world.run();
-    pages = std::max(pages, world.pool().pages() - world.pool().pages_free());
-  }
-  {
-    World world(static_cast<std::int64_t>(pages), {}, scratch + "/pages");
-    FakeActivation first = piece("Where to go now, said the cat to him?", "idle"),
-                   second = piece(long_question, "a");
-    world.chat->admit(first);
-    world.run();
-    REQUIRE(world.pool().pages_free() < pages / 2);
-    world.chat->admit(second);
-    world.run();
-    for (const StepOutcome& outcome : world.ended) {
-      INFO((outcome.result.ok() ? "" : outcome.result.error().message));
-      CHECK(outcome.result.ok());
-    }
-    CHECK(said(second) == alone({long_question}, false)[0]);
-    CHECK(static_cast<ChatSessions&>(*world.sessions).tier()->store().counts().read > 0);
-  }
-  fs::remove_all(scratch);
 }
 
 TEST_CASE("a cancelled answer leaves the chat as it was") {

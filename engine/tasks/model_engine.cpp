@@ -66,9 +66,9 @@ void ModelEngine::read_back(std::chrono::nanoseconds most) {
 void ModelEngine::offer(TaskId id, const Task& task) { planner_.offer(id, task.need(text_)); }
 
 bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
+  if (make_room) make_room(planner_);
   began_ = now;
   batch_.clear();
-  if (make_room) make_room(planner_);
   const KvPages& pages = text_.pages();
   planner_.admit(static_cast<std::uint32_t>(pages.pages_free()),
                  static_cast<std::uint32_t>(pages.pages()), batch_);

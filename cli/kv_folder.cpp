@@ -1,5 +1,6 @@
 #include "cli/kv_folder.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/byte_size.h"
@@ -32,9 +33,11 @@ Result<KeptPool> make_pool(const KvShape& shape, std::size_t pages, const KvFold
 void tell_pages(const KvTier* tier, const KvFolder& folder, std::size_t prompt_tokens,
                 const Generation& answer) {
   if (tier == nullptr) return;
+  // What was read back may have been given up again before it could be used.
+  const std::size_t read_back = std::min(answer.tokens_read_back, answer.tokens_kept);
   std::fprintf(stderr, "pages      %zu tokens: %zu from memory, %zu from %s, %zu computed\n",
-               prompt_tokens, answer.tokens_kept - answer.tokens_read_back,
-               answer.tokens_read_back, folder.path.c_str(), prompt_tokens - answer.tokens_kept);
+               prompt_tokens, answer.tokens_kept - read_back, read_back, folder.path.c_str(),
+               prompt_tokens - std::min(answer.tokens_kept, prompt_tokens));
   const StoreHealth& health = tier->store().health();
   if (!health.works())
     std::fprintf(stderr, "%s is not used for a while: %s\n", folder.path.c_str(),

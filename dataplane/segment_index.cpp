@@ -142,6 +142,10 @@ void SegmentIndex::ended(const StoredPage& page, bool written) {
   }
 }
 
+void SegmentIndex::close(std::uint64_t segment) {
+  if (open_ == segment) open_ = 0;
+}
+
 bool SegmentIndex::is_full(std::uint64_t number) const {
   const auto it = segments_.find(number);
   return it != segments_.end() && it->second.writing == 0 &&

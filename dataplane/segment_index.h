@@ -57,6 +57,8 @@ class SegmentIndex {
   /// Of what `begin` gave; not written: the segment takes no more records, for nobody knows what
   /// stands in it.
   void ended(const StoredPage& page, bool written);
+  /// It takes no more records: who comes after a restart cannot read it.
+  void close(std::uint64_t segment);
 
   SegmentHead head_of(std::uint64_t segment) const;
   /// All its records have been written.

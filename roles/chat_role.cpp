@@ -404,7 +404,6 @@ void ChatRole::step(std::vector<StepOutcome>& ended) {
     take_encoded(mine);
     encode(mine);
     take_all(mine, ended);
-    sessions_.make_room(mine);
     const bool ran = mine.forward();
     take_encoded(mine);
     advance(mine, ended);

@@ -37,7 +37,9 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
   if (!chat.ok()) return chat.error();
   if (!chat->chat().ok()) return chat->chat().error();
   engine_ = std::make_unique<ChatEngine>(std::move(chat).value(), pool(), format, options);
-  SharedEngine::Turn(engine_->shared).engine().use(kept_.tier.get());
+  SharedEngine::Turn turn(engine_->shared);
+  turn.engine().use(kept_.tier.get());
+  turn.engine().make_room = [this](const Planner& planner) { make_room(planner); };
   return engine_.get();
 }
 
@@ -75,8 +77,13 @@ void ChatSessions::drop_handed(ChatSession& session) {
   session.messages.pop_back();
 }
 
-void ChatSessions::make_room(SharedEngine::Turn& turn) {
-  if (turn.engine().planner().fits(static_cast<std::uint32_t>(pool().pages_free()))) return;
+/// Before every forward, whoever runs it. Where there are fewer pages than are waited for, by those
+/// whose pages are still being read back too: sessions that do not answer keep what they said, and
+/// find their pages again where nobody needed them.
+void ChatSessions::make_room(const Planner& planner) {
+  const std::size_t free = pool().pages_free();
+  const std::size_t awaited = tier() != nullptr ? tier()->pages_awaited() : 0;
+  if (awaited <= free && planner.fits(static_cast<std::uint32_t>(free - awaited))) return;
   for (auto& [name, session] : sessions_)
     if (!session.answering) pool().release(session.sequence);
 }

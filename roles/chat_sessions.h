@@ -79,15 +79,13 @@ class ChatSessions final : public GlobalParam {
   std::optional<HandedAnswer> take_handed(std::uint64_t number, std::string_view session);
   /// An answer that nobody has gone on with was not asked for.
   void drop_handed(ChatSession& session);
-  /// Before every forward, whoever runs it. Where there are fewer pages than are waited for:
-  /// sessions that do not answer keep what they said, and find their pages again where nobody
-  /// needed them.
-  void make_room(SharedEngine::Turn& turn);
   KvPool& pool() { return *kept_.pool; }
   /// Null: the pages are in memory alone.
   const KvTier* tier() const { return kept_.tier.get(); }
 
  private:
+  void make_room(const Planner& planner);
+
   std::string directory_;
   KeptPool kept_;
   std::unique_ptr<ChatEngine> engine_;

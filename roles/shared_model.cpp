@@ -12,17 +12,17 @@ Result<SharedModel> shared_model_of(const RoleMaking& making, const EngineOption
     if (auto* kv = dynamic_cast<PagedKv*>(param)) {
       const Result<DrawingHost*> host = kv->host(directory, options);
       if (!host.ok()) return host.error();
-      return SharedModel{&(*host)->model, &(*host)->shared, nullptr};
+      return SharedModel{&(*host)->model, &(*host)->shared};
     }
     if (auto* kv = dynamic_cast<PolicyKv*>(param)) {
       const Result<PolicyHost*> host = kv->host(directory, options.format, options.planner);
       if (!host.ok()) return host.error();
-      return SharedModel{&(*host)->model, &(*host)->shared, nullptr};
+      return SharedModel{&(*host)->model, &(*host)->shared};
     }
     if (auto* kv = dynamic_cast<ChatSessions*>(param)) {
       const Result<ChatEngine*> engine = kv->engine(directory, options.format, options.planner);
       if (!engine.ok()) return engine.error();
-      return SharedModel{&(*engine)->model.model(), &(*engine)->shared, kv};
+      return SharedModel{&(*engine)->model.model(), &(*engine)->shared};
     }
   }
   return invalid_argument("role '" + making.role->name.text +

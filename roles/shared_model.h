@@ -8,12 +8,9 @@
 
 namespace sluice {
 
-class ChatSessions;
-
 struct SharedModel {
   const Model* model = nullptr;
   SharedEngine* engine = nullptr;
-  ChatSessions* sessions = nullptr;  // that make room before a forward; null: there are none
 };
 
 /// Of the role's `paged_kv`, which loads it for the first role that asks. Errors: invalid_argument

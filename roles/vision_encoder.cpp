@@ -6,7 +6,6 @@
 
 #include "engine/picture/picture_cache.h"
 #include "engine/tasks/encoding.h"
-#include "roles/chat_sessions.h"
 #include "roles/emissions.h"
 #include "roles/engine_options.h"
 #include "roles/picture_features.h"
@@ -80,7 +79,6 @@ class SharedEncoder final : public SteppedRole {
   SharedEncoder(SharedModel shared, PictureSteps steps, std::uint8_t priority)
       : model_(*shared.model),
         engine_(*shared.engine),
-        sessions_(shared.sessions),
         steps_(std::move(steps)),
         priority_(priority) {}
   ~SharedEncoder() override {
@@ -100,7 +98,6 @@ class SharedEncoder final : public SteppedRole {
     {
       SharedEngine::Turn mine(engine_);
       advance(mine, ended);
-      if (sessions_ != nullptr) sessions_->make_room(mine);
       const bool ran = mine.forward();
       advance(mine, ended);
       if (ran || !ended.empty()) mine.was_used();
@@ -190,7 +187,6 @@ class SharedEncoder final : public SteppedRole {
 
   const Model& model_;
   SharedEngine& engine_;
-  ChatSessions* sessions_;
   PictureSteps steps_;
   std::uint8_t priority_;
   PictureCache seen_{seen_bytes_max};

@@ -72,7 +72,7 @@ void KvTier::write_behind(std::int64_t now) {
 bool KvTier::begin(std::uint64_t task, const RowsOrigin& origin,
                    std::span<const std::int32_t> tokens, std::optional<double> per_token,
                    std::int64_t now) {
-  if (!store_->reads()) return false;
+  if (store_->hangs()) return false;
   Fetch fetch{.task = task, .keys = pool_.keys_of(origin, tokens), .began = now};
   fetch.begin = fetch.next = fetch.asked = pool_.table().match(fetch.keys);
   fetch.end = fetch.begin + store_->index().match(fetch.keys, fetch.begin);
@@ -87,9 +87,11 @@ bool KvTier::begin(std::uint64_t task, const RowsOrigin& origin,
     ++not_worth_;
     return false;
   }
+  if (!store_->reads()) fetch.end = fetch.begin + 1;  // to see whether the disk works again
   fetches_.push_back(std::move(fetch));
-  (void)ask(fetches_.back());
-  return true;
+  if (ask(fetches_.back(), now) || fetches_.back().end > fetches_.back().begin) return true;
+  fetches_.pop_back();
+  return false;
 }
 
 void KvTier::forget(std::uint64_t task) {
@@ -98,12 +100,12 @@ void KvTier::forget(std::uint64_t task) {
 }
 
 /// Begins its next reads. False: a page is not there any more, and those behind it are of no use.
-bool KvTier::ask(Fetch& fetch) {
+bool KvTier::ask(Fetch& fetch, std::int64_t now) {
   for (; fetch.asked < fetch.end; ++fetch.asked) {
     const PageKey& key = fetch.keys[fetch.asked];
     if (store_->is_reading(key)) continue;  // for another task, or read
     if (!store_->can_read()) return true;
-    if (!store_->read(key)) {
+    if (!store_->read(key, now)) {
       fetch.end = fetch.asked;
       return false;
     }
@@ -115,8 +117,8 @@ bool KvTier::ask(Fetch& fetch) {
 bool KvTier::advance(Fetch& fetch) {
   for (;;) {
     const std::span<const PageKey> keys = fetch.keys;
-    fetch.next = std::max<std::size_t>(
-        fetch.next, std::min<std::size_t>(pool_.table().match(keys), fetch.end));
+    fetch.next = std::max<std::size_t>(fetch.next,
+                                       std::min<std::size_t>(pool_.table().match(keys), fetch.end));
     std::vector<const std::byte*> contents;
     for (std::size_t at = fetch.next; at < fetch.end; ++at) {
       const auto it = staged_.find(keys[at]);
@@ -149,29 +151,36 @@ void KvTier::drop_unwanted() {
   });
 }
 
-void KvTier::end(const Fetch& fetch, std::int64_t now, std::vector<Ready>& ready) {
+/// Its time is the disk's where nothing but waiting was done since it began. Where forwards ran
+/// meanwhile it took at most so long, which is news if more was thought.
+void KvTier::end(const Fetch& fetch, bool waited, std::int64_t now, std::vector<Ready>& ready) {
   const std::size_t pages = fetch.next - fetch.begin;
-  if (pages > 0) guard_.learn(pages * store_->page_bytes(), now - fetch.began);
+  const std::uint64_t bytes = pages * store_->page_bytes();
+  const std::int64_t took = now - fetch.began;
+  const bool is_disks = waited && fetch.glances <= 1;
+  if (pages > 0 && (is_disks || took < guard_.cost(bytes).value_or(0))) guard_.learn(bytes, took);
   ready.push_back({fetch.task, pages * pool_.shape().page_tokens});
 }
 
 void KvTier::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nanoseconds most) {
   store_->poll(now, fetches_.empty() ? std::chrono::nanoseconds{} : most);
-  if (most.count() > 0) now = clock_now();
+  const bool waits = most.count() > 0;
+  if (waits) now = clock_now();
+  // What has ended by now was taken: whatever else the caller did meanwhile, this one has not.
+  if (const auto oldest = store_->oldest_read(); oldest.has_value() && now - *oldest > patience)
+    store_->give_up(now,
+                    "a read took longer than " + std::to_string(patience / 1'000'000'000) + " s");
   for (std::size_t at = 0; at < fetches_.size();) {
     Fetch& fetch = fetches_[at];
+    if (!waits) ++fetch.glances;
     bool goes_on = advance(fetch);
-    if (goes_on && now - fetch.began > patience) {
-      store_->give_up(now, "a read took longer than " + std::to_string(patience / 1'000'000'000) +
-                               " s");
-      goes_on = false;
-    }
-    if (goes_on) goes_on = ask(fetch) || fetch.next < fetch.end;
+    if (store_->hangs() || now - fetch.began > patience) goes_on = false;
+    if (goes_on) goes_on = ask(fetch, now) || fetch.next < fetch.end;
     if (goes_on) {
       ++at;
       continue;
     }
-    end(fetch, now, ready);
+    end(fetch, waits, now, ready);
     fetches_.erase(fetches_.begin() + static_cast<std::ptrdiff_t>(at));
     drop_unwanted();
   }
@@ -179,15 +188,23 @@ void KvTier::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nano
   write_behind(now);
 }
 
+std::size_t KvTier::pages_awaited() const {
+  std::size_t pages = 0;
+  for (const Fetch& fetch : fetches_) pages += fetch.end - std::min(fetch.next, fetch.end);
+  return pages;
+}
+
 void KvTier::flush() {
   std::vector<Ready> ready;
   const auto drain = [&] {
     auto last = clock_now();
     while (store_->is_writing() || !backlog_.empty()) {
-      const std::size_t before = backlog_.size() + store_->counts().written;
+      // Each by itself: what goes from one to the other leaves their sum as it is.
+      const std::size_t waiting = backlog_.size();
+      const std::uint64_t written = store_->counts().written;
       store_->poll(clock_now(), std::chrono::milliseconds(100));
       write_behind(clock_now());
-      if (backlog_.size() + store_->counts().written != before) last = clock_now();
+      if (backlog_.size() != waiting || store_->counts().written != written) last = clock_now();
       if (clock_now() - last > std::chrono::nanoseconds(hangs_after).count()) {
         store_->give_up(clock_now(), "nothing was written for a while");
         return;

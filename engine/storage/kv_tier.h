@@ -26,6 +26,7 @@ namespace sluice {
 
 class KvTier {
  public:
+  /// With one read, from its beginning on, and with all reads of a task.
   static constexpr std::int64_t patience = 5'000'000'000;
 
   struct Ready {
@@ -54,6 +55,8 @@ class KvTier {
   void poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nanoseconds most = {});
   /// Somebody waits for pages.
   bool is_waited_for() const { return !fetches_.empty(); }
+  /// Pages that are still to be put into the pool for them.
+  std::size_t pages_awaited() const;
   /// Until all that waits is written and on the disk, or the disk takes nothing.
   void flush();
 
@@ -68,6 +71,8 @@ class KvTier {
     std::vector<PageKey> keys;
     std::size_t begin = 0, next = 0, asked = 0, end = 0;  // pages
     std::int64_t began = 0;
+    std::size_t glances =
+        0;  // polls that did not wait: before each but the first a forward may run
   };
   struct Unwritten {
     Page page = no_page;
@@ -76,9 +81,9 @@ class KvTier {
 
   void published(Page page);
   void write_behind(std::int64_t now);
-  bool ask(Fetch& fetch);
+  bool ask(Fetch& fetch, std::int64_t now);
   bool advance(Fetch& fetch);
-  void end(const Fetch& fetch, std::int64_t now, std::vector<Ready>& ready);
+  void end(const Fetch& fetch, bool waited, std::int64_t now, std::vector<Ready>& ready);
   void drop_unwanted();
 
   KvPool& pool_;

@@ -166,12 +166,14 @@ void PageStore::write(const PageKey& key, const PageKey& parent,
 
 bool PageStore::is_reading(const PageKey& key) const { return reads_.contains(key); }
 
-bool PageStore::read(const PageKey& key) {
+bool PageStore::read(const PageKey& key, std::int64_t now) {
   SLUICE_CHECK(!reads_.contains(key));
   const StoredPage* const page = index_.find(key);
-  if (page == nullptr || reads_off_) return false;
+  if (page == nullptr) return false;
   const SegmentHead segment = index_.head_of(page->segment);
   if (segment.content_bytes != options_.page_bytes) return false;
+  // Not beside one that hangs.
+  if (reads_off_ && (trying_ || hangs() || !health_.may_try(now))) return false;
   std::shared_ptr<SegmentFile> file = file_of(page->segment);
   if (file == nullptr) {
     ++counts_.failed;
@@ -179,9 +181,18 @@ bool PageStore::read(const PageKey& key) {
     return false;
   }
   Buffer& buffer = reads_[key] = take_buffer();
-  submit({BlockPort::Kind::read, *page, segment, false}, std::move(file),
+  trying_ = trying_ || reads_off_;
+  submit({BlockPort::Kind::read, *page, segment, false, now, reads_off_}, std::move(file),
          record_offset(segment, page->slot), {buffer.get(), record_bytes_});
   return true;
+}
+
+std::optional<std::int64_t> PageStore::oldest_read() const {
+  std::optional<std::int64_t> oldest;
+  for (const auto& [id, job] : jobs_)
+    if (job.kind == BlockPort::Kind::read && !job.given_up)
+      oldest = std::min(oldest.value_or(job.began), job.began);
+  return oldest;
 }
 
 void PageStore::release(const PageKey& key) {
@@ -200,6 +211,9 @@ void PageStore::take_read(const Job& job, int error, std::int64_t now) {
   if (error != 0) {
     reads_off_ = true;
     fail(now, "a page cannot be read", error);
+  } else if (job.is_trial && !job.given_up) {
+    trying_ = reads_off_ = false;
+    health_.worked();
   }
   if (whole) {
     ++counts_.read;
@@ -219,13 +233,15 @@ void PageStore::take_write(std::uint64_t id, const Job& job, int error, std::int
   writes_.erase(it);
   if (!job.is_head) index_.ended(job.page, error == 0);
   if (error != 0) {
+    if (job.is_head) index_.close(job.page.segment);
     fail(now, error == ENOSPC ? "the disk is full" : "a page cannot be written", error);
     return;
   }
   if (job.is_head) return;
   ++counts_.written;
   if (trying_) {
-    trying_ = reads_off_ = false;
+    trying_ = false;
+    if (reads_.empty()) reads_off_ = false;  // none hangs
     health_.worked();
   }
   if (index_.is_full(job.page.segment)) sync(job.page.segment);
@@ -261,7 +277,9 @@ void PageStore::sync() { sync(index_.last_segment()); }
 
 void PageStore::give_up(std::int64_t now, const std::string& why) {
   reads_off_ = true;
-  health_.failed(now, why);
+  for (auto& [id, job] : jobs_) job.given_up = true;
+  // One disk that hangs is one failure, however many wait for it.
+  if (health_.works() || trying_) health_.failed(now, why);
   trying_ = false;
 }
 

@@ -28,7 +28,7 @@ struct PageStoreOptions {
   std::string folder;
   std::uint64_t bytes_most = std::uint64_t{4} << 30U;
   std::uint32_t page_bytes = 0;
-  std::string layout;  // what the bytes of a page mean
+  std::string layout;               // what the bytes of a page mean
   std::uint64_t segment_bytes = 0;  // 0: by `bytes_most`
 };
 
@@ -66,13 +66,18 @@ class PageStore {
   /// Takes a copy and begins to write it. Requires: `wants`, `can_write`.
   void write(const PageKey& key, const PageKey& parent, std::span<const std::byte> content,
              std::int64_t now);
-  /// The disk may be read.
+  /// The disk is read; off: one page at a time, once in a while, to see whether it works again.
   bool reads() const { return !reads_off_; }
+  /// Off, and a read is under way: nobody should wait.
+  bool hangs() const { return reads_off_ && !reads_.empty(); }
   /// There is a buffer to read into.
   bool can_read() const { return reads_.size() < buffers_most_; }
   bool is_reading(const PageKey& key) const;
-  /// Begins to read it. False: it is not there. Requires: `can_read`; it is not being read.
-  bool read(const PageKey& key);
+  /// Begins to read it. False: it is not there, or reads are off. Requires: `can_read`; it is not
+  /// being read.
+  bool read(const PageKey& key, std::int64_t now);
+  /// When the oldest read began that is under way and was not given up.
+  std::optional<std::int64_t> oldest_read() const;
 
   /// What a read came to; the content goes with `release`. Null: it was not whole, or the disk
   /// refused.
@@ -99,6 +104,8 @@ class PageStore {
     StoredPage page;
     SegmentHead segment;
     bool is_head = false;  // of a segment: no page
+    std::int64_t began = 0;
+    bool is_trial = false, given_up = false;  // of reads
   };
 
   PageStore(StoreFolder folder, PageStoreOptions options, SegmentIndex index,
@@ -121,7 +128,7 @@ class PageStore {
   StoreHealth health_;
   PageStoreCounts counts_;
   std::size_t record_bytes_, buffers_most_;
-  bool trying_ = false;  // a write that shows whether the disk works again is under way
+  bool trying_ = false;  // a write or a read that shows whether the disk works again is under way
   bool reads_off_ = false;
   std::map<std::uint64_t, std::shared_ptr<SegmentFile>> files_;
   std::map<std::uint64_t, Job> jobs_;

@@ -190,15 +190,19 @@ Result<std::shared_ptr<SegmentFile>> StoreFolder::open_file(std::uint64_t number
   const int all = flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   int file = direct ? ::openat(folder_, name.c_str(), all | O_DIRECT, 0600) : -1;
   const bool is_direct = file >= 0;
-  if (!is_direct && direct && (flags & O_CREAT) != 0 && errno == EINVAL)
+  const bool cannot_direct = direct && !is_direct && errno == EINVAL;
+  if (cannot_direct && (flags & O_CREAT) != 0)
     (void)::unlinkat(folder_, name.c_str(), 0);  // some file systems make it, then refuse
-  if (!is_direct && (!direct || errno == EINVAL))
-    file = ::openat(folder_, name.c_str(), all, 0600);
+  if (!direct || cannot_direct) file = ::openat(folder_, name.c_str(), all, 0600);
   if (file < 0) return error(name + " cannot be opened");
   auto made = std::make_shared<SegmentFile>(file, is_direct);
   struct stat about {};
   if (::fstat(file, &about) != 0 || !S_ISREG(about.st_mode))
     return invalid_argument(path_ + "/" + name + ": it is no regular file");
+  // It was for opening alone, where a pipe in its place would have held us up.
+  const int status = ::fcntl(file, F_GETFL);
+  if (status < 0 || ::fcntl(file, F_SETFL, status & ~O_NONBLOCK) != 0)
+    return error(name + " cannot be made to wait");
   return made;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <utility>
 
 #include "base/check.h"
 
@@ -52,18 +53,20 @@ void ModelEngine::remove(TaskId id) {
 
 /// Tasks whose pages have come are planned from now on.
 void ModelEngine::read_back(std::chrono::nanoseconds most) {
-  ready_.clear();
+  if (make_room) make_room(planner_);  // for what is read
   tier_->poll(engine_clock(), ready_, most);
   for (const KvTier::Ready& one : ready_) {
     Task& task = *tasks_.find(one.task)->second;
     task.found(one.tokens);
     begin(one.task, task);
   }
+  ready_.clear();
 }
 
 void ModelEngine::offer(TaskId id, const Task& task) { planner_.offer(id, task.need(text_)); }
 
 bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
+  if (make_room) make_room(planner_);
   began_ = now;
   batch_.clear();
   const KvPages& pages = text_.pages();
@@ -235,9 +238,17 @@ void ModelEngine::stop(TaskId id, const Task& task) {
   tasks_.find(id)->second = nullptr;
 }
 
-/// Who was to be in the forward, laid out or not.
+/// Who was to be in the forward, laid out or not, and whose pages have come but who is perhaps not
+/// planned: nobody else knows of them.
 void ModelEngine::fail_all(const std::string& why, std::vector<TaskId>& advanced) {
   used_ = 0;
+  for (const KvTier::Ready& one : std::exchange(ready_, {})) {
+    Task*& task = tasks_.find(one.task)->second;
+    task->fail(Error{ErrorCode::unavailable, "it could not be begun: " + why});
+    advanced.push_back(one.task);
+    planner_.end(one.task);
+    task = nullptr;
+  }
   for (const BatchItem& item : batch_.items) {
     const auto it = tasks_.find(item.task);
     if (it == tasks_.end() || it->second == nullptr) continue;
@@ -249,6 +260,7 @@ void ModelEngine::fail_all(const std::string& why, std::vector<TaskId>& advanced
 
 bool ModelEngine::step(std::vector<TaskId>& advanced) {
   const std::size_t before = advanced.size();
+  batch_.clear();  // nobody is in this forward yet, should it fail before it is planned
   try {
     if (tier_ != nullptr) read_back({});
     // Nobody can run, and somebody waits for pages only.

@@ -49,6 +49,9 @@ class ModelEngine {
   void use(KvTier* tier) { tier_ = tier; }
   /// Called after each forward; for those who watch.
   std::function<void(const ForwardRecord&)> watch;
+  /// Called before pages are given to anybody, for who holds some that others may have: before
+  /// what was read back is put into the pool, and before each plan.
+  std::function<void(const Planner&)> make_room;
 
  private:
   struct Slot {
@@ -80,8 +83,8 @@ class ModelEngine {
   TextEngine& text_;
   Planner planner_;
   KvTier* tier_ = nullptr;
-  std::vector<KvTier::Ready> ready_;
-  std::map<TaskId, Task*> tasks_;  // null: done, and not removed yet
+  std::vector<KvTier::Ready> ready_;  // between the tier and the planner
+  std::map<TaskId, Task*> tasks_;     // null: done, and not removed yet
   Batch batch_;
   Nanoseconds began_ = 0;
   std::vector<Slot> slots_;  // the first `used_` are in the forward; the others keep their memory

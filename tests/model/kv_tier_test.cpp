@@ -6,6 +6,8 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "base/random.h"
 #include "engine/family/model.h"
@@ -95,7 +97,118 @@ KeptPool open_pool(const Model& model, std::size_t pages, const std::string& fol
   return std::move(KeptPool::make(model.text().kv_shape(4), pages, folder, folder_bytes)).value();
 }
 
+/// Keeps to itself that reads have ended, while the test says so.
+class HoldingPort final : public BlockPort {
+ public:
+  HoldingPort(const bool& holds, std::size_t& reads)
+      : holds_(holds), reads_(reads), inner_(make_thread_port()) {}
+  std::string_view name() const override { return "holding"; }
+  void submit(Job job) override {
+    if (job.kind == Kind::read) {
+      ++reads_;
+      is_read_.insert(job.id);
+    }
+    inner_->submit(std::move(job));
+  }
+  void wait(std::vector<Ended>& ended, std::chrono::nanoseconds most) override {
+    std::vector<Ended> all = std::exchange(held_, {});
+    inner_->wait(all, most);
+    for (const Ended& one : all)
+      (holds_ && is_read_.contains(one.id) ? held_ : ended).push_back(one);
+  }
+
+ private:
+  const bool& holds_;
+  std::size_t& reads_;
+  std::set<std::uint64_t> is_read_;
+  std::vector<Ended> held_;
+  std::unique_ptr<BlockPort> inner_;
+};
+
+/// A tier over a folder that `run` has filled, whose reads end when the test says so.
+struct SlowTier {
+  SlowTier(const Model& model, const Scratch& scratch) : all(requests(model, "qwen2")) {
+    const KvShape shape = model.text().kv_shape(4);
+    {
+      KeptPool kept = open_pool(model, 400, scratch.pages());
+      (void)run(model, kept, 1, "qwen2");
+    }
+    auto store = PageStore::open(KvTier::options_for(shape, scratch.pages(), folder_bytes),
+                                 std::make_unique<HoldingPort>(holds, reads));
+    pool = std::make_unique<KvPool>(shape, 400, (*store)->secret());
+    tier = std::make_unique<KvTier>(*pool, std::move(store).value());
+  }
+  bool begin(std::uint64_t request, std::optional<double> per_token, std::int64_t now) {
+    return tier->begin(request, all[request].origin, all[request].history, per_token, now);
+  }
+  /// Who is ready.
+  std::vector<std::uint64_t> poll(std::int64_t now) {
+    std::vector<KvTier::Ready> ready;
+    tier->poll(now, ready);
+    std::vector<std::uint64_t> tasks;
+    for (const KvTier::Ready& one : ready) tasks.push_back(one.task);
+    return tasks;
+  }
+  /// Until nothing is under way; at a time that stands still.
+  std::vector<std::uint64_t> poll_all(std::int64_t now) {
+    std::vector<std::uint64_t> tasks;
+    while (tier->store().is_busy()) {
+      const auto some = poll(now);
+      tasks.insert(tasks.end(), some.begin(), some.end());
+    }
+    return tasks;
+  }
+  bool holds = true;
+  std::size_t reads = 0;
+  std::vector<Generation> all;
+  std::unique_ptr<KvPool> pool;
+  std::unique_ptr<KvTier> tier;
+};
+
+constexpr std::int64_t second = 1'000'000'000;
+
 }  // namespace
+
+TEST_CASE("what a forward took while pages came is not taken for the disk's time") {
+  const Model model = Model::open(golden + "qwen2").value();
+  Scratch scratch;
+  SlowTier held(model, scratch);
+  REQUIRE(held.begin(0, std::nullopt, 0));
+  CHECK(held.poll(0).empty());
+  held.holds = false;  // they come while a forward of four seconds runs
+  CHECK(held.poll_all(4 * second) == std::vector<std::uint64_t>{0});
+  CHECK(held.tier->store().health().works());
+  CHECK(held.begin(1, 0.01 * second, 5 * second));  // pays: nobody has seen a slow disk
+  CHECK(held.tier->not_worth() == 0);
+  CHECK(held.poll_all(5 * second) == std::vector<std::uint64_t>{1});
+}
+
+TEST_CASE("a read that hangs frees all who wait at once, is one failure, and is not read beside") {
+  const Model model = Model::open(golden + "qwen2").value();
+  Scratch scratch;
+  SlowTier held(model, scratch);
+  REQUIRE(held.begin(0, std::nullopt, 0));
+  REQUIRE(held.begin(1, std::nullopt, 4 * second));
+  CHECK(held.poll(5 * second).empty());
+  CHECK(held.poll(6 * second) == std::vector<std::uint64_t>{0, 1});
+  CHECK(held.poll(20 * second).empty());
+  CHECK(held.tier->store().health().failures() == 1);
+  const std::size_t before = held.reads;
+  CHECK_FALSE(held.begin(2, std::nullopt, 40 * second));  // they hang still
+  CHECK(held.reads == before);
+  held.holds = false;
+  CHECK(held.poll_all(41 * second).empty());
+  CHECK_FALSE(held.tier->store().reads());
+  CHECK(held.begin(0, std::nullopt, 42 * second));  // one, to see
+  CHECK(held.reads == before + 1);
+  CHECK_FALSE(held.begin(1, std::nullopt, 42 * second));
+  CHECK(held.poll_all(42 * second).size() <= 1);
+  CHECK(held.tier->store().reads());
+  CHECK(held.tier->store().health().works());
+  CHECK(held.begin(1, std::nullopt, 43 * second));
+  CHECK(held.reads > before + 2);
+  CHECK(held.poll_all(43 * second) == std::vector<std::uint64_t>{1});
+}
 
 TEST_CASE("answers are the same with pages of memory, of a folder, and after a restart") {
   const Model model = Model::open(golden + "qwen2").value();

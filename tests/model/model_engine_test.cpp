@@ -2,6 +2,7 @@
 #include "engine/tasks/model_engine.h"
 
 #include <catch2/catch.hpp>
+#include <new>
 
 #include "engine/tasks/generation.h"
 
@@ -83,5 +84,29 @@ TEST_CASE("an answer of fewer pages than the model has positions is cut off by t
   std::vector<TaskId> advanced;
   while (engine.step(advanced)) continue;
   CHECK(task.cut_off() == Generation::CutOff::pages);
+  engine.remove(1);
+}
+
+TEST_CASE("who was in the forward before does not fail where memory runs out before a plan") {
+  const Model model = Model::open(std::string(SLUICE_SOURCE_DIR) + "/models/scenes").value();
+  KvPool pool(model.text().kv_shape(4), 8);
+  CpuText text(model.text(), pool);
+  Generation made;
+  made.history = {1, 3, 20, 21, 4};
+  made.options.tokens_max = 4;
+  model.text().embed(made.history, made.rows);
+  GenerationTask task(std::move(made), nullptr);
+  ModelEngine engine(text, {});
+  engine.add(1, task);
+  std::vector<TaskId> advanced;
+  REQUIRE(engine.step(advanced));
+  advanced.clear();
+  engine.make_room = [](const Planner&) { throw std::bad_alloc(); };
+  CHECK(engine.step(advanced));
+  CHECK(advanced.empty());
+  engine.make_room = nullptr;
+  while (!task.done()) REQUIRE(engine.step(advanced));
+  CHECK_FALSE(task.generation().error.has_value());
+  CHECK(task.generation().tokens.size() == 4);
   engine.remove(1);
 }

@@ -87,7 +87,7 @@ struct Store {
   /// None: it is not there, or not whole.
   std::optional<std::vector<std::byte>> read(std::uint64_t n) {
     results.clear();
-    if (!store->read(key_of(n))) return std::nullopt;
+    if (!store->read(key_of(n), now)) return std::nullopt;
     drain();
     return results.at(key_of(n));
   }
@@ -101,12 +101,16 @@ class FaultyPort final : public BlockPort {
  public:
   struct Faults {
     int writes = 0, reads = 0;  // errno's number of all that follow
+    int heads = 0;              // of segments' heads alone
   };
   explicit FaultyPort(Faults& faults) : faults_(faults), inner_(make_thread_port()) {}
 
   std::string_view name() const override { return "faulty"; }
   void submit(Job job) override {
-    const int error = job.kind == Kind::read ? faults_.reads : faults_.writes;
+    const bool is_head = job.kind == Kind::write && job.offset == 0;
+    const int error = job.kind == Kind::read           ? faults_.reads
+                      : is_head && faults_.writes == 0 ? faults_.heads
+                                                       : faults_.writes;
     if (error != 0)
       ended_.push_back({job.id, error});
     else
@@ -191,6 +195,17 @@ TEST_CASE("a port moves whole blocks, many at a time, and says what it could not
       port->wait(ended, std::chrono::seconds(10));  // nothing will come: it does not wait
       CHECK(ended.empty());
     }
+  }
+}
+
+TEST_CASE("a segment's file waits for the disk, past the page cache or not") {
+  Scratch scratch;
+  StoreFolder folder = std::move(StoreFolder::open(scratch.pages())).value();
+  for (const bool direct : {true, false}) {
+    const auto file = std::move(folder.create(direct ? 1 : 2, direct)).value();
+    const int status = ::fcntl(file->descriptor(), F_GETFL);
+    CHECK((status & O_NONBLOCK) == 0);
+    CHECK(((status & O_DIRECT) != 0) == file->is_direct());
   }
 }
 
@@ -316,6 +331,49 @@ TEST_CASE("a disk that is full or broken switches the store off for a while") {
     CHECK_FALSE(store.store->reads());
     CHECK_FALSE(store.read(3).has_value());
   }
+}
+
+TEST_CASE("many that give up on one disk are one failure; then one read shows whether it works") {
+  Scratch scratch;
+  FaultyPort::Faults faults;
+  Store store(PageStore::open(options_of(scratch), std::make_unique<FaultyPort>(faults)));
+  for (std::uint64_t n = 0; n < 8; ++n) REQUIRE(store.write(n));
+  store.drain();
+  for (int i = 0; i < 5; ++i) store.store->give_up(store.now, "hangs");
+  CHECK(store.store->health().failures() == 1);
+  CHECK_FALSE(store.read(1).has_value());
+  store.now += 31 * second;  // the first pause, not one doubled five times
+  faults.reads = EIO;
+  CHECK_FALSE(store.read(1).has_value());
+  CHECK(store.store->health().failures() == 2);
+  faults.reads = 0;
+  store.now += 59 * second;
+  CHECK_FALSE(store.read(2).has_value());  // twice as long
+  store.now += 2 * second;
+  CHECK((store.read(2) == content_of(2)));
+  CHECK(store.store->reads());
+  CHECK(store.store->health().works());
+  CHECK((store.read(3) == content_of(3)));
+}
+
+TEST_CASE("a segment whose head could not be written takes no more pages") {
+  Scratch scratch;
+  {
+    FaultyPort::Faults faults;
+    Store store(PageStore::open(options_of(scratch), std::make_unique<FaultyPort>(faults)));
+    faults.heads = EIO;
+    REQUIRE(store.write(0));
+    store.drain();
+    CHECK_FALSE(store.store->health().works());
+    faults.heads = 0;
+    store.now += 31 * second;
+    REQUIRE(store.write(10));
+    store.drain();
+    CHECK(store.store->health().works());
+  }
+  Store next(PageStore::open(options_of(scratch)));
+  CHECK((next.read(10) == content_of(10)));
+  CHECK_FALSE(next.read(0).has_value());
 }
 
 TEST_CASE("one folder is one process's, its user's alone, and no link") {

@@ -22,8 +22,14 @@ if [ "${1:-}" != --inside ]; then
     echo "three_hosts: each host has a /tmp and /run of its own, so neither the files nor the program may be there" >&2
     exit 77 ;;
   esac
+  export PROPAGATION=private
   new=(--net --mount --pid --fork --kill-child --mount-proc --propagation=private)
   [ "$(id -u)" = 0 ] || new=(--user --map-root-user "${new[@]}")
+  # In a chroot, whose root is no mount, nothing can be made private, and need not where nothing is shared.
+  if ! unshare "${new[@]}" -- true 2>/dev/null && ! grep -q ' shared:' /proc/self/mountinfo; then
+    PROPAGATION=unchanged
+    new=("${new[@]/--propagation=private/--propagation=unchanged}")
+  fi
   unshare "${new[@]}" -- true 2>/dev/null || { echo "three_hosts: no namespaces can be made here" >&2; exit 77; }
   exec unshare "${new[@]}" -- "$BASH" examples/cluster/three_hosts.sh --inside "$sluice" "$@"
 fi
@@ -36,7 +42,7 @@ mount -t tmpfs none /run
 mkdir -p /run/hosts /run/bin
 cat >/run/bin/on <<'ON'
 #!/bin/sh
-pid=$(cat "/run/hosts/$1") && shift && exec nsenter --target "$pid" --net --mount --wd="$PWD" -- "$@"
+pid=$(cat "/run/hosts/$1") && shift && exec nsenter --target "$pid" --net --mount --root --wd="$PWD" -- "$@"
 ON
 chmod +x /run/bin/on
 export PATH=/run/bin:$PATH WIRES=/run/wires
@@ -49,7 +55,7 @@ ip link set bridge up
 for i in "${!hosts[@]}"; do
   host=${hosts[$i]}
   # Its own /tmp and /run; all else can be read only.
-  unshare --net --mount --propagation=private -- sh -c '
+  unshare --net --mount --propagation="$PROPAGATION" -- sh -c '
     mount -t tmpfs none /tmp && mount -t tmpfs none /run && mount -t tmpfs none /dev/shm
     mount -o remount,bind,ro / 2>/dev/null
     touch /tmp/is-there; exec sleep infinity' </dev/null >/dev/null 2>&1 &
@@ -63,7 +69,7 @@ for i in "${!hosts[@]}"; do
   on "$host" ip link set lo up
 done
 
-"$sluice" keys /tmp/keys --machine "${hosts[@]}" >/dev/null
+"$sluice" keys /tmp/keys "${hosts[@]/#/--machine=}" >/dev/null
 for host in "${hosts[@]}"; do  # its own secret, everybody's public keys
   tar -C /tmp -c "keys/$host.secret" $(cd /tmp && echo keys/*.public) | on "$host" tar -C /tmp -x --no-same-owner
 done

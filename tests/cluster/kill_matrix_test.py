@@ -232,6 +232,8 @@ class World:
             elif victim == "proxy":
                 self.proxy.wait(timeout=10)
                 self.start_proxy()
+            else:  # redis-server writes a report before it dies
+                until(lambda: not is_there(pid), 10, f"{what}: it is gone")
         self.works()
         now = lambda: fds(self.home.process.pid)
         until(lambda: now() <= self.descriptors, 5, f"{what}: {now()} descriptors, {self.descriptors} before")

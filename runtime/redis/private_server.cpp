@@ -49,6 +49,8 @@ Result<std::vector<std::string>> private_redis_command(const std::string& folder
   add({"--port", "0", "--unixsocket", private_redis_socket(folder), "--unixsocketperm", "600"});
   add({"--dir", folder, "--save", "", "--appendonly", "no", "--daemonize", "no"});
   add({"--maxmemory", "64mb", "--maxmemory-policy", "noeviction", "--loglevel", "warning"});
+  // Its crash report takes locks that the crash may have left held: it would stand still, not die.
+  add({"--crash-log-enabled", "no", "--crash-memcheck-enabled", "no"});
   add({"--user", "default", "reset", "on", "nopass"});
   const std::vector<std::string> rules = registry_acl(cluster);
   words.insert(words.end(), rules.begin(), rules.end());

@@ -13,6 +13,7 @@
 #include "engine/family/model.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/tasks/generator.h"
+#include "tests/scratch_folder.h"
 
 using namespace sluice;
 
@@ -23,18 +24,9 @@ namespace fs = std::filesystem;
 const std::string golden = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/";
 constexpr std::uint64_t folder_bytes = 8U << 20U;
 
-/// A folder of the test's own, gone with it.
-struct Scratch {
-  Scratch() {
-    std::string name = (fs::temp_directory_path() / "tier-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Scratch() { fs::remove_all(path); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  std::string pages() const { return path + "/pages"; }
-  std::string path;
+/// Where the pages of a test stand.
+struct Scratch : ScratchFolder {
+  std::string pages() const { return path() + "/pages"; }
 };
 
 /// Prompts with common beginnings, under the name of a model.

@@ -7,8 +7,8 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cerrno>
-#include <cstring>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "engine/storage/page_store.h"
 #include "engine/storage/store_report.h"
+#include "tests/scratch_folder.h"
 
 using namespace sluice;
 
@@ -26,18 +27,9 @@ namespace fs = std::filesystem;
 constexpr std::uint32_t page_bytes = 5000;
 constexpr std::int64_t second = 1'000'000'000;
 
-/// A folder of the test's own, gone with it.
-struct Scratch {
-  Scratch() {
-    std::string name = (fs::temp_directory_path() / "pages-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Scratch() { fs::remove_all(path); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  std::string pages() const { return path + "/pages"; }
-  std::string path;
+/// Where the pages of a test stand.
+struct Scratch : ScratchFolder {
+  std::string pages() const { return path() + "/pages"; }
 };
 
 PageKey key_of(std::uint64_t n) {
@@ -64,8 +56,7 @@ PageStoreOptions options_of(const Scratch& scratch, std::uint64_t most = 1U << 2
 
 /// A store, and what came of reads.
 struct Store {
-  explicit Store(Result<std::unique_ptr<PageStore>> opened)
-      : store(std::move(opened).value()) {
+  explicit Store(Result<std::unique_ptr<PageStore>> opened) : store(std::move(opened).value()) {
     store->on_read = [this](const PageKey& key, const std::byte* content) {
       auto& got = results[key];
       got.reset();
@@ -304,9 +295,9 @@ TEST_CASE("a disk that is full or broken switches the store off for a while") {
     REQUIRE(store.write(5));
     store.drain();
     CHECK_FALSE(store.store->health().works());
-    CHECK(store.store->health().reason() ==
-          (error == ENOSPC ? "the disk is full: No space left on device"
-                           : "a page cannot be written: Input/output error"));
+    CHECK(store.store->health().reason() == (error == ENOSPC
+                                                 ? "the disk is full: No space left on device"
+                                                 : "a page cannot be written: Input/output error"));
     CHECK_FALSE(store.write(10));
     CHECK((store.read(3) == content_of(3)));  // what is there is read on
     store.now += 29 * second;
@@ -393,19 +384,19 @@ TEST_CASE("one folder is one process's, its user's alone, and no link") {
     REQUIRE(::stat((scratch.pages() + name).c_str(), &about) == 0);
     CHECK((about.st_mode & 0777) == 0600);
   }
-  const std::string wide = scratch.path + "/wide";
+  const std::string wide = scratch.path() + "/wide";
   REQUIRE(::mkdir(wide.c_str(), 0755) == 0);
   REQUIRE(::chmod(wide.c_str(), 0755) == 0);
   CHECK_THAT(open(wide), Catch::Matchers::Contains("chmod 700"));
-  fs::create_directory_symlink(scratch.pages(), scratch.path + "/link");
-  CHECK_THAT(open(scratch.path + "/link"), Catch::Matchers::Contains("or a link"));
-  CHECK_THAT(open(scratch.path + "/no/where"), Catch::Matchers::Contains("cannot be made"));
+  fs::create_directory_symlink(scratch.pages(), scratch.path() + "/link");
+  CHECK_THAT(open(scratch.path() + "/link"), Catch::Matchers::Contains("or a link"));
+  CHECK_THAT(open(scratch.path() + "/no/where"), Catch::Matchers::Contains("cannot be made"));
   REQUIRE(::chmod(wide.c_str(), 0700) == 0);
   { std::ofstream(wide + "/secret") << "short"; }
   CHECK_THAT(open(wide), Catch::Matchers::Contains("32 bytes"));
   PageStoreOptions small = options_of(scratch, 10'000);
   CHECK_THAT(PageStore::open(small).error().message, Catch::Matchers::Contains("are too few"));
-  CHECK(report_store(scratch.path + "/nothing", false).error().code == ErrorCode::not_found);
+  CHECK(report_store(scratch.path() + "/nothing", false).error().code == ErrorCode::not_found);
 }
 
 TEST_CASE("a process killed while it writes leaves a subset of the pages, and none that is wrong") {

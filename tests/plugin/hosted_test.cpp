@@ -278,21 +278,9 @@ outputs: { words: act.word, pictures: act.picture, grids: act.grid }
 }
 
 TEST_CASE("a stepped role in a host counts as it does in this process") {
-  const std::string workflow = R"(
-sluice: 1
-workflow: test
-calls: overlap
-inputs: { upto: number, note: text }
-global_params: { tally: { kind: tally } }
-roles:
-  crowd: { plugin: crowd, global_params: [tally], balance: session, options: { from: 2 } }
-nodes:
-  count: { run: crowd.count, inputs: [ { upto: inputs.upto, note: inputs.note } ] }
-outputs: { said: count.said, strip: count.strip, note: count.note }
-)";
   const NothingLeft nothing;
-  World here(built_plugins(), workflow);
-  HostedWorld hosted(workflow, {{"h", {"crowd"}}});
+  World here(built_plugins(), counting);
+  HostedWorld hosted(counting, {{"h", {"crowd"}}});
   REQUIRE(hosted.refused == "");
   for (const auto& [upto, note] : std::vector<std::pair<int, std::string>>{
            {7, "a"}, {0, "b"}, {-1, "c"}, {5, "throw"}, {12, "d"}}) {

@@ -20,19 +20,6 @@ nodes:
 outputs: { words: act.word, pictures: act.picture, grids: act.grid }
 )";
 
-const std::string counting = R"(
-sluice: 1
-workflow: test
-calls: overlap
-inputs: { upto: number, note: text }
-global_params: { tally: { kind: tally } }
-roles:
-  crowd: { plugin: crowd, global_params: [tally], balance: session, options: { from: 2 } }
-nodes:
-  count: { run: crowd.count, inputs: [ { upto: inputs.upto, note: inputs.note } ] }
-outputs: { said: count.said, strip: count.strip, note: count.note }
-)";
-
 CallRequest request(const std::string& deed) { return {.inputs = {{"text", make_text(deed)}}}; }
 
 CallRequest count_to(std::int64_t upto, const std::string& note, const std::string& session = "s") {

@@ -20,6 +20,20 @@ inline std::string built_plugins() {
   return (std::filesystem::path(SLUICE_BINARY_DIR) / "tests/plugin/roles").string();
 }
 
+/// `crowd` counts up to a number, stepped, and keeps a tally of each session.
+inline const std::string counting = R"(
+sluice: 1
+workflow: test
+calls: overlap
+inputs: { upto: number, note: text }
+global_params: { tally: { kind: tally } }
+roles:
+  crowd: { plugin: crowd, global_params: [tally], balance: session, options: { from: 2 } }
+nodes:
+  count: { run: crowd.count, inputs: [ { upto: inputs.upto, note: inputs.note } ] }
+outputs: { said: count.said, strip: count.strip, note: count.note }
+)";
+
 /// A folder that goes when the test does; no two have one path, which the loader would remember.
 struct Folder {
   static inline int made = 0;

@@ -7,17 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "chat_world.h"
 #include "engine/picture/image_file.h"
-#include "fake_activation.h"
-#include "roles/chat_sessions.h"
 #include "roles/language_model.h"
 #include "roles/vision_encoder.h"
 
 using namespace sluice;
 
 namespace {
-
-const std::string directory = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/conversation_qwen";
 
 std::string read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -26,60 +23,15 @@ std::string read(const std::string& path) {
   return text.str();
 }
 
-struct World {
-  GlobalParamSpec param;
-  RoleSpec role;
-  std::unique_ptr<GlobalParam> sessions;
-  std::unique_ptr<SteppedRole> chat;
-  std::vector<StepOutcome> ended;
-
-  explicit World(std::int64_t pages = 64, std::vector<OptionSpec> options = {}) {
-    param.page_tokens = 8;
-    param.pages = pages;
-    sessions = ChatSessions::make({&param, directory}).value();
-    role.options = std::move(options);
-    role.options.push_back({{"precision", {}}, {"exact", {}}});
-    RoleMaking making;
-    making.role = &role;
-    making.model_directory = directory;
-    making.global_params = {sessions.get()};
-    auto made = chat_model_plugin().make(making);
-    INFO((made.ok() ? "" : made.error().message));
-    REQUIRE(made.ok());
-    chat = std::get<std::unique_ptr<SteppedRole>>(std::move(made).value());
-  }
-  KvPool& pool() { return static_cast<ChatSessions&>(*sessions).pool(); }
-  void run() {
-    while (chat->busy()) chat->step(ended);
-  }
-};
-
-FakeActivation piece(const std::string& text, const std::string& session, bool last = true,
-                     std::int64_t tokens = 12) {
-  FakeActivation made("answer", session);
-  auto* payload = new Payload;
-  payload->type = ValueType::text;
-  payload->text = text;
-  payload->attributes = {{"generate", last ? 1 : 0}, {"max_tokens", tokens}};
-  made.give("text", PayloadRef(payload));
-  return made;
-}
-
 FakeActivation picture(const std::string& session) {
   FakeActivation made("answer", session);
   made.give("image", make_image(decode_image(read(directory + "/picture.png")).value()));
   return made;
 }
 
-std::string said(const FakeActivation& activation) {
-  std::string text;
-  for (const auto& [field, payload] : activation.frames) text += payload->text;
-  return text;
-}
-
 /// A session's turns, alone in a fresh world.
 std::vector<std::string> alone(const std::vector<std::string>& questions, bool with_picture) {
-  World world;
+  ChatWorld world;
   std::vector<std::string> answers;
   FakeActivation image = picture("s");
   if (with_picture) world.chat->admit(image);
@@ -102,7 +54,7 @@ TEST_CASE("a picture and a question get transformers' answer; sessions together 
   CHECK(with_picture[0] == expected.at("answer").get<std::string>());
   CHECK(with_picture[1] != with_picture[0]);
 
-  World world;
+  ChatWorld world;
   FakeActivation image = picture("a"), first = piece("What is on", "a", false),
                  rest = piece(" the table?", "a"), other = piece("Hello there", "b"),
                  second = piece("And then?", "a");  // waits for the answer before it
@@ -117,7 +69,7 @@ TEST_CASE("a picture and a question get transformers' answer; sessions together 
 TEST_CASE("a picture that two sessions show at once is encoded once, beside another's answer") {
   const std::string want = alone({"What is on the table?"}, true)[0];
   // Few rows a forward, so that one is still encoded when the other is shown.
-  World world(64, {{{"step_tokens", {}}, {"4", {}}}});
+  ChatWorld world(64, {{{"step_tokens", {}}, {"4", {}}}});
   PlannerOptions few;
   few.budget = 4;
   ChatEngine& engine = *static_cast<ChatSessions&>(*world.sessions)
@@ -148,7 +100,7 @@ TEST_CASE("a picture that two sessions show at once is encoded once, beside anot
 }
 
 TEST_CASE("a later turn reuses keys and values, and answers as if it had not") {
-  World world;
+  ChatWorld world;
   FakeActivation image = picture("a"), first = piece("What is on the table?", "a");
   world.chat->admit(image);
   world.chat->admit(first);
@@ -165,7 +117,7 @@ TEST_CASE("a later turn reuses keys and values, and answers as if it had not") {
 }
 
 TEST_CASE("a cancelled answer leaves the chat as it was") {
-  World world;
+  ChatWorld world;
   FakeActivation first = piece("Hello there", "a"), wrong = piece("Never mind", "a"),
                  again = piece("And then?", "a");
   wrong.call_number = 2;
@@ -186,7 +138,7 @@ TEST_CASE("a cancelled answer leaves the chat as it was") {
 
 TEST_CASE("the question of a cancelled answer asked again has the answer it would have had") {
   for (const int steps : {1, 3, 6}) {
-    World world;
+    ChatWorld world;
     FakeActivation wrong = piece("Hello there", "a"), again = piece("Hello there", "a");
     again.call_number = 2;
     world.chat->admit(wrong);
@@ -200,7 +152,7 @@ TEST_CASE("the question of a cancelled answer asked again has the answer it woul
 }
 
 TEST_CASE("pieces of a cancelled call are not part of the next one's message") {
-  World world;
+  ChatWorld world;
   FakeActivation half = piece("Say nothing but", "a", false), asked = piece("Hello there", "a");
   asked.call_number = 2;
   world.chat->admit(half);
@@ -211,7 +163,7 @@ TEST_CASE("pieces of a cancelled call are not part of the next one's message") {
 }
 
 TEST_CASE("a sampled answer is the generator's at that temperature, top-k, top-p and seed") {
-  World world;
+  ChatWorld world;
   FakeActivation asked("answer", "a");
   auto* payload = new Payload;
   payload->type = ValueType::text;
@@ -250,7 +202,7 @@ TEST_CASE("a sampled answer is the generator's at that temperature, top-k, top-p
 }
 
 TEST_CASE("a session that ends while it is answered gives its pages back") {
-  World world;
+  ChatWorld world;
   FakeActivation asked = piece("Hello there", "a");
   world.chat->admit(asked);
   world.chat->step(world.ended);
@@ -261,7 +213,7 @@ TEST_CASE("a session that ends while it is answered gives its pages back") {
 }
 
 TEST_CASE("a picture of a cancelled turn is not seen in the next one") {
-  World world;
+  ChatWorld world;
   FakeActivation image = picture("a"), wrong = piece("What is on the table?", "a"),
                  again = piece("What is on the table?", "a"), other("answer", "a");
   Tensor changed = decode_image(read(directory + "/picture.png")).value();
@@ -276,7 +228,7 @@ TEST_CASE("a picture of a cancelled turn is not seen in the next one") {
   world.chat->admit(other);
   world.chat->admit(again);
   world.run();
-  World apart;
+  ChatWorld apart;
   FakeActivation other_alone("answer", "a"), again_alone = piece("What is on the table?", "a");
   other_alone.give("image", make_image(changed));
   apart.chat->admit(other_alone);
@@ -287,9 +239,9 @@ TEST_CASE("a picture of a cancelled turn is not seen in the next one") {
 }
 
 TEST_CASE("sessions that begin alike share pages, and say what they would have said") {
-  World world, apart(64, {{{"share_prefixes", {}}, {"no", {}}}});
+  ChatWorld world, apart(64, {{{"share_prefixes", {}}, {"no", {}}}});
   const auto want = alone({"What is on the table?", "And then?"}, true);
-  for (World* one : {&world, &apart})
+  for (ChatWorld* one : {&world, &apart})
     for (const char* session : {"a", "b", "c"}) {
       FakeActivation image = picture(session), first = piece("What is on the table?", session),
                      second = piece("And then?", session);
@@ -300,14 +252,14 @@ TEST_CASE("sessions that begin alike share pages, and say what they would have s
     }
   // They differ in nothing: the second and the third hold only what is being filled.
   CHECK(world.pool().pages_free() > apart.pool().pages_free() + 8);
-  for (World* one : {&world, &apart})
+  for (ChatWorld* one : {&world, &apart})
     for (const char* session : {"a", "b", "c"}) one->sessions->end_session(session);
   CHECK(world.pool().pages_cached() > 0);
   CHECK(apart.pool().pages_cached() == 0);
 }
 
 TEST_CASE("sessions that do not answer give their pages up where others want them") {
-  World world(12);  // 96 tokens: one conversation at a time
+  ChatWorld world(12);  // 96 tokens: one conversation at a time
   std::vector<std::string> first;
   for (int i = 0; i < 6; ++i) {
     FakeActivation asked = piece("Hello there", "s" + std::to_string(i));
@@ -328,7 +280,7 @@ TEST_CASE("sessions that do not answer give their pages up where others want the
 TEST_CASE("an answer that has begun keeps its pages, whoever comes") {
   for (std::int64_t pages = 10; pages <= 24; ++pages) {
     INFO(pages << " pages");
-    World world(pages);
+    ChatWorld world(pages);
     FakeActivation before = piece("Hello there", "a");
     world.chat->admit(before);
     world.run();
@@ -348,13 +300,13 @@ TEST_CASE("an answer that has begun keeps its pages, whoever comes") {
 }
 
 TEST_CASE("an answer that fills all pages is cut off there, and says so") {
-  World world(6);
+  ChatWorld world(6);
   FakeActivation asked = piece("Hello there", "a", true, 200);
   world.chat->admit(asked);
   world.run();
   CHECK(world.ended.at(0).result.ok());
   CHECK(asked.frames.back().second->attribute("cut_off").value_or(0) == 2);
-  World roomy;
+  ChatWorld roomy;
   FakeActivation limited = piece("Hello there", "a", true, 3);
   roomy.chat->admit(limited);
   roomy.run();
@@ -364,7 +316,7 @@ TEST_CASE("an answer that fills all pages is cut off there, and says so") {
 TEST_CASE("an answer waits for pages of a session that is idle, whichever role runs the forward") {
   std::size_t waited = 0;
   for (const std::int64_t tokens : {10, 14, 18, 22, 26}) {
-    World world(8);
+    ChatWorld world(8);
     RoleMaking making;
     making.role = &world.role;
     making.model_directory = directory;
@@ -395,7 +347,7 @@ TEST_CASE("an answer waits for pages of a session that is idle, whichever role r
 }
 
 TEST_CASE("two roles over one paged_kv have conversations of their own") {
-  World world;
+  ChatWorld world;
   RoleSpec role = world.role;
   role.name.text = "other";
   RoleMaking making;
@@ -418,7 +370,7 @@ TEST_CASE("two roles over one paged_kv have conversations of their own") {
 }
 
 TEST_CASE("what does not fit fails alone") {
-  World world(5);  // 40 tokens
+  ChatWorld world(5);  // 40 tokens
   FakeActivation image = picture("a"), large = piece("What is on the table?", "a"),
                  small = piece("Hi", "b", true, 2);
   for (FakeActivation* one : {&image, &large, &small}) world.chat->admit(*one);
@@ -457,7 +409,7 @@ TEST_CASE("a chat_kv that does not say how many pages holds 16,384 tokens") {
 }
 
 TEST_CASE("a role that cannot be made says why") {
-  World world;
+  ChatWorld world;
   RoleMaking making;
   making.role = &world.role;
   making.model_directory = directory;
@@ -481,7 +433,7 @@ TEST_CASE("a role that cannot be made says why") {
 namespace {
 
 /// Two roles over one paged_kv: one reads prompts, the other goes on with what they begin.
-struct Pair : World {
+struct Pair : ChatWorld {
   std::unique_ptr<SteppedRole> reader, writer;
   Pair() : reader(part("reader")), writer(part("writer")) {}
   std::unique_ptr<SteppedRole> part(const std::string& name) {

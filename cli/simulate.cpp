@@ -15,6 +15,7 @@
 #include "cli/option_checks.h"
 #include "cli/output_files.h"
 #include "cli/trace.h"
+#include "graph/loop_ends.h"
 #include "graph/print.h"
 #include "graph/script.h"
 #include "runtime/sim/simulation.h"
@@ -100,9 +101,10 @@ void print_report(const Plan& plan, const sim::Report& report, const SimulateOpt
   const NodeScriptSpec plain;
   std::printf(
       "  note           nobody said what nodes do: each takes %lld to %lld ms and yields all its "
-      "fields once; --profile FILE says it\n",
+      "fields once%s; --profile FILE says it\n",
       static_cast<long long>(plain.latency_least.count()),
-      static_cast<long long>(plain.latency_most.count()));
+      static_cast<long long>(plain.latency_most.count()),
+      plan.loop_nodes > 0 ? ", and each loop goes round twice" : "");
 }
 
 using Counts = std::map<std::string, std::size_t>;  // what was said -> of how many calls
@@ -199,6 +201,7 @@ Result<Script> make_script(const SimulateOptions& options, const Plan& plan) {
   for (const Diagnostic& d : profile.diagnostics)
     std::fputs(diagnostic_text(d, options.profile, profile.text).c_str(), stderr);
   if (has_errors(profile.diagnostics)) return invalid_argument("the profile does not fit");
+  if (options.profile.empty()) end_loops(script, plan);
   const std::vector<ScriptCall> given = std::exchange(script.calls, {});
   script.sessions.clear();
   for (std::uint64_t i = 0; i < options.sessions; ++i)

@@ -39,6 +39,12 @@ class Simulation final : public TroubleHost {
     report_.calls.resize(script.calls.size());
     report_.queue_peaks.assign(plan.nodes.size(), 0);
     for (CallReport& call : report_.calls) call.outputs.assign(plan.outputs.size(), 0);
+    for (const PlanNode& node : plan.nodes) {
+      if (node.id == entry_node) continue;
+      if (replicas_.size() <= node.executor) replicas_.resize(node.executor + std::size_t{1});
+      std::vector<Replica>& replicas = replicas_[node.executor];
+      if (replicas.size() < node.replicas) replicas.resize(node.replicas);
+    }
   }
 
   Report run() {
@@ -295,10 +301,8 @@ class Simulation final : public TroubleHost {
   }
 
   Replica& replica_of(const Running& running) {
-    const std::size_t executor = plan_.nodes[running.start.node].executor;
-    const std::size_t key = executor * 256 + running.start.replica % 256;
-    if (replicas_.size() <= key) replicas_.resize(key + 1);
-    return replicas_[key];
+    std::vector<Replica>& replicas = replicas_[plan_.nodes[running.start.node].executor];
+    return replicas[running.start.replica % replicas.size()];
   }
 
   void queue(std::uint32_t index) {
@@ -514,9 +518,9 @@ class Simulation final : public TroubleHost {
         free_.push_back(i);
       }
     for (const NodeId node : cluster_.nodes_of(index))
-      for (std::size_t replica = 0; replica < 256; ++replica) {
-        const std::size_t key = std::size_t{plan_.nodes[node].executor} * 256 + replica;
-        if (key < replicas_.size()) replicas_[key] = Replica();
+      for (Replica& replica : replicas_[plan_.nodes[node].executor]) {
+        replica.busy = false;
+        replica.waiting.clear();
       }
   }
 
@@ -575,7 +579,7 @@ class Simulation final : public TroubleHost {
   std::vector<std::vector<std::uint32_t>> slots_;  // node, activation index -> running
   std::vector<CallId> ids_;                        // by call of the script
   std::uint32_t sent_calls_ = 0;                   // the first so many of the script
-  std::vector<Replica> replicas_;                  // executor * 256 + replica
+  std::vector<std::vector<Replica>> replicas_;     // by executor
   std::vector<std::size_t> touched_;
   Spans spans_;
   Instant now_{};

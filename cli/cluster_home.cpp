@@ -14,6 +14,7 @@
 #include "cli/gated_runner.h"
 #include "cli/isolate.h"
 #include "cli/machine_status.h"
+#include "cli/open_files.h"
 
 namespace sluice::cli {
 
@@ -108,6 +109,7 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
   Result<LockFile> lock = lock_machine(cluster, self);
   if (!lock.ok()) return lock.error();
   home->machine_lock_.emplace(std::move(lock).value());
+  allow_many_open_files();
   Result<std::unique_ptr<MachineStatus>> shown = MachineStatus::show(cluster, self);
   if (!shown.ok()) return shown.error();
   home->status_ = std::move(shown).value();

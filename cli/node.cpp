@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/isolate.h"
 #include "cli/machine_status.h"
+#include "cli/open_files.h"
 #include "cli/registry_entry.h"
 #include "cli/supervisor.h"
 
@@ -151,6 +152,7 @@ int node(const NodeCommand& options, const Catalog& catalog) {
   const auto number = static_cast<std::uint32_t>(it - machines.begin());
   Result<LockFile> lock = lock_machine(*cluster, number);
   if (!lock.ok()) return fail(lock.error().message);
+  allow_many_open_files();
   const int status = serve(*cluster, number, options, catalog, signals);
   leave_folder(*cluster, number, std::move(lock).value());
   return status;

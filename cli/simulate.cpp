@@ -332,7 +332,7 @@ void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
           ->check(CLI::Range(1e-6, 1e9))
           ->check(a_number);
   command->add_option("--nodes", options->machines, "Over how many machines roles are spread")
-      ->check(CLI::Range(1U, 256U));
+      ->check(CLI::Range(1U, 1024U));
   command->add_option("--profile", options->profile,
                       "A profile or scenario: what roles yield and how long they take");
   command->add_option("--seed", options->seed, "Everything random follows from it")

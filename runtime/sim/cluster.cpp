@@ -303,8 +303,9 @@ Instant Cluster::next_deadline() const {
   const auto consider = [&](const Machine& machine, Instant local) {
     if (local != Instant::max()) next = std::min(next, machine.clock.when(local));
   };
-  for (const Machine& machine : machines_)
-    if (machine.home && !machine.paused) consider(machine, machine.home->next_deadline());
+  for (std::uint32_t i = 0; i < homes_; ++i)
+    if (const Machine& machine = machines_[i]; machine.home && !machine.paused)
+      consider(machine, machine.home->next_deadline());
   for (const NodeId node : timed_) {
     const Machine& machine = machines_[machine_of_[node]];
     if (engines_[node] && !machine.paused) consider(machine, engines_[node]->next_deadline());

@@ -17,9 +17,15 @@ Network::Network(const Options& options, Agenda& agenda, SplitMix64& random, Ora
       random_(random),
       oracle_(oracle),
       counts_(counts),
-      links_(std::size_t{options.machines} * options.machines) {
-  for (std::uint32_t i = 0; i < links_.size(); ++i)
-    links_[i].speaker = links_[i].life = {from_of(i), 1};
+      links_(std::size_t{options.machines} * options.machines) {}
+
+Network::Link& Network::link_at(std::size_t index) {
+  std::unique_ptr<Link>& link = links_[index];
+  if (link == nullptr) {
+    link = std::make_unique<Link>();
+    link->speaker = link->life = {from_of(static_cast<std::uint32_t>(index)), 1};
+  }
+  return *link;
 }
 
 Instant Network::arrival(Instant now) {
@@ -29,12 +35,12 @@ Instant Network::arrival(Instant now) {
 
 void Network::send(std::uint32_t from, std::uint32_t to, Parcel parcel, Instant now) {
   const std::uint32_t index = from * machines_ + to;
-  const std::uint64_t number = links_[index].sender.send(std::move(parcel));
-  if (links_[index].connected) post(index, number, now);
+  const std::uint64_t number = link_at(index).sender.send(std::move(parcel));
+  if (link_at(index).connected) post(index, number, now);
 }
 
 void Network::post(std::uint32_t index, std::uint64_t number, Instant now) {
-  Link& link = links_[index];
+  Link& link = link_at(index);
   link.last_arrival = std::max(link.last_arrival + 1ns, arrival(now));
   agenda_.add(link.last_arrival, Event::Kind::parcel, index, number, link.connection);
   if (options_.faults.duplicate > 0 && now < options_.faults.until &&
@@ -45,7 +51,7 @@ void Network::post(std::uint32_t index, std::uint64_t number, Instant now) {
 }
 
 const Parcel* Network::take(const Event& event, const Membership& peers, Instant now) {
-  Link& link = links_[event.index];
+  Link& link = link_at(event.index);
   if (!peers.accepts(link.life) || event.extra != link.heard || event.extra != link.connection ||
       link.cut) {
     ++counts_.fenced;
@@ -62,7 +68,7 @@ const Parcel* Network::take(const Event& event, const Membership& peers, Instant
   }
   if (++link.unsaid == say_every) {
     link.unsaid = 0;
-    if (!links_[back_of(event.index)].cut)
+    if (!link_at(back_of(event.index)).cut)
       agenda_.add(arrival(now), Event::Kind::applied, event.index, event.number, link.heard);
   }
   // Bytes on their way stand in the sender's window until it hears that they were applied.
@@ -70,21 +76,21 @@ const Parcel* Network::take(const Event& event, const Membership& peers, Instant
 }
 
 void Network::applied(const Event& event) {
-  Link& link = links_[event.index];
+  Link& link = link_at(event.index);
   if (event.extra == link.connection) link.sender.applied(event.number);
 }
 
 void Network::connect(std::uint32_t index, Instant now) {
-  Link& link = links_[index];
+  Link& link = link_at(index);
   link.connected = false;
   ++link.connection;
-  if (!link.cut && !links_[back_of(index)].cut)
+  if (!link.cut && !link_at(back_of(index)).cut)
     agenda_.add(arrival(now), Event::Kind::hello, index, link.speaker.incarnation, link.connection);
 }
 
 void Network::hello(const Event& event, Instant now) {
-  Link& link = links_[event.index];
-  if (event.extra != link.connection || link.cut || links_[back_of(event.index)].cut) return;
+  Link& link = link_at(event.index);
+  if (event.extra != link.connection || link.cut || link_at(back_of(event.index)).cut) return;
   // From here on nothing of an earlier connection counts, so the number stays true.
   link.heard = event.extra;
   link.life.incarnation = static_cast<std::uint32_t>(event.number);
@@ -94,8 +100,8 @@ void Network::hello(const Event& event, Instant now) {
 }
 
 void Network::welcome(const Event& event, Instant now) {
-  Link& link = links_[event.index];
-  if (event.extra != link.connection || link.connected || links_[back_of(event.index)].cut) return;
+  Link& link = link_at(event.index);
+  if (event.extra != link.connection || link.connected || link_at(back_of(event.index)).cut) return;
   link.connected = true;
   link.sender.resume(event.number, [&](std::uint64_t number, const Parcel&) {
     ++counts_.resent;
@@ -109,21 +115,21 @@ void Network::break_link(std::uint32_t index, Instant now) {
 }
 
 void Network::cut(std::uint32_t index) {
-  links_[index].cut = true;
+  link_at(index).cut = true;
   // What is on its way is lost with the connection; the sender goes on to keep what it has to say.
-  links_[index].connected = false;
-  ++links_[index].connection;
+  link_at(index).connected = false;
+  ++link_at(index).connection;
 }
 
 void Network::heal(std::uint32_t index, Instant now) {
-  links_[index].cut = false;
+  link_at(index).cut = false;
   connect(index, now);
   const std::uint32_t back = back_of(index);
-  if (!links_[back].connected && !links_[back].cut) connect(back, now);
+  if (!link_at(back).connected && !link_at(back).cut) connect(back, now);
 }
 
 void Network::drop_from(std::uint32_t from, std::uint32_t to) {
-  Link& link = links_[from * machines_ + to];
+  Link& link = link_at(from * machines_ + to);
   link.sender.reset([&](Parcel& parcel) { oracle_.lost(parcel.flight); });
   link.connected = false;
   ++link.connection;
@@ -131,7 +137,7 @@ void Network::drop_from(std::uint32_t from, std::uint32_t to) {
 
 void Network::reset(Origin from, std::uint32_t to, Instant now) {
   drop_from(from.machine, to);
-  Link& link = links_[from.machine * machines_ + to];
+  Link& link = link_at(from.machine * machines_ + to);
   link.speaker = from;
   link.receiver.reset();
   link.unsaid = 0;
@@ -142,7 +148,8 @@ void Network::reset(Origin from, std::uint32_t to, Instant now) {
 std::string Network::stuck() const {
   std::string text;
   for (std::uint32_t i = 0; i < links_.size(); ++i) {
-    const Link& link = links_[i];
+    if (links_[i] == nullptr) continue;
+    const Link& link = *links_[i];
     const bool done = link.connected && link.sender.last() == link.receiver.applied();
     if (done || from_of(i) == to_of(i)) continue;
     text += " from machine " + std::to_string(from_of(i)) + " to machine " +

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -50,7 +51,7 @@ class Network {
   void break_link(std::uint32_t link, Instant now);
   void cut(std::uint32_t link);
   void heal(std::uint32_t link, Instant now);
-  bool is_cut(std::uint32_t link) const { return links_[link].cut; }
+  bool is_cut(std::uint32_t link) const { return links_[link] != nullptr && links_[link]->cut; }
   std::uint32_t back_of(std::uint32_t link) const {
     return to_of(link) * machines_ + from_of(link);
   }
@@ -75,6 +76,7 @@ class Network {
     std::uint64_t unsaid = 0;  // applied, and not acknowledged yet
   };
 
+  Link& link_at(std::size_t index);
   void post(std::uint32_t link, std::uint64_t number, Instant now);
   void connect(std::uint32_t link, Instant now);
   Instant arrival(Instant now);
@@ -85,7 +87,7 @@ class Network {
   SplitMix64& random_;
   Oracle& oracle_;
   FaultCounts& counts_;
-  std::vector<Link> links_;  // from * machines + to
+  std::vector<std::unique_ptr<Link>> links_;  // from * machines + to; null: not used yet
 };
 
 }  // namespace sluice::sim

@@ -191,3 +191,16 @@ TEST_CASE("a call whose home is lost ends for its caller with that, and no other
   }
   CHECK(lost > 50);
 }
+
+TEST_CASE("calls come to the same results on one machine and on a thousand") {
+  const Bound bound = many_calls();
+  const sim::Report one = sim::simulate(bound.plan, bound.script, on_machines(1, 1));
+  const sim::Report many = sim::simulate(bound.plan, bound.script, on_machines(1000, 3));
+  REQUIRE(one.violations.empty());
+  REQUIRE(many.violations.empty());
+  REQUIRE(one.calls.size() == many.calls.size());
+  for (std::size_t i = 0; i < one.calls.size(); ++i) {
+    CHECK(many.calls[i].ended);
+    CHECK(many.calls[i].hash() == one.calls[i].hash());
+  }
+}

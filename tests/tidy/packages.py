@@ -25,8 +25,8 @@ PROGRAMS = {"cmake": "cmake", "ctest": "cmake", "ninja": "ninja-build", "c++": "
             "ip": "iproute2",
             **dict.fromkeys("ar c++filt nm objcopy objdump ranlib readelf size strip strings".split(), "binutils"),
             **dict.fromkeys("""apt-config apt-get awk bash cat chmod chroot cmp cp cut date diff dirname dpkg dpkg-query env
-                            find grep head id kill ln ls mkdir mktemp mount mv nice nproc nsenter
-                            realpath rm sed setpriv sh sha256sum
+                            find grep head id kill ldd ln ls mkdir mktemp mount mv nice nproc nsenter
+                            readlink realpath rm sed setpriv sh sha256sum
                             sleep sort stat
                             sudo tail tar tee test touch tr true umount uname uniq unshare wc xargs""".split(), BASE)}
 MODULES = {"yaml": "python3-yaml"}

@@ -36,6 +36,8 @@ class Activation {
   virtual std::string_view node() const = 0;
   virtual std::string_view interface() const = 0;
   virtual std::string_view session() const = 0;
+  /// A number that no other call has, of those that began where this one did; the same on all
+  /// machines of a cluster.
   virtual std::uint64_t call() const = 0;
   /// The OR group that fired, from 0.
   virtual std::size_t group() const = 0;

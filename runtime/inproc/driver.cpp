@@ -154,6 +154,7 @@ void Driver::handle_call(Event& event) {
   // Nothing of the call runs before `Loop::run`, so its caller is known in time.
   const CallId id = loop_.call(event.call->record->number, event.inputs, steady_now());
   event.call->id = id;
+  if (peers_) event.call->number = number_of(id);
   if (recorder_) recorder_->call_begins(id, event.call->session_name);
   calls_[id].call = event.call;
   if (peers_) peers_->names[event.call->record->number] = event.call->session_name;

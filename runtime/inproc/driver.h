@@ -140,6 +140,8 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   /// Calls that cannot go on: ends them here, or has their home end them.
   void end_broken();
   Error away(NodeId node) const;
+  /// What roles know it by, on every machine.
+  std::uint64_t number_of(const CallId& call) const;
   const Ref<CallState>& call_of(const StartActivation& start);
   void guest_left(const LaneActivation& activation);
   void pass_warnings(const LaneActivation& activation);

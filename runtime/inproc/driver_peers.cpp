@@ -351,6 +351,10 @@ Error Driver::away(NodeId node) const {
 
 // ---- calls of other machines
 
+std::uint64_t Driver::number_of(const CallId& call) const {
+  return call.number * peers_->place.workflows + peers_->place.workflow;
+}
+
 const Ref<CallState>& Driver::call_of(const StartActivation& start) {
   if (const OpenCall* const open = calls_.find(start.call)) return open->call;
   Peers::Guest& guest = peers_->guests[start.call];
@@ -358,8 +362,7 @@ const Ref<CallState>& Driver::call_of(const StartActivation& start) {
   if (guest.call) return guest.call;
   auto* const made = new CallState({}, peers_->names[start.session]);
   made->id = start.call;
-  // Of no other call of the workflows that run together.
-  made->number = start.call.number * peers_->place.workflows + peers_->place.workflow;
+  made->number = number_of(start.call);
   guest.call = Ref<CallState>(made);
   return guest.call;
 }

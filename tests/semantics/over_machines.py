@@ -36,7 +36,7 @@ def main():
                 continue
             except (AssertionError, AttributeError):
                 expected[name] = None
-        done = subprocess.run([a.program, *expected], stdout=subprocess.PIPE, text=True, timeout=120)
+        done = subprocess.run([a.program, *expected], stdout=subprocess.PIPE, text=True, timeout=240)
         results = [json.loads(line) for line in done.stdout.splitlines()]
         if done.returncode != 0 or len(results) != len(expected):
             print(f"status {done.returncode}, {len(results)} results of {len(expected)}")

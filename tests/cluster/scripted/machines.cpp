@@ -18,6 +18,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 
 #include "graph/print.h"
@@ -75,12 +76,18 @@ Carried carried_by(const Payload& payload) {
   return carried;
 }
 
-/// What fired in this process: workflow, call and the firing as JSON, a line each.
+/// The call that a firing without inputs stands for: whose, its number says.
+constexpr std::uint32_t no_call = 0xffffffff;
+
+/// What fired in this process: workflow, call as its inputs say, the call's number at its home, and
+/// the firing as JSON, a line each.
 class Fired {
  public:
-  void add(std::size_t workflow, std::uint32_t call, const std::string& json) {
+  void add(std::size_t workflow, std::uint32_t call, std::uint64_t number,
+           const std::string& json) {
     const std::lock_guard lock(mutex_);
-    lines_ += std::to_string(workflow) + " " + std::to_string(call) + " " + json + "\n";
+    lines_ += std::to_string(workflow) + " " + std::to_string(call) + " " +
+              std::to_string(number) + " " + json + "\n";
   }
   std::string lines() {
     const std::lock_guard lock(mutex_);
@@ -100,12 +107,12 @@ class ScriptedRole final : public Role {
   Result<void> run(Activation& activation) override {
     const PlanNode& node = *loaded_.plan.find(activation.node());
     const PlanGroup& group = node.groups[activation.group()];
-    Carried all{0, 0, std::vector<std::uint16_t>(loaded_.plan.loop_nodes)};
+    Carried all{0, no_call, std::vector<std::uint16_t>(loaded_.plan.loop_nodes)};
     std::map<std::string, std::vector<sim::Token>> inputs;
     for (const std::string& field : group.fields)
       for (const PayloadRef& value : activation.inputs(field)) {
         const Carried one = carried_by(*value);
-        all.call = one.call;
+        all.call = std::min(all.call, one.call);
         for (std::size_t i = 0; i < one.iterations.size(); ++i)
           all.iterations[i] = std::max(all.iterations[i], one.iterations[i]);
         inputs[field].push_back(one.token);
@@ -123,7 +130,7 @@ class ScriptedRole final : public Role {
       }
       json += "]";
     }
-    fired_.add(workflow_, all.call, json + "}}");
+    fired_.add(workflow_, all.call, activation.call(), json + "}}");
     const std::uint32_t turn = node.loop_index == none ? 0 : all.iterations[node.loop_index];
     if (node.loop_index != none) ++all.iterations[node.loop_index];
     const NodeScript& script = loaded_.script.nodes[node.id];
@@ -291,11 +298,38 @@ void call_all(Node& home, const std::vector<const Loaded*>& runs,
 
 using Firings = std::map<std::pair<std::size_t, std::size_t>, std::vector<std::string>>;
 
-void add_lines(std::istream&& lines, Firings& firings) {
+/// Sorts what fired by call. Which call a number means is learnt from a firing that has inputs;
+/// calls with none but firings without inputs are taken in the order of their numbers. False: one
+/// number means two calls.
+bool add_lines(std::istream& lines, Firings& firings) {
+  struct Line {
+    std::uint32_t call = no_call;
+    std::uint64_t number = 0;
+    std::string json;
+  };
+  std::map<std::size_t, std::vector<Line>> workflows;
   std::size_t workflow = 0;
-  std::size_t call = 0;
-  std::string json;
-  while (lines >> workflow >> call >> json) firings[{workflow, call}].push_back(json);
+  for (Line line; lines >> workflow >> line.call >> line.number >> line.json;)
+    workflows[workflow].push_back(line);
+  for (const auto& [index, all] : workflows) {
+    std::map<std::uint64_t, std::uint32_t> calls;
+    std::set<std::uint32_t> known;
+    for (const Line& line : all) {
+      if (line.call == no_call) continue;
+      if (calls.try_emplace(line.number, line.call).first->second != line.call) return false;
+      known.insert(line.call);
+    }
+    std::set<std::uint64_t> unknown;
+    for (const Line& line : all)
+      if (!calls.contains(line.number)) unknown.insert(line.number);
+    std::uint32_t next = 0;
+    for (const std::uint64_t number : unknown) {
+      while (known.contains(next)) ++next;
+      calls[number] = next++;
+    }
+    for (const Line& line : all) firings[{index, calls[line.number]}].push_back(line.json);
+  }
+  return true;
 }
 
 int main_of(int argc, char** argv) {
@@ -343,9 +377,15 @@ int main_of(int argc, char** argv) {
     }
   }
   Firings firings;
-  add_lines(std::istringstream(fired.lines()), firings);
+  std::stringstream lines(fired.lines());
+  lines.seekp(0, std::ios::end);
   for (std::uint32_t self = 1; self < machines; ++self)
-    add_lines(std::ifstream(folder + "/fired." + std::to_string(self)), firings);
+    if (std::ifstream more(folder + "/fired." + std::to_string(self)); more.peek() != EOF)
+      lines << more.rdbuf();
+  if (!add_lines(lines, firings)) {
+    std::fprintf(stderr, "one number means two calls\n");
+    status = 1;
+  }
   std::filesystem::remove_all(folder);
   for (std::size_t i = 0; i < all.size(); ++i) {
     std::string text;

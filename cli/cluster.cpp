@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "base/sha256.h"
+#include "cli/cluster_links.h"
 #include "cli/file_kind.h"
 #include "graph/print.h"
 #include "runtime/redis/redis_link.h"
@@ -93,8 +94,7 @@ Result<void> make_private(const std::string& folder) {
 Result<ZmqOptions> transport_options(const Cluster& cluster, Origin self,
                                      const std::function<void(const std::string&)>& notice) {
   const ClusterSpec& spec = cluster.spec();
-  const std::string keys =
-      spec.keys ? (fs::path(spec.file).parent_path() / spec.keys->text).string() : "";
+  const std::string keys = keys_folder(spec);
   ZmqOptions options;
   options.self = self;
   options.bind = cluster.address_of(self.machine);
@@ -148,6 +148,7 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
         !address.ok() && !has_errors(cluster.loaded.diagnostics))
       report(cluster.loaded.diagnostics,
              {Severity::error, registry->mark, "bad-registry", address.error().message, ""});
+  check_links(cluster.loaded);
   std::vector<const WorkflowSpec*> specs;
   for (const Name& name : cluster.spec().workflows) {
     const std::string file = (fs::path(path).parent_path() / name.text).lexically_normal().string();

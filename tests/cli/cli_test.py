@@ -149,6 +149,51 @@ def kinds(scratch, file):
         expect(f"{asked}", sluice(*asked) == sluice(*option) and sluice(*asked)[0] == 0, sluice(*asked))
 
 
+def clusters(scratch, file):
+    """What a cluster file says of addresses and keys is looked at before a machine begins."""
+    keys = os.path.join(scratch, "cluster_keys")
+
+    def found(address, other='"tcp://10.0.0.2:7000"', folder=keys, format="json"):
+        text = f"""cluster: 1
+workflows: [ {ROOT}/{CHAT} ]
+keys: {folder}
+machines:
+  front: {{ home: true, roles: [ parser, vit, vae ], address: {address} }}
+  talk: {{ roles: [ llm, diffusion ], address: {other} }}
+"""
+        code, out, err = sluice("validate", file("keyed.yaml", text.encode()), "--format", format)
+        return (code, out) if format == "text" else [(d["line"], d["column"], d["code"], d["message"], d["suggestion"]) for d in json.loads(out)]
+
+    one = found('"tcp://10.0.0.1:7000"')
+    expect("a missing folder of keys", len(one) == 1 and one[0][:3] == (3, 7, "missing-keys") and keys in one[0][3]
+           and one[0][4] == f"`sluice keys {keys} --machine front --machine talk` makes them", one)
+    sluice("keys", keys, "--machine", "front")
+    one = found('"tcp://10.0.0.1:7000"')
+    expect("a machine without a key", len(one) == 1 and one[0][:3] == (3, 7, "missing-keys") and "no talk.public" in one[0][3]
+           and one[0][4] == f"`sluice keys {keys} --machine talk` makes it", one)
+    sluice("keys", keys, "--machine", "talk")
+    expect("keys and addresses that are right", found('"tcp://10.0.0.1:7000"', '"tcp://[fe80::1]:65535"') == [], "")
+    # Each machine has its own secret, and one that validates a file need not be any of them.
+    os.remove(os.path.join(keys, "talk.secret"))
+    expect("the secret of another machine", found('"tcp://10.0.0.1:7000"') == [], "")
+    with open(os.path.join(keys, "talk.public"), "w") as f:
+        f.write("no key\n")
+    one = found('"tcp://10.0.0.1:7000"')
+    expect("a key that is none", len(one) == 1 and one[0][2] == "bad-key" and "talk.public holds no public key" in one[0][3], one)
+    sluice("keys", os.path.join(scratch, "more_keys"), "--machine", "front", "--machine", "talk")
+    keys = os.path.join(scratch, "more_keys")
+    for address, words in (("tcp://256.0.0.1:7000", "a numeric address is needed"), ("tcp://10.0.0.1:99999", "from 1 to 65535"),
+                           ("tcp://10.0.0.1:0", "from 1 to 65535"), ("tcp://10.0.0.1:65536", "from 1 to 65535"),
+                           ("tcp://10.0.0.1", "the port is missing"), ("tcp://:7000", "a numeric address is needed"),
+                           ("tcp://", "the port is missing"), ("tcp://host.example:7000", "a numeric address is needed"),
+                           ("ipc://run/x", "a path from the root"), ("ipc:///" + 107 * "x", "at most 107"), ("ipc://", "a path from the root")):
+        one = found(f'"{address}"', folder=keys)
+        expect(f"{address}", len(one) == 1 and one[0][0] == 5 and one[0][2] == "bad-address" and words in one[0][3], one)
+    expect("a path of 107 bytes", found('"ipc:///' + 106 * "x" + '"', folder=keys) == [], "")
+    code, out = found('"tcp://10.0.0.1:0"', folder=keys, format="text")
+    expect("with the line and a caret", code == 1 and "keyed.yaml:5:" in out and "address: \"tcp://10.0.0.1:0\"" in out and "^" in out, out)
+
+
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         def file(name, data):
@@ -177,6 +222,7 @@ def main():
         one_line_error("a seed below 0", "below 0", "test", "workflows", "--seed", "-1", status=2)
         one_line_error("a prompt that is no text", "PROMPT: it is no text: byte 2 is not UTF-8", "model", "ask", "tests/golden/qwen2", b"a\xff")
         kinds(scratch, file)
+        clusters(scratch, file)
 
         code, out, err = sluice(*ask, TABLE)
         expect("an answer", code == 0 and out.strip() and "error" not in err, (code, out, err))

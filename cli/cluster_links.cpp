@@ -22,8 +22,8 @@ void check_addresses(LoadedCluster& cluster) {
   for (const ClusterMachine& machine : cluster.spec.machines) {
     if (!machine.address || is_said(cluster.diagnostics, machine.address->mark)) continue;
     if (const auto address = links::read_address(machine.address->text); !address.ok())
-      report(cluster.diagnostics, {Severity::error, machine.address->mark, "bad-address",
-                                   address.error().message, ""});
+      report(cluster.diagnostics,
+             {Severity::error, machine.address->mark, "bad-address", address.error().message, ""});
   }
 }
 

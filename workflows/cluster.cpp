@@ -213,7 +213,9 @@ class ClusterLoader : public YamlReader {
       if (machines.size() < 2) continue;
       std::string names;
       for (const ClusterMachine* machine : machines)
-        names += (names.empty() ? "'" : machine == machines.back() ? " and '" : ", '") +
+        names += (names.empty()                ? "'"
+                  : machine == machines.back() ? " and '"
+                                               : ", '") +
                  machine->name.text + "' (" + line_of(machine->name.mark) + ")";
       error(machines[1]->address->mark, "same-address", names + " have the same address",
             "each machine listens at one of its own");

@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "base/sha256.h"
+#include "cli/cluster_links.h"
 #include "cli/file_kind.h"
 #include "graph/print.h"
 #include "runtime/redis/redis_link.h"
@@ -93,10 +94,10 @@ Result<void> make_private(const std::string& folder) {
 Result<ZmqOptions> transport_options(const Cluster& cluster, Origin self,
                                      const std::function<void(const std::string&)>& notice) {
   const ClusterSpec& spec = cluster.spec();
-  const std::string keys =
-      spec.keys ? (fs::path(spec.file).parent_path() / spec.keys->text).string() : "";
+  const std::string keys = keys_folder(spec);
   ZmqOptions options;
   options.self = self;
+  options.name = spec.machines[self.machine].name.text;
   options.bind = cluster.address_of(self.machine);
   options.lease = spec.lease;
   options.workflow = cluster.digest;
@@ -111,6 +112,7 @@ Result<ZmqOptions> transport_options(const Cluster& cluster, Origin self,
     if (machine == self.machine) continue;
     ZmqPeer& peer = options.peers.emplace_back();
     peer.machine = machine;
+    peer.name = spec.machines[machine].name.text;
     peer.address = cluster.address_of(machine);
     if (keys.empty()) continue;
     Result<std::string> key =
@@ -148,6 +150,7 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
         !address.ok() && !has_errors(cluster.loaded.diagnostics))
       report(cluster.loaded.diagnostics,
              {Severity::error, registry->mark, "bad-registry", address.error().message, ""});
+  check_links(cluster.loaded);
   std::vector<const WorkflowSpec*> specs;
   for (const Name& name : cluster.spec().workflows) {
     const std::string file = (fs::path(path).parent_path() / name.text).lexically_normal().string();
@@ -196,9 +199,13 @@ Result<void> make_folder(const Cluster& cluster) {
   return make_private(cluster.folder);
 }
 
+std::string lock_path(const Cluster& cluster, std::uint32_t machine) {
+  return cluster.folder + "/" + std::to_string(machine) + ".lock";
+}
+
 Result<LockFile> lock_machine(const Cluster& cluster, std::uint32_t machine) {
   const std::string& name = cluster.spec().machines[machine].name.text;
-  const std::string path = cluster.folder + "/" + std::to_string(machine) + ".lock";
+  const std::string path = lock_path(cluster, machine);
   if (is_locked(path))
     return Error{ErrorCode::unavailable,
                  "another process is machine '" + name + "' of " + cluster.spec().file +

@@ -57,11 +57,13 @@ Result<std::vector<Supervisor::Machine>> processes_of(const Cluster& cluster,
   if (!server.ok()) return server.error();
   // A Redis server that ends in order removes its socket's path, which may be its successor's by
   // then; this one keeps nothing, so it need not end in order.
-  if (!server->empty()) machines.push_back({"registry", std::move(server).value(), SIGKILL});
-  for (const ClusterMachine& one : cluster.spec().machines) {
+  if (!server->empty()) machines.push_back({"registry", std::move(server).value(), "", SIGKILL});
+  for (std::uint32_t i = 0; i < cluster.spec().machines.size(); ++i) {
+    const ClusterMachine& one = cluster.spec().machines[i];
     if (one.home) continue;
     Supervisor::Machine& machine = machines.emplace_back();
     machine.name = one.name.text;
+    machine.lock = lock_path(cluster, i);
     machine.command = {own_program(),       "node",   "--cluster",
                        cluster.spec().file, "--name", one.name.text};
     for (const std::string& set : options.set)
@@ -176,8 +178,8 @@ Result<void> ClusterHome::wait_for_members(std::chrono::milliseconds patience) {
     if (!processes) continue;
     for (const Supervisor::Status& one : *processes)
       if (one.failing != 0)
-        return Error{ErrorCode::unavailable, "machine '" + one.name + "' " + one.ended + "; " +
-                                                 failing_words(one.failing)};
+        return Error{ErrorCode::unavailable,
+                     "machine '" + one.name + "' " + one.ended + "; " + failing_words(one.failing)};
   }
 }
 

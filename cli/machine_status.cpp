@@ -39,9 +39,12 @@ std::string_view word_of(RegistryStanding::Kind kind) {
 Json processes_of(const std::vector<Supervisor::Status>& processes) {
   Json list = Json::array();
   for (const Supervisor::Status& one : processes)
-    list.push_back(
-        {{"machine", one.name}, {"pid", one.pid}, {"starts", one.starts}, {"ended", one.ended},
-         {"failing", one.failing}});
+    list.push_back({{"machine", one.name},
+                    {"pid", one.pid},
+                    {"starts", one.starts},
+                    {"ended", one.ended},
+                    {"failing", one.failing},
+                    {"other", one.is_other}});
   return list;
 }
 

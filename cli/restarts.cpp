@@ -69,7 +69,7 @@ std::optional<std::vector<Supervisor::Status>> supervised(const Cluster& cluster
   for (const Json& one : json)
     processes.push_back({text_of(one, "machine"), number_of<pid_t>(one, "pid"),
                          number_of<unsigned>(one, "starts"), text_of(one, "ended"),
-                         number_of<unsigned>(one, "failing")});
+                         number_of<unsigned>(one, "failing"), false});
   return processes;
 }
 

@@ -161,6 +161,11 @@ void print_up(const Json& up, int width) {
   for (const Json& one : up["processes"]) {
     const std::string ended = shown_text(one, "ended");
     const int pid = number_of<int>(one, "pid");
+    if (const Json* other = member(one, "other"); other != nullptr && *other == true) {
+      std::printf("  %-*s  pid %d; started by something else\n", width,
+                  shown_text(one, "machine").c_str(), pid);
+      continue;
+    }
     const auto starts = number_of<unsigned>(one, "starts");
     const auto failing = number_of<unsigned>(one, "failing");
     std::printf("  %-*s  %s; started %u time%s%s%s%s\n", width, shown_text(one, "machine").c_str(),

@@ -15,6 +15,7 @@
 #include <filesystem>
 
 #include "base/failpoint.h"
+#include "cli/lock_file.h"
 
 namespace sluice::cli {
 
@@ -71,13 +72,27 @@ std::vector<Supervisor::Status> Supervisor::status() const {
   std::vector<Status> all;
   for (const Process& process : processes_)
     all.push_back({process.machine.name, process.handle >= 0 ? process.pid : 0, process.starts,
-                   process.ended,
-                   process.respawn.failing(steady_clock::now(), process.handle >= 0)});
+                   process.ended, process.respawn.failing(steady_clock::now(), process.handle >= 0),
+                   process.handle >= 0 && !process.is_ours});
   return all;
+}
+
+bool Supervisor::use_other(Process& process) {
+  const std::optional<LockHolder> holder = lock_holder(process.machine.lock);
+  if (!holder) return false;
+  process.handle = static_cast<int>(::syscall(SYS_pidfd_open, holder->pid, 0));
+  if (process.handle < 0) return false;
+  process.pid = holder->pid;
+  process.is_ours = false;
+  notice_("machine '" + process.machine.name + "' is process " + std::to_string(process.pid) +
+          " already, which something else has started: it is used");
+  return true;
 }
 
 void Supervisor::start(Process& process) {
   const std::lock_guard lock(mutex_);
+  if (use_other(process)) return;
+  process.is_ours = true;
   ++process.starts;
   std::vector<char*> arguments;
   for (std::string& word : process.machine.command) arguments.push_back(word.data());
@@ -110,13 +125,23 @@ void Supervisor::plan_next(Process& process) {
                               std::to_string(Respawn::rarely.count()) + " s"));
 }
 
+void Supervisor::forget(Process& process) {
+  ::close(process.handle);
+  process.handle = -1;
+}
+
 void Supervisor::died(Process& process) {
   failpoint("process_died");
   int status = 0;
-  ::waitpid(process.pid, &status, 0);
+  if (process.is_ours) ::waitpid(process.pid, &status, 0);
   const std::lock_guard lock(mutex_);
-  ::close(process.handle);
-  process.handle = -1;
+  forget(process);
+  if (!process.is_ours) {
+    process.next = steady_clock::now();
+    notice_("process '" + process.machine.name + "' (" + std::to_string(process.pid) +
+            "), which something else had started, has ended; it is started");
+    return;
+  }
   process.ended = end_of(status);
   plan_next(process);
 }
@@ -149,13 +174,13 @@ void Supervisor::watch() {
 
 void Supervisor::end_all() {
   for (const Process& process : processes_)
-    if (process.handle >= 0) {
+    if (process.handle >= 0 && process.is_ours) {
       ::kill(process.pid, SIGTERM);
       ::kill(process.pid, SIGCONT);  // one that is stopped would not hear of it
     }
   const auto until = steady_clock::now() + patience;
   for (Process& process : processes_) {
-    if (process.handle < 0) continue;
+    if (process.handle < 0 || !process.is_ours) continue;
     pollfd event{process.handle, POLLIN, 0};
     int ended = -1;
     while (ended < 0) {
@@ -166,9 +191,11 @@ void Supervisor::end_all() {
     if (ended <= 0) ::kill(process.pid, SIGKILL);
     ::waitpid(process.pid, nullptr, 0);
     const std::lock_guard lock(mutex_);
-    ::close(process.handle);
-    process.handle = -1;
+    forget(process);
   }
+  const std::lock_guard lock(mutex_);
+  for (Process& process : processes_)
+    if (process.handle >= 0) forget(process);
 }
 
 }  // namespace sluice::cli

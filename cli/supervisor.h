@@ -2,7 +2,9 @@
 // and stopped with whoever started them.
 //
 // Each is `sluice node`, in a process group of its own, so that Ctrl-C is not theirs; when this
-// process dies, whatever way, the kernel ends them. Thread: one of its own; `stop` by the owner.
+// process dies, whatever way, the kernel ends them. A machine that another process is already is
+// used as it is, left alone at the end, and started when that process has ended. Thread: one of its
+// own; `stop` by the owner.
 #pragma once
 
 #include <sys/types.h>
@@ -23,14 +25,16 @@ class Supervisor {
   struct Machine {
     std::string name;
     std::vector<std::string> command;
+    std::string lock;            // whoever holds this file is the machine; empty: nobody is
     int death_signal = SIGTERM;  // what the kernel sends it when this process dies
   };
   struct Status {
     std::string name;
     pid_t pid = 0;  // 0: it does not run now
     unsigned starts = 0;
-    std::string ended;  // how it ended last; empty: it has not
-    unsigned failing = 0;  // it keeps failing: so many ends in a row (`Respawn`); 0: it does not
+    std::string ended;      // how it ended last; empty: it has not
+    unsigned failing = 0;   // it keeps failing: so many ends in a row (`Respawn`); 0: it does not
+    bool is_other = false;  // something else has started what runs now
   };
   /// `quiet`: what they print on standard output goes nowhere. `notice` takes a line about one that
   /// died.
@@ -46,7 +50,8 @@ class Supervisor {
   struct Process {
     Machine machine;
     pid_t pid = -1;
-    int handle = -1;  // readable when it has died; -1: it does not run
+    int handle = -1;      // readable when it has died; -1: it does not run
+    bool is_ours = true;  // a child of this process
     Respawn respawn;
     Respawn::Time next{};
     unsigned starts = 0;
@@ -55,9 +60,13 @@ class Supervisor {
 
   void watch();
   void start(Process& process);
+  /// True where another process is the machine already.
+  bool use_other(Process& process);
   void died(Process& process);
   void plan_next(Process& process);
   void end_all();
+  /// It has ended, or is left alone.
+  static void forget(Process& process);
   /// Until one dies, something is due or `until`; true when asked to stop.
   bool wait(Respawn::Time until);
 

@@ -1,10 +1,11 @@
 // `sluice why TRACE CALL`: what a call waited for, from its end back to its beginning.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "base/file.h"
@@ -87,6 +88,116 @@ std::vector<const Activity*> critical_path(const Trace& trace) {
   return {path.rbegin(), path.rend()};
 }
 
+/// Microseconds of the call's time that one activity of the path stands for.
+struct Step {
+  const Activity* what = nullptr;
+  double turn = 0, way = 0, queue = 0, ran = 0;
+};
+
+/// The whole time of a call, cut at what its path did, so that the parts add up to it.
+struct Parts {
+  std::vector<Step> steps;
+  double elsewhere = 0;  // no activity of the trace stands for it
+  double ending = 0;     // from the last activity's end to the call's
+};
+
+/// An activity counts until the frame left that the next one waited for; what it did then is beside
+/// the path. `behind`: what the first waited before it was on its way.
+Parts parts_of(const Trace& trace, double begin, double end, double behind) {
+  Parts parts;
+  double at = begin;
+  const auto until = [&](double to) {
+    const double from = at;
+    at = std::max(at, std::min(to, end));
+    return at - from;
+  };
+  const std::vector<const Activity*> path = critical_path(trace);
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const Activity& one = *path[i];
+    const double asked = one.begin - one.queued;
+    Step step{&one};
+    if (i == 0) step.turn = until(std::min(begin + behind, asked));
+    if (!trace.elsewhere.empty()) parts.elsewhere += until(asked - one.travelled);
+    step.way = until(asked);
+    step.queue = until(one.begin);
+    const Activity* next = i + 1 < path.size() ? path[i + 1] : nullptr;
+    step.ran =
+        until(next ? std::min(one.end, next->begin - next->queued - next->travelled) : one.end);
+    parts.steps.push_back(step);
+  }
+  (trace.elsewhere.empty() ? parts.ending : parts.elsewhere) += end - at;
+  return parts;
+}
+
+void print_parts(const Parts& parts, double begin) {
+  std::printf("  %10s  %10s  %10s  %10s  %10s  node\n", "at ms", "its turn", "on its way",
+              "in queue", "ran ms");
+  Step all;
+  const auto print = [](const char* at, const Step& step, const std::string& text) {
+    std::printf("  %10s  %10.3f  %10.3f  %10.3f  %10.3f  %s\n", at, step.turn / 1e3, step.way / 1e3,
+                step.queue / 1e3, step.ran / 1e3, text.c_str());
+  };
+  const auto ms = [](double time) {
+    std::array<char, 40> text{};
+    std::snprintf(text.data(), text.size(), "%.3f", time / 1e3);
+    return std::string(text.data());
+  };
+  for (const Step& step : parts.steps) {
+    const double beside = step.what->end - step.what->begin - step.ran;
+    print(
+        ms(step.what->begin - begin).c_str(), step,
+        step.what->node + (beside >= 1 ? ", and " + ms(beside) + " more beside what follows" : ""));
+    all.turn += step.turn;
+    all.way += step.way;
+    all.queue += step.queue;
+    all.ran += step.ran;
+  }
+  if (!parts.steps.empty())
+    print("in all", all,
+          parts.ending >= 1 ? "and " + ms(parts.ending) + " until the call ended"
+          : parts.elsewhere >= 1
+              ? "and " + ms(parts.elsewhere) + " on other machines, or on the way there and back"
+              : "-");
+}
+
+/// Each kind of time of each node by itself, so that none is large for being many.
+void print_most(const Trace& trace, const Parts& parts, const json& facts) {
+  std::map<std::string, double> share;
+  for (const Step& step : parts.steps) {
+    const std::string& node = step.what->node;
+    share["its turn, behind call " + std::to_string(number_of<std::int64_t>(facts, "behind")) +
+          " of its session"] += step.turn;
+    share["on the way to " + node + ", or waiting for its other inputs"] += step.way;
+    share["waiting for a replica of " + node] += step.queue;
+    share["running " + node] += step.ran;
+  }
+  if (!parts.steps.empty())
+    share["what was left to do behind " + parts.steps.back().what->node] = parts.ending;
+  if (!trace.elsewhere.empty() && !trace.call.is_null()) {
+    std::string nodes;
+    for (const std::string& node : trace.elsewhere) nodes += (nodes.empty() ? "" : ", ") + node;
+    std::printf("  the trace holds nothing of %s, which ran on other machines\n", nodes.c_str());
+    share["what ran on other machines, and the way there and back"] = parts.elsewhere;
+  }
+  const auto most = std::max_element(
+      share.begin(), share.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most != share.end())
+    std::printf("  most of it: %s, %.3f ms\n", most->first.c_str(), most->second / 1e3);
+}
+
+void print_call(const Trace& trace, std::int64_t number) {
+  if (trace.call.is_null())
+    return void(std::printf("call %lld has not ended\n", static_cast<long long>(number)));
+  const json& args = trace.call["args"];
+  std::printf("call %lld (%s): %s after %.3f ms\n", static_cast<long long>(number),
+              text_of(args, "session").c_str(), text_of(args, "status").c_str(),
+              number_of<double>(trace.call, "dur") / 1e3);
+  const std::string node = text_of(args, "cause");  // empty: no node failed
+  if (args.contains("cause"))
+    std::printf("  cause: %s%s%s\n", node.c_str(), node.empty() ? "" : ": ",
+                text_of(args, "message").c_str());
+}
+
 int why(const std::string& path, std::int64_t call) {
   const Result<Trace> trace = read_trace(path, call);
   if (!trace.ok()) return fail(trace.error().message);
@@ -95,52 +206,19 @@ int why(const std::string& path, std::int64_t call) {
                 (trace->calls == 0 ? std::string("none")
                                    : std::to_string(trace->calls) + " (0 to " +
                                          std::to_string(trace->calls - 1) + ")"));
-  double begin = 0;
-  if (trace->call.is_null()) {
-    std::printf("call %lld has not ended\n", static_cast<long long>(call));
-  } else {
-    begin = number_of<double>(trace->call, "ts");
-    const json& args = trace->call["args"];
-    std::printf("call %lld (%s): %s after %.3f ms\n", static_cast<long long>(call),
-                text_of(args, "session").c_str(), text_of(args, "status").c_str(),
-                number_of<double>(trace->call, "dur") / 1e3);
-    const std::string node = text_of(args, "cause");  // empty: no node failed
-    if (args.contains("cause"))
-      std::printf("  cause: %s%s%s\n", node.c_str(), node.empty() ? "" : ": ",
-                  text_of(args, "message").c_str());
+  print_call(*trace, call);
+  const bool has_ended = !trace->call.is_null();
+  const json facts = has_ended ? trace->call["args"] : json::object();
+  double begin = has_ended ? number_of<double>(trace->call, "ts") : 0;
+  double end = begin + (has_ended ? number_of<double>(trace->call, "dur") : 0);
+  const double shown_from = begin;
+  if (const auto known = critical_path(*trace); !has_ended && !known.empty()) {
+    begin = known.front()->begin - known.front()->queued - known.front()->travelled;
+    end = known.back()->end;
   }
-  const json none = json::object();
-  const json& facts = trace->call.is_null() ? none : trace->call["args"];
-  double behind =
-      number_of<double>(facts, "behind_us");  // what the first waited before it was on its way
-  std::printf("  %10s  %10s  %10s  %10s  %10s  node\n", "at ms", "its turn", "on its way",
-              "in queue", "ran ms");
-  std::map<std::string, double> share;
-  if (behind > 0)
-    share["its turn, behind call " + std::to_string(number_of<std::int64_t>(facts, "behind")) +
-          " of its session"] = behind;
-  for (const Activity* one : critical_path(*trace)) {
-    const double turn = std::min(std::exchange(behind, 0), one->travelled);
-    std::printf("  %10.3f  %10.3f  %10.3f  %10.3f  %10.3f  %s\n", (one->begin - begin) / 1e3,
-                turn / 1e3, (one->travelled - turn) / 1e3, one->queued / 1e3,
-                (one->end - one->begin) / 1e3, one->node.c_str());
-    share["messages on their way, or waiting for other inputs"] += one->travelled - turn;
-    share["waiting for a replica of " + one->node] += one->queued;
-    share["running " + one->node] += one->end - one->begin;
-  }
-  if (!trace->elsewhere.empty() && !trace->call.is_null()) {
-    double known = 0;
-    for (const auto& [what, time] : share) known += time;
-    std::string nodes;
-    for (const std::string& node : trace->elsewhere) nodes += (nodes.empty() ? "" : ", ") + node;
-    std::printf("  the trace holds nothing of %s, which ran on other machines\n", nodes.c_str());
-    const double rest = number_of<double>(trace->call, "dur") - known;
-    if (rest > 0) share["what ran on other machines, and the way there and back"] = rest;
-  }
-  const auto most = std::max_element(
-      share.begin(), share.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most != share.end())
-    std::printf("  most of it: %s, %.3f ms\n", most->first.c_str(), most->second / 1e3);
+  const Parts parts = parts_of(*trace, begin, end, number_of<double>(facts, "behind_us"));
+  print_parts(parts, shown_from);
+  print_most(*trace, parts, facts);
   return 0;
 }
 

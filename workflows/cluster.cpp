@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "base/file.h"
 #include "graph/together.h"
@@ -193,21 +194,32 @@ class ClusterLoader : public YamlReader {
     const ClusterMachine* without = nullptr;
     for (const ClusterMachine& machine : spec_.machines) {
       (machine.address ? with : without) = &machine;
-      if (!machine.address) continue;
-      check_address(machine);
-      for (const ClusterMachine& before : spec_.machines) {
-        if (&before == &machine) break;
-        if (before.address && before.address->text == machine.address->text)
-          error(machine.address->mark, "same-address",
-                "'" + before.name.text + "' (" + line_of(before.name.mark) +
-                    ") has this address already");
-      }
+      if (machine.address) check_address(machine);
     }
+    check_each_has_its_own();
     if (with != nullptr && without != nullptr)
       error(without->name.mark, "missing-address",
             "'" + without->name.text + "' has no address, and '" + with->name.text + "' (" +
                 line_of(with->name.mark) + ") has one",
             "give each machine an address, or none: then all are processes of this machine");
+  }
+
+  /// One error for each address that several machines have, at the second of them.
+  void check_each_has_its_own() {
+    std::map<std::string_view, std::vector<const ClusterMachine*>> at;
+    for (const ClusterMachine& machine : spec_.machines)
+      if (machine.address) at[machine.address->text].push_back(&machine);
+    for (const auto& [address, machines] : at) {
+      if (machines.size() < 2) continue;
+      std::string names;
+      for (const ClusterMachine* machine : machines)
+        names += (names.empty()                ? "'"
+                  : machine == machines.back() ? " and '"
+                                               : ", '") +
+                 machine->name.text + "' (" + line_of(machine->name.mark) + ")";
+      error(machines[1]->address->mark, "same-address", names + " have the same address",
+            "each machine listens at one of its own");
+    }
   }
 
   void check_address(const ClusterMachine& machine) {

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "runtime/zmq/parcel.h"
+#include "runtime/zmq/peer.h"
 
 namespace sluice::links {
 
@@ -32,7 +33,7 @@ Result<void> check_keys(const ZmqOptions& options) {
   if (keyed && zmq_has("curve") == 0) return wrong("the ZeroMQ library here has no CURVE");
   std::set<std::string> seen{keys.public_key};
   for (const ZmqPeer& peer : options.peers) {
-    const std::string who = "machine " + std::to_string(peer.machine);
+    const std::string who = machine_words(peer.machine, peer.name);
     if (keyed != !peer.public_key.empty())
       return wrong(keyed ? who + " has no public key" : who + " has a key, this one has none");
     if (!keyed) continue;

@@ -9,9 +9,12 @@ namespace {
 using namespace std::chrono_literals;
 constexpr unsigned lines_a_second = 5;
 
-std::string number_of(std::uint32_t machine) { return "machine " + std::to_string(machine); }
-
 }  // namespace
+
+std::string Door::words_of(std::uint32_t machine) const {
+  const auto known = expected_.find(machine);
+  return machine_words(machine, known == expected_.end() ? "" : known->second);
+}
 
 Verdict Door::judge(const Result<Head>& head, std::optional<std::uint32_t> proved) const {
   const auto no = [this](Reason reason, std::string text) {
@@ -27,11 +30,11 @@ Verdict Door::judge(const Result<Head>& head, std::optional<std::uint32_t> prove
   const std::uint32_t machine = hello->from.machine;
   if (!expected_.contains(machine))
     return no(Reason::unknown,
-              number_of(machine) +
+              words_of(machine) +
                   (machine == self_.machine ? " is this one itself" : " is not in this cluster"));
   if (keyed_ && proved != machine)
-    return no(Reason::key, "it says that it is " + number_of(machine) + ", its key is " +
-                               (proved ? number_of(*proved) + "'s" : "nobody's"));
+    return no(Reason::key, "it says that it is " + words_of(machine) + ", its key is " +
+                               (proved ? "that of " + words_of(*proved) : "nobody's"));
   return Enter{machine};
 }
 

@@ -5,9 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "runtime/zmq/parcel.h"
@@ -27,7 +28,10 @@ class Door {
  public:
   /// `keyed`: connections have been told apart by their keys.
   Door(Origin self, bool keyed) : self_(self), keyed_(keyed) {}
-  void expect(std::uint32_t machine) { expected_.insert(machine); }
+  /// `name`: for people; may be empty.
+  void expect(std::uint32_t machine, std::string name = "") {
+    expected_[machine] = std::move(name);
+  }
 
   /// `proved`: the machine whose key the connection has shown, if keys are used.
   Verdict judge(const Result<Head>& head, std::optional<std::uint32_t> proved) const;
@@ -35,7 +39,9 @@ class Door {
  private:
   Origin self_;
   bool keyed_;
-  std::set<std::uint32_t> expected_;
+  std::string words_of(std::uint32_t machine) const;
+
+  std::map<std::uint32_t, std::string> expected_;  // with their names
 };
 
 /// Lets some lines a second through, and says how many it kept back.

@@ -11,11 +11,6 @@ using namespace std::chrono_literals;
 constexpr Instant pause_first = 10ms;
 constexpr Instant pause_most = 1s;
 
-std::string text_of(Origin origin) {
-  return "machine " + std::to_string(origin.machine) + " (life " +
-         std::to_string(origin.incarnation) + ")";
-}
-
 std::string hex(const Digest& digest) {
   std::string text;
   for (std::size_t i = 0; i < 4; ++i)
@@ -30,23 +25,39 @@ std::string differ(const std::string& theirs, const std::string& ours) {
 
 }  // namespace
 
+std::string machine_words(std::uint32_t machine, const std::string& name) {
+  return name.empty() ? "machine " + std::to_string(machine) : "machine '" + name + "'";
+}
+
+std::string machine_words(std::uint32_t machine, const PeerSettings& settings) {
+  return machine_words(machine, machine == settings.machine        ? settings.name
+                                : machine == settings.self.machine ? settings.self_name
+                                                                   : "");
+}
+
+std::string life_words(Origin origin, const PeerSettings& settings) {
+  return machine_words(origin.machine, settings) + " (life " + std::to_string(origin.incarnation) +
+         ")";
+}
+
 std::optional<Refusal> judge(const Hello& hello, const PeerSettings& settings) {
   const auto no = [&](Reason reason, std::string text) {
     return Refusal{reason, settings.self, 0, std::move(text)};
   };
   if (hello.to != settings.self.machine)
-    return no(Reason::wrong_machine, "it wants machine " + std::to_string(hello.to) +
-                                         ", this is machine " +
-                                         std::to_string(settings.self.machine));
+    return no(Reason::wrong_machine, "it wants machine " + std::to_string(hello.to) + ", this is " +
+                                         machine_words(settings.self.machine, settings));
   if (hello.from.machine != settings.machine)
-    return no(Reason::wrong_machine, "it is machine " + std::to_string(hello.from.machine) +
-                                         ", machine " + std::to_string(settings.machine) +
-                                         " was meant");
+    return no(Reason::wrong_machine, "it is machine " + std::to_string(hello.from.machine) + ", " +
+                                         machine_words(settings.machine, settings) + " was meant");
   if (hello.cluster != settings.cluster)
     return no(Reason::cluster,
               differ("cluster '" + hello.cluster + "'", "'" + settings.cluster + "'"));
   if (hello.workflow != settings.workflow)
-    return no(Reason::workflow, differ("workflow " + hex(hello.workflow), hex(settings.workflow)));
+    return no(Reason::workflow,
+              "its cluster file, workflows or --set are not those of " +
+                  machine_words(settings.self.machine, settings) + ": " +
+                  differ("digest " + hex(hello.workflow), hex(settings.workflow)));
   const std::int64_t lease =
       std::chrono::duration_cast<std::chrono::milliseconds>(settings.lease).count();
   if (hello.lease_ms != static_cast<std::uint64_t>(lease))
@@ -82,7 +93,8 @@ void Peer::refuse(Origin refused, Instant now, Effects& effects) {
   forget();
   ended_ = true;
   told_connected_ = told_silent_ = false;
-  const Refusal no = refusal(Reason::over, "the life of " + text_of(life()) + " is over");
+  const Refusal no =
+      refusal(Reason::over, "the life of " + life_words(life(), settings_) + " is over");
   if (Up* at = up()) {
     say(*at, no, {}, now, effects);
     leave(pause_after_failure(now), effects);
@@ -109,7 +121,7 @@ void Peer::heard(Connection connection, const Head& head, std::span<const std::b
 void Peer::heard_nonsense(Connection connection, const std::string& what, Instant now,
                           Effects& effects) {
   const std::string why =
-      "what " + text_of({settings_.machine, life_}) + " sent cannot be read: " + what;
+      "what " + life_words({settings_.machine, life_}, settings_) + " sent cannot be read: " + what;
   if (is_up(connection)) return end_link(connection, why, now, effects);
   refuse_connection(connection, refusal(Reason::malformed, what), now, effects);
 }
@@ -144,7 +156,8 @@ void Peer::hear(Connection connection, const Welcome& welcome, std::span<const s
   if (was_refused(other, connection, now, effects)) return;
   if (other.from.incarnation > life_) begin_life(other.from.incarnation, now);
   if (!resume(other.knows, other.applied))
-    return end_link(connection, text_of(life()) + " contradicts what it said of this link before",
+    return end_link(connection,
+                    life_words(life(), settings_) + " contradicts what it said of this link before",
                     now, effects);
   const Ready ready{other.nonce, life_, receiver_.applied()};
   effects.push_back(Transmit{connection, write_head(ready), {}});
@@ -161,7 +174,8 @@ void Peer::hear(Connection connection, const Ready& ready, std::span<const std::
   offer_.reset();
   if (hello.from.incarnation > life_) begin_life(hello.from.incarnation, now);
   if (!resume(ready.knows, ready.applied))
-    return end_link(connection, text_of(life()) + " contradicts what it said of this link before",
+    return end_link(connection,
+                    life_words(life(), settings_) + " contradicts what it said of this link before",
                     now, effects);
   if (const Up* before = up()) effects.push_back(HangUp{before->connection});
   establish(connection, now, effects);
@@ -181,10 +195,11 @@ void Peer::hear(Connection connection, const Refusal& refusal, std::span<const s
     if (refusal.from.incarnation > life_) begin_life(refusal.from.incarnation, now);
     close(connection, pause_after_failure(now), effects);
     if (ended_) return;  // as this side knows
-    return end_link(0, text_of(life()) + " has ended the link: " + refusal.text, now, effects);
+    return end_link(0, life_words(life(), settings_) + " has ended the link: " + refusal.text, now,
+                    effects);
   }
   if (refusal.reason != Reason::not_connected)
-    notice(text_of(refusal.from) + " refuses this machine (" +
+    notice(life_words(refusal.from, settings_) + " refuses this machine (" +
                std::string(to_string(refusal.reason)) + "): " + refusal.text,
            effects);
   close(connection, pause_after_failure(now), effects);
@@ -200,7 +215,7 @@ void Peer::hear(Connection connection, const OtherVersion& other, std::span<cons
 
 void Peer::broke(Connection connection, const std::string& why, Instant now, Effects& effects) {
   if (!expects(connection)) return;
-  if (!why.empty()) notice("machine " + std::to_string(settings_.machine) + ": " + why, effects);
+  if (!why.empty()) notice(machine_words(settings_.machine, settings_) + ": " + why, effects);
   close(connection, pause_after_failure(now), effects);
 }
 
@@ -208,14 +223,14 @@ void Peer::tick(Instant now, Effects& effects) {
   if (offer_ && now >= offer_->give_up) close(offer_->connection, now, effects);
   if (const Dialing* dialing = std::get_if<Dialing>(&connection_);
       dialing != nullptr && now >= dialing->give_up) {
-    notice("machine " + std::to_string(settings_.machine) + " does not answer", effects);
+    notice(machine_words(settings_.machine, settings_) + " does not answer", effects);
     leave(pause_after_failure(now), effects);
   }
   if (started_ && life_ != 0 && !ended_ && !told_silent_ && now - heard_ >= settings_.lease) {
     const auto lease = std::chrono::duration_cast<std::chrono::milliseconds>(settings_.lease);
-    become_silent(
-        "nothing was heard of " + text_of(life()) + " for " + std::to_string(lease.count()) + " ms",
-        effects);
+    become_silent("nothing was heard of " + life_words(life(), settings_) + " for " +
+                      std::to_string(lease.count()) + " ms",
+                  effects);
     if (up() != nullptr) leave(now, effects);
   }
   if (const Away* away = std::get_if<Away>(&connection_);
@@ -269,9 +284,11 @@ std::optional<Refusal> Peer::judge_life(const Hello& hello) const {
   const std::uint32_t incarnation = hello.from.incarnation;
   if (incarnation > over_ && incarnation >= life_) {
     if (incarnation > life_ || !ended_) return std::nullopt;
-    return refusal(Reason::ended, "the link to " + text_of(hello.from) + " has ended");
+    return refusal(Reason::ended,
+                   "the link to " + life_words(hello.from, settings_) + " has ended");
   }
-  Refusal no = refusal(Reason::over, "the life of " + text_of(hello.from) + " is over");
+  Refusal no =
+      refusal(Reason::over, "the life of " + life_words(hello.from, settings_) + " is over");
   no.over = std::max(over_, life_ == 0 ? 0 : life_ - 1);
   return no;
 }
@@ -281,7 +298,7 @@ Refusal Peer::refusal(Reason reason, std::string text) const {
 }
 
 void Peer::refuse_connection(Connection connection, Refusal no, Instant now, Effects& effects) {
-  notice("machine " + std::to_string(settings_.machine) + " was refused (" +
+  notice(machine_words(settings_.machine, settings_) + " was refused (" +
              std::string(to_string(no.reason)) + "): " + no.text,
          effects);
   effects.push_back(Transmit{connection, write_head(no), {}});

@@ -83,7 +83,17 @@ struct PeerSettings {
   Digest workflow{};
   std::string cluster;
   std::uint64_t seed = 1;  // of nonces; they tell attempts apart and are no secrets
+  // For people; empty: they are told numbers.
+  std::string self_name{};
+  std::string name{};
 };
+
+/// `machine 'eyes'`; without a name `machine 3`.
+std::string machine_words(std::uint32_t machine, const std::string& name);
+/// The same of either side of a link.
+std::string machine_words(std::uint32_t machine, const PeerSettings& settings);
+/// With which life it is.
+std::string life_words(Origin origin, const PeerSettings& settings);
 
 /// What is wrong with a hello or welcome from this machine, if anything is.
 std::optional<Refusal> judge(const Hello& hello, const PeerSettings& settings);

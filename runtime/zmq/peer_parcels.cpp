@@ -26,8 +26,7 @@ void Peer::send(Origin to, Channel channel, wire::Bytes bytes, Instant now, Effe
     begin_life(to.incarnation, now);
     if (up() != nullptr) leave(now, effects);
   }
-  const std::string whose =
-      "machine " + std::to_string(settings_.machine) + " (life " + std::to_string(life_) + ")";
+  const std::string whose = life_words(life(), settings_);
   const Connection tell = up() != nullptr ? up()->connection : 0;
   if (bytes.size() > message_bytes_max)
     return end_link(tell,

@@ -175,7 +175,9 @@ links::PeerSettings settings_of(const ZmqOptions& options, const ZmqPeer& peer,
           options.window_bytes,
           options.workflow,
           options.cluster,
-          seed};
+          seed,
+          options.name,
+          peer.name};
 }
 
 ZmqTransport::ZmqTransport(ZmqOptions options, std::vector<links::Address> reached)
@@ -191,7 +193,7 @@ ZmqTransport::ZmqTransport(ZmqOptions options, std::vector<links::Address> reach
     const std::uint64_t seed = std::uint64_t{random()} << 32U | random();
     neighbours_.try_emplace(peer.machine, settings_of(options_, peer, seed), peer,
                             std::move(reached[i]));
-    door_.expect(peer.machine);
+    door_.expect(peer.machine, peer.name);
     if (keys_) keys_->allow(peer.public_key, peer.machine);
   }
 }

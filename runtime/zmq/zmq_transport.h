@@ -29,10 +29,12 @@ struct ZmqPeer {
   std::string address;
   /// Only whoever has the secret to it is this machine. Empty: keys are not used at all.
   std::string public_key;
+  std::string name{};  // for people; empty: they are told its number
 };
 
 struct ZmqOptions {
   Origin self;
+  std::string name;  // as that of a peer
   std::string bind;
   /// All other machines of the cluster. Nobody else is talked to.
   std::vector<ZmqPeer> peers;

@@ -143,7 +143,8 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
        "ipc:///FOLDER/NAME"},
       {with_machines("  front: { home: true, address: 'ipc:///a/b', roles: [ ear, eye ] }\n"
                      "  gpu: { address: 'ipc:///a/b', roles: [ mind, hand ] }\n"),
-       "5:19 same-address 'front' (line 4) has this address already | "},
+       "5:19 same-address 'front' (line 4) and 'gpu' (line 5) have the same address | each machine "
+       "listens at one of its own"},
       {with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: { a: [ hant ] } }\n"),
        "5:47 not-here host 'a' has the role 'hant', which is not on machine 'gpu' | did you mean "
        "'hand'?"},
@@ -175,6 +176,21 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
     INFO(text);
     CHECK(mistake(text) == words);
   }
+}
+
+TEST_CASE("an address that many machines have is one error, which names them all") {
+  std::string machines;
+  for (const char* name : {"front", "gpu", "arm", "eye"})
+    machines += "  " + std::string(name) + ": { address: 'ipc:///a/b', roles: [] }\n";
+  machines += "  a: { address: 'ipc:///c', home: true }\n  b: { address: 'ipc:///c' }\n";
+  const LoadedCluster loaded = load_cluster("c.yaml", with_machines(machines));
+  std::vector<std::string> messages;
+  for (const Diagnostic& d : loaded.diagnostics)
+    messages.push_back(std::to_string(d.mark.line) + " " + d.message);
+  CHECK(messages == std::vector<std::string>{
+                        "5 'front' (line 4), 'gpu' (line 5), 'arm' (line 6) and 'eye' (line 7) "
+                        "have the same address",
+                        "9 'a' (line 8) and 'b' (line 9) have the same address"});
 }
 
 }  // namespace sluice

@@ -97,6 +97,51 @@ def keeps_failing(folder: str, cluster: str):
     del os.environ["SLUICE_FAILPOINTS"]
 
 
+def by_hand(cluster: str) -> subprocess.Popen:
+    """A machine that neither `run` nor `up` has started."""
+    node = subprocess.Popen([SLUICE, "node", "--cluster", cluster, "--name", "eyes"], cwd=ROOT,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    started.append(node)
+    until(lambda: status(cluster).get("eyes", {}).get("process") == "ready", 20, "eyes is ready")
+    return node
+
+
+def beside_one_by_hand(folder: str, cluster: str):
+    """`run` and `up` use it, say so, leave it when they end, and start it only when it has ended."""
+    node = by_hand(cluster)
+    used = f"machine 'eyes' is process {node.pid} already, which something else has started: it is used"
+    home = HeardHome(cluster, folder)
+    until(lambda: (home.call(0, 20) or {}).get("ok"), 20, "the first call")
+    check(status(cluster)["eyes"]["pid"] == node.pid and home.count(used) == 1 and home.count("ended") == 0,
+          f"it is used, and said: {open(home.notes, encoding='utf-8').read()}")
+    said = sluice("status", "--cluster", cluster).stdout
+    check(f"eyes   pid {node.pid}; started by something else" in said, said)
+    home.stop()
+    check(node.poll() is None, "it is left as it was")
+    notes = os.path.join(folder, "up_notes")
+    with open(notes, "w", encoding="utf-8") as out:
+        up = subprocess.Popen([SLUICE, "up", cluster], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=out)
+    started.append(up)
+
+    def up_says(words: str) -> bool:
+        with open(notes, encoding="utf-8") as file:
+            return words + "\n" in file.read()
+    until(lambda: up_says(used), 20, "`up` uses it too, and says so")
+    home = HeardHome(cluster, folder)
+    until(lambda: (home.call(0, 20) or {}).get("ok"), 20, "a call beside `up`")
+    home.call(0, 20)
+    node.kill()
+    node.wait()
+    result = home.call(0, 20)
+    check(result is not None and result["ok"], f"a call that came while it was away: {result}")
+    check(up_says(f"process 'eyes' ({node.pid}), which something else had started, has ended; it is started"),
+          "`up` starts it now, and says so")
+    check(status(cluster)["eyes"]["pid"] != node.pid, "another process is the machine")
+    home.stop()
+    up.terminate()
+    check(up.wait(timeout=20) == 0, "`up` ends")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         run = os.path.join(folder, "run")
@@ -105,6 +150,7 @@ def main():
         cluster = write_cluster(folder)
         calls_wait(folder, cluster, True)
         calls_wait(folder, cluster, False)
+        beside_one_by_hand(folder, cluster)
         keeps_failing(folder, cluster)
         check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")
     print(f"machines that die: {len(failures)} failures")

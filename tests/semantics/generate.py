@@ -1,6 +1,6 @@
 """Random workflows with a scenario each: joins, nested diamonds, streams, loops, counts, failures.
 
-Nodes are made one after the other and declared in any order; so are roles, inputs, fields, sources
+A field has one source or several, of one node or of many; so has an output. Nodes are made one after the other and declared in any order; so are roles, inputs, fields, sources
 and outputs. Some workflows have many outputs, session nodes or fields, deadlines, ages, or
 `on_error: cancel`.
 
@@ -38,6 +38,7 @@ class Maker:
                                                     "cancel"))
         self.order = []
         self.aged = set()
+        self.streams = False  # an activation of many frames has been drawn
         self.roles = {"plain": {"plugin": "scripted"},
                       "many": {"plugin": "scripted", "replicas": 3},
                       "talk": {"plugin": "scripted", "balance": "session"}}
@@ -48,7 +49,18 @@ class Maker:
         node = self.rng.choice(pool) if pool and self.rng.random() < 0.92 else "inputs"
         return node, self.rng.choice(self.fields[node])
 
+    def sources(self, how_many, recent=True):
+        """What a field collects: one source, or a list of several."""
+        return listed({".".join(self.source(recent)) for _ in range(how_many)})
+
+    def sources_of_one(self, recent=True):
+        """Fields of one node, one or several."""
+        node, _ = self.source(recent)
+        return listed({f"{node}.{self.rng.choice(self.fields[node])}" for _ in range(3)})
+
     def direct(self):
+        if self.rng.random() < 0.1:
+            return {"a": self.sources_of_one()}
         node, name = self.source()
         group = {"a": f"{node}.{name}"}
         if self.rng.random() < 0.15:
@@ -56,13 +68,10 @@ class Maker:
         return group
 
     def join(self):
-        group, used = {}, set()
-        for key in "abc"[: self.rng.choice((2, 2, 2, 3))]:
-            sources = {f"{n}.{f}" for n, f in
-                       (self.source() for _ in range(2 if self.rng.random() < 0.15 else 1))}
-            group[key] = sorted(sources) if len(sources) > 1 else sources.pop()
-            used |= sources
-        return group
+        if self.rng.random() < 0.15:
+            return {"a": self.sources(self.rng.choice((2, 3)))}
+        return {key: self.sources(self.rng.choice((1, 1, 1, 1, 1, 2, 3)))
+                for key in "abc"[: self.rng.choice((2, 2, 2, 3))]}
 
     def add_node(self):
         name = f"n{len(self.order) + 1}"
@@ -87,16 +96,10 @@ class Maker:
 
     def add_count(self):
         name = f"n{len(self.order) + 1}"
-        node, first = self.source(recent=False)
-        if node == "inputs":
-            return self.add_node()
-        group, count = {"a": f"{node}.{first}"}, {}
-        if self.rng.random() < 0.5 and len(self.order) > 2:
-            other, second = self.source(recent=False)
-            group["b"] = f"{other}.{second}"
+        group, count = self.counted(), {}
         for key in group:
             kind = self.rng.random()
-            count[key] = self.rng.choice((0, 1, 1, 2, 3)) if kind < 0.5 else "all"
+            count[key] = self.rng.choice((0, 1, 1, 2, 3, 7)) if kind < 0.5 else "all"
             if kind > 0.75:
                 number = self.number_source() if self.rng.random() < 0.6 else self.number_input()
                 if number:
@@ -107,6 +110,13 @@ class Maker:
         self.nodes[name]["outputs"] = list(self.fields[name])
         self.order.append(name)
         self.script(name)
+
+    def counted(self):
+        """One to four fields, each from one source or from several."""
+        if self.rng.random() < 0.15:
+            return {"a": self.sources_of_one(recent=False)}
+        return {key: self.sources(self.rng.choice((1, 1, 1, 2, 3)), recent=False)
+                for key in "abcd"[: self.rng.choice((1, 1, 2, 2, 3, 4))]}
 
     def number_input(self):
         """A number that the call brings."""
@@ -134,6 +144,10 @@ class Maker:
         return f"{first}.number"
 
     def frames(self, names, most=3):
+        if not self.streams and self.rng.random() < 0.04:
+            self.streams = True  # one for a workflow: two after each other are too much
+            return [[n for n in names if self.rng.random() < 0.6]
+                    for _ in range(self.rng.randrange(5, 14))]
         out = []
         for _ in range(self.rng.choice((1, 1, 1, 2, 2, most, 0 if self.rng.random() < 0.3 else 1))):
             out.append([n for n in names if self.rng.random() < 0.75])
@@ -158,31 +172,75 @@ class Maker:
         if self.rng.random() < 0.3:
             node["deadline"] = self.rng.choice(("3ms", "9m"))
             script["latency"] = "200ms"
-        sources = {s.split(".")[0] for group in node["inputs"] for value in group.values()
-                   for s in (value if isinstance(value, list) else [value])}
-        slow = all(self.scripts.get(n, {}).get("latency") == "200ms" for n in sources)
+        slow = all(self.scripts.get(n, {}).get("latency") == "200ms" for n in self.feeders(name))
         if "count" not in node and self.rng.random() < 0.3:
             node["max_age"] = self.rng.choice(("1ms", "20m")) if slow else "20m"
             if node["max_age"] == "1ms":
                 self.aged.add(name)
 
     def add_loop(self):
-        """A back edge: a group of its own at an earlier node, fed by a later one for some turns."""
+        """An edge back to an earlier node, for some turns: a group of its own or part of one."""
         if len(self.order) < 2:
             return
         i = self.rng.randrange(len(self.order) - 1)
-        head = self.order[i]
+        head, kind = self.order[i], self.rng.random()
+        if "count" in self.nodes[head] or head in self.aged:  # what comes round need not be late
+            return
+        if kind < 0.35:
+            return self.add_joined_loop(head)
         tail = self.rng.choice(self.order[i:])
-        if "count" in self.nodes[head] or "count" in self.nodes[tail]:
+        if "count" in self.nodes[tail] or "number" in self.fields[tail]:
             return
-        if head in self.aged:  # what comes round must be late too, and it need not be
+        back = self.add_back(tail)
+        groups = self.nodes[head]["inputs"]
+        if kind < 0.42:  # one more source of a field: mostly refused, for the join waits for itself
+            group = self.rng.choice(groups)
+            key = self.rng.choice(sorted(group))
+            group[key] = listed({back, *unlisted(group[key])})
+        elif kind < 0.5:
+            other = self.rng.choice(self.order[i:])
+            groups.append({"r": back, "s": f"{other}.{self.rng.choice(self.fields[other])}"})
+        else:
+            groups.append({"r": back})
+
+    def add_joined_loop(self, head):
+        """Back to `head` through a join of what two nodes make of one further on, its root."""
+        below = [n for n in self.below(head) if n != head]
+        if not below:
             return
-        if "number" in self.fields[tail]:
-            return
-        back = f"back{i}"
+        root = self.rng.choice(below)
+        arms = [f"n{len(self.order) + 1}", f"n{len(self.order) + 2}"]
+        for arm in arms:
+            self.nodes[arm] = {"run": self.rng.choice(("plain.go", "many.go", "talk.go")),
+                               "inputs": [{"a": f"{root}.{self.rng.choice(self.fields[root])}"}],
+                               "outputs": ["f0"]}
+            self.fields[arm] = ["f0"]
+            self.order.append(arm)
+            self.script(arm)
+        back = self.add_back(arms[0])
+        other = f"{self.rng.choice((arms[1], arms[1], root))}.f0"
+        self.nodes[head]["inputs"].append({"r": back, "s": other} if self.rng.random() < 0.6
+                                          else {"r": [back, other]})
+
+    def below(self, head):
+        """What can be reached from a node, by name."""
+        found, grew = set(), True
+        while grew:
+            new = {n for n in self.order if n not in found
+                   and self.feeders(n) & (found | {head})}
+            found |= new
+            grew = bool(new)
+        return sorted(found)
+
+    def feeders(self, name):
+        return {source.split(".")[0] for group in self.nodes[name]["inputs"]
+                for value in group.values() for source in unlisted(value)}
+
+    def add_back(self, tail):
+        """A field of `tail` that comes in some of its turns."""
+        back = f"back{len(self.fields[tail])}"
         self.fields[tail].append(back)
         self.nodes[tail]["outputs"].append(back)
-        self.nodes[head]["inputs"].append({"r": f"{tail}.{back}"})
         plain = self.fields[tail][:-1]
         turns = []
         for _ in range(self.rng.choice((1, 1, 2, 3, 3, 40))):
@@ -196,6 +254,7 @@ class Maker:
         script["by_iteration"] = turns
         if self.rng.random() < 0.1:
             script["fail_when_iteration"] = self.rng.randrange(3)
+        return f"{tail}.{back}"
 
     def make(self):
         for i in range(self.rng.randrange(3, 42 if self.flavour == "sessions" else 26)):
@@ -208,11 +267,27 @@ class Maker:
         outputs = {}
         many = self.flavour == "outputs"
         for i in range(self.rng.randrange(20, 70) if many else self.rng.choice((1, 2, 3))):
-            node = self.rng.choice(self.order if many else self.order[-6:])
-            outputs[f"o{i}"] = f"{node}.{self.rng.choice(self.fields[node])}"
+            outputs[f"o{i}"] = self.delivered(self.order if many else self.order[-6:])
         last = self.order[-1]
         outputs["last"] = [f"{last}.{f}" for f in self.fields[last]]
         return outputs
+
+
+    def delivered(self, nodes):
+        """What an output collects: a field of one node, or of up to four and of the call."""
+        several = self.rng.choice((2, 3, 4)) if self.rng.random() < 0.25 else 1
+        chosen = [self.rng.choice(nodes) for _ in range(several)]
+        if several > 1 and self.rng.random() < 0.2:
+            chosen.append("inputs")
+        return listed({f"{node}.{self.rng.choice(self.fields[node])}" for node in chosen})
+
+
+def listed(sources: set):
+    return sorted(sources) if len(sources) > 1 else min(sources)
+
+
+def unlisted(sources) -> list:
+    return sources if isinstance(sources, list) else [sources]
 
 
 def shuffled(rng, items: dict) -> dict:
@@ -245,6 +320,8 @@ def workflow_text(maker, outputs, deadline: str) -> str:
     lines += [f"  {name}: {text_of(role)}" for name, role in shuffled(rng, roles).items()]
     lines += ["nodes:"] + [f"  {name}: {text_of(n)}" for name, n in shuffled(rng, nodes).items()]
     limit = rng.choice((3, 4, 6, 64))
+    outputs = {name: rng.sample(o, len(o)) if isinstance(o, list) else o
+               for name, o in outputs.items()}
     lines += ["outputs: " + text_of(shuffled(rng, outputs)),
               f"limits: {{ loop_iterations: {limit}, deadline: {deadline} }}"]
     if rng.random() < 0.3:

@@ -312,7 +312,7 @@ TEST_CASE("keys: a wrong one, another machine's, none, and a server that is not 
     hello.from = {2, 4'000'000'000};
     stranger.say(hello);
     CHECK(stranger.refused() == Reason::key);
-    CHECK(ear.wait_notice("it says that it is machine 2, its key is machine 3's"));
+    CHECK(ear.wait_notice("it says that it is machine 2, its key is that of machine 3"));
   }
   SECTION("no keys") {
     stranger.connect(scene.address());

@@ -1,6 +1,7 @@
 // The link's decisions, without sockets: cuts, deaths and refusals at every point of a story.
 #include <catch2/catch.hpp>
 
+#include "runtime/zmq/door.h"
 #include "tests/zmq/pair.h"
 
 using namespace sluice;
@@ -407,4 +408,42 @@ TEST_CASE("a hello that differs is refused by name, and the other side says so t
   second.heard(1, head_of(answer), {}, 1h, end);
   REQUIRE(std::holds_alternative<links::Notice>(end[0]));
   CHECK(std::get<links::Notice>(end[0]).text.find(differs.shown) != std::string::npos);
+}
+
+TEST_CASE("machines whose names are known are named, on either side of a link") {
+  links::PeerSettings here{{1, 1}, 2, false, 3s, 1 << 20, {}, "c", 1, "front", "eyes"};
+  const auto said = [&](const links::Hello& hello) { return links::judge(hello, here)->text; };
+  links::Hello hello;
+  hello.from = {2, 1};
+  hello.to = 1;
+  hello.cluster = "c";
+  hello.lease_ms = 3000;
+  hello.workflow[0] = std::byte{1};
+  CHECK(said(hello) ==
+        "its cluster file, workflows or --set are not those of machine 'front': it has digest "
+        "01000000..., 00000000... is here");
+  hello.to = 7;
+  CHECK(said(hello) == "it wants machine 7, this is machine 'front'");
+  hello = {};
+  hello.from = {9, 1};
+  hello.to = 1;
+  CHECK(said(hello) == "it is machine 9, machine 'eyes' was meant");
+
+  links::Door door({1, 1}, true);
+  door.expect(2, "eyes");
+  door.expect(3, "paint");
+  hello.from = {2, 1};
+  const links::Verdict verdict = door.judge(links::Head(hello), 3);
+  CHECK(std::get<links::Refusal>(verdict).text ==
+        "it says that it is machine 'eyes', its key is that of machine 'paint'");
+
+  // Whoever falls silent is named in what a call's failure says.
+  links::Peer peer(here);
+  links::Effects effects;
+  peer.start(1h, effects);
+  peer.send({2, 5}, Channel::message, {}, 1h, effects);
+  peer.tick(1h + 3s, effects);
+  REQUIRE(std::holds_alternative<links::SaySilent>(effects.back()));
+  CHECK(std::get<links::SaySilent>(effects.back()).why ==
+        "nothing was heard of machine 'eyes' (life 5) for 3000 ms");
 }

@@ -1,0 +1,75 @@
+#include "cli/cluster_links.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "runtime/zmq/address.h"
+#include "runtime/zmq/keys.h"
+
+namespace sluice::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_said(const Diagnostics& diagnostics, Mark mark) {
+  return std::ranges::any_of(diagnostics, [&](const Diagnostic& d) {
+    return d.code == "bad-address" && d.mark.line == mark.line && d.mark.column == mark.column;
+  });
+}
+
+void check_addresses(LoadedCluster& cluster) {
+  for (const ClusterMachine& machine : cluster.spec.machines) {
+    if (!machine.address || is_said(cluster.diagnostics, machine.address->mark)) continue;
+    if (const auto address = links::read_address(machine.address->text); !address.ok())
+      report(cluster.diagnostics,
+             {Severity::error, machine.address->mark, "bad-address", address.error().message, ""});
+  }
+}
+
+std::string who_makes(const std::string& folder, const std::vector<std::string>& machines) {
+  std::string command = "sluice keys " + folder;
+  for (const std::string& machine : machines) command += " --machine " + machine;
+  return "`" + command + "` makes " + (machines.size() == 1 ? "it" : "them");
+}
+
+void check_keys(LoadedCluster& cluster) {
+  const std::string folder = keys_folder(cluster.spec);
+  const auto error = [&](const char* code, std::string message, std::string suggestion) {
+    report(cluster.diagnostics, {Severity::error, cluster.spec.keys->mark, code, std::move(message),
+                                 std::move(suggestion)});
+  };
+  std::error_code failed;
+  const bool is_there = fs::is_directory(folder, failed);
+  std::vector<std::string> missing;
+  std::string files;
+  for (const ClusterMachine& machine : cluster.spec.machines) {
+    const std::string file = machine.name.text + ".public";
+    if (is_there && fs::exists(fs::symlink_status(folder + "/" + file, failed))) {
+      if (const auto key = read_public(folder + "/" + file); !key.ok())
+        error("bad-key", key.error().message, "");
+      continue;
+    }
+    missing.push_back(machine.name.text);
+    files += (files.empty() ? "" : ", ") + file;
+  }
+  if (missing.empty()) return;
+  error("missing-keys",
+        is_there ? "the folder of keys " + folder + " has no " + files
+                 : "there is no folder of keys " + folder,
+        who_makes(folder, missing));
+}
+
+}  // namespace
+
+std::string keys_folder(const ClusterSpec& spec) {
+  if (!spec.keys) return "";
+  return (fs::path(spec.file).parent_path() / spec.keys->text).lexically_normal().string();
+}
+
+void check_links(LoadedCluster& cluster) {
+  check_addresses(cluster);
+  if (cluster.spec.keys) check_keys(cluster);
+}
+
+}  // namespace sluice::cli

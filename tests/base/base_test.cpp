@@ -54,6 +54,8 @@ TEST_CASE("characters are those of RFC 3629: none too long, no surrogates, none 
       {"\xe2\x82\x28", 0},
   };
   for (const auto& [text, length] : characters) CHECK(utf8_length(text) == length);
+  CHECK(utf8_length(std::string_view()) == 0);
+  CHECK(utf8_length(std::string_view("\0", 1)) == 1);
 }
 
 TEST_CASE("every type of a value has a name, and no other name is a type") {
@@ -199,6 +201,6 @@ TEST_CASE("SHA-256's portable code gives the published digest") {
   Sha256State state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   sha256_block_portable(state, block.data());
-  CHECK(state == Sha256State{0xba7816bf, 0x8f01cfea, 0x414140de, 0x5dae2223, 0xb00361a3,
-                             0x96177a9c, 0xb410ff61, 0xf20015ad});
+  CHECK(state == Sha256State{0xba7816bf, 0x8f01cfea, 0x414140de, 0x5dae2223, 0xb00361a3, 0x96177a9c,
+                             0xb410ff61, 0xf20015ad});
 }

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <fstream>
 #include <latch>
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <string>
 
 namespace sluice {
 namespace {
@@ -132,6 +134,26 @@ TEST_CASE("a caller waits for parts that were begun, not for workers that do not
   const HeldLoop held(pool, true);  // its worker comes to no other loop meanwhile
   for (int i = 0; i < 100; ++i)
     CHECK(threads_of(pool, 64, 2) == std::set{std::this_thread::get_id()});
+}
+
+TEST_CASE("a caller that sleeps is woken by the end of the last part") {
+  WorkerPool pool(2);
+  const auto self = std::this_thread::get_id();
+  const std::string file = "/proc/self/task/" + std::to_string(::gettid()) + "/stat";
+  const auto sleeps = [&] {
+    std::string line;
+    std::getline(std::ifstream(file), line);
+    return line.compare(line.rfind(')') + 2, 1, "S") == 0;
+  };
+  std::latch both(2);
+  std::size_t ended = 0;
+  pool.run(2, 2, [&](std::size_t, std::size_t) {
+    both.arrive_and_wait();
+    if (std::this_thread::get_id() == self) return;
+    while (!sleeps()) std::this_thread::yield();
+    ended = 1;
+  });
+  CHECK(ended == 1);
 }
 
 TEST_CASE("while as many callers compute as there are cores, they get no worker") {

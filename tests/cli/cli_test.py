@@ -4,6 +4,7 @@
 """
 import hashlib
 import json
+import math
 import os
 import re
 import struct
@@ -41,6 +42,31 @@ def one_line_error(what, needle, *args, status=1):
 def png_header(width, height):
     body = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def trace_agrees(events, printed):
+    """A trace names its threads, its activations lie in their calls, and the report's figures are those of its calls."""
+    names = {(e["pid"], e.get("tid"), e["name"]): e["args"]["name"] for e in events if e["ph"] == "M"}
+    expect("processes of a trace", (names[1, None, "process_name"], names[2, None, "process_name"]) == ("calls", "nodes"), names)
+    calls = {e["args"]["call"]: e for e in events if e.get("cat") == "call"}
+    for call in calls.values():
+        expect("a call's thread", names.get((1, call["tid"], "thread_name")) == call["args"]["session"], call)
+    spans = [e for e in events if e.get("cat") == "activation"]
+    ends = {e["args"]["span"]: e["ts"] + e["dur"] for e in spans}
+    for e in spans:
+        call, said = calls[e["args"]["call"]], e["args"]
+        expect("an activation's thread", names.get((2, e["tid"], "thread_name")) == e["name"], e)
+        sent = e["ts"] - said["queued_us"] - said["travelled_us"]
+        expect("an activation in its call", call["ts"] - 0.01 <= sent <= e["ts"] and said["queued_us"] >= 0 <= said["travelled_us"]
+               and e["ts"] + e["dur"] <= call["ts"] + call["dur"] + 0.01, (e, call))
+        expect("what it came after", "after" not in said or said["after"] != said["span"] and ends[said["after"]] <= e["ts"] + 0.01, e)
+    took = sorted(call["dur"] / 1000 for call in calls.values())
+    rank = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1}
+    row = "  ".join(f"{name} {took[math.ceil(share * (len(took) - 1))]:9.2f}" for name, share in rank.items())
+    expect("the figures of whole calls", f"whole call     {row} ms\n" in printed, (row, printed))
+    end = max(call["ts"] + call["dur"] for call in calls.values()) / 1e6
+    expect("the throughput", f"{len(took) / end:.1f} calls/s, 0 ended with an error" in printed
+           and f"{end:.3f} s of virtual time" in printed, (end, printed))
 
 
 def why_by_hand(file):
@@ -339,6 +365,7 @@ def main():
                == out.split("event hash")[1].split("\n")[0], out)
         events = json.load(open(trace))["traceEvents"]
         expect("a trace", sum(e.get("cat") == "call" for e in events) == 30, len(events))
+        trace_agrees(events, out)
         code, out, err = sluice("why", trace, "7")
         expect("why", code == 0 and "call 7" in out and "most of it:" in out, (code, out, err))
         why_by_hand(file)

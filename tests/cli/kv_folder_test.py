@@ -62,14 +62,20 @@ def test_folder(folder):
     want = check_model(MODEL, folder, prompt)
     status, out, _ = run("pool", "verify", folder)
     expect("the folder is whole", status == 0 and b"broken     0" in out, out)
-    first = sorted(glob.glob(folder + "/segment-*"))[0]
+    files = sorted(glob.glob(folder + "/segment-*"))
+    report = re.fullmatch(r"pages      (\d+) in (\d+) segments, (\d+) bytes\nunfinished 0\nbroken     0\nin use     no\n", out.decode())
+    expect("the whole report", report and int(report[1]) > 0 and int(report[2]) == len(files)
+           and int(report[3]) == sum(map(os.path.getsize, files)), (out, files))
+    status, ends, _ = run("pool", "status", folder)
+    expect("the ends tell the same of a whole folder", (status, ends) == (0, out), (ends, out))
+    first = files[0]
     with open(first, "r+b") as file:  # in the content of the first page
         file.seek(4096 + 1000)
         byte = file.read(1)
         file.seek(4096 + 1000)
         file.write(bytes([byte[0] ^ 1]))
     status, out, _ = run("pool", "verify", folder)
-    expect("the flipped byte is found", status == 1 and b"segment 1, record 0" in out, out)
+    expect("the flipped byte is found", status == 1 and b"\nbroken     1\n" in out and b"segment 1, record 0" in out, out)
     status, out, _ = run("pool", "status", folder)
     expect("status reads the ends only", status == 0 and b"in use     no" in out, out)
     status, got, said = run("model", "ask", MODEL, prompt, "--raw", "--tokens", "8", "--kv-folder", folder)

@@ -59,12 +59,13 @@ def drawings():
         expect("steps, guidance and seed each change the drawing", len(others) == 4)
         # From a picture: the weaker, the nearer to it. A strength only means something with a picture.
         sizes = []
-        for strength in ("0.1", "0.9"):
+        for strength in ("0.1", "0.9", "0.999", "1"):
             path = os.path.join(folder, f"strength{strength}.png")
             run(*ASK[:2], *DRAW, "--strength", strength, "--out", path)
             with open(path, "rb") as file:
                 sizes.append(file.read())
         expect("strength changes a drawing from a picture", sizes[0] != sizes[1])
+        expect("and nearly 1 is not 1", sizes[2] != sizes[3])
 
 
 def main():

@@ -3,6 +3,7 @@
     run_test.py SLUICE REPOSITORY
 """
 import base64
+import fcntl
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 
 SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 failures = []
@@ -449,6 +451,29 @@ def outside(scratch, flow):
     expect("a file as the folder", code == 1 and "locked: cannot be written" in err and not out, (code, out, err))
 
 
+def slow_pipe(scratch, flow):
+    """What does not fit into a pipe yet is waited for, not lost."""
+    data, path = bytes(range(256)) * 100, scratch.path("slow")
+    os.mkfifo(path)
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    room = fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, 4096)
+    rest = [w for name in "tjiaxn" for w in ("--without", name)]
+    command = [SLUICE, "run", flow, *rest, "--input", "b=@" + scratch.file("large", data), "--out", "b=" + path]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as child:
+        waiting, first = 0, select.poll()
+        first.register(reading, select.POLLIN)
+        first.poll(60_000)
+        while waiting < room and child.poll() is None:  # full, with more to come, or it has given up
+            waiting = int.from_bytes(fcntl.ioctl(reading, termios.FIONREAD, bytes(4)), sys.byteorder)
+        os.set_blocking(reading, True)
+        seen = b""
+        while part := os.read(reading, 65536):
+            seen += part
+        out, err = child.communicate()
+    os.close(reading)
+    expect("a slow pipe", child.returncode == 0 and seen == data, (child.returncode, len(seen), room, out, err))
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         scratch = Scratch(folder)
@@ -458,6 +483,7 @@ def main():
         calls(scratch, flow)
         terminal(scratch)
         outside(scratch, flow)
+        slow_pipe(scratch, flow)
     print("\n".join(failures) if failures else "all as expected")
     sys.exit(1 if failures else 0)
 

@@ -266,6 +266,17 @@ TEST_CASE("hostile GGUF files are refused, each with what is wrong") {
        "more than the file has bytes for"},
       {Bytes::header(0, 1).name("k").put(array).put<std::uint32_t>(4).put<std::uint64_t>(9),
        "more than the file has bytes for"},
+      // Two empty texts take sixteen bytes.
+      {Bytes::header(0, 1)
+           .name("k")
+           .put(array)
+           .put(text)
+           .put<std::uint64_t>(2)
+           .put<std::uint64_t>(0)
+           .put<std::uint32_t>(0)
+           .put<std::uint16_t>(0)
+           .put('\0'),
+       "2 values are more than the file has bytes for"},
       {Bytes::header(0, 2)
            .name("k")
            .put<std::uint32_t>(7)
@@ -301,6 +312,15 @@ TEST_CASE("hostile GGUF files are refused, each with what is wrong") {
     CHECK(file.error().message.find(said) != std::string::npos);
   }
   CHECK(parse(Bytes::header(2, 0).tensor("t", 1, 0).tensor("u", 1, 128).data(256).text).ok());
+  CHECK(parse(Bytes::header(0, 1)
+                  .name("k")
+                  .put(array)
+                  .put(text)
+                  .put<std::uint64_t>(2)
+                  .put<std::uint64_t>(0)
+                  .put<std::uint64_t>(0)
+                  .text)
+            .ok());
   // Cut anywhere, a whole file is refused or whole.
   const std::string whole = read(folder + "types.gguf");
   for (std::size_t size = 0; size + 1 < whole.size(); size += size < 2000 ? 1 : 997)

@@ -1,6 +1,7 @@
 // Prefixes that are shared: fewer rows are computed, and nobody's answer changes.
 #include <array>
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include "engine/picture/image_file.h"
 #include "engine/tasks/chat_model.h"
 #include "engine/tasks/shared_prefix.h"
+#include "tests/scratch_folder.h"
 
 using namespace sluice;
 
@@ -144,6 +146,19 @@ TEST_CASE("the same picture and words in another session are not computed again"
       if (picture == &image) CHECK(generator.find(0)->tokens == want);
     }
     CHECK(chat.encodings() == 2);
+  }
+}
+
+TEST_CASE("rows that see each other are shared as one block, others one by one") {
+  for (const std::string name : {"llama", "paligemma"}) {
+    const ScratchFolder folder;
+    std::filesystem::copy(golden + "conversation_qwen/tokenizer.json", folder.path());
+    std::filesystem::copy(golden + name, folder.path());
+    const ChatModel chat =
+        std::move(ChatModel::open(folder.path(), Model::open(folder.path()).value())).value();
+    const Generation made = std::move(chat.begin_raw("xqzk", {})).value();
+    REQUIRE(made.history.size() > 1);
+    CHECK(made.origin.block == (name == "paligemma" ? made.history.size() : 0));
   }
 }
 

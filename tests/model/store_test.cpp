@@ -399,6 +399,19 @@ TEST_CASE("one folder is one process's, its user's alone, and no link") {
   CHECK(report_store(scratch.path() + "/nothing", false).error().code == ErrorCode::not_found);
 }
 
+TEST_CASE("a folder may be as small as two segments of a page, and how large that is is said") {
+  Scratch scratch;
+  const std::uint64_t least = 2 * (segment_block + record_bytes(page_bytes));
+  CHECK_FALSE(PageStore::open(options_of(scratch, least - 1)).ok());
+  CHECK(PageStore::open(options_of(scratch, least)).ok());
+  PageStoreOptions large = options_of(scratch);
+  large.page_bytes = 3U << 20U;
+  CHECK(PageStore::open(large).error().message ==
+        scratch.pages() +
+            ": its 1 MiB are too few: a page of this model takes 4 MiB, "
+            "give at least 7 MiB");
+}
+
 TEST_CASE("a process killed while it writes leaves a subset of the pages, and none that is wrong") {
   // A child writes pages and is killed when as many of its writes as said have ended.
   for (std::size_t kill_after : {0U, 1U, 2U, 5U, 9U, 14U, 23U}) {

@@ -2,13 +2,16 @@
 """Plants mistakes at random, one at a time, and says which test notices each.
 
     plant.py BUILD [--count 100] [--seed 1] [--from 0] [--areas base,kernels,...] [--json REPORT] [--only FILE:LINE]
+             [--class REGEX]
 
 BUILD is a build folder made with ninja and tests, and up to date. No source is touched: the changed file is compiled
 elsewhere, and the test programs of its area are linked again with that object before the library that has the right
 one. A mistake that compiles to the same object as the source changes nothing and is counted apart, as is one that does
 not compile. Each survivor is printed: it is a test that is missing, a change of speed only, or no change at all that
 the compiler can see; a person says which. The same seed plants the same mistakes in the same sources, and `--from N`
-goes on behind the first N that it drew, so that a run can be made in pieces.
+goes on behind the first N that it drew, so that a run can be made in pieces. `--class` plants every mistake whose
+lines, before and after, match the pattern (lines are joined by " -> "), and runs the first test of the area only: for
+a look at one class of mistakes everywhere.
 """
 import argparse
 import itertools
@@ -28,32 +31,42 @@ import mistakes as mistakes_of  # noqa: E402
 # Folder of sources -> the quick tests that should notice: programs of the build, or `sluice` with what runs it.
 # Scripts get the program as {sluice}.
 AREAS = {
-    "base": ["test_base", "test_roles", "test_graph"],
-    "dataplane": ["test_dataplane", "script:pool"],
-    "kernels": ["test_kernels"],
-    "roles": ["test_roles", "test_runtime", "script:cli", "script:request_options"],
+    "base": ["test_base", "test_graph", "test_roles"],
+    "dataplane": ["test_dataplane", "script:pool", "test_model"],
+    "kernels": ["test_kernels", "test_model"],
+    "roles": ["test_roles", "script:request_options", "script:cli", "test_runtime"],
     **{f"engine/{room}": ["test_model", "test_roles", "test_workflows", "script:transcripts"]
        for room in ("checkpoint", "layers", "family", "picture", "text", "policy", "check", "plan")},
     # Decoders and policies on a device are run as tasks too: on the emulation, so that no GPU is needed.
     "engine/tasks": ["test_model", "test_roles", "test_workflows", "script:transcripts", "test_cuda"],
     "engine/device": ["test_cuda"],
+    "engine/storage": ["test_model", "test_roles", "script:kv_folder", "script:transcripts"],
     "runtime": ["test_runtime", "script:cli", "script:run"],
-    "runtime/wire": ["test_wire", "test_sim"],
-    "runtime/inproc": ["test_runtime", "script:cli"],
-    "runtime/node": ["test_runtime", "script:cluster"],
-    "runtime/zmq": ["test_zmq", "test_runtime", "script:cluster"],
+    "runtime/wire": ["test_wire", "test_sim", "test_runtime"],
+    "runtime/inproc": ["test_runtime", "script:cli", "script:isolate"],
+    "runtime/node": ["test_runtime", "script:restart", "script:cluster"],
+    "runtime/shm": ["test_shm", "script:isolate", "script:restart"],
+    "runtime/hosts": ["plugin/test_plugin", "script:isolate"],
+    "runtime/zmq": ["test_zmq", "test_runtime", "script:restart", "script:cluster"],
     "runtime/redis": ["test_redis", "script:registry"],
     "runtime/registry": ["test_redis", "script:registry"],
     "runtime/sim": ["test_sim", "script:transcripts", "script:scenarios", "script:cli"],
-    "cli": ["cli/test_cli_parts", "script:transcripts", "script:failures", "script:cli", "script:run",
-            "script:request_options", "script:help", "script:chat", "script:interrupt", "script:down", "script:cluster"],
-    "plugin": ["plugin/test_plugin"],
-    "workflows": ["test_workflows", "plugin/test_plugin", "script:author_errors", "script:scenarios"],
-    "graph": ["test_graph", "test_workflows", "test_sim", "test_runtime", "script:transcripts", "script:semantics",
-              "script:scenarios"],
+    "cli": ["cli/test_cli_parts", "script:interrupt", "script:transcripts", "script:first_try", "script:own_workflow",
+            "script:chat", "script:pool", "script:isolate", "script:cli", "script:kv_folder", "script:request_options",
+            "script:help", "script:restart", "script:failures", "script:down", "script:run", "script:cluster"],
+    "plugin": ["plugin/test_plugin", "script:isolate"],
+    "workflows": ["test_workflows", "test_cluster", "script:scenarios", "script:author_errors", "plugin/test_plugin",
+                  "script:transcripts"],
+    "graph": ["test_graph", "test_workflows", "script:scenarios", "script:transcripts", "test_sim", "test_runtime",
+              "script:semantics"],
 }
 SCRIPTS = {
     "cli": ["python3", "tests/cli/cli_test.py", "{sluice}", "."],
+    "first_try": ["python3", "tests/cli/first_try_test.py", "{sluice}", "."],
+    "own_workflow": ["python3", "tests/cli/own_workflow_test.py", "{sluice}", "."],
+    "kv_folder": ["python3", "tests/cli/kv_folder_test.py", "{sluice}", "."],
+    "isolate": ["python3", "tests/plugin/isolate_test.py", "{sluice}", ".", "{build}/tests/plugin/roles"],
+    "restart": ["python3", "tests/cluster/restart_test.py", "{sluice}", "."],
     "chat": ["python3", "tests/cli/chat_test.py", "{sluice}", "."],
     "transcripts": ["python3", "tests/cli/transcripts_test.py", "{sluice}", "."],
     "run": ["python3", "tests/cli/run_test.py", "{sluice}", "."],
@@ -74,8 +87,45 @@ OF_PARTS = {"cli/test_cli_parts"}
 # What this machine's processor may not have, or its library picks; tests elsewhere see it.
 LEFT_OUT = re.compile(r"_amx\.cpp$")
 # Processes with leases: on a busy machine one may fail by itself, so it has to fail twice.
-TIMED = {"script:cluster", "script:down", "script:registry", "test_zmq"}
+TIMED = {"script:cluster", "script:down", "script:registry", "script:restart", "script:isolate", "test_zmq",
+         "plugin/test_plugin"}
 SECONDS_MAX = 300  # of a test with nothing planted; with a mistake ten times what it took then
+
+
+class Seconds:
+    """How long each test took that was seen to pass with nothing planted. Kept from run to run, while its program is the
+    same file."""
+
+    def __init__(self, path):
+        self.path = path
+        try:
+            with open(path, encoding="utf-8") as f:
+                self.known = json.load(f)
+        except (OSError, ValueError):
+            self.known = {}
+
+    def of(self, test, program):
+        when, seconds = self.known.get(test, (None, None))
+        return seconds if when == os.stat(program).st_mtime_ns else None
+
+    def keep(self, test, program, seconds):
+        self.known[test] = os.stat(program).st_mtime_ns, seconds
+        beside = f"{self.path}.{os.getpid()}"
+        with open(beside, "w", encoding="utf-8") as f:
+            json.dump(self.known, f)
+        os.replace(beside, self.path)
+
+
+def units(root):
+    """For each header the stems of the Catch2 files that include it: what most likely notices a mistake in its source."""
+    found = {}
+    for folder, _, names in os.walk(os.path.join(root, "tests")):
+        for name in names:
+            if name.endswith(".cpp"):
+                with open(os.path.join(folder, name), encoding="utf-8") as f:
+                    for header in re.findall(r'^#include "(.+)"', f.read(), re.M):
+                        found.setdefault(header, set()).add(name[:-4])
+    return found
 
 
 class Build:
@@ -99,7 +149,8 @@ class Build:
             if path not in self.compiles or output.startswith("tests/") == emulated:
                 self.compiles[path] = words, output
         self.links = {}
-        self.seconds = {}  # of each test that was seen to pass with nothing planted
+        self.seconds = Seconds(os.path.join(self.folder, "plant_seconds.json"))
+        self.units = units(self.root)
 
     def compile(self, path, text, to):
         """Compiles `text` as `path`. False: it does not compile."""
@@ -164,12 +215,12 @@ def program_of(test):
     return "sluice" if test.startswith("script:") else test
 
 
-def run_program(build, test, linked, seconds):
-    """None: the test passes with that program. Otherwise what failed."""
+def run_program(build, test, linked, seconds, cases=()):
+    """None: the test passes with that program. Otherwise what failed. `cases`: which of Catch2's, files as tags."""
     if test.startswith("script:"):
-        words = [w.replace("{sluice}", linked) for w in SCRIPTS[test[7:]]]
+        words = [w.replace("{sluice}", linked).replace("{build}", build.folder) for w in SCRIPTS[test[7:]]]
     else:
-        words = [linked, "--abort"]
+        words = [linked, "--abort", "-#", *cases]
     environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="2", SLUICE_FIRST_FAILURE_ENDS="1")
     try:
         done = subprocess.run(words, cwd=build.root, capture_output=True, text=True, errors="replace",
@@ -183,27 +234,37 @@ def run_program(build, test, linked, seconds):
     return f"{test}: {who_failed(done.stdout or done.stderr)}"
 
 
-def run_test(build, test, mistake, changed, scratch):
-    """None: it passes. Otherwise what noticed."""
-    tries = 2 if test in TIMED else 1
-    if test not in build.seconds:
-        program = program_of(test)
-        for attempt in range(tries):
+def seconds_of(build, test):
+    """What the test takes with nothing planted; it has to pass."""
+    program = program_of(test)
+    path = os.path.join(build.folder, program if program == "sluice" else "tests/" + program)
+    if build.seconds.of(test, path) is None:
+        for _ in range(2 if test in TIMED else 1):
             began = time.monotonic()
-            failed = run_program(build, test, os.path.join(build.folder, program if program == "sluice" else "tests/" + program),
-                                 SECONDS_MAX)
+            failed = run_program(build, test, path, SECONDS_MAX)
             if failed is None:
                 break
         if failed is not None:
             raise SystemExit(f"without any mistake {failed}")
-        build.seconds[test] = time.monotonic() - began
+        build.seconds.keep(test, path, time.monotonic() - began)
+    return build.seconds.of(test, path)
+
+
+def run_test(build, test, mistake, changed, scratch):
+    """None: it passes. Otherwise what noticed. The unit's own cases come first."""
+    seconds = 10 + 10 * seconds_of(build, test)
     linked = os.path.join(scratch, os.path.basename(program_of(test)))
     build.link(program_of(test), mistake.path, changed, linked)
-    for attempt in range(tries):
-        failed = run_program(build, test, linked, 10 + 10 * build.seconds[test])
-        if failed is None:
-            break
-    return failed
+    unit = [] if test.startswith("script:") else sorted(build.units.get(mistake.path[:-4] + ".h", []))
+    its_own, others = ",".join(f"[#{stem}]" for stem in unit), "".join(f"~[#{stem}]" for stem in unit)
+    for cases in ([its_own], [others]) if unit else ([],):
+        for _ in range(2 if test in TIMED else 1):
+            failed = run_program(build, test, linked, seconds, cases)
+            if failed is None:
+                break
+        if failed is not None:
+            return failed
+    return None
 
 
 def stripped(path):
@@ -214,7 +275,7 @@ def stripped(path):
         return f.read()
 
 
-def try_one(build, mistake, originals, scratch):
+def try_one(build, mistake, originals, scratch, tests_max=None):
     text = open(os.path.join(build.root, mistake.path), encoding="utf-8").read()
     if mistake.path not in originals:
         sound = os.path.join(scratch, "m.o")
@@ -227,7 +288,7 @@ def try_one(build, mistake, originals, scratch):
     if stripped(changed) == originals[mistake.path]:
         return "same object", ""
     area = os.path.dirname(mistake.path)
-    for test in AREAS[area]:
+    for test in AREAS[area][:tests_max]:
         if test in OF_PARTS and not build.compiles_itself(test, mistake.path):
             continue
         noticed = run_test(build, test, mistake, changed, scratch)
@@ -271,14 +332,19 @@ def main():
     parser.add_argument("--from", dest="first", type=int, default=0, help="how many of the seed's drawings to pass over")
     parser.add_argument("--areas", default=",".join(AREAS))
     parser.add_argument("--only", help="FILE:LINE, all mistakes of that line")
+    parser.add_argument("--class", dest="pattern", help="a regular expression over `line before -> line after`")
     parser.add_argument("--json", help="where the report goes as JSON, a line for each mistake")
     options = parser.parse_args()
+    drawing = not options.only and not options.pattern
     build = Build(options.build)
     found = candidates(build.root, options.areas.split(","), build.compiles)
     build.check_table(found)
     if options.only:
         path, line = options.only.split(":")
         chosen = iter([m for places in found.values() for m in places if m.path == path and m.line == int(line)])
+    elif options.pattern:
+        chosen = iter([m for places in found.values() for m in places
+                       if re.search(options.pattern, f"{m.before.strip()} -> {m.after.strip()}")])
     else:
         chosen = itertools.islice(draw(found, options.seed), options.first, None)
     print(f"{sum(map(len, found.values()))} places: " + ", ".join(f"{a} {len(p)}" for a, p in found.items()), flush=True)
@@ -287,7 +353,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         for mistake in chosen:
             began = time.monotonic()
-            outcome, who = try_one(build, mistake, originals, scratch)
+            outcome, who = try_one(build, mistake, originals, scratch, 1 if options.pattern else None)
             counts[outcome] += 1
             drawn += 1
             took = time.monotonic() - began
@@ -297,12 +363,12 @@ def main():
                     f.write(json.dumps({**mistake._asdict(), "outcome": outcome, "by": who, "seed": options.seed}) + "\n")
             if outcome == "survived":
                 survivors.append(mistake)
-            if not options.only and counts["noticed"] + counts["survived"] >= options.count:
+            if drawing and counts["noticed"] + counts["survived"] >= options.count:
                 break
     changing = counts["noticed"] + counts["survived"]
     print(f"\nseed {options.seed}: of {changing} mistakes that change what is compiled {counts['noticed']} were noticed"
           f" ({100 * counts['noticed'] / max(changing, 1):.0f} %); {counts['same object']} changed nothing,"
-          f" {counts['no build']} did not compile" + ("" if options.only else f"; --from {drawn} goes on"))
+          f" {counts['no build']} did not compile" + ("" if not drawing else f"; --from {drawn} goes on"))
     for mistake in survivors:
         print("survived: " + mistake.diff())
 

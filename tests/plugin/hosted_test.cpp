@@ -82,6 +82,44 @@ TEST_CASE("a role that ends its process costs the calls that were in it, and no 
   }
 }
 
+TEST_CASE("of many activations that a death costs, four are named") {
+  const std::size_t waiting = GENERATE(3U, 4U);
+  const NothingLeft nothing;
+  const Folder folder;
+  std::string inputs, roles, nodes, outputs;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i <= waiting; ++i) {
+    const std::string name = "r" + std::to_string(i), comma = i == 0 ? "" : ", ";
+    names.push_back(name);
+    inputs += comma + name + ": text";
+    roles += "  " + name + ": { plugin: mortal }\n";
+    nodes +=
+        "  n_" + name + ": { run: " + name + ".act, inputs: [ { text: inputs." + name + " } ] }\n";
+    outputs += comma + name + ": n_" + name + ".word";
+  }
+  const std::string head = "sluice: 1\nworkflow: test\ncalls: overlap\ninputs: { ";
+  HostedWorld world(head + inputs + " }\nroles:\n" + roles + "nodes:\n" + nodes + "outputs: { " +
+                        outputs + " }\n",
+                    {{"shaky", names}});
+  REQUIRE(world.refused == "");
+  std::vector<std::unique_ptr<Gate>> gates;
+  std::vector<std::future<std::string>> lost;
+  for (std::size_t i = 1; i <= waiting; ++i) {
+    gates.push_back(std::make_unique<Gate>(folder));
+    lost.push_back(world.begin(names[i], gates.back()->deed(), names[i]));
+    gates.back()->meet();
+  }
+  const std::string words = world.say(names[0], "abort");
+  INFO(words);
+  std::size_t named = 0;
+  for (std::size_t at = 0; (at = words.find("node '", at)) != std::string::npos; ++at) ++named;
+  CHECK(named == 4);
+  CHECK_THAT(words, Contains("activations that were in it: " + std::to_string(waiting + 1) + " ("));
+  CHECK(words.ends_with(", ...)") == (waiting == 4));
+  CHECK(words.ends_with(")"));
+  for (std::future<std::string>& one : lost) CHECK_THAT(one.get(), Contains("SIGABRT"));
+}
+
 TEST_CASE("what a role in a host throws or says is its call's error, and its process goes on") {
   const std::string plugin = GENERATE("mortal", "mortal_stepped");
   const Death death =

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plugin/host.h"
+#include "tests/roles/fake_activation.h"
 
 namespace sluice {
 namespace {
@@ -119,6 +120,38 @@ TEST_CASE("a plugin shares global parameters of its own only") {
   CHECK(made_with(foreign.value().get()) == refused);
   CHECK(made_with(&builtin) == refused);
   CHECK(seen.empty());
+}
+
+TEST_CASE("an activation in another's place has inputs of its own") {
+  static const sluice_host* host = nullptr;
+  sluice_plugin table = plain_table();
+  table.create = [](const sluice_host* given, const sluice_making*, void** instance,
+                    sluice_error*) {
+    host = given;
+    *instance = &seen;
+    return std::int32_t{SLUICE_OK};
+  };
+  table.run = [](void*, std::uint64_t id, sluice_error*) {
+    sluice_value value{};
+    for (const char* field : {"x", "y"}) {
+      value.struct_size = sizeof value;
+      const std::int32_t code = host->input(host, id, {field, 1}, 0, &value);
+      seen.push_back(code == SLUICE_OK ? text(value.text) : "none");
+    }
+    return std::int32_t{SLUICE_OK};
+  };
+  const RoleSpec role = role_with({});
+  RoleMaking making;
+  making.role = &role;
+  RoleInstance made = std::move(make_plugin_role(table, {}, making)).value();
+  auto& plain = *std::get<std::unique_ptr<Role>>(made);
+  seen.clear();
+  FakeActivation first, second, third;
+  first.give("x", make_text("one"));
+  second.give("x", make_text("two"));
+  second.give("y", make_text("more"));
+  for (FakeActivation* activation : {&first, &second, &third}) CHECK(plain.run(*activation).ok());
+  CHECK(seen == std::vector<std::string>{"one", "none", "two", "more", "none", "none"});
 }
 
 TEST_CASE("a plugin's message is cut to 4096 bytes") {

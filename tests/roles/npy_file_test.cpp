@@ -109,6 +109,27 @@ TEST_CASE("A header that asks for more than the file holds allocates nothing") {
   refused(long_header, ErrorCode::corrupt, "the limit is 65536");
 }
 
+TEST_CASE("A header is as long as the limit and no longer") {
+  const auto file = [](std::size_t length) {
+    std::string header = "{'descr':'|u1','fortran_order':False,'shape':(1,)}";
+    header.resize(length, ' ');
+    const std::string bytes{static_cast<char>(length & 255U),
+                            static_cast<char>(length >> 8U & 255U),
+                            static_cast<char>(length >> 16U), '\0'};
+    return std::string("\x93NUMPY\x02") + '\0' + bytes + header + "x";
+  };
+  CHECK(decode_npy(file(65536)).value().describe() == "u8[1]");
+  refused(file(65537), ErrorCode::corrupt, "its header has 65537 bytes, the limit is 65536");
+}
+
+TEST_CASE("A word of the file is shown up to forty characters") {
+  const auto file = [](std::size_t length) {
+    return file_of("{'descr': '" + std::string(length, 'q') + "\x7f'}");
+  };
+  refused(file(39), ErrorCode::invalid_argument, "'" + std::string(39, 'q') + "?'");
+  refused(file(40), ErrorCode::invalid_argument, "'" + std::string(40, 'q') + "...'");
+}
+
 TEST_CASE("A header without all its parts, or with others, is refused") {
   refused(file_of("{}"), ErrorCode::corrupt, "lacks");
   refused(file_of("{'descr': '<f4', 'shape': (0,)}"), ErrorCode::corrupt, "lacks");

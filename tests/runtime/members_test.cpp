@@ -158,12 +158,13 @@ TEST_CASE("whatever is said of machines, each life joins once, is lost once, and
 }
 
 TEST_CASE("a control parcel comes out as it went in, and no part or bent one is taken") {
-  for (std::uint8_t kind = 0; kind <= static_cast<std::uint8_t>(Control::Kind::leaving); ++kind) {
+  for (std::uint8_t kind = 0; kind <= static_cast<std::uint8_t>(Control::Kind::taken); ++kind) {
     Control control{.kind = static_cast<Control::Kind>(kind), .workflow = 3};
     control.number = 300;
     control.text = "lisa";
     control.life = {2, 7};
     control.node = 5;
+    control.edge = 6;
     control.calls = {1, 200, 3};
     const wire::Bytes bytes = encode_control(control);
     const Result<Control> read = decode_control(bytes);
@@ -175,6 +176,12 @@ TEST_CASE("a control parcel comes out as it went in, and no part or bent one is 
     longer.push_back({});
     CHECK_FALSE(decode_control(longer).ok());
   }
+  for (int kind = static_cast<int>(Control::Kind::taken) + 1; kind < 256; ++kind)
+    for (const std::size_t size : {1U, 2U, 5U}) {
+      wire::Bytes unknown(size);
+      unknown[0] = static_cast<std::byte>(kind);
+      CHECK_FALSE(decode_control(unknown).ok());
+    }
   wire::Bytes many;
   wire::ByteWriter out(many);
   out.u8(static_cast<std::uint8_t>(Control::Kind::joined));

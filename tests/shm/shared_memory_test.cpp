@@ -97,6 +97,18 @@ TEST_CASE("what cannot be lent goes in the message, and the reason is kept") {
   CHECK(one->make(big));
 }
 
+TEST_CASE("the largest value that is lent takes a whole slab") {
+  Folder folder;
+  shm::SharedMemoryOptions options = options_of(folder, {1, 5});
+  options.reader_bytes_max = BlockPool::slab_bytes;
+  const auto one = machine(std::move(options));
+  const auto two = machine(options_of(folder, {2, 7}));
+  two->meet({1, 5});
+  lend(*one, {2, 7}, Buffer::zeros(BlockPool::slab_bytes));
+  CHECK_FALSE(one->lend({2, 7}, Buffer::zeros(BlockPool::slab_bytes + 1)));
+  CHECK(one->counts(2).why == "they are larger than a slab");
+}
+
 TEST_CASE("a full pool is no error: the value goes in the message") {
   Pair pair;
   lend(*pair.one, {2, 7}, pattern(big, 1));

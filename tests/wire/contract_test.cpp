@@ -142,6 +142,28 @@ TEST_CASE("a machine names only scopes that it could have been given, and calls 
   CHECK(frames > 20);
 }
 
+TEST_CASE("a share of an output has room for each field, exactly or more") {
+  const Plan plan = plan_of(everything);
+  Listener listener(plan);
+  std::size_t outputs = 0;
+  WireWorld world(plan, 4);
+  world.yields = [&](const StartActivation& start) -> std::vector<std::uint64_t> {
+    return {plan.nodes[start.node].name == "split"  ? 7U
+            : plan.nodes[start.node].name == "turn" ? 2U
+                                                    : 1U};
+  };
+  world.sent = [&](const wire::Bytes& bytes, NodeId from, NodeId to) {
+    if (kind_of(bytes) != Message::Kind::frame || to != entry_node) return;
+    const wire::Bytes narrow =
+        changed(plan, bytes, [](Message& message) { message.shares[0].width = 1; });
+    CHECK(listener.hear(narrow, {from, 3}, to).empty());
+    ++outputs;
+  };
+  world.call(1);
+  world.run();
+  CHECK(outputs > 1);
+}
+
 TEST_CASE("what only a home tells is not believed of a node") {
   const Plan plan = plan_of(everything);
   Listener listener(plan);
@@ -166,6 +188,39 @@ TEST_CASE("what only a home tells is not believed of a node") {
                     "news of a node that is not the sender's"));
   }
   CHECK(failures > 10);
+}
+
+TEST_CASE("an input of a call is what each of its readers declares, by the input's own name") {
+  PluginDeclaration reader;
+  reader.name = "reader";
+  InterfaceDeclaration interface;
+  interface.name = "go";
+  interface.inputs = {Port{"query", ValueType::text, ""}, Port{"picture", ValueType::image, ""}};
+  interface.outputs = {Port{"said", ValueType::text, ""}};
+  reader.interfaces = {interface};
+  LoadedWorkflow loaded = load_workflow("test.yaml",
+                                        "sluice: 1\nworkflow: test\ninputs: { q: text, p: image }\n"
+                                        "roles: { r: { plugin: reader } }\n"
+                                        "nodes:\n"
+                                        "  n:\n"
+                                        "    run: r.go\n"
+                                        "    inputs: [ { query: inputs.q, picture: inputs.p } ]\n"
+                                        "outputs: { said: n.said }\n");
+  check(loaded.spec, {reader}, loaded.diagnostics);
+  const Plan plan = compile(loaded.spec, {reader}, loaded.diagnostics);
+  REQUIRE_FALSE(has_errors(loaded.diagnostics));
+  const wire::PortTable ports = wire::ports_of(loaded.spec, plan, {reader});
+  REQUIRE(ports.at(entry_node).size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    REQUIRE(ports[entry_node][i].size() == 2);  // what the workflow says, and its one reader
+    for (const Port& port : ports[entry_node][i]) {
+      CHECK(port.name == plan.inputs[i]);
+      CHECK(port.type == (plan.inputs[i] == "q" ? ValueType::text : ValueType::image));
+    }
+  }
+  const auto& said = ports.at(plan.find("n")->id);
+  REQUIRE((said.size() == 1 && said[0].size() == 1));
+  CHECK(said[0][0].name == "said");
 }
 
 TEST_CASE("a value is what its port declares, or the message is refused") {

@@ -154,7 +154,7 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
       row_scales[r] = split_row(f.x + r * in, in, &high[r * in], &low[r * in]);
     f.split = {high.data(), low.data(), row_scales.data(), weight.sums().data()};
   }
-  parallel_for(out, values_per_thread / in + 1, [&](std::size_t begin, std::size_t end) {
+  parallel_streams(out, values_per_thread / in + 1, [&](std::size_t begin, std::size_t end) {
     if (!weight.int8().empty())
       matvec(f, weight.int8().data(), begin, end);
     else if (!weight.bf16().empty())

@@ -14,7 +14,7 @@ namespace sluice::kernels {
 
 namespace {
 
-/// Up to this many rows the matrix-vector path is taken: it reads the fewest bytes.
+/// Up to this many rows the matrix-vector path is taken in any case: it reads the fewest bytes.
 constexpr std::size_t rows_few = 4;
 /// Values of a matrix that are worth a thread.
 constexpr std::size_t values_per_thread = 1 << 16;
@@ -124,7 +124,8 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
   if (rows > rows_few) {
     if (exact) return many_rows_exact(x, weight, bias_data, y, rows);
     if (many_on_tiles(weight, rows)) return matmul_amx(x, weight, bias_data, y, rows);
-    return many_rows_narrow(x, weight, bias_data, y, rows);
+    if (rows > matvec_rows(weight.format(), in))
+      return many_rows_narrow(x, weight, bias_data, y, rows);
   }
   thread_local std::vector<float> rounded;
   thread_local std::vector<std::uint16_t> narrowed;
@@ -154,7 +155,7 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
       row_scales[r] = split_row(f.x + r * in, in, &high[r * in], &low[r * in]);
     f.split = {high.data(), low.data(), row_scales.data(), weight.sums().data()};
   }
-  parallel_for(out, values_per_thread / in + 1, [&](std::size_t begin, std::size_t end) {
+  parallel_streams(out, values_per_thread / in + 1, [&](std::size_t begin, std::size_t end) {
     if (!weight.int8().empty())
       matvec(f, weight.int8().data(), begin, end);
     else if (!weight.bf16().empty())

@@ -1,11 +1,14 @@
 // A few rows times a matrix, over the type it is stored in: what decoding is made of.
 //
-// Bound by reading the matrix once. Rows [begin, end) of the matrix, so that threads share it.
-// For `matmul` only. Shape: x [rows, in], W [out, in], y [rows, out].
+// Up to about four are bound by reading the matrix once; more come here where the processor
+// multiplies the type itself, for nothing is widened. Rows [begin, end) of the matrix, so that
+// threads share it. For `matmul` only. Shape: x [rows, in], W [out, in], y [rows, out].
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "kernels/matmul.h"
 
 namespace sluice::kernels {
 
@@ -26,6 +29,9 @@ struct FewRows {
   float* y = nullptr;
   std::size_t rows = 0, in = 0, out = 0;
 };
+
+/// Up to how many rows the products below are the fastest on this machine without tiles.
+std::size_t matvec_rows(WeightFormat format, std::size_t in);
 
 /// True when the machine multiplies bytes, so that `split` is wanted.
 bool wants_split(std::size_t in);

@@ -8,6 +8,8 @@
 #if defined(__x86_64__)
 #define SLUICE_VNNI [[gnu::target("avx512f,avx512bw,avx512vl,avx512vnni,fma")]]
 #define SLUICE_AVX512_BF16 [[gnu::target("avx512f,avx512bw,avx512vl,avx512bf16,fma")]]
+#define SLUICE_BF16_INLINE \
+  __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16,fma"), always_inline))
 #endif
 
 namespace sluice::kernels {
@@ -111,68 +113,137 @@ SLUICE_AVX512 void avx512(const FewRows& f, const T* w, std::size_t begin, std::
 SLUICE_AVX512_BF16 inline __m512bh load32(const std::uint16_t* w) {
   return reinterpret_cast<__m512bh>(_mm512_loadu_si512(w));
 }
-SLUICE_AVX512_BF16 void avx512_bf16(const FewRows& f, const std::uint16_t* w, std::size_t begin,
-                                    std::size_t end) {
-  constexpr std::size_t step = 2 * lanes;
-  for (std::size_t o = begin; o < end; ++o) {
-    const std::uint16_t* row = w + o * f.in;
-    for (std::size_t r = 0; r < f.rows; ++r) {
-      const std::uint16_t* x = f.x_bf16 + r * f.in;
-      __m512 a = _mm512_setzero_ps();
-      __m512 b = a;
-      __m512 c = a;
-      __m512 d = a;
-      std::size_t i = 0;
-      for (; i + 4 * step <= f.in; i += 4 * step) {
-        a = _mm512_dpbf16_ps(a, load32(x + i), load32(row + i));
-        b = _mm512_dpbf16_ps(b, load32(x + i + step), load32(row + i + step));
-        c = _mm512_dpbf16_ps(c, load32(x + i + 2 * step), load32(row + i + 2 * step));
-        d = _mm512_dpbf16_ps(d, load32(x + i + 3 * step), load32(row + i + 3 * step));
-      }
-      for (; i + step <= f.in; i += step) a = _mm512_dpbf16_ps(a, load32(x + i), load32(row + i));
-      float sum = _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d)));
-      for (; i < f.in; ++i) sum += widen(x[i]) * widen(row[i]);
-      store(f, r, o, sum);
+/// Rows [o, o + W) of the matrix with R rows of x. Four sums for each pair, so that a row's come to
+/// the same bits beside any others.
+template <std::size_t W, std::size_t R>
+SLUICE_AVX512_BF16 void block_bf16(const FewRows& f, const std::uint16_t* w, std::size_t o,
+                                   std::size_t r) {
+  constexpr std::size_t step = 2 * lanes, chains = 4;
+  const std::uint16_t* rows = w + o * f.in;
+  const std::uint16_t* x = f.x_bf16 + r * f.in;
+  __m512 sums[W][R][chains];
+#pragma GCC unroll 4
+  for (std::size_t v = 0; v < W; ++v)
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < R; ++j)
+#pragma GCC unroll 4
+      for (__m512& sum : sums[v][j]) sum = _mm512_setzero_ps();
+  std::size_t i = 0;
+  const auto add = [&](std::size_t chain) SLUICE_BF16_INLINE {
+    __m512bh wide[W];
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < W; ++v) wide[v] = load32(rows + v * f.in + i);
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < R; ++j) {
+      const __m512bh some = load32(x + j * f.in + i);
+#pragma GCC unroll 4
+      for (std::size_t v = 0; v < W; ++v)
+        sums[v][j][chain] = _mm512_dpbf16_ps(sums[v][j][chain], some, wide[v]);
     }
+    i += step;
+  };
+  while (i + chains * step <= f.in) {
+    add(0);
+    add(1);
+    add(2);
+    add(3);
   }
+  while (i + step <= f.in) add(0);
+#pragma GCC unroll 4
+  for (std::size_t v = 0; v < W; ++v)
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < R; ++j) {
+      const __m512(&s)[chains] = sums[v][j];
+      float sum =
+          _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(s[0], s[1]), _mm512_add_ps(s[2], s[3])));
+      for (std::size_t at = i; at < f.in; ++at)
+        sum += widen(x[j * f.in + at]) * widen(rows[v * f.in + at]);
+      store(f, r + j, o + v, sum);
+    }
 }
 
-/// Bytes times bytes, 64 an instruction. Sums are exact: 255 * 127 * 65536 fits 32 bits.
-SLUICE_VNNI void vnni(const FewRows& f, const std::int8_t* w, std::size_t begin, std::size_t end) {
+template <std::size_t W>
+void rows_bf16(const FewRows& f, const std::uint16_t* w, std::size_t o) {
+  std::size_t r = 0;
+  for (; f.rows - r == 3 || f.rows - r > 4; r += 3) block_bf16<W, 3>(f, w, o, r);
+  for (; f.rows - r >= 2; r += 2) block_bf16<W, 2>(f, w, o, r);
+  if (r < f.rows) block_bf16<W, 1>(f, w, o, r);
+}
+
+void avx512_bf16(const FewRows& f, const std::uint16_t* w, std::size_t begin, std::size_t end) {
+  // Alone, a row meets one row of the matrix after the other, as memory gives them.
+  const std::size_t pairs_end = f.rows == 1 ? begin : begin + (end - begin) / 2 * 2;
+  for (std::size_t o = begin; o < pairs_end; o += 2) rows_bf16<2>(f, w, o);
+  for (std::size_t o = pairs_end; o < end; ++o) rows_bf16<1>(f, w, o);
+}
+
+/// The same for bytes times bytes, 64 an instruction. Sums are exact: 255 * 127 * 65536 fits 32
+/// bits.
+template <std::size_t W, std::size_t R>
+SLUICE_VNNI void block_vnni(const FewRows& f, const std::int8_t* w, std::size_t o, std::size_t r) {
   constexpr std::size_t step = 4 * lanes;
-  for (std::size_t o = begin; o < end; ++o) {
-    const std::int8_t* row = w + o * f.in;
-    for (std::size_t r = 0; r < f.rows; ++r) {
-      const std::uint8_t* high = f.split.high + r * f.in;
-      const std::uint8_t* low = f.split.low + r * f.in;
-      __m512i a = _mm512_setzero_si512();
-      __m512i b = a;
-      __m512i c = a;
-      __m512i d = a;
-      std::size_t i = 0;
-      for (; i + 2 * step <= f.in; i += 2 * step) {
-        const __m512i first = _mm512_loadu_si512(row + i);
-        const __m512i second = _mm512_loadu_si512(row + i + step);
-        a = _mm512_dpbusd_epi32(a, _mm512_loadu_si512(high + i), first);
-        b = _mm512_dpbusd_epi32(b, _mm512_loadu_si512(low + i), first);
-        c = _mm512_dpbusd_epi32(c, _mm512_loadu_si512(high + i + step), second);
-        d = _mm512_dpbusd_epi32(d, _mm512_loadu_si512(low + i + step), second);
-      }
-      std::int64_t highs = _mm512_reduce_add_epi32(_mm512_add_epi32(a, c));
-      std::int64_t lows = _mm512_reduce_add_epi32(_mm512_add_epi32(b, d));
-      for (; i < f.in; ++i) {
-        highs += high[i] * row[i];
-        lows += low[i] * row[i];
-      }
-      const std::int64_t sum = 256 * highs + lows - 32768 * std::int64_t{f.split.sums[o]};
-      store(f, r, o, static_cast<float>(sum) * f.split.scale[r]);
+  const std::int8_t* rows = w + o * f.in;
+  const std::uint8_t* high = f.split.high + r * f.in;
+  const std::uint8_t* low = f.split.low + r * f.in;
+  __m512i sums[W][R][2];
+#pragma GCC unroll 4
+  for (std::size_t v = 0; v < W; ++v)
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < R; ++j) sums[v][j][0] = sums[v][j][1] = _mm512_setzero_si512();
+  std::size_t i = 0;
+  for (; i + step <= f.in; i += step) {
+    __m512i wide[W];
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < W; ++v) wide[v] = _mm512_loadu_si512(rows + v * f.in + i);
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < R; ++j) {
+      const __m512i some[2] = {_mm512_loadu_si512(high + j * f.in + i),
+                               _mm512_loadu_si512(low + j * f.in + i)};
+#pragma GCC unroll 4
+      for (std::size_t v = 0; v < W; ++v)
+#pragma GCC unroll 2
+        for (std::size_t part = 0; part < 2; ++part)
+          sums[v][j][part] = _mm512_dpbusd_epi32(sums[v][j][part], some[part], wide[v]);
     }
   }
+#pragma GCC unroll 4
+  for (std::size_t v = 0; v < W; ++v)
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < R; ++j) {
+      std::int64_t highs = _mm512_reduce_add_epi32(sums[v][j][0]);
+      std::int64_t lows = _mm512_reduce_add_epi32(sums[v][j][1]);
+      for (std::size_t at = i; at < f.in; ++at) {
+        highs += high[j * f.in + at] * rows[v * f.in + at];
+        lows += low[j * f.in + at] * rows[v * f.in + at];
+      }
+      const std::int64_t sum = 256 * highs + lows - 32768 * std::int64_t{f.split.sums[o + v]};
+      store(f, r + j, o + v, static_cast<float>(sum) * f.split.scale[r + j]);
+    }
+}
+
+template <std::size_t W>
+void rows_vnni(const FewRows& f, const std::int8_t* w, std::size_t o) {
+  std::size_t r = 0;
+  for (; r + 4 <= f.rows; r += 4) block_vnni<W, 4>(f, w, o, r);
+  for (; r + 2 <= f.rows; r += 2) block_vnni<W, 2>(f, w, o, r);
+  if (r < f.rows) block_vnni<W, 1>(f, w, o, r);
+}
+
+void vnni(const FewRows& f, const std::int8_t* w, std::size_t begin, std::size_t end) {
+  const std::size_t pairs_end = f.rows == 1 ? begin : begin + (end - begin) / 2 * 2;
+  for (std::size_t o = begin; o < pairs_end; o += 2) rows_vnni<2>(f, w, o);
+  for (std::size_t o = pairs_end; o < end; ++o) rows_vnni<1>(f, w, o);
 }
 
 #endif
 
 }  // namespace
+
+std::size_t matvec_rows(WeightFormat format, std::size_t in) {
+  constexpr std::size_t plain = 4, multiplied = 64;
+  const bool bf16 = format == WeightFormat::bf16 && uses(Isa::bf16);
+  return bf16 || (format == WeightFormat::int8 && wants_split(in)) ? multiplied : plain;
+}
 
 bool wants_split(std::size_t in) { return uses(Isa::vnni) && in <= std::size_t{1} << 16; }
 

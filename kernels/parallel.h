@@ -31,4 +31,16 @@ void parallel_for(std::size_t count, std::size_t grain, const Body& body) {
   });
 }
 
+/// The same for a loop that reads memory in order: in few long parts, for at the beginning of each
+/// the processor does not yet know what to read ahead. Large loops end in small parts, as above.
+template <typename Body>
+void parallel_streams(std::size_t count, std::size_t grain, const Body& body) {
+  const std::size_t threads = count < 2 * grain ? 1 : std::min(thread_count(), count / grain);
+  if (threads < 2) return parallel_for(count, count + 1, body);
+  const std::size_t units = std::min(count, std::max(2 * threads, count / (4 * grain)));
+  WorkerPool::shared().run(units, threads, [&](std::size_t begin, std::size_t end) {
+    body(count * begin / units, count * end / units);
+  });
+}
+
 }  // namespace sluice::kernels

@@ -54,6 +54,17 @@ struct BlockRows {
 
   std::size_t row_bytes() const { return in / layout_of(type).values * layout_of(type).bytes; }
   const std::uint8_t* row(std::size_t r) const;
+  /// `visit(r, row)` for rows [begin, end), in the order in which they lie.
+  template <typename Visit>
+  void each_row(std::size_t begin, std::size_t end, const Visit& visit) const {
+    const std::size_t bytes_each = row_bytes();
+    const std::size_t head = interleaved == 0 ? 1 : interleaved;
+    for (std::size_t first = begin / head * head; first < end; first += head)
+      for (std::size_t at = 0; at < head; ++at) {
+        const std::size_t r = first + at % 2 * (head / 2) + at / 2;
+        if (r >= begin && r < end) visit(r, bytes + (first + at) * bytes_each);
+      }
+  }
 };
 
 /// A row's values in f32. Requires: to.size() == values of the blocks from `row` on.

@@ -127,13 +127,12 @@ void plain(const FewBlockRows& f, const BlockRows& w, std::size_t begin, std::si
 
 template <BlockType T>
 void quantised(const FewBlockRows& f, const BlockRows& w, std::size_t begin, std::size_t end) {
-  for (std::size_t o = begin; o < end; ++o) {
-    const std::uint8_t* row = w.row(o);
+  w.each_row(begin, end, [&](std::size_t o, const std::uint8_t* row) {
     if (f.rows == 1) quantised_row<T, 1>(f, row, w.in, o);
     if (f.rows == 2) quantised_row<T, 2>(f, row, w.in, o);
     if (f.rows == 3) quantised_row<T, 3>(f, row, w.in, o);
     if (f.rows == 4) quantised_row<T, 4>(f, row, w.in, o);
-  }
+  });
 }
 
 }  // namespace

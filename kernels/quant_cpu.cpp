@@ -44,7 +44,7 @@ void few_rows(std::span<const float> x, std::span<const BlockRows> parts, std::s
   if (std::ranges::any_of(parts, is_quantised)) whole.assign(x.first(rows * in), in);
   std::size_t outs = 0;
   for (const BlockRows& part : parts) outs += part.rows;
-  parallel_for(outs, values_per_thread / in + 1, [&](std::size_t begin, std::size_t end) {
+  parallel_streams(outs, values_per_thread / in + 1, [&](std::size_t begin, std::size_t end) {
     over_parts(parts, begin, end,
                [&](const BlockRows& part, std::size_t from, std::size_t to, std::size_t first) {
                  block_products({x.data(), &whole, rows, y.data() + first, out}, part, from, to);

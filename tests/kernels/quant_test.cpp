@@ -256,6 +256,28 @@ TEST_CASE("rows of heads that stand in pairs come out in order") {
     CHECK(paired.row(row) == matrix.rows.row(source));
 }
 
+TEST_CASE("rows are visited in the order in which they lie, each once and none besides") {
+  Matrix matrix(BlockType::q8_0, 24, 32, 8);
+  for (const std::size_t head : {0, 8})
+    for (const auto& [begin, end] : std::vector<std::pair<std::size_t, std::size_t>>{
+             {0, 24}, {3, 21}, {8, 16}, {5, 6}, {7, 7}}) {
+      INFO("heads of " << head << ", rows " << begin << " to " << end);
+      matrix.rows.interleaved = head;
+      std::vector<std::size_t> seen;
+      const std::uint8_t* last = nullptr;
+      matrix.rows.each_row(begin, end, [&](std::size_t r, const std::uint8_t* row) {
+        CHECK(row == matrix.rows.row(r));
+        CHECK(row > last);
+        last = row;
+        seen.push_back(r);
+      });
+      std::ranges::sort(seen);
+      std::vector<std::size_t> wanted;
+      for (std::size_t r = begin; r < end; ++r) wanted.push_back(r);
+      CHECK(seen == wanted);
+    }
+}
+
 TEST_CASE("a matrix of parts in several types multiplies few and many rows, with a bias") {
   constexpr std::size_t in = 512;
   Matrix a(BlockType::q4_1, 600, in, 1);

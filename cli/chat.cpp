@@ -37,6 +37,7 @@ struct Options {
   std::size_t context = 0;  // whole pages; no more than the model reads
   bool stats = false;
   KvFolder kv;
+  KvKept kept;
   GenerationOptions generation;
 };
 
@@ -241,11 +242,13 @@ int chat(Options options) {
   const Result<std::size_t> context = context_of(options);
   if (!context.ok()) return fail(context.error().message);
   options.context = *context;
-  const Result<ChatModel> model = load_chat(options.path, options.context, options.precision);
+  const Result<ChatModel> model =
+      load_chat(options.path, options.context, options.precision, options.kept.dtype());
   if (!model.ok()) return fail(model.error().message);
   if (!model->chat().ok()) return fail(model->chat().error().message);
-  Result<KeptPool> pool = make_pool(model->model().text().kv_shape(page_tokens),
-                                    options.context / page_tokens, options.kv);
+  Result<KeptPool> pool =
+      make_pool(model->model().text().kv_shape(page_tokens, options.kept.dtype()),
+                options.context / page_tokens, options.kv);
   if (!pool.ok()) return fail(pool.error().message);
   Interrupts interrupts;
   Talk talk(*model, options, interrupts, std::move(pool).value());
@@ -300,6 +303,7 @@ void add_chat(CLI::App& app, Chosen& chosen) {
   sub->add_option("--precision", options->precision, "exact, bf16 or int8")
       ->check(CLI::IsMember({"exact", "bf16", "int8"}));
   sub->add_flag("--stats", options->stats, "tell for each turn what was kept and what is new");
+  add_kv_dtype(*sub, options->kept);
   add_kv_folder(*sub, options->kv);
   sub->callback([options, &chosen] { chosen = [=] { return chat(*options); }; });
 }

@@ -59,6 +59,7 @@ void add_workflow(const LoadedWorkflow& loaded, Digest& digest) {
     digest.add(param.model ? param.model->text : "");
     digest.add(static_cast<std::uint64_t>(param.pages));
     digest.add(static_cast<std::uint64_t>(param.page_tokens));
+    digest.add(to_string(param.kv_dtype));
   }
 }
 

@@ -111,18 +111,18 @@ int inspect(const std::string& directory, kernels::WeightFormat format) {
 }
 
 int check(const std::string& directory, const std::string& inputs, const std::string& outputs,
-          kernels::WeightFormat format) {
+          kernels::WeightFormat format, Dtype kv) {
   std::error_code failed;
   if (!inputs.empty() && !std::filesystem::exists(inputs, failed))
     return fail(inputs + ": no such file");
-  const Result<Model> model = load_planned(directory, 4096, format);
+  const Result<Model> model = load_planned(directory, 4096, format, stdout, kv);
   if (!model.ok()) return fail(model.error().message);
   std::printf("loads      every tensor of family %s is there and has its shape\n",
               std::string(to_string(model->architecture().family)).c_str());
   if (inputs.empty()) return 0;
   const Result<SafetensorsFile> file = SafetensorsFile::open(inputs);
   if (!file.ok()) return fail(file.error().message);
-  const Result<NamedTensors> made = run_model(*model, NamedInputs(*file));
+  const Result<NamedTensors> made = run_model(*model, NamedInputs(*file), kv);
   if (!made.ok()) return fail(inputs + ": " + made.error().message);
   for (const auto& [name, tensor] : *made)
     std::printf("output     %s %s\n", name.c_str(), tensor.describe().c_str());
@@ -140,6 +140,7 @@ void add_model(CLI::App& app, Chosen& chosen) {
   struct Options {
     std::string directory, inputs, outputs;
     std::string precision = "exact";
+    KvKept kept;
   };
   auto options = std::make_shared<Options>();
   const auto part = [&](const char* name, const char* meaning) {
@@ -165,10 +166,11 @@ void add_model(CLI::App& app, Chosen& chosen) {
   checking->add_option("--outputs", options->outputs, "where the outputs go, as safetensors")
       ->needs("--inputs");
   precision(checking);
+  add_kv_dtype(*checking, options->kept);
   checking->callback([options, &chosen] {
     chosen = [=] {
       return check(options->directory, options->inputs, options->outputs,
-                   format_named(options->precision));
+                   format_named(options->precision), options->kept.dtype());
     };
   });
   add_model_ask(*command, chosen);

@@ -26,6 +26,7 @@ struct Options {
   std::vector<std::string> images, stop;
   bool raw = false;
   KvFolder kv;
+  KvKept kept;
   GenerationOptions generation;
 };
 
@@ -105,8 +106,9 @@ int answer_on_device(const ChatModel& model, const Options& options, Generation 
 }
 
 int answer_on_cpu(const ChatModel& model, const Options& options, Generation generation) {
-  const Result<KeptPool> kept = make_pool(model.model().text().kv_shape(page_tokens),
-                                          pages_of(model, generation), options.kv);
+  const Result<KeptPool> kept =
+      make_pool(model.model().text().kv_shape(page_tokens, options.kept.dtype()),
+                pages_of(model, generation), options.kv);
   if (!kept.ok()) return fail(kept.error().message);
   Generator generator(model.model().text(), *kept->pool, &model.tokenizer(), Budget{512, 1});
   generator.use(kept->tier.get());
@@ -134,10 +136,13 @@ int ask(Options options) {
   options.prompt = std::move(prompt).value();
   if (options.device == "cuda" && !options.kv.path.empty())
     return fail("--kv-folder keeps pages of the CPU: leave --device cuda out");
+  if (options.device == "cuda" && options.kept.dtype() == Dtype::bf16)
+    return fail("--kv-dtype is of pages of the CPU: leave --device cuda out");
   const Result<std::string> system = checked_text("--system", options.system);
   if (!system.ok()) return fail(system.error().message);
   // The plan is for a prompt of 4096 tokens; a longer one is still refused by the pool.
-  const Result<ChatModel> model = load_chat(options.directory, 4096, options.precision);
+  const Result<ChatModel> model =
+      load_chat(options.directory, 4096, options.precision, options.kept.dtype());
   if (!model.ok()) return fail(model.error().message);
   Result<Generation> generation = begin(*model, options);
   if (!generation.ok()) return fail(generation.error().message);
@@ -175,6 +180,7 @@ void add_model_ask(CLI::App& model, Chosen& chosen) {
       ->check(CLI::IsMember({"exact", "bf16", "int8"}));
   sub->add_option("--device", options->device, "cpu or cuda, for the decoder")
       ->check(CLI::IsMember({"cpu", "cuda"}));
+  add_kv_dtype(*sub, options->kept);
   add_kv_folder(*sub, options->kv);
   sub->callback([options, &chosen] { chosen = [=] { return ask(*options); }; });
 }

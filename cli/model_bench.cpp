@@ -61,13 +61,14 @@ std::size_t pages_of(const BenchOptions& options) {
 
 int bench_cpu(const BenchOptions& options, const Architecture& architecture, SafetensorsFile file) {
   const kernels::WeightFormat format = format_named(options.precision);
-  const Result<void> fits = show_plan(
-      plan_memory(file, architecture, options.batch * (options.prompt + options.answer), format));
+  const Result<void> fits =
+      show_plan(plan_memory(file, architecture, options.batch * (options.prompt + options.answer),
+                            format, options.kept.dtype()));
   if (!fits.ok()) return fail(fits.error().message);
   const Result<Model> model = Model::load(architecture, std::move(file), format);
   if (!model.ok()) return fail(model.error().message);
   const Decoder& text = model->text();
-  KvPool pool(text.kv_shape(bench_page_tokens), pages_of(options));
+  KvPool pool(text.kv_shape(bench_page_tokens, options.kept.dtype()), pages_of(options));
   std::vector<float> rows, row, hidden, logits;
   text.embed(prompt_tokens(options.prompt, text.shape().vocabulary), rows);
   row.assign(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(text.width()));
@@ -163,6 +164,8 @@ std::string fit_prompt(BenchOptions& options, std::size_t positions) {
 int bench(BenchOptions options) {
   const bool on_device = options.device == "cuda";
   if (on_device && options.precision == "int8") return fail("--device cuda runs exact and bf16");
+  if (on_device && options.kept.dtype() == Dtype::bf16)
+    return fail("--kv-dtype is of pages of the CPU: leave --device cuda out");
   if (on_device)
     if (const int failed = say_device(); failed != 0) return failed;
   const Result<Architecture> architecture = load_architecture(options.directory);
@@ -207,6 +210,7 @@ void add_model_bench(CLI::App& model, Chosen& chosen) {
   sub->add_flag("--random", options->random, "draw the weights: DIR needs config.json only");
   sub->add_option("--precision", options->precision, "exact, bf16 or int8")
       ->check(CLI::IsMember({"exact", "bf16", "int8"}));
+  add_kv_dtype(*sub, options->kept);
   sub->add_option("--device", options->device, "cpu or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   sub->callback([options, &chosen] { chosen = [=] { return bench(*options); }; });

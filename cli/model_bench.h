@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 
+#include "cli/model_load.h"
 #include "engine/policy/policy_engine.h"
 
 namespace sluice::cli {
@@ -14,6 +15,7 @@ struct BenchOptions {
   std::size_t prompt = 0, answer = 64, batch = 1;  // no prompt: the usual, or what fits
   std::size_t views = 0, words = 32;               // of a policy; no views: all its cameras
   bool random = false;                             // weights are drawn
+  KvKept kept;
 
   bool narrow() const { return precision == "bf16"; }
 };

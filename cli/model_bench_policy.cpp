@@ -77,13 +77,15 @@ int measure(PolicyEngine& engine, const BenchOptions& options, const Architectur
 int bench_cpu(const BenchOptions& options, const Architecture& architecture, SafetensorsFile file) {
   const std::size_t tokens = pages_of(options, architecture) * bench_page_tokens;
   const kernels::WeightFormat format = format_named(options.precision);
-  const Result<void> fits = show_plan(plan_memory(file, architecture, tokens, format));
+  const Result<void> fits =
+      show_plan(plan_memory(file, architecture, tokens, format, options.kept.dtype()));
   if (!fits.ok()) return fail(fits.error().message);
   const Result<Model> model = Model::load(architecture, std::move(file), format);
   if (!model.ok()) return fail(model.error().message);
   const Result<FlowPolicy> policy = FlowPolicy::load(*model);
   if (!policy.ok()) return fail(policy.error().message);
-  KvPool pool(policy->kv_shape(bench_page_tokens), pages_of(options, architecture));
+  KvPool pool(policy->kv_shape(bench_page_tokens, options.kept.dtype()),
+              pages_of(options, architecture));
   CpuPolicy engine(*policy, pool);
   return measure(engine, options, architecture);
 }

@@ -10,6 +10,14 @@ kernels::WeightFormat format_named(const std::string& precision) {
                                : kernels::WeightFormat::exact;
 }
 
+void add_kv_dtype(CLI::App& command, KvKept& kept) {
+  command
+      .add_option("--kv-dtype", kept.named,
+                  "f32 or bf16, which takes half the memory, of keys and values on the CPU")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+}
+
 Result<void> show_plan(const MemoryPlan& plan, std::FILE* to) {
   std::fprintf(to, "memory     %s\n", plan.text().c_str());
   return plan.check();
@@ -21,19 +29,19 @@ Result<Architecture> load_architecture(const std::string& directory) {
 }
 
 Result<Model> load_planned(const std::string& directory, std::size_t tokens,
-                           kernels::WeightFormat format, std::FILE* to) {
+                           kernels::WeightFormat format, std::FILE* to, Dtype kv) {
   Result<Architecture> architecture = load_architecture(directory);
   if (!architecture.ok()) return architecture.error();
   Result<SafetensorsFile> file = open_weights(directory);
   if (!file.ok()) return file.error();
-  const MemoryPlan plan = plan_memory(*file, *architecture, tokens, format);
+  const MemoryPlan plan = plan_memory(*file, *architecture, tokens, format, kv);
   if (Result<void> fits = show_plan(plan, to); !fits.ok()) return fits.error();
   return Model::load(std::move(architecture).value(), std::move(file).value(), format);
 }
 
 Result<ChatModel> load_chat(const std::string& path, std::size_t tokens,
-                            const std::string& precision) {
-  Result<Model> loaded = load_planned(path, tokens, format_named(precision), stderr);
+                            const std::string& precision, Dtype kv) {
+  Result<Model> loaded = load_planned(path, tokens, format_named(precision), stderr, kv);
   if (!loaded.ok()) return loaded.error();
   return ChatModel::open(path, std::move(loaded).value());
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "base/check.h"
@@ -28,25 +29,28 @@ constexpr std::size_t tasks_per_thread = 4;
 /// Products that are worth a thread.
 constexpr std::size_t values_per_thread = 1 << 16;
 
-[[gnu::always_inline]] inline float dot(const float* a, const float* b, std::size_t count) {
+template <typename Value>
+[[gnu::always_inline]] inline float dot(const float* a, const Value* b, std::size_t count) {
   float sums[lanes] = {};
   std::size_t i = 0;
   for (; i + lanes <= count; i += lanes)
-    for (std::size_t j = 0; j < lanes; ++j) sums[j] += a[i + j] * b[i + j];
+    for (std::size_t j = 0; j < lanes; ++j) sums[j] += a[i + j] * widen(b[i + j]);
   float sum = 0;
-  for (; i < count; ++i) sum += a[i] * b[i];
+  for (; i < count; ++i) sum += a[i] * widen(b[i]);
   for (const float part : sums) sum += part;
   return sum;
 }
 
-SLUICE_LOOP void scores_of(const float* query, const float* keys, std::size_t stride, std::size_t d,
+template <typename Value>
+SLUICE_LOOP void scores_of(const float* query, const Value* keys, std::size_t stride, std::size_t d,
                            std::size_t count, float scale, float* scores) {
   for (std::size_t t = 0; t < count; ++t) scores[t] = dot(query, keys + t * stride, d) * scale;
 }
-SLUICE_LOOP void add_values(const float* weights, const float* values, std::size_t stride,
+template <typename Value>
+SLUICE_LOOP void add_values(const float* weights, const Value* values, std::size_t stride,
                             std::size_t d, std::size_t count, float* mixed) {
   for (std::size_t t = 0; t < count; ++t)
-    for (std::size_t i = 0; i < d; ++i) mixed[i] += weights[t] * values[t * stride + i];
+    for (std::size_t i = 0; i < d; ++i) mixed[i] += weights[t] * widen(values[t * stride + i]);
 }
 SLUICE_LOOP float exponentials_any(float* scores, std::size_t count, float scale) {
   float most = -INFINITY;
@@ -65,6 +69,109 @@ SLUICE_LOOP float exponentials_any(float* scores, std::size_t count, float scale
 }
 
 #if defined(__x86_64__)
+SLUICE_AVX512 inline __m512 load16(const float* from, __mmask16 here) {
+  return _mm512_maskz_loadu_ps(here, from);
+}
+SLUICE_AVX512 inline __m512 load16(const std::uint16_t* from, __mmask16 here) {
+  const __m512i bits = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(here, from));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
+}
+SLUICE_AVX512 inline __mmask16 lanes_here(std::size_t left) {
+  return left >= lanes ? 0xffff : tail_mask(left);
+}
+
+/// The sum of each of sixteen.
+SLUICE_AVX512 inline __m512 sums16(__m512 (&r)[lanes]) {
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < 8; ++i)
+    r[i] = _mm512_add_ps(_mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]),
+                         _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]));
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < 4; ++i) {
+    const __m512d a = _mm512_castps_pd(r[2 * i]), b = _mm512_castps_pd(r[2 * i + 1]);
+    r[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)),
+                         _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+  }
+#pragma GCC unroll 2
+  for (std::size_t i = 0; i < 2; ++i)
+    r[i] = _mm512_add_ps(_mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0x88),
+                         _mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0xdd));
+  return _mm512_add_ps(_mm512_shuffle_f32x4(r[0], r[1], 0x88),
+                       _mm512_shuffle_f32x4(r[0], r[1], 0xdd));
+}
+
+/// As `scores_of`, sixteen tokens at a time.
+template <typename Value>
+SLUICE_AVX512 void scores_avx512(const float* query, const Value* keys, std::size_t stride,
+                                 std::size_t d, std::size_t count, float scale, float* scores) {
+  for (std::size_t t = 0; t < count; t += lanes) {
+    const Value* rows[lanes];
+    for (std::size_t j = 0; j < lanes; ++j) rows[j] = keys + std::min(t + j, count - 1) * stride;
+    __m512 sums[lanes];
+#pragma GCC unroll 16
+    for (std::size_t j = 0; j < lanes; ++j) sums[j] = _mm512_setzero_ps();
+    for (std::size_t i = 0; i < d; i += lanes) {
+      const __mmask16 here = lanes_here(d - i);
+      const __m512 q = _mm512_maskz_loadu_ps(here, query + i);
+#pragma GCC unroll 16
+      for (std::size_t j = 0; j < lanes; ++j)
+        sums[j] = _mm512_fmadd_ps(q, load16(rows[j] + i, here), sums[j]);
+    }
+    _mm512_mask_storeu_ps(scores + t, lanes_here(count - t),
+                          _mm512_mul_ps(sums16(sums), _mm512_set1_ps(scale)));
+  }
+}
+
+/// As `add_values` for query heads that lie side by side, whose weights are `apart` from each
+/// other.
+template <typename Value, std::size_t heads>
+SLUICE_AVX512 void add_values_avx512(const float* weights, std::size_t apart, const Value* values,
+                                     std::size_t stride, std::size_t d, std::size_t count,
+                                     float* mixed) {
+  constexpr std::size_t across = 4;  // registers of a head
+  for (std::size_t i = 0; i < d; i += across * lanes) {
+    __mmask16 here[across];
+    __m512 sums[heads][across];
+#pragma GCC unroll 4
+    for (std::size_t k = 0; k < across; ++k) {
+      here[k] = i + k * lanes < d ? lanes_here(d - i - k * lanes) : 0;
+#pragma GCC unroll 4
+      for (std::size_t h = 0; h < heads; ++h)
+        sums[h][k] = _mm512_maskz_loadu_ps(here[k], mixed + h * d + i + k * lanes);
+    }
+    for (std::size_t t = 0; t < count; ++t) {
+#pragma GCC unroll 4
+      for (std::size_t k = 0; k < across; ++k) {
+        const __m512 v = load16(values + t * stride + i + k * lanes, here[k]);
+#pragma GCC unroll 4
+        for (std::size_t h = 0; h < heads; ++h)
+          sums[h][k] = _mm512_fmadd_ps(_mm512_set1_ps(weights[h * apart + t]), v, sums[h][k]);
+      }
+    }
+#pragma GCC unroll 4
+    for (std::size_t k = 0; k < across; ++k)
+#pragma GCC unroll 4
+      for (std::size_t h = 0; h < heads; ++h)
+        _mm512_mask_storeu_ps(mixed + h * d + i + k * lanes, here[k], sums[h][k]);
+  }
+}
+
+template <typename Value>
+void add_group_avx512(std::size_t group, const float* weights, std::size_t apart,
+                      const Value* values, std::size_t stride, std::size_t d, std::size_t count,
+                      float* mixed) {
+  for (std::size_t g = 0; g < group;) {
+    const float* w = weights + g * apart;
+    float* to = mixed + g * d;
+    const std::size_t heads = std::min<std::size_t>(4, group - g);
+    if (heads == 4) add_values_avx512<Value, 4>(w, apart, values, stride, d, count, to);
+    if (heads == 3) add_values_avx512<Value, 3>(w, apart, values, stride, d, count, to);
+    if (heads == 2) add_values_avx512<Value, 2>(w, apart, values, stride, d, count, to);
+    if (heads == 1) add_values_avx512<Value, 1>(w, apart, values, stride, d, count, to);
+    g += heads;
+  }
+}
+
 SLUICE_AVX512 float exponentials_avx512(const float* scores, std::size_t count, float scale,
                                         float* to) {
   const std::size_t whole = count / lanes * lanes;
@@ -104,60 +211,92 @@ SLUICE_LOOP void multiply(float* x, float by, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) x[i] *= by;
 }
 
+/// Of one page: a query head's scores.
+template <typename Value>
+void score_page(const float* query, const Value* keys, std::size_t stride, std::size_t d,
+                std::size_t count, float scale, float* scores) {
+#if defined(__x86_64__)
+  if (uses(Isa::avx512)) return scores_avx512(query, keys, stride, d, count, scale, scores);
+#endif
+  wide<scores_of<Value>>(query, keys, stride, d, count, scale, scores);
+}
+
+/// Of one page: what it adds to all query heads of a KV head.
+template <typename Value>
+void add_page(std::size_t group, const float* weights, std::size_t apart, const Value* values,
+              std::size_t stride, std::size_t d, std::size_t count, float* mixed) {
+#if defined(__x86_64__)
+  if (uses(Isa::avx512))
+    return add_group_avx512(group, weights, apart, values, stride, d, count, mixed);
+#endif
+  for (std::size_t g = 0; g < group; ++g)
+    wide<add_values<Value>>(weights + g * apart, values, stride, d, count, mixed + g * d);
+}
+
 /// Rows [begin, end) of one sequence, for one KV head.
 struct Task {
   std::size_t begin = 0, end = 0, kv_head = 0;
   std::size_t rows() const { return end - begin; }
 };
 
+template <typename Value>
 struct Work {
   const AttentionShape& shape;
   std::span<const float> q;
   std::span<const std::uint32_t> sequence_of_row, limit_of_row;
-  std::span<const PagedSequence> sequences;
+  std::span<const PagesOf<Value>> sequences;
   std::span<float> out;
 
   std::size_t group() const { return shape.heads / shape.kv_heads; }
   std::size_t row_width() const { return shape.kv_row(); }
 };
 
-void one_by_one(const Work& work, const Task& task) {
+/// All query heads of the KV head go over a page before the next one: it is read once from memory.
+template <typename Value>
+void one_by_one(const Work<Value>& work, const Task& task) {
   const AttentionShape& shape = work.shape;
   const std::size_t d = shape.head_dim;
+  const std::size_t group = work.group();
   const float scale = 1.0F / std::sqrt(static_cast<float>(d));
   thread_local std::vector<float> scores;
   for (std::size_t row = task.begin; row < task.end; ++row) {
-    const PagedSequence& sequence = work.sequences[work.sequence_of_row[row]];
+    const PagesOf<Value>& sequence = work.sequences[work.sequence_of_row[row]];
     const std::size_t limit = work.limit_of_row[row];
     const std::size_t at = sequence.offset + task.kv_head * d;  // in a page
-    scores.resize(limit);
-    for (std::size_t g = 0; g < work.group(); ++g) {
-      const std::size_t head = task.kv_head * work.group() + g;
-      const float* query = &work.q[row * shape.q_row() + head * d];
-      float* mixed = &work.out[(row * shape.heads + head) * d];
-      const auto each_page = [&](auto&& visit) {
-        for (std::size_t first = 0, page = 0; first < limit; first += shape.page_tokens, ++page)
-          visit(page, first, std::min(shape.page_tokens, limit - first));
-      };
-      each_page([&](std::size_t page, std::size_t first, std::size_t count) {
-        wide<scores_of>(query, sequence.keys[page] + at, work.row_width(), d, count, scale,
-                        &scores[first]);
-      });
-      const float sum = exponentials(scores.data(), limit, 1.0F);
-      std::fill_n(mixed, d, 0.0F);
-      each_page([&](std::size_t page, std::size_t first, std::size_t count) {
-        wide<add_values>(&scores[first], sequence.values[page] + at, work.row_width(), d, count,
-                         mixed);
-      });
-      wide<multiply>(mixed, 1.0F / sum, d);
-    }
+    const float* queries = &work.q[row * shape.q_row() + task.kv_head * group * d];
+    float* mixed = &work.out[(row * shape.heads + task.kv_head * group) * d];
+    scores.resize(group * limit);
+    const auto each_page = [&](auto&& visit) {
+      for (std::size_t first = 0, page = 0; first < limit; first += shape.page_tokens, ++page)
+        visit(page, first, std::min(shape.page_tokens, limit - first));
+    };
+    each_page([&](std::size_t page, std::size_t first, std::size_t count) {
+      for (std::size_t g = 0; g < group; ++g)
+        score_page(queries + g * d, sequence.keys[page] + at, work.row_width(), d, count, scale,
+                   &scores[g * limit + first]);
+    });
+    std::fill_n(mixed, group * d, 0.0F);
+    thread_local std::vector<float> sums;
+    sums.resize(group);
+    for (std::size_t g = 0; g < group; ++g) sums[g] = exponentials(&scores[g * limit], limit, 1.0F);
+    each_page([&](std::size_t page, std::size_t first, std::size_t count) {
+      add_page(group, &scores[first], limit, sequence.values[page] + at, work.row_width(), d, count,
+               mixed);
+    });
+    for (std::size_t g = 0; g < group; ++g) wide<multiply>(mixed + g * d, 1.0F / sums[g], d);
   }
 }
 
 /// `count` rows of `d` values that lie `stride` apart, one after the other.
-void gather(const float* from, std::size_t stride, std::size_t d, std::size_t count, float* to) {
+template <typename Value>
+SLUICE_LOOP void gather_any(const Value* from, std::size_t stride, std::size_t d, std::size_t count,
+                            float* to) {
   for (std::size_t t = 0; t < count; ++t)
-    std::memcpy(to + t * d, from + t * stride, d * sizeof(float));
+    for (std::size_t i = 0; i < d; ++i) to[t * d + i] = widen(from[t * stride + i]);
+}
+template <typename Value>
+void gather(const Value* from, std::size_t stride, std::size_t d, std::size_t count, float* to) {
+  wide<gather_any<Value>>(from, stride, d, count, to);
 }
 
 /// What one thread works with, kept for the next task.
@@ -165,14 +304,16 @@ struct Scratch {
   std::vector<float> queries, keys, values, scores, mixed, sums;
 };
 
-std::size_t most_seen(const Work& work, const Task& task) {
+template <typename Value>
+std::size_t most_seen(const Work<Value>& work, const Task& task) {
   return *std::max_element(&work.limit_of_row[task.begin],
                            &work.limit_of_row[task.begin] + task.rows());
 }
 
 /// All query heads of the KV head and all rows of the block as one product with the keys, and one
 /// with the values; both are in `scratch` already.
-void as_products(const Work& work, const Task& block, Scratch& scratch) {
+template <typename Value>
+void as_products(const Work<Value>& work, const Task& block, Scratch& scratch) {
   const AttentionShape& shape = work.shape;
   const std::size_t d = shape.head_dim;
   const std::size_t group = work.group();
@@ -203,23 +344,34 @@ void as_products(const Work& work, const Task& block, Scratch& scratch) {
   }
 }
 
-/// Block after block over keys and values that are gathered once.
-void in_blocks(const Work& work, const Task& task, std::size_t block_rows) {
-  thread_local Scratch scratch;
+/// What the task sees of its head's keys and values, one after the other, in f32.
+template <typename Value>
+void gather_seen(const Work<Value>& work, const Task& task, Scratch& scratch) {
   const AttentionShape& shape = work.shape;
   const std::size_t d = shape.head_dim;
-  if (task.rows() > rows_few) {
-    const std::size_t seen = most_seen(work, task);
-    scratch.keys.resize(seen * d);
-    scratch.values.resize(seen * d);
-    const PagedSequence& sequence = work.sequences[work.sequence_of_row[task.begin]];
-    for (std::size_t t = 0, page = 0; t < seen; t += shape.page_tokens, ++page) {
-      const std::size_t count = std::min(shape.page_tokens, seen - t);
-      const std::size_t head = sequence.offset + task.kv_head * d;
-      gather(sequence.keys[page] + head, work.row_width(), d, count, &scratch.keys[t * d]);
-      gather(sequence.values[page] + head, work.row_width(), d, count, &scratch.values[t * d]);
-    }
+  const std::size_t seen = most_seen(work, task);
+  scratch.keys.resize(seen * d);
+  scratch.values.resize(seen * d);
+  const PagesOf<Value>& sequence = work.sequences[work.sequence_of_row[task.begin]];
+  const std::size_t head = sequence.offset + task.kv_head * d;
+  for (std::size_t t = 0, page = 0; t < seen; t += shape.page_tokens, ++page) {
+    const std::size_t count = std::min(shape.page_tokens, seen - t);
+    gather(sequence.keys[page] + head, work.row_width(), d, count, &scratch.keys[t * d]);
+    gather(sequence.values[page] + head, work.row_width(), d, count, &scratch.values[t * d]);
   }
+}
+
+template <typename Value>
+Scratch& scratch_of() {
+  thread_local Scratch scratch;
+  return scratch;
+}
+
+/// Block after block over keys and values that are gathered once.
+template <typename Value>
+void in_blocks(const Work<Value>& work, const Task& task, std::size_t block_rows) {
+  Scratch& scratch = scratch_of<Value>();
+  if (task.rows() > rows_few) gather_seen(work, task, scratch);
   for (std::size_t begin = task.begin; begin < task.end; begin += block_rows) {
     const Task block{begin, std::min(begin + block_rows, task.end), task.kv_head};
     if (block.rows() <= rows_few)
@@ -229,12 +381,13 @@ void in_blocks(const Work& work, const Task& task, std::size_t block_rows) {
   }
 }
 
-void on_amx(const Work& work, const Task& task) {
+/// Tiles are made of f32. What was bf16 is gathered first, and narrowed to what it was.
+template <typename Value>
+void on_amx(const Work<Value>& work, const Task& task) {
   const AttentionShape& shape = work.shape;
-  const PagedSequence& sequence = work.sequences[work.sequence_of_row[task.begin]];
   const std::size_t head = task.kv_head * work.group() * shape.head_dim;
   const std::size_t width = shape.heads * shape.head_dim;
-  attend_amx({.rows = task.rows(),
+  AmxTask amx{.rows = task.rows(),
               .group = work.group(),
               .head_dim = shape.head_dim,
               .q = &work.q[task.begin * shape.q_row() + head],
@@ -242,20 +395,33 @@ void on_amx(const Work& work, const Task& task) {
               .q_stride = shape.q_row(),
               .out_stride = width,
               .limit = &work.limit_of_row[task.begin],
-              .keys = sequence.keys,
-              .values = sequence.values,
-              .head = sequence.offset + task.kv_head * shape.head_dim,
-              .page_tokens = shape.page_tokens,
-              .token_stride = work.row_width()});
+              .keys = {},
+              .values = {}};
+  if constexpr (std::is_same_v<Value, float>) {
+    const PagedSequence& sequence = work.sequences[work.sequence_of_row[task.begin]];
+    amx.keys = sequence.keys;
+    amx.values = sequence.values;
+    amx.head = sequence.offset + task.kv_head * shape.head_dim;
+    amx.page_tokens = shape.page_tokens;
+    amx.token_stride = work.row_width();
+    attend_amx(amx);
+  } else {
+    Scratch& scratch = scratch_of<Value>();
+    gather_seen(work, task, scratch);
+    const float* keys = scratch.keys.data();
+    const float* values = scratch.values.data();
+    amx.keys = {&keys, 1};
+    amx.values = {&values, 1};
+    amx.page_tokens = most_seen(work, task);
+    amx.token_stride = shape.head_dim;
+    attend_amx(amx);
+  }
 }
 
-}  // namespace
-
-void attention_cpu(const AttentionShape& shape, std::span<const float> q,
-                   std::span<const std::uint32_t> sequence_of_row,
-                   std::span<const std::uint32_t> limit_of_row,
-                   std::span<const PagedSequence> sequences, std::span<float> out) {
-  const Work work{shape, q, sequence_of_row, limit_of_row, sequences, out};
+template <typename Value>
+void attend(const Work<Value>& work) {
+  const AttentionShape& shape = work.shape;
+  const std::span<const std::uint32_t> sequence_of_row = work.sequence_of_row;
   const std::size_t block_rows =
       std::max<std::size_t>(query_rows * shape.kv_heads / shape.heads, 2 * rows_few);
   const std::size_t rows = sequence_of_row.size();
@@ -264,7 +430,7 @@ void attention_cpu(const AttentionShape& shape, std::span<const float> q,
   std::size_t scores = 0;
   for (std::size_t row = 0; row < rows; ++row) {
     if (row == 0 || sequence_of_row[row] != sequence_of_row[row - 1]) starts.push_back(row);
-    scores += limit_of_row[row] * shape.heads;
+    scores += work.limit_of_row[row] * shape.heads;
   }
   // A task gathers its keys once, so whole sequences are best; blocks where these are too few.
   const bool whole = starts.size() * shape.kv_heads >= tasks_per_thread * thread_count();
@@ -287,6 +453,22 @@ void attention_cpu(const AttentionShape& shape, std::span<const float> q,
       else
         in_blocks(work, tasks[i], block_rows);
   });
+}
+
+}  // namespace
+
+void attention_cpu(const AttentionShape& shape, std::span<const float> q,
+                   std::span<const std::uint32_t> sequence_of_row,
+                   std::span<const std::uint32_t> limit_of_row,
+                   std::span<const PagedSequence> sequences, std::span<float> out) {
+  attend(Work<float>{shape, q, sequence_of_row, limit_of_row, sequences, out});
+}
+
+void attention_cpu(const AttentionShape& shape, std::span<const float> q,
+                   std::span<const std::uint32_t> sequence_of_row,
+                   std::span<const std::uint32_t> limit_of_row,
+                   std::span<const NarrowSequence> sequences, std::span<float> out) {
+  attend(Work<std::uint16_t>{shape, q, sequence_of_row, limit_of_row, sequences, out});
 }
 
 }  // namespace sluice::kernels

@@ -3,25 +3,29 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/vector_math.h"
 
 namespace sluice::kernels {
 
-void attention_ref(const AttentionShape& shape, std::span<const float> q,
-                   std::span<const std::uint32_t> sequence_of_row,
-                   std::span<const std::uint32_t> limit_of_row,
-                   std::span<const PagedSequence> sequences, std::span<float> out) {
+namespace {
+
+template <typename Value>
+void attend(const AttentionShape& shape, std::span<const float> q,
+            std::span<const std::uint32_t> sequence_of_row,
+            std::span<const std::uint32_t> limit_of_row, std::span<const PagesOf<Value>> sequences,
+            std::span<float> out) {
   const std::size_t d = shape.head_dim;
   const std::size_t row_width = shape.kv_row();
   for (std::size_t row = 0; row < sequence_of_row.size(); ++row) {
-    const PagedSequence& sequence = sequences[sequence_of_row[row]];
+    const PagesOf<Value>& sequence = sequences[sequence_of_row[row]];
     for (std::size_t head = 0; head < shape.heads; ++head) {
       const std::size_t kv_head = head / (shape.heads / shape.kv_heads);
       const float* query = q.data() + row * shape.q_row() + head * d;
       std::vector<double> weight(limit_of_row[row]);
       for (std::size_t t = 0; t < weight.size(); ++t) {
-        const float* key = sequence.keys[t / shape.page_tokens] + sequence.offset +
+        const Value* key = sequence.keys[t / shape.page_tokens] + sequence.offset +
                            (t % shape.page_tokens) * row_width + kv_head * d;
-        for (std::size_t i = 0; i < d; ++i) weight[t] += double{query[i]} * double{key[i]};
+        for (std::size_t i = 0; i < d; ++i) weight[t] += double{query[i]} * double{widen(key[i])};
         weight[t] /= std::sqrt(static_cast<double>(d));
       }
       const double most = *std::ranges::max_element(weight);
@@ -31,13 +35,29 @@ void attention_ref(const AttentionShape& shape, std::span<const float> q,
         double mixed = 0;
         for (std::size_t t = 0; t < weight.size(); ++t)
           mixed += weight[t] *
-                   double{sequence.values[t / shape.page_tokens]
-                                         [sequence.offset + (t % shape.page_tokens) * row_width +
-                                          kv_head * d + i]};
+                   double{widen(
+                       sequence.values[t / shape.page_tokens][sequence.offset + kv_head * d + i +
+                                                              t % shape.page_tokens * row_width])};
         out[(row * shape.heads + head) * d + i] = static_cast<float>(mixed / sum);
       }
     }
   }
+}
+
+}  // namespace
+
+void attention_ref(const AttentionShape& shape, std::span<const float> q,
+                   std::span<const std::uint32_t> sequence_of_row,
+                   std::span<const std::uint32_t> limit_of_row,
+                   std::span<const PagedSequence> sequences, std::span<float> out) {
+  attend(shape, q, sequence_of_row, limit_of_row, sequences, out);
+}
+
+void attention_ref(const AttentionShape& shape, std::span<const float> q,
+                   std::span<const std::uint32_t> sequence_of_row,
+                   std::span<const std::uint32_t> limit_of_row,
+                   std::span<const NarrowSequence> sequences, std::span<float> out) {
+  attend(shape, q, sequence_of_row, limit_of_row, sequences, out);
 }
 
 }  // namespace sluice::kernels

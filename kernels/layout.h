@@ -2,8 +2,9 @@
 // patches.
 //
 // Copies, so there is no second version to compare with but the tests' own loops; `rotate_keys` is
-// compared with `split_rotate_ref`. Shape: a page holds `page_tokens` rows of `width` values.
-// Source: Kwon et al. 2023 (pages); ActionFlow, section 3.3 (the ring that is shifted).
+// compared with `split_rotate_ref`. Shape: a page holds `page_tokens` rows of `width` values, f32
+// or bf16 (std::uint16_t). Source: Kwon et al. 2023 (pages); ActionFlow, section 3.3 (the ring that
+// is shifted).
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,14 @@ namespace sluice::kernels {
 /// The first rows.size() / width rows of the pages.
 void pages_to_rows_cpu(std::span<const float* const> pages, std::size_t page_tokens,
                        std::size_t width, std::span<float> rows);
+/// Widened.
+void pages_to_rows_cpu(std::span<const std::uint16_t* const> pages, std::size_t page_tokens,
+                       std::size_t width, std::span<float> rows);
 void rows_to_pages_cpu(std::span<const float> rows, std::size_t page_tokens, std::size_t width,
                        std::span<float* const> pages);
+/// Each row of `width` values to a place of its own, rounded to nearest even; a NaN stays a NaN.
+void narrow_rows_cpu(std::span<const float> rows, std::size_t width,
+                     std::span<std::uint16_t* const> to);
 
 /// Moves rows [by, count) to [0, count - by), in place.
 void shift_rows_cpu(std::span<float> rows, std::size_t width, std::size_t by);

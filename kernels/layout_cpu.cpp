@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/check.h"
@@ -23,6 +24,18 @@ SLUICE_LOOP void rotate_in_place(float* x, const float* cosine, const float* sin
   }
 }
 
+SLUICE_LOOP void widen_all(const std::uint16_t* from, std::size_t count, float* to) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = widen(from[i]);
+}
+
+SLUICE_LOOP void narrow_all(const float* from, std::size_t count, std::uint16_t* to) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(from[i]);
+    const bool is_number = (bits & 0x7fffffffU) <= 0x7f800000U;
+    to[i] = is_number ? narrow(from[i]) : static_cast<std::uint16_t>(bits >> 16 | 0x40U);
+  }
+}
+
 }  // namespace
 
 void pages_to_rows_cpu(std::span<const float* const> pages, std::size_t page_tokens,
@@ -31,6 +44,21 @@ void pages_to_rows_cpu(std::span<const float* const> pages, std::size_t page_tok
   for (std::size_t at = 0; at < rows.size(); at += page)
     std::memcpy(rows.data() + at, pages[at / page],
                 std::min(page, rows.size() - at) * sizeof(float));
+}
+
+void pages_to_rows_cpu(std::span<const std::uint16_t* const> pages, std::size_t page_tokens,
+                       std::size_t width, std::span<float> rows) {
+  const std::size_t page = page_tokens * width;
+  for (std::size_t at = 0; at < rows.size(); at += page)
+    wide<widen_all>(pages[at / page], std::min(page, rows.size() - at), rows.data() + at);
+}
+
+void narrow_rows_cpu(std::span<const float> rows, std::size_t width,
+                     std::span<std::uint16_t* const> to) {
+  parallel_for(to.size(), values_per_thread / width + 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t row = begin; row < end; ++row)
+      wide<narrow_all>(rows.data() + row * width, width, to[row]);
+  });
 }
 
 void rows_to_pages_cpu(std::span<const float> rows, std::size_t page_tokens, std::size_t width,

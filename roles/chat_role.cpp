@@ -101,8 +101,8 @@ class ChatRole final : public SteppedRole {
   Result<void> begin(Activation& activation, ChatSession& session, const Payload& text,
                      SharedEngine::Turn& mine);
   Result<void> go_on(Activation& activation, SharedEngine::Turn& mine);
-  void drop_handed(const Activation& activation);
-  Result<void> hand_over(Turn& turn, Generation generation);
+  void drop_handed(const Activation& activation, SharedEngine::Turn& mine);
+  Result<void> hand_over(Turn& turn, Generation generation, SharedEngine::Turn& mine);
   void yield_progress(Turn& turn);
   void finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
   void forget_ended();
@@ -276,26 +276,33 @@ Result<void> ChatRole::go_on(Activation& activation, SharedEngine::Turn& mine) {
             false};
   turn.task =
       std::make_unique<GenerationTask>(std::move(handed->generation), &engine_.model.tokenizer());
-  if (!turn.task->done()) turn.id = mine.add(*turn.task);
+  if (turn.task->done())
+    mine.engine().remove(handed->task);
+  else
+    turn.id = mine.go_on(handed->task, *turn.task);
   turns_.push_back(std::move(turn));
   return {};
 }
 
 /// Nobody goes on with it, so its pages are not kept for anybody.
-void ChatRole::drop_handed(const Activation& activation) {
+void ChatRole::drop_handed(const Activation& activation, SharedEngine::Turn& mine) {
   const auto number = static_cast<std::uint64_t>(activation.input("prefix")->number);
   const std::optional<HandedAnswer> handed = sessions_.take_handed(number, activation.session());
   if (!handed.has_value()) return;
+  mine.engine().remove(handed->task);
   ChatSession* const session = sessions_.find(handed->session, handed->role);
   if (session == nullptr || session->id != handed->session_id) return;
   session->answering = false;
   session->messages.pop_back();
 }
 
-Result<void> ChatRole::hand_over(Turn& turn, Generation generation) {
+/// The task stays in the engine: its answer's pages are nobody else's until it is gone on with.
+Result<void> ChatRole::hand_over(Turn& turn, Generation generation, SharedEngine::Turn& mine) {
   ChatSession* session = sessions_.find(turn.activation->session(), turn.role);
-  if (session == nullptr || session->id != turn.session)
+  if (session == nullptr || session->id != turn.session) {
+    mine.engine().remove(turn.id);
     return Error{ErrorCode::cancelled, "the session has ended"};
+  }
   generation.options.first_only = false;
   const std::int64_t length = static_cast<std::int64_t>(generation.sequence.tokens());
   auto* payload = new Payload;
@@ -303,7 +310,7 @@ Result<void> ChatRole::hand_over(Turn& turn, Generation generation) {
   payload->attributes = {{"length", length}};
   payload->number = static_cast<std::int64_t>(
       sessions_.hand_over(*session, {std::string(turn.activation->session()), turn.role,
-                                     turn.session, std::move(generation), turn.prompt}));
+                                     turn.session, turn.id, std::move(generation), turn.prompt}));
   emissions_.add(*turn.activation, "prefix", PayloadRef(payload));
   return {};
 }
@@ -322,7 +329,6 @@ void ChatRole::yield_progress(Turn& turn) {
 }
 
 void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
-  mine.engine().remove(turn.id);
   const bool ended_by_itself = turn.task->done();
   Generation done = turn.task->release();
   Result<void> outcome;
@@ -331,10 +337,11 @@ void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutc
   if (turn.activation->cancelled() && (!ended_by_itself || turn.hands_over))
     outcome = Error{ErrorCode::cancelled, "the call was cancelled"};
   if (turn.hands_over && outcome.ok()) {
-    ended.push_back({turn.activation, hand_over(turn, std::move(done))});
+    ended.push_back({turn.activation, hand_over(turn, std::move(done), mine)});
     turn.activation = nullptr;
     return;
   }
+  mine.engine().remove(turn.id);
   ChatSession* session = sessions_.find(turn.activation->session(), turn.role);
   if (session != nullptr && session->id == turn.session) {  // else it ended meanwhile
     session->answering = false;
@@ -366,7 +373,7 @@ void ChatRole::take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ende
     };
     if (piece.activation->cancelled()) {
       stop_looking(piece, mine);
-      if (piece.activation->interface() == "decode") drop_handed(*piece.activation);
+      if (piece.activation->interface() == "decode") drop_handed(*piece.activation, mine);
       ended.push_back({piece.activation, Error{ErrorCode::cancelled, "the call was cancelled"}});
       continue;
     }
@@ -378,7 +385,7 @@ void ChatRole::take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ende
     ChatSession& session = session_of(*piece.activation);
     // The call before has ended, and nobody has gone on with its answer.
     if (session.handed != 0 && session.call != piece.activation->call())
-      sessions_.drop_handed(session);
+      sessions_.drop_handed(session, mine.engine());
     if (!piece.is_ready() || session.answering || std::ranges::any_of(later, same))
       later.push_back(std::move(piece));
     else

@@ -71,8 +71,12 @@ std::optional<HandedAnswer> ChatSessions::take_handed(std::uint64_t number,
   return taken;
 }
 
-void ChatSessions::drop_handed(ChatSession& session) {
-  handed_.erase(std::exchange(session.handed, 0));
+void ChatSessions::drop_handed(ChatSession& session, ModelEngine& engine) {
+  const auto it = handed_.find(std::exchange(session.handed, 0));
+  if (it != handed_.end()) {
+    engine.remove(it->second.task);
+    handed_.erase(it);
+  }
   session.answering = false;
   session.messages.pop_back();
 }
@@ -92,7 +96,11 @@ void ChatSessions::end_session(std::string_view session) {
   if (engine_ == nullptr) return;  // nobody has said anything
   SharedEngine::Turn turn(engine_->shared);
   turn.was_used();
-  std::erase_if(handed_, [&](const auto& one) { return one.second.session == session; });
+  std::erase_if(handed_, [&](const auto& one) {
+    if (one.second.session != session) return false;
+    turn.engine().remove(one.second.task);
+    return true;
+  });
   std::erase_if(sessions_, [&](const auto& one) { return one.first.first == session; });
 }
 

@@ -38,6 +38,7 @@ struct ChatSession {
 struct HandedAnswer {
   std::string session, role;  // whose conversation it belongs to
   std::uint64_t session_id = 0;
+  TaskId task = 0;  // that read it: done, and in the engine for the pages that the answer will take
   Generation generation;
   std::vector<std::int32_t> prompt;
 };
@@ -75,10 +76,11 @@ class ChatSessions final : public GlobalParam {
   ChatSession* find(std::string_view name, std::string_view role);
   /// The session's answer waits to be gone on with. Returns its number.
   std::uint64_t hand_over(ChatSession& session, HandedAnswer answer);
-  /// None: it is not this session's, it was taken, or the session has moved on.
+  /// The caller goes on with its task, or removes it. None: it is not this session's, it was taken,
+  /// or the session has moved on.
   std::optional<HandedAnswer> take_handed(std::uint64_t number, std::string_view session);
   /// An answer that nobody has gone on with was not asked for.
-  void drop_handed(ChatSession& session);
+  void drop_handed(ChatSession& session, ModelEngine& engine);
   KvPool& pool() { return *kept_.pool; }
   /// Null: the pages are in memory alone.
   const KvTier* tier() const { return kept_.tier.get(); }

@@ -15,10 +15,14 @@ Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpe
   const auto page_tokens = static_cast<std::size_t>(spec.page_tokens);
   const std::size_t pages =
       spec.pages > 0 ? static_cast<std::size_t>(spec.pages) : default_tokens / page_tokens + 1;
-  const MemoryPlan plan{0, kv_bytes(shape) * static_cast<double>(pages * page_tokens),
+  const MemoryPlan plan{0,
+                        kv_bytes(shape, spec.kv_dtype) * static_cast<double>(pages * page_tokens),
                         machine_bytes(), pages * page_tokens};
   if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
-  return KeptPool::make({shape.layers, shape.block.kv_heads * shape.block.head_dim, page_tokens},
+  return KeptPool::make({.layers = shape.layers,
+                         .row = shape.block.kv_heads * shape.block.head_dim,
+                         .page_tokens = page_tokens,
+                         .dtype = spec.kv_dtype},
                         pages, spec.ssd.has_value() ? spec.ssd->text : std::string(),
                         static_cast<std::uint64_t>(spec.ssd_bytes));
 }
@@ -50,7 +54,7 @@ Result<Model> open_beside(const KvPool& pool, const std::string& made_for,
   Result<SafetensorsFile> file = open_weights(directory);
   if (!file.ok()) return file.error();
   const std::size_t tokens = pool.pages() * pool.shape().page_tokens;
-  const MemoryPlan plan = plan_memory(*file, *architecture, tokens, format);
+  const MemoryPlan plan = plan_memory(*file, *architecture, tokens, format, pool.shape().dtype);
   if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
   return Model::load(std::move(architecture).value(), std::move(file).value(), format);
 }

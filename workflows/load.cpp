@@ -22,8 +22,8 @@ using Kind = YamlNode::Kind;
 constexpr std::array<std::string_view, 11> workflow_part{
     "sluice",  "workflow", "inputs", "global_params", "roles",  "nodes",
     "outputs", "limits",   "calls",  "on_error",      "include"};
-constexpr std::array<std::string_view, 6> global_param_part{"kind",  "model", "page_tokens",
-                                                            "pages", "ssd",   "ssd_bytes"};
+constexpr std::array<std::string_view, 7> global_param_part{
+    "kind", "model", "page_tokens", "pages", "kv_dtype", "ssd", "ssd_bytes"};
 constexpr std::array<std::string_view, 7> role_part{
     "plugin", "model", "global_params", "replicas", "balance", "colocate", "options"};
 constexpr std::array<std::string_view, 7> node_part{"run",     "inputs",   "count",  "on_error",
@@ -112,6 +112,7 @@ class Loader : public YamlReader {
   }
   void load_sections(const YamlNode& root);
   void load_version(const YamlNode& root);
+  void load_kv_dtype(const YamlNode& node, GlobalParamSpec& spec);
   void load_ssd(const YamlNode& node, GlobalParamSpec& spec);
   void load_includes(const YamlNode& node);
   void load_run(NodeSpec& spec, const YamlNode& key, const YamlNode& node);
@@ -180,9 +181,21 @@ void Loader::load_global_params(const YamlNode& node) {
       spec.page_tokens = number(*tokens, "page_tokens", 1, 4096).value_or(spec.page_tokens);
     if (const YamlNode* pages = find(value, "pages"))
       spec.pages = number(*pages, "pages", 1, 1 << 30).value_or(spec.pages);
+    if (const YamlNode* dtype = find(value, "kv_dtype");
+        dtype && expect(*dtype, Kind::scalar, "kv_dtype"))
+      load_kv_dtype(*dtype, spec);
     load_ssd(value, spec);
     spec_.global_params.push_back(std::move(spec));
   }
+}
+
+void Loader::load_kv_dtype(const YamlNode& node, GlobalParamSpec& spec) {
+  if (node.scalar == "bf16")
+    spec.kv_dtype = Dtype::bf16;
+  else if (node.scalar != "f32")
+    error(node.mark, "wrong-value",
+          in_quotes(node.scalar) + " is no kv_dtype, keys and values are kept in f32 or bf16",
+          "kv_dtype: bf16");
 }
 
 void Loader::load_ssd(const YamlNode& node, GlobalParamSpec& spec) {

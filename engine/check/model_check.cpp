@@ -8,7 +8,6 @@
 #include "engine/check/model_check_parts.h"
 #include "engine/policy/action_tokens.h"
 #include "engine/policy/flow_policy.h"
-#include "kernels/layout.h"
 
 namespace sluice {
 
@@ -106,10 +105,10 @@ Result<std::vector<Grid>> read_grids(const NamedInputs& inputs) {
 /// A language model's run: prefill of all rows together, then steps of one token each.
 class LanguageRun {
  public:
-  LanguageRun(const Model& model, const Batch& batch, std::size_t more)
+  LanguageRun(const Model& model, const Batch& batch, std::size_t more, Dtype kv)
       : model_(model),
         batch_(batch),
-        pool_(model.text().kv_shape(page_tokens_small),
+        pool_(model.text().kv_shape(page_tokens_small, kv),
               batch.rows * ((batch.longest + more) / page_tokens_small + 1)),
         sequences_(batch.rows) {}
 
@@ -228,7 +227,7 @@ Result<void> run_steps(const Model& model, const NamedInputs& inputs, const Batc
   return {};
 }
 
-Result<NamedTensors> run_language(const Model& model, const NamedInputs& inputs) {
+Result<NamedTensors> run_language(const Model& model, const NamedInputs& inputs, Dtype kv) {
   NamedTensors outputs;
   Result<Batch> batch = read_batch(inputs);
   if (!batch.ok()) return batch.error();
@@ -261,7 +260,7 @@ Result<NamedTensors> run_language(const Model& model, const NamedInputs& inputs)
     if (model.architecture().image_token == patches_token)
       insert_patches(*batch, model.vision().shape().patches());
   }
-  LanguageRun run(model, *batch, given + greedy);
+  LanguageRun run(model, *batch, given + greedy, kv);
   if (Result<void> ran = run.prefill(features, *grids, outputs); !ran.ok()) return ran.error();
   Result<void> ran = run_steps(model, inputs, *batch, run, given, greedy, outputs);
   if (!ran.ok()) return ran.error();
@@ -368,18 +367,11 @@ std::vector<float> spread(const PolicyInputs& in, std::span<const float> rows, s
 void put_cache(const PolicyInputs& in, KvPool& pool, const KvSequence& sequence,
                const DecoderShape& shape, NamedTensors& outputs) {
   const std::size_t row = pool.shape().row;
-  const std::size_t page = pool.shape().page_tokens;
   const Shape whole{1, wide(shape.block.kv_heads), wide(in.padded_rows),
                     wide(shape.block.head_dim)};
   for (std::size_t layer = 0; layer < shape.layers; ++layer) {
-    std::vector<const float*> key_pages, value_pages;
-    for (const std::uint32_t p : sequence.pages()) {
-      key_pages.push_back(pool.keys(p, layer));
-      value_pages.push_back(pool.values(p, layer));
-    }
     std::vector<float> keys(sequence.tokens() * row), values(sequence.tokens() * row);
-    kernels::pages_to_rows_cpu(key_pages, page, row, keys);
-    kernels::pages_to_rows_cpu(value_pages, page, row, values);
+    pool.read(sequence, layer, keys, values);
     // One KV head in every variant, so rows are heads.
     put_floats(outputs, "k" + std::to_string(layer), whole, spread(in, keys, row));
     put_floats(outputs, "v" + std::to_string(layer), whole, spread(in, values, row));
@@ -416,7 +408,7 @@ Result<void> decode_words(const Model& model, KvPool& pool, KvSequence& sequence
   return {};
 }
 
-Result<NamedTensors> run_policy(const Model& model, const NamedInputs& inputs) {
+Result<NamedTensors> run_policy(const Model& model, const NamedInputs& inputs, Dtype kv) {
   Result<FlowPolicy> policy = FlowPolicy::load(model);
   if (!policy.ok()) return policy.error();
   Result<PolicyInputs> in = read_policy(model, inputs);
@@ -425,7 +417,7 @@ Result<NamedTensors> run_policy(const Model& model, const NamedInputs& inputs) {
   const std::size_t width = model.text().width();
   const ActionShape& shape = policy->shape();
   constexpr std::size_t words = 8;
-  KvPool pool(policy->kv_shape(page_tokens_small),
+  KvPool pool(policy->kv_shape(page_tokens_small, kv),
               (in->padded_rows + shape.horizon + words) / page_tokens_small + 2);
   KvSequence sequence;
   auto rows = policy->embed(in->observation());
@@ -456,12 +448,12 @@ Result<NamedTensors> run_policy(const Model& model, const NamedInputs& inputs) {
 
 }  // namespace
 
-Result<NamedTensors> run_model(const Model& model, const NamedInputs& inputs) {
+Result<NamedTensors> run_model(const Model& model, const NamedInputs& inputs, Dtype kv) {
   const Architecture& architecture = model.architecture();
-  if (architecture.action.has_value()) return run_policy(model, inputs);
+  if (architecture.action.has_value()) return run_policy(model, inputs, kv);
   if (architecture.diffusion.has_value()) return run_diffusion(model, inputs);
   if (architecture.vae.has_value()) return run_vae(model, inputs);
-  if (architecture.text.has_value()) return run_language(model, inputs);
+  if (architecture.text.has_value()) return run_language(model, inputs, kv);
   return run_vision(model, inputs);
 }
 

@@ -11,6 +11,8 @@
 
 namespace sluice {
 
-Result<NamedTensors> run_model(const Model& model, const NamedInputs& inputs);
+/// `kv`: what keys and values are kept in, f32 or bf16.
+Result<NamedTensors> run_model(const Model& model, const NamedInputs& inputs,
+                               Dtype kv = Dtype::f32);
 
 }  // namespace sluice

@@ -43,7 +43,7 @@ Result<DeviceKv> DeviceLayers<T>::make_kv(std::size_t page_tokens, std::size_t p
                                           std::size_t layers) const {
   const KvShape kv{layers == 0 ? shape_.layers : layers, block().kv_heads * block().head_dim,
                    page_tokens};
-  const std::size_t bytes = kv.page_floats() * pages * sizeof(T);
+  const std::size_t bytes = kv.page_values() * pages * sizeof(T);
   Result<device::Memory> store = device::Memory::allocate(bytes);
   if (!store.ok()) return store.error();
   DeviceKv made{KvPages(kv, pages), std::move(store).value(), {}};
@@ -78,11 +78,11 @@ Result<void> DeviceLayers<T>::extend(DeviceKv& kv, std::span<const DeviceChunk> 
 template <typename T>
 void DeviceLayers<T>::copy_pages(DeviceKv& kv, std::span<const CopyPage> copies) const {
   const KvShape& shape = kv.pages.shape();
-  const std::size_t rows = shape.page_floats() / shape.row;
+  const std::size_t rows = shape.page_values() / shape.row;
   T* store = kv.store.as<T>();
   for (const CopyPage& copy : copies)
-    device::gather_rows(store + copy.from * shape.page_floats(), nullptr, rows, shape.row, 1,
-                        store + copy.to * shape.page_floats(), work_.stream());
+    device::gather_rows(store + copy.from * shape.page_values(), nullptr, rows, shape.row, 1,
+                        store + copy.to * shape.page_values(), work_.stream());
 }
 
 template <typename T>

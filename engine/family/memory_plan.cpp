@@ -40,8 +40,9 @@ double parameter_count(const Architecture& a) {
   return count;
 }
 
-double kv_bytes(const DecoderShape& shape) {
-  return static_cast<double>(shape.layers * 2 * shape.block.kv_heads * shape.block.head_dim * 4);
+double kv_bytes(const DecoderShape& shape, Dtype dtype) {
+  return static_cast<double>(shape.layers * 2 * shape.block.kv_heads * shape.block.head_dim *
+                             size_of(dtype));
 }
 
 double machine_bytes() {
@@ -62,7 +63,7 @@ Result<void> MemoryPlan::check() const {
 }
 
 MemoryPlan plan_memory(const SafetensorsFile& file, const Architecture& architecture,
-                       std::size_t tokens, kernels::WeightFormat format) {
+                       std::size_t tokens, kernels::WeightFormat format, Dtype kv) {
   MemoryPlan plan;
   if (file.is_random())
     plan.weights = parameter_count(architecture) * (format == kernels::WeightFormat::exact  ? 4
@@ -81,7 +82,7 @@ MemoryPlan plan_memory(const SafetensorsFile& file, const Architecture& architec
                                                                       : 1.0);
   }
   if (architecture.text.has_value())
-    plan.kv = kv_bytes(*architecture.text) * static_cast<double>(tokens);
+    plan.kv = kv_bytes(*architecture.text, kv) * static_cast<double>(tokens);
   plan.kv_tokens = tokens;
   plan.machine = machine_bytes();
   return plan;

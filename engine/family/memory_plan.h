@@ -22,8 +22,8 @@ struct MemoryPlan {
   Result<void> check() const;
 };
 
-/// Of keys and values in f32, for one token.
-double kv_bytes(const DecoderShape& shape);
+/// Of keys and values, for one token.
+double kv_bytes(const DecoderShape& shape, Dtype dtype = Dtype::f32);
 /// Of matrices: what a forward of one token multiplies by, and an embedding of its own.
 double parameter_count(const BlockShape& layer);
 double parameter_count(const DecoderShape& shape);
@@ -33,6 +33,7 @@ double machine_bytes();
 
 /// Of random weights: by the parts' shapes.
 MemoryPlan plan_memory(const SafetensorsFile& file, const Architecture& architecture,
-                       std::size_t tokens, kernels::WeightFormat format);
+                       std::size_t tokens, kernels::WeightFormat format,
+                       Dtype kv = Dtype::f32);
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "engine/layers/page_rows.h"
 #include "kernels/attention.h"
 #include "kernels/layout.h"
 
@@ -16,10 +17,8 @@ struct Decoder::Rows : BlockRows {
   std::vector<std::uint32_t> visible;   // tokens the row sees
   std::vector<std::uint32_t> condition;
   std::vector<Position> positions;  // of a chunk
-  // Where pages begin, chunk after chunk, and the rows within them: of the first layer.
-  std::vector<const float*> key_pages, value_pages;
-  std::vector<kernels::PagedSequence> paged;
-  std::vector<float*> first_k, first_v;
+  PageRows pages;
+  std::vector<KvSequence*> sequences;    // of the chunks
   std::vector<float> last;               // normed
   std::vector<RopeTable> of_chunk;       // of all tokens of each sequence, for keys before RoPE
   std::vector<std::vector<float>> keys;  // of a layer, gathered and turned
@@ -29,45 +28,12 @@ struct Decoder::Rows : BlockRows {
   void clear();
   /// Page tables of the chunks, which stay as they are for all layers.
   void lay_out(KvPool& pool, std::span<const Chunk> chunks);
-  /// Where the rows' keys and values go in a layer.
-  void enter(std::size_t layer, std::size_t stride);
 };
 
 void Decoder::Rows::lay_out(KvPool& pool, std::span<const Chunk> chunks) {
-  key_pages.clear();
-  value_pages.clear();
-  for (const Chunk& chunk : chunks)
-    for (const Page page : chunk.sequence->pages()) {
-      key_pages.push_back(pool.keys(page, 0));
-      value_pages.push_back(pool.values(page, 0));
-    }
-  paged.clear();
-  std::size_t at = 0;
-  for (const Chunk& chunk : chunks) {
-    const std::size_t pages = chunk.sequence->pages().size();
-    paged.push_back(
-        {std::span(key_pages).subspan(at, pages), std::span(value_pages).subspan(at, pages)});
-    at += pages;
-  }
-  const std::size_t page_tokens = pool.shape().page_tokens;
-  first_k.resize(count);
-  first_v.resize(count);
-  k.resize(count);
-  v.resize(count);
-  for (std::size_t row = 0; row < count; ++row) {
-    const Page page = chunks[sequence[row]].sequence->pages()[place[row] / page_tokens];
-    const std::size_t offset = place[row] % page_tokens * pool.shape().row;
-    first_k[row] = pool.keys(page, 0) + offset;
-    first_v[row] = pool.values(page, 0) + offset;
-  }
-}
-
-void Decoder::Rows::enter(std::size_t layer, std::size_t stride) {
-  for (std::size_t row = 0; row < count; ++row) {
-    k[row] = first_k[row] + layer * stride;
-    v[row] = first_v[row] + layer * stride;
-  }
-  for (kernels::PagedSequence& one : paged) one.offset = layer * stride;
+  sequences.clear();
+  for (const Chunk& chunk : chunks) sequences.push_back(chunk.sequence);
+  pages.lay_out(pool, sequences, sequence, place);
 }
 
 void Decoder::Rows::clear() {
@@ -199,14 +165,13 @@ void Decoder::attend(KvPool& pool, std::span<const Chunk> chunks, Rows& rows) co
   const kernels::AttentionShape shape{block.heads, block.kv_heads, block.head_dim, page_tokens,
                                       narrow_};
   if (!pool.shape().keys_before_rope || !rows.turns)
-    return kernels::attention_cpu(shape, rows.q, rows.sequence, rows.visible, rows.paged,
-                                  rows.mixed);
+    return rows.pages.attend(shape, rows.q, rows.sequence, rows.visible, rows.mixed);
   const std::size_t width = pool.shape().row;
   rows.keys.resize(chunks.size());
   std::vector<std::vector<const float*>> keys(chunks.size()), values(chunks.size());
   std::vector<kernels::PagedSequence> turned;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
-    const kernels::PagedSequence& stored = rows.paged[c];
+    const kernels::PagedSequence& stored = rows.pages.tables()[c];
     for (std::size_t page = 0; page < stored.keys.size(); ++page) {
       keys[c].push_back(stored.keys[page] + stored.offset);
       values[c].push_back(stored.values[page] + stored.offset);
@@ -229,21 +194,13 @@ CrossKeys Decoder::cross_keys(KvPool& pool, const KvSequence& sequence, std::siz
   CrossKeys made;
   made.tokens = tokens;
   made.layers.resize(blocks_.size());
-  std::vector<float> old(tokens * width);
-  std::vector<const float*> keys, values;
+  std::vector<float> keys(tokens * width), values(tokens * width);
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
     const Block& block = blocks_[layer];
     if (!block.is_cross()) continue;
-    keys.clear();
-    values.clear();
-    for (const std::uint32_t page : sequence.pages()) {
-      keys.push_back(pool.keys(page, layer));
-      values.push_back(pool.values(page, layer));
-    }
-    kernels::pages_to_rows_cpu(keys, pool.shape().page_tokens, width, old);
-    apply(block.cross_k, old, made.layers[layer].keys);
-    kernels::pages_to_rows_cpu(values, pool.shape().page_tokens, width, old);
-    apply(block.cross_v, old, made.layers[layer].values);
+    pool.read(sequence, layer, keys, values);
+    apply(block.cross_k, keys, made.layers[layer].keys);
+    apply(block.cross_v, values, made.layers[layer].values);
   }
   return made;
 }
@@ -289,17 +246,20 @@ Result<void> Decoder::run(KvPool& pool, std::span<const Chunk> chunks, std::vect
   rows.keys_unrotated = pool.shape().keys_before_rope;
   if (rows.keys_unrotated && shape_.cross_every != 0)
     return invalid_argument("an expert that attends across reads keys after RoPE");
+  if (rows.keys_unrotated && pool.shape().dtype != Dtype::f32)
+    return invalid_argument("keys before RoPE are kept in f32");
   if (Result<void> placed = place(pool, chunks, hidden, rows); !placed.ok()) return placed;
   if (attends_across()) look_across(pool, chunks, rows);
   rows.lay_out(pool, chunks);
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
     if (watch) watch(layer, hidden);
-    rows.enter(layer, pool.layer_stride());
+    rows.pages.enter(layer, rows.k, rows.v);
     rows.turns = shape_.turns(layer);
     Modulation modulation;
     if (conditions != nullptr) modulation = {conditions->layers[layer], rows.condition};
     const Modulation* adaptive = conditions != nullptr ? &modulation : nullptr;
     blocks_[layer].project(shape_.block, hidden, adaptive, rows);
+    if (!blocks_[layer].is_cross()) rows.pages.store();
     if (until == Until::keys && layer + 1 == blocks_.size()) return {};
     if (blocks_[layer].is_cross())
       attend_across(layer, rows);

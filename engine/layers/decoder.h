@@ -92,8 +92,11 @@ class Decoder {
 
   const DecoderShape& shape() const { return shape_; }
   std::size_t width() const { return shape_.block.width; }
-  KvShape kv_shape(std::size_t page_tokens) const {
-    return {shape_.layers, shape_.block.kv_heads * shape_.block.head_dim, page_tokens};
+  KvShape kv_shape(std::size_t page_tokens, Dtype dtype = Dtype::f32) const {
+    return {.layers = shape_.layers,
+            .row = shape_.block.kv_heads * shape_.block.head_dim,
+            .page_tokens = page_tokens,
+            .dtype = dtype};
   }
 
   /// Called with each layer's number and the rows that enter it; for comparisons.

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "kernels/layout.h"
+
 namespace sluice {
 
 namespace {
@@ -17,7 +19,8 @@ std::unique_ptr<PageTable> table_of(const KvShape& shape, std::size_t pages) {
 
 std::string layout_of(const KvShape& shape) {
   return std::to_string(shape.layers) + " layers of " + std::to_string(shape.page_tokens) +
-         " keys and values of " + std::to_string(shape.row);
+         " keys and values of " + std::to_string(shape.row) +
+         (shape.dtype == Dtype::f32 ? "" : " in " + std::string(to_string(shape.dtype)));
 }
 
 }  // namespace
@@ -25,7 +28,10 @@ std::string layout_of(const KvShape& shape) {
 KvPages::KvPages(const KvShape& shape, std::size_t pages, const PageKeys::Secret& secret)
     : shape_(shape),
       keys_(secret, layout_of(shape), shape.page_tokens),
-      table_(table_of(shape, pages)) {}
+      table_(table_of(shape, pages)) {
+  SLUICE_CHECK(shape.dtype == Dtype::f32 || shape.dtype == Dtype::bf16,
+               "keys and values are kept in f32 or bf16");
+}
 
 /// Whether writing behind the sequence's tokens copies the page that they end in.
 bool KvPages::copies_last(const KvSequence& sequence) const {
@@ -166,8 +172,8 @@ std::size_t KvPool::put(std::span<const PageKey> keys, std::size_t first,
       continue;
     }
     if (!table.reserve(sequence, rows, copies_).ok()) break;
-    std::memcpy(store_.data() + sequence.pages().back() * shape().page_floats(), contents[done],
-                shape().page_floats() * sizeof(float));
+    std::memcpy(store_.data() + sequence.pages().back() * shape().page_bytes(), contents[done],
+                shape().page_bytes());
     table.wrote(sequence, rows);
     if (!table.publish(sequence, keys[first + done])) break;
   }
@@ -175,20 +181,39 @@ std::size_t KvPool::put(std::span<const PageKey> keys, std::size_t first,
 }
 
 void KvPool::copy_pages() {
+  const std::size_t value = size_of(shape().dtype);
+  const std::size_t stride = shape().page_tokens * shape().row * value;
   for (const CopyPage& copy : copies_)
-    for (std::size_t layer = 0; layer < shape().layers; ++layer) {
-      std::copy_n(keys(copy.from, layer), copy.rows * shape().row, keys(copy.to, layer));
-      std::copy_n(values(copy.from, layer), copy.rows * shape().row, values(copy.to, layer));
-    }
+    for (std::size_t part = 0; part < 2 * shape().layers; ++part)  // keys and values by turns
+      std::memcpy(&store_[copy.to * shape().page_bytes() + part * stride],
+                  &store_[copy.from * shape().page_bytes() + part * stride],
+                  copy.rows * shape().row * value);
   copies_.clear();
 }
 
-float* KvPool::keys(Page page, std::size_t layer) {
-  return store_.data() + page * shape().page_floats() + layer * layer_stride();
+namespace {
+
+template <typename Value>
+void read_as(KvPool& pool, const KvSequence& sequence, std::size_t layer, std::span<float> keys,
+             std::span<float> values) {
+  std::vector<const Value*> key_pages, value_pages;
+  for (const Page page : sequence.pages()) {
+    key_pages.push_back(pool.keys<Value>(page, layer));
+    value_pages.push_back(pool.values<Value>(page, layer));
+  }
+  const KvShape& shape = pool.shape();
+  kernels::pages_to_rows_cpu(key_pages, shape.page_tokens, shape.row, keys);
+  kernels::pages_to_rows_cpu(value_pages, shape.page_tokens, shape.row, values);
 }
 
-float* KvPool::values(Page page, std::size_t layer) {
-  return keys(page, layer) + shape().page_tokens * shape().row;
+}  // namespace
+
+void KvPool::read(const KvSequence& sequence, std::size_t layer, std::span<float> keys,
+                  std::span<float> values) {
+  if (shape().dtype == Dtype::bf16)
+    read_as<std::uint16_t>(*this, sequence, layer, keys, values);
+  else
+    read_as<float>(*this, sequence, layer, keys, values);
 }
 
 }  // namespace sluice

@@ -6,7 +6,8 @@
 // its owner's; who writes where others read gets a copy, made by whoever keeps the bytes: `KvPool`,
 // or a device's pool.
 // Shape: a page holds, per layer, `page_tokens` rows of keys and as many of values, each row
-// [kv_heads * head_dim] in f32. Errors: exhausted when no page can be had; nothing is changed then.
+// [kv_heads * head_dim] in f32, or in bf16, rounded to nearest even when it is written and widened
+// when it is read. Errors: exhausted when no page can be had; nothing is changed then.
 // The policy that gives unused pages up counts its time in extensions. Thread: the owner's.
 // Source: omni-flow, section 4.1.1 (physical paging).
 #pragma once
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/tensor.h"
 #include "dataplane/page_table.h"
 #include "engine/layers/kv_content.h"
 #include "engine/layers/rope.h"
@@ -33,8 +35,10 @@ struct KvShape {
   /// positions. Costs a pass over a sequence's keys for each layer of each forward. Such pages are
   /// not shared.
   bool keys_before_rope = false;
+  Dtype dtype = Dtype::f32;  // or bf16
 
-  std::size_t page_floats() const { return layers * 2 * page_tokens * row; }
+  std::size_t page_values() const { return layers * 2 * page_tokens * row; }
+  std::size_t page_bytes() const { return page_values() * size_of(dtype); }
 };
 
 /// The tokens of one sequence and the pages that hold them. Move-only: a fork is made by the pool.
@@ -136,7 +140,7 @@ class KvPages {
 class KvPool : public KvPages {
  public:
   KvPool(const KvShape& shape, std::size_t pages, const PageKeys::Secret& secret = {})
-      : KvPages(shape, pages, secret), store_(shape.page_floats() * pages) {}
+      : KvPages(shape, pages, secret), store_(shape.page_bytes() * pages) {}
 
   Result<void> extend(KvSequence& sequence, std::size_t tokens);
   Result<void> reserve(KvSequence& sequence, std::size_t tokens);
@@ -146,20 +150,32 @@ class KvPool : public KvPages {
   /// many: fewer where those before are gone, or no page can be had.
   std::size_t put(std::span<const PageKey> keys, std::size_t first,
                   std::span<const std::byte* const> contents);
-  /// All of a page: `shape().page_floats()`.
-  std::span<const float> content(Page page) const {
-    return std::span(store_).subspan(page * shape().page_floats(), shape().page_floats());
+  /// All of a page: `shape().page_bytes()`.
+  std::span<const std::byte> content(Page page) const {
+    return std::span(store_).subspan(page * shape().page_bytes(), shape().page_bytes());
   }
 
-  float* keys(Page page, std::size_t layer);
-  float* values(Page page, std::size_t layer);
-  /// From a layer's keys or values to the next one's, in floats.
+  /// Requires: Value is what the pages hold: float, or std::uint16_t for bf16.
+  template <typename Value = float>
+  Value* keys(Page page, std::size_t layer) {
+    SLUICE_CHECK(sizeof(Value) == size_of(shape().dtype), "pages are read as what they hold");
+    return reinterpret_cast<Value*>(&store_[page * shape().page_bytes()]) + layer * layer_stride();
+  }
+  template <typename Value = float>
+  Value* values(Page page, std::size_t layer) {
+    return keys<Value>(page, layer) + shape().page_tokens * shape().row;
+  }
+  /// The layer's keys and values of a sequence's first tokens, as many as there is room for, in f32
+  /// whatever the pages hold.
+  void read(const KvSequence& sequence, std::size_t layer, std::span<float> keys,
+            std::span<float> values);
+  /// From a layer's keys or values to the next one's, in values.
   std::size_t layer_stride() const { return 2 * shape().page_tokens * shape().row; }
 
  private:
   void copy_pages();
 
-  std::vector<float> store_;
+  std::vector<std::byte> store_;
   std::vector<CopyPage> copies_;
 };
 

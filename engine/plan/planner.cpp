@@ -45,6 +45,18 @@ void Planner::end(TaskId task) {
   tasks_.erase(it);
 }
 
+void Planner::hand_on(TaskId from, TaskId to) {
+  const auto it = tasks_.find(from);
+  SLUICE_CHECK(it != tasks_.end() && it->second.admitted, "what is handed on was granted");
+  State state = it->second;
+  state.granted = state.left;  // what was taken is no more the new one's to give back
+  state.wanted.least = state.wanted.most = state.left;
+  state.offers = false;
+  state.last_turn = plans_;
+  tasks_.erase(it);
+  SLUICE_CHECK(tasks_.emplace(to, state).second, "a task begins once");
+}
+
 bool Planner::is_admitted(TaskId task) const {
   const auto it = tasks_.find(task);
   return it != tasks_.end() && it->second.admitted;

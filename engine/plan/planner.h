@@ -97,6 +97,10 @@ class Planner {
   /// Its reservation is given back. A task that there is not: nothing happens.
   void end(TaskId task);
 
+  /// `to`, which is new, has what `from` was granted and has not taken, and runs from now on;
+  /// `from` ends. Requires: `from` is admitted.
+  void hand_on(TaskId from, TaskId to);
+
   /// Who may run from now on. `pages_free`: in the page table now, those that are reserved here
   /// among them; of `pages_all`. `batch` gets who was admitted or refused: who wants more than
   /// there are at once, others when nobody runs whose pages could become free.

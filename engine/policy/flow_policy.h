@@ -23,7 +23,9 @@ class FlowPolicy {
 
   const ActionHead& head() const { return head_; }
   const ActionShape& shape() const { return head_.shape; }
-  KvShape kv_shape(std::size_t page_tokens) const { return model_->text().kv_shape(page_tokens); }
+  KvShape kv_shape(std::size_t page_tokens, Dtype dtype = Dtype::f32) const {
+    return model_->text().kv_shape(page_tokens, dtype);
+  }
   /// The rows of a prefix, before the trunk.
   Result<std::vector<float>> embed(const Observation& observation) const;
   /// The same of pictures that the tower has seen: `features` [rows, width] as `Model::features`

@@ -22,15 +22,16 @@ PageStoreOptions KvTier::options_for(const KvShape& shape, std::string folder,
   PageStoreOptions options;
   options.folder = std::move(folder);
   options.bytes_most = bytes_most;
-  options.page_bytes = static_cast<std::uint32_t>(shape.page_floats() * sizeof(float));
+  options.page_bytes = static_cast<std::uint32_t>(shape.page_bytes());
   options.layout = std::to_string(shape.layers) + " layers, " + std::to_string(shape.page_tokens) +
-                   " tokens, rows of " + std::to_string(shape.row) + " f32";
+                   " tokens, rows of " + std::to_string(shape.row) + " " +
+                   std::string(to_string(shape.dtype));
   return options;
 }
 
 KvTier::KvTier(KvPool& pool, std::unique_ptr<PageStore> store)
     : pool_(pool), store_(std::move(store)) {
-  SLUICE_CHECK(pool.shape().page_floats() * sizeof(float) == store_->page_bytes());
+  SLUICE_CHECK(pool.shape().page_bytes() == store_->page_bytes());
   pool_.on_publish = [this](Page page) { published(page); };
   store_->on_read = [this](const PageKey& key, const std::byte* content) {
     if (content != nullptr) staged_[key] = content;
@@ -65,7 +66,7 @@ void KvTier::write_behind(std::int64_t now) {
     const Page before = table.parent(one.page);
     const PageKey parent = before == no_page ? PageKey{} : table.key(before);
     if (store_->wants(one.key, parent, now))
-      store_->write(one.key, parent, std::as_bytes(pool_.content(one.page)), now);
+      store_->write(one.key, parent, pool_.content(one.page), now);
   }
 }
 

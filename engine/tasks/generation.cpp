@@ -27,10 +27,8 @@ std::size_t overlap(const std::string& text, const std::string& stop) {
 std::size_t GenerationTask::tokens_most(const TextEngine& engine) const {
   const Generation& g = generation_;
   const std::size_t prompt = g.rows.size() / engine.shape().block.width;
-  const std::size_t answer = g.options.first_only ? 1
-                             : g.options.tokens_max > g.tokens.size()
-                                 ? g.options.tokens_max - g.tokens.size()
-                                 : 0;
+  const std::size_t answer =
+      g.options.tokens_max > g.tokens.size() ? g.options.tokens_max - g.tokens.size() : 0;
   // The answer's last token is never written.
   const std::size_t more = g.in_prompt() ? prompt + std::max<std::size_t>(answer, 1) - 1 : answer;
   return std::max(std::min(g.sequence.tokens() + more, engine.shape().positions_max),
@@ -58,7 +56,7 @@ void GenerationTask::grant(TextEngine& engine, std::size_t pages) {
   const std::size_t in_positions = engine.shape().positions_max - g.sequence.tokens();
   const std::size_t room = std::min(in_pages, in_positions);
   const std::size_t prompt = g.rows.size() / engine.shape().block.width;
-  if (g.options.tokens_max != 0 && room >= prompt && !g.options.first_only) {
+  if (g.options.tokens_max != 0 && room >= prompt) {
     const std::size_t most = g.tokens.size() + room - prompt + (g.in_prompt() ? 1 : 0);
     if (most < g.options.tokens_max)
       g.limit =

@@ -24,7 +24,8 @@ struct GenerationOptions {
   std::vector<std::int32_t> end_tokens;  // end the answer and are not part of it
   std::vector<std::string> stop;         // likewise; needs a tokenizer
   bool share_prefix = true;              // pages with others that begin as it does
-  bool first_only = false;               // done with its first token; goes on without this
+  bool first_only = false;               // done with its first token, with the pages of all;
+                                         // goes on without this
 };
 
 struct Generation {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -42,6 +43,16 @@ void ModelEngine::add(TaskId id, Task& task) {
 
 void ModelEngine::begin(TaskId id, const Task& task) {
   planner_.begin(id, task.pages_wanted(text_));
+  offer(id, task);
+}
+
+void ModelEngine::go_on(TaskId ended, TaskId id, Task& task) {
+  const auto before = tasks_.find(ended);
+  SLUICE_CHECK(before != tasks_.end() && before->second == nullptr && !task.done(),
+               "a task goes on where one that is done has ended");
+  SLUICE_CHECK(tasks_.emplace(id, &task).second, "a new task has a number of its own");
+  tasks_.erase(before);
+  planner_.hand_on(ended, id);
   offer(id, task);
 }
 
@@ -201,31 +212,40 @@ void ModelEngine::forget(const Work& work) {
                            chunk.sequence->tokens() - chunk.embeddings.size() / width);
 }
 
+/// To its task, with what came of its work.
+void ModelEngine::hand(Slot& slot) {
+  Task& task = *slot.task;
+  if (slot.outcome.ok() && slot.work.is_scratch) forget(slot.work);
+  if (!slot.outcome.ok()) {
+    task.fail(slot.outcome.error());
+  } else if (slot.work.picture != nullptr) {
+    task.take(text_, {});
+  } else if (slot.token >= 0) {
+    task.take(text_, {{}, {}, slot.token});
+  } else {
+    const auto hidden = std::span(hidden_).subspan(slot.hidden_at, slot.rows * width_of(slot.work));
+    const auto logits = slot.work.wants_logits
+                            ? std::span(logits_).subspan(slot.logits_at, text_.shape().vocabulary)
+                            : std::span<const float>();
+    task.take(text_, {hidden, logits, -1});
+  }
+  if (task.done()) return;
+  planner_.took(slot.id, static_cast<std::uint32_t>(task.pages_taken()));
+  offer(slot.id, task);
+}
+
+/// A task for which memory runs out is done, and the next one has its turn.
 void ModelEngine::take(Nanoseconds took, std::vector<TaskId>& advanced) {
   for (Slot& slot : std::span(slots_).first(used_)) {
-    Task& task = *slot.task;
-    if (slot.outcome.ok() && slot.work.is_scratch) forget(slot.work);
-    if (!slot.outcome.ok()) {
-      task.fail(slot.outcome.error());
-    } else if (slot.work.picture != nullptr) {
-      task.take(text_, {});
-    } else if (slot.token >= 0) {
-      task.take(text_, {{}, {}, slot.token});
-    } else {
-      const auto hidden =
-          std::span(hidden_).subspan(slot.hidden_at, slot.rows * width_of(slot.work));
-      const auto logits = slot.work.wants_logits
-                              ? std::span(logits_).subspan(slot.logits_at, text_.shape().vocabulary)
-                              : std::span<const float>();
-      task.take(text_, {hidden, logits, -1});
+    try {
+      hand(slot);
+    } catch (const std::bad_alloc&) {
+      slot.task->fail(Error{ErrorCode::exhausted, "out of memory"});  // short: takes none
+    } catch (const std::exception& e) {
+      slot.task->fail(Error{ErrorCode::unavailable, e.what()});
     }
     advanced.push_back(slot.id);
-    if (task.done()) {
-      stop(slot.id, task);
-    } else {
-      planner_.took(slot.id, static_cast<std::uint32_t>(task.pages_taken()));
-      offer(slot.id, task);
-    }
+    if (slot.task->done()) stop(slot.id, *slot.task);
   }
   planner_.ran(batch_, took);
   if (watch) watch({batch_.items, began_, took});
@@ -268,6 +288,7 @@ bool ModelEngine::step(std::vector<TaskId>& advanced) {
       if (advanced.size() != before || tier_ == nullptr || !tier_->is_waited_for()) return false;
       read_back(moment);
     }
+    advanced.reserve(advanced.size() + used_);
     run();
   } catch (const std::exception& e) {  // memory
     fail_all(e.what(), advanced);

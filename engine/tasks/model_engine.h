@@ -5,7 +5,8 @@
 // Tasks are borrowed from `add` to `remove`, which a task's owner calls for one that is done too:
 // until then it counts among those that run, for its pages are about to be free, and who waits for
 // pages goes on waiting. A forward that fails is run again task by task, so that only who is to
-// blame fails; where memory runs out all that are in it fail. Thread: one at a time. Source:
+// blame fails; where memory runs out in it all that are in it fail, and where it runs out for one
+// that takes what came of it, that one. Thread: one at a time. Source:
 // omni-flow, section 5.2.
 #pragma once
 
@@ -36,6 +37,10 @@ class ModelEngine {
   void add(TaskId id, Task& task);
   /// Requires: it is in no forward. One that there is not: nothing happens.
   void remove(TaskId id);
+  /// Of a task that is done and not removed: another goes on where it ended, over the pages that
+  /// were granted to it and that it has not taken, and waits for nobody. The first is removed.
+  /// Requires: a new id; not done.
+  void go_on(TaskId ended, TaskId id, Task& task);
   /// All have been removed, or were refused.
   bool empty() const { return tasks_.empty(); }
 
@@ -67,6 +72,7 @@ class ModelEngine {
   bool plan(Nanoseconds now, std::vector<TaskId>& advanced);
   void run();
   void take(Nanoseconds took, std::vector<TaskId>& advanced);
+  void hand(Slot& slot);
   void stop(TaskId id, const Task& task);
   void fail_all(const std::string& why, std::vector<TaskId>& advanced);
   void refuse(std::vector<TaskId>& ended);

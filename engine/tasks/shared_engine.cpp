@@ -30,6 +30,12 @@ TaskId SharedEngine::Turn::add(Task& task) {
   return id;
 }
 
+TaskId SharedEngine::Turn::go_on(TaskId ended, Task& task) {
+  const TaskId id = shared_.next_id_++;
+  shared_.engine_.go_on(ended, id, task);
+  return id;
+}
+
 bool SharedEngine::Turn::forward() {
   shared_.advanced_.clear();
   return shared_.engine_.step(shared_.advanced_);

@@ -31,6 +31,8 @@ class SharedEngine {
     ModelEngine& engine() { return shared_.engine_; }
     /// Under a number of its own.
     TaskId add(Task& task);
+    /// Where one that is done has ended, as `ModelEngine::go_on`.
+    TaskId go_on(TaskId ended, Task& task);
     /// One forward of all tasks that want one. False: nobody does.
     bool forward();
     /// Something happened in it. A turn in which nothing did ends when another role has had one,

@@ -55,6 +55,7 @@ Result<void> put(const MakeParam& make, ByteWriter& writer) {
   writer.text(make.spec.kind.text);
   writer.signed_number(make.spec.page_tokens);
   writer.signed_number(make.spec.pages);
+  writer.u8(make.spec.kv_dtype == Dtype::bf16 ? 1 : 0);
   writer.text(make.model_directory);
   writer.u8(make.spec.ssd ? 1 : 0);
   if (make.spec.ssd) writer.text(make.spec.ssd->text);
@@ -66,6 +67,7 @@ void read(ByteReader& reader, MakeParam& make) {
   make.spec.kind.text = read_name(reader, "a parameter's kind");
   make.spec.page_tokens = reader.signed_number("tokens of a page");
   make.spec.pages = reader.signed_number("pages");
+  if (read_bool(reader, "whether pages are in bf16")) make.spec.kv_dtype = Dtype::bf16;
   make.model_directory = reader.text("a model's directory", path_max);
   if (read_bool(reader, "whether pages have a folder"))
     make.spec.ssd.emplace().text = reader.text("a folder", path_max);

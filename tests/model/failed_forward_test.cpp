@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <functional>
 #include <memory>
+#include <new>
 
 #include "engine/tasks/generation.h"
 #include "engine/tasks/model_engine.h"
@@ -39,6 +40,31 @@ class Refusing final : public TextEngine {
   TextEngine& inner_;
 };
 
+/// An answer for which memory runs out as it takes what came of its n-th work.
+class Starved final : public Task {
+ public:
+  Starved(GenerationTask& inner, int at) : inner_(inner), at_(at) {}
+  bool done() const override { return inner_.done(); }
+  PagesWanted pages_wanted(TextEngine& engine) const override {
+    return inner_.pages_wanted(engine);
+  }
+  void grant(TextEngine& engine, std::size_t pages) override { inner_.grant(engine, pages); }
+  std::size_t pages_taken() const override { return inner_.pages_taken(); }
+  Need need(const TextEngine& engine) const override { return inner_.need(engine); }
+  void lay_out(const TextEngine& engine, std::size_t rows, Work& work) override {
+    inner_.lay_out(engine, rows, work);
+  }
+  void take(TextEngine& engine, const StepResult& result) override {
+    if (--at_ == 0) throw std::bad_alloc();
+    inner_.take(engine, result);
+  }
+  void fail(const Error& error) override { inner_.fail(error); }
+
+ private:
+  GenerationTask& inner_;
+  int at_;
+};
+
 struct World {
   Model model = Model::open(std::string(SLUICE_SOURCE_DIR) + "/models/scenes").value();
   KvPool pool{model.text().kv_shape(4), 64};
@@ -46,9 +72,10 @@ struct World {
   Refusing refusing{text};
   ModelEngine engine{refusing, {}};
   std::vector<std::unique_ptr<GenerationTask>> tasks;
+  std::vector<std::unique_ptr<Starved>> starved;
 
   /// An answer to a prompt of so many tokens.
-  GenerationTask& ask(std::size_t prompt) {
+  GenerationTask& ask(std::size_t prompt, int starved_at = 0) {
     Generation made;
     made.history.assign(prompt, 20);
     made.history[0] = 1;
@@ -56,7 +83,10 @@ struct World {
     made.options.share_prefix = false;
     model.text().embed(made.history, made.rows);
     tasks.push_back(std::make_unique<GenerationTask>(std::move(made), nullptr));
-    engine.add(tasks.size(), *tasks.back());
+    Task* task = tasks.back().get();
+    if (starved_at != 0)
+      task = starved.emplace_back(std::make_unique<Starved>(*tasks.back(), starved_at)).get();
+    engine.add(tasks.size(), *task);
     return *tasks.back();
   }
   void run() {
@@ -143,4 +173,31 @@ TEST_CASE("logits that cannot be had fail those who wanted them") {
     CHECK(one.tokens.size() == 1);
   }
   CHECK(world.engine.empty());
+}
+
+TEST_CASE(
+    "memory that runs out for one that takes its rows is that one's failure, not the others'") {
+  const std::vector<std::size_t> prompts{5, 7, 6};
+  const auto answers = undisturbed(prompts);
+  for (const int at : {1, 3}) {
+    World world;
+    for (const std::size_t prompt : prompts) world.ask(prompt, prompt == 7 ? at : 0);
+    std::vector<TaskId> advanced;
+    std::vector<int> times(4);
+    while (world.engine.step(advanced)) {
+      for (const TaskId id : advanced) ++times[id];
+      advanced.clear();
+    }
+    CHECK(times == std::vector<int>{0, 5, at, 5});  // it is told of like the others
+    for (TaskId id = 1; id <= 3; ++id) world.engine.remove(id);
+    const Generation& failed = world.tasks[1]->generation();
+    CHECK(failed.finish == Generation::Finish::failed);
+    REQUIRE(failed.error.has_value());
+    CHECK(failed.error->code == ErrorCode::exhausted);
+    CHECK(failed.error->message == "out of memory");
+    CHECK(world.tasks[0]->generation().tokens == answers[0]);
+    CHECK(world.tasks[2]->generation().tokens == answers[2]);
+    CHECK(world.engine.empty());
+    CHECK(world.engine.planner().reserved() == 0);
+  }
 }

@@ -31,11 +31,11 @@ class Case {
   const SafetensorsFile& inputs() const { return inputs_; }
 
   /// Runs an architecture on the checkpoint's weights.
-  NamedTensors run(const Architecture& architecture) const {
+  NamedTensors run(const Architecture& architecture, Dtype kv = Dtype::f32) const {
     Result<Model> model = Model::load(architecture, weights());
     INFO((model.ok() ? "" : model.error().message));
     REQUIRE(model.ok());
-    Result<NamedTensors> outputs = run_model(*model, NamedInputs(inputs_));
+    Result<NamedTensors> outputs = run_model(*model, NamedInputs(inputs_), kv);
     INFO((outputs.ok() ? "" : outputs.error().message));
     REQUIRE(outputs.ok());
     return std::move(outputs).value();

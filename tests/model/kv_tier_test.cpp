@@ -85,8 +85,10 @@ Outcome run(const Model& model, KeptPool& kept, std::size_t at_once, const std::
   return outcome;
 }
 
-KeptPool open_pool(const Model& model, std::size_t pages, const std::string& folder) {
-  return std::move(KeptPool::make(model.text().kv_shape(4), pages, folder, folder_bytes)).value();
+KeptPool open_pool(const Model& model, std::size_t pages, const std::string& folder,
+                   Dtype dtype = Dtype::f32) {
+  return std::move(KeptPool::make(model.text().kv_shape(4, dtype), pages, folder, folder_bytes))
+      .value();
 }
 
 /// Keeps to itself that reads have ended, while the test says so.
@@ -203,8 +205,10 @@ TEST_CASE("a read that hangs frees all who wait at once, is one failure, and is 
 }
 
 TEST_CASE("answers are the same with pages of memory, of a folder, and after a restart") {
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  INFO(to_string(dtype));
   const Model model = Model::open(golden + "qwen2").value();
-  KeptPool memory = open_pool(model, 400, "");
+  KeptPool memory = open_pool(model, 400, "", dtype);
   const Outcome want = run(model, memory, 1, "");  // nothing is shared
   REQUIRE(want.answers.size() == 18);
   for (const std::size_t pages : {400U, 40U, 14U}) {
@@ -213,13 +217,13 @@ TEST_CASE("answers are the same with pages of memory, of a folder, and after a r
     const std::size_t at_once = pages == 14 ? 1 : 3;
     Outcome cold, warm, again, other;
     {
-      KeptPool kept = open_pool(model, pages, scratch.pages());
+      KeptPool kept = open_pool(model, pages, scratch.pages(), dtype);
       cold = run(model, kept, at_once, "qwen2");
       warm = run(model, kept, at_once, "qwen2");
       CHECK(kept.pool->pages_free() == pages);
     }
     {
-      KeptPool kept = open_pool(model, pages, scratch.pages());
+      KeptPool kept = open_pool(model, pages, scratch.pages(), dtype);
       CHECK(kept.tier->store().index().pages() > 0);
       again = run(model, kept, at_once, "qwen2");
       CHECK(kept.pool->pages_free() == pages);
@@ -227,7 +231,7 @@ TEST_CASE("answers are the same with pages of memory, of a folder, and after a r
       CHECK(kept.tier->store().counts().read > 0);
     }
     {
-      KeptPool kept = open_pool(model, pages, scratch.pages());
+      KeptPool kept = open_pool(model, pages, scratch.pages(), dtype);
       other = run(model, kept, at_once, "another model");
       // What it reads is its own.
       if (pages == 400) CHECK(kept.tier->store().counts().read == 0);
@@ -238,6 +242,24 @@ TEST_CASE("answers are the same with pages of memory, of a folder, and after a r
     CHECK(warm.read_back == 0);  // memory has them all
     CHECK(again.computed < cold.computed);
   }
+}
+
+TEST_CASE("a folder's pages in f32 are never read as bf16, nor the other way round") {
+  const Model model = Model::open(golden + "qwen2").value();
+  Scratch scratch;
+  Outcome first[2];
+  for (const std::size_t turn : {0U, 1U, 2U, 3U}) {
+    const Dtype dtype = turn % 2 == 0 ? Dtype::f32 : Dtype::bf16;
+    KeptPool memory = open_pool(model, 400, "", dtype);
+    const Outcome want = run(model, memory, 1, "");
+    KeptPool kept = open_pool(model, 400, scratch.pages(), dtype);
+    const Outcome got = run(model, kept, 1, "qwen2");
+    CHECK(got.answers == want.answers);
+    CHECK((got.read_back > 0) == (turn >= 2));  // each finds its own again
+    CHECK(kept.tier->store().counts().broken == 0);
+    if (turn < 2) first[turn] = got;
+  }
+  CHECK(first[0].computed == first[1].computed);
 }
 
 TEST_CASE("two tasks that miss the same pages cause one read of each") {

@@ -43,6 +43,8 @@ TEST_CASE("a token takes its keys and its values, of every layer and KV head, in
   const MemoryPlan plan = plan_memory(three_tensors(), a, 100, WeightFormat::exact);
   CHECK(plan.kv == 100 * token);
   CHECK(plan.kv_tokens == 100);
+  CHECK(kv_bytes(*a.text, Dtype::bf16) == token / 2);
+  CHECK(plan_memory(three_tensors(), a, 100, WeightFormat::exact, Dtype::bf16).kv == 50 * token);
   CHECK(plan.machine == machine_bytes());
 }
 

@@ -445,6 +445,34 @@ TEST_CASE("alone, a task gets what there is, and is refused when its least is mo
   CHECK(planner.is_admitted(3));
 }
 
+TEST_CASE("what a task was granted and has not taken goes to the one that goes on, before others") {
+  Planner planner({});
+  Batch batch;
+  const auto admitted = [&](std::uint32_t free) {
+    planner.admit(free, 10, batch);
+    return batch.admitted.size();
+  };
+  planner.begin(1, {2, 6});
+  CHECK(admitted(10) == 1);
+  planner.took(1, 2);  // its prompt; it is done, and nobody has removed it
+  planner.begin(2, {2, 5});
+  CHECK(admitted(8) == 0);
+  CHECK(batch.refused.empty());  // pages of the first are about to be free
+  planner.hand_on(1, 3);
+  CHECK(planner.is_admitted(3));
+  CHECK_FALSE(planner.is_admitted(1));
+  CHECK(planner.reserved() == 4);
+  CHECK(admitted(8) == 0);  // the second waits on
+  planner.offer(3, {});
+  planner.plan(0, batch);
+  CHECK(batch.items.size() == 1);
+  planner.took(3, 4);
+  CHECK(planner.reserved() == 0);
+  planner.end(3);
+  CHECK(admitted(10) == 1);
+  CHECK(batch.admitted[0].task == 2);
+}
+
 TEST_CASE("costs are learned from forwards, and forgotten when the machine changes") {
   Costs costs;
   CHECK(!costs.known());

@@ -88,14 +88,16 @@ ChatModel open_chat(const std::string& name) {
 }  // namespace
 
 TEST_CASE("answers are the same with shared prefixes, and when pages are given up for others") {
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  INFO(to_string(dtype));
   const Model model = Model::open(golden + "qwen2").value();
-  KvPool apart(model.text().kv_shape(4), 400);
+  KvPool apart(model.text().kv_shape(4, dtype), 400);
   const Outcome want = run(model, apart, false, 1, {});
   CHECK(want.answers.size() == 24);
   CHECK(apart.pages_cached() == 0);
   std::size_t computed = 0;
   for (const std::size_t pages : {400, 40, 14}) {
-    KvPool pool(model.text().kv_shape(4), pages);
+    KvPool pool(model.text().kv_shape(4, dtype), pages);
     for (const Budget budget : {Budget{}, Budget{5, 64}}) {
       const std::size_t at_once = pages == 14 ? 1 : 3;
       const Outcome got = run(model, pool, true, at_once, budget);

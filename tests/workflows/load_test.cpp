@@ -25,7 +25,7 @@ include: [library.yaml]
 inputs: { x: text, y: json }
 global_params:
   memory: { kind: paged_kv, model: somewhere, page_tokens: 32, pages: 100,
-            ssd: there, ssd_bytes: 3MiB }
+            kv_dtype: bf16, ssd: there, ssd_bytes: 3MiB }
 roles:
   one: { plugin: scripted, model: elsewhere, replicas: 3, balance: session, global_params: [memory],
          options: { first: 1, second: two } }
@@ -59,6 +59,7 @@ on_error: cancel
   CHECK(spec.global_params[0].model->text == "somewhere");
   CHECK(spec.global_params[0].page_tokens == 32);
   CHECK(spec.global_params[0].pages == 100);
+  CHECK(spec.global_params[0].kv_dtype == Dtype::bf16);
   CHECK(spec.global_params[0].ssd->text == "there");
   CHECK(spec.global_params[0].ssd_bytes == 3 << 20);
   REQUIRE(spec.roles.size() == 2);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/failpoint.h"
+#include "cli/cluster_pages.h"
 #include "cli/gated_runner.h"
 #include "cli/isolate.h"
 #include "cli/machine_status.h"
@@ -87,6 +88,7 @@ void remove_sockets(const Cluster& cluster) {
       if (const Result<LockFile> lock = LockFile::take(path + ".lock"); lock.ok()) {
         ::unlink(path.c_str());
         ::unlink((path + ".memory").c_str());  // as in shared_memory_socket
+        ::unlink((path + page_socket_end).c_str());
         ::unlink(status_path(cluster.folder, i).c_str());
         ::unlink((path + ".lock").c_str());
       }
@@ -174,8 +176,8 @@ Result<void> ClusterHome::wait_for_members(std::chrono::milliseconds patience) {
     if (!processes) continue;
     for (const Supervisor::Status& one : *processes)
       if (one.failing != 0)
-        return Error{ErrorCode::unavailable, "machine '" + one.name + "' " + one.ended + "; " +
-                                                 failing_words(one.failing)};
+        return Error{ErrorCode::unavailable,
+                     "machine '" + one.name + "' " + one.ended + "; " + failing_words(one.failing)};
   }
 }
 

@@ -206,6 +206,18 @@ TEST_CASE("each message is read as it was written, and no other bytes are one") 
     CHECK((!more.has_value() || std::holds_alternative<pages::Note>(*more)));
   }
   CHECK(std::get<pages::Hello>(*pages::decode(all[0])) == hello_of(4));
+  Bytes page = pages::page_message(page_bytes);
+  pages::write_page_head({8, 2, 3, key_of(4), 5, page_bytes, 6}, page);
+  const auto whole = pages::decode(page);
+  REQUIRE(whole.has_value());
+  const auto& read_page = std::get<pages::PageContent>(*whole);
+  CHECK(read_page.head.key == key_of(4));
+  CHECK(read_page.head.index == 5);
+  CHECK(read_page.content.size() == page_bytes);
+  for (std::size_t size = 0; size < page.size(); ++size)
+    CHECK_FALSE(pages::decode(std::span(page).first(size)).has_value());
+  page.push_back({});
+  CHECK_FALSE(pages::decode(page).has_value());
   // A count that the message cannot hold takes no memory.
   Bytes many = encode(pages::Find{1, keys_of(0, 1)});
   many[16] = many[17] = many[18] = many[19] = std::byte{0xff};

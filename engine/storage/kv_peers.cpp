@@ -56,11 +56,19 @@ KvPeers::~KvPeers() {
 }
 
 void KvPeers::joined(PeerLife peer) {
+  std::vector<pages::Bytes> notes;
   {
     const std::lock_guard lock(mutex_);
     there_.push_back(peer);
+    for (auto it = untold_.begin(); it != untold_.end();) {
+      const auto telling = telling_.find(it->first);
+      const bool is_its = telling != telling_.end() && telling->second.first == peer;
+      if (is_its) notes.push_back(encode(pages::Note{it->first, it->second}));
+      it = is_its || telling == telling_.end() ? untold_.erase(it) : std::next(it);
+    }
   }
   port_.send(channel_, peer, encode(hello_));
+  for (pages::Bytes& note : notes) port_.send(channel_, peer, std::move(note));
 }
 
 void KvPeers::lost(PeerLife peer) {
@@ -317,8 +325,15 @@ std::uint64_t KvPeers::tell(PeerLife peer, pages::Bytes text) {
   const std::uint64_t number = next_note_++;
   {
     const std::lock_guard lock(mutex_);
-    if (!is_open_ || std::ranges::find(there_, peer) == there_.end()) return number;
+    const bool is_over = std::ranges::any_of(there_, [&](PeerLife other) {
+      return other.machine == peer.machine && other.incarnation > peer.incarnation;
+    });
+    if (!is_open_ || is_over) return number;
     telling_.emplace(number, std::pair(peer, Told::waiting));
+    if (std::ranges::find(there_, peer) == there_.end()) {
+      untold_.emplace(number, std::move(text));
+      return number;
+    }
   }
   port_.send(channel_, peer, encode(pages::Note{number, text}));
   return number;

@@ -60,7 +60,7 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   std::size_t pages_awaited() const override;
 
   PeerLife self() const { return port_.self(); }
-  /// Tells the users of the pool there. Returns its number.
+  /// Tells the users of the pool there, as soon as it has joined. Returns its number.
   std::uint64_t tell(PeerLife peer, pages::Bytes text);
   enum class Told : std::uint8_t { waiting, arrived, failed };
   /// Asked about until it does not wait any more.
@@ -124,6 +124,7 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   std::deque<News> news_;
   std::size_t news_bytes_ = 0;
   std::map<std::uint64_t, std::pair<PeerLife, Told>> telling_;
+  std::map<std::uint64_t, pages::Bytes> untold_;  // of those, whose peer has not joined yet
   std::vector<Word> words_;
   std::vector<PeerLife> there_;
   PageServer server_;

@@ -196,7 +196,13 @@ TEST_CASE("machines tell each other something, and know whether it has arrived")
     REQUIRE(words.size() == 1);
     CHECK(words[0].text == text);
     CHECK(words[0].from == second->peers->self());
-    CHECK(second->peers->told(second->peers->tell({7, 1}, text)) == KvPeers::Told::failed);
+    CHECK(second->peers->told(second->peers->tell({0, 0}, text)) == KvPeers::Told::failed);
+    // Who has not joined yet hears of it when it does.
+    const std::uint64_t early = second->peers->tell({7, 1}, text);
+    CHECK(second->peers->told(early) == KvPeers::Told::waiting);
+    const KeptPool later = among(hub.add(7));
+    CHECK(second->peers->told(early) == KvPeers::Told::arrived);
+    CHECK(later.peers->take_words().size() == 1);
     hub.on_way = [](PeerLife, PeerLife, std::vector<std::byte>&) { return false; };
     const std::uint64_t lost = first.peers->tell(second->peers->self(), text);
     CHECK(first.peers->told(lost) == KvPeers::Told::waiting);

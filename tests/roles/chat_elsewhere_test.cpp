@@ -171,7 +171,7 @@ TEST_CASE("an answer whose conversation does not hear of it comes with a warning
   SECTION("the machine is gone") {
     FakeActivation prefix = reader.read("Never mind", 1);
     HandedPrefix other = read_prefix(*prefix.frames.at(0).second, 1000).value();
-    other.from->incarnation = 7;
+    other.from->incarnation = 0;
     prefix.frames.at(0).second = prefix_frame(other);
     FakeActivation wrote = writer.answer(prefix);
     CHECK(writer.end_of(wrote).empty());

@@ -154,7 +154,9 @@ def reader_is_killed(folder: str, want: dict):
     answered = one.get("ok") and one.get("outputs") == want[0]["outputs"]
     check(answered or "'read'" in json.dumps(one), f"killed: {one}")
     until(lambda: up.machine("read").get("process") == "ready", 20, "the reader is back")
-    same({0: want[0]}, run(["--cluster", up.cluster], write_calls(folder, TURNS[:1])), "after that")
+    again = run(["--cluster", up.cluster], write_calls(folder, TURNS[:1])).get(0, {})
+    # The two may not have met beside the frames yet: then there is a warning more.
+    check(again.get("ok") and again.get("outputs") == want[0]["outputs"], f"after that: {again}")
     up.stop()
 
 

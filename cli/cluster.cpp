@@ -12,10 +12,10 @@
 
 #include "base/sha256.h"
 #include "cli/cluster_links.h"
+#include "cli/cluster_pages.h"
 #include "cli/file_kind.h"
 #include "graph/print.h"
 #include "runtime/redis/redis_link.h"
-#include "runtime/zmq/zmq_transport.h"
 
 namespace sluice::cli {
 
@@ -92,38 +92,6 @@ Result<void> make_private(const std::string& folder) {
                folder + ": must be a folder of yours with mode 0700; sockets would stand in it"};
 }
 
-Result<ZmqOptions> transport_options(const Cluster& cluster, Origin self,
-                                     const std::function<void(const std::string&)>& notice) {
-  const ClusterSpec& spec = cluster.spec();
-  const std::string keys = keys_folder(spec);
-  ZmqOptions options;
-  options.self = self;
-  options.name = spec.machines[self.machine].name.text;
-  options.bind = cluster.address_of(self.machine);
-  options.lease = spec.lease;
-  options.workflow = cluster.digest;
-  options.cluster = "sluice";
-  options.notice = notice;
-  if (!keys.empty()) {
-    Result<Keys> own = read_secret(keys + "/" + spec.machines[self.machine].name.text + ".secret");
-    if (!own.ok()) return own.error();
-    options.keys = std::move(own).value();
-  }
-  for (std::uint32_t machine = 0; machine < spec.machines.size(); ++machine) {
-    if (machine == self.machine) continue;
-    ZmqPeer& peer = options.peers.emplace_back();
-    peer.machine = machine;
-    peer.name = spec.machines[machine].name.text;
-    peer.address = cluster.address_of(machine);
-    if (keys.empty()) continue;
-    Result<std::string> key =
-        read_public(keys + "/" + spec.machines[machine].name.text + ".public");
-    if (!key.ok()) return key.error();
-    peer.public_key = std::move(key).value();
-  }
-  return options;
-}
-
 }  // namespace
 
 bool Cluster::ok() const {
@@ -172,7 +140,7 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
               file + " has roles for others to include, and no nodes", ""});
   }
   // What a workflow that is wrong lacks says nothing of the roles.
-  if (cluster.ok()) cluster.placed = place_roles(cluster.loaded, specs);
+  if (cluster.ok()) cluster.placed = place_roles(cluster.loaded, specs, why_not_shared(catalog));
   cluster.digest = digest_of(cluster, digest);
   sort_diagnostics(cluster.loaded.diagnostics);
   return cluster;
@@ -217,16 +185,52 @@ Result<LockFile> lock_machine(const Cluster& cluster, std::uint32_t machine) {
 }
 
 void leave_cluster_folder(const std::string& folder) {
+  remove_page_secret(folder);
   // Each stays where something is in it still.
   if (::rmdir(folder.c_str()) == 0) ::rmdir(fs::path(folder).parent_path().c_str());
 }
 
 void leave_folder(const Cluster& cluster, std::uint32_t machine, std::optional<LockFile> lock) {
   if (!lock) return;
-  if (!cluster.spec().machines[machine].address)
-    ::unlink((cluster.folder + "/" + std::to_string(machine)).c_str());
+  if (!cluster.spec().machines[machine].address) {
+    const std::string path = cluster.folder + "/" + std::to_string(machine);
+    ::unlink(path.c_str());
+    ::unlink((path + page_socket_end).c_str());
+  }
   lock.reset();
   leave_cluster_folder(cluster.folder);
+}
+
+Result<ZmqOptions> transport_options(const Cluster& cluster, Origin self,
+                                     const std::function<void(const std::string&)>& notice) {
+  const ClusterSpec& spec = cluster.spec();
+  const std::string keys = keys_folder(spec);
+  ZmqOptions options;
+  options.self = self;
+  options.name = spec.machines[self.machine].name.text;
+  options.bind = cluster.address_of(self.machine);
+  options.lease = spec.lease;
+  options.workflow = cluster.digest;
+  options.cluster = "sluice";
+  options.notice = notice;
+  if (!keys.empty()) {
+    Result<Keys> own = read_secret(keys + "/" + spec.machines[self.machine].name.text + ".secret");
+    if (!own.ok()) return own.error();
+    options.keys = std::move(own).value();
+  }
+  for (std::uint32_t machine = 0; machine < spec.machines.size(); ++machine) {
+    if (machine == self.machine) continue;
+    ZmqPeer& peer = options.peers.emplace_back();
+    peer.machine = machine;
+    peer.name = spec.machines[machine].name.text;
+    peer.address = cluster.address_of(machine);
+    if (keys.empty()) continue;
+    Result<std::string> key =
+        read_public(keys + "/" + spec.machines[machine].name.text + ".public");
+    if (!key.ok()) return key.error();
+    peer.public_key = std::move(key).value();
+  }
+  return options;
 }
 
 Result<std::unique_ptr<Node>> make_node(const Cluster& cluster, std::uint32_t machine,
@@ -245,6 +249,9 @@ Result<std::unique_ptr<Node>> make_node(const Cluster& cluster, std::uint32_t ma
     node.incarnation = *given;
   }
   node.runner = std::move(options);
+  auto pages = connect_pages(cluster, {machine, node.incarnation}, notice);
+  if (!pages.ok()) return pages.error();
+  node.runner.peers = std::move(pages).value();
   node.notice = notice;
   node.connect = [&cluster, notice, registry](Origin self) -> Result<std::unique_ptr<Transport>> {
     if (registry != nullptr) registry->raise(self.incarnation);

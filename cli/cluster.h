@@ -16,6 +16,7 @@
 #include "cli/lock_file.h"
 #include "runtime/node/node.h"
 #include "runtime/redis/registry_keeper.h"
+#include "runtime/zmq/zmq_transport.h"
 #include "workflows/cluster.h"
 
 namespace sluice::cli {
@@ -47,6 +48,10 @@ Result<void> make_folder(const Cluster& cluster);
 std::string lock_path(const Cluster& cluster, std::uint32_t machine);
 /// Only one process at a time is this machine. Errors: unavailable.
 Result<LockFile> lock_machine(const Cluster& cluster, std::uint32_t machine);
+
+/// What a machine's transport is made from. Errors: keys that are not there.
+Result<ZmqOptions> transport_options(const Cluster& cluster, Origin self,
+                                     const std::function<void(const std::string&)>& notice);
 
 /// Removes the folder where nothing is in it.
 void leave_cluster_folder(const std::string& folder);

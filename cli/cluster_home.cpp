@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/failpoint.h"
+#include "cli/cluster_pages.h"
 #include "cli/gated_runner.h"
 #include "cli/isolate.h"
 #include "cli/machine_status.h"
@@ -90,6 +91,7 @@ void remove_sockets(const Cluster& cluster) {
       if (const Result<LockFile> lock = LockFile::take(path + ".lock"); lock.ok()) {
         ::unlink(path.c_str());
         ::unlink((path + ".memory").c_str());  // as in shared_memory_socket
+        ::unlink((path + page_socket_end).c_str());
         ::unlink(status_path(cluster.folder, i).c_str());
         ::unlink((path + ".lock").c_str());
       }

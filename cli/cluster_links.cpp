@@ -19,11 +19,15 @@ bool is_said(const Diagnostics& diagnostics, Mark mark) {
 }
 
 void check_addresses(LoadedCluster& cluster) {
-  for (const ClusterMachine& machine : cluster.spec.machines) {
-    if (!machine.address || is_said(cluster.diagnostics, machine.address->mark)) continue;
-    if (const auto address = links::read_address(machine.address->text); !address.ok())
+  const auto check = [&](const std::optional<Name>& said) {
+    if (!said || is_said(cluster.diagnostics, said->mark)) return;
+    if (const auto address = links::read_address(said->text); !address.ok())
       report(cluster.diagnostics,
-             {Severity::error, machine.address->mark, "bad-address", address.error().message, ""});
+             {Severity::error, said->mark, "bad-address", address.error().message, ""});
+  };
+  for (const ClusterMachine& machine : cluster.spec.machines) {
+    check(machine.address);
+    check(machine.pages);
   }
 }
 

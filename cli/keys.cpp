@@ -42,7 +42,12 @@ int make_all(const std::string& directory, const std::vector<std::string>& machi
       return fail(written.error().message);
     std::printf("%s/%s.public  %s\n", directory.c_str(), machine.c_str(), keys->public_key.c_str());
   }
-  std::printf("Each machine needs its own .secret, which nobody else may have, and all .public\n");
+  if (const Result<void> written = write_shared_secret(directory); !written)
+    return fail(written.error().message);
+  std::printf(
+      "Each machine needs its own .secret, which nobody else may have, and all .public; "
+      "those that share pages also %s\n",
+      shared_secret_name);
   return 0;
 }
 

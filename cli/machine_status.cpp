@@ -61,9 +61,12 @@ Json machine_row(const std::string& name, const NodeStatus::Machine& row, Roster
   json["owed_bytes"] = row.link->owed_bytes;
   json["window_bytes"] = row.link->window_bytes;
   const LentCounts& lent = row.link->lent;
-  json["lent"] = {{"in_place", lent.in_place},     {"in_place_bytes", lent.in_place_bytes},
-                  {"copied", lent.copied},         {"in_message", lent.in_message},
-                  {"in_message_bytes", lent.in_message_bytes}, {"why", lent.why},
+  json["lent"] = {{"in_place", lent.in_place},
+                  {"in_place_bytes", lent.in_place_bytes},
+                  {"copied", lent.copied},
+                  {"in_message", lent.in_message},
+                  {"in_message_bytes", lent.in_message_bytes},
+                  {"why", lent.why},
                   {"held_bytes", lent.held_bytes}};
   return json;
 }
@@ -126,6 +129,8 @@ std::string MachineStatus::text() const {
   json["given_up"] = status.counts.given_up;
   json["activations"] = status.counts.activations;
   json["dropped"] = status.counts.dropped;
+  for (const ParamCounts& param : status.params)
+    for (const auto& [name, count] : param.counts) json["pages"][param.name][name] = count;
   json["machines"] = Json::array();
   for (std::size_t i = 0; i < status.machines.size(); ++i)
     json["machines"].push_back(machine_row(machines[i].name.text, status.machines[i], status.now));

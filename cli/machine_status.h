@@ -5,7 +5,8 @@
 //       "incarnation", "since_ms", "why", "connected", "heard_ms", "owed_bytes", "window_bytes",
 //       "lent": { "in_place", "in_place_bytes", "copied", "in_message", "in_message_bytes", "why",
 //       "held_bytes" } }
-//       ], "processes": as `processes_json`,
+//       ], "pages" (of those shared over machines): { PARAMETER: { COUNTER: NUMBER } },
+//       "processes": as `processes_json`,
 //       "registry": "joining|current|lapsed|fenced", "registry_why" }
 // Until its roles are loaded: only machine, home, pid, ready and the registry. Thread: any.
 #pragma once

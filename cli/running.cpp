@@ -129,6 +129,7 @@ std::size_t remove_leftovers(const ClusterPlace& place) {
   const std::vector<std::string> names = names_in(place.folder);
   std::size_t removed = 0;
   for (const std::string& name : names) {
+    if (name == shared_secret_name) continue;  // goes with the folder
     const std::string before_dot = name.substr(0, name.find('.'));
     // The registry's server belongs to whoever starts the machines.
     const std::string stem = before_dot == "registry" ? "up" : before_dot;

@@ -60,8 +60,8 @@ Json process_row(const std::string& name, bool home, const RunningProcess* proce
   }
   const Json* const ready = member(answer->json, "ready");
   row["process"] = ready != nullptr && *ready == true ? "ready" : "loading";
-  for (const char* key :
-       {"lives", "calls", "given_up", "activations", "dropped", "registry", "registry_why"})
+  for (const char* key : {"lives", "calls", "given_up", "activations", "dropped", "pages",
+                          "registry", "registry_why"})
     if (const Json* value = member(answer->json, key)) row[key] = *value;
   return row;
 }

@@ -98,6 +98,7 @@ bool PageTable::make_room(std::uint32_t count) {
   while (free_pages() < count) {
     const Page page = policy_->victim(held_);
     SLUICE_CHECK(page != no_page && held_[page] == 0 && pages_[page].is_published);
+    if (watcher_ != nullptr) watcher_->dropped(page);
     State& state = pages_[page];
     SLUICE_CHECK(index_.erase(state.key.words[0]));
     if (state.parent != no_page) {
@@ -183,6 +184,7 @@ bool PageTable::publish(Sequence& sequence, const PageKey& key) {
     hold(before);
   }
   ++sequence.published_;
+  if (watcher_ != nullptr) watcher_->published(mine);
   return true;
 }
 

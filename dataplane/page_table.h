@@ -75,6 +75,15 @@ struct Admission {
   bool fits = false;
 };
 
+/// Told of pages that others may find, and of those that they may not find any more: before
+/// anything else is written there.
+class PageWatcher {
+ public:
+  virtual ~PageWatcher() = default;
+  virtual void published(Page page) = 0;
+  virtual void dropped(Page page) = 0;
+};
+
 class PageTable {
  public:
   /// The policy is made for `{pages, 2 * pages}`.
@@ -103,6 +112,8 @@ class PageTable {
   void truncate(Sequence& sequence, std::uint32_t rows, std::uint32_t reserved = 0);
   /// Gives all pages back; what is published stays as cache.
   void release(Sequence& sequence);
+  /// Borrows it; null: nobody.
+  void watch(PageWatcher* watcher) { watcher_ = watcher; }
   /// The time at which the policy sees what follows.
   void set_time(std::uint64_t now_ms) { now_ms_ = now_ms; }
 
@@ -152,6 +163,7 @@ class PageTable {
   KeyTable index_;
   std::vector<VisitedBlock> path_;
   std::uint64_t now_ms_ = 0;
+  PageWatcher* watcher_ = nullptr;
   std::uint32_t cached_ = 0;  // published, without references
 };
 

@@ -11,7 +11,8 @@ namespace sluice {
 struct TogetherRoles {
   const RoleSpec* first = nullptr;  // in the order of the workflow
   const RoleSpec* second = nullptr;
-  std::string why;  // "they share 'kv' in memory"
+  std::string why;    // "they share 'kv' in memory"
+  std::string param;  // of those: 'kv'
 };
 
 /// Each pair with each reason. Borrows the workflow.

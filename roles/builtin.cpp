@@ -38,20 +38,35 @@ Result<std::unique_ptr<GlobalParam>> make_paged_kv(const GlobalParamMaking& maki
   return *kind == ModelKind::policy ? PolicyKv::make(making) : ChatSessions::make(making);
 }
 
+/// Of a conversation's pages each stands for itself; what draws or acts goes on with them in place.
+Result<void> check_shared_kv(const std::string& path) {
+  const Result<ModelKind> kind = kind_of_model(path);
+  if (!kind.ok()) return kind.error();
+  if (*kind != ModelKind::drawing && *kind != ModelKind::policy) return {};
+  return invalid_argument("the pages of a model that " +
+                          std::string(*kind == ModelKind::drawing ? "draws" : "acts") +
+                          " cannot be pulled by other machines");
+}
+
+Plugin over_machines(Plugin plugin) {
+  plugin.shares_over_machines = true;
+  return plugin;
+}
+
 }  // namespace
 
 void add_builtin_plugins(Catalog& catalog) {
   catalog.add(parse_request_plugin());
   catalog.add(playing(check_vision_encoder, vision_encoder_plugin(), true));
-  catalog.add(playing(check_language_model, language_model_plugin(), true));
-  catalog.add(playing(check_chat_model, chat_model_plugin()));
+  catalog.add(over_machines(playing(check_language_model, language_model_plugin(), true)));
+  catalog.add(over_machines(playing(check_chat_model, chat_model_plugin())));
   catalog.add(playing(check_policy, robot_policy_plugin()));
   catalog.add(playing(check_policy, action_expert_plugin()));
   catalog.add(playing(check_denoiser, denoiser_plugin()));
   catalog.add(playing(check_class_denoiser, class_denoiser_plugin()));
   catalog.add(playing(check_image_codec, image_codec_plugin(), true));
   catalog.add(scripted_plugin());
-  catalog.add_global_param("paged_kv", make_paged_kv, check_paged_kv);
+  catalog.add_global_param("paged_kv", make_paged_kv, check_paged_kv, check_shared_kv);
 }
 
 }  // namespace sluice

@@ -15,7 +15,8 @@ void Catalog::add(Plugin plugin) {
 void Catalog::add_global_param(
     std::string kind,
     std::function<Result<std::unique_ptr<GlobalParam>>(const GlobalParamMaking&)> make,
-    ModelCheck check_model) {
+    ModelCheck check_model, ModelCheck check_shared) {
+  shared_checks_.emplace(kind, std::move(check_shared));
   model_checks_.emplace(kind, std::move(check_model));
   global_params_.emplace(std::move(kind), std::move(make));
 }
@@ -35,6 +36,11 @@ const InterfaceDeclaration* Catalog::interface_of(const WorkflowSpec& spec,
 ModelCheck Catalog::model_check_of_kind(std::string_view kind) const {
   const auto it = model_checks_.find(kind);
   return it == model_checks_.end() ? ModelCheck() : it->second;
+}
+
+ModelCheck Catalog::shared_check_of_kind(std::string_view kind) const {
+  const auto it = shared_checks_.find(kind);
+  return it == shared_checks_.end() ? ModelCheck() : it->second;
 }
 
 Declarations Catalog::declarations() const {

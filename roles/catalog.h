@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/peer_port.h"
 #include "base/result.h"
 #include "graph/declaration.h"
 #include "graph/spec.h"
@@ -25,6 +26,8 @@ class GlobalParam {
   virtual ~GlobalParam() = default;
   /// Drops what the session holds.
   virtual void end_session(std::string_view session) = 0;
+  /// What it has done, for people; names and numbers. Thread: any.
+  virtual std::vector<std::pair<std::string, std::uint64_t>> counts() const { return {}; }
 };
 
 /// What a plugin gets when an instance is made. Everything borrowed outlives the instance.
@@ -48,11 +51,14 @@ struct Plugin {
   std::function<Result<RoleInstance>(const RoleMaking&)> make;
   ModelCheck check_model = {};          // empty: any
   InterfaceCheck check_interface = {};  // empty: all that it declares
+  bool shares_over_machines = false;    // where its global parameters can be so shared
 };
 
 struct GlobalParamMaking {
   const GlobalParamSpec* spec = nullptr;
   std::string model_directory;
+  /// To its like on other machines, whose roles list it too; null: there are none. Outlives it.
+  PeerPort* peers = nullptr;
 };
 
 class Catalog {
@@ -61,7 +67,7 @@ class Catalog {
   void add_global_param(
       std::string kind,
       std::function<Result<std::unique_ptr<GlobalParam>>(const GlobalParamMaking&)> make,
-      ModelCheck check_model = {});
+      ModelCheck check_model = {}, ModelCheck check_shared = {});
 
   const Plugin* find(std::string_view name) const;
   /// What the plugin of the node's role declares of the interface that the node runs; null:
@@ -70,6 +76,8 @@ class Catalog {
   bool has_kind(std::string_view kind) const { return global_params_.contains(kind); }
   /// The check of a kind's `model:`; empty: any.
   ModelCheck model_check_of_kind(std::string_view kind) const;
+  /// Whether one of this model can be shared by roles on several machines; empty: none can.
+  ModelCheck shared_check_of_kind(std::string_view kind) const;
   Declarations declarations() const;
   Result<std::unique_ptr<GlobalParam>> make_global_param(const GlobalParamMaking& making) const;
 
@@ -79,7 +87,7 @@ class Catalog {
            std::function<Result<std::unique_ptr<GlobalParam>>(const GlobalParamMaking&)>,
            std::less<>>
       global_params_;
-  std::map<std::string, ModelCheck, std::less<>> model_checks_;  // by kind
+  std::map<std::string, ModelCheck, std::less<>> model_checks_, shared_checks_;  // by kind
 };
 
 /// All of ours, as `sluice roles` lists them.

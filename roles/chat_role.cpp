@@ -4,11 +4,13 @@
 #include <deque>
 #include <memory>
 
+#include "base/failpoint.h"
 #include "engine/tasks/encoding.h"
 #include "engine/tasks/generation.h"
 #include "roles/chat_sessions.h"
 #include "roles/emissions.h"
 #include "roles/engine_options.h"
+#include "roles/handed_prefix.h"
 #include "roles/picture_features.h"
 
 namespace sluice {
@@ -39,13 +41,23 @@ struct Piece {
 struct Turn {
   Activation* activation = nullptr;
   std::uint64_t session = 0;  // its number
-  std::vector<std::int32_t> prompt;
-  std::unique_ptr<GenerationTask> task;
+  std::vector<std::int32_t> prompt = {};
+  std::unique_ptr<GenerationTask> task = nullptr;
   TaskId id = 0;
-  std::size_t said = 0;     // bytes of the text that have been yielded
-  std::string role;         // whose conversation it is
-  bool hands_over = false;  // behind its first token
+  std::size_t said = 0;                   // bytes of the text that have been yielded
+  std::string role = {};                  // whose conversation it is
+  bool hands_over = false;                // behind its first token
+  std::optional<HandedPrefix> from = {};  // another machine, whose conversation it is
 };
+
+/// An answer that was made for another machine's conversation, until that has heard of it.
+struct Telling {
+  Activation* activation = nullptr;
+  std::uint64_t number = 0;
+  std::int64_t until = 0;
+};
+
+constexpr std::int64_t telling_patience = 3'000'000'000;
 
 /// `tokens_max`: of an answer whose message does not say.
 GenerationOptions options_of(const Payload& text, std::size_t tokens_max) {
@@ -82,7 +94,7 @@ class ChatRole final : public SteppedRole {
   ChatRole& operator=(const ChatRole&) = delete;
 
   void admit(Activation& activation) override { waiting_.push_back({&activation, false, {}, {}}); }
-  bool busy() const override { return !waiting_.empty() || !turns_.empty(); }
+  bool busy() const override { return !waiting_.empty() || !turns_.empty() || !telling_.empty(); }
   void step(std::vector<StepOutcome>& ended) override;
 
  private:
@@ -103,6 +115,12 @@ class ChatRole final : public SteppedRole {
   Result<void> go_on(Activation& activation, SharedEngine::Turn& mine);
   void drop_handed(const Activation& activation, SharedEngine::Turn& mine);
   Result<void> hand_over(Turn& turn, Generation generation, SharedEngine::Turn& mine);
+  Result<void> answer_prompt(Turn turn, GenerationOptions options, SharedEngine::Turn& mine);
+  Result<void> go_on_from_elsewhere(Activation& activation, HandedPrefix prefix,
+                                    SharedEngine::Turn& mine);
+  void tell(Turn& turn, const Generation& done, Result<void> outcome,
+            std::vector<StepOutcome>& ended);
+  void finish_telling(std::vector<StepOutcome>& ended);
   void yield_progress(Turn& turn);
   void finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
   void forget_ended();
@@ -119,6 +137,7 @@ class ChatRole final : public SteppedRole {
   const std::size_t tokens_max_;  // of an answer whose message does not say
   std::deque<Piece> waiting_;
   std::vector<Turn> turns_;
+  std::vector<Telling> telling_;
   Emissions emissions_;
 };
 
@@ -262,10 +281,21 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
 
 /// With an answer whose prompt another role has read.
 Result<void> ChatRole::go_on(Activation& activation, SharedEngine::Turn& mine) {
-  const auto number = static_cast<std::uint64_t>(activation.input("prefix")->number);
-  std::optional<HandedAnswer> handed = sessions_.take_handed(number, activation.session());
+  Result<HandedPrefix> prefix =
+      read_prefix(*activation.input("prefix"), engine_.model.model().text().shape().vocabulary);
+  if (!prefix.ok()) return prefix.error();
+  if (prefix->from.has_value() &&
+      (sessions_.peers() == nullptr || *prefix->from != sessions_.peers()->self()))
+    return go_on_from_elsewhere(activation, std::move(prefix).value(), mine);
+  std::optional<HandedAnswer> handed = sessions_.take_handed(prefix->number, activation.session());
   if (!handed.has_value())
     return Error{ErrorCode::stale, "the session has moved on since its prompt was read"};
+  if (handed->is_dropped)
+    return answer_prompt({.activation = &activation,
+                          .session = handed->session_id,
+                          .prompt = std::move(handed->prompt),
+                          .role = std::move(handed->role)},
+                         prefix->options, mine);
   Turn turn{&activation,
             handed->session_id,
             std::move(handed->prompt),
@@ -279,15 +309,89 @@ Result<void> ChatRole::go_on(Activation& activation, SharedEngine::Turn& mine) {
   if (turn.task->done())
     mine.engine().remove(handed->task);
   else
-    turn.id = mine.go_on(handed->task, *turn.task);
+    turn.id = handed->task == 0 ? mine.add(*turn.task) : mine.go_on(handed->task, *turn.task);
   turns_.push_back(std::move(turn));
   return {};
 }
 
+/// From its beginning, whose pages may be here or on another machine.
+Result<void> ChatRole::answer_prompt(Turn turn, GenerationOptions options,
+                                     SharedEngine::Turn& mine) {
+  const ChatModel& model = engine_.model;
+  Result<Generation> generation = model.begin_with(turn.prompt, {}, std::move(options));
+  if (!generation.ok()) return generation.error();
+  turn.task = std::make_unique<GenerationTask>(std::move(generation).value(), &model.tokenizer());
+  turn.id = mine.add(*turn.task);
+  turns_.push_back(std::move(turn));
+  return {};
+}
+
+Result<void> ChatRole::go_on_from_elsewhere(Activation& activation, HandedPrefix prefix,
+                                            SharedEngine::Turn& mine) {
+  if (sessions_.peers() == nullptr)
+    return Error{ErrorCode::unavailable,
+                 "the prompt was read on another machine, and this one "
+                 "shares no pages with others"};
+  if (prefix.has_pictures)
+    return Error{ErrorCode::unavailable,
+                 "a prompt with pictures was read on another machine: only there it can be "
+                 "answered; put both roles on one machine"};
+  failpoint("prefix_came");
+  GenerationOptions options = prefix.options;
+  Turn turn{.activation = &activation, .prompt = prefix.prompt, .role = name_};
+  turn.from = std::move(prefix);
+  return answer_prompt(std::move(turn), std::move(options), mine);
+}
+
+/// The conversation's machine, before the activation can end: the session's next call finds there
+/// what was said.
+void ChatRole::tell(Turn& turn, const Generation& done, Result<void> outcome,
+                    std::vector<StepOutcome>& ended) {
+  SaidAnswer said{turn.from->number, std::string(turn.activation->session()), outcome.ok(),
+                  done.text, done.tokens};
+  std::vector<std::byte> bytes = encode_said(said);
+  if (outcome.ok() && bytes.size() > pages::note_bytes_most)
+    outcome = Error{ErrorCode::exhausted,
+                    "the answer is too long for another machine's "
+                    "conversation"};
+  if (bytes.size() > pages::note_bytes_most) {
+    said = {said.number, said.session, false, {}, {}};
+    bytes = encode_said(said);
+  }
+  const std::uint64_t number = sessions_.peers()->tell(*turn.from->from, std::move(bytes));
+  if (outcome.ok())
+    telling_.push_back({turn.activation, number, engine_clock() + telling_patience});
+  else
+    ended.push_back({turn.activation, std::move(outcome)});
+  turn.activation = nullptr;
+}
+
+void ChatRole::finish_telling(std::vector<StepOutcome>& ended) {
+  std::erase_if(telling_, [&](const Telling& one) {
+    const KvPeers::Told told = sessions_.peers()->told(one.number);
+    if (told == KvPeers::Told::waiting && engine_clock() < one.until) return false;
+    if (told != KvPeers::Told::arrived)
+      one.activation->warn(
+          "the machine that has the conversation did not hear what was said: the next turn does "
+          "not know of this one");
+    ended.push_back({one.activation, {}});
+    return true;
+  });
+}
+
 /// Nobody goes on with it, so its pages are not kept for anybody.
 void ChatRole::drop_handed(const Activation& activation, SharedEngine::Turn& mine) {
-  const auto number = static_cast<std::uint64_t>(activation.input("prefix")->number);
-  const std::optional<HandedAnswer> handed = sessions_.take_handed(number, activation.session());
+  const Result<HandedPrefix> prefix =
+      read_prefix(*activation.input("prefix"), engine_.model.model().text().shape().vocabulary);
+  if (!prefix.ok()) return;
+  if (prefix->from.has_value() && sessions_.peers() != nullptr &&
+      *prefix->from != sessions_.peers()->self()) {
+    const SaidAnswer nothing{prefix->number, std::string(activation.session()), false, {}, {}};
+    (void)sessions_.peers()->tell(*prefix->from, encode_said(nothing));
+    return;
+  }
+  const std::optional<HandedAnswer> handed =
+      sessions_.take_handed(prefix->number, activation.session());
   if (!handed.has_value()) return;
   mine.engine().remove(handed->task);
   ChatSession* const session = sessions_.find(handed->session, handed->role);
@@ -304,14 +408,20 @@ Result<void> ChatRole::hand_over(Turn& turn, Generation generation, SharedEngine
     return Error{ErrorCode::cancelled, "the session has ended"};
   }
   generation.options.first_only = false;
-  const std::int64_t length = static_cast<std::int64_t>(generation.sequence.tokens());
-  auto* payload = new Payload;
-  payload->type = ValueType::number;
-  payload->attributes = {{"length", length}};
-  payload->number = static_cast<std::int64_t>(
-      sessions_.hand_over(*session, {std::string(turn.activation->session()), turn.role,
-                                     turn.session, turn.id, std::move(generation), turn.prompt}));
-  emissions_.add(*turn.activation, "prefix", PayloadRef(payload));
+  HandedPrefix prefix;
+  prefix.length = generation.sequence.tokens();
+  if (sessions_.peers() != nullptr) {
+    prefix.from = sessions_.peers()->self();
+    prefix.has_pictures = !generation.origin.pictures.empty();
+    prefix.prompt = turn.prompt;
+    prefix.options = generation.options;
+    // It may be answered elsewhere, where pages are taken; here they may be given up for others.
+    mine.engine().remove(std::exchange(turn.id, 0));
+  }
+  prefix.number = sessions_.hand_over(
+      *session, {std::string(turn.activation->session()), turn.role, turn.session, turn.id,
+                 std::move(generation), turn.prompt});
+  emissions_.add(*turn.activation, "prefix", prefix_frame(prefix));
   return {};
 }
 
@@ -342,6 +452,7 @@ void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutc
     return;
   }
   mine.engine().remove(turn.id);
+  if (turn.from.has_value()) return tell(turn, done, std::move(outcome), ended);
   ChatSession* session = sessions_.find(turn.activation->session(), turn.role);
   if (session != nullptr && session->id == turn.session) {  // else it ended meanwhile
     session->answering = false;
@@ -407,6 +518,7 @@ void ChatRole::step(std::vector<StepOutcome>& ended) {
   look_at_pictures();
   {
     SharedEngine::Turn mine(engine_.shared);
+    sessions_.hear();
     advance(mine, ended);
     take_encoded(mine);
     encode(mine);
@@ -414,6 +526,7 @@ void ChatRole::step(std::vector<StepOutcome>& ended) {
     const bool ran = mine.forward();
     take_encoded(mine);
     advance(mine, ended);
+    finish_telling(ended);
     if (ran || !ended.empty()) mine.was_used();
   }
   emissions_.send();

@@ -14,7 +14,7 @@ Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking&
   if (!architecture->text.has_value())
     return invalid_argument(making.model_directory + ": a model of family " +
                             std::string(to_string(architecture->family)) + " has no decoder");
-  Result<KeptPool> pool = make_kept_pages(*architecture->text, *making.spec);
+  Result<KeptPool> pool = make_kept_pages(*architecture->text, *making.spec, making.peers);
   if (!pool.ok()) return pool.error();
   auto made = std::make_unique<ChatSessions>();
   made->directory_ = making.model_directory;
@@ -36,9 +36,10 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
   Result<ChatModel> chat = ChatModel::open(directory, std::move(model).value());
   if (!chat.ok()) return chat.error();
   if (!chat->chat().ok()) return chat->chat().error();
+  if (kept_.peers != nullptr) chat->name_by_content(directory);
   engine_ = std::make_unique<ChatEngine>(std::move(chat).value(), pool(), format, options);
   SharedEngine::Turn turn(engine_->shared);
-  turn.engine().use(kept_.tier.get());
+  turn.engine().use(kept_.source());
   turn.engine().make_room = [this](const Planner& planner) { make_room(planner); };
   return engine_.get();
 }
@@ -85,11 +86,66 @@ void ChatSessions::drop_handed(ChatSession& session, ModelEngine& engine) {
 /// whose pages are still being read back too: sessions that do not answer keep what they said, and
 /// find their pages again where nobody needed them.
 void ChatSessions::make_room(const Planner& planner) {
-  const std::size_t free = pool().pages_free();
-  const std::size_t awaited = tier() != nullptr ? tier()->pages_awaited() : 0;
-  if (awaited <= free && planner.fits(static_cast<std::uint32_t>(free - awaited))) return;
+  const std::size_t awaited = kept_.source() != nullptr ? kept_.source()->pages_awaited() : 0;
+  const auto fits = [&] {
+    const std::size_t free = pool().pages_free();
+    return awaited <= free && planner.fits(static_cast<std::uint32_t>(free - awaited));
+  };
+  if (fits()) return;
   for (auto& [name, session] : sessions_)
     if (!session.answering) pool().release(session.sequence);
+  if (kept_.peers == nullptr || fits()) return;
+  // Whoever goes on with these has their prompts.
+  for (auto& [number, handed] : handed_) {
+    if (!handed.generation.origin.pictures.empty()) continue;
+    pool().release(handed.generation.sequence);
+    handed.is_dropped = true;
+  }
+}
+
+void ChatSessions::hear() {
+  if (kept_.peers == nullptr) return;
+  for (const KvPeers::Word& word : kept_.peers->take_words())
+    if (auto said = decode_said(word.text, engine_->model.model().text().shape().vocabulary))
+      take_said(*std::move(said));
+}
+
+/// As if it had been said here. What nobody waits for is dropped.
+void ChatSessions::take_said(SaidAnswer said) {
+  std::optional<HandedAnswer> handed = take_handed(said.number, said.session);
+  if (!handed.has_value()) return;
+  ChatSession* const session = find(handed->session, handed->role);
+  if (session == nullptr || session->id != handed->session_id) return;
+  session->answering = false;
+  if (!said.ok) {
+    session->messages.pop_back();
+    session->failed_call = session->call;
+    return;
+  }
+  session->sequence = std::move(handed->generation.sequence);
+  session->origin = std::move(handed->generation.origin);
+  session->tokens = std::move(handed->prompt);
+  session->tokens.insert(session->tokens.end(), said.tokens.begin(), said.tokens.end());
+  session->messages.push_back({"assistant", std::move(said.text), {}});
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> ChatSessions::counts() const {
+  if (kept_.peers == nullptr) return {};
+  const KvPeers::Counts counts = kept_.peers->counts();
+  std::vector<std::pair<std::string, std::uint64_t>> list{
+      {"pulled_pages", counts.pulled},
+      {"pulled_bytes", counts.pulled_bytes},
+      {"not_worth", counts.not_worth},
+      {"stale_messages", counts.stale},
+      {"served_pages", counts.served.pages},
+      {"served_bytes", counts.served.bytes},
+      {"served_short", counts.served.missing},
+      {"served_busy", counts.served.busy},
+      {"refused_messages", counts.served.refused}};
+  for (std::size_t end = 0; end < pull_ends; ++end)
+    list.emplace_back("pulls_" + std::string(to_string(static_cast<PullEnd>(end))),
+                      counts.ends[end]);
+  return list;
 }
 
 void ChatSessions::end_session(std::string_view session) {

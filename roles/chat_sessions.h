@@ -16,6 +16,7 @@
 #include "engine/tasks/chat_model.h"
 #include "engine/tasks/shared_engine.h"
 #include "roles/catalog.h"
+#include "roles/handed_prefix.h"
 
 namespace sluice {
 
@@ -38,9 +39,12 @@ struct ChatSession {
 struct HandedAnswer {
   std::string session, role;  // whose conversation it belongs to
   std::uint64_t session_id = 0;
-  TaskId task = 0;  // that read it: done, and in the engine for the pages that the answer will take
+  /// That read it: done, and in the engine for the pages that the answer will take. 0: none, since
+  /// another machine may answer.
+  TaskId task = 0;
   Generation generation;
   std::vector<std::int32_t> prompt;
+  bool is_dropped = false;  // its pages are given up: it is begun anew from its prompt
 };
 
 /// The checkpoint and its engine: one for all roles and replicas over the same pages.
@@ -81,12 +85,19 @@ class ChatSessions final : public GlobalParam {
   std::optional<HandedAnswer> take_handed(std::uint64_t number, std::string_view session);
   /// An answer that nobody has gone on with was not asked for.
   void drop_handed(ChatSession& session, ModelEngine& engine);
+  /// What other machines have said with answers that were handed to them goes into their
+  /// conversations. Before sessions are looked at.
+  void hear();
+  std::vector<std::pair<std::string, std::uint64_t>> counts() const override;
   KvPool& pool() { return *kept_.pool; }
   /// Null: the pages are in memory alone.
   const KvTier* tier() const { return kept_.tier.get(); }
+  /// Null: there are no other machines.
+  KvPeers* peers() { return kept_.peers.get(); }
 
  private:
   void make_room(const Planner& planner);
+  void take_said(SaidAnswer said);
 
   std::string directory_;
   KeptPool kept_;

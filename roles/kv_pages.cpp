@@ -11,7 +11,8 @@ constexpr std::size_t default_tokens = 16384;
 
 }  // namespace
 
-Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec) {
+Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
+                                 PeerPort* peers) {
   const auto page_tokens = static_cast<std::size_t>(spec.page_tokens);
   const std::size_t pages =
       spec.pages > 0 ? static_cast<std::size_t>(spec.pages) : default_tokens / page_tokens + 1;
@@ -19,11 +20,14 @@ Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpe
                         kv_bytes(shape, spec.kv_dtype) * static_cast<double>(pages * page_tokens),
                         machine_bytes(), pages * page_tokens};
   if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
-  return KeptPool::make({.layers = shape.layers,
-                         .row = shape.block.kv_heads * shape.block.head_dim,
-                         .page_tokens = page_tokens,
-                         .dtype = spec.kv_dtype},
-                        pages, spec.ssd.has_value() ? spec.ssd->text : std::string(),
+  const KvShape rows{.layers = shape.layers,
+                     .row = shape.block.kv_heads * shape.block.head_dim,
+                     .page_tokens = page_tokens,
+                     .dtype = spec.kv_dtype};
+  if (peers != nullptr && spec.ssd.has_value())
+    return invalid_argument("its pages are shared over machines, which cannot have one `ssd`");
+  if (peers != nullptr) return KeptPool::make_among(rows, pages, *peers, spec.name.text);
+  return KeptPool::make(rows, pages, spec.ssd.has_value() ? spec.ssd->text : std::string(),
                         static_cast<std::uint64_t>(spec.ssd_bytes));
 }
 

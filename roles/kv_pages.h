@@ -14,8 +14,10 @@ namespace sluice {
 /// For a decoder of this shape; left out, room for 16,384 tokens. Errors: exhausted (more than the
 /// machine has), invalid_argument (they are to be kept on a disk, which only a chat's are).
 Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const GlobalParamSpec& spec);
-/// The same with the folder that the specification may name. Errors: the folder's too.
-Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec);
+/// The same with the folder that the specification may name, or among the pages of other machines
+/// (null: none). Errors: the folder's too; invalid_argument (a folder, and other machines).
+Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
+                                 PeerPort* peers = nullptr);
 
 /// What all roles over one `paged_kv` agree on.
 struct KvUse {

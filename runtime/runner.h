@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/payload.h"
+#include "base/peer_port.h"
 #include "base/result.h"
 #include "graph/plan.h"
 #include "roles/catalog.h"
@@ -66,6 +67,8 @@ struct RunnerOptions {
   std::size_t trace = 0;
   /// Called on the constructing thread before anything slow, e.g. "loading models/scenes for llm".
   std::function<void(std::string_view)> progress;
+  /// For global parameters that roles on other machines list too.
+  std::shared_ptr<PeerPort> peers;
 };
 
 /// A workflow to run beside others. Both are borrowed while runners are made.
@@ -80,6 +83,12 @@ struct RunnerCounts {
   std::size_t given_up = 0;     // ended for their callers; their roles have not returned yet
   std::size_t activations = 0;  // that run, or wait for their lane
   std::uint64_t dropped = 0;    // frames that came for calls that had ended for their callers, ever
+};
+
+/// What a global parameter has done.
+struct ParamCounts {
+  std::string name;
+  std::vector<std::pair<std::string, std::uint64_t>> counts;
 };
 
 class Runner {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "base/file.h"
 #include "graph/together.h"
@@ -16,7 +17,8 @@ using Kind = YamlNode::Kind;
 
 constexpr std::array<std::string_view, 6> cluster_part{"cluster", "workflows", "machines",
                                                        "lease",   "keys",      "registry"};
-constexpr std::array<std::string_view, 4> machine_part{"address", "home", "roles", "hosts"};
+constexpr std::array<std::string_view, 5> machine_part{"address", "pages", "home", "roles",
+                                                       "hosts"};
 constexpr std::size_t machines_max = 256;
 constexpr std::size_t workflows_max = 100;
 constexpr std::int64_t lease_least = 60;  // milliseconds
@@ -128,6 +130,9 @@ class ClusterLoader : public YamlReader {
     if (const YamlNode* address = find(node, "address");
         address && expect(*address, Kind::scalar, "an address"))
       machine.address = Name{address->scalar, address->mark};
+    if (const YamlNode* pages = find(node, "pages");
+        pages && expect(*pages, Kind::scalar, "an address"))
+      machine.pages = Name{pages->scalar, pages->mark};
     if (const YamlNode* home = find(node, "home"))
       choice<bool>(*home, "home", {{"true", true}, {"false", false}}, machine.home);
     if (const YamlNode* roles = find(node, "roles"); roles && expect(*roles, Kind::list, "roles"))
@@ -194,7 +199,15 @@ class ClusterLoader : public YamlReader {
     const ClusterMachine* without = nullptr;
     for (const ClusterMachine& machine : spec_.machines) {
       (machine.address ? with : without) = &machine;
-      if (machine.address) check_address(machine);
+      if (machine.pages && !machine.address)
+        error(machine.pages->mark, "bad-address",
+              "'" + machine.name.text + "' has an address for its pages, and no `address`",
+              "without addresses all machines are processes of this one, and meet by themselves");
+      if (!machine.address) continue;
+      for (const Name* address : {&*machine.address, machine.pages ? &*machine.pages : nullptr}) {
+        if (address == nullptr) continue;
+        check_address(*address);
+      }
     }
     check_each_has_its_own();
     if (with != nullptr && without != nullptr)
@@ -204,26 +217,32 @@ class ClusterLoader : public YamlReader {
             "give each machine an address, or none: then all are processes of this machine");
   }
 
+  struct Address {
+    const ClusterMachine* machine = nullptr;
+    const Name* text = nullptr;
+  };
+
   /// One error for each address that several machines have, at the second of them.
   void check_each_has_its_own() {
-    std::map<std::string_view, std::vector<const ClusterMachine*>> at;
-    for (const ClusterMachine& machine : spec_.machines)
-      if (machine.address) at[machine.address->text].push_back(&machine);
-    for (const auto& [address, machines] : at) {
-      if (machines.size() < 2) continue;
+    std::map<std::string_view, std::vector<Address>> at;
+    for (const ClusterMachine& machine : spec_.machines) {
+      if (machine.address) at[machine.address->text].push_back({&machine, &*machine.address});
+      if (machine.pages) at[machine.pages->text].push_back({&machine, &*machine.pages});
+    }
+    for (const auto& [text, uses] : at) {
+      if (uses.size() < 2) continue;
       std::string names;
-      for (const ClusterMachine* machine : machines)
-        names += (names.empty()                ? "'"
-                  : machine == machines.back() ? " and '"
-                                               : ", '") +
-                 machine->name.text + "' (" + line_of(machine->name.mark) + ")";
-      error(machines[1]->address->mark, "same-address", names + " have the same address",
+      for (const Address& use : uses)
+        names += (names.empty()          ? "'"
+                  : &use == &uses.back() ? " and '"
+                                         : ", '") +
+                 use.machine->name.text + "' (" + line_of(use.machine->name.mark) + ")";
+      error(uses[1].text->mark, "same-address", names + " have the same address",
             "each machine listens at one of its own");
     }
   }
 
-  void check_address(const ClusterMachine& machine) {
-    const Name& address = *machine.address;
+  void check_address(const Name& address) {
     if (!address.text.starts_with("ipc://") && !address.text.starts_with("tcp://"))
       return error(address.mark, "bad-address", in_quotes(address.text) + " is no address",
                    "tcp://HOST:PORT with the host as a number, or ipc:///FOLDER/NAME");
@@ -247,8 +266,9 @@ struct Placed {
 
 class Placer {
  public:
-  Placer(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows)
-      : cluster_(cluster), workflows_(workflows) {}
+  Placer(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows,
+         const WhyNotShared& why_not_shared)
+      : cluster_(cluster), workflows_(workflows), why_not_shared_(why_not_shared) {}
 
   Placement place() {
     for (std::uint32_t i = 0; i < cluster_.spec.machines.size(); ++i)
@@ -312,16 +332,43 @@ class Placer {
     return nullptr;
   }
 
-  void require_together(const RoleSpec& a, const RoleSpec& b, const std::string& why) {
+  void require_together(const WorkflowSpec& workflow, const TogetherRoles& pair) {
+    const RoleSpec &a = *pair.first, &b = *pair.second;
     const Placed* first = find(a.name.text);
     const Placed* second = find(b.name.text);
     if (first == nullptr || second == nullptr) return;
-    if (first->machine == second->machine) return require_one_host(*first, *second, why);
+    if (first->machine == second->machine) return require_one_host(*first, *second, pair.why);
+    const auto param = std::ranges::find_if(
+        workflow.global_params,
+        [&](const GlobalParamSpec& one) { return one.name.text == pair.param; });
+    std::string why_not;
+    if (why_not_shared_ && param != workflow.global_params.end()) {
+      why_not = why_not_shared_(a, b, *param);
+      if (why_not.empty()) return require_pages(*first, *second, pair.param);
+    }
     error(second->at->mark, "must-be-together",
           "role '" + b.name.text + "' is on '" + machine(second->machine) + "' and '" +
               a.name.text + "' on '" + machine(first->machine) + "' (" + line_of(first->at->mark) +
-              "), but " + why,
-          "put both on one machine");
+              "), but " + pair.why,
+          "put both on one machine" + (why_not.empty() ? "" : ": " + why_not));
+  }
+
+  /// Each machine pulls pages from the other.
+  void require_pages(const Placed& first, const Placed& second, const std::string& param) {
+    for (const Placed* one : {&first, &second}) {
+      const ClusterMachine& here = cluster_.spec.machines[one->machine];
+      if (const ClusterHost* host = host_of(*one))
+        error(host->name.mark, "must-be-in-no-host",
+              "role '" + one->at->text + "' is in host '" + host->name.text + "', but it shares '" +
+                  param + "' with another machine",
+              "leave it out of the hosts");
+      if (here.address && here.address->text.starts_with("tcp://") && !here.pages &&
+          without_pages_.insert(one->machine).second)
+        error(here.name.mark, "missing-pages",
+              "machine '" + here.name.text + "' shares '" + param +
+                  "' with another machine, which has no way to its pages",
+              "pages: tcp://HOST:PORT, with another port than its address");
+    }
   }
 
   void require_one_host(const Placed& first, const Placed& second, const std::string& why) {
@@ -338,12 +385,13 @@ class Placer {
   }
 
   void check_together(const WorkflowSpec& workflow) {
-    for (const TogetherRoles& pair : roles_together(workflow))
-      require_together(*pair.first, *pair.second, pair.why);
+    for (const TogetherRoles& pair : roles_together(workflow)) require_together(workflow, pair);
   }
 
   LoadedCluster& cluster_;
   std::span<const WorkflowSpec* const> workflows_;
+  const WhyNotShared& why_not_shared_;
+  std::set<std::uint32_t> without_pages_;  // of which this was said
   std::vector<std::pair<std::string, Placed>> placed_;
   bool unknown_ = false;
 };
@@ -371,8 +419,9 @@ Result<LoadedCluster> load_cluster_file(const std::string& path) {
   return load_cluster(path, *text);
 }
 
-Placement place_roles(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows) {
-  return Placer(cluster, workflows).place();
+Placement place_roles(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows,
+                      const WhyNotShared& why_not_shared) {
+  return Placer(cluster, workflows, why_not_shared).place();
 }
 
 bool is_cluster(std::string_view text) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,6 +27,7 @@ struct ClusterHost {
 struct ClusterMachine {
   Name name;
   std::optional<Name> address;  // where the others reach it
+  std::optional<Name> pages;    // and its pages, where roles on several machines share some
   bool home = false;            // calls begin here
   std::vector<Name> roles;
   std::vector<ClusterHost> hosts;
@@ -57,7 +59,11 @@ Result<LoadedCluster> load_cluster_file(const std::string& path);
 /// nowhere or twice, and roles that must be on one machine and are not. Whole when there is no
 /// error.
 using Placement = std::vector<std::vector<std::uint32_t>>;
-Placement place_roles(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows);
+/// Whether two roles on different machines can share a global parameter: empty, or why not.
+using WhyNotShared =
+    std::function<std::string(const RoleSpec&, const RoleSpec&, const GlobalParamSpec&)>;
+Placement place_roles(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows,
+                      const WhyNotShared& why_not_shared = {});
 
 /// True when a YAML file says that it is a cluster: a key `cluster` at its top.
 bool is_cluster(std::string_view text);

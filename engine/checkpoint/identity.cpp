@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/crc32c.h"
 #include "base/sha256.h"
+#include "engine/checkpoint/mapped_file.h"
 
 namespace sluice {
 
@@ -25,9 +27,24 @@ bool append_file(const std::string& path, std::string& text) {
   return true;
 }
 
-}  // namespace
+/// A checksum for each piece; what differs in many pieces would have to meet in all of them.
+bool append_bytes(const std::string& path, std::string& text) {
+  constexpr std::size_t piece = std::size_t{1} << 20U;
+  std::error_code error;
+  text += std::filesystem::path(path).filename().string() + '\n';
+  if (!std::filesystem::is_regular_file(path, error)) return !error;
+  text += std::to_string(std::filesystem::file_size(path, error)) + ' ';
+  if (error || text.ends_with("\n0 ")) return !error;
+  const Result<MappedFile> file = MappedFile::open(path);
+  if (!file.ok()) return false;
+  for (std::size_t at = 0; at < file->bytes.size(); at += piece)
+    text +=
+        std::to_string(crc32c(file->bytes.subspan(at, std::min(piece, file->bytes.size() - at)))) +
+        ' ';
+  return true;
+}
 
-std::string checkpoint_identity(const std::string& path) {
+std::string identity(const std::string& path, bool (*append)(const std::string&, std::string&)) {
   std::error_code error;
   std::vector<std::string> files;
   if (std::filesystem::is_directory(path, error)) {
@@ -41,9 +58,15 @@ std::string checkpoint_identity(const std::string& path) {
   std::string text;
   if (error) return {};
   for (const std::string& file : files)
-    if (!append_file(file, text)) return {};
+    if (!append(file, text)) return {};
   const auto digest = sha256(text);
   return {digest.begin(), digest.end()};
 }
+
+}  // namespace
+
+std::string checkpoint_identity(const std::string& path) { return identity(path, append_file); }
+
+std::string checkpoint_content(const std::string& path) { return identity(path, append_bytes); }
 
 }  // namespace sluice

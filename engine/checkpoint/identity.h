@@ -1,7 +1,7 @@
 // Which checkpoint it is: equal names mean the same files, as they lay when they were named.
 //
-// Of names, sizes, times of change and places in the file system, not of bytes: a copy is another
-// checkpoint, and a file that is written anew is too. For one machine.
+// For one machine: of names, sizes, times of change and places in the file system, so that a copy
+// is another checkpoint, and a file that is written anew is too. For several: of names and bytes.
 #pragma once
 
 #include <string>
@@ -10,5 +10,8 @@ namespace sluice {
 
 /// `path`: a file, or a directory whose files count. Empty: it cannot be read.
 std::string checkpoint_identity(const std::string& path);
+/// The same for equal files wherever they lie; of files below directories only the names count.
+/// Reads all of them. No protection against who may write them.
+std::string checkpoint_content(const std::string& path);
 
 }  // namespace sluice

@@ -122,6 +122,8 @@ class KvPages {
   std::size_t pages_cached() const { return table_->cached_pages(); }
   std::size_t pages() const { return table_->capacity(); }
   const PageTable& table() const { return *table_; }
+  /// As `PageTable::watch`.
+  void watch(PageWatcher* watcher) { table_->watch(watcher); }
 
  protected:
   PageTable& pages_table() { return *table_; }

@@ -16,4 +16,12 @@ Result<KeptPool> KeptPool::make(const KvShape& shape, std::size_t pages, const s
   return made;
 }
 
+KeptPool KeptPool::make_among(const KvShape& shape, std::size_t pages, PeerPort& port,
+                              const std::string& name) {
+  KeptPool made;
+  made.pool = std::make_unique<KvPool>(shape, pages, port.secret());
+  made.peers = std::make_unique<KvPeers>(*made.pool, port, name);
+  return made;
+}
+
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// A pool of pages with its folder on a disk, where one is named.
+// A pool of pages with its folder on a disk, where one is named, or with other machines' pools.
 //
 // Errors: as `PageStore::open`. Thread: the pool's owner.
 #pragma once
@@ -6,17 +6,27 @@
 #include <memory>
 #include <string>
 
+#include "engine/storage/kv_peers.h"
 #include "engine/storage/kv_tier.h"
 
 namespace sluice {
 
 struct KeptPool {
   std::unique_ptr<KvPool> pool;
-  std::unique_ptr<KvTier> tier;  // null: no folder. Goes before the pool
+  // They go before the pool; one of them at most.
+  std::unique_ptr<KvTier> tier;    // null: no folder
+  std::unique_ptr<KvPeers> peers;  // null: no other machines
+
+  PageSource* source() const {
+    return tier != nullptr ? static_cast<PageSource*>(tier.get()) : peers.get();
+  }
 
   /// An empty `folder`: memory alone.
   static Result<KeptPool> make(const KvShape& shape, std::size_t pages, const std::string& folder,
                                std::uint64_t bytes_most);
+  /// Beside pools of this name on other machines.
+  static KeptPool make_among(const KvShape& shape, std::size_t pages, PeerPort& port,
+                             const std::string& name);
 };
 
 }  // namespace sluice

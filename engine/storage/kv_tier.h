@@ -20,19 +20,15 @@
 
 #include "dataplane/read_guard.h"
 #include "engine/layers/kv.h"
+#include "engine/storage/page_source.h"
 #include "engine/storage/page_store.h"
 
 namespace sluice {
 
-class KvTier {
+class KvTier final : public PageSource {
  public:
   /// With one read, from its beginning on, and with all reads of a task.
   static constexpr std::int64_t patience = 5'000'000'000;
-
-  struct Ready {
-    std::uint64_t task = 0;
-    std::size_t tokens = 0;  // whose pages were read back for it
-  };
 
   /// What `PageStore::open` must be told of such a pool.
   static PageStoreOptions options_for(const KvShape& shape, std::string folder,
@@ -40,23 +36,17 @@ class KvTier {
   /// Borrows the pool, which was made with the store's secret.
   KvTier(KvPool& pool, std::unique_ptr<PageStore> store);
   /// Writes what still waits, as `flush`.
-  ~KvTier();
+  ~KvTier() override;
   KvTier(const KvTier&) = delete;
   KvTier& operator=(const KvTier&) = delete;
 
-  /// Whether the task waits for pages from now on, until `poll` names it. `per_token`: what
-  /// computing one costs; none: not known.
   bool begin(std::uint64_t task, const RowsOrigin& origin, std::span<const std::int32_t> tokens,
-             std::optional<double> per_token, std::int64_t now);
-  /// It waits no more; what is being read for it is read all the same.
-  void forget(std::uint64_t task);
-  /// Moves everything on; waits at most so long for something to happen if there is something to
-  /// wait for. `ready`: who waits no more.
-  void poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nanoseconds most = {});
-  /// Somebody waits for pages.
-  bool is_waited_for() const { return !fetches_.empty(); }
-  /// Pages that are still to be put into the pool for them.
-  std::size_t pages_awaited() const;
+             std::optional<double> per_token, std::int64_t now) override;
+  void forget(std::uint64_t task) override;
+  void poll(std::int64_t now, std::vector<Ready>& ready,
+            std::chrono::nanoseconds most = {}) override;
+  bool is_waited_for() const override { return !fetches_.empty(); }
+  std::size_t pages_awaited() const override;
   /// Until all that waits is written and on the disk, or the disk takes nothing.
   void flush();
 

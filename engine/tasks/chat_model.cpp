@@ -69,11 +69,9 @@ Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
     steps = PictureSteps::load(directory, model.architecture());
   if (!steps.ok()) return steps.error();
   ChatModel made;
-  const std::string files = checkpoint_identity(directory);
-  if (!files.empty())
-    made.identity_ = files + " at precision " + std::to_string(static_cast<int>(model.format()));
   made.chat_ = ChatTemplate::load(directory, model.architecture());
   made.model_ = std::move(model);
+  made.name(checkpoint_identity(directory));
   made.tokenizer_ = std::move(tokenizer).value();
   made.steps_ = std::move(steps).value();
   made.end_tokens_ = end_tokens(directory);
@@ -87,6 +85,14 @@ Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
     }
   return made;
 }
+
+void ChatModel::name(const std::string& files) {
+  identity_.clear();
+  if (!files.empty())
+    identity_ = files + " at precision " + std::to_string(static_cast<int>(model_.format()));
+}
+
+void ChatModel::name_by_content(const std::string& path) { name(checkpoint_content(path)); }
 
 std::optional<PictureInput> ChatModel::find_picture(const std::string& content) const {
   const std::lock_guard held(seen_->mutex);

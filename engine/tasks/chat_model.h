@@ -27,6 +27,9 @@ class ChatModel {
   /// `path`: a directory that also holds tokenizer.json or tokenizer.model, or a GGUF file.
   static Result<ChatModel> open(const std::string& path, Model model);
 
+  /// Named by its files' bytes from now on, not by where they lie: the same on all machines.
+  void name_by_content(const std::string& path);
+
   const Model& model() const { return model_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
   /// Why there is none, when there is none: then only raw prompts.
@@ -74,7 +77,8 @@ class ChatModel {
   PictureSteps steps_;
   Result<ChatTemplate> chat_ = Error{};
   std::vector<std::int32_t> end_tokens_;  // the checkpoint's own
-  std::string identity_;                  // of its rows: checkpoint and precision
+  void name(const std::string& files);
+  std::string identity_;  // of its rows: checkpoint and precision
   std::unique_ptr<Seen> seen_ = std::make_unique<Seen>();
 };
 

@@ -37,7 +37,7 @@ class Generator {
   std::optional<Generation> remove(std::uint64_t id);
   const Generation* find(std::uint64_t id) const;
   /// Prompts' beginnings are looked for there too. Borrows it. Requires: nothing was added.
-  void use(KvTier* tier) { engine_.use(tier); }
+  void use(PageSource* source) { engine_.use(source); }
   bool busy() const { return !engine_.empty(); }
   std::size_t size() const { return tasks_.size(); }
 

@@ -34,9 +34,9 @@ void ModelEngine::add(TaskId id, Task& task) {
   SLUICE_CHECK(!task.done() && tasks_.emplace(id, &task).second,
                "a new task has a number of its own");
   const std::optional<Beginning> beginning =
-      tier_ != nullptr ? task.beginning() : std::optional<Beginning>();
-  if (beginning.has_value() && tier_->begin(id, *beginning->origin, beginning->tokens,
-                                            cost_of_token(planner_), engine_clock()))
+      source_ != nullptr ? task.beginning() : std::optional<Beginning>();
+  if (beginning.has_value() && source_->begin(id, *beginning->origin, beginning->tokens,
+                                              cost_of_token(planner_), engine_clock()))
     return;  // until its pages are there
   begin(id, task);
 }
@@ -59,14 +59,14 @@ void ModelEngine::go_on(TaskId ended, TaskId id, Task& task) {
 void ModelEngine::remove(TaskId id) {
   if (tasks_.erase(id) == 0) return;
   planner_.end(id);
-  if (tier_ != nullptr) tier_->forget(id);
+  if (source_ != nullptr) source_->forget(id);
 }
 
 /// Tasks whose pages have come are planned from now on.
 void ModelEngine::read_back(std::chrono::nanoseconds most) {
   if (make_room) make_room(planner_);  // for what is read
-  tier_->poll(engine_clock(), ready_, most);
-  for (const KvTier::Ready& one : ready_) {
+  source_->poll(engine_clock(), ready_, most);
+  for (const PageSource::Ready& one : ready_) {
     Task& task = *tasks_.find(one.task)->second;
     task.found(one.tokens);
     begin(one.task, task);
@@ -262,7 +262,7 @@ void ModelEngine::stop(TaskId id, const Task& task) {
 /// planned: nobody else knows of them.
 void ModelEngine::fail_all(const std::string& why, std::vector<TaskId>& advanced) {
   used_ = 0;
-  for (const KvTier::Ready& one : std::exchange(ready_, {})) {
+  for (const PageSource::Ready& one : std::exchange(ready_, {})) {
     Task*& task = tasks_.find(one.task)->second;
     task->fail(Error{ErrorCode::unavailable, "it could not be begun: " + why});
     advanced.push_back(one.task);
@@ -282,10 +282,11 @@ bool ModelEngine::step(std::vector<TaskId>& advanced) {
   const std::size_t before = advanced.size();
   batch_.clear();  // nobody is in this forward yet, should it fail before it is planned
   try {
-    if (tier_ != nullptr) read_back({});
+    if (source_ != nullptr) read_back({});
     // Nobody can run, and somebody waits for pages only.
     while (!plan(engine_clock(), advanced)) {
-      if (advanced.size() != before || tier_ == nullptr || !tier_->is_waited_for()) return false;
+      if (advanced.size() != before || source_ == nullptr || !source_->is_waited_for())
+        return false;
       read_back(moment);
     }
     advanced.reserve(advanced.size() + used_);

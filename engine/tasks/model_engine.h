@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "engine/plan/planner.h"
-#include "engine/storage/kv_tier.h"
+#include "engine/storage/page_source.h"
 #include "engine/tasks/task.h"
 
 namespace sluice {
@@ -51,7 +51,7 @@ class ModelEngine {
   const Planner& planner() const { return planner_; }
   /// Tasks wait for what it has of their beginnings before they are planned. Borrows it; null:
   /// none. Requires: no tasks.
-  void use(KvTier* tier) { tier_ = tier; }
+  void use(PageSource* source) { source_ = source; }
   /// Called after each forward; for those who watch.
   std::function<void(const ForwardRecord&)> watch;
   /// Called before pages are given to anybody, for who holds some that others may have: before
@@ -88,9 +88,9 @@ class ModelEngine {
 
   TextEngine& text_;
   Planner planner_;
-  KvTier* tier_ = nullptr;
-  std::vector<KvTier::Ready> ready_;  // between the tier and the planner
-  std::map<TaskId, Task*> tasks_;     // null: done, and not removed yet
+  PageSource* source_ = nullptr;
+  std::vector<PageSource::Ready> ready_;  // between the source and the planner
+  std::map<TaskId, Task*> tasks_;         // null: done, and not removed yet
   Batch batch_;
   Nanoseconds began_ = 0;
   std::vector<Slot> slots_;  // the first `used_` are in the forward; the others keep their memory

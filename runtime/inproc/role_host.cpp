@@ -14,11 +14,12 @@ std::string identity_of(std::size_t workflow, const std::string& name,
   return std::filesystem::weakly_canonical(included_from, ignored).string() + "/" + name;
 }
 
-Result<void> RoleHost::add_global_param(const GlobalParamSpec& param) {
+Result<void> RoleHost::add_global_param(const GlobalParamSpec& param, bool shared) {
   auto& kept = global_params_[identity(param.name.text, param.included_from)];
   if (kept != nullptr) return {};
   if (options_.progress) options_.progress("preparing " + param.name.text);
-  auto made = catalog_.make_global_param({&param, path_of(param.model)});
+  auto made = catalog_.make_global_param(
+      {&param, path_of(param.model), shared ? options_.peers.get() : nullptr});
   if (!made.ok())
     return Error{made.error().code,
                  "global parameter '" + param.name.text + "': " + made.error().message};
@@ -119,12 +120,12 @@ Result<std::vector<RoleHost::Places>> RoleHost::add_roles(const WorkflowSpec& sp
                                                           const std::vector<bool>& here) {
   const auto is_here = [&](std::size_t role) { return here.empty() || here[role]; };
   for (const GlobalParamSpec& param : spec.global_params) {
-    bool used = here.empty();
+    bool used = here.empty(), shared = false;
     for (std::size_t i = 0; i < spec.roles.size(); ++i)
       for (const Name& name : spec.roles[i].global_params)
-        used = used || (is_here(i) && name.text == param.name.text);
+        if (name.text == param.name.text) (is_here(i) ? used : shared) = true;
     if (!used) continue;
-    if (Result<void> made = add_global_param(param); !made.ok()) return made.error();
+    if (Result<void> made = add_global_param(param, shared); !made.ok()) return made.error();
   }
   std::vector<Places> of_roles;
   for (std::size_t i = 0; i < spec.roles.size(); ++i) {
@@ -158,6 +159,14 @@ Result<std::vector<NodePlace>> RoleHost::add(const WorkflowSpec& spec, const Pla
   for (NodePlace& place : places)
     if (place.node != nullptr) place.hold_last = stays_on_lane(plan, places, place);
   return places;
+}
+
+std::vector<ParamCounts> RoleHost::param_counts() const {
+  std::vector<ParamCounts> all;
+  for (const auto& [name, param] : global_params_)
+    if (auto counts = param->counts(); !counts.empty())
+      all.push_back({name.substr(name.rfind('/') + 1), std::move(counts)});
+  return all;
 }
 
 void RoleHost::run() { lanes_.run(options_.threads); }

@@ -43,9 +43,12 @@ class RoleHost {
   const std::shared_ptr<Sessions>& sessions() const { return sessions_; }
   /// Drops what the parameters hold of it. Errors: unavailable while one of its calls is under way.
   Result<void> end_session(const std::string& session);
+  /// Of each global parameter that counts anything. After `add`.
+  std::vector<ParamCounts> param_counts() const;
 
  private:
-  Result<void> add_global_param(const GlobalParamSpec& param);
+  /// `shared`: roles of other processes list it too.
+  Result<void> add_global_param(const GlobalParamSpec& param, bool shared);
   using Places = std::vector<RolePlace>;  // of a role's replicas
   NodePlace place_of(const WorkflowSpec& spec, const PlanNode& node,
                      const std::vector<Places>& of_roles) const;

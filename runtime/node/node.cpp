@@ -196,6 +196,7 @@ NodeStatus NodeImpl::status() const {
   for (Roster::Row& row : life->roster()) status.machines.push_back({std::move(row), {}});
   for (const LinkState& link : life->links()) status.machines[link.life.machine].link = link;
   status.counts = life->counts();
+  status.params = host_->param_counts();
   return status;
 }
 

@@ -50,11 +50,12 @@ struct NodeStatus {
     Roster::Row known;  // as the home decided; of the home, by the others: whether it let them in
     std::optional<LinkState> link;  // nothing: its own row, or no transport yet
   };
-  Roster::Time now{};             // when this was true
-  Origin self;                    // its present life
-  std::uint32_t lives = 0;        // that the process has begun
-  std::vector<Machine> machines;  // by number
-  RunnerCounts counts;            // of all workflows; `calls` are those begun here
+  Roster::Time now{};               // when this was true
+  Origin self;                      // its present life
+  std::uint32_t lives = 0;          // that the process has begun
+  std::vector<Machine> machines;    // by number
+  RunnerCounts counts;              // of all workflows; `calls` are those begun here
+  std::vector<ParamCounts> params;  // global parameters here that count something
 };
 
 class Node {

@@ -1,6 +1,7 @@
 #include "runtime/zmq/keys.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <zmq.hpp>
 
 namespace sluice {
@@ -125,6 +127,45 @@ Result<Keys> read_secret(const std::string& path) {
       keys.public_key != derived.data())
     return Error{ErrorCode::corrupt, path + ": the two keys do not belong together"};
   return keys;
+}
+
+Result<void> write_shared_secret(const std::string& directory) {
+  std::array<std::uint8_t, 32> bytes{};
+  const std::string path = directory + "/" + shared_secret_name;
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    return failed(path, "there is no randomness for it");
+  std::string text;
+  constexpr std::string_view digits = "0123456789abcdef";
+  for (const std::uint8_t byte : bytes) {
+    text += digits[byte >> 4U];
+    text += digits[byte & 15U];
+  }
+  // Under its name only when it is whole: others may look for it now, or make it.
+  const std::string beside = path + "." + std::to_string(getpid());
+  unlink(beside.c_str());
+  if (const Result<void> written = write_new(beside, text + "\n", 0600); !written) return written;
+  const bool made = link(beside.c_str(), path.c_str()) == 0 || errno == EEXIST;
+  const Error error = made ? Error{} : failed(path, "cannot be made");
+  unlink(beside.c_str());
+  if (!made) return error;
+  return {};
+}
+
+Result<std::array<std::uint8_t, 32>> read_shared_secret(const std::string& directory) {
+  const std::string path = directory + "/" + shared_secret_name;
+  const Result<std::string> text = read_small(path, true);
+  if (!text) return text.error();
+  std::array<std::uint8_t, 32> bytes{};
+  const auto value = [](char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+  };
+  const bool is_hex =
+      text->size() == 2 * bytes.size() + 1 && text->back() == '\n' &&
+      std::ranges::all_of(text->substr(0, 64), [&](char c) { return value(c) >= 0; });
+  if (!is_hex) return Error{ErrorCode::corrupt, path + " holds no secret of `sluice keys`"};
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::uint8_t>(value((*text)[2 * i]) * 16 + value((*text)[2 * i + 1]));
+  return bytes;
 }
 
 Result<std::string> read_public(const std::string& path) {

@@ -5,6 +5,8 @@
 // Source: ZeroMQ RFC 26 (CurveZMQ), RFC 32 (Z85); docs/NETWORK.md.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 
 #include "base/result.h"
@@ -24,6 +26,12 @@ Result<void> write_keys(const std::string& directory, const std::string& machine
 /// The pair of a `.secret` file. Refused if it is a link, belongs to another user, or others may
 /// read it.
 Result<Keys> read_secret(const std::string& path);
+/// What all machines of a cluster share, 32 bytes of the system's random numbers, in a file of the
+/// directory for its owner only. Not replaced where it is.
+inline constexpr const char* shared_secret_name = "kv-pages.secret";
+Result<void> write_shared_secret(const std::string& directory);
+/// As `read_secret`.
+Result<std::array<std::uint8_t, 32>> read_shared_secret(const std::string& directory);
 /// The key of a `.public` file.
 Result<std::string> read_public(const std::string& path);
 

@@ -27,11 +27,11 @@ outputs: { out: a.v }
 )";
 
 /// The first mistake as `line:column code message | suggestion`; empty: none.
-std::string mistake(const std::string& text) {
+std::string mistake(const std::string& text, const WhyNotShared& why_not = {}) {
   LoadedCluster loaded = load_cluster("c.yaml", text);
   const LoadedWorkflow workflow = load_workflow("two.yaml", workflow_text);
   const WorkflowSpec* specs[] = {&workflow.spec};
-  if (!has_errors(loaded.diagnostics)) place_roles(loaded, specs);
+  if (!has_errors(loaded.diagnostics)) place_roles(loaded, specs, why_not);
   sort_diagnostics(loaded.diagnostics);
   if (loaded.diagnostics.empty()) return "";
   const Diagnostic& d = loaded.diagnostics.front();
@@ -191,6 +191,45 @@ TEST_CASE("an address that many machines have is one error, which names them all
                         "5 'front' (line 4), 'gpu' (line 5), 'arm' (line 6) and 'eye' (line 7) "
                         "have the same address",
                         "9 'a' (line 8) and 'b' (line 9) have the same address"});
+}
+
+TEST_CASE("pages may be shared over machines that have a way to them") {
+  const WhyNotShared can = [](const RoleSpec&, const RoleSpec&, const GlobalParamSpec& param) {
+    return param.name.text == "kv" ? "" : "another";
+  };
+  const WhyNotShared cannot = [](const RoleSpec&, const RoleSpec&, const GlobalParamSpec&) {
+    return "it draws";
+  };
+  const std::string front = "  front: { home: true, roles: [ ear, eye ] }\n";
+  const std::string apart =
+      with_machines(front + "  gpu: { roles: [ mind ] }\n  cpu: { roles: [ hand ] }\n");
+  CHECK(mistake(apart, can).empty());
+  CHECK(mistake(apart, cannot) ==
+        "6:19 must-be-together role 'hand' is on 'cpu' and 'mind' on 'gpu' (line 5), but they "
+        "share 'kv' in memory | put both on one machine: it draws");
+  CHECK(mistake(with_machines(front + "  gpu: { roles: [ mind ] }\n"
+                                      "  cpu: { roles: [ hand ], hosts: { models: [ hand ] } }\n"),
+                can) ==
+        "6:36 must-be-in-no-host role 'hand' is in host 'models', but it shares 'kv' with another "
+        "machine | leave it out of the hosts");
+  const auto over_tcp = [&](const std::string& gpu, const std::string& cpu) {
+    const std::string local = "tcp://127.0.0.1:";
+    return mistake(
+        with_machines("  front: { home: true, roles: [ ear, eye ], address: " + local + "1 }\n" +
+                      "  gpu: { roles: [ mind ], address: " + local + "2" + gpu + " }\n" +
+                      "  cpu: { roles: [ hand ], address: " + local + "3" + cpu + " }\n"),
+        can);
+  };
+  CHECK(over_tcp(", pages: tcp://127.0.0.1:4", ", pages: tcp://127.0.0.1:5").empty());
+  CHECK(over_tcp(", pages: tcp://127.0.0.1:4", "") ==
+        "6:3 missing-pages machine 'cpu' shares 'kv' with another machine, which has no way to its "
+        "pages | pages: tcp://HOST:PORT, with another port than its address");
+  CHECK(over_tcp(", pages: tcp://127.0.0.1:4", ", pages: tcp://127.0.0.1:4").find("same-address") !=
+        std::string::npos);
+  CHECK(over_tcp(", pages: tcp://127.0.0.1:2", "").find("same-address") != std::string::npos);
+  CHECK(over_tcp(", pages: tcp://10.0.0.1:4", "").find("missing-keys") != std::string::npos);
+  CHECK(mistake(with_machines("  front: { home: true, pages: tcp://127.0.0.1:4 }\n"))
+            .find("bad-address 'front' has an address for its pages") != std::string::npos);
 }
 
 }  // namespace sluice

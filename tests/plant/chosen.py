@@ -19,6 +19,7 @@ import plant  # noqa: E402
 RUNTIME = ["test_runtime"]
 ROLES = ["test_roles"]
 MODEL = ["test_model"]
+PULL = ["test_dataplane"]
 
 # What is wrong, where, what stands there, what is planted, the tests that should notice.
 MISTAKES = [
@@ -87,6 +88,27 @@ MISTAKES = [
     ("a call that has ended is given up", "graph/coordinator.cpp",
      "if (!knows(named) || record_of(named.number).aborting) return;\n  const Number id = named.number;\n  drop(",
      "const Number id = named.number;\n  drop(", RUNTIME),
+    ("a pulled page's bytes are not checked", "dataplane/page_puller.cpp",
+     "if (!is_asked_for || crc32c(page.content) != head.crc32c)", "if (!is_asked_for)", PULL),
+    ("a pulled page may be another one's", "dataplane/page_puller.cpp",
+     "head.key == pull.keys[question.first + question.got] &&", "", PULL),
+    ("a pulled page may be of another life of the pool", "dataplane/page_puller.cpp",
+     "head.incarnation == peer.hello.incarnation &&", "", PULL),
+    ("a pull waits for ever for a page", "dataplane/page_puller.cpp",
+     "if (finds || pulls) late.push_back(id);", "if (finds) late.push_back(id);", PULL),
+    ("a pull that nobody wants is owed for ever", "dataplane/page_puller.cpp",
+     "for (const std::uint64_t id : at->second.questions) forget(questions_.at(id), id);",
+     "for (const std::uint64_t id : at->second.questions) questions_.erase(id);", PULL),
+    ("pages are pulled from who means something else by them", "dataplane/page_puller.cpp",
+     "hello->layout == self_.layout && hello->page_bytes == self_.page_bytes;", "true;", PULL),
+    ("pages are given to who means something else by them", "dataplane/page_server.cpp",
+     "hello->layout == self_.layout && hello->page_bytes == self_.page_bytes;", "true;", PULL),
+    ("who does not read is owed without bound", "dataplane/page_server.cpp",
+     "known.owed + bytes <= owed_most", "true", PULL),
+    ("a page message may be cut", "dataplane/page_messages.cpp",
+     " || page.content.size() != page.head.length", "", PULL),
+    ("a page is given away under its old name", "dataplane/page_table.cpp",
+     "if (watcher_ != nullptr) watcher_->dropped(page);", "", MODEL),
 ]
 
 

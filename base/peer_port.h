@@ -1,0 +1,49 @@
+// Messages between a part of this process and its like on other machines, beside the frames.
+//
+// Each part has a channel, whose number is the same everywhere. A message arrives once and in
+// order, or the machine's life is told to be lost. Who a message is from is what the link's
+// handshake has proved. Thread: `send` from any, and never blocks; `open` and `close` by the
+// part's owner; a listener is called on the port's thread, one call at a time.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace sluice {
+
+/// One life of a machine.
+struct PeerLife {
+  std::uint32_t machine = 0;
+  std::uint32_t incarnation = 0;
+  auto operator<=>(const PeerLife&) const = default;
+};
+
+class PeerPort {
+ public:
+  /// Must return soon.
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    /// It can be sent to. Lives of one machine come one after the other.
+    virtual void joined(PeerLife peer) = 0;
+    /// Nothing more comes from it until it has joined again.
+    virtual void lost(PeerLife peer) = 0;
+    virtual void arrived(PeerLife peer, std::vector<std::byte> message) = 0;
+  };
+
+  virtual ~PeerPort() = default;
+  virtual PeerLife self() const = 0;
+  /// What all machines of the cluster know, and nobody else.
+  virtual const std::array<std::uint8_t, 32>& secret() const = 0;
+  /// Tells who is there already. False: the channel is taken.
+  virtual bool open(std::uint64_t channel, Listener& listener) = 0;
+  /// The listener is not called any more when this has returned.
+  virtual void close(std::uint64_t channel) = 0;
+  /// Dropped when that life is lost, or has not opened the channel.
+  virtual void send(std::uint64_t channel, PeerLife to, std::vector<std::byte> message) = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,303 @@
+// Pages pulled from another process, beside the same bytes through a socket and through memcpy; and
+// the time to the first token by pulling a prompt's pages beside computing them.
+//
+// Usage: bench_page_pull [MODEL [TOKENS]]
+// First 1,024 pages of 64 KiB over ipc and over tcp on the loopback, without keys: pull (question,
+// pages, checks, into the pool) and a raw socket of the same kind, by turns, medians of seven. With
+// MODEL (a checkpoint's directory or a GGUF file), a prompt of TOKENS (512), medians of five.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/family/model.h"
+#include "engine/storage/kept_pool.h"
+#include "engine/tasks/generator.h"
+#include "runtime/peer_channels.h"
+#include "runtime/zmq/zmq_transport.h"
+
+using namespace sluice;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr KvShape small_pages{8, 64, 16};  // 64 KiB
+constexpr std::size_t pages = 1024;
+constexpr std::size_t page_bytes = 65536, all_bytes = pages * page_bytes;
+
+double seconds_since(Clock::time_point from) {
+  return std::chrono::duration<double>(Clock::now() - from).count();
+}
+
+double median(std::vector<double> of) {
+  std::ranges::sort(of);
+  return of[of.size() / 2];
+}
+
+struct Way {
+  std::string server, client;  // addresses
+};
+
+std::unique_ptr<PeerPort> port_of(const Way& way, std::uint32_t machine,
+                                  std::uint32_t incarnation = 1) {
+  ZmqOptions options;
+  options.self = {machine, incarnation};
+  options.bind = machine == 0 ? way.server : way.client;
+  options.peers = {{1 - machine, machine == 0 ? way.client : way.server, ""}};
+  options.shared_bytes = 0;
+  options.cluster = "bench";
+  auto made = make_zmq_transport(std::move(options));
+  if (!made.ok()) {
+    std::fprintf(stderr, "%s\n", made.error().message.c_str());
+    std::exit(1);
+  }
+  return make_peer_port(std::move(made).value(), {machine, incarnation}, {});
+}
+
+std::vector<std::int32_t> tokens_of(std::size_t count) {
+  std::vector<std::int32_t> tokens;
+  for (std::size_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int32_t>(i * 7 % 97));
+  return tokens;
+}
+
+/// Until the parent closes its end.
+void wait_for_end(int end) {
+  char byte = 0;
+  while (read(end, &byte, 1) > 0) continue;
+}
+
+/// A child that serves while `body` runs.
+void beside(const std::function<void(int ready, int end)>& serve,
+            const std::function<void()>& body) {
+  int ready[2], end[2];
+  if (pipe(ready) != 0 || pipe(end) != 0) std::exit(1);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(end[1]);
+    serve(ready[1], end[0]);
+    _exit(0);
+  }
+  close(end[0]);
+  close(ready[1]);
+  char byte = 0;
+  if (read(ready[0], &byte, 1) == 1) body();
+  close(end[1]);
+  close(ready[0]);
+  waitpid(child, nullptr, 0);
+}
+
+int listening(bool tcp, const std::string& path, std::uint16_t port) {
+  const int made = socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM, 0);
+  const int yes = 1;
+  setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in in{};
+  in.sin_family = AF_INET;
+  in.sin_port = htons(port);
+  in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  sockaddr_un un{};
+  un.sun_family = AF_UNIX;
+  std::strncpy(un.sun_path, path.c_str(), sizeof un.sun_path - 1);
+  const bool bound = tcp ? bind(made, reinterpret_cast<sockaddr*>(&in), sizeof in) == 0
+                         : bind(made, reinterpret_cast<sockaddr*>(&un), sizeof un) == 0;
+  if (!bound || listen(made, 1) != 0) std::exit(1);
+  return made;
+}
+
+int dialed(bool tcp, const std::string& path, std::uint16_t port) {
+  const int made = socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_in in{};
+  in.sin_family = AF_INET;
+  in.sin_port = htons(port);
+  in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  sockaddr_un un{};
+  un.sun_family = AF_UNIX;
+  std::strncpy(un.sun_path, path.c_str(), sizeof un.sun_path - 1);
+  const bool met = tcp ? connect(made, reinterpret_cast<sockaddr*>(&in), sizeof in) == 0
+                       : connect(made, reinterpret_cast<sockaddr*>(&un), sizeof un) == 0;
+  if (!met) std::exit(1);
+  return made;
+}
+
+/// All the pages for each byte that comes.
+void serve_raw(int listener) {
+  const std::vector<char> bytes(all_bytes, 'x');
+  const int one = accept(listener, nullptr, nullptr);
+  for (char byte = 0; read(one, &byte, 1) == 1;)
+    for (std::size_t at = 0; at < all_bytes;) {
+      const ssize_t sent = send(one, bytes.data() + at, page_bytes - at % page_bytes, MSG_NOSIGNAL);
+      if (sent <= 0) return;
+      at += static_cast<std::size_t>(sent);
+    }
+}
+
+double pull_raw(int socket, std::vector<char>& to) {
+  const auto start = Clock::now();
+  if (write(socket, "x", 1) != 1) std::exit(1);
+  for (std::size_t at = 0; at < all_bytes;) {
+    const ssize_t got = read(socket, to.data() + at, page_bytes - at % page_bytes);
+    if (got <= 0) std::exit(1);
+    at += static_cast<std::size_t>(got);
+  }
+  return seconds_since(start);
+}
+
+/// Into a pool that has none of them.
+double pull_pages(PeerPort& port, const std::vector<std::int32_t>& tokens) {
+  KeptPool kept = KeptPool::make_among(small_pages, pages + 8, port, "bench");
+  RowsOrigin origin;
+  origin.model = "bench";
+  const auto until = Clock::now() + std::chrono::seconds(10);
+  Clock::time_point start;
+  do start = Clock::now();  // until the other side is heard
+  while (!kept.peers->begin(1, origin, tokens, {}, engine_clock()) && Clock::now() < until);
+  std::vector<PageSource::Ready> ready;
+  while (ready.empty() && Clock::now() < until)
+    kept.peers->poll(engine_clock(), ready, std::chrono::milliseconds(100));
+  const double took = seconds_since(start);
+  if (ready.empty() || ready[0].tokens != pages * small_pages.page_tokens) {
+    std::fprintf(stderr, "only %zu tokens came\n", ready.empty() ? 0 : ready[0].tokens);
+    std::exit(1);
+  }
+  return took;
+}
+
+void fill(KvPool& pool, const std::vector<std::int32_t>& tokens) {
+  RowsOrigin origin;
+  origin.model = "bench";
+  const std::vector<PageKey> keys = pool.keys_of(origin, tokens);
+  const std::vector<float> content(page_bytes / sizeof(float), 0.5F);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(content.data());
+    if (pool.put(keys, i, {&bytes, 1}) != 1) std::exit(1);
+  }
+}
+
+void bench_bytes(const char* name, bool tcp, const std::string& folder) {
+  const Way way = tcp ? Way{"tcp://127.0.0.1:47311", "tcp://127.0.0.1:47312"}
+                      : Way{"ipc://" + folder + "/0", "ipc://" + folder + "/1"};
+  const std::string raw = folder + "/raw";
+  const std::vector<std::int32_t> tokens = tokens_of(pages * small_pages.page_tokens + 1);
+  beside(
+      [&](int ready, int end) {
+        const std::unique_ptr<PeerPort> port = port_of(way, 0);
+        const KeptPool kept = KeptPool::make_among(small_pages, pages + 8, *port, "bench");
+        fill(*kept.pool, tokens);
+        const int listener = listening(tcp, raw, 47313);
+        if (write(ready, "x", 1) != 1) return;
+        serve_raw(listener);
+        wait_for_end(end);
+      },
+      [&] {
+        const std::unique_ptr<PeerPort> port = port_of(way, 1);
+        const int socket = dialed(tcp, raw, 47313);
+        std::vector<char> to(all_bytes), from(all_bytes, 'y');
+        std::vector<double> pulled, streamed, copied;
+        for (int i = 0; i < 8; ++i) {
+          const double ours = pull_pages(*port, tokens);
+          const double theirs = pull_raw(socket, to);
+          const auto start = Clock::now();
+          std::memcpy(to.data(), from.data(), all_bytes);
+          const double copy = seconds_since(start);
+          if (i == 0) continue;  // pages that were never touched
+          pulled.push_back(ours);
+          streamed.push_back(theirs);
+          copied.push_back(copy);
+        }
+        close(socket);
+        const auto rate = [](double seconds) { return all_bytes / seconds / 1e9; };
+        std::printf("%s: pull %.2f GB/s, raw socket %.2f (ratio %.2f), memcpy %.2f\n", name,
+                    rate(median(pulled)), rate(median(streamed)), median(streamed) / median(pulled),
+                    rate(median(copied)));
+      });
+}
+
+/// Until its first token.
+double first_token(const Model& model, KeptPool& kept, std::size_t tokens, std::size_t& computed) {
+  Generation one;
+  one.id = 1;
+  one.options.tokens_max = 1;
+  one.history = tokens_of(tokens);
+  one.origin.model = "bench";
+  model.text().embed(one.history, one.rows);
+  Generator generator(model.text(), *kept.pool, nullptr, Budget{});
+  generator.use(kept.source());
+  const auto start = Clock::now();
+  generator.add(std::move(one));
+  std::vector<std::uint64_t> advanced;
+  computed = 0;
+  while (generator.find(1)->tokens.empty()) {
+    generator.step(advanced);
+    computed += generator.last_tokens();
+  }
+  return seconds_since(start);
+}
+
+void bench_first_token(const std::string& path, std::size_t tokens, const std::string& folder) {
+  const Way way{"ipc://" + folder + "/2", "ipc://" + folder + "/3"};
+  const std::size_t room = tokens / 16 + 8;
+  beside(
+      [&](int ready, int end) {
+        const Model model = Model::open(path).value();
+        const std::unique_ptr<PeerPort> port = port_of(way, 0);
+        KeptPool kept = KeptPool::make_among(model.text().kv_shape(16), room, *port, "bench");
+        std::size_t computed = 0;
+        (void)first_token(model, kept, tokens, computed);
+        if (write(ready, "x", 1) != 1) return;
+        wait_for_end(end);
+      },
+      [&] {
+        const Model model = Model::open(path).value();
+        const std::unique_ptr<PeerPort> port = port_of(way, 1);
+        std::vector<double> pulled, alone;
+        std::size_t rows = 0, computed = 0;
+        for (int i = 0; i < 6; ++i) {
+          KeptPool none = std::move(KeptPool::make(model.text().kv_shape(16), room, "", 0)).value();
+          const double by_computing = first_token(model, none, tokens, computed);
+          KeptPool kept = KeptPool::make_among(model.text().kv_shape(16), room, *port, "bench");
+          std::vector<PageSource::Ready> ready;
+          const auto until = Clock::now() + std::chrono::seconds(5);
+          RowsOrigin nobody;
+          nobody.model = "nobody's";
+          while (!kept.peers->begin(9, nobody, tokens_of(40), {}, engine_clock()) &&
+                 Clock::now() < until)
+            continue;
+          while (kept.peers->is_waited_for()) kept.peers->poll(engine_clock(), ready, {});
+          const double by_pulling = first_token(model, kept, tokens, rows);
+          if (i == 0) continue;
+          alone.push_back(by_computing);
+          pulled.push_back(by_pulling);
+        }
+        std::printf(
+            "first token of %zu: %.1f ms by pulling (%zu tokens computed), %.1f ms by computing "
+            "(%zu): %.1f x\n",
+            tokens, median(pulled) * 1e3, rows, median(alone) * 1e3, computed,
+            median(alone) / median(pulled));
+      });
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  char name[] = "/tmp/bench-page-pull-XXXXXX";
+  if (mkdtemp(name) == nullptr) return 1;
+  bench_bytes("ipc", false, name);
+  bench_bytes("tcp", true, name);
+  if (count > 1)
+    bench_first_token(arguments[1],
+                      count > 2 ? static_cast<std::size_t>(std::atoi(arguments[2])) : 512, name);
+  std::filesystem::remove_all(name);
+  return 0;
+}

@@ -1,0 +1,100 @@
+#include "cli/cluster_pages.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "runtime/peer_channels.h"
+
+namespace sluice::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t window_bytes = std::size_t{64} << 20U;
+
+bool lists(const RoleSpec& role, const std::string& param) {
+  return std::ranges::find(role.global_params, param, &Name::text) != role.global_params.end();
+}
+
+/// Machines of which each has a role over a global parameter that another one has too.
+std::set<std::uint32_t> sharing(const Cluster& cluster) {
+  std::set<std::uint32_t> all;
+  for (std::size_t i = 0; i < cluster.workflows.size(); ++i) {
+    const WorkflowSpec& spec = cluster.workflows[i].loaded.spec;
+    for (const GlobalParamSpec& param : spec.global_params) {
+      std::set<std::uint32_t> machines;
+      for (std::size_t role = 0; role < spec.roles.size(); ++role)
+        if (lists(spec.roles[role], param.name.text)) machines.insert(cluster.placed[i][role]);
+      if (machines.size() > 1) all.insert(machines.begin(), machines.end());
+    }
+  }
+  return all;
+}
+
+std::string address_of(const Cluster& cluster, std::uint32_t machine) {
+  const ClusterMachine& one = cluster.spec().machines[machine];
+  return one.pages ? one.pages->text : cluster.address_of(machine) + page_socket_end;
+}
+
+/// Of the keys' folder; without keys, of the folder that only this user enters.
+Result<std::array<std::uint8_t, 32>> secret_of(const Cluster& cluster) {
+  const ClusterSpec& spec = cluster.spec();
+  if (spec.keys)
+    return read_shared_secret((fs::path(spec.file).parent_path() / spec.keys->text).string());
+  std::error_code ignored;
+  if (!fs::exists(cluster.folder + "/" + shared_secret_name, ignored))
+    if (const Result<void> made = write_shared_secret(cluster.folder); !made) return made.error();
+  return read_shared_secret(cluster.folder);
+}
+
+}  // namespace
+
+WhyNotShared why_not_shared(const Catalog& catalog) {
+  return [&catalog](const RoleSpec& a, const RoleSpec& b,
+                    const GlobalParamSpec& param) -> std::string {
+    for (const RoleSpec* role : {&a, &b}) {
+      const Plugin* plugin = catalog.find(role->plugin.text);
+      if (plugin == nullptr || !plugin->shares_over_machines)
+        return "roles of '" + role->plugin.text + "' share memory only";
+    }
+    if (param.ssd) return "its pages are kept in one folder (`ssd`)";
+    const ModelCheck check = catalog.shared_check_of_kind(param.kind.text);
+    if (!check || !param.model) return "a " + param.kind.text + " without a model is in memory";
+    const Result<void> can = check(param.model->text);
+    return can.ok() ? "" : can.error().message;
+  };
+}
+
+Result<std::shared_ptr<PeerPort>> connect_pages(
+    const Cluster& cluster, Origin self, const std::function<void(const std::string&)>& notice) {
+  const std::set<std::uint32_t> machines = sharing(cluster);
+  if (!machines.contains(self.machine)) return std::shared_ptr<PeerPort>();
+  Result<std::array<std::uint8_t, 32>> secret = secret_of(cluster);
+  if (!secret.ok()) return secret.error();
+  Result<ZmqOptions> options = transport_options(cluster, self, notice);
+  if (!options.ok()) return options.error();
+  options->bind = address_of(cluster, self.machine);
+  options->cluster = "sluice pages";
+  options->window_bytes = window_bytes;
+  options->shared_bytes = 0;
+  std::erase_if(options->peers,
+                [&](const ZmqPeer& peer) { return !machines.contains(peer.machine); });
+  for (ZmqPeer& peer : options->peers) peer.address = address_of(cluster, peer.machine);
+  Result<std::unique_ptr<Transport>> made = make_zmq_transport(std::move(options).value());
+  if (!made.ok()) return made.error();
+  return std::shared_ptr<PeerPort>(make_peer_port(std::move(made).value(), self, *secret));
+}
+
+void remove_page_secret(const std::string& folder) {
+  std::error_code failed;
+  std::size_t others = 0;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed))
+    others += it->path().filename() == shared_secret_name ? 0 : 1;
+  if (!failed && others == 0) ::unlink((folder + "/" + shared_secret_name).c_str());
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,29 @@
+// The way between machines of a cluster whose roles share pages: which do, where they meet, and the
+// secret that makes their pages' names the same.
+//
+// Errors: with the file or address and what is wrong with it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/peer_port.h"
+#include "cli/cluster.h"
+
+namespace sluice::cli {
+
+/// Behind a machine's socket in the cluster's folder.
+inline constexpr const char* page_socket_end = ".pages";
+
+/// For `place_roles`. Borrows the catalog.
+WhyNotShared why_not_shared(const Catalog& catalog);
+
+/// Null: this machine shares no pages with others.
+Result<std::shared_ptr<PeerPort>> connect_pages(
+    const Cluster& cluster, Origin self, const std::function<void(const std::string&)>& notice);
+
+/// The secret of a cluster without keys, where nothing else is left in its folder.
+void remove_page_secret(const std::string& folder);
+
+}  // namespace sluice::cli

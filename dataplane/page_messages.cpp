@@ -1,0 +1,229 @@
+#include "dataplane/page_messages.h"
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace sluice::pages {
+
+namespace {
+
+constexpr std::uint32_t magic = 0x47504c53;  // "SLPG"
+constexpr std::size_t head_bytes = 16;
+constexpr std::size_t key_bytes = 32;
+constexpr std::size_t page_head_bytes = head_bytes + 16 + key_bytes + 12;
+
+enum class Kind : std::uint8_t { hello = 1, find, found, ask, page, end, took, note, noted };
+
+class Writer {
+ public:
+  Writer(Kind kind, std::uint64_t id, std::size_t more) {
+    out_.reserve(head_bytes + more);
+    number(magic, 4);
+    number(version, 1);
+    number(static_cast<std::uint64_t>(kind), 1);
+    number(0, 2);
+    number(id, 8);
+  }
+  void number(std::uint64_t value, unsigned bytes) {
+    for (unsigned i = 0; i < bytes; ++i) out_.push_back(static_cast<std::byte>(value >> (8 * i)));
+  }
+  void key(const PageKey& key) {
+    for (const std::uint64_t word : key.words) number(word, 8);
+  }
+  void bytes(std::span<const std::byte> data) { out_.insert(out_.end(), data.begin(), data.end()); }
+  Bytes take() { return std::move(out_); }
+
+ private:
+  Bytes out_;
+};
+
+/// What is not there reads as zeros, and is remembered.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  std::uint64_t number(unsigned bytes) {
+    std::uint64_t value = 0;
+    if (bytes > left()) return fail();
+    for (unsigned i = 0; i < bytes; ++i)
+      value |= std::to_integer<std::uint64_t>(bytes_[at_ + i]) << (8 * i);
+    at_ += bytes;
+    return value;
+  }
+  PageKey key() {
+    PageKey key;
+    for (std::uint64_t& word : key.words) word = number(8);
+    return key;
+  }
+  std::span<const std::byte> rest() const { return bytes_.subspan(at_); }
+  std::size_t left() const { return bytes_.size() - at_; }
+  std::uint64_t fail() {
+    ok_ = false;
+    at_ = bytes_.size();
+    return 0;
+  }
+  /// All of it was read, and was there.
+  bool is_whole() const { return ok_ && left() == 0; }
+  bool ok() const { return ok_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::size_t at_ = 0;
+  bool ok_ = true;
+};
+
+Bytes encode_keys(Kind kind, std::uint64_t id, const std::vector<PageKey>& keys) {
+  SLUICE_CHECK(keys.size() <= keys_most);
+  Writer writer(kind, id, 4 + keys.size() * key_bytes);
+  writer.number(keys.size(), 4);
+  for (const PageKey& key : keys) writer.key(key);
+  return writer.take();
+}
+
+std::vector<PageKey> read_keys(Reader& reader) {
+  const std::uint64_t count = reader.number(4);
+  std::vector<PageKey> keys;
+  if (count == 0 || count > keys_most || reader.left() != count * key_bytes) {
+    reader.fail();
+    return keys;
+  }
+  keys.reserve(count);
+  for (std::uint64_t i = 0; i < count; ++i) keys.push_back(reader.key());
+  return keys;
+}
+
+Hello read_hello(Reader& reader) {
+  Hello hello;
+  for (std::uint8_t& byte : hello.layout) byte = static_cast<std::uint8_t>(reader.number(1));
+  hello.incarnation = reader.number(8);
+  hello.page_bytes = static_cast<std::uint32_t>(reader.number(4));
+  return hello;
+}
+
+/// What follows is the content, and nothing else.
+std::optional<Message> read_page(std::uint64_t id, Reader& reader) {
+  PageContent page;
+  page.head.id = id;
+  page.head.incarnation = reader.number(8);
+  page.head.generation = reader.number(8);
+  page.head.key = reader.key();
+  page.head.index = static_cast<std::uint32_t>(reader.number(4));
+  page.head.length = static_cast<std::uint32_t>(reader.number(4));
+  page.head.crc32c = static_cast<std::uint32_t>(reader.number(4));
+  page.content = reader.rest();
+  if (!reader.ok() || page.head.length > page_bytes_most || page.content.size() != page.head.length)
+    return std::nullopt;
+  return page;
+}
+
+std::optional<End> read_end(std::uint64_t id, Reader& reader) {
+  End end{id, static_cast<std::uint32_t>(reader.number(4)), {}};
+  const std::uint64_t status = reader.number(1);
+  if (status > static_cast<std::uint64_t>(End::Status::refused)) return std::nullopt;
+  end.status = static_cast<End::Status>(status);
+  return end;
+}
+
+}  // namespace
+
+Bytes encode(const Hello& hello) {
+  Writer writer(Kind::hello, 0, 44);
+  writer.bytes(std::as_bytes(std::span(hello.layout)));
+  writer.number(hello.incarnation, 8);
+  writer.number(hello.page_bytes, 4);
+  return writer.take();
+}
+
+Bytes encode(const Find& find) { return encode_keys(Kind::find, find.id, find.keys); }
+Bytes encode(const Ask& ask) { return encode_keys(Kind::ask, ask.id, ask.keys); }
+
+Bytes encode(const Found& found) {
+  Writer writer(Kind::found, found.id, 4);
+  writer.number(found.pages, 4);
+  return writer.take();
+}
+
+Bytes encode(const End& end) {
+  Writer writer(Kind::end, end.id, 5);
+  writer.number(end.pages, 4);
+  writer.number(static_cast<std::uint64_t>(end.status), 1);
+  return writer.take();
+}
+
+Bytes encode(const Took& took) { return Writer(Kind::took, took.id, 0).take(); }
+Bytes encode(const Noted& noted) { return Writer(Kind::noted, noted.id, 0).take(); }
+
+Bytes encode(const Note& note) {
+  SLUICE_CHECK(note.text.size() <= note_bytes_most);
+  Writer writer(Kind::note, note.id, note.text.size());
+  writer.bytes(note.text);
+  return writer.take();
+}
+
+Bytes page_message(std::uint32_t page_bytes) {
+  constexpr std::size_t way = 16;  // what a port may add
+  Bytes message;
+  message.reserve(page_head_bytes + page_bytes + way);
+  message.resize(page_head_bytes + page_bytes);
+  return message;
+}
+
+std::span<std::byte> page_content(Bytes& message) {
+  return std::span(message).subspan(page_head_bytes);
+}
+
+void write_page_head(const PageHead& head, Bytes& message) {
+  Writer writer(Kind::page, head.id, page_head_bytes - head_bytes);
+  writer.number(head.incarnation, 8);
+  writer.number(head.generation, 8);
+  writer.key(head.key);
+  writer.number(head.index, 4);
+  writer.number(head.length, 4);
+  writer.number(head.crc32c, 4);
+  const Bytes bytes = writer.take();
+  SLUICE_CHECK(bytes.size() == page_head_bytes && message.size() == bytes.size() + head.length);
+  std::memcpy(message.data(), bytes.data(), bytes.size());
+}
+
+std::optional<Message> decode(std::span<const std::byte> message) {
+  Reader reader(message);
+  if (reader.number(4) != magic || reader.number(1) != version) return std::nullopt;
+  const std::uint64_t kind = reader.number(1);
+  if (reader.number(2) != 0) return std::nullopt;
+  const std::uint64_t id = reader.number(8);
+  if (!reader.ok()) return std::nullopt;
+  std::optional<Message> made;
+  switch (static_cast<Kind>(kind)) {
+    case Kind::hello:
+      made = read_hello(reader);
+      break;
+    case Kind::find:
+      made = Find{id, read_keys(reader)};
+      break;
+    case Kind::ask:
+      made = Ask{id, read_keys(reader)};
+      break;
+    case Kind::found:
+      made = Found{id, static_cast<std::uint32_t>(reader.number(4))};
+      break;
+    case Kind::page:
+      return read_page(id, reader);
+    case Kind::end:
+      if (const std::optional<End> end = read_end(id, reader)) made = *end;
+      break;
+    case Kind::took:
+      made = Took{id};
+      break;
+    case Kind::note:
+      if (message.size() - head_bytes > note_bytes_most) return std::nullopt;
+      return Note{id, reader.rest()};
+    case Kind::noted:
+      made = Noted{id};
+      break;
+    default:
+      return std::nullopt;
+  }
+  return reader.is_whole() ? made : std::nullopt;
+}
+
+}  // namespace sluice::pages

@@ -1,0 +1,100 @@
+// What machines say to each other about pages, as bytes: who has them, and their content.
+//
+// A message is 16 bytes (magic, version, kind, zeros, id) and what its kind holds; numbers are
+// little-endian. Lengths are checked before anything is allocated. A page comes with what it is
+// verified by: the incarnation and generation it was read under, its key, length and CRC-32C. The
+// checksum is no protection against who may send: the link is. Units: bytes. Thread: any; no
+// state. Errors: none of the decoder but "no message". Source: omni-flow, section 4.2 (transfer).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "dataplane/page_key.h"
+
+namespace sluice::pages {
+
+using Bytes = std::vector<std::byte>;
+
+inline constexpr std::uint8_t version = 1;
+inline constexpr std::size_t keys_most = 4096;  // of one question
+inline constexpr std::size_t note_bytes_most = 1U << 20U;
+inline constexpr std::uint32_t page_bytes_most = 32U << 20U;  // a message holds one page
+inline constexpr std::size_t ask_bytes_most = 4U << 20U;      // of pages in one answer, or one page
+
+/// Of both sides, first: pages are exchanged by who means the same by them.
+struct Hello {
+  std::array<std::uint8_t, 32> layout{};  // what the bytes of a page mean, under the pool's secret
+  std::uint64_t incarnation = 0;          // of the pool: another one has other pages
+  std::uint32_t page_bytes = 0;
+  bool operator==(const Hello&) const = default;
+};
+/// How many leading ones of these are there?
+struct Find {
+  std::uint64_t id = 0;
+  std::vector<PageKey> keys;
+};
+struct Found {
+  std::uint64_t id = 0;
+  std::uint32_t pages = 0;
+};
+/// The content of these, as far as they are there.
+struct Ask {
+  std::uint64_t id = 0;
+  std::vector<PageKey> keys;
+};
+struct PageHead {
+  std::uint64_t id = 0;  // of the question
+  std::uint64_t incarnation = 0, generation = 0;
+  PageKey key;
+  std::uint32_t index = 0;  // among the keys of the question
+  std::uint32_t length = 0, crc32c = 0;
+};
+struct PageContent {
+  PageHead head;
+  std::span<const std::byte> content;  // in the message
+};
+/// Behind the pages of an answer.
+struct End {
+  enum class Status : std::uint8_t { done = 0, missing = 1, busy = 2, refused = 3 };
+  std::uint64_t id = 0;
+  std::uint32_t pages = 0;
+  Status status = Status::done;
+};
+/// Whoever asked has the answer, or does not want it: the server forgets it.
+struct Took {
+  std::uint64_t id = 0;
+};
+/// Words of the pools' users to each other, and that they have arrived.
+struct Note {
+  std::uint64_t id = 0;
+  std::span<const std::byte> text;  // in the message
+};
+struct Noted {
+  std::uint64_t id = 0;
+};
+
+using Message = std::variant<Hello, Find, Found, Ask, PageContent, End, Took, Note, Noted>;
+
+Bytes encode(const Hello& hello);
+Bytes encode(const Find& find);
+Bytes encode(const Found& found);
+Bytes encode(const Ask& ask);
+Bytes encode(const End& end);
+Bytes encode(const Took& took);
+Bytes encode(const Note& note);
+Bytes encode(const Noted& noted);
+/// Room for a page's message; its content is written to `page_content`, the head last.
+Bytes page_message(std::uint32_t page_bytes);
+std::span<std::byte> page_content(Bytes& message);
+void write_page_head(const PageHead& head, Bytes& message);
+
+/// None: it is no message of this version. Views of `message`.
+std::optional<Message> decode(std::span<const std::byte> message);
+
+}  // namespace sluice::pages

@@ -1,0 +1,246 @@
+#include "dataplane/page_puller.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/crc32c.h"
+
+namespace sluice {
+
+using namespace pages;
+
+bool PagePuller::has_peers(std::int64_t now) const {
+  return std::ranges::any_of(peers_, [&](const auto& one) { return one.second.until <= now; });
+}
+
+bool PagePuller::begin(std::uint64_t id, std::vector<PageKey> keys, std::int64_t now) {
+  SLUICE_CHECK(!keys.empty() && !pulls_.contains(id));
+  Pull pull;
+  if (keys.size() > keys_most) keys.resize(keys_most);
+  pull.keys = std::move(keys);
+  pull.began = pull.heard = now;
+  for (auto& [life, peer] : peers_) {
+    if (peer.until > now || pull.finds.size() == peers_asked) continue;
+    out_.push_back({life, encode(Find{next_question_, pull.keys})});
+    pull.finds.emplace(next_question_++, life);
+  }
+  if (pull.finds.empty()) return false;
+  pulls_.emplace(id, std::move(pull));
+  return true;
+}
+
+void PagePuller::fetch(std::uint64_t id, std::size_t pages, std::int64_t now) {
+  const auto at = pulls_.find(id);
+  if (at == pulls_.end()) return;
+  SLUICE_CHECK(pages > 0 && pages <= at->second.found && !at->second.is_fetching);
+  Pull& pull = at->second;
+  pull.is_fetching = true;
+  pull.end = pages;
+  pull.began = pull.heard = now;
+  ask_more();
+}
+
+void PagePuller::cancel(std::uint64_t id) {
+  if (const auto at = pulls_.find(id); at != pulls_.end()) drop(at);
+  ask_more();
+}
+
+void PagePuller::take(PeerLife from, Bytes message, std::int64_t now) {
+  const std::optional<Message> read = decode(message);
+  const Hello* hello = read.has_value() ? std::get_if<Hello>(&*read) : nullptr;
+  if (hello != nullptr) {
+    if (peers_.contains(from)) lost(from, now);
+    const bool same = hello->layout == self_.layout && hello->page_bytes == self_.page_bytes;
+    if (same) peers_[from].hello = *hello;
+    return;
+  }
+  if (!read.has_value() || !peers_.contains(from)) {
+    ++stale_;
+    return;
+  }
+  if (const Found* found = std::get_if<Found>(&*read)) return take_found(from, *found);
+  if (const PageContent* page = std::get_if<PageContent>(&*read))
+    return take_page(from, *page, std::move(message), now);
+  if (const End* end = std::get_if<End>(&*read)) return take_end(from, *end, now);
+  ++stale_;
+}
+
+void PagePuller::take_found(PeerLife from, const Found& found) {
+  for (auto& [id, pull] : pulls_) {
+    const auto asked = pull.finds.find(found.id);
+    if (asked == pull.finds.end() || asked->second != from) continue;
+    pull.finds.erase(asked);
+    const std::size_t pages = std::min<std::size_t>(found.pages, pull.keys.size());
+    if (pages > pull.found) {
+      pull.found = pages;
+      pull.peer = from;
+    }
+    if (pull.finds.empty() || pull.found == pull.keys.size()) found_all(id, pull);
+    return;
+  }
+  ++stale_;
+}
+
+/// Or as much as is known.
+void PagePuller::found_all(std::uint64_t id, Pull& pull) {
+  pull.finds.clear();
+  if (pull.found == 0) return end(pulls_.find(id), PullEnd::nobody, 0);
+  PullEvent event;
+  event.kind = PullEvent::Kind::found;
+  event.pull = id;
+  event.peer = pull.peer;
+  event.pages = pull.found;
+  events_.push_back(std::move(event));
+}
+
+void PagePuller::take_page(PeerLife from, const PageContent& page, Bytes message,
+                           std::int64_t now) {
+  const PageHead& head = page.head;
+  const auto it = questions_.find(head.id);
+  if (it == questions_.end() || it->second.peer != from) {
+    ++stale_;
+    return;
+  }
+  Question& question = it->second;
+  const auto at = pulls_.find(question.pull);
+  Pull& pull = at->second;
+  Peer& peer = peers_.at(from);
+  const bool is_asked_for = question.got < question.count && head.index == question.got &&
+                            head.key == pull.keys[question.first + question.got] &&
+                            head.incarnation == peer.hello.incarnation &&
+                            head.length == self_.page_bytes;
+  if (!is_asked_for || crc32c(page.content) != head.crc32c) return end(at, PullEnd::broken, now);
+  PullEvent event;
+  event.kind = PullEvent::Kind::page;
+  event.pull = question.pull;
+  event.peer = from;
+  event.pages = question.first + question.got;
+  event.content = page.content;
+  event.message = std::move(message);  // the content stays where it is
+  events_.push_back(std::move(event));
+  ++question.got;
+  ++pull.got;
+  pull.heard = now;
+  peer.pause = 0;
+}
+
+void PagePuller::take_end(PeerLife from, const End& answer, std::int64_t now) {
+  const auto it = questions_.find(answer.id);
+  if (it == questions_.end() || it->second.peer != from) {
+    ++stale_;
+    return;
+  }
+  const Question question = it->second;
+  const auto at = pulls_.find(question.pull);
+  at->second.questions.erase(answer.id);
+  forget(it->second, answer.id);
+  if (answer.pages != question.got) return end(at, PullEnd::broken, now);
+  if (question.got < question.count) {
+    const PullEnd how = answer.status == End::Status::busy      ? PullEnd::busy
+                        : answer.status == End::Status::refused ? PullEnd::refused
+                                                                : PullEnd::missing;
+    return end(at, how, now);
+  }
+  if (at->second.got == at->second.end) return end(at, PullEnd::done, now);
+  ask_more();
+}
+
+/// For all pulls, as far as their peers may be asked.
+void PagePuller::ask_more() {
+  for (auto& [id, pull] : pulls_) {
+    const auto peer = peers_.find(pull.peer);
+    if (pull.is_fetching && peer != peers_.end()) ask(id, pull, peer->second);
+  }
+}
+
+void PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer) {
+  const std::size_t most = std::max<std::size_t>(ask_bytes_most / self_.page_bytes, 1);
+  while (pull.asked < pull.end) {
+    const std::size_t count = std::min(pull.end - pull.asked, std::min(most, keys_most));
+    const std::size_t bytes = count * self_.page_bytes;
+    if (peer.in_flight > 0 && peer.in_flight + bytes > in_flight_most) return;
+    const auto begin = pull.keys.begin() + static_cast<std::ptrdiff_t>(pull.asked);
+    out_.push_back({pull.peer, encode(Ask{next_question_,
+                                          {begin, begin + static_cast<std::ptrdiff_t>(count)}})});
+    questions_[next_question_] = {id, pull.peer, pull.asked, count, 0};
+    pull.questions.insert(next_question_++);
+    pull.asked += count;
+    peer.in_flight += bytes;
+  }
+}
+
+/// The server may forget it too.
+void PagePuller::forget(Question& question, std::uint64_t id) {
+  if (const auto peer = peers_.find(question.peer); peer != peers_.end()) {
+    peer->second.in_flight -= question.count * self_.page_bytes;
+    out_.push_back({question.peer, encode(Took{id})});
+  }
+  questions_.erase(id);
+}
+
+void PagePuller::drop(Pulls::iterator at) {
+  for (const std::uint64_t id : at->second.questions) forget(questions_.at(id), id);
+  pulls_.erase(at);
+}
+
+void PagePuller::end(Pulls::iterator at, PullEnd how, std::int64_t now) {
+  PullEvent event;
+  event.pull = at->first;
+  event.peer = at->second.peer;
+  event.end = how;
+  event.pages = at->second.got;
+  const bool failed = how == PullEnd::late || how == PullEnd::broken || how == PullEnd::refused;
+  if (failed) leave_alone(at->second.peer, now);
+  drop(at);
+  events_.push_back(std::move(event));
+  ask_more();
+}
+
+void PagePuller::leave_alone(PeerLife life, std::int64_t now) {
+  const auto it = peers_.find(life);
+  if (it == peers_.end()) return;
+  Peer& peer = it->second;
+  peer.pause = peer.pause == 0 ? first_pause : std::min(2 * peer.pause, longest_pause);
+  peer.until = now + peer.pause;
+}
+
+void PagePuller::lost(PeerLife life, std::int64_t now) {
+  peers_.erase(life);
+  std::vector<std::uint64_t> ended;
+  for (auto& [id, pull] : pulls_) {
+    const bool was_asked =
+        std::erase_if(pull.finds, [&](const auto& one) { return one.second == life; }) > 0;
+    if (pull.found > 0 && pull.peer == life)
+      ended.push_back(id);
+    else if (was_asked && pull.finds.empty() && !pull.is_fetching)
+      ended.push_back(id);
+  }
+  for (const std::uint64_t id : ended) {
+    const auto at = pulls_.find(id);
+    const bool has_other = at->second.found > 0 && at->second.peer != life;
+    if (has_other)
+      found_all(id, at->second);
+    else
+      end(at, PullEnd::lost, now);
+  }
+}
+
+void PagePuller::tick(std::int64_t now) {
+  std::vector<std::uint64_t> late;
+  for (auto& [id, pull] : pulls_) {
+    const bool finds = !pull.finds.empty() && now - pull.began > find_patience;
+    const bool pulls =
+        pull.is_fetching && (now - pull.heard > page_patience || now - pull.began > pull_patience);
+    if (finds || pulls) late.push_back(id);
+  }
+  for (const std::uint64_t id : late) {
+    const auto at = pulls_.find(id);
+    for (const auto& [question, life] : at->second.finds) leave_alone(life, now);
+    if (!at->second.is_fetching && at->second.found > 0)
+      found_all(id, at->second);
+    else
+      end(at, PullEnd::late, now);
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,124 @@
+// Pulls pages from other machines: asks who has them, then for their content, and checks what
+// comes.
+//
+// A pull is: a question to several peers how much of a chain they have; the caller's choice whether
+// that is worth it; some pages in flight until all are there. It ends once, with one status,
+// whatever the peers do: answer late, wrongly, in part, or never. Each page is compared with what
+// was asked for (peer, incarnation, place, key, length) and its CRC-32C with its content; the first
+// that differs ends the pull. Peers that failed are left alone for a while. What comes for a pull
+// that has ended is dropped. Thread: one. Units: bytes; nanoseconds of a clock that only rises.
+// Source: omni-flow, section 4.2 (search, transfer, release).
+#pragma once
+
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/peer_port.h"
+#include "dataplane/page_server.h"
+
+namespace sluice {
+
+enum class PullEnd : std::uint8_t {
+  done,     // all that was asked for came
+  nobody,   // no peer has any
+  missing,  // the peer had fewer than it said
+  busy,     // the peer serves too much
+  late,     // no answer, or not to its end, in time
+  lost,     // the peer is gone
+  broken,   // a page was another than asked for, or other bytes
+  refused,  // the peer does not answer these questions
+};
+inline constexpr std::size_t pull_ends = 8;
+
+struct PullEvent {
+  enum class Kind : std::uint8_t { found, page, ended };
+  Kind kind = Kind::ended;
+  std::uint64_t pull = 0;
+  PeerLife peer;
+  std::size_t pages = 0;          // found: leading ones; page: its number in the pull
+  PullEnd end = PullEnd::nobody;  // of an ended one
+  pages::Bytes message;           // of a page: holds its content
+  std::span<const std::byte> content;
+};
+
+class PagePuller {
+ public:
+  static constexpr std::int64_t find_patience = 250'000'000;
+  static constexpr std::int64_t page_patience = 1'500'000'000;  // without a page
+  static constexpr std::int64_t pull_patience = 5'000'000'000;
+  static constexpr std::int64_t first_pause = 1'000'000'000, longest_pause = 60'000'000'000;
+  static constexpr std::size_t peers_asked = 8;                          // of one pull
+  static constexpr std::size_t in_flight_most = std::size_t{16} << 20U;  // of one peer, or one ask
+
+  explicit PagePuller(pages::Hello self) : self_(self) {}
+
+  /// Somebody could be asked now.
+  bool has_peers(std::int64_t now) const;
+  /// Who has the first of these, at most `pages::keys_most`? False: there is nobody to ask.
+  /// Requires: a new number, keys.
+  bool begin(std::uint64_t pull, std::vector<PageKey> keys, std::int64_t now);
+  /// The first `pages` of them. One that has ended: nothing happens. Requires: as many were found.
+  void fetch(std::uint64_t pull, std::size_t pages, std::int64_t now);
+  /// Ends it without an event. One that there is not: nothing happens.
+  void cancel(std::uint64_t pull);
+
+  void take(PeerLife peer, pages::Bytes message, std::int64_t now);
+  void lost(PeerLife peer, std::int64_t now);
+  /// Ends what has taken too long.
+  void tick(std::int64_t now);
+
+  /// What is to be sent, and what happened, since the last time.
+  std::vector<PeerMessage> take_out() { return std::exchange(out_, {}); }
+  std::vector<PullEvent> take_events() { return std::exchange(events_, {}); }
+  std::size_t pulls() const { return pulls_.size(); }
+  /// Messages that nobody waited for.
+  std::uint64_t stale() const { return stale_; }
+
+ private:
+  struct Peer {
+    pages::Hello hello;
+    std::size_t in_flight = 0;
+    std::int64_t pause = 0, until = 0;  // left alone
+  };
+  struct Question {
+    std::uint64_t pull = 0;
+    PeerLife peer;
+    std::size_t first = 0, count = 0, got = 0;
+  };
+  struct Pull {
+    std::vector<PageKey> keys;
+    std::map<std::uint64_t, PeerLife> finds;  // not answered, by question
+    std::size_t found = 0;
+    PeerLife peer;  // that has most
+    bool is_fetching = false;
+    std::size_t asked = 0, got = 0, end = 0;
+    std::int64_t began = 0, heard = 0;
+    std::set<std::uint64_t> questions;
+  };
+  using Pulls = std::map<std::uint64_t, Pull>;
+
+  void take_found(PeerLife peer, const pages::Found& found);
+  void take_page(PeerLife peer, const pages::PageContent& page, pages::Bytes message,
+                 std::int64_t now);
+  void take_end(PeerLife peer, const pages::End& end, std::int64_t now);
+  void found_all(std::uint64_t id, Pull& pull);
+  void ask_more();
+  void ask(std::uint64_t id, Pull& pull, Peer& peer);
+  void forget(Question& question, std::uint64_t id);
+  void drop(Pulls::iterator at);
+  void end(Pulls::iterator at, PullEnd how, std::int64_t now);
+  void leave_alone(PeerLife peer, std::int64_t now);
+
+  pages::Hello self_;
+  std::map<PeerLife, Peer> peers_;
+  Pulls pulls_;
+  std::map<std::uint64_t, Question> questions_;  // for pages
+  std::uint64_t next_question_ = 1;
+  std::vector<PeerMessage> out_;
+  std::vector<PullEvent> events_;
+  std::uint64_t stale_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,136 @@
+// The pool's pages on other machines: given to them, and pulled from them before a prompt is
+// computed.
+//
+// Joins what decides (`PageServer`, `PagePuller`, `ReadGuard`) with a pool and a port. Questions
+// are answered on the port's thread, from what is published; what comes for this pool waits (64 MiB
+// at most) for its owner. A page that memory has is not pulled, and prompts that begin alike share
+// one pull. What was pulled becomes cache, in the order of its chain. Where pulling fails or costs
+// more than computing the prompt is computed, and a counter says why. Users of the pools may also
+// tell each other something (`tell`). Thread: the pool's owner; counts from any.
+// Source: omni-flow, section 4.2 (transfer).
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataplane/page_puller.h"
+#include "dataplane/read_guard.h"
+#include "engine/storage/page_export.h"
+#include "engine/storage/page_source.h"
+
+namespace sluice {
+
+class KvPeers final : public PageSource, private PeerPort::Listener {
+ public:
+  static constexpr std::size_t inbox_most = std::size_t{64} << 20U;
+  static constexpr std::size_t notes_most = 4096;  // that nobody has taken
+
+  struct Counts {
+    std::uint64_t pulled = 0, pulled_bytes = 0;   // pages that came and were put into the pool
+    std::array<std::uint64_t, pull_ends> ends{};  // of pulls, by `PullEnd`
+    std::uint64_t not_worth = 0;                  // prompts for which computing is quicker
+    std::uint64_t stale = 0;                      // messages that nobody waited for
+    PageServerCounts served;
+  };
+  struct Word {
+    PeerLife from;
+    pages::Bytes text;
+  };
+
+  /// Borrows both; the pool was made with the port's secret. `name`: of the pool, the same on all
+  /// machines. Where another pool has the name nothing is given and nothing pulled.
+  KvPeers(KvPool& pool, PeerPort& port, const std::string& name);
+  ~KvPeers() override;
+  KvPeers(const KvPeers&) = delete;
+  KvPeers& operator=(const KvPeers&) = delete;
+
+  bool begin(std::uint64_t task, const RowsOrigin& origin, std::span<const std::int32_t> tokens,
+             std::optional<double> per_token, std::int64_t now) override;
+  void forget(std::uint64_t task) override;
+  void poll(std::int64_t now, std::vector<Ready>& ready,
+            std::chrono::nanoseconds most = {}) override;
+  bool is_waited_for() const override { return !fetches_.empty(); }
+  std::size_t pages_awaited() const override;
+
+  PeerLife self() const { return port_.self(); }
+  /// Tells the users of the pool there, as soon as it has joined. Returns its number.
+  std::uint64_t tell(PeerLife peer, pages::Bytes text);
+  enum class Told : std::uint8_t { waiting, arrived, failed };
+  /// Asked about until it does not wait any more.
+  Told told(std::uint64_t number);
+  std::vector<Word> take_words();
+
+  Counts counts() const;
+
+ private:
+  struct News {
+    enum class Kind : std::uint8_t { lost, message };
+    Kind kind = Kind::message;
+    PeerLife peer;
+    pages::Bytes message = {};
+    std::int64_t at = 0;
+  };
+  struct Fetch {
+    std::uint64_t task = 0;
+    std::vector<PageKey> keys = {};
+    std::size_t begin = 0, next = 0, end = 0;  // pages; end: as far as a peer has them
+    std::optional<double> per_token = {};
+    std::uint64_t pull = 0;    // 0: it waits for that of another
+    std::uint64_t behind = 0;  // that one
+    std::int64_t asked = 0, began = 0;
+    std::size_t glances = 0;  // polls that did not wait since it began
+    PeerLife peer = {};
+    bool is_over = false;
+    std::vector<PullEvent> arrived = {};  // in order, from `next` on
+  };
+
+  void joined(PeerLife peer) override;
+  void lost(PeerLife peer) override;
+  void arrived(PeerLife peer, std::vector<std::byte> message) override;
+  bool serve(PeerLife peer, const pages::Message& message);
+
+  bool start(Fetch& fetch, std::int64_t now);
+  void take_news(std::int64_t now);
+  void take_events(std::int64_t now, bool waits);
+  void found(Fetch& fetch, const PullEvent& event, std::int64_t now);
+  void put_arrived(Fetch& fetch);
+  void learn(const Fetch& fetch, std::int64_t now, bool waits);
+  void end_fetches(std::int64_t now, std::vector<Ready>& ready);
+  void send_all();
+
+  KvPool& pool_;
+  PeerPort& port_;
+  const std::uint64_t channel_;
+  const pages::Hello hello_;
+  PageExport export_;
+  bool is_open_ = false;
+
+  // The owner's.
+  PagePuller puller_;
+  std::map<std::uint32_t, ReadGuard> guards_;  // by machine
+  ReadGuard find_guard_;                       // of questions, each a "byte"
+  std::vector<Fetch> fetches_;
+  std::uint64_t next_pull_ = 1, next_note_ = 1;
+
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable news_came_;
+  std::deque<News> news_;
+  std::size_t news_bytes_ = 0;
+  std::map<std::uint64_t, std::pair<PeerLife, Told>> telling_;
+  std::map<std::uint64_t, pages::Bytes> untold_;  // of those, whose peer has not joined yet
+  std::vector<Word> words_;
+  std::vector<PeerLife> there_;
+  PageServer server_;
+  Counts counts_;
+};
+
+std::string_view to_string(PullEnd end);
+
+}  // namespace sluice

@@ -1,0 +1,46 @@
+// A pool's published pages, as other threads may copy them.
+//
+// The pool's owner tells what is published and, before anything else is written there, what is
+// dropped; whoever copies a page holds the lock meanwhile, so its owner waits for one copy at most,
+// and no copy has anything else in it. The checksum is computed when a page is first given away.
+// Thread: `PageWatcher`'s by the pool's owner, `PageLookup`'s by any.
+#pragma once
+
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "dataplane/page_server.h"
+#include "engine/layers/kv.h"
+
+namespace sluice {
+
+class PageExport final : public PageWatcher, public PageLookup {
+ public:
+  /// Borrows the pool, and watches it until the end.
+  explicit PageExport(KvPool& pool);
+  ~PageExport() override;
+  PageExport(const PageExport&) = delete;
+  PageExport& operator=(const PageExport&) = delete;
+
+  void published(Page page) override;
+  void dropped(Page page) override;
+  bool has(const PageKey& key) const override;
+  std::optional<ServedPage> copy(const PageKey& key, std::span<std::byte> to) override;
+
+ private:
+  struct Entry {
+    PageKey key;
+    std::uint64_t generation = 0;
+    std::optional<std::uint32_t> crc32c;
+  };
+  /// Under the lock. `no_page`: it is not there.
+  Page find(const PageKey& key) const;
+
+  KvPool& pool_;
+  mutable std::mutex mutex_;
+  std::vector<Entry> entries_;                       // by page
+  std::unordered_map<std::uint64_t, Page> by_word_;  // a key's first; others are compared
+};
+
+}  // namespace sluice

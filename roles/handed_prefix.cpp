@@ -1,0 +1,120 @@
+#include "roles/handed_prefix.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace sluice {
+
+namespace {
+
+using Json = nlohmann::json;
+
+std::int64_t bits_of(float value) { return std::bit_cast<std::int32_t>(value); }
+float float_of(std::int64_t bits) { return std::bit_cast<float>(static_cast<std::int32_t>(bits)); }
+
+bool are_tokens(std::span<const std::int32_t> tokens, std::size_t vocabulary) {
+  return std::ranges::all_of(tokens, [&](std::int32_t token) {
+    return token >= 0 && static_cast<std::size_t>(token) < vocabulary;
+  });
+}
+
+constexpr std::int64_t tokens_most = std::int64_t{1} << 31U;
+
+}  // namespace
+
+PayloadRef prefix_frame(const HandedPrefix& prefix) {
+  auto* payload = new Payload;
+  payload->type = ValueType::number;
+  payload->number = static_cast<std::int64_t>(prefix.number);
+  payload->attributes = {{"length", static_cast<std::int64_t>(prefix.length)}};
+  if (!prefix.from.has_value()) return PayloadRef(payload);
+  const GenerationOptions& options = prefix.options;
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::int64_t>>{
+           {"machine", prefix.from->machine},
+           {"incarnation", prefix.from->incarnation},
+           {"pictures", prefix.has_pictures ? 1 : 0},
+           {"tokens_max", static_cast<std::int64_t>(options.tokens_max)},
+           {"temperature", bits_of(options.sampling.temperature)},
+           {"top_k", static_cast<std::int64_t>(options.sampling.top_k)},
+           {"top_p", bits_of(options.sampling.top_p)},
+           {"seed", static_cast<std::int64_t>(options.seed)},
+           {"share", options.share_prefix ? 1 : 0}})
+    payload->attributes.emplace_back(name, value);
+  const auto count = static_cast<std::int64_t>(prefix.prompt.size());
+  payload->tensor =
+      Tensor::zeros(Dtype::i32, {count}, prefix.prompt.size() * sizeof(std::int32_t)).value();
+  std::ranges::copy(prefix.prompt, payload->tensor.i32().begin());
+  return PayloadRef(payload);
+}
+
+Result<HandedPrefix> read_prefix(const Payload& frame, std::size_t vocabulary) {
+  HandedPrefix prefix;
+  prefix.number = static_cast<std::uint64_t>(frame.number);
+  const auto number = [&](const char* name) { return frame.attribute(name).value_or(0); };
+  if (!frame.attribute("machine").has_value()) return prefix;
+  constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
+  const std::int64_t machine = number("machine"), incarnation = number("incarnation");
+  const std::int64_t answer = number("tokens_max"), top_k = number("top_k");
+  const float temperature = float_of(number("temperature")), top_p = float_of(number("top_p"));
+  const bool is_right = machine >= 0 && machine <= most && incarnation >= 0 &&
+                        incarnation <= most && answer >= 1 && answer <= tokens_most && top_k >= 0 &&
+                        top_k <= tokens_most && temperature >= 0 && temperature < 1e6F &&
+                        top_p >= 0 && top_p <= 1e6F;
+  const bool has_tokens = frame.tensor.dtype() == Dtype::i32 && frame.tensor.shape().size() == 1 &&
+                          frame.tensor.count() > 0;
+  if (!is_right || !has_tokens || !are_tokens(frame.tensor.i32(), vocabulary))
+    return invalid_argument("the prefix is none that a `prefill` of this model has made");
+  prefix.from =
+      PeerLife{static_cast<std::uint32_t>(machine), static_cast<std::uint32_t>(incarnation)};
+  prefix.has_pictures = number("pictures") != 0;
+  prefix.prompt.assign(frame.tensor.i32().begin(), frame.tensor.i32().end());
+  prefix.options.tokens_max = static_cast<std::size_t>(answer);
+  prefix.options.sampling.temperature = temperature;
+  prefix.options.sampling.top_k = static_cast<std::size_t>(top_k);
+  prefix.options.sampling.top_p = top_p;
+  prefix.options.seed = static_cast<std::uint64_t>(number("seed"));
+  prefix.options.share_prefix = number("share") != 0;
+  return prefix;
+}
+
+std::vector<std::byte> encode_said(const SaidAnswer& said) {
+  const Json json{{"number", said.number},
+                  {"session", said.session},
+                  {"ok", said.ok},
+                  {"text", said.text},
+                  {"tokens", said.tokens}};
+  const std::vector<std::uint8_t> bytes = Json::to_cbor(json);
+  const auto view = std::as_bytes(std::span(bytes));
+  return {view.begin(), view.end()};
+}
+
+std::optional<SaidAnswer> decode_said(std::span<const std::byte> bytes, std::size_t vocabulary) {
+  const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  const Json json = Json::from_cbor(data, data + bytes.size(), true, false);
+  const auto has = [&](const char* name, auto is) {
+    const auto it = json.find(name);
+    return it != json.end() && is(*it);
+  };
+  const auto is_text = [](const Json& one) { return one.is_string(); };
+  const auto is_number = [](const Json& one) { return one.is_number_unsigned(); };
+  if (!json.is_object() || !has("number", is_number) || !has("session", is_text) ||
+      !has("ok", [](const Json& one) { return one.is_boolean(); }) || !has("text", is_text) ||
+      !has("tokens", [&](const Json& one) {
+        return one.is_array() && std::ranges::all_of(one, [&](const Json& token) {
+                 return token.is_number_integer() && token.get<std::int64_t>() >= 0 &&
+                        token.get<std::uint64_t>() < vocabulary;
+               });
+      }))
+    return std::nullopt;
+  SaidAnswer said;
+  said.number = json["number"];
+  said.session = json["session"];
+  said.ok = json["ok"];
+  said.text = json["text"];
+  for (const Json& token : json["tokens"]) said.tokens.push_back(token.get<std::int32_t>());
+  return said;
+}
+
+}  // namespace sluice

@@ -1,0 +1,260 @@
+// Prompts whose beginnings another machine has computed: fewer rows are computed, and nobody's
+// answer changes, whatever the other machine and the way to it do.
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <map>
+#include <thread>
+
+#include "base/crc32c.h"
+#include "base/random.h"
+#include "engine/family/model.h"
+#include "engine/storage/kept_pool.h"
+#include "engine/tasks/generator.h"
+#include "tests/peer_hub.h"
+
+using namespace sluice;
+
+namespace {
+
+const std::string golden = std::string(SLUICE_SOURCE_DIR) + "/tests/golden/";
+
+const Model& model() {
+  static const Model loaded = Model::open(golden + "qwen2").value();
+  return loaded;
+}
+
+std::vector<Generation> requests(std::uint64_t seed) {
+  std::vector<Generation> made;
+  for (std::uint64_t id = 0; id < 10; ++id) {
+    Generation one;
+    one.id = id;
+    one.options.tokens_max = 4 + id % 3;
+    one.options.sampling.temperature = id % 3 == 0 ? 0.8F : 0;
+    one.options.seed = id;
+    SplitMix64 begin(id % 2), rest(seed + id % 4);
+    for (int i = 0; i < 26; ++i) one.history.push_back(static_cast<int>(begin.next() % 128));
+    for (std::uint64_t i = 0; i < 3 + 5 * (id % 3); ++i)
+      one.history.push_back(static_cast<int>(rest.next() % 128));
+    one.origin.model = "qwen2";
+    model().text().embed(one.history, one.rows);
+    made.push_back(std::move(one));
+  }
+  return made;
+}
+
+struct Outcome {
+  std::map<std::uint64_t, std::vector<std::int32_t>> answers;
+  std::size_t computed = 0;  // tokens
+};
+
+Outcome run(KeptPool& kept, std::size_t at_once, std::uint64_t seed = 4) {
+  Outcome outcome;
+  Generator generator(model().text(), *kept.pool, nullptr, Budget{});
+  generator.use(kept.source());
+  std::vector<Generation> waiting = requests(seed);
+  std::vector<std::uint64_t> advanced;
+  while (!waiting.empty() || generator.size() > 0) {
+    for (; generator.size() < at_once && !waiting.empty(); waiting.pop_back())
+      generator.add(std::move(waiting.back()));
+    advanced.clear();
+    generator.step(advanced);
+    outcome.computed += generator.last_tokens();
+    for (const std::uint64_t id : advanced)
+      if (generator.find(id)->finish != Generation::Finish::none)
+        outcome.answers[id] = generator.remove(id)->tokens;
+  }
+  return outcome;
+}
+
+KeptPool alone() {
+  return std::move(KeptPool::make(model().text().kv_shape(4), 400, "", 0)).value();
+}
+
+KeptPool among(PeerPort& port, std::size_t pages = 400) {
+  return KeptPool::make_among(model().text().kv_shape(4), pages, port, "kv");
+}
+
+}  // namespace
+
+TEST_CASE("what one machine has computed another pulls, with the same answers") {
+  KeptPool own = alone();
+  const Outcome want = run(own, 1);
+  for (const std::size_t at_once : {1U, 4U}) {
+    PeerHub hub;
+    KeptPool first = among(hub.add(0)), second = among(hub.add(1));
+    CHECK(run(first, at_once).answers == want.answers);
+    const Outcome pulled = run(second, at_once);
+    CHECK(pulled.answers == want.answers);
+    CHECK(pulled.computed < want.computed);
+    const KvPeers::Counts counts = second.peers->counts();
+    CHECK(counts.pulled > 0);
+    CHECK(counts.pulled == first.peers->counts().served.pages);
+    CHECK(counts.ends[static_cast<std::size_t>(PullEnd::broken)] == 0);
+    // What was pulled is given on.
+    KeptPool third = among(hub.add(2));
+    const Outcome again = run(third, at_once);
+    CHECK(again.answers == want.answers);
+    CHECK(third.peers->counts().pulled > 0);
+    // And of pages that both have none is pulled.
+    CHECK(run(second, at_once).answers == want.answers);
+    CHECK(second.peers->counts().pulled == counts.pulled);
+    CHECK(second.peers->is_waited_for() == false);
+    CHECK(second.pool->pages_free() == second.pool->pages());
+  }
+}
+
+TEST_CASE("pages that are changed, lost or cut on their way are computed") {
+  KeptPool own = alone();
+  const Outcome want = run(own, 4);
+  for (const int fault : {0, 1, 2, 3}) {
+    PeerHub hub;
+    KeptPool first = among(hub.add(0)), second = among(hub.add(1));
+    CHECK(run(first, 4).answers == want.answers);
+    SplitMix64 random(static_cast<std::uint64_t>(fault) + 1);
+    hub.on_way = [&](PeerLife from, PeerLife, std::vector<std::byte>& message) {
+      if (from.machine != 0 || message.size() < 128) return true;  // pages only
+      if (fault == 0) message[random.next() % message.size()] ^= std::byte{4};
+      if (fault == 1) message.resize(message.size() / 2);
+      if (fault == 2) return false;
+      if (fault == 3) std::swap(message[80], message.back());
+      return true;
+    };
+    CHECK(run(second, 4).answers == want.answers);
+    const KvPeers::Counts counts = second.peers->counts();
+    CHECK(counts.pulled == 0);
+    std::uint64_t failed = 0;
+    for (std::size_t end = 1; end < pull_ends; ++end)
+      if (static_cast<PullEnd>(end) != PullEnd::nobody) failed += counts.ends[end];
+    CHECK(failed > 0);
+    CHECK(counts.ends[static_cast<std::size_t>(PullEnd::done)] == 0);
+  }
+}
+
+TEST_CASE("a pool that is too small for what comes goes on without it") {
+  KeptPool own = alone();
+  const Outcome want = run(own, 1);
+  PeerHub hub;
+  KeptPool first = among(hub.add(0)), second = among(hub.add(1), 13);
+  CHECK(run(first, 1).answers == want.answers);
+  CHECK(run(second, 1).answers == want.answers);
+  CHECK(second.pool->pages_free() == 13);
+  // Pages are given up here while others ask for them.
+  KeptPool third = among(hub.add(2));
+  CHECK(run(third, 2).answers == want.answers);
+}
+
+TEST_CASE("who waits for pages is forgotten, and who waits behind it asks by itself") {
+  PeerHub hub;
+  KeptPool first = among(hub.add(0)), second = among(hub.add(1));
+  (void)run(first, 1);
+  bool holds = true;
+  hub.on_way = [&](PeerLife from, PeerLife, std::vector<std::byte>&) {
+    return from.machine != 0 || !holds;
+  };
+  const std::vector<Generation> all = requests(4);
+  const auto begin = [&](std::uint64_t task) {
+    return second.peers->begin(task, all[task].origin, all[task].history, {}, 1000);
+  };
+  CHECK(begin(0));
+  CHECK(begin(2));  // begins alike
+  second.peers->forget(0);
+  holds = false;
+  std::vector<PageSource::Ready> ready;
+  for (int i = 0; i < 50 && ready.empty(); ++i) second.peers->poll(2000, ready);
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].task == 2);
+  CHECK(ready[0].tokens > 0);
+  CHECK_FALSE(second.peers->is_waited_for());
+}
+
+TEST_CASE("computing is chosen where it costs less than pulling did") {
+  PeerHub hub;
+  KeptPool first = among(hub.add(0)), second = among(hub.add(1));
+  (void)run(first, 1);
+  const std::vector<Generation> all = requests(4);
+  std::vector<PageSource::Ready> ready;
+  CHECK(second.peers->begin(0, all[0].origin, all[0].history, 1e9, 0));
+  for (int i = 0; i < 50 && ready.empty(); ++i)
+    second.peers->poll(0, ready, std::chrono::milliseconds(1));
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].tokens > 0);
+  // A token costs nothing: not even the question is worth it.
+  CHECK_FALSE(second.peers->begin(1, all[1].origin, all[1].history, 1e-9, 0));
+  CHECK(second.peers->counts().not_worth == 1);
+}
+
+TEST_CASE("machines tell each other something, and know whether it has arrived") {
+  PeerHub hub;
+  KeptPool first = among(hub.add(0));
+  const pages::Bytes text(3, std::byte{5});
+  {
+    auto second = std::make_unique<KeptPool>(among(hub.add(1)));
+    const std::uint64_t number = second->peers->tell(first.peers->self(), text);
+    CHECK(second->peers->told(number) == KvPeers::Told::arrived);
+    const auto words = first.peers->take_words();
+    REQUIRE(words.size() == 1);
+    CHECK(words[0].text == text);
+    CHECK(words[0].from == second->peers->self());
+    CHECK(second->peers->told(second->peers->tell({0, 0}, text)) == KvPeers::Told::failed);
+    // Who has not joined yet hears of it when it does.
+    const std::uint64_t early = second->peers->tell({7, 1}, text);
+    CHECK(second->peers->told(early) == KvPeers::Told::waiting);
+    const KeptPool later = among(hub.add(7));
+    CHECK(second->peers->told(early) == KvPeers::Told::arrived);
+    CHECK(later.peers->take_words().size() == 1);
+    hub.on_way = [](PeerLife, PeerLife, std::vector<std::byte>&) { return false; };
+    const std::uint64_t lost = first.peers->tell(second->peers->self(), text);
+    CHECK(first.peers->told(lost) == KvPeers::Told::waiting);
+    hub.on_way = {};
+    second.reset();
+    CHECK(first.peers->told(lost) == KvPeers::Told::failed);
+  }
+}
+
+TEST_CASE("pages that are copied while their owner gives them to others are whole, or not there") {
+  const KvShape shape{8, 64, 16};  // 64 KiB
+  KvPool pool(shape, 24);
+  PageExport shared(pool);
+  constexpr std::uint64_t chains = 64;
+  std::vector<std::vector<PageKey>> keys;
+  for (std::uint64_t chain = 0; chain < chains; ++chain) {
+    RowsOrigin origin;
+    origin.model = "model " + std::to_string(chain);
+    keys.push_back(pool.keys_of(origin, std::vector<std::int32_t>(4 * 16 + 1, 1)));
+  }
+  const auto number_of = [](const PageKey& key) { return static_cast<float>(key.words[0] >> 40U); };
+  std::atomic<std::uint64_t> puts{0}, copies{0};
+  std::uint64_t wrong = 0, misses = 0;
+  std::thread reader([&] {
+    SplitMix64 random(1);
+    std::vector<float> to(shape.page_values());
+    while (copies < 3000) {
+      const PageKey& key = keys[random.next() % chains][random.next() % 4];
+      const auto page = shared.copy(key, std::as_writable_bytes(std::span(to)));
+      if (!page.has_value()) {
+        ++misses;
+        continue;
+      }
+      const float want = number_of(key);
+      const bool whole = std::ranges::all_of(to, [&](float one) { return one == want; });
+      wrong += !whole || page->crc32c != crc32c(std::as_bytes(std::span(to))) ? 1 : 0;
+      ++copies;
+    }
+  });
+  SplitMix64 random(2);
+  std::vector<float> content(shape.page_values());
+  while (copies < 3000) {
+    const std::vector<PageKey>& chain = keys[random.next() % chains];
+    for (std::size_t at = 0; at < chain.size(); ++at) {
+      if (pool.table().match(chain) > at) continue;
+      std::ranges::fill(content, number_of(chain[at]));
+      const auto* bytes = reinterpret_cast<const std::byte*>(content.data());
+      puts += pool.put(chain, at, {&bytes, 1});
+    }
+  }
+  reader.join();
+  CHECK(wrong == 0);
+  CHECK(misses > 0);
+  CHECK(puts > 24);
+}

@@ -1,0 +1,73 @@
+// Ports of machines in one memory: what one sends the other has heard before `send` returns, but
+// for what a test holds back or changes.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/peer_port.h"
+
+namespace sluice {
+
+class PeerHub {
+ public:
+  /// Of a message on its way: false drops it.
+  std::function<bool(PeerLife from, PeerLife to, std::vector<std::byte>&)> on_way;
+
+  class Port final : public PeerPort {
+   public:
+    Port(PeerHub& hub, PeerLife self) : hub_(hub), self_(self) {}
+    PeerLife self() const override { return self_; }
+    const std::array<std::uint8_t, 32>& secret() const override { return hub_.secret_; }
+    bool open(std::uint64_t channel, Listener& listener) override {
+      return hub_.open(*this, channel, listener);
+    }
+    void close(std::uint64_t channel) override { hub_.close(*this, channel); }
+    void send(std::uint64_t channel, PeerLife to, std::vector<std::byte> message) override {
+      hub_.send(channel, self_, to, std::move(message));
+    }
+
+   private:
+    PeerHub& hub_;
+    PeerLife self_;
+  };
+
+  /// A machine more. The hub keeps it.
+  Port& add(std::uint32_t machine) {
+    ports_.push_back(std::make_unique<Port>(*this, PeerLife{machine, 1}));
+    return *ports_.back();
+  }
+
+ private:
+  using Key = std::pair<std::uint64_t, PeerLife>;
+
+  bool open(Port& port, std::uint64_t channel, PeerPort::Listener& listener) {
+    if (!listeners_.emplace(Key{channel, port.self()}, &listener).second) return false;
+    for (const auto& [key, other] : listeners_) {
+      if (key.first != channel || key.second == port.self()) continue;
+      other->joined(port.self());
+      listener.joined(key.second);
+    }
+    return true;
+  }
+  void close(Port& port, std::uint64_t channel) {
+    listeners_.erase({channel, port.self()});
+    for (const auto& [key, other] : listeners_)
+      if (key.first == channel) other->lost(port.self());
+  }
+  void send(std::uint64_t channel, PeerLife from, PeerLife to, std::vector<std::byte> message) {
+    if (on_way && !on_way(from, to, message)) return;
+    const auto it = listeners_.find({channel, to});
+    if (it != listeners_.end()) it->second->arrived(from, std::move(message));
+  }
+
+  std::array<std::uint8_t, 32> secret_{1, 2, 3};
+  std::vector<std::unique_ptr<Port>> ports_;
+  std::map<Key, PeerPort::Listener*> listeners_;
+};
+
+}  // namespace sluice

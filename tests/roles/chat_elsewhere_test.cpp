@@ -1,0 +1,223 @@
+// A prompt that one machine reads and another answers: the same words as on one machine, whatever
+// happens to the pages, and the conversation goes on where it was.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "chat_world.h"
+#include "roles/handed_prefix.h"
+#include "roles/language_model.h"
+#include "tests/peer_hub.h"
+
+using namespace sluice;
+
+namespace {
+
+/// A role of one machine.
+struct Machine {
+  GlobalParamSpec param;
+  RoleSpec role;
+  std::unique_ptr<GlobalParam> sessions;
+  std::unique_ptr<SteppedRole> chat;
+  std::vector<StepOutcome> ended;
+
+  Machine(const std::string& name, PeerPort* port, std::int64_t pages = 64) {
+    param.name.text = "kv";
+    param.page_tokens = 8;
+    param.pages = pages;
+    GlobalParamMaking made{&param, directory, port};
+    sessions = ChatSessions::make(made).value();
+    role.name.text = name;
+    role.options = {{{"precision", {}}, {"exact", {}}}};
+    RoleMaking making;
+    making.role = &role;
+    making.model_directory = directory;
+    making.global_params = {sessions.get()};
+    chat = std::get<std::unique_ptr<SteppedRole>>(language_model_plugin().make(making).value());
+  }
+  ChatSessions& chats() { return static_cast<ChatSessions&>(*sessions); }
+  std::uint64_t count(const std::string& name) const {
+    for (const auto& [key, value] : sessions->counts())
+      if (key == name) return value;
+    return 0;
+  }
+  std::string end_of(FakeActivation& activation) {
+    ended.clear();
+    chat->admit(activation);
+    for (int i = 0; i < 500 && chat->busy(); ++i) chat->step(ended);
+    for (const StepOutcome& outcome : ended)
+      if (outcome.activation == &activation)
+        return outcome.result.ok() ? "" : outcome.result.error().message;
+    return "it has not ended";
+  }
+  FakeActivation read(const std::string& text, std::uint64_t call,
+                      const char* interface = "prefill") {
+    FakeActivation made(interface, "a");
+    auto* payload = new Payload;
+    payload->type = ValueType::text;
+    payload->text = text;
+    payload->attributes = {
+        {"generate", 1}, {"max_tokens", 12}, {"temperature_milli", 700}, {"seed", 5}};
+    made.give("text", PayloadRef(payload));
+    made.call_number = call;
+    CHECK(end_of(made).empty());
+    return made;
+  }
+  FakeActivation answer(const FakeActivation& prefix) {
+    FakeActivation made("decode", "a");
+    made.give("prefix", prefix.frames.at(0).second);
+    return made;
+  }
+};
+
+const std::vector<std::string> said_first{
+    "Hello there, what is it that you see on the table, and who has put it there?",
+    "And what is under the table?", "Thank you"};
+
+/// What one machine answers, turn by turn.
+std::vector<std::string> alone() {
+  Machine machine("reader", nullptr);
+  std::vector<std::string> answers;
+  for (std::size_t i = 0; i < said_first.size(); ++i)
+    answers.push_back(said(machine.read(said_first[i], i + 1, "generate")));
+  return answers;
+}
+
+}  // namespace
+
+TEST_CASE("an answer to a prompt that was read elsewhere is what one machine says, turn by turn") {
+  const std::vector<std::string> want = alone();
+  PeerHub hub;
+  Machine reader("reader", &hub.add(0)), writer("writer", &hub.add(1));
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const FakeActivation prefix = reader.read(said_first[i], i + 1);
+    FakeActivation wrote = writer.answer(prefix);
+    CHECK(writer.end_of(wrote).empty());
+    CHECK(said(wrote) == want[i]);
+  }
+  CHECK(writer.count("pulled_pages") > 2);
+  CHECK(writer.count("pulled_pages") == reader.count("served_pages"));
+  for (Machine* machine : {&reader, &writer}) {
+    machine->sessions->end_session("a");
+    CHECK(machine->chats().pool().pages_free() == machine->chats().pool().pages());
+  }
+}
+
+TEST_CASE("a conversation that begins as one on another machine did begins with its pages") {
+  const std::vector<std::string> want = alone();
+  PeerHub hub;
+  Machine one("reader", &hub.add(0)), other("reader", &hub.add(1));
+  CHECK(said(one.read(said_first[0], 1, "generate")) == want[0]);
+  CHECK(said(other.read(said_first[0], 1, "generate")) == want[0]);
+  CHECK(other.count("pulled_pages") > 2);
+  CHECK(one.count("pulled_pages") == 0);
+  // And the other way round.
+  CHECK(said(other.read(said_first[1], 2, "generate")) == want[1]);
+  CHECK(said(one.read(said_first[1], 2, "generate")) == want[1]);
+  CHECK(one.count("pulled_pages") > 0);
+}
+
+TEST_CASE("without its pages the prompt is computed from its tokens, with the same words") {
+  const std::vector<std::string> want = alone();
+  PeerHub hub;
+  Machine reader("reader", &hub.add(0)), writer("writer", &hub.add(1));
+  const int fault = GENERATE(0, 1);
+  hub.on_way = [&](PeerLife from, PeerLife, std::vector<std::byte>& message) {
+    if (from.machine != 0 || message.size() < 1000) return true;
+    if (fault == 0) message[message.size() / 2] ^= std::byte{1};
+    return fault == 0;
+  };
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    FakeActivation wrote = writer.answer(reader.read(said_first[i], i + 1));
+    CHECK(writer.end_of(wrote).empty());
+    CHECK(said(wrote) == want[i]);
+  }
+  CHECK(writer.count("pulled_pages") == 0);
+  CHECK(writer.count(fault == 0 ? "pulls_broken" : "pulls_missing") + writer.count("pulls_broken") +
+            writer.count("pulls_late") >
+        0);
+}
+
+TEST_CASE("where pages run short the reader's are given up, and the answer is the same") {
+  const std::vector<std::string> want = alone();
+  PeerHub hub;
+  Machine reader("reader", &hub.add(0), 14), writer("writer", &hub.add(1));
+  const FakeActivation prefix = reader.read(said_first[0], 1);
+  // Another session needs them all.
+  FakeActivation other("generate", "b");
+  auto* payload = new Payload;
+  payload->type = ValueType::text;
+  payload->text = said_first[0] + " " + said_first[0] + "x";
+  payload->attributes = {{"generate", 1}, {"max_tokens", 12}};
+  other.give("text", PayloadRef(payload));
+  other.call_number = 2;
+  (void)reader.end_of(other);
+  const bool here = GENERATE(true, false);
+  Machine& by = here ? reader : writer;
+  FakeActivation wrote = by.answer(prefix);
+  CHECK(by.end_of(wrote).empty());
+  CHECK(said(wrote) == want[0]);
+}
+
+TEST_CASE("an answer whose conversation does not hear of it comes with a warning") {
+  const std::vector<std::string> want = alone();
+  PeerHub hub;
+  Machine reader("reader", &hub.add(0)), writer("writer", &hub.add(1));
+  SECTION("it was cancelled") {
+    const FakeActivation prefix = reader.read("Never mind", 1);
+    FakeActivation stopped = writer.answer(prefix);
+    stopped.is_cancelled = true;
+    CHECK_FALSE(writer.end_of(stopped).empty());
+  }
+  SECTION("the machine is gone") {
+    FakeActivation prefix = reader.read("Never mind", 1);
+    HandedPrefix other = read_prefix(*prefix.frames.at(0).second, 1000).value();
+    other.from->incarnation = 0;
+    prefix.frames.at(0).second = prefix_frame(other);
+    FakeActivation wrote = writer.answer(prefix);
+    CHECK(writer.end_of(wrote).empty());
+    REQUIRE(wrote.warnings.size() == 1);
+    CHECK(wrote.warnings[0].find("did not hear what was said") != std::string::npos);
+  }
+  FakeActivation wrote = writer.answer(reader.read(said_first[0], 2));
+  CHECK(writer.end_of(wrote).empty());
+  CHECK(said(wrote) == want[0]);
+}
+
+TEST_CASE("a prefix that no prefill has made is refused") {
+  PeerHub hub;
+  Machine reader("reader", &hub.add(0)), writer("writer", &hub.add(1));
+  const FakeActivation prefix = reader.read(said_first[0], 1);
+  const auto refused = [&](auto change) {
+    auto* changed = new Payload;
+    changed->type = ValueType::number;
+    changed->number = prefix.frames.at(0).second->number;
+    changed->attributes = prefix.frames.at(0).second->attributes;
+    const Tensor& tokens = prefix.frames.at(0).second->tensor;
+    changed->tensor = Tensor::zeros(Dtype::i32, {tokens.count()}).value();
+    std::ranges::copy(tokens.i32(), changed->tensor.i32().begin());
+    change(*changed);
+    FakeActivation made("decode", "a");
+    made.give("prefix", PayloadRef(changed));
+    return writer.end_of(made);
+  };
+  const std::string why = "the prefix is none that a `prefill` of this model has made";
+  CHECK(refused([](Payload& one) { one.tensor.i32()[3] = -1; }) == why);
+  CHECK(refused([](Payload& one) { one.tensor.i32()[0] = 1 << 30; }) == why);
+  CHECK(refused([](Payload& one) { one.tensor = Tensor(); }) == why);
+  CHECK(refused([](Payload& one) { one.attributes[1].second = -1; }) == why);
+  CHECK(refused([](Payload& one) {
+          for (auto& [name, value] : one.attributes)
+            if (name == "tokens_max") value = 0;
+        }) == why);
+  CHECK(refused([](Payload& one) {
+          for (auto& [name, value] : one.attributes)
+            if (name == "pictures") value = 1;
+        }).find("a prompt with pictures was read on another machine") == 0);
+  CHECK_FALSE(decode_said({}, 10).has_value());
+  const SaidAnswer one{3, "a", true, "yes", {1, 9}};
+  const std::vector<std::byte> bytes = encode_said(one);
+  CHECK(decode_said(bytes, 10)->text == "yes");
+  CHECK_FALSE(decode_said(bytes, 9).has_value());
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    CHECK_FALSE(decode_said(std::span(bytes).first(size), 10).has_value());
+}

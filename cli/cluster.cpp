@@ -242,8 +242,9 @@ Result<std::unique_ptr<Node>> make_node(const Cluster& cluster, std::uint32_t ma
   node.self = machine;
   node.home = cluster.spec().home();
   node.placed = cluster.placed;
-  node.incarnation = incarnation_now();
-  if (registry != nullptr) {
+  if (registry == nullptr) {
+    node.incarnation = new_incarnation();
+  } else {
     const Result<std::uint32_t> given = registry->wait_for_entry({});
     if (!given.ok()) return given.error();
     node.incarnation = *given;

@@ -47,6 +47,7 @@ struct Turn {
   std::size_t said = 0;                   // bytes of the text that have been yielded
   std::string role = {};                  // whose conversation it is
   bool hands_over = false;                // behind its first token
+  std::size_t tokens_asked = 0;           // then: how long the answer may be, wherever it is made
   std::optional<HandedPrefix> from = {};  // another machine, whose conversation it is
 };
 
@@ -114,6 +115,7 @@ class ChatRole final : public SteppedRole {
                      SharedEngine::Turn& mine);
   Result<void> go_on(Activation& activation, SharedEngine::Turn& mine);
   void drop_handed(const Activation& activation, SharedEngine::Turn& mine);
+  void take_back(const HandedAnswer& handed);
   Result<void> hand_over(Turn& turn, Generation generation, SharedEngine::Turn& mine);
   Result<void> answer_prompt(Turn turn, GenerationOptions options, SharedEngine::Turn& mine);
   Result<void> go_on_from_elsewhere(Activation& activation, HandedPrefix prefix,
@@ -261,6 +263,7 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
   GenerationOptions options = options_of(text, tokens_max_);
   options.share_prefix = share_prefixes_;
   options.first_only = activation.interface() == "prefill";
+  const std::size_t tokens_asked = options.tokens_max;
   Result<Generation> generation =
       prompt.ok() ? model.begin_with(*prompt, session.messages, std::move(options))
                   : Result<Generation>(prompt.error());
@@ -273,6 +276,7 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
   session.answering = true;
   Turn turn{&activation, session.id, std::move(prompt).value(),          nullptr, 0,
             0,           name_,      activation.interface() == "prefill"};
+  turn.tokens_asked = tokens_asked;
   turn.task = std::make_unique<GenerationTask>(std::move(generation).value(), &model.tokenizer());
   turn.id = mine.add(*turn.task);
   turns_.push_back(std::move(turn));
@@ -290,12 +294,15 @@ Result<void> ChatRole::go_on(Activation& activation, SharedEngine::Turn& mine) {
   std::optional<HandedAnswer> handed = sessions_.take_handed(prefix->number, activation.session());
   if (!handed.has_value())
     return Error{ErrorCode::stale, "the session has moved on since its prompt was read"};
-  if (handed->is_dropped)
-    return answer_prompt({.activation = &activation,
-                          .session = handed->session_id,
-                          .prompt = std::move(handed->prompt),
-                          .role = std::move(handed->role)},
-                         prefix->options, mine);
+  if (handed->is_dropped) {
+    Result<void> begun = answer_prompt({.activation = &activation,
+                                        .session = handed->session_id,
+                                        .prompt = std::move(handed->prompt),
+                                        .role = handed->role},
+                                       prefix->options, mine);
+    if (!begun.ok()) take_back(*handed);
+    return begun;
+  }
   Turn turn{&activation,
             handed->session_id,
             std::move(handed->prompt),
@@ -394,8 +401,13 @@ void ChatRole::drop_handed(const Activation& activation, SharedEngine::Turn& min
       sessions_.take_handed(prefix->number, activation.session());
   if (!handed.has_value()) return;
   mine.engine().remove(handed->task);
-  ChatSession* const session = sessions_.find(handed->session, handed->role);
-  if (session == nullptr || session->id != handed->session_id) return;
+  take_back(*handed);
+}
+
+/// As if the session had not asked.
+void ChatRole::take_back(const HandedAnswer& handed) {
+  ChatSession* const session = sessions_.find(handed.session, handed.role);
+  if (session == nullptr || session->id != handed.session_id) return;
   session->answering = false;
   session->messages.pop_back();
 }
@@ -415,6 +427,7 @@ Result<void> ChatRole::hand_over(Turn& turn, Generation generation, SharedEngine
     prefix.has_pictures = !generation.origin.pictures.empty();
     prefix.prompt = turn.prompt;
     prefix.options = generation.options;
+    prefix.options.tokens_max = turn.tokens_asked;  // not what these pages have room for
     // It may be answered elsewhere, where pages are taken; here they may be given up for others.
     mine.engine().remove(std::exchange(turn.id, 0));
   }

@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 namespace sluice {
 
 namespace {
-
-using Json = nlohmann::json;
 
 std::int64_t bits_of(float value) { return std::bit_cast<std::int32_t>(value); }
 float float_of(std::int64_t bits) { return std::bit_cast<float>(static_cast<std::int32_t>(bits)); }
@@ -79,41 +76,49 @@ Result<HandedPrefix> read_prefix(const Payload& frame, std::size_t vocabulary) {
   return prefix;
 }
 
+// Number (8 bytes), ok (1), how many bytes of session and text and how many tokens (4 each), then
+// these; the lowest byte first.
 std::vector<std::byte> encode_said(const SaidAnswer& said) {
-  const Json json{{"number", said.number},
-                  {"session", said.session},
-                  {"ok", said.ok},
-                  {"text", said.text},
-                  {"tokens", said.tokens}};
-  const std::vector<std::uint8_t> bytes = Json::to_cbor(json);
-  const auto view = std::as_bytes(std::span(bytes));
-  return {view.begin(), view.end()};
+  std::vector<std::byte> bytes;
+  const auto put = [&](std::uint64_t value, unsigned count) {
+    for (unsigned i = 0; i < count; ++i) bytes.push_back(static_cast<std::byte>(value >> (8 * i)));
+  };
+  put(said.number, 8);
+  put(said.ok ? 1 : 0, 1);
+  put(said.session.size(), 4);
+  put(said.text.size(), 4);
+  put(said.tokens.size(), 4);
+  for (const std::string* text : {&said.session, &said.text})
+    for (const char one : *text) bytes.push_back(static_cast<std::byte>(one));
+  for (const std::int32_t token : said.tokens) put(static_cast<std::uint32_t>(token), 4);
+  return bytes;
 }
 
 std::optional<SaidAnswer> decode_said(std::span<const std::byte> bytes, std::size_t vocabulary) {
-  const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
-  const Json json = Json::from_cbor(data, data + bytes.size(), true, false);
-  const auto has = [&](const char* name, auto is) {
-    const auto it = json.find(name);
-    return it != json.end() && is(*it);
+  constexpr std::size_t head = 8 + 1 + 3 * 4;
+  if (bytes.size() < head) return std::nullopt;
+  std::size_t at = 0;
+  const auto take = [&](unsigned count) {
+    std::uint64_t value = 0;
+    for (unsigned i = 0; i < count; ++i)
+      value |= std::to_integer<std::uint64_t>(bytes[at++]) << (8 * i);
+    return value;
   };
-  const auto is_text = [](const Json& one) { return one.is_string(); };
-  const auto is_number = [](const Json& one) { return one.is_number_unsigned(); };
-  if (!json.is_object() || !has("number", is_number) || !has("session", is_text) ||
-      !has("ok", [](const Json& one) { return one.is_boolean(); }) || !has("text", is_text) ||
-      !has("tokens", [&](const Json& one) {
-        return one.is_array() && std::ranges::all_of(one, [&](const Json& token) {
-                 return token.is_number_integer() && token.get<std::int64_t>() >= 0 &&
-                        token.get<std::uint64_t>() < vocabulary;
-               });
-      }))
-    return std::nullopt;
+  const auto text = [&](std::uint64_t size) {
+    const auto part = bytes.subspan(at, size);
+    at += size;
+    return std::string(reinterpret_cast<const char*>(part.data()), part.size());
+  };
   SaidAnswer said;
-  said.number = json["number"];
-  said.session = json["session"];
-  said.ok = json["ok"];
-  said.text = json["text"];
-  for (const Json& token : json["tokens"]) said.tokens.push_back(token.get<std::int32_t>());
+  said.number = take(8);
+  const std::uint64_t ok = take(1), session = take(4), words = take(4), tokens = take(4);
+  if (ok > 1 || bytes.size() - head != session + words + 4 * tokens) return std::nullopt;
+  said.ok = ok == 1;
+  said.session = text(session);
+  said.text = text(words);
+  for (std::uint64_t i = 0; i < tokens; ++i)
+    said.tokens.push_back(static_cast<std::int32_t>(take(4)));
+  if (!are_tokens(said.tokens, vocabulary)) return std::nullopt;
   return said;
 }
 

@@ -67,7 +67,13 @@ void KvPeers::joined(PeerLife peer) {
       const auto telling = telling_.find(it->first);
       const bool is_its = telling != telling_.end() && telling->second.first == peer;
       if (is_its) notes.push_back(encode(pages::Note{it->first, it->second}));
-      it = is_its || telling == telling_.end() ? untold_.erase(it) : std::next(it);
+      bool is_over = telling == telling_.end();
+      if (!is_over && telling->second.first.machine == peer.machine &&
+          telling->second.first.incarnation < peer.incarnation) {
+        telling->second.second = Told::failed;  // that life does not come any more
+        is_over = true;
+      }
+      it = is_its || is_over ? untold_.erase(it) : std::next(it);
     }
   }
   port_.send(channel_, peer, encode(hello_));
@@ -91,7 +97,8 @@ bool KvPeers::serve(PeerLife peer, const pages::Message& message) {
   {
     const std::lock_guard lock(mutex_);
     if (const auto* note = std::get_if<pages::Note>(&message)) {
-      if (words_.size() < notes_most) {
+      if (words_.size() < notes_most && words_bytes_ + note->text.size() <= inbox_most) {
+        words_bytes_ += note->text.size();
         words_.push_back({peer, {note->text.begin(), note->text.end()}});
         out.push_back({peer, encode(pages::Noted{note->id})});
       }
@@ -331,7 +338,9 @@ std::uint64_t KvPeers::tell(PeerLife peer, pages::Bytes text) {
     const bool is_over = std::ranges::any_of(there_, [&](PeerLife other) {
       return other.machine == peer.machine && other.incarnation > peer.incarnation;
     });
-    if (!is_open_ || is_over) return number;
+    if (telling_.size() >= tells_most)  // of some nobody asks
+      std::erase_if(telling_, [](const auto& one) { return one.second.second != Told::waiting; });
+    if (!is_open_ || is_over || telling_.size() >= tells_most) return number;
     telling_.emplace(number, std::pair(peer, Told::waiting));
     if (std::ranges::find(there_, peer) == there_.end()) {
       untold_.emplace(number, std::move(text));
@@ -353,6 +362,7 @@ KvPeers::Told KvPeers::told(std::uint64_t number) {
 
 std::vector<KvPeers::Word> KvPeers::take_words() {
   const std::lock_guard lock(mutex_);
+  words_bytes_ = 0;
   return std::exchange(words_, {});
 }
 

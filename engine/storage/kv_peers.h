@@ -31,6 +31,7 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
  public:
   static constexpr std::size_t inbox_most = std::size_t{64} << 20U;
   static constexpr std::size_t notes_most = 4096;  // that nobody has taken
+  static constexpr std::size_t tells_most = 256;  // that have not arrived
 
   struct Counts {
     std::uint64_t pulled = 0, pulled_bytes = 0;   // pages that came and were put into the pool
@@ -126,6 +127,7 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   std::map<std::uint64_t, std::pair<PeerLife, Told>> telling_;
   std::map<std::uint64_t, pages::Bytes> untold_;  // of those, whose peer has not joined yet
   std::vector<Word> words_;
+  std::size_t words_bytes_ = 0;  // of their texts
   std::vector<PeerLife> there_;
   PageServer server_;
   Counts counts_;

@@ -295,4 +295,10 @@ std::uint32_t incarnation_now() {
   return static_cast<std::uint32_t>(since / std::chrono::milliseconds(250));
 }
 
+std::uint32_t new_incarnation() {
+  const std::uint32_t before = incarnation_now();
+  while (incarnation_now() == before) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  return incarnation_now();
+}
+
 }  // namespace sluice

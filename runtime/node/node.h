@@ -77,8 +77,10 @@ class Node {
   virtual NodeStatus status() const = 0;
 };
 
-/// An incarnation above those of all earlier processes of a machine: quarters of a second since
-/// 2025, by the machine's clock.
+/// Quarters of a second since 2025, by the machine's clock.
 std::uint32_t incarnation_now();
+/// An incarnation above those of all earlier processes of a machine: of the next quarter of a
+/// second, for which it waits. So a process that follows another at once has not the same one.
+std::uint32_t new_incarnation();
 
 }  // namespace sluice

@@ -120,8 +120,8 @@ def pulled(folder: str, want: dict, ways, more: str, where: str):
     pages = up.count("write", "pulled_pages")
     check(pages > 0, f"{where}: no page was pulled")
     for one, other in (("read", "write"), ("write", "read")):
-        check(up.count(one, "pulled_pages") == up.count(other, "served_pages"),
-              f"{where}: {one} pulled other pages than {other} served")
+        check(up.count(one, "pulled_pages") <= up.count(other, "served_pages"),
+              f"{where}: {one} pulled more pages than {other} served")
         check(up.count(one, "pulls_broken") == 0, f"{where}: {one} got broken pages")
     up.stop()
 
@@ -155,8 +155,8 @@ def reader_is_killed(folder: str, want: dict):
     check(answered or "'read'" in json.dumps(one), f"killed: {one}")
     until(lambda: up.machine("read").get("process") == "ready", 20, "the reader is back")
     again = run(["--cluster", up.cluster], write_calls(folder, TURNS[:1])).get(0, {})
-    # The two may not have met beside the frames yet: then there is a warning more.
-    check(again.get("ok") and again.get("outputs") == want[0]["outputs"], f"after that: {again}")
+    is_same = all(again.get(key) == want[0][key] for key in ("ok", "outputs", "warnings"))
+    check(is_same, f"after that: {again}")
     up.stop()
 
 

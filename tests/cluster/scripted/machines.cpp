@@ -239,6 +239,7 @@ std::string json_of(const Loaded& loaded, std::size_t index, const Called& calle
   for (const std::string& firing : firings) text += (text.ends_with('[') ? "" : ",") + firing;
   text += "]";
   if (!called.outcome.node.empty()) text += ",\"cause\":" + json_quote(called.outcome.node);
+  if (!called.outcome.ok) text += ",\"message\":" + json_quote(called.outcome.error.message);
   return text + "}";
 }
 

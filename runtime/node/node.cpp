@@ -1,7 +1,9 @@
 #include "runtime/node/node.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <deque>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -297,7 +299,10 @@ std::uint32_t incarnation_now() {
 
 std::uint32_t new_incarnation() {
   const std::uint32_t before = incarnation_now();
-  while (incarnation_now() == before) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  std::mutex mutex;
+  std::condition_variable never;
+  std::unique_lock lock(mutex);
+  while (incarnation_now() == before) never.wait_for(lock, std::chrono::milliseconds(2));
   return incarnation_now();
 }
 

@@ -128,7 +128,7 @@ MUTANTS = [
     ("C20 a link that was cut begins too late", "runtime/link.h", "applied(number);\n    for (std::size_t i = 0;",
      "applied(number + 1);\n    for (std::size_t i = 0;", ["runtime/sim/network.cpp"]),
     ("C20 a link stays dumb when the way back heals", "runtime/sim/network.cpp",
-     "  if (!links_[back].connected && !links_[back].cut) connect(back, now);\n", "  (void)back;\n", None),
+     "  if (!link_at(back).connected && !link_at(back).cut) connect(back, now);\n", "  (void)back;\n", None),
     ("C22 anybody gives orders in anybody's calls", "runtime/wire/contract.cpp",
      'return call.home == from ? "" : "an order that only the call\'s home gives";', 'return "";', None),
     ("C22 anybody sends another's frames", "runtime/wire/contract.cpp",

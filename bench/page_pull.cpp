@@ -99,7 +99,9 @@ void beside(const std::function<void(int ready, int end)>& serve,
   waitpid(child, nullptr, 0);
 }
 
-int listening(bool tcp, const std::string& path, std::uint16_t port) {
+/// A socket on which `meet` (`bind` or `connect`) has been called with the address.
+template <typename Meet>
+int socket_at(bool tcp, const std::string& path, std::uint16_t port, Meet meet) {
   const int made = socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM, 0);
   const int yes = 1;
   setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -110,25 +112,20 @@ int listening(bool tcp, const std::string& path, std::uint16_t port) {
   sockaddr_un un{};
   un.sun_family = AF_UNIX;
   std::strncpy(un.sun_path, path.c_str(), sizeof un.sun_path - 1);
-  const bool bound = tcp ? bind(made, reinterpret_cast<sockaddr*>(&in), sizeof in) == 0
-                         : bind(made, reinterpret_cast<sockaddr*>(&un), sizeof un) == 0;
-  if (!bound || listen(made, 1) != 0) std::exit(1);
+  const bool met = tcp ? meet(made, reinterpret_cast<sockaddr*>(&in), sizeof in) == 0
+                       : meet(made, reinterpret_cast<sockaddr*>(&un), sizeof un) == 0;
+  if (!met) std::exit(1);
+  return made;
+}
+
+int listening(bool tcp, const std::string& path, std::uint16_t port) {
+  const int made = socket_at(tcp, path, port, ::bind);
+  if (listen(made, 1) != 0) std::exit(1);
   return made;
 }
 
 int dialed(bool tcp, const std::string& path, std::uint16_t port) {
-  const int made = socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM, 0);
-  sockaddr_in in{};
-  in.sin_family = AF_INET;
-  in.sin_port = htons(port);
-  in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  sockaddr_un un{};
-  un.sun_family = AF_UNIX;
-  std::strncpy(un.sun_path, path.c_str(), sizeof un.sun_path - 1);
-  const bool met = tcp ? connect(made, reinterpret_cast<sockaddr*>(&in), sizeof in) == 0
-                       : connect(made, reinterpret_cast<sockaddr*>(&un), sizeof un) == 0;
-  if (!met) std::exit(1);
-  return made;
+  return socket_at(tcp, path, port, ::connect);
 }
 
 /// All the pages for each byte that comes.

@@ -168,13 +168,13 @@ Result<void> make_folder(const Cluster& cluster) {
   return make_private(cluster.folder);
 }
 
-std::string lock_path(const Cluster& cluster, std::uint32_t machine) {
-  return cluster.folder + "/" + std::to_string(machine) + ".lock";
+std::string lock_path(const std::string& folder, std::uint32_t machine) {
+  return folder + "/" + std::to_string(machine) + ".lock";
 }
 
 Result<LockFile> lock_machine(const Cluster& cluster, std::uint32_t machine) {
   const std::string& name = cluster.spec().machines[machine].name.text;
-  const std::string path = lock_path(cluster, machine);
+  const std::string path = lock_path(cluster.folder, machine);
   if (is_locked(path))
     return Error{ErrorCode::unavailable,
                  "another process is machine '" + name + "' of " + cluster.spec().file +

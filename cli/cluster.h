@@ -44,8 +44,8 @@ std::string cluster_folder(const std::string& file);
 
 /// Makes the folder, mode 0700, or checks that it is this user's alone. Errors: unavailable.
 Result<void> make_folder(const Cluster& cluster);
-/// Held by the process that is this machine.
-std::string lock_path(const Cluster& cluster, std::uint32_t machine);
+/// In a cluster's folder: held by the process that is this machine.
+std::string lock_path(const std::string& folder, std::uint32_t machine);
 /// Only one process at a time is this machine. Errors: unavailable.
 Result<LockFile> lock_machine(const Cluster& cluster, std::uint32_t machine);
 

@@ -64,7 +64,7 @@ Result<std::vector<Supervisor::Machine>> processes_of(const Cluster& cluster,
     if (one.home) continue;
     Supervisor::Machine& machine = machines.emplace_back();
     machine.name = one.name.text;
-    machine.lock = lock_path(cluster, i);
+    machine.lock = lock_path(cluster.folder, i);
     machine.command = {own_program(),       "node",   "--cluster",
                        cluster.spec().file, "--name", one.name.text};
     for (const std::string& set : options.set)
@@ -88,12 +88,12 @@ void remove_sockets(const Cluster& cluster) {
     if (!cluster.spec().machines[i].home) {
       const std::string path = cluster.folder + "/" + std::to_string(i);
       // Whoever holds the lock lives, and was not started by this process.
-      if (const Result<LockFile> lock = LockFile::take(path + ".lock"); lock.ok()) {
+      if (const Result<LockFile> lock = LockFile::take(lock_path(cluster.folder, i)); lock.ok()) {
         ::unlink(path.c_str());
         ::unlink((path + ".memory").c_str());  // as in shared_memory_socket
         ::unlink((path + page_socket_end).c_str());
         ::unlink(status_path(cluster.folder, i).c_str());
-        ::unlink((path + ".lock").c_str());
+        ::unlink(lock_path(cluster.folder, i).c_str());
       }
     }
   ::unlink(registry_socket(cluster).c_str());

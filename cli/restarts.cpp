@@ -31,8 +31,7 @@ bool has_died(int process) {
 /// this life.
 int open_process_of(const std::string& folder, std::uint32_t machine,
                     std::optional<std::uint32_t> life) {
-  const std::optional<LockHolder> holder =
-      lock_holder(folder + "/" + std::to_string(machine) + ".lock");
+  const std::optional<LockHolder> holder = lock_holder(lock_path(folder, machine));
   if (!holder) return -1;
   const int process = static_cast<int>(::syscall(SYS_pidfd_open, holder->pid, 0));
   if (process < 0 || !life) return process;

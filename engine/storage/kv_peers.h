@@ -31,7 +31,7 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
  public:
   static constexpr std::size_t inbox_most = std::size_t{64} << 20U;
   static constexpr std::size_t notes_most = 4096;  // that nobody has taken
-  static constexpr std::size_t tells_most = 256;  // that have not arrived
+  static constexpr std::size_t tells_most = 256;   // that have not arrived
 
   struct Counts {
     std::uint64_t pulled = 0, pulled_bytes = 0;   // pages that came and were put into the pool

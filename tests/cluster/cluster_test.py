@@ -100,14 +100,15 @@ def same_bytes(folder: str, cluster: str):
 
 
 class Up:
-    """A running `sluice up`."""
+    """A running `sluice up`, once its machines are ready."""
 
-    def __init__(self, cluster: str):
-        self.process = subprocess.Popen([SLUICE, "up", cluster], cwd=ROOT, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL)
+    def __init__(self, cluster: str, machines: int = len(MACHINES), env: dict | None = None):
+        self.cluster = cluster
+        self.process = subprocess.Popen([SLUICE, "up", cluster], cwd=ROOT, env=env,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         started.append(self.process)
         ready = b""
-        while ready.count(b"is ready") < len(MACHINES):
+        while ready.count(b"is ready") < machines:
             can, _, _ = select.select([self.process.stdout], [], [], 20)
             part = os.read(self.process.stdout.fileno(), 4096) if can else b""
             if not part:

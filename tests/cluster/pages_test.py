@@ -7,46 +7,18 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
-import time
 
-SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+from cluster_test import ROOT, SLUICE, check, failures, run_and_clean, until
+from cluster_test import Up as AnyUp
+from kill_world import free_ports
+
 WORKFLOW = f"{ROOT}/workflows/prefill_decode.yaml"
 TURNS = [("a", "Tell me what is on the table, and what is under it, and who has put it there."),
          ("b", "Hello there"), ("a", "And who sits at it?"), ("b", "Go on, please"), ("a", "Why?")]
-failures, started = [], []
-
-
-def check(condition, what: str):
-    if not condition:
-        failures.append(what)
-        print("FAILED:", what, flush=True)
-
-
-def until(condition, seconds: float, what: str):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if result := condition():
-            return result
-        select.select([], [], [], 0.005)
-    check(False, f"{what}: not within {seconds} s")
-    return None
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 def write_cluster(folder: str, ways=("", "", ""), more: str = "lease: 3s\n",
@@ -81,23 +53,12 @@ def same(want: dict, got: dict, where: str):
         check(got.get(number) == one, f"{where}: call {number}: {got.get(number)} and not {one}")
 
 
-class Up:
-    """A running `sluice up` of the two machines."""
+class Up(AnyUp):
+    """Of the two machines, which count their pages."""
 
     def __init__(self, cluster: str, failpoints: str | None = None):
-        self.cluster = cluster
-        env = dict(os.environ, **({"SLUICE_FAILPOINTS": failpoints} if failpoints else {}))
-        self.process = subprocess.Popen([SLUICE, "up", cluster], cwd=ROOT, env=env,
-                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        started.append(self.process)
-        ready = b""
-        while ready.count(b"is ready") < 2:
-            can, _, _ = select.select([self.process.stdout], [], [], 20)
-            part = os.read(self.process.stdout.fileno(), 4096) if can else b""
-            if not part:
-                check(False, f"up: {ready!r}")
-                break
-            ready += part
+        more = {"SLUICE_FAILPOINTS": failpoints} if failpoints else {}
+        super().__init__(cluster, machines=2, env=dict(os.environ, **more))
 
     def machine(self, name: str) -> dict:
         done = subprocess.run([SLUICE, "status", "--cluster", self.cluster, "--format", "json"],
@@ -107,11 +68,6 @@ class Up:
 
     def count(self, name: str, counter: str) -> int:
         return self.machine(name).get("pages", {}).get("kv", {}).get(counter, 0)
-
-    def stop(self):
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait(timeout=20)
-        self.process.stdout.close()
 
 
 def pulled(folder: str, want: dict, ways, more: str, where: str):
@@ -194,14 +150,10 @@ def main() -> int:
         reader_is_killed(place("killed"), want)
         refused(place("refused"))
     finally:
-        for process in started:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
         shutil.rmtree(base)
     print("all well" if not failures else f"{len(failures)} failures")
     return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_and_clean(main)

@@ -6,6 +6,7 @@
 #include <map>
 #include <thread>
 
+#include "answer_all.h"
 #include "base/crc32c.h"
 #include "base/random.h"
 #include "engine/family/model.h"
@@ -52,18 +53,9 @@ Outcome run(KeptPool& kept, std::size_t at_once, std::uint64_t seed = 4) {
   Outcome outcome;
   Generator generator(model().text(), *kept.pool, nullptr, Budget{});
   generator.use(kept.source());
-  std::vector<Generation> waiting = requests(seed);
-  std::vector<std::uint64_t> advanced;
-  while (!waiting.empty() || generator.size() > 0) {
-    for (; generator.size() < at_once && !waiting.empty(); waiting.pop_back())
-      generator.add(std::move(waiting.back()));
-    advanced.clear();
-    generator.step(advanced);
-    outcome.computed += generator.last_tokens();
-    for (const std::uint64_t id : advanced)
-      if (generator.find(id)->finish != Generation::Finish::none)
-        outcome.answers[id] = generator.remove(id)->tokens;
-  }
+  outcome.computed = testing::answer_all(
+      generator, requests(seed), at_once,
+      [&](std::uint64_t id, const Generation& done) { outcome.answers[id] = done.tokens; });
   return outcome;
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "answer_all.h"
 #include "base/random.h"
 #include "engine/family/model.h"
 #include "engine/storage/kept_pool.h"
@@ -64,24 +65,12 @@ Outcome run(const Model& model, KeptPool& kept, std::size_t at_once, const std::
   Outcome outcome;
   Generator generator(model.text(), *kept.pool, nullptr, Budget{});
   generator.use(kept.tier.get());
-  std::vector<Generation> waiting = requests(model, name);
-  std::ranges::reverse(waiting);
-  std::vector<std::uint64_t> advanced;
-  while (!waiting.empty() || generator.size() > 0) {
-    for (; generator.size() < at_once && !waiting.empty(); waiting.pop_back())
-      generator.add(std::move(waiting.back()));
-    advanced.clear();
-    generator.step(advanced);
-    outcome.computed += generator.last_tokens();
-    for (const std::uint64_t id : advanced)
-      if (generator.find(id)->finish != Generation::Finish::none) {
-        CHECK(generator.find(id)->finish != Generation::Finish::failed);
-        const Generation done = *generator.remove(id);
+  outcome.computed = testing::answer_all(
+      generator, requests(model, name), at_once, [&](std::uint64_t id, const Generation& done) {
         CHECK(done.tokens_read_back <= done.tokens_kept);
         outcome.read_back += done.tokens_read_back;
         outcome.answers[id] = done.tokens;
-      }
-  }
+      });
   return outcome;
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "answer_all.h"
 #include "base/random.h"
 #include "engine/picture/image_file.h"
 #include "engine/tasks/chat_model.h"
@@ -63,21 +64,9 @@ struct Outcome {
 Outcome run(const Model& model, KvPool& pool, bool share, std::size_t at_once, Budget budget) {
   Outcome outcome;
   Generator generator(model.text(), pool, nullptr, budget);
-  std::vector<Generation> waiting = requests(model, share);
-  std::ranges::reverse(waiting);
-  std::vector<std::uint64_t> advanced;
-  while (!waiting.empty() || generator.size() > 0) {
-    for (; generator.size() < at_once && !waiting.empty(); waiting.pop_back())
-      generator.add(std::move(waiting.back()));
-    advanced.clear();
-    generator.step(advanced);
-    outcome.computed += generator.last_tokens();
-    for (const std::uint64_t id : advanced)
-      if (generator.find(id)->finish != Generation::Finish::none) {
-        CHECK(generator.find(id)->finish != Generation::Finish::failed);
-        outcome.answers[id] = generator.remove(id)->tokens;
-      }
-  }
+  outcome.computed = testing::answer_all(
+      generator, requests(model, share), at_once,
+      [&](std::uint64_t id, const Generation& done) { outcome.answers[id] = done.tokens; });
   return outcome;
 }
 

@@ -3,7 +3,8 @@
 // Each part has a channel, whose number is the same everywhere. A message arrives once and in
 // order, or the machine's life is told to be lost. Who a message is from is what the link's
 // handshake has proved. Thread: `send` from any, and never blocks; `open` and `close` by the
-// part's owner; a listener is called on the port's thread, one call at a time.
+// part's owner; a listener is called by several threads, `open`'s caller among them, under
+// one lock: one call at a time.
 #pragma once
 
 #include <array>

@@ -53,18 +53,23 @@ struct Way {
 
 std::unique_ptr<PeerPort> port_of(const Way& way, std::uint32_t machine,
                                   std::uint32_t incarnation = 1) {
-  ZmqOptions options;
-  options.self = {machine, incarnation};
-  options.bind = machine == 0 ? way.server : way.client;
-  options.peers = {{1 - machine, machine == 0 ? way.client : way.server, ""}};
-  options.shared_bytes = 0;
-  options.cluster = "bench";
-  auto made = make_zmq_transport(std::move(options));
+  PeerPortOptions port;
+  port.self = {machine, incarnation};
+  port.connect = [&way, machine](Origin self) {
+    ZmqOptions options;
+    options.self = self;
+    options.bind = machine == 0 ? way.server : way.client;
+    options.peers = {{1 - machine, machine == 0 ? way.client : way.server, ""}};
+    options.shared_bytes = 0;
+    options.cluster = "bench";
+    return make_zmq_transport(std::move(options));
+  };
+  auto made = make_peer_port(std::move(port));
   if (!made.ok()) {
     std::fprintf(stderr, "%s\n", made.error().message.c_str());
     std::exit(1);
   }
-  return make_peer_port(std::move(made).value(), {machine, incarnation}, {});
+  return std::move(made).value();
 }
 
 std::vector<std::int32_t> tokens_of(std::size_t count) {

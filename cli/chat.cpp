@@ -250,7 +250,7 @@ int chat(Options options) {
       make_pool(model->model().text().kv_shape(page_tokens, options.kept.dtype()),
                 options.context / page_tokens, options.kv);
   if (!pool.ok()) return fail(pool.error().message);
-  Interrupts interrupts;
+  Interrupts interrupts(Interrupts::Of::ctrl_c);
   Talk talk(*model, options, interrupts, std::move(pool).value());
   const bool terminal = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
   if (terminal) std::printf("%s\n", help);

@@ -14,6 +14,7 @@
 #include "cli/cluster_links.h"
 #include "cli/cluster_pages.h"
 #include "cli/file_kind.h"
+#include "cli/page_secret.h"
 #include "graph/print.h"
 #include "runtime/redis/redis_link.h"
 
@@ -116,7 +117,8 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
   digest.add("sluice cluster 1");
   if (const auto& registry = cluster.spec().registry; registry && registry->text != "private")
     if (const auto address = read_redis_address(registry->text);
-        !address.ok() && !has_errors(cluster.loaded.diagnostics))
+        !address.ok() && std::ranges::find(cluster.loaded.diagnostics, "bad-registry",
+                                           &Diagnostic::code) == cluster.loaded.diagnostics.end())
       report(cluster.loaded.diagnostics,
              {Severity::error, registry->mark, "bad-registry", address.error().message, ""});
   check_links(cluster.loaded);
@@ -139,8 +141,10 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
              {Severity::error, name.mark, "bad-workflow",
               file + " has roles for others to include, and no nodes", ""});
   }
-  // What a workflow that is wrong lacks says nothing of the roles.
-  if (cluster.ok()) cluster.placed = place_roles(cluster.loaded, specs, why_not_shared(catalog));
+  // What a workflow that is wrong, or could not be read, lacks says nothing of the roles.
+  if (cluster.loaded.all_workflows && specs.size() == cluster.spec().workflows.size() &&
+      std::ranges::all_of(cluster.workflows, &Compiled::ok))
+    cluster.placed = place_roles(cluster.loaded, specs, why_not_shared(catalog));
   cluster.digest = digest_of(cluster, digest);
   sort_diagnostics(cluster.loaded.diagnostics);
   return cluster;

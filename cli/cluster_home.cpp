@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "cli/isolate.h"
 #include "cli/machine_status.h"
 #include "cli/open_files.h"
+#include "cli/refusals.h"
 
 namespace sluice::cli {
 
@@ -25,11 +27,17 @@ namespace fs = std::filesystem;
 
 std::string processes_lock(const Cluster& cluster) { return cluster.folder + "/up.lock"; }
 
-/// What was heard of the others while they are awaited: nobody wants it, unless one does not come.
+/// What was heard of the others while they are awaited: who is kept out is told at once, as nobody
+/// else may see it; the rest nobody wants, unless one does not come.
 class KeptNotices {
  public:
   void add(const std::string& line) {
     const std::lock_guard lock(mutex_);
+    if (all_came_) return;
+    if (const std::optional<std::string> refused = refusals_.tell(line)) {
+      if (!refused->empty()) std::fprintf(stderr, "note: %s\n", refused->c_str());
+      return;
+    }
     if (lines_.size() < most && std::ranges::find(lines_, line) == lines_.end())
       lines_.push_back(line);
   }
@@ -37,12 +45,34 @@ class KeptNotices {
     const std::lock_guard lock(mutex_);
     for (const std::string& line : lines_) std::fprintf(stderr, "note: %s\n", line.c_str());
   }
+  void all_came() {
+    const std::lock_guard lock(mutex_);
+    all_came_ = true;
+  }
 
  private:
   static constexpr std::size_t most = 16;
   std::mutex mutex_;
   std::vector<std::string> lines_;
+  Refusals refusals_;
+  bool all_came_ = false;
 };
+
+constexpr const char* registry_process = "registry";  // beside the machines
+constexpr std::chrono::milliseconds step{200};  // in which a wait looks for what else there is
+
+Error ended() { return {ErrorCode::cancelled, "told to end"}; }
+
+/// Neither there nor about to be: no process is this machine.
+bool is_away(const Cluster& cluster, const std::string& name,
+             const std::vector<std::string>& missing) {
+  if (name == registry_process) return true;
+  if (std::ranges::find(missing, name) == missing.end()) return false;
+  const auto& machines = cluster.spec().machines;
+  for (std::uint32_t i = 0; i < machines.size(); ++i)
+    if (machines[i].name.text == name) return !is_locked(lock_path(cluster.folder, i));
+  return false;
+}
 
 /// Each machine is a process that may be started here.
 bool is_of_this_computer(const Cluster& cluster) { return !cluster.spec().machines[0].address; }
@@ -58,7 +88,8 @@ Result<std::vector<Supervisor::Machine>> processes_of(const Cluster& cluster,
   if (!server.ok()) return server.error();
   // A Redis server that ends in order removes its socket's path, which may be its successor's by
   // then; this one keeps nothing, so it need not end in order.
-  if (!server->empty()) machines.push_back({"registry", std::move(server).value(), "", SIGKILL});
+  if (!server->empty())
+    machines.push_back({registry_process, std::move(server).value(), "", SIGKILL});
   for (std::uint32_t i = 0; i < cluster.spec().machines.size(); ++i) {
     const ClusterMachine& one = cluster.spec().machines[i];
     if (one.home) continue;
@@ -100,12 +131,10 @@ void remove_sockets(const Cluster& cluster) {
   leave_cluster_folder(cluster.folder);
 }
 
-Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
-                                                        const Catalog& catalog,
-                                                        const WorkflowOptions& options,
-                                                        const std::vector<std::string>& plugins,
-                                                        RunnerOptions runner,
-                                                        std::chrono::milliseconds patience) {
+Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(
+    const Cluster& cluster, const Catalog& catalog, const WorkflowOptions& options,
+    const std::vector<std::string>& plugins, RunnerOptions runner,
+    std::chrono::milliseconds patience, const std::function<bool()>& told_to_end) {
   if (Result<void> made = make_folder(cluster); !made.ok()) return made.error();
   std::unique_ptr<ClusterHome> home(new ClusterHome(cluster));
   const std::uint32_t self = cluster.spec().home();
@@ -125,26 +154,19 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
     else
       std::fprintf(stderr, "note: %s\n", line.c_str());
   };
-  if (is_of_this_computer(cluster))
-    if (Result<LockFile> first = lock_processes(cluster); first.ok()) {
-      home->processes_lock_.emplace(std::move(first).value());
-      Result<std::vector<Supervisor::Machine>> machines =
-          processes_of(cluster, options, plugins, true);
-      if (!machines.ok()) return machines.error();
-      home->supervisor_.emplace(std::move(machines).value(), true, [](const std::string& line) {
-        std::fprintf(stderr, "note: %s\n", line.c_str());
-      });
-      home->show_status();
-    }
+  if (Result<void> started = home->start_processes(options, plugins); !started.ok())
+    return started.error();
   auto entry = begin_entry(cluster, self, {}, notice);
   if (!entry.ok()) return entry.error();
   home->registry_ = std::move(entry).value();
   home->status_->watch(home->registry_.get());
   if (home->registry_) {
     if (progress) progress("waiting for the registry");
-    const auto entered = home->registry_->wait_for_entry(patience);
-    if (!entered.ok()) return entered.error();
+    if (const Result<void> entered = wait_for_entry(*home->registry_, patience, told_to_end);
+        !entered.ok())
+      return entered.error();
   }
+  if (told_to_end()) return ended();
   home->hosted_ = std::make_unique<Catalog>(with_hosts_of(cluster, self, catalog, plugins));
   auto node =
       make_node(cluster, self, *home->hosted_, std::move(runner), notice, home->registry_.get());
@@ -152,37 +174,59 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(const Cluster& cluster,
   home->node_ = std::move(node).value();
   home->show_status();
   if (progress) progress("waiting for the other machines");
-  if (Result<void> all = home->wait_for_members(patience); !all.ok()) {
+  if (Result<void> all = home->wait_for_members(patience, told_to_end); !all.ok()) {
+    if (all.error().code == ErrorCode::cancelled) return all.error();
     kept->print();
     if (home->supervisor_ || is_of_this_computer(cluster)) return all.error();
     return Error{all.error().code, all.error().message +
                                        "; start each with `sluice node --cluster " +
-                                       cluster.spec().file + " --name MACHINE`"};
+                                       cluster.spec().file +
+                                       " --name MACHINE`; one that runs says itself what keeps it "
+                                       "out: other keys, another address or other workflows"};
   }
   home->restarts_ = std::make_unique<Restarts>(
       cluster, *home->node_, home->supervisor_ ? &*home->supervisor_ : nullptr, patience);
+  kept->all_came();
   home->quiet_ = false;
   failpoint("ready");
   return home;
 }
 
+/// Where nobody has.
+Result<void> ClusterHome::start_processes(const WorkflowOptions& options,
+                                          const std::vector<std::string>& plugins) {
+  if (!is_of_this_computer(cluster_)) return {};
+  Result<LockFile> first = lock_processes(cluster_);
+  if (!first.ok()) return {};
+  processes_lock_.emplace(std::move(first).value());
+  Result<std::vector<Supervisor::Machine>> machines =
+      processes_of(cluster_, options, plugins, true);
+  if (!machines.ok()) return machines.error();
+  supervisor_.emplace(std::move(machines).value(), true, [](const std::string& line) {
+    std::fprintf(stderr, "note: %s\n", line.c_str());
+  });
+  show_status();
+  return {};
+}
+
 /// Nobody waits for a machine of which whoever starts it says that it keeps failing.
-Result<void> ClusterHome::wait_for_members(std::chrono::milliseconds patience) {
+Result<void> ClusterHome::wait_for_members(std::chrono::milliseconds patience,
+                                           const std::function<bool()>& told_to_end) {
   using std::chrono::steady_clock;
-  constexpr std::chrono::milliseconds step{200};
-  const auto until = steady_clock::now() + patience;
-  for (;;) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(until - steady_clock::now());
-    if (left <= step) return node_->wait_for_members(std::max(left, step.zero()));
-    if (node_->wait_for_members(step).ok()) return {};
-    const auto processes = supervised(cluster_, supervisor_ ? &*supervisor_ : nullptr);
-    if (!processes) continue;
-    for (const Supervisor::Status& one : *processes)
-      if (one.failing != 0)
-        return Error{ErrorCode::unavailable,
-                     "machine '" + one.name + "' " + one.ended + "; " + failing_words(one.failing)};
-  }
+  auto asked = steady_clock::now();
+  return node_->wait_for_members(
+      patience, [&](const std::vector<std::string>& missing) -> Result<void> {
+        if (told_to_end()) return ended();
+        if (steady_clock::now() - asked < step) return {};
+        const auto processes = supervised(cluster_, supervisor_ ? &*supervisor_ : nullptr);
+        asked = steady_clock::now();
+        if (!processes) return {};
+        for (const Supervisor::Status& one : *processes)
+          if (one.failing != 0 && is_away(cluster_, one.name, missing))
+            return Error{ErrorCode::unavailable, "machine '" + one.name + "' " + one.ended + "; " +
+                                                     failing_words(one.failing)};
+        return {};
+      });
 }
 
 Runner& ClusterHome::runner(std::size_t workflow) {
@@ -202,6 +246,7 @@ void ClusterHome::show_status() {
 void ClusterHome::end_processes() {
   quiet_ = true;
   if (!supervisor_) return;
+  status_->set_ending();
   restarts_.reset();
   status_->set(node_.get(), nullptr);
   supervisor_.reset();
@@ -212,6 +257,7 @@ void ClusterHome::end_processes() {
 ClusterHome::~ClusterHome() {
   quiet_ = true;
   restarts_.reset();
+  if (status_) status_->set_ending();
   if (status_) status_->watch(nullptr);
   if (supervisor_) supervisor_->stop();
   if (status_) status_->set(nullptr, supervisor_ ? &*supervisor_ : nullptr);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,12 +30,14 @@ void remove_sockets(const Cluster& cluster);
 
 class ClusterHome {
  public:
-  /// Borrows all. Errors: who did not join within `patience`, and what `make_node` says.
+  /// Borrows all. `told_to_end` is asked while others are waited for. Errors: who did not join
+  /// within `patience`, what `make_node` says, cancelled (told to end).
   static Result<std::unique_ptr<ClusterHome>> begin(const Cluster& cluster, const Catalog& catalog,
                                                     const WorkflowOptions& options,
                                                     const std::vector<std::string>& plugins,
                                                     RunnerOptions runner,
-                                                    std::chrono::milliseconds patience);
+                                                    std::chrono::milliseconds patience,
+                                                    const std::function<bool()>& told_to_end);
   /// Ends the machines that it has started, where this process cannot wait for its own end.
   void end_processes();
   ~ClusterHome();
@@ -45,7 +48,10 @@ class ClusterHome {
   std::vector<std::string> waits_for() { return restarts_->waits_for(); }
 
  private:
-  Result<void> wait_for_members(std::chrono::milliseconds patience);
+  Result<void> start_processes(const WorkflowOptions& options,
+                               const std::vector<std::string>& plugins);
+  Result<void> wait_for_members(std::chrono::milliseconds patience,
+                                const std::function<bool()>& told_to_end);
   void show_status();
   explicit ClusterHome(const Cluster& cluster) : cluster_(cluster) {}
 

@@ -5,6 +5,7 @@
 
 #include "runtime/zmq/address.h"
 #include "runtime/zmq/keys.h"
+#include "workflows/yaml_reader.h"
 
 namespace sluice::cli {
 
@@ -48,6 +49,7 @@ void check_keys(LoadedCluster& cluster) {
   std::vector<std::string> missing;
   std::string files;
   for (const ClusterMachine& machine : cluster.spec.machines) {
+    if (!is_name(machine.name.text)) continue;  // as was said
     const std::string file = machine.name.text + ".public";
     if (is_there && fs::exists(fs::symlink_status(folder + "/" + file, failed))) {
       if (const auto key = read_public(folder + "/" + file); !key.ok())

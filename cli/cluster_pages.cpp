@@ -1,11 +1,10 @@
 #include "cli/cluster_pages.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
 
+#include "cli/page_secret.h"
 #include "runtime/peer_channels.h"
 
 namespace sluice::cli {
@@ -45,10 +44,7 @@ Result<std::array<std::uint8_t, 32>> secret_of(const Cluster& cluster) {
   const ClusterSpec& spec = cluster.spec();
   if (spec.keys)
     return read_shared_secret((fs::path(spec.file).parent_path() / spec.keys->text).string());
-  std::error_code ignored;
-  if (!fs::exists(cluster.folder + "/" + shared_secret_name, ignored))
-    if (const Result<void> made = write_shared_secret(cluster.folder); !made) return made.error();
-  return read_shared_secret(cluster.folder);
+  return page_secret(cluster.folder);
 }
 
 }  // namespace
@@ -75,26 +71,24 @@ Result<std::shared_ptr<PeerPort>> connect_pages(
   if (!machines.contains(self.machine)) return std::shared_ptr<PeerPort>();
   Result<std::array<std::uint8_t, 32>> secret = secret_of(cluster);
   if (!secret.ok()) return secret.error();
-  Result<ZmqOptions> options = transport_options(cluster, self, notice);
-  if (!options.ok()) return options.error();
-  options->bind = address_of(cluster, self.machine);
-  options->cluster = "sluice pages";
-  options->window_bytes = window_bytes;
-  options->shared_bytes = 0;
-  std::erase_if(options->peers,
-                [&](const ZmqPeer& peer) { return !machines.contains(peer.machine); });
-  for (ZmqPeer& peer : options->peers) peer.address = address_of(cluster, peer.machine);
-  Result<std::unique_ptr<Transport>> made = make_zmq_transport(std::move(options).value());
+  PeerPortOptions port;
+  port.self = self;
+  port.secret = *secret;
+  port.connect = [&cluster, machines, notice](Origin life) -> Result<std::unique_ptr<Transport>> {
+    Result<ZmqOptions> options = transport_options(cluster, life, notice);
+    if (!options.ok()) return options.error();
+    options->bind = address_of(cluster, life.machine);
+    options->cluster = "sluice pages";
+    options->window_bytes = window_bytes;
+    options->shared_bytes = 0;
+    std::erase_if(options->peers,
+                  [&](const ZmqPeer& peer) { return !machines.contains(peer.machine); });
+    for (ZmqPeer& peer : options->peers) peer.address = address_of(cluster, peer.machine);
+    return make_zmq_transport(std::move(options).value());
+  };
+  Result<std::unique_ptr<PeerPort>> made = make_peer_port(std::move(port));
   if (!made.ok()) return made.error();
-  return std::shared_ptr<PeerPort>(make_peer_port(std::move(made).value(), self, *secret));
-}
-
-void remove_page_secret(const std::string& folder) {
-  std::error_code failed;
-  std::size_t others = 0;
-  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed))
-    others += it->path().filename() == shared_secret_name ? 0 : 1;
-  if (!failed && others == 0) ::unlink((folder + "/" + shared_secret_name).c_str());
+  return std::shared_ptr<PeerPort>(std::move(made).value());
 }
 
 }  // namespace sluice::cli

@@ -1,5 +1,4 @@
-// The way between machines of a cluster whose roles share pages: which do, where they meet, and the
-// secret that makes their pages' names the same.
+// The way between machines of a cluster whose roles share pages: which do, and where they meet.
 //
 // Errors: with the file or address and what is wrong with it.
 #pragma once
@@ -22,8 +21,5 @@ WhyNotShared why_not_shared(const Catalog& catalog);
 /// Null: this machine shares no pages with others.
 Result<std::shared_ptr<PeerPort>> connect_pages(
     const Cluster& cluster, Origin self, const std::function<void(const std::string&)>& notice);
-
-/// The secret of a cluster without keys, where nothing else is left in its folder.
-void remove_page_secret(const std::string& folder);
 
 }  // namespace sluice::cli

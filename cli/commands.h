@@ -48,9 +48,6 @@ int add_plugin_folders(Catalog& catalog, const std::vector<std::string>& folders
 /// What stands under each command's --help; all commands are there.
 void add_examples(CLI::App& app);
 
-/// What shells show for a program that Ctrl-C ended.
-constexpr int interrupted_status = 130;
-
 /// One line on standard error: `error: ...`. Returns 1.
 int fail(const std::string& message);
 /// The program's status, or 1 when what was printed went nowhere: a full disk shows when the last

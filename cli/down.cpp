@@ -55,18 +55,17 @@ class Process {
 
 struct Ending {
   std::string who;
-  bool is_home = false;
   std::unique_ptr<Process> process;  // null: it could not be held
   std::string why;                   // where it could not, and is not gone
 };
 
 /// All of them before any ends: most end with another.
-std::vector<Ending> hold(const std::vector<RunningProcess>& running, const std::string& home) {
+std::vector<Ending> hold(const std::vector<RunningProcess>& running) {
   std::vector<Ending> endings;
   for (const RunningProcess& one : running) {
     const std::string who = people_name(one.machine) + " (pid " + std::to_string(one.pid) + ")";
     const Result<int> handle = open_process(one);
-    Ending& ending = endings.emplace_back(Ending{who, one.machine == home, {}, {}});
+    Ending& ending = endings.emplace_back(Ending{who, {}, {}});
     if (handle.ok())
       ending.process = std::make_unique<Process>(*handle);
     else if (handle.error().code != ErrorCode::not_found)
@@ -84,9 +83,8 @@ bool end(const Ending& ending) {
   }
   if (!ending.process) return true;
   const Process& process = *ending.process;
-  // A home is told as by Ctrl-C: it ends its calls, and says so to its callers.
-  process.signal(ending.is_home ? SIGINT : SIGTERM);
   process.signal(SIGCONT);  // one that is stopped would not hear of it
+  process.signal(SIGTERM);
   if (process.ends_within(end_patience)) {
     std::printf("%s has ended\n", who);
     return true;
@@ -102,23 +100,21 @@ bool end(const Ending& ending) {
 }
 
 int down(const std::string& file) {
-  const std::optional<ClusterPlace> place = read_cluster_place(file);
-  if (!place) return 1;
-  const std::string& home = place->spec.machines[place->spec.home()].name.text;
+  const ClusterPlace place = read_cluster_place(file);
   for (int round = 0; round < rounds_most; ++round) {
-    const Result<std::vector<RunningProcess>> running = find_running(*place);
+    const Result<std::vector<RunningProcess>> running = find_running(place);
     if (!running.ok()) {
       if (running.error().code != ErrorCode::not_found) return fail(running.error().message);
-      const std::vector<std::string> held = held_locks(*place);
+      const std::vector<std::string> held = held_locks(place);
       if (!held.empty())
         return fail(held.front() + " of " + file +
                     " is just starting or ending, and has no socket yet: try again");
-      const std::size_t left = remove_leftovers(*place);
+      const std::size_t left = remove_leftovers(place);
       if (left > 0) std::printf("removed %zu files of processes that had been killed\n", left);
-      if (round == 0 && left == 0) return fail(running.error().message);
+      if (round == 0 && left == 0) return place.is_read() ? fail(running.error().message) : 1;
       return 0;
     }
-    for (const Ending& ending : hold(*running, home))
+    for (const Ending& ending : hold(*running))
       if (!end(ending)) return 1;
   }
   return fail("processes of " + file + " are started again as they end: end what starts them");

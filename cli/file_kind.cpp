@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
+#include <vector>
 
 #include "base/file.h"
+#include "base/nearest.h"
 #include "graph/diagnostic.h"
 #include "workflows/yaml_reader.h"
 #include "workflows/yaml_tree.h"
@@ -14,14 +17,47 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Nothing in it where it cannot be read.
+YamlNode read_root(const std::string& path) {
+  const Result<std::string> text = read_whole_file(path, yaml_bytes_max);
+  Diagnostics ignored;
+  return text.ok() ? read_yaml(*text, ignored) : YamlNode{};
+}
+
 /// Whether the file's outermost keys have this one, and not the other.
 bool has_key(const std::string& path, const char* wanted, const char* other) {
-  const Result<std::string> text = read_whole_file(path, yaml_bytes_max);
-  if (!text.ok()) return false;
-  Diagnostics ignored;
-  const YamlNode root = read_yaml(*text, ignored);
+  const YamlNode root = read_root(path);
   return root.kind == YamlNode::Kind::map && root.find(wanted) != nullptr &&
          root.find(other) == nullptr;
+}
+
+/// What a file without `cluster` is instead, and what it is for; empty: perhaps a cluster file that
+/// lacks it.
+std::string instead_of_cluster(const YamlNode& root, const std::string& path) {
+  if (root.find("sluice") != nullptr)
+    return "this is a workflow, not a cluster file; `sluice run " + path +
+           "` runs it in one process, and a cluster file names it in `workflows:`";
+  if (root.find("scenario") != nullptr)
+    return "this is a scenario, not a cluster file; `sluice test " + path + "` runs it";
+  if (root.find("profile") != nullptr)
+    return "this is a profile, not a cluster file; `sluice simulate WORKFLOW --profile " + path +
+           "` runs a workflow as it says";
+  if (root.find("sluice_role") != nullptr)
+    return "this is a role's manifest, not a cluster file; `sluice validate " + path +
+           "` checks it, `--plugins FOLDER` lets workflows use it";
+  const std::vector<std::string_view> wanted{"cluster", "workflows", "machines"};
+  constexpr std::size_t shown_most = 3;
+  std::string keys;
+  for (std::size_t i = 0; i < root.entries.size(); ++i) {
+    const std::string& key = root.entries[i].key.scalar;
+    if (root.find("workflows") != nullptr || root.find("machines") != nullptr ||
+        !nearest_name(key, wanted).empty())
+      return "";
+    if (i < shown_most) keys += (keys.empty() ? "" : ", ") + in_quotes(key);
+  }
+  if (root.entries.size() > shown_most) keys += ", ...";
+  return "this is not a cluster file: it begins with " + keys +
+         "; a cluster file has `cluster: 1`, `workflows:` and `machines:` (docs/CLUSTER.md)";
 }
 
 }  // namespace
@@ -48,9 +84,11 @@ Result<void> check_is_workflow(const std::string& path) {
 }
 
 Result<void> check_is_cluster(const std::string& path) {
-  if (!has_key(path, "sluice", "cluster")) return {};
-  return invalid_argument(path + ": this is a workflow, not a cluster file; `sluice run " + path +
-                          "` runs it in one process, and a cluster file names it in `workflows:`");
+  const YamlNode root = read_root(path);
+  if (root.kind != YamlNode::Kind::map || root.entries.empty() || root.find("cluster") != nullptr)
+    return {};
+  const std::string what = instead_of_cluster(root, path);
+  return what.empty() ? Result<void>{} : invalid_argument(path + ": " + what);
 }
 
 bool is_manifest(const std::string& path) { return has_key(path, "sluice_role", "sluice"); }
@@ -60,6 +98,10 @@ Result<void> check_is_scenario(const std::string& path) {
     return invalid_argument(path +
                             ": this is a workflow, not a scenario; `sluice test` takes scenarios "
                             "of it (files with `scenario:`), or the folder that has them");
+  if (has_key(path, "cluster", "scenario"))
+    return invalid_argument(path +
+                            ": this is a cluster file, not a scenario; `sluice test` takes "
+                            "scenarios of the workflows that it names");
   if (has_key(path, "profile", "scenario"))
     return invalid_argument(path +
                             ": this is a profile, not a scenario; `sluice simulate WORKFLOW "

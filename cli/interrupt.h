@@ -1,44 +1,61 @@
-// Ctrl-C as an event that can be waited for together with other descriptors, so that none is lost
-// between a question and a wait.
+// Ctrl-C, and what else asks a program to end, as an event that can be waited for together with
+// other descriptors, so that none is lost between a question and a wait.
 //
 // Thread: at most one Interrupts exists at a time; what it was before is restored behind it.
 #pragma once
 
 #include <signal.h>
 
+#include <array>
+#include <cstdint>
 #include <functional>
+#include <string>
 #include <thread>
 
 namespace sluice::cli {
 
 class Interrupts {
  public:
-  Interrupts();
+  /// ctrl_c: each one, as often as it is pressed. end: the first of Ctrl-C, SIGTERM and SIGHUP
+  /// (where that is not ignored, as under nohup); from then on another Ctrl-C or SIGTERM ends the
+  /// program. With
+  /// `end`, a reader that is gone is an error of the stream that is written, and ends nothing.
+  enum class Of : std::uint8_t { ctrl_c, end };
+  explicit Interrupts(Of of);
   ~Interrupts();
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  /// Readable from a Ctrl-C until `take`.
+  /// Readable from a signal until `take`.
   int descriptor() const { return event_; }
-  /// Whether Ctrl-C was pressed since the last call.
+  /// Whether one came since the last call.
   bool take();
+  /// Which came first; 0: none has come.
+  int signal() const;
+  /// Of the program that a signal ended: what shells give for it.
+  int status() const { return 128 + signal(); }
+  /// "Ctrl-C", "SIGTERM, which `sluice down` sends too".
+  std::string words() const;
 
  private:
+  static constexpr std::array<int, 4> signals{SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+
   int event_;
-  struct sigaction before_ {};
+  std::array<struct sigaction, signals.size()> before_{};
 };
 
-/// Asks what runs to stop at the first Ctrl-C, from a thread of its own; from then on another one
-/// ends the program.
+/// Asks what runs to stop when a signal comes or has come, from a thread of its own. Leaves the
+/// event for who waits next.
 class StopOnInterrupt {
  public:
-  explicit StopOnInterrupt(std::function<void()> stop);
+  /// Borrows `interrupts`.
+  StopOnInterrupt(const Interrupts& interrupts, std::function<void()> stop);
   ~StopOnInterrupt();
 
  private:
   void watch(const std::function<void()>& stop);
 
-  Interrupts interrupts_;
+  const Interrupts& interrupts_;
   int done_;
   std::thread thread_;
 };

@@ -32,7 +32,23 @@ Result<void> check_names(const std::vector<std::string>& machines) {
   return {};
 }
 
+/// Those that are there are kept: nothing is made beside them.
+Result<void> check_are_new(const std::string& directory, const std::vector<std::string>& machines) {
+  std::string there;
+  struct stat facts {};
+  for (const std::string& machine : machines)
+    for (const char* ending : {".secret", ".public"})
+      if (const std::string path = directory + "/" + machine + ending;
+          ::lstat(path.c_str(), &facts) == 0)
+        there += (there.empty() ? "" : ", ") + path;
+  if (there.empty()) return {};
+  return invalid_argument("there already, and never replaced: " + there +
+                          "; no key was made: leave those machines out, or move the files away");
+}
+
 int make_all(const std::string& directory, const std::vector<std::string>& machines) {
+  if (const Result<void> all_new = check_are_new(directory, machines); !all_new.ok())
+    return fail(all_new.error().message);
   if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
     return fail(directory + ": cannot be made: " + std::strerror(errno));
   for (const std::string& machine : machines) {
@@ -42,12 +58,18 @@ int make_all(const std::string& directory, const std::vector<std::string>& machi
       return fail(written.error().message);
     std::printf("%s/%s.public  %s\n", directory.c_str(), machine.c_str(), keys->public_key.c_str());
   }
+  const std::string shared = directory + "/" + shared_secret_name;
+  struct stat facts {};
+  const bool was_there = ::lstat(shared.c_str(), &facts) == 0;
   if (const Result<void> written = write_shared_secret(directory); !written)
     return fail(written.error().message);
+  std::printf("Beside each .public stands its .secret, which only this user may read. %s %s.\n",
+              shared.c_str(), was_there ? "was there and is kept" : "is as secret");
   std::printf(
-      "Each machine needs its own .secret, which nobody else may have, and all .public; "
-      "those that share pages also %s\n",
-      shared_secret_name);
+      "Next: write `keys: FOLDER` in the cluster file, FOLDER being %s as seen from that file; "
+      "copy to each machine all .public and its own .secret, which nobody else may have. "
+      "Those that share pages also need %s.\n",
+      directory.c_str(), shared_secret_name);
   return 0;
 }
 

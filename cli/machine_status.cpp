@@ -104,6 +104,11 @@ void MachineStatus::set(const Node* node, const Supervisor* supervisor) {
   supervisor_ = supervisor;
 }
 
+void MachineStatus::set_ending() {
+  const std::lock_guard lock(mutex_);
+  ending_ = true;
+}
+
 void MachineStatus::watch(const RegistryKeeper* registry) {
   const std::lock_guard lock(mutex_);
   registry_ = registry;
@@ -114,7 +119,8 @@ std::string MachineStatus::text() const {
   Json json{{"machine", machines[machine_].name.text}, {"home", machines[machine_].home}};
   json["pid"] = ::getpid();
   const std::lock_guard lock(mutex_);
-  json["ready"] = node_ != nullptr;
+  json["ready"] = node_ != nullptr && !ending_;
+  json["ending"] = ending_;
   if (supervisor_ != nullptr) json["processes"] = processes_of(supervisor_->status());
   if (registry_ != nullptr) {
     const RegistryStanding standing = registry_->standing();
@@ -129,6 +135,7 @@ std::string MachineStatus::text() const {
   json["given_up"] = status.counts.given_up;
   json["activations"] = status.counts.activations;
   json["dropped"] = status.counts.dropped;
+  json["refused"] = status.counts.refused;
   for (const ParamCounts& param : status.params)
     for (const auto& [name, count] : param.counts) json["pages"][param.name][name] = count;
   json["machines"] = Json::array();

@@ -1,14 +1,15 @@
 // What one machine's process says to `sluice status`: one JSON object on one line.
 //
-//     { "machine", "home", "pid", "ready", "lives", "incarnation", "calls", "given_up",
-//       "activations", "dropped", "machines": [ { "name", "state": "not_seen|there|lost",
-//       "incarnation", "since_ms", "why", "connected", "heard_ms", "owed_bytes", "window_bytes",
+//     { "machine", "home", "pid", "ready", "ending", "lives", "incarnation", "calls", "given_up",
+//       "activations", "dropped", "refused", "machines": [ { "name",
+//       "state": "not_seen|there|lost", "incarnation", "since_ms", "why", "connected", "heard_ms",
+//       "owed_bytes", "window_bytes",
 //       "lent": { "in_place", "in_place_bytes", "copied", "in_message", "in_message_bytes", "why",
 //       "held_bytes" } }
 //       ], "pages" (of those shared over machines): { PARAMETER: { COUNTER: NUMBER } },
 //       "processes": as `processes_json`,
 //       "registry": "joining|current|lapsed|fenced", "registry_why" }
-// Until its roles are loaded: only machine, home, pid, ready and the registry. Thread: any.
+// Until its roles are loaded: only machine, home, pid, ready, ending and the registry. Thread: any.
 #pragma once
 
 #include <memory>
@@ -36,7 +37,9 @@ class MachineStatus {
   static Result<std::unique_ptr<MachineStatus>> show(const Cluster& cluster, std::uint32_t machine);
   /// Borrowed until they are others; null: there is none.
   void set(const Node* node, const Supervisor* supervisor);
-  /// The same.
+  /// From now on it is not ready any more, and not loading.
+  void set_ending();
+  /// As `set`.
   void watch(const RegistryKeeper* registry);
 
  private:
@@ -47,6 +50,7 @@ class MachineStatus {
   const Cluster& cluster_;
   const std::uint32_t machine_;
   mutable std::mutex mutex_;
+  bool ending_ = false;
   const Node* node_ = nullptr;
   const Supervisor* supervisor_ = nullptr;
   const RegistryKeeper* registry_ = nullptr;

@@ -39,7 +39,7 @@ Examples
   sluice model check DIR --inputs in.safetensors --outputs out.safetensors
 
 Exit status: 0 well; 1 a file or an input is wrong, or a call failed; 2 the command line is not
-understood; 130 Ctrl-C ended it.)";
+understood; 130 Ctrl-C ended it, 143 SIGTERM, 129 SIGHUP.)";
 
 /// The first word that nobody took, behind the commands that were.
 std::string unknown_command(const std::string& word, const CLI::App& app) {

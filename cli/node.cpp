@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -34,23 +35,38 @@ struct NodeCommand {
   WorkflowOptions workflow;
 };
 
-/// SIGTERM and Ctrl-C, from before any thread was made until somebody waits for them.
+/// SIGTERM, Ctrl-C, and SIGHUP where it is not ignored (nohup), from before any thread was made
+/// until somebody waits for them.
 class EndSignals {
  public:
   EndSignals() {
     sigemptyset(&set_);
     sigaddset(&set_, SIGTERM);
     sigaddset(&set_, SIGINT);
+    struct sigaction hangup {};
+    sigaction(SIGHUP, nullptr, &hangup);
+    if (hangup.sa_handler != SIG_IGN) sigaddset(&set_, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
   }
   bool is_pending() const {
     sigset_t pending;
     sigpending(&pending);
-    return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1;
+    return std::ranges::any_of(std::array{SIGTERM, SIGINT, SIGHUP}, [&](int number) {
+      return sigismember(&set_, number) == 1 && sigismember(&pending, number) == 1;
+    });
   }
   void wait() const {
     int which = 0;
     while (sigwait(&set_, &which) != 0) continue;
+  }
+  /// From now on Ctrl-C or SIGTERM ends the program, as one that came since `wait` does. Not
+  /// SIGHUP: a terminal that closes sends it twice.
+  static void let_another_end() {
+    sigset_t both;
+    sigemptyset(&both);
+    sigaddset(&both, SIGINT);
+    sigaddset(&both, SIGTERM);
+    pthread_sigmask(SIG_UNBLOCK, &both, nullptr);
   }
 
  private:
@@ -76,24 +92,6 @@ std::optional<Cluster> load(const std::string& path, const WorkflowOptions& opti
   return std::move(cluster).value();
 }
 
-/// Errors: cancelled (the process is to end); why the registry does not let it in.
-Result<void> wait_for_entry(RegistryKeeper& registry, std::chrono::milliseconds lease,
-                            const EndSignals& signals) {
-  using std::chrono::steady_clock;
-  // Who died with the name is forgotten after a lease.
-  const auto patience = std::max(lease * 3, entry_patience_least);
-  const auto until = steady_clock::now() + patience;
-  for (;;) {
-    const auto entered = registry.wait_for_entry(std::chrono::milliseconds(50));
-    if (entered.ok()) return {};
-    if (signals.is_pending()) return Error{ErrorCode::cancelled, "told to end"};
-    if (entered.error().code == ErrorCode::stale) return entered.error();
-    if (steady_clock::now() > until)
-      return Error{entered.error().code, entered.error().message + "; this waited for " +
-                                             std::to_string(patience.count()) + " ms"};
-  }
-}
-
 /// From the registry's consent to the signal.
 int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& options,
           const Catalog& catalog, const EndSignals& signals) {
@@ -113,9 +111,16 @@ int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& optio
   if (!shown.ok()) return fail(shown.error().message);
   (*shown)->watch(entry->get());
   if (*entry) {
-    const Result<void> entered = wait_for_entry(**entry, cluster.spec().lease, signals);
+    // Who died with the name is forgotten after a lease.
+    const auto patience = std::max(cluster.spec().lease * 3, entry_patience_least);
+    const Result<void> entered =
+        wait_for_entry(**entry, patience, [&] { return signals.is_pending(); });
     if (!entered.ok() && entered.error().code == ErrorCode::cancelled) return 0;
-    if (!entered.ok()) return fail(options.name + ": " + entered.error().message);
+    if (!entered.ok() && entered.error().code == ErrorCode::stale)
+      return fail(options.name + ": " + entered.error().message);
+    if (!entered.ok())
+      return fail(options.name + ": " + entered.error().message + "; this waited for " +
+                  std::to_string(patience.count()) + " ms");
   }
   const Catalog hosted = with_hosts_of(cluster, number, catalog, options.plugins);
   const auto made = make_node(cluster, number, hosted, {}, notice, entry->get());
@@ -126,6 +131,7 @@ int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& optio
   std::fflush(stdout);
   failpoint("ready");
   signals.wait();
+  (*shown)->set_ending();
   failpoint("told_to_end");
   ::alarm(stop_seconds_most);  // a role that never lets go does not keep the machine's name
   (*shown)->set(nullptr, nullptr);
@@ -182,6 +188,7 @@ int up(const NodeCommand& options, const std::vector<std::string>& plugins,
           up_status_path(cluster->folder), [&] { return processes_json(supervisor.status()); });
       if (!status.ok()) return fail(status.error().message);
       signals.wait();
+      EndSignals::let_another_end();  // the kernel ends the machines then
     }
     remove_sockets(*cluster);  // before others may start machines of these names
   }

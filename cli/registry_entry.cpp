@@ -52,6 +52,20 @@ Result<std::unique_ptr<RegistryKeeper>> begin_entry(
   return RegistryKeeper::create(std::move(options));
 }
 
+Result<void> wait_for_entry(RegistryKeeper& registry, std::chrono::milliseconds patience,
+                            const std::function<bool()>& told_to_end) {
+  constexpr std::chrono::milliseconds step{50};
+  const auto until = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        until - std::chrono::steady_clock::now());
+    const auto entered = registry.wait_for_entry(std::clamp(left, step.zero(), step));
+    if (entered.ok()) return {};
+    if (told_to_end()) return Error{ErrorCode::cancelled, "told to end"};
+    if (left <= step || entered.error().code == ErrorCode::stale) return entered.error();
+  }
+}
+
 Result<std::vector<std::string>> registry_command(const Cluster& cluster) {
   if (!is_private(cluster)) return std::vector<std::string>();
   return private_redis_command(cluster.folder, key_name(cluster));

@@ -18,6 +18,11 @@ Result<std::unique_ptr<RegistryKeeper>> begin_entry(const Cluster& cluster, std:
                                                     std::function<void(const std::string&)> fenced,
                                                     std::function<void(const std::string&)> notice);
 
+/// Until the registry lets it in. `told_to_end` is asked often.
+/// Errors: cancelled; why the registry does not, within `patience`.
+Result<void> wait_for_entry(RegistryKeeper& registry, std::chrono::milliseconds patience,
+                            const std::function<bool()>& told_to_end);
+
 /// The command of the private server. Empty: the cluster file asks for none.
 /// Errors: it is not installed.
 Result<std::vector<std::string>> registry_command(const Cluster& cluster);

@@ -1,6 +1,5 @@
 // `sluice run FILE`: one call, outputs streamed as they are made; or many calls, a line each.
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -172,7 +171,8 @@ std::vector<OutputType> output_types(const Compiled& compiled, const Catalog& ca
 }
 
 RunEnd run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, OutputFiles files,
-               bool several_texts, Runner& runner, std::optional<Progress>& progress) {
+               bool several_texts, Runner& runner, std::optional<Progress>& progress,
+               const Interrupts& interrupts) {
   const auto running = [&] { progress->show("running " + plan.workflow); };
   running();
   Printer printer(std::move(files), *progress, several_texts);
@@ -181,16 +181,15 @@ RunEnd run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, O
       runner.start({options.session.empty() ? "default" : options.session, std::move(inputs), {}},
                    stream.observer());
   CallOutcome outcome;
-  std::atomic<bool> interrupted = false;
   {
-    const StopOnInterrupt interrupt([&] {
-      interrupted = true;
+    const StopOnInterrupt interrupt(interrupts, [&] {
       progress->show("cancelling; press Ctrl-C again to end at once");
       handle->cancel();
     });
     outcome = stream.wait([&](std::string_view output, const PayloadRef& value) {
       running();
       printer.show(output, *value);
+      if (std::ferror(stdout) != 0) handle->cancel();  // nobody reads it any more
     });
   }
   const std::string problem = printer.finish();
@@ -203,11 +202,13 @@ RunEnd run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, O
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   RunEnd end;
   end.add(outcome);
-  if (!outcome.ok)
+  if (std::ferror(stdout) != 0)
+    end.status = 1;  // the program's end says that it could not be written
+  else if (!outcome.ok)
     end.status = fail((outcome.node.empty() ? "" : outcome.node + ": ") + outcome.error.message);
   else if (!problem.empty())
     end.status = fail(problem);
-  if (!outcome.ok && interrupted) end.status = interrupted_status;
+  if (!outcome.ok && interrupts.signal() != 0) end.status = interrupts.status();
   return end;
 }
 
@@ -324,13 +325,33 @@ struct Running {
   Runner* runner = nullptr;
 };
 
+/// The machines are told to end, which takes a while where one stands still: who asks for the end
+/// meanwhile, of which nothing is to be stopped any more, hears what another Ctrl-C does. What
+/// roles that are `stuck` use stays.
+void end_home(Running& running, bool stuck, const Interrupts& interrupts) {
+  std::optional<StopOnInterrupt> told;
+  if (interrupts.signal() == 0)
+    told.emplace(interrupts, [] {
+      std::fputs("note: the machines are ending; press Ctrl-C again to end at once\n", stderr);
+    });
+  if (stuck)
+    running.home->end_processes();
+  else
+    running.home.reset();
+}
+
 Result<Running> begin(const Prepared& prepared, const RunOptions& options, const Catalog& catalog,
-                      const std::vector<std::string>& plugins, RunnerOptions runner_options) {
+                      const std::vector<std::string>& plugins, RunnerOptions runner_options,
+                      const Interrupts* interrupts) {
   Running running;
   if (prepared.cluster) {
+    const StopOnInterrupt told(*interrupts, [show = runner_options.progress] {
+      show("ending; press Ctrl-C again to end at once");
+    });
     auto home =
         ClusterHome::begin(*prepared.cluster, catalog, options.workflow, plugins,
-                           std::move(runner_options), std::chrono::seconds(options.join_seconds));
+                           std::move(runner_options), std::chrono::seconds(options.join_seconds),
+                           [interrupts] { return interrupts->signal() != 0; });
     if (!home.ok()) return home.error();
     running.home = std::move(home).value();
     running.runner = &running.home->runner(prepared.workflow);
@@ -377,17 +398,25 @@ int run(const RunOptions& options, const Catalog& catalog,
   RunnerOptions runner_options;
   runner_options.progress = [&](std::string_view what) { progress->show(std::string(what)); };
   if (!options.trace.empty()) runner_options.trace = trace_activations_max;
-  const Result<Running> running = begin(*prepared, options, catalog, plugins, runner_options);
+  // One process leaves nothing behind when it ends while it loads; a cluster has files by then.
+  std::optional<Interrupts> interrupts;
+  if (prepared->cluster) interrupts.emplace(Interrupts::Of::end);
+  Result<Running> running = begin(*prepared, options, catalog, plugins, runner_options,
+                                  interrupts ? &*interrupts : nullptr);
   if (!running.ok()) {
     progress.reset();
-    return fail(running.error().message);
+    if (!interrupts || interrupts->signal() == 0) return fail(running.error().message);
+    std::fprintf(stderr, "note: ended by %s before a call began\n", interrupts->words().c_str());
+    return interrupts->status();
   }
+  if (!interrupts) interrupts.emplace(Interrupts::Of::end);
   Runner& runner = *running->runner;
-  CallsOptions calls{options.calls, options.session, options.concurrency, pictures, {}};
+  CallsOptions calls{options.calls, options.session, options.concurrency, pictures, {},
+                     &*interrupts};
   if (running->home) calls.waits_for = [home = running->home.get()] { return home->waits_for(); };
   RunEnd end = many ? run_calls(calls, *lines, plan, runner, std::move(files).value(), *progress)
                     : run_one(options, plan, std::move(inputs).value(), std::move(files).value(),
-                              texts > 1, runner, progress);
+                              texts > 1, runner, progress, *interrupts);
   progress.reset();
   if (!options.trace.empty())
     if (const Result<void> written =
@@ -395,8 +424,8 @@ int run(const RunOptions& options, const Catalog& catalog,
         !written.ok())
       end.status = fail(written.error().message);
   const bool stuck = runner.counts().activations != 0;
-  if (running->home && stuck) running->home->end_processes();
-  if (!running->home || stuck) end_beside_roles(runner, end);
+  if (running->home) end_home(*running, stuck, *interrupts);
+  if (!prepared->cluster || stuck) end_beside_roles(runner, end);
   return end.status;
 }
 

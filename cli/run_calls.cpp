@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -18,6 +17,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/failpoint.h"
 #include "cli/call_lines.h"
@@ -83,6 +83,7 @@ class Calls {
         runner_(runner),
         files_(std::move(files)),
         progress_(progress),
+        interrupts_(*options.interrupts),
         finished_(std::make_shared<Finished>()) {}
 
   RunEnd run();
@@ -93,6 +94,7 @@ class Calls {
     return !at_end_ && !ending_ && under_way_.size() < options_.concurrency;
   }
   void end_session();
+  void end_own_sessions();
   /// True while new calls wait for machines that are being started again, which is said once.
   bool is_held();
   /// Starts what is there and may run; true when it waits for bytes.
@@ -114,13 +116,14 @@ class Calls {
   Runner& runner_;
   OutputFiles files_;
   Progress& progress_;
+  Interrupts& interrupts_;
   const std::shared_ptr<Finished> finished_;
-  Interrupts interrupts_;
   LineBuffer lines_{line_bytes_max};
   std::optional<NumberedLine> next_;
   std::map<std::size_t, std::shared_ptr<CallHandle>> under_way_;  // by line
   std::size_t answered_ = 0;
-  std::optional<CallLine> ending_;  // whose session ends as soon as no call is under way
+  std::optional<CallLine> ending_;         // whose session ends as soon as no call is under way
+  std::vector<std::string> own_sessions_;  // of calls that have ended, and that are still there
   bool source_ended_ = false;
   bool held_ = false;    // calls wait for machines
   bool at_end_ = false;  // nothing more is started
@@ -253,6 +256,12 @@ void Calls::end_session() {
   stop("");
 }
 
+/// One is refused while a role still holds on to its call: it is tried again when others end.
+void Calls::end_own_sessions() {
+  std::erase_if(own_sessions_,
+                [&](const std::string& session) { return runner_.end_session(session).ok(); });
+}
+
 void Calls::stop(const char* why) {
   if (*why != '\0') progress_.show(why);
   at_end_ = true;
@@ -273,7 +282,6 @@ RunEnd Calls::run() {
                                  pollfd{wants_bytes ? source_ : -1, POLLIN, 0}};
     if (::poll(events.data(), events.size(), held_ ? held_look_ms : -1) < 0) continue;  // a signal
     if (events[1].revents != 0 && interrupts_.take()) {
-      ::signal(SIGINT, SIG_DFL);  // another one ends the program
       interrupted_ = true;
       stop("cancelling; press Ctrl-C again to end at once");
     }
@@ -287,15 +295,21 @@ RunEnd Calls::run() {
       under_way_.erase(call->line.number);
       answer(*call);
       tell();
-      // One that is refused, because a role still holds on to its call, ends with the runner.
-      if (call->line.session.empty()) (void)runner_.end_session(call->session);
+      if (call->line.session.empty()) own_sessions_.push_back(call->session);
     }
+    end_own_sessions();
   }
   end_.status = problem_.empty() ? failed_ ? 1 : 0 : fail(problem_);
+  if (last_ == 0 && problem_.empty() && !interrupted_) {
+    progress_.show("");
+    std::fprintf(stderr, "note: --calls %s has no line with a call: nothing was run\n",
+                 options_.source.c_str());
+  }
   if (interrupted_) {
     progress_.show("");
-    std::fprintf(stderr, "note: ended by Ctrl-C; lines behind %zu were not run\n", last_);
-    end_.status = interrupted_status;
+    std::fprintf(stderr, "note: ended by %s; lines behind %zu were not run\n",
+                 interrupts_.words().c_str(), last_);
+    end_.status = interrupts_.status();
   }
   return std::move(end_);
 }

@@ -13,6 +13,7 @@
 
 namespace sluice::cli {
 
+class Interrupts;
 class Progress;
 
 struct CallsOptions {
@@ -22,6 +23,7 @@ struct CallsOptions {
   bool reads_pictures = true;   // false: a request with one is refused
   /// Machines that no call begins without, for now; empty: there are none of these.
   std::function<std::vector<std::string>()> waits_for;
+  Interrupts* interrupts = nullptr;  // one of these cancels what is under way
 };
 
 /// How it went.
@@ -42,7 +44,7 @@ struct RunEnd {
 Result<int> open_calls(const std::string& source);
 
 /// Reads, runs and answers until the end of `source`, which it closes, on this thread alone. Exit
-/// status: 0 when all calls went well. Ctrl-C cancels those under way and reads no more.
+/// status: 0 when all calls went well. An interrupt cancels those under way and reads no more.
 RunEnd run_calls(const CallsOptions& options, int source, const Plan& plan, Runner& runner,
                  OutputFiles files, Progress& progress);
 

@@ -14,6 +14,7 @@
 
 #include "cli/cluster.h"
 #include "cli/commands.h"
+#include "cli/file_kind.h"
 #include "cli/lock_file.h"
 #include "cli/machine_status.h"
 #include "graph/print.h"
@@ -51,8 +52,17 @@ Result<bool> is_own_folder(const std::string& folder) {
   return true;
 }
 
+/// As `base_folder` of cli/cluster.cpp takes it.
+const char* runtime_folder_words() {
+  const char* const given = std::getenv("XDG_RUNTIME_DIR");
+  if (given == nullptr) return "XDG_RUNTIME_DIR decides where that is, and is not set here";
+  if (given[0] == '/') return "XDG_RUNTIME_DIR decides where that is, and is set here";
+  return "XDG_RUNTIME_DIR would decide where that is, and is no absolute path here";
+}
+
 int rank(const ClusterPlace& place, const RunningProcess& process) {
   if (process.machine.empty()) return 1;
+  if (!place.is_read()) return 2;  // nobody knows which is the home
   return process.machine == place.spec.machines[place.spec.home()].name.text ? 0 : 2;
 }
 
@@ -62,26 +72,32 @@ std::string people_name(const std::string& machine) {
   return machine.empty() ? "`sluice up`" : "machine '" + printable(machine) + "'";
 }
 
-std::optional<ClusterPlace> read_cluster_place(const std::string& file) {
+ClusterPlace read_cluster_place(const std::string& file) {
+  ClusterPlace place{{}, cluster_folder(file)};
+  place.spec.file = file;
+  if (const Result<void> kind = check_is_cluster(file); !kind.ok()) {
+    fail(kind.error().message);
+    return place;
+  }
   Result<LoadedCluster> loaded = load_cluster_file(file);
   if (!loaded.ok()) {
     fail(loaded.error().message);
-    return {};
+    return place;
   }
   if (has_errors(loaded->diagnostics)) {
     sort_diagnostics(loaded->diagnostics);
     std::fputs(diagnostics_text(loaded->diagnostics, file, loaded->text).c_str(), stderr);
-    return {};
+    return place;
   }
-  return ClusterPlace{std::move(loaded->spec), cluster_folder(file)};
+  place.spec = std::move(loaded->spec);
+  return place;
 }
 
 Result<std::vector<RunningProcess>> find_running(const ClusterPlace& place) {
-  const Error nobody{ErrorCode::not_found,
-                     "no process of " + place.spec.file + " runs here as this user, by " +
-                         place.folder + " (XDG_RUNTIME_DIR decides where that is, and is " +
-                         (std::getenv("XDG_RUNTIME_DIR") == nullptr ? "not set" : "set") +
-                         " here); `sluice up " + place.spec.file + "` starts them"};
+  const Error nobody{ErrorCode::not_found, "no process of " + place.spec.file +
+                                               " runs here as this user, by " + place.folder +
+                                               " (" + runtime_folder_words() + "); `sluice up " +
+                                               place.spec.file + "` starts them"};
   for (const std::string& folder : {fs::path(place.folder).parent_path().string(), place.folder}) {
     const Result<bool> own = is_own_folder(folder);
     if (!own.ok()) return own.error();

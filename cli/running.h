@@ -13,15 +13,18 @@ namespace sluice::cli {
 
 /// A cluster file's machines, and where its processes meet; workflows may be wrong or gone.
 struct ClusterPlace {
-  ClusterSpec spec;
+  ClusterSpec spec;  // without machines where the file cannot be read: its path says the folder
   std::string folder;
+
+  bool is_read() const { return !spec.machines.empty(); }
 };
 
 /// "machine 'eyes'", "`sluice up`".
 std::string people_name(const std::string& machine);
 
-/// Says what is wrong with the file, if it cannot be read as a cluster file.
-std::optional<ClusterPlace> read_cluster_place(const std::string& file);
+/// Says what is wrong with the file, if it cannot be read as a cluster file; its processes may run
+/// all the same.
+ClusterPlace read_cluster_place(const std::string& file);
 
 struct RunningProcess {
   std::string machine;  // what it took itself for when it began; empty: `sluice up`

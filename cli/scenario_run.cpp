@@ -24,12 +24,13 @@ std::map<std::string, std::int64_t> firing_counts(const Plan& plan, const sim::R
   return counts;
 }
 
-/// The call ended at a limit of its own: everything it had under way was cancelled.
+/// The call ended at a limit: everything it had under way was cancelled, or it was not let in.
 bool met_limit(const sim::CallReport& call) {
   if (!call.failure) return false;
   const FailureKind kind = call.failure->kind;
   // A node's deadline is that node's failure, and the rest goes on.
   return kind == FailureKind::frame_limit || kind == FailureKind::cancelled ||
+         kind == FailureKind::refused ||
          (kind == FailureKind::deadline && call.failure->node == entry_node);
 }
 
@@ -93,7 +94,8 @@ std::string difference(const ScenarioRun& run, const sim::Report& other, std::ui
     const sim::CallReport& a = run.report.calls[i];
     const sim::CallReport& b = other.calls[i];
     if (a.hash() == b.hash()) continue;
-    std::string what = "the firings differ";
+    std::string what =
+        a.firings_hash == b.firings_hash ? "the failure differs" : "the firings differ";
     if (static_cast<bool>(a.failure) != static_cast<bool>(b.failure)) what = "the status differs";
     if (a.outputs != b.outputs) what = "the number of outputs differs";
     if (a.warnings != b.warnings) what = "the warnings differ";
@@ -147,6 +149,7 @@ sim::Report uncut(const ScenarioRun& run, std::uint64_t seed) {
   Plan plan = run.plan;
   plan.cancel_on_error = false;
   plan.limits.frames = std::numeric_limits<decltype(plan.limits.frames)>::max();
+  plan.limits.calls = std::numeric_limits<decltype(plan.limits.calls)>::max();
   plan.limits.deadline = std::chrono::hours(24 * 365);
   return sim::simulate(plan, run.script, seed_options(seed, false));
 }

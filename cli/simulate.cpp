@@ -74,6 +74,7 @@ void print_report(const Plan& plan, const sim::Report& report, const SimulateOpt
   std::size_t errors = 0;
   for (const sim::CallReport& call : report.calls) {
     errors += call.failure ? 1 : 0;
+    if (call.failure && call.failure->kind == FailureKind::refused) continue;  // took no time
     latency.push_back(ms(call.done - call.arrived));
     if (call.first_output != Instant{}) first.push_back(ms(call.first_output - call.arrived));
   }
@@ -154,7 +155,11 @@ struct Failed {
     if (options.rate > 0) return;
     const bool together = options.concurrency >= options.calls;
     const char* note = nullptr;
-    if (2 * late > all)
+    if (options.faults && 2 * late > all)
+      note =
+          "--faults shortens deadlines and lets roles hang, which ends calls however few come at "
+          "once; without it the load alone shows";
+    else if (2 * late > all)
       note = together ? "all calls come at the same moment, so most wait until their deadline; "
                         "--concurrency N or --rate N spreads them"
                       : "more calls are under way at once than can end within their deadline: a "

@@ -58,10 +58,13 @@ Json process_row(const std::string& name, bool home, const RunningProcess* proce
     row["silent"] = answer->silent;
     return row;
   }
-  const Json* const ready = member(answer->json, "ready");
-  row["process"] = ready != nullptr && *ready == true ? "ready" : "loading";
-  for (const char* key : {"lives", "calls", "given_up", "activations", "dropped", "pages",
-                          "registry", "registry_why"})
+  const auto says = [&](const char* key) {
+    const Json* const said = member(answer->json, key);
+    return said != nullptr && *said == true;
+  };
+  row["process"] = says("ending") ? "ending" : says("ready") ? "ready" : "loading";
+  for (const char* key : {"lives", "calls", "given_up", "activations", "dropped", "refused",
+                          "pages", "registry", "registry_why"})
     if (const Json* value = member(answer->json, key)) row[key] = *value;
   return row;
 }
@@ -78,10 +81,11 @@ void add_membership(const Json* list, Json& row) {
 /// One row for each machine of the file, and into `others` the machines that it does not have.
 Json machines_of(const ClusterPlace& place, const std::vector<RunningProcess>& running,
                  const std::vector<Answer>& answers, Json& others) {
-  const std::string& home = place.spec.machines[place.spec.home()].name.text;
+  const std::string home =
+      place.is_read() ? place.spec.machines[place.spec.home()].name.text : std::string();
   const Json* list = nullptr;  // the home's
   for (std::size_t k = 0; k < running.size(); ++k)
-    if (running[k].machine == home && answers[k].silent.empty())
+    if (!home.empty() && running[k].machine == home && answers[k].silent.empty())
       list = member(answers[k].json, "machines");
   std::vector<bool> shown(running.size());
   Json rows = Json::array();
@@ -116,13 +120,13 @@ std::string process_words(const Json& row) {
   if (process == "none") return "none here";
   const std::string pid = "pid " + std::to_string(number_of<int>(row, "pid"));
   if (process == "silent") return pid + ", " + shown_text(row, "silent");
-  return process == "loading" ? pid + ", loading" : pid;
+  return process == "ready" ? pid : pid + ", " + process;
 }
 
-/// As the home's list says.
-std::string member_words(const Json& row) {
+/// As the home's list says. `no_list`: why there is none.
+std::string member_words(const Json& row, const std::string& no_list) {
   const std::string state = text_of(row, "state");
-  if (state.empty()) return "the home does not say";
+  if (state.empty()) return no_list;
   const std::string since = seconds(row, "since_ms");
   const std::string life = "life " + std::to_string(number_of<std::uint32_t>(row, "incarnation"));
   if (row["home"] == true) return "home, " + life + ", for " + since;
@@ -138,6 +142,7 @@ std::string load_words(const Json& row) {
     return std::to_string(number_of<std::uint64_t>(row, key));
   };
   if (row["home"] == true && row.contains("calls")) add(count("calls") + " calls");
+  if (number_of<std::uint64_t>(row, "refused") > 0) add(count("refused") + " refused");
   if (row.contains("activations")) add(count("activations") + " activations");
   if (row.contains("registry") && row["registry"] != "current")
     add("registry " + shown_text(row, "registry") + ": " + shown_text(row, "registry_why"));
@@ -175,20 +180,34 @@ void print_up(const Json& up, int width) {
   }
 }
 
+/// Why nobody says who is lost, and since when.
+std::string why_no_list(const Json& machines) {
+  for (const Json& row : machines)
+    if (row["home"] == true && row["process"] == "none")
+      return "the home does not run here, so nobody says whether it is lost";
+    else if (row["home"] == true && row["process"] == "silent")
+      return "the home does not answer, so nobody says whether it is lost";
+  return "the home does not say";
+}
+
 void print_text(const Json& status) {
   std::size_t width = 0;
   for (const char* list : {"machines", "others"})
     for (const Json& row : status[list]) width = std::max(width, shown_text(row, "name").size());
   const int columns = static_cast<int>(width);
+  const std::string no_list = why_no_list(status["machines"]);
   for (const Json& row : status["machines"]) {
     const std::string load = load_words(row);
     std::printf("%-*s  %s; %s%s%s\n", columns, shown_text(row, "name").c_str(),
-                process_words(row).c_str(), member_words(row).c_str(), load.empty() ? "" : "; ",
-                load.c_str());
+                process_words(row).c_str(),
+                member_words(row, row["home"] == true ? "calls begin here" : no_list).c_str(),
+                load.empty() ? "" : "; ", load.c_str());
   }
   for (const Json& row : status["others"])
-    std::printf("%-*s  %s; not a machine of the file as it is now\n", columns,
-                shown_text(row, "name").c_str(), process_words(row).c_str());
+    std::printf("%-*s  %s; %s\n", columns, shown_text(row, "name").c_str(),
+                process_words(row).c_str(),
+                status["machines"].empty() ? "the file cannot be read"
+                                           : "not a machine of the file as it is now");
   if (!status["up"].is_null()) print_up(status["up"], columns);
 }
 
@@ -208,15 +227,17 @@ Json supervisor_of(const std::vector<RunningProcess>& running, const std::vector
 }
 
 int status(const StatusCommand& options) {
-  const std::optional<ClusterPlace> place = read_cluster_place(options.cluster);
-  if (!place) return 1;
-  const Result<std::vector<RunningProcess>> running = find_running(*place);
-  if (!running.ok()) return fail(running.error().message);
+  const ClusterPlace place = read_cluster_place(options.cluster);
+  const Result<std::vector<RunningProcess>> running = find_running(place);
+  if (!running.ok()) {
+    const bool said = !place.is_read() && running.error().code == ErrorCode::not_found;
+    return said ? 1 : fail(running.error().message);
+  }
   std::vector<Answer> answers;
   for (const RunningProcess& process : *running) answers.push_back(ask(process));
   Json all{{"cluster", options.cluster}};
   Json others;
-  all["machines"] = machines_of(*place, *running, answers, others);
+  all["machines"] = machines_of(place, *running, answers, others);
   all["others"] = std::move(others);
   all["up"] = supervisor_of(*running, answers);
   if (options.format == "json")

@@ -175,8 +175,10 @@ void Supervisor::watch() {
 void Supervisor::end_all() {
   for (const Process& process : processes_)
     if (process.handle >= 0 && process.is_ours) {
+      // One that is stopped would not hear of it; after the word, this could wake one that stops
+      // since.
+      ::kill(process.pid, SIGCONT);
       ::kill(process.pid, SIGTERM);
-      ::kill(process.pid, SIGCONT);  // one that is stopped would not hear of it
     }
   const auto until = steady_clock::now() + patience;
   for (Process& process : processes_) {

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/why_skipped.h"
+
 namespace sluice::cli {
 
 namespace {
@@ -39,7 +41,8 @@ std::vector<Turn> turns_of(const Plan& plan, const Trace& trace) {
   return turns;
 }
 
-json call_event(std::size_t index, const CallSpan& call, const Turn& turn, const Trace& trace) {
+json call_event(std::size_t index, const CallSpan& call, const Turn& turn,
+                const std::vector<SkippedNode>& skipped, const Trace& trace) {
   json args{{"call", index},
             {"session", trace.sessions[call.session]},
             {"status", call.ok ? "ok" : "error"}};
@@ -49,6 +52,8 @@ json call_event(std::size_t index, const CallSpan& call, const Turn& turn, const
     args["behind"] = turn.behind;
     args["behind_us"] = us(turn.waited);
   }
+  for (const SkippedNode& one : skipped)
+    args["skipped"].push_back({{"node", one.node}, {"why", one.why}});
   return {{"ph", "X"},
           {"cat", "call"},
           {"pid", 1},
@@ -102,8 +107,9 @@ Result<void> write_trace(const std::string& path, const Plan& plan, const Trace&
   for (std::size_t i = 0; i < trace.sessions.size(); ++i)
     put(name_event(1, i + 1, trace.sessions[i]));
   const std::vector<Turn> turns = turns_of(plan, trace);
+  const auto skipped = skipped_nodes(plan, trace, elsewhere);
   for (std::size_t i = 0; i < trace.calls.size(); ++i)
-    if (trace.calls[i].ended) put(call_event(i, trace.calls[i], turns[i], trace));
+    if (trace.calls[i].ended) put(call_event(i, trace.calls[i], turns[i], skipped[i], trace));
   for (std::size_t i = 0; i < trace.spans.size(); ++i) put(span_event(i, trace.spans[i], plan));
   file << "\n]}\n";
   file.close();
@@ -118,7 +124,8 @@ Result<void> write_run_trace(const std::string& path, const Plan& plan, const Tr
   std::fprintf(stderr, "trace: %s (open it in ui.perfetto.dev, or ask `sluice why`)\n",
                path.c_str());
   if (!elsewhere.empty())
-    std::fprintf(stderr, "note: of what ran on other machines the trace holds nothing\n");
+    std::fprintf(stderr,
+                 "note: of nodes whose roles are on other machines the trace holds nothing\n");
   if (trace.left_out > 0)
     std::fprintf(stderr,
                  "note: the trace holds the first %zu activations, %llu more are left out\n",
@@ -134,6 +141,7 @@ Trace trace_of(const Plan& plan, const Script& script, sim::Report& report) {
     CallSpan& span = trace.calls.emplace_back();
     span.session = script.calls[i].session;
     span.arrived = call.arrived;
+    span.inputs = script.calls[i].inputs;
     span.done = call.done;
     span.ended = call.ended;
     span.ok = call.failure == nullptr;

@@ -1,4 +1,5 @@
-// `sluice why TRACE CALL`: what a call waited for, from its end back to its beginning.
+// `sluice why TRACE CALL`: what a call waited for, from its end back to its beginning, and what
+// it did not run.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -19,6 +20,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t trace_bytes_max = std::size_t{2} << 30;
+constexpr std::size_t skipped_shown = 20;
 
 struct Activity {
   std::string node;
@@ -28,7 +30,7 @@ struct Activity {
 
 struct Trace {
   std::map<std::int64_t, Activity> spans;  // of the call asked for
-  std::vector<std::string> elsewhere;      // nodes that ran on other machines: no spans
+  std::vector<std::string> elsewhere;      // nodes whose roles other machines have: no spans
   json call;
   std::int64_t calls = 0;
 };
@@ -176,8 +178,9 @@ void print_most(const Trace& trace, const Parts& parts, const json& facts) {
   if (!trace.elsewhere.empty() && !trace.call.is_null()) {
     std::string nodes;
     for (const std::string& node : trace.elsewhere) nodes += (nodes.empty() ? "" : ", ") + node;
-    std::printf("  the trace holds nothing of %s, which ran on other machines\n", nodes.c_str());
-    share["what ran on other machines, and the way there and back"] = parts.elsewhere;
+    std::printf("  the trace holds nothing of %s: other machines run them, or would have\n",
+                nodes.c_str());
+    share["on other machines, or on the way there and back"] = parts.elsewhere;
   }
   const auto most = std::max_element(
       share.begin(), share.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -196,6 +199,23 @@ void print_call(const Trace& trace, std::int64_t number) {
   if (args.contains("cause"))
     std::printf("  cause: %s%s%s\n", node.c_str(), node.empty() ? "" : ": ",
                 text_of(args, "message").c_str());
+}
+
+/// The nodes that the call did not run.
+void print_skipped(const json& facts) {
+  if (!facts.contains("skipped") || !facts["skipped"].is_array()) return;
+  std::vector<const json*> skipped;
+  std::size_t width = 0;
+  for (const json& one : facts["skipped"])
+    if (one.is_object()) skipped.push_back(&one);
+  const std::size_t shown = std::min(skipped.size(), skipped_shown);
+  for (std::size_t i = 0; i < shown; ++i)
+    width = std::max(width, text_of(*skipped[i], "node").size());
+  if (shown > 0) std::printf("  did not run:\n");
+  for (std::size_t i = 0; i < shown; ++i)
+    std::printf("    %-*s  %s\n", static_cast<int>(std::min<std::size_t>(width, 64)),
+                text_of(*skipped[i], "node").c_str(), text_of(*skipped[i], "why").c_str());
+  if (skipped.size() > shown) std::printf("    and %zu more\n", skipped.size() - shown);
 }
 
 int why(const std::string& path, std::int64_t call) {
@@ -219,6 +239,7 @@ int why(const std::string& path, std::int64_t call) {
   const Parts parts = parts_of(*trace, begin, end, number_of<double>(facts, "behind_us"));
   print_parts(parts, shown_from);
   print_most(*trace, parts, facts);
+  print_skipped(facts);
   return 0;
 }
 
@@ -230,8 +251,8 @@ void add_why(CLI::App& app, Chosen& chosen) {
     std::int64_t call = 0;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("why", "Say what a call of a trace waited for, step by step");
+  CLI::App* command = app.add_subcommand(
+      "why", "Say what a call of a trace waited for, step by step, and what it did not run");
   command
       ->add_option("trace", options->trace,
                    "A file written by `sluice run --trace` or `sluice simulate --trace`")

@@ -13,7 +13,7 @@ constexpr std::size_t head_bytes = 16;
 constexpr std::size_t key_bytes = 32;
 constexpr std::size_t page_head_bytes = head_bytes + 16 + key_bytes + 12;
 
-enum class Kind : std::uint8_t { hello = 1, find, found, ask, page, end, took, note, noted };
+enum class Kind : std::uint8_t { hello = 1, find, found, ask, page, end, took, note, noted, proof };
 
 class Writer {
  public:
@@ -97,6 +97,7 @@ Hello read_hello(Reader& reader) {
   for (std::uint8_t& byte : hello.layout) byte = static_cast<std::uint8_t>(reader.number(1));
   hello.incarnation = reader.number(8);
   hello.page_bytes = static_cast<std::uint32_t>(reader.number(4));
+  for (std::uint8_t& byte : hello.nonce) byte = static_cast<std::uint8_t>(reader.number(1));
   return hello;
 }
 
@@ -117,20 +118,38 @@ std::optional<Message> read_page(std::uint64_t id, Reader& reader) {
 }
 
 std::optional<End> read_end(std::uint64_t id, Reader& reader) {
-  End end{id, static_cast<std::uint32_t>(reader.number(4)), {}};
+  End end;
+  end.id = id;
+  end.pages = static_cast<std::uint32_t>(reader.number(4));
   const std::uint64_t status = reader.number(1);
   if (status > static_cast<std::uint64_t>(End::Status::refused)) return std::nullopt;
   end.status = static_cast<End::Status>(status);
+  end.receipt = reader.number(8);
   return end;
+}
+
+Found read_found(std::uint64_t id, Reader& reader) {
+  Found found;
+  found.id = id;
+  found.pages = static_cast<std::uint32_t>(reader.number(4));
+  found.receipt = reader.number(8);
+  return found;
 }
 
 }  // namespace
 
 Bytes encode(const Hello& hello) {
-  Writer writer(Kind::hello, 0, 44);
+  Writer writer(Kind::hello, 0, 60);
   writer.bytes(std::as_bytes(std::span(hello.layout)));
   writer.number(hello.incarnation, 8);
   writer.number(hello.page_bytes, 4);
+  writer.bytes(std::as_bytes(std::span(hello.nonce)));
+  return writer.take();
+}
+
+Bytes encode(const Proof& proof) {
+  Writer writer(Kind::proof, 0, key_bytes);
+  writer.key(proof.mac);
   return writer.take();
 }
 
@@ -138,20 +157,27 @@ Bytes encode(const Find& find) { return encode_keys(Kind::find, find.id, find.ke
 Bytes encode(const Ask& ask) { return encode_keys(Kind::ask, ask.id, ask.keys); }
 
 Bytes encode(const Found& found) {
-  Writer writer(Kind::found, found.id, 4);
+  Writer writer(Kind::found, found.id, 12);
   writer.number(found.pages, 4);
+  writer.number(found.receipt, 8);
   return writer.take();
 }
 
 Bytes encode(const End& end) {
-  Writer writer(Kind::end, end.id, 5);
+  Writer writer(Kind::end, end.id, 13);
   writer.number(end.pages, 4);
   writer.number(static_cast<std::uint64_t>(end.status), 1);
+  writer.number(end.receipt, 8);
   return writer.take();
 }
 
-Bytes encode(const Took& took) { return Writer(Kind::took, took.id, 0).take(); }
-Bytes encode(const Noted& noted) { return Writer(Kind::noted, noted.id, 0).take(); }
+Bytes encode(const Took& took) { return Writer(Kind::took, took.receipt, 0).take(); }
+
+Bytes encode(const Noted& noted) {
+  Writer writer(Kind::noted, noted.id, 8);
+  writer.number(noted.receipt, 8);
+  return writer.take();
+}
 
 Bytes encode(const Note& note) {
   SLUICE_CHECK(note.text.size() <= note_bytes_most);
@@ -195,7 +221,7 @@ std::optional<Message> decode(std::span<const std::byte> message) {
   std::optional<Message> made;
   switch (static_cast<Kind>(kind)) {
     case Kind::hello:
-      made = read_hello(reader);
+      if (id == 0) made = read_hello(reader);
       break;
     case Kind::find:
       made = Find{id, read_keys(reader)};
@@ -204,7 +230,7 @@ std::optional<Message> decode(std::span<const std::byte> message) {
       made = Ask{id, read_keys(reader)};
       break;
     case Kind::found:
-      made = Found{id, static_cast<std::uint32_t>(reader.number(4))};
+      made = read_found(id, reader);
       break;
     case Kind::page:
       return read_page(id, reader);
@@ -218,7 +244,10 @@ std::optional<Message> decode(std::span<const std::byte> message) {
       if (message.size() - head_bytes > note_bytes_most) return std::nullopt;
       return Note{id, reader.rest()};
     case Kind::noted:
-      made = Noted{id};
+      made = Noted{id, reader.number(8)};
+      break;
+    case Kind::proof:
+      if (id == 0) made = Proof{reader.key()};
       break;
     default:
       return std::nullopt;

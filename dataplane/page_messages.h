@@ -21,7 +21,7 @@ namespace sluice::pages {
 
 using Bytes = std::vector<std::byte>;
 
-inline constexpr std::uint8_t version = 1;
+inline constexpr std::uint8_t version = 2;
 inline constexpr std::size_t keys_most = 4096;  // of one question
 inline constexpr std::size_t note_bytes_most = 1U << 20U;
 inline constexpr std::uint32_t page_bytes_most = 32U << 20U;  // a message holds one page
@@ -29,10 +29,15 @@ inline constexpr std::size_t ask_bytes_most = 4U << 20U;      // of pages in one
 
 /// Of both sides, first: pages are exchanged by who means the same by them.
 struct Hello {
-  std::array<std::uint8_t, 32> layout{};  // what the bytes of a page mean, under the pool's secret
+  std::array<std::uint8_t, 32> layout{};  // a digest of what the bytes of a page mean
   std::uint64_t incarnation = 0;          // of the pool: another one has other pages
   std::uint32_t page_bytes = 0;
+  std::array<std::uint8_t, 16> nonce{};  // what the other side's proof is made for
   bool operator==(const Hello&) const = default;
+};
+/// That its sender has the pool's secret (`PageHandshake`).
+struct Proof {
+  PageKey mac;
 };
 /// How many leading ones of these are there?
 struct Find {
@@ -42,6 +47,7 @@ struct Find {
 struct Found {
   std::uint64_t id = 0;
   std::uint32_t pages = 0;
+  std::uint64_t receipt = 0;
 };
 /// The content of these, as far as they are there.
 struct Ask {
@@ -65,10 +71,12 @@ struct End {
   std::uint64_t id = 0;
   std::uint32_t pages = 0;
   Status status = Status::done;
+  std::uint64_t receipt = 0;
 };
-/// Whoever asked has the answer, or does not want it: the server forgets it.
+/// Of an answer that has come, wanted or not. Nobody knows a receipt who has not read the answer,
+/// so what is on its way stays owed.
 struct Took {
-  std::uint64_t id = 0;
+  std::uint64_t receipt = 0;
 };
 /// Words of the pools' users to each other, and that they have arrived.
 struct Note {
@@ -77,11 +85,13 @@ struct Note {
 };
 struct Noted {
   std::uint64_t id = 0;
+  std::uint64_t receipt = 0;
 };
 
-using Message = std::variant<Hello, Find, Found, Ask, PageContent, End, Took, Note, Noted>;
+using Message = std::variant<Hello, Proof, Find, Found, Ask, PageContent, End, Took, Note, Noted>;
 
 Bytes encode(const Hello& hello);
+Bytes encode(const Proof& proof);
 Bytes encode(const Find& find);
 Bytes encode(const Found& found);
 Bytes encode(const Ask& ask);

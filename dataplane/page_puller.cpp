@@ -10,18 +10,25 @@ namespace sluice {
 using namespace pages;
 
 bool PagePuller::has_peers(std::int64_t now) const {
-  return std::ranges::any_of(peers_, [&](const auto& one) { return one.second.until <= now; });
+  return std::ranges::any_of(peers_,
+                             [&](const auto& one) { return may_be_asked(one.second, now); });
+}
+
+void PagePuller::met(PeerLife life, const Hello& hello, std::int64_t now) {
+  if (peers_.contains(life)) lost(life, now);
+  peers_[life].incarnation = hello.incarnation;
 }
 
 bool PagePuller::begin(std::uint64_t id, std::vector<PageKey> keys, std::int64_t now) {
-  SLUICE_CHECK(!keys.empty() && !pulls_.contains(id));
+  SLUICE_CHECK(id != 0 && !keys.empty() && !pulls_.contains(id));
   Pull pull;
   if (keys.size() > keys_most) keys.resize(keys_most);
   pull.keys = std::move(keys);
   pull.began = pull.heard = now;
   for (auto& [life, peer] : peers_) {
-    if (peer.until > now || pull.finds.size() == peers_asked) continue;
+    if (!may_be_asked(peer, now) || pull.finds.size() == peers_asked) continue;
     out_.push_back({life, encode(Find{next_question_, pull.keys})});
+    peer.finds.insert(next_question_);
     pull.finds.emplace(next_question_++, life);
   }
   if (pull.finds.empty()) return false;
@@ -47,13 +54,6 @@ void PagePuller::cancel(std::uint64_t id) {
 
 void PagePuller::take(PeerLife from, Bytes message, std::int64_t now) {
   const std::optional<Message> read = decode(message);
-  const Hello* hello = read.has_value() ? std::get_if<Hello>(&*read) : nullptr;
-  if (hello != nullptr) {
-    if (peers_.contains(from)) lost(from, now);
-    const bool same = hello->layout == self_.layout && hello->page_bytes == self_.page_bytes;
-    if (same) peers_[from].hello = *hello;
-    return;
-  }
   if (!read.has_value() || !peers_.contains(from)) {
     ++stale_;
     return;
@@ -65,7 +65,17 @@ void PagePuller::take(PeerLife from, Bytes message, std::int64_t now) {
   ++stale_;
 }
 
+/// The peer may forget it. Said of what was asked for alone, so that no peer makes this side talk.
+void PagePuller::took(PeerLife peer, std::uint64_t receipt) {
+  out_.push_back({peer, encode(Took{receipt})});
+}
+
 void PagePuller::take_found(PeerLife from, const Found& found) {
+  if (peers_.at(from).finds.erase(found.id) == 0) {
+    ++stale_;
+    return;
+  }
+  took(from, found.receipt);
   for (auto& [id, pull] : pulls_) {
     const auto asked = pull.finds.find(found.id);
     if (asked == pull.finds.end() || asked->second != from) continue;
@@ -97,7 +107,7 @@ void PagePuller::take_page(PeerLife from, const PageContent& page, Bytes message
                            std::int64_t now) {
   const PageHead& head = page.head;
   const auto it = questions_.find(head.id);
-  if (it == questions_.end() || it->second.peer != from) {
+  if (it == questions_.end() || it->second.peer != from || it->second.pull == 0) {
     ++stale_;
     return;
   }
@@ -107,8 +117,7 @@ void PagePuller::take_page(PeerLife from, const PageContent& page, Bytes message
   Peer& peer = peers_.at(from);
   const bool is_asked_for = question.got < question.count && head.index == question.got &&
                             head.key == pull.keys[question.first + question.got] &&
-                            head.incarnation == peer.hello.incarnation &&
-                            head.length == self_.page_bytes;
+                            head.incarnation == peer.incarnation && head.length == self_.page_bytes;
   if (!is_asked_for || crc32c(page.content) != head.crc32c) return end(at, PullEnd::broken, now);
   PullEvent event;
   event.kind = PullEvent::Kind::page;
@@ -131,9 +140,17 @@ void PagePuller::take_end(PeerLife from, const End& answer, std::int64_t now) {
     return;
   }
   const Question question = it->second;
+  questions_.erase(it);
+  Peer& peer = peers_.at(from);
+  --peer.asks;
+  peer.in_flight -= question.count * self_.page_bytes;
+  took(from, answer.receipt);
+  if (question.pull == 0) {
+    ++stale_;
+    return ask_more();
+  }
   const auto at = pulls_.find(question.pull);
   at->second.questions.erase(answer.id);
-  forget(it->second, answer.id);
   if (answer.pages != question.got) return end(at, PullEnd::broken, now);
   if (question.got < question.count) {
     const PullEnd how = answer.status == End::Status::busy      ? PullEnd::busy
@@ -158,28 +175,22 @@ void PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer) {
   while (pull.asked < pull.end) {
     const std::size_t count = std::min(pull.end - pull.asked, std::min(most, keys_most));
     const std::size_t bytes = count * self_.page_bytes;
-    if (peer.in_flight > 0 && peer.in_flight + bytes > in_flight_most) return;
+    const bool is_full = peer.in_flight > 0 && peer.in_flight + bytes > in_flight_most;
+    if (is_full || peer.asks == questions_most) return;
     const auto begin = pull.keys.begin() + static_cast<std::ptrdiff_t>(pull.asked);
     out_.push_back({pull.peer, encode(Ask{next_question_,
                                           {begin, begin + static_cast<std::ptrdiff_t>(count)}})});
     questions_[next_question_] = {id, pull.peer, pull.asked, count, 0};
     pull.questions.insert(next_question_++);
     pull.asked += count;
+    ++peer.asks;
     peer.in_flight += bytes;
   }
 }
 
-/// The server may forget it too.
-void PagePuller::forget(Question& question, std::uint64_t id) {
-  if (const auto peer = peers_.find(question.peer); peer != peers_.end()) {
-    peer->second.in_flight -= question.count * self_.page_bytes;
-    out_.push_back({question.peer, encode(Took{id})});
-  }
-  questions_.erase(id);
-}
-
+/// What was asked for still comes.
 void PagePuller::drop(Pulls::iterator at) {
-  for (const std::uint64_t id : at->second.questions) forget(questions_.at(id), id);
+  for (const std::uint64_t id : at->second.questions) questions_.at(id).pull = 0;
   pulls_.erase(at);
 }
 
@@ -223,6 +234,7 @@ void PagePuller::lost(PeerLife life, std::int64_t now) {
     else
       end(at, PullEnd::lost, now);
   }
+  std::erase_if(questions_, [&](const auto& one) { return one.second.peer == life; });
 }
 
 void PagePuller::tick(std::int64_t now) {

@@ -6,7 +6,8 @@
 // whatever the peers do: answer late, wrongly, in part, or never. Each page is compared with what
 // was asked for (peer, incarnation, place, key, length) and its CRC-32C with its content; the first
 // that differs ends the pull. Peers that failed are left alone for a while. What comes for a pull
-// that has ended is dropped. Thread: one. Units: bytes; nanoseconds of a clock that only rises.
+// that has ended is dropped, and counts as in flight until it has come: a slow way to a peer is not
+// filled with more. Thread: one. Units: bytes; nanoseconds of a clock that only rises.
 // Source: omni-flow, section 4.2 (search, transfer, release).
 #pragma once
 
@@ -51,13 +52,16 @@ class PagePuller {
   static constexpr std::int64_t first_pause = 1'000'000'000, longest_pause = 60'000'000'000;
   static constexpr std::size_t peers_asked = 8;                          // of one pull
   static constexpr std::size_t in_flight_most = std::size_t{16} << 20U;  // of one peer, or one ask
+  static constexpr std::size_t questions_most = 32;  // of each kind, to one peer
 
-  explicit PagePuller(pages::Hello self) : self_(self) {}
+  explicit PagePuller(const pages::Hello& self) : self_(self) {}
 
+  /// It has proved that it means the same by its pages (`PageHandshake`): it is asked from now on.
+  void met(PeerLife peer, const pages::Hello& hello, std::int64_t now);
   /// Somebody could be asked now.
   bool has_peers(std::int64_t now) const;
   /// Who has the first of these, at most `pages::keys_most`? False: there is nobody to ask.
-  /// Requires: a new number, keys.
+  /// Requires: a new number that is not 0, keys.
   bool begin(std::uint64_t pull, std::vector<PageKey> keys, std::int64_t now);
   /// The first `pages` of them. One that has ended: nothing happens. Requires: as many were found.
   void fetch(std::uint64_t pull, std::size_t pages, std::int64_t now);
@@ -78,12 +82,13 @@ class PagePuller {
 
  private:
   struct Peer {
-    pages::Hello hello;
-    std::size_t in_flight = 0;
-    std::int64_t pause = 0, until = 0;  // left alone
+    std::uint64_t incarnation = 0;        // of its pool
+    std::set<std::uint64_t> finds;        // questions that it has not answered, wanted or not
+    std::size_t asks = 0, in_flight = 0;  // the same for pages, and their bytes
+    std::int64_t pause = 0, until = 0;    // left alone
   };
   struct Question {
-    std::uint64_t pull = 0;
+    std::uint64_t pull = 0;  // 0: nobody wants the answer any more
     PeerLife peer;
     std::size_t first = 0, count = 0, got = 0;
   };
@@ -99,6 +104,9 @@ class PagePuller {
   };
   using Pulls = std::map<std::uint64_t, Pull>;
 
+  static bool may_be_asked(const Peer& peer, std::int64_t now) {
+    return peer.until <= now && peer.finds.size() < questions_most;
+  }
   void take_found(PeerLife peer, const pages::Found& found);
   void take_page(PeerLife peer, const pages::PageContent& page, pages::Bytes message,
                  std::int64_t now);
@@ -106,7 +114,7 @@ class PagePuller {
   void found_all(std::uint64_t id, Pull& pull);
   void ask_more();
   void ask(std::uint64_t id, Pull& pull, Peer& peer);
-  void forget(Question& question, std::uint64_t id);
+  void took(PeerLife peer, std::uint64_t receipt);
   void drop(Pulls::iterator at);
   void end(Pulls::iterator at, PullEnd how, std::int64_t now);
   void leave_alone(PeerLife peer, std::int64_t now);

@@ -1,83 +1,116 @@
 #include "dataplane/page_server.h"
 
 #include <algorithm>
+#include <string>
 
 namespace sluice {
 
 using namespace pages;
 
-void PageServer::take(PeerLife peer, const Message& message, PageLookup& lookup,
+void PageServer::lost(PeerLife peer) {
+  peers_.erase(peer);
+  std::erase_if(answers_, [&](const Answer& answer) { return answer.peer == peer; });
+}
+
+std::uint64_t PageServer::reply(Peer& known, std::size_t bytes) {
+  const PageKey mac = receipts_.root({"receipt", "", std::to_string(++replies_), ""});
+  known.replies.push_back({mac.words[0], bytes});
+  return mac.words[0];
+}
+
+void PageServer::take(PeerLife peer, const Message& message, const PageLookup& lookup,
                       std::vector<PeerMessage>& out) {
-  if (const Hello* hello = std::get_if<Hello>(&message)) {
-    const bool same = hello->layout == self_.layout && hello->page_bytes == self_.page_bytes;
-    peers_.erase(peer);
-    if (same)
-      peers_[peer];
-    else
-      ++counts_.refused;
+  const auto it = peers_.find(peer);
+  if (it == peers_.end()) {
+    ++counts_.refused;
     return;
   }
-  const auto known = peers_.find(peer);
-  if (known == peers_.end()) {
+  Peer& known = it->second;
+  if (const Took* one = std::get_if<Took>(&message)) return took(known, one->receipt, counts_);
+  if (known.replies.size() + known.answers >= replies_most) {
     ++counts_.refused;
-    if (const Ask* ask = std::get_if<Ask>(&message))
-      out.push_back({peer, encode(End{ask->id, 0, End::Status::refused})});
-    if (const Find* find = std::get_if<Find>(&message))
-      out.push_back({peer, encode(Found{find->id, 0})});
     return;
   }
   if (const Find* find = std::get_if<Find>(&message)) {
     const auto end =
         std::ranges::find_if_not(find->keys, [&](const PageKey& key) { return lookup.has(key); });
-    out.push_back(
-        {peer, encode(Found{find->id, static_cast<std::uint32_t>(end - find->keys.begin())})});
+    const auto count = static_cast<std::uint32_t>(end - find->keys.begin());
+    out.push_back({peer, encode(Found{find->id, count, reply(known, 0)})});
   } else if (const Ask* ask = std::get_if<Ask>(&message)) {
-    answer(peer, known->second, *ask, lookup, out);
-  } else if (const Took* took = std::get_if<Took>(&message)) {
-    const auto it = known->second.answers.find(took->id);
-    if (it == known->second.answers.end()) return;
-    known->second.owed -= it->second;
-    known->second.answers.erase(it);
+    begin(peer, known, *ask, out);
+  } else {
+    ++counts_.refused;
   }
 }
 
-bool PageServer::is_within(const Peer& known, const Ask& ask) const {
-  const std::size_t bytes = ask.keys.size() * self_.page_bytes;
-  return known.answers.size() < answers_most && !known.answers.contains(ask.id) &&
-         (known.owed == 0 || known.owed + bytes <= owed_most);
+/// Whoever has read one has read those before it, for links keep the order.
+void PageServer::took(Peer& known, std::uint64_t receipt, PageServerCounts& counts) {
+  const auto it = std::ranges::find(known.replies, receipt, &Reply::receipt);
+  if (it == known.replies.end()) {
+    ++counts.refused;
+    return;
+  }
+  for (auto one = known.replies.begin(); one <= it; ++one) known.owed -= one->bytes;
+  known.replies.erase(known.replies.begin(), it + 1);
 }
 
-void PageServer::answer(PeerLife peer, Peer& known, const Ask& ask, PageLookup& lookup,
-                        std::vector<PeerMessage>& out) {
-  const auto end = [&](std::uint32_t count, End::Status status) {
-    out.push_back({peer, encode(End{ask.id, count, status})});
+void PageServer::begin(PeerLife peer, Peer& known, const Ask& ask, std::vector<PeerMessage>& out) {
+  const auto end = [&](End::Status status) {
+    out.push_back({peer, encode(End{ask.id, 0, status, reply(known, 0)})});
   };
   if (ask.keys.size() > std::max<std::size_t>(ask_bytes_most / self_.page_bytes, 1)) {
     ++counts_.refused;
-    return end(0, End::Status::refused);
+    return end(End::Status::refused);
   }
-  if (!is_within(known, ask)) {
+  const std::size_t bytes = ask.keys.size() * self_.page_bytes;
+  const bool is_within = known.replies.size() + known.answers < answers_most &&
+                         (known.owed == 0 || known.owed + bytes <= owed_most);
+  if (!is_within) {
     ++counts_.busy;
-    return end(0, End::Status::busy);
+    return end(End::Status::busy);
   }
-  std::uint32_t sent = 0;
-  for (const PageKey& key : ask.keys) {
+  known.owed += bytes;
+  ++known.answers;
+  answers_.push_back({peer, ask, 0});
+}
+
+void PageServer::go_on(PageLookup& lookup, std::vector<PeerMessage>& out) {
+  if (answers_.empty()) return;
+  Answer& answer = answers_.front();
+  const bool all = answer.sent == answer.ask.keys.size();
+  if (!all) {
+    const PageKey& key = answer.ask.keys[answer.sent];
     Bytes message = page_message(self_.page_bytes);
-    const std::optional<ServedPage> page = lookup.copy(key, page_content(message));
-    if (!page.has_value()) break;
-    write_page_head(
-        {ask.id, self_.incarnation, page->generation, key, sent, self_.page_bytes, page->crc32c},
-        message);
-    out.push_back({peer, std::move(message)});
-    ++sent;
+    if (const std::optional<ServedPage> page = lookup.copy(key, page_content(message))) {
+      write_page_head({answer.ask.id, self_.incarnation, page->generation, key, answer.sent,
+                       self_.page_bytes, page->crc32c},
+                      message);
+      out.push_back({answer.peer, std::move(message)});
+      ++answer.sent;
+      ++counts_.pages;
+      counts_.bytes += self_.page_bytes;
+      return;
+    }
   }
-  known.answers[ask.id] = std::size_t{sent} * self_.page_bytes;
-  known.owed += std::size_t{sent} * self_.page_bytes;
-  counts_.pages += sent;
-  counts_.bytes += std::uint64_t{sent} * self_.page_bytes;
-  const bool all = sent == ask.keys.size();
   counts_.missing += all ? 0 : 1;
-  end(sent, all ? End::Status::done : End::Status::missing);
+  Peer& known = peers_.at(answer.peer);
+  --known.answers;
+  known.owed -= (answer.ask.keys.size() - answer.sent) * self_.page_bytes;
+  const End::Status status = all ? End::Status::done : End::Status::missing;
+  const std::size_t bytes = std::size_t{answer.sent} * self_.page_bytes;
+  out.push_back(
+      {answer.peer, encode(End{answer.ask.id, answer.sent, status, reply(known, bytes)})});
+  answers_.pop_front();
+}
+
+bool PageServer::take_note(PeerLife peer, std::uint64_t id, std::vector<PeerMessage>& out) {
+  const auto it = peers_.find(peer);
+  if (it == peers_.end() || it->second.replies.size() + it->second.answers >= replies_most) {
+    ++counts_.refused;
+    return false;
+  }
+  out.push_back({peer, encode(Noted{id, reply(it->second, 0)})});
+  return true;
 }
 
 std::size_t PageServer::owed(PeerLife peer) const {

@@ -1,13 +1,15 @@
 // Answers questions for pages: a state machine beside the pool that has them.
 //
-// Only who has said the same of its pages (`Hello`) is answered, and only for keys, which nobody
-// guesses who lacks the pool's secret. What a peer may be owed is bounded: an answer has at most
-// `pages::ask_bytes_most` bytes, or one page, and counts until the peer has said that it took it;
-// a peer that does not read is told that this server is busy. What one does costs the others
-// nothing but the time of one answer. Thread: one. Units: bytes.
+// Only who has proved the pool's secret (`PageHandshake`, then `met`) is answered, and only for
+// keys, which nobody guesses who lacks it. What a peer may be owed is bounded: every answer ends
+// with a receipt, which nobody can know before it was read, and counts until its receipt came back.
+// An answer has at most `pages::ask_bytes_most` bytes, or one page; a peer that does not read is
+// told that this server is busy, and then nothing more. Pages are copied one by one (`go_on`), so
+// whoever owns them waits for one. Thread: one. Units: bytes.
 // Source: omni-flow, section 4.2 (transfer).
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 
@@ -40,39 +42,64 @@ struct PageServerCounts {
   std::uint64_t pages = 0, bytes = 0;  // sent
   std::uint64_t missing = 0;           // questions whose pages were not all there
   std::uint64_t busy = 0;              // refused: too much is owed
-  std::uint64_t refused = 0;           // messages of strangers, or that are none
+  std::uint64_t refused = 0;           // messages of strangers, too many of one peer, or none
 };
 
 class PageServer {
  public:
   static constexpr std::size_t owed_most = std::size_t{32} << 20U;  // to one peer, or one page
-  static constexpr std::size_t answers_most = 64;                   // not taken yet, of one peer
+  static constexpr std::size_t answers_most = 128;  // not taken yet, of one peer: then it is busy
+  static constexpr std::size_t replies_most = 256;  // then nothing is answered
 
-  explicit PageServer(pages::Hello self) : self_(self) {}
+  /// `receipts`: random, and told nobody.
+  PageServer(const pages::Hello& self, const PageKeys::Secret& receipts)
+      : self_(self), receipts_(receipts) {}
 
-  /// A message of a peer; appends what is answered. Others than questions are not for a server.
-  void take(PeerLife peer, const pages::Message& message, PageLookup& lookup,
+  void met(PeerLife peer) { peers_[peer]; }
+  void lost(PeerLife peer);
+  /// A message of a peer; appends what is answered at once. Others than questions are not for a
+  /// server.
+  void take(PeerLife peer, const pages::Message& message, const PageLookup& lookup,
             std::vector<PeerMessage>& out);
-  /// Bytes that are no message.
+  /// Answers with pages are under way.
+  bool has_more() const { return !answers_.empty(); }
+  /// Appends the next page of the one that was asked for first, or its end.
+  void go_on(PageLookup& lookup, std::vector<PeerMessage>& out);
+  /// That a note has arrived. False: too much is owed, and the note does not count.
+  bool take_note(PeerLife peer, std::uint64_t id, std::vector<PeerMessage>& out);
+  /// A message that is refused elsewhere, or bytes that are none.
   void take_nonsense() { ++counts_.refused; }
-  void lost(PeerLife peer) { peers_.erase(peer); }
 
   const PageServerCounts& counts() const { return counts_; }
   /// Not taken yet, of one peer.
   std::size_t owed(PeerLife peer) const;
 
  private:
+  struct Reply {
+    std::uint64_t receipt = 0;
+    std::size_t bytes = 0;  // of pages
+  };
   struct Peer {
-    std::map<std::uint64_t, std::size_t> answers;  // bytes, by question
-    std::size_t owed = 0;
+    std::deque<Reply> replies;  // not taken, in the order in which they were sent
+    std::size_t answers = 0;    // with pages, under way
+    std::size_t owed = 0;       // bytes of both
+  };
+  struct Answer {
+    PeerLife peer;
+    pages::Ask ask;
+    std::uint32_t sent = 0;
   };
 
-  void answer(PeerLife peer, Peer& known, const pages::Ask& ask, PageLookup& lookup,
-              std::vector<PeerMessage>& out);
-  bool is_within(const Peer& known, const pages::Ask& ask) const;
+  void begin(PeerLife peer, Peer& known, const pages::Ask& ask, std::vector<PeerMessage>& out);
+  /// A receipt for what is sent now.
+  std::uint64_t reply(Peer& known, std::size_t bytes);
+  static void took(Peer& known, std::uint64_t receipt, PageServerCounts& counts);
 
   pages::Hello self_;
-  std::map<PeerLife, Peer> peers_;  // who means the same by its pages
+  PageKeys receipts_;
+  std::uint64_t replies_ = 0;
+  std::map<PeerLife, Peer> peers_;  // who has proved to mean the same by its pages
+  std::deque<Answer> answers_;
   PageServerCounts counts_;
 };
 

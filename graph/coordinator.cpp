@@ -2,12 +2,24 @@
 
 #include <algorithm>
 #include <functional>
+#include <tuple>
 #include <utility>
 
 #include "graph/missing.h"
 #include "graph/warnings.h"
 
 namespace sluice {
+
+namespace {
+
+/// Of several failures the caller is told one. Which one follows from what failed and how, never
+/// from whose message came first: the first node in the file; of one node's failures the kind that
+/// stands first in `FailureKind`, and of those the message that sorts first.
+bool is_told_before(const Failure& a, const Failure& b) {
+  return std::tie(a.node, a.kind, a.error.message) < std::tie(b.node, b.kind, b.error.message);
+}
+
+}  // namespace
 
 Coordinator::Coordinator(const Plan& plan, Pools& pools)
     : plan_(plan),
@@ -23,6 +35,8 @@ Coordinator::Coordinator(const Plan& plan, Pools& pools)
 CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now,
                          Effects& effects, Instant allowed) {
   const Number id = next_call_++;
+  if (std::cmp_greater_equal(calls_.size(), plan_.limits.calls))
+    return refuse(id, session, effects);
   CallRecord& call = new_record(id);
   call.session = session;
   for (PayloadRef& input : inputs) call.inputs.push_back(std::move(input));
@@ -44,6 +58,20 @@ CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, In
     if (is_done(call)) finish_if_done(id, effects);
   }
   return name_of(id);
+}
+
+CallId Coordinator::refuse(Number id, std::uint64_t session, Effects& effects) const {
+  const std::string most = std::to_string(plan_.limits.calls);
+  EndCall& end = effects.ends.emplace_back();
+  end.call = name_of(id);
+  end.session = session;
+  end.failure = std::make_unique<Failure>(
+      Failure{entry_node,
+              {ErrorCode::exhausted, "workflow '" + plan_.workflow + "' has " + most +
+                                         " calls under way, as many as it takes at once (limits: "
+                                         "calls); call again when some have ended"},
+              FailureKind::refused});
+  return end.call;
 }
 
 void Coordinator::begin(Number id, CallRecord& call, Effects& effects) {
@@ -195,9 +223,8 @@ void Coordinator::deliver(Number id, CallRecord& call, std::uint16_t index, Payl
 
 void Coordinator::fail(Number id, CallRecord& call, Failure failure, bool cancel,
                        Effects& effects) {
-  // Of several failed nodes the first in the file is named, whichever message came first.
   if (!call.failure ||
-      (!call.cancelled && failure.node != entry_node && failure.node < call.failure->node))
+      (!call.cancelled && failure.node != entry_node && is_told_before(failure, *call.failure)))
     call.failure = std::make_unique<Failure>(std::move(failure));
   if (cancel) spread_cancel(id, call, effects);
 }

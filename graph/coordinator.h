@@ -28,7 +28,9 @@ class Coordinator {
   Coordinator(const Plan& plan, Pools& pools);
 
   /// Queues a call. `inputs` by the plan's input index; null: not given. Takes the values. Returns
-  /// the call's id.
+  /// the call's id. Where as many are under way as the workflow's limit says, those that wait for
+  /// their turn and those that are given up among them, it is refused: it ends at once, and nothing
+  /// is kept of it.
   /// `allowed`: how long it may take, where that is less than the workflow's limit.
   CallId call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now, Effects& effects,
               Instant allowed = Instant::max());
@@ -100,6 +102,7 @@ class Coordinator {
     Number last = 0;
   };
 
+  CallId refuse(Number id, std::uint64_t session, Effects& effects) const;
   /// Its session's turn has come.
   void begin(Number id, CallRecord& call, Effects& effects);
   void start(Number id, CallRecord& call, Effects& effects);

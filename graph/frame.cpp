@@ -18,6 +18,8 @@ std::string_view to_string(FailureKind kind) {
       return "cancelled";
     case FailureKind::node_lost:
       return "node_lost";
+    case FailureKind::refused:
+      return "refused";
   }
   return "";
 }

@@ -133,6 +133,7 @@ enum class FailureKind : std::uint8_t {
   deadline,      // the call's, or the node's
   cancelled,     // by the caller
   node_lost,     // the node's machine is gone, or lost what it knew
+  refused,       // limits: calls; it never began
 };
 std::string_view to_string(FailureKind kind);
 

@@ -108,6 +108,7 @@ struct WorkflowLimits {
   std::chrono::milliseconds deadline{30'000};
   std::int64_t loop_iterations = 64;
   std::int64_t frames = 100'000;   // per call
+  std::int64_t calls = 10'000;     // under way at once; one more is refused
 };
 
 enum class CallMode : std::uint8_t { serial, overlap };

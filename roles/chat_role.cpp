@@ -2,77 +2,30 @@
 
 #include <algorithm>
 #include <deque>
+#include <exception>
 #include <memory>
+#include <new>
 
 #include "base/failpoint.h"
-#include "engine/tasks/encoding.h"
-#include "engine/tasks/generation.h"
+#include "roles/chat_options.h"
 #include "roles/chat_sessions.h"
+#include "roles/chat_turn.h"
 #include "roles/emissions.h"
 #include "roles/engine_options.h"
-#include "roles/handed_prefix.h"
 #include "roles/picture_features.h"
 
 namespace sluice {
 
 namespace {
 
-/// A picture that a message shows.
-struct Look {
-  PictureInput picture;
-  std::unique_ptr<Encoding> encoding;  // under way
-  TaskId id = 0;
-
-  /// What it became is there.
-  bool is_ready() const { return picture.pixels.empty(); }
-};
-
-/// A piece of a message that waits for its session.
-struct Piece {
-  Activation* activation = nullptr;
-  bool looked_at = false;     // its pictures
-  std::vector<Look> looks;    // in the order of its frames
-  Result<void> outcome = {};  // of looking at them
-
-  bool is_ready() const { return looked_at && std::ranges::all_of(looks, &Look::is_ready); }
-};
-
-/// An answer that is being made.
-struct Turn {
-  Activation* activation = nullptr;
-  std::uint64_t session = 0;  // its number
-  std::vector<std::int32_t> prompt = {};
-  std::unique_ptr<GenerationTask> task = nullptr;
-  TaskId id = 0;
-  std::size_t said = 0;                   // bytes of the text that have been yielded
-  std::string role = {};                  // whose conversation it is
-  bool hands_over = false;                // behind its first token
-  std::size_t tokens_asked = 0;           // then: how long the answer may be, wherever it is made
-  std::optional<HandedPrefix> from = {};  // another machine, whose conversation it is
-};
-
-/// An answer that was made for another machine's conversation, until that has heard of it.
-struct Telling {
-  Activation* activation = nullptr;
-  std::uint64_t number = 0;
-  std::int64_t until = 0;
-};
+using namespace chat;
 
 constexpr std::int64_t telling_patience = 3'000'000'000;
 
-/// `tokens_max`: of an answer whose message does not say.
-GenerationOptions options_of(const Payload& text, std::size_t tokens_max) {
-  const auto option = [&](const char* name, std::int64_t otherwise) {
-    return text.attribute(name).value_or(otherwise);
-  };
-  GenerationOptions options;
-  options.tokens_max = static_cast<std::size_t>(
-      std::max<std::int64_t>(option("max_tokens", static_cast<std::int64_t>(tokens_max)), 1));
-  options.sampling.temperature = static_cast<float>(option("temperature_milli", 0)) / 1000.0F;
-  options.sampling.top_k = static_cast<std::size_t>(option("top_k", 0));
-  options.sampling.top_p = static_cast<float>(option("top_p_milli", 1000)) / 1000.0F;
-  options.seed = static_cast<std::uint64_t>(option("seed", 0));
-  return options;
+Error thrown(const std::exception& e) {
+  if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr)
+    return {ErrorCode::exhausted, "out of memory"};
+  return {ErrorCode::unavailable, e.what()};
 }
 
 class ChatRole final : public SteppedRole {
@@ -110,10 +63,15 @@ class ChatRole final : public SteppedRole {
     piece.looks.clear();
   }
   void take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
+  bool waits(std::size_t at, SharedEngine::Turn& mine);
   void take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
   Result<void> begin(Activation& activation, ChatSession& session, const Payload& text,
                      SharedEngine::Turn& mine);
+  Result<void> begin_or_leave(Activation& activation, ChatSession& session, const Payload& text,
+                              SharedEngine::Turn& mine);
+  void add(Turn turn, SharedEngine::Turn& mine);
   Result<void> go_on(Activation& activation, SharedEngine::Turn& mine);
+  Result<void> go_on_with(Activation& activation, HandedAnswer& handed, SharedEngine::Turn& mine);
   void drop_handed(const Activation& activation, SharedEngine::Turn& mine);
   void take_back(const HandedAnswer& handed);
   Result<void> hand_over(Turn& turn, Generation generation, SharedEngine::Turn& mine);
@@ -245,7 +203,7 @@ void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutc
   for (const PayloadRef& text : activation.inputs("text")) {
     session.pending.text += text->text;
     if (!outcome.ok() || text->attribute("generate").value_or(1) == 0) continue;
-    outcome = begin(activation, session, *text, mine);
+    outcome = begin_or_leave(activation, session, *text, mine);
     if (outcome.ok()) return;  // ends when the answer does
   }
   if (!outcome.ok()) {
@@ -271,19 +229,37 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
     session.messages.pop_back();
     return generation.error();
   }
-  (void)model.keep_prefix(sessions_.pool(), std::exchange(session.sequence, {}), session.origin,
-                          session.tokens, *generation, false);
-  session.answering = true;
+  sessions_.go_on_behind(session, *generation, mine.engine().planner());
   Turn turn{&activation, session.id, std::move(prompt).value(),          nullptr, 0,
             0,           name_,      activation.interface() == "prefill"};
   turn.tokens_asked = tokens_asked;
   turn.task = std::make_unique<GenerationTask>(std::move(generation).value(), &model.tokenizer());
-  turn.id = mine.add(*turn.task);
-  turns_.push_back(std::move(turn));
+  add(std::move(turn), mine);
   return {};
 }
 
-/// With an answer whose prompt another role has read.
+/// Where memory runs out the session is as if the message had not been said, and waits for nobody.
+Result<void> ChatRole::begin_or_leave(Activation& activation, ChatSession& session,
+                                      const Payload& text, SharedEngine::Turn& mine) {
+  const std::size_t said = session.messages.size();
+  try {
+    return begin(activation, session, text, mine);
+  } catch (const std::exception& e) {
+    if (session.messages.size() > said) session.messages.pop_back();
+    session.answering = false;
+    return thrown(e);
+  }
+}
+
+/// To those under way and to the engine, or to neither: that borrows the task.
+void ChatRole::add(Turn turn, SharedEngine::Turn& mine) {
+  turns_.reserve(turns_.size() + 1);
+  turn.id = mine.add(*turn.task);
+  turns_.push_back(std::move(turn));
+}
+
+/// With an answer whose prompt another role has read. Where memory runs out its session is as if
+/// the message had not been said.
 Result<void> ChatRole::go_on(Activation& activation, SharedEngine::Turn& mine) {
   Result<HandedPrefix> prefix =
       read_prefix(*activation.input("prefix"), engine_.model.model().text().shape().vocabulary);
@@ -291,32 +267,45 @@ Result<void> ChatRole::go_on(Activation& activation, SharedEngine::Turn& mine) {
   if (prefix->from.has_value() &&
       (sessions_.peers() == nullptr || *prefix->from != sessions_.peers()->self()))
     return go_on_from_elsewhere(activation, std::move(prefix).value(), mine);
+  turns_.reserve(turns_.size() + 1);
   std::optional<HandedAnswer> handed = sessions_.take_handed(prefix->number, activation.session());
   if (!handed.has_value())
     return Error{ErrorCode::stale, "the session has moved on since its prompt was read"};
-  if (handed->is_dropped) {
-    Result<void> begun = answer_prompt({.activation = &activation,
-                                        .session = handed->session_id,
-                                        .prompt = std::move(handed->prompt),
-                                        .role = handed->role},
-                                       prefix->options, mine);
-    if (!begun.ok()) take_back(*handed);
+  try {
+    return go_on_with(activation, *handed, mine);
+  } catch (const std::exception& e) {
+    handed->drop(sessions_.pool(), mine.engine());
+    take_back(*handed);
+    return thrown(e);
+  }
+}
+
+Result<void> ChatRole::go_on_with(Activation& activation, HandedAnswer& handed,
+                                  SharedEngine::Turn& mine) {
+  Turn turn{.activation = &activation,
+            .session = handed.session_id,
+            .prompt = std::move(handed.prompt),
+            .role = handed.role};
+  if (auto* dropped = std::get_if<HandedAnswer::Dropped>(&handed.state)) {
+    Result<void> begun =
+        dropped->origin.pictures.empty()
+            ? answer_prompt(std::move(turn), std::move(handed.options), mine)
+            : Error{ErrorCode::stale,
+                    "its prompt shows a picture and was read too long ago: ask again"};
+    if (!begun.ok()) take_back(handed);
     return begun;
   }
-  Turn turn{&activation,
-            handed->session_id,
-            std::move(handed->prompt),
-            nullptr,
-            0,
-            0,
-            std::move(handed->role),
-            false};
-  turn.task =
-      std::make_unique<GenerationTask>(std::move(handed->generation), &engine_.model.tokenizer());
-  if (turn.task->done())
-    mine.engine().remove(handed->task);
-  else
-    turn.id = handed->task == 0 ? mine.add(*turn.task) : mine.go_on(handed->task, *turn.task);
+  auto* const held = std::get_if<HandedAnswer::InEngine>(&handed.state);
+  Generation generation =
+      std::move(held != nullptr ? held->generation
+                                : std::get<HandedAnswer::InPages>(handed.state).generation);
+  turn.task = std::make_unique<GenerationTask>(std::move(generation), &engine_.model.tokenizer());
+  if (held == nullptr && !turn.task->done())
+    turn.id = mine.add(*turn.task);
+  else if (held != nullptr && !turn.task->done())
+    turn.id = mine.go_on(held->task, *turn.task);
+  else if (held != nullptr)
+    mine.engine().remove(held->task);
   turns_.push_back(std::move(turn));
   return {};
 }
@@ -328,8 +317,7 @@ Result<void> ChatRole::answer_prompt(Turn turn, GenerationOptions options,
   Result<Generation> generation = model.begin_with(turn.prompt, {}, std::move(options));
   if (!generation.ok()) return generation.error();
   turn.task = std::make_unique<GenerationTask>(std::move(generation).value(), &model.tokenizer());
-  turn.id = mine.add(*turn.task);
-  turns_.push_back(std::move(turn));
+  add(std::move(turn), mine);
   return {};
 }
 
@@ -397,10 +385,9 @@ void ChatRole::drop_handed(const Activation& activation, SharedEngine::Turn& min
     (void)sessions_.peers()->tell(*prefix->from, encode_said(nothing));
     return;
   }
-  const std::optional<HandedAnswer> handed =
-      sessions_.take_handed(prefix->number, activation.session());
+  std::optional<HandedAnswer> handed = sessions_.take_handed(prefix->number, activation.session());
   if (!handed.has_value()) return;
-  mine.engine().remove(handed->task);
+  handed->drop(sessions_.pool(), mine.engine());
   take_back(*handed);
 }
 
@@ -420,20 +407,26 @@ Result<void> ChatRole::hand_over(Turn& turn, Generation generation, SharedEngine
     return Error{ErrorCode::cancelled, "the session has ended"};
   }
   generation.options.first_only = false;
+  HandedAnswer handed{.session = std::string(turn.activation->session()),
+                      .role = turn.role,
+                      .session_id = turn.session,
+                      .prompt = turn.prompt,
+                      .options = generation.options};
+  handed.options.tokens_max = turn.tokens_asked;  // not what these pages have room for
   HandedPrefix prefix;
   prefix.length = generation.sequence.tokens();
   if (sessions_.peers() != nullptr) {
     prefix.from = sessions_.peers()->self();
     prefix.has_pictures = !generation.origin.pictures.empty();
     prefix.prompt = turn.prompt;
-    prefix.options = generation.options;
-    prefix.options.tokens_max = turn.tokens_asked;  // not what these pages have room for
+    prefix.options = handed.options;
     // It may be answered elsewhere, where pages are taken; here they may be given up for others.
-    mine.engine().remove(std::exchange(turn.id, 0));
+    mine.engine().remove(turn.id);
+    handed.state = HandedAnswer::InPages{std::move(generation)};
+  } else {
+    handed.state = HandedAnswer::InEngine{turn.id, std::move(generation)};
   }
-  prefix.number = sessions_.hand_over(
-      *session, {std::string(turn.activation->session()), turn.role, turn.session, turn.id,
-                 std::move(generation), turn.prompt});
+  prefix.number = sessions_.hand_over(*session, std::move(handed));
   emissions_.add(*turn.activation, "prefix", prefix_frame(prefix));
   return {};
 }
@@ -488,39 +481,50 @@ void ChatRole::forget_ended() {
   std::erase_if(turns_, [](const Turn& turn) { return turn.activation == nullptr; });
 }
 
-/// A session's pieces in order; behind an answer that is being made they wait.
+/// A session's pieces in order; behind an answer that is being made they wait. Each is out of those
+/// that wait before anything is done with it: should that throw, nobody looks at it again.
 void ChatRole::take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
-  std::deque<Piece> later;
-  for (Piece& piece : waiting_) {
-    const auto same = [&](const Piece& other) {
-      return other.activation->session() == piece.activation->session();
-    };
-    if (piece.activation->cancelled()) {
+  for (std::size_t at = 0; at < waiting_.size();) {
+    Activation& activation = *waiting_[at].activation;
+    const bool is_cancelled = activation.cancelled();
+    if (!is_cancelled && waits(at, mine)) {
+      ++at;
+      continue;
+    }
+    Piece piece = std::move(waiting_[at]);
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(at));
+    if (is_cancelled) {
       stop_looking(piece, mine);
-      if (piece.activation->interface() == "decode") drop_handed(*piece.activation, mine);
-      ended.push_back({piece.activation, Error{ErrorCode::cancelled, "the call was cancelled"}});
-      continue;
-    }
-    if (piece.activation->interface() == "decode") {
-      if (Result<void> on = go_on(*piece.activation, mine); !on.ok())
-        ended.push_back({piece.activation, std::move(on)});
-      continue;
-    }
-    ChatSession& session = session_of(*piece.activation);
-    // The call before has ended, and nobody has gone on with its answer.
-    if (session.handed != 0 && session.call != piece.activation->call())
-      sessions_.drop_handed(session, mine.engine());
-    if (!piece.is_ready() || session.answering || std::ranges::any_of(later, same))
-      later.push_back(std::move(piece));
-    else
+      if (activation.interface() == "decode") drop_handed(activation, mine);
+      ended.push_back({&activation, Error{ErrorCode::cancelled, "the call was cancelled"}});
+    } else if (activation.interface() == "decode") {
+      if (Result<void> on = go_on(activation, mine); !on.ok())
+        ended.push_back({&activation, std::move(on)});
+    } else {
       take(piece, mine, ended);
+    }
   }
-  waiting_ = std::move(later);
+}
+
+/// Whether it is not its turn yet: those before it wait too.
+bool ChatRole::waits(std::size_t at, SharedEngine::Turn& mine) {
+  const Piece& piece = waiting_[at];
+  if (piece.activation->interface() == "decode") return false;
+  ChatSession& session = session_of(*piece.activation);
+  // The call before has ended, and nobody has gone on with its answer.
+  if (session.handed != 0 && session.call != piece.activation->call())
+    sessions_.drop_handed(session, mine.engine());
+  const auto same = [&](const Piece& other) {
+    return other.activation->session() == piece.activation->session();
+  };
+  return !piece.is_ready() || session.answering ||
+         std::any_of(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(at), same);
 }
 
 /// What forwards have brought, whoever ran them.
 void ChatRole::advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
   for (Turn& turn : turns_) {
+    if (turn.activation == nullptr) continue;  // ended in a step that threw behind it
     yield_progress(turn);
     if (turn.task->done() || turn.activation->cancelled()) finish(turn, mine, ended);
   }
@@ -532,6 +536,7 @@ void ChatRole::step(std::vector<StepOutcome>& ended) {
   {
     SharedEngine::Turn mine(engine_.shared);
     sessions_.hear();
+    sessions_.drop_late(mine.engine());
     advance(mine, ended);
     take_encoded(mine);
     encode(mine);

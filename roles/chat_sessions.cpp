@@ -1,8 +1,26 @@
 #include "roles/chat_sessions.h"
 
+#include <sys/random.h>
+
 #include "roles/kv_pages.h"
 
 namespace sluice {
+
+const RowsOrigin& HandedAnswer::origin() const {
+  if (const auto* held = std::get_if<InEngine>(&state)) return held->generation.origin;
+  if (const auto* held = std::get_if<InPages>(&state)) return held->generation.origin;
+  return std::get<Dropped>(state).origin;
+}
+
+void HandedAnswer::drop(KvPool& pool, ModelEngine& engine) {
+  if (auto* held = std::get_if<InEngine>(&state)) {
+    engine.remove(held->task);
+    pool.release(held->generation.sequence);
+  } else if (auto* kept = std::get_if<InPages>(&state)) {
+    pool.release(kept->generation.sequence);
+  }
+  state = Dropped{RowsOrigin(origin())};
+}
 
 Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking& making) {
   if (making.model_directory.empty())
@@ -40,7 +58,7 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
   engine_ = std::make_unique<ChatEngine>(std::move(chat).value(), pool(), format, options);
   SharedEngine::Turn turn(engine_->shared);
   turn.engine().use(kept_.source());
-  turn.engine().make_room = [this](const Planner& planner) { make_room(planner); };
+  turn.engine().make_room = [this](const Planner& planner) { (void)make_room(planner, 0); };
   return engine_.get();
 }
 
@@ -56,8 +74,19 @@ ChatSession* ChatSessions::find(std::string_view name, std::string_view role) {
   return it != sessions_.end() ? &it->second : nullptr;
 }
 
+/// Where other machines answer it is random: what is said with it comes from who was given it, and
+/// not from any member.
+std::uint64_t ChatSessions::next_number() {
+  if (kept_.peers == nullptr) return next_id_++;
+  std::uint64_t number = 0;
+  do SLUICE_CHECK(::getrandom(&number, sizeof number, 0) == sizeof number);
+  while (number == 0 || handed_.contains(number));
+  return number;
+}
+
 std::uint64_t ChatSessions::hand_over(ChatSession& session, HandedAnswer answer) {
-  session.handed = next_id_++;
+  session.handed = next_number();
+  answer.until = clock() + handed_patience;
   handed_.emplace(session.handed, std::move(answer));
   return session.handed;
 }
@@ -75,32 +104,63 @@ std::optional<HandedAnswer> ChatSessions::take_handed(std::uint64_t number,
 void ChatSessions::drop_handed(ChatSession& session, ModelEngine& engine) {
   const auto it = handed_.find(std::exchange(session.handed, 0));
   if (it != handed_.end()) {
-    engine.remove(it->second.task);
+    it->second.drop(pool(), engine);
     handed_.erase(it);
   }
   session.answering = false;
   session.messages.pop_back();
 }
 
-/// Before every forward, whoever runs it. Where there are fewer pages than are waited for, by those
-/// whose pages are still being read back too: sessions that do not answer keep what they said, and
-/// find their pages again where nobody needed them.
-void ChatSessions::make_room(const Planner& planner) {
-  const std::size_t awaited = kept_.source() != nullptr ? kept_.source()->pages_awaited() : 0;
+void ChatSessions::drop_late(ModelEngine& engine) {
+  if (handed_.empty()) return;
+  const Nanoseconds now = clock();
+  for (auto& [number, handed] : handed_)
+    if (now >= handed.until && !std::holds_alternative<HandedAnswer::Dropped>(handed.state))
+      handed.drop(pool(), engine);
+}
+
+/// Before every forward, whoever runs it. Where there are fewer pages than are waited for, sessions
+/// that do not answer keep what they said, and find their pages again where nobody needed them.
+/// Waited for is also what is still being read back, and `more`. False: there is no room all the
+/// same.
+bool ChatSessions::make_room(const Planner& planner, std::size_t more) {
+  const std::size_t awaited =
+      more + (kept_.source() != nullptr ? kept_.source()->pages_awaited() : 0);
   const auto fits = [&] {
     const std::size_t free = pool().pages_free();
     return awaited <= free && planner.fits(static_cast<std::uint32_t>(free - awaited));
   };
-  if (fits()) return;
+  if (fits()) return true;
   for (auto& [name, session] : sessions_)
     if (!session.answering) pool().release(session.sequence);
-  if (kept_.peers == nullptr || fits()) return;
+  if (kept_.peers == nullptr || fits()) return fits();
   // Whoever goes on with these has their prompts.
   for (auto& [number, handed] : handed_) {
-    if (!handed.generation.origin.pictures.empty()) continue;
-    pool().release(handed.generation.sequence);
-    handed.is_dropped = true;
+    auto* const kept = std::get_if<HandedAnswer::InPages>(&handed.state);
+    if (kept == nullptr || !kept->generation.origin.pictures.empty()) continue;
+    pool().release(kept->generation.sequence);
+    handed.state = HandedAnswer::Dropped{RowsOrigin(kept->generation.origin)};
   }
+  return fits();
+}
+
+void ChatSessions::go_on_behind(ChatSession& session, Generation& generation,
+                                const Planner& planner) {
+  const ChatModel& model = engine_->model;
+  KvSequence said = std::exchange(session.sequence, {});
+  session.answering = true;
+  const std::size_t same = rows_in_common(
+      session.origin,
+      std::span(session.tokens).first(std::min(session.tokens.size(), said.tokens())),
+      generation.origin, generation.history);
+  pool().truncate(said, std::min(same, generation.history.size() - 1));
+  const std::size_t answer = std::max<std::size_t>(generation.options.tokens_max, 1) - 1;
+  const std::size_t all =
+      std::min(generation.history.size() + answer, model.model().text().shape().positions_max);
+  const std::size_t more = pool().missing(said, all - said.tokens());
+  if (!make_room(planner, more)) pool().release(said);
+  (void)model.keep_prefix(pool(), std::move(said), session.origin, session.tokens, generation,
+                          false);
 }
 
 void ChatSessions::hear() {
@@ -122,8 +182,9 @@ void ChatSessions::take_said(SaidAnswer said) {
     session->failed_call = session->call;
     return;
   }
-  session->sequence = std::move(handed->generation.sequence);
-  session->origin = std::move(handed->generation.origin);
+  session->origin = handed->origin();
+  if (auto* kept = std::get_if<HandedAnswer::InPages>(&handed->state))
+    session->sequence = std::move(kept->generation.sequence);
   session->tokens = std::move(handed->prompt);
   session->tokens.insert(session->tokens.end(), said.tokens.begin(), said.tokens.end());
   session->messages.push_back({"assistant", std::move(said.text), {}});
@@ -152,11 +213,11 @@ void ChatSessions::end_session(std::string_view session) {
   if (engine_ == nullptr) return;  // nobody has said anything
   SharedEngine::Turn turn(engine_->shared);
   turn.was_used();
-  std::erase_if(handed_, [&](const auto& one) {
-    if (one.second.session != session) return false;
-    turn.engine().remove(one.second.task);
-    return true;
-  });
+  for (auto it = handed_.begin(); it != handed_.end();) {
+    const bool is_its = it->second.session == session;
+    if (is_its) it->second.drop(pool(), turn.engine());
+    it = is_its ? handed_.erase(it) : std::next(it);
+  }
   std::erase_if(sessions_, [&](const auto& one) { return one.first.first == session; });
 }
 

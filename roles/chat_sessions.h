@@ -6,10 +6,12 @@
 // pool).
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "engine/storage/kept_pool.h"
@@ -31,20 +33,35 @@ struct ChatSession {
   std::vector<std::int32_t> tokens;     // of all messages
   RowsOrigin origin;                    // what else decided its rows
   bool answering = false;
-  std::uint64_t handed =
-      0;  // its answer has begun and waits, under this number, to be gone on with
+  std::uint64_t handed = 0;  // the number under which its answer waits to be gone on with; 0: none
 };
 
 /// An answer whose prompt one role has read, for another to go on with.
 struct HandedAnswer {
+  /// The task that read it, done, stays in the engine for the pages that the answer will take.
+  struct InEngine {
+    TaskId task = 0;
+    Generation generation;
+  };
+  /// Another machine may answer, so nothing is granted to it: its pages go where others need them.
+  struct InPages {
+    Generation generation;
+  };
+  /// They are gone: it is begun anew from its prompt.
+  struct Dropped {
+    RowsOrigin origin;
+  };
+
   std::string session, role;  // whose conversation it belongs to
   std::uint64_t session_id = 0;
-  /// That read it: done, and in the engine for the pages that the answer will take. 0: none, since
-  /// another machine may answer.
-  TaskId task = 0;
-  Generation generation;
   std::vector<std::int32_t> prompt;
-  bool is_dropped = false;  // its pages are given up: it is begun anew from its prompt
+  GenerationOptions options;  // of an answer that is begun anew
+  std::variant<Dropped, InPages, InEngine> state = {};
+  Nanoseconds until = 0;  // then its pages are given up
+
+  const RowsOrigin& origin() const;
+  /// Its pages are given up.
+  void drop(KvPool& pool, ModelEngine& engine);
 };
 
 /// The checkpoint and its engine: one for all roles and replicas over the same pages.
@@ -65,6 +82,8 @@ struct ChatEngine {
 
 class ChatSessions final : public GlobalParam {
  public:
+  static constexpr Nanoseconds handed_patience = 60'000'000'000;
+
   static Result<std::unique_ptr<GlobalParam>> make(const GlobalParamMaking& making);
 
   /// Waits for the forward under way. The pages of an answer that is being made go with it.
@@ -78,6 +97,11 @@ class ChatSessions final : public GlobalParam {
   ChatSession& session(std::string_view name, std::string_view role);
   /// Null: it has ended.
   ChatSession* find(std::string_view name, std::string_view role);
+  /// The session answers `generation`, which goes on behind what it has said where all pages that
+  /// this takes are free. Else those of what was said go too: a task that waits holds none, for of
+  /// two that wait for each other's none could ever run. They are found again where nobody needed
+  /// them.
+  void go_on_behind(ChatSession& session, Generation& generation, const Planner& planner);
   /// The session's answer waits to be gone on with. Returns its number.
   std::uint64_t hand_over(ChatSession& session, HandedAnswer answer);
   /// The caller goes on with its task, or removes it. None: it is not this session's, it was taken,
@@ -85,6 +109,8 @@ class ChatSessions final : public GlobalParam {
   std::optional<HandedAnswer> take_handed(std::uint64_t number, std::string_view session);
   /// An answer that nobody has gone on with was not asked for.
   void drop_handed(ChatSession& session, ModelEngine& engine);
+  /// Those that nobody has gone on with for `handed_patience` hold no pages any more.
+  void drop_late(ModelEngine& engine);
   /// What other machines have said with answers that were handed to them goes into their
   /// conversations. Before sessions are looked at.
   void hear();
@@ -94,10 +120,12 @@ class ChatSessions final : public GlobalParam {
   const KvTier* tier() const { return kept_.tier.get(); }
   /// Null: there are no other machines.
   KvPeers* peers() { return kept_.peers.get(); }
+  std::function<Nanoseconds()> clock = engine_clock;
 
  private:
-  void make_room(const Planner& planner);
+  bool make_room(const Planner& planner, std::size_t more);
   void take_said(SaidAnswer said);
+  std::uint64_t next_number();
 
   std::string directory_;
   KeptPool kept_;

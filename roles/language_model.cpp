@@ -232,8 +232,8 @@ Result<void> LanguageModel::begin(Turn& turn, SharedEngine::Turn& mine) {
 void LanguageModel::start(Turn& turn, Conversation& conversation, Generation generation,
                           SharedEngine::Turn& mine) {
   generation.sequence = std::move(conversation.sequence);
-  conversation.is_answering = true;
   turn.task = std::make_unique<GenerationTask>(std::move(generation), nullptr);
+  conversation.is_answering = true;
   turn.id = mine.add(*turn.task);
 }
 
@@ -328,6 +328,7 @@ void LanguageModel::advance(Turn& turn, SharedEngine::Turn& mine) {
 void LanguageModel::look_at_all(SharedEngine::Turn& mine) {
   std::vector<std::string_view> before;  // sessions of turns that wait: theirs go in order
   for (const auto& turn : turns_) {
+    if (turn->activation == nullptr) continue;  // ended in a step that threw behind it
     Activation& activation = *turn->activation;
     if (activation.cancelled()) {
       finish(*turn, Error{ErrorCode::cancelled, "the call was cancelled"}, mine);
@@ -347,7 +348,7 @@ void LanguageModel::look_at_all(SharedEngine::Turn& mine) {
 /// What forwards have brought, whoever ran them.
 void LanguageModel::advance_all(SharedEngine::Turn& mine) {
   for (const auto& turn : turns_)
-    if (turn->task != nullptr) advance(*turn, mine);
+    if (turn->activation != nullptr && turn->task != nullptr) advance(*turn, mine);
   std::erase_if(turns_, [](const auto& turn) { return turn->activation == nullptr; });
 }
 

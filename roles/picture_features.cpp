@@ -1,5 +1,7 @@
 #include "roles/picture_features.h"
 
+#include <string>
+
 #include "base/sha256.h"
 
 namespace sluice {
@@ -24,6 +26,19 @@ std::size_t rows_of(const Payload& features, std::size_t merge, Grid& grid) {
     grid[i] = static_cast<std::uint32_t>(side);
   }
   return std::size_t{grid[0]} * (grid[1] / merge) * (grid[2] / merge);
+}
+
+/// Rows are read at positions that the grid or the tiles decide: the same rows of another grid are
+/// another picture, whose keys and values nobody may take for this one's.
+std::string content_of(const PictureInput& picture, const Tensor& rows) {
+  const auto bytes = rows.bytes();
+  const auto seen = sha256({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  std::string text(seen.begin(), seen.end());
+  text += " " + std::to_string(picture.tile_rows) + " " + std::to_string(picture.tile_columns);
+  for (const Grid& grid : picture.grids)
+    for (const std::uint32_t side : grid) text += " " + std::to_string(side);
+  const auto digest = sha256(text);
+  return {digest.begin(), digest.end()};
 }
 
 }  // namespace
@@ -72,9 +87,7 @@ Result<PictureInput> picture_of(const Payload& features, const Model& reader) {
                            " rows for this model");
   made.feature_rows = expected;
   made.features.assign(rows.f32().begin(), rows.f32().end());
-  const auto bytes = rows.bytes();
-  const auto digest = sha256({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  made.content = {digest.begin(), digest.end()};
+  made.content = content_of(made, rows);
   return made;
 }
 

@@ -13,7 +13,8 @@ namespace sluice {
 
 /// `width`: of the features' rows.
 PayloadRef features_payload(const PictureInput& picture, std::size_t width);
-/// Nothing in the payload is trusted. Its content is that of the rows themselves.
+/// Nothing in the payload is trusted. Its content is that of the rows and of how they are laid
+/// out.
 Result<PictureInput> picture_of(const Payload& features, const Model& reader);
 
 }  // namespace sluice

@@ -1,9 +1,16 @@
 #include "runtime/peer_channels.h"
 
+#include <algorithm>
+#include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <shared_mutex>
 #include <span>
+#include <thread>
+
+#include "runtime/link_renewal.h"
 
 namespace sluice {
 
@@ -25,46 +32,81 @@ std::uint64_t number_at(std::span<const std::byte> bytes) {
   return number;
 }
 
+std::chrono::nanoseconds clock_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
 class PeerChannels final : public PeerPort, private TransportListener {
  public:
-  PeerChannels(std::unique_ptr<Transport> transport, Origin self,
-               const std::array<std::uint8_t, 32>& secret)
-      : transport_(std::move(transport)), self_(self), secret_(secret) {
+  PeerChannels(std::unique_ptr<Transport> transport, PeerPortOptions options)
+      : options_(std::move(options)),
+        self_{options_.self.machine, options_.self.incarnation},
+        link_life_(self_.incarnation),
+        renewal_(self_.machine, options_.first_pause),
+        transport_(std::move(transport)),
+        thread_([this] { renew_links(); }) {
     transport_->start(*this);
   }
-  ~PeerChannels() override { transport_->stop(); }
+  ~PeerChannels() override {
+    {
+      const std::lock_guard lock(mutex_);
+      is_over_ = true;
+      news_.notify_all();
+    }
+    thread_.join();
+    if (transport_) transport_->stop();
+  }
 
-  PeerLife self() const override { return {self_.machine, self_.incarnation}; }
-  const std::array<std::uint8_t, 32>& secret() const override { return secret_; }
+  PeerLife self() const override { return self_; }
+  const std::array<std::uint8_t, 32>& secret() const override { return options_.secret; }
   bool open(std::uint64_t channel, Listener& listener) override;
   void close(std::uint64_t channel) override;
   void send(std::uint64_t channel, PeerLife to, Bytes message) override;
 
  private:
+  struct Peer {
+    PeerLife life;  // as users know it; incarnation 0: it has not said yet
+    std::set<std::uint64_t> open;
+  };
+
   void received(Origin from, Channel channel, Bytes bytes) override;
   void connected(Origin life) override;
   void silent(Origin life, const std::string& why) override;
   void refused(Origin by) override { silent(by, "it talks to us no more"); }
 
-  void take_open(PeerLife from, std::span<const std::byte> channels);
-  void forget(PeerLife peer);
+  void take_open(Origin from, std::span<const std::byte> words);
+  void forget(Origin link);
   /// Under the lock.
-  void announce(PeerLife to, bool is_new);
+  void announce(Origin to, bool is_new);
+  void put_on_way(Origin to, Bytes message);
 
-  const std::unique_ptr<Transport> transport_;
-  const Origin self_;
-  const std::array<std::uint8_t, 32> secret_;
+  void renew_links();
+  void look_at_links(std::unique_lock<std::mutex>& lock);
+  void begin_anew(std::unique_lock<std::mutex>& lock);
+
+  const PeerPortOptions options_;
+  const PeerLife self_;
+
   std::mutex mutex_;  // held while a listener is called
+  std::condition_variable news_;
   std::map<std::uint64_t, Listener*> channels_;
-  std::map<PeerLife, std::set<std::uint64_t>> peers_;  // and what they have open
+  std::map<Origin, Peer> peers_;  // by the life of their links
+  std::uint32_t link_life_;
+  LinkRenewal renewal_;
+  bool looks_ = false;  // somebody became silent
+  bool is_over_ = false;
+
+  // Taken by whoever sends, listeners too, so it is the last; alone by whoever changes these.
+  std::shared_mutex way_;
+  std::unique_ptr<Transport> transport_;  // null: it could not be begun anew yet
+  std::map<PeerLife, Origin> links_;      // of those that have said who they are
+  std::thread thread_;
 };
 
 bool PeerChannels::open(std::uint64_t channel, Listener& listener) {
   const std::lock_guard lock(mutex_);
   if (channel == 0 || !channels_.emplace(channel, &listener).second) return false;
-  for (const auto& [peer, open] : peers_) {
-    announce(peer, false);
-    if (open.contains(channel)) listener.joined(peer);
+  for (const auto& [link, peer] : peers_) {
+    announce(link, false);
+    if (peer.open.contains(channel)) listener.joined(peer.life);
   }
   return true;
 }
@@ -72,91 +114,174 @@ bool PeerChannels::open(std::uint64_t channel, Listener& listener) {
 void PeerChannels::close(std::uint64_t channel) {
   const std::lock_guard lock(mutex_);
   channels_.erase(channel);
-  for (const auto& [peer, open] : peers_) announce(peer, false);
+  for (const auto& [link, peer] : peers_) announce(link, false);
 }
 
-void PeerChannels::announce(PeerLife to, bool is_new) {
-  Bytes message(number_bytes * (2 + channels_.size()));
+void PeerChannels::announce(Origin to, bool is_new) {
+  Bytes message(number_bytes * (3 + channels_.size()));
   std::size_t at = 0;
   const auto put = [&](std::uint64_t number) {
     put_number(number, message.data() + at);
     at += number_bytes;
   };
   put(is_new ? 1 : 0);
+  put(self_.incarnation);
   for (const auto& [channel, listener] : channels_) put(channel);
   put(0);
-  transport_->send({to.machine, to.incarnation}, Channel::message, std::move(message));
+  put_on_way(to, std::move(message));
+}
+
+void PeerChannels::put_on_way(Origin to, Bytes message) {
+  const std::shared_lock way(way_);
+  if (transport_) transport_->send(to, Channel::message, std::move(message));
 }
 
 void PeerChannels::send(std::uint64_t channel, PeerLife to, Bytes message) {
   const std::size_t size = message.size();
   message.resize(size + number_bytes);
   put_number(channel, message.data() + size);
-  transport_->send({to.machine, to.incarnation}, Channel::message, std::move(message));
+  const std::shared_lock way(way_);
+  const auto link = links_.find(to);
+  if (transport_ && link != links_.end())
+    transport_->send(link->second, Channel::message, std::move(message));
 }
 
 void PeerChannels::received(Origin from, Channel, Bytes bytes) {
   if (bytes.size() < number_bytes) return;
-  const PeerLife peer{from.machine, from.incarnation};
   const std::uint64_t channel = number_at(std::span(bytes).last(number_bytes));
   bytes.resize(bytes.size() - number_bytes);
   const std::lock_guard lock(mutex_);
-  if (channel == 0) return take_open(peer, bytes);
-  const auto known = peers_.find(peer);
+  if (channel == 0) return take_open(from, bytes);
+  const auto known = peers_.find(from);
   const auto listener = channels_.find(channel);
-  if (known == peers_.end() || !known->second.contains(channel) || listener == channels_.end())
+  if (known == peers_.end() || !known->second.open.contains(channel) || listener == channels_.end())
     return;
-  listener->second->arrived(peer, std::move(bytes));
+  listener->second->arrived(known->second.life, std::move(bytes));
 }
 
-/// All that it has open now.
-void PeerChannels::take_open(PeerLife from, std::span<const std::byte> channels) {
-  const std::size_t count = channels.size() / number_bytes;
-  if (channels.size() % number_bytes != 0 || count == 0 || count > channels_most) return;
-  if (number_at(channels) != 0) {
+/// Whether it was not connected, its life, and all that it has open now.
+void PeerChannels::take_open(Origin from, std::span<const std::byte> words) {
+  const std::size_t count = words.size() / number_bytes;
+  if (words.size() % number_bytes != 0 || count < 2 || count > channels_most) return;
+  const std::uint64_t life = number_at(words.subspan(number_bytes));
+  // A link's life is never before the machine's, and is of one machine's life alone.
+  if (life == 0 || life > from.incarnation) return;
+  if (number_at(words) != 0) {
     forget(from);
     announce(from, false);
   }
-  std::set<std::uint64_t>& open = peers_[from];
-  std::set<std::uint64_t> now;
-  for (std::size_t i = 1; i < count; ++i) now.insert(number_at(channels.subspan(i * number_bytes)));
-  for (const auto& [channel, listener] : channels_) {
-    if (open.contains(channel) && !now.contains(channel)) listener->lost(from);
-    if (!open.contains(channel) && now.contains(channel)) listener->joined(from);
+  Peer& peer = peers_[from];
+  if (peer.life.incarnation != 0 && peer.life.incarnation != life) return;
+  peer.life = {from.machine, static_cast<std::uint32_t>(life)};
+  {
+    const std::unique_lock way(way_);
+    links_[peer.life] = from;
   }
-  open = std::move(now);
+  std::set<std::uint64_t> now;
+  for (std::size_t i = 2; i < count; ++i) now.insert(number_at(words.subspan(i * number_bytes)));
+  for (const auto& [channel, listener] : channels_) {
+    if (peer.open.contains(channel) && !now.contains(channel)) listener->lost(peer.life);
+    if (!peer.open.contains(channel) && now.contains(channel)) listener->joined(peer.life);
+  }
+  peer.open = std::move(now);
 }
 
 void PeerChannels::connected(Origin life) {
   const std::lock_guard lock(mutex_);
-  const PeerLife peer{life.machine, life.incarnation};
+  renewal_.met(life.machine);
   for (auto it = peers_.begin(); it != peers_.end();) {
-    const PeerLife other = (it++)->first;
-    if (other.machine == peer.machine && other != peer) forget(other);
+    const Origin other = (it++)->first;
+    if (other.machine == life.machine && other != life) forget(other);
   }
-  peers_.try_emplace(peer);
-  announce(peer, true);
+  peers_.try_emplace(life);
+  announce(life, true);
 }
 
 void PeerChannels::silent(Origin life, const std::string&) {
   const std::lock_guard lock(mutex_);
-  forget({life.machine, life.incarnation});
+  forget(life);
+  looks_ = true;  // by the other thread: the transport is asked why
+  news_.notify_all();
 }
 
-void PeerChannels::forget(PeerLife peer) {
-  const auto it = peers_.find(peer);
+void PeerChannels::forget(Origin link) {
+  const auto it = peers_.find(link);
   if (it == peers_.end()) return;
-  const std::set<std::uint64_t> open = std::move(it->second);
+  const Peer gone = std::move(it->second);
   peers_.erase(it);
+  {
+    const std::unique_lock way(way_);
+    links_.erase(gone.life);
+  }
   for (const auto& [channel, listener] : channels_)
-    if (open.contains(channel)) listener->lost(peer);
+    if (gone.open.contains(channel)) listener->lost(gone.life);
+}
+
+void PeerChannels::renew_links() {
+  std::unique_lock lock(mutex_);
+  while (!is_over_) {
+    if (looks_) {
+      look_at_links(lock);
+      continue;
+    }
+    const std::optional<std::chrono::nanoseconds> due = renewal_.due();
+    if (!due.has_value())
+      news_.wait(lock);
+    else if (*due > clock_now())
+      news_.wait_for(lock, *due - clock_now());
+    else
+      begin_anew(lock);
+  }
+}
+
+/// Of the machines that became silent, whose links have ended? The others come back by themselves.
+void PeerChannels::look_at_links(std::unique_lock<std::mutex>& lock) {
+  looks_ = false;
+  lock.unlock();  // the transport may be calling its listener
+  std::vector<LinkState> links;
+  if (transport_) links = transport_->links();  // nobody but this thread replaces it
+  lock.lock();
+  // The machine may have come back, in its next life, since they were read.
+  const auto is_back = [&](Origin ended) {
+    return std::ranges::any_of(peers_, [&](const auto& known) {
+      return known.first.machine == ended.machine && known.first.incarnation > ended.incarnation;
+    });
+  };
+  for (const LinkState& link : links)
+    if (link.ended && !is_back(link.life)) renewal_.ended(link.life.machine, clock_now());
+}
+
+/// In the next life, at the same address. Users hear that all are lost, and then join again.
+void PeerChannels::begin_anew(std::unique_lock<std::mutex>& lock) {
+  const Origin next{self_.machine, ++link_life_};
+  lock.unlock();
+  if (transport_) transport_->stop();
+  std::unique_ptr<Transport> last;  // its end takes a while, and nobody who sends waits for it
+  {
+    const std::unique_lock way(way_);
+    last = std::move(transport_);
+  }
+  last.reset();
+  lock.lock();
+  while (!peers_.empty()) forget(peers_.begin()->first);
+  lock.unlock();
+  Result<std::unique_ptr<Transport>> made = options_.connect(next);
+  if (made.ok()) {
+    const std::unique_lock way(way_);
+    transport_ = std::move(made).value();
+  }
+  if (made.ok()) transport_->start(*this);
+  lock.lock();
+  renewal_.begun(clock_now(), made.ok());
 }
 
 }  // namespace
 
-std::unique_ptr<PeerPort> make_peer_port(std::unique_ptr<Transport> transport, Origin self,
-                                         const std::array<std::uint8_t, 32>& secret) {
-  return std::make_unique<PeerChannels>(std::move(transport), self, secret);
+Result<std::unique_ptr<PeerPort>> make_peer_port(PeerPortOptions options) {
+  Result<std::unique_ptr<Transport>> transport = options.connect(options.self);
+  if (!transport.ok()) return transport.error();
+  return std::unique_ptr<PeerPort>(
+      std::make_unique<PeerChannels>(std::move(transport).value(), std::move(options)));
 }
 
 }  // namespace sluice

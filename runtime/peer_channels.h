@@ -3,19 +3,31 @@
 // A message is what the channel's user sends, and the number of its channel, eight bytes. Channel 0
 // tells which others are open, so that a listener hears of a machine when both have its channel,
 // and whether this is said to a machine that was not connected: it answers then, and begins anew.
-// Thread: as `PeerPort`.
+// It also tells the life of the machine that users know: where a link has ended, the transport
+// comes back in a next life (`LinkRenewal`), of which they hear nothing but `lost` and `joined`.
+// Thread: as `PeerPort`; one of its own, for that.
 #pragma once
 
 #include <array>
+#include <chrono>
+#include <functional>
 #include <memory>
 
 #include "base/peer_port.h"
+#include "base/result.h"
 #include "runtime/transport.h"
 
 namespace sluice {
 
-/// Takes the transport, and meets the machines. `self`: as the transport was told.
-std::unique_ptr<PeerPort> make_peer_port(std::unique_ptr<Transport> transport, Origin self,
-                                         const std::array<std::uint8_t, 32>& secret);
+struct PeerPortOptions {
+  Origin self;
+  /// This machine's transport in that life; called again where links have ended.
+  std::function<Result<std::unique_ptr<Transport>>(Origin self)> connect;
+  std::array<std::uint8_t, 32> secret{};
+  std::chrono::nanoseconds first_pause = std::chrono::milliseconds(250);
+};
+
+/// Meets the machines. Errors: those of the first `connect`.
+Result<std::unique_ptr<PeerPort>> make_peer_port(PeerPortOptions options);
 
 }  // namespace sluice

@@ -83,6 +83,7 @@ struct RunnerCounts {
   std::size_t given_up = 0;     // ended for their callers; their roles have not returned yet
   std::size_t activations = 0;  // that run, or wait for their lane
   std::uint64_t dropped = 0;    // frames that came for calls that had ended for their callers, ever
+  std::uint64_t refused = 0;    // calls, because too many were under way (limits: calls), ever
 };
 
 /// What a global parameter has done.
@@ -107,7 +108,8 @@ class Runner {
   using OnOutput = sluice::OnOutput;
 
   /// Returns at once; any number of calls may be under way. A request that is refused ends with an
-  /// outcome too, before this returns. Calls of one session run first in, first out.
+  /// outcome too, before this returns; so does, soon, a call that comes while as many are under way
+  /// as the workflow takes (`exhausted`). Calls of one session run first in, first out.
   virtual std::shared_ptr<CallHandle> start(CallRequest request, CallObserver observer) = 0;
   /// Blocks until the call has ended; outputs arrive on the caller's thread.
   CallOutcome call(CallRequest request, const OnOutput& on_output);

@@ -24,12 +24,15 @@ struct Span {
   Instant end{};
   std::size_t after = nobody;  // the span whose frame came last of its inputs; nobody: the caller
   Instant sent{};              // when that frame left
+  std::uint64_t fields = 0;    // that came in its frames, bits by the node's outputs
+  bool failed = false;         // its role said so
 };
 
 /// One call, from its arrival to its end for its caller.
 struct CallSpan {
   std::size_t session = 0;  // index in the trace's sessions
   Instant arrived{};
+  std::uint64_t inputs = 0;  // that it brought, bits by the workflow's inputs
   Instant done{};
   bool ended = false;
   bool ok = false;

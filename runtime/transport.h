@@ -47,8 +47,8 @@ struct LentCounts {
   std::uint64_t copied = 0;          // of these, were copied into shared memory first
   std::uint64_t in_message = 0;      // values that travelled in messages
   std::uint64_t in_message_bytes = 0;
-  std::string why{};                 // the latest of those did
-  std::size_t held_bytes = 0;        // lent, and not given back
+  std::string why{};           // the latest of those did
+  std::size_t held_bytes = 0;  // lent, and not given back
 };
 
 /// How the link to one machine stands, for people.
@@ -59,6 +59,7 @@ struct LinkState {
   std::size_t owed_bytes = 0;          // sent, and not known to have arrived
   std::size_t window_bytes = 0;        // what may be owed
   LentCounts lent{};
+  bool ended = false;  // for the rest of both lives, however well they hear each other
 };
 
 /// Thread: `start` and `stop` by the owner; `send` and `refuse` from any, and never block.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -35,7 +36,7 @@ bool is_local(std::string_view address) {
 class ClusterLoader : public YamlReader {
  public:
   ClusterLoader(ClusterSpec& spec, Diagnostics& diagnostics)
-      : YamlReader(diagnostics), spec_(spec) {}
+      : YamlReader(diagnostics), spec_(spec), diagnostics_(diagnostics) {}
 
   void load(const YamlNode& root) {
     if (root.kind != Kind::map)
@@ -50,14 +51,18 @@ class ClusterLoader : public YamlReader {
       number(*version, "cluster", 1, 1);
     load_workflows(root);
     if (const YamlNode* lease = find(root, "lease")) load_lease(*lease);
-    if (const YamlNode* keys = find(root, "keys");
-        keys && expect(*keys, Kind::scalar, "the folder of keys"))
-      spec_.keys = Name{keys->scalar, keys->mark};
+    if (const YamlNode* keys = find(root, "keys")) {
+      has_keys_ = true;
+      if (expect(*keys, Kind::scalar, "the folder of keys"))
+        spec_.keys = Name{keys->scalar, keys->mark};
+    }
     load_machines(root);
     if (const YamlNode* registry = find(root, "registry");
         registry && expect(*registry, Kind::scalar, "the registry"))
       load_registry(*registry);
   }
+  bool all_workflows() const { return all_workflows_; }
+  bool all_machines() const { return all_machines_; }
 
  private:
   void load_workflows(const YamlNode& root) {
@@ -70,13 +75,29 @@ class ClusterLoader : public YamlReader {
     if (list->items.size() > workflows_max)
       return error(list->mark, "too-many",
                    "a cluster runs at most " + std::to_string(workflows_max) + " workflows");
+    all_workflows_ = !list->items.empty();
     for (const YamlNode& item : list->items)
       if (expect(item, Kind::scalar, "a workflow's file"))
-        spec_.workflows.push_back({item.scalar, item.mark});
+        load_workflow(item);
+      else
+        all_workflows_ = false;
+  }
+
+  void load_workflow(const YamlNode& item) {
+    const auto path_of = [](const std::string& text) {
+      return std::filesystem::path(text).lexically_normal();
+    };
+    for (const Name& known : spec_.workflows)
+      if (path_of(known.text) == path_of(item.scalar))
+        return error(item.mark, "same-workflow",
+                     "workflow " + in_quotes(item.scalar) + " is named already (" +
+                         line_of(known.mark) + ")",
+                     "name each workflow once: any number of calls run in it");
+    spec_.workflows.push_back({item.scalar, item.mark});
   }
 
   void load_lease(const YamlNode& node) {
-    const auto lease = duration(node, "lease", 1);
+    const auto lease = duration(node, "lease", 1, "60m");
     if (!lease) return;
     if (lease->count() < lease_least || *lease > lease_most)
       return error(node.mark, "bad-lease",
@@ -116,25 +137,37 @@ class ClusterLoader : public YamlReader {
     if (map->entries.size() > machines_max)
       return error(map->mark, "too-many",
                    "a cluster has at most " + std::to_string(machines_max) + " machines");
+    const std::size_t before = diagnostics_.size();
     for (const auto& [key, value] : map->entries) load_machine(key, value);
+    all_machines_ = diagnostics_.size() == before;
     check_home(map->mark);
     check_addresses();
   }
 
   void load_machine(const YamlNode& key, const YamlNode& node) {
+    // What is in a machine whose name is none is read all the same.
     const auto machine_name = name(key, "a machine's name");
-    if (!machine_name || !expect(node, Kind::map, "machine '" + key.scalar + "'")) return;
+    if (key.scalar.empty() || !expect(node, Kind::map, "machine '" + key.scalar + "'")) {
+      home_unread_ = address_unread_ = true;
+      return;
+    }
     check_keys(node, machine_part, "machine '" + key.scalar + "'");
     ClusterMachine& machine = spec_.machines.emplace_back();
-    machine.name = *machine_name;
-    if (const YamlNode* address = find(node, "address");
-        address && expect(*address, Kind::scalar, "an address"))
-      machine.address = Name{address->scalar, address->mark};
+    machine.name = machine_name.value_or(Name{key.scalar, key.mark});
+    if (const YamlNode* address = find(node, "address")) {
+      if (expect(*address, Kind::scalar, "an address"))
+        machine.address = Name{address->scalar, address->mark};
+      else
+        address_unread_ = true;
+    }
     if (const YamlNode* pages = find(node, "pages");
         pages && expect(*pages, Kind::scalar, "an address"))
       machine.pages = Name{pages->scalar, pages->mark};
-    if (const YamlNode* home = find(node, "home"))
+    if (const YamlNode* home = find(node, "home")) {
+      const std::size_t before = diagnostics_.size();
       choice<bool>(*home, "home", {{"true", true}, {"false", false}}, machine.home);
+      if (diagnostics_.size() != before) home_unread_ = true;
+    }
     if (const YamlNode* roles = find(node, "roles"); roles && expect(*roles, Kind::list, "roles"))
       for (const YamlNode& role : roles->items)
         if (auto known = name(role, "a role's name")) machine.roles.push_back(std::move(*known));
@@ -189,7 +222,7 @@ class ClusterLoader : public YamlReader {
       else
         home = &machine;
     }
-    if (home == nullptr)
+    if (home == nullptr && !home_unread_)
       error(mark, "no-home", "no machine is the home, where calls begin",
             "write `home: true` in one of the machines");
   }
@@ -199,7 +232,7 @@ class ClusterLoader : public YamlReader {
     const ClusterMachine* without = nullptr;
     for (const ClusterMachine& machine : spec_.machines) {
       (machine.address ? with : without) = &machine;
-      if (machine.pages && !machine.address)
+      if (machine.pages && !machine.address && !address_unread_)
         error(machine.pages->mark, "bad-address",
               "'" + machine.name.text + "' has an address for its pages, and no `address`",
               "without addresses all machines are processes of this one, and meet by themselves");
@@ -210,7 +243,7 @@ class ClusterLoader : public YamlReader {
       }
     }
     check_each_has_its_own();
-    if (with != nullptr && without != nullptr)
+    if (with != nullptr && without != nullptr && !address_unread_)
       error(without->name.mark, "missing-address",
             "'" + without->name.text + "' has no address, and '" + with->name.text + "' (" +
                 line_of(with->name.mark) + ") has one",
@@ -250,13 +283,20 @@ class ClusterLoader : public YamlReader {
       return error(address.mark, "bad-address",
                    in_quotes(address.text) + " would be open to every network",
                    "write the one address at which the others reach this machine");
-    if (!is_local(address.text) && !spec_.keys)
+    if (!is_local(address.text) && !has_keys_)
       error(address.mark, "missing-keys",
             in_quotes(address.text) + " can be reached from elsewhere, and there are no keys",
             "keys: FOLDER; `sluice keys FOLDER --machine NAME` makes them");
   }
 
   ClusterSpec& spec_;
+  const Diagnostics& diagnostics_;
+  bool all_workflows_ = false;
+  bool all_machines_ = false;
+  bool has_keys_ = false;
+  // Somebody's: nothing is said to lack it.
+  bool home_unread_ = false;
+  bool address_unread_ = false;
 };
 
 struct Placed {
@@ -301,8 +341,11 @@ class Placer {
     for (const WorkflowSpec* workflow : workflows_)
       for (const RoleSpec& known : workflow->roles) names.push_back(known.name.text);
     if (std::ranges::find(names, role.text) == names.end()) {
-      unknown_ = true;
       const std::string near = nearest_name(role.text, names);
+      if (near.empty())
+        unknown_ = true;
+      else
+        meant_.insert(near);
       return error(role.mark, "unknown-role", "no workflow has a role " + in_quotes(role.text),
                    near.empty() ? "" : "did you mean '" + near + "'?");
     }
@@ -316,8 +359,8 @@ class Placer {
 
   std::uint32_t machine_of(const WorkflowSpec& workflow, const RoleSpec& role) {
     if (const Placed* placed = find(role.name.text)) return placed->machine;
-    // It may be the one whose name is misspelt.
-    if (unknown_) return 0;
+    // It may be the one whose name is misspelt, or stand where the file could not be read.
+    if (unknown_ || meant_.contains(role.name.text) || !cluster_.all_machines) return 0;
     error(cluster_.spec.machines_mark, "placed-nowhere",
           "role '" + role.name.text + "' of " + workflow.file + " is on no machine",
           "add it to the `roles` of a machine");
@@ -372,6 +415,7 @@ class Placer {
   }
 
   void require_one_host(const Placed& first, const Placed& second, const std::string& why) {
+    if (!cluster_.all_machines) return;  // nor may its hosts be
     const ClusterHost* a = host_of(first);
     const ClusterHost* b = host_of(second);
     if (a == b) return;
@@ -393,7 +437,8 @@ class Placer {
   const WhyNotShared& why_not_shared_;
   std::set<std::uint32_t> without_pages_;  // of which this was said
   std::vector<std::pair<std::string, Placed>> placed_;
-  bool unknown_ = false;
+  bool unknown_ = false;         // a name that is like no role's
+  std::set<std::string> meant_;  // roles whose names are misspelt
 };
 
 }  // namespace
@@ -409,7 +454,12 @@ LoadedCluster load_cluster(std::string file_name, std::string_view text) {
   loaded.spec.file = std::move(file_name);
   loaded.text = text;
   const YamlNode root = read_yaml(text, loaded.diagnostics);
-  if (is_readable(loaded.diagnostics)) ClusterLoader(loaded.spec, loaded.diagnostics).load(root);
+  if (!is_readable(loaded.diagnostics)) return loaded;
+  const bool whole = loaded.diagnostics.empty();
+  ClusterLoader loader(loaded.spec, loaded.diagnostics);
+  loader.load(root);
+  loaded.all_workflows = whole && loader.all_workflows();
+  loaded.all_machines = whole && loader.all_machines();
   return loaded;
 }
 

@@ -49,6 +49,9 @@ struct LoadedCluster {
   ClusterSpec spec;
   Diagnostics diagnostics;
   std::string text;
+  /// False: some of it could not be read, and may be what seems to be missing.
+  bool all_workflows = false;
+  bool all_machines = false;
 };
 
 LoadedCluster load_cluster(std::string file_name, std::string_view text);
@@ -56,8 +59,9 @@ LoadedCluster load_cluster(std::string file_name, std::string_view text);
 Result<LoadedCluster> load_cluster_file(const std::string& path);
 
 /// By workflow, then by role: the number of its machine. Appends what is wrong: a role that stands
-/// nowhere or twice, and roles that must be on one machine and are not. Whole when there is no
-/// error.
+/// nowhere or twice, and roles that must be on one machine and are not; of a file with errors, what
+/// is wrong whatever the rest of it should say. Whole when there is no error. Requires the specs of
+/// all of the file's workflows.
 using Placement = std::vector<std::vector<std::uint32_t>>;
 /// Whether two roles on different machines can share a global parameter: empty, or why not.
 using WhyNotShared =

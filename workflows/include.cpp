@@ -15,13 +15,20 @@ namespace {
 constexpr std::size_t include_depth_max = 8;
 constexpr std::size_t included_files_max = 200;  // of one workflow, each time it is read
 
+/// The same file may be named by two ways.
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code failed;
+  return std::filesystem::weakly_canonical(a, failed) ==
+         std::filesystem::weakly_canonical(b, failed);
+}
+
 template <typename T>
 void import(const std::vector<T>& from, const std::string& file, Mark mark, const char* what,
             std::vector<T>& to, Diagnostics& diagnostics) {
   for (T item : from) {
     const auto same = std::ranges::find(to, item.name.text, [](const T& t) { return t.name.text; });
     if (item.included_from.empty()) item.included_from = file;
-    if (same != to.end() && same->included_from == item.included_from) continue;
+    if (same != to.end() && is_same_file(same->included_from, item.included_from)) continue;
     if (same != to.end()) {
       report(diagnostics,
              {Severity::error, mark, "included-twice",

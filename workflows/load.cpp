@@ -28,7 +28,8 @@ constexpr std::array<std::string_view, 7> role_part{
     "plugin", "model", "global_params", "replicas", "balance", "colocate", "options"};
 constexpr std::array<std::string_view, 7> node_part{"run",     "inputs",   "count",  "on_error",
                                                     "outputs", "deadline", "max_age"};
-constexpr std::array<std::string_view, 3> limits_part{"deadline", "loop_iterations", "frames"};
+constexpr std::array<std::string_view, 4> limits_part{"deadline", "loop_iterations", "frames",
+                                                      "calls"};
 constexpr std::array<KnownKeys, 5> tables{{{"workflow", workflow_part},
                                            {"global_param", global_param_part},
                                            {"role", role_part},
@@ -412,6 +413,8 @@ void Loader::load_limits(const YamlNode& node) {
         number(*turns, "loop_iterations", 1, 65'535).value_or(spec_.limits.loop_iterations);
   if (const YamlNode* frames = find(node, "frames"))
     spec_.limits.frames = number(*frames, "frames", 1, 1'000'000'000).value_or(spec_.limits.frames);
+  if (const YamlNode* calls = find(node, "calls"))
+    spec_.limits.calls = number(*calls, "calls", 1, 1'000'000).value_or(spec_.limits.calls);
 }
 
 void Loader::load_version(const YamlNode& root) {

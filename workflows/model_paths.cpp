@@ -36,6 +36,7 @@ fs::path plain(const fs::path& path) {
 /// The first of the current directory, the file's own and those above it that holds the path.
 std::optional<fs::path> directory_of(const fs::path& path, const std::string& file) {
   std::error_code failed;
+  if (path.empty()) return std::nullopt;  // not the directory that we are in
   if (path.is_absolute()) return is_model(path) ? std::optional(plain(path)) : std::nullopt;
   std::vector<fs::path> roots{fs::current_path(failed)};
   for (fs::path at = fs::absolute(file, failed).parent_path();; at = at.parent_path()) {

@@ -119,7 +119,8 @@ std::optional<std::int64_t> YamlReader::number(const YamlNode& node, const std::
 
 std::optional<std::chrono::milliseconds> YamlReader::duration(const YamlNode& node,
                                                               const std::string& what,
-                                                              std::int64_t least) {
+                                                              std::int64_t least,
+                                                              const char* at_most) {
   if (!expect(node, Kind::scalar, what)) return std::nullopt;
   const std::string& text = node.scalar;
   std::int64_t value = 0;
@@ -130,12 +131,13 @@ std::optional<std::chrono::milliseconds> YamlReader::duration(const YamlNode& no
   if (failed == std::errc() && scale != 0 && value >= least && value <= most / scale)
     return std::chrono::milliseconds(value * scale);
   const bool reads = failed == std::errc() && scale != 0;
-  error(node.mark, "bad-duration",
-        what + " is " + in_quotes(text) + ", which is " +
-            (!reads          ? "not a duration"
-             : value < least ? "less than " + std::to_string(least) + "ms"
-                             : "more than a day"),
-        "write a whole number and ms, s or m, at most a day: 500ms, 30s, 2m");
+  error(
+      node.mark, "bad-duration",
+      what + " is " + in_quotes(text) + ", which is " +
+          (!reads          ? "not a duration"
+           : value < least ? "less than " + std::to_string(least) + "ms"
+                           : "more than a day"),
+      std::string("write a whole number and ms, s or m, at most ") + at_most + ": 500ms, 30s, 2m");
   return std::nullopt;
 }
 

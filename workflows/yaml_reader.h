@@ -47,9 +47,11 @@ class YamlReader {
   std::optional<Name> name(const YamlNode& node, const std::string& what);
   std::optional<std::int64_t> number(const YamlNode& node, const std::string& what,
                                      std::int64_t least, std::int64_t most);
-  /// `500ms`, `30s`, `2m`, at least `least` of them, at most a day.
+  /// `500ms`, `30s`, `2m`, at least `least` of them, at most a day. `at_most`: where the caller
+  /// allows less, as the error says it.
   std::optional<std::chrono::milliseconds> duration(const YamlNode& node, const std::string& what,
-                                                    std::int64_t least = 1);
+                                                    std::int64_t least = 1,
+                                                    const char* at_most = "a day");
 
   template <typename T>
   void choice(const YamlNode& node, const std::string& what,

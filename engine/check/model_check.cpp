@@ -30,7 +30,8 @@ Result<Batch> read_batch(const NamedInputs& inputs) {
   auto ids = inputs.integers("input_ids");
   if (!ids.ok()) return ids.error();
   const Shape shape = inputs.shape("input_ids");
-  if (shape.size() != 2) return invalid_argument("input_ids must be [rows, tokens]");
+  if (shape.size() != 2 || ids->empty())
+    return invalid_argument("input_ids must be [rows, tokens], with a token at least");
   std::vector<std::int32_t> mask(ids->size(), 1);
   if (inputs.has("attention_mask")) {
     auto given = inputs.integers("attention_mask");
@@ -44,12 +45,16 @@ Result<Batch> read_batch(const NamedInputs& inputs) {
   batch.longest = static_cast<std::size_t>(shape[1]);
   batch.tokens.resize(batch.rows);
   batch.places.resize(batch.rows);
-  for (std::size_t row = 0; row < batch.rows; ++row)
+  for (std::size_t row = 0; row < batch.rows; ++row) {
     for (std::size_t i = 0; i < batch.longest; ++i) {
       if (mask[row * batch.longest + i] == 0) continue;
       batch.tokens[row].push_back((*ids)[row * batch.longest + i]);
       batch.places[row].push_back(i);
     }
+    if (batch.tokens[row].empty())
+      return invalid_argument("row " + std::to_string(row) +
+                              " of input_ids has no token that attention_mask leaves");
+  }
   return batch;
 }
 

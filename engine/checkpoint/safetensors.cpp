@@ -28,6 +28,30 @@ Error corrupt(const std::string& file, const std::string& what) {
   return {ErrorCode::corrupt, file + ": " + what};
 }
 
+/// A header's object, a tensor's, and its lists are three.
+constexpr std::size_t depth_max = 64;
+
+/// Whether brackets stand in each other more often. Text that only opens them takes eighty times
+/// its bytes when it is parsed.
+bool is_nested_too_deep(std::string_view text) {
+  std::size_t depth = 0;
+  bool in_text = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_text) {
+      if (c == '\\') ++i;
+      in_text = c != '"';
+    } else if (c == '"') {
+      in_text = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > depth_max) return true;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
 /// One entry of the header. `data` is the part of the file after the header.
 Result<TensorView> read_entry(const std::string& file, const std::string& name, const Json& entry,
                               std::span<const std::byte> data) {
@@ -111,6 +135,9 @@ Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> file,
         name, "the header claims " + std::to_string(header_bytes) + " bytes, the file has fewer");
   const std::string text(reinterpret_cast<const char*>(file.data()) + sizeof header_bytes,
                          header_bytes);
+  if (is_nested_too_deep(text))
+    return corrupt(name, "the header is nested more than " + std::to_string(depth_max) +
+                             " deep; no tensor's description is");
   const Json header = Json::parse(text, nullptr, false);
   if (!header.is_object()) return corrupt(name, "the header is not a JSON object");
   if (has_duplicate_keys(text)) return corrupt(name, "a tensor name stands twice in the header");
@@ -153,6 +180,8 @@ SafetensorsFile SafetensorsFile::of(std::vector<TensorView> tensors,
 Result<SafetensorsFile> SafetensorsFile::open_index(const std::string& path) {
   const Result<std::string> text = read_whole_file(path, header_bytes_max);
   if (!text.ok()) return text.error();
+  if (is_nested_too_deep(*text))
+    return corrupt(path, "nested more than " + std::to_string(depth_max) + " deep; no index is");
   const Json index = Json::parse(*text, nullptr, false);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     return corrupt(path, "not an index (no object 'weight_map')");

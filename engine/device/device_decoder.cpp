@@ -17,6 +17,14 @@ struct Choices {
   Memory rows, logits, tokens, next, options, history;
 };
 
+/// Rows that have their places and did not get through the layers are in no sequence.
+Result<void> or_take_back(Result<void> done, DeviceKv& kv, std::span<const DeviceChunk> placed) {
+  if (done.ok()) return done;
+  for (const DeviceChunk& chunk : placed)
+    kv.pages.truncate(*chunk.sequence, chunk.sequence->tokens() - chunk.count);
+  return done;
+}
+
 template <typename T>
 class Impl final : public DeviceDecoder {
  public:
@@ -38,6 +46,11 @@ class Impl final : public DeviceDecoder {
   std::size_t width() const { return shape().block.width; }
   const DeviceLinear& head() const { return shape().tied ? embedding_ : head_; }
   Result<void> make_room(std::size_t choices, std::size_t history);
+  Result<void> run_placed(DeviceKv& kv, std::span<const Chunk> chunks,
+                          std::span<const DeviceChunk> placed, std::vector<float>& hidden,
+                          const Conditions* conditions);
+  Result<void> run_steps(DeviceKv& kv, std::span<const DecodeStep> steps,
+                         std::vector<std::int32_t>& next);
   Result<void> run_step(DeviceKv& kv, std::size_t count);
   void upload_choices(std::span<const DecodeStep> steps);
 
@@ -87,6 +100,13 @@ Result<void> Impl<T>::forward(DeviceKv& kv, std::span<const Chunk> chunks,
                       chunk.positions, chunk.condition});
   if (Result<void> done = layers_.place(kv, placed); !done.ok()) return done;
   if (layers_.rows() == 0) return {};
+  return or_take_back(run_placed(kv, chunks, placed, hidden, conditions), kv, placed);
+}
+
+template <typename T>
+Result<void> Impl<T>::run_placed(DeviceKv& kv, std::span<const Chunk> chunks,
+                                 std::span<const DeviceChunk> placed, std::vector<float>& hidden,
+                                 const Conditions* conditions) {
   if (conditions != nullptr)
     if (Result<void> done = layers_.bring(*conditions); !done.ok()) return done;
   if (Result<void> done = layers_.look_across(kv, placed); !done.ok()) return done;
@@ -174,6 +194,13 @@ Result<void> Impl<T>::step(DeviceKv& kv, std::span<const DecodeStep> steps,
   if (steps.empty()) return {};
   if (Result<void> made = make_room(steps.size(), history); !made.ok()) return made;
   if (Result<void> done = layers_.place(kv, placed); !done.ok()) return done;
+  return or_take_back(run_steps(kv, steps, next), kv, placed);
+}
+
+/// Of steps that have their places.
+template <typename T>
+Result<void> Impl<T>::run_steps(DeviceKv& kv, std::span<const DecodeStep> steps,
+                                std::vector<std::int32_t>& next) {
   upload_choices(steps);
   const Recordings::Key key{steps.size(), reinterpret_cast<std::uintptr_t>(kv.store.as<void>())};
   Result<void> done = recordings_.run(*work_, key, moves_ + layers_.moves(),

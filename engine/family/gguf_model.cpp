@@ -163,6 +163,14 @@ Result<SafetensorsFile> gguf_tensors(const GgufFile& file, const Architecture& a
       if (static_cast<std::size_t>(tensor.shape[0]) % head != 0)
         return corrupt(file, "tensor '" + name + "' has " + std::to_string(tensor.shape[0]) +
                                  " rows, no whole heads of " + std::to_string(head));
+      // Of a vector each value is a row of its own, and a block of several goes through more rows.
+      const kernels::BlockLayout& layout = kernels::layout_of(tensor.type);
+      if (tensor.shape.size() == 1 && layout.values != 1)
+        return corrupt(file, "tensor '" + name + "' has one dimension and blocks of " +
+                                 std::to_string(layout.values) + " values (" +
+                                 std::string(layout.name) +
+                                 "), whose order within a head cannot be changed; write it as "
+                                 "F32, F16 or BF16");
       view.interleaved = head;
     }
     views.push_back(std::move(view));

@@ -2,7 +2,8 @@
 //
 // A piece is one layer of the tower over one picture of its size (SmolVLM's tiles are several), or
 // over a few small ones, so a long encoding can be done between other works. The rows are those of
-// `Model::features`, bit for bit.
+// `Model::features`: bit for bit where as many pictures went through a layer together, else but for
+// the order of a product's sums.
 // Thread: one at a time. Errors: invalid_argument (pixels that are not what the tower takes).
 #pragma once
 

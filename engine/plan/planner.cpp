@@ -46,15 +46,15 @@ void Planner::end(TaskId task) {
 }
 
 void Planner::hand_on(TaskId from, TaskId to) {
-  const auto it = tasks_.find(from);
-  SLUICE_CHECK(it != tasks_.end() && it->second.admitted, "what is handed on was granted");
-  State state = it->second;
+  auto moved = tasks_.extract(from);
+  SLUICE_CHECK(!moved.empty() && moved.mapped().admitted, "what is handed on was granted");
+  State& state = moved.mapped();
   state.granted = state.left;  // what was taken is no more the new one's to give back
   state.wanted.least = state.wanted.most = state.left;
   state.offers = false;
   state.last_turn = plans_;
-  tasks_.erase(it);
-  SLUICE_CHECK(tasks_.emplace(to, state).second, "a task begins once");
+  moved.key() = to;
+  SLUICE_CHECK(tasks_.insert(std::move(moved)).inserted, "a task begins once");
 }
 
 bool Planner::is_admitted(TaskId task) const {
@@ -101,6 +101,9 @@ void Planner::admit_without_pages(Batch& batch) {
 void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& batch) {
   batch.admitted.clear();
   batch.refused.clear();
+  // From here on no memory is taken: a task is admitted or refused where the batch says so, only.
+  batch.admitted.reserve(waiting_.size());
+  batch.refused.reserve(waiting_.size());
   refuse_too_large(pages_all, batch);
   const bool alone = options_.policy == Policy::isolated;
   if (!alone) admit_without_pages(batch);

@@ -3,8 +3,8 @@
 // Jobs end in any order, each once, moved whole or with an error; bytes behind the end of a file
 // read as an error. The file and the bytes must stay until the job has ended; a port that goes
 // waits for those under way. Shape: offsets, sizes and addresses are multiples of
-// `segment_block`. Errors: errno's numbers in `Ended`; EIO where a transfer is cut short. Thread:
-// one caller.
+// `segment_block`. Errors: errno's numbers in `Ended`; `cut_short` where a file ends before a read
+// does; EIO where nothing of a write is taken. Thread: one caller.
 #pragma once
 
 #include <chrono>
@@ -30,8 +30,10 @@ class BlockPort {
   };
   struct Ended {
     std::uint64_t id = 0;
-    int error = 0;  // errno's; 0: all of it moved
+    int error = 0;  // errno's, or `cut_short`; 0: all of it moved
   };
+  /// The file ends before the bytes that were asked for: the disk works, the file is not whole.
+  static constexpr int cut_short = -1;
 
   virtual ~BlockPort() = default;
   virtual std::string_view name() const = 0;

@@ -1,5 +1,7 @@
 #include "engine/storage/kv_peers.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -21,19 +23,23 @@ std::string layout_of(const KvShape& shape) {
          std::string(to_string(shape.dtype));
 }
 
-/// Says the same of its pages who has the same shape and secret.
 pages::Hello hello_of(const KvPool& pool, const PeerPort& port) {
   pages::Hello hello;
-  const PageKey proof =
-      PageKeys(port.secret())
-          .root({"pages of machines", "", layout_of(pool.shape()),
-                 std::string(to_string(pool.shape().dtype))});
-  for (std::size_t i = 0; i < hello.layout.size(); ++i)
-    hello.layout[i] = static_cast<std::uint8_t>(proof.words[i / 8] >> (8 * (i % 8)));
+  hello.layout = sha256("pages of machines: " + layout_of(pool.shape()));
   hello.incarnation = port.self().incarnation;
   hello.page_bytes = static_cast<std::uint32_t>(pool.shape().page_bytes());
   return hello;
 }
+
+template <typename Bytes>
+Bytes random_bytes() {
+  Bytes bytes{};
+  SLUICE_CHECK(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  return bytes;
+}
+
+/// What waiting for its owner takes beside a message's bytes.
+constexpr std::size_t news_overhead = 128;
 
 }  // namespace
 
@@ -50,7 +56,8 @@ KvPeers::KvPeers(KvPool& pool, PeerPort& port, const std::string& name)
       hello_(hello_of(pool, port)),
       export_(pool),
       puller_(hello_),
-      server_(hello_) {
+      handshake_(port.secret(), port.self(), hello_),
+      server_(hello_, random_bytes<PageKeys::Secret>()) {
   is_open_ = hello_.page_bytes <= pages::page_bytes_most && port_.open(channel_, *this);
 }
 
@@ -59,77 +66,130 @@ KvPeers::~KvPeers() {
 }
 
 void KvPeers::joined(PeerLife peer) {
+  PageHandshake::Greeting greeting = handshake_.joined(peer, random_bytes<PageHandshake::Nonce>());
+  port_.send(channel_, peer, std::move(greeting.hello));
+  if (greeting.proof.has_value()) port_.send(channel_, peer, *std::move(greeting.proof));
+}
+
+void KvPeers::take_handshake(PeerLife peer, const PageHandshake::Outcome& outcome) {
+  if (outcome.is_refused) server_.take_nonsense();
+  if (outcome.say.has_value()) port_.send(channel_, peer, *outcome.say);
+  if (outcome.met.has_value()) met(peer, *outcome.met);
+}
+
+void KvPeers::met(PeerLife peer, const pages::Hello& hello) {
+  known_.insert(peer);
+  server_.met(peer);
   std::vector<pages::Bytes> notes;
   {
     const std::lock_guard lock(mutex_);
-    there_.push_back(peer);
-    for (auto it = untold_.begin(); it != untold_.end();) {
-      const auto telling = telling_.find(it->first);
-      const bool is_its = telling != telling_.end() && telling->second.first == peer;
-      if (is_its) notes.push_back(encode(pages::Note{it->first, it->second}));
-      bool is_over = telling == telling_.end();
-      if (!is_over && telling->second.first.machine == peer.machine &&
-          telling->second.first.incarnation < peer.incarnation) {
-        telling->second.second = Told::failed;  // that life does not come any more
-        is_over = true;
+    there_.insert(peer);
+    for (auto& [number, telling] : telling_) {
+      if (telling.peer == peer && telling.how == Told::waiting) {
+        notes.push_back(encode(pages::Note{number, telling.text}));
+        telling.text = {};
       }
-      it = is_its || is_over ? untold_.erase(it) : std::next(it);
+      const bool is_over =
+          telling.peer.machine == peer.machine && telling.peer.incarnation < peer.incarnation;
+      if (is_over && telling.how == Told::waiting)
+        telling.how = Told::failed;  // that life does not come any more
     }
+    news_.push_back({News::Kind::met, peer, {}, hello});
+    news_came_.notify_all();
   }
-  port_.send(channel_, peer, encode(hello_));
   for (pages::Bytes& note : notes) port_.send(channel_, peer, std::move(note));
 }
 
 void KvPeers::lost(PeerLife peer) {
-  const std::lock_guard lock(mutex_);
-  std::erase(there_, peer);
+  handshake_.lost(peer);
   server_.lost(peer);
+  if (known_.erase(peer) == 0) return;
+  const std::lock_guard lock(mutex_);
+  there_.erase(peer);
   for (auto& [number, one] : telling_)
-    if (one.first == peer && one.second == Told::waiting) one.second = Told::failed;
-  news_.push_back({News::Kind::lost, peer, {}, clock_now()});
+    if (one.peer == peer && one.how == Told::waiting) one.how = Told::failed;
+  news_.push_back({News::Kind::lost, peer, {}, {}});
   news_came_.notify_all();
 }
 
-/// False: it is for the owner.
-bool KvPeers::serve(PeerLife peer, const pages::Message& message) {
+void KvPeers::send(std::vector<PeerMessage>& messages) {
+  for (PeerMessage& one : messages) port_.send(channel_, one.peer, std::move(one.bytes));
+  messages.clear();
+}
+
+void KvPeers::hear(PeerLife peer, const pages::Note& note) {
   std::vector<PeerMessage> out;
-  bool is_owners = false;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto* note = std::get_if<pages::Note>(&message)) {
-      if (words_.size() < notes_most && words_bytes_ + note->text.size() <= inbox_most) {
-        words_bytes_ += note->text.size();
-        words_.push_back({peer, {note->text.begin(), note->text.end()}});
-        out.push_back({peer, encode(pages::Noted{note->id})});
-      }
-    } else if (const auto* noted = std::get_if<pages::Noted>(&message)) {
-      const auto it = telling_.find(noted->id);
-      if (it != telling_.end() && it->second.first == peer) it->second.second = Told::arrived;
-    } else {
-      is_owners = std::holds_alternative<pages::Found>(message) ||
-                  std::holds_alternative<pages::PageContent>(message) ||
-                  std::holds_alternative<pages::End>(message) ||
-                  std::holds_alternative<pages::Hello>(message);
-      if (!is_owners || std::holds_alternative<pages::Hello>(message))
-        server_.take(peer, message, export_, out);
+    std::size_t count = 0, bytes = 0;
+    for (const Word& word : words_) {
+      if (word.from != peer) continue;
+      ++count;
+      bytes += word.text.size();
     }
+    const bool is_too_much = count == words_most || bytes + note.text.size() > words_bytes_most;
+    if (is_too_much) server_.take_nonsense();
+    if (is_too_much || !server_.take_note(peer, note.id, out)) return;
+    words_.push_back({peer, {note.text.begin(), note.text.end()}});
   }
-  for (PeerMessage& one : out) port_.send(channel_, one.peer, std::move(one.bytes));
-  return !is_owners;
+  send(out);
+}
+
+void KvPeers::hear(PeerLife peer, const pages::Noted& noted) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = telling_.find(noted.id);
+    const bool is_waited_for = it != telling_.end() && it->second.peer == peer &&
+                               it->second.how == Told::waiting && there_.contains(peer);
+    if (!is_waited_for) return server_.take_nonsense();
+    it->second.how = Told::arrived;
+  }
+  port_.send(channel_, peer, encode(pages::Took{noted.receipt}));
+}
+
+/// Page by page: whoever owns them waits for the copy of one.
+void KvPeers::serve(PeerLife peer, const pages::Message& message) {
+  std::vector<PeerMessage> out;
+  server_.take(peer, message, export_, out);
+  send(out);
+  while (server_.has_more()) {
+    server_.go_on(export_, out);
+    send(out);
+  }
+}
+
+void KvPeers::hold(PeerLife peer, pages::Bytes bytes) {
+  if (!known_.contains(peer)) return server_.take_nonsense();
+  // Whatever may be in flight, of pages of any size.
+  const auto asked = std::max<std::size_t>(PagePuller::in_flight_most, hello_.page_bytes);
+  const std::size_t most = asked + asked / hello_.page_bytes * 2 * news_overhead + inbox_slack;
+  const std::lock_guard lock(mutex_);
+  std::size_t& held = news_bytes_[peer];
+  if (held + bytes.size() + news_overhead > most) return server_.take_nonsense();
+  held += bytes.size() + news_overhead;
+  news_.push_back({News::Kind::message, peer, std::move(bytes), {}});
+  news_came_.notify_all();
 }
 
 void KvPeers::arrived(PeerLife peer, std::vector<std::byte> bytes) {
   const std::optional<pages::Message> message = pages::decode(bytes);
-  if (message.has_value() && serve(peer, *message)) return;
+  if (!message.has_value())
+    server_.take_nonsense();
+  else if (const auto* hello = std::get_if<pages::Hello>(&*message))
+    take_handshake(peer, handshake_.take(peer, *hello));
+  else if (const auto* proof = std::get_if<pages::Proof>(&*message))
+    take_handshake(peer, handshake_.take(peer, *proof));
+  else if (const auto* note = std::get_if<pages::Note>(&*message))
+    hear(peer, *note);
+  else if (const auto* noted = std::get_if<pages::Noted>(&*message))
+    hear(peer, *noted);
+  else if (std::get_if<pages::Found>(&*message) || std::get_if<pages::PageContent>(&*message) ||
+           std::get_if<pages::End>(&*message))
+    hold(peer, std::move(bytes));
+  else
+    serve(peer, *message);
   const std::lock_guard lock(mutex_);
-  if (!message.has_value()) return server_.take_nonsense();
-  if (news_bytes_ + bytes.size() > inbox_most) {
-    ++counts_.stale;
-    return;
-  }
-  news_bytes_ += bytes.size();
-  news_.push_back({News::Kind::message, peer, std::move(bytes), clock_now()});
-  news_came_.notify_all();
+  counts_.served = server_.counts();
 }
 
 void KvPeers::take_news(std::int64_t now) {
@@ -137,14 +197,18 @@ void KvPeers::take_news(std::int64_t now) {
   {
     const std::lock_guard lock(mutex_);
     news.swap(news_);
-    news_bytes_ = 0;
+    news_bytes_.clear();
   }
   for (News& one : news) {
-    if (one.kind == News::Kind::lost)
+    if (one.kind == News::Kind::met)
+      puller_.met(one.peer, one.hello, now);
+    else if (one.kind == News::Kind::lost)
       puller_.lost(one.peer, now);
     else
       puller_.take(one.peer, std::move(one.message), now);
   }
+  const std::lock_guard lock(mutex_);
+  counts_.stale = puller_.stale();
 }
 
 bool KvPeers::begin(std::uint64_t task, const RowsOrigin& origin,
@@ -339,11 +403,17 @@ std::uint64_t KvPeers::tell(PeerLife peer, pages::Bytes text) {
       return other.machine == peer.machine && other.incarnation > peer.incarnation;
     });
     if (telling_.size() >= tells_most)  // of some nobody asks
-      std::erase_if(telling_, [](const auto& one) { return one.second.second != Told::waiting; });
-    if (!is_open_ || is_over || telling_.size() >= tells_most) return number;
-    telling_.emplace(number, std::pair(peer, Told::waiting));
-    if (std::ranges::find(there_, peer) == there_.end()) {
-      untold_.emplace(number, std::move(text));
+      std::erase_if(telling_, [](const auto& one) { return one.second.how != Told::waiting; });
+    std::size_t bytes = text.size();
+    for (const auto& [other, telling] : telling_)
+      bytes += telling.how == Told::waiting ? telling.bytes : 0;
+    if (!is_open_ || is_over || telling_.size() >= tells_most || bytes > tell_bytes_most)
+      return number;
+    Telling& telling = telling_[number];
+    telling.peer = peer;
+    telling.bytes = text.size();
+    if (!there_.contains(peer)) {
+      telling.text = std::move(text);
       return number;
     }
   }
@@ -355,22 +425,19 @@ KvPeers::Told KvPeers::told(std::uint64_t number) {
   const std::lock_guard lock(mutex_);
   const auto it = telling_.find(number);
   if (it == telling_.end()) return Told::failed;
-  const Told how = it->second.second;
+  const Told how = it->second.how;
   if (how != Told::waiting) telling_.erase(it);
   return how;
 }
 
 std::vector<KvPeers::Word> KvPeers::take_words() {
   const std::lock_guard lock(mutex_);
-  words_bytes_ = 0;
   return std::exchange(words_, {});
 }
 
 KvPeers::Counts KvPeers::counts() const {
   const std::lock_guard lock(mutex_);
-  Counts counts = counts_;
-  counts.served = server_.counts();
-  return counts;
+  return counts_;
 }
 
 }  // namespace sluice

@@ -1,12 +1,13 @@
 // The pool's pages on other machines: given to them, and pulled from them before a prompt is
 // computed.
 //
-// Joins what decides (`PageServer`, `PagePuller`, `ReadGuard`) with a pool and a port. Questions
-// are answered on the port's thread, from what is published; what comes for this pool waits (64 MiB
-// at most) for its owner. A page that memory has is not pulled, and prompts that begin alike share
-// one pull. What was pulled becomes cache, in the order of its chain. Where pulling fails or costs
-// more than computing the prompt is computed, and a counter says why. Users of the pools may also
-// tell each other something (`tell`). Thread: the pool's owner; counts from any.
+// Joins what decides (`PageHandshake`, `PageServer`, `PagePuller`, `ReadGuard`) with a pool and a
+// port. Questions are answered on the port's thread, page by page, from what is published; what
+// comes for this pool waits for its owner, for each peer as much as this side has asked it for. A
+// page that memory has is not pulled, and prompts that begin alike share one pull. What was pulled
+// becomes cache, in the order of its chain. Where pulling fails or costs more than computing the
+// prompt is computed, and a counter says why. Users of the pools may also tell each other something
+// (`tell`). Thread: the pool's owner; counts from any.
 // Source: omni-flow, section 4.2 (transfer).
 #pragma once
 
@@ -16,10 +17,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "dataplane/page_handshake.h"
 #include "dataplane/page_puller.h"
 #include "dataplane/read_guard.h"
 #include "engine/storage/page_export.h"
@@ -29,9 +32,12 @@ namespace sluice {
 
 class KvPeers final : public PageSource, private PeerPort::Listener {
  public:
-  static constexpr std::size_t inbox_most = std::size_t{64} << 20U;
-  static constexpr std::size_t notes_most = 4096;  // that nobody has taken
-  static constexpr std::size_t tells_most = 256;   // that have not arrived
+  static constexpr std::size_t inbox_slack = std::size_t{4} << 20U;  // beside what was asked for
+  static constexpr std::size_t tells_most = 256;                     // that have not arrived
+  static constexpr std::size_t tell_bytes_most = std::size_t{8} << 20U;  // of those
+  /// Of one machine, until the role that they are for takes them: it may be idle for long.
+  static constexpr std::size_t words_most = 4096;
+  static constexpr std::size_t words_bytes_most = std::size_t{32} << 20U;
 
   struct Counts {
     std::uint64_t pulled = 0, pulled_bytes = 0;   // pages that came and were put into the pool
@@ -61,7 +67,7 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   std::size_t pages_awaited() const override;
 
   PeerLife self() const { return port_.self(); }
-  /// Tells the users of the pool there, as soon as it has joined. Returns its number.
+  /// Tells the users of the pool there, as soon as it has been met. Returns its number.
   std::uint64_t tell(PeerLife peer, pages::Bytes text);
   enum class Told : std::uint8_t { waiting, arrived, failed };
   /// Asked about until it does not wait any more.
@@ -72,11 +78,17 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
 
  private:
   struct News {
-    enum class Kind : std::uint8_t { lost, message };
+    enum class Kind : std::uint8_t { met, lost, message };
     Kind kind = Kind::message;
     PeerLife peer;
     pages::Bytes message = {};
-    std::int64_t at = 0;
+    pages::Hello hello = {};  // of one that was met
+  };
+  struct Telling {
+    PeerLife peer;
+    Told how = Told::waiting;
+    std::size_t bytes = 0;
+    pages::Bytes text = {};  // until it is sent
   };
   struct Fetch {
     std::uint64_t task = 0;
@@ -95,7 +107,14 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   void joined(PeerLife peer) override;
   void lost(PeerLife peer) override;
   void arrived(PeerLife peer, std::vector<std::byte> message) override;
-  bool serve(PeerLife peer, const pages::Message& message);
+  void take_handshake(PeerLife peer, const PageHandshake::Outcome& outcome);
+  void met(PeerLife peer, const pages::Hello& hello);
+  void hear(PeerLife peer, const pages::Note& note);
+  void hear(PeerLife peer, const pages::Noted& noted);
+  void serve(PeerLife peer, const pages::Message& message);
+  /// For the owner.
+  void hold(PeerLife peer, pages::Bytes bytes);
+  void send(std::vector<PeerMessage>& messages);
 
   bool start(Fetch& fetch, std::int64_t now);
   void take_news(std::int64_t now);
@@ -120,16 +139,18 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   std::vector<Fetch> fetches_;
   std::uint64_t next_pull_ = 1, next_note_ = 1;
 
-  mutable std::mutex mutex_;  // of what follows
+  // The listener's, of which one call runs at a time.
+  PageHandshake handshake_;
+  PageServer server_;
+  std::set<PeerLife> known_;  // that were met
+
+  mutable std::mutex mutex_;  // of what follows; held for no page's time
   std::condition_variable news_came_;
   std::deque<News> news_;
-  std::size_t news_bytes_ = 0;
-  std::map<std::uint64_t, std::pair<PeerLife, Told>> telling_;
-  std::map<std::uint64_t, pages::Bytes> untold_;  // of those, whose peer has not joined yet
+  std::map<PeerLife, std::size_t> news_bytes_;
+  std::map<std::uint64_t, Telling> telling_;
   std::vector<Word> words_;
-  std::size_t words_bytes_ = 0;  // of their texts
-  std::vector<PeerLife> there_;
-  PageServer server_;
+  std::set<PeerLife> there_;  // as the port's thread knows it
   Counts counts_;
 };
 

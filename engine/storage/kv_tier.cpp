@@ -53,6 +53,11 @@ void KvTier::published(Page page) {
     chain.push_back({page, key});
   }
   backlog_.insert(backlog_.end(), chain.rbegin(), chain.rend());
+  // Of more than there are, some are in memory no more: likely the oldest.
+  while (backlog_.size() > pool_.pages()) {
+    waiting_.erase(backlog_.front().key);
+    backlog_.pop_front();
+  }
 }
 
 /// While there are buffers.
@@ -171,6 +176,10 @@ void KvTier::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nano
   if (const auto oldest = store_->oldest_read(); oldest.has_value() && now - *oldest > patience)
     store_->give_up(now,
                     "a read took longer than " + std::to_string(patience / 1'000'000'000) + " s");
+  if (const auto since = store_->writes_stand_since();
+      since.has_value() && now - *since > write_patience)
+    store_->give_up_writes(
+        now, "no write has ended for " + std::to_string(write_patience / 1'000'000'000) + " s");
   for (std::size_t at = 0; at < fetches_.size();) {
     Fetch& fetch = fetches_[at];
     if (!waits) ++fetch.glances;
@@ -214,7 +223,7 @@ void KvTier::flush() {
   };
   drain();
   if (!store_->health().works()) return;
-  store_->sync();
+  store_->sync(clock_now());
   drain();
 }
 

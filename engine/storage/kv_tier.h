@@ -29,6 +29,8 @@ class KvTier final : public PageSource {
  public:
   /// With one read, from its beginning on, and with all reads of a task.
   static constexpr std::int64_t patience = 5'000'000'000;
+  /// With writes of which none ends. Longer: nobody waits for them, and to synchronise takes time.
+  static constexpr std::int64_t write_patience = 30'000'000'000;
 
   /// What `PageStore::open` must be told of such a pool.
   static PageStoreOptions options_for(const KvShape& shape, std::string folder,

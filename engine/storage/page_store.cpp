@@ -29,7 +29,7 @@ std::string mebibytes(std::uint64_t bytes) {
 }  // namespace
 
 void PageStore::FreeBytes::operator()(std::byte* bytes) const {
-  ::operator delete(bytes, std::align_val_t{segment_block});
+  ::operator delete (bytes, std::align_val_t{segment_block});
 }
 
 Result<std::unique_ptr<PageStore>> PageStore::open(const PageStoreOptions& options,
@@ -92,7 +92,14 @@ PageStore::Buffer PageStore::take_buffer() {
 
 bool PageStore::wants(const PageKey& key, const PageKey& parent, std::int64_t now) {
   if (index_.knows(key) || !(parent == PageKey{} || index_.knows(parent))) return false;
-  return health_.works() || (!trying_ && health_.may_try(now));
+  // Not beside some that hang.
+  return health_.works() || (!trying_ && !writes_hang() && health_.may_try(now));
+}
+
+bool PageStore::writes_hang() const {
+  return std::ranges::any_of(jobs_, [](const auto& one) {
+    return one.second.kind != BlockPort::Kind::read && one.second.given_up;
+  });
 }
 
 std::uint64_t PageStore::submit(Job job, std::shared_ptr<SegmentFile> file, std::uint64_t offset,
@@ -137,13 +144,13 @@ bool PageStore::open_segment(const SegmentIndex::Writing& writing, std::int64_t 
   const std::span<std::byte> block(head.get(), segment_block);
   write_segment_head(index_.head_of(writing.page.segment), block);
   const std::uint64_t id =
-      submit({BlockPort::Kind::write, writing.page, {}, true}, *file, 0, block);
+      submit({BlockPort::Kind::write, writing.page, {}, true, now}, *file, 0, block);
   writes_.emplace(id, std::move(head));
   return true;
 }
 
-void PageStore::write(const PageKey& key, const PageKey& parent,
-                      std::span<const std::byte> content, std::int64_t now) {
+void PageStore::write(const PageKey& key, const PageKey& parent, std::span<const std::byte> content,
+                      std::int64_t now) {
   SLUICE_CHECK(content.size() == options_.page_bytes);
   Buffer buffer = take_buffer();
   trying_ = !health_.works();
@@ -159,7 +166,7 @@ void PageStore::write(const PageKey& key, const PageKey& parent,
   std::ranges::copy(content, record_content(segment, record).begin());
   write_record(segment, page.slot, page.head, record);
   const std::uint64_t id =
-      submit({BlockPort::Kind::write, page, segment, false}, files_.at(page.segment),
+      submit({BlockPort::Kind::write, page, segment, false, now}, files_.at(page.segment),
              record_offset(segment, page.slot), record);
   writes_.emplace(id, std::move(buffer));
 }
@@ -195,6 +202,15 @@ std::optional<std::int64_t> PageStore::oldest_read() const {
   return oldest;
 }
 
+std::optional<std::int64_t> PageStore::writes_stand_since() const {
+  std::optional<std::int64_t> oldest;
+  for (const auto& [id, job] : jobs_)
+    if (job.kind != BlockPort::Kind::read && !job.given_up)
+      oldest = std::min(oldest.value_or(job.began), job.began);
+  // Some wait for others, and what ended while nobody looked is news too.
+  return oldest.has_value() ? std::max(*oldest, write_ended_) : oldest;
+}
+
 void PageStore::release(const PageKey& key) {
   const auto it = reads_.find(key);
   if (it == reads_.end()) return;
@@ -204,10 +220,13 @@ void PageStore::release(const PageKey& key) {
 
 void PageStore::take_read(const Job& job, int error, std::int64_t now) {
   const PageKey key = job.page.head.key;
+  const bool is_cut = error == BlockPort::cut_short;
+  if (is_cut) error = 0;  // the disk works; the page is not whole
   const std::span<const std::byte> record(reads_.at(key).get(), record_bytes_);
   RecordCheck check;
-  if (error == 0) check = check_record(job.segment, job.page.slot, record);
-  const bool whole = error == 0 && check.state == RecordState::whole && check.head == job.page.head;
+  if (error == 0 && !is_cut) check = check_record(job.segment, job.page.slot, record);
+  const bool whole =
+      error == 0 && !is_cut && check.state == RecordState::whole && check.head == job.page.head;
   if (error != 0) {
     reads_off_ = true;
     fail(now, "a page cannot be read", error);
@@ -244,7 +263,7 @@ void PageStore::take_write(std::uint64_t id, const Job& job, int error, std::int
     if (reads_.empty()) reads_off_ = false;  // none hangs
     health_.worked();
   }
-  if (index_.is_full(job.page.segment)) sync(job.page.segment);
+  if (index_.is_full(job.page.segment)) sync(job.page.segment, now);
 }
 
 void PageStore::take(const BlockPort::Ended& ended, std::int64_t now) {
@@ -253,6 +272,7 @@ void PageStore::take(const BlockPort::Ended& ended, std::int64_t now) {
   const Job job = std::move(it->second);
   jobs_.erase(it);
   if (job.kind == BlockPort::Kind::read) return take_read(job, ended.error, now);
+  write_ended_ = now;
   if (job.kind == BlockPort::Kind::write) return take_write(ended.id, job, ended.error, now);
   --syncing_;
   if (ended.error != 0) fail(now, "a segment cannot be synchronised", ended.error);
@@ -264,21 +284,29 @@ void PageStore::poll(std::int64_t now, std::chrono::nanoseconds most) {
   for (const BlockPort::Ended& one : ended_) take(one, now);
 }
 
-void PageStore::sync(std::uint64_t segment) {
+void PageStore::sync(std::uint64_t segment, std::int64_t now) {
   const auto it = files_.find(segment);
   if (it == files_.end()) return;
   ++syncing_;
   Job job;
   job.kind = BlockPort::Kind::sync;
+  job.began = now;
   submit(std::move(job), it->second, 0, {});
 }
 
-void PageStore::sync() { sync(index_.last_segment()); }
+void PageStore::sync(std::int64_t now) { sync(index_.last_segment(), now); }
 
 void PageStore::give_up(std::int64_t now, const std::string& why) {
   reads_off_ = true;
   for (auto& [id, job] : jobs_) job.given_up = true;
   // One disk that hangs is one failure, however many wait for it.
+  if (health_.works() || trying_) health_.failed(now, why);
+  trying_ = false;
+}
+
+void PageStore::give_up_writes(std::int64_t now, const std::string& why) {
+  for (auto& [id, job] : jobs_)
+    if (job.kind != BlockPort::Kind::read) job.given_up = true;
   if (health_.works() || trying_) health_.failed(now, why);
   trying_ = false;
 }

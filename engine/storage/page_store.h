@@ -34,7 +34,7 @@ struct PageStoreOptions {
 
 struct PageStoreCounts {
   std::uint64_t written = 0, read = 0;  // pages, since it was opened
-  std::uint64_t broken = 0;             // read back other than written: not used
+  std::uint64_t broken = 0;             // read back other than written, or cut short: not used
   std::uint64_t failed = 0;             // transfers that the disk refused
   std::uint64_t dropped = 0;            // segments removed to make room
 };
@@ -78,6 +78,9 @@ class PageStore {
   bool read(const PageKey& key, std::int64_t now);
   /// When the oldest read began that is under way and was not given up.
   std::optional<std::int64_t> oldest_read() const;
+  /// Since when writes and syncs are under way of which none has ended; those that were given up do
+  /// not count.
+  std::optional<std::int64_t> writes_stand_since() const;
 
   /// What a read came to; the content goes with `release`. Null: it was not whole, or the disk
   /// refused.
@@ -90,9 +93,11 @@ class PageStore {
   bool is_busy() const { return !jobs_.empty(); }
   bool is_writing() const { return !writes_.empty() || syncing_ > 0; }
   /// Begins to synchronise the segment that was written last.
-  void sync();
+  void sync(std::int64_t now);
   /// Off from now on, for a reason that a caller saw: a read that does not end.
   void give_up(std::int64_t now, const std::string& why);
+  /// As `give_up`, of writes alone: they do not end. They are tried again when those have.
+  void give_up_writes(std::int64_t now, const std::string& why);
 
  private:
   struct FreeBytes {
@@ -105,7 +110,8 @@ class PageStore {
     SegmentHead segment;
     bool is_head = false;  // of a segment: no page
     std::int64_t began = 0;
-    bool is_trial = false, given_up = false;  // of reads
+    bool is_trial = false;  // of reads
+    bool given_up = false;
   };
 
   PageStore(StoreFolder folder, PageStoreOptions options, SegmentIndex index,
@@ -119,7 +125,8 @@ class PageStore {
   void take(const BlockPort::Ended& ended, std::int64_t now);
   void take_read(const Job& job, int error, std::int64_t now);
   void take_write(std::uint64_t id, const Job& job, int error, std::int64_t now);
-  void sync(std::uint64_t segment);
+  void sync(std::uint64_t segment, std::int64_t now);
+  bool writes_hang() const;
   void fail(std::int64_t now, const std::string& what, int error);
 
   StoreFolder folder_;
@@ -136,6 +143,7 @@ class PageStore {
   std::map<PageKey, Buffer> reads_;         // until released
   std::vector<Buffer> spare_;
   std::size_t syncing_ = 0;
+  std::int64_t write_ended_ = 0;  // the last one, or a sync
   std::uint64_t next_job_ = 1;
   std::vector<BlockPort::Ended> ended_;
   // Last: while it goes, the kernel may still move what stands above.

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "dataplane/segment_format.h"
 #include "engine/storage/block_port.h"
 
 namespace sluice {
@@ -24,8 +25,11 @@ int transfer(const BlockPort::Job& job) {
                                                            : ::pread(file, at, left, place);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return errno;
-    if (got == 0) return EIO;
+    if (got == 0) return job.kind == BlockPort::Kind::read ? BlockPort::cut_short : EIO;
     moved += static_cast<std::size_t>(got);
+    // A part of a block is the end of the file, and from there a direct read may not go on.
+    if (job.kind == BlockPort::Kind::read && moved % segment_block != 0)
+      return BlockPort::cut_short;
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "dataplane/segment_format.h"
 #include "engine/storage/block_port.h"
 
 namespace sluice {
@@ -101,11 +102,14 @@ class UringPort final : public BlockPort {
     const bool again = result == -EINTR || result == -EAGAIN;
     if (result > 0) moving.moved += static_cast<std::size_t>(result);
     const bool is_sync = moving.job.kind == Kind::sync;
-    if (again || (result > 0 && !is_sync && moving.moved < moving.job.bytes.size())) {
+    const bool is_read = moving.job.kind == Kind::read;
+    // A part of a block is the end of the file, and from there a direct read may not go on.
+    const bool is_cut = is_read && (result == 0 || moving.moved % segment_block != 0);
+    if (again || (result > 0 && !is_sync && !is_cut && moving.moved < moving.job.bytes.size())) {
       waiting_.push_back(id);
       return;
     }
-    const int error = result < 0 ? -result : result == 0 && !is_sync ? EIO : 0;
+    const int error = result < 0 ? -result : is_cut ? cut_short : result == 0 && !is_sync ? EIO : 0;
     ended.push_back({id, error});
     jobs_.erase(it);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -25,20 +26,24 @@ std::optional<double> cost_of_token(const Planner& planner) {
   return static_cast<double>(planner.costs().of(rows)) / rows;
 }
 
-/// Between two looks at reads that take long.
-constexpr std::chrono::milliseconds moment{100};
+/// How long a step waits for pages in which nobody can run; others may come in behind it.
+constexpr std::chrono::milliseconds moment{5};
 
 }  // namespace
 
 void ModelEngine::add(TaskId id, Task& task) {
   SLUICE_CHECK(!task.done() && tasks_.emplace(id, &task).second,
                "a new task has a number of its own");
+  // Should memory run out its owner has not added it.
+  const auto undo = [&](Task*) { remove(id); };
+  std::unique_ptr<Task, decltype(undo)> in_part(&task, undo);
   const std::optional<Beginning> beginning =
       source_ != nullptr ? task.beginning() : std::optional<Beginning>();
-  if (beginning.has_value() && source_->begin(id, *beginning->origin, beginning->tokens,
-                                              cost_of_token(planner_), engine_clock()))
-    return;  // until its pages are there
-  begin(id, task);
+  const bool waits =  // until its pages are there
+      beginning.has_value() && source_->begin(id, *beginning->origin, beginning->tokens,
+                                              cost_of_token(planner_), engine_clock());
+  if (!waits) begin(id, task);
+  (void)in_part.release();
 }
 
 void ModelEngine::begin(TaskId id, const Task& task) {
@@ -47,11 +52,12 @@ void ModelEngine::begin(TaskId id, const Task& task) {
 }
 
 void ModelEngine::go_on(TaskId ended, TaskId id, Task& task) {
-  const auto before = tasks_.find(ended);
-  SLUICE_CHECK(before != tasks_.end() && before->second == nullptr && !task.done(),
+  auto moved = tasks_.extract(ended);
+  SLUICE_CHECK(!moved.empty() && moved.mapped() == nullptr && !task.done(),
                "a task goes on where one that is done has ended");
-  SLUICE_CHECK(tasks_.emplace(id, &task).second, "a new task has a number of its own");
-  tasks_.erase(before);
+  moved.key() = id;
+  moved.mapped() = &task;
+  SLUICE_CHECK(tasks_.insert(std::move(moved)).inserted, "a new task has a number of its own");
   planner_.hand_on(ended, id);
   offer(id, task);
 }
@@ -84,7 +90,9 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   planner_.admit(static_cast<std::uint32_t>(pages.pages_free()),
                  static_cast<std::uint32_t>(pages.pages()), batch_);
   refuse(ended);
-  for (const PagesGranted& granted : batch_.admitted) {
+  // Those that are left there when something throws were never granted their pages.
+  for (auto& left = batch_.admitted; !left.empty(); left.erase(left.begin())) {
+    const PagesGranted granted = left.front();
     Task& task = *tasks_.find(granted.task)->second;
     task.grant(text_, granted.pages);
     planner_.took(granted.task, static_cast<std::uint32_t>(task.pages_taken()));
@@ -101,13 +109,16 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
     slot.token = -1;
     slot.outcome = {};
     slot.work.clear();
+    slot.before.clear();
     slot.task->lay_out(text_, item.rows, slot.work);
+    for (const Chunk& chunk : slot.work.chunks) slot.before.push_back(chunk.sequence->tokens());
   }
   return used_ != 0;
 }
 
 void ModelEngine::refuse(std::vector<TaskId>& ended) {
   const KvPages& pages = text_.pages();
+  ended.reserve(ended.size() + batch_.refused.size());
   for (const auto& [id, least] : batch_.refused) {
     Task& task = *tasks_.find(id)->second;
     task.fail(
@@ -160,7 +171,10 @@ bool ModelEngine::run_steps() {
     if (!slot.work.step.has_value() || !text_.steps(slot.work.step->sampling)) return false;
     steps_.push_back(*slot.work.step);
   }
-  if (!text_.step(steps_, tokens_).ok()) return false;
+  if (!text_.step(steps_, tokens_).ok()) {
+    cut_back(std::span(slots_).first(used_));
+    return false;
+  }
   for (std::size_t i = 0; i < used_; ++i) slots_[i].token = tokens_[i];
   return true;
 }
@@ -174,6 +188,7 @@ void ModelEngine::forward(std::span<Slot> slots) {
     chunks_.insert(chunks_.end(), slot.work.chunks.begin(), slot.work.chunks.end());
   const Result<void> ran = expert.decoder != nullptr ? text_.forward_expert(expert, chunks_, part_)
                                                      : text_.forward(chunks_, part_);
+  if (!ran.ok()) cut_back(slots);
   if (!ran.ok() && slots.size() > 1) {
     for (std::size_t i = 0; i < slots.size(); ++i) forward(slots.subspan(i, 1));
     return;
@@ -210,6 +225,17 @@ void ModelEngine::forget(const Work& work) {
   for (const Chunk& chunk : work.chunks)
     text_.pages().truncate(*chunk.sequence,
                            chunk.sequence->tokens() - chunk.embeddings.size() / width);
+}
+
+/// Rows that have their places, and were perhaps not written, are in their sequences no more:
+/// whoever keeps or publishes those takes all of their rows for written ones. Nothing happens where
+/// the engine has seen to it, as it should for an error that it returns.
+void ModelEngine::cut_back(std::span<const Slot> slots) {
+  for (const Slot& slot : slots)
+    for (std::size_t i = 0; i < slot.before.size(); ++i) {
+      KvSequence& sequence = *slot.work.chunks[i].sequence;
+      if (sequence.tokens() > slot.before[i]) text_.pages().truncate(sequence, slot.before[i]);
+    }
 }
 
 /// To its task, with what came of its work.
@@ -258,12 +284,27 @@ void ModelEngine::stop(TaskId id, const Task& task) {
   tasks_.find(id)->second = nullptr;
 }
 
-/// Who was to be in the forward, laid out or not, and whose pages have come but who is perhaps not
-/// planned: nobody else knows of them.
+/// Who was to be in the forward, laid out or not, whose pages have come but who is perhaps not
+/// planned, and who was refused or admitted and has not heard of it: nobody else knows of them.
 void ModelEngine::fail_all(const std::string& why, std::vector<TaskId>& advanced) {
-  used_ = 0;
+  cut_back(std::span(slots_).first(std::exchange(used_, 0)));
   for (const PageSource::Ready& one : std::exchange(ready_, {})) {
     Task*& task = tasks_.find(one.task)->second;
+    task->fail(Error{ErrorCode::unavailable, "it could not be begun: " + why});
+    advanced.push_back(one.task);
+    planner_.end(one.task);
+    task = nullptr;
+  }
+  for (const PagesRefused& one : batch_.refused) {
+    const auto it = tasks_.find(one.task);
+    if (it == tasks_.end()) continue;
+    it->second->fail(Error{ErrorCode::exhausted, "the KV pool is full, and then: " + why});
+    advanced.push_back(one.task);
+    tasks_.erase(it);
+  }
+  for (const PagesGranted& one : batch_.admitted) {
+    Task*& task = tasks_.find(one.task)->second;
+    if (task == nullptr) continue;  // it was read back just now
     task->fail(Error{ErrorCode::unavailable, "it could not be begun: " + why});
     advanced.push_back(one.task);
     planner_.end(one.task);
@@ -281,13 +322,21 @@ void ModelEngine::fail_all(const std::string& why, std::vector<TaskId>& advanced
 bool ModelEngine::step(std::vector<TaskId>& advanced) {
   const std::size_t before = advanced.size();
   batch_.clear();  // nobody is in this forward yet, should it fail before it is planned
+  used_ = 0;
   try {
-    if (source_ != nullptr) read_back({});
-    // Nobody can run, and somebody waits for pages only.
-    while (!plan(engine_clock(), advanced)) {
+    // Not after a step that only waited: a glance between two waits would count as other work, by
+    // which the source judges how long pages take.
+    if (source_ != nullptr && !std::exchange(only_waits_, false)) read_back({});
+    if (!plan(engine_clock(), advanced)) {
       if (advanced.size() != before || source_ == nullptr || !source_->is_waited_for())
         return false;
+      // Nobody can run, and somebody waits for pages only. Whoever steps holds up others who want
+      // the engine, so it waits no longer than a moment.
       read_back(moment);
+      if (!plan(engine_clock(), advanced)) {
+        only_waits_ = advanced.size() == before && source_->is_waited_for();
+        return false;
+      }
     }
     advanced.reserve(advanced.size() + used_);
     run();

@@ -44,8 +44,9 @@ class ModelEngine {
   /// All have been removed, or were refused.
   bool empty() const { return tasks_.empty(); }
 
-  /// One forward. False: nobody can run. `advanced`: all who were in it, and who was refused.
-  /// Those that were refused are in the engine no more.
+  /// One forward. False: nobody can run now, also where somebody waits for pages that are read
+  /// back, for which it waits a moment: step again while tasks are not done. `advanced`: all who
+  /// were in it, and who was refused. Those that were refused are in the engine no more.
   bool step(std::vector<TaskId>& advanced);
 
   const Planner& planner() const { return planner_; }
@@ -63,6 +64,7 @@ class ModelEngine {
     TaskId id = 0;
     Task* task = nullptr;
     Work work;
+    std::vector<std::size_t> before;  // tokens of each chunk's sequence
     std::size_t rows = 0;
     std::size_t hidden_at = 0, logits_at = 0;  // of its rows in the buffers below
     std::int32_t token = -1;
@@ -85,11 +87,13 @@ class ModelEngine {
   void offer(TaskId id, const Task& task);
   void read_back(std::chrono::nanoseconds most);
   void forget(const Work& work);
+  void cut_back(std::span<const Slot> slots);
 
   TextEngine& text_;
   Planner planner_;
   PageSource* source_ = nullptr;
   std::vector<PageSource::Ready> ready_;  // between the source and the planner
+  bool only_waits_ = false;               // the last step did, and no forward has run since
   std::map<TaskId, Task*> tasks_;         // null: done, and not removed yet
   Batch batch_;
   Nanoseconds began_ = 0;

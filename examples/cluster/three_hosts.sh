@@ -138,7 +138,7 @@ same question workflows/image_chat.yaml parser "vit, vae" "llm, diffusion" \
 same drawing workflows/image_chat.yaml parser "vit, vae" "llm, diffusion" --prompt "draw a red circle" --seed 3
 same vlm_split workflows/vlm_split.yaml parser eyes llm \
   --image "$PWD/models/scenes/samples/table.png" --prompt "What is there?" --max-tokens 8
-model=$(find -L "$PWD/fetched" -name '*.gguf' 2>/dev/null | head -n 1)
+model=$({ find -L "$PWD/fetched" -name '*.gguf' 2>/dev/null || true; } | head -n 1)
 if [ -n "$model" ]; then
   same smollm2 workflows/chat.yaml parser "" llm --set "roles.llm.model=$model" \
     --set "global_params.kv.model=$model" --prompt "What is the capital of France?" --max-tokens 12

@@ -15,6 +15,18 @@ using Recorded = std::vector<std::function<void()>>;
 Recorded recorded;
 bool recording = false;
 
+emulated::Fault* fault = nullptr;
+
+/// One more call that may fail: whether this is the one.
+Result<void> may_fail(emulated::Fault::Of what) {
+  using Of = emulated::Fault::Of;
+  if (fault == nullptr || fault->happened) return {};
+  if (fault->of != what && !(fault->of == Of::others && what == Of::waits)) return {};
+  if (fault->call-- != 0) return {};
+  fault->happened = true;
+  return Error{ErrorCode::unavailable, "the device was told to fail"};
+}
+
 float as_float(float value) { return value; }
 float as_float(Bf16 value) { return widen(value); }
 void put(float& to, float value) { to = value; }
@@ -23,6 +35,7 @@ void put(Bf16& to, float value) { to = narrow(value); }
 template <typename T, typename U>
 Result<void> product(const T* x, const T* weight, U* y, std::size_t rows, std::size_t out,
                      std::size_t in) {
+  if (Result<void> fails = may_fail(emulated::Fault::Of::products); !fails.ok()) return fails;
   emulated::submit([=] {
     for (std::size_t r = 0; r < rows; ++r)
       for (std::size_t o = 0; o < out; ++o) {
@@ -64,6 +77,8 @@ class EmulatedGraph final : public Graph {
 
 }  // namespace
 
+void emulated::plan_fault(Fault* next) { fault = next; }
+
 void emulated::submit(std::function<void()> work) {
   if (recording)
     recorded.push_back(std::move(work));
@@ -76,6 +91,7 @@ Result<About> find_device() {
 }
 
 Result<Memory> Memory::allocate(std::size_t bytes) {
+  if (Result<void> fails = may_fail(emulated::Fault::Of::others); !fails.ok()) return fails.error();
   Memory made;
   // Aligned as a GPU's memory is, and not cleared: what is read before it is written shows.
   made.data_ = ::operator new (bytes, std::align_val_t{256});
@@ -87,7 +103,10 @@ Memory::~Memory() {
   if (data_ != nullptr) ::operator delete (data_, std::align_val_t{256});
 }
 
-Result<Stream> make_stream() { return Stream{nullptr}; }
+Result<Stream> make_stream() {
+  if (Result<void> fails = may_fail(emulated::Fault::Of::others); !fails.ok()) return fails.error();
+  return Stream{nullptr};
+}
 void free_stream(Stream) {}
 void copy_in(void* device, const void* host, std::size_t bytes, Stream) {
   SLUICE_CHECK(!recording, "a recording holds work of the device only");
@@ -99,16 +118,21 @@ void copy_out(void* host, const void* device, std::size_t bytes, Stream) {
 void clear(void* device, std::size_t bytes, Stream) { std::memset(device, 0, bytes); }
 Result<void> synchronise(Stream) {
   SLUICE_CHECK(!recording, "a recording cannot be waited for");
-  return {};
+  return may_fail(emulated::Fault::Of::waits);
 }
 
 Result<std::unique_ptr<Products>> make_products() {
+  if (Result<void> fails = may_fail(emulated::Fault::Of::others); !fails.ok()) return fails.error();
   return std::unique_ptr<Products>(std::make_unique<EmulatedProducts>());
 }
 
 void begin_recording(Stream) { recording = true; }
 Result<std::unique_ptr<Graph>> end_recording(Stream) {
   recording = false;
+  if (Result<void> fails = may_fail(emulated::Fault::Of::others); !fails.ok()) {
+    recorded.clear();
+    return fails.error();
+  }
   return std::unique_ptr<Graph>(std::make_unique<EmulatedGraph>(std::exchange(recorded, {})));
 }
 

@@ -21,6 +21,16 @@ inline Dim3 thread_index, block_index, block_size, grid_size;
 /// Does a piece of work in its turn; while a recording runs, keeps it for later.
 void submit(std::function<void()> work);
 
+/// What a test lets go wrong: the call of that number, from 0, of those that may fail.
+struct Fault {
+  enum class Of : unsigned char { products, waits, others };  // others: waits too, memory, streams
+  Of of = Of::others;
+  std::size_t call = 0;
+  bool happened = false;
+};
+/// Null: nothing goes wrong. Borrowed until the next.
+void plan_fault(Fault* fault);
+
 /// Runs `body` as every thread of every block.
 void run(Dim3 grid, Dim3 block, std::size_t shared_bytes, const std::function<void()>& body);
 

@@ -126,6 +126,9 @@ Result<std::vector<HostGroup>> isolate(std::span<const WorkflowSpec* const> work
   for (const WorkflowSpec* spec : workflows)
     for (const RoleSpec& role : spec->roles) known.push_back(role.name.text);
   const bool all = roles.size() == 1 && roles[0] == "all";
+  if (!all && std::ranges::find(roles, "all") != roles.end() &&
+      std::ranges::find(known, "all") == known.end())
+    return invalid_argument("`all` is every role: name no other beside it");
   for (const std::string& role : all ? known : std::vector(roles.begin(), roles.end())) {
     if (std::ranges::find(known, role) == known.end()) {
       const std::string near = nearest_name(role, {known.begin(), known.end()});

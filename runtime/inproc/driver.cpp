@@ -152,12 +152,17 @@ void Driver::handle(Event& event) {
 void Driver::handle_call(Event& event) {
   if (closing_ || event.call->ended()) return sessions_->call_ended(*event.call->record);
   // Nothing of the call runs before `Loop::run`, so its caller is known in time.
+  std::uint64_t given = 0;
+  for (std::size_t i = 0; recorder_ && i < event.inputs.size(); ++i)
+    given |= event.inputs[i] ? std::uint64_t{1} << i : 0;
   const CallId id = loop_.call(event.call->record->number, event.inputs, steady_now());
   event.call->id = id;
   if (peers_) event.call->number = number_of(id);
-  if (recorder_) recorder_->call_begins(id, event.call->session_name);
+  if (recorder_) recorder_->call_begins(id, event.call->session_name, given);
   calls_[id].call = event.call;
-  if (peers_) peers_->names[event.call->record->number] = event.call->session_name;
+  // Of a call that was refused no other machine hears, nor of its session.
+  if (peers_ && loop_.knows(id))
+    peers_->names[event.call->record->number] = event.call->session_name;
   calls_open_.store(calls_.size());
   if (event.call->stopped) loop_.cancel(id);
 }
@@ -172,6 +177,7 @@ void Driver::handle_yielded(LaneActivation& activation, YieldedFields& fields, b
       frame->values[field] = std::move(value);
       frame->mask |= std::uint64_t{1} << field;
     }
+    if (recorder_) recorder_->yielded(activation, frame->mask);
     loop_.yielded(node, activation.id(), frame, last);
   }
   fields.clear();
@@ -189,6 +195,7 @@ void Driver::handle_ended(LaneActivation& activation, std::unique_ptr<Error> err
     const NodeId node = activation.place().node->id;
     std::unique_ptr<Failure> failure;
     if (peers_) pass_warnings(activation);
+    if (error && recorder_) recorder_->failed(activation);
     if (error) failure = std::make_unique<Failure>(Failure{node, std::move(*error)});
     loop_.ended(node, activation.id(), std::move(failure));
   }
@@ -303,6 +310,7 @@ void Driver::end(EndCall& end) {
   forget(*open.call);
   CallOutcome outcome;
   outcome.ok = end.failure == nullptr;
+  if (end.failure && end.failure->kind == FailureKind::refused) refused_.fetch_add(1);
   outcome.warnings = std::move(end.warnings);
   if (end.failure) {
     outcome.error = end.failure->kind == FailureKind::cancelled   ? stopped(*open.call)

@@ -128,6 +128,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void handle_peer(std::unique_ptr<PeerEvent> event);
   void handle_message(std::unique_ptr<PeerEvent> event);
   void handle_control(Origin from, const Control& control);
+  void take_admitted(Origin home, const Control& control);
   void take_session(Origin from, const Control& control);
   void handle_joined(Origin life);
   void handle_lost(Origin life, const std::string& why);
@@ -179,7 +180,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   bool closing_ = false;
   std::atomic<bool> closed_{false};
   std::atomic<std::size_t> calls_open_{0}, given_up_{0}, activations_open_{0};
-  std::atomic<std::uint64_t> dropped_{0};
+  std::atomic<std::uint64_t> dropped_{0}, refused_{0};
 
   // The clock.
   mutable std::mutex clock_mutex_;

@@ -60,7 +60,8 @@ void Driver::close() {
 }
 
 RunnerCounts Driver::counts() const {
-  return {calls_open_.load(), given_up_.load(), activations_open_.load(), dropped_.load()};
+  return {calls_open_.load(), given_up_.load(), activations_open_.load(), dropped_.load(),
+          refused_.load()};
 }
 
 void Driver::wake_clock() {

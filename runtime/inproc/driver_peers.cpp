@@ -133,10 +133,12 @@ void Driver::tell(std::uint32_t machine, const Control& control) {
 }
 
 void Driver::tell_session(std::uint32_t machine, std::uint64_t session) {
+  const auto name = peers_->names.find(session);
+  if (name == peers_->names.end()) return;  // it has ended, and nobody waits for what comes of it
   if (machine == peers_->where().home || !peers_->told[machine].insert(session).second) return;
   Control control{.kind = Control::Kind::session, .workflow = peers_->place.workflow};
   control.number = session;
-  control.text = peers_->names[session];
+  control.text = name->second;
   tell(machine, control);
   failpoint("session_named");
 }
@@ -246,8 +248,6 @@ void Driver::handle_control(Origin from, const Control& control) {
   if (control.kind == Kind::taken) return take_back(from, control);
   if (!of_home || control.life.machine >= peers_->where().machines)
     return refuse(from, "it says what only the home may say");
-  std::vector<CallId> calls;
-  for (const std::uint64_t call : control.calls) calls.push_back({call, from});
   if (control.kind == Kind::joined || control.kind == Kind::lost || control.kind == Kind::admitted)
     peers_->news = std::max(peers_->news, control.number);
   switch (control.kind) {
@@ -255,18 +255,14 @@ void Driver::handle_control(Origin from, const Control& control) {
       if (peers_->lives.life_of(control.life.machine).incarnation < control.life.incarnation)
         forget_windows(control.life.machine);
       peers_->lives.joined(control.life);
-      loop_.forget(calls);
       return receive_held();
     case Kind::lost:
       handle_lost(control.life, control.text);
       return receive_held();
     case Kind::admitted:
-      peers_->lives.joined(from);
-      loop_.forget(calls);
-      peers_->admitted = true;
-      peers_->place.port->admitted();
-      return receive_held();
+      return take_admitted(from, control);
     case Kind::session_ended: {
+      peers_->ended_sessions.add(control.number);
       peers_->names.erase(control.number);
       for (auto& told : peers_->told) told.erase(control.number);
       return;
@@ -276,10 +272,21 @@ void Driver::handle_control(Origin from, const Control& control) {
   }
 }
 
+void Driver::take_admitted(Origin home, const Control& control) {
+  peers_->admitted = true;
+  peers_->lives.joined(home);
+  std::vector<CallId> calls;
+  for (const std::uint64_t call : control.calls) calls.push_back({call, home});
+  loop_.forget(calls);
+  peers_->place.port->admitted();
+  receive_held();
+}
+
 void Driver::take_session(Origin from, const Control& control) {
   const bool is_later = from.incarnation > peers_->lives.life_of(from.machine).incarnation;
   const bool is_wrong = from.incarnation <= peers_->wrong[from.machine];
   if (is_wrong || (!peers_->lives.accepts(from) && !is_later)) return;
+  if (peers_->ended_sessions.contains(control.number)) return;  // its end came on a shorter way
   if (peers_->names.size() >= sessions_max && !peers_->names.contains(control.number))
     return refuse(from, "it names more than " + std::to_string(sessions_max) + " sessions");
   peers_->names.emplace(control.number, control.text);
@@ -293,7 +300,7 @@ void Driver::handle_joined(Origin life) {
   peers_->lives.joined(life);
   Control news{.kind = Control::Kind::joined, .workflow = peers_->place.workflow};
   news.number = ++peers_->news;
-  for (const CallId& call : loop_.machine_back(life.machine)) news.calls.push_back(call.number);
+  const std::vector<CallId> given_up = loop_.machine_back(life.machine);
   // Whatever the others send it now it takes after these, for they come by the home's own link.
   for (std::uint32_t other = 0; other < peers_->where().machines; ++other) {
     if (other == self || other == life.machine || !peers_->lives.is_there(other)) continue;
@@ -302,8 +309,10 @@ void Driver::handle_joined(Origin life) {
     news.life = life;
     tell(other, news);
   }
+  // Only it: the others know of these calls, and still count what of them runs there.
   news.kind = Control::Kind::admitted;
   news.life = life;
+  for (const CallId& call : given_up) news.calls.push_back(call.number);
   tell(life.machine, news);
 }
 
@@ -360,7 +369,8 @@ const Ref<CallState>& Driver::call_of(const StartActivation& start) {
   Peers::Guest& guest = peers_->guests[start.call];
   ++guest.activations;
   if (guest.call) return guest.call;
-  auto* const made = new CallState({}, peers_->names[start.session]);
+  const auto name = peers_->names.find(start.session);
+  auto* const made = new CallState({}, name == peers_->names.end() ? "" : name->second);
   made->id = start.call;
   made->number = number_of(start.call);
   guest.call = Ref<CallState>(made);

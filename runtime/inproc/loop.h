@@ -69,6 +69,7 @@ class Loop {
   void forget(const std::vector<CallId>& given_up);
   /// The home's call waits only for the nodes to let go of it.
   bool is_given_up(const CallId& call) const { return coordinator_.is_given_up(call); }
+  bool knows(const CallId& call) const { return coordinator_.knows(call); }
 
   const Residence& where() const { return where_; }
 

@@ -11,6 +11,7 @@
 
 #include "graph/table.h"
 #include "runtime/inproc/call_state.h"
+#include "runtime/inproc/ended_sessions.h"
 #include "runtime/inproc/yield_gates.h"
 #include "runtime/membership.h"
 #include "runtime/node/port.h"
@@ -63,6 +64,7 @@ struct Peers {
   bool admitted = false;                       // by the home
   std::vector<std::set<std::uint64_t>> told;   // by machine: sessions whose names it has
   std::map<std::uint64_t, std::string> names;  // of sessions
+  EndedSessions ended_sessions;
   std::vector<std::string> why;                // by machine: that it is not there
   Table<Guest, CallId> guests;
   std::vector<BrokenCall> broken;

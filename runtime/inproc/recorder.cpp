@@ -9,7 +9,7 @@ void Recorder::follows(const LaneActivation& activation, Instant sent) {
   sent_ = since_began(sent);
 }
 
-void Recorder::call_begins(const CallId& id, const std::string& session) {
+void Recorder::call_begins(const CallId& id, const std::string& session, std::uint64_t inputs) {
   follows_nobody();
   const std::lock_guard lock(mutex_);
   calls_[id] = trace_.calls.size();
@@ -17,6 +17,7 @@ void Recorder::call_begins(const CallId& id, const std::string& session) {
   if (added) trace_.sessions.push_back(session);
   CallSpan& call = trace_.calls.emplace_back();
   call.session = it->second;
+  call.inputs = inputs;
   call.arrived = since_began(steady_now());
 }
 
@@ -53,6 +54,20 @@ void Recorder::started(LaneActivation& activation, const CallId& call, NodeId no
     ++trace_.left_out;
     activation.keep_times(Span::nobody);
   }
+}
+
+void Recorder::yielded(const LaneActivation& activation, std::uint64_t fields) {
+  const std::size_t span = activation.times()->span;
+  if (span == Span::nobody) return;
+  const std::lock_guard lock(mutex_);
+  trace_.spans[span].fields |= fields;
+}
+
+void Recorder::failed(const LaneActivation& activation) {
+  const std::size_t span = activation.times()->span;
+  if (span == Span::nobody) return;
+  const std::lock_guard lock(mutex_);
+  trace_.spans[span].failed = true;
 }
 
 void Recorder::ended(const LaneActivation& activation) {

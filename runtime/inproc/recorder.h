@@ -24,12 +24,16 @@ class Recorder {
   /// It follows from no activation.
   void follows_nobody() { cause_ = Span::nobody; }
 
-  void call_begins(const CallId& id, const std::string& session);
+  /// `inputs`: which it brings, as bits.
+  void call_begins(const CallId& id, const std::string& session, std::uint64_t inputs);
   /// The end for the caller: the first one told counts.
   void call_ends(const CallId& id, bool ok, const std::string& cause, const std::string& message);
   /// Nothing is left of it.
   void forget(const CallId& id) { calls_.erase(id); }
   void started(LaneActivation& activation, const CallId& call, NodeId node, std::uint16_t group);
+  /// It made a frame of these fields.
+  void yielded(const LaneActivation& activation, std::uint64_t fields);
+  void failed(const LaneActivation& activation);
   void ended(const LaneActivation& activation);
 
   /// What has been noted; what still runs ends now.

@@ -25,7 +25,6 @@ bool has_life(Kind kind) {
   return kind == Kind::joined || kind == Kind::lost || kind == Kind::admitted ||
          kind == Kind::unheard;
 }
-bool has_calls(Kind kind) { return kind == Kind::joined || kind == Kind::admitted; }
 
 }  // namespace
 
@@ -43,7 +42,7 @@ wire::Bytes encode_control(const Control& control) {
   if (has_text(kind)) out.text(std::string_view(control.text).substr(0, wire::words_max));
   if (kind == Kind::give_up) out.number(control.node);
   if (kind == Kind::taken) out.number(control.edge);
-  if (has_calls(kind)) {
+  if (kind == Kind::admitted) {
     out.number(control.calls.size());
     for (const std::uint64_t call : control.calls) out.number(call);
   }
@@ -67,7 +66,7 @@ Result<Control> decode_control(std::span<const std::byte> bytes) {
   if (control.kind == Kind::give_up)
     control.node = static_cast<NodeId>(in.number("a node", 0xffff));
   if (control.kind == Kind::taken) control.edge = static_cast<EdgeId>(in.number("an edge", 0xffff));
-  if (has_calls(control.kind)) {
+  if (control.kind == Kind::admitted) {
     const std::size_t calls = in.count("calls", calls_max);
     for (std::size_t i = 0; i < calls && in.ok(); ++i)
       control.calls.push_back(in.number("a call", any_number));

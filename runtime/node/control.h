@@ -22,9 +22,9 @@ struct Control {
   enum class Kind : std::uint8_t {
     session,        // `number` is the session `text`
     session_ended,  // from the home: nothing of session `text` is needed any more
-    joined,         // from the home: `life` is there; `calls` are being given up
+    joined,         // from the home: `life` is there
     lost,           // from the home: `life` is over
-    admitted,       // from the home: you are let in, in `life`; `calls` are being given up
+    admitted,       // from the home: you are let in, in `life`; the others still give up `calls`
     unheard,        // to the home: `life` cannot be heard, or is wrong, because of `text`
     give_up,        // to the home: call `number` cannot go on, because of `text`, at `node`
     ask,            // to the home: let this machine in
@@ -39,7 +39,7 @@ struct Control {
   Origin life{};
   NodeId node = entry_node;
   EdgeId edge = 0;
-  std::vector<std::uint64_t> calls{};  // of the sender
+  std::vector<std::uint64_t> calls{};  // admitted: of the sender
 };
 
 wire::Bytes encode_control(const Control& control);

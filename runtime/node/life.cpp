@@ -73,6 +73,7 @@ RunnerCounts Life::counts() const {
     all.given_up += counts.given_up;
     all.activations += counts.activations;
     all.dropped += counts.dropped;
+    all.refused += counts.refused;
   }
   return all;
 }

@@ -38,7 +38,7 @@ class NodeImpl final : public Node, private LifeKeeper {
 
   Result<void> begin(std::span<const Graph> graphs, const Catalog& catalog);
   Runner& runner(std::size_t workflow) override { return *runners_[workflow]; }
-  Result<void> wait_for_members(std::chrono::milliseconds patience) override;
+  Result<void> wait_for_members(std::chrono::milliseconds patience, const Look& look) override;
   std::uint32_t lives() const override {
     const std::lock_guard lock(mutex_);
     return lives_;
@@ -165,7 +165,7 @@ NodeImpl::~NodeImpl() {
   if (life_) life_->stop(true);
 }
 
-Result<void> NodeImpl::wait_for_members(std::chrono::milliseconds patience) {
+Result<void> NodeImpl::wait_for_members(std::chrono::milliseconds patience, const Look& look) {
   const auto until = std::chrono::steady_clock::now() + patience;
   for (;;) {
     std::shared_ptr<Life> life;
@@ -179,8 +179,11 @@ Result<void> NodeImpl::wait_for_members(std::chrono::milliseconds patience) {
     const auto step = std::clamp(left, std::chrono::milliseconds(0), std::chrono::milliseconds(50));
     const std::vector<std::string> missing = life->wait(step);
     if (missing.empty()) return {};
+    if (look)
+      if (Result<void> go_on = look(missing); !go_on.ok()) return go_on;
     if (left.count() <= 0)
-      return Error{ErrorCode::deadline, "machine " + list_of(missing) + " did not join within " +
+      return Error{ErrorCode::deadline, (missing.size() == 1 ? "machine " : "machines ") +
+                                            list_of(missing) + " did not join within " +
                                             std::to_string(patience.count()) + " ms"};
   }
 }

@@ -69,8 +69,11 @@ class Node {
   /// At home: of each workflow, until the node ends.
   virtual Runner& runner(std::size_t workflow) = 0;
   /// At home: until all machines are there. Elsewhere: until the home has let this one in.
-  /// Errors: deadline, which names who is missing.
-  virtual Result<void> wait_for_members(std::chrono::milliseconds patience) = 0;
+  /// `look` is asked with the names of who is missing every 50 ms or less; its error ends the wait.
+  /// Errors: deadline, which names who is missing; what `look` says.
+  using Look = std::function<Result<void>(const std::vector<std::string>& missing)>;
+  virtual Result<void> wait_for_members(std::chrono::milliseconds patience,
+                                        const Look& look = {}) = 0;
   /// How many lives it has begun.
   virtual std::uint32_t lives() const = 0;
   /// Never waits for roles or other machines; not from an observer or a notice.

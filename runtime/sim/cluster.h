@@ -22,10 +22,6 @@
 
 namespace sluice::sim {
 
-inline std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
-  return SplitMix64(a ^ (b * 0x9e3779b97f4a7c15ULL)).next();
-}
-
 /// A hostile machine needs two others that talk to each other; where nobody says how many homes
 /// there are, it is there for every third seed.
 Options settled(Options options);

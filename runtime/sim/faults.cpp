@@ -41,6 +41,7 @@ void FaultCounts::add(const FaultCounts& other) {
   slowed += other.slowed;
   stopped += other.stopped;
   held += other.held;
+  refused += other.refused;
 }
 
 std::string FaultCounts::text() const {
@@ -56,7 +57,8 @@ std::string FaultCounts::text() const {
          line("machines were given up alive", suspects) + line("homes were lost", homes_lost) +
          line("calls had their own deadline", hurried) + line("messages were forged", forged) +
          line("forged messages were refused", forged_refused) + line("roles were slow", slowed) +
-         line("roles waited for a window", stopped) + line("calls waited for a window", held);
+         line("roles waited for a window", stopped) + line("calls waited for a window", held) +
+         line("calls were refused", refused);
 }
 
 }  // namespace sluice::sim

@@ -77,8 +77,17 @@ void Oracle::call_named(std::size_t call, const CallId& id, Instant now, Instant
   if (home == homes_.end()) home = homes_.insert(home, {id.home, {}});
   home->calls.resize(std::max<std::size_t>(home->calls.size(), id.number + 1), no_call);
   home->calls[id.number] = static_cast<std::uint32_t>(call);
+  calls_[call].home = static_cast<std::size_t>(home - homes_.begin());
+  ++home->open;
   calls_[call].arrived = now;
   calls_[call].allowed = std::min<Instant>(allowed, plan_.limits.deadline);
+}
+
+void Oracle::check_admitted(std::size_t index) {
+  const CallFacts& call = calls_[index];
+  if (!call.ended && homes_[call.home].open > plan_.limits.calls)
+    violated("C26: call " + std::to_string(index) + " was let in as number " +
+             std::to_string(homes_[call.home].open) + " of " + std::to_string(plan_.limits.calls));
 }
 
 std::size_t Oracle::call_of(const CallId& id) const {
@@ -336,6 +345,10 @@ void Oracle::call_ended(const EndCall& end, Instant now) {
   check_times(end, call, now);
   if (call.ended) violated("C7: call " + std::to_string(index) + " ended twice");
   call.ended = true;
+  const std::int64_t others = --homes_[call.home].open;
+  if (end.failure && end.failure->kind == FailureKind::refused && others < plan_.limits.calls)
+    violated("C26: call " + std::to_string(index) + " was refused beside " +
+             std::to_string(others) + " others");
   if (!call.given_up && (call.messages != 0 || !call.running.empty()))
     violated("C9: call " + std::to_string(index) + " ended with " + std::to_string(call.messages) +
              " messages and " + std::to_string(call.running.size()) + " activations of it about");

@@ -1,7 +1,7 @@
 // What the simulation knows and the engines do not: everything. It checks the invariants with it.
 //
 // It keeps every activation with the yield that it descends from, and everything of a call that is
-// running or on its way. Numbers C1 to C25 are those of docs/SIMULATION.md; C6 is a refusal of
+// running or on its way. Numbers C1 to C26 are those of docs/SIMULATION.md; C6 is a refusal of
 // `OrderQueue`, C17 is two runs, C23 to C25 are the cluster's. Thread: one.
 // Source: docs/SIMULATION.md.
 #pragma once
@@ -36,6 +36,8 @@ class Oracle {
   void call_arrived(std::size_t call, std::uint64_t session);
   /// What its home calls it, and how long it may take.
   void call_named(std::size_t call, const CallId& id, Instant now, Instant allowed);
+  /// It was let in, or has ended: its home has as many as the workflow takes, and no more.
+  void check_admitted(std::size_t call);
   /// The call's index in the script.
   std::size_t call_of(const CallId& id) const;
   /// The entry's activation of a call: what its first frame descends from.
@@ -122,6 +124,7 @@ class Oracle {
     std::uint64_t starts = 0;
     ActivationNumber entry = 0;
     std::uint64_t session = 0;
+    std::size_t home = 0;
     Identities identities;
     std::vector<ActivationNumber> last_release;  // by node, once there was one: C5
     std::vector<FrameNumber> last_delivery;      // by output, likewise: C5
@@ -133,6 +136,7 @@ class Oracle {
   struct Home {
     Origin origin;
     std::vector<std::uint32_t> calls;  // by number: index in the script
+    std::int64_t open = 0;             // that have not ended
   };
 
   /// A deadline that was not over, or inputs that were not too old: C21.

@@ -8,9 +8,10 @@ std::uint64_t CallReport::hash() const {
   for (const std::uint64_t count : outputs) hash = mixed(hash, count);
   for (const std::string& warning : warnings)
     for (const char c : warning) hash = mixed(hash, static_cast<unsigned char>(c));
-  if (failure)
-    hash = mixed(
-        hash, (std::uint64_t{failure->node} << 8U) + static_cast<std::uint64_t>(failure->kind) + 1);
+  if (!failure) return hash;
+  hash = mixed(
+      hash, (std::uint64_t{failure->node} << 8U) + static_cast<std::uint64_t>(failure->kind) + 1);
+  for (const char c : failure->error.message) hash = mixed(hash, static_cast<unsigned char>(c));
   return hash;
 }
 

@@ -182,7 +182,7 @@ class Simulation final : public TroubleHost {
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if ((call.inputs >> i & 1U) != 0)
         inputs[i] = token_payload(input_token(plan_.inputs[i], index), frame, call.number(i));
-    spans_.makes(frame, Span::nobody, now_);
+    spans_.makes(frame, Span::nobody, call.inputs, now_);
     report_.calls[index].arrived = now_;
     const std::uint32_t at = home_of(index);
     Instant allowed = Instant::max();
@@ -198,6 +198,7 @@ class Simulation final : public TroubleHost {
     if (cluster_.machine(at).away) oracle_.gave_up(index);
     if (!cluster_.may_yield(entry_node, at)) ++report_.faults.held;
     perform(at);
+    oracle_.check_admitted(index);
   }
 
   void apply(const Event& event) {
@@ -259,7 +260,7 @@ class Simulation final : public TroubleHost {
     const Token identity = yield_token(running.identity, ~0U);
     const bool fenced = cluster_.machine(cluster_.machine_of(start.node)).away;
     running.fact = oracle_.started(start, firing, identity, fenced);
-    report_.calls[firing.call].firings_hash += mixed(identity, 1);
+    report_.calls[firing.call].firings_hash += mixed(identity, order_token(start));
     running.span = spans_.open(start, firing.call, identity, now_);
     if (options_.keep_firings) report_.firings.push_back(std::move(firing));
     const NodeScript& script = script_.nodes[start.node];
@@ -409,7 +410,7 @@ class Simulation final : public TroubleHost {
     const std::uint64_t mask = (*running.yields)[running.next_yield];
     const Token token = yield_token(running.identity, running.next_yield);
     const FrameNumber number = oracle_.yielded(running.fact);
-    spans_.makes(number, running.span, now_);
+    spans_.makes(number, running.span, mask, now_);
     ++running.next_yield;
     Frame* frame = cluster_.machine(cluster_.machine_of(node))
                        .pools.new_frame(node, plan_.nodes[node].outputs.size());
@@ -432,6 +433,7 @@ class Simulation final : public TroubleHost {
   void end(std::uint32_t index, std::optional<Failure> failure) {
     const NodeId node = running_[index].start.node;
     const ActivationId activation = running_[index].start.activation;
+    if (failure) spans_.fails(running_[index].span);
     forget(index);
     cluster_.engine(node).ended(
         activation, failure ? std::make_unique<Failure>(std::move(*failure)) : nullptr, effects_);
@@ -477,6 +479,7 @@ class Simulation final : public TroubleHost {
     CallReport& call = report_.calls[oracle_.call_of(end.call)];
     call.ended = true;
     call.done = now_;
+    if (end.failure && end.failure->kind == FailureKind::refused) ++report_.faults.refused;
     call.failure = std::move(end.failure);
     call.warnings = std::move(end.warnings);
     std::ranges::sort(call.warnings);

@@ -57,7 +57,7 @@ struct CallReport {
   Instant arrived{};
   Instant first_output{};  // zero: none came
   Instant done{};
-  std::uint64_t firings_hash = 0;  // the same for the same set of firings
+  std::uint64_t firings_hash = 0;  // the same for the same firings, values in the same order
 
   /// Of everything that must not depend on timing.
   std::uint64_t hash() const;

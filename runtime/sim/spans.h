@@ -21,7 +21,7 @@ class Spans {
   /// Of an activation that starts, behind the one that brought the last of what it had waited for.
   std::size_t open(const StartActivation& start, std::size_t call, Token identity, Instant now) {
     if (!on_) return Span::nobody;
-    Span span{call, start.node, start.group, identity, now, now, now, Span::nobody, now};
+    Span span{call, start.node, start.group, identity, now, now, now, Span::nobody, now, 0, false};
     Instant latest{-1};
     for (const InputValue& input : start.inputs) {
       const FrameTime& made = frames_[frame_of(*input.value)];
@@ -40,9 +40,13 @@ class Spans {
   void ends(std::size_t span, Instant now) {
     if (on_) spans_[span].end = now;
   }
-  /// The activation made a frame; `Span::nobody`: the call did.
-  void makes(FrameNumber number, std::size_t span, Instant now) {
+  void fails(std::size_t span) {
+    if (on_) spans_[span].failed = true;
+  }
+  /// The activation made a frame of these fields; `Span::nobody`: the call did.
+  void makes(FrameNumber number, std::size_t span, std::uint64_t fields, Instant now) {
     if (!on_) return;
+    if (span != Span::nobody) spans_[span].fields |= fields;
     frames_.resize(std::max<std::size_t>(frames_.size(), number + 1));
     frames_[number] = {now, span};
   }

@@ -73,4 +73,11 @@ std::string identity_of(const Plan& plan, const Firing& firing) {
   return identity;
 }
 
+Token order_token(const StartActivation& start) {
+  Token token = 1;
+  for (const InputValue& input : start.inputs)
+    token = mixed(mixed(token, input.field), token_of(*input.value));
+  return token;
+}
+
 }  // namespace sluice::sim

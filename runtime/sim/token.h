@@ -10,12 +10,17 @@
 #include <string>
 #include <vector>
 
+#include "base/random.h"
 #include "graph/effect.h"
 #include "graph/plan.h"
 
 namespace sluice::sim {
 
 using Token = std::uint64_t;
+
+inline std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
+  return SplitMix64(a ^ (b * 0x9e3779b97f4a7c15ULL)).next();
+}
 
 std::string token_text(Token token);
 Token input_token(const std::string& input, std::size_t call);
@@ -43,5 +48,7 @@ struct Firing {
 
 Firing firing_of(const Plan& plan, const StartActivation& start, std::size_t call);
 std::string identity_of(const Plan& plan, const Firing& firing);
+/// Of the order in which its values came, of which the identity says nothing.
+Token order_token(const StartActivation& start);
 
 }  // namespace sluice::sim

@@ -69,8 +69,12 @@ std::optional<Refusal> judge(const Hello& hello, const PeerSettings& settings) {
 LinkState Peer::state(Instant now) const {
   using Milliseconds = std::chrono::milliseconds;
   const bool connected = std::holds_alternative<Up>(connection_);
-  return {life(), connected, std::chrono::duration_cast<Milliseconds>(now - heard_), owed(),
-          settings_.window_bytes};
+  return {.life = life(),
+          .connected = connected,
+          .heard = std::chrono::duration_cast<Milliseconds>(now - heard_),
+          .owed_bytes = owed(),
+          .window_bytes = settings_.window_bytes,
+          .ended = ended_};
 }
 
 Peer::Peer(PeerSettings settings)

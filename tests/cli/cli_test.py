@@ -69,6 +69,12 @@ def trace_agrees(events, printed):
            and f"{end:.3f} s of virtual time" in printed, (end, printed))
 
 
+def why_of(trace):
+    code, out, err = sluice("why", trace, "0")
+    expect("why", code == 0 and not err, (code, out, err))
+    return out
+
+
 def why_by_hand(file):
     """A trace written here, so that every number of the answer is known."""
     def activity(call, span, node, begin, took, queued=0, travelled=0, **more):
@@ -134,11 +140,20 @@ def why_by_hand(file):
     expect("why over machines", code == 0 and out == "call 0 (s): ok after 12.000 ms\n" + head +
            "       1.000       0.000       0.500       0.500       3.000  a\n"
            "      in all       0.000       0.500       0.500       3.000  and 8.000 on other machines, or on the way there and back\n"
-           "  the trace holds nothing of b, c, which ran on other machines\n"
-           "  most of it: what ran on other machines, and the way there and back, 8.000 ms\n", out)
+           "  the trace holds nothing of b, c: other machines run them, or would have\n"
+           "  most of it: on other machines, or on the way there and back, 8.000 ms\n", out)
+    code, out, err = sluice("simulate", CHAT, "--calls", "2", "--concurrency", "1", "--faults", "--seed", "16")
+    expect("faults are to blame, not the load", "note           --faults shortens deadlines" in out and "under way at once" not in out, out)
     one_line_error("why of a call too many", "no call 9, there are 6 (0 to 5)", "why", trace, "9")
     one_line_error("why of no calls at all", "no call 0, there are none", "why",
                    file("none.json", json.dumps({"traceEvents": []}).encode()), "0")
+    many = [{"node": f"n{i}", "why": "it had no reason"} for i in range(23)] + [1, {"node": 1}, {"node": "x", "why": []}]
+    said = why_of(file("many.json", json.dumps({"traceEvents": [call(0, 0, 1, skipped=many)]}).encode()))
+    expect("why of many skipped nodes", "  did not run:\n    n0   it had no reason\n" in said and
+           said.endswith("    n19  it had no reason\n    and 5 more\n"), said)
+    for wrong in ("x", 1, None, {"node": "a"}, [], [1]):
+        said = why_of(file("wrong_skips.json", json.dumps({"traceEvents": [call(0, 0, 1, skipped=wrong)]}).encode()))
+        expect("why of what is no list of skipped nodes", "did not run" not in said, said)
     circle = file("circle.json", json.dumps({"traceEvents": [activity(0, 0, "a", 1, 2, after=0)]}).encode())
     # Members of another type are taken for none.
     for number, event in enumerate((
@@ -185,6 +200,8 @@ def kinds(scratch, file):
     for command in ("plan", "run", "simulate"):
         one_line_error(f"a cluster as a workflow, {command}", "this is a cluster file, not a workflow", command, cluster)
         one_line_error(f"a manifest as a workflow, {command}", "this is a role's manifest, not a workflow", command, manifest)
+    one_line_error("a cluster as a scenario", "this is a cluster file, not a scenario", "test", cluster)
+    one_line_error("`all` and another", "`all` is every role: name no other beside it", "run", CHAT, "--prompt", "x", "--isolate", "all,vit")
     one_line_error("a workflow as a cluster", "this is a workflow, not a cluster file", "up", CHAT)
     one_line_error("a workflow as --cluster", "this is a workflow, not a cluster file", "run", "--cluster", CHAT)
     code, out, err = sluice("validate", manifest, cluster)
@@ -196,6 +213,16 @@ def kinds(scratch, file):
     one_line_error("a key of no machine", "a machine's name is of a-z", "keys", keys, "--machine", "arm", "--machine", "Bad", status=2)
     one_line_error("a machine twice", "--machine arm is given twice", "keys", keys, "--machine", "arm", "--machine", "arm", status=2)
     expect("no key is left of them", not os.path.exists(keys), "")
+    shared = os.path.join(keys, "kv-pages.secret")
+    for machine, then in (("first", "is as secret"), ("old", "was there and is kept")):
+        code, out, err = sluice("keys", keys, "--machine", machine)
+        expect("keys say what was written, who may read it and what is next", code == 0 and not err
+               and out.startswith(f"{keys}/{machine}.public  ") and "only this user may read" in out and f"{shared} {then}." in out
+               and "Next: write `keys: FOLDER` in the cluster file" in out and "kv-pages.secret" in out.splitlines()[-1], (code, out, err))
+        expect("a secret is its owner's only", [os.stat(path).st_mode & 0o777 for path in (shared, f"{keys}/{machine}.secret")] == [0o600] * 2, keys)
+    one_line_error("a key that is there", f"never replaced: {keys}/old.secret, {keys}/old.public; no key was made", "keys", keys,
+                   "--machine", "arm", "--machine", "old")
+    expect("none is made beside it", not [name for name in os.listdir(keys) if name.startswith("arm")], os.listdir(keys))
     for asked, option in ((("help",), ("--help",)), (("help", "model", "ask"), ("model", "ask", "--help")), (("version",), ("--version",))):
         expect(f"{asked}", sluice(*asked) == sluice(*option) and sluice(*asked)[0] == 0, sluice(*asked))
 
@@ -376,6 +403,10 @@ def main():
         code, out, err = sluice("why", real, "0")
         expect("why of a real call", code == 0 and out.startswith("call 0 (default): ok after ")
                and re.search(r" parse(,.*)?\n.* see(,.*)?\n.* generate(,.*)?\n", out) and "most of it: " in out, (code, out, err))
+        expect("what a real call did not run", out.endswith(
+            "  did not run:\n"
+            "    draw    prompt did not come from generate.draw_prompt (generate ran without it)\n"
+            "    decode  latents did not come from draw.latents (draw did not run)\n"), out)
         code, out, err = sluice("run", "workflows/image_chat.yaml", "--prompt", "what color is the circle", "--image",
                                 "models/scenes/samples/table.png", "--trace", os.path.join(scratch, "no", "where.json"))
         expect("a trace to nowhere", code == 1 and "where.json: cannot be written" in err, (code, out, err))

@@ -5,6 +5,7 @@ option or file it is about and what to do.
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,9 @@ COUNTED = "  second: { run: reader.parse, inputs: [ { request: inputs.request } 
 
 def sluice(*args, stdin=b""):
     done = subprocess.run([SLUICE, *args], cwd=ROOT, capture_output=True, input=stdin, timeout=120)
-    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    # How far it is, is said of what takes some seconds.
+    err = re.sub(r"(?m)^.*, \d+ s\n", "", done.stderr.decode(errors="replace"))
+    return done.returncode, done.stdout.decode(errors="replace"), err
 
 
 def expect(what, condition, seen):

@@ -17,6 +17,8 @@ import tempfile
 import time
 
 SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+# How many times as long an answer may take as on a machine that does nothing else.
+SLACK = float(os.environ.get("SLUICE_SLACK", "1"))
 LEASE = 0.8  # where machines die; elsewhere nobody may be suspected: CALM
 CALM = 3.0
 MACHINES = {"eyes": "[ vit ]", "paint": "[ vae ]", "talk": "[ llm, diffusion ]"}
@@ -102,9 +104,9 @@ def same_bytes(folder: str, cluster: str):
 class Up:
     """A running `sluice up`, once its machines are ready."""
 
-    def __init__(self, cluster: str, machines: int = len(MACHINES), env: dict | None = None):
+    def __init__(self, cluster: str, machines: int = len(MACHINES), env: dict | None = None, options=()):
         self.cluster = cluster
-        self.process = subprocess.Popen([SLUICE, "up", cluster], cwd=ROOT, env=env,
+        self.process = subprocess.Popen([SLUICE, "up", cluster, *options], cwd=ROOT, env=env,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         started.append(self.process)
         ready = b""
@@ -198,7 +200,7 @@ class Home:
         """Nothing is answered meanwhile; calls without a pause would starve who is to be heard."""
         select.select([self.process.stdout], [], [], 0.02)
 
-    def call(self, kind: int, seconds: float = LEASE + 1.5) -> dict | None:
+    def call(self, kind: int, seconds: float = (LEASE + 1.5) * SLACK) -> dict | None:
         number = self.ask(kind)
         result = self.answer(seconds)
         check(result is None or result["id"] == number, "another call is answered")
@@ -246,7 +248,7 @@ def kill_matrix(folder: str, cluster: str) -> int:
                 os.kill(pid, how)
                 began = time.monotonic()
                 for _ in asked:
-                    result = home.answer(LEASE + 1.5)
+                    result = home.answer((LEASE + 1.5) * SLACK)
                     check(is_named(result, machine), f"{how.name} of {machine}: {result}")
                 while how == signal.SIGSTOP and time.monotonic() < began + 3 * LEASE:
                     home.pause()
@@ -290,8 +292,31 @@ def nobody_joins(folder: str):
     done = subprocess.run([SLUICE, "run", "--cluster", cluster, "--prompt", "draw a star",
                            "--join-within", "1"], cwd=ROOT, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=30)
-    check(done.returncode == 1 and "'eyes', 'paint', 'talk' did not join" in done.stderr,
+    check(done.returncode == 1 and "machines 'eyes', 'paint', 'talk' did not join within 1000 ms" in done.stderr,
           f"nobody joins: {done.stderr}")
+    check("--name MACHINE`; one that runs says itself what keeps it out" in done.stderr, f"nobody joins: {done.stderr}")
+
+
+def kept_out(folder: str):
+    """A machine with another `--set` is named by the home at once, and once, with what to do."""
+    cluster = os.path.join(folder, "remote.yaml")
+    node = subprocess.Popen([SLUICE, "node", "--cluster", cluster, "--name", "eyes", "--set", "limits.deadline=50s"], cwd=ROOT,
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    started.append(node)
+    check("is ready" in node.stdout.readline(), "a machine with another --set is ready")
+    home = subprocess.Popen([SLUICE, "run", "--cluster", cluster, "--prompt", "draw a star"], cwd=ROOT,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    started.append(home)
+    said = []
+    while not said or (said[-1] and "(workflow)" not in said[-1]):
+        said.append(home.stderr.readline())
+    check("note: machine 'eyes'" in said[-1] and said[-1].endswith("; start both with the same cluster file, workflows and --set\n"),
+          f"kept out: {said}")
+    home.send_signal(signal.SIGTERM)
+    rest = home.communicate(timeout=60)[1]
+    check("(workflow)" not in rest, f"kept out: said once: {said} {rest}")
+    node.terminate()
+    node.communicate(timeout=60)
 
 
 def main():
@@ -309,6 +334,7 @@ def main():
         killed_up(cluster)
         check(not os.listdir(run), f"a killed `up` leaves {[x for x in os.walk(run)]}")
         nobody_joins(folder)
+        kept_out(folder)
         check(not [pid for pid in os.listdir("/proc") if pid.isdigit()
                    and {cluster, short} & set(command_of(int(pid)))], "processes are left")
     print(f"{cases} cases of processes that died or stood still, {len(failures)} failures; "

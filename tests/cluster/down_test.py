@@ -41,6 +41,10 @@ def nobody(run: str, cluster: str):
         check(done.returncode == 1 and "no process of" in done.stderr and "sluice up" in done.stderr
               and f"by {run}/sluice/" in done.stderr and "XDG_RUNTIME_DIR" in done.stderr,
               f"{command} where nobody runs: {done}")
+    for wrong in ("", "here"):  # /tmp is taken
+        done = subprocess.run([SLUICE, "down", "--cluster", cluster], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, "XDG_RUNTIME_DIR": wrong}, cwd=ROOT, timeout=60)
+        check(done.returncode == 1 and "by /tmp/sluice-" in done.stderr and "is no absolute path here" in done.stderr, f"{done}")
     base = os.path.join(run, "sluice")
     os.mkdir(base)
     for mode, owner, words in ((0o755, os.getuid(), "no folder of mode 0700"), (0o700, 12345, "belongs to user 12345")):
@@ -59,19 +63,57 @@ def nobody(run: str, cluster: str):
     check(done.returncode == 1 and "wrong.yaml:2:" in done.stderr, f"a wrong file: {done}")
 
 
+def other_files(folder: str):
+    """A file that is no cluster file is named once, with what it is and what to do, by each command that wants one."""
+    written = {"services.yaml": ("version: '3'\nservices: { web: { image: x } }\n",
+                                 "not a cluster file: it begins with 'version', 'services'; a cluster file has `cluster: 1`"),
+               "scenario.yaml": ("scenario: one\nworkflow: two.yaml\n", "a scenario, not a cluster file; `sluice test"),
+               "profile.yaml": ("profile: one\nnodes: {}\n", "a profile, not a cluster file; `sluice simulate"),
+               "role.yaml": ("sluice_role: 1\nname: x\n", "a role's manifest, not a cluster file; `sluice validate")}
+    files = [("workflows/image_chat.yaml", "a workflow, not a cluster file; `sluice run workflows/image_chat.yaml`")]
+    for name, (text, words) in written.items():
+        files.append((os.path.join(folder, name), words))
+        with open(files[-1][0], "w", encoding="utf-8") as out:
+            out.write(text)
+    for path, words in files:
+        for command in (("status", "--cluster", path), ("down", "--cluster", path), ("up", path),
+                        ("node", "--name", "eyes", "--cluster", path), ("run", "--cluster", path)):
+            done = sluice(*command)
+            lines = done.stderr.splitlines()
+            check(done.returncode != 0 and len(lines) == 1 and lines[0].startswith(f"error: {path}: ")
+                  and words in lines[0] and not done.stdout, f"{command}: {done}")
+    path = os.path.join(folder, "misspelt.yaml")
+    with open(path, "w", encoding="utf-8") as out:
+        out.write("clustr: 1\nworkflows: [ a.yaml ]\nmachines: { front: { home: true } }\n")
+    done = sluice("status", "--cluster", path)
+    check(done.returncode == 1 and "did you mean 'cluster'?" in done.stderr, f"a key that is misspelt: {done}")
+    path = os.path.join(folder, "several.yaml")
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(f"cluster: 1\nworkflows: [ {ROOT}/workflows/image_chat.yaml ]\nlease: 1ms\nmachines:\n"
+                  "  front: { home: true, roles: [ parser, vit, vae ] }\n  talk: { roles: [ llm, difusion, vit ] }\n")
+    done = sluice("up", path)
+    check(done.returncode == 1 and [f"{path}:{place}: error:" in done.stderr for place in ("3:8", "6:25", "6:35")] == [True] * 3
+          and done.stderr.count("error:") == 3, f"several mistakes: {done.stderr}")
+
+
 def life_and_end(folder: str, cluster: str):
     up = Up(cluster)
     seen = status(cluster)
     check([seen[name]["process"] for name in ("front", *MACHINES)] == ["none", "ready", "ready", "ready"],
           f"only `up` runs: {seen}")
     check("state" not in seen["eyes"], "without a home nobody says who is a member")
+    text = sluice("status", "--cluster", cluster).stdout
+    check("front  none here; calls begin here\n" in text and text.count("the home does not run here, so nobody says") == 3, text)
     check([one["starts"] for one in seen["up"]["processes"]] == [1, 1, 1], f"{seen['up']}")
     check(seen["eyes"]["pid"] == up.pid_of("eyes") and seen["up"]["pid"] == up.process.pid, f"{seen}")
 
     home = Home(cluster, folder)
     until(lambda: (home.call(0, 20) or {}).get("ok"), 20, "the first call")
-    seen = status(cluster)
-    check(all(seen[name]["state"] == "there" for name in ("front", *MACHINES)), f"all are there: {seen}")
+    def all_there() -> bool:
+        now = status(cluster)
+        seen.update(now)
+        return all(now[name]["state"] == "there" for name in ("front", *MACHINES))
+    until(all_there, 20, "all are there")
     check(seen["front"]["calls"] == 0 and seen["front"]["pid"] == home.process.pid, f"{seen['front']}")
     check(all(0 <= seen[name]["heard_ms"] and seen[name]["window_bytes"] > 0 for name in MACHINES), f"{seen}")
     text = sluice("status", "--cluster", cluster).stdout
@@ -89,7 +131,8 @@ def life_and_end(folder: str, cluster: str):
     check(lost is None or (lost["process"] == "silent" and lost["incarnation"] == stopped["incarnation"]
                            and "nothing was heard" in lost["why"]), f"paint stands still: {lost}")
     text = sluice("status", "--cluster", cluster).stdout
-    check("does not answer within" in text and "lost" in text, text)
+    row = next((line for line in text.splitlines() if line.startswith("paint")), "")
+    check("does not answer within" in row and "s ago: " in row and "nothing was heard of" in row and "; heard " in row, text)
 
     pids = [status(cluster)[name]["pid"] for name in ("front", *MACHINES)]
     home.ask(0)
@@ -132,9 +175,18 @@ def edited_file(cluster: str):
     check(pids == {name: nodes[name].pid if name in nodes else None for name in ("front", *MACHINES) if name != "eyes"},
           f"rows after an edit: {said}")
     check([(row["name"], row["pid"]) for row in said["others"]] == [("eyes", nodes["eyes"].pid)], f"{said['others']}")
+    with open(cluster, "w", encoding="utf-8") as file:
+        file.write("cluster: 1\nmachines: 3\n")
+    done = sluice("status", "--cluster", cluster)
+    check(done.returncode == 0 and "calm.yaml:2:" in done.stderr and f"eyes   pid {nodes['eyes'].pid}; the file cannot be read"
+          in done.stdout, f"status of a broken file: {done}")
+    with open(cluster, "w", encoding="utf-8") as file:
+        file.write("".join(line for line in whole.splitlines(keepends=True) if not line.startswith("  eyes:")))
     text = sluice("status", "--cluster", cluster).stdout
     check(f"eyes   pid {nodes['eyes'].pid}; not a machine of the file as it is now" in text, text)
+    os.unlink(cluster)
     done = sluice("down", "--cluster", cluster)
+    check("no such file" in done.stderr, f"down of a file that is gone: {done}")
     check(done.returncode == 0 and sorted(done.stdout.splitlines()) == [
         f"machine '{name}' (pid {node.pid}) has ended" for name, node in nodes.items()], f"down after an edit: {done}")
     for node in nodes.values():
@@ -189,6 +241,7 @@ def main():
         os.mkdir(run, 0o700)
         os.environ["XDG_RUNTIME_DIR"] = run
         cluster = write_cluster(folder, lease=LEASE)
+        other_files(folder)
         calm = write_cluster(folder, name="calm.yaml", lease=CALM)
         nobody(run, cluster)
         for part in (lambda: life_and_end(folder, cluster), lambda: started_by_hand(calm),

@@ -26,6 +26,20 @@ nodes:
 outputs: { out: a.v }
 )";
 
+/// Each mistake as `line:column code`, in their order.
+std::string all_mistakes(const std::string& text) {
+  LoadedCluster loaded = load_cluster("c.yaml", text);
+  const LoadedWorkflow workflow = load_workflow("two.yaml", workflow_text);
+  const WorkflowSpec* specs[] = {&workflow.spec};
+  if (loaded.all_workflows) place_roles(loaded, specs);
+  sort_diagnostics(loaded.diagnostics);
+  std::string all;
+  for (const Diagnostic& d : loaded.diagnostics)
+    all += (all.empty() ? "" : ", ") + std::to_string(d.mark.line) + ":" +
+           std::to_string(d.mark.column) + " " + d.code;
+  return all;
+}
+
 /// The first mistake as `line:column code message | suggestion`; empty: none.
 std::string mistake(const std::string& text, const WhyNotShared& why_not = {}) {
   LoadedCluster loaded = load_cluster("c.yaml", text);
@@ -70,6 +84,45 @@ TEST_CASE("a cluster file says which role runs where") {
   CHECK_FALSE(is_cluster("sluice: 1"));
 }
 
+TEST_CASE("the mistakes of a cluster file that do not follow from one another are told at once") {
+  const std::string front = "  front: { home: true, roles: [ ear, eye ] }\n";
+  const std::string gpu = "  gpu: { roles: [ mind, hand ] }\n";
+  const std::vector<std::pair<std::string, std::string>> rows{
+      // Of the file itself, and of where its roles run.
+      {with_machines(front + "  gpu: { roles: [ mind, hand, ear ] }\n", "lease: 10ms\nleese: 1\n"),
+       "3:8 bad-lease, 4:1 unknown-key, 7:31 placed-twice"},
+      {with_machines(front + "  gpu: { roles: [ mind ] }\n", "registry: redis\n"),
+       "3:11 bad-registry, 5:3 placed-nowhere"},
+      {with_machines(front + "  gpu: { roles: [ mind ], adress: x }\n  arm: { roles: [ hand ] }\n"),
+       "5:27 unknown-key, 5:35 bad-address, 6:3 missing-address, 6:19 must-be-together"},
+      // One role is misspelt, and another is missing.
+      {with_machines(front + "  gpu: { roles: [ hant ] }\n"),
+       "4:3 placed-nowhere, 5:19 unknown-role"},
+      // The machine of a name that is none is read, and its roles are placed.
+      {with_machines(front + "  GPU: { roles: [ mind, hand ], lent: 1 }\n"),
+       "5:3 bad-name, 5:33 unknown-key"},
+      // What could not be read is nowhere said to be missing.
+      {with_machines("  front: { home: yes, roles: [ ear, eye ] }\n" + gpu), "4:18 bad-choice"},
+      {with_machines("  front: [ ear ]\n" + gpu), "4:10 wrong-kind"},
+      {with_machines(front + "  gpu: { roles: mind }\n"), "5:17 wrong-kind"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: { a: [ mind, hant ] } }\n"),
+       "5:53 not-here"},
+      {with_machines("  front: { home: true, address: [ 1 ], roles: [ ear, eye ] }\n"
+                     "  gpu: { address: 'tcp://127.0.0.1:1', roles: [ mind, hand ] }\n"),
+       "4:33 wrong-kind"},
+      {with_machines("  front: { home: true, address: 'tcp://10.0.0.1:1', roles: [ ear, eye, mind, "
+                     "hand ] }\n",
+                     "keys: [ k ]\n"),
+       "3:7 wrong-kind"},
+      {"cluster: 1\nworkflows: [ [ two.yaml ] ]\nmachines:\n  front: { home: true, roles: [ x ] "
+       "}\n",
+       "2:14 wrong-kind"}};
+  for (const auto& [text, expected] : rows) {
+    INFO(text);
+    CHECK(all_mistakes(text) == expected);
+  }
+}
+
 TEST_CASE("each mistake in a cluster file is shown at its place, with what to write") {
   const std::string front = "  front: { home: true, roles: [ ear, eye ] }\n";
   const std::vector<std::pair<std::string, std::string>> rows{
@@ -90,6 +143,13 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
       {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "lease: 10ms\n"),
        "3:8 bad-lease lease is '10ms', it must be from 60ms to 60m | 3s is what stands for most "
        "networks"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "lease: 2000m\n"),
+       "3:8 bad-duration lease is '2000m', which is more than a day | write a whole number and ms, "
+       "s "
+       "or m, at most 60m: 500ms, 30s, 2m"},
+      {"cluster: 1\nworkflows: [ a/x, b, ./a/../a/x ]\nmachines: { a: { home: true } }",
+       "2:22 same-workflow workflow './a/../a/x' is named already (line 2) | name each workflow "
+       "once: any number of calls run in it"},
       {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "registry: redis\n"),
        "3:11 bad-registry registry is 'redis', it must be none, private or a Redis server's "
        "address "

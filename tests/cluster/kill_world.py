@@ -1,6 +1,8 @@
 """For kill_matrix_test.py: a cluster that faults strike, what is asked of it, and what must be left behind."""
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import select
@@ -11,9 +13,12 @@ import sys
 import tempfile
 import time
 
-from cluster_test import MACHINES, ROOT, SLUICE, Home, check, children, command_of, is_there, started, stat_of, until
+from cluster_test import MACHINES, ROOT, SLACK, SLUICE, Home, check, children, command_of, is_there, started, stat_of, until
 
 LEASE = 0.25
+next_port = itertools.count(97 * os.getpid())
+# How long an outcome may take. What is computed meanwhile takes several times as long with sanitizers.
+OUTCOME = (LEASE + 1) * SLACK
 EXPECTED = "the circle is red"
 cases = {}  # group -> count
 slow = []
@@ -177,7 +182,7 @@ class World:
             asked = 0
         if not self.passed(path, what, must):
             for _ in range(asked):
-                self.outcome(LEASE + 1, what)
+                self.outcome(OUTCOME, what)
             return
         counted(group)
         under_way = range(asked)
@@ -185,12 +190,12 @@ class World:
             if how == signal.SIGSTOP:
                 self.stands(pid, what)
                 for _ in under_way:
-                    self.outcome(LEASE + 1, what)
+                    self.outcome(OUTCOME, what)
             else:
                 self.bury_home(what)
         else:
             for _ in under_way:
-                self.outcome(LEASE + 1, what)
+                self.outcome(OUTCOME, what)
             if how == signal.SIGSTOP:
                 self.stands(pid, what)
             elif victim == "up":
@@ -263,10 +268,11 @@ def fds(pid: int) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    """Below those that the kernel gives to whoever connects, and elsewhere for each process."""
+    found = []
+    while len(found) < count:
+        port = 20_000 + next(next_port) % 10_000
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            found.append(port)
+    return found

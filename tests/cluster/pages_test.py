@@ -71,9 +71,14 @@ class Up(AnyUp):
 
 
 def pulled(folder: str, want: dict, ways, more: str, where: str):
-    up = Up(write_cluster(folder, ways, more))
-    same(want, run(["--cluster", up.cluster], write_calls(folder, TURNS)), where)
-    pages = up.count("write", "pulled_pages")
+    # Whoever does not hear from another in time computes for itself: on a slow machine all may.
+    for last in (False, False, True):
+        up = Up(write_cluster(folder, ways, more))
+        same(want, run(["--cluster", up.cluster], write_calls(folder, TURNS)), where)
+        pages = up.count("write", "pulled_pages")
+        if pages > 0 or last:
+            break
+        up.stop()
     check(pages > 0, f"{where}: no page was pulled")
     for one, other in (("read", "write"), ("write", "read")):
         check(up.count(one, "pulled_pages") <= up.count(other, "served_pages"),

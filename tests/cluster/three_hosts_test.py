@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-from cluster_test import (ROOT, SLUICE, Home, check, command_of, failures, run_and_clean, started, until)
+from cluster_test import (ROOT, SLACK, SLUICE, Home, check, command_of, failures, run_and_clean, started, until)
 
 LEASE = 0.6
 HOSTS = ("front", "eyes", "talk")
@@ -124,13 +124,13 @@ def cut(home: Home, what: str, ways: tuple) -> float:
     """Calls under way and calls meanwhile end once, by name, within a lease and a second; then all is well again."""
     asked = [home.ask(0) for _ in range(4)]
     ways[0]()
-    deadline = time.monotonic() + LEASE + 1
+    deadline = time.monotonic() + (LEASE + 1) * SLACK
     for _ in asked:
         named(home.answer(max(0.1, deadline - time.monotonic())), what)
     lost = []
 
     def is_lost():
-        result = home.call(0, LEASE + 1)
+        result = home.call(0, (LEASE + 1) * SLACK)
         named(result, what)
         lost.append(result)
         return result is not None and not result["ok"]

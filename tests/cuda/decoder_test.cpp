@@ -3,6 +3,9 @@
 #include "engine/device/device_text.h"
 #include "engine/tasks/generator.h"
 #include "on_device.h"
+#ifndef SLUICE_CUDA
+#include "kernels/cuda/emulation.h"
+#endif
 
 using namespace sluice;
 using namespace sluice::device;
@@ -119,6 +122,47 @@ TEST_CASE("steps on the device go where the CPU's forward goes, in any batch") {
       }
     }
   }
+}
+
+TEST_CASE("steps on the device see each sequence's own history, as the CPU's choice does") {
+  if (!there()) return;
+  const Loaded loaded = load("qwen2", DeviceDecoder::Precision::exact);
+  const Model cpu = Model::open(directory + "qwen2").value();
+  const Decoder& text = cpu.text();
+  KvPool pool(text.kv_shape(4), 64);
+  DeviceKv kv = loaded.decoder->make_kv(4, 64).value();
+  int punished = 0;
+  for (const std::size_t longest : {1U, 9U, 40U}) {  // each needs more room than the one before
+    std::vector<KvSequence> ours(3), theirs(3);
+    std::vector<std::vector<std::int32_t>> histories(3);
+    std::vector<DecodeStep> steps;
+    std::vector<std::int32_t> want;
+    for (std::size_t s = 0; s < 3; ++s) {
+      const std::vector<std::int32_t> token{static_cast<std::int32_t>(5 + s)};
+      std::vector<float> rows, hidden, logits;
+      text.embed(token, rows);
+      const Chunk chunk{&theirs[s], rows};
+      REQUIRE(text.forward(pool, {&chunk, 1}, hidden).ok());
+      text.logits(hidden, logits);
+      // The likeliest tokens are those that were said: without the penalty they would come again.
+      std::vector<std::int32_t> order(logits.size());
+      for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+      std::ranges::sort(order, [&](std::int32_t a, std::int32_t b) {
+        return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+      });
+      histories[s].assign(order.begin(),
+                          order.begin() + static_cast<std::ptrdiff_t>(longest - (s == 1 ? 1 : 0)));
+      kernels::SampleOptions options;
+      options.repetition_penalty = 3;
+      steps.push_back({&ours[s], token[0], Position::at(0), options, histories[s], 0});
+      want.push_back(kernels::sample(logits, histories[s], options, 0));
+      punished += want.back() != order[0] ? 1 : 0;
+    }
+    std::vector<std::int32_t> next;
+    REQUIRE(loaded.decoder->step(kv, steps, next).ok());
+    CHECK(next == want);
+  }
+  CHECK(punished > 3);
 }
 
 TEST_CASE("a generator on the device says what one on the CPU says") {
@@ -282,3 +326,33 @@ TEST_CASE("what does not fit is refused and changes nothing") {
   const DecodeStep outside{&a, 128, {}, {}, {}, 0};
   CHECK(!loaded.decoder->step(kv, {&outside, 1}, next).ok());
 }
+
+#ifndef SLUICE_CUDA
+TEST_CASE("a device that fails behind the places of rows leaves sequences as they were") {
+  const Loaded loaded = load("llama", DeviceDecoder::Precision::exact);
+  DeviceKv kv = loaded.decoder->make_kv(4, 8).value();
+  const std::vector<float> rows(6 * loaded.shape.block.width, 0.5F);
+  std::vector<float> hidden;
+  KvSequence a, b;
+  const std::size_t width = loaded.shape.block.width;
+  const Chunk chunks[] = {{&a, std::span(rows).first(3 * width)}, {&b, rows}};
+  emulated::Fault fault{emulated::Fault::Of::waits};
+  emulated::plan_fault(&fault);
+  CHECK(!loaded.decoder->forward(kv, chunks, hidden).ok());
+  CHECK(a.tokens() == 0);
+  CHECK(b.tokens() == 0);
+  CHECK(kv.pages.pages_free() == 8);
+  REQUIRE(loaded.decoder->forward(kv, chunks, hidden).ok());
+  std::vector<std::int32_t> next;
+  const DecodeStep steps[] = {{&a, 1, Position::at(3), {}, {}, 0},
+                              {&b, 2, Position::at(6), {}, {}, 0}};
+  fault = {emulated::Fault::Of::waits};
+  CHECK(!loaded.decoder->step(kv, steps, next).ok());
+  CHECK(a.tokens() == 3);
+  CHECK(b.tokens() == 6);
+  CHECK(loaded.decoder->step(kv, steps, next).ok());
+  CHECK(a.tokens() == 4);
+  CHECK(b.tokens() == 7);
+  emulated::plan_fault(nullptr);
+}
+#endif

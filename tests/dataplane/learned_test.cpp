@@ -39,6 +39,29 @@ TEST_CASE("steps of idle time meet without gaps and hold what begins in them") {
   CHECK(age_step(~0ULL) == reuse_ages - 1);
 }
 
+TEST_CASE("old habits fade for all classes alike, and new ones count for more from then on") {
+  constexpr std::uint64_t halved_after = std::uint64_t{1} << 18;
+  ReuseTimes times, fresh;
+  const auto teach = [](ReuseTimes& to, std::uint32_t kind, std::uint64_t age,
+                        std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      to.survived(kind, 0, age);
+      to.returned(kind, age);
+    }
+  };
+  // Two classes with the same habits, as many returns as are remembered whole, and one with half.
+  for (const std::uint32_t kind : {0U, reuse_classes - 1}) {
+    teach(times, kind, 5000, halved_after / 2);
+    teach(fresh, kind, 5000, halved_after / 4);
+  }
+  times.learn();
+  fresh.learn();
+  for (std::uint32_t step = 0; step < reuse_ages; ++step) {
+    CHECK(times.rank(0, step) == times.rank(reuse_classes - 1, step));
+    CHECK(times.rank(0, step) == fresh.rank(0, step));  // half of it is left
+  }
+}
+
 TEST_CASE("blocks that return sooner, surer or at a known time rank higher") {
   ReuseTimes times;
   SplitMix64 random(1);

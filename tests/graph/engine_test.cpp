@@ -130,10 +130,46 @@ TEST_CASE("a failure ends the call with its node's message, and everything else 
   harness.fails["left"] = true;
   const CallId call = harness.call();
   harness.run();
-  CHECK(harness.status[call] == "left was told to fail");
+  CHECK(harness.status[call] == "left was told to fail by source#0<x>");
   CHECK(count_of(harness, "right") == 2);
   CHECK(count_of(harness, "join") == 0);
   require_clean(harness);
+}
+
+TEST_CASE("of several failures of one node the same one is told, whichever comes first") {
+  const auto told = [](const std::string& nodes, const std::string& failing) {
+    std::set<std::string> messages;
+    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+      Harness harness(head + nodes);
+      harness.yields["source"] = {{"v", "n"}, {"v", "n"}};
+      harness.numbers["source.n"] = 1;
+      harness.fails[failing] = true;
+      SplitMix64 random(seed);
+      harness.pick = [&](std::size_t waiting) { return random.next() % waiting; };
+      const CallId call = harness.call();
+      harness.run();
+      messages.insert(harness.status[call]);
+      require_clean(harness);
+    }
+    return messages;
+  };
+  // Two activations of one node.
+  CHECK(told(R"(
+nodes:
+  source: { run: any.run, inputs: [ { x: inputs.x } ] }
+  work:   { run: any.run, inputs: [ { v: source.v, n: source.n } ] }
+outputs: { out: work.v }
+)",
+             "work") == std::set<std::string>{"work was told to fail by source#0<x>+source#0<x>"});
+  // The role of a count, and the number that came twice.
+  CHECK(told(R"(
+nodes:
+  source: { run: any.run, inputs: [ { x: inputs.x } ] }
+  hand:   { run: any.run, inputs: [ { v: source.v } ] }
+  some:   { run: any.run, inputs: [ { v: hand.v } ], count: { v: source.n } }
+outputs: { out: some.v }
+)",
+             "some") == std::set<std::string>{"some was told to fail by hand#0<source#0<x>>"});
 }
 
 TEST_CASE("on_error: skip turns a failure into a branch not taken") {

@@ -52,7 +52,8 @@ void Harness::answer(const StartActivation& start) {
     return loop_->ended(
         start.node, start.activation,
         std::make_unique<Failure>(
-            Failure{start.node, {ErrorCode::unavailable, node.name + " was told to fail"}}));
+            Failure{start.node,
+                    {ErrorCode::unavailable, node.name + " was told to fail by " + origin}}));
   const auto script = yields.find(node.name);
   const Yields frames = script != yields.end() ? script->second : Yields{node.outputs};
   for (std::size_t y = 0; y < frames.size(); ++y) {

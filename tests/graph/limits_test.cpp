@@ -94,3 +94,21 @@ TEST_CASE("too many streams through one node are an error, not a plan of gigabyt
            d.message.find("the limit is 4096") != std::string::npos;
   }));
 }
+
+TEST_CASE("a call beyond the limit of calls ends at once, and leaves nothing behind") {
+  Harness harness(head() + "outputs: { o: a.f }\nlimits: { calls: 2 }\n");
+  const CallId first = harness.call(1);
+  const CallId second = harness.call(1);  // waits for its turn, and counts
+  const CallId third = harness.call(2);
+  CHECK(harness.loop().knows(second));
+  CHECK(!harness.loop().knows(third));
+  harness.run();
+  CHECK(harness.status[first] == "ok");
+  CHECK(harness.status[second] == "ok");
+  CHECK(harness.status[third].find("has 2 calls under way") != std::string::npos);
+  CHECK(harness.outputs[third].empty());
+  const CallId fourth = harness.call(2);
+  harness.run();
+  CHECK(harness.status[fourth] == "ok");
+  CHECK(harness.loop().messages_in_use() + harness.loop().scopes_in_use() == 0);
+}

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/family/architecture.h"
+#include "tests/outcomes.h"
 
 namespace sluice {
 namespace {
@@ -59,6 +60,35 @@ TEST_CASE("a size in a configuration is taken up to its limit") {
     CHECK(with(row.most + 1).find(row.key) != std::string::npos);
     CHECK(with(0).find(row.key) != std::string::npos);
   }
+}
+
+TEST_CASE(
+    "each number of each family's configuration is refused where it is too large, as before") {
+  test::Outcomes outcomes("config_limits");
+  const std::string source = SLUICE_SOURCE_DIR;
+  for (const char* family :
+       {"models/scenes", "tests/golden/llama", "tests/golden/llama3", "tests/golden/gemma",
+        "tests/golden/smollm3", "tests/golden/siglip", "tests/golden/dinov2",
+        "tests/golden/paligemma", "tests/golden/qwen2_5_vl", "tests/golden/smolvlm",
+        "tests/golden/pi05", "tests/golden/pi0", "tests/golden/openvla", "tests/golden/smolvla",
+        "tests/golden/dit", "tests/golden/vae"}) {
+    std::ifstream file(source + "/" + family + "/config.json");
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    REQUIRE_FALSE(text.empty());
+    for (std::size_t at = text.find_first_of("0123456789"); at != std::string::npos;) {
+      const std::size_t end = text.find_first_not_of("0123456789", at);
+      const char before = text[at - 1], behind = text[end];
+      const bool is_whole = (before == ' ' || before == ':' || before == '[') &&
+                            (behind == ',' || behind == '\n' || behind == '}' || behind == ']');
+      for (const char* other : {"0", "1025", "65537", "1048577", "1099511627776"}) {
+        if (!is_whole) break;
+        const auto made = Architecture::parse(text.substr(0, at) + other + text.substr(end), "c");
+        outcomes.add(family, made.ok() ? "taken" : made.error().message);
+      }
+      at = text.find_first_of("0123456789", end);
+    }
+  }
+  outcomes.require_as_kept();
 }
 
 /// models/scenes' own, with one text in the place of another.

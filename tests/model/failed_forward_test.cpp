@@ -1,4 +1,5 @@
 // A forward or its logits fail for one task: that task says why, the others do not notice.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
 #include <memory>
@@ -6,6 +7,7 @@
 
 #include "engine/tasks/generation.h"
 #include "engine/tasks/model_engine.h"
+#include "engine/tasks/shared_prefix.h"
 
 using namespace sluice;
 
@@ -24,6 +26,11 @@ class Refusing final : public TextEngine {
     ++forwards;
     for (const Chunk& chunk : chunks)
       if (refuses && refuses(chunk)) return invalid_argument("this chunk cannot be run");
+    if (throws_at != 0 && --throws_at == 0) {
+      for (const Chunk& chunk : chunks)
+        extend(*chunk.sequence, chunk.embeddings.size() / shape().block.width);
+      throw std::bad_alloc();
+    }
     return inner_.forward(chunks, hidden);
   }
   Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) override {
@@ -32,16 +39,30 @@ class Refusing final : public TextEngine {
     return inner_.logits(hidden, logits);
   }
 
+  bool steps(const kernels::SampleOptions&) const override { return steps_fail; }
+  Result<void> step(std::span<const DecodeStep> steps, std::vector<std::int32_t>&) override {
+    for (const DecodeStep& one : steps) extend(*one.sequence, 1);
+    return Error{ErrorCode::unavailable, "the device is gone"};
+  }
+
+  bool steps_fail = false;  // tried, once their rows have their places
   std::function<bool(const Chunk&)> refuses;
   int logits_refused = 0;  // the n-th from now on; 0: none
+  int throws_at = 0;       // the n-th forward from now on, once its rows have their places
   int forwards = 0;
 
  private:
+  void extend(KvSequence& sequence, std::size_t rows) {
+    std::vector<CopyPage> copies;
+    REQUIRE(inner_.pages().extend(sequence, rows, copies).ok());
+    REQUIRE(copies.empty());
+  }
+
   TextEngine& inner_;
 };
 
 /// An answer for which memory runs out as it takes what came of its n-th work.
-class Starved final : public Task {
+class Starved : public Task {
  public:
   Starved(GenerationTask& inner, int at) : inner_(inner), at_(at) {}
   bool done() const override { return inner_.done(); }
@@ -63,6 +84,20 @@ class Starved final : public Task {
  private:
   GenerationTask& inner_;
   int at_;
+};
+
+/// One for which memory runs out when it is asked what it wants, or when it is granted that.
+class Unbegun final : public Starved {
+ public:
+  Unbegun(GenerationTask& inner, bool at_grant) : Starved(inner, 0), at_grant_(at_grant) {}
+  PagesWanted pages_wanted(TextEngine& engine) const override {
+    if (!at_grant_) throw std::bad_alloc();
+    return Starved::pages_wanted(engine);
+  }
+  void grant(TextEngine&, std::size_t) override { throw std::bad_alloc(); }
+
+ private:
+  bool at_grant_;
 };
 
 struct World {
@@ -199,5 +234,81 @@ TEST_CASE(
     CHECK(world.tasks[2]->generation().tokens == answers[2]);
     CHECK(world.engine.empty());
     CHECK(world.engine.planner().reserved() == 0);
+  }
+}
+
+TEST_CASE("rows of a forward that throws are not there, nor found by who asks the same again") {
+  const auto ask = [](World& world, KvSequence kept) -> Generation {
+    Generation made;
+    for (std::int32_t i = 0; i < 13; ++i) made.history.push_back(i == 0 ? 1 : 20 + i);
+    made.options.tokens_max = 8;
+    made.origin.model = "the model";
+    world.model.text().embed(made.history, made.rows);
+    // As a conversation does that keeps what a failed turn left.
+    take_prefix(world.pool, std::move(kept), made.origin, made.history, made, world.width(), false);
+    GenerationTask task(std::move(made), nullptr);
+    world.engine.add(1, task);
+    std::vector<TaskId> advanced;
+    while (!task.done()) REQUIRE(world.engine.step(advanced));
+    world.engine.remove(1);
+    return task.release();
+  };
+  World still;
+  const std::vector<std::int32_t> want = ask(still, {}).tokens;
+  REQUIRE(want.size() >= 4);
+  for (const int at : {1, 4}) {
+    INFO(at);
+    World world;
+    world.refusing.throws_at = at;
+    Generation failed = ask(world, {});
+    REQUIRE(failed.error.has_value());
+    CHECK(failed.error->message.starts_with("the forward could not be run"));
+    // The prompt, and the answer's tokens but the last.
+    CHECK(failed.sequence.tokens() == (at == 1 ? 0U : 13U + 2U));
+    Generation again = ask(world, std::move(failed.sequence));
+    CHECK(again.tokens == want);
+    CHECK(ask(world, {}).tokens == want);  // over the pages that the one before has published
+  }
+}
+
+TEST_CASE("a task for which memory runs out before it is planned is in nobody's way") {
+  const auto answers = undisturbed({5, 7});
+  for (const bool at_grant : {false, true}) {
+    INFO(at_grant);
+    World world;
+    Generation asked;
+    asked.history.assign(6, 20);
+    asked.options.tokens_max = 5;
+    world.model.text().embed(asked.history, asked.rows);
+    GenerationTask inner(std::move(asked), nullptr);
+    Unbegun unbegun(inner, at_grant);
+    world.ask(5);
+    world.ask(7);
+    if (at_grant)
+      world.engine.add(9, unbegun);
+    else
+      CHECK_THROWS_AS(world.engine.add(9, unbegun), std::bad_alloc);
+    std::vector<TaskId> advanced;
+    while (world.engine.step(advanced)) continue;
+    CHECK(std::ranges::count(advanced, TaskId{9}) == (at_grant ? 1 : 0));
+    CHECK(inner.generation().error.has_value() == at_grant);
+    for (const TaskId id : {TaskId{1}, TaskId{2}, TaskId{9}}) world.engine.remove(id);
+    CHECK(world.tasks[0]->generation().tokens == answers[0]);
+    CHECK(world.tasks[1]->generation().tokens == answers[1]);
+    CHECK(world.engine.empty());
+    CHECK(world.engine.planner().reserved() == 0);
+  }
+}
+
+TEST_CASE("a step that fails behind its places is run as a forward, over the same rows") {
+  World world;
+  world.refusing.steps_fail = true;
+  world.ask(5);
+  world.ask(7);
+  world.run();
+  const auto answers = undisturbed({5, 7});
+  for (const std::size_t i : {0U, 1U}) {
+    CHECK(world.tasks[i]->generation().tokens == answers[i]);
+    CHECK(world.tasks[i]->generation().sequence.tokens() == (i == 0 ? 5U : 7U) + 4U);
   }
 }

@@ -327,6 +327,22 @@ TEST_CASE("hostile GGUF files are refused, each with what is wrong") {
     CHECK(!parse(whole.substr(0, size)).ok());
 }
 
+TEST_CASE("values of llama's heads in blocks of several are refused: they cannot be put in order") {
+  const std::string bytes =
+      read(std::string(SLUICE_SOURCE_DIR) + "/tests/fuzz/corpus/gguf/blocks_in_bias.gguf");
+  const Result<GgufFile> file = parse(bytes);
+  REQUIRE(file.ok());
+  const Result<Architecture> architecture = gguf_architecture(*file);
+  INFO((architecture.ok() ? "" : architecture.error().message));
+  REQUIRE(architecture.ok());
+  const Result<SafetensorsFile> weights = gguf_tensors(*file, *architecture);
+  REQUIRE_FALSE(weights.ok());
+  CHECK(weights.error().code == ErrorCode::corrupt);
+  CHECK(weights.error().message ==
+        "file: tensor 'blk.0.attn_q.bias' has one dimension and blocks of 32 values (Q8_0), whose "
+        "order within a head cannot be changed; write it as F32, F16 or BF16");
+}
+
 TEST_CASE("a value of a GGUF file is read as a number of every width, and as nothing else") {
   std::deque<std::string> kept;  // what is parsed stays where it is
   const auto of = [&](std::uint32_t type, auto... values) {

@@ -65,12 +65,12 @@ Outcome run(const Model& model, KeptPool& kept, std::size_t at_once, const std::
   Outcome outcome;
   Generator generator(model.text(), *kept.pool, nullptr, Budget{});
   generator.use(kept.tier.get());
-  outcome.computed = testing::answer_all(
-      generator, requests(model, name), at_once, [&](std::uint64_t id, const Generation& done) {
-        CHECK(done.tokens_read_back <= done.tokens_kept);
-        outcome.read_back += done.tokens_read_back;
-        outcome.answers[id] = done.tokens;
-      });
+  outcome.computed = testing::answer_all(generator, requests(model, name), at_once,
+                                         [&](std::uint64_t id, const Generation& done) {
+                                           CHECK(done.tokens_read_back <= done.tokens_kept);
+                                           outcome.read_back += done.tokens_read_back;
+                                           outcome.answers[id] = done.tokens;
+                                         });
   return outcome;
 }
 
@@ -80,16 +80,16 @@ KeptPool open_pool(const Model& model, std::size_t pages, const std::string& fol
       .value();
 }
 
-/// Keeps to itself that reads have ended, while the test says so.
+/// Keeps to itself that reads have ended, or else writes and syncs, while the test says so.
 class HoldingPort final : public BlockPort {
  public:
-  HoldingPort(const bool& holds, std::size_t& reads)
-      : holds_(holds), reads_(reads), inner_(make_thread_port()) {}
+  HoldingPort(const bool& holds, std::size_t& held_kind, bool of_reads = true)
+      : holds_(holds), reads_(held_kind), of_reads_(of_reads), inner_(make_thread_port()) {}
   std::string_view name() const override { return "holding"; }
   void submit(Job job) override {
-    if (job.kind == Kind::read) {
+    if ((job.kind == Kind::read) == of_reads_) {
       ++reads_;
-      is_read_.insert(job.id);
+      is_held_.insert(job.id);
     }
     inner_->submit(std::move(job));
   }
@@ -97,13 +97,14 @@ class HoldingPort final : public BlockPort {
     std::vector<Ended> all = std::exchange(held_, {});
     inner_->wait(all, most);
     for (const Ended& one : all)
-      (holds_ && is_read_.contains(one.id) ? held_ : ended).push_back(one);
+      (holds_ && is_held_.contains(one.id) ? held_ : ended).push_back(one);
   }
 
  private:
   const bool& holds_;
-  std::size_t& reads_;
-  std::set<std::uint64_t> is_read_;
+  std::size_t& reads_;  // or writes and syncs
+  bool of_reads_;
+  std::set<std::uint64_t> is_held_;
   std::vector<Ended> held_;
   std::unique_ptr<BlockPort> inner_;
 };
@@ -304,4 +305,69 @@ TEST_CASE("a task that is taken out while it waits for pages leaves nothing behi
   CHECK(generator.find(1)->finish == Generation::Finish::length);
   (void)generator.remove(1);
   CHECK(kept.pool->pages_free() == 400);
+}
+
+TEST_CASE("writes that hang switch writing off, and are not written beside; reads go on") {
+  const Model model = Model::open(golden + "qwen2").value();
+  Scratch scratch;
+  const KvShape shape = model.text().kv_shape(4);
+  bool holds = false;
+  std::size_t writes = 0;
+  auto store = PageStore::open(KvTier::options_for(shape, scratch.pages(), folder_bytes),
+                               std::make_unique<HoldingPort>(holds, writes, false));
+  KeptPool kept;
+  kept.pool = std::make_unique<KvPool>(shape, 400, (*store)->secret());
+  kept.tier = std::make_unique<KvTier>(*kept.pool, std::move(store).value());
+  const PageStore& disk = kept.tier->store();
+  std::vector<KvTier::Ready> ready;
+  std::int64_t now = engine_clock();
+  const auto later = [&](std::int64_t by) {
+    now += by;
+    kept.tier->poll(now, ready);
+  };
+  // What is said comes before the tier at the next poll, not before.
+  const auto say = [&](const std::string& name) {
+    Generator generator(model.text(), *kept.pool, nullptr, Budget{});
+    (void)testing::answer_all(generator, requests(model, name), 1,
+                              [](std::uint64_t, const Generation&) {});
+  };
+  (void)run(model, kept, 1, "qwen2");
+  while (disk.is_writing()) later(0);
+  REQUIRE(disk.counts().written > 0);
+  holds = true;
+  now = engine_clock();
+  (void)run(model, kept, 1, "another model");
+  REQUIRE(disk.is_writing());
+  later(KvTier::write_patience - second);
+  CHECK(disk.health().works());
+  now = engine_clock();
+  later(KvTier::write_patience + second);
+  CHECK_FALSE(disk.health().works());
+  CHECK(disk.health().reason() == "no write has ended for 30 s");
+  CHECK(disk.reads());
+  CHECK(kept.tier->backlog() == 0);
+  const std::size_t before = writes;
+  say("a third");
+  later(100 * second);
+  CHECK(disk.health().failures() == 1);
+  CHECK(writes == before);  // they hang still
+  holds = false;
+  while (disk.is_writing()) later(0);
+  say("a fourth");
+  later(100 * second);
+  CHECK(writes > before);  // to see
+  while (disk.is_writing()) later(0);
+  CHECK(disk.health().works());
+}
+
+TEST_CASE("no more pages wait to be written than there are in memory") {
+  const Model model = Model::open(golden + "qwen2").value();
+  Scratch scratch;
+  KeptPool kept = open_pool(model, 40, scratch.pages());
+  Generator generator(model.text(), *kept.pool, nullptr, Budget{});  // nobody asks the tier
+  std::size_t most = 0;
+  (void)testing::answer_all(
+      generator, requests(model, "qwen2"), 1,
+      [&](std::uint64_t, const Generation&) { most = std::max(most, kept.tier->backlog()); });
+  CHECK(most == 40);
 }

@@ -110,3 +110,69 @@ TEST_CASE("who was in the forward before does not fail where memory runs out bef
   CHECK(task.generation().tokens.size() == 4);
   engine.remove(1);
 }
+
+namespace {
+
+/// Whose pages come at the third poll that waits.
+struct LatePages final : PageSource {
+  bool begin(std::uint64_t task, const RowsOrigin&, std::span<const std::int32_t>,
+             std::optional<double>, std::int64_t) override {
+    if (waits != 0) return false;
+    waits = task;
+    return true;
+  }
+  void forget(std::uint64_t) override { waits = 0; }
+  void poll(std::int64_t, std::vector<Ready>& ready, std::chrono::nanoseconds most) override {
+    longest = std::max(longest, most);
+    polls += most.count() > 0 ? 1 : 0;
+    glances += most.count() > 0 ? 0 : 1;
+    if (waits == 0 || polls < 3) return;
+    ready.push_back({waits, 0});
+    waits = 0;
+  }
+  bool is_waited_for() const override { return waits != 0; }
+  std::size_t pages_awaited() const override { return 0; }
+  std::uint64_t waits = 0;
+  int polls = 0, glances = 0;
+  std::chrono::nanoseconds longest{};
+};
+
+}  // namespace
+
+TEST_CASE("a step in which nobody runs waits for pages once, a moment, and lets others come in") {
+  const Model model = Model::open(std::string(SLUICE_SOURCE_DIR) + "/models/scenes").value();
+  KvPool pool(model.text().kv_shape(4), 16);
+  CpuText text(model.text(), pool);
+  const auto asked = [&] {
+    Generation made;
+    made.history = {1, 3, 20, 21, 4};
+    made.origin.model = "scenes";
+    made.options.tokens_max = 2;
+    model.text().embed(made.history, made.rows);
+    return made;
+  };
+  LatePages pages;
+  GenerationTask first(asked(), nullptr), second(asked(), nullptr);
+  ModelEngine engine(text, {});
+  engine.use(&pages);
+  engine.add(1, first);
+  REQUIRE(pages.waits == 1);
+  std::vector<TaskId> advanced;
+  CHECK_FALSE(engine.step(advanced));
+  CHECK(pages.polls == 1);
+  CHECK_FALSE(engine.step(advanced));
+  CHECK(pages.polls == 2);
+  CHECK(pages.glances == 1);  // nothing else was done between the two: the disk's own time
+  CHECK(pages.longest <= std::chrono::milliseconds(10));
+  engine.add(2, second);  // of another role
+  CHECK(engine.step(advanced));
+  CHECK(advanced == std::vector<TaskId>{2});
+  CHECK(pages.polls == 2);
+  while (!second.done()) REQUIRE(engine.step(advanced));
+  CHECK_FALSE(first.done());
+  REQUIRE(engine.step(advanced));  // they have come
+  while (!first.done()) REQUIRE(engine.step(advanced));
+  CHECK(first.generation().tokens == second.generation().tokens);
+  engine.remove(1);
+  engine.remove(2);
+}

@@ -176,7 +176,7 @@ TEST_CASE("a port moves whole blocks, many at a time, and says what it could not
       ended.clear();
       port->submit({8, BlockPort::Kind::read, file, count * size, in[0].bytes});
       while (ended.empty()) port->wait(ended, std::chrono::seconds(10));
-      CHECK(ended.front().error == EIO);
+      CHECK(ended.front().error == BlockPort::cut_short);
       ended.clear();
       const auto only_read = std::move(folder.read(number, direct)).value();
       port->submit({9, BlockPort::Kind::write, only_read, 0, out[0].bytes});
@@ -264,6 +264,30 @@ TEST_CASE("a flipped bit is a page that is computed again, and the report names 
   CHECK(store.write(1));  // again
   store.drain();
   CHECK((store.read(1) == content_of(1)));
+}
+
+TEST_CASE("a segment that was cut short is a page that is computed again, and others are read on") {
+  for (const bool uring : {false, true}) {
+    Scratch scratch;
+    {
+      Store store(PageStore::open(options_of(scratch)));
+      for (std::uint64_t n = 0; n < 8; ++n) REQUIRE(store.write(n));
+      store.drain();
+    }
+    Store store(
+        PageStore::open(options_of(scratch), uring ? make_uring_port() : make_thread_port()));
+    // Within the third record, and at no whole block.
+    fs::resize_file(segment_file(scratch, "1"), segment_block + 2 * record_bytes(page_bytes) + 100);
+    CHECK_FALSE(store.read(3).has_value());
+    CHECK_FALSE(store.read(2).has_value());
+    CHECK(store.store->counts().broken == 2);
+    CHECK(store.store->counts().failed == 0);
+    CHECK(store.store->health().works());
+    CHECK(store.store->reads());
+    CHECK((store.read(0) == content_of(0)));  // before the cut
+    CHECK((store.read(7) == content_of(7)));  // in another segment
+    CHECK_FALSE(store.store->index().knows(key_of(2)));
+  }
 }
 
 TEST_CASE("a full folder gives up segments that nobody reads, and stays within its size") {

@@ -62,10 +62,9 @@ def shapes(text):
     yield from replaced(text, "capital in a name", r"^  ([a-z]+): \{ run", lambda m: m[1].upper(), 1)
     yield from replaced(text, "inputs as a map", r"inputs: (\[ (\{[^}]*\}) \])",
                         lambda m: m[2], 1)
-    yield from replaced(text, "number as a word", r"(?:replicas|page_tokens|loop_iterations|frames): "
-                        r"(\d+)", "many", 1)
-    yield from replaced(text, "number too small", r"(?:replicas|page_tokens|loop_iterations|frames): "
-                        r"(\d+)", "0", 1)
+    for what, given in (("number as a word", "many"), ("number too small", "0")):
+        yield from replaced(text, what, r"(?:replicas|page_tokens|loop_iterations|frames|calls): "
+                            r"(\d+)", given, 1)
     yield from replaced(text, "duration without a unit", r"deadline: (\d+)(?:ms|s)\b",
                         lambda m: m[1], 0)
     yield from replaced(text, "balance", r"balance: ([a-z_]+)", "sticky", 1)

@@ -20,6 +20,7 @@ import os
 import random
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,7 @@ AREAS = {
     "base": ["test_base", "test_graph", "test_roles"],
     "dataplane": ["test_dataplane", "script:pool", "test_model"],
     "kernels": ["test_kernels", "test_model"],
-    "roles": ["test_roles", "script:request_options", "script:cli", "test_runtime"],
+    "roles": ["test_roles", "script:transcripts", "script:request_options", "script:cli", "test_runtime"],
     **{f"engine/{room}": ["test_model", "test_roles", "test_workflows", "script:transcripts"]
        for room in ("checkpoint", "layers", "family", "picture", "text", "policy", "check", "plan")},
     # Decoders and policies on a device are run as tasks too: on the emulation, so that no GPU is needed.
@@ -57,7 +58,7 @@ AREAS = {
     "plugin": ["plugin/test_plugin", "script:isolate"],
     "workflows": ["test_workflows", "test_cluster", "script:scenarios", "script:author_errors", "plugin/test_plugin",
                   "script:transcripts"],
-    "graph": ["test_graph", "test_workflows", "script:scenarios", "script:transcripts", "test_sim", "test_runtime",
+    "graph": ["test_graph", "test_workflows", "script:scenarios", "script:transcripts", "test_sim", "test_wire", "test_runtime",
               "script:semantics"],
 }
 SCRIPTS = {
@@ -89,6 +90,8 @@ LEFT_OUT = re.compile(r"_amx\.cpp$")
 # Processes with leases: on a busy machine one may fail by itself, so it has to fail twice.
 TIMED = {"script:cluster", "script:down", "script:registry", "script:restart", "script:isolate", "test_zmq",
          "plugin/test_plugin"}
+# Each mistake is linked into several programs: the quickest linker that is installed, or the usual one.
+LINKER = next((name for name in ("mold", "lld") if shutil.which(name)), "")
 SECONDS_MAX = 300  # of a test with nothing planted; with a mistake ten times what it took then
 
 
@@ -197,6 +200,8 @@ class Build:
             first = next(i for i, w in enumerate(words) if w.endswith(".a"))
             words.insert(first, changed)
         words[words.index("-o") + 1] = to
+        if LINKER:
+            words.append("-fuse-ld=" + LINKER)
         done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True)
         if done.returncode != 0:
             raise SystemExit(f"{program} does not link with a changed {path}: {done.stderr[-2000:]}")

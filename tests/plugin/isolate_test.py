@@ -108,10 +108,15 @@ def refused(folder, flow):
 
 
 def children(pid):
+    """By their parent: not every kernel lists the children of a process."""
     found = []
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
-            found += map(int, file.read().split())
+    for child in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{child}/stat", encoding="utf-8", errors="replace") as file:
+                if file.read().rsplit(")", 1)[1].split()[1] == str(pid):
+                    found.append(int(child))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
     return found
 
 

@@ -1,4 +1,5 @@
 // A role host that does not keep to the protocol, in the way that its argument says.
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -48,7 +49,27 @@ void lie(Channel& channel, const std::string& how) {
   if (how == "field") reply(channel, Yielded{1, {{"word", {}, 7, 0}}});
   if (how == "stranger") reply(channel, Ended{2, {}, ""});
   if (how == "stepped") reply(channel, Stepped{});
+  if (how == "another") reply(channel, Yielded{2, {{"word", make_text("x"), 0, 0}}});
+  if (how == "warning") reply(channel, Warned{2, "of nothing"});
+  if (how == "made again") reply(channel, Made{});
   if (how == "kind") send(channel, wire::Bytes(1, std::byte{100}));
+}
+
+/// Something of the process itself. Does not return where it stays.
+void misbehave(Channel& channel, const std::string& how) {
+  if (how == "status") ::_exit(3);
+  if (how == "lost") ::_exit(lost_connection);
+  if (how == "killed") ::raise(SIGKILL);
+  if (how == "nameless signal") ::raise(SIGRTMIN);
+  if (how == "hello twice") send(encode(Control(Hello{})));
+  if (how == "unasked pong") send(encode(Control(Ping{1})));
+  if (how == "cancel") send(encode(Control(Cancel{0, 1})));
+  if (how == "stays") ::signal(SIGTERM, SIG_IGN);
+  if (how == "closes" || how == "stays") channel = Channel(Descriptor());
+  if (how == "hangs up") {
+    ::close(control_socket);
+    for (;;) ::pause();
+  }
 }
 
 }  // namespace
@@ -64,9 +85,14 @@ int main(int, char** argv) {
   Channel channel((Descriptor(receive())));
   if (!channel.receive().ok()) return 1;
   if (how == "made") reply(channel, Stepped{});
-  reply(channel, Made{});
-  if (!channel.receive().ok()) return 1;
+  if (how == "dies while it makes") ::_exit(4);
+  if (how == "closes while it makes") channel = Channel(Descriptor());
+  if (how != "closes while it makes")
+    reply(channel,
+          how == "refuses" ? Made{false, Error{ErrorCode::exhausted, "it has no room"}} : Made{});
+  if (how != "closes while it makes" && !channel.receive().ok()) return 1;
   if (how == "control") send(wire::Bytes(3, std::byte{9}));
+  misbehave(channel, how);
   lie(channel, how);
-  receive();
+  for (;;) receive();
 }

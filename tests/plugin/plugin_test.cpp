@@ -116,7 +116,7 @@ TEST_CASE("a plugin that never looks at cancellation is given up, and named") {
   {
     World world(built_plugins(), troubling);
     CallRequest waiting = request("wait " + std::to_string(pipe_ends[0]));
-    waiting.deadline = std::chrono::milliseconds(200);  // time to begin
+    waiting.deadline = std::chrono::seconds(1);  // time to begin
     const Answer answer = world.call(std::move(waiting));
     CHECK(answer.outcome.error.code == ErrorCode::deadline);
     CHECK(answer.error().find("act") != std::string::npos);

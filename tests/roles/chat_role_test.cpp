@@ -277,6 +277,30 @@ TEST_CASE("sessions that do not answer give their pages up where others want the
   CHECK(said(again).substr(0, 4) == alone({"Hello there", "And then?"}, false)[1].substr(0, 4));
 }
 
+TEST_CASE("sessions that ask again at once, each with pages that the other wants, both answer") {
+  for (std::int64_t pages = 10; pages <= 24; ++pages) {
+    INFO(pages << " pages");
+    ChatWorld world(pages);
+    for (const char* session : {"a", "b"}) {
+      FakeActivation first = piece("Hello there", session, true, 4);
+      world.chat->admit(first);
+      world.run();
+    }
+    FakeActivation a = piece("And then?", "a"), b = piece("And then?", "b");
+    for (FakeActivation* one : {&a, &b}) {
+      one->call_number = 2;
+      world.chat->admit(*one);
+    }
+    world.run();
+    for (const StepOutcome& outcome : world.ended) {
+      INFO((outcome.result.ok() ? "" : outcome.result.error().message));
+      CHECK(outcome.result.ok());
+    }
+    CHECK(said(a) == said(b));
+    CHECK_FALSE(said(a).empty());
+  }
+}
+
 TEST_CASE("an answer that has begun keeps its pages, whoever comes") {
   for (std::int64_t pages = 10; pages <= 24; ++pages) {
     INFO(pages << " pages");

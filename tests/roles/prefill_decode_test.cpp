@@ -135,3 +135,42 @@ TEST_CASE(
     CHECK(split.world.pool().pages_free() == split.world.pool().pages());
   }
 }
+
+TEST_CASE("an answer that nobody goes on with gives its pages to others after a while") {
+  const auto want = answers();
+  Split split(14);
+  auto& sessions = static_cast<ChatSessions&>(*split.world.sessions);
+  Nanoseconds now = 0;
+  sessions.clock = [&] { return now; };
+  std::vector<FakeActivation> prompts;
+  for (std::uint64_t call = 1; call <= 4; ++call) prompts.push_back(prompt("prefill", call));
+  for (FakeActivation& one : prompts) split.reader->admit(one);
+  for (int i = 0; i < 50; ++i) split.reader->step(split.read);
+  const std::size_t done = split.read.size();
+  REQUIRE(done > 0);
+  REQUIRE(done < 4);  // the others wait for the pages of the answers that have begun
+  now = ChatSessions::handed_patience - 1;
+  for (int i = 0; i < 50; ++i) split.reader->step(split.read);
+  CHECK(split.read.size() == done);
+  // Nobody has ended or said anything: time has passed.
+  for (int i = 0; i < 200 && split.reader->busy(); ++i) {
+    now += ChatSessions::handed_patience;
+    split.reader->step(split.read);
+  }
+  CHECK(split.read.size() == 4);
+  for (const StepOutcome& one : split.read) CHECK(one.result.ok());
+  now += ChatSessions::handed_patience;
+  for (std::uint64_t call = 1; call <= 4; ++call) {
+    // Who goes on with one all the same has the same words.
+    FakeActivation decode = asked("decode", call);
+    decode.give("prefix", prompts[call - 1].frames.at(0).second);
+    split.writer->admit(decode);
+    for (int i = 0; i < 500 && split.writer->busy(); ++i) split.writer->step(split.written);
+    REQUIRE(split.written.size() == call);
+    CHECK(split.written.back().result.ok());
+    CHECK(said(decode) == want.at(call));
+  }
+  for (std::uint64_t call = 1; call <= 4; ++call)
+    sessions.end_session("session " + std::to_string(call));
+  CHECK(split.world.pool().pages_free() == split.world.pool().pages());
+}

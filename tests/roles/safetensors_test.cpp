@@ -67,7 +67,7 @@ TEST_CASE("every hostile file is refused and the message says why") {
       {file_of("", ""), "not a JSON object"},
       {file_of("[1]", ""), "not a JSON object"},
       {file_of("{\"a\":", ""), "not a JSON object"},
-      {file_of(std::string(100'000, '['), ""), "not a JSON object"},
+      {file_of(std::string(100'000, '['), ""), "nested more than 64 deep"},
       {file_of("{\"a\":" + sound + ",\"a\":" + sound + "}", data), "stands twice"},
       {one("5"), "missing or of the wrong kind"},
       {one(R"({"dtype":"F32","shape":[2]})"), "missing or of the wrong kind"},
@@ -93,6 +93,21 @@ TEST_CASE("every hostile file is refused and the message says why") {
     CHECK_THAT(read.error().message, Catch::Contains(row.why));
     CHECK_THAT(read.error().message, Catch::Contains("x.safetensors"));
   }
+}
+
+TEST_CASE("a header nested deeper than any real one is refused before it takes memory") {
+  const auto said = [](const std::string& header) {
+    const auto read = parse(file_of(header, ""));
+    return read.ok() ? std::string() : read.error().message;
+  };
+  const std::string deep =
+      "x.safetensors: the header is nested more than 64 deep; no tensor's description is";
+  CHECK(said(R"({"__metadata__":)" + std::string(64, '[') + std::string(64, ']') + "}") == deep);
+  CHECK(said(std::string(std::size_t{4} << 20, '[')) == deep);
+  CHECK(said(std::string(std::size_t{4} << 20, '{')) == deep);
+  CHECK(said(R"({"__metadata__":)" + std::string(63, '[') + std::string(63, ']') + "}").empty());
+  // Brackets in texts, and quotes in those, nest nothing.
+  CHECK(said(R"({"__metadata__":{"a":"\"\\)" + std::string(99, '[') + R"("}})").empty());
 }
 
 TEST_CASE("no flip or cut of a sound file crashes the reader") {

@@ -105,6 +105,12 @@ std::vector<float> latents(const FakeActivation& activation) {
   return {values.begin(), values.end()};
 }
 
+/// Where a row stands among others decides in which order a product sums, on some processors.
+void check_near(const std::vector<float>& got, const std::vector<float>& want) {
+  REQUIRE(got.size() == want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) CHECK(std::abs(got[i] - want[i]) < 1e-3F);
+}
+
 }  // namespace
 
 TEST_CASE("a drawing and three chats advance in the same forwards, and come out as alone") {
@@ -299,7 +305,7 @@ TEST_CASE("two drawings of one session at once are the same, and leave it as it 
   FakeActivation& two = world.draw(begun);
   world.run();
   CHECK(world.ended.size() == 2);
-  CHECK(latents(one) == latents(two));
+  check_near(latents(one), latents(two));
   CHECK(world.kv().pool().pages_free() == free);
 }
 
@@ -317,6 +323,5 @@ TEST_CASE("a session goes on while a drawing is made of what it said before") {
   CHECK(!said(late).empty());
   CHECK(drawing.frames.empty());
   world.run();
-  const std::vector<float> one = latents(alone), other = latents(drawing);
-  for (std::size_t i = 0; i < one.size(); ++i) CHECK(std::abs(one[i] - other[i]) < 1e-3F);
+  check_near(latents(drawing), latents(alone));
 }

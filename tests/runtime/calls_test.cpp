@@ -38,13 +38,13 @@ TEST_CASE("a deadline ends a call beside a role that never looks; what it does l
   Deaf deaf;
   TestWorld world;
   world.add_scripted(deaf.script());
-  world.run(one_node("limits: { deadline: 200ms }\n"), with_grace(20ms));
+  world.run(one_node("limits: { deadline: 1s }\n"), with_grace(20ms));
   const auto [outcome, text] = world.call();
   CHECK(!outcome.ok);
   CHECK(outcome.error.code == ErrorCode::deadline);
   CHECK(outcome.node == "work");
   CHECK(outcome.error.message ==
-        "the call did not end within its deadline of 200 ms (limits: deadline); node 'work' still "
+        "the call did not end within its deadline of 1000 ms (limits: deadline); node 'work' still "
         "runs 20 ms after it was told to stop");
   CHECK(world.runner->counts().given_up == 1);
   CHECK(world.runner->counts().activations == 1);
@@ -64,10 +64,10 @@ TEST_CASE("a call of its own deadline, and a call that waits behind one that was
   TestWorld world;
   world.add_scripted(deaf.script());
   world.run(one_node(), with_grace(10ms));
-  CallRequest request{"s", {{"x", make_text("first")}}, 200ms};
+  CallRequest request{"s", {{"x", make_text("first")}}, 1s};
   const CallOutcome first = world.runner->call(request, nullptr);
   CHECK(first.error.code == ErrorCode::deadline);
-  CHECK(first.error.message.find("200 ms (the call's own)") != std::string::npos);
+  CHECK(first.error.message.find("1000 ms (the call's own)") != std::string::npos);
   // Calls of a session follow each other, so the next one waits, and has a deadline too.
   request.inputs = {{"x", make_text("second")}};
   const CallOutcome second = world.runner->call(request, nullptr);
@@ -147,7 +147,7 @@ TEST_CASE("a payload that a given-up role holds goes when the role returns") {
   world.add_scripted(deaf.script());
   world.run(one_node(), with_grace(1ms));
   const PayloadRef large = make_text(std::string(1 << 20, 'x'));
-  CHECK(!world.runner->call({"s", {{"x", large}}, 200ms}, nullptr).ok);
+  CHECK(!world.runner->call({"s", {{"x", large}}, 1s}, nullptr).ok);
   CHECK(large->references() > 1);
   deaf.gate.open();
   world.until_idle();
@@ -374,4 +374,42 @@ outputs: { out: work.v }
   CHECK(call(Dtype::i64, {2, 3}) == "the call gave i64[2, 3]" + declared);
   CHECK(call(Dtype::f32, {3}) == "the call gave f32[3]" + declared);
   CHECK(call(Dtype::f32, {2, 4}) == "the call gave f32[2, 4]" + declared);
+}
+
+TEST_CASE("a call beyond the limit of calls is refused at once, and a later one is taken") {
+  Deaf deaf;
+  TestWorld world;
+  world.add_scripted(deaf.script());
+  world.run(one_node("limits: { calls: 2 }\n"));
+  Waiting running, queued;
+  const auto first = world.runner->start({"s", {{"x", make_text("1")}}, {}}, running.observer());
+  deaf.inside.wait();
+  const auto second = world.runner->start({"s", {{"x", make_text("2")}}, {}}, queued.observer());
+  const auto [refused, text] = world.call("t");
+  CHECK(refused.error.code == ErrorCode::exhausted);
+  CHECK(refused.error.message ==
+        "workflow 'test' has 2 calls under way, as many as it takes at once (limits: calls); call "
+        "again when some have ended");
+  CHECK(refused.node.empty());
+  CHECK(text.empty());
+  CHECK(world.runner->counts().refused == 1);
+  CHECK(world.runner->counts().calls == 2);
+  CHECK(world.runner->end_session("t").ok());  // nothing of it is left
+  deaf.gate.open();
+  CHECK(running.wait().ok);
+  CHECK(queued.wait().ok);
+  CHECK(world.call("t").first.ok);
+  CHECK(world.runner->counts().refused == 1);
+}
+
+TEST_CASE("a call that was given up counts until its role has returned") {
+  Deaf deaf;
+  TestWorld world;
+  world.add_scripted(deaf.script());
+  world.run(one_node("limits: { calls: 1, deadline: 1s }\n"), with_grace(10ms));
+  CHECK(world.call().first.error.code == ErrorCode::deadline);
+  CHECK(world.call("t").first.error.code == ErrorCode::exhausted);
+  deaf.gate.open();
+  world.until_idle();
+  CHECK(world.call("t").first.ok);
 }

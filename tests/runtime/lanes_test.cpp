@@ -337,7 +337,7 @@ workflow: test
 inputs: { x: text }
 roles: { any: { plugin: scripted }, other: { plugin: scripted } }
 nodes:
-  slow: { run: any.run, inputs: [ { x: inputs.x } ], outputs: [v], deadline: 200ms, on_error: skip }
+  slow: { run: any.run, inputs: [ { x: inputs.x } ], outputs: [v], deadline: 1s, on_error: skip }
   quick: { run: other.run, inputs: [ { x: inputs.x } ], outputs: [v] }
 outputs: { out: [slow.v, quick.v] }
 limits: { deadline: 5s }

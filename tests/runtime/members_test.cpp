@@ -5,7 +5,7 @@
 #include <map>
 
 #include "base/random.h"
-#include "runtime/node/control.h"
+#include "control_sample.h"
 
 namespace sluice {
 
@@ -159,12 +159,7 @@ TEST_CASE("whatever is said of machines, each life joins once, is lost once, and
 
 TEST_CASE("a control parcel comes out as it went in, and no part or bent one is taken") {
   for (std::uint8_t kind = 0; kind <= static_cast<std::uint8_t>(Control::Kind::taken); ++kind) {
-    Control control{.kind = static_cast<Control::Kind>(kind), .workflow = 3};
-    control.number = 300;
-    control.text = "lisa";
-    control.life = {2, 7};
-    control.node = 5;
-    control.edge = 6;
+    Control control = control_of(static_cast<Control::Kind>(kind));
     control.calls = {1, 200, 3};
     const wire::Bytes bytes = encode_control(control);
     const Result<Control> read = decode_control(bytes);

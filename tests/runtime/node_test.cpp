@@ -104,6 +104,26 @@ TEST_CASE("a call is over for its caller though a role elsewhere does not let go
   CHECK(eventually([&] { return cluster.home().runner(0).counts().calls == 0; }));
 }
 
+TEST_CASE("a role that lets go after the lost machine is back leaves nothing of its call behind") {
+  HeldOnce held("a");
+  TestCluster cluster({chain_yaml}, {2, 1, 0}, held.role());
+  Waiting waiting;
+  const auto handle =
+      cluster.home().runner(0).start({"s", {{"x", make_text("x")}}, {}}, waiting.observer());
+  held.reached.wait();
+  cluster.network.freeze(1);
+  cluster.network.forget(1);
+  cluster.start(1, 5);
+  CHECK(!waiting.wait().ok);
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  REQUIRE(eventually([&] { return cluster.node(2).status().machines[1].known.incarnation == 5; }));
+  REQUIRE(eventually([&] { return cluster.network.is_idle(); }));
+  held.let_go.open();
+  // What is left of the call would hold up the next of its session.
+  CHECK(eventually([&] { return cluster.home().runner(0).counts().calls == 0; }));
+  CHECK(cluster.call().first.ok);
+}
+
 TEST_CASE("a machine that another cannot hear is lost") {
   TestCluster cluster({chain_yaml}, {0, 1, 2}, chain_role);
   cluster.network.silence(1, 2);

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import yaml
 
 FIRINGS_MAX = 4000
+KINDS = ["role_failed", "loop_limit", "count_source", "deadline"]  # of one node's the first is told
 FIELDS_MAX = 64                     # of a node, and of a call
 AGE_DECIDES = 10                    # milliseconds: generated ages are far below or far above it
 
@@ -271,7 +272,7 @@ class Call:
                 turns[node] = max(turns.get(node, 0), count)
         turn = turns.get(n, 0)
         if n in self.looping() and turn >= self.w.loop_limit:
-            self.failures.append(n)
+            self.failures.append((n, "loop_limit"))
             return
         if self.stale(n, frames):
             self.warnings.append(f"{n}: inputs older than max_age "
@@ -290,7 +291,7 @@ class Call:
         late = self.is_late(n, script, yields)
         if script.get("fail") or script.get("fail_when_iteration") == turn or late:
             if self.w.nodes[n].get("on_error") != "skip":
-                self.failures.append(n)
+                self.failures.append((n, "deadline" if late else "role_failed"))
             return
         for y, names in enumerate(yields):
             self.work.append(Frame(activation, y, frozenset(names), token(f"{identity}#{y}")))
@@ -400,11 +401,11 @@ class Call:
                    if frame.by.node == source[0] and source[1] in frame.fields]
         if len(numbers) != 1:
             if numbers or came:
-                self.failures.append(n)
+                self.failures.append((n, "count_source"))
             if not numbers:
                 return None
         elif numbers[0] < 0:
-            self.failures.append(n)
+            self.failures.append((n, "count_source"))
             return None
         return numbers[0]
 
@@ -420,8 +421,10 @@ class Call:
     def result(self):
         if not self.failures:
             self.missing()
-        cause = min(self.failures, key=self.w.order.index) if self.failures else None
+        cause = min(self.failures, default=None,
+                    key=lambda f: (self.w.order.index(f[0]), KINDS.index(f[1])))
         firings = sorted(self.firings, key=lambda a: a.identity)
+        cause = cause and {"node": cause[0], "kind": cause[1]}
         return {"status": "error" if cause else "ok", "cause": cause, "outputs": self.delivered,
                 "failures": sorted(set(self.failures)),
                 "warnings": sorted(self.warnings),

@@ -15,6 +15,9 @@ import random
 import sys
 
 
+DEEP = 0.05  # of the drawings have a long loop besides
+
+
 def text_of(value) -> str:
     """YAML in flow style."""
     if isinstance(value, dict):
@@ -38,6 +41,7 @@ class Maker:
                                                     "cancel"))
         self.order = []
         self.aged = set()
+        self.turns_most = (3, 4, 6, 64)
         self.streams = False  # an activation of many frames has been drawn
         self.roles = {"plain": {"plugin": "scripted"},
                       "many": {"plugin": "scripted", "replicas": 3},
@@ -256,6 +260,34 @@ class Maker:
             script["fail_when_iteration"] = self.rng.randrange(3)
         return f"{tail}.{back}"
 
+    def add_deep(self, rng: random.Random):
+        """A loop of so many turns that a collector's share becomes too small to divide, and a count
+        or a join of all that its turns bring. Delivered, so that the collector has something to
+        keep for its node. Drawn from numbers of its own: the rest of the drawing stays as it is."""
+        first = len(self.order) + 1
+        head, tail, all_of = (f"n{first + i}" for i in range(3))
+        kind = lambda: rng.choice(("plain.go", "many.go", "talk.go"))
+        begin = f"inputs.{rng.choice(self.inputs)}"
+        turns = []
+        for _ in range(rng.randrange(16, 30)):
+            frames = [["f0"]] * rng.randrange(3)
+            frames.insert(rng.randrange(len(frames) + 1), rng.choice((["back"], ["back", "f0"])))
+            turns.append(frames)
+        self.nodes[head] = {"run": kind(), "inputs": [{"a": begin}, {"r": f"{tail}.back"}],
+                            "outputs": ["f0"]}
+        self.nodes[tail] = {"run": kind(), "inputs": [{"a": f"{head}.f0"}],
+                            "outputs": ["f0", "back"]}
+        self.nodes[all_of] = {"run": rng.choice(("plain.go", "talk.go")), "outputs": ["f0"]}
+        if rng.random() < 0.5:
+            self.nodes[all_of] |= {"inputs": [{"a": f"{tail}.f0"}],
+                                   "count": {"a": rng.choice((1, 3, "all"))}}
+        else:
+            self.nodes[all_of]["inputs"] = [{"a": f"{tail}.f0", "b": begin}]
+        self.scripts[tail] = {"by_iteration": turns + [[["f0"]]]}
+        self.order += [head, tail, all_of]
+        self.turns_most = (64,)
+        return {"deep": f"{all_of}.f0"}
+
     def make(self):
         for i in range(self.rng.randrange(3, 42 if self.flavour == "sessions" else 26)):
             if i > 1 and self.rng.random() < 0.07:
@@ -319,7 +351,7 @@ def workflow_text(maker, outputs, deadline: str) -> str:
              "inputs: " + text_of(shuffled(rng, maker.types)), "roles:"]
     lines += [f"  {name}: {text_of(role)}" for name, role in shuffled(rng, roles).items()]
     lines += ["nodes:"] + [f"  {name}: {text_of(n)}" for name, n in shuffled(rng, nodes).items()]
-    limit = rng.choice((3, 4, 6, 64))
+    limit = rng.choice(maker.turns_most)
     outputs = {name: rng.sample(o, len(o)) if isinstance(o, list) else o
                for name, o in outputs.items()}
     lines += ["outputs: " + text_of(shuffled(rng, outputs)),
@@ -350,6 +382,9 @@ def generate(seed: int, count: int, folder: str, deadline: str = "30s"):
     for i in range(count):
         maker = Maker(random.Random(f"{seed}:{i}"))
         outputs = maker.make()
+        apart = random.Random(f"{seed}:{i}:deep")
+        if apart.random() < DEEP:
+            outputs |= maker.add_deep(apart)
         with open(f"{folder}/w{i:05d}.yaml", "w") as f:
             f.write(workflow_text(maker, outputs, deadline))
         with open(f"{folder}/s{i:05d}.yaml", "w") as f:

@@ -25,6 +25,8 @@ MUTANTS = [
     ("C1 a count fires again", "graph/bucket.cpp", "  fired_ = true;", "  fired_ = false;", None),
     ("C1 a refined share counts twice", "graph/bucket.cpp", "    finer_.erase(part->scope->id);\n",
      "    finer_.erase(part->scope->id);\n    credit_share(part->scope->parent);\n", None),
+    ("every first part of a refinement brings a deposit", "graph/bucket.cpp",
+     "    if (!at->scope->parent.scope) return true;", "    return true;", None),
     ("C2 a join fires when half is there", "graph/bucket.h",
      "return received_ == share_whole;", "return received_ >= share_whole / 2;",
      ["graph/engine.cpp", "graph/bucket.cpp"]),
@@ -51,6 +53,9 @@ MUTANTS = [
      "if (record.holding.credit) splitter_.end(",
      "if (failure) failure->node = node_.id > 1 ? 1 : 2;\n"
      "  if (record.holding.credit) splitter_.end(", None),
+    ("of a node's failures the first to come is told", "graph/coordinator.cpp",
+     "return std::tie(a.node, a.kind, a.error.message) < std::tie(b.node, b.kind, b.error.message);",
+     "return a.node < b.node;", None),
     ("C9 credit is lost at the end", "graph/split.cpp",
      "  if (holding.credit) send_credit(holding.credit, holding.call, holding.session, effects);\n",
      "", None),
@@ -159,6 +164,10 @@ MUTANTS = [
      None),
     ("C25 a life begins with what the last one was owed", "runtime/windows.cpp",
      "      sent.bytes = 0;\n", "", None),
+    ("C26 a call too many is let in", "graph/coordinator.cpp", "std::cmp_greater_equal(calls_.size()",
+     "std::cmp_greater(calls_.size()", None),
+    ("C26 a call is refused too soon", "graph/coordinator.cpp", "std::cmp_greater_equal(calls_.size()",
+     "std::cmp_greater_equal(calls_.size() + 1", None),
     ("C21 a frame brings the moment of its birth", "runtime/wire/encode.cpp",
      "std::clamp(now_ - frame.born, Instant{}", "std::clamp(frame.born, Instant{}", None),
     ("C21 a call's own deadline comes early", "graph/coordinator.cpp",
@@ -243,14 +252,6 @@ class Bench:
         return not self.survives(self.build(number, mutant))
 
 
-# Found until the generator drew more shapes, and by none of 1,190 workflows compared and 17 million events since: a drawing
-# that reaches it is missing. Not run, and said at the end.
-UNFOUND = [
-    ("every first part of a refinement brings a deposit", "graph/bucket.cpp",
-     "    if (!at->scope->parent.scope) return true;", "    return true;", None),
-]
-
-
 def main() -> int:
     a = argparse.ArgumentParser()
     a.add_argument("root")
@@ -274,7 +275,7 @@ def main() -> int:
             for mutant, dead in zip(chosen, pool.map(bench.killed, range(len(chosen)), chosen)):
                 print("killed  " if dead else "SURVIVED", mutant[0], flush=True)
                 killed.append(dead)
-    print(f"{sum(killed)} of {len(chosen)} mutants killed; not looked for: {', '.join(m[0] for m in UNFOUND)}")
+    print(f"{sum(killed)} of {len(chosen)} mutants killed")
     return 0 if all(killed) else 1
 
 

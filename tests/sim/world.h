@@ -42,16 +42,21 @@ struct Bound {
   Script script;
 };
 
-inline Bound bind(const std::string& scenario) {
+inline Plan planned(const std::string& workflow) {
   PluginDeclaration scripted;
   scripted.name = "scripted";
   scripted.any_ports = true;
   const Declarations declarations{scripted};
-  LoadedWorkflow loaded = load_workflow("diamond.yaml", diamond);
+  LoadedWorkflow loaded = load_workflow("diamond.yaml", workflow);
   check(loaded.spec, declarations, loaded.diagnostics);
-  Bound bound;
-  bound.plan = compile(loaded.spec, declarations, loaded.diagnostics);
+  Plan plan = compile(loaded.spec, declarations, loaded.diagnostics);
   REQUIRE(!has_errors(loaded.diagnostics));
+  return plan;
+}
+
+inline Bound bind(const std::string& scenario) {
+  Bound bound;
+  bound.plan = planned(diamond);
   LoadedScenario loaded_scenario = load_scenario("s.yaml", scenario);
   bound.script = bind_scenario(loaded_scenario.spec, bound.plan, loaded_scenario.diagnostics);
   REQUIRE(!has_errors(loaded_scenario.diagnostics));

@@ -57,7 +57,7 @@ THIRD_PARTY = {  # header prefix -> files that may include it
     "catch2/": r"tests/.*",
     "zmq": r"(runtime/zmq/.*|tests/zmq/.*|bench/links\.cpp)",
     "hiredis/": r"runtime/redis/.*",
-    "liburing": r"engine/storage/uring_port\.cpp",
+    "liburing": r"(engine/storage/uring_port|bench/ssd)\.cpp",
 }
 LINKS = {"base": set(), "kernels": {"base"}, "graph": {"base"}, "dataplane": {"base"}, "engine": {"base", "kernels", "dataplane"}, "roles": {"base", "graph", "engine"},
          "runtime": {"base", "graph", "roles"}, "shm": {"base", "graph"}, "zmq": {"base", "graph", "shm"}, "redis": {"base"}, "workflows": {"base", "graph"},

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/crc32c.h"
+#include "tests/outcomes.h"
 #include "world.h"
 
 using namespace sluice;
@@ -38,13 +39,7 @@ std::vector<Sample> conversation(const Plan& plan, std::uint64_t seed) {
     return some_yields(start, plan.nodes[start.node].name, random);
   };
   world.fails = [&](const StartActivation&) { return random.next() % 50 == 0; };
-  for (std::uint64_t i = 0; i < 6; ++i) {
-    const CallId call = world.call(i % 3);
-    if (i == 1) world.cancel(call);
-  }
-  for (int i = 0; i < 250; ++i) world.step();
-  world.lose(plan.find("late")->id);
-  world.run();
+  world.converse(plan.find("late")->id);
   for (const std::string& error : world.errors) UNSCOPED_INFO(error);
   REQUIRE(world.errors.empty());
   REQUIRE(world.refusals.empty());
@@ -154,6 +149,7 @@ TEST_CASE("bytes that are changed behind their checksum never reach a check in a
   std::size_t accepted = 0;
   std::set<std::string> errors;
   std::set<std::string> refusals;
+  test::Outcomes outcomes("wire_refusals");
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     SplitMix64 random(seed * 77);
     std::vector<Sample> heard;
@@ -181,7 +177,11 @@ TEST_CASE("bytes that are changed behind their checksum never reach a check in a
     }
     errors.insert(world.errors.begin(), world.errors.end());
     refusals.insert(world.refusals.begin(), world.refusals.end());
+    for (const std::string& refusal : world.refusals) outcomes.add("engines refuse", refusal);
+    for (const auto& [node, times] : world.firings)
+      outcomes.add("fired", node + " " + std::to_string(times));
   }
+  outcomes.require_as_kept();
   CHECK(accepted > 10'000);
   CHECK(errors.size() > 100);
   CHECK(refusals.contains("a share came back twice"));

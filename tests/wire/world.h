@@ -53,6 +53,17 @@ class WireWorld {
   WireWorld(const WireWorld&) = delete;
   WireWorld& operator=(const WireWorld&) = delete;
 
+  /// Six calls of three sessions, one of them cancelled; `lost` is lost on the way.
+  void converse(NodeId lost) {
+    for (std::uint64_t i = 0; i < 6; ++i) {
+      const CallId made = call(i % 3);
+      if (i == 1) cancel(made);
+    }
+    for (int i = 0; i < 250; ++i) step();
+    lose(lost);
+    run();
+  }
+
   wire::Limits limits;
   /// By the node's name and its turn: the fields of each yield, as bits; default all, once.
   std::function<std::vector<std::uint64_t>(const StartActivation&)> yields;

@@ -82,6 +82,11 @@ TEST_CASE("numbers are taken up to their limits, and not beyond") {
   CHECK(codes(with_limits("frames: 1000000001").diagnostics) ==
         std::vector<std::string>{"bad-number"});
   CHECK(codes(with_limits("frames: 0").diagnostics) == std::vector<std::string>{"bad-number"});
+  CHECK(with_limits("frames: 1").spec.limits.calls == 10'000);
+  CHECK(with_limits("calls: 1").spec.limits.calls == 1);
+  CHECK(with_limits("calls: 1000000").spec.limits.calls == 1'000'000);
+  for (const char* wrong : {"calls: 0", "calls: 1000001", "calls: -1", "calls: many", "calls: 1.5"})
+    CHECK(codes(with_limits(wrong).diagnostics) == std::vector<std::string>{"bad-number"});
 }
 
 TEST_CASE("a group has sixty fields and not sixty-one") {

@@ -13,6 +13,70 @@ wire::Bytes bytes(const std::string& text) {
   return {view.begin(), view.end()};
 }
 
+std::string words(Origin origin) {
+  return std::to_string(origin.machine) + "/" + std::to_string(origin.incarnation);
+}
+
+std::string numbers(std::initializer_list<std::uint64_t> all) {
+  std::string text;
+  for (const std::uint64_t number : all) text += ' ' + std::to_string(number);
+  return text;
+}
+
+std::string words(const Head& head) {
+  struct Words {
+    std::string operator()(const Hello& it) const {
+      return "hello " + words(it.from) + ' ' + it.cluster +
+             numbers({it.to, it.lease_ms, it.knows, it.applied, it.over, it.nonce % 1000});
+    }
+    std::string operator()(const Welcome& it) const {
+      return "welcome," + numbers({it.echo % 1000}) + ' ' + (*this)(it.hello);
+    }
+    std::string operator()(const Ready& it) const {
+      return "ready" + numbers({it.echo % 1000, it.knows, it.applied});
+    }
+    std::string operator()(const Refusal& it) const {
+      return "refusal " + std::string(to_string(it.reason)) + " by " + words(it.from) +
+             numbers({it.over}) + ": " + it.text;
+    }
+    std::string operator()(const Batch& it) const {
+      return "batch" + numbers({it.number, it.applied});
+    }
+    std::string operator()(const Part& it) const {
+      return "part" + numbers({it.number, it.applied, static_cast<std::uint64_t>(it.channel),
+                               it.total, it.at});
+    }
+    std::string operator()(const Heartbeat& it) const {
+      return "heartbeat" + numbers({it.applied});
+    }
+    std::string operator()(const OtherVersion& it) const {
+      return "version" + numbers({it.version});
+    }
+  };
+  return std::visit(Words{}, head);
+}
+
+struct EffectWords {
+  std::string operator()(const Dial& it) const { return "dials" + numbers({it.connection}); }
+  std::string operator()(const HangUp& it) const { return "hangs up" + numbers({it.connection}); }
+  std::string operator()(const Transmit& it) const {
+    const Result<Head> head = read_head(it.head);
+    return "sends on" + numbers({it.connection}) + ": " +
+           (head ? words(*head) : head.error().message) +
+           (it.body.size == 0 ? "" : ", body" + numbers({it.body.at, it.body.size}));
+  }
+  std::string operator()(const Deliver& it) const {
+    return "delivers of " + words(it.from) +
+           numbers({static_cast<std::uint64_t>(it.channel), it.bytes.size()});
+  }
+  std::string operator()(const SayConnected& it) const { return "connected " + words(it.life); }
+  std::string operator()(const SaySilent& it) const {
+    return "silent " + words(it.life) + ": " + it.why;
+  }
+  std::string operator()(const SayRefused& it) const { return "refused by " + words(it.by); }
+  std::string operator()(const Notice& it) const { return "notice: " + it.text; }
+};
+
 }  // namespace
 
 Pair::Pair(std::size_t window_bytes) : window_bytes_(window_bytes) {
@@ -89,6 +153,19 @@ void Pair::run(Instant until) {
 
 void Pair::advance(Instant by) { run(now_ + by); }
 
+void Pair::skip(Instant by) {
+  now_ += by;
+  for (const unsigned machine : {1U, 2U}) {
+    peer(machine).tick(now_, effects_);
+    act(machine);
+  }
+}
+
+void Pair::acknowledge(unsigned machine) {
+  peer(machine).acknowledge(now_, effects_);
+  act(machine);
+}
+
 void Pair::cut() {
   on_the_way_.clear();
   if (open_ == 0) return;
@@ -128,6 +205,9 @@ void Pair::act(unsigned machine) {
 }
 
 void Pair::perform(unsigned machine, Effect& effect) {
+  if (journal != nullptr)
+    journal->push_back(std::to_string((now_ - Instant(std::chrono::hours(1))).count() / 1000) +
+                       " us " + std::to_string(machine) + ' ' + std::visit(EffectWords{}, effect));
   Said& said_here = said(machine);
   if (const Dial* dial = std::get_if<Dial>(&effect)) open_ = dial->connection;
   if (const HangUp* hang_up = std::get_if<HangUp>(&effect); hang_up != nullptr && machine == 2)

@@ -51,6 +51,12 @@ class Pair {
   void inject(unsigned to, const links::Head& head, const std::string& body);
   void inject_nonsense(unsigned to);
 
+  /// Time passes and both are told so, though nothing may be due; on the way nothing moves.
+  void skip(links::Instant by);
+  void acknowledge(unsigned machine);
+
+  /// A line for each effect, where it is set: when, of whom, and all that it says.
+  std::vector<std::string>* journal = nullptr;
   std::size_t carried = 0;
   std::size_t most_on_the_way = 0;
 

@@ -1,10 +1,13 @@
-// A stream between processes whose consumer is slower than its producer, and then stands still.
+// A stream between processes whose consumer is slower than its producer, stands still, and dies.
 //
 //     stream_machines [FRAMES]
 //
-// Machine 0 calls, `a` streams on machine 1, `b` counts on machine 2, which is stopped (SIGSTOP) a
-// few times for less than its lease. Exit status 0 when every frame came once, nobody was given
-// up, and the memory of neither process has grown with the stream.
+// Machine 0 calls, `a` streams on machine 1, `b` counts on machine 2. First the consumer is stopped
+// (SIGSTOP) a few times for less than its lease: every frame comes once, and nobody is given up.
+// Then it is killed amid streams, and started again: each of these calls ends in time with an error
+// that names it, nothing comes twice, and the next call works. Exit status 0 when all
+// of that is so, and the memory of no process has grown with the streams.
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,9 +19,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <mutex>
-#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/check.h"
@@ -34,7 +38,9 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t machines = 3;
 constexpr int marks = 1000;  // frames between two outputs
 constexpr int stops = 3;     // of the consumer
+constexpr int kills = 3;     // likewise
 constexpr auto lease = 3000ms, stop = 700ms;
+constexpr auto patience_most = 60s;  // with a short stream: sanitizers are slow
 constexpr std::uint64_t grown_most = 48 << 10U;  // KiB; a million frames are some hundred MiB
 
 constexpr const char* yaml = R"(
@@ -46,7 +52,7 @@ nodes:
   a: { run: first.a, inputs: [ { x: inputs.x } ], outputs: [v] }
   b: { run: second.b, inputs: [ { x: a.v } ], outputs: [v] }
 outputs: { out: b.v }
-limits: { deadline: 10m }
+limits: { deadline: 60m }
 )";
 
 PayloadRef number_of(std::int64_t number) {
@@ -56,7 +62,7 @@ PayloadRef number_of(std::int64_t number) {
   return PayloadRef(payload);
 }
 
-/// `a` yields the numbers below its input; `b` sees that each comes once.
+/// `a` yields the numbers below its input; `b` sees that each of a call comes once.
 class Streams final : public Role {
  public:
   Result<void> run(Activation& activation) override {
@@ -65,6 +71,10 @@ class Streams final : public Role {
       for (std::int64_t i = 0; i < number && !activation.cancelled(); ++i)
         activation.yield("v", number_of(i));
       return {};
+    }
+    if (std::exchange(call_, activation.call()) != activation.call()) {
+      seen_.clear();
+      came_ = 0;
     }
     const auto at = static_cast<std::size_t>(number);
     if (seen_.size() <= at) seen_.resize(2 * at + 1);
@@ -77,6 +87,7 @@ class Streams final : public Role {
  private:
   std::vector<bool> seen_;
   std::int64_t came_ = 0;
+  std::uint64_t call_ = 0;
 };
 
 /// KiB, at its most so far.
@@ -91,12 +102,14 @@ struct Watch {
   std::mutex mutex;
   std::condition_variable changed;
   std::int64_t came = 0;
+  std::int64_t told = 0;  // outputs; frames are taken in any order, so these come in any
   bool ended = false;
   CallOutcome outcome;
   std::string notices;
 
+  bool is_whole(std::int64_t frames) const { return came == frames && told == frames / marks; }
   template <typename Condition>
-  bool wait(Condition is_so, std::chrono::milliseconds patience = 10min) {
+  bool wait(Condition is_so, std::chrono::milliseconds patience = 60min) {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, patience, is_so);
   }
@@ -118,7 +131,7 @@ Result<std::unique_ptr<Node>> make_node(std::uint32_t self, const std::string& f
         zmq.peers.push_back({machine, "ipc://" + folder + "/" + std::to_string(machine), ""});
     return make_zmq_transport(std::move(zmq));
   };
-  options.incarnation = incarnation_now();
+  options.incarnation = new_incarnation();
   options.notice = [&watch](const std::string& line) {
     const std::lock_guard lock(watch.mutex);
     watch.notices += line + "\n";
@@ -131,89 +144,197 @@ int fail(const std::string& what) {
   return 1;
 }
 
-/// The home's part: calls, and stops the consumer on the way.
-int call(Node& home, std::int64_t frames, pid_t maker, pid_t taker, Watch& watch) {
-  if (Result<void> there = home.wait_for_members(30s); !there.ok())
-    return fail(there.error().message);
-  const std::uint64_t maker_before = peak_of(maker), taker_before = peak_of(taker);
-  const auto handle = home.runner(0).start({"s", {{"x", number_of(frames)}}, {}},
-                                           {[&](std::string_view, const PayloadRef& value) {
-                                              const std::lock_guard lock(watch.mutex);
-                                              watch.came = std::max(watch.came, value->number);
-                                              watch.changed.notify_all();
-                                            },
-                                            [&](CallOutcome outcome) {
-                                              const std::lock_guard lock(watch.mutex);
-                                              watch.outcome = std::move(outcome);
-                                              watch.ended = true;
-                                              watch.changed.notify_all();
-                                            }});
+/// The machines that are processes of their own: this program again, so that one can be started
+/// beside the home's threads.
+class Machines {
+ public:
+  explicit Machines(std::string folder) : folder_(std::move(folder)) {
+    if (::pipe(end_.data()) != 0) std::abort();
+    ::fcntl(end_[1], F_SETFD, FD_CLOEXEC);
+  }
+  void start(std::uint32_t self) {
+    const std::string number = std::to_string(self), end = std::to_string(end_[0]);
+    pids_[self] = ::fork();
+    if (pids_[self] != 0) return;
+    ::execl("/proc/self/exe", "stream_machines", "--serve", number.c_str(), folder_.c_str(),
+            end.c_str(), nullptr);
+    ::_exit(127);
+  }
+  void kill_and_start(std::uint32_t self) {
+    ::kill(pids_[self], SIGKILL);
+    ::waitpid(pids_[self], nullptr, 0);
+    start(self);
+  }
+  /// False when one of them says that something was wrong.
+  bool stop() {
+    bool well = true;
+    ::close(end_[1]);
+    for (std::uint32_t self = 1; self < machines; ++self) {
+      int ended = 0;
+      ::waitpid(pids_[self], &ended, 0);
+      well = well && ended == 0;
+    }
+    return well;
+  }
+  pid_t pid(std::uint32_t self) const { return pids_[self]; }
+
+ private:
+  std::string folder_;
+  std::array<int, 2> end_{};
+  std::array<pid_t, machines> pids_{};
+};
+
+constexpr std::uint32_t maker = 1, taker = 2;
+
+/// Of all that is kept between the streams.
+struct Sizes {
+  explicit Sizes(const Machines& all) : made(peak_of(all.pid(maker))), home(peak_of(::getpid())) {}
+  std::uint64_t made = 0, home = 0;
+};
+
+std::shared_ptr<CallHandle> begin(Node& home, std::int64_t frames, Watch& watch) {
+  {
+    const std::lock_guard lock(watch.mutex);
+    watch.came = watch.told = 0;
+    watch.ended = false;
+  }
+  return home.runner(0).start({"s", {{"x", number_of(frames)}}, {}},
+                              {[&](std::string_view, const PayloadRef& value) {
+                                 const std::lock_guard lock(watch.mutex);
+                                 ++watch.told;
+                                 watch.came = std::max(watch.came, value->number);
+                                 watch.changed.notify_all();
+                               },
+                               [&](CallOutcome outcome) {
+                                 const std::lock_guard lock(watch.mutex);
+                                 watch.outcome = std::move(outcome);
+                                 watch.ended = true;
+                                 watch.changed.notify_all();
+                               }});
+}
+
+/// One stream to its end; nothing is missing.
+int whole(Node& home, std::int64_t frames, Watch& watch) {
+  const auto handle = begin(home, frames, watch);
+  if (!watch.wait([&] { return watch.ended; }, patience_most))
+    return fail("the call after a consumer's death has no outcome");
+  if (!watch.outcome.ok) return fail("the call failed: " + watch.outcome.error.message);
+  return watch.is_whole(frames) ? 0 : fail("frames are missing");
+}
+
+/// The consumer is slow, and stopped on the way.
+int paused(Node& home, std::int64_t frames, const Machines& all, Watch& watch) {
+  const Sizes before(all);
+  const std::uint64_t taker_before = peak_of(all.pid(taker));
+  const auto handle = begin(home, frames, watch);
   for (int i = 1; i <= stops; ++i) {
     watch.wait([&] { return watch.ended || watch.came >= frames * i / (stops + 1); });
-    ::kill(taker, SIGSTOP);
+    ::kill(all.pid(taker), SIGSTOP);
     watch.wait([&] { return watch.ended; }, stop);
-    ::kill(taker, SIGCONT);
+    ::kill(all.pid(taker), SIGCONT);
   }
   watch.wait([&] { return watch.ended; });
-  const std::uint64_t maker_grown = peak_of(maker) - maker_before;
-  const std::uint64_t taker_grown = peak_of(taker) - taker_before;
+  const std::uint64_t made = peak_of(all.pid(maker)) - before.made;
+  const std::uint64_t taken = peak_of(all.pid(taker)) - taker_before;
   const std::lock_guard lock(watch.mutex);
   std::printf(
       "%lld of %lld frames, the consumer stopped %d times; the producer has grown by %llu "
       "KiB, the consumer by %llu KiB\n",
       static_cast<long long>(watch.came), static_cast<long long>(frames), stops,
-      static_cast<unsigned long long>(maker_grown), static_cast<unsigned long long>(taker_grown));
+      static_cast<unsigned long long>(made), static_cast<unsigned long long>(taken));
   if (!watch.outcome.ok) return fail("the call failed: " + watch.outcome.error.message);
-  if (watch.came != frames) return fail("frames are missing");
+  if (!watch.is_whole(frames)) return fail("frames are missing");
   if (watch.notices.find("lost") != std::string::npos) return fail(watch.notices);
-  if (maker_grown > grown_most || taker_grown > grown_most) return fail("memory is not bounded");
+  // The consumer remembers in a bit what has come, and the bits are copied when they are more.
+  const std::uint64_t bits = static_cast<std::uint64_t>(frames) >> 10U;
+  if (made > grown_most || taken > grown_most + bits) return fail("memory is not bounded");
   return 0;
 }
 
-int main_of(int argc, char** argv) {
-  const std::int64_t frames = (argc > 1 ? std::atoll(argv[1]) : 100'000) / marks * marks;
-  Catalog catalog;
-  Plugin plugin;
-  plugin.declaration.name = "streams";
-  plugin.declaration.any_ports = true;
-  plugin.make = [](const RoleMaking&) -> Result<RoleInstance> {
-    return RoleInstance(std::unique_ptr<Role>(std::make_unique<Streams>()));
-  };
-  catalog.add(std::move(plugin));
-  LoadedWorkflow loaded = load_workflow("stream.yaml", yaml);
-  const Plan plan = plan_workflow(loaded, catalog.declarations());
-  if (has_errors(loaded.diagnostics)) return fail(loaded.diagnostics.front().message);
-  const Graph graph{&loaded.spec, &plan};
+/// The consumer dies amid a stream.
+int killed(Node& home, std::int64_t frames, Machines& all, Watch& watch) {
+  const Sizes before(all);
+  std::chrono::milliseconds slowest{};
+  std::int64_t lost = 0;
+  for (int i = 0; i < kills; ++i) {
+    const auto handle = begin(home, frames, watch);
+    watch.wait([&] { return watch.ended || watch.came >= frames / 20; });
+    const auto began = std::chrono::steady_clock::now();
+    all.kill_and_start(taker);
+    if (!watch.wait([&] { return watch.ended; }, lease + 1s))
+      return fail("the call of a consumer that died has no outcome");
+    slowest = std::max(slowest, std::chrono::duration_cast<std::chrono::milliseconds>(
+                                    std::chrono::steady_clock::now() - began));
+    const std::string& words = watch.outcome.error.message;
+    if (watch.outcome.ok || words.find("machine 'taker'") == std::string::npos)
+      return fail("the consumer died, and the call says: " + words);
+    if (watch.told > watch.came / marks) return fail("frames came twice");
+    lost += frames - watch.came;
+    if (Result<void> there = home.wait_for_members(30s); !there.ok())
+      return fail(there.error().message);
+    if (whole(home, std::int64_t{10} * marks, watch) != 0) return 1;
+  }
+  const std::uint64_t made = peak_of(all.pid(maker)) - before.made;
+  const std::uint64_t kept = peak_of(::getpid()) - before.home;
+  std::printf(
+      "the consumer killed %d times amid %lld frames: each call said so, after %lld ms at most, of "
+      "%lld frames that did not come; the producer has grown by %llu KiB, the home by %llu KiB\n",
+      kills, static_cast<long long>(frames), static_cast<long long>(slowest.count()),
+      static_cast<long long>(lost), static_cast<unsigned long long>(made),
+      static_cast<unsigned long long>(kept));
+  return made > grown_most || kept > grown_most ? fail("memory is not bounded") : 0;
+}
 
+struct Flow {
+  Flow() : loaded(load_workflow("stream.yaml", yaml)) {
+    Plugin plugin;
+    plugin.declaration.name = "streams";
+    plugin.declaration.any_ports = true;
+    plugin.make = [](const RoleMaking&) -> Result<RoleInstance> {
+      return RoleInstance(std::unique_ptr<Role>(std::make_unique<Streams>()));
+    };
+    catalog.add(std::move(plugin));
+    plan = plan_workflow(loaded, catalog.declarations());
+  }
+  Graph graph() const { return {&loaded.spec, &plan}; }
+
+  Catalog catalog;
+  LoadedWorkflow loaded;
+  Plan plan;
+};
+
+/// A machine until `end` is closed.
+int serve(const Flow& flow, std::uint32_t self, const std::string& folder, int end) {
+  Watch watch;
+  auto node = make_node(self, folder, flow.graph(), flow.catalog, watch);
+  if (!node.ok()) return fail(node.error().message);
+  char nothing = 0;
+  while (::read(end, &nothing, 1) > 0) continue;
+  // Only what was killed has another life, and that is another process.
+  return (*node)->lives() == 1 ? 0 : fail("a machine has begun another life");
+}
+
+int main_of(int argc, char** argv) {
+  const Flow flow;
+  if (has_errors(flow.loaded.diagnostics)) return fail(flow.loaded.diagnostics.front().message);
+  if (argc == 5 && std::string(argv[1]) == "--serve")
+    return serve(flow, static_cast<std::uint32_t>(std::atoi(argv[2])), argv[3], std::atoi(argv[4]));
+  const std::int64_t frames = (argc > 1 ? std::atoll(argv[1]) : 100'000) / marks * marks;
   std::string folder = (std::filesystem::temp_directory_path() / "sluice.XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) return 1;
-  std::array<int, 2> end{};
-  if (::pipe(end.data()) != 0) return 1;
+  Machines all(folder);
+  all.start(maker);
+  all.start(taker);
   Watch watch;
-  std::array<pid_t, machines> pids{};
-  for (std::uint32_t self = 1; self < machines; ++self) {
-    pids[self] = ::fork();
-    if (pids[self] != 0) continue;
-    ::close(end[1]);
-    auto node = make_node(self, folder, graph, catalog, watch);
-    if (!node.ok()) ::_exit(fail(node.error().message));
-    char nothing = 0;
-    while (::read(end[0], &nothing, 1) > 0) continue;
-    const bool once = (*node)->lives() == 1;
-    node->reset();
-    ::_exit(once ? 0 : fail("a machine has begun another life"));
-  }
-  int status = 1;
-  if (auto home = make_node(0, folder, graph, catalog, watch); home.ok())
-    status = call(**home, frames, pids[1], pids[2], watch);
-  else
-    status = fail(home.error().message);
-  ::close(end[1]);
-  for (std::uint32_t self = 1; self < machines; ++self) {
-    int ended = 0;
-    ::waitpid(pids[self], &ended, 0);
-    if (ended != 0) status = 1;
-  }
+  auto home = make_node(0, folder, flow.graph(), flow.catalog, watch);
+  int status = home.ok() ? 0 : fail(home.error().message);
+  if (status == 0)
+    if (Result<void> there = (*home)->wait_for_members(30s); !there.ok())
+      status = fail(there.error().message);
+  if (status == 0) status = paused(**home, frames, all, watch);
+  if (status == 0) status = killed(**home, frames, all, watch);
+  if (home.ok()) home->reset();
+  if (!all.stop()) status = 1;
   std::filesystem::remove_all(folder);
   return status;
 }

@@ -1,0 +1,28 @@
+// What a message says of how its answer is made.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/payload.h"
+#include "engine/tasks/generation.h"
+
+namespace sluice::chat {
+
+/// `tokens_max`: of an answer whose message does not say.
+inline GenerationOptions options_of(const Payload& text, std::size_t tokens_max) {
+  const auto option = [&](const char* name, std::int64_t otherwise) {
+    return text.attribute(name).value_or(otherwise);
+  };
+  GenerationOptions options;
+  options.tokens_max = static_cast<std::size_t>(
+      std::max<std::int64_t>(option("max_tokens", static_cast<std::int64_t>(tokens_max)), 1));
+  options.sampling.temperature = static_cast<float>(option("temperature_milli", 0)) / 1000.0F;
+  options.sampling.top_k = static_cast<std::size_t>(option("top_k", 0));
+  options.sampling.top_p = static_cast<float>(option("top_p_milli", 1000)) / 1000.0F;
+  options.seed = static_cast<std::uint64_t>(option("seed", 0));
+  return options;
+}
+
+}  // namespace sluice::chat

@@ -1,0 +1,152 @@
+// Any bytes as messages about pages from another machine, before and after it has proved the
+// secret: what is read is written the same again; nobody is owed more than the bounds, nothing is
+// published but what was asked for, and each pull ends.
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/crc32c.h"
+#include "dataplane/page_handshake.h"
+#include "dataplane/page_puller.h"
+
+using namespace sluice;
+using pages::Bytes;
+
+namespace {
+
+constexpr std::uint32_t page_bytes = 64;
+constexpr PeerLife self{1, 1}, peer{2, 1};
+constexpr PageKeys::Secret secret{5};
+
+pages::Hello hello_of(std::uint8_t nonce) {
+  pages::Hello hello;
+  hello.layout.fill(7);
+  hello.incarnation = 1;
+  hello.page_bytes = page_bytes;
+  hello.nonce.fill(nonce);
+  return hello;
+}
+
+PageKey key_of(std::uint64_t number) { return PageKey{{number, 1, 2, 3}}; }
+
+void require(bool what) {
+  if (!what) __builtin_trap();
+}
+
+/// Four pages.
+class Shelf final : public PageLookup {
+ public:
+  bool has(const PageKey& key) const override { return key.words[0] < 4; }
+  std::optional<ServedPage> copy(const PageKey& key, std::span<std::byte> to) override {
+    if (!has(key)) return std::nullopt;
+    std::ranges::fill(to, std::byte{9});
+    return ServedPage{1, crc32c(to)};
+  }
+};
+
+Bytes write(const pages::Message& message) {
+  if (const auto* page = std::get_if<pages::PageContent>(&message)) {
+    Bytes made = pages::page_message(page->head.length);
+    std::ranges::copy(page->content, pages::page_content(made).begin());
+    pages::write_page_head(page->head, made);
+    return made;
+  }
+  return std::visit(
+      [](const auto& what) -> Bytes {
+        if constexpr (requires { pages::encode(what); })
+          return pages::encode(what);
+        else
+          return {};
+      },
+      message);
+}
+
+/// A machine whose peer says the bytes.
+class Machine {
+ public:
+  explicit Machine(bool has_met) {
+    PageHandshake::Greeting greeting = handshake_.joined(peer, {1});
+    require(pages::decode(greeting.hello).has_value());
+    if (!has_met) return;
+    server_.met(peer);
+    puller_.met(peer, hello_of(2), 0);
+    const std::vector<PageKey> keys{key_of(0), key_of(1), key_of(2), key_of(9)};
+    require(puller_.begin(1, keys, 0) && puller_.begin(2, {key_of(3)}, 0));
+    // The second is found and asked for.
+    for (const PeerMessage& one : puller_.take_out()) {
+      const auto asked = std::get<pages::Find>(*pages::decode(one.bytes));
+      if (asked.keys.size() == 1) puller_.take(peer, encode(pages::Found{asked.id, 1, 0}), 0);
+    }
+    hear_events();
+  }
+  void take(std::span<const std::byte> bytes) {
+    const auto message = pages::decode(bytes);
+    if (!message.has_value()) return;
+    require(std::ranges::equal(write(*message), bytes));
+    if (const auto* hello = std::get_if<pages::Hello>(&*message))
+      require(!handshake_.take(peer, *hello).met.has_value());
+    if (const auto* proof = std::get_if<pages::Proof>(&*message))
+      (void)handshake_.take(peer, *proof);  // a fuzzer that sees comparisons finds the right one
+    std::vector<PeerMessage> out;
+    if (const auto* note = std::get_if<pages::Note>(&*message))
+      (void)server_.take_note(peer, note->id, out);
+    server_.take(peer, *message, shelf_, out);
+    while (server_.has_more()) server_.go_on(shelf_, out);
+    for (const PeerMessage& one : out) {
+      const auto said = pages::decode(one.bytes);
+      require(said.has_value());
+      if (!std::holds_alternative<pages::PageContent>(*said)) ++replies_;
+      sent_ += one.bytes.size();
+    }
+    // Nothing that was sent here was read, so no receipt is known.
+    require(replies_ <= PageServer::replies_most);
+    require(server_.owed(peer) <= PageServer::owed_most);
+    require(sent_ <= PageServer::replies_most * 64 + PageServer::owed_most * 4);
+    puller_.take(peer, Bytes(bytes.begin(), bytes.end()), 1);
+    hear_events();
+    require(puller_.take_out().size() <= 8);
+  }
+  void end() {
+    for (int i = 1; i < 4; ++i) puller_.tick(i * (PagePuller::pull_patience + 1));
+    hear_events();
+    puller_.tick(std::int64_t{10} * PagePuller::pull_patience);
+    hear_events();
+    require(puller_.pulls() == 0 && (ends_ == 0 || ends_ == 2));
+  }
+
+ private:
+  void hear_events() {
+    for (PullEvent& event : puller_.take_events()) {
+      if (event.kind == PullEvent::Kind::found) puller_.fetch(event.pull, event.pages, 1);
+      if (event.kind == PullEvent::Kind::page) require(event.content.size() == page_bytes);
+      if (event.kind == PullEvent::Kind::ended) ++ends_;
+    }
+  }
+
+  PageHandshake handshake_{secret, self, hello_of(0)};
+  PageServer server_{hello_of(0), {3}};
+  PagePuller puller_{hello_of(0)};
+  Shelf shelf_;
+  std::size_t replies_ = 0, sent_ = 0, ends_ = 0;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  // First whether they have met; then messages, each behind its length in two bytes, lowest first.
+  std::span<const std::byte> left = std::as_bytes(std::span(data, size));
+  if (left.empty()) return 0;
+  Machine machine((left[0] & std::byte{1}) != std::byte{0});
+  left = left.subspan(1);
+  while (left.size() > 2) {
+    const std::size_t length =
+        std::to_integer<std::size_t>(left[0]) | std::to_integer<std::size_t>(left[1]) << 8U;
+    left = left.subspan(2);
+    const auto message = left.first(std::min(length, left.size()));
+    left = left.subspan(message.size());
+    machine.take(message);
+  }
+  machine.end();
+  return 0;
+}

@@ -1,0 +1,238 @@
+// Messages between machines beside the frames: who joins and is lost, and links that have ended.
+#include "runtime/peer_channels.h"
+
+#include <catch2/catch.hpp>
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/link_renewal.h"
+#include "runtime/zmq/zmq_transport.h"
+#include "tests/scratch_folder.h"
+
+using namespace sluice;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::uint64_t channel = 7;
+
+class Ear final : public PeerPort::Listener {
+ public:
+  void joined(PeerLife peer) override {
+    note([&] { joins.push_back(peer); });
+  }
+  void lost(PeerLife peer) override {
+    note([&] { losses.push_back(peer); });
+  }
+  void arrived(PeerLife peer, std::vector<std::byte> message) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, 10s, [&] { return !holds; });
+    from = peer;
+    bytes += message.size();
+    changed_.notify_all();
+  }
+  bool wait(const std::function<bool()>& what) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 10s, what);
+  }
+  template <typename Change>
+  void note(Change change) {
+    const std::lock_guard lock(mutex_);
+    change();
+    changed_.notify_all();
+  }
+
+  std::vector<PeerLife> joins, losses;
+  PeerLife from{};
+  std::size_t bytes = 0;
+  bool holds = false;  // whoever hears something stands still
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+std::unique_ptr<PeerPort> port_in(const ScratchFolder& folder, std::uint32_t machine,
+                                  std::uint32_t incarnation, std::size_t window) {
+  PeerPortOptions options;
+  options.self = {machine, incarnation};
+  options.first_pause = 20ms;
+  options.connect = [path = folder.path(), machine, window](Origin self) {
+    const auto address = [&](std::uint32_t number) {
+      return "ipc://" + path + "/" + std::to_string(number);
+    };
+    ZmqOptions made;
+    made.self = self;
+    made.bind = address(machine);
+    made.peers = {{3 - machine, address(3 - machine), ""}};
+    made.shared_bytes = 0;
+    made.window_bytes = window;
+    made.notice = [](const std::string&) {};
+    return make_zmq_transport(std::move(made));
+  };
+  return std::move(make_peer_port(std::move(options))).value();
+}
+
+std::vector<std::byte> announcement(std::uint64_t is_new, std::uint64_t life,
+                                    std::vector<std::uint64_t> channels) {
+  std::vector<std::uint64_t> numbers{is_new, life};
+  numbers.insert(numbers.end(), channels.begin(), channels.end());
+  numbers.push_back(0);  // the channel of what is said about channels
+  std::vector<std::byte> bytes;
+  for (const std::uint64_t number : numbers)
+    for (unsigned shift = 0; shift < 64; shift += 8)
+      bytes.push_back(static_cast<std::byte>(number >> shift));
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a link that has ended comes back, and the machine is the one it was") {
+  const ScratchFolder folder;
+  constexpr std::size_t window = std::size_t{1} << 20U, piece = std::size_t{256} << 10U;
+  Ear first, second;  // before the ports, whose links end in their destructors and are told
+  const auto one = port_in(folder, 1, 100, window), two = port_in(folder, 2, 200, window);
+  REQUIRE(one->open(channel, first));
+  REQUIRE(two->open(channel, second));
+  REQUIRE(first.wait([&] { return first.joins.size() == 1; }));
+  REQUIRE(second.wait([&] { return second.joins.size() == 1; }));
+  const bool lower_sends = GENERATE(true, false);
+  PeerPort& sender = lower_sends ? *one : *two;
+  Ear& slow = lower_sends ? second : first;
+  Ear& other = lower_sends ? first : second;
+  const PeerLife to = lower_sends ? PeerLife{2, 200} : PeerLife{1, 100};
+  // One side stands still, and is owed more than the window.
+  slow.note([&] { slow.holds = true; });
+  for (int i = 0; i < 64; ++i) sender.send(channel, to, std::vector<std::byte>(piece));
+  REQUIRE(other.wait([&] { return !other.losses.empty(); }));
+  slow.note([&] { slow.holds = false; });
+  // They meet again by themselves, in the lives that their users know.
+  REQUIRE(first.wait([&] { return first.joins.size() >= 2; }));
+  REQUIRE(second.wait([&] { return second.joins.size() >= 2; }));
+  std::size_t before = 0;
+  slow.note([&] { before = slow.bytes; });
+  // Both sides may begin anew, one after the other: what was sent between is lost with the link.
+  bool arrived = false;
+  for (int tries = 0; tries < 3 && !arrived; ++tries) {
+    sender.send(channel, to, std::vector<std::byte>(100));
+    arrived = slow.wait([&] { return slow.bytes >= before + 100; });
+  }
+  CHECK(arrived);
+  first.note([&] {
+    CHECK(first.joins.back() == PeerLife{2, 200});
+    CHECK(first.losses.back() == PeerLife{2, 200});
+  });
+  second.note([&] { CHECK(second.joins.back() == PeerLife{1, 100}); });
+}
+
+TEST_CASE("links are begun anew by one side first, less and less often") {
+  using Instant = LinkRenewal::Instant;
+  LinkRenewal higher(5, 250ms), lower(2, 250ms);
+  CHECK_FALSE(higher.due().has_value());
+  higher.ended(2, 1s);
+  lower.ended(5, 1s);
+  CHECK(higher.due() == Instant(1250ms));
+  CHECK(lower.due() == Instant(2000ms));  // the other side is quicker
+  lower.met(5);
+  CHECK_FALSE(lower.due().has_value());
+  higher.ended(2, 1100ms);  // said again
+  CHECK(higher.due() == Instant(1250ms));
+  Instant now = 1250ms, last{};
+  for (int i = 0; i < 20; ++i) {
+    higher.begun(now, true);
+    CHECK_FALSE(higher.due().has_value());
+    higher.ended(2, now);
+    const Instant pause = *higher.due() - now;
+    CHECK(pause >= last);
+    CHECK(pause <= LinkRenewal::pause_most);
+    last = pause;
+    now += pause;
+  }
+  CHECK(last == LinkRenewal::pause_most);
+  // It could not be: tried again.
+  higher.begun(now, false);
+  CHECK(higher.due() == now + LinkRenewal::pause_most);
+  higher.begun(now, true);
+  now += LinkRenewal::calm + 1s;
+  higher.ended(2, now);
+  CHECK(higher.due() == now + 250ms);
+}
+
+namespace {
+
+/// A transport whose machines are the test's.
+class FakeTransport final : public Transport {
+ public:
+  struct Made {
+    TransportListener* listener = nullptr;
+    std::vector<std::pair<Origin, std::vector<std::byte>>> sent;
+  };
+  explicit FakeTransport(Made& made) : made_(made) {}
+  void start(TransportListener& listener) override { made_.listener = &listener; }
+  void send(Origin to, Channel, wire::Bytes bytes) override {
+    made_.sent.emplace_back(to, std::move(bytes));
+  }
+  void refuse(Origin) override {}
+  void stop() override {}
+
+ private:
+  Made& made_;
+};
+
+}  // namespace
+
+TEST_CASE("what another machine says of its channels and its life is checked") {
+  FakeTransport::Made made;
+  PeerPortOptions options;
+  options.self = {1, 100};
+  options.connect = [&](Origin) -> Result<std::unique_ptr<Transport>> {
+    return std::unique_ptr<Transport>(std::make_unique<FakeTransport>(made));
+  };
+  Ear ear;
+  const auto port = std::move(make_peer_port(std::move(options))).value();
+  REQUIRE(port->open(channel, ear));
+  CHECK_FALSE(port->open(channel, ear));
+  CHECK_FALSE(port->open(0, ear));
+  const Origin link{2, 205};
+  const auto hear = [&](std::vector<std::byte> bytes) {
+    made.listener->received(link, Channel::message, std::move(bytes));
+  };
+  made.listener->connected(link);
+  REQUIRE(made.sent.size() == 1);
+  CHECK((made.sent[0].second == announcement(1, 100, {channel})));
+  // A life that is none, or one after the link's; numbers that are cut.
+  hear(announcement(0, 0, {channel}));
+  hear(announcement(0, 206, {channel}));
+  hear(announcement(0, std::uint64_t{1} << 40U, {channel}));
+  for (std::size_t size = 0; size < 3 * 8; ++size) {
+    auto cut = announcement(0, 200, {});
+    cut.resize(size);
+    hear(cut);
+  }
+  hear(std::vector<std::byte>(8 * 2000));
+  CHECK(ear.joins.empty());
+  hear(announcement(0, 200, {3, channel}));
+  CHECK(ear.joins == std::vector<PeerLife>{{2, 200}});
+  // Another life over the same link.
+  hear(announcement(0, 201, {}));
+  CHECK(ear.losses.empty());
+  port->send(channel, {2, 200}, {});
+  CHECK(made.sent.back().first == link);
+  const std::size_t sent = made.sent.size();
+  port->send(channel, {2, 205}, {});  // as nobody knows it
+  CHECK(made.sent.size() == sent);
+  // A later link of the same life, and a later life.
+  made.listener->connected({2, 206});
+  CHECK(ear.losses == std::vector<PeerLife>{{2, 200}});
+  made.listener->received({2, 206}, Channel::message, announcement(1, 200, {channel}));
+  CHECK(ear.joins == std::vector<PeerLife>{{2, 200}, {2, 200}});
+  made.listener->silent({2, 206}, "");
+  CHECK(ear.losses.size() == 2);
+  port->close(channel);
+}

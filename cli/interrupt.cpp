@@ -1,7 +1,6 @@
 #include "cli/interrupt.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <array>
@@ -52,8 +51,8 @@ bool is_ignored(int number) {
 
 }  // namespace
 
-Interrupts::Interrupts(Of of) : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  target = event_;
+Interrupts::Interrupts(Of of) {
+  target = bell_.descriptor();
   first = 0;
   for (std::size_t i = 0; i < signals.size(); ++i) {
     sigaction(signals[i], nullptr, &before_[i]);
@@ -72,13 +71,9 @@ Interrupts::Interrupts(Of of) : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
 Interrupts::~Interrupts() {
   for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &before_[i], nullptr);
   target = -1;
-  ::close(event_);
 }
 
-bool Interrupts::take() {
-  std::uint64_t count = 0;
-  return ::read(event_, &count, sizeof count) > 0;
-}
+bool Interrupts::take() { return bell_.hear(); }
 
 int Interrupts::signal() const { return first; }
 
@@ -89,20 +84,18 @@ std::string Interrupts::words() const {
 
 StopOnInterrupt::StopOnInterrupt(const Interrupts& interrupts, std::function<void()> stop)
     : interrupts_(interrupts),
-      done_(::eventfd(0, EFD_CLOEXEC)),
       thread_([this, stop = std::move(stop)] { watch(stop); }) {}
 
 void StopOnInterrupt::watch(const std::function<void()>& stop) {
   std::array<pollfd, 2> events{pollfd{interrupts_.descriptor(), POLLIN, 0},
-                               pollfd{done_, POLLIN, 0}};
+                               pollfd{done_.descriptor(), POLLIN, 0}};
   while (::poll(events.data(), events.size(), -1) < 0) continue;  // another signal
   if (events[1].revents == 0) stop();
 }
 
 StopOnInterrupt::~StopOnInterrupt() {
-  raise_event(done_);
+  done_.ring();
   thread_.join();
-  ::close(done_);
 }
 
 }  // namespace sluice::cli

@@ -12,6 +12,8 @@
 #include <string>
 #include <thread>
 
+#include "base/bell.h"
+
 namespace sluice::cli {
 
 class Interrupts {
@@ -27,7 +29,7 @@ class Interrupts {
   Interrupts& operator=(const Interrupts&) = delete;
 
   /// Readable from a signal until `take`.
-  int descriptor() const { return event_; }
+  int descriptor() const { return bell_.descriptor(); }
   /// Whether one came since the last call.
   bool take();
   /// Which came first; 0: none has come.
@@ -40,7 +42,7 @@ class Interrupts {
  private:
   static constexpr std::array<int, 4> signals{SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 
-  int event_;
+  const Bell bell_;
   std::array<struct sigaction, signals.size()> before_{};
 };
 
@@ -56,7 +58,7 @@ class StopOnInterrupt {
   void watch(const std::function<void()>& stop);
 
   const Interrupts& interrupts_;
-  int done_;
+  const Bell done_;
   std::thread thread_;
 };
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bell.h"
 #include "base/failpoint.h"
 #include "cli/call_lines.h"
 #include "cli/commands.h"
@@ -45,30 +45,23 @@ struct Started {
 /// Where the runner's threads leave what has ended. Thread: any.
 class Finished {
  public:
-  Finished() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-  ~Finished() { ::close(event_); }
-  Finished(const Finished&) = delete;
-  Finished& operator=(const Finished&) = delete;
-
   void add(std::shared_ptr<Started> call) {
     {
       const std::lock_guard lock(mutex_);
       calls_.push_back(std::move(call));
     }
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(event_, &one, sizeof one);
+    news_.ring();
   }
   std::vector<std::shared_ptr<Started>> take() {
-    std::uint64_t count = 0;
-    [[maybe_unused]] const ssize_t got = ::read(event_, &count, sizeof count);
+    news_.hear();
     const std::lock_guard lock(mutex_);
     return std::exchange(calls_, {});
   }
   /// Readable while something is there.
-  int descriptor() const { return event_; }
+  int descriptor() const { return news_.descriptor(); }
 
  private:
-  int event_;
+  const Bell news_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<Started>> calls_;
 };

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -111,25 +110,23 @@ Result<StatusSocket> StatusSocket::listen(const std::string& path,
 StatusSocket::StatusSocket(std::string path, int listener, std::function<std::string()> text)
     : path_(std::move(path)),
       listener_(listener),
-      stop_event_(::eventfd(0, EFD_CLOEXEC)),
-      thread_([listener, stop = stop_event_, text = std::move(text)] {
+      stop_(std::make_unique<const Bell>()),
+      thread_([listener, stop = stop_->descriptor(), text = std::move(text)] {
         serve(listener, stop, text);
       }) {}
 
 StatusSocket::StatusSocket(StatusSocket&& other) noexcept
     : path_(std::move(other.path_)),
       listener_(std::exchange(other.listener_, -1)),
-      stop_event_(std::exchange(other.stop_event_, -1)),
+      stop_(std::move(other.stop_)),
       thread_(std::move(other.thread_)) {}
 
 StatusSocket::~StatusSocket() {
   if (listener_ < 0) return;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(stop_event_, &one, sizeof one);
+  stop_->ring();
   thread_.join();
   ::unlink(path_.c_str());
   ::close(listener_);
-  ::close(stop_event_);
 }
 
 Result<StatusReader> StatusReader::connect(const std::string& path) {

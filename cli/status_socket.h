@@ -8,10 +8,12 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "base/bell.h"
 #include "base/result.h"
 
 namespace sluice::cli {
@@ -30,7 +32,7 @@ class StatusSocket {
   StatusSocket(std::string path, int listener, std::function<std::string()> text);
   std::string path_;
   int listener_;
-  int stop_event_;
+  std::unique_ptr<const Bell> stop_;
   std::thread thread_;
 };
 

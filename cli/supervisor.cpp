@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -53,7 +52,7 @@ std::string own_program() {
 
 Supervisor::Supervisor(std::vector<Machine> machines, bool quiet,
                        std::function<void(const std::string&)> notice)
-    : quiet_(quiet), notice_(std::move(notice)), stop_event_(::eventfd(0, EFD_CLOEXEC)) {
+    : quiet_(quiet), notice_(std::move(notice)) {
   for (Machine& machine : machines) processes_.emplace_back().machine = std::move(machine);
   // The children end with the thread that made them, so it lives as long as this.
   thread_ = std::thread([this] { watch(); });
@@ -61,10 +60,8 @@ Supervisor::Supervisor(std::vector<Machine> machines, bool quiet,
 
 void Supervisor::stop() {
   if (!thread_.joinable()) return;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(stop_event_, &one, sizeof one);
+  stop_.ring();
   thread_.join();
-  ::close(stop_event_);
 }
 
 std::vector<Supervisor::Status> Supervisor::status() const {
@@ -147,7 +144,7 @@ void Supervisor::died(Process& process) {
 }
 
 bool Supervisor::wait(Respawn::Time until) {
-  std::vector<pollfd> events{{stop_event_, POLLIN, 0}};
+  std::vector<pollfd> events{{stop_.descriptor(), POLLIN, 0}};
   for (const Process& process : processes_) events.push_back({process.handle, POLLIN, 0});
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now());
   const int most = until == Respawn::Time::max()

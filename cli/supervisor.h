@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/bell.h"
 #include "cli/respawn.h"
 
 namespace sluice::cli {
@@ -74,7 +75,7 @@ class Supervisor {
   std::vector<Process> processes_;
   const bool quiet_;
   const std::function<void(const std::string&)> notice_;
-  int stop_event_;
+  const Bell stop_;
   std::thread thread_;
 };
 

@@ -30,15 +30,18 @@ class Skips {
     deeds_.assign(plan_.nodes.size(), {});
     deeds_[entry_node] = {call.inputs, true, false};
     ended_well_ = call.ok;
+    anything_ran_ = false;
   }
   void add(const Span& span) {
     Deeds& deeds = deeds_[span.node];
     deeds.fields |= span.fields;
-    deeds.ran = true;
+    deeds.ran = anything_ran_ = true;
     deeds.failed = deeds.failed || span.failed;
   }
   std::vector<SkippedNode> list() const {
     std::vector<SkippedNode> skipped;
+    // It was refused, or over at once: its own words say why, and no node has more to say.
+    if (!ended_well_ && !anything_ran_) return skipped;
     for (const PlanNode& node : plan_.nodes)
       if (!deeds_[node.id].ran && !away_[node.id]) skipped.push_back({node.name, why(node)});
     return skipped;
@@ -132,6 +135,7 @@ class Skips {
   std::vector<bool> away_;
   std::vector<Deeds> deeds_;  // in the call in hand, by node
   bool ended_well_ = false;
+  bool anything_ran_ = false;
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -57,8 +56,7 @@ bool is_readable(const Descriptor& descriptor) {
 HostProcess::HostProcess(std::string name, HostOptions options)
     : name_(std::move(name)),
       options_(std::move(options)),
-      supervision_(options_.rules),
-      event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+      supervision_(options_.rules) {
   // The process ends with the thread that started it, so it lives as long as this.
   thread_ = std::thread([this] { watch(); });
 }
@@ -73,8 +71,7 @@ HostProcess::~HostProcess() {
 }
 
 void HostProcess::wake() const {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(event_.get(), &one, sizeof one);
+  bell_.ring();
 }
 
 Result<HostProcess::Member> HostProcess::add(Request making, std::string what) {
@@ -302,13 +299,12 @@ void HostProcess::rest(std::unique_lock<std::mutex>& lock) {
   if (pid_ >= 0) until = std::min(until, std::max(ping_at_, now));
   if (pid_ >= 0 && why_) until = std::min(until, asked_ ? kill_at_ : end_at_);
   std::array<pollfd, 3> events{
-      {{event_.get(), POLLIN, 0},
+      {{bell_.descriptor(), POLLIN, 0},
        {handle_.get(), POLLIN, 0},
        {control_.get(), static_cast<short>(POLLIN | (unsent_.empty() ? 0 : POLLOUT)), 0}}};
   lock.unlock();
   ::poll(events.data(), events.size(), timeout_of(until - now));
-  std::uint64_t ignored = 0;
-  [[maybe_unused]] const ssize_t got = ::read(event_.get(), &ignored, sizeof ignored);
+  bell_.hear();
   lock.lock();
 }
 

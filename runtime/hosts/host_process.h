@@ -21,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/bell.h"
 #include "runtime/hosts/channel.h"
 #include "runtime/hosts/host_protocol.h"
 #include "runtime/hosts/host_supervision.h"
@@ -147,7 +148,7 @@ class HostProcess {
   Time end_at_{}, kill_at_{};
   bool asked_ = false;
 
-  Descriptor event_;  // wakes the thread
+  const Bell bell_;  // wakes the thread
   std::thread thread_;
 };
 

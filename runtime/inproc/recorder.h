@@ -1,7 +1,7 @@
 // Notes what a workflow's calls and activations do, and when, for `Runner::trace`.
 //
 // Thread: `trace` from any; the rest belongs to whoever drives. Bounds: so many activations as it
-// is made for; what comes later is counted and left out.
+// is made for; what comes later is counted and left out. Of calls, each is noted: a line for one.
 #pragma once
 
 #include <map>

@@ -1,7 +1,6 @@
 #include "runtime/redis/registry_keeper.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/bell.h"
 #include "base/failpoint.h"
 #include "runtime/registry/scripts.h"
 
@@ -45,14 +45,12 @@ class Keeper final : public RegistryKeeper {
   explicit Keeper(RegistryOptions options)
       : options_(std::move(options)),
         entry_(options_.entry),
-        stop_event_(::eventfd(0, EFD_CLOEXEC)),
         thread_([this] { keep(); }) {}
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
   ~Keeper() override {
-    eventfd_write(stop_event_, 1);
+    stop_.ring();
     thread_.join();
-    ::close(stop_event_);
   }
 
   Result<std::uint32_t> wait_for_entry(milliseconds patience) override;
@@ -81,7 +79,7 @@ class Keeper final : public RegistryKeeper {
   // The keeper's thread alone.
   std::optional<RedisLink> link_;
   Kind told_ = Kind::joining;
-  int stop_event_;
+  const Bell stop_;
   std::thread thread_;
 };
 
@@ -108,7 +106,7 @@ Result<void> Keeper::may_begin() const {
 
 bool Keeper::wait(Instant until) const {
   const Instant left = std::clamp<Instant>(until - now(), Instant{}, std::chrono::seconds(60));
-  pollfd event{stop_event_, POLLIN, 0};
+  pollfd event{stop_.descriptor(), POLLIN, 0};
   return ::poll(&event, 1, static_cast<int>(std::chrono::ceil<milliseconds>(left).count())) > 0;
 }
 
@@ -127,8 +125,7 @@ void Keeper::keep() {
     if (wait(question ? now() : std::max(due, now() + milliseconds(1)))) break;
   }
   if (!link_) return;
-  eventfd_t heard = 0;
-  eventfd_read(stop_event_, &heard);
+  stop_.hear();
   failpoint("registry_leave");
   (void)link_->ask(entry_.farewell(), steady_clock::now() + farewell_patience);
 }
@@ -136,7 +133,7 @@ void Keeper::keep() {
 void Keeper::ask(const RegistryQuestion& question) {
   const auto until = steady_clock::now() + entry_.patience();
   if (!link_) {
-    Result<RedisLink> made = RedisLink::connect(options_.address, until, stop_event_);
+    Result<RedisLink> made = RedisLink::connect(options_.address, until, stop_.descriptor());
     if (!made.ok()) return broke(made.error().message);
     link_.emplace(std::move(made).value());
   }

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/shm/bell.h"
+#include "base/bell.h"
 #include "runtime/shm/packets.h"
 
 namespace sluice::shm {

@@ -1,7 +1,6 @@
 #include "runtime/zmq/zmq_transport.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/bell.h"
 #include "base/failpoint.h"
 #include "runtime/shm/shared_memory.h"
 #include "runtime/zmq/address.h"
@@ -35,24 +35,6 @@ constexpr std::size_t sockets_beside = 1024;  // ours, and those that still leav
 constexpr Connection first_accepted = Connection{1} << 62U;
 
 Instant steady() { return std::chrono::steady_clock::now().time_since_epoch(); }
-
-/// Wakes the thread that waits in the kernel.
-class Wake {
- public:
-  Wake() : descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
-  Wake(const Wake&) = delete;
-  Wake& operator=(const Wake&) = delete;
-  ~Wake() { close(descriptor_); }
-  int descriptor() const { return descriptor_; }
-  void ring() const { eventfd_write(descriptor_, 1); }
-  void hear() const {
-    eventfd_t rung = 0;
-    eventfd_read(descriptor_, &rung);
-  }
-
- private:
-  int descriptor_;
-};
 
 /// What other threads ask for.
 struct Asked {
@@ -157,7 +139,7 @@ class ZmqTransport final : public Transport {
   std::vector<pollfd> poll_;
   std::vector<links::Watch*> watched_;  // beside it
 
-  Wake wake_;
+  Bell wake_;
   std::mutex mutex_;  // of what follows
   std::vector<Asked> asked_;
   bool closed_ = false;

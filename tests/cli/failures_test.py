@@ -7,6 +7,7 @@ Every failure is one line on standard error and an exit status that says so; not
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -27,11 +28,15 @@ SCENARIO = at("workflows/scenarios/image_edit_two_pictures.yaml")
 QWEN, SMOL, LLAMA, PI0 = (at("tests/golden", name) for name in ("conversation_qwen", "conversation_smolvlm", "llama", "pi0"))
 
 
-def sluice(*args, cwd=ROOT, stdout=subprocess.PIPE, seconds=120):
-    """Exit status, standard output, standard error; no status: it hung."""
+def sluice(*args, cwd=ROOT, stdout=subprocess.PIPE, seconds=120, descriptors=None):
+    """Exit status, standard output, standard error; no status: it hung. `descriptors`: how many files it may have open."""
+    limit = None
+    if descriptors is not None:
+        def limit():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     try:
         done = subprocess.run([SLUICE, *args], cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, timeout=seconds,
-                              stdin=subprocess.DEVNULL)
+                              stdin=subprocess.DEVNULL, preexec_fn=limit)
     except subprocess.TimeoutExpired:
         return None, "", "it hung"
     return done.returncode, (done.stdout or b"").decode(errors="replace"), done.stderr.decode(errors="replace")
@@ -313,6 +318,20 @@ def names_of_outputs(scratch):
             expect(f"a picture as {name}", code == 0 and f.read(4) == b"\x89PNG", (code, out, err))
 
 
+def no_descriptors(scratch):
+    """However few files it may open, it answers or says why not, and ends."""
+    lines = os.path.join(scratch, "calls.jsonl")
+    with open(lines, "w", encoding="utf-8") as f:
+        f.write(json.dumps({"inputs": {"request": {"content": [{"type": "text", "text": "what color is the circle"}]}}}) + "\n")
+    said = set()
+    for how in (["--prompt", "draw a star", "--seed", "1", "--out", os.path.join(scratch, "star.png")], ["--calls", lines]):
+        for most in range(4, 10):
+            code, out, err = sluice("run", CHAT, *how, cwd=scratch, descriptors=most)
+            expect(f"{most} descriptors", code == 0 or (code is not None and (err or '"ok":false' in out)), (code, out, err))
+            said.add("no file descriptor can be opened (Too many open files)" in err)
+    expect("descriptors are named where there are none", True in said, said)
+
+
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         full_disk(scratch)
@@ -325,6 +344,7 @@ def main():
         wrong_kinds(scratch)
         wrong_contents(scratch)
         names_of_outputs(scratch)
+        no_descriptors(scratch)
     bad_options()
     print("\n".join(failures) if failures else "all as expected")
     sys.exit(1 if failures else 0)

@@ -72,7 +72,11 @@ def transcripts(folder):
                        ["why", trace, "0"], ["why", trace, "5"], ["why", trace, "11"], ["why", trace, "12"]]
     skips = os.path.join(folder, "skips.json")
     yield "why", [["simulate", f"{HERE}/skips.yaml", "--profile", f"{HERE}/skips_profile.yaml", "--calls", "1", "--trace", skips],
-                  ["why", skips, "0"]]
+                  ["why", skips, "0"],
+                  # Of three calls at once two are refused: nothing of them began, and no node has a reason of its own.
+                  ["simulate", f"{HERE}/skips.yaml", "--profile", f"{HERE}/skips_profile.yaml", "--set", "limits.calls=1",
+                   "--calls", "3", "--concurrency", "3", "--trace", skips],
+                  ["why", skips, "1"]]
     yield "why_by_hand", traces(folder)
     yield "status", statuses(folder, SLUICE)
     yield "scenarios", scenarios(folder)

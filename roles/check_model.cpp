@@ -27,12 +27,6 @@ Result<void> check(const std::string& path, const Played& played) {
                           std::string(played.role) + " does not play; it plays " + names);
 }
 
-/// Those with a decoder that runs over pages.
-std::vector<Family> over_pages() {
-  return families_of(
-      {FamilyKind::language, FamilyKind::vision_language, FamilyKind::policy, FamilyKind::drawer});
-}
-
 }  // namespace
 
 Result<void> check_vision_encoder(const std::string& path) {
@@ -42,7 +36,9 @@ Result<void> check_vision_encoder(const std::string& path) {
 }
 
 Result<void> check_language_model(const std::string& path) {
-  return check(path, {"language_model", over_pages()});
+  return check(path,
+               {"language_model", families_of({FamilyKind::language, FamilyKind::vision_language,
+                                               FamilyKind::policy, FamilyKind::drawer})});
 }
 
 Result<void> check_chat_model(const std::string& path) {
@@ -67,7 +63,9 @@ Result<void> check_image_codec(const std::string& path) {
 }
 
 Result<void> check_paged_kv(const std::string& path) {
-  return check(path, {"a paged_kv", over_pages()});
+  return check(path, {"a paged_kv", families_of({FamilyKind::language, FamilyKind::vision_language,
+                                                 FamilyKind::policy, FamilyKind::drawer,
+                                                 FamilyKind::diffusion})});
 }
 
 namespace {

@@ -92,12 +92,25 @@ TEST_CASE("a checkpoint of a family that the role cannot play is refused with th
   CHECK(said(workflow("kv: { kind: paged_kv, model: " + of("siglip") + " }", "plugin: scripted")) ==
         "wrong-model: tests/golden/siglip holds a model of the family siglip, which a paged_kv "
         "does not play; it plays " +
-            chats + ", pi0, pi05, smolvla, scenes\n");
+            chats + ", pi0, pi05, smolvla, DiTTransformer2DModel, scenes\n");
   CHECK(said(workflow("kv: { kind: paged_kv }",
                       "plugin: chat_model, model: " + root + "/models/scenes")) ==
         "wrong-model: models/scenes holds a model of the family scenes, which chat_model does "
         "not play; it plays " +
             chats + "\n");
+}
+
+TEST_CASE(
+    "a DiT draws with an engine of its own, or with that of its pages, which nobody else uses") {
+  const std::string kv = "kv: { kind: paged_kv, model: " + of("dit") + " }";
+  const std::string painter = "plugin: class_denoiser, model: " + of("dit") +
+                              ", options: { step_tokens: 64, priority: 3, deadline_ms: 500 }";
+  CHECK(said(workflow("none: { kind: paged_kv }", painter, "r.draw")).empty());
+  CHECK(said(workflow(kv, painter + ", global_params: [kv]", "r.draw")).empty());
+  CHECK(said(workflow(kv, "plugin: language_model, model: " + of("dit") + ", global_params: [kv]",
+                      "r.generate"))
+            .starts_with("wrong-model: tests/golden/dit holds a model of the family "
+                         "DiTTransformer2DModel, which language_model does not play; it plays "));
 }
 
 TEST_CASE(

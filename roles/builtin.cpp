@@ -4,6 +4,7 @@
 #include "roles/check_model.h"
 #include "roles/class_denoiser.h"
 #include "roles/denoiser.h"
+#include "roles/diffusion_kv.h"
 #include "roles/image_codec.h"
 #include "roles/language_model.h"
 #include "roles/paged_kv.h"
@@ -35,6 +36,7 @@ Result<std::unique_ptr<GlobalParam>> make_paged_kv(const GlobalParamMaking& maki
   const Result<ModelKind> kind = kind_of_model(making.model_directory);
   if (!kind.ok()) return kind.error();
   if (*kind == ModelKind::drawing) return PagedKv::make(making);
+  if (*kind == ModelKind::diffusion) return DiffusionKv::make(making);
   return *kind == ModelKind::policy ? PolicyKv::make(making) : ChatSessions::make(making);
 }
 
@@ -42,9 +44,9 @@ Result<std::unique_ptr<GlobalParam>> make_paged_kv(const GlobalParamMaking& maki
 Result<void> check_shared_kv(const std::string& path) {
   const Result<ModelKind> kind = kind_of_model(path);
   if (!kind.ok()) return kind.error();
-  if (*kind != ModelKind::drawing && *kind != ModelKind::policy) return {};
-  return invalid_argument("the pages of a model that " +
-                          std::string(*kind == ModelKind::drawing ? "draws" : "acts") +
+  const bool draws = *kind == ModelKind::drawing || *kind == ModelKind::diffusion;
+  if (!draws && *kind != ModelKind::policy) return {};
+  return invalid_argument("the pages of a model that " + std::string(draws ? "draws" : "acts") +
                           " cannot be pulled by other machines");
 }
 

@@ -15,7 +15,29 @@ struct Played {
   std::vector<Family> families;
 };
 
-Result<void> check(const std::string& path, const Played& played) {
+/// Why a policy's trunk, which reads words, writes none; of other families nothing.
+std::string why_silent(const Architecture& model) {
+  switch (model.family) {
+    case Family::pi0:
+      return ": its trunk was trained for actions, and there is no reference for words of it";
+    case Family::pi05:
+      return ": its trunk was trained for actions, and openpi writes no words with it";
+    case Family::smolvla:
+      return ": its trunk has other rotary positions and scales, and as a rule fewer layers, than "
+             "the language model whose head it carries";
+    default:
+      return "";
+  }
+}
+
+std::string why_no_actions(const Architecture& model) {
+  if (model.family != Family::openvla) return "";
+  return ": its actions are words, which chat_model writes and `sluice model ask` reads as numbers";
+}
+
+using Why = std::string (*)(const Architecture&);
+
+Result<void> check(const std::string& path, const Played& played, Why why = nullptr) {
   const Result<Architecture> model = Architecture::load(path);
   if (!model.ok()) return model.error();
   if (std::ranges::find(played.families, model->family) != played.families.end()) return {};
@@ -24,34 +46,36 @@ Result<void> check(const std::string& path, const Played& played) {
     names += (names.empty() ? "" : ", ") + std::string(to_string(family));
   return invalid_argument(path + " holds a model of the family " +
                           std::string(to_string(model->family)) + ", which " +
-                          std::string(played.role) + " does not play; it plays " + names);
-}
-
-/// Those with a decoder that runs over pages.
-std::vector<Family> over_pages() {
-  return families_of(
-      {FamilyKind::language, FamilyKind::vision_language, FamilyKind::policy, FamilyKind::drawer});
+                          std::string(played.role) + " does not play" +
+                          (why != nullptr ? why(*model) : "") + "; it plays " + names);
 }
 
 }  // namespace
 
 Result<void> check_vision_encoder(const std::string& path) {
   return check(path,
-               {"vision_encoder", families_of({FamilyKind::vision, FamilyKind::vision_language,
-                                               FamilyKind::policy, FamilyKind::drawer})});
+               {"vision_encoder",
+                families_of({FamilyKind::vision, FamilyKind::vision_language, FamilyKind::policy,
+                             FamilyKind::action_tokens, FamilyKind::drawer})});
 }
 
 Result<void> check_language_model(const std::string& path) {
-  return check(path, {"language_model", over_pages()});
+  return check(path,
+               {"language_model",
+                families_of({FamilyKind::language, FamilyKind::vision_language, FamilyKind::policy,
+                             FamilyKind::action_tokens, FamilyKind::drawer})});
 }
 
 Result<void> check_chat_model(const std::string& path) {
   return check(path,
-               {"chat_model", families_of({FamilyKind::language, FamilyKind::vision_language})});
+               {"chat_model", families_of({FamilyKind::language, FamilyKind::vision_language,
+                                           FamilyKind::action_tokens})},
+               why_silent);
 }
 
 Result<void> check_policy(const std::string& path) {
-  return check(path, {"a role of robot policies", families_of({FamilyKind::policy})});
+  return check(path, {"a role of robot policies", families_of({FamilyKind::policy})},
+               why_no_actions);
 }
 
 Result<void> check_denoiser(const std::string& path) {
@@ -67,7 +91,9 @@ Result<void> check_image_codec(const std::string& path) {
 }
 
 Result<void> check_paged_kv(const std::string& path) {
-  return check(path, {"a paged_kv", over_pages()});
+  return check(path, {"a paged_kv", families_of({FamilyKind::language, FamilyKind::vision_language,
+                                                 FamilyKind::policy, FamilyKind::action_tokens,
+                                                 FamilyKind::drawer, FamilyKind::diffusion})});
 }
 
 namespace {
@@ -82,7 +108,7 @@ struct Runs {
 };
 
 const Runs all_runs[] = {
-    {"vision_encoder", ModelKind::policy, "a robot policy", {"encode_cameras"}},
+    {"vision_encoder", ModelKind::policy, "a robot policy", {"encode", "encode_cameras"}},
     {"vision_encoder", ModelKind::drawing, "a model that draws", {"encode"}},
     {"vision_encoder", ModelKind::chat, "a model that answers", {"encode"}},
     {"vision_encoder", ModelKind::picture, "a tower by itself", {"encode"}},
@@ -124,7 +150,10 @@ Result<void> check_interface(const std::string& path, std::string_view plugin,
   std::string names;
   for (const std::string_view name : runs->interfaces)
     names += (names.empty() ? "" : ", ") + std::string(name);
-  return invalid_argument(over(path, *runs) + " runs " + names + ", not " + std::string(interface));
+  const Result<Architecture> model = Architecture::load(path);
+  const bool writes = interface == "generate" || interface == "decode";
+  return invalid_argument(over(path, *runs) + " runs " + names + ", not " + std::string(interface) +
+                          (writes && model.ok() ? why_silent(*model) : ""));
 }
 
 Result<void> check_option(const std::string& path, std::string_view plugin,

@@ -25,7 +25,7 @@ struct EngineOptions {
   std::optional<double> guidance;  // of a drawing; none: 4
   std::uint64_t seed = 0;          // of noise that nobody gives
   std::uint8_t priority = 0;       // of its works, higher first
-  Nanoseconds deadline = 0;        // of a control cycle, from its beginning; 0: none
+  Nanoseconds deadline = 0;        // of a control cycle or a drawing, from its beginning; 0: none
 };
 
 /// The declarations of the options of these names, in their order.

@@ -170,9 +170,8 @@ Result<void> PolicyRole::read_features(Asked& asked) const {
   const ControlOptions control = control_of(asked);
   Encoding::Options options;
   options.priority = control.priority;
-  if (control.deadline != no_deadline)
-    options.deadline = control.began + (control.deadline - control.began) /
-                                           (static_cast<Nanoseconds>(control.schedule.steps) + 1);
+  options.deadline =
+      deadline_of_part(control.began, control.deadline, 1, control.schedule.steps + 1);
   Result<std::unique_ptr<Encoding>> encoding =
       Encoding::make(host_.model, std::move(pixels).value(), {}, options);
   if (!encoding.ok()) return encoding.error();

@@ -1,6 +1,10 @@
+#include <memory>
 #include <string>
 
 #include "engine/check/model_check_parts.h"
+#include "engine/tasks/ddim_steps.h"
+#include "engine/tasks/drawing.h"
+#include "engine/tasks/model_engine.h"
 
 namespace sluice {
 
@@ -33,6 +37,34 @@ Result<std::vector<float>> read_times(const NamedInputs& inputs, std::size_t pic
   return times;
 }
 
+/// Noise to a latent picture for each class; `latents` is both.
+Result<void> draw(const DiffusionTransformer& denoiser, KvPool& pool,
+                  std::span<const std::int32_t> classes, const DdimOptions& options,
+                  std::vector<float>& latents) {
+  CpuText text(denoiser.trunk(), pool);
+  ModelEngine engine(text, {});
+  std::vector<std::unique_ptr<Drawing>> drawings;
+  const std::size_t one = denoiser.shape().latent();
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const auto from = latents.begin() + static_cast<std::ptrdiff_t>(i * one);
+    auto steps = DdimSteps::make(denoiser, classes[i], options,
+                                 {from, from + static_cast<std::ptrdiff_t>(one)});
+    if (!steps.ok()) return steps.error();
+    drawings.push_back(std::make_unique<Drawing>(std::move(steps).value(), KvSequence(),
+                                                 std::vector<std::int32_t>(), DrawingOptions()));
+    engine.add(i, *drawings.back());
+  }
+  std::vector<TaskId> advanced;
+  while (engine.step(advanced)) advanced.clear();
+  latents.clear();
+  for (const auto& drawing : drawings) {
+    if (drawing->error().has_value()) return *drawing->error();
+    const std::vector<float> drawn = drawing->take_latents();
+    latents.insert(latents.end(), drawn.begin(), drawn.end());
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<NamedTensors> run_diffusion(const Model& model, const NamedInputs& inputs) {
@@ -60,8 +92,8 @@ Result<NamedTensors> run_diffusion(const Model& model, const NamedInputs& inputs
     if (!guidance.ok()) return guidance.error();
     if (!(*steps >= 1 && *steps <= 1e6F))
       return invalid_argument("num_inference_steps must be at least 1");
-    const DrawingOptions options{static_cast<std::size_t>(*steps), *guidance};
-    if (auto ran = denoiser.draw(pool, *classes, options, *latents); !ran.ok()) return ran.error();
+    const DdimOptions options{static_cast<std::size_t>(*steps), *guidance};
+    if (auto ran = draw(denoiser, pool, *classes, options, *latents); !ran.ok()) return ran.error();
     put_floats(outputs, "latents",
                {wide(pictures), wide(shape.channels), wide(shape.side), wide(shape.side)},
                std::move(latents).value());

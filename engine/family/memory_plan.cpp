@@ -81,8 +81,11 @@ MemoryPlan plan_memory(const SafetensorsFile& file, const Architecture& architec
                              : format == kernels::WeightFormat::bf16  ? 2.0
                                                                       : 1.0);
   }
-  if (architecture.text.has_value())
-    plan.kv = kv_bytes(*architecture.text, kv) * static_cast<double>(tokens);
+  const DecoderShape* over_pages = architecture.text.has_value() ? &*architecture.text
+                                   : architecture.diffusion.has_value()
+                                       ? &architecture.diffusion->trunk
+                                       : nullptr;
+  if (over_pages != nullptr) plan.kv = kv_bytes(*over_pages, kv) * static_cast<double>(tokens);
   plan.kv_tokens = tokens;
   plan.machine = machine_bytes();
   return plan;

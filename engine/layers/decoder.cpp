@@ -24,6 +24,7 @@ struct Decoder::Rows : BlockRows {
   std::vector<std::vector<float>> keys;  // of a layer, gathered and turned
   std::vector<CrossKeys> made;           // for chunks that bring none
   std::vector<const CrossKeys*> across;  // of each chunk
+  Conditions joined;                     // of chunks that bring tables of their own
   /// Vectors keep their memory.
   void clear();
   /// Page tables of the chunks, which stay as they are for all layers.
@@ -236,10 +237,36 @@ void Decoder::attend_across(std::size_t layer, Rows& rows) const {
                          rows.sequence, visible, sequences, rows.mixed);
 }
 
+/// One table for all rows: the chunks' own where they have the same one, else a condition of each
+/// chunk. Requires: the rows are placed.
+const Conditions* Decoder::join_conditions(std::span<const Chunk> chunks, const Conditions* shared,
+                                           Rows& rows) const {
+  const auto table_of = [&](const Chunk& chunk) {
+    return chunk.conditions != nullptr ? chunk.conditions : shared;
+  };
+  const bool same = std::ranges::all_of(
+      chunks, [&](const Chunk& chunk) { return table_of(chunk) == table_of(chunks.front()); });
+  if (same) return chunks.empty() ? shared : table_of(chunks.front());
+  Conditions& joined = rows.joined;
+  joined.layers.resize(blocks_.size());
+  const auto copy = [&](const std::vector<float>& from, std::size_t condition, std::size_t count,
+                        std::size_t chunk, std::vector<float>& to) {
+    to.resize(chunks.size() * count);
+    std::copy_n(&from[condition * count], count, &to[chunk * count]);
+  };
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const Conditions* table = table_of(chunks[c]);
+    SLUICE_CHECK(table != nullptr, "some chunks of a forward have a condition, others none");
+    for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
+      copy(table->layers[layer], chunks[c].condition, 6 * width(), c, joined.layers[layer]);
+    copy(table->last, chunks[c].condition, 3 * width(), c, joined.last);
+  }
+  rows.condition = rows.sequence;
+  return &joined;
+}
+
 Result<void> Decoder::run(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
-                          const Conditions* conditions, const Watch& watch, Until until) const {
-  SLUICE_CHECK((conditions != nullptr) == shape_.block.adaptive,
-               "an adaptive decoder, and no other, takes a condition");
+                          const Conditions* shared, const Watch& watch, Until until) const {
   // Kept from call to call: a prefill's rows are tens of megabytes, which would be cleared anew.
   thread_local Rows rows;
   rows.clear();
@@ -249,6 +276,9 @@ Result<void> Decoder::run(KvPool& pool, std::span<const Chunk> chunks, std::vect
   if (rows.keys_unrotated && pool.shape().dtype != Dtype::f32)
     return invalid_argument("keys before RoPE are kept in f32");
   if (Result<void> placed = place(pool, chunks, hidden, rows); !placed.ok()) return placed;
+  const Conditions* conditions = join_conditions(chunks, shared, rows);
+  SLUICE_CHECK((conditions != nullptr) == shape_.block.adaptive,
+               "an adaptive decoder, and no other, takes a condition");
   if (attends_across()) look_across(pool, chunks, rows);
   rows.lay_out(pool, chunks);
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {

@@ -61,6 +61,13 @@ struct CrossKeys {
   std::vector<Layer> layers;
 };
 
+/// What adaptive norms add, for every layer and the last norm: [layers][conditions, 6 * width],
+/// and [conditions, 3 * width].
+struct Conditions {
+  std::vector<std::vector<float>> layers;
+  std::vector<float> last;
+};
+
 /// New tokens of one sequence. A sequence stands in one chunk of a forward at most.
 struct Chunk {
   KvSequence* sequence = nullptr;
@@ -71,13 +78,7 @@ struct Chunk {
   std::uint32_t condition = 0;               // of an adaptive decoder
   /// Of the tokens before this chunk, for many forwards over one prefix; null: made anew.
   const CrossKeys* across = nullptr;
-};
-
-/// What adaptive norms add, for every layer and the last norm: [layers][conditions, 6 * width],
-/// and [conditions, 3 * width].
-struct Conditions {
-  std::vector<std::vector<float>> layers;
-  std::vector<float> last;
+  const Conditions* conditions = nullptr;  // where `condition` stands; null: in the forward's
 };
 
 /// Appends the tokens' rows of an embedding, times `scale`. Requires: tokens within it.
@@ -103,8 +104,8 @@ class Decoder {
   using Watch = std::function<void(std::size_t layer, std::span<const float> hidden)>;
 
   /// Appends each chunk to its sequence and leaves the normed hidden rows in `hidden`, chunk after
-  /// chunk. `conditions`: of an adaptive decoder. Errors: exhausted (pages, positions); then no
-  /// sequence has changed.
+  /// chunk. `conditions`: of an adaptive decoder's chunks that bring none. Errors: exhausted
+  /// (pages, positions); then no sequence has changed.
   Result<void> forward(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
                        const Conditions* conditions = nullptr, const Watch& watch = {}) const;
 
@@ -127,10 +128,12 @@ class Decoder {
   struct Rows;
   enum class Until : std::uint8_t { keys, rows };
   Result<void> run(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
-                   const Conditions* conditions, const Watch& watch, Until until) const;
+                   const Conditions* shared, const Watch& watch, Until until) const;
   Result<void> place(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
                      Rows& rows) const;
   void attend(KvPool& pool, std::span<const Chunk> chunks, Rows& rows) const;
+  const Conditions* join_conditions(std::span<const Chunk> chunks, const Conditions* shared,
+                                    Rows& rows) const;
   void look_across(KvPool& pool, std::span<const Chunk> chunks, Rows& rows) const;
   void attend_across(std::size_t layer, Rows& rows) const;
 

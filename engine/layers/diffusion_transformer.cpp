@@ -156,6 +156,26 @@ std::vector<float> DiffusionTransformer::join_patches(std::span<const float> row
   return joined;
 }
 
+Result<void> DiffusionTransformer::check_class(std::int64_t label) const {
+  if (label >= 0 && label <= static_cast<std::int64_t>(shape_.classes)) return {};
+  return invalid_argument("class " + std::to_string(label) + " is not from 0 to " +
+                          std::to_string(shape_.classes));
+}
+
+void DiffusionTransformer::rows_of(std::span<const float> latents, std::vector<float>& rows) const {
+  std::vector<float> cut(latents.size());
+  cut_patches(latents, shape_.channels, shape_.side, shape_.patch, cut);
+  apply(patch_, cut, rows);
+  for (std::size_t at = 0; at < rows.size(); at += positions_.size())
+    kernels::add_cpu(std::span(rows).subspan(at, positions_.size()), positions_);
+}
+
+std::vector<float> DiffusionTransformer::predicted(std::span<const float> hidden) const {
+  std::vector<float> rows;
+  apply(last_, hidden, rows);
+  return join_patches(rows);
+}
+
 Result<void> DiffusionTransformer::predict(KvPool& pool, std::span<const float> latents,
                                            std::span<const float> times,
                                            std::span<const std::int32_t> classes,
@@ -164,103 +184,24 @@ Result<void> DiffusionTransformer::predict(KvPool& pool, std::span<const float> 
   SLUICE_CHECK(latents.size() == pictures * shape_.latent() && classes.size() == pictures,
                "a latent picture, a time and a class go together");
   for (const std::int32_t one : classes)
-    if (one < 0 || static_cast<std::size_t>(one) > shape_.classes)
-      return invalid_argument("class " + std::to_string(one) + " is not from 0 to " +
-                              std::to_string(shape_.classes));
-  std::vector<float> cut(latents.size()), rows, hidden;
-  cut_patches(latents, shape_.channels, shape_.side, shape_.patch, cut);
-  apply(patch_, cut, rows);
+    if (Result<void> known = check_class(one); !known.ok()) return known;
+  std::vector<float> rows, hidden;
+  rows_of(latents, rows);
   const std::size_t one = shape_.patches() * shape_.trunk.block.width;
   std::vector<KvSequence> sequences(pictures);
   std::vector<Chunk> chunks;
-  for (std::size_t i = 0; i < pictures; ++i) {
-    const auto of_picture = std::span(rows).subspan(i * one, one);
-    kernels::add_cpu(of_picture, positions_);
-    chunks.push_back({&sequences[i], of_picture, Mask::block, {}, {}, static_cast<uint32_t>(i)});
-  }
+  for (std::size_t i = 0; i < pictures; ++i)
+    chunks.push_back({&sequences[i],
+                      std::span(rows).subspan(i * one, one),
+                      Mask::block,
+                      {},
+                      {},
+                      static_cast<std::uint32_t>(i)});
   const Conditions table = conditions(times, classes);
   const Result<void> ran = trunk_.forward(pool, chunks, hidden, &table);
   for (KvSequence& sequence : sequences) pool.truncate(sequence, 0);
   if (!ran.ok()) return ran;
-  apply(last_, hidden, rows);
-  predicted = join_patches(rows);
-  return {};
-}
-
-Result<DdimDrawing> DdimDrawing::make(const DiffusionShape& shape, const DrawingOptions& options,
-                                      std::vector<float> latents) {
-  if (options.steps == 0 || options.steps > shape.train_steps)
-    return invalid_argument("steps must be from 1 to " + std::to_string(shape.train_steps));
-  if (latents.size() != shape.latent())
-    return invalid_argument("the noise has " + std::to_string(latents.size()) +
-                            " values, this model needs " + std::to_string(shape.latent()));
-  DdimDrawing made;
-  made.options_ = options;
-  made.latents_ = std::move(latents);
-  made.shares_ = signal_shares(shape.train_steps);
-  made.stride_ = shape.train_steps / options.steps;
-  made.step_ = options.steps;
-  return made;
-}
-
-void DdimDrawing::take(std::span<const float> noise, std::span<const float> plain) {
-  const std::size_t time = --step_ * stride_;
-  const double share = shares_[time];
-  const double next = time >= stride_ ? shares_[time - stride_] : 1;
-  for (std::size_t i = 0; i < latents_.size(); ++i) {
-    double guided = noise[i];
-    if (is_guided())
-      guided = double{plain[i]} + double{options_.guidance} * (guided - double{plain[i]});
-    const double picture = (double{latents_[i]} - std::sqrt(1 - share) * guided) / std::sqrt(share);
-    latents_[i] = static_cast<float>(std::sqrt(next) * picture + std::sqrt(1 - next) * guided);
-  }
-}
-
-Result<void> DiffusionTransformer::advance(KvPool& pool, std::span<DdimDrawing* const> drawings,
-                                           std::span<const std::int32_t> classes) const {
-  std::vector<float> latents, times, predicted;
-  std::vector<std::int32_t> all;
-  const auto ask = [&](const DdimDrawing& drawing, std::int32_t label) {
-    latents.insert(latents.end(), drawing.latents().begin(), drawing.latents().end());
-    times.push_back(drawing.time());
-    all.push_back(label);
-  };
-  for (std::size_t i = 0; i < drawings.size(); ++i) ask(*drawings[i], classes[i]);
-  for (const DdimDrawing* drawing : drawings)
-    if (drawing->is_guided()) ask(*drawing, static_cast<std::int32_t>(shape_.classes));
-  if (auto ran = predict(pool, latents, times, all, predicted); !ran.ok()) return ran;
-  const std::size_t stride = shape_.out_channels * shape_.side * shape_.side;
-  std::size_t plain = drawings.size();
-  for (std::size_t i = 0; i < drawings.size(); ++i) {
-    const auto noise_of = [&](std::size_t picture) {
-      return std::span<const float>(predicted).subspan(picture * stride, shape_.latent());
-    };
-    const bool guided = drawings[i]->is_guided();
-    drawings[i]->take(noise_of(i), guided ? noise_of(plain) : std::span<const float>());
-    if (guided) ++plain;
-  }
-  return {};
-}
-
-Result<void> DiffusionTransformer::draw(KvPool& pool, std::span<const std::int32_t> classes,
-                                        const DrawingOptions& options,
-                                        std::vector<float>& latents) const {
-  SLUICE_CHECK(latents.size() == classes.size() * shape_.latent(), "noise for each class");
-  std::vector<DdimDrawing> drawings;
-  for (std::size_t i = 0; i < classes.size(); ++i) {
-    const auto from = latents.begin() + static_cast<std::ptrdiff_t>(i * shape_.latent());
-    Result<DdimDrawing> made = DdimDrawing::make(
-        shape_, options, {from, from + static_cast<std::ptrdiff_t>(shape_.latent())});
-    if (!made.ok()) return made.error();
-    drawings.push_back(std::move(made).value());
-  }
-  std::vector<DdimDrawing*> all;
-  for (DdimDrawing& drawing : drawings) all.push_back(&drawing);
-  while (!all.empty() && !all.front()->done())
-    if (Result<void> ran = advance(pool, all, classes); !ran.ok()) return ran;
-  latents.clear();
-  for (const DdimDrawing& drawing : drawings)
-    latents.insert(latents.end(), drawing.latents().begin(), drawing.latents().end());
+  predicted = this->predicted(hidden);
   return {};
 }
 

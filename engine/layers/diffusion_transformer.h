@@ -27,37 +27,6 @@ struct DiffusionShape {
   std::size_t latent() const { return channels * side * side; }
 };
 
-/// What pictures are drawn with: DDIM without noise of its own, guided away from "no class".
-struct DrawingOptions {
-  std::size_t steps = 50;
-  float guidance = 4;  // 1: none
-};
-
-/// One drawing a step at a time: the time that the network is asked about next, and what becomes of
-/// its answer. Source: Song et al. 2021, as diffusers' DDIMScheduler steps.
-class DdimDrawing {
- public:
-  /// `latents`: noise. Errors: invalid_argument (steps).
-  static Result<DdimDrawing> make(const DiffusionShape& shape, const DrawingOptions& options,
-                                  std::vector<float> latents);
-
-  bool done() const { return step_ == 0; }
-  bool is_guided() const { return options_.guidance != 1; }
-  /// Requires: not done.
-  float time() const { return static_cast<float>((step_ - 1) * stride_); }
-  const std::vector<float>& latents() const { return latents_; }
-  std::vector<float> take_latents() { return std::move(latents_); }
-  /// The noise [latent] that its class predicts, and that none does; the latter where guided.
-  void take(std::span<const float> noise, std::span<const float> plain);
-
- private:
-  DrawingOptions options_;
-  std::vector<float> latents_;
-  std::vector<double> shares_;
-  std::size_t stride_ = 1;
-  std::size_t step_ = 0;  // how many are left
-};
-
 class DiffusionTransformer {
  public:
   static Result<DiffusionTransformer> load(const DiffusionShape& shape, const SafetensorsFile& file,
@@ -66,18 +35,22 @@ class DiffusionTransformer {
   const DiffusionShape& shape() const { return shape_; }
   KvShape kv_shape(std::size_t page_tokens) const { return trunk_.kv_shape(page_tokens); }
 
-  /// `predicted`: [pictures, out_channels, side, side]; the first `channels` of each are the noise.
-  /// Takes pages from the pool and gives them back. Errors: exhausted, invalid_argument (a class
-  /// that there is not; `classes` itself stands for none).
+  const Decoder& trunk() const { return trunk_; }
+  /// Errors: invalid_argument (a class that there is not; `classes` itself stands for none).
+  Result<void> check_class(std::int64_t label) const;
+
+  /// Latent pictures become rows of the trunk, `patches` each, which see each other.
+  void rows_of(std::span<const float> latents, std::vector<float>& rows) const;
+  /// What the trunk's norms add at these times, for as many classes.
+  Conditions conditions(std::span<const float> times, std::span<const std::int32_t> classes) const;
+  /// Of what the rows became: [pictures, out_channels, side, side]; the first `channels` of each
+  /// are the noise.
+  std::vector<float> predicted(std::span<const float> hidden) const;
+
+  /// All of it for some pictures. Takes pages from the pool and gives them back. Errors: exhausted,
+  /// those of `check_class`.
   Result<void> predict(KvPool& pool, std::span<const float> latents, std::span<const float> times,
                        std::span<const std::int32_t> classes, std::vector<float>& predicted) const;
-  /// One step of each: those of a class and, where guided, of none, in one forward. Requires: none
-  /// is done.
-  Result<void> advance(KvPool& pool, std::span<DdimDrawing* const> drawings,
-                       std::span<const std::int32_t> classes) const;
-  /// Noise to a latent picture for each class; `latents` is both.
-  Result<void> draw(KvPool& pool, std::span<const std::int32_t> classes,
-                    const DrawingOptions& options, std::vector<float>& latents) const;
 
  private:
   struct Embedder {
@@ -87,7 +60,6 @@ class DiffusionTransformer {
   /// [pictures, width], after SiLU.
   void embed_condition(const Embedder& embedder, std::span<const float> times,
                        std::span<const std::int32_t> classes, std::vector<float>& rows) const;
-  Conditions conditions(std::span<const float> times, std::span<const std::int32_t> classes) const;
   std::vector<float> join_patches(std::span<const float> rows) const;
 
   DiffusionShape shape_;

@@ -1,9 +1,10 @@
 // Flow matching over a language model's trunk: what latents become in it, and what comes of that.
 //
-// x at time t is (1 - t) x0 + t noise; Euler steps go from t = 1 to 0 (`engine/tasks/drawing.h`). A
-// latent token is its projection plus its position's and the time's embedding; the block of them
-// sees the whole prompt and itself. Shape: x f32 [tokens, token_values]; rows f32 [tokens, width].
-// Thread: immutable after `load`. Source: Lipman et al. 2023; omni-flow, section 5.3.
+// x at time t is (1 - t) x0 + t noise; Euler steps go from t = 1 to 0
+// (`engine/tasks/flow_steps.h`). A latent token is its projection plus its position's and the
+// time's embedding; the block of them sees the whole prompt and itself. Shape: x f32 [tokens,
+// token_values]; rows f32 [tokens, width]. Thread: immutable after `load`. Source: Lipman et al.
+// 2023; omni-flow, section 5.3.
 #pragma once
 
 #include <span>

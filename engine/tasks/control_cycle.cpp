@@ -52,11 +52,9 @@ Need ControlCycle::need(const TextEngine&) const {
   } else {
     need.rows = static_cast<std::uint32_t>(policy_.head().suffix_rows());
   }
-  if (options_.deadline == no_deadline) return need;
   // The prefix counts as a step.
-  const auto parts = static_cast<Nanoseconds>(times_.size()) + 1;
-  const auto ended = static_cast<Nanoseconds>(rows_.empty() ? step_ + 2 : 1);
-  need.deadline = options_.began + (options_.deadline - options_.began) / parts * ended;
+  need.deadline = deadline_of_part(options_.began, options_.deadline, rows_.empty() ? step_ + 2 : 1,
+                                   times_.size() + 1);
   return need;
 }
 
@@ -74,8 +72,9 @@ void ControlCycle::lay_out(const TextEngine&, std::size_t, Work& work) {
                          sees_,
                          {},
                          conditions_ != nullptr ? static_cast<std::uint32_t>(step_) : 0,
-                         across_.has_value() ? &*across_ : nullptr});
-  work.expert = {&policy_.expert(), conditions_.get()};
+                         across_.has_value() ? &*across_ : nullptr,
+                         conditions_.get()});
+  work.expert = &policy_.expert();
   work.is_scratch = true;
 }
 

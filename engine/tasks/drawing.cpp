@@ -2,21 +2,17 @@
 
 namespace sluice {
 
-Drawing::Drawing(const LatentFlow& flow, KvSequence prompt, std::vector<std::int32_t> wordless,
-                 std::vector<float> x, const FlowOptions& options)
-    : flow_(flow),
+Drawing::Drawing(std::unique_ptr<DrawingSteps> steps, KvSequence prompt,
+                 std::vector<std::int32_t> wordless, const DrawingOptions& options)
+    : steps_(std::move(steps)),
       prompt_(std::move(prompt)),
       wordless_tokens_(std::move(wordless)),
-      x_(std::move(x)),
       options_(options),
+      works_(steps_->left() + (in_prompt() ? 1 : 0)),
       pages_before_(prompt_.pages().size()) {}
 
-double Drawing::time() const {
-  return options_.start * (1 - static_cast<double>(step_) / static_cast<double>(options_.steps));
-}
-
 PagesWanted Drawing::pages_wanted(TextEngine& engine) const {
-  const std::size_t latents = flow_.shape().tokens;
+  const std::size_t latents = steps_->rows();
   std::size_t pages = engine.pages().missing(prompt_, latents);
   if (is_guided()) pages += engine.pages().missing({}, wordless_tokens_.size() + latents);
   return {static_cast<std::uint32_t>(pages), static_cast<std::uint32_t>(pages)};
@@ -28,36 +24,37 @@ Need Drawing::need(const TextEngine&) const {
     need.kind = Need::Kind::prompt;
     need.rows = static_cast<std::uint32_t>(wordless_tokens_.size());
   } else {
-    need.rows = static_cast<std::uint32_t>(flow_.shape().tokens * (is_guided() ? 2 : 1));
+    need.rows = static_cast<std::uint32_t>(steps_->rows() * (is_guided() ? 2 : 1));
   }
+  need.priority = options_.priority;
+  need.deadline = deadline_of_part(options_.began, options_.deadline, works_ended_ + 1, works_);
   return need;
 }
 
 void Drawing::lay_out(const TextEngine& engine, std::size_t, Work& work) {
-  rows_.clear();
+  rows_.rows.clear();
   lays_prompt_ = in_prompt();
   if (lays_prompt_) {
-    engine.embed(wordless_tokens_, rows_);
-    work.chunks.push_back({&wordless_, rows_});
+    engine.embed(wordless_tokens_, rows_.rows);
+    work.chunks.push_back({&wordless_, rows_.rows});
     return;
   }
-  rows_ = flow_.rows(x_, time());
-  work.chunks.push_back({&prompt_, rows_, Mask::block});
-  if (is_guided()) work.chunks.push_back({&wordless_, rows_, Mask::block});
+  steps_->lay_out(rows_);
+  const auto add = [&](KvSequence& sequence, std::uint32_t condition) {
+    work.chunks.push_back(
+        {&sequence, rows_.rows, Mask::block, {}, {}, condition, nullptr, rows_.conditions});
+  };
+  add(prompt_, rows_.condition);
+  if (is_guided()) add(wordless_, rows_.unguided);
   work.is_scratch = true;
 }
 
 void Drawing::take(TextEngine&, const StepResult& result) {
+  ++works_ended_;
   if (lays_prompt_) return;
-  const double t = time();
-  const std::vector<float> with = flow_.velocity_of(result.hidden.first(rows_.size()), x_, t);
-  std::vector<float> without;
-  if (is_guided()) without = flow_.velocity_of(result.hidden.subspan(rows_.size()), x_, t);
-  const auto guidance = static_cast<float>(options_.guidance);
-  const auto dt = static_cast<float>(options_.start / static_cast<double>(options_.steps));
-  for (std::size_t i = 0; i < x_.size(); ++i)
-    x_[i] -= dt * (is_guided() ? without[i] + guidance * (with[i] - without[i]) : with[i]);
-  ++step_;
+  const std::size_t values = rows_.rows.size();
+  steps_->take(result.hidden.first(values),
+               is_guided() ? result.hidden.subspan(values) : std::span<const float>());
 }
 
 }  // namespace sluice

@@ -139,7 +139,7 @@ void ModelEngine::run() {
   logits_.clear();
   // Those through the same weights stand together.
   for (std::size_t at = run_pictures(slots); at < used_;) {
-    const Expert expert = slots[at].work.expert;
+    const Decoder* expert = slots[at].work.expert;
     std::size_t end = at;
     for (std::size_t i = at; i < used_; ++i)
       if (slots[i].work.expert == expert) std::swap(slots[end++], slots[i]);
@@ -149,7 +149,7 @@ void ModelEngine::run() {
 }
 
 std::size_t ModelEngine::width_of(const Work& work) const {
-  return work.expert.decoder != nullptr ? work.expert.decoder->width() : text_.shape().block.width;
+  return work.expert != nullptr ? work.expert->width() : text_.shape().block.width;
 }
 
 /// They stand first then. Returns how many.
@@ -181,13 +181,13 @@ bool ModelEngine::run_steps() {
 
 /// Works through the same weights.
 void ModelEngine::forward(std::span<Slot> slots) {
-  const Expert& expert = slots.front().work.expert;
+  const Decoder* expert = slots.front().work.expert;
   const std::size_t width = width_of(slots.front().work);
   chunks_.clear();
   for (const Slot& slot : slots)
     chunks_.insert(chunks_.end(), slot.work.chunks.begin(), slot.work.chunks.end());
-  const Result<void> ran = expert.decoder != nullptr ? text_.forward_expert(expert, chunks_, part_)
-                                                     : text_.forward(chunks_, part_);
+  const Result<void> ran = expert != nullptr ? text_.forward_expert(*expert, chunks_, part_)
+                                             : text_.forward(chunks_, part_);
   if (!ran.ok()) cut_back(slots);
   if (!ran.ok() && slots.size() > 1) {
     for (std::size_t i = 0; i < slots.size(); ++i) forward(slots.subspan(i, 1));

@@ -17,10 +17,18 @@
 
 namespace sluice {
 
+/// When the first `part` of so many equal parts of the time from `began` to the deadline ends.
+inline Nanoseconds deadline_of_part(Nanoseconds began, Nanoseconds deadline, std::size_t part,
+                                    std::size_t parts) {
+  if (deadline == no_deadline) return no_deadline;
+  return began +
+         (deadline - began) / static_cast<Nanoseconds>(parts) * static_cast<Nanoseconds>(part);
+}
+
 /// What one task puts into one forward.
 struct Work {
   std::vector<Chunk> chunks;          // what they borrow stays until `take` or `fail`
-  Expert expert;                      // through whose weights; none: the trunk's
+  const Decoder* expert = nullptr;    // through whose weights; null: the trunk's
   bool wants_logits = false;          // of its last row; of the trunk only
   bool is_scratch = false;            // its sequences end as they were before
   std::optional<DecodeStep> step;     // the same work, for an engine that chooses tokens itself
@@ -29,7 +37,7 @@ struct Work {
 
   void clear() {
     chunks.clear();
-    expert = {};
+    expert = nullptr;
     wants_logits = false;
     is_scratch = false;
     step.reset();

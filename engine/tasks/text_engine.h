@@ -22,14 +22,6 @@ struct DecodeStep {
   float uniform = 0;
 };
 
-/// Weights other than the trunk's, of the same KV shape, over its pages: an action expert's.
-struct Expert {
-  const Decoder* decoder = nullptr;        // null: the trunk
-  const Conditions* conditions = nullptr;  // of an adaptive one
-
-  bool operator==(const Expert&) const = default;
-};
-
 class TextEngine {
  public:
   virtual ~TextEngine() = default;
@@ -40,8 +32,9 @@ class TextEngine {
   virtual Result<void> forward(std::span<const Chunk> chunks, std::vector<float>& hidden) = 0;
   virtual Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) = 0;
 
-  /// Through an expert; hidden has its width. Errors: invalid_argument where the engine runs none.
-  virtual Result<void> forward_expert(const Expert&, std::span<const Chunk>, std::vector<float>&) {
+  /// Through weights other than the trunk's, of the same KV shape, over its pages: an action
+  /// expert's. Hidden has its width. Errors: invalid_argument where the engine runs none.
+  virtual Result<void> forward_expert(const Decoder&, std::span<const Chunk>, std::vector<float>&) {
     return Error{ErrorCode::invalid_argument, "this engine runs no action expert"};
   }
   /// What an expert that attends across reads of all tokens of a sequence.
@@ -69,9 +62,9 @@ class CpuText final : public TextEngine {
   Result<void> forward(std::span<const Chunk> chunks, std::vector<float>& hidden) override {
     return decoder_.forward(pool_, chunks, hidden);
   }
-  Result<void> forward_expert(const Expert& expert, std::span<const Chunk> chunks,
+  Result<void> forward_expert(const Decoder& expert, std::span<const Chunk> chunks,
                               std::vector<float>& hidden) override {
-    return expert.decoder->forward(pool_, chunks, hidden, expert.conditions);
+    return expert.forward(pool_, chunks, hidden);
   }
   Result<CrossKeys> cross_keys(const Decoder& expert, const KvSequence& sequence) override {
     return expert.cross_keys(pool_, sequence, sequence.tokens());

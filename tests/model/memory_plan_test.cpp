@@ -48,6 +48,13 @@ TEST_CASE("a token takes its keys and its values, of every layer and KV head, in
   CHECK(plan.machine == machine_bytes());
 }
 
+TEST_CASE("a patch of a DiT takes the same of its trunk") {
+  const Architecture a =
+      std::move(Architecture::load(std::string(SLUICE_SOURCE_DIR) + "/tests/golden/dit")).value();
+  const double token = 2.0 * 2 * 48 * 4;  // layers; keys and values of 3 heads x 16
+  CHECK(plan_memory(three_tensors(), a, 100, WeightFormat::exact).kv == 100 * token);
+}
+
 TEST_CASE("random weights are counted by their shapes") {
   const Architecture a = std::move(Architecture::load(llama)).value();
   // Of a layer: q, k, v, the way back, then gate, up and down.

@@ -74,30 +74,66 @@ TEST_CASE("a role computes on the keys of its own model, which are in one place"
 }
 
 TEST_CASE("a checkpoint of a family that the role cannot play is refused with those that can") {
-  const std::string chats = names_of({FamilyKind::language, FamilyKind::vision_language});
+  const std::string chats =
+      names_of({FamilyKind::language, FamilyKind::vision_language, FamilyKind::action_tokens});
   CHECK(chats.starts_with("llama, qwen2, gemma, "));
-  CHECK(chats.ends_with(", paligemma, qwen2_5_vl, smolvlm"));
-  const std::string pi0 = of("pi0");
-  CHECK(said(workflow("kv: { kind: paged_kv, model: " + pi0 + " }",
-                      "plugin: chat_model, model: " + pi0 + ", global_params: [kv]")) ==
-        "wrong-model: tests/golden/pi0 holds a model of the family pi0, which chat_model does not "
-        "play; it plays " +
-            chats + "\n");
+  CHECK(chats.ends_with(", paligemma, qwen2_5_vl, smolvlm, openvla"));
+  const std::pair<const char*, const char*> silent[] = {
+      {"pi0", "its trunk was trained for actions, and there is no reference for words of it"},
+      {"pi05", "its trunk was trained for actions, and openpi writes no words with it"},
+      {"smolvla",
+       "its trunk has other rotary positions and scales, and as a rule fewer layers, than the "
+       "language model whose head it carries"}};
+  for (const auto& [family, why] : silent) {
+    const std::string path = of(family);
+    CHECK(said(workflow("kv: { kind: paged_kv, model: " + path + " }",
+                        "plugin: chat_model, model: " + path + ", global_params: [kv]")) ==
+          "wrong-model: tests/golden/" + std::string(family) + " holds a model of the family " +
+              family + ", which chat_model does not play: " + why + "; it plays " + chats + "\n");
+    for (const char* interface : {"generate", "decode"})
+      CHECK(said(workflow("kv: { kind: paged_kv, model: " + path + " }",
+                          "plugin: language_model, model: " + path + ", global_params: [kv]",
+                          std::string("r.") + interface)) ==
+            "wrong-interface: language_model over a robot policy (tests/golden/" +
+                std::string(family) + ") runs prefill, not " + interface + ": " + why + "\n");
+  }
   const std::string llama = of("llama");
   CHECK(
       said(workflow("kv: { kind: paged_kv, model: " + llama + " }",
                     "plugin: robot_policy, model: " + llama + ", global_params: [kv]", "r.act")) ==
       "wrong-model: tests/golden/llama holds a model of the family llama, which a role of robot "
       "policies does not play; it plays pi0, pi05, smolvla\n");
+  const std::string openvla = of("openvla");
+  CHECK(said(workflow("kv: { kind: paged_kv, model: " + openvla + " }",
+                      "plugin: robot_policy, model: " + openvla + ", global_params: [kv]",
+                      "r.act")) ==
+        "wrong-model: tests/golden/openvla holds a model of the family openvla, which a role of "
+        "robot policies does not play: its actions are words, which chat_model writes and `sluice "
+        "model ask` reads as numbers; it plays pi0, pi05, smolvla\n");
   CHECK(said(workflow("kv: { kind: paged_kv, model: " + of("siglip") + " }", "plugin: scripted")) ==
         "wrong-model: tests/golden/siglip holds a model of the family siglip, which a paged_kv "
         "does not play; it plays " +
-            chats + ", pi0, pi05, smolvla, scenes\n");
+            names_of({FamilyKind::language, FamilyKind::vision_language, FamilyKind::policy,
+                      FamilyKind::action_tokens, FamilyKind::diffusion, FamilyKind::drawer}) +
+            "\n");
   CHECK(said(workflow("kv: { kind: paged_kv }",
                       "plugin: chat_model, model: " + root + "/models/scenes")) ==
         "wrong-model: models/scenes holds a model of the family scenes, which chat_model does "
         "not play; it plays " +
             chats + "\n");
+}
+
+TEST_CASE(
+    "a DiT draws with an engine of its own, or with that of its pages, which nobody else uses") {
+  const std::string kv = "kv: { kind: paged_kv, model: " + of("dit") + " }";
+  const std::string painter = "plugin: class_denoiser, model: " + of("dit") +
+                              ", options: { step_tokens: 64, priority: 3, deadline_ms: 500 }";
+  CHECK(said(workflow("none: { kind: paged_kv }", painter, "r.draw")).empty());
+  CHECK(said(workflow(kv, painter + ", global_params: [kv]", "r.draw")).empty());
+  CHECK(said(workflow(kv, "plugin: language_model, model: " + of("dit") + ", global_params: [kv]",
+                      "r.generate"))
+            .starts_with("wrong-model: tests/golden/dit holds a model of the family "
+                         "DiTTransformer2DModel, which language_model does not play; it plays "));
 }
 
 TEST_CASE(
@@ -117,9 +153,9 @@ TEST_CASE("an interface that a role does not run over its kind of checkpoint is 
   CHECK(over(of("conversation_qwen"), "embed") ==
         "wrong-interface: language_model over a model that answers (tests/golden/conversation_qwen)"
         " runs generate, prefill, decode, not embed\n");
-  CHECK(over(of("pi05"), "generate") ==
+  CHECK(over(of("pi05"), "embed") ==
         "wrong-interface: language_model over a robot policy (tests/golden/pi05) runs prefill, not "
-        "generate\n");
+        "embed\n");
   CHECK(over(scenes, "prefill") ==
         "wrong-interface: language_model over a model that draws (models/scenes) runs embed, "
         "generate, not prefill\n");
@@ -197,11 +233,10 @@ TEST_CASE("each golden checkpoint is played by the roles that have the parts it 
     if (!model.ok()) continue;
     INFO(path);
     const bool robot = model->action.has_value();
-    const bool bins = !model->statistics.empty();  // OpenVLA: actions as words
     const bool sees = model->vision.has_value() || model->qwen_vision.has_value();
-    CHECK(check_chat_model(path).ok() == (model->text.has_value() && !robot && !bins));
-    CHECK(check_language_model(path).ok() == (model->text.has_value() && !bins));
+    CHECK(check_chat_model(path).ok() == (model->text.has_value() && !robot));
+    CHECK(check_language_model(path).ok() == model->text.has_value());
     CHECK(check_policy(path).ok() == robot);
-    CHECK(check_vision_encoder(path).ok() == (sees && !bins));
+    CHECK(check_vision_encoder(path).ok() == sees);
   }
 }

@@ -1,5 +1,6 @@
 // Workflows over tiny checkpoints, as they are shipped: what they give is what the engine gives by
 // itself.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <sstream>
@@ -10,6 +11,7 @@
 #include "engine/policy/flow_policy.h"
 #include "engine/policy/policy_prompt.h"
 #include "engine/tasks/chat_model.h"
+#include "engine/tasks/ddim_steps.h"
 #include "running_workflow.h"
 
 using namespace sluice;
@@ -206,17 +208,42 @@ TEST_CASE("a DiT and its VAE as two roles draw what both draw by themselves") {
   const Model vae = Model::open(root + "/tests/golden/vae").value();
   const DiffusionShape& shape = dit.diffusion().shape();
   KvPool pool(dit.diffusion().kv_shape(16), 8);
+  const auto draw = [&](std::int32_t label) {
+    auto steps = DdimSteps::make(dit.diffusion(), label, {10, 4.0F}, drawn(shape.latent(), 0));
+    while (steps.value()->left() != 0) {
+      DrawingRows step;
+      steps.value()->lay_out(step);
+      KvSequence with, without;
+      const auto of = [&](KvSequence& sequence, std::uint32_t condition) {
+        return Chunk{&sequence, step.rows, Mask::block, {},
+                     {},        condition, nullptr,     step.conditions};
+      };
+      const Chunk chunks[] = {of(with, step.condition), of(without, step.unguided)};
+      std::vector<float> hidden;
+      REQUIRE(dit.diffusion().trunk().forward(pool, chunks, hidden).ok());
+      steps.value()->take(std::span(hidden).first(step.rows.size()),
+                          std::span(hidden).subspan(step.rows.size()));
+    }
+    return steps.value()->take_latents();
+  };
   RunningWorkflow workflow("class_picture.yaml");
+  // The same over pages that are a global parameter.
+  RunningWorkflow shared("class_picture.yaml", {{"roles:\n",
+                                                 "global_params: { kv: { kind: paged_kv, model: "
+                                                 "tests/golden/dit, pages: 16 } }\nroles:\n"},
+                                                {"plugin: class_denoiser,",
+                                                 "plugin: class_denoiser, global_params: [kv],"}});
   std::vector<std::uint8_t> last;
   for (const std::int32_t label : {3, 7}) {
-    std::vector<float> latents = drawn(shape.latent(), 0);
-    REQUIRE(dit.diffusion().draw(pool, {&label, 1}, {10, 4.0F}, latents).ok());
+    const std::vector<float> latents = draw(label);
     const Plane pixels =
         vae.vae().decode(vae.vae().unscaled({latents, shape.channels, shape.side, shape.side}));
     const Outputs outputs = workflow.call({{"label", make_number(label)}});
     REQUIRE(outputs.contains("image"));
     const Tensor& image = outputs.at("image").at(0)->tensor;
     REQUIRE(image.describe() == "u8[32, 32, 3]");
+    const Outputs again = shared.call({{"label", make_number(label)}});
+    CHECK(std::ranges::equal(again.at("image").at(0)->tensor.u8(), image.u8()));
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < pixels.values.size(); ++i) {
       const double value = std::min(std::max(pixels.values[i] / 2 + 0.5, 0.0), 1.0) * 255;

@@ -7,6 +7,7 @@
 #include "engine/family/model.h"
 #include "engine/picture/picture_input.h"
 #include "engine/tasks/drawing.h"
+#include "engine/tasks/flow_steps.h"
 #include "engine/tasks/model_engine.h"
 
 using namespace sluice;
@@ -156,8 +157,8 @@ TEST_CASE("a drawing's velocity and latents are the training framework's") {
     return flow.velocity_of(hidden, x, t);
   };
   const auto draw = [&](const KvSequence& prompt, const FlowOptions& options) {
-    Drawing drawing(flow, pool.fork(prompt), model.architecture().turns->wordless_drawing(),
-                    flow.noise(7), options);
+    Drawing drawing(std::make_unique<FlowSteps>(flow, flow.noise(7), options), pool.fork(prompt),
+                    model.architecture().turns->wordless_drawing(), {});
     ModelEngine engine(text, {});
     engine.add(1, drawing);
     std::vector<TaskId> advanced;

@@ -11,93 +11,16 @@
 #include "engine/picture/image_file.h"
 #include "engine/tasks/chat_model.h"
 #include "engine/tasks/generator.h"
-#include "fake_activation.h"
-#include "roles/denoiser.h"
-#include "roles/image_codec.h"
-#include "roles/language_model.h"
-#include "roles/paged_kv.h"
-#include "roles/vision_encoder.h"
+#include "scenes_world.h"
 
 using namespace sluice;
+using World = ScenesWorld;
 
 namespace {
 
-const std::string directory = std::string(SLUICE_SOURCE_DIR) + "/models/scenes";
+const std::string directory = World::directory();
 const std::string draw_it = "draw a red circle";
 const std::string ask_it = "what color is the circle";
-
-struct World {
-  GlobalParamSpec param;
-  RoleSpec role;
-  std::unique_ptr<GlobalParam> shared;
-  std::unique_ptr<SteppedRole> model, denoiser;
-  std::unique_ptr<Role> codec, vision;
-  std::vector<StepOutcome> ended;
-  std::deque<FakeActivation> activations;
-
-  explicit World(std::int64_t pages = 64) {
-    param.pages = pages;
-    role.name.text = "llm";
-    shared = PagedKv::make({&param, directory}).value();
-    model = std::get<std::unique_ptr<SteppedRole>>(make(language_model_plugin()));
-    denoiser = std::get<std::unique_ptr<SteppedRole>>(make(denoiser_plugin()));
-    codec = std::get<std::unique_ptr<Role>>(make(image_codec_plugin()));
-    vision = std::get<std::unique_ptr<Role>>(make(vision_encoder_plugin()));
-  }
-  RoleInstance make(const Plugin& plugin) {
-    RoleMaking making;
-    making.role = &role;
-    making.model_directory = directory;
-    if (plugin.declaration.session_state) making.global_params = {shared.get()};
-    return std::move(plugin.make(making)).value();
-  }
-  PagedKv& kv() { return static_cast<PagedKv&>(*shared); }
-  KvSequence& sequence(const std::string& session = "s") {
-    return kv().conversation(session).sequence;
-  }
-
-  /// A piece of a turn; the last one asks for the answer.
-  FakeActivation& say(const std::string& text, std::uint64_t call, bool last = true,
-                      const std::string& session = "s") {
-    FakeActivation embed("embed", session);
-    auto* payload = new Payload;
-    payload->type = ValueType::text;
-    payload->text = text;
-    if (!last) payload->attributes = {{"generate", 0}};  // without it a text is a whole message
-    embed.give("text", PayloadRef(payload));
-    std::vector<StepOutcome> embedded;
-    SteppedRole& embedder = *embedder_();
-    embedder.admit(embed);
-    while (embedder.busy()) embedder.step(embedded);
-    FakeActivation& activation = activations.emplace_back("generate", session);
-    activation.call_number = call;
-    activation.give("hidden", embed.frames.at(0).second);
-    model->admit(activation);
-    return activation;
-  }
-  void run() {
-    while (model->busy()) model->step(ended);
-  }
-  bool well(const FakeActivation& activation) const {
-    for (const StepOutcome& outcome : ended)
-      if (outcome.activation == &activation) return outcome.result.ok();
-    return false;
-  }
-
- private:
-  /// Another instance, so that embedding advances nobody's turn.
-  SteppedRole* embedder_() {
-    if (!second_) second_ = std::get<std::unique_ptr<SteppedRole>>(make(language_model_plugin()));
-    return second_.get();
-  }
-  std::unique_ptr<SteppedRole> second_;
-};
-
-std::string said(const FakeActivation& activation) {
-  std::string text;
-  for (const auto& [field, payload] : activation.frames) text += field + ":" + payload->text + " ";
-  return text;
-}
 
 /// The answer of a session that has been asked nothing else.
 std::string fresh(const std::string& question) {

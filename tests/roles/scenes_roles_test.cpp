@@ -28,7 +28,7 @@ std::string fresh(const std::string& question) {
   FakeActivation& asked = world.say(question, 1);
   world.run();
   REQUIRE(world.well(asked));
-  return said(asked);
+  return frames_in_words(asked);
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ TEST_CASE("a cancelled turn leaves no trace: the same question then has the fres
     CHECK(world.sequence().tokens() == 0);
     FakeActivation& asked = world.say(ask_it, 2);
     world.run();
-    CHECK(said(asked) == fresh(ask_it));
+    CHECK(frames_in_words(asked) == fresh(ask_it));
   }
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("a turn cancelled behind a whole one leaves what stood before it, the 
     FakeActivation& asked = world.say("how many shapes are there", 3);
     world.run();
     CHECK(world.well(asked));
-    return said(asked);
+    return frames_in_words(asked);
   };
   World plain;
   const std::string want = talk(plain, false, 0);
@@ -117,13 +117,13 @@ TEST_CASE("half a turn, whose call was cancelled between its pieces, is not part
   CHECK(world.sequence().tokens() > 0);
   FakeActivation& asked = world.say(ask_it, 2);
   world.run();
-  CHECK(said(asked) == fresh(ask_it));
+  CHECK(frames_in_words(asked) == fresh(ask_it));
   // Pieces of one call belong together.
   World whole;
   whole.say("what color", 1, false);
   FakeActivation& rest = whole.say("is the circle", 1);
   whole.run();
-  CHECK(said(rest) == fresh(ask_it));
+  CHECK(frames_in_words(rest) == fresh(ask_it));
 }
 
 TEST_CASE("a turn begins when it is its session's turn, whenever it was admitted") {
@@ -136,8 +136,8 @@ TEST_CASE("a turn begins when it is its session's turn, whenever it was admitted
   FakeActivation& a = together.say(ask_it, 1);
   FakeActivation& b = together.say("how many shapes are there", 2);
   together.run();
-  CHECK(said(a) == said(first));
-  CHECK(said(b) == said(second));
+  CHECK(frames_in_words(a) == frames_in_words(first));
+  CHECK(frames_in_words(b) == frames_in_words(second));
   CHECK(together.sequence().tokens() == one_by_one.sequence().tokens());
   // One that is cancelled while it waits takes nothing from the one before it.
   World waiting;
@@ -147,11 +147,11 @@ TEST_CASE("a turn begins when it is its session's turn, whenever it was admitted
   waiting.model->step(waiting.ended);
   d.is_cancelled = true;
   waiting.run();
-  CHECK(said(c) == said(first));
+  CHECK(frames_in_words(c) == frames_in_words(first));
   CHECK(!waiting.well(d));
   FakeActivation& e = waiting.say("how many shapes are there", 3);
   waiting.run();
-  CHECK(said(e) == said(second));
+  CHECK(frames_in_words(e) == frames_in_words(second));
 }
 
 TEST_CASE("a piece that fails fails its turn, and the rest of it is refused") {
@@ -170,7 +170,7 @@ TEST_CASE("a piece that fails fails its turn, and the rest of it is refused") {
   CHECK(world.sequence().tokens() == 0);
   FakeActivation& asked = world.say(ask_it, 2);
   world.run();
-  CHECK(said(asked) == fresh(ask_it));
+  CHECK(frames_in_words(asked) == fresh(ask_it));
 }
 
 TEST_CASE("an empty piece in a turn adds nothing to it") {
@@ -184,7 +184,7 @@ TEST_CASE("an empty piece in a turn adds nothing to it") {
   whole.say("what color is", 1, false);
   FakeActivation& same = whole.say("the circle", 1);
   whole.run();
-  CHECK(said(asked) == said(same));
+  CHECK(frames_in_words(asked) == frames_in_words(same));
 }
 
 TEST_CASE("what does not fit the pool fails alone and gives its pages back") {
@@ -197,7 +197,7 @@ TEST_CASE("what does not fit the pool fails alone and gives its pages back") {
   FakeActivation& small = world.say(ask_it, 2, true, "b");
   world.run();
   CHECK(!world.well(large));
-  CHECK(said(small) == fresh(ask_it));
+  CHECK(frames_in_words(small) == fresh(ask_it));
   world.shared->end_session("b");
   CHECK(world.kv().pool().pages_free() == 2);
 }

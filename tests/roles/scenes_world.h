@@ -84,7 +84,7 @@ struct ScenesWorld {
   std::unique_ptr<SteppedRole> second_;
 };
 
-inline std::string said(const FakeActivation& activation) {
+inline std::string frames_in_words(const FakeActivation& activation) {
   std::string text;
   for (const auto& [field, payload] : activation.frames) text += field + ":" + payload->text + " ";
   return text;

@@ -111,6 +111,24 @@ Result<void> check_png(std::string_view bytes) {
   return {};
 }
 
+/// Pixels may name colours behind the palette's end. They are black: the decoder would take what
+/// lies on its stack. Requires: a sound PNG.
+std::string with_whole_palette(std::string_view bytes) {
+  constexpr std::size_t whole = 3 * 256;
+  std::size_t at = png_magic.size(), length = 0;
+  for (; bytes.substr(at + 4, 4) != "IDAT"; at += length + 12) {
+    length = big_endian(bytes.substr(at));
+    if (bytes.substr(at + 4, 4) != "PLTE" || length >= whole || length % 3 != 0) continue;
+    std::string made(bytes.substr(0, at));
+    made += {'\0', '\0', static_cast<char>(whole >> 8U), '\0'};
+    made += bytes.substr(at + 4, 4 + length);
+    made.append(whole - length + 4, '\0');  // and the checksum, which nobody looks at any more
+    made += bytes.substr(at + 12 + length);
+    return made;
+  }
+  return std::string(bytes);
+}
+
 Result<Tensor> new_picture(std::size_t height, std::size_t width) {
   return Tensor::zeros(Dtype::u8,
                        {static_cast<std::int64_t>(height), static_cast<std::int64_t>(width), 3});
@@ -118,6 +136,9 @@ Result<Tensor> new_picture(std::size_t height, std::size_t width) {
 
 Result<Tensor> decode_png(std::string_view bytes) {
   if (Result<void> sound = check_png(bytes); !sound.ok()) return sound.error();
+  constexpr char of_a_palette = 3;
+  std::string whole;
+  if (bytes[png_magic.size() + 8 + 9] == of_a_palette) bytes = whole = with_whole_palette(bytes);
   // At most four channels of 16 bits and a filter byte a row; the decoder's buffers double.
   const std::uint64_t across = big_endian(bytes.substr(png_magic.size() + 8));
   const std::uint64_t down = big_endian(bytes.substr(png_magic.size() + 12));

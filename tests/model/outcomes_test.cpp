@@ -202,6 +202,14 @@ TEST_CASE("each place of a picture's file that is changed is refused or read, as
                                 {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
                             return picture.ok() ? picture->describe() : picture.error().message;
                           });
+  for (const char* name : {"grey1.png", "grey2_interlaced.png", "grey.png", "grey_alpha16.png",
+                           "palette4.png", "palette8_clear.png", "rgb.png", "rgb16.png",
+                           "rgb_clear.png", "rgba.png", "rgba_interlaced.png"}) {
+    const Result<Tensor> picture = decode_image(corpus(std::string("image_file/") + name));
+    REQUIRE(picture.ok());
+    outcomes.add("values", std::string(name) + ": " + picture->describe() + " " +
+                               std::to_string(crc32c(picture->bytes())));
+  }
   outcomes.require_as_kept();
 }
 

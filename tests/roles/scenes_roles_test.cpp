@@ -11,93 +11,16 @@
 #include "engine/picture/image_file.h"
 #include "engine/tasks/chat_model.h"
 #include "engine/tasks/generator.h"
-#include "fake_activation.h"
-#include "roles/denoiser.h"
-#include "roles/image_codec.h"
-#include "roles/language_model.h"
-#include "roles/paged_kv.h"
-#include "roles/vision_encoder.h"
+#include "scenes_world.h"
 
 using namespace sluice;
+using World = ScenesWorld;
 
 namespace {
 
-const std::string directory = std::string(SLUICE_SOURCE_DIR) + "/models/scenes";
+const std::string directory = World::directory();
 const std::string draw_it = "draw a red circle";
 const std::string ask_it = "what color is the circle";
-
-struct World {
-  GlobalParamSpec param;
-  RoleSpec role;
-  std::unique_ptr<GlobalParam> shared;
-  std::unique_ptr<SteppedRole> model, denoiser;
-  std::unique_ptr<Role> codec, vision;
-  std::vector<StepOutcome> ended;
-  std::deque<FakeActivation> activations;
-
-  explicit World(std::int64_t pages = 64) {
-    param.pages = pages;
-    role.name.text = "llm";
-    shared = PagedKv::make({&param, directory}).value();
-    model = std::get<std::unique_ptr<SteppedRole>>(make(language_model_plugin()));
-    denoiser = std::get<std::unique_ptr<SteppedRole>>(make(denoiser_plugin()));
-    codec = std::get<std::unique_ptr<Role>>(make(image_codec_plugin()));
-    vision = std::get<std::unique_ptr<Role>>(make(vision_encoder_plugin()));
-  }
-  RoleInstance make(const Plugin& plugin) {
-    RoleMaking making;
-    making.role = &role;
-    making.model_directory = directory;
-    if (plugin.declaration.session_state) making.global_params = {shared.get()};
-    return std::move(plugin.make(making)).value();
-  }
-  PagedKv& kv() { return static_cast<PagedKv&>(*shared); }
-  KvSequence& sequence(const std::string& session = "s") {
-    return kv().conversation(session).sequence;
-  }
-
-  /// A piece of a turn; the last one asks for the answer.
-  FakeActivation& say(const std::string& text, std::uint64_t call, bool last = true,
-                      const std::string& session = "s") {
-    FakeActivation embed("embed", session);
-    auto* payload = new Payload;
-    payload->type = ValueType::text;
-    payload->text = text;
-    if (!last) payload->attributes = {{"generate", 0}};  // without it a text is a whole message
-    embed.give("text", PayloadRef(payload));
-    std::vector<StepOutcome> embedded;
-    SteppedRole& embedder = *embedder_();
-    embedder.admit(embed);
-    while (embedder.busy()) embedder.step(embedded);
-    FakeActivation& activation = activations.emplace_back("generate", session);
-    activation.call_number = call;
-    activation.give("hidden", embed.frames.at(0).second);
-    model->admit(activation);
-    return activation;
-  }
-  void run() {
-    while (model->busy()) model->step(ended);
-  }
-  bool well(const FakeActivation& activation) const {
-    for (const StepOutcome& outcome : ended)
-      if (outcome.activation == &activation) return outcome.result.ok();
-    return false;
-  }
-
- private:
-  /// Another instance, so that embedding advances nobody's turn.
-  SteppedRole* embedder_() {
-    if (!second_) second_ = std::get<std::unique_ptr<SteppedRole>>(make(language_model_plugin()));
-    return second_.get();
-  }
-  std::unique_ptr<SteppedRole> second_;
-};
-
-std::string said(const FakeActivation& activation) {
-  std::string text;
-  for (const auto& [field, payload] : activation.frames) text += field + ":" + payload->text + " ";
-  return text;
-}
 
 /// The answer of a session that has been asked nothing else.
 std::string fresh(const std::string& question) {
@@ -105,7 +28,7 @@ std::string fresh(const std::string& question) {
   FakeActivation& asked = world.say(question, 1);
   world.run();
   REQUIRE(world.well(asked));
-  return said(asked);
+  return frames_in_words(asked);
 }
 
 }  // namespace
@@ -136,7 +59,7 @@ TEST_CASE("a cancelled turn leaves no trace: the same question then has the fres
     CHECK(world.sequence().tokens() == 0);
     FakeActivation& asked = world.say(ask_it, 2);
     world.run();
-    CHECK(said(asked) == fresh(ask_it));
+    CHECK(frames_in_words(asked) == fresh(ask_it));
   }
 }
 
@@ -168,7 +91,7 @@ TEST_CASE("a turn cancelled behind a whole one leaves what stood before it, the 
     FakeActivation& asked = world.say("how many shapes are there", 3);
     world.run();
     CHECK(world.well(asked));
-    return said(asked);
+    return frames_in_words(asked);
   };
   World plain;
   const std::string want = talk(plain, false, 0);
@@ -194,13 +117,13 @@ TEST_CASE("half a turn, whose call was cancelled between its pieces, is not part
   CHECK(world.sequence().tokens() > 0);
   FakeActivation& asked = world.say(ask_it, 2);
   world.run();
-  CHECK(said(asked) == fresh(ask_it));
+  CHECK(frames_in_words(asked) == fresh(ask_it));
   // Pieces of one call belong together.
   World whole;
   whole.say("what color", 1, false);
   FakeActivation& rest = whole.say("is the circle", 1);
   whole.run();
-  CHECK(said(rest) == fresh(ask_it));
+  CHECK(frames_in_words(rest) == fresh(ask_it));
 }
 
 TEST_CASE("a turn begins when it is its session's turn, whenever it was admitted") {
@@ -213,8 +136,8 @@ TEST_CASE("a turn begins when it is its session's turn, whenever it was admitted
   FakeActivation& a = together.say(ask_it, 1);
   FakeActivation& b = together.say("how many shapes are there", 2);
   together.run();
-  CHECK(said(a) == said(first));
-  CHECK(said(b) == said(second));
+  CHECK(frames_in_words(a) == frames_in_words(first));
+  CHECK(frames_in_words(b) == frames_in_words(second));
   CHECK(together.sequence().tokens() == one_by_one.sequence().tokens());
   // One that is cancelled while it waits takes nothing from the one before it.
   World waiting;
@@ -224,11 +147,11 @@ TEST_CASE("a turn begins when it is its session's turn, whenever it was admitted
   waiting.model->step(waiting.ended);
   d.is_cancelled = true;
   waiting.run();
-  CHECK(said(c) == said(first));
+  CHECK(frames_in_words(c) == frames_in_words(first));
   CHECK(!waiting.well(d));
   FakeActivation& e = waiting.say("how many shapes are there", 3);
   waiting.run();
-  CHECK(said(e) == said(second));
+  CHECK(frames_in_words(e) == frames_in_words(second));
 }
 
 TEST_CASE("a piece that fails fails its turn, and the rest of it is refused") {
@@ -247,7 +170,7 @@ TEST_CASE("a piece that fails fails its turn, and the rest of it is refused") {
   CHECK(world.sequence().tokens() == 0);
   FakeActivation& asked = world.say(ask_it, 2);
   world.run();
-  CHECK(said(asked) == fresh(ask_it));
+  CHECK(frames_in_words(asked) == fresh(ask_it));
 }
 
 TEST_CASE("an empty piece in a turn adds nothing to it") {
@@ -261,7 +184,7 @@ TEST_CASE("an empty piece in a turn adds nothing to it") {
   whole.say("what color is", 1, false);
   FakeActivation& same = whole.say("the circle", 1);
   whole.run();
-  CHECK(said(asked) == said(same));
+  CHECK(frames_in_words(asked) == frames_in_words(same));
 }
 
 TEST_CASE("what does not fit the pool fails alone and gives its pages back") {
@@ -274,7 +197,7 @@ TEST_CASE("what does not fit the pool fails alone and gives its pages back") {
   FakeActivation& small = world.say(ask_it, 2, true, "b");
   world.run();
   CHECK(!world.well(large));
-  CHECK(said(small) == fresh(ask_it));
+  CHECK(frames_in_words(small) == fresh(ask_it));
   world.shared->end_session("b");
   CHECK(world.kv().pool().pages_free() == 2);
 }

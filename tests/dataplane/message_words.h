@@ -1,0 +1,56 @@
+// Messages about pages in words: what a test compares or a reader reads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dataplane/page_messages.h"
+
+namespace sluice {
+
+inline std::string keys_text(const std::vector<PageKey>& keys) {
+  std::string text;
+  for (const PageKey& key : keys)
+    for (const std::uint64_t word : key.words) text += " " + std::to_string(word);
+  return text;
+}
+
+inline std::string text_of(const pages::Message& message) {
+  using namespace pages;
+  std::string text = "kind " + std::to_string(message.index());
+  if (const auto* hello = std::get_if<Hello>(&message))
+    text += " " + std::to_string(hello->incarnation) + " " + std::to_string(hello->page_bytes) +
+            " " + std::to_string(hello->layout[0]) + " " + std::to_string(hello->layout[31]) + " " +
+            std::to_string(hello->nonce[0]) + " " + std::to_string(hello->nonce[15]);
+  if (const auto* proof = std::get_if<Proof>(&message)) text += keys_text({proof->mac});
+  if (const auto* find = std::get_if<Find>(&message))
+    text += " " + std::to_string(find->id) + keys_text(find->keys);
+  if (const auto* ask = std::get_if<Ask>(&message))
+    text += " " + std::to_string(ask->id) + keys_text(ask->keys);
+  if (const auto* found = std::get_if<Found>(&message))
+    text += " " + std::to_string(found->id) + " " + std::to_string(found->pages) + " " +
+            std::to_string(found->receipt);
+  if (const auto* page = std::get_if<PageContent>(&message)) {
+    const PageHead& head = page->head;
+    text += " " + std::to_string(head.id) + " " + std::to_string(head.incarnation) + " " +
+            std::to_string(head.generation) + keys_text({head.key}) + " " +
+            std::to_string(head.index) + " " + std::to_string(head.length) + " " +
+            std::to_string(head.crc32c) + ", " + std::to_string(page->content.size()) + " bytes";
+  }
+  if (const auto* end = std::get_if<End>(&message))
+    text += " " + std::to_string(end->id) + " " + std::to_string(end->pages) + " " +
+            std::to_string(static_cast<int>(end->status)) + " " + std::to_string(end->receipt);
+  if (const auto* took = std::get_if<Took>(&message)) text += " " + std::to_string(took->receipt);
+  if (const auto* note = std::get_if<Note>(&message))
+    text += " " + std::to_string(note->id) + ", " + std::to_string(note->text.size()) + " bytes";
+  if (const auto* noted = std::get_if<Noted>(&message))
+    text += " " + std::to_string(noted->id) + " " + std::to_string(noted->receipt);
+  return text;
+}
+
+inline std::string text_of(const pages::Bytes& bytes) {
+  const auto message = pages::decode(bytes);
+  return message.has_value() ? text_of(*message) : "no message";
+}
+
+}  // namespace sluice

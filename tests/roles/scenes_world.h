@@ -1,0 +1,93 @@
+// The roles of models/scenes by themselves: turns, drawings and pictures, stepped by hand.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "fake_activation.h"
+#include "roles/denoiser.h"
+#include "roles/image_codec.h"
+#include "roles/language_model.h"
+#include "roles/paged_kv.h"
+#include "roles/vision_encoder.h"
+
+namespace sluice {
+
+/// The roles of models/scenes over one pool, stepped by hand.
+struct ScenesWorld {
+  static std::string directory() { return std::string(SLUICE_SOURCE_DIR) + "/models/scenes"; }
+  GlobalParamSpec param;
+  RoleSpec role;
+  std::unique_ptr<GlobalParam> shared;
+  std::unique_ptr<SteppedRole> model, denoiser;
+  std::unique_ptr<Role> codec, vision;
+  std::vector<StepOutcome> ended;
+  std::deque<FakeActivation> activations;
+
+  explicit ScenesWorld(std::int64_t pages = 64) {
+    param.pages = pages;
+    role.name.text = "llm";
+    shared = PagedKv::make({&param, directory()}).value();
+    model = std::get<std::unique_ptr<SteppedRole>>(make(language_model_plugin()));
+    denoiser = std::get<std::unique_ptr<SteppedRole>>(make(denoiser_plugin()));
+    codec = std::get<std::unique_ptr<Role>>(make(image_codec_plugin()));
+    vision = std::get<std::unique_ptr<Role>>(make(vision_encoder_plugin()));
+  }
+  RoleInstance make(const Plugin& plugin) {
+    RoleMaking making;
+    making.role = &role;
+    making.model_directory = directory();
+    if (plugin.declaration.session_state) making.global_params = {shared.get()};
+    return std::move(plugin.make(making)).value();
+  }
+  PagedKv& kv() { return static_cast<PagedKv&>(*shared); }
+  KvSequence& sequence(const std::string& session = "s") {
+    return kv().conversation(session).sequence;
+  }
+
+  /// A piece of a turn; the last one asks for the answer.
+  FakeActivation& say(const std::string& text, std::uint64_t call, bool last = true,
+                      const std::string& session = "s") {
+    FakeActivation embed("embed", session);
+    auto* payload = new Payload;
+    payload->type = ValueType::text;
+    payload->text = text;
+    if (!last) payload->attributes = {{"generate", 0}};  // without it a text is a whole message
+    embed.give("text", PayloadRef(payload));
+    std::vector<StepOutcome> embedded;
+    SteppedRole& embedder = *embedder_();
+    embedder.admit(embed);
+    while (embedder.busy()) embedder.step(embedded);
+    FakeActivation& activation = activations.emplace_back("generate", session);
+    activation.call_number = call;
+    activation.give("hidden", embed.frames.at(0).second);
+    model->admit(activation);
+    return activation;
+  }
+  void run() {
+    while (model->busy()) model->step(ended);
+  }
+  bool well(const FakeActivation& activation) const {
+    for (const StepOutcome& outcome : ended)
+      if (outcome.activation == &activation) return outcome.result.ok();
+    return false;
+  }
+
+ private:
+  /// Another instance, so that embedding advances nobody's turn.
+  SteppedRole* embedder_() {
+    if (!second_) second_ = std::get<std::unique_ptr<SteppedRole>>(make(language_model_plugin()));
+    return second_.get();
+  }
+  std::unique_ptr<SteppedRole> second_;
+};
+
+inline std::string frames_in_words(const FakeActivation& activation) {
+  std::string text;
+  for (const auto& [field, payload] : activation.frames) text += field + ":" + payload->text + " ";
+  return text;
+}
+
+}  // namespace sluice

@@ -15,7 +15,7 @@ struct Examples {
   std::string_view lines;
 };
 
-constexpr std::array<Examples, 24> all{
+constexpr std::array<Examples, 26> all{
     {{"validate",
       R"(  sluice validate workflows/*.yaml
   sluice validate workflows/image_chat.yaml --set roles.vit.replicas=4
@@ -87,6 +87,19 @@ constexpr std::array<Examples, 24> all{
      {"pool status",
       R"(  sluice model ask tests/golden/gguf/llama.gguf Hello --tokens 8 --kv-folder pages
   sluice pool status pages
+  sluice pool status pages --watch | head -n 9
+  sluice up examples/cluster/laptop.yaml > up.log 2>&1 &
+    until sluice pool status --cluster examples/cluster/laptop.yaml 2> /dev/null; do sleep 0.1; done
+  sluice down --cluster examples/cluster/laptop.yaml
+)"},
+     {"pool sessions",
+      R"(  sluice up examples/cluster/laptop.yaml > up.log 2>&1 &
+    until sluice pool sessions --cluster examples/cluster/laptop.yaml 2> no.log; do sleep 0.1; done
+  sluice down --cluster examples/cluster/laptop.yaml
+)"},
+     {"pool pages",
+      R"(  sluice model ask tests/golden/gguf/llama.gguf Hello --tokens 8 --kv-folder pages
+  sluice pool pages pages --keys
 )"},
      {"pool verify",
       R"(  sluice model ask tests/golden/gguf/llama.gguf Hello --tokens 8 --kv-folder pages

@@ -2,13 +2,18 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+
+#include "cli/pool_json.h"
 
 namespace sluice::cli {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::chrono::milliseconds pool_patience{250};  // less than that of who asks
 
 std::string_view word_of(Roster::State state) {
   switch (state) {
@@ -138,6 +143,8 @@ std::string MachineStatus::text() const {
   json["refused"] = status.counts.refused;
   for (const ParamCounts& param : status.params)
     for (const auto& [name, count] : param.counts) json["pages"][param.name][name] = count;
+  json["pools"] = Json::array();
+  for (const PoolReport& pool : node_->pools(pool_patience)) json["pools"].push_back(json_of(pool));
   json["machines"] = Json::array();
   for (std::size_t i = 0; i < status.machines.size(); ++i)
     json["machines"].push_back(machine_row(machines[i].name.text, status.machines[i], status.now));

@@ -7,6 +7,7 @@
 //       "lent": { "in_place", "in_place_bytes", "copied", "in_message", "in_message_bytes", "why",
 //       "held_bytes" } }
 //       ], "pages" (of those shared over machines): { PARAMETER: { COUNTER: NUMBER } },
+//       "pools" (of each paged_kv): [ as `json_of` of cli/pool_json.h ],
 //       "processes": as `processes_json`,
 //       "registry": "joining|current|lapsed|fenced", "registry_why" }
 // Until its roles are loaded: only machine, home, pid, ready, ending and the registry. Thread: any.

@@ -1,41 +1,56 @@
-// `sluice pool status DIR`, `sluice pool verify DIR`: what stands in a folder of pages.
+// `sluice pool pages DIR`, `sluice pool verify DIR`: what stands in a folder of pages.
 #include "cli/pool_store.h"
 
 #include <cstdio>
 #include <memory>
 #include <string>
 
-#include "engine/storage/store_report.h"
+#include "cli/pool_folder.h"
 
 namespace sluice::cli {
 namespace {
 
-int report(const std::string& folder, bool verify) {
-  const Result<StoreReport> made = report_store(folder, verify);
+int verify(const std::string& folder) {
+  const Result<StoreReport> made = report_store(folder, true);
   if (!made.ok()) return fail(made.error().message);
-  std::printf("pages      %zu in %zu segments, %llu bytes\n", made->pages, made->segments,
-              static_cast<unsigned long long>(made->bytes));
-  std::printf("unfinished %zu\n", made->unfinished);
-  std::printf("broken     %zu\n", made->broken.size());
-  std::printf("in use     %s\n", made->is_held ? "yes" : "no");
-  for (const std::string& line : made->broken) std::printf("  %s\n", line.c_str());
+  std::fputs(folder_text({0, *made}, nullptr).c_str(), stdout);
   return made->broken.empty() ? 0 : 1;
+}
+
+struct PagesCommand {
+  std::string folder, format = "text";
+  bool keys = false;
+};
+
+int pages(const PagesCommand& options) {
+  const Result<FolderPages> found = list_store(options.folder);
+  if (!found.ok()) return fail(found.error().message);
+  if (options.format == "json")
+    std::printf("%s\n", folder_pages_json(*found).dump().c_str());
+  else
+    std::fputs(folder_pages_text(*found, options.keys).c_str(), stdout);
+  return 0;
 }
 
 }  // namespace
 
 void add_pool_store(CLI::App& pool, Chosen& chosen) {
-  for (const bool verify : {false, true}) {
-    auto folder = std::make_shared<std::string>();
-    CLI::App* command = pool.add_subcommand(
-        verify ? "verify" : "status", verify ? "Read all pages of a folder; 1: some are broken"
-                                             : "Tell what pages stand in a folder; 1: some are "
-                                               "broken, as far as their ends tell");
-    command->add_option("DIR", *folder, "A folder of --kv-folder, or of a paged_kv's ssd")
-        ->required();
-    command->callback(
-        [&chosen, folder, verify] { chosen = [=] { return report(*folder, verify); }; });
-  }
+  auto options = std::make_shared<PagesCommand>();
+  CLI::App* list =
+      pool.add_subcommand("pages", "Tell which pages a folder has, by segment and key");
+  list->add_option("DIR", options->folder, "A folder of --kv-folder, or of a paged_kv's ssd")
+      ->required();
+  list->add_flag("--keys", options->keys, "A line for each page too");
+  list->add_option("--format", options->format, "text or json, which has all keys")
+      ->check(CLI::IsMember({"text", "json"}));
+  list->callback([&chosen, options] { chosen = [options] { return pages(*options); }; });
+
+  auto folder = std::make_shared<std::string>();
+  CLI::App* command =
+      pool.add_subcommand("verify", "Read all pages of a folder; 1: some are broken");
+  command->add_option("DIR", *folder, "A folder of --kv-folder, or of a paged_kv's ssd")
+      ->required();
+  command->callback([&chosen, folder] { chosen = [folder] { return verify(*folder); }; });
 }
 
 }  // namespace sluice::cli

@@ -1,10 +1,14 @@
-// The commands under `pool` that look at a folder of pages.
+// Commands that look at pages: `sluice pool status|pages|verify` of a folder, and `pool status` and
+// `sessions` of a cluster's machines.
 #pragma once
 
 #include "cli/commands.h"
 
 namespace sluice::cli {
 
+/// `status`, of a folder or of a cluster, and `sessions`.
+void add_pool_status(CLI::App& pool, Chosen& chosen);
+/// `pages` and `verify`.
 void add_pool_store(CLI::App& pool, Chosen& chosen);
 
 }  // namespace sluice::cli

@@ -77,8 +77,10 @@ void add_pool(CLI::App& app, Chosen& chosen) {
     std::string policy{eviction_names().front()};
   };
   auto options = std::make_shared<Options>();
-  CLI::App* pool = app.add_subcommand("pool", "The pool of pages: what it would keep");
+  CLI::App* pool =
+      app.add_subcommand("pool", "The pool of pages: what it holds, and what it would keep");
   pool->require_subcommand(1);
+  add_pool_status(*pool, chosen);
   add_pool_store(*pool, chosen);
   CLI::App* command =
       pool->add_subcommand("trace", "Replay a trace; print the blocks that hit, in %");

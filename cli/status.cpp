@@ -1,6 +1,5 @@
 // `sluice status`: what the processes of a cluster on this computer say of themselves.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_fields.h"
+#include "cli/process_answer.h"
 #include "cli/restarts.h"
 #include "cli/running.h"
 #include "runtime/registry/registration.h"
@@ -19,33 +19,13 @@ namespace sluice::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::chrono::seconds answer_patience{1};
 
 struct StatusCommand {
   std::string cluster;
   std::string format = "text";
 };
 
-/// What a process said, or why it said nothing.
-struct Answer {
-  Json json;
-  std::string silent;
-};
-
-Answer ask(const RunningProcess& process) {
-  Answer answer;
-  const Result<std::string> text =
-      process.reader ? process.reader->read(answer_patience)
-                     : Result<std::string>(Error{ErrorCode::unavailable, process.silent});
-  if (!text.ok()) {
-    answer.silent = text.error().message;
-  } else {
-    answer.json = Json::parse(*text, nullptr, false);
-    const bool whole = process.machine.empty() ? answer.json.is_array() : answer.json.is_object();
-    if (!whole) answer.silent = "what it says cannot be read: it is of another version";
-  }
-  return answer;
-}
+using Answer = ProcessAnswer;
 
 /// What a machine's process says of itself.
 Json process_row(const std::string& name, bool home, const RunningProcess* process,
@@ -64,7 +44,7 @@ Json process_row(const std::string& name, bool home, const RunningProcess* proce
   };
   row["process"] = says("ending") ? "ending" : says("ready") ? "ready" : "loading";
   for (const char* key : {"lives", "calls", "given_up", "activations", "dropped", "refused",
-                          "pages", "registry", "registry_why"})
+                          "pages", "pools", "registry", "registry_why"})
     if (const Json* value = member(answer->json, key)) row[key] = *value;
   return row;
 }
@@ -234,7 +214,7 @@ int status(const StatusCommand& options) {
     return said ? 1 : fail(running.error().message);
   }
   std::vector<Answer> answers;
-  for (const RunningProcess& process : *running) answers.push_back(ask(process));
+  for (const RunningProcess& process : *running) answers.push_back(ask_process(process));
   Json all{{"cluster", options.cluster}};
   Json others;
   all["machines"] = machines_of(place, *running, answers, others);

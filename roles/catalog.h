@@ -3,14 +3,17 @@
 // Filled by hand in `cli/` (no registration through globals).
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/peer_port.h"
+#include "base/pool_report.h"
 #include "base/result.h"
 #include "graph/declaration.h"
 #include "graph/spec.h"
@@ -28,6 +31,9 @@ class GlobalParam {
   virtual void end_session(std::string_view session) = 0;
   /// What it has done, for people; names and numbers. Thread: any.
   virtual std::vector<std::pair<std::string, std::uint64_t>> counts() const { return {}; }
+  /// Its pool of pages, as it is now; while a forward runs it is waited for at most so long, then
+  /// as it was when somebody last asked. None: it has no pool. Thread: any.
+  virtual std::optional<PoolReport> pool_report(std::chrono::milliseconds) const { return {}; }
 };
 
 /// What a plugin gets when an instance is made. Everything borrowed outlives the instance.

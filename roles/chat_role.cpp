@@ -295,6 +295,7 @@ Result<void> ChatRole::go_on_with(Activation& activation, HandedAnswer& handed,
     if (!begun.ok()) take_back(handed);
     return begun;
   }
+  turn.reads = false;
   auto* const held = std::get_if<HandedAnswer::InEngine>(&handed.state);
   Generation generation =
       std::move(held != nullptr ? held->generation
@@ -449,6 +450,8 @@ void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutc
   Generation done = turn.task->release();
   Result<void> outcome;
   if (done.error.has_value()) outcome = *done.error;
+  if (outcome.ok() && ended_by_itself && turn.reads)
+    sessions_.count_prompt(turn.prompt.size(), done);
   // Of a call that is cancelled nobody goes on with what was read.
   if (turn.activation->cancelled() && (!ended_by_itself || turn.hands_over))
     outcome = Error{ErrorCode::cancelled, "the call was cancelled"};

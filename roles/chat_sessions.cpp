@@ -2,6 +2,8 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
+
 #include "roles/kv_pages.h"
 
 namespace sluice {
@@ -35,6 +37,7 @@ Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking&
   Result<KeptPool> pool = make_kept_pages(*architecture->text, *making.spec, making.peers);
   if (!pool.ok()) return pool.error();
   auto made = std::make_unique<ChatSessions>();
+  made->name_ = making.spec->name.text;
   made->directory_ = making.model_directory;
   made->kept_ = std::move(pool).value();
   return std::unique_ptr<GlobalParam>(std::move(made));
@@ -66,12 +69,15 @@ ChatSession& ChatSessions::session(std::string_view name, std::string_view role)
   if (ChatSession* found = find(name, role)) return *found;
   ChatSession& made = sessions_[{std::string(name), std::string(role)}];
   made.id = next_id_++;
+  made.used = clock();
   return made;
 }
 
 ChatSession* ChatSessions::find(std::string_view name, std::string_view role) {
   const auto it = sessions_.find({std::string(name), std::string(role)});
-  return it != sessions_.end() ? &it->second : nullptr;
+  if (it == sessions_.end()) return nullptr;
+  it->second.used = clock();
+  return &it->second;
 }
 
 /// Where other machines answer it is random: what is said with it comes from who was given it, and
@@ -207,6 +213,38 @@ std::vector<std::pair<std::string, std::uint64_t>> ChatSessions::counts() const 
     list.emplace_back("pulls_" + std::string(to_string(static_cast<PullEnd>(end))),
                       counts.ends[end]);
   return list;
+}
+
+void ChatSessions::count_prompt(std::size_t tokens, const Generation& done) {
+  const std::size_t kept = std::min(done.tokens_kept, tokens);
+  prompts_.add(tokens, kept, std::min(done.tokens_read_back, kept));
+}
+
+PoolReport ChatSessions::report() const {
+  PoolReport report;
+  report.name = name_;
+  report.model = directory_;
+  add_pages(*kept_.pool, report);
+  add_source(kept_, report);
+  prompts_.show(report);
+  const Nanoseconds now = clock();
+  report.sessions = sessions_.size();
+  for (const auto& [name, session] : sessions_) {
+    if (report.session_list.size() == PoolReport::sessions_most) break;
+    const std::size_t kept = session.sequence.tokens();
+    report.session_list.push_back({name.first, name.second, std::max(session.tokens.size(), kept),
+                                   kept, session.answering, (now - session.used) / 1'000'000});
+  }
+  return report;
+}
+
+std::optional<PoolReport> ChatSessions::pool_report(std::chrono::milliseconds patience) const {
+  PoolReport unseen;
+  unseen.name = name_;
+  unseen.model = directory_;
+  return view_.read(
+      engine_ != nullptr ? &engine_->shared : nullptr, [this] { return report(); }, patience,
+      std::move(unseen));
 }
 
 void ChatSessions::end_session(std::string_view session) {

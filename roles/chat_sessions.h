@@ -19,6 +19,7 @@
 #include "engine/tasks/shared_engine.h"
 #include "roles/catalog.h"
 #include "roles/handed_prefix.h"
+#include "roles/pool_view.h"
 
 namespace sluice {
 
@@ -33,6 +34,7 @@ struct ChatSession {
   std::vector<std::int32_t> tokens;     // of all messages
   RowsOrigin origin;                    // what else decided its rows
   bool answering = false;
+  Nanoseconds used = 0;      // when a role last asked for it
   std::uint64_t handed = 0;  // the number under which its answer waits to be gone on with; 0: none
 };
 
@@ -115,6 +117,9 @@ class ChatSessions final : public GlobalParam {
   /// conversations. Before sessions are looked at.
   void hear();
   std::vector<std::pair<std::string, std::uint64_t>> counts() const override;
+  std::optional<PoolReport> pool_report(std::chrono::milliseconds patience) const override;
+  /// Of a prompt that was computed, where its pages came from.
+  void count_prompt(std::size_t tokens, const Generation& done);
   KvPool& pool() { return *kept_.pool; }
   /// Null: the pages are in memory alone.
   const KvTier* tier() const { return kept_.tier.get(); }
@@ -126,13 +131,16 @@ class ChatSessions final : public GlobalParam {
   bool make_room(const Planner& planner, std::size_t more);
   void take_said(SaidAnswer said);
   std::uint64_t next_number();
+  PoolReport report() const;
 
-  std::string directory_;
+  std::string name_, directory_;
   KeptPool kept_;
   std::unique_ptr<ChatEngine> engine_;
   std::map<std::pair<std::string, std::string>, ChatSession> sessions_;  // by name and role
   std::map<std::uint64_t, HandedAnswer> handed_;
   std::uint64_t next_id_ = 1;
+  PromptCounts prompts_;
+  mutable PoolView view_;
 };
 
 }  // namespace sluice

@@ -51,6 +51,7 @@ struct Turn {
   bool hands_over = false;                // behind its first token
   std::size_t tokens_asked = 0;           // then: how long the answer may be, wherever it is made
   std::optional<HandedPrefix> from = {};  // another machine, whose conversation it is
+  bool reads = true;                      // its prompt, which nobody has read for it here
 };
 
 /// An answer that was made for another machine's conversation, until that has heard of it.

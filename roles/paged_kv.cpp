@@ -11,6 +11,7 @@ Result<std::unique_ptr<GlobalParam>> PagedKv::make(const GlobalParamMaking& maki
   Result<std::unique_ptr<KvPool>> pool = make_pages(*architecture->text, *making.spec);
   if (!pool.ok()) return pool.error();
   auto made = std::make_unique<PagedKv>();
+  made->name_ = making.spec->name.text;
   made->directory_ = making.model_directory;
   made->pool_ = std::move(pool).value();
   return std::unique_ptr<GlobalParam>(std::move(made));
@@ -39,10 +40,11 @@ Result<DrawingHost*> PagedKv::host(const std::string& directory, const EngineOpt
 
 Conversation& PagedKv::conversation(std::string_view session) {
   const auto it = conversations_.find(session);
-  if (it != conversations_.end()) return it->second;
-  Conversation& made = conversations_[std::string(session)];
-  made.id = next_id_++;
-  return made;
+  const bool is_new = it == conversations_.end();
+  Conversation& found = is_new ? conversations_[std::string(session)] : it->second;
+  if (is_new) found.id = next_id_++;
+  found.used = engine_clock();
+  return found;
 }
 
 bool PagedKv::give_back(std::string_view session, std::uint64_t id, KvSequence sequence) {
@@ -63,6 +65,31 @@ void PagedKv::end_session(std::string_view session) {
   const auto it = conversations_.find(session);
   if (it == conversations_.end()) return;
   conversations_.erase(it);
+}
+
+PoolReport PagedKv::report() const {
+  PoolReport report;
+  report.name = name_;
+  report.model = directory_;
+  add_pages(*pool_, report);
+  const Nanoseconds now = engine_clock();
+  report.sessions = conversations_.size();
+  for (const auto& [name, said] : conversations_) {
+    if (report.session_list.size() == PoolReport::sessions_most) break;
+    const std::size_t kept = said.sequence.tokens();
+    report.session_list.push_back({name, "", kept + said.unwritten.size(), kept, said.is_answering,
+                                   (now - said.used) / 1'000'000});
+  }
+  return report;
+}
+
+std::optional<PoolReport> PagedKv::pool_report(std::chrono::milliseconds patience) const {
+  PoolReport unseen;
+  unseen.name = name_;
+  unseen.model = directory_;
+  return view_.read(
+      host_ != nullptr ? &host_->shared : nullptr, [this] { return report(); }, patience,
+      std::move(unseen));
 }
 
 Result<PagedKv*> paged_kv_of(const RoleMaking& making) {

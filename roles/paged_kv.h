@@ -17,6 +17,7 @@
 #include "engine/text/tokenizer.h"
 #include "roles/catalog.h"
 #include "roles/engine_options.h"
+#include "roles/pool_view.h"
 
 namespace sluice {
 
@@ -31,6 +32,7 @@ struct Conversation {
   std::uint64_t id = 0;  // a session that ends and begins anew is another one
   KvSequence sequence;   // while it is not with an answer
   bool is_answering = false;
+  Nanoseconds used = 0;  // when a role last asked for it
   std::vector<std::int32_t>
       unwritten;         // tokens of the last turn that the next forward writes first
   bool in_turn = false;  // <user> stands, <assistant> does not yet
@@ -66,6 +68,7 @@ class PagedKv final : public GlobalParam {
 
   /// Waits for the forward under way. What a task still holds goes when the task ends.
   void end_session(std::string_view session) override;
+  std::optional<PoolReport> pool_report(std::chrono::milliseconds patience) const override;
 
   /// Loads the checkpoint for the first role that asks. Errors: invalid_argument (another directory
   /// than the pages are for, other options than the first role's); those of loading.
@@ -80,11 +83,14 @@ class PagedKv final : public GlobalParam {
   bool give_back(std::string_view session, std::uint64_t id, KvSequence sequence);
 
  private:
-  std::string directory_;
+  PoolReport report() const;
+
+  std::string name_, directory_;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<DrawingHost> host_;
   std::map<std::string, Conversation, std::less<>> conversations_;
   std::uint64_t next_id_ = 1;
+  mutable PoolView view_;
 };
 
 /// The role's shared parameter of this kind. Errors: invalid_argument, naming the role.

@@ -12,6 +12,7 @@ Result<std::unique_ptr<GlobalParam>> PolicyKv::make(const GlobalParamMaking& mak
   Result<std::unique_ptr<KvPool>> pool = make_pages(*architecture->text, *making.spec);
   if (!pool.ok()) return pool.error();
   auto made = std::make_unique<PolicyKv>();
+  made->name_ = making.spec->name.text;
   made->directory_ = making.model_directory;
   made->pool_ = std::move(pool).value();
   return std::unique_ptr<GlobalParam>(std::move(made));
@@ -44,13 +45,38 @@ Result<PolicyHost*> PolicyKv::host(const std::string& directory, kernels::Weight
 std::uint64_t PolicyKv::keep(std::string_view session, KvSequence sequence) {
   const auto it = prefixes_.find(session);
   PolicyPrefix& kept = it != prefixes_.end() ? it->second : prefixes_[std::string(session)];
-  kept = {next_id_++, std::move(sequence)};
+  kept = {next_id_++, std::move(sequence), engine_clock()};
   return kept.id;
 }
 
 const KvSequence* PolicyKv::find(std::string_view session, std::uint64_t id) const {
   const auto it = prefixes_.find(session);
   return it != prefixes_.end() && it->second.id == id ? &it->second.sequence : nullptr;
+}
+
+PoolReport PolicyKv::report() const {
+  PoolReport report;
+  report.name = name_;
+  report.model = directory_;
+  add_pages(*pool_, report);
+  const Nanoseconds now = engine_clock();
+  report.sessions = prefixes_.size();
+  for (const auto& [name, prefix] : prefixes_) {
+    if (report.session_list.size() == PoolReport::sessions_most) break;
+    const std::size_t tokens = prefix.sequence.tokens();
+    report.session_list.push_back(
+        {name, "", tokens, tokens, false, (now - prefix.used) / 1'000'000});
+  }
+  return report;
+}
+
+std::optional<PoolReport> PolicyKv::pool_report(std::chrono::milliseconds patience) const {
+  PoolReport unseen;
+  unseen.name = name_;
+  unseen.model = directory_;
+  return view_.read(
+      host_ != nullptr ? &host_->shared : nullptr, [this] { return report(); }, patience,
+      std::move(unseen));
 }
 
 void PolicyKv::end_session(std::string_view session) {

@@ -16,6 +16,7 @@
 #include "engine/tasks/shared_engine.h"
 #include "engine/text/tokenizer.h"
 #include "roles/catalog.h"
+#include "roles/pool_view.h"
 
 namespace sluice {
 
@@ -42,6 +43,7 @@ struct PolicyHost {
 struct PolicyPrefix {
   std::uint64_t id = 0;
   KvSequence sequence;
+  Nanoseconds used = 0;  // when it was kept
 };
 
 class PolicyKv final : public GlobalParam {
@@ -50,6 +52,7 @@ class PolicyKv final : public GlobalParam {
 
   /// Waits for the forward under way.
   void end_session(std::string_view session) override;
+  std::optional<PoolReport> pool_report(std::chrono::milliseconds patience) const override;
 
   /// Loads the checkpoint for the first role that asks. Errors: invalid_argument (another directory
   /// than the pages are for, other options than the first role's); those of loading.
@@ -63,11 +66,14 @@ class PolicyKv final : public GlobalParam {
   const KvSequence* find(std::string_view session, std::uint64_t id) const;
 
  private:
-  std::string directory_;
+  PoolReport report() const;
+
+  std::string name_, directory_;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<PolicyHost> host_;
   std::map<std::string, PolicyPrefix, std::less<>> prefixes_;
   std::uint64_t next_id_ = 1;
+  mutable PoolView view_;
 };
 
 }  // namespace sluice

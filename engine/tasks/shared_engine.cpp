@@ -1,6 +1,8 @@
 #include "engine/tasks/shared_engine.h"
 
+#include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace sluice {
 
@@ -19,9 +21,24 @@ SharedEngine::Turn::Turn(SharedEngine& shared) : shared_(shared) {
 
 SharedEngine::Turn::~Turn() {
   std::unique_lock held(shared_.mutex_);
+  for (const auto* look : std::exchange(shared_.looks_, {})) (*look)();
   const std::uint64_t next = ++shared_.serving_;
   shared_.changed_.notify_all();
   if (!used_) shared_.changed_.wait_for(held, moment, [&] { return shared_.serving_ != next; });
+}
+
+bool SharedEngine::between_turns(const std::function<void()>& look,
+                                 std::chrono::milliseconds patience) {
+  std::unique_lock held(mutex_);
+  if (serving_ == next_ticket_) {
+    look();
+    return true;
+  }
+  looks_.push_back(&look);
+  const auto is_waiting = [&] { return std::ranges::find(looks_, &look) != looks_.end(); };
+  if (changed_.wait_for(held, patience, [&] { return !is_waiting(); })) return true;
+  std::erase(looks_, &look);
+  return false;
 }
 
 TaskId SharedEngine::Turn::add(Task& task) {

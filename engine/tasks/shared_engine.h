@@ -7,8 +7,10 @@
 // Thread: any. Source: omni-flow, section 5.2.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -44,6 +46,11 @@ class SharedEngine {
     bool used_ = false;
   };
 
+  /// Runs `look` while nobody has a turn: at once, or at the end of the turn that somebody has, on
+  /// that thread. It is short and takes no turn. False: that end has not come within `patience`;
+  /// `look` runs no more. Thread: any, without a turn.
+  bool between_turns(const std::function<void()>& look, std::chrono::milliseconds patience);
+
  private:
   ModelEngine engine_;
   TaskId next_id_ = 1;
@@ -51,6 +58,7 @@ class SharedEngine {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t next_ticket_ = 0, serving_ = 0;
+  std::vector<const std::function<void()>*> looks_;  // of those who wait for a turn's end
 };
 
 }  // namespace sluice

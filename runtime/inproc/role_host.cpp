@@ -1,6 +1,7 @@
 #include "runtime/inproc/role_host.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 
 #include "base/worker_pool.h"
@@ -166,6 +167,19 @@ std::vector<ParamCounts> RoleHost::param_counts() const {
   for (const auto& [name, param] : global_params_)
     if (auto counts = param->counts(); !counts.empty())
       all.push_back({name.substr(name.rfind('/') + 1), std::move(counts)});
+  return all;
+}
+
+std::vector<PoolReport> RoleHost::pools(std::chrono::milliseconds patience) const {
+  using std::chrono::steady_clock;
+  const auto until = steady_clock::now() + patience;
+  std::vector<PoolReport> all;
+  for (const auto& [name, param] : global_params_) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - steady_clock::now());
+    if (auto pool = param->pool_report(std::max(left, std::chrono::milliseconds(0))))
+      all.push_back(*std::move(pool));
+  }
   return all;
 }
 

@@ -45,6 +45,9 @@ class RoleHost {
   Result<void> end_session(const std::string& session);
   /// Of each global parameter that counts anything. After `add`.
   std::vector<ParamCounts> param_counts() const;
+  /// Of each global parameter that has a pool of pages; waits at most so long for all of them
+  /// together. After `add`.
+  std::vector<PoolReport> pools(std::chrono::milliseconds patience) const;
 
  private:
   /// `shared`: roles of other processes list it too.

@@ -44,6 +44,9 @@ class NodeImpl final : public Node, private LifeKeeper {
     return lives_;
   }
   NodeStatus status() const override;
+  std::vector<PoolReport> pools(std::chrono::milliseconds patience) const override {
+    return host_->pools(patience);
+  }
 
  private:
   void over(const std::string& why) override;

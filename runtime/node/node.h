@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/pool_report.h"
 #include "base/result.h"
 #include "runtime/node/roster.h"
 #include "runtime/runner.h"
@@ -78,6 +79,9 @@ class Node {
   virtual std::uint32_t lives() const = 0;
   /// Never waits for roles or other machines; not from an observer or a notice.
   virtual NodeStatus status() const = 0;
+  /// Of each pool of pages here. Waits at most so long for forwards under way; a pool whose forward
+  /// takes longer is told as it was when somebody last asked.
+  virtual std::vector<PoolReport> pools(std::chrono::milliseconds patience) const = 0;
 };
 
 /// Quarters of a second since 2025, by the machine's clock.

@@ -6,9 +6,11 @@ Restarts, a flipped byte, a process that holds the folder, a full disk, and the 
 `fetched/` has SmolLM2, with it too.
 """
 import glob
+import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -57,6 +59,26 @@ def check_model(model, folder, prompt):
     return want
 
 
+def watched(folder, count):
+    """One object a line, the second with what has happened since; Ctrl-C ends it well."""
+    with subprocess.Popen([SLUICE, "pool", "status", folder, "--watch", "--format", "json"], stdout=subprocess.PIPE) as process:
+        first, second = (json.loads(process.stdout.readline()) for _ in range(2))
+        process.send_signal(signal.SIGINT)
+        status = process.wait(timeout=60)
+    expect("a watch ends well", status == 0, status)
+    command = [SLUICE, "pool", "status", folder, "--watch"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()  # as `| head` does
+        said, status = process.stderr.read(), process.wait(timeout=60)
+    expect("a watch ends with its reader", status == 0 and not said, (status, said))
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60)
+    expect("a watch on a full disk", done.returncode == 1 and b"standard output cannot be written: No space" in done.stderr, done)
+    expect("a watch's first line", first["pages"] == count and "per_second" not in first, first)
+    expect("a watch's second line", second["pages"] == count and second["per_second"] == {"pages": 0.0, "bytes": 0.0}, second)
+
+
 def test_folder(folder):
     prompt = "hello there " + " ".join(map(str, range(60)))
     want = check_model(MODEL, folder, prompt)
@@ -68,6 +90,21 @@ def test_folder(folder):
            and int(report[3]) == sum(map(os.path.getsize, files)), (out, files))
     status, ends, _ = run("pool", "status", folder)
     expect("the ends tell the same of a whole folder", (status, ends) == (0, out), (ends, out))
+    status, listed, _ = run("pool", "pages", folder, "--keys")
+    lines = listed.decode().splitlines()
+    count = int(report[1]) if report else -1
+    rows = [line for line in lines if line.startswith("  ")]
+    expect("each page has a line, in a chain from its beginning", status == 0 and len(rows) == count
+           and rows and "page 1 of its chain;" in rows[0] and "page 2 of its chain, behind" in rows[1], listed)
+    expect("its segments and chains", re.match(rf"segment 1: {count} pages, room for \d+, each \d+ bytes of layout [0-9a-f]{{16}}; ", lines[0])
+           and re.search(rf"^pages  {count}; [1-9]\d* chains, the longest of \d+ pages; 0 pages", listed.decode(), re.M), listed)
+    status, json_text, _ = run("pool", "pages", folder, "--format", "json")
+    found = json.loads(json_text)
+    expect("as JSON the same", status == 0 and len(found["pages"]) == count and found["cut"] == 0 and found["longest"] >= 2
+           and [row["key"] for row in found["pages"]] == [line.split()[0] for line in rows], json_text)
+    status, said, _ = run("pool", "status", folder, "--format", "json")
+    expect("status as JSON", status == 0 and json.loads(said)["pages"] == count and not json.loads(said)["in_use"], said)
+    watched(folder, count)
     first = files[0]
     with open(first, "r+b") as file:  # in the content of the first page
         file.seek(4096 + 1000)

@@ -102,7 +102,7 @@ def transcripts(folder):
 def helps():
     """Every page of --help: it says each option, its limits and what holds without it."""
     commands = ["validate", "plan", "run", "node", "up", "status", "down", "test", "simulate", "why", "model", "model inspect",
-                "model check", "model ask", "model bench", "pool", "pool trace", "chat", "role-host", "roles", "new", "new role",
+                "model check", "model ask", "model bench", "pool", "pool trace", "pool status", "pool sessions", "pool pages", "pool verify", "chat", "role-host", "roles", "new", "new role",
                 "keys"]
     return [["--help"], ["version"], ["help", "run"]] + [command.split() + ["--help"] for command in commands]
 
@@ -169,6 +169,10 @@ def refusals(folder):
         [], [empty], [empty, "--machine", "Arm"], [empty, "--machine", "a", "--machine", "a"], [plain, "--machine", "a"],
         ["nowhere/at/all", "--machine", "a"]))
     yield from (["chat"] + words for words in ([], ["nowhere"], [plain], [scenes, "--context", "0"]))
+    yield from (["pool"] + words for words in (
+        ["status"], ["status", plain], ["status", "nowhere"], ["status", empty, "--cluster", laptop], ["status", "--cluster", laptop], ["status", "--cluster", plain],
+        ["status", empty, "--format", "xml"], ["sessions"], ["sessions", empty], ["sessions", "--cluster", laptop], ["pages"], ["pages", "nowhere"], ["pages", plain],
+        ["verify"], ["verify", "nowhere"]))
     yield from (["pool", "trace"] + words for words in (
         [], ["nowhere", "--blocks", "10"], [plain, "--blocks", "0"], [plain, "--blocks", "10"], [plain, "--blocks", "10", "--policy", "best"]))
 

@@ -70,6 +70,25 @@ class Up(AnyUp):
         return self.machine(name).get("pages", {}).get("kv", {}).get(counter, 0)
 
 
+def pools_are_seen(up: Up, where: str):
+    """What `pool` tells of both machines is what `status` counts, and adds up."""
+    def ask(*words: str) -> subprocess.CompletedProcess:
+        return subprocess.run([SLUICE, "pool", words[0], "--cluster", up.cluster, *words[1:]], cwd=ROOT,
+                              stdout=subprocess.PIPE, text=True, timeout=20)
+    rows = {one["machine"]: one for one in json.loads(ask("status", "--format", "json").stdout)["pools"]}
+    check(sorted(rows) == ["read", "write"], f"{where}: pools of {sorted(rows)}")
+    for name, one in rows.items():
+        check(one["name"] == "kv" and one["free"] + one["cached"] + one["used"] == one["pages"], f"{where}: {one}")
+        check(one["from_memory"] + one["from_machines"] + one["computed"] == one["prompt_tokens"] > 0, f"{where}: {one}")
+        check(one["brought_pages"] == up.count(name, "pulled_pages"), f"{where}: {one}")
+    check(0 < rows["write"]["from_machines"] <= rows["write"]["brought_pages"] * rows["write"]["page_tokens"], f"{where}: {rows['write']}")
+    sessions = json.loads(ask("sessions", "--format", "json").stdout)["pools"]
+    held = {one["machine"]: {row["name"]: row for row in one["session_list"]} for one in sessions}
+    check(sorted(held.get("read", {})) == ["a", "b"], f"{where}: sessions {held}")
+    check(all(row["tokens"] > 20 for row in held["read"].values()), f"{where}: {held}")
+    check("a (reader): " in ask("sessions").stdout, f"{where}: {ask('sessions').stdout}")
+
+
 def pulled(folder: str, want: dict, ways, more: str, where: str):
     # Whoever does not hear from another in time computes for itself: on a slow machine all may.
     for last in (False, False, True):
@@ -80,6 +99,7 @@ def pulled(folder: str, want: dict, ways, more: str, where: str):
             break
         up.stop()
     check(pages > 0, f"{where}: no page was pulled")
+    pools_are_seen(up, where)
     for one, other in (("read", "write"), ("write", "read")):
         check(up.count(one, "pulled_pages") <= up.count(other, "served_pages"),
               f"{where}: {one} pulled more pages than {other} served")

@@ -290,6 +290,54 @@ TEST_CASE("a segment that was cut short is a page that is computed again, and ot
   }
 }
 
+TEST_CASE("a folder's list follows chains, over segments and where their beginning is gone") {
+  const Scratch scratch;
+  {
+    Store store(PageStore::open(options_of(scratch)));
+    for (std::uint64_t n = 0; n < 25; ++n) REQUIRE(store.write(n));
+    store.drain();
+    const FolderPages held = list_store(scratch.pages()).value();
+    CHECK(held.is_held);
+  }
+  const FolderPages all = list_store(scratch.pages()).value();
+  CHECK_FALSE(all.is_held);
+  REQUIRE(all.pages.size() == 25);
+  for (std::uint64_t n = 0; n < 25; ++n) {
+    CHECK(all.pages[n].key == key_of(n));
+    CHECK(all.pages[n].depth == n % 10 + 1);
+  }
+  CHECK((all.chains == 3 && all.longest == 10 && all.cut == 0));
+  std::uint32_t pages = 0;
+  for (const FolderSegment& segment : all.segments) {
+    CHECK((segment.is_segment && segment.page_bytes == page_bytes && segment.room == 4));
+    CHECK(segment.layout == all.segments[0].layout);
+    CHECK((segment.unfinished == 0 && segment.broken == 0));
+    CHECK(segment.written_s < 3600);
+    pages += segment.pages;
+  }
+  CHECK(pages == 25);
+
+  // Without pages 0 to 3 nobody finds 4 to 9 by their beginning.
+  REQUIRE(fs::remove(scratch.pages() + "/segment-0000000000000001"));
+  const FolderPages cut = list_store(scratch.pages()).value();
+  CHECK((cut.pages.size() == 21 && cut.cut == 6));
+  CHECK((cut.chains == 2 && cut.longest == 10));
+  // Written again they stand behind what follows them.
+  {
+    Store store(PageStore::open(options_of(scratch)));
+    for (std::uint64_t n = 0; n < 4; ++n) REQUIRE(store.write(n));
+    store.drain();
+  }
+  const FolderPages again = list_store(scratch.pages()).value();
+  CHECK((again.pages.size() == 25 && again.chains == 3 && again.cut == 0));
+  CHECK(again.pages[0].depth == 5);
+  std::ofstream(scratch.pages() + "/segment-00000000000000ff") << "none of ours";
+  const FolderPages other = list_store(scratch.pages()).value();
+  CHECK_FALSE(other.segments.back().is_segment);
+  CHECK(other.pages.size() == 25);
+  CHECK_FALSE(list_store(scratch.pages() + "/nowhere").ok());
+}
+
 TEST_CASE("a full folder gives up segments that nobody reads, and stays within its size") {
   Scratch scratch;
   const std::uint64_t most = 200'000;

@@ -1,0 +1,56 @@
+// What a pool of pages holds and what it has given, for people.
+//
+// A page is free, cache (published, used by nobody), or used by one sequence or more; the three add
+// up. Units: pages of `page_tokens` tokens and `page_bytes` bytes; milliseconds. What has been is
+// counted since the pool was made.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+/// What a session has in the pool.
+struct PoolSession {
+  std::string name, role;
+  std::uint64_t tokens = 0;  // that it has said and heard
+  std::uint64_t kept = 0;    // of those, in pages that it holds; 0 while it is answered
+  bool answering = false;    // its pages are with the answer
+  std::int64_t idle_ms = 0;  // since a role last asked for it
+};
+
+struct PoolReport {
+  static constexpr std::size_t sessions_most = 1000;
+
+  std::string name;    // of the global parameter
+  std::string model;   // whose keys and values it holds
+  std::string layout;  // "4 layers of 16 tokens, keys and values of 32 in f32"
+  std::uint64_t page_tokens = 0, page_bytes = 0;
+
+  std::uint64_t pages = 0, free = 0, cached = 0, used = 0;
+  std::uint64_t shared = 0;     // of those used: by more than one sequence
+  std::uint64_t published = 0;  // cached or used: what prompts find
+
+  // Tokens of prompts that were answered, by where their keys and values came from.
+  std::uint64_t prompts = 0, asked = 0;  // asked: the sum of what follows
+  std::uint64_t memory = 0, brought = 0, computed = 0;
+
+  /// Where pages are brought from that memory lacks.
+  enum class Source : std::uint8_t { nowhere, disk, machines };
+  Source source = Source::nowhere;
+  std::uint64_t brought_pages = 0, brought_bytes = 0;  // read, or pulled
+  std::uint64_t given_pages = 0, given_bytes = 0;      // written, or served
+  std::uint64_t source_pages = 0, source_bytes = 0;    // on the disk; bytes: of its files
+  std::uint64_t source_bytes_most = 0;
+  std::string source_off;  // why the disk is not used for a while; empty: it is
+
+  std::uint64_t sessions = 0;
+  std::vector<PoolSession> session_list;  // the first `sessions_most`, by name
+
+  /// Since it was so: a forward is under way. Below nothing: nobody has seen it yet for that
+  /// reason, and only its name and model are told.
+  std::int64_t age_ms = 0;
+};
+
+}  // namespace sluice

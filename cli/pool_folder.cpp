@@ -1,0 +1,131 @@
+#include "cli/pool_folder.h"
+
+#include <cstdio>
+#include <optional>
+
+#include "cli/pool_snapshot.h"
+
+namespace sluice::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string hex(std::uint64_t word) {
+  char text[24];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(word));
+  return text;
+}
+
+/// Enough of a key to tell it from others; all of it is of no use to anybody.
+std::string key_words(const PageKey& key) { return hex(key.words[0]); }
+
+struct Rates {
+  double pages = 0, bytes = 0;  // below nothing: segments were removed
+};
+
+std::optional<Rates> rates_of(const FolderSnapshot& now, const FolderSnapshot* before) {
+  if (before == nullptr || now.seconds <= before->seconds) return std::nullopt;
+  const double passed = now.seconds - before->seconds;
+  const auto grown = [&](auto more, auto less) {
+    return (static_cast<double>(more) - static_cast<double>(less)) / passed;
+  };
+  return Rates{grown(now.report.pages, before->report.pages),
+               grown(now.report.bytes, before->report.bytes)};
+}
+
+std::string segment_line(const FolderSegment& segment) {
+  const std::string name = "segment " + std::to_string(segment.number);
+  if (!segment.is_segment)
+    return name + ": " + std::to_string(segment.bytes) + " bytes, no segment of this folder" +
+           (segment.bytes == 0 ? " yet" : "") + "\n";
+  std::string text = name + ": " + std::to_string(segment.pages) + " pages, room for " +
+                     std::to_string(segment.room) + ", each " + std::to_string(segment.page_bytes) +
+                     " bytes of layout " + hex(segment.layout) + "; " +
+                     std::to_string(segment.bytes) + " bytes, written " +
+                     std::to_string(segment.written_s) + " s ago";
+  if (segment.unfinished > 0) text += "; " + std::to_string(segment.unfinished) + " unfinished";
+  if (segment.broken > 0) text += "; " + std::to_string(segment.broken) + " broken";
+  return text + "\n";
+}
+
+std::string page_line(const FolderPage& page) {
+  const bool is_cut = page.depth == 0;
+  return "  " + key_words(page.key) + " " +
+         (is_cut ? "behind " + key_words(page.parent) + ", which may not be here"
+                 : "page " + std::to_string(page.depth) + " of its chain" +
+                       (page.depth > 1 ? ", behind " + key_words(page.parent) : "")) +
+         "; segment " + std::to_string(page.segment) + ", record " + std::to_string(page.slot) +
+         "\n";
+}
+
+}  // namespace
+
+std::string folder_text(const FolderSnapshot& now, const FolderSnapshot* before) {
+  const StoreReport& report = now.report;
+  std::string text =
+      "pages      " + std::to_string(report.pages) + " in " + std::to_string(report.segments) +
+      " segments, " + std::to_string(report.bytes) + " bytes\nunfinished " +
+      std::to_string(report.unfinished) + "\nbroken     " + std::to_string(report.broken.size()) +
+      "\nin use     " + (report.is_held ? "yes" : "no") + "\n";
+  if (const std::optional<Rates> rates = rates_of(now, before)) {
+    char line[96];
+    std::snprintf(line, sizeof line, "a second   %+.1f pages, %+.0f bytes\n", rates->pages,
+                  rates->bytes);
+    text += line;
+  }
+  for (const std::string& line : report.broken) text += "  " + line + "\n";
+  return text;
+}
+
+Json folder_json(const std::string& folder, const FolderSnapshot& now,
+                 const FolderSnapshot* before) {
+  const StoreReport& report = now.report;
+  Json json{
+      {"folder", folder},        {"pages", report.pages},           {"segments", report.segments},
+      {"bytes", report.bytes},   {"unfinished", report.unfinished}, {"broken", report.broken},
+      {"in_use", report.is_held}};
+  if (const std::optional<Rates> rates = rates_of(now, before))
+    json["per_second"] = {{"pages", rates->pages}, {"bytes", rates->bytes}};
+  return json;
+}
+
+std::string folder_pages_text(const FolderPages& found, bool keys) {
+  std::string text;
+  for (const FolderSegment& segment : found.segments) text += segment_line(segment);
+  text += "pages  " + std::to_string(found.pages.size()) + "; " + std::to_string(found.chains) +
+          " chains, the longest of " + std::to_string(found.longest) + " pages; " +
+          std::to_string(found.cut) + " pages whose chain begins elsewhere\n";
+  text += std::string("in use ") + (found.is_held ? "yes" : "no") + "\n";
+  if (keys)
+    for (const FolderPage& page : found.pages) text += page_line(page);
+  return text;
+}
+
+Json folder_pages_json(const FolderPages& found) {
+  Json json{{"segments", Json::array()}, {"pages", Json::array()}, {"chains", found.chains},
+            {"longest", found.longest},  {"cut", found.cut},       {"in_use", found.is_held}};
+  for (const FolderSegment& one : found.segments) {
+    Json row{{"number", one.number}, {"bytes", one.bytes}, {"written_s", one.written_s}};
+    row["ours"] = one.is_segment;
+    if (one.is_segment) {
+      row["layout"] = hex(one.layout);
+      row["page_bytes"] = one.page_bytes;
+      row["room"] = one.room;
+      row["pages"] = one.pages;
+      row["unfinished"] = one.unfinished;
+      row["broken"] = one.broken;
+    }
+    json["segments"].push_back(std::move(row));
+  }
+  for (const FolderPage& one : found.pages)
+    json["pages"].push_back({{"key", key_words(one.key)},
+                             {"parent", one.parent == PageKey{} ? "" : key_words(one.parent)},
+                             {"depth", one.depth},
+                             {"generation", one.generation},
+                             {"segment", one.segment},
+                             {"record", one.slot}});
+  return json;
+}
+
+}  // namespace sluice::cli

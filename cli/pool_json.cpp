@@ -1,0 +1,68 @@
+#include "cli/pool_json.h"
+
+namespace sluice::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* word_of(PoolReport::Source source) {
+  switch (source) {
+    case PoolReport::Source::nowhere:
+      return "none";
+    case PoolReport::Source::disk:
+      return "disk";
+    case PoolReport::Source::machines:
+      return "machines";
+  }
+  return "";
+}
+
+void add_source(const PoolReport& pool, Json& json) {
+  json["source"] = word_of(pool.source);
+  if (pool.source == PoolReport::Source::nowhere) return;
+  json["brought_pages"] = pool.brought_pages;
+  json["brought_bytes"] = pool.brought_bytes;
+  json["given_pages"] = pool.given_pages;
+  json["given_bytes"] = pool.given_bytes;
+  if (pool.source != PoolReport::Source::disk) return;
+  json["disk_pages"] = pool.source_pages;
+  json["disk_bytes"] = pool.source_bytes;
+  json["disk_bytes_most"] = pool.source_bytes_most;
+  json["disk_off"] = pool.source_off;
+}
+
+}  // namespace
+
+Json json_of(const PoolReport& pool) {
+  Json json{{"name", pool.name}, {"age_ms", pool.age_ms}, {"model", pool.model}};
+  if (pool.age_ms < 0) return json;
+  json["layout"] = pool.layout;
+  json["page_tokens"] = pool.page_tokens;
+  json["page_bytes"] = pool.page_bytes;
+  json["pages"] = pool.pages;
+  json["free"] = pool.free;
+  json["cached"] = pool.cached;
+  json["used"] = pool.used;
+  json["shared"] = pool.shared;
+  json["published"] = pool.published;
+  json["prompts"] = pool.prompts;
+  json["prompt_tokens"] = pool.asked;
+  json["from_memory"] = pool.memory;
+  if (pool.source != PoolReport::Source::nowhere)
+    json[std::string("from_") + word_of(pool.source)] = pool.brought;
+  json["computed"] = pool.computed;
+  add_source(pool, json);
+  json["sessions"] = pool.sessions;
+  json["session_list"] = Json::array();
+  for (const PoolSession& one : pool.session_list)
+    json["session_list"].push_back({{"name", one.name},
+                                    {"role", one.role},
+                                    {"tokens", one.tokens},
+                                    {"kept", one.kept},
+                                    {"answering", one.answering},
+                                    {"idle_ms", one.idle_ms}});
+  return json;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,20 @@
+// A pool's report as JSON: what machines say to `sluice status` and `sluice pool`.
+//
+//     { "name", "age_ms", "model", and unless age_ms is below nothing "layout", "page_tokens",
+//       "page_bytes", "pages", "free", "cached", "used", "shared", "published",
+//       "prompts", "prompt_tokens", "from_memory", "from_disk" or "from_machines" or neither,
+//       "computed" (tokens), "source": "none|disk|machines", "brought_pages", "brought_bytes",
+//       "given_pages", "given_bytes", of a disk "disk_pages", "disk_bytes", "disk_bytes_most",
+//       "disk_off" (why), "sessions", "session_list": [ { "name", "role", "tokens", "kept",
+//       "answering", "idle_ms" } ] }, as base/pool_report.h says.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "base/pool_report.h"
+
+namespace sluice::cli {
+
+nlohmann::ordered_json json_of(const PoolReport& pool);
+
+}  // namespace sluice::cli

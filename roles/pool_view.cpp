@@ -1,0 +1,77 @@
+#include "roles/pool_view.h"
+
+namespace sluice {
+
+void PromptCounts::add(std::size_t tokens, std::size_t kept, std::size_t brought) {
+  ++prompts_;
+  memory_ += kept - brought;
+  brought_ += brought;
+  computed_ += tokens - kept;
+}
+
+void PromptCounts::show(PoolReport& report) const {
+  report.prompts = prompts_;
+  report.memory = memory_;
+  report.brought = brought_;
+  report.computed = computed_;
+  report.asked = memory_ + brought_ + computed_;
+}
+
+void add_pages(const KvPool& pool, PoolReport& report) {
+  const KvShape& shape = pool.shape();
+  report.layout = std::to_string(shape.layers) + " layers, keys and values of " +
+                  std::to_string(shape.row) + " in " + std::string(to_string(shape.dtype));
+  report.page_tokens = shape.page_tokens;
+  report.page_bytes = shape.page_bytes();
+  const PageTable& table = pool.table();
+  report.pages = table.capacity();
+  report.free = table.free_pages();
+  report.cached = table.cached_pages();
+  for (Page page = 0; page < table.capacity(); ++page) {
+    report.used += table.references(page) > 0 ? 1 : 0;
+    report.shared += table.references(page) > 1 ? 1 : 0;
+    report.published += table.is_published(page) ? 1 : 0;
+  }
+}
+
+void add_source(const KeptPool& kept, PoolReport& report) {
+  if (kept.tier != nullptr) {
+    const PageStore& store = kept.tier->store();
+    report.source = PoolReport::Source::disk;
+    report.brought_pages = store.counts().read;
+    report.given_pages = store.counts().written;
+    report.brought_bytes = report.brought_pages * store.page_bytes();
+    report.given_bytes = report.given_pages * store.page_bytes();
+    report.source_pages = store.index().pages();
+    report.source_bytes = store.index().bytes();
+    report.source_bytes_most = store.index().limits().bytes_most;
+    report.source_off = store.health().reason();
+  } else if (kept.peers != nullptr) {
+    const KvPeers::Counts counts = kept.peers->counts();
+    report.source = PoolReport::Source::machines;
+    report.brought_pages = counts.pulled;
+    report.brought_bytes = counts.pulled_bytes;
+    report.given_pages = counts.served.pages;
+    report.given_bytes = counts.served.bytes;
+  }
+}
+
+PoolReport PoolView::read(SharedEngine* engine, const std::function<PoolReport()>& make,
+                          std::chrono::milliseconds patience, PoolReport unseen) {
+  const std::lock_guard lock(mutex_);
+  std::optional<PoolReport> made;
+  const std::function<void()> look = [&] { made = make(); };
+  if (engine == nullptr)
+    look();
+  else
+    (void)engine->between_turns(look, patience);
+  if (made.has_value()) {
+    last_ = std::move(made);
+    at_ = engine_clock();
+  }
+  PoolReport told = last_.value_or(std::move(unseen));
+  told.age_ms = last_.has_value() ? (engine_clock() - at_) / 1'000'000 : -1;
+  return told;
+}
+
+}  // namespace sluice

@@ -1,0 +1,46 @@
+// How a `paged_kv` tells people of its pool while roles use it.
+//
+// Thread: `PoolView::read` from any; the rest is whose turn of the engine it is.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <optional>
+
+#include "base/pool_report.h"
+#include "engine/storage/kept_pool.h"
+#include "engine/tasks/shared_engine.h"
+
+namespace sluice {
+
+/// Tokens of prompts that were computed, by where their keys and values came from.
+class PromptCounts {
+ public:
+  /// Of `tokens`, `kept` were not computed; of those, `brought` came from a disk or another
+  /// machine.
+  void add(std::size_t tokens, std::size_t kept, std::size_t brought);
+  void show(PoolReport& report) const;
+
+ private:
+  std::uint64_t prompts_ = 0, memory_ = 0, brought_ = 0, computed_ = 0;
+};
+
+void add_pages(const KvPool& pool, PoolReport& report);
+void add_source(const KeptPool& kept, PoolReport& report);
+
+/// The last report that anybody has asked for.
+class PoolView {
+ public:
+  /// A new one, made while nobody has a turn of the engine (null: no role uses the pool), or, where
+  /// that does not come within `patience`, the last one with its age. There is none: `unseen`.
+  PoolReport read(SharedEngine* engine, const std::function<PoolReport()>& make,
+                  std::chrono::milliseconds patience, PoolReport unseen);
+
+ private:
+  std::mutex mutex_;  // of a reader; no role ever waits for it
+  std::optional<PoolReport> last_;
+  Nanoseconds at_ = 0;
+};
+
+}  // namespace sluice

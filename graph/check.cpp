@@ -80,8 +80,8 @@ class Checker {
     if (plugin == nullptr) {
       if (!role.plugin.text.empty())
         error(role.plugin.mark, "unknown-plugin",
-              "role '" + role.name.text + "' wants the plugin '" + role.plugin.text +
-                  "', which is not there",
+              "role '" + role.name.text + "' wants the plugin " + in_quotes(role.plugin.text) +
+                  ", which is not there",
               meant(role.plugin.text, names_of(declarations_), "plugin") +
                   (nearest_name(role.plugin.text, names_of(declarations_)).empty()
                        ? "; one of your own is found with --plugins DIR"
@@ -148,6 +148,7 @@ class Checker {
   void check_params(const RoleSpec& role, const PluginDeclaration* plugin) {
     std::set<std::string, std::less<>> kinds;
     for (const Name& param : role.global_params) {
+      if (param.text.empty()) continue;  // refused where it was read
       const auto it = std::ranges::find_if(
           spec_.global_params, [&](const GlobalParamSpec& p) { return p.name.text == param.text; });
       if (it == spec_.global_params.end()) {
@@ -236,6 +237,14 @@ class Checker {
     return it == interfaces_.end() ? nullptr : it->second;
   }
 
+  /// The nodes of a role, each once; empty: it is none, or nobody runs it.
+  std::string nodes_that_run(const std::string& role) const {
+    std::string list;
+    for (const NodeSpec& node : spec_.nodes)
+      if (node.role.text == role) list += (list.empty() ? "" : ", ") + node.name.text;
+    return list;
+  }
+
   /// The type that a source brings; nothing when the source is wrong or its type unknown.
   std::optional<ValueType> check_source(const FieldRef& ref) {
     if (ref.node == "inputs") {
@@ -254,6 +263,11 @@ class Checker {
     const auto node = nodes_.find(ref.node);
     if (node == nodes_.end()) {
       if (spec_.unread.nodes) return std::nullopt;
+      const std::string runs = nodes_that_run(ref.node);
+      if (!runs.empty())
+        return error(ref.mark, "unknown-node", "there is no node '" + ref.node + "'",
+                     "'" + ref.node + "' is a role; a source names a node that runs it: " + runs),
+               std::nullopt;
       std::vector<std::string_view> sources = names_of(spec_.nodes);
       sources.emplace_back("inputs");
       error(ref.mark, "unknown-node", "there is no node '" + ref.node + "'",
@@ -387,9 +401,9 @@ class Checker {
   }
 
   void check_count(const NodeSpec& node, const CountSpec& count) {
-    const auto& fields = node.groups[0].fields;
-    std::vector<std::string_view> names;
-    for (const FieldSpec& field : fields) names.push_back(field.field.text);
+    std::vector<std::string_view> names;  // of all groups: that there are several is said
+    for (const GroupSpec& group : node.groups)
+      for (const FieldSpec& field : group.fields) names.push_back(field.field.text);
     if (std::ranges::find(names, count.field.text) == names.end())
       error(count.field.mark, "unknown-field",
             "'" + node.name.text + "' counts '" + count.field.text +

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/file.h"
 #include "graph/together.h"
@@ -48,7 +49,7 @@ class ClusterLoader : public YamlReader {
     if (version == nullptr)
       error({1, 1, 1}, "missing-key", "the cluster file has no version", "cluster: 1");
     else
-      number(*version, "cluster", 1, 1);
+      number(*version, "cluster, the version of this format,", 1, 1);
     load_workflows(root);
     if (const YamlNode* lease = find(root, "lease")) load_lease(*lease);
     if (const YamlNode* keys = find(root, "keys")) {
@@ -97,7 +98,7 @@ class ClusterLoader : public YamlReader {
   }
 
   void load_lease(const YamlNode& node) {
-    const auto lease = duration(node, "lease", 1, "60m");
+    const auto lease = duration(node, "lease", 0, "60m");
     if (!lease) return;
     if (lease->count() < lease_least || *lease > lease_most)
       return error(node.mark, "bad-lease",
@@ -140,6 +141,11 @@ class ClusterLoader : public YamlReader {
     const std::size_t before = diagnostics_.size();
     for (const auto& [key, value] : map->entries) load_machine(key, value);
     all_machines_ = diagnostics_.size() == before;
+    for (const ClusterMachine& machine : spec_.machines)
+      if (all_machines_ && machine.roles.empty() && !machine.home)
+        warning(machine.name.mark, "idle-machine",
+                "machine '" + machine.name.text + "' has no role to run",
+                "give it `roles`, or remove it");
     check_home(map->mark);
     check_addresses();
   }
@@ -283,7 +289,8 @@ class ClusterLoader : public YamlReader {
       return error(address.mark, "bad-address",
                    in_quotes(address.text) + " would be open to every network",
                    "write the one address at which the others reach this machine");
-    if (!is_local(address.text) && !has_keys_)
+    // Said once: one folder is for all, however many machines have such an address.
+    if (!is_local(address.text) && !has_keys_ && !std::exchange(keys_missed_, true))
       error(address.mark, "missing-keys",
             in_quotes(address.text) + " can be reached from elsewhere, and there are no keys",
             "keys: FOLDER; `sluice keys FOLDER --machine NAME` makes them");
@@ -294,6 +301,7 @@ class ClusterLoader : public YamlReader {
   bool all_workflows_ = false;
   bool all_machines_ = false;
   bool has_keys_ = false;
+  bool keys_missed_ = false;
   // Somebody's: nothing is said to lack it.
   bool home_unread_ = false;
   bool address_unread_ = false;

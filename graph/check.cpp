@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/nearest.h"
 
@@ -208,6 +209,14 @@ class Checker {
     if (node.role.text.empty()) return;
     if (role == nullptr) {
       if (spec_.unread.roles) return;
+      if (spec_.roles.empty()) {  // said once: it is as true of all other nodes
+        if (!std::exchange(no_roles_said_, true))
+          error(node.role.mark, "unknown-role",
+                "node '" + node.name.text + "' runs the role '" + node.role.text +
+                    "', and the workflow has no roles",
+                "roles: { " + node.role.text + ": { plugin: NAME } }, see `sluice roles`");
+        return;
+      }
       error(node.role.mark, "unknown-role",
             "node '" + node.name.text + "' runs the role '" + node.role.text +
                 "', which is not there",
@@ -271,8 +280,10 @@ class Checker {
       std::vector<std::string_view> sources = names_of(spec_.nodes);
       sources.emplace_back("inputs");
       error(ref.mark, "unknown-node", "there is no node '" + ref.node + "'",
-            nearest_name(ref.node, sources) == "inputs"
-                ? "did you mean 'inputs." + ref.field + "'?"
+            nearest_name(ref.node, sources) == "inputs" ? "did you mean 'inputs." + ref.field + "'?"
+            : std::ranges::any_of(spec_.inputs,
+                                  [&](const InputSpec& i) { return i.name.text == ref.node; })
+                ? "'" + ref.node + "' is an input: it is read as inputs." + ref.node
                 : meant(ref.node, names_of(spec_.nodes), "node"));
       return std::nullopt;
     }
@@ -515,6 +526,7 @@ class Checker {
   std::map<std::string, const InterfaceDeclaration*, std::less<>> interfaces_;
   std::set<std::string, std::less<>> reached_;
   std::set<std::string, std::less<>> used_roles_;
+  bool no_roles_said_ = false;
   std::set<std::string, std::less<>> used_inputs_;
 };
 

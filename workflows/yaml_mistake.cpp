@@ -148,7 +148,7 @@ struct Words {
   std::string_view message;
   std::string_view suggestion;
 };
-constexpr std::array<Words, 10> known_words{
+constexpr std::array<Words, 12> known_words{
     {{"illegal map value", "a ':' is not expected here",
       "end the line above with ':' if this belongs to it, or align this line with its neighbours; "
       "a "
@@ -164,6 +164,8 @@ constexpr std::array<Words, 10> known_words{
      {"anchor is not defined", "aliases are not allowed in a workflow", "write the value out"},
      {"unknown escape character", "an unknown escape in double quotes",
       "write \\\\ for a backslash, or use single quotes"},
+     {"illegal map key", "a '?' may not stand here", "remove it, or put the value in quotes"},
+     {"illegal tab", "a tab indents this line", "indent with spaces"},
      {"unexpected character in block scalar", "nothing may follow a '|' or '>' in its line",
       "put the text on the lines below, indented further, or in quotes"},
      {"document indicator", "a line of '---' or '...' inside a value",
@@ -204,6 +206,10 @@ std::optional<Diagnostic> foreign_line(std::string_view text) {
     const std::string_view line = text.substr(first);
     if (line.starts_with("```"))
       return syntax(text, first, "this line is a fence of Markdown", "remove the lines of ```");
+    for (const std::string_view dash : {"\xe2\x80\x93 ", "\xe2\x80\x94 ", "\xe2\x80\xa2 ", "* "})
+      if (line.starts_with(dash))
+        return syntax(text, first, "a list entry begins with '- '",
+                      "write - in place of " + std::string(dash.substr(0, dash.size() - 1)));
     if (line.starts_with("//") || line.starts_with("/*"))
       return syntax(text, first, "a comment begins with '#'",
                     "write # in place of " + std::string(line.substr(0, 2)));

@@ -33,10 +33,22 @@ bool is_name(std::string_view text) {
 
 namespace {
 
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(' ');
-  return first == std::string::npos ? ""
-                                    : text.substr(first, text.find_last_not_of(' ') - first + 1);
+/// Without the spaces around it, no-break ones too, and without typographic quotes.
+std::string trimmed(std::string_view text) {
+  for (bool cut = true; cut;) {
+    cut = false;
+    for (const std::string_view mark :
+         {" ", "\xc2\xa0", "\xe2\x80\x9c", "\xe2\x80\x9d", "\xe2\x80\x98", "\xe2\x80\x99"}) {
+      const bool first = text.starts_with(mark);
+      if (!first && !text.ends_with(mark)) continue;
+      if (first)
+        text.remove_prefix(mark.size());
+      else
+        text.remove_suffix(mark.size());
+      cut = true;
+    }
+  }
+  return std::string(text);
 }
 
 /// How to write what is expected in place of what stands there.
@@ -86,7 +98,7 @@ std::string called_elsewhere(const YamlNode& map, std::string_view key,
 }  // namespace
 
 std::string misleading_character(std::string_view text) {
-  constexpr std::array<std::pair<char32_t, char32_t>, 8> ranges{
+  constexpr std::array<std::pair<char32_t, char32_t>, 9> ranges{
       {{0x00ad, 0x00ad},  // a hyphen that is not shown
        {0x0370, 0x052f},  // Greek and Cyrillic letters
        {0x200b, 0x200f},  // no width, or a direction
@@ -94,6 +106,7 @@ std::string misleading_character(std::string_view text) {
        {0x2060, 0x2064},
        {0xfeff, 0xfeff},
        {0xff01, 0xff5e},    // wide forms of ASCII
+       {0x2018, 0x201f},    // typographic quotes
        {0x2010, 0x2015}}};  // dashes
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t length = std::max<std::size_t>(1, utf8_length(text.substr(i)));
@@ -132,7 +145,7 @@ void YamlReader::read_what_was_meant(const YamlNode& map, const YamlNode& key,
   };
   constexpr std::string_view wide_colon = "\xef\xbc\x9a";
   for (const auto& [mark, words] :
-       {Glue{":", "a space must follow the ':' of a key"},
+       {Glue{":", "a plain space must follow the ':' of a key"},
         Glue{"=", "write ':' and a space in place of the '='"},
         Glue{" ", "write a ':' behind the key"},
         Glue{wide_colon, "write ':' in place of the ':' of another script (U+FF1A)"}}) {
@@ -156,7 +169,7 @@ void YamlReader::check_keys(const YamlNode& map, std::span<const std::string_vie
   for (const auto& [key, value] : map.entries) {
     if (std::ranges::find(known, key.scalar) != known.end() || key.scalar == "<<" || key.refused)
       continue;
-    std::string near = nearest_name(key.scalar, {known.begin(), known.end()});
+    std::string near = nearest_name(trimmed(key.scalar), {known.begin(), known.end()});
     if (near.empty()) near = called_elsewhere(map, key.scalar, known);
     const auto it = std::ranges::find(known, near);
     if (it != known.end() && map.find(near) == nullptr) read_as(map, *it, value);

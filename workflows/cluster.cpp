@@ -49,7 +49,7 @@ class ClusterLoader : public YamlReader {
     if (version == nullptr)
       error({1, 1, 1}, "missing-key", "the cluster file has no version", "cluster: 1");
     else
-      number(*version, "cluster, the version of this format,", 1, 1);
+      number(*version, "cluster", 1, 1);
     load_workflows(root);
     if (const YamlNode* lease = find(root, "lease")) load_lease(*lease);
     if (const YamlNode* keys = find(root, "keys")) {
@@ -61,11 +61,21 @@ class ClusterLoader : public YamlReader {
     if (const YamlNode* registry = find(root, "registry");
         registry && expect(*registry, Kind::scalar, "the registry"))
       load_registry(*registry);
+    // With a mistake in the file, what a machine lacks may be what was meant there.
+    if (!has_errors(diagnostics_)) warn_of_idle();
   }
   bool all_workflows() const { return all_workflows_; }
   bool all_machines() const { return all_machines_; }
 
  private:
+  void warn_of_idle() {
+    for (const ClusterMachine& machine : spec_.machines)
+      if (machine.roles.empty() && !machine.home)
+        warning(machine.name.mark, "idle-machine",
+                "machine '" + machine.name.text + "' has no role to run",
+                "give it `roles`, or remove it");
+  }
+
   void load_workflows(const YamlNode& root) {
     const YamlNode* list = find(root, "workflows");
     if (list == nullptr)
@@ -141,11 +151,6 @@ class ClusterLoader : public YamlReader {
     const std::size_t before = diagnostics_.size();
     for (const auto& [key, value] : map->entries) load_machine(key, value);
     all_machines_ = diagnostics_.size() == before;
-    for (const ClusterMachine& machine : spec_.machines)
-      if (all_machines_ && machine.roles.empty() && !machine.home)
-        warning(machine.name.mark, "idle-machine",
-                "machine '" + machine.name.text + "' has no role to run",
-                "give it `roles`, or remove it");
     check_home(map->mark);
     check_addresses();
   }

@@ -95,6 +95,18 @@ std::string called_elsewhere(const YamlNode& map, std::string_view key,
   return "";
 }
 
+/// Of the known keys the one below which this one belongs; empty: none.
+std::string_view belongs_to(std::string_view key, std::span<const std::string_view> known) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> inner{
+      {{"deadline", "limits"},
+       {"loop_iterations", "limits"},
+       {"frames", "limits"},
+       {"firings", "expect"}}};
+  for (const auto& [name, holder] : inner)
+    if (name == key && std::ranges::find(known, holder) != known.end()) return holder;
+  return "";
+}
+
 }  // namespace
 
 std::string misleading_character(std::string_view text) {
@@ -177,6 +189,8 @@ void YamlReader::check_keys(const YamlNode& map, std::span<const std::string_vie
     for (const std::string_view name : known)
       list += (list.empty() ? "" : ", ") + std::string(name);
     std::string help = near.empty() ? "known keys: " + list : "did you mean '" + near + "'?";
+    const std::string_view holder = belongs_to(key.scalar, known);
+    if (near.empty() && !holder.empty()) help = "it is a key of '" + std::string(holder) + "'";
     if (const std::string odd = misleading_character(key.scalar); !odd.empty())
       help += " This has the character " + odd + ": type it anew";
     const bool digits = !key.scalar.empty() && key.scalar[0] >= '0' && key.scalar[0] <= '9';

@@ -378,6 +378,7 @@ options:
         ("name_misspelt.yaml", ("scenario:", "scenaro:")),
         ("frame_without_brackets.yaml", ("[text], [image]", "text, image")),
         ("of_a_broken_workflow.yaml", of_broken),
+        ("firings_too_far_left.yaml", ("expect: {", "firings: { parse: 1 }\nexpect: {")),
         ("calls_nothing.yaml", ("[ { inputs: { request: q0 } } ]", "[]"))))
     changed("folder/misspelt.yaml", scenario, ("scenario:", "scenaro:"))
     changed("folder/no_yaml.yaml", scenario, ("[image] ]", "[image]"))

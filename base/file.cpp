@@ -20,8 +20,10 @@ Result<std::string> read_whole_file(const std::string& path, std::size_t bytes_m
     ~Closed() { ::close(file); }
   } const closed{file};
   struct stat facts {};
-  if (fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode))
-    return invalid_argument(path + ": not a regular file");
+  const bool known = fstat(file, &facts) == 0;
+  if (known && S_ISDIR(facts.st_mode))
+    return invalid_argument(path + ": this is a folder, not a file");
+  if (!known || !S_ISREG(facts.st_mode)) return invalid_argument(path + ": not a regular file");
   const auto size = static_cast<std::size_t>(facts.st_size);
   if (size > bytes_max)
     return Error{ErrorCode::exhausted, path + ": the file has " + std::to_string(size) +

@@ -4,6 +4,15 @@
 
 namespace sluice {
 
+namespace {
+
+bool same_but_for_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::ranges::equal(a, b, {}, lower, lower);
+}
+
+}  // namespace
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;
@@ -27,6 +36,7 @@ std::string nearest_name(std::string_view name, const std::vector<std::string_vi
   std::size_t best_cost = near + 1;
   for (const std::string_view candidate : known) {
     if (candidate.size() > length_max) continue;
+    if (same_but_for_case(name, candidate)) return std::string(candidate);
     const std::size_t cost = edit_distance(name, candidate);
     if (cost < best_cost) {
       best_cost = cost;

@@ -60,6 +60,22 @@ std::string instead_of_cluster(const YamlNode& root, const std::string& path) {
          "; a cluster file has `cluster: 1`, `workflows:` and `machines:` (docs/CLUSTER.md)";
 }
 
+/// A folder without a configuration is none; what it holds may be what was meant.
+Result<void> check_holds_checkpoint(const fs::path& folder) {
+  std::error_code failed, ignored;
+  if (fs::exists(folder / "config.json", ignored)) return {};
+  std::vector<std::string> inside;
+  for (fs::directory_iterator at(folder, failed); !failed && at != fs::directory_iterator();
+       at.increment(failed))
+    if (at->path().extension() == ".gguf" || fs::exists(at->path() / "config.json", ignored))
+      inside.push_back(at->path().string());
+  std::ranges::sort(inside);
+  return invalid_argument(folder.string() +
+                          ": this is no checkpoint; name a GGUF file (.gguf), or a folder with "
+                          "config.json and safetensors" +
+                          (inside.empty() ? "" : ", as " + inside.front()));
+}
+
 }  // namespace
 
 Result<void> check_is_workflow(const std::string& path) {
@@ -124,7 +140,8 @@ Result<void> check_is_checkpoint(const std::string& path) {
   std::error_code failed;
   if (!fs::exists(path, failed)) return Error{ErrorCode::not_found, path + ": no such file"};
   const std::string ending = fs::path(path).extension().string();
-  if (fs::is_directory(path, failed) || ending == ".gguf") return {};
+  if (fs::is_directory(path, failed)) return check_holds_checkpoint(path);
+  if (ending == ".gguf") return {};
   if (ending != ".safetensors" && ending != ".json")
     return invalid_argument(path +
                             ": this is no checkpoint; name a GGUF file (.gguf), or a folder with "

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "base/nearest.h"
 #include "cli/commands.h"
 #include "cli/keys.h"
 #include "cli/option_checks.h"
+#include "cli/usage.h"
 
 namespace sluice::cli {
 
@@ -40,40 +40,6 @@ Examples
 
 Exit status: 0 well; 1 a file or an input is wrong, or a call failed; 2 the command line is not
 understood; 130 Ctrl-C ended it, 143 SIGTERM, 129 SIGHUP.)";
-
-/// The first word that nobody took, behind the commands that were.
-std::string unknown_command(const std::string& word, const CLI::App& app) {
-  std::string before;
-  const CLI::App* at = &app;
-  while (!at->get_subcommands().empty()) {
-    at = at->get_subcommands().front();
-    before += at->get_name() + " ";
-  }
-  if (at->get_subcommands({}).empty()) return "";
-  std::string what = "there is no command '" + before + word + "'";
-  std::vector<std::string> names;
-  for (const CLI::App* command : at->get_subcommands({})) names.push_back(command->get_name());
-  const std::string near = nearest_name(word, {names.begin(), names.end()});
-  if (!near.empty()) return what + "; did you mean '" + near + "'?";
-  if (before.empty()) return what;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    what += (i == 0 ? "; there are " : ", ") + names[i];
-  return what;
-}
-
-/// For an option, one of the command that was typed, however deep; otherwise a command.
-std::string hint_for(const std::string& word, const CLI::App& app) {
-  const CLI::App* at = &app;
-  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
-  std::vector<std::string> names;
-  if (word.starts_with('-'))
-    for (const CLI::Option* option : at->get_options())
-      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  else
-    for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  const std::string near = nearest_name(word, {names.begin(), names.end()});
-  return near.empty() ? "" : "; did you mean '" + near + "'?";
-}
 
 /// What holds for every option: it takes one value each time, so that what stands behind it is a
 /// file, and a number is the one that was typed.
@@ -111,6 +77,12 @@ void open_standard_streams() {
       std::abort();
 }
 
+/// What `See ... --help` names: " run", " model ask"; empty before a command is known.
+std::string& typed_command() {
+  static std::string words;
+  return words;
+}
+
 }  // namespace
 
 int fail(const std::string& message) {
@@ -127,7 +99,8 @@ int finished(int status) {
 }
 
 int fail_usage(const std::string& message) {
-  std::fprintf(stderr, "error: %s\nSee `sluice --help`.\n", message.c_str());
+  std::fprintf(stderr, "error: %s\nSee `sluice%s --help`.\n", message.c_str(),
+               typed_command().c_str());
   return 2;
 }
 
@@ -168,6 +141,7 @@ int main(int argc, char** argv) {
   cli::check_all_options(app);
   try {
     app.parse(cli::words_of(argc, argv));
+    cli::typed_command() = cli::command_of(app);
   } catch (const CLI::Success& asked) {
     for (const std::string& word : app.remaining(true))
       if (const std::string unknown = cli::unknown_command(word, app);
@@ -175,13 +149,8 @@ int main(int argc, char** argv) {
         return cli::fail_usage(unknown);
     return cli::finished(app.exit(asked));
   } catch (const CLI::ParseError& error) {
-    std::string what = error.what();
-    for (const std::string& word : app.remaining(true)) {
-      const std::string unknown = cli::unknown_command(word, app);
-      what = unknown.empty() ? what + cli::hint_for(word, app) : unknown;
-      break;
-    }
-    return cli::fail_usage(what);
+    cli::typed_command() = cli::command_of(app);
+    return cli::fail_usage(cli::usage_problem(app, error));
   }
   if (const int status = cli::add_plugin_folders(catalog, plugin_folders)) return status;
   return cli::finished(chosen());

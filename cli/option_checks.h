@@ -29,6 +29,7 @@ std::string fits_64_bits(const std::string& given) {
   const char* const end = given.data() + given.size();
   const auto [stop, failed] = std::from_chars(first, end, number);
   if (failed == std::errc() && stop == end) return "";
+  if (stop != end) return "'" + given + "' is not a whole number";
   return "'" + given + "' is not a whole number from " +
          std::to_string(std::numeric_limits<Number>::min()) + " to " +
          std::to_string(std::numeric_limits<Number>::max());

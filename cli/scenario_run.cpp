@@ -116,6 +116,22 @@ std::string unknown_path(const Diagnostics& diagnostics) {
   return first;
 }
 
+/// All errors of a workflow, as text, and the first of them in a line.
+Error workflow_errors(const LoadedWorkflow& loaded, std::string& text) {
+  constexpr std::size_t shown_max = 20;
+  const Diagnostic* first = nullptr;
+  std::size_t count = 0;
+  for (const Diagnostic& d : loaded.diagnostics) {
+    if (d.severity != Severity::error) continue;
+    if (first == nullptr) first = &d;
+    if (++count <= shown_max) text += diagnostic_text(d, loaded.spec.file, loaded.text);
+  }
+  return invalid_argument("workflow: " + loaded.spec.file +
+                          (first->mark.line > 0 ? ":" + std::to_string(first->mark.line) : "") +
+                          ": " + first->message +
+                          (count > 1 ? " (and " + std::to_string(count - 1) + " more)" : ""));
+}
+
 Result<Script> bind(const std::string& path, const WorkflowOptions& options, const Catalog& catalog,
                     ScenarioRun& run, LoadedScenario& loaded) {
   const std::filesystem::path beside = std::filesystem::path(path).parent_path();
@@ -123,13 +139,8 @@ Result<Script> bind(const std::string& path, const WorkflowOptions& options, con
       compile_file((beside / loaded.spec.workflow.text).string(), options, catalog);
   if (!compiled.ok()) return invalid_argument("workflow: " + compiled.error().message);
   run.lacks = unknown_path(compiled->loaded.diagnostics);
-  for (const Diagnostic& d : compiled->loaded.diagnostics)
-    if (d.severity == Severity::error) {
-      run.diagnostics += diagnostic_text(d, compiled->loaded.spec.file, compiled->loaded.text);
-      return invalid_argument("workflow: " + compiled->loaded.spec.file +
-                              (d.mark.line > 0 ? ":" + std::to_string(d.mark.line) : "") + ": " +
-                              d.message);
-    }
+  if (has_errors(compiled->loaded.diagnostics))
+    return workflow_errors(compiled->loaded, run.diagnostics);
   run.plan = std::move(compiled->plan);
   Script script = bind_scenario(loaded.spec, run.plan, loaded.diagnostics);
   if (has_errors(loaded.diagnostics)) return invalid_argument("the scenario does not fit");

@@ -73,7 +73,8 @@ struct Tally {
 void print_run(const ScenarioRun& run, bool skipped) {
   const bool ok = run.failures.empty();
   const char* const how = skipped ? "skipped" : ok ? "ok    " : "FAILED";
-  std::printf("%s  %s  %s\n", how, run.file.c_str(), run.name.c_str());
+  std::printf("%s  %s%s%s\n", how, run.file.c_str(), run.name.empty() ? "" : "  ",
+              run.name.c_str());
   if (skipped) {
     std::printf("        %s\n", run.lacks.c_str());
     return;

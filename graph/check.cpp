@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/nearest.h"
 
@@ -80,8 +81,8 @@ class Checker {
     if (plugin == nullptr) {
       if (!role.plugin.text.empty())
         error(role.plugin.mark, "unknown-plugin",
-              "role '" + role.name.text + "' wants the plugin '" + role.plugin.text +
-                  "', which is not there",
+              "role '" + role.name.text + "' wants the plugin " + in_quotes(role.plugin.text) +
+                  ", which is not there",
               meant(role.plugin.text, names_of(declarations_), "plugin") +
                   (nearest_name(role.plugin.text, names_of(declarations_)).empty()
                        ? "; one of your own is found with --plugins DIR"
@@ -148,6 +149,7 @@ class Checker {
   void check_params(const RoleSpec& role, const PluginDeclaration* plugin) {
     std::set<std::string, std::less<>> kinds;
     for (const Name& param : role.global_params) {
+      if (param.text.empty()) continue;  // refused where it was read
       const auto it = std::ranges::find_if(
           spec_.global_params, [&](const GlobalParamSpec& p) { return p.name.text == param.text; });
       if (it == spec_.global_params.end()) {
@@ -207,6 +209,14 @@ class Checker {
     if (node.role.text.empty()) return;
     if (role == nullptr) {
       if (spec_.unread.roles) return;
+      if (spec_.roles.empty()) {  // said once: it is as true of all other nodes
+        if (!std::exchange(no_roles_said_, true))
+          error(node.role.mark, "unknown-role",
+                "node '" + node.name.text + "' runs the role '" + node.role.text +
+                    "', and the workflow has no roles",
+                "roles: { " + node.role.text + ": { plugin: NAME } }, see `sluice roles`");
+        return;
+      }
       error(node.role.mark, "unknown-role",
             "node '" + node.name.text + "' runs the role '" + node.role.text +
                 "', which is not there",
@@ -236,6 +246,14 @@ class Checker {
     return it == interfaces_.end() ? nullptr : it->second;
   }
 
+  /// The nodes of a role, each once; empty: it is none, or nobody runs it.
+  std::string nodes_that_run(const std::string& role) const {
+    std::string list;
+    for (const NodeSpec& node : spec_.nodes)
+      if (node.role.text == role) list += (list.empty() ? "" : ", ") + node.name.text;
+    return list;
+  }
+
   /// The type that a source brings; nothing when the source is wrong or its type unknown.
   std::optional<ValueType> check_source(const FieldRef& ref) {
     if (ref.node == "inputs") {
@@ -254,11 +272,18 @@ class Checker {
     const auto node = nodes_.find(ref.node);
     if (node == nodes_.end()) {
       if (spec_.unread.nodes) return std::nullopt;
+      const std::string runs = nodes_that_run(ref.node);
+      if (!runs.empty())
+        return error(ref.mark, "unknown-node", "there is no node '" + ref.node + "'",
+                     "'" + ref.node + "' is a role; a source names a node that runs it: " + runs),
+               std::nullopt;
       std::vector<std::string_view> sources = names_of(spec_.nodes);
       sources.emplace_back("inputs");
       error(ref.mark, "unknown-node", "there is no node '" + ref.node + "'",
-            nearest_name(ref.node, sources) == "inputs"
-                ? "did you mean 'inputs." + ref.field + "'?"
+            nearest_name(ref.node, sources) == "inputs" ? "did you mean 'inputs." + ref.field + "'?"
+            : std::ranges::any_of(spec_.inputs,
+                                  [&](const InputSpec& i) { return i.name.text == ref.node; })
+                ? "'" + ref.node + "' is an input: it is read as inputs." + ref.node
                 : meant(ref.node, names_of(spec_.nodes), "node"));
       return std::nullopt;
     }
@@ -387,9 +412,9 @@ class Checker {
   }
 
   void check_count(const NodeSpec& node, const CountSpec& count) {
-    const auto& fields = node.groups[0].fields;
-    std::vector<std::string_view> names;
-    for (const FieldSpec& field : fields) names.push_back(field.field.text);
+    std::vector<std::string_view> names;  // of all groups: that there are several is said
+    for (const GroupSpec& group : node.groups)
+      for (const FieldSpec& field : group.fields) names.push_back(field.field.text);
     if (std::ranges::find(names, count.field.text) == names.end())
       error(count.field.mark, "unknown-field",
             "'" + node.name.text + "' counts '" + count.field.text +
@@ -501,6 +526,7 @@ class Checker {
   std::map<std::string, const InterfaceDeclaration*, std::less<>> interfaces_;
   std::set<std::string, std::less<>> reached_;
   std::set<std::string, std::less<>> used_roles_;
+  bool no_roles_said_ = false;
   std::set<std::string, std::less<>> used_inputs_;
 };
 

@@ -23,7 +23,9 @@ Result<std::vector<fs::path>> manifests_of(const std::string& folder) {
   std::error_code failed;
   std::vector<fs::path> found;
   if (!fs::is_directory(folder, failed))
-    return Error{ErrorCode::not_found, folder + ": no such folder (--plugins)"};
+    return Error{ErrorCode::not_found,
+                 folder + (fs::exists(folder, failed) ? ": this is a file, not a folder (--plugins)"
+                                                      : ": no such folder (--plugins)")};
   fs::directory_iterator entries(folder, failed);
   if (failed) return Error{ErrorCode::not_found, folder + ": cannot be read: " + failed.message()};
   for (; entries != fs::directory_iterator(); entries.increment(failed)) {

@@ -63,6 +63,9 @@ std::size_t depth_of(std::string_view json) {
 }
 
 std::string shown(double value) {
+  constexpr double exact_most = 9'007'199'254'740'992;  // 2^53
+  if (value == std::trunc(value) && std::abs(value) <= exact_most)
+    return std::to_string(static_cast<std::int64_t>(value));
   std::string text = Json(value).dump();
   if (text.ends_with(".0")) text.resize(text.size() - 2);
   return text;

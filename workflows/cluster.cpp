@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/file.h"
 #include "graph/together.h"
@@ -60,11 +61,21 @@ class ClusterLoader : public YamlReader {
     if (const YamlNode* registry = find(root, "registry");
         registry && expect(*registry, Kind::scalar, "the registry"))
       load_registry(*registry);
+    // With a mistake in the file, what a machine lacks may be what was meant there.
+    if (!has_errors(diagnostics_)) warn_of_idle();
   }
   bool all_workflows() const { return all_workflows_; }
   bool all_machines() const { return all_machines_; }
 
  private:
+  void warn_of_idle() {
+    for (const ClusterMachine& machine : spec_.machines)
+      if (machine.roles.empty() && !machine.home)
+        warning(machine.name.mark, "idle-machine",
+                "machine '" + machine.name.text + "' has no role to run",
+                "give it `roles`, or remove it");
+  }
+
   void load_workflows(const YamlNode& root) {
     const YamlNode* list = find(root, "workflows");
     if (list == nullptr)
@@ -97,7 +108,7 @@ class ClusterLoader : public YamlReader {
   }
 
   void load_lease(const YamlNode& node) {
-    const auto lease = duration(node, "lease", 1, "60m");
+    const auto lease = duration(node, "lease", 0, "60m");
     if (!lease) return;
     if (lease->count() < lease_least || *lease > lease_most)
       return error(node.mark, "bad-lease",
@@ -283,7 +294,8 @@ class ClusterLoader : public YamlReader {
       return error(address.mark, "bad-address",
                    in_quotes(address.text) + " would be open to every network",
                    "write the one address at which the others reach this machine");
-    if (!is_local(address.text) && !has_keys_)
+    // Said once: one folder is for all, however many machines have such an address.
+    if (!is_local(address.text) && !has_keys_ && !std::exchange(keys_missed_, true))
       error(address.mark, "missing-keys",
             in_quotes(address.text) + " can be reached from elsewhere, and there are no keys",
             "keys: FOLDER; `sluice keys FOLDER --machine NAME` makes them");
@@ -294,6 +306,7 @@ class ClusterLoader : public YamlReader {
   bool all_workflows_ = false;
   bool all_machines_ = false;
   bool has_keys_ = false;
+  bool keys_missed_ = false;
   // Somebody's: nothing is said to lack it.
   bool home_unread_ = false;
   bool address_unread_ = false;

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "workflows/load.h"
+#include "workflows/load_scenario.h"
 #include "workflows/load_tree.h"
 #include "workflows/overrides.h"
 #include "workflows/yaml_tree.h"
@@ -42,6 +43,21 @@ void import(const std::vector<T>& from, const std::string& file, Mark mark, cons
   }
 }
 
+/// The text of a file that is included as `written`, or why not and what to do.
+Result<std::string> read_included(const std::string& file, const std::string& written,
+                                  std::string& help) {
+  Result<std::string> text = read_whole_file(file, yaml_bytes_max);
+  if (text.ok() && !is_scenario(*text)) return text;
+  if (text.ok()) {
+    help = "include files of roles and global parameters";
+    return invalid_argument(file + ": this is a scenario, not a workflow");
+  }
+  help = "the path of an included file is relative to this file";
+  if (written.starts_with("~") || written.starts_with("$"))
+    help += "; ~ and ${} are not replaced in it";
+  return text.error();
+}
+
 /// Makes the roles and global params of the included files known in `loaded`.
 void include_files(LoadedWorkflow& loaded, const std::filesystem::path& path,
                    std::vector<std::filesystem::path>& open, std::size_t& files,
@@ -74,9 +90,10 @@ void include_files(LoadedWorkflow& loaded, const std::filesystem::path& path,
              "include it from the file that needs it");
       continue;
     }
-    Result<std::string> text = read_whole_file(file.string(), yaml_bytes_max);
+    std::string help;
+    const Result<std::string> text = read_included(file.string(), include.text, help);
     if (!text.ok()) {
-      refuse(text.error().message, "the path of an included file is relative to this file");
+      refuse(text.error().message, help);
       continue;
     }
     LoadedWorkflow other =

@@ -10,6 +10,7 @@
 #include "graph/check.h"
 #include "graph/print.h"
 #include "workflows/load_tree.h"
+#include "workflows/misplaced.h"
 #include "workflows/overrides.h"
 #include "workflows/yaml_reader.h"
 
@@ -57,6 +58,20 @@ std::string meant_type(const std::string& given) {
   return nearest_name(given, {"json", "text", "image", "audio", "tensor", "number", "bytes"});
 }
 
+/// Stands for what was refused, so that nothing is said to lack it.
+const Name refused_name{};
+
+std::string in_small_letters(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+std::string odd_character(std::string_view text) {
+  const std::string odd = misleading_character(text);
+  return odd.empty() ? "" : "; this has the character " + odd + ": type it anew";
+}
+
 class Loader : public YamlReader {
  public:
   Loader(WorkflowSpec& spec, Diagnostics& diagnostics) : YamlReader(diagnostics), spec_(spec) {}
@@ -79,8 +94,12 @@ class Loader : public YamlReader {
     if (is_name(ref.node) && is_name(ref.field)) return ref;
     // A name that is wrong was reported where it is declared.
     if (bad_names_.contains(ref.node == "inputs" ? ref.field : ref.node)) return ref;
+    const std::string plain = in_small_letters(ref.node + "." + ref.field);
     error(node.mark, "bad-source", in_quotes(node.scalar) + " is not a source",
-          "write node.field, or inputs.field for what a call brings in");
+          is_name(in_small_letters(ref.node)) && is_name(in_small_letters(ref.field))
+              ? "names are in lower case: " + plain
+              : "write node.field, or inputs.field for what a call brings in" +
+                    odd_character(node.scalar));
     return std::nullopt;
   }
   std::vector<FieldRef> sources(const YamlNode& node) {
@@ -112,6 +131,8 @@ class Loader : public YamlReader {
       if (!is_name(key.scalar)) bad_names_.insert(key.scalar);
   }
   void load_sections(const YamlNode& root);
+  void find_misplaced(const YamlNode& root);
+  bool is_misplaced(const YamlNode& value) const { return misplaced_.contains(&value); }
   void load_version(const YamlNode& root);
   void load_kv_dtype(const YamlNode& node, GlobalParamSpec& spec);
   void load_ssd(const YamlNode& node, GlobalParamSpec& spec);
@@ -129,6 +150,7 @@ class Loader : public YamlReader {
 
   WorkflowSpec& spec_;
   std::set<std::string, std::less<>> bad_names_;  // declared, and reported there
+  std::set<const YamlNode*> misplaced_;           // read as keys of the workflow
   std::size_t sources_ = 0;
   bool too_many_ = false;
 };
@@ -137,6 +159,7 @@ void Loader::load_inputs(const YamlNode& node) {
   spec_.unread.inputs = !expect(node, Kind::map, "inputs");
   if (spec_.unread.inputs || !bounded(node, "inputs", WorkflowBounds::inputs)) return;
   for (const auto& [key, value] : node.entries) {
+    if (is_misplaced(value)) continue;
     const auto input = name(key, "an input's name");
     if (!input) continue;
     if (!expect(value, Kind::scalar, "the type of input " + in_quotes(key.scalar))) {
@@ -160,6 +183,7 @@ void Loader::load_global_params(const YamlNode& node) {
       !bounded(node, "global parameters", WorkflowBounds::global_params))
     return;
   for (const auto& [key, value] : node.entries) {
+    if (is_misplaced(value)) continue;
     const auto param = name(key, "a global parameter's name");
     if (!param) continue;
     GlobalParamSpec spec;
@@ -222,19 +246,22 @@ void Loader::load_ssd(const YamlNode& node, GlobalParamSpec& spec) {
 }
 
 void Loader::load_role_extras(RoleSpec& role, const YamlNode& node) {
-  if (const YamlNode* list = find(node, "global_params");
-      list && expect(*list, Kind::list, "a role's global_params"))
+  const YamlNode* list = find(node, "global_params");
+  const YamlNode* options = find(node, "options");
+  if (list && !expect(*list, Kind::list, "a role's global_params"))
+    role.global_params.push_back(refused_name);
+  else if (list)
     for (const YamlNode& item : list->items)
       if (auto param = name(item, "a global parameter's name"))
         role.global_params.push_back(std::move(*param));
-  if (const YamlNode* options = find(node, "options");
-      options && expect(*options, Kind::map, "options"))
+  if (options && expect(*options, Kind::map, "options"))
     for (const auto& [key, value] : options->entries)
       if (expect(value, Kind::scalar, "option '" + key.scalar + "'"))
         role.options.push_back({{key.scalar, key.mark}, {value.scalar, value.mark}});
 }
 
 void Loader::load_role(const YamlNode& key, const YamlNode& node) {
+  if (is_misplaced(node)) return;
   const auto role_name = name(key, "a role's name");
   if (!role_name) return;
   RoleSpec role;
@@ -245,19 +272,25 @@ void Loader::load_role(const YamlNode& key, const YamlNode& node) {
   }
   check_keys(node, role_part, "role " + in_quotes(key.scalar));
   if (const YamlNode* plugin = find(node, "plugin")) {
-    role.plugin = name(*plugin, "a plugin's name").value_or(Name{});
+    // A name that is none is no plugin's either: that is said, with the nearest.
+    if (plugin->kind == Kind::scalar && !plugin->scalar.empty())
+      role.plugin = {plugin->scalar, plugin->mark};
+    else
+      (void)name(*plugin, "a plugin's name");
   } else {
     error(key.mark, "missing-key", "role '" + key.scalar + "' needs a 'plugin'",
           "plugin: the name of what computes, see `sluice roles`");
   }
-  if (const YamlNode* model = find(node, "model"); model && expect(*model, Kind::scalar, "model"))
-    role.model = Name{model->scalar, model->mark};
+  if (const YamlNode* model = find(node, "model"))
+    role.model =
+        expect(*model, Kind::scalar, "model") ? Name{model->scalar, model->mark} : refused_name;
   if (const YamlNode* replicas = find(node, "replicas"))
     role.replicas = static_cast<std::uint32_t>(number(*replicas, "replicas", 1, 256).value_or(1));
   if (const YamlNode* balance = find(node, "balance"))
-    choice<Balance>(*balance, "balance",
-                    {{"round_robin", Balance::round_robin}, {"session", Balance::session}},
-                    role.balance);
+    if (!choice<Balance>(*balance, "balance",
+                         {{"round_robin", Balance::round_robin}, {"session", Balance::session}},
+                         role.balance))
+      role.balance = Balance::session;  // which of them it is, nothing depends on
   if (const YamlNode* colocate = find(node, "colocate"))
     role.colocate = name(*colocate, "a role's name");
   load_role_extras(role, node);
@@ -271,7 +304,12 @@ void Loader::load_groups(NodeSpec& spec, const YamlNode& node) {
           "put a '-' before it, or [ ] around it: each entry of the list is one OR group");
     return;
   }
-  if (!expect(node, Kind::list, "inputs of node '" + spec.name.text + "'")) return;
+  if (!expect(node, Kind::list, "inputs of node '" + spec.name.text + "'",
+              node.kind != Kind::scalar ? ""
+              : node.scalar.find('.') == std::string::npos
+                  ? "write [ { field: node.field } ]"
+                  : "write [ { field: " + node.scalar + " } ]"))
+    return;
   if (node.items.empty())
     error(node.mark, "no-inputs", "node " + in_quotes(spec.name.text) + " has no input group",
           "inputs: [ { field: node.field } ]");
@@ -281,8 +319,9 @@ void Loader::load_groups(NodeSpec& spec, const YamlNode& node) {
   for (const YamlNode& item : node.items) {
     if (item.kind == Kind::scalar) {
       error(item.mark, "wrong-kind", "an input group must be a map, this is a single value",
-            item.scalar.find('.') == std::string::npos ? "write { field: node.field }"
-                                                       : "write { field: " + item.scalar + " }");
+            item.scalar.find('.') == std::string::npos    ? "write { field: node.field }"
+            : item.scalar.find(": ") != std::string::npos ? "write { " + item.scalar + " }"
+                                                          : "write { field: " + item.scalar + " }");
       continue;
     }
     if (!expect(item, Kind::map, "an input group")) continue;
@@ -305,7 +344,8 @@ void Loader::load_groups(NodeSpec& spec, const YamlNode& node) {
 }
 
 void Loader::load_counts(NodeSpec& spec, const YamlNode& node) {
-  if (node.kind == Kind::scalar) {
+  const bool empty = node.kind == Kind::map && node.entries.empty();
+  if (node.kind == Kind::scalar || empty) {
     const std::string value = node.scalar == "all" ? "all" : "1";
     std::string fields;
     for (const GroupSpec& group : spec.groups)
@@ -313,30 +353,25 @@ void Loader::load_counts(NodeSpec& spec, const YamlNode& node) {
         fields += (fields.empty() ? "" : ", ") + field.field.text + ": " + value;
     error(node.mark, "wrong-kind",
           "count of node " + in_quotes(spec.name.text) + " must say it for each field, this is " +
-              in_quotes(node.scalar),
+              (empty ? "empty" : in_quotes(node.scalar)),
           "count: { " + (fields.empty() ? "field: " + value : fields) + " }");
     return;
   }
   if (!expect(node, Kind::map, "count of node " + in_quotes(spec.name.text))) return;
   for (const auto& [key, value] : node.entries) {
     auto field = name(key, "a field's name");
-    if (!field || !expect(value, Kind::scalar, "the count of '" + key.scalar + "'")) continue;
-    CountSpec count;
-    count.field = std::move(*field);
-    count.mark = value.mark;
-    if (value.scalar == "all") {
-      count.frames = CountAll{};
-    } else if (value.scalar.find('.') != std::string::npos) {
-      auto ref = field_ref(value);
-      if (!ref) continue;
-      count.frames = std::move(*ref);
-    } else if (const auto literal =
-                   number(value, "the count of '" + key.scalar + "'", 0, 100'000)) {
+    if (!field) continue;
+    // What cannot be read counts as `all`: the field is not said to lack a count.
+    CountSpec& count = spec.counts.emplace_back(std::move(*field), CountAll{}, value.mark);
+    const std::string what = "the count of '" + key.scalar + "'";
+    if (value.scalar == "all" || !expect(value, Kind::scalar, what)) continue;
+    const bool digit = !value.scalar.empty() && value.scalar[0] >= '0' && value.scalar[0] <= '9';
+    if (value.scalar.find('.') != std::string::npos && !digit) {
+      if (auto ref = field_ref(value)) count.frames = std::move(*ref);
+    } else if (const auto literal = number(value, what, 0, 100'000,
+                                           "or `all`, or node.field, which brings a number")) {
       count.frames = *literal;
-    } else {
-      continue;
     }
-    spec.counts.push_back(std::move(count));
   }
 }
 
@@ -352,15 +387,19 @@ void Loader::load_run(NodeSpec& spec, const YamlNode& key, const YamlNode& node)
   if (bad_names_.contains(role)) return;
   if (!is_name(role) || !is_name(interface))
     return error(run->mark, "bad-run", in_quotes(run->scalar) + " does not say what to run",
-                 "write role.interface");
+                 is_name(in_small_letters(role)) && is_name(in_small_letters(interface))
+                     ? "names are in lower case: " + in_small_letters(run->scalar)
+                     : "write role.interface" + odd_character(run->scalar));
   spec.role = {role, run->mark};
   spec.interface = {interface, run->mark};
 }
 
 void Loader::load_node(const YamlNode& key, const YamlNode& node) {
+  if (is_misplaced(node)) return;
   const auto node_name = name(key, "a node's name");
   if (!node_name) return;
   if (node_name->text == "inputs") {
+    spec_.unread.inputs = true;  // what seems to be a call's may be meant for this node
     error(key.mark, "bad-name", "a node cannot be called 'inputs'",
           "inputs.field names what a call brings in; choose another name");
     return;
@@ -388,19 +427,27 @@ void Loader::load_node(const YamlNode& key, const YamlNode& node) {
   if (const YamlNode* age = find(node, "max_age"))
     spec.max_age = duration(*age, "max_age").value_or(spec.max_age);
   if (const YamlNode* outputs = find(node, "outputs");
-      outputs && expect(*outputs, Kind::list, "a node's outputs"))
+      outputs && !is_misplaced(*outputs) && expect(*outputs, Kind::list, "a node's outputs"))
     for (const YamlNode& item : outputs->items)
-      if (auto output = name(item, "an output field's name"))
+      if (auto output = name(item, "an output field's name")) {
+        if (std::ranges::find(spec.outputs, output->text, &Name::text) != spec.outputs.end())
+          error(item.mark, "duplicate-output",
+                "the output " + in_quotes(output->text) + " stands twice", "remove one of them");
         spec.outputs.push_back(std::move(*output));
+      }
   spec_.nodes.push_back(std::move(spec));
 }
 
 void Loader::load_outputs(const YamlNode& node) {
   spec_.unread.outputs = !expect(node, Kind::map, "outputs");
   if (spec_.unread.outputs || !bounded(node, "outputs", WorkflowBounds::outputs)) return;
-  for (const auto& [key, value] : node.entries)
-    if (auto output = name(key, "an output's name"))
+  for (const auto& [key, value] : node.entries) {
+    if (is_misplaced(value)) continue;
+    if (lacks_colon(key, value))
+      spec_.unread.outputs = true;
+    else if (auto output = name(key, "an output's name"))
       spec_.outputs.push_back({std::move(*output), sources(value)});
+  }
 }
 
 void Loader::load_limits(const YamlNode& node) {
@@ -440,6 +487,16 @@ void Loader::load_includes(const YamlNode& node) {
       spec_.includes.push_back({item.scalar, item.mark});
 }
 
+void Loader::find_misplaced(const YamlNode& root) {
+  const auto found = misplaced_keys(root, [&](std::string_view key) { return find(root, key); });
+  for (const Misplaced& one : found) {
+    error(one.mark, "misplaced-key", one.message, one.suggestion);
+    misplaced_.insert(one.value);
+    const auto known = std::ranges::find(workflow_part, one.key);
+    read_as(root, *known, *one.value);
+  }
+}
+
 void Loader::load_sections(const YamlNode& root) {
   if (const YamlNode* list = find(root, "include")) load_includes(*list);
   if (const YamlNode* node = find(root, "inputs")) load_inputs(*node);
@@ -477,6 +534,7 @@ bool Loader::load(const YamlNode& root) {
   }
   check_keys(root, workflow_part, "a workflow");
   load_version(root);
+  find_misplaced(root);
   const auto has = [&](std::string_view key) { return find(root, key) != nullptr; };
   spec_.is_library =
       (has("roles") || has("global_params")) && !has("nodes") && !has("inputs") && !has("outputs");

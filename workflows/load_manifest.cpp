@@ -93,6 +93,11 @@ class ManifestLoader : public YamlReader {
                   (type == Written::choice ? "not for a choice, which has 'choices'"
                                            : "for an option of the type choice only"));
   }
+  bool load_choices(OptionDeclaration& option, const YamlNode& key, const YamlNode& node);
+  bool refused(const YamlNode& key, const std::string& message, const std::string& help = "") {
+    error(key.mark, "missing-key", message, help);
+    return false;
+  }
   std::optional<double> real(const YamlNode& node, const std::string& what);
   void load_abi(const YamlNode& node);
   void load_interface(const YamlNode& key, const YamlNode& node);
@@ -102,7 +107,8 @@ class ManifestLoader : public YamlReader {
   void load_shape(Port& port, const YamlNode& node);
   void load_option(const YamlNode& key, const YamlNode& node);
   Written option_type(const YamlNode& key, const YamlNode& node);
-  void load_bounds(OptionDeclaration& option, Written type, const YamlNode& key,
+  /// False: its bounds are wrong, so no value says anything about it.
+  bool load_bounds(OptionDeclaration& option, Written type, const YamlNode& key,
                    const YamlNode& node);
   void load_params(const YamlNode& node);
 
@@ -150,7 +156,9 @@ Port ManifestLoader::load_port(const YamlNode& key, const YamlNode& node) {
   Port port;
   port.name = key.scalar;
   const std::string what = "field " + in_quotes(key.scalar);
-  if (!expect(node, Kind::map, what)) return port;
+  if (!expect(node, Kind::map, what,
+              node.kind == Kind::scalar ? "write { type: " + node.scalar + " }" : ""))
+    return port;
   check_keys(node, port_part, what);
   if (const YamlNode* type = find(node, "type"))
     choice(*type, "type",
@@ -170,6 +178,9 @@ Port ManifestLoader::load_port(const YamlNode& key, const YamlNode& node) {
         static_cast<std::uint64_t>(number(*bytes, "bytes_max", 1, size_max).value_or(0));
   if (const YamlNode* count = find(node, "count_source"))
     port.count_source = truth(*count, "count_source");
+  if (port.count_source && find(node, "type") && port.type != ValueType::number)
+    error(find(node, "count_source")->mark, "not-a-number",
+          what + " is no number, so nothing can count by it", "type: number");
   const bool shaped = port.type == ValueType::tensor || port.type == ValueType::audio;
   for (const char* name : {"dtype", "shape"})
     if (const YamlNode* value = find(node, name); value && !shaped)
@@ -204,9 +215,14 @@ void ManifestLoader::load_frames(InterfaceDeclaration& to, const YamlNode& node)
     if (!expect(frame, Kind::list, "a frame") || !bounded(frame, "fields a frame")) continue;
     for (const YamlNode& item : frame.items) {
       if (!expect(item, Kind::scalar, "a field of a frame")) continue;
-      if (find_port(to.outputs, item.scalar) == nullptr)
+      if (find_port(to.outputs, item.scalar) == nullptr) {
+        std::vector<std::string_view> names;
+        for (const Port& port : to.outputs) names.push_back(port.name);
+        const std::string near = nearest_name(item.scalar, names);
         error(item.mark, "unknown-field",
-              "'" + to.name + "' has no output " + in_quotes(item.scalar));
+              "'" + to.name + "' has no output " + in_quotes(item.scalar),
+              near.empty() ? "" : "did you mean '" + near + "'?");
+      }
       add(fields, item.scalar, item, "a frame");
     }
   }
@@ -220,7 +236,10 @@ void ManifestLoader::load_interface(const YamlNode& key, const YamlNode& node) {
   to.name = key.scalar;
   if (const YamlNode* inputs = find(node, "inputs")) to.inputs = load_ports(*inputs, "inputs");
   if (const YamlNode* outputs = find(node, "outputs")) to.outputs = load_ports(*outputs, "outputs");
-  if (to.inputs.empty() || to.outputs.empty())
+  const auto lacks = [&](const YamlNode* side) {
+    return side == nullptr || (side->kind == Kind::map && side->entries.empty());
+  };
+  if (lacks(find(node, "inputs")) || lacks(find(node, "outputs")))
     error(key.mark, "missing-key", what + " needs inputs and outputs",
           "inputs: { text: { type: text } }");
   if (const YamlNode* frames = find(node, "frames")) load_frames(to, *frames);
@@ -244,38 +263,46 @@ Written ManifestLoader::option_type(const YamlNode& key, const YamlNode& node) {
   return type;
 }
 
-void ManifestLoader::load_bounds(OptionDeclaration& option, Written type, const YamlNode& key,
+bool ManifestLoader::load_choices(OptionDeclaration& option, const YamlNode& key,
+                                  const YamlNode& node) {
+  const YamlNode* choices = find(node, "choices");
+  if (choices == nullptr || (choices->kind == Kind::list && choices->items.empty()))
+    return refused(key, "option " + in_quotes(key.scalar) + " needs 'choices'",
+                   "choices: [low, high]");
+  if (!expect(*choices, Kind::list, "choices") || !bounded(*choices, "choices")) return false;
+  for (const YamlNode& item : choices->items)
+    add(option.choices, words(item, "a choice"), item, "the choices");
+  return true;
+}
+
+bool ManifestLoader::load_bounds(OptionDeclaration& option, Written type, const YamlNode& key,
                                  const YamlNode& node) {
   const YamlNode* least = find(node, "least");
   const YamlNode* most = find(node, "most");
-  if (type == Written::choice) {
-    const YamlNode* choices = find(node, "choices");
-    if (choices == nullptr || choices->items.empty())
-      return error(key.mark, "missing-key", "option " + in_quotes(key.scalar) + " needs 'choices'",
-                   "choices: [low, high]");
-    if (!bounded(*choices, "choices")) return;
-    for (const YamlNode& item : choices->items)
-      add(option.choices, words(item, "a choice"), item, "the choices");
-    return;
-  }
+  if (type == Written::choice) return load_choices(option, key, node);
   if (most == nullptr || (type != Written::text && least == nullptr))
-    return error(key.mark, "missing-key",
-                 "option " + in_quotes(key.scalar) + " needs " +
-                     (type == Written::text ? "'most', in bytes" : "'least' and 'most'"));
+    return refused(key, "option " + in_quotes(key.scalar) + " needs " +
+                            (type == Written::text ? "'most', in bytes" : "'least' and 'most'"));
   if (type == Written::real) {
     option.type = OptionType::real;
-    option.real_least = real(*least, "least").value_or(0);
-    option.real_most = real(*most, "most").value_or(0);
-    if (option.real_least > option.real_most)
+    const auto lowest = real(*least, "least");
+    const auto highest = real(*most, "most");
+    option.real_least = lowest.value_or(0);
+    option.real_most = highest.value_or(0);
+    if (lowest && highest && *lowest > *highest)
       error(most->mark, "bad-number", "most is below least");
-    return;
+    return lowest && highest && *lowest <= *highest;
   }
   const bool text = type == Written::text;
   option.type = text ? OptionType::text : OptionType::whole;
   const std::int64_t lowest = text ? 0 : -whole_max;
   const std::int64_t highest = text ? static_cast<std::int64_t>(manifest_bytes_max) : whole_max;
-  if (least != nullptr) option.least = number(*least, "least", lowest, highest).value_or(0);
-  option.most = number(*most, "most", option.least, highest).value_or(option.least);
+  const auto from = least == nullptr ? std::optional<std::int64_t>(option.least)
+                                     : number(*least, "least", lowest, highest);
+  option.least = from.value_or(0);
+  const auto to = number(*most, "most", option.least, highest);
+  option.most = to.value_or(option.least);
+  return from && to;
 }
 
 void ManifestLoader::load_option(const YamlNode& key, const YamlNode& node) {
@@ -287,12 +314,12 @@ void ManifestLoader::load_option(const YamlNode& key, const YamlNode& node) {
   if (const YamlNode* meaning = find(node, "meaning")) option.meaning = words(*meaning, "meaning");
   const Written type = option_type(key, node);
   refuse_keys(node, type);
-  load_bounds(option, type, key, node);
+  const bool bounded = load_bounds(option, type, key, node);
   const YamlNode* fallback = find(node, "default");
   option.required = fallback == nullptr;
   if (fallback != nullptr && expect(*fallback, Kind::scalar, "default")) {
-    if (const std::string problem = option_problem(option, fallback->scalar); !problem.empty())
-      error(fallback->mark, "bad-option", "the default: " + problem);
+    const std::string problem = bounded ? option_problem(option, fallback->scalar) : "";
+    if (!problem.empty()) error(fallback->mark, "bad-option", "the default: " + problem);
     option.fallback = fallback->scalar;
   }
   declared_.options.push_back(std::move(option));

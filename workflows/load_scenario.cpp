@@ -1,8 +1,10 @@
 #include "workflows/load_scenario.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/file.h"
+#include "graph/print.h"
 #include "workflows/yaml_reader.h"
 
 namespace sluice {
@@ -32,46 +34,65 @@ class ScenarioLoader : public YamlReader {
     if (root.kind != Kind::map)
       return error(root.mark.line == 0 ? Mark{1, 1, 1} : root.mark, "not-a-scenario",
                    "a scenario is a map, this is " + std::string(kind_name(root.kind)),
-                   "begin with `scenario: what it shows`");
+                   "begin with `scenario: what it shows`, a profile with `profile: NAME`");
     if (const YamlNode* profile = root.find("profile")) {
       check_keys(root, profile_part, "a profile");
       if (expect(*profile, Kind::scalar, "a profile's name")) spec_.name = profile->scalar;
+      if (find(root, "nodes") == nullptr && root.entries.size() == 1)
+        error(profile->mark, "missing-key", "the profile says nothing about any node",
+              "nodes: { NODE: { latency: [1ms, 9ms] } }");
       return load_nodes(root);
     }
     check_keys(root, scenario_part, "a scenario");
-    if (const YamlNode* scenario = root.find("scenario"); scenario == nullptr)
+    if (const YamlNode* scenario = find(root, "scenario"); scenario == nullptr)
       error({1, 1, 1}, "missing-key", "the scenario has no name", "scenario: what it shows");
     else if (expect(*scenario, Kind::scalar, "a scenario's name"))
       spec_.name = scenario->scalar;
-    if (const YamlNode* workflow = root.find("workflow"); workflow == nullptr)
+    if (const YamlNode* workflow = find(root, "workflow"); workflow == nullptr)
       error({1, 1, 1}, "missing-key", "the scenario does not say which workflow it tests",
             "workflow: FILE, relative to this file");
     else if (expect(*workflow, Kind::scalar, "workflow"))
       spec_.workflow = {workflow->scalar, workflow->mark};
     load_calls(root);
     load_nodes(root);
-    if (const YamlNode* node = root.find("expect"))
-      load_expect(*node);
-    else
-      warning(root.find("scenario") == nullptr ? Mark{1, 1, 1} : root.find("scenario")->mark,
+    const YamlNode* node = find(root, "expect");
+    if (node != nullptr) load_expect(*node);
+    if (node == nullptr || expects_nothing(*node))
+      warning(node != nullptr                     ? node->mark
+              : find(root, "scenario") == nullptr ? Mark{1, 1, 1}
+                                                  : find(root, "scenario")->mark,
               "expects-nothing",
               "the scenario expects nothing: it is ok when its calls end, however they do",
               "expect: { calls: [ { status: ok } ] }, an entry for each call");
   }
 
  private:
+  /// A map without anything to compare. What could not be read may have expected something.
+  static bool expects_nothing(const YamlNode& node) {
+    const auto empty = [](const YamlNode& map) {
+      return map.kind == Kind::map && map.entries.empty();
+    };
+    return node.kind == Kind::map && std::ranges::all_of(node.entries, [&](const YamlEntry& entry) {
+             if (entry.key.scalar == "calls")
+               return entry.value.kind == Kind::list &&
+                      std::ranges::all_of(entry.value.items, empty);
+             return entry.key.scalar == "firings" && empty(entry.value);
+           });
+  }
   void load_nodes(const YamlNode& root) {
-    if (const YamlNode* nodes = root.find("nodes"); nodes && expect(*nodes, Kind::map, "nodes"))
+    if (const YamlNode* nodes = find(root, "nodes"); nodes && expect(*nodes, Kind::map, "nodes"))
       for (const auto& [key, value] : nodes->entries) load_node(key, value);
   }
 
   void load_calls(const YamlNode& root) {
-    const YamlNode* calls = root.find("calls");
+    const YamlNode* calls = find(root, "calls");
     if (calls == nullptr)
       return error({1, 1, 1}, "missing-key", "the scenario makes no calls",
                    "calls: [ { session: a, inputs: { name: value } } ]");
     if (!expect(*calls, Kind::list, "calls")) return;
-    if (calls->items.empty()) error(calls->mark, "no-calls", "the scenario makes no calls");
+    if (calls->items.empty())
+      error(calls->mark, "no-calls", "the scenario makes no calls",
+            "calls: [ { session: a, inputs: { name: value } } ]");
     if (calls->items.size() > calls_max)
       return error(calls->mark, "too-many-calls",
                    "a scenario makes at most " + std::to_string(calls_max) + " calls");
@@ -80,10 +101,10 @@ class ScenarioLoader : public YamlReader {
       check_keys(item, call_part, "a call");
       ScenarioCallSpec call;
       call.session = {"default", item.mark};
-      if (const YamlNode* session = item.find("session");
+      if (const YamlNode* session = find(item, "session");
           session && expect(*session, Kind::scalar, "a session"))
         call.session = {session->scalar, session->mark};
-      if (const YamlNode* inputs = item.find("inputs");
+      if (const YamlNode* inputs = find(item, "inputs");
           inputs && expect(*inputs, Kind::map, "a call's inputs"))
         for (const auto& [key, value] : inputs->entries)
           if (auto input = name(key, "an input's name");
@@ -124,9 +145,9 @@ class ScenarioLoader : public YamlReader {
   }
 
   void load_failure(NodeScriptSpec& spec, const YamlNode& node) {
-    if (const YamlNode* fail = node.find("fail"))
+    if (const YamlNode* fail = find(node, "fail"))
       choice<bool>(*fail, "fail", {{"true", true}, {"false", false}}, spec.fail);
-    if (const YamlNode* turn = node.find("fail_when_iteration"))
+    if (const YamlNode* turn = find(node, "fail_when_iteration"))
       spec.fail_when_iteration = number(*turn, "fail_when_iteration", 0, 65'535);
   }
 
@@ -136,8 +157,8 @@ class ScenarioLoader : public YamlReader {
     check_keys(node, node_part, "the script of '" + key.scalar + "'");
     NodeScriptSpec spec;
     spec.node = *node_name;
-    if (const YamlNode* list = node.find("yields")) spec.by_iteration.push_back(yields(*list));
-    if (const YamlNode* turns = node.find("by_iteration");
+    if (const YamlNode* list = find(node, "yields")) spec.by_iteration.push_back(yields(*list));
+    if (const YamlNode* turns = find(node, "by_iteration");
         turns && expect(*turns, Kind::list, "by_iteration")) {
       if (!spec.by_iteration.empty())
         error(turns->mark, "two-scripts",
@@ -147,14 +168,14 @@ class ScenarioLoader : public YamlReader {
       spec.by_iteration.clear();
       for (const YamlNode& turn : turns->items) spec.by_iteration.push_back(yields(turn));
     }
-    if (const YamlNode* values = node.find("values");
+    if (const YamlNode* values = find(node, "values");
         values && expect(*values, Kind::map, "values"))
       for (const auto& [field, value] : values->entries)
         if (auto known = name(field, "a field's name"))
           if (const auto count =
                   number(value, "the value of '" + field.scalar + "'", -count_max, count_max))
             spec.values.emplace_back(std::move(*known), *count);
-    if (const YamlNode* latency = node.find("latency")) load_latency(spec, *latency);
+    if (const YamlNode* latency = find(node, "latency")) load_latency(spec, *latency);
     load_failure(spec, node);
     spec_.nodes.push_back(std::move(spec));
   }
@@ -172,26 +193,26 @@ class ScenarioLoader : public YamlReader {
     ExpectedCall& call = spec_.expected_calls.emplace_back();
     if (!expect(item, Kind::map, "an expected call")) return;
     check_keys(item, expected_call_part, "an expected call");
-    if (const YamlNode* status = item.find("status")) {
+    if (const YamlNode* status = find(item, "status")) {
       bool ok = true;
       choice<bool>(*status, "status", {{"ok", true}, {"error", false}}, ok);
       call.status = Name{ok ? "ok" : "error", status->mark};
     }
-    if (const YamlNode* cause = item.find("cause")) {
+    if (const YamlNode* cause = find(item, "cause")) {
       const YamlNode* node = cause->kind == Kind::map ? cause->find("node") : cause;
       if (node != nullptr) call.cause = name(*node, "a node's name");
     }
-    if (const YamlNode* outputs = item.find("outputs")) counts(*outputs, "outputs", call.outputs);
+    if (const YamlNode* outputs = find(item, "outputs")) counts(*outputs, "outputs", call.outputs);
   }
 
   void load_expect(const YamlNode& node) {
     if (!expect(node, Kind::map, "expect")) return;
     check_keys(node, expect_part, "expect");
-    if (const YamlNode* calls = node.find("calls"); calls && expect(*calls, Kind::list, "calls")) {
+    if (const YamlNode* calls = find(node, "calls"); calls && expect(*calls, Kind::list, "calls")) {
       spec_.expected_mark = calls->mark;
       for (const YamlNode& item : calls->items) load_expected_call(item);
     }
-    if (const YamlNode* firings = node.find("firings"))
+    if (const YamlNode* firings = find(node, "firings"))
       counts(*firings, "firings", spec_.expected_firings);
   }
 
@@ -206,6 +227,7 @@ LoadedScenario load_scenario(std::string file_name, std::string_view text) {
   loaded.text = text;
   const YamlNode root = read_yaml(text, loaded.diagnostics);
   if (is_readable(loaded.diagnostics)) ScenarioLoader(loaded.spec, loaded.diagnostics).load(root);
+  sort_diagnostics(loaded.diagnostics);
   return loaded;
 }
 
@@ -218,7 +240,15 @@ Result<LoadedScenario> load_scenario_file(const std::string& path) {
 bool is_scenario(std::string_view text) {
   Diagnostics ignored;
   const YamlNode root = read_yaml(text, ignored);
-  return root.kind == Kind::map && root.find("scenario") != nullptr;
+  // One that cannot be read, or whose first key is misspelt, is one that fails.
+  if (root.kind != Kind::map)
+    return text.starts_with("scenario:") || text.find("\nscenario:") != std::string_view::npos;
+  const auto meant = [](const YamlEntry& entry) {
+    return !nearest_name(entry.key.scalar, {"scenario"}).empty();
+  };
+  return root.find("scenario") != nullptr ||
+         (root.find("calls") != nullptr && root.find("sluice") == nullptr &&
+          std::ranges::any_of(root.entries, meant));
 }
 
 }  // namespace sluice

@@ -1,7 +1,10 @@
 #include "workflows/model_paths.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+
+#include "base/nearest.h"
 
 namespace sluice {
 
@@ -13,6 +16,12 @@ namespace fs = std::filesystem;
 Result<std::string> expand_variable(std::string_view text, const Environment& environment) {
   const std::size_t minus = text.find(":-");
   const std::string name(text.substr(0, minus));
+  const auto in_name = [](char c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+  };
+  if (name.empty() || (name[0] >= '0' && name[0] <= '9') || !std::ranges::all_of(name, in_name))
+    return invalid_argument(in_quotes("${" + std::string(text) + "}") +
+                            " names no variable of the environment");
   const std::optional<std::string> value = environment(name);
   if (value.has_value() && !value->empty()) return *value;
   if (minus != std::string_view::npos) return std::string(text.substr(minus + 2));
@@ -33,23 +42,46 @@ fs::path plain(const fs::path& path) {
   return made.has_filename() ? made : made.parent_path();
 }
 
-/// The first of the current directory, the file's own and those above it that holds the path.
-std::optional<fs::path> directory_of(const fs::path& path, const std::string& file) {
+/// Where a relative path is looked for, in order: here, beside the file and above it.
+std::vector<fs::path> roots_of(const std::string& file) {
   std::error_code failed;
-  if (path.empty()) return std::nullopt;  // not the directory that we are in
-  if (path.is_absolute()) return is_model(path) ? std::optional(plain(path)) : std::nullopt;
   std::vector<fs::path> roots{fs::current_path(failed)};
   for (fs::path at = fs::absolute(file, failed).parent_path();; at = at.parent_path()) {
     roots.push_back(at);
-    if (at == at.root_path()) break;
+    if (at == at.root_path()) return roots;
   }
-  for (const fs::path& root : roots)
+}
+
+/// The first of the current directory, the file's own and those above it that holds the path.
+std::optional<fs::path> directory_of(const fs::path& path, const std::string& file) {
+  if (path.empty()) return std::nullopt;  // not the directory that we are in
+  if (path.is_absolute()) return is_model(path) ? std::optional(plain(path)) : std::nullopt;
+  for (const fs::path& root : roots_of(file))
     if (is_model(root / path)) return plain(root / path);
   return std::nullopt;
 }
 
+/// The path with its last part as a checkpoint beside it is called; empty: none is near.
+std::string nearest_model(const fs::path& path, const std::string& file) {
+  constexpr std::size_t looked_at_max = 1000;
+  std::error_code failed, ignored;
+  for (const fs::path& root : roots_of(file)) {
+    std::vector<std::string> names;
+    fs::directory_iterator entries((root / path).parent_path(), failed);
+    for (; !failed && entries != fs::directory_iterator() && names.size() < looked_at_max;
+         entries.increment(failed))
+      if (entries->path().extension() == ".gguf" ||
+          fs::exists(entries->path() / "config.json", ignored))
+        names.push_back(entries->path().filename().string());
+    std::ranges::sort(names);
+    const std::string near = nearest_name(path.filename().string(), {names.begin(), names.end()});
+    if (!near.empty()) return (path.parent_path() / near).string();
+  }
+  return "";
+}
+
 /// What to write in place of a path at which there is no model.
-std::string path_help(const std::string& path) {
+std::string path_help(const std::string& path, const std::string& file) {
   std::error_code failed;
   if (fs::is_regular_file(path, failed))
     return "this is a file: name the checkpoint's directory, or a .gguf file";
@@ -57,6 +89,10 @@ std::string path_help(const std::string& path) {
     return "remove the typographic quotes: they are taken for a part of the path";
   if (path.find('$') != std::string::npos)
     return "a variable of the environment is written \"${NAME}\", in double quotes within { }";
+  if (path.starts_with("http://") || path.starts_with("https://"))
+    return "nothing is downloaded: fetch the checkpoint, and write the path of its directory";
+  if (const std::string near = nearest_model(path, file); !near.empty())
+    return "did you mean " + in_quotes(near) + "?";
   return "write where the checkpoint is on this machine (nothing is downloaded): a path, ~/path or "
          "${NAME:-path}";
 }
@@ -93,12 +129,15 @@ Result<std::string> expand_path(std::string_view path, const Environment& enviro
 
 void resolve_models(LoadedWorkflow& loaded, const Environment& environment) {
   const auto resolve = [&](std::optional<Name>& model) {
-    if (!model.has_value()) return;
+    if (!model.has_value() || (model->text.empty() && model->mark.line + model->mark.column == 0))
+      return;  // none, or refused
     const Result<std::string> path = expand_path(model->text, environment);
     if (!path.ok())
-      return report(loaded.diagnostics,
-                    {Severity::error, model->mark, "bad-model-path", path.error().message,
-                     "set it, or write ${NAME:-default}"});
+      return report(
+          loaded.diagnostics,
+          {Severity::error, model->mark, "bad-model-path", path.error().message,
+           path.error().message.ends_with("is not closed") ? "write the closing }"
+                                                           : "set it, or write ${NAME:-default}"});
     if (const auto found = directory_of(*path, loaded.spec.file)) {
       model->text = found->string();
       return;
@@ -108,7 +147,7 @@ void resolve_models(LoadedWorkflow& loaded, const Environment& environment) {
                                     (fs::path(*path).is_absolute()
                                          ? ""
                                          : ", neither here nor beside the workflow or above it"),
-                                path_help(*path)});
+                                path_help(*path, loaded.spec.file)});
   };
   for (RoleSpec& role : loaded.spec.roles) resolve(role.model);
   for (GlobalParamSpec& param : loaded.spec.global_params) resolve(param.model);

@@ -148,7 +148,7 @@ struct Words {
   std::string_view message;
   std::string_view suggestion;
 };
-constexpr std::array<Words, 9> known_words{
+constexpr std::array<Words, 12> known_words{
     {{"illegal map value", "a ':' is not expected here",
       "end the line above with ':' if this belongs to it, or align this line with its neighbours; "
       "a "
@@ -164,6 +164,10 @@ constexpr std::array<Words, 9> known_words{
      {"anchor is not defined", "aliases are not allowed in a workflow", "write the value out"},
      {"unknown escape character", "an unknown escape in double quotes",
       "write \\\\ for a backslash, or use single quotes"},
+     {"illegal map key", "a '?' may not stand here", "remove it, or put the value in quotes"},
+     {"illegal tab", "a tab indents this line", "indent with spaces"},
+     {"unexpected character in block scalar", "nothing may follow a '|' or '>' in its line",
+      "put the text on the lines below, indented further, or in quotes"},
      {"document indicator", "a line of '---' or '...' inside a value",
       "a workflow file holds one document"}}};
 
@@ -184,11 +188,59 @@ std::optional<Diagnostic> merge_mark(std::string_view text) {
   return std::nullopt;
 }
 
+/// A '?' behind a word in the line of this bracket, at which the parser ends the word.
+std::optional<std::size_t> late_mark(std::string_view text, std::size_t bracket) {
+  const std::string_view line = text.substr(0, std::min(text.find('\n', bracket), text.size()));
+  for (std::size_t at = line.find('?', bracket); at != std::string_view::npos;
+       at = line.find('?', at + 1))
+    if (at + 1 == line.size() ||
+        std::string_view(" ,}]").find(line[at + 1]) != std::string_view::npos)
+      return at;
+  return std::nullopt;
+}
+
+/// A line of Markdown, or the comment of another language: the first of them.
+std::optional<Diagnostic> foreign_line(std::string_view text) {
+  for (std::size_t at = 0; at < text.size(); at = std::min(text.find('\n', at), text.size()) + 1) {
+    const std::size_t first = std::min(text.find_first_not_of(" \t", at), text.size());
+    const std::string_view line = text.substr(first);
+    if (line.starts_with("```"))
+      return syntax(text, first, "this line is a fence of Markdown", "remove the lines of ```");
+    for (const std::string_view dash : {"\xe2\x80\x93 ", "\xe2\x80\x94 ", "\xe2\x80\xa2 ", "* "})
+      if (line.starts_with(dash))
+        return syntax(text, first, "a list entry begins with '- '",
+                      "write - in place of " + std::string(dash.substr(0, dash.size() - 1)));
+    if (line.starts_with("//") || line.starts_with("/*"))
+      return syntax(text, first, "a comment begins with '#'",
+                    "write # in place of " + std::string(line.substr(0, 2)));
+  }
+  return std::nullopt;
+}
+
+/// The '-' of an entry that stands among keys: of a list above that is indented otherwise, or whose
+/// own entry was taken for a key.
+Diagnostic stray_entry(std::string_view text, std::size_t byte) {
+  const std::size_t indent = byte - line_of(text, byte);
+  for (std::size_t line = line_of(text, byte); line > 1;) {
+    line = text.rfind('\n', line - 2) + 1;  // npos + 1 is 0
+    const std::size_t first = text.find_first_not_of(" \r\n", line);
+    if (first >= byte) continue;  // a blank line
+    const std::string_view rest = text.substr(first);
+    if (rest.starts_with("-") && !rest.starts_with("- ") && first - line >= indent)
+      return glued_dash(text, first);
+    if (first - line <= indent) break;
+    if (rest.starts_with("- "))
+      return syntax(
+          text, byte, "this list entry is indented less than those above it",
+          "align its '-' with that of line " + std::to_string(place_of(text, first).line));
+  }
+  return syntax(text, byte, "a list entry stands among the keys of a map", "remove the '-'");
+}
+
 /// A line that the parser expects no more in the map that it reads.
 std::optional<Diagnostic> stray_line(std::string_view text, std::size_t byte) {
   const std::string_view rest = text.substr(byte);
-  if (rest.starts_with("- "))
-    return syntax(text, byte, "a list entry stands among the keys of a map", "remove the '-'");
+  if (rest.starts_with("- ")) return stray_entry(text, byte);
   const std::size_t line = line_of(text, byte);
   const std::size_t before = text.substr(0, byte).find_last_not_of(" \t\r\n");
   if (before == std::string_view::npos) return std::nullopt;
@@ -234,6 +286,27 @@ std::optional<Diagnostic> wrong_bytes(std::string_view text) {
   return std::nullopt;
 }
 
+std::optional<Diagnostic> wrong_lines(std::string_view text) {
+  const std::size_t cr = text.find('\r');
+  if (cr != std::string_view::npos && cr + 1 < text.size() &&
+      text.find('\n') == std::string_view::npos)
+    return syntax(text, cr, "the lines end with a carriage return alone",
+                  "save the file with LF, or with CR and LF, at the end of its lines");
+  const char first = text.empty() ? ' ' : text[0];
+  if (first != '+' && first != '>') return std::nullopt;
+  for (std::size_t at = 0; at < text.size(); at = std::min(text.find('\n', at), text.size()) + 1)
+    if (text[at] != first && text[at] != '\n' && text[at] != '\r') return std::nullopt;
+  return syntax(text, 0,
+                std::string("each line begins with '") + first + "', as in a " +
+                    (first == '+' ? "difference of two files" : "quotation"),
+                std::string("remove the '") + first + "' in front of each line");
+}
+
+Diagnostic glued_dash(std::string_view text, std::size_t byte) {
+  return syntax(text, byte, "a space must follow the '-' of a list entry",
+                "write `- ` in place of `-`");
+}
+
 bool quote_closes(std::string_view text, std::size_t byte) {
   const char quote = text[byte];
   for (std::size_t i = byte + 1; i < text.size(); ++i) {
@@ -262,6 +335,7 @@ Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::st
     return syntax(text, *tab, "a tab indents this line", "indent with spaces");
   if (const auto wide = scan.wide_indent()) return wide_space_mistake(text, *wide);
   if (auto merge = merge_mark(text)) return std::move(*merge);
+  if (auto foreign = foreign_line(text)) return std::move(*foreign);
   if (const auto quote = scan.open_quote()) return unclosed_quote(text, *quote);
   const bool flow = parser.find("flow not found") != std::string::npos;
   const bool ends = parser.find("illegal flow end") != std::string::npos;
@@ -273,6 +347,10 @@ Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::st
       flow && dollar != std::string_view::npos)
     return syntax(text, line + dollar, "'${' within braces needs quotes around the value",
                   "write \"${NAME:-default}\"");
+  if (const auto mark =
+          flow && scan.open_bracket() ? late_mark(text, *scan.open_bracket()) : std::nullopt)
+    return syntax(text, *mark, "a '?' at the end of a word within braces needs quotes",
+                  "remove it, or put the value in quotes");
   if (const auto bracket = scan.open_bracket(); bracket && (flow || block || ends))
     return syntax(text, *bracket, "this bracket is not closed",
                   std::string("write the closing ") + (text[*bracket] == '{' ? '}' : ']') +

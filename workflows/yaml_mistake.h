@@ -17,6 +17,12 @@ Mark place_of(std::string_view text, std::size_t byte);
 /// What keeps the bytes from being text: another encoding, control bytes. Nothing: it is UTF-8.
 std::optional<Diagnostic> wrong_bytes(std::string_view text);
 
+/// Lines that are no YAML's: ends of another system, each marked as a difference or a quotation.
+std::optional<Diagnostic> wrong_lines(std::string_view text);
+
+/// A '-' without its space, which YAML takes for a part of a word.
+Diagnostic glued_dash(std::string_view text, std::size_t byte);
+
 /// True when the quote at `byte` is closed before the text ends (the parser takes the rest for it).
 bool quote_closes(std::string_view text, std::size_t byte);
 Diagnostic unclosed_quote(std::string_view text, std::size_t byte);

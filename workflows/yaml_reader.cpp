@@ -1,7 +1,11 @@
 #include "workflows/yaml_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstdio>
+
+#include "base/utf8.h"
 
 namespace sluice {
 
@@ -29,56 +33,170 @@ bool is_name(std::string_view text) {
 
 namespace {
 
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(' ');
-  return first == std::string::npos ? ""
-                                    : text.substr(first, text.find_last_not_of(' ') - first + 1);
+/// Without the spaces around it, no-break ones too, and without typographic quotes.
+std::string trimmed(std::string_view text) {
+  for (bool cut = true; cut;) {
+    cut = false;
+    for (const std::string_view mark :
+         {" ", "\xc2\xa0", "\xe2\x80\x9c", "\xe2\x80\x9d", "\xe2\x80\x98", "\xe2\x80\x99"}) {
+      const bool first = text.starts_with(mark);
+      if (!first && !text.ends_with(mark)) continue;
+      if (first)
+        text.remove_prefix(mark.size());
+      else
+        text.remove_suffix(mark.size());
+      cut = true;
+    }
+  }
+  return std::string(text);
+}
+
+/// How to write what is expected in place of what stands there.
+std::string help_for(const YamlNode& node, Kind expected) {
+  const bool plain = node.kind == Kind::scalar && !node.scalar.empty() &&
+                     node.scalar.size() <= 100 &&
+                     node.scalar.find_first_of("\n\r,[]{}\"'#&*!|>%@`") == std::string::npos &&
+                     node.scalar.find(": ") == std::string::npos;
+  if (expected == Kind::map)
+    return node.kind == Kind::list   ? "write `name: value` without the '-' or the [ ]"
+           : node.kind == Kind::null ? "write its entries below it, indented, or in { }"
+                                     : "write `name: value`, in { } or indented below it";
+  if (expected == Kind::list)
+    return node.kind == Kind::map ? "begin each entry with '- '"
+           : plain                ? "write [ " + node.scalar + " ]"
+                                  : "write its entries in [ ], or below it, each behind a '- '";
+  if (node.kind == Kind::null) return "write a value behind the ':'";
+  return node.kind == Kind::list ? "write one value, without the '-' or the [ ]"
+                                 : "write one value, without { } or keys of its own";
+}
+
+/// What other programs call this key, when it stands here under its own name nowhere yet.
+std::string called_elsewhere(const YamlNode& map, std::string_view key,
+                             std::span<const std::string_view> known) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 15> others{
+      {{"type", "plugin"},
+       {"kind", "plugin"},
+       {"checkpoint", "model"},
+       {"path", "model"},
+       {"params", "global_params"},
+       {"parameters", "options"},
+       {"config", "options"},
+       {"args", "options"},
+       {"instances", "replicas"},
+       {"timeout", "deadline"},
+       {"needs", "inputs"},
+       {"from", "inputs"},
+       {"steps", "nodes"},
+       {"includes", "include"},
+       {"description", "meaning"}}};
+  for (const auto& [other, ours] : others)
+    if (other == key && std::ranges::find(known, ours) != known.end() && map.find(ours) == nullptr)
+      return std::string(ours);
+  return "";
+}
+
+/// Of the known keys the one below which this one belongs; empty: none.
+std::string_view belongs_to(std::string_view key, std::span<const std::string_view> known) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> inner{
+      {{"deadline", "limits"},
+       {"loop_iterations", "limits"},
+       {"frames", "limits"},
+       {"firings", "expect"}}};
+  for (const auto& [name, holder] : inner)
+    if (name == key && std::ranges::find(known, holder) != known.end()) return holder;
+  return "";
 }
 
 }  // namespace
 
-bool YamlReader::expect(const YamlNode& node, YamlNode::Kind kind, const std::string& what) {
+std::string misleading_character(std::string_view text) {
+  constexpr std::array<std::pair<char32_t, char32_t>, 9> ranges{
+      {{0x00ad, 0x00ad},  // a hyphen that is not shown
+       {0x0370, 0x052f},  // Greek and Cyrillic letters
+       {0x200b, 0x200f},  // no width, or a direction
+       {0x202a, 0x202e},
+       {0x2060, 0x2064},
+       {0xfeff, 0xfeff},
+       {0xff01, 0xff5e},    // wide forms of ASCII
+       {0x2018, 0x201f},    // typographic quotes
+       {0x2010, 0x2015}}};  // dashes
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = std::max<std::size_t>(1, utf8_length(text.substr(i)));
+    char32_t code = static_cast<unsigned char>(text[i]) & (0xffU >> (length == 1 ? 0 : length + 1));
+    for (std::size_t at = 1; at < length; ++at)
+      code = code << 6U | (static_cast<unsigned char>(text[i + at]) & 0x3fU);
+    if (std::ranges::any_of(ranges, [&](auto r) { return code >= r.first && code <= r.second; })) {
+      std::array<char, 16> name{};
+      std::snprintf(name.data(), name.size(), "U+%04X", static_cast<unsigned>(code));
+      return name.data();
+    }
+    i += length;
+  }
+  return "";
+}
+
+bool YamlReader::expect(const YamlNode& node, YamlNode::Kind kind, const std::string& what,
+                        const std::string& suggestion) {
   if (node.kind == kind) return true;
   if (node.refused) return false;
-  const bool dashes = kind == Kind::map && node.kind == Kind::list;
   error(node.mark, "wrong-kind",
         what + " must be " + std::string(kind_name(kind)) + ", this is " +
             std::string(kind_name(node.kind)),
-        dashes ? "write `name: value` without the '-' or the [ ]" : "");
+        suggestion.empty() ? help_for(node, kind) : suggestion);
   return false;
+}
+
+/// `a:b`, `a = b` and a ':' of another script: the key and the value that they hold are read as
+/// such.
+void YamlReader::read_what_was_meant(const YamlNode& map, const YamlNode& key,
+                                     const YamlNode& value, std::span<const std::string_view> known,
+                                     std::string& help) {
+  struct Glue {
+    std::string_view mark;
+    std::string_view help;
+  };
+  constexpr std::string_view wide_colon = "\xef\xbc\x9a";
+  for (const auto& [mark, words] :
+       {Glue{":", "a plain space must follow the ':' of a key"},
+        Glue{"=", "write ':' and a space in place of the '='"},
+        Glue{" ", "write a ':' behind the key"},
+        Glue{wide_colon, "write ':' in place of the ':' of another script (U+FF1A)"}}) {
+    const std::size_t at = key.scalar.find(mark);
+    // With a value of its own the key is a wrong one, not two words.
+    if (at == std::string::npos || (mark == " " && value.kind != Kind::null)) continue;
+    const auto head = std::ranges::find(known, trimmed(key.scalar.substr(0, at)));
+    if (mark == wide_colon || head != known.end()) help = words;
+    if (head == known.end()) continue;
+    YamlNode& read = separated_.emplace_back(key);
+    read.scalar = trimmed(key.scalar.substr(at + mark.size()));
+    // More than a word: what it was to be is not known.
+    read.refused = mark == wide_colon && value.kind != Kind::null;
+    if (read.refused) read.kind = Kind::null;
+    return read_as(map, *head, read);
+  }
 }
 
 void YamlReader::check_keys(const YamlNode& map, std::span<const std::string_view> known,
                             const std::string& where) {
   for (const auto& [key, value] : map.entries) {
-    if (std::ranges::find(known, key.scalar) != known.end() || key.scalar == "<<") continue;
-    const std::string near = nearest_name(key.scalar, {known.begin(), known.end()});
+    if (std::ranges::find(known, key.scalar) != known.end() || key.scalar == "<<" || key.refused)
+      continue;
+    std::string near = nearest_name(trimmed(key.scalar), {known.begin(), known.end()});
+    if (near.empty()) near = called_elsewhere(map, key.scalar, known);
     const auto it = std::ranges::find(known, near);
-    if (it != known.end() && map.find(near) == nullptr)
-      meant_.emplace(std::pair(&map, *it), &value);
+    if (it != known.end() && map.find(near) == nullptr) read_as(map, *it, value);
     std::string list;
     for (const std::string_view name : known)
       list += (list.empty() ? "" : ", ") + std::string(name);
     std::string help = near.empty() ? "known keys: " + list : "did you mean '" + near + "'?";
-    if (const std::size_t colon = key.scalar.find(':'); colon != std::string::npos) {
-      const auto head = std::ranges::find(known, key.scalar.substr(0, colon));
-      if (head != known.end()) {
-        YamlNode& read = separated_.emplace_back(key);
-        read.scalar = key.scalar.substr(colon + 1);
-        meant_.emplace(std::pair(&map, *head), &read);
-      }
-      help = "a space must follow the ':' of a key";
-    }
-    // `plugin = name`: read as it is meant.
-    if (const std::size_t equals = key.scalar.find('='); equals != std::string::npos) {
-      const auto head = std::ranges::find(known, trimmed(key.scalar.substr(0, equals)));
-      if (head != known.end()) {
-        YamlNode& read = separated_.emplace_back(key);
-        read.scalar = trimmed(key.scalar.substr(equals + 1));
-        meant_.emplace(std::pair(&map, *head), &read);
-        help = "write ':' and a space in place of the '='";
-      }
-    }
+    const std::string_view holder = belongs_to(key.scalar, known);
+    if (near.empty() && !holder.empty()) help = "it is a key of '" + std::string(holder) + "'";
+    if (const std::string odd = misleading_character(key.scalar); !odd.empty())
+      help += " This has the character " + odd + ": type it anew";
+    const bool digits = !key.scalar.empty() && key.scalar[0] >= '0' && key.scalar[0] <= '9';
+    if (digits && value.kind == Kind::null)
+      help = "a ',' ends the value before it: write a '.' in a number with a fraction";
+    read_what_was_meant(map, key, value, known, help);
     error(key.mark, "unknown-key", "unknown key " + in_quotes(key.scalar) + " in " + where, help);
   }
 }
@@ -91,17 +209,20 @@ const YamlNode* YamlReader::find(const YamlNode& map, std::string_view key) cons
 
 std::optional<Name> YamlReader::name(const YamlNode& node, const std::string& what) {
   if (!expect(node, Kind::scalar, what)) return std::nullopt;
+  const std::string odd = misleading_character(node.scalar);
   if (!is_name(node.scalar))
     error(node.mark, "bad-name", in_quotes(node.scalar) + " cannot be " + what,
           node.scalar.size() > name_length_max
               ? "a name has at most " + std::to_string(name_length_max) + " characters, this has " +
                     std::to_string(node.scalar.size())
-              : "names are lower-case letters, digits and _, and begin with a letter");
+              : "names are lower-case letters, digits and _, and begin with a letter" +
+                    (odd.empty() ? "" : "; this has the character " + odd));
   return Name{node.scalar, node.mark};
 }
 
 std::optional<std::int64_t> YamlReader::number(const YamlNode& node, const std::string& what,
-                                               std::int64_t least, std::int64_t most) {
+                                               std::int64_t least, std::int64_t most,
+                                               const std::string& suggestion) {
   std::int64_t value = 0;
   const char* end = node.scalar.data() + node.scalar.size();
   const auto [stop, failed] = std::from_chars(node.scalar.data(), end, value);
@@ -112,8 +233,11 @@ std::optional<std::int64_t> YamlReader::number(const YamlNode& node, const std::
       node.mark, "bad-number",
       what + " is " +
           (node.kind == Kind::scalar ? in_quotes(node.scalar) : std::string(kind_name(node.kind))) +
-          ", it must be a whole number from " + std::to_string(least) + " to " +
-          std::to_string(most));
+          ", it must be " +
+          (least == most
+               ? std::to_string(least)
+               : "a whole number from " + std::to_string(least) + " to " + std::to_string(most)),
+      suggestion);
   return std::nullopt;
 }
 

@@ -22,6 +22,8 @@ namespace sluice {
 inline constexpr std::size_t name_length_max = 64;
 
 std::string_view kind_name(YamlNode::Kind kind);
+/// A character that only looks like a letter, a mark or nothing at all, as "U+200B"; empty: none.
+std::string misleading_character(std::string_view text);
 /// `[a-z][a-z0-9_]*`, at most 64 characters.
 bool is_name(std::string_view text);
 
@@ -38,31 +40,47 @@ class YamlReader {
     report(diagnostics_,
            {Severity::warning, mark, std::move(code), std::move(message), std::move(suggestion)});
   }
-  bool expect(const YamlNode& node, YamlNode::Kind kind, const std::string& what);
+  bool expect(const YamlNode& node, YamlNode::Kind kind, const std::string& what,
+              const std::string& suggestion = "");
   void check_keys(const YamlNode& map, std::span<const std::string_view> known,
                   const std::string& where);
   /// The value of `key`, or of the unknown key that `check_keys` took for it: what is misspelt is
   /// said once, and read all the same.
   const YamlNode* find(const YamlNode& map, std::string_view key) const;
+  /// `{ name value }`: an error is said, and true.
+  bool lacks_colon(const YamlNode& key, const YamlNode& value) {
+    const std::size_t space = key.scalar.find(' ');
+    if (value.kind != YamlNode::Kind::null || key.quoted || space == std::string::npos)
+      return false;
+    error(key.mark, "missing-colon", "a ':' is missing in " + in_quotes(key.scalar),
+          "write " + key.scalar.substr(0, space) + ":" + key.scalar.substr(space));
+    return true;
+  }
+  /// From here on `find` gives this value for that key.
+  void read_as(const YamlNode& map, std::string_view key, const YamlNode& value) {
+    meant_.emplace(std::pair(&map, key), &value);
+  }
   std::optional<Name> name(const YamlNode& node, const std::string& what);
   std::optional<std::int64_t> number(const YamlNode& node, const std::string& what,
-                                     std::int64_t least, std::int64_t most);
+                                     std::int64_t least, std::int64_t most,
+                                     const std::string& suggestion = "");
   /// `500ms`, `30s`, `2m`, at least `least` of them, at most a day. `at_most`: where the caller
   /// allows less, as the error says it.
   std::optional<std::chrono::milliseconds> duration(const YamlNode& node, const std::string& what,
                                                     std::int64_t least = 1,
                                                     const char* at_most = "a day");
 
+  /// False, with an error, when it is none of them.
   template <typename T>
-  void choice(const YamlNode& node, const std::string& what,
+  bool choice(const YamlNode& node, const std::string& what,
               const std::vector<std::pair<std::string_view, T>>& choices, T& to) {
-    if (!expect(node, YamlNode::Kind::scalar, what)) return;
+    if (!expect(node, YamlNode::Kind::scalar, what)) return false;
     std::vector<std::string_view> names;
     std::string list;
     for (const auto& [text, value] : choices) {
       if (node.scalar == text) {
         to = value;
-        return;
+        return true;
       }
       names.push_back(text);
       list += (list.empty() ? "" : ", ") + std::string(text);
@@ -71,12 +89,16 @@ class YamlReader {
     error(node.mark, "bad-choice",
           what + " cannot be " + in_quotes(node.scalar) + " (" + list + ")",
           near.empty() ? "" : "did you mean '" + near + "'?");
+    return false;
   }
 
  private:
+  void read_what_was_meant(const YamlNode& map, const YamlNode& key, const YamlNode& value,
+                           std::span<const std::string_view> known, std::string& help);
+
   Diagnostics& diagnostics_;
   std::map<std::pair<const YamlNode*, std::string_view>, const YamlNode*> meant_;
-  std::deque<YamlNode> separated_;  // values that were written without a space before them
+  std::deque<YamlNode> separated_;  // values that were parts of their keys
 };
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <sstream>
 
 #include "base/utf8.h"
@@ -57,6 +58,17 @@ class Builder final : public YAML::EventHandler {
     refuse_anchor(mark, anchor);
     YamlNode node;
     node.mark = places_.mark(mark);
+    const std::size_t at = mark.is_null() ? text_.size() : static_cast<std::size_t>(mark.pos);
+    const bool entry = !stack_.empty() && stack_.back().node.kind == YamlNode::Kind::list;
+    if (const auto dash = empty_entry(at); entry && dash) node.mark = place_of(text_, *dash);
+    if (awaits_key()) {
+      node.refused = true;  // check_key says so
+      if (text_.substr(std::min(at, text_.size())).starts_with("null")) {
+        node.kind = YamlNode::Kind::scalar;
+        node.scalar = "null";
+        node.mark.length = 4;
+      }
+    }
     add(std::move(node));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
@@ -105,6 +117,21 @@ class Builder final : public YAML::EventHandler {
   void error(Mark mark, std::string code, std::string message, std::string suggestion) {
     report(diagnostics_,
            {Severity::error, mark, std::move(code), std::move(message), std::move(suggestion)});
+  }
+  /// The '-' of an entry with nothing behind it: the parser is at the next thing already.
+  std::optional<std::size_t> empty_entry(std::size_t at) const {
+    const std::size_t last = text_.substr(0, at).find_last_not_of(" \t\r\n");
+    if (last == std::string_view::npos || text_[last] != '-') return std::nullopt;
+    return last;
+  }
+  /// Not a number: `-{ a: b }`, `-name: value`.
+  static bool begins_with_glued_dash(std::string_view key) {
+    return key.size() > 1 && key[0] == '-' &&
+           (key[1] == '{' || key[1] == '[' || (key[1] >= 'a' && key[1] <= 'z'));
+  }
+  bool awaits_key() const {
+    return !stack_.empty() && stack_.back().node.kind == YamlNode::Kind::map &&
+           !stack_.back().has_key;
   }
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != 0)
@@ -157,6 +184,8 @@ class Builder final : public YAML::EventHandler {
       check_key(top, node);
       if (is_wide_space(node.scalar) && !node.quoted)
         report(diagnostics_, wide_space_mistake(text_, key_at_));
+      if (!node.quoted && begins_with_glued_dash(node.scalar))
+        report(diagnostics_, glued_dash(text_, key_at_));
       top.key = std::move(node);
       top.has_key = true;
     } else {
@@ -174,6 +203,9 @@ class Builder final : public YAML::EventHandler {
             "write `name: value`");
       return;
     }
+    if (!key.quoted && key.scalar == "null")
+      error(key.mark, "yaml-key", "'null' stands for nothing in YAML: it is no key",
+            "choose another name");
     if (key.scalar == "<<" && !key.quoted)
       error(key.mark, "yaml-merge", "merge keys are not allowed in a workflow",
             "write the keys out");
@@ -215,9 +247,11 @@ YamlNode read_yaml(std::string_view text, Diagnostics& diagnostics) {
     return root;
   }
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // the mark of an encoding
-  if (auto wrong = wrong_bytes(text)) {
-    report(diagnostics, std::move(*wrong));
-    return root;
+  for (const auto look : {wrong_bytes, wrong_lines}) {
+    if (auto wrong = look(text)) {
+      report(diagnostics, std::move(*wrong));
+      return root;
+    }
   }
   std::istringstream stream{std::string(text)};
   const Places places(text);

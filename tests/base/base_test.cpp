@@ -120,6 +120,7 @@ TEST_CASE("a file is read whole, and what is no file is an error, never a wait")
   CHECK(read("absent", 9).error().code == ErrorCode::not_found);
   CHECK(read("some/below", 9).error().code == ErrorCode::not_found);
   CHECK(read(".", 9).error().code == ErrorCode::invalid_argument);
+  CHECK_THAT(read(".", 9).error().message, Catch::Contains("this is a folder, not a file"));
   REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
   CHECK_THAT(read("pipe", 9).error().message, Catch::Contains("not a regular file"));
 }
@@ -159,6 +160,8 @@ TEST_CASE("the nearest name is near or nothing") {
   CHECK(nearest_name("abcdef", {"abcxyz"}).empty());
   CHECK(nearest_name("ab", {"xb"}) == "xb");
   CHECK(nearest_name("ab", {"xy"}).empty());
+  // Another case of its letters is nearer than any other letter.
+  CHECK(nearest_name("ABCD", {"abce", "abcd"}) == "abcd");
 }
 
 TEST_CASE("the random stream is the published one") {

@@ -284,7 +284,7 @@ def main():
             photo = f.read()
         ask = ("run", CHAT, "--prompt", "what color is the circle", "--image")
         one_line_error("missing picture", "nowhere.png: no such file", *ask, "nowhere.png")
-        one_line_error("folder as picture", "not a regular file", *ask, scratch)
+        one_line_error("folder as picture", "this is a folder, not a file", *ask, scratch)
         one_line_error("text named png", "it is plain text", *ask, file("text.png", b"hello there\n"))
         one_line_error("truncated JPEG", "truncated", *ask, file("cut.jpg", photo[: len(photo) // 2]))
         one_line_error("huge PNG", "20000 x 20000", *ask, file("huge.png", png_header(20000, 20000)))

@@ -199,7 +199,7 @@ def no_files(scratch):
     for use, args in uses.items():
         for what, path, words in ((none, none, ("no such file", "does not exist")),
                                   ("a pipe", pipe, ("not a file", "not a regular file")),
-                                  ("a folder", folder, ("not a file", "not a regular file", "is actually a directory", "no scenario"))):
+                                  ("a folder", folder, ("not a file", "not a regular file", "is actually a directory", "no scenario", "no checkpoint"))):
             code, out, err = sluice(*args(path), seconds=60)
             said = err + out
             expect(f"{use}: {what}", code in (1, 2) and any(w in said for w in words) and path in said, (code, out, err))

@@ -333,3 +333,90 @@ def statuses(folder, sluice):
         fake = Fake(where)
     os.rmdir(where)
     os.rmdir(os.path.dirname(where))
+
+
+def newcomers(folder, root):
+    """What authors get wrong in their first scenarios, profiles, cluster files and manifests, and what they type of them."""
+    flow, laptop = "workflows/image_chat.yaml", "examples/cluster/laptop.yaml"
+    scenario = f"""scenario: a picture
+workflow: {os.path.join(root, flow)}
+calls: [ {{ inputs: {{ request: q0 }} }} ]
+nodes:
+  parse: {{ yields: [ [text], [image] ] }}
+expect: {{ calls: [ {{ status: ok }} ] }}
+"""
+    cluster = f"""cluster: 1
+workflows: [ {os.path.join(root, flow)} ]
+machines:
+  front: {{ home: true, roles: [ parser ] }}
+  eyes:  {{ roles: [ vit ] }}
+  paint: {{ roles: [ vae ] }}
+  talk:  {{ roles: [ llm, diffusion ] }}
+lease: 3s
+"""
+    manifest = """sluice_role: 1
+name: grasp
+abi: 1.0
+kind: plain
+interfaces:
+  plan:
+    inputs: { image: { type: image } }
+    outputs: { pose: { type: tensor }, left: { type: number } }
+    frames: [ [pose], [left] ]
+options:
+  fingers: { type: whole, least: 1, most: 5, default: 2 }
+  hand: { type: choice, choices: [left, right], default: right }
+"""
+
+    def changed(name, text, *changes):
+        path = os.path.join(folder, "newcomer", name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        for old, new in changes:
+            if old not in text:
+                raise ValueError(f"{name}: {old}")
+            text = text.replace(old, new)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    wrong = "sluice: 1\nworkflow: W\nroles: { any: { plugin: scripted } }\nnodes: { a: { run: any } }\noutputs: { x: b.y }\n"
+    broken = changed("broken.yaml", wrong)
+    of_broken = (os.path.join(root, flow), broken)
+    yield from (["test", "--seeds", "2", changed(name, scenario, change)] for name, change in (
+        ("expects_an_empty_map.yaml", ("{ calls: [ { status: ok } ] }", "{}")),
+        ("expects_of_calls_nothing.yaml", ("{ status: ok }", "{}")),
+        ("name_misspelt.yaml", ("scenario:", "scenaro:")),
+        ("frame_without_brackets.yaml", ("[text], [image]", "text, image")),
+        ("of_a_broken_workflow.yaml", of_broken),
+        ("firings_too_far_left.yaml", ("expect: {", "firings: { parse: 1 }\nexpect: {")),
+        ("calls_nothing.yaml", ("[ { inputs: { request: q0 } } ]", "[]"))))
+    changed("folder/misspelt.yaml", scenario, ("scenario:", "scenaro:"))
+    changed("folder/no_yaml.yaml", scenario, ("[image] ]", "[image]"))
+    changed("folder/well.yaml", scenario)
+    yield ["test", "--seeds", "2", os.path.join(folder, "newcomer/folder")]
+    profile = "profile: mine\nnodes:\n  parse: { latency: [9ms, 1] }\n"
+    yield from (["simulate", flow, "--calls", "1", "--profile", changed(name, text)] for name, text in (
+        ("profile_of_nothing.yaml", "profile: mine\n"), ("empty_profile.yaml", ""), ("profile.yaml", profile)))
+    yield from (["validate", changed(name, cluster, *changes)] for name, changes in (
+        ("cluster_2.yaml", [("cluster: 1", "cluster: 2")]),
+        ("cluster_lease.yaml", [("3s", "0s")]),
+        ("cluster_idle.yaml", [("  eyes:", "  idle: {}\n  eyes:")]),
+        ("cluster_words.yaml", [("[ vit ]", "vit"), ("home: true", "home: yes")]),
+        ("cluster_addresses.yaml", [("roles: [ parser ]", "roles: [ parser ], address: tcp://10.0.0.1:5000"),
+                                    ("[ vit ]", "[ vit ], address: tcp://10.0.0.2:5000"),
+                                    ("[ vae ]", "[ vae ], address: tcp://10.0.0.3:5000"),
+                                    ("diffusion ]", "diffusion ], address: tcp://localhost:5000")])))
+    yield from (["validate", changed(f"{name}/grasp.role.yaml", manifest, *changes)] for name, changes in (
+        ("short_type", [("{ type: image }", "image")]),
+        ("list_of_inputs", [("{ image: { type: image } }", "[ image ]")]),
+        ("most_in_words", [("most: 5", "most: five")]),
+        ("one_choice", [("[left, right]", "left")]),
+        ("no_number", [("{ type: number }", "{ type: text, count_source: true }")]),
+        ("frame_misspelt", [("[left] ]", "[lfet] ]")]),
+        ("decimal_comma", [("default: 2", "default: 2,5")])))
+    yield from (words.split() for words in (
+        f"status {laptop}", f"down {laptop}", f"validate {flow} --json", f"run {flow} --prompt what color",
+        f"run {flow} --deadline 5", f"run --prompt x {flow} {flow}", f"simulate {flow} --rate 5 --rate 6",
+        f"simulate {flow} --rate 1,5", f"simulate {flow} --calls 1e3", f"simulate {flow} --calls", f"plan {flow} --format png",
+        "validate", "test", f"roles --plugins {flow}", "chat models", "model inspect workflows", "why", f"why {flow} first",
+        f"run {flow} --prompt x --seed -1"))

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from transcript_cases import files, scenarios, statuses, traces
+from transcript_cases import files, newcomers, scenarios, statuses, traces
 
 SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 HERE = "tests/cli/transcripts"
@@ -88,6 +88,7 @@ def transcripts(folder):
     yield "help", helps()
     yield "lines", lines(folder)
     yield "refusals", list(refusals(folder))
+    yield "newcomers", list(newcomers(folder, ROOT))
     yield "roles", [["roles"]] + [["roles", name] for name in (
         "language_model parse_request vision_encoder chat_model robot_policy action_expert denoiser class_denoiser image_codec "
         "scripted").split()]

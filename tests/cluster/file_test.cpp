@@ -131,7 +131,7 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
       {"workflows: [ a ]\nmachines: { a: { home: true } }",
        "1:1 missing-key the cluster file has no version | cluster: 1"},
       {"cluster: 2\nworkflows: [ a ]\nmachines: { a: { home: true } }",
-       "1:10 bad-number cluster is '2', it must be a whole number from 1 to 1 | "},
+       "1:10 bad-number cluster is '2', it must be 1 | "},
       {"cluster: 1\nmachines: { a: { home: true } }",
        "1:1 missing-key the cluster names no workflow | workflows: [ FILE ], relative to this "
        "file"},
@@ -143,6 +143,16 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
       {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "lease: 10ms\n"),
        "3:8 bad-lease lease is '10ms', it must be from 60ms to 60m | 3s is what stands for most "
        "networks"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "lease: 0s\n"),
+       "3:8 bad-lease lease is '0s', it must be from 60ms to 60m | 3s is what stands for most "
+       "networks"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n  arm: { }\n"),
+       "6:3 idle-machine machine 'arm' has no role to run | give it `roles`, or remove it"},
+      {with_machines("  front: { home: true, address: 'tcp://10.0.0.1:1', roles: [ ear, eye ] }\n"
+                     "  gpu: { address: 'tcp://10.0.0.2:1', roles: [ mind, hand ] }\n"),
+       "4:33 missing-keys 'tcp://10.0.0.1:1' can be reached from elsewhere, and there are no keys "
+       "| "
+       "keys: FOLDER; `sluice keys FOLDER --machine NAME` makes them"},
       {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "lease: 2000m\n"),
        "3:8 bad-duration lease is '2000m', which is more than a day | write a whole number and ms, "
        "s "

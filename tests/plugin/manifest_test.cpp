@@ -39,8 +39,12 @@ TEST_CASE("each mistake of a manifest is found at its place") {
   const std::vector<std::pair<std::string, std::string>> rows{
       {good, ""},
       {with("sluice_role: 1", "sluice_role: 2"),
-       "1:14 sluice_role, the version of this format, is '2', it must be a whole number from 1 to "
-       "1"},
+       "1:14 sluice_role, the version of this format, is '2', it must be 1"},
+      {with("most: 9", "most: nine"),
+       "11:37 most is 'nine', it must be a whole number from 1 to "
+       "9007199254740992"},
+      {with("type: whole, least: 1, most: 9", "type: choice, choices: left"),
+       "11:31 choices must be a list, this is a single value"},
       {with("sluice_role: 1\n", ""), "1:1 the manifest needs 'sluice_role'"},
       {with("name: good", "name: ../good"), "2:7 '../good' cannot be a plugin's name"},
       {with("meaning: a role", "meaning: \"a\\nrole\""),

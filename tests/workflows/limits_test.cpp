@@ -1,6 +1,4 @@
 // The loader's limits and units, where an import comes from, and paths of models.
-#include "workflows/load.h"
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -8,6 +6,7 @@
 #include <fstream>
 
 #include "graph/print.h"
+#include "workflows/load.h"
 #include "workflows/model_paths.h"
 
 using namespace sluice;
@@ -164,6 +163,8 @@ TEST_CASE("a model's path knows the home directory and variables with defaults")
   CHECK(expanded("${NONE:-models}/${MODELS}") == "models//data");
   CHECK(expanded("${NONE}/x").find("'NONE' of the environment is not set") != std::string::npos);
   CHECK(expanded("${NONE").find("not closed") != std::string::npos);
+  for (const char* wrong : {"${}", "${1A}", "${A B}"})
+    CHECK(expanded(wrong).find("names no variable") != std::string::npos);
 }
 
 TEST_CASE("models are found where they are, and said to be missing where they are named") {
@@ -198,6 +199,11 @@ TEST_CASE("what to write in place of a model's path depends on what stands there
   CHECK(help("“models/scenes”").starts_with("remove the typographic quotes"));
   CHECK(help("$HOME/models").find("${NAME}") != std::string::npos);
   CHECK(help("Qwen/Qwen2.5-VL").find("nothing is downloaded") != std::string::npos);
+  CHECK(help("https://a.example/model").starts_with("nothing is downloaded: fetch"));
+  fs::create_directories(folder.path() / "checkpoints/scenes");
+  std::ofstream(folder.path() / "checkpoints/scenes/config.json") << "{}";
+  CHECK(help("checkpoints/scene") == "did you mean 'checkpoints/scenes'?");
+  CHECK(help("checkpoints/other").find("did you mean") == std::string::npos);
 }
 
 TEST_CASE("a workflow of one MiB is read, and refused with one byte more") {

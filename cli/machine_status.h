@@ -6,12 +6,15 @@
 //       "owed_bytes", "window_bytes",
 //       "lent": { "in_place", "in_place_bytes", "copied", "in_message", "in_message_bytes", "why",
 //       "held_bytes" } }
-//       ], "pages" (of those shared over machines): { PARAMETER: { COUNTER: NUMBER } },
-//       "processes": as `processes_json`,
+//       ], "hosts": [ { "name", "roles": [], "state": "waits|begins|serves|refused", "pid",
+//       "starts", "activations", "next_ms", "ended" } ], "pages" (of those shared
+//       over machines): { PARAMETER: { COUNTER: NUMBER } }, "processes": as `processes_json`,
 //       "registry": "joining|current|lapsed|fenced", "registry_why" }
-// Until its roles are loaded: only machine, home, pid, ready, ending and the registry. Thread: any.
+// Until its roles are loaded: only machine, home, pid, ready, ending, hosts and the registry.
+// Thread: any.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,6 +23,7 @@
 #include "cli/cluster.h"
 #include "cli/status_socket.h"
 #include "cli/supervisor.h"
+#include "runtime/hosts/hosted_catalog.h"
 
 namespace sluice::cli {
 
@@ -39,6 +43,8 @@ class MachineStatus {
   void set(const Node* node, const Supervisor* supervisor);
   /// From now on it is not ready any more, and not loading.
   void set_ending();
+  /// From now on it says how the hosts of its roles are, too.
+  void show_hosts(std::function<std::vector<hosts::HostReport>()> report);
   /// As `set`.
   void watch(const RegistryKeeper* registry);
 
@@ -54,6 +60,7 @@ class MachineStatus {
   const Node* node_ = nullptr;
   const Supervisor* supervisor_ = nullptr;
   const RegistryKeeper* registry_ = nullptr;
+  std::function<std::vector<hosts::HostReport>()> hosts_;
   std::optional<StatusSocket> socket_;  // ends before the rest
 };
 

@@ -145,9 +145,20 @@ void HostProcess::session_ends(std::string_view session) {
   if (const auto it = sessions_.find(session); it != sessions_.end()) sessions_.erase(it);
 }
 
-std::uint64_t HostProcess::lives() {
+HostStatus HostProcess::status() {
   const std::lock_guard lock(mutex_);
-  return lives_;
+  HostStatus status;
+  status.name = name_;
+  status.state = supervision_.state();
+  status.pid = pid_;
+  status.starts = lives_;
+  if (life_ != nullptr && !life_->dead) status.activations = life_->works.size();
+  if (pid_ < 0)
+    status.next =
+        std::max(std::chrono::ceil<milliseconds>(supervision_.next() - steady_clock::now()),
+                 milliseconds(0));
+  status.ended = ended_;
+  return status;
 }
 
 void HostProcess::cancel(HostLife& life, std::uint32_t member, std::uint64_t activation) {
@@ -223,7 +234,7 @@ void HostProcess::watch() {
 
 void HostProcess::start(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
-  Result<Spawned> spawned = spawn(options_.command, options_.memory);
+  Result<Spawned> spawned = spawn(options_.command, options_.memory, options_.cores);
   lock.lock();
   const auto now = steady_clock::now();
   supervision_.started(now);
@@ -403,6 +414,7 @@ void HostProcess::reap() {
   why_.reset();
   life_->channels.clear();
   life_->dead = true;
+  ended_ = life_->verdict;
   supervision_.died(steady_clock::now());
   for (const auto& making : members_)
     if (!making->made && !making->gone) {

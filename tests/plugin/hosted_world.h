@@ -18,7 +18,7 @@ namespace sluice {
 struct HostedWorld {
   Catalog catalog;
   LoadedWorkflow loaded;
-  std::unique_ptr<Catalog> hosted;
+  hosts::HostedCatalog hosted;
   std::unique_ptr<Runner> runner;
   std::string refused;
 
@@ -35,8 +35,8 @@ struct HostedWorld {
     for (const Diagnostic& d : loaded.diagnostics) INFO(d.message);
     REQUIRE(!has_errors(loaded.diagnostics));
     const WorkflowSpec* const spec = &loaded.spec;
-    hosted = std::make_unique<Catalog>(hosts::host_roles(catalog, {&spec, 1}, groups, options));
-    auto made = Runner::create(loaded.spec, plan, *hosted, {});
+    hosted = hosts::host_roles(catalog, {&spec, 1}, groups, options);
+    auto made = Runner::create(loaded.spec, plan, hosted.catalog, {});
     if (made.ok())
       runner = std::move(made).value();
     else

@@ -74,7 +74,7 @@ machines:
     address: "tcp://10.0.0.2:5000"
     pages: "tcp://10.0.0.2:5001"
     roles: [ a, b ]
-    hosts: { h: [ a, b ] }
+    hosts: { h: { roles: [ a, b ], memory: 1GiB, hang_after: 10ms, cores: [ 0, 1 ] } }
 )";
 
 }  // namespace

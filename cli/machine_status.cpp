@@ -71,7 +71,8 @@ Json host_row(const hosts::HostReport& report) {
           {"starts", status.starts},
           {"activations", status.activations},
           {"next_ms", status.next.count()},
-          {"ended", status.ended}};
+          {"ended", status.ended},
+          {"tried_again", status.tried_again}};
 }
 
 Json machine_row(const std::string& name, const NodeStatus::Machine& row, Roster::Time now) {

@@ -7,7 +7,7 @@
 //       "lent": { "in_place", "in_place_bytes", "copied", "in_message", "in_message_bytes", "why",
 //       "held_bytes" } }
 //       ], "hosts": [ { "name", "roles": [], "state": "waits|begins|serves|refused", "pid",
-//       "starts", "activations", "next_ms", "ended" } ], "pages" (of those shared
+//       "starts", "activations", "next_ms", "ended", "tried_again" } ], "pages" (of those shared
 //       over machines): { PARAMETER: { COUNTER: NUMBER } }, "processes": as `processes_json`,
 //       "registry": "joining|current|lapsed|fenced", "registry_why" }
 // Until its roles are loaded: only machine, home, pid, ready, ending, hosts and the registry.

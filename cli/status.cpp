@@ -175,6 +175,8 @@ std::string host_words(const Json& host) {
     words += ", loading";
   if (state == "serves") words += "; " + many("activations", "activation");
   words += "; started " + many("starts", "time");
+  if (number_of<std::uint64_t>(host, "tried_again") > 0)
+    words += "; tried again: " + many("tried_again", "activation");
   if (const std::string ended = shown_text(host, "ended"); !ended.empty())
     words += "; the last one: " + ended;
   return words;

@@ -145,6 +145,12 @@ void HostProcess::session_ends(std::string_view session) {
   if (const auto it = sessions_.find(session); it != sessions_.end()) sessions_.erase(it);
 }
 
+std::string HostProcess::tries_again(const HostLife& life) {
+  const std::lock_guard lock(mutex_);
+  ++tried_again_;
+  return life.how;
+}
+
 HostStatus HostProcess::status() {
   const std::lock_guard lock(mutex_);
   HostStatus status;
@@ -158,6 +164,7 @@ HostStatus HostProcess::status() {
         std::max(std::chrono::ceil<milliseconds>(supervision_.next() - steady_clock::now()),
                  milliseconds(0));
   status.ended = ended_;
+  status.tried_again = tried_again_;
   return status;
 }
 
@@ -246,7 +253,7 @@ void HostProcess::start(std::unique_lock<std::mutex>& lock) {
   silent_since_ = now;
   ping_at_ = now + std::min(ping_every, options_.greets_within);
   if (!spawned.ok()) {
-    life_->verdict = "host '" + name_ + "' " + spawned.error().message;
+    life_->how = life_->verdict = "host '" + name_ + "' " + spawned.error().message;
     return reap();
   }
   pid_ = spawned->pid;
@@ -404,8 +411,8 @@ void HostProcess::reap() {
     // What its roles have started goes too. Its number is kept until it is waited for.
     ::kill(-pid_, SIGKILL);
     ::waitpid(pid_, &status, 0);
-    life_->verdict =
-        "host '" + name_ + "' " + (asked_ ? *why_ : how_it_ended(status)) + works_text();
+    life_->how = "host '" + name_ + "' " + (asked_ ? *why_ : how_it_ended(status));
+    life_->verdict = life_->how + works_text();
   }
   pid_ = -1;
   unsent_.clear();

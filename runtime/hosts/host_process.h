@@ -52,6 +52,7 @@ struct HostStatus {
   std::size_t activations = 0;
   std::chrono::milliseconds next{0};  // until the next process is started, where none is there
   std::string ended;                  // how the last one died; empty: none did
+  std::uint64_t tried_again = 0;      // activations
 };
 
 /// One process of a host, from its start to its death.
@@ -59,7 +60,8 @@ struct HostLife {
   std::uint64_t number = 0;  // of the host's lives
   std::atomic<bool> dead{false};
   // The host's lock guards the rest.
-  std::string verdict;                         // how it died
+  std::string how;                             // it died
+  std::string verdict;                         // the same, and of what activations
   std::map<std::uint64_t, std::string> works;  // "node 'a' of call 3", by a number of their own
   std::map<std::uint32_t, std::shared_ptr<Channel>> channels;  // by member
 };
@@ -100,6 +102,8 @@ class HostProcess {
   Error end(HostLife& life, const std::string& why);
   /// The same for a connection that failed, which may be because it died.
   Error lost(HostLife& life, const Error& failure);
+  /// An activation that was in it is tried again: how it died. Requires: it is dead.
+  std::string tries_again(const HostLife& life);
   HostStatus status();
 
  private:
@@ -146,6 +150,7 @@ class HostProcess {
   std::uint64_t works_ = 0;
   std::uint64_t lives_ = 0;
   std::string ended_;  // how the last life did
+  std::uint64_t tried_again_ = 0;
   bool stopping_ = false;
   // The present process.
   pid_t pid_ = -1;

@@ -76,8 +76,12 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   std::string deed() const { return "at " + path_; }
-  /// Until the role is there.
-  void meet() { fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC); }
+  /// Until a role is there: again, behind the death of the one that was.
+  void meet() {
+    const int fd = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = fd;
+  }
   void open() const { REQUIRE(::write(fd_, "x", 1) == 1); }
 
  private:

@@ -165,6 +165,31 @@ def status(cluster):
     return json.loads(done.stdout)["machines"][0]["hosts"]
 
 
+def tried_again(folder, flow):
+    """The host of an idempotent role is killed in the middle of an activation, and the call ends well, with a warning."""
+    pipe = os.path.join(folder, "again")
+    os.mkfifo(pipe)
+    with subprocess.Popen([SLUICE, "run", flow, "--plugins", PLUGINS, "--isolate", "one", "--set", "roles.one.idempotent=true",
+                           "--calls", "-"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True) as program:
+        program.stdin.write(call("a", one="at " + pipe))
+        program.stdin.flush()
+        first = os.open(pipe, os.O_WRONLY)  # until the role is there
+        [host] = children(program.pid)
+        os.kill(host, signal.SIGKILL)
+        while host in children(program.pid):  # as long as any of its threads is there
+            select.select([], [], [], 0.005)
+        again = os.open(pipe, os.O_WRONLY)  # until it is there again
+        os.close(first)
+        os.write(again, b"x")
+        os.close(again)
+        result = json.loads(program.stdout.readline())
+        program.stdin.close()
+        program.wait(timeout=60)
+    expect("tried again", result["ok"] and result["outputs"] == {"said": "x"}
+           and "first: tried again: host 'one' died by SIGKILL" in result["warnings"], result)
+
+
 def children(pid):
     """By their parent: not every kernel lists the children of a process."""
     found = []
@@ -227,6 +252,7 @@ def main():
         crash(flow)
         refused(folder, flow)
         limited(folder, flow)
+        tried_again(folder, flow)
         killed(flow, os.path.join(folder, "pipe"))
     print("\n".join(failures) if failures else "isolate: clean")
     sys.exit(1 if failures else 0)

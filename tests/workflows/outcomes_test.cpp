@@ -48,7 +48,7 @@ global_params:
   kv: { kind: paged_kv, page_tokens: 4096, pages: 64, kv_dtype: bf16, ssd: cache, ssd_bytes: 1MiB }
 roles:
   a: { plugin: scripted, replicas: 256, balance: session, global_params: [ kv ] }
-  b: { plugin: scripted, colocate: a }
+  b: { plugin: scripted, colocate: a, idempotent: true }
 nodes:
   parse: { run: b.go, inputs: [ { x: inputs.x } ], outputs: [ f, g, n ], max_age: 50ms }
   both: { run: a.go, inputs: [ { f: parse.f, g: parse.g }, { f: parse.n } ], outputs: [ t ] }

@@ -81,6 +81,14 @@ inline Status act(const std::string& deed, std::string& said) {
   if (deed == "fail") return {Code::corrupt, "as told"};
   if (deed.starts_with("at ")) said = wait_at(deed.substr(3));
   if (deed == "process") said = std::to_string(::getpid());
+  if (deed.starts_with("once ")) {  // dies while that file is there, which it removes
+    if (::unlink(deed.substr(5).c_str()) == 0) ::raise(SIGSEGV);
+    said = "survived";
+  }
+  if (deed.starts_with("then ")) {  // behind what it has said
+    wait_at(deed.substr(5));
+    ::raise(SIGSEGV);
+  }
   if (deed == "cores") said = own_cores();
   if (deed == "memory") said = own_memory();
   if (deed == "print") (void)!::write(1, "printed\n", 8);

@@ -2,6 +2,7 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -230,8 +231,14 @@ namespace {
 std::atomic<WorkerPool*> shared_pool{nullptr};
 std::atomic<WorkerPool*> pool_of_parent{nullptr};  // kept: its memory may be in use
 
+/// Those that this thread may run on: what the machine has is more where a process is bound.
 std::size_t cores() {
-  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, threads_limit);
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const bool known = ::sched_getaffinity(0, sizeof set, &set) == 0;
+  const auto many = known ? static_cast<std::size_t>(CPU_COUNT(&set))
+                          : std::size_t{std::thread::hardware_concurrency()};
+  return std::clamp<std::size_t>(many, 1, threads_limit);
 }
 
 }  // namespace

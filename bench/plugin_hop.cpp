@@ -73,7 +73,7 @@ class World {
     hosted_ = hosts::host_roles(catalog, {&spec, 1}, {host}, options);
     const Plan plan = plan_workflow(loaded_, catalog.declarations());
     for (const Diagnostic& d : loaded_.diagnostics) std::fprintf(stderr, "%s\n", d.message.c_str());
-    auto made = Runner::create(loaded_.spec, plan, hosted_, {});
+    auto made = Runner::create(loaded_.spec, plan, hosted_.catalog, {});
     if (!made.ok()) {
       std::fprintf(stderr, "%s\n", made.error().message.c_str());
       std::exit(1);
@@ -92,7 +92,7 @@ class World {
 
  private:
   LoadedWorkflow loaded_;
-  Catalog hosted_;
+  hosts::HostedCatalog hosted_;
   std::unique_ptr<Runner> runner_;
 };
 

@@ -51,6 +51,7 @@ void add_workflow(const LoadedWorkflow& loaded, Digest& digest) {
     digest.add(role.model ? role.model->text : "");
     digest.add(role.replicas);
     digest.add(static_cast<std::uint64_t>(role.balance));
+    digest.add(role.idempotent ? "idempotent" : "");
     for (const OptionSpec& option : role.options)
       digest.add(option.key.text + "=" + option.value.text);
   }

@@ -93,6 +93,7 @@ Result<std::vector<Supervisor::Machine>> processes_of(const Cluster& cluster,
   for (std::uint32_t i = 0; i < cluster.spec().machines.size(); ++i) {
     const ClusterMachine& one = cluster.spec().machines[i];
     if (one.home) continue;
+    if (Result<void> cores = check_cores_of(cluster, i); !cores.ok()) return cores.error();
     Supervisor::Machine& machine = machines.emplace_back();
     machine.name = one.name.text;
     machine.lock = lock_path(cluster.folder, i);
@@ -135,9 +136,10 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(
     const Cluster& cluster, const Catalog& catalog, const WorkflowOptions& options,
     const std::vector<std::string>& plugins, RunnerOptions runner,
     std::chrono::milliseconds patience, const std::function<bool()>& told_to_end) {
+  const std::uint32_t self = cluster.spec().home();
+  if (Result<void> cores = check_cores_of(cluster, self); !cores.ok()) return cores.error();
   if (Result<void> made = make_folder(cluster); !made.ok()) return made.error();
   std::unique_ptr<ClusterHome> home(new ClusterHome(cluster));
-  const std::uint32_t self = cluster.spec().home();
   name_for_failpoints(cluster.spec().machines[self].name.text);
   Result<LockFile> lock = lock_machine(cluster, self);
   if (!lock.ok()) return lock.error();
@@ -167,9 +169,10 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(
       return entered.error();
   }
   if (told_to_end()) return ended();
-  home->hosted_ = std::make_unique<Catalog>(with_hosts_of(cluster, self, catalog, plugins));
-  auto node =
-      make_node(cluster, self, *home->hosted_, std::move(runner), notice, home->registry_.get());
+  home->hosted_ = with_hosts_of(cluster, self, catalog, plugins);
+  home->status_->show_hosts(home->hosted_.report);
+  auto node = make_node(cluster, self, home->hosted_.catalog, std::move(runner), notice,
+                        home->registry_.get());
   if (!node.ok()) return node.error();
   home->node_ = std::move(node).value();
   home->show_status();

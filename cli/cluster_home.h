@@ -60,7 +60,7 @@ class ClusterHome {
   std::optional<LockFile> machine_lock_, processes_lock_;
   std::optional<Supervisor> supervisor_;
   std::unique_ptr<RegistryKeeper> registry_;
-  std::unique_ptr<Catalog> hosted_;  // the roles of this machine's hosts are elsewhere
+  hosts::HostedCatalog hosted_;  // the roles of this machine's hosts are elsewhere
   std::unique_ptr<Node> node_;
   std::unique_ptr<Restarts> restarts_;
   std::vector<std::unique_ptr<Runner>> gates_;  // by workflow; empty where there is no registry

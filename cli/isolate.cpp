@@ -4,15 +4,17 @@
 
 #include <cstdio>
 
-#include "cli/commands.h"
+#include "base/byte_size.h"
 #include "cli/supervisor.h"
+#include "runtime/hosts/cores.h"
 #include "runtime/hosts/host_child.h"
 
 namespace sluice::cli {
 
-Catalog with_hosts(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
-                   const std::vector<hosts::HostGroup>& groups,
-                   const std::vector<std::string>& plugins) {
+hosts::HostedCatalog with_hosts(const Catalog& catalog,
+                                std::span<const WorkflowSpec* const> workflows,
+                                const std::vector<hosts::HostGroup>& groups,
+                                const std::vector<std::string>& plugins) {
   hosts::HostOptions options;
   options.command = {own_program(), "role-host"};
   for (const std::string& folder : plugins)
@@ -23,16 +25,63 @@ Catalog with_hosts(const Catalog& catalog, std::span<const WorkflowSpec* const> 
   return hosts::host_roles(catalog, workflows, groups, options);
 }
 
-Catalog with_hosts_of(const Cluster& cluster, std::uint32_t machine, const Catalog& catalog,
-                      const std::vector<std::string>& plugins) {
+void add_isolate_options(CLI::App& command, IsolateOptions& options) {
+  command
+      .add_option("--isolate", options.roles,
+                  "Roles to run in processes of their own, or `all`: one that crashes or hangs "
+                  "costs its own calls")
+      ->type_name("ROLE[,ROLE]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command
+      .add_option_function<std::string>(
+          "--host-memory",
+          [&options](const std::string& given) {
+            options.memory = parse_byte_size(given).value_or(0);
+          },
+          "Of --isolate: the most address space that each of the processes may take")
+      ->type_name("SIZE")
+      ->needs("--isolate")
+      ->check([](const std::string& given) {
+        return parse_byte_size(given).value_or(0) >= host_memory_least
+                   ? std::string()
+                   : "'" + given + "' is no size of 256MiB or more, as in 4GiB";
+      });
+}
+
+Result<hosts::HostedCatalog> isolated(const IsolateOptions& options, const Catalog& catalog,
+                                      const WorkflowSpec& workflow,
+                                      const std::vector<std::string>& plugins) {
+  const WorkflowSpec* const spec = &workflow;
+  auto groups = hosts::isolate({&spec, 1}, options.roles);
+  if (!groups.ok()) return Error{groups.error().code, "--isolate: " + groups.error().message};
+  for (hosts::HostGroup& group : *groups) group.limits.memory = options.memory;
+  return with_hosts(catalog, {&spec, 1}, *groups, plugins);
+}
+
+hosts::HostedCatalog with_hosts_of(const Cluster& cluster, std::uint32_t machine,
+                                   const Catalog& catalog,
+                                   const std::vector<std::string>& plugins) {
   std::vector<hosts::HostGroup> groups;
   for (const ClusterHost& host : cluster.spec().machines[machine].hosts) {
-    hosts::HostGroup& group = groups.emplace_back(hosts::HostGroup{host.name.text, {}});
+    hosts::HostGroup& group = groups.emplace_back(
+        hosts::HostGroup{host.name.text, {}, {host.memory, host.hang_after, host.cores}});
     for (const Name& role : host.roles) group.roles.push_back(role.text);
   }
   std::vector<const WorkflowSpec*> specs;
   for (const Compiled& compiled : cluster.workflows) specs.push_back(&compiled.loaded.spec);
   return with_hosts(catalog, specs, groups, plugins);
+}
+
+Result<void> check_cores_of(const Cluster& cluster, std::uint32_t machine) {
+  const ClusterMachine& here = cluster.spec().machines[machine];
+  for (const ClusterHost& host : here.hosts)
+    if (Result<void> usable = hosts::check_cores(host.cores); !usable.ok())
+      return Error{usable.error().code, cluster.spec().file + ":" +
+                                            std::to_string(host.name.mark.line) + ": machine '" +
+                                            here.name.text + "': host '" + host.name.text +
+                                            "': " + usable.error().message};
+  return {};
 }
 
 void add_role_host(CLI::App& app, const Catalog& catalog, Chosen& chosen) {

@@ -6,18 +6,35 @@
 #include <vector>
 
 #include "cli/cluster.h"
+#include "cli/commands.h"
 #include "runtime/hosts/hosted_catalog.h"
 
 namespace sluice::cli {
 
 /// The catalog with these hosts' roles in processes of this program; `plugins` are its folders.
 /// Borrows the catalog as long as the result is used.
-Catalog with_hosts(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
-                   const std::vector<hosts::HostGroup>& groups,
-                   const std::vector<std::string>& plugins);
+hosts::HostedCatalog with_hosts(const Catalog& catalog,
+                                std::span<const WorkflowSpec* const> workflows,
+                                const std::vector<hosts::HostGroup>& groups,
+                                const std::vector<std::string>& plugins);
+
+/// What `--isolate` and its like say.
+struct IsolateOptions {
+  std::vector<std::string> roles;  // or `all`; none: no hosts
+  std::uint64_t memory = 0;        // bytes, of each host
+};
+void add_isolate_options(CLI::App& command, IsolateOptions& options);
+/// As `with_hosts`. Errors: roles that are not there, or cannot be apart; begin with `--isolate`.
+Result<hosts::HostedCatalog> isolated(const IsolateOptions& options, const Catalog& catalog,
+                                      const WorkflowSpec& workflow,
+                                      const std::vector<std::string>& plugins);
 
 /// The same for the hosts that a cluster file gives a machine.
-Catalog with_hosts_of(const Cluster& cluster, std::uint32_t machine, const Catalog& catalog,
-                      const std::vector<std::string>& plugins);
+hosts::HostedCatalog with_hosts_of(const Cluster& cluster, std::uint32_t machine,
+                                   const Catalog& catalog, const std::vector<std::string>& plugins);
+
+/// Each core that the machine's hosts are bound to is one of this computer. Errors:
+/// invalid_argument, with machine, host and core.
+Result<void> check_cores_of(const Cluster& cluster, std::uint32_t machine);
 
 }  // namespace sluice::cli

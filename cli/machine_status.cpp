@@ -53,6 +53,33 @@ Json processes_of(const std::vector<Supervisor::Status>& processes) {
   return list;
 }
 
+std::string_view word_of(hosts::HostSupervision::State state) {
+  switch (state) {
+    case hosts::HostSupervision::State::down:
+      return "waits";
+    case hosts::HostSupervision::State::begins:
+      return "begins";
+    case hosts::HostSupervision::State::serves:
+      return "serves";
+    case hosts::HostSupervision::State::refused:
+      return "refused";
+  }
+  return "";
+}
+
+Json host_row(const hosts::HostReport& report) {
+  const hosts::HostStatus& status = report.status;
+  return {{"name", status.name},
+          {"roles", report.roles},
+          {"state", word_of(status.state)},
+          {"pid", std::max(status.pid, 0)},
+          {"starts", status.starts},
+          {"activations", status.activations},
+          {"next_ms", status.next.count()},
+          {"ended", status.ended},
+          {"tried_again", status.tried_again}};
+}
+
 Json machine_row(const std::string& name, const NodeStatus::Machine& row, Roster::Time now) {
   using std::chrono::milliseconds;
   Json json{{"name", name}, {"state", word_of(row.known.state)}};
@@ -114,6 +141,11 @@ void MachineStatus::set_ending() {
   ending_ = true;
 }
 
+void MachineStatus::show_hosts(std::function<std::vector<hosts::HostReport>()> report) {
+  const std::lock_guard lock(mutex_);
+  hosts_ = std::move(report);
+}
+
 void MachineStatus::watch(const RegistryKeeper* registry) {
   const std::lock_guard lock(mutex_);
   registry_ = registry;
@@ -132,6 +164,8 @@ std::string MachineStatus::text() const {
     json["registry"] = word_of(standing.kind);
     json["registry_why"] = standing.why;
   }
+  if (hosts_)
+    for (const hosts::HostReport& report : hosts_()) json["hosts"].push_back(host_row(report));
   if (node_ == nullptr) return dump(json);
   const NodeStatus status = node_->status();
   json["lives"] = status.lives;

@@ -6,13 +6,17 @@
 //       "owed_bytes", "window_bytes",
 //       "lent": { "in_place", "in_place_bytes", "copied", "in_message", "in_message_bytes", "why",
 //       "held_bytes" } }
-//       ], "pages" (of those shared over machines): { PARAMETER: { COUNTER: NUMBER } },
+//       ], "hosts": [ { "name", "roles": [], "state": "waits|begins|serves|refused", "pid",
+//       "starts", "activations", "next_ms", "ended", "tried_again" } ], "pages" (of those shared
+//       over machines): { PARAMETER: { COUNTER: NUMBER } },
 //       "pools" (of each paged_kv): [ as `json_of` of cli/pool_json.h ],
 //       "processes": as `processes_json`,
 //       "registry": "joining|current|lapsed|fenced", "registry_why" }
-// Until its roles are loaded: only machine, home, pid, ready, ending and the registry. Thread: any.
+// Until its roles are loaded: only machine, home, pid, ready, ending, hosts and the registry.
+// Thread: any.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,6 +25,7 @@
 #include "cli/cluster.h"
 #include "cli/status_socket.h"
 #include "cli/supervisor.h"
+#include "runtime/hosts/hosted_catalog.h"
 
 namespace sluice::cli {
 
@@ -40,6 +45,8 @@ class MachineStatus {
   void set(const Node* node, const Supervisor* supervisor);
   /// From now on it is not ready any more, and not loading.
   void set_ending();
+  /// From now on it says how the hosts of its roles are, too.
+  void show_hosts(std::function<std::vector<hosts::HostReport>()> report);
   /// As `set`.
   void watch(const RegistryKeeper* registry);
 
@@ -55,6 +62,7 @@ class MachineStatus {
   const Node* node_ = nullptr;
   const Supervisor* supervisor_ = nullptr;
   const RegistryKeeper* registry_ = nullptr;
+  std::function<std::vector<hosts::HostReport>()> hosts_;
   std::optional<StatusSocket> socket_;  // ends before the rest
 };
 

@@ -122,8 +122,9 @@ int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& optio
       return fail(options.name + ": " + entered.error().message + "; this waited for " +
                   std::to_string(patience.count()) + " ms");
   }
-  const Catalog hosted = with_hosts_of(cluster, number, catalog, options.plugins);
-  const auto made = make_node(cluster, number, hosted, {}, notice, entry->get());
+  const auto hosted = with_hosts_of(cluster, number, catalog, options.plugins);
+  (*shown)->show_hosts(hosted.report);
+  const auto made = make_node(cluster, number, hosted.catalog, {}, notice, entry->get());
   if (!made.ok()) return fail(options.name + ": " + made.error().message);
   (*shown)->set(made->get(), nullptr);
   failpoint("before_ready");
@@ -156,6 +157,8 @@ int node(const NodeCommand& options, const Catalog& catalog) {
                 "' is the home, where calls begin: `sluice run --cluster " + options.cluster +
                 "` is that machine");
   const auto number = static_cast<std::uint32_t>(it - machines.begin());
+  if (Result<void> cores = check_cores_of(*cluster, number); !cores.ok())
+    return fail(cores.error().message);
   Result<LockFile> lock = lock_machine(*cluster, number);
   if (!lock.ok()) return fail(lock.error().message);
   allow_many_open_files();

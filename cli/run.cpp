@@ -45,7 +45,7 @@ struct RunOptions {
   std::size_t concurrency = 8;
   std::string session;
   std::string trace;
-  std::vector<std::string> isolate;  // roles
+  IsolateOptions isolate;
   std::optional<std::int64_t> max_tokens, top_k, seed, steps;
   std::optional<double> temperature, top_p, guidance, strength;
   WorkflowOptions workflow;
@@ -319,7 +319,7 @@ std::optional<Prepared> prepare(const RunOptions& options, const Catalog& catalo
 
 /// What runs it.
 struct Running {
-  std::unique_ptr<Catalog> hosted;  // where roles are in hosts
+  std::optional<hosts::HostedCatalog> hosted;  // where roles are in hosts
   std::unique_ptr<Runner> alone;
   std::unique_ptr<ClusterHome> home;
   Runner* runner = nullptr;
@@ -358,14 +358,14 @@ Result<Running> begin(const Prepared& prepared, const RunOptions& options, const
     return running;
   }
   const Compiled& compiled = prepared.compiled();
-  const WorkflowSpec* const spec = &compiled.loaded.spec;
-  if (!options.isolate.empty()) {
-    const auto groups = hosts::isolate({&spec, 1}, options.isolate);
-    if (!groups.ok()) return Error{groups.error().code, "--isolate: " + groups.error().message};
-    running.hosted = std::make_unique<Catalog>(with_hosts(catalog, {&spec, 1}, *groups, plugins));
+  const WorkflowSpec& spec = compiled.loaded.spec;
+  if (!options.isolate.roles.empty()) {
+    auto hosted = isolated(options.isolate, catalog, spec, plugins);
+    if (!hosted.ok()) return hosted.error();
+    running.hosted = std::move(hosted).value();
   }
-  auto runner = Runner::create(*spec, compiled.plan, running.hosted ? *running.hosted : catalog,
-                               runner_options);
+  auto runner = Runner::create(spec, compiled.plan,
+                               running.hosted ? running.hosted->catalog : catalog, runner_options);
   if (!runner.ok()) return runner.error();
   running.alone = std::move(runner).value();
   running.runner = running.alone.get();
@@ -431,7 +431,7 @@ int run(const RunOptions& options, const Catalog& catalog,
 
 /// What of the options does not go together.
 Result<void> check_options(const RunOptions& options) {
-  if (!options.isolate.empty() && !options.cluster.empty())
+  if (!options.isolate.roles.empty() && !options.cluster.empty())
     return invalid_argument("--isolate: a cluster file says it, as `hosts` of a machine");
   if (options.file.empty() && options.cluster.empty())
     return invalid_argument("name a workflow file, or a cluster with --cluster FILE");
@@ -552,13 +552,7 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen,
   add_calls_options(*command, *options);
   command->add_option("--trace", options->trace,
                       "Write what ran when to this file: for ui.perfetto.dev, and `sluice why`");
-  command
-      ->add_option("--isolate", options->isolate,
-                   "Roles to run in processes of their own, or `all`: one that crashes or hangs "
-                   "costs its own calls")
-      ->type_name("ROLE[,ROLE]")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  add_isolate_options(*command, options->isolate);
   add_request_options(*command, *options);
   add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, &plugins, options] {

@@ -44,7 +44,7 @@ Json process_row(const std::string& name, bool home, const RunningProcess* proce
   };
   row["process"] = says("ending") ? "ending" : says("ready") ? "ready" : "loading";
   for (const char* key : {"lives", "calls", "given_up", "activations", "dropped", "refused",
-                          "pages", "pools", "registry", "registry_why"})
+                          "pages", "pools", "hosts", "registry", "registry_why"})
     if (const Json* value = member(answer->json, key)) row[key] = *value;
   return row;
 }
@@ -139,6 +139,43 @@ std::string load_words(const Json& row) {
   return words;
 }
 
+/// "talks; 2 activations", of a host of a machine's roles.
+std::string host_words(const Json& host) {
+  const std::string state = text_of(host, "state");
+  const auto many = [&](const char* key, const char* what) {
+    const auto number = number_of<std::uint64_t>(host, key);
+    return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+  };
+  std::string words = "pid " + std::to_string(number_of<int>(host, "pid"));
+  if (state == "waits")
+    words = "is started again in " + seconds(host, "next_ms");
+  else if (state == "refused")
+    words = "refused, for it dies too often: is started again in " + seconds(host, "next_ms");
+  else if (state == "begins")
+    words += ", loading";
+  if (state == "serves") words += "; " + many("activations", "activation");
+  words += "; started " + many("starts", "time");
+  if (number_of<std::uint64_t>(host, "tried_again") > 0)
+    words += "; tried again: " + many("tried_again", "activation");
+  if (const std::string ended = shown_text(host, "ended"); !ended.empty())
+    words += "; the last one: " + ended;
+  return words;
+}
+
+void print_hosts(const Json& row) {
+  const Json* const hosts = member(row, "hosts");
+  if (hosts == nullptr || !hosts->is_array()) return;
+  for (const Json& host : *hosts) {
+    std::string roles;
+    if (const Json* list = member(host, "roles"); list != nullptr && list->is_array())
+      for (const Json& role : *list)
+        if (role.is_string())
+          roles += (roles.empty() ? "" : ", ") + printable(role.get<std::string>());
+    std::printf("  host '%s' of %s: %s\n", shown_text(host, "name").c_str(), roles.c_str(),
+                host_words(host).c_str());
+  }
+}
+
 void print_up(const Json& up, int width) {
   std::printf("started here by %s, pid %d:\n", text_of(up, "by").c_str(),
               number_of<int>(up, "pid"));
@@ -182,6 +219,7 @@ void print_text(const Json& status) {
                 process_words(row).c_str(),
                 member_words(row, row["home"] == true ? "calls begin here" : no_list).c_str(),
                 load.empty() ? "" : "; ", load.c_str());
+    print_hosts(row);
   }
   for (const Json& row : status["others"])
     std::printf("%-*s  %s; %s\n", columns, shown_text(row, "name").c_str(),

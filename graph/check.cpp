@@ -96,6 +96,12 @@ class Checker {
         error(role.name.mark, "needs-session-balance",
               "role '" + role.name.text + "' keeps state between the calls of a session",
               "balance: session");
+      if (plugin->session_state && role.idempotent)
+        error(role.idempotent_mark, "idempotent-with-state",
+              "role '" + role.name.text +
+                  "' keeps state between the calls of a session, which is lost with the process "
+                  "that died: what is tried again would not know it",
+              "remove `idempotent`: such a call ends with its error");
     }
     check_params(role, plugin);
     if (plugin != nullptr && !plugin->any_ports) check_options(role, *plugin);

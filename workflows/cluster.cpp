@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "graph/together.h"
+#include "workflows/cluster_host.h"
 #include "workflows/yaml_reader.h"
 
 namespace sluice {
@@ -182,43 +183,7 @@ class ClusterLoader : public YamlReader {
     if (const YamlNode* roles = find(node, "roles"); roles && expect(*roles, Kind::list, "roles"))
       for (const YamlNode& role : roles->items)
         if (auto known = name(role, "a role's name")) machine.roles.push_back(std::move(*known));
-    if (const YamlNode* hosts = find(node, "hosts"); hosts && expect(*hosts, Kind::map, "hosts"))
-      for (const auto& [host, roles] : hosts->entries) load_host(machine, host, roles);
-  }
-
-  void load_host(ClusterMachine& machine, const YamlNode& key, const YamlNode& node) {
-    auto host_name = name(key, "a host's name");
-    if (!host_name || !expect(node, Kind::list, "host '" + key.scalar + "'")) return;
-    if (node.items.empty())
-      return error(node.mark, "no-roles", "host '" + key.scalar + "' has no roles",
-                   "name roles of machine '" + machine.name.text + "', or leave the host out");
-    ClusterHost host{std::move(*host_name), {}};
-    for (const YamlNode& item : node.items)
-      if (auto role = name(item, "a role's name"); role && check_hosted(machine, host, *role))
-        host.roles.push_back(std::move(*role));
-    machine.hosts.push_back(std::move(host));
-  }
-
-  bool check_hosted(const ClusterMachine& machine, const ClusterHost& host, const Name& role) {
-    std::vector<std::string_view> here;
-    for (const Name& known : machine.roles) here.push_back(known.text);
-    if (std::ranges::find(here, role.text) == here.end()) {
-      const std::string near = nearest_name(role.text, here);
-      error(role.mark, "not-here",
-            "host '" + host.name.text + "' has the role " + in_quotes(role.text) +
-                ", which is not on machine '" + machine.name.text + "'",
-            near.empty() ? "name it in the machine's `roles` too" : "did you mean '" + near + "'?");
-      return false;
-    }
-    const auto is_in = [&](const ClusterHost& other) {
-      return std::ranges::find(other.roles, role.text, &Name::text) != other.roles.end();
-    };
-    const auto other = std::ranges::find_if(machine.hosts, is_in);
-    if (other == machine.hosts.end() && !is_in(host)) return true;
-    const std::string& in = other == machine.hosts.end() ? host.name.text : other->name.text;
-    error(role.mark, "hosted-twice", "role '" + role.text + "' is in host '" + in + "' already",
-          "each role runs in one process");
-    return false;
+    if (const YamlNode* hosts = find(node, "hosts")) load_hosts(*hosts, machine, diagnostics_);
   }
 
   void check_home(Mark mark) {
@@ -302,7 +267,7 @@ class ClusterLoader : public YamlReader {
   }
 
   ClusterSpec& spec_;
-  const Diagnostics& diagnostics_;
+  Diagnostics& diagnostics_;
   bool all_workflows_ = false;
   bool all_machines_ = false;
   bool has_keys_ = false;

@@ -22,7 +22,14 @@ namespace sluice {
 struct ClusterHost {
   Name name;
   std::vector<Name> roles;
+  std::uint64_t memory = 0;  // bytes of address space; 0: no limit
+  /// From a role's cancellation to the end of its host; nothing: as docs/HOSTS.md says.
+  std::optional<std::chrono::milliseconds> hang_after;
+  std::vector<std::uint32_t> cores;  // it runs on these; empty: on any
 };
+/// Address space: what a process with a few roles takes before they do anything.
+inline constexpr std::uint64_t host_memory_least = std::uint64_t{256} << 20U;
+inline constexpr std::uint32_t host_cores_max = 1024;
 
 struct ClusterMachine {
   Name name;

@@ -25,8 +25,8 @@ constexpr std::array<std::string_view, 11> workflow_part{
     "outputs", "limits",   "calls",  "on_error",      "include"};
 constexpr std::array<std::string_view, 7> global_param_part{
     "kind", "model", "page_tokens", "pages", "kv_dtype", "ssd", "ssd_bytes"};
-constexpr std::array<std::string_view, 7> role_part{
-    "plugin", "model", "global_params", "replicas", "balance", "colocate", "options"};
+constexpr std::array<std::string_view, 8> role_part{
+    "plugin", "model", "global_params", "replicas", "balance", "colocate", "options", "idempotent"};
 constexpr std::array<std::string_view, 7> node_part{"run",     "inputs",   "count",  "on_error",
                                                     "outputs", "deadline", "max_age"};
 constexpr std::array<std::string_view, 4> limits_part{"deadline", "loop_iterations", "frames",
@@ -291,6 +291,10 @@ void Loader::load_role(const YamlNode& key, const YamlNode& node) {
                          {{"round_robin", Balance::round_robin}, {"session", Balance::session}},
                          role.balance))
       role.balance = Balance::session;  // which of them it is, nothing depends on
+  if (const YamlNode* idempotent = find(node, "idempotent")) {
+    choice<bool>(*idempotent, "idempotent", {{"true", true}, {"false", false}}, role.idempotent);
+    role.idempotent_mark = idempotent->mark;
+  }
   if (const YamlNode* colocate = find(node, "colocate"))
     role.colocate = name(*colocate, "a role's name");
   load_role_extras(role, node);

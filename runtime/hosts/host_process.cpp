@@ -142,9 +142,27 @@ void HostProcess::session_ends(std::string_view session) {
   if (const auto it = sessions_.find(session); it != sessions_.end()) sessions_.erase(it);
 }
 
-std::uint64_t HostProcess::lives() {
+std::string HostProcess::tries_again(const HostLife& life) {
   const std::lock_guard lock(mutex_);
-  return lives_;
+  ++tried_again_;
+  return life.how;
+}
+
+HostStatus HostProcess::status() {
+  const std::lock_guard lock(mutex_);
+  HostStatus status;
+  status.name = name_;
+  status.state = supervision_.state();
+  status.pid = pid_;
+  status.starts = lives_;
+  if (life_ != nullptr && !life_->dead) status.activations = life_->works.size();
+  if (pid_ < 0)
+    status.next =
+        std::max(std::chrono::ceil<milliseconds>(supervision_.next() - steady_clock::now()),
+                 milliseconds(0));
+  status.ended = ended_;
+  status.tried_again = tried_again_;
+  return status;
 }
 
 void HostProcess::cancel(HostLife& life, std::uint32_t member, std::uint64_t activation) {
@@ -220,7 +238,7 @@ void HostProcess::watch() {
 
 void HostProcess::start(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
-  Result<Spawned> spawned = spawn(options_.command, options_.memory);
+  Result<Spawned> spawned = spawn(options_.command, options_.memory, options_.cores);
   lock.lock();
   const auto now = steady_clock::now();
   supervision_.started(now);
@@ -232,7 +250,7 @@ void HostProcess::start(std::unique_lock<std::mutex>& lock) {
   silent_since_ = now;
   ping_at_ = now + std::min(ping_every, options_.greets_within);
   if (!spawned.ok()) {
-    life_->verdict = "host '" + name_ + "' " + spawned.error().message;
+    life_->how = life_->verdict = "host '" + name_ + "' " + spawned.error().message;
     return reap();
   }
   pid_ = spawned->pid;
@@ -389,8 +407,8 @@ void HostProcess::reap() {
     // What its roles have started goes too. Its number is kept until it is waited for.
     ::kill(-pid_, SIGKILL);
     ::waitpid(pid_, &status, 0);
-    life_->verdict =
-        "host '" + name_ + "' " + (asked_ ? *why_ : how_it_ended(status)) + works_text();
+    life_->how = "host '" + name_ + "' " + (asked_ ? *why_ : how_it_ended(status));
+    life_->verdict = life_->how + works_text();
   }
   pid_ = -1;
   unsent_.clear();
@@ -399,6 +417,7 @@ void HostProcess::reap() {
   why_.reset();
   life_->channels.clear();
   life_->dead = true;
+  ended_ = life_->verdict;
   supervision_.died(steady_clock::now());
   for (const auto& making : members_)
     if (!making->made && !making->gone) {

@@ -31,6 +31,7 @@ namespace sluice::hosts {
 struct HostOptions {
   std::vector<std::string> command;  // its control socket is `control_socket`
   std::uint64_t memory = 0;          // of address space; 0: no limit
+  std::vector<std::uint32_t> cores;  // it runs on these; empty: on this program's
   /// From an activation's cancellation to the end of the host, when it does not return.
   std::chrono::milliseconds hang_after{5'000};
   /// The same for a ping that is not answered.
@@ -43,12 +44,25 @@ struct HostOptions {
   std::function<void(const std::string&)> notice;  // a line about what died
 };
 
+/// How a host is, for whoever asks.
+struct HostStatus {
+  std::string name;
+  HostSupervision::State state = HostSupervision::State::down;
+  pid_t pid = -1;            // of the process that is there
+  std::uint64_t starts = 0;  // of processes
+  std::size_t activations = 0;
+  std::chrono::milliseconds next{0};  // until the next process is started, where none is there
+  std::string ended;                  // how the last one died; empty: none did
+  std::uint64_t tried_again = 0;      // activations
+};
+
 /// One process of a host, from its start to its death.
 struct HostLife {
   std::uint64_t number = 0;  // of the host's lives
   std::atomic<bool> dead{false};
   // The host's lock guards the rest.
-  std::string verdict;                         // how it died
+  std::string how;                             // it died
+  std::string verdict;                         // the same, and of what activations
   std::map<std::uint64_t, std::string> works;  // "node 'a' of call 3", by a number of their own
   std::map<std::uint32_t, std::shared_ptr<Channel>> channels;  // by member
 };
@@ -89,8 +103,9 @@ class HostProcess {
   Error end(HostLife& life, const std::string& why);
   /// The same for a connection that failed, which may be because it died.
   Error lost(HostLife& life, const Error& failure);
-  /// So many processes were started.
-  std::uint64_t lives();
+  /// An activation that was in it is tried again: how it died. Requires: it is dead.
+  std::string tries_again(const HostLife& life);
+  HostStatus status();
 
  private:
   using Time = HostSupervision::Time;
@@ -135,6 +150,8 @@ class HostProcess {
   std::map<std::string, std::uint64_t, std::less<>> sessions_;  // the life in which each was last
   std::uint64_t works_ = 0;
   std::uint64_t lives_ = 0;
+  std::string ended_;  // how the last life did
+  std::uint64_t tried_again_ = 0;
   bool stopping_ = false;
   // The present process.
   pid_t pid_ = -1;

@@ -47,11 +47,36 @@ class Hosts {
   std::shared_ptr<HostProcess> get(const std::string& name) {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<HostProcess> host = running_[name].lock();
-    if (host == nullptr) running_[name] = host = std::make_shared<HostProcess>(name, options_);
+    if (host == nullptr)
+      running_[name] = host = std::make_shared<HostProcess>(name, options_of(name));
     return host;
+  }
+  std::vector<HostReport> report() {
+    std::vector<HostReport> all;
+    for (const HostGroup& group : groups_) {
+      std::shared_ptr<HostProcess> host;
+      {
+        const std::lock_guard lock(mutex_);
+        const auto it = running_.find(group.name);
+        if (it != running_.end()) host = it->second.lock();
+      }
+      if (host != nullptr) all.push_back({host->status(), group.roles});
+    }
+    return all;
   }
 
  private:
+  HostOptions options_of(const std::string& host) const {
+    HostOptions options = options_;
+    const auto group = std::ranges::find(groups_, host, &HostGroup::name);
+    if (group == groups_.end()) return options;
+    const HostLimits& limits = group->limits;
+    if (limits.memory != 0) options.memory = limits.memory;
+    if (limits.hang_after) options.hang_after = *limits.hang_after;
+    if (!limits.cores.empty()) options.cores = limits.cores;
+    return options;
+  }
+
   const std::vector<HostGroup> groups_;
   const HostOptions options_;
   std::map<std::string, std::string> of_params_;
@@ -157,15 +182,15 @@ Result<std::vector<HostGroup>> isolate(std::span<const WorkflowSpec* const> work
   return made;
 }
 
-Catalog host_roles(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
-                   const std::vector<HostGroup>& groups, const HostOptions& options) {
+HostedCatalog host_roles(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
+                         const std::vector<HostGroup>& groups, const HostOptions& options) {
   const auto hosts = std::make_shared<Hosts>(groups, options);
   for (const WorkflowSpec* spec : workflows) hosts->learn(*spec);
-  Catalog made;
+  HostedCatalog made{{}, [hosts] { return hosts->report(); }};
   for (const PluginDeclaration& declared : catalog.declarations()) {
-    add_plugin(made, *catalog.find(declared.name), hosts);
+    add_plugin(made.catalog, *catalog.find(declared.name), hosts);
     for (const std::string& kind : declared.global_param_kinds)
-      add_kind(made, catalog, kind, hosts);
+      add_kind(made.catalog, catalog, kind, hosts);
   }
   return made;
 }

@@ -4,6 +4,9 @@
 // in words for whoever wrote it: roles that share a parameter or an executor share memory.
 #pragma once
 
+#include <chrono>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,9 +18,30 @@
 
 namespace sluice::hosts {
 
+/// In place of what the options of all hosts say, where something stands here.
+struct HostLimits {
+  std::uint64_t memory = 0;  // bytes
+  std::optional<std::chrono::milliseconds> hang_after = {};
+  std::vector<std::uint32_t> cores = {};
+};
+
 struct HostGroup {
   std::string name;
   std::vector<std::string> roles;
+  HostLimits limits = {};
+};
+
+/// A host of a catalog, and who is in it.
+struct HostReport {
+  HostStatus status;
+  std::vector<std::string> roles;
+};
+
+/// What makes roles, and how the hosts are in which they are; of a host whose first role is not
+/// made yet, or that has gone with its last, nothing is said. `report`: any thread.
+struct HostedCatalog {
+  Catalog catalog;
+  std::function<std::vector<HostReport>()> report;
 };
 
 /// A host for each role that is named, and one for those that must be together; `all` alone means
@@ -26,8 +50,8 @@ Result<std::vector<HostGroup>> isolate(std::span<const WorkflowSpec* const> work
                                        std::span<const std::string> roles);
 
 /// Borrows the specs while it is called. Each host's process starts with its first role and ends
-/// with its last. `options`: the same for all.
-Catalog host_roles(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
-                   const std::vector<HostGroup>& groups, const HostOptions& options);
+/// with its last. `options`: of all hosts.
+HostedCatalog host_roles(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
+                         const std::vector<HostGroup>& groups, const HostOptions& options);
 
 }  // namespace sluice::hosts

@@ -20,6 +20,9 @@ struct InHost {
   std::string what;
   std::vector<std::string> fields;  // as they were sent
   bool told = false;                // that it is cancelled
+  bool yielded = false;             // something
+  bool ended = false;               // by its role, or it was never sent
+  bool again = false;               // the life in which it was before died
   steady_clock::time_point cancelled_at{};
 };
 
@@ -28,13 +31,14 @@ std::string text_of(milliseconds time) { return std::to_string(time.count()) + "
 /// What plain and stepped roles have in common: one member of a host.
 class Member {
  public:
-  Member(std::shared_ptr<HostProcess> host, std::uint32_t number, std::string role, FieldsOf fields,
-         bool keeps_sessions)
+  Member(std::shared_ptr<HostProcess> host, std::uint32_t number, const RoleSpec& role,
+         FieldsOf fields, bool keeps_sessions)
       : host_(std::move(host)),
         number_(number),
-        role_(std::move(role)),
+        role_(role.name.text),
         fields_(std::move(fields)),
-        keeps_sessions_(keeps_sessions) {}
+        keeps_sessions_(keeps_sessions),
+        idempotent_(role.idempotent) {}
 
   HostProcess& host() { return *host_; }
   Error named(Error error) const {
@@ -74,6 +78,19 @@ class Member {
     return begun;
   }
   void finish(const InHost& one) { host_->ends(*life_, one.work); }
+
+  /// Behind `finish`, of what did not end well: its life died, nobody saw anything of it, and it
+  /// was not tried before. Its call is told.
+  bool tries_again(const InHost& one) {
+    if (!idempotent_ || one.ended || one.yielded || one.again || one.activation->cancelled())
+      return false;
+    one.activation->warn("tried again: " + host_->tries_again(*life_));
+    return true;
+  }
+  static Error second(const InHost& one, Error error) {
+    if (one.again && !one.ended) error.message += "; this was its second try";
+    return error;
+  }
 
   static HostedWork work_of(const InHost& one, bool admit) {
     const Activation& from = *one.activation;
@@ -127,7 +144,7 @@ class Member {
   }
 
   /// Errors: corrupt (the host named a field or an input that is not there).
-  static Result<void> give(const InHost& one, const Yielded& yielded) {
+  static Result<void> give(InHost& one, const Yielded& yielded) {
     std::vector<FieldValue> values;
     for (const HostedValue& value : yielded.values) {
       if (value.value) {
@@ -141,6 +158,7 @@ class Member {
         return Error{ErrorCode::corrupt, "yielded an input that is not there"};
       values.push_back({value.field, inputs[value.input_index]});
     }
+    one.yielded = true;
     one.activation->yield(values);
     return {};
   }
@@ -156,6 +174,7 @@ class Member {
   const std::string role_;
   const FieldsOf fields_;
   const bool keeps_sessions_;
+  const bool idempotent_;
   std::shared_ptr<HostLife> life_;
   std::shared_ptr<Channel> channel_;
   std::uint64_t ids_ = 0;
@@ -166,32 +185,39 @@ class HostedPlain final : public Role {
   explicit HostedPlain(std::unique_ptr<Member> member) : member_(std::move(member)) {}
 
   Result<void> run(Activation& activation) override {
-    if (Result<void> entered = member_->enter(activation); !entered.ok()) return entered;
-    member_->look_at_session(activation);
-    InHost one = member_->begin(activation);
-    Result<void> result = run(one);
-    member_->finish(one);
-    return result;
+    for (bool again = false;; again = true) {
+      if (Result<void> entered = member_->enter(activation); !entered.ok()) return entered;
+      member_->look_at_session(activation);
+      InHost one = member_->begin(activation);
+      one.again = again;
+      const Result<void> result = run(one);
+      member_->finish(one);
+      if (result.ok()) return result;
+      if (!member_->tries_again(one)) return Member::second(one, result.error());
+    }
   }
 
  private:
   Result<void> run(InHost& one) {
     const auto waiting = [&] { return member_->wait_with(one); };
-    if (Result<void> sent = member_->send(Member::work_of(one, false), waiting); !sent.ok())
-      return sent;
+    const Result<void> sent = member_->send(Member::work_of(one, false), waiting);
+    one.ended = !sent.ok() && sent.error().code == ErrorCode::exhausted;
+    if (!sent.ok()) return sent;
     for (;;) {
       const Result<Reply> reply = member_->receive(waiting);
       if (!reply.ok()) return reply.error();
       const auto* yielded = std::get_if<Yielded>(&*reply);
       const auto* warned = std::get_if<Warned>(&*reply);
       const auto* ended = std::get_if<Ended>(&*reply);
+      if (ended != nullptr && ended->id == one.id) {
+        one.ended = true;
+        return Member::outcome(one, *ended);
+      }
       Result<void> given;
       if (yielded != nullptr && yielded->id == one.id)
         given = Member::give(one, *yielded);
       else if (warned != nullptr && warned->id == one.id)
         one.activation->warn(warned->text);
-      else if (ended != nullptr && ended->id == one.id)
-        return Member::outcome(one, *ended);
       else
         return member_->misused("an answer to what was not asked");
       if (!given.ok()) return member_->died(given.error());
@@ -208,18 +234,12 @@ class HostedStepped final : public SteppedRole {
   void admit(Activation& activation) override {
     if (!admitted_.empty() && member_->is_dead())
       fail_all(member_->died({ErrorCode::unavailable, ""}));
-    if (Result<void> entered = member_->enter(activation); !entered.ok())
-      return ended_.push_back({&activation, entered.error()});
-    member_->look_at_session(activation);
-    InHost& one = admitted_.emplace_back(member_->begin(activation));
-    const Result<void> sent = member_->send(Member::work_of(one, true), waiting());
-    if (sent.ok()) return converse();
-    if (sent.error().code != ErrorCode::exhausted) return fail_all(sent.error());
-    end(one.id, sent);
+    admit(activation, false);
   }
-  bool busy() const override { return busy_ || !ended_.empty(); }
+  bool busy() const override { return busy_ || !ended_.empty() || !again_.empty(); }
 
   void step(std::vector<StepOutcome>& ended) override {
+    for (Activation* const one : std::exchange(again_, {})) admit(*one, true);
     if (busy_) {
       StepRequest request;
       // What passed between two steps was not the role's.
@@ -239,6 +259,17 @@ class HostedStepped final : public SteppedRole {
   }
 
  private:
+  void admit(Activation& activation, bool again) {
+    if (Result<void> entered = member_->enter(activation); !entered.ok())
+      return ended_.push_back({&activation, entered.error()});
+    member_->look_at_session(activation);
+    InHost& one = admitted_.emplace_back(member_->begin(activation));
+    one.again = again;
+    const Result<void> sent = member_->send(Member::work_of(one, true), waiting());
+    if (sent.ok()) return converse();
+    if (sent.error().code != ErrorCode::exhausted) return fail_all(sent.error());
+    end(one.id, sent);
+  }
   Channel::Waiting waiting() {
     return [this] {
       return std::ranges::all_of(admitted_, [&](InHost& one) { return member_->wait_with(one); });
@@ -288,14 +319,22 @@ class HostedStepped final : public SteppedRole {
     ended_.push_back({one->activation, std::move(result)});
     std::erase_if(admitted_, [&](const InHost& held) { return held.id == id; });
   }
+  /// What was in a life that died ends, or waits for the next step to be admitted again.
   void fail_all(const Error& error) {
     busy_ = false;
-    while (!admitted_.empty()) end(admitted_.front().id, error);
+    for (const InHost& one : std::exchange(admitted_, {})) {
+      member_->finish(one);
+      if (member_->tries_again(one))
+        again_.push_back(one.activation);
+      else
+        ended_.push_back({one.activation, Member::second(one, error)});
+    }
   }
 
   const std::unique_ptr<Member> member_;
   std::vector<InHost> admitted_;
   std::vector<StepOutcome> ended_;  // for the next step
+  std::vector<Activation*> again_;  // the same
   bool busy_ = false;               // the role in the host, when it was last heard
   steady_clock::time_point last_heard_{};
 };
@@ -330,8 +369,9 @@ void HostedParam::end_session(std::string_view session) {
 
 Result<RoleInstance> make_hosted_role(std::shared_ptr<HostProcess> host, MakeRole making,
                                       FieldsOf fields, bool keeps_sessions) {
-  const std::string role = making.role.name.text;
-  const Result<HostProcess::Member> added = host->add(std::move(making), "role '" + role + "'");
+  const RoleSpec role = making.role;
+  const Result<HostProcess::Member> added =
+      host->add(std::move(making), "role '" + role.name.text + "'");
   if (!added.ok()) return added.error();
   auto member = std::make_unique<Member>(std::move(host), added->number, role, std::move(fields),
                                          keeps_sessions);

@@ -1,6 +1,7 @@
 // Roles and global parameters of a host, as this program's lanes and sessions see them.
 //
-// Thread and errors as for any role; an activation in a host that dies ends with how it died.
+// Thread and errors as for any role; an activation in a host that dies ends with how it died, or is
+// tried again.
 #pragma once
 
 #include <functional>
@@ -31,7 +32,9 @@ class HostedParam final : public GlobalParam {
   const std::uint32_t member_;
 };
 
-/// `keeps_sessions`: a call whose session lost what the host held of it is told so.
+/// `keeps_sessions`: a call whose session lost what the host held of it is told so. Where the role
+/// is idempotent, an activation that yielded nothing before its host died is run once more, in the
+/// host's next life, and its call is told so.
 Result<RoleInstance> make_hosted_role(std::shared_ptr<HostProcess> host, MakeRole making,
                                       FieldsOf fields, bool keeps_sessions);
 Result<std::unique_ptr<GlobalParam>> make_hosted_param(std::shared_ptr<HostProcess> host,

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "runtime/hosts/cores.h"
 #include "runtime/hosts/host_child.h"
 
 namespace sluice::hosts {
@@ -20,7 +21,8 @@ namespace sluice::hosts {
 namespace {
 
 /// Between fork and exec: only what is safe there.
-[[noreturn]] void become(char* const* arguments, int control, std::uint64_t memory, pid_t parent) {
+[[noreturn]] void become(char* const* arguments, int control, std::uint64_t memory,
+                         std::span<const std::uint32_t> cores, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // it was gone before that held
   ::setpgid(0, 0);
@@ -38,13 +40,17 @@ namespace {
   ::syscall(SYS_close_range, control_socket + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   const rlimit limit{memory, memory};
   if (memory != 0) ::setrlimit(RLIMIT_AS, &limit);
+  if (!cores.empty() && !bind_to(cores)) ::_exit(127);  // they went since they were checked
   ::execv(arguments[0], arguments);
   ::_exit(127);
 }
 
 }  // namespace
 
-Result<Spawned> spawn(std::vector<std::string> command, std::uint64_t memory) {
+Result<Spawned> spawn(std::vector<std::string> command, std::uint64_t memory,
+                      const std::vector<std::uint32_t>& cores) {
+  if (Result<void> usable = check_cores(cores); !usable.ok())
+    return Error{usable.error().code, "cannot be started: " + usable.error().message};
   auto sockets = socket_pair(SOCK_SEQPACKET);
   if (!sockets.ok()) return sockets.error();
   std::vector<char*> arguments;
@@ -53,7 +59,7 @@ Result<Spawned> spawn(std::vector<std::string> command, std::uint64_t memory) {
   Spawned spawned;
   const pid_t parent = ::getpid();
   spawned.pid = ::fork();
-  if (spawned.pid == 0) become(arguments.data(), sockets->second.get(), memory, parent);
+  if (spawned.pid == 0) become(arguments.data(), sockets->second.get(), memory, cores, parent);
   if (spawned.pid > 0)
     spawned.handle = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, spawned.pid, 0)));
   if (spawned.handle.get() < 0) {

@@ -2,7 +2,7 @@
 // this one for all that it says.
 //
 // Thread: one that lives as long as the process may; the kernel ends the process with it. Errors:
-// exhausted, not_found.
+// exhausted, not_found, invalid_argument (a core that is not there).
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,9 @@ struct Spawned {
   Descriptor control;  // this side of its socket
 };
 
-/// `memory`: bytes of address space; 0: no limit.
-Result<Spawned> spawn(std::vector<std::string> command, std::uint64_t memory);
+/// `memory`: bytes of address space; 0: no limit. `cores`: it runs on these; empty: on those of the
+/// thread.
+Result<Spawned> spawn(std::vector<std::string> command, std::uint64_t memory,
+                      const std::vector<std::uint32_t>& cores);
 
 }  // namespace sluice::hosts

@@ -1,5 +1,6 @@
 #include "base/worker_pool.h"
 
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -228,6 +229,20 @@ TEST_CASE("a fork's child has a shared pool of its own, and loops of others alon
           ::_exit(std::ranges::count(times, 1) == 1000 && alone.size() == 1 ? 0 : 1);
         }) == 0);
   meet(other);
+}
+
+TEST_CASE("the shared pool is for the cores that its process is bound to") {
+  CHECK(in_child([] {
+          cpu_set_t mine, one;
+          CPU_ZERO(&mine);
+          CPU_ZERO(&one);
+          if (::sched_getaffinity(0, sizeof mine, &mine) != 0) ::_exit(1);
+          std::size_t first = 0;
+          while (!CPU_ISSET(first, &mine)) ++first;
+          CPU_SET(first, &one);
+          if (::sched_setaffinity(0, sizeof one, &one) != 0) ::_exit(2);
+          ::_exit(WorkerPool::shared().threads() == 1 ? 0 : 3);
+        }) == 0);
 }
 
 TEST_CASE("a process ends while its workers wait") {

@@ -76,12 +76,94 @@ TEST_CASE("a cluster file says which role runs where") {
   REQUIRE(loaded.spec.machines[1].hosts.size() == 1);
   CHECK(loaded.spec.machines[1].hosts[0].name.text == "models");
   CHECK(loaded.spec.machines[1].hosts[0].roles.size() == 2);
+  CHECK(loaded.spec.machines[1].hosts[0].memory == 0);
+  CHECK_FALSE(loaded.spec.machines[1].hosts[0].hang_after);
+  CHECK(loaded.spec.machines[1].hosts[0].cores.empty());
   CHECK(loaded.spec.lease == std::chrono::milliseconds(500));
   CHECK(loaded.spec.keys->text == "secrets");
   CHECK(loaded.spec.registry->text == "private");
   CHECK_FALSE(load_cluster("c.yaml", with_machines("", "registry: none\n")).spec.registry);
   CHECK(is_cluster("cluster: 1"));
   CHECK_FALSE(is_cluster("sluice: 1"));
+}
+
+TEST_CASE("a cluster file says what a host of roles may take") {
+  const LoadedCluster loaded = load_cluster(
+      "c.yaml",
+      with_machines("  front:\n    home: true\n    roles: [ ear, eye, mind ]\n    hosts:\n"
+                    "      senses: { roles: [ ear, eye ], memory: 4GiB, hang_after: 2s, "
+                    "cores: [ 3, 0, 1023 ] }\n"
+                    "      least: { roles: [ mind ], memory: 256MiB, hang_after: 10ms }\n"));
+  REQUIRE(loaded.diagnostics.empty());
+  REQUIRE(loaded.spec.machines[0].hosts.size() == 2);
+  const ClusterHost& senses = loaded.spec.machines[0].hosts[0];
+  CHECK(senses.name.text == "senses");
+  CHECK(senses.roles.size() == 2);
+  CHECK(senses.memory == std::uint64_t{4} << 30U);
+  CHECK(senses.hang_after == std::chrono::seconds(2));
+  CHECK(senses.cores == std::vector<std::uint32_t>{3, 0, 1023});
+  const ClusterHost& least = loaded.spec.machines[0].hosts[1];
+  CHECK(least.memory == host_memory_least);
+  CHECK(least.hang_after == std::chrono::milliseconds(10));
+  CHECK(least.cores.empty());
+}
+
+TEST_CASE("what a host may take that cannot be is told with its place and what to write") {
+  const std::string memory_help =
+      " | a whole number and MiB, GiB or TiB, as in memory: 4GiB; address space is counted, which "
+      "is more than what is used of it";
+  const std::string cores_help = " | cores by their numbers, from 0: cores: [ 0, 1 ]";
+  const std::string hang_help =
+      " | longer than its roles need to notice that they are cancelled: hang_after: 5s";
+  const std::vector<std::pair<std::string, std::string>> rows{
+      {"{ roles: [ ear ], memory: 4GB }",
+       "8:36 bad-memory memory of host 'a' is '4GB', it must be 256MiB or more" + memory_help},
+      {"{ roles: [ ear ], memory: 255MiB }",
+       "8:36 bad-memory memory of host 'a' is '255MiB', it must be 256MiB or more" + memory_help},
+      {"{ roles: [ ear ], memory: 0 }",
+       "8:36 bad-memory memory of host 'a' is '0', it must be 256MiB or more" + memory_help},
+      {"{ roles: [ ear ], memory: [ 1GiB ] }",
+       "8:36 wrong-kind memory must be a single value, this is a list | "},
+      {"{ roles: [ ear ], hang_after: 5 }",
+       "8:40 bad-duration hang_after is '5', which is not a duration | write a whole number and "
+       "ms, s or m, at most 60m: 500ms, 30s, 2m"},
+      {"{ roles: [ ear ], hang_after: 9ms }",
+       "8:40 bad-hang-after hang_after of host 'a' is '9ms', it must be from 10ms to 60m" +
+           hang_help},
+      {"{ roles: [ ear ], hang_after: 61m }",
+       "8:40 bad-hang-after hang_after of host 'a' is '61m', it must be from 10ms to 60m" +
+           hang_help},
+      {"{ roles: [ ear ], cores: 0-3 }",
+       "8:35 wrong-kind cores of host 'a' must be a list, this is a single value" + cores_help},
+      {"{ roles: [ ear ], cores: [] }", "8:35 no-cores host 'a' is bound to no core" + cores_help +
+                                            "; without `cores` it runs on any"},
+      {"{ roles: [ ear ], cores: [ 0, -1 ] }",
+       "8:40 bad-number a core is '-1', it must be a whole number from 0 to 1023 | "},
+      {"{ roles: [ ear ], cores: [ 1024 ] }",
+       "8:37 bad-number a core is '1024', it must be a whole number from 0 to 1023 | "},
+      {"{ roles: [ ear ], cores: [ 1, 0, 1 ] }",
+       "8:43 same-core host 'a' has the core 1 already | name each core once"},
+      {"{ roles: [ ear ], memori: 4GiB }",
+       "8:28 unknown-key unknown key 'memori' in host 'a' | did you mean 'memory'?"},
+      {"{ memory: 4GiB }",
+       "8:10 no-roles host 'a' has no roles | name roles of machine 'front', or leave the host "
+       "out"},
+      {"{ roles: [] }",
+       "8:19 no-roles host 'a' has no roles | name roles of machine 'front', or leave the host "
+       "out"},
+      {"{ roles: ear }", "8:19 wrong-kind roles must be a list, this is a single value | "},
+      {"{ roles: [ eer ] }",
+       "8:21 not-here host 'a' has the role 'eer', which is not on machine 'front' | did you mean "
+       "'ear'?"},
+      {"ear",
+       "8:10 wrong-kind host 'a' must be a list of roles or a map, this is a single value | a: [ "
+       "ROLE ], or a: { roles: [ ROLE ], memory: 4GiB }"}};
+  for (const auto& [host, words] : rows) {
+    INFO(host);
+    CHECK(mistake(with_machines("  front:\n    home: true\n    roles: [ ear, eye, mind, hand ]\n"
+                                "    hosts:\n      a: " +
+                                host + "\n")) == words);
+  }
 }
 
 TEST_CASE("the mistakes of a cluster file that do not follow from one another are told at once") {

@@ -18,7 +18,7 @@ namespace sluice {
 struct HostedWorld {
   Catalog catalog;
   LoadedWorkflow loaded;
-  std::unique_ptr<Catalog> hosted;
+  hosts::HostedCatalog hosted;
   std::unique_ptr<Runner> runner;
   std::string refused;
 
@@ -35,8 +35,8 @@ struct HostedWorld {
     for (const Diagnostic& d : loaded.diagnostics) INFO(d.message);
     REQUIRE(!has_errors(loaded.diagnostics));
     const WorkflowSpec* const spec = &loaded.spec;
-    hosted = std::make_unique<Catalog>(hosts::host_roles(catalog, {&spec, 1}, groups, options));
-    auto made = Runner::create(loaded.spec, plan, *hosted, {});
+    hosted = hosts::host_roles(catalog, {&spec, 1}, groups, options);
+    auto made = Runner::create(loaded.spec, plan, hosted.catalog, {});
     if (made.ok())
       runner = std::move(made).value();
     else
@@ -76,8 +76,12 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   std::string deed() const { return "at " + path_; }
-  /// Until the role is there.
-  void meet() { fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC); }
+  /// Until a role is there: again, behind the death of the one that was.
+  void meet() {
+    const int fd = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = fd;
+  }
   void open() const { REQUIRE(::write(fd_, "x", 1) == 1); }
 
  private:

@@ -26,6 +26,8 @@ outputs: { said: first.word, besides: other.word }
 """
 # A sanitizer lets a crash look like one.
 ENVIRONMENT = {**os.environ, "ASAN_OPTIONS": "handle_segv=0"}
+with open(SLUICE, "rb") as binary:
+    SANITIZED = b"__asan_init" in binary.read()  # then a process reserves more than any limit
 failures = []
 
 
@@ -107,6 +109,87 @@ def refused(folder, flow):
     expect("a host by hand", done.returncode == 1 and "not by hand" in done.stderr, done)
 
 
+def limited(folder, flow):
+    """What a host may take, on the command line and in a cluster file."""
+    if not SANITIZED:
+        code, out, err = run(flow, "--plugins", PLUGINS, "--isolate", "one", "--host-memory", "2GiB", "--calls", "-",
+                             lines=call("a", one="memory"))
+        expect("--host-memory", code == 0 and json.loads(out)["outputs"] == {"said": str(2 << 30)}, (code, out, err))
+        code, out, err = run(CHAT, "--isolate", "all", "--host-memory", "256MiB", "--prompt", "hi")
+        # A thread that cannot be made, or the checkpoint that cannot be mapped; the file is as it should be.
+        expect("too little memory", code == 1 and not out and "error: role '" in err and "regular file" not in err, (code, out, err))
+    for words, said in ((["--isolate", "one", "--host-memory", "4GB"], "'4GB' is no size of 256MiB or more, as in 4GiB"),
+                        (["--isolate", "one", "--host-memory", "255MiB"], "'255MiB' is no size of 256MiB or more"),
+                        (["--host-memory", "4GiB"], "--host-memory requires --isolate")):
+        code, out, err = run(flow, *words, "--input", "one=x")
+        expect(f"{words} is refused", code != 0 and not out and said in err, (code, out, err))
+    cluster = os.path.join(folder, "limits.yaml")
+    core = min(os.sched_getaffinity(0))
+    memory, limit = ("", "any") if SANITIZED else (", memory: 1GiB", str(1 << 30))
+
+    def write(cores):
+        with open(cluster, "w", encoding="utf-8") as file:
+            file.write(f"cluster: 1\nworkflows: [ {flow} ]\nmachines:\n  front:\n    home: true\n    roles: [ one, two ]\n"
+                       f"    hosts:\n      mine: {{ roles: [ one ], cores: {cores}{memory} }}\n      other: [ two ]\n")
+    write([1023])
+    code, out, err = run("--cluster", cluster, "--plugins", PLUGINS, "--input", "one=x", "--input", "two=x")
+    expect("a core that is not there", code == 1 and not out and err.startswith(
+        f"error: {cluster}:8: machine 'front': host 'mine': core 1023 is none of those that this process may use: "), err)
+    write([core])
+    with subprocess.Popen([SLUICE, "run", "--cluster", cluster, "--plugins", PLUGINS, "--calls", "-"], cwd=ROOT, env=ENVIRONMENT,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as program:
+        def ask(one=None, two=None):
+            program.stdin.write(call("a", one, two))
+            program.stdin.flush()
+            return json.loads(program.stdout.readline())
+        seen = [ask(one="memory")["outputs"], ask(one="cores")["outputs"], ask(two="memory")["outputs"]]
+        expect("each host's own limits", seen == [{"said": limit}, {"said": f" {core}"}, {"besides": "any"}], seen)
+        before = status(cluster)
+        ask(one="segv")
+        process = ask(one="process")["outputs"].get("said")
+        after = status(cluster)
+        text = subprocess.run([SLUICE, "status", "--cluster", cluster], capture_output=True, text=True, timeout=60).stdout
+        program.stdin.close()
+        program.wait(timeout=60)
+    expect("two hosts", [(h["name"], h["roles"], h["state"], h["starts"], h["ended"]) for h in before] ==
+           [("mine", ["one"], "serves", 1, ""), ("other", ["two"], "serves", 1, "")], before)
+    expect("one was started again", after[0]["starts"] == 2 and str(after[0]["pid"]) == process
+           and "died by SIGSEGV" in after[0]["ended"] and after[1] == before[1], (after, process))
+    expect("in words", f"  host 'mine' of one: pid {process}; 0 activations; started 2 times; the last one: host 'mine' died by SIGSEGV"
+           in text and "  host 'other' of two: pid " in text, text)
+
+
+def status(cluster):
+    """The hosts of its one machine."""
+    done = subprocess.run([SLUICE, "status", "--cluster", cluster, "--format", "json"], capture_output=True, text=True, timeout=60)
+    return json.loads(done.stdout)["machines"][0]["hosts"]
+
+
+def tried_again(folder, flow):
+    """The host of an idempotent role is killed in the middle of an activation, and the call ends well, with a warning."""
+    pipe = os.path.join(folder, "again")
+    os.mkfifo(pipe)
+    with subprocess.Popen([SLUICE, "run", flow, "--plugins", PLUGINS, "--isolate", "one", "--set", "roles.one.idempotent=true",
+                           "--calls", "-"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True) as program:
+        program.stdin.write(call("a", one="at " + pipe))
+        program.stdin.flush()
+        first = os.open(pipe, os.O_WRONLY)  # until the role is there
+        [host] = children(program.pid)
+        os.kill(host, signal.SIGKILL)
+        while host in children(program.pid):  # as long as any of its threads is there
+            select.select([], [], [], 0.005)
+        again = os.open(pipe, os.O_WRONLY)  # until it is there again
+        os.close(first)
+        os.write(again, b"x")
+        os.close(again)
+        result = json.loads(program.stdout.readline())
+        program.stdin.close()
+        program.wait(timeout=60)
+    expect("tried again", result["ok"] and result["outputs"] == {"said": "x"}
+           and "first: tried again: host 'one' died by SIGKILL" in result["warnings"], result)
+
+
 def children(pid):
     """By their parent: not every kernel lists the children of a process."""
     found = []
@@ -168,6 +251,8 @@ def main():
         same_bytes(folder)
         crash(flow)
         refused(folder, flow)
+        limited(folder, flow)
+        tried_again(folder, flow)
         killed(flow, os.path.join(folder, "pipe"))
     print("\n".join(failures) if failures else "isolate: clean")
     sys.exit(1 if failures else 0)

@@ -29,7 +29,7 @@ global_params:
 roles:
   one: { plugin: scripted, model: elsewhere, replicas: 3, balance: session, global_params: [memory],
          options: { first: 1, second: two } }
-  two: { plugin: scripted, colocate: one, balance: round_robin }
+  two: { plugin: scripted, colocate: one, balance: round_robin, idempotent: true }
 nodes:
   n:
     run: one.go
@@ -77,6 +77,8 @@ on_error: cancel
   CHECK(one.options[1].value.text == "two");
   CHECK_FALSE(one.colocate.has_value());
   CHECK(spec.roles[1].colocate->text == "one");
+  CHECK_FALSE(one.idempotent);
+  CHECK(spec.roles[1].idempotent);
   CHECK(spec.roles[1].balance == Balance::round_robin);
   CHECK(spec.roles[1].replicas == 1);
   REQUIRE(spec.nodes.size() == 2);

@@ -48,7 +48,7 @@ global_params:
   kv: { kind: paged_kv, page_tokens: 4096, pages: 64, kv_dtype: bf16, ssd: cache, ssd_bytes: 1MiB }
 roles:
   a: { plugin: scripted, replicas: 256, balance: session, global_params: [ kv ] }
-  b: { plugin: scripted, colocate: a }
+  b: { plugin: scripted, colocate: a, idempotent: true }
 nodes:
   parse: { run: b.go, inputs: [ { x: inputs.x } ], outputs: [ f, g, n ], max_age: 50ms }
   both: { run: a.go, inputs: [ { f: parse.f, g: parse.g }, { f: parse.n } ], outputs: [ t ] }
@@ -74,7 +74,7 @@ machines:
     address: "tcp://10.0.0.2:5000"
     pages: "tcp://10.0.0.2:5001"
     roles: [ a, b ]
-    hosts: { h: [ a, b ] }
+    hosts: { h: { roles: [ a, b ], memory: 1GiB, hang_after: 10ms, cores: [ 0, 1 ] } }
 )";
 
 }  // namespace

@@ -16,6 +16,7 @@ class Mortal final : public Role {
     if (deed.starts_with("flood"))
       while (!activation.cancelled()) activation.yield("word", Output::text(deed));
     if (deed == "again") return activation.yield("word", *activation.input("text")), Status{};
+    if (deed.starts_with("then ")) activation.yield("word", Output::text("said"));
     const Status status = mortal::act(deed, said);
     activation.yield("word", Output::text(said));
     return status;

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,6 +32,22 @@ inline std::string wait_at(const std::string& pipe) {
 inline void eat() {
   std::vector<std::string> eaten;
   for (;;) eaten.emplace_back(std::size_t{16} << 20U, 'x');
+}
+
+/// What its process may use: the cores, each behind a space, or the bytes of address space.
+inline std::string own_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::string text;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return "!";
+  for (std::size_t core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &set)) text += " " + std::to_string(core);
+  return text;
+}
+inline std::string own_memory() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0) return "!";
+  return limit.rlim_cur == RLIM_INFINITY ? "any" : std::to_string(limit.rlim_cur);
 }
 
 inline void write_garbage() {
@@ -63,6 +81,16 @@ inline Status act(const std::string& deed, std::string& said) {
   if (deed == "fail") return {Code::corrupt, "as told"};
   if (deed.starts_with("at ")) said = wait_at(deed.substr(3));
   if (deed == "process") said = std::to_string(::getpid());
+  if (deed.starts_with("once ")) {  // dies while that file is there, which it removes
+    if (::unlink(deed.substr(5).c_str()) == 0) ::raise(SIGSEGV);
+    said = "survived";
+  }
+  if (deed.starts_with("then ")) {  // behind what it has said
+    wait_at(deed.substr(5));
+    ::raise(SIGSEGV);
+  }
+  if (deed == "cores") said = own_cores();
+  if (deed == "memory") said = own_memory();
   if (deed == "print") (void)!::write(1, "printed\n", 8);
   return {};
 }

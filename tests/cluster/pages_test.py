@@ -11,8 +11,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
+import time
 
-from cluster_test import ROOT, SLUICE, check, failures, run_and_clean, until
+from cluster_test import (ROOT, SLUICE, check, command_of, failures, run_and_clean, stat_of, until)
 from cluster_test import Up as AnyUp
 from kill_world import free_ports
 
@@ -121,6 +123,35 @@ def reader_is_killed(folder: str, want: dict):
     up.stop()
 
 
+def stands_still(folder: str, want: dict, name: str):
+    """For three leases, as its link to the other's pages comes up: they meet all the same."""
+    points = os.path.join(folder, "points")
+    os.mkdir(points)
+    with open(f"{points}/{name}.link_up", "w", encoding="utf-8") as out:
+        out.write(f"{int(signal.SIGSTOP)} 1")
+    cluster = write_cluster(folder, more="lease: 1s\n")
+
+    def stopped() -> int | None:
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            words = command_of(pid)
+            if cluster in words and name in words and stat_of(pid)[:1] == ["T"]:
+                return pid
+        return None
+
+    def go_on():
+        pid = until(stopped, 20, f"{name} stands still")
+        began = time.monotonic()
+        until(lambda: time.monotonic() > began + 3, 4, "three leases")
+        if pid is not None:
+            os.kill(pid, signal.SIGCONT)
+    other = threading.Thread(target=go_on)
+    other.start()
+    up = Up(cluster, points)
+    other.join()
+    same(want, run(["--cluster", up.cluster], write_calls(folder, TURNS)), f"{name} stood still")
+    up.stop()
+
+
 def refused(folder: str):
     """What cannot be pulled must be on one machine."""
     path = os.path.join(folder, "cluster.yaml")
@@ -153,6 +184,8 @@ def main() -> int:
         check(not os.path.exists(left), f"left behind: {list(os.walk(left))}")
         with_keys(place("tcp"), want)
         reader_is_killed(place("killed"), want)
+        for name in ("read", "write"):
+            stands_still(place(f"stands_{name}"), want, name)
         refused(place("refused"))
     finally:
         shutil.rmtree(base)

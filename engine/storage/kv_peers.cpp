@@ -58,7 +58,8 @@ KvPeers::KvPeers(KvPool& pool, PeerPort& port, const std::string& name)
       puller_(hello_),
       handshake_(port.secret(), port.self(), hello_),
       server_(hello_, random_bytes<PageKeys::Secret>()) {
-  is_open_ = hello_.page_bytes <= pages::page_bytes_most && port_.open(channel_, *this);
+  SLUICE_CHECK(pool.shape().page_bytes() <= pages::page_bytes_most);
+  is_open_ = port_.open(channel_, *this);
 }
 
 KvPeers::~KvPeers() {

@@ -52,7 +52,8 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   };
 
   /// Borrows both; the pool was made with the port's secret. `name`: of the pool, the same on all
-  /// machines. Where another pool has the name nothing is given and nothing pulled.
+  /// machines. Where another pool has the name (`is_open`: not) nothing is given and nothing
+  /// pulled.
   KvPeers(KvPool& pool, PeerPort& port, const std::string& name);
   ~KvPeers() override;
   KvPeers(const KvPeers&) = delete;
@@ -66,6 +67,7 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   bool is_waited_for() const override { return !fetches_.empty(); }
   std::size_t pages_awaited() const override;
 
+  bool is_open() const { return is_open_; }
   PeerLife self() const { return port_.self(); }
   /// Tells the users of the pool there, as soon as it has been met. Returns its number.
   std::uint64_t tell(PeerLife peer, pages::Bytes text);

@@ -58,9 +58,9 @@ def same(want: dict, got: dict, where: str):
 class Up(AnyUp):
     """Of the two machines, which count their pages."""
 
-    def __init__(self, cluster: str, failpoints: str | None = None):
+    def __init__(self, cluster: str, failpoints: str | None = None, machines: int = 2):
         more = {"SLUICE_FAILPOINTS": failpoints} if failpoints else {}
-        super().__init__(cluster, machines=2, env=dict(os.environ, **more))
+        super().__init__(cluster, machines=machines, env=dict(os.environ, **more))
 
     def machine(self, name: str) -> dict:
         done = subprocess.run([SLUICE, "status", "--cluster", self.cluster, "--format", "json"],
@@ -123,6 +123,31 @@ def reader_is_killed(folder: str, want: dict):
     up.stop()
 
 
+def two_workflows(folder: str, want: dict):
+    """Of one cluster, with parameters of one name: each has a pool of its own."""
+    with open(WORKFLOW, encoding="utf-8") as text:
+        second = text.read().replace("workflow: prefill_decode", "workflow: second")
+    paths = [os.path.join(folder, name) for name in ("a.yaml", "b.yaml", "c.yaml")]
+    shutil.copy(WORKFLOW, paths[0])
+    for path, ends in zip(paths[1:], ("", "2")):
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(second.replace("reader", f"reader{ends}").replace("writer", f"writer{ends}"))
+    # On the same machines; and where only one of them has both.
+    for other, machines in ((paths[1], 2), (paths[2], 3)):
+        more = "  apart: { roles: [ writer2 ] }\nlease: 3s\n" if machines == 3 else "lease: 3s\n"
+        cluster = write_cluster(folder, ("", "", ""), more, f"{paths[0]}, {other}")
+        if machines == 3:
+            with open(cluster, encoding="utf-8") as text:
+                placed = text.read().replace("roles: [ reader ]", "roles: [ reader, reader2 ]")
+            with open(cluster, "w", encoding="utf-8") as out:
+                out.write(placed)
+        up = Up(cluster, machines=machines)
+        for workflow in ("second", "prefill_decode"):
+            got = run([workflow, "--cluster", up.cluster], write_calls(folder, TURNS))
+            same(want, got, f"two workflows on {machines} machines, {workflow}")
+        up.stop()
+
+
 def stands_still(folder: str, want: dict, name: str):
     """For three leases, as its link to the other's pages comes up: they meet all the same."""
     points = os.path.join(folder, "points")
@@ -183,6 +208,7 @@ def main() -> int:
         left = os.path.join(base, "sluice")
         check(not os.path.exists(left), f"left behind: {list(os.walk(left))}")
         with_keys(place("tcp"), want)
+        two_workflows(place("two"), want)
         reader_is_killed(place("killed"), want)
         for name in ("read", "write"):
             stands_still(place(f"stands_{name}"), want, name)

@@ -64,7 +64,7 @@ KeptPool alone() {
 }
 
 KeptPool among(PeerPort& port, std::size_t pages = 400) {
-  return KeptPool::make_among(model().text().kv_shape(4), pages, port, "kv");
+  return std::move(KeptPool::make_among(model().text().kv_shape(4), pages, port, "kv")).value();
 }
 
 }  // namespace
@@ -100,6 +100,24 @@ TEST_CASE("pages that are changed, lost or cut on their way are computed") {
   KeptPool own = alone();
   const Outcome want = run(own, 4);
   for (const int fault : {0, 1, 2, 3}) {
+TEST_CASE(
+    "a pool among machines whose name is taken, or whose pages no message holds, is refused") {
+  PeerHub hub;
+  PeerPort& port = hub.add(0);
+  const KeptPool first = among(port);
+  const auto second = KeptPool::make_among(model().text().kv_shape(4), 4, port, "kv");
+  REQUIRE_FALSE(second.ok());
+  CHECK(second.error().code == ErrorCode::invalid_argument);
+  CHECK(second.error().message.find("'kv'") != std::string::npos);
+  CHECK(KeptPool::make_among(model().text().kv_shape(4), 4, port, "other").ok());
+  // 32 MiB and one token more.
+  constexpr std::size_t tokens = pages::page_bytes_most / (8 * 64 * 2 * sizeof(float));
+  const auto large = KeptPool::make_among({8, 64, tokens + 1}, 1, port, "large");
+  REQUIRE_FALSE(large.ok());
+  CHECK(large.error().message.find("page_tokens") != std::string::npos);
+  CHECK(KeptPool::make_among({8, 64, tokens}, 1, port, "large").ok());
+}
+
     PeerHub hub;
     KeptPool first = among(hub.add(0)), second = among(hub.add(1));
     CHECK(run(first, 4).answers == want.answers);

@@ -74,6 +74,8 @@ Result<std::shared_ptr<PeerPort>> connect_pages(
   PeerPortOptions port;
   port.self = self;
   port.secret = *secret;
+  port.notice = notice;
+  for (const ClusterMachine& one : cluster.spec().machines) port.names.push_back(one.name.text);
   port.connect = [&cluster, machines, notice](Origin life) -> Result<std::unique_ptr<Transport>> {
     Result<ZmqOptions> options = transport_options(cluster, life, notice);
     if (!options.ok()) return options.error();

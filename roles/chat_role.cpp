@@ -335,7 +335,10 @@ Result<void> ChatRole::go_on_from_elsewhere(Activation& activation, HandedPrefix
   GenerationOptions options = prefix.options;
   Turn turn{.activation = &activation, .prompt = prefix.prompt, .role = name_};
   turn.from = std::move(prefix);
-  return answer_prompt(std::move(turn), std::move(options), mine);
+  sessions_.peers()->ask_first(turn.from->from);
+  Result<void> begun = answer_prompt(std::move(turn), std::move(options), mine);
+  sessions_.peers()->ask_first({});
+  return begun;
 }
 
 /// The conversation's machine, before the activation can end: the session's next call finds there

@@ -244,11 +244,12 @@ bool KvPeers::start(Fetch& fetch, std::int64_t now) {
                                      static_cast<double>(pages * pool_.shape().page_tokens) / 2);
   if (!find_guard_.pays(1, half)) {
     const std::lock_guard lock(mutex_);
+  fetch.first = first_;
     ++counts_.not_worth;
     return false;
   }
   const auto begin = fetch.keys.begin() + static_cast<std::ptrdiff_t>(fetch.begin);
-  if (!puller_.begin(next_pull_, {begin, fetch.keys.end()}, now)) return false;
+  if (!puller_.begin(next_pull_, {begin, fetch.keys.end()}, now, fetch.first)) return false;
   fetch.pull = next_pull_++;
   fetch.asked = now;
   send_all();

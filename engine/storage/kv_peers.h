@@ -69,6 +69,8 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
 
   bool is_open() const { return is_open_; }
   PeerLife self() const { return port_.self(); }
+  /// Whom tasks that begin from now on ask first: who has read their prompts. None: nobody.
+  void ask_first(std::optional<PeerLife> peer) { first_ = peer; }
   /// Tells the users of the pool there, as soon as it has been met. Returns its number.
   std::uint64_t tell(PeerLife peer, pages::Bytes text);
   enum class Told : std::uint8_t { waiting, arrived, failed };
@@ -100,7 +102,8 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
     std::uint64_t pull = 0;    // 0: it waits for that of another
     std::uint64_t behind = 0;  // that one
     std::int64_t asked = 0, began = 0;
-    std::size_t glances = 0;  // polls that did not wait since it began
+    std::size_t glances = 0;             // polls that did not wait since it began
+    std::optional<PeerLife> first = {};  // whom it asks first
     PeerLife peer = {};
     bool is_over = false;
     std::vector<PullEvent> arrived = {};  // in order, from `next` on
@@ -148,6 +151,7 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
 
   mutable std::mutex mutex_;  // of what follows; held for no page's time
   std::condition_variable news_came_;
+  std::optional<PeerLife> first_;
   std::deque<News> news_;
   std::map<PeerLife, std::size_t> news_bytes_;
   std::map<std::uint64_t, Telling> telling_;

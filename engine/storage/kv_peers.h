@@ -71,14 +71,21 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   PeerLife self() const { return port_.self(); }
   /// Whom tasks that begin from now on ask first: who has read their prompts. None: nobody.
   void ask_first(std::optional<PeerLife> peer) { first_ = peer; }
+  /// A life of this machine has proved that it has the pool's secret, ever.
+  bool has_met(std::uint32_t machine) const;
   /// Tells the users of the pool there, as soon as it has been met. Returns its number.
   std::uint64_t tell(PeerLife peer, pages::Bytes text);
-  enum class Told : std::uint8_t { waiting, arrived, failed };
+  /// failed: it was not heard, and never will be. unsure: it was on its way.
+  enum class Told : std::uint8_t { waiting, arrived, failed, unsure };
   /// Asked about until it does not wait any more.
   Told told(std::uint64_t number);
+  /// Nobody waits for it any more: what was not sent by now never is.
+  Told give_up(std::uint64_t number);
   std::vector<Word> take_words();
 
   Counts counts() const;
+  /// What came for the owner and was not taken yet: messages, and machines met and lost.
+  std::size_t unheard() const;
 
  private:
   struct News {
@@ -91,8 +98,9 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   struct Telling {
     PeerLife peer;
     Told how = Told::waiting;
+    bool is_sent = false, is_given_up = false;
     std::size_t bytes = 0;
-    pages::Bytes text = {};  // until it is sent
+    pages::Bytes text = {};  // until then
   };
   struct Fetch {
     std::uint64_t task = 0;
@@ -143,6 +151,7 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   ReadGuard find_guard_;                       // of questions, each a "byte"
   std::vector<Fetch> fetches_;
   std::uint64_t next_pull_ = 1, next_note_ = 1;
+  std::optional<PeerLife> first_;
 
   // The listener's, of which one call runs at a time.
   PageHandshake handshake_;
@@ -151,12 +160,13 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
 
   mutable std::mutex mutex_;  // of what follows; held for no page's time
   std::condition_variable news_came_;
-  std::optional<PeerLife> first_;
   std::deque<News> news_;
-  std::map<PeerLife, std::size_t> news_bytes_;
+  // By machine: how many lives it says that it has is its choice.
+  std::map<std::uint32_t, std::size_t> news_bytes_;
   std::map<std::uint64_t, Telling> telling_;
   std::vector<Word> words_;
   std::set<PeerLife> there_;  // as the port's thread knows it
+  std::set<std::uint32_t> met_machines_;
   Counts counts_;
 };
 

@@ -12,6 +12,7 @@
 #include "base/sha256.h"
 #include "engine/family/model.h"
 #include "engine/storage/kept_pool.h"
+#include "engine/storage/page_window.h"
 #include "engine/tasks/generator.h"
 #include "tests/peer_hub.h"
 
@@ -351,6 +352,42 @@ TEST_CASE("what waits of one machine is bounded, however many lives it says that
       CHECK(first.peers->unheard() == 1);  // what it has answered
     }
     CHECK(first.peers->unheard() == 2);
+  }
+}
+
+TEST_CASE("what pools owe to a machine that takes nothing fits the window of their one link") {
+  const KvShape shape{8, 64, 16};  // 64 KiB
+  constexpr std::size_t of_one_ask = pages::ask_bytes_most / (std::size_t{64} << 10U);
+  for (const std::size_t pools : {1U, 3U}) {
+    PeerHub hub;
+    auto &here = hub.add(0), &there = hub.add(1);
+    std::vector<KeptPool> kept;
+    std::vector<PageKey> keys;
+    for (std::size_t i = 0; i < pools; ++i) {
+      const std::string name = "pool " + std::to_string(i);
+      kept.push_back(std::move(KeptPool::make_among(shape, 80, here, name)).value());
+      RowsOrigin origin;
+      origin.model = "m";
+      keys = kept.back().pool->keys_of(origin, std::vector<std::int32_t>(of_one_ask * 16 + 1, 1));
+      REQUIRE(keys.size() == of_one_ask);
+      const std::vector<float> content(shape.page_values());
+      const auto* bytes = reinterpret_cast<const std::byte*>(content.data());
+      REQUIRE(kept.back().pool->put(keys, 0, std::vector<const std::byte*>(of_one_ask, bytes)) ==
+              of_one_ask);
+      kept.push_back(std::move(KeptPool::make_among(shape, 80, there, name)).value());
+    }
+    std::size_t owed = 0;
+    hub.on_way = [&](PeerLife from, PeerLife, std::vector<std::byte>& message) {
+      owed += from.machine == 0 ? message.size() : 0;
+      const auto read = pages::decode(message);
+      return !read.has_value() || std::get_if<pages::Took>(&*read) == nullptr;
+    };
+    for (std::size_t i = 0; i < pools; ++i)
+      for (std::uint64_t ask = 1; ask <= 400; ++ask)
+        there.send(sha256_prefix("pages of pool " + std::to_string(i)), {0, 1},
+                   encode(pages::Ask{ask, keys}));
+    CHECK(owed > pools * PageServer::owed_most * 3 / 4);
+    CHECK(owed <= page_window(pools));
   }
 }
 

@@ -6,16 +6,11 @@
 #include <chrono>
 
 #include "base/sha256.h"
+#include "engine/storage/storage_clock.h"
 
 namespace sluice {
 
 namespace {
-
-std::int64_t clock_now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 std::string layout_of(const KvShape& shape) {
   return std::to_string(shape.layers) + " layers, " + std::to_string(shape.page_tokens) +
@@ -408,7 +403,7 @@ void KvPeers::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nan
   if (waits) {
     std::unique_lock lock(mutex_);
     news_came_.wait_for(lock, most, [&] { return !news_.empty(); });
-    now = clock_now();
+    now = storage_clock();
   }
   if (!waits)
     for (Fetch& fetch : fetches_) ++fetch.glances;

@@ -11,6 +11,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace sluice {
@@ -45,6 +46,9 @@ class PeerPort {
   virtual void close(std::uint64_t channel) = 0;
   /// Dropped when that life is lost, or has not opened the channel.
   virtual void send(std::uint64_t channel, PeerLife to, std::vector<std::byte> message) = 0;
+  /// For people, of that machine; what was said of it lately is not said again. Thread: any, a
+  /// listener's too.
+  virtual void notice(std::uint32_t machine, const std::string& what) = 0;
 };
 
 }  // namespace sluice

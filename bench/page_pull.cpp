@@ -156,9 +156,13 @@ double pull_raw(int socket, std::vector<char>& to) {
   return seconds_since(start);
 }
 
+KeptPool among(const KvShape& shape, std::size_t pages, PeerPort& port) {
+  return std::move(KeptPool::make_among(shape, pages, port, "bench")).value();
+}
+
 /// Into a pool that has none of them.
 double pull_pages(PeerPort& port, const std::vector<std::int32_t>& tokens) {
-  KeptPool kept = KeptPool::make_among(small_pages, pages + 8, port, "bench");
+  KeptPool kept = among(small_pages, pages + 8, port);
   RowsOrigin origin;
   origin.model = "bench";
   const auto until = Clock::now() + std::chrono::seconds(10);
@@ -195,7 +199,7 @@ void bench_bytes(const char* name, bool tcp, const std::string& folder) {
   beside(
       [&](int ready, int end) {
         const std::unique_ptr<PeerPort> port = port_of(way, 0);
-        const KeptPool kept = KeptPool::make_among(small_pages, pages + 8, *port, "bench");
+        const KeptPool kept = among(small_pages, pages + 8, *port);
         fill(*kept.pool, tokens);
         const int listener = listening(tcp, raw, 47313);
         if (write(ready, "x", 1) != 1) return;
@@ -254,7 +258,7 @@ void bench_first_token(const std::string& path, std::size_t tokens, const std::s
       [&](int ready, int end) {
         const Model model = Model::open(path).value();
         const std::unique_ptr<PeerPort> port = port_of(way, 0);
-        KeptPool kept = KeptPool::make_among(model.text().kv_shape(16), room, *port, "bench");
+        KeptPool kept = among(model.text().kv_shape(16), room, *port);
         std::size_t computed = 0;
         (void)first_token(model, kept, tokens, computed);
         if (write(ready, "x", 1) != 1) return;
@@ -268,7 +272,7 @@ void bench_first_token(const std::string& path, std::size_t tokens, const std::s
         for (int i = 0; i < 6; ++i) {
           KeptPool none = std::move(KeptPool::make(model.text().kv_shape(16), room, "", 0)).value();
           const double by_computing = first_token(model, none, tokens, computed);
-          KeptPool kept = KeptPool::make_among(model.text().kv_shape(16), room, *port, "bench");
+          KeptPool kept = among(model.text().kv_shape(16), room, *port);
           std::vector<PageSource::Ready> ready;
           const auto until = Clock::now() + std::chrono::seconds(5);
           RowsOrigin nobody;

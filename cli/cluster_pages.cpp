@@ -5,6 +5,8 @@
 #include <set>
 
 #include "cli/page_secret.h"
+#include "engine/storage/page_window.h"
+#include "runtime/inproc/role_host.h"
 #include "runtime/peer_channels.h"
 
 namespace sluice::cli {
@@ -13,25 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t window_bytes = std::size_t{64} << 20U;
-
 bool lists(const RoleSpec& role, const std::string& param) {
   return std::ranges::find(role.global_params, param, &Name::text) != role.global_params.end();
-}
-
-/// Machines of which each has a role over a global parameter that another one has too.
-std::set<std::uint32_t> sharing(const Cluster& cluster) {
-  std::set<std::uint32_t> all;
-  for (std::size_t i = 0; i < cluster.workflows.size(); ++i) {
-    const WorkflowSpec& spec = cluster.workflows[i].loaded.spec;
-    for (const GlobalParamSpec& param : spec.global_params) {
-      std::set<std::uint32_t> machines;
-      for (std::size_t role = 0; role < spec.roles.size(); ++role)
-        if (lists(spec.roles[role], param.name.text)) machines.insert(cluster.placed[i][role]);
-      if (machines.size() > 1) all.insert(machines.begin(), machines.end());
-    }
-  }
-  return all;
 }
 
 std::string address_of(const Cluster& cluster, std::uint32_t machine) {
@@ -48,6 +33,24 @@ Result<std::array<std::uint8_t, 32>> secret_of(const Cluster& cluster) {
 }
 
 }  // namespace
+
+PageSharing page_sharing(const Cluster& cluster) {
+  PageSharing sharing;
+  std::set<std::string> pools;
+  for (std::size_t i = 0; i < cluster.workflows.size(); ++i) {
+    const WorkflowSpec& spec = cluster.workflows[i].loaded.spec;
+    for (const GlobalParamSpec& param : spec.global_params) {
+      std::set<std::uint32_t> machines;
+      for (std::size_t role = 0; role < spec.roles.size(); ++role)
+        if (lists(spec.roles[role], param.name.text)) machines.insert(cluster.placed[i][role]);
+      if (machines.size() < 2) continue;
+      sharing.machines.insert(machines.begin(), machines.end());
+      pools.insert(identity_of(i, param.name.text, param.included_from));
+    }
+  }
+  sharing.pools = pools.size();
+  return sharing;
+}
 
 WhyNotShared why_not_shared(const Catalog& catalog) {
   return [&catalog](const RoleSpec& a, const RoleSpec& b,
@@ -67,22 +70,24 @@ WhyNotShared why_not_shared(const Catalog& catalog) {
 
 Result<std::shared_ptr<PeerPort>> connect_pages(
     const Cluster& cluster, Origin self, const std::function<void(const std::string&)>& notice) {
-  const std::set<std::uint32_t> machines = sharing(cluster);
-  if (!machines.contains(self.machine)) return std::shared_ptr<PeerPort>();
+  const PageSharing sharing = page_sharing(cluster);
+  if (!sharing.machines.contains(self.machine)) return std::shared_ptr<PeerPort>();
   Result<std::array<std::uint8_t, 32>> secret = secret_of(cluster);
   if (!secret.ok()) return secret.error();
   PeerPortOptions port;
   port.self = self;
   port.secret = *secret;
-  port.connect = [&cluster, machines, notice](Origin life) -> Result<std::unique_ptr<Transport>> {
+  port.notice = notice;
+  for (const ClusterMachine& one : cluster.spec().machines) port.names.push_back(one.name.text);
+  port.connect = [&cluster, sharing, notice](Origin life) -> Result<std::unique_ptr<Transport>> {
     Result<ZmqOptions> options = transport_options(cluster, life, notice);
     if (!options.ok()) return options.error();
     options->bind = address_of(cluster, life.machine);
     options->cluster = "sluice pages";
-    options->window_bytes = window_bytes;
+    options->window_bytes = page_window(sharing.pools);
     options->shared_bytes = 0;
     std::erase_if(options->peers,
-                  [&](const ZmqPeer& peer) { return !machines.contains(peer.machine); });
+                  [&](const ZmqPeer& peer) { return !sharing.machines.contains(peer.machine); });
     for (ZmqPeer& peer : options->peers) peer.address = address_of(cluster, peer.machine);
     return make_zmq_transport(std::move(options).value());
   };

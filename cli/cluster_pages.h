@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "base/peer_port.h"
@@ -14,6 +15,14 @@ namespace sluice::cli {
 
 /// Behind a machine's socket in the cluster's folder.
 inline constexpr const char* page_socket_end = ".pages";
+
+/// Of a cluster: machines of which each has a role over a global parameter that another one has
+/// too, and how many such parameters there are.
+struct PageSharing {
+  std::set<std::uint32_t> machines;
+  std::size_t pools = 0;
+};
+PageSharing page_sharing(const Cluster& cluster);
 
 /// For `place_roles`. Borrows the catalog.
 WhyNotShared why_not_shared(const Catalog& catalog);

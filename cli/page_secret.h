@@ -2,10 +2,12 @@
 // file in the folder that only this user enters.
 //
 // Processes that begin and end at once agree: whoever makes, reads or removes it has the folder's
-// lock (flock) meanwhile. Errors: as `read_shared_secret`.
+// lock (flock) meanwhile, for which nobody waits without end. Errors: as `read_shared_secret`;
+// unavailable (somebody stands still with the lock).
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -15,8 +17,11 @@ namespace sluice::cli {
 
 /// The secret of a cluster without keys, made where there is none yet. Whoever asks has a file of
 /// its own in the folder, a lock: so long the secret stays.
-Result<std::array<std::uint8_t, 32>> page_secret(const std::string& folder);
-/// Where nothing else is left in its folder.
-void remove_page_secret(const std::string& folder);
+Result<std::array<std::uint8_t, 32>> page_secret(
+    const std::string& folder, std::chrono::milliseconds patience = std::chrono::seconds(10));
+/// Where nothing else is left in its folder; with it what a process has left that was killed while
+/// it made one.
+void remove_page_secret(const std::string& folder,
+                        std::chrono::milliseconds patience = std::chrono::seconds(10));
 
 }  // namespace sluice::cli

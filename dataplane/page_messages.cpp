@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/little_endian.h"
 
 namespace sluice::pages {
 
@@ -25,9 +26,7 @@ class Writer {
     number(0, 2);
     number(id, 8);
   }
-  void number(std::uint64_t value, unsigned bytes) {
-    for (unsigned i = 0; i < bytes; ++i) out_.push_back(static_cast<std::byte>(value >> (8 * i)));
-  }
+  void number(std::uint64_t value, unsigned bytes) { append_little_endian(value, bytes, out_); }
   void key(const PageKey& key) {
     for (const std::uint64_t word : key.words) number(word, 8);
   }
@@ -43,12 +42,9 @@ class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
   std::uint64_t number(unsigned bytes) {
-    std::uint64_t value = 0;
     if (bytes > left()) return fail();
-    for (unsigned i = 0; i < bytes; ++i)
-      value |= std::to_integer<std::uint64_t>(bytes_[at_ + i]) << (8 * i);
     at_ += bytes;
-    return value;
+    return little_endian(bytes_.subspan(at_ - bytes, bytes));
   }
   PageKey key() {
     PageKey key;
@@ -101,6 +97,13 @@ Hello read_hello(Reader& reader) {
   return hello;
 }
 
+Proof read_proof(Reader& reader) {
+  Proof proof;
+  proof.mac = reader.key();
+  for (std::uint8_t& byte : proof.nonce) byte = static_cast<std::uint8_t>(reader.number(1));
+  return proof;
+}
+
 /// What follows is the content, and nothing else.
 std::optional<Message> read_page(std::uint64_t id, Reader& reader) {
   PageContent page;
@@ -148,8 +151,9 @@ Bytes encode(const Hello& hello) {
 }
 
 Bytes encode(const Proof& proof) {
-  Writer writer(Kind::proof, 0, key_bytes);
+  Writer writer(Kind::proof, 0, key_bytes + proof.nonce.size());
   writer.key(proof.mac);
+  writer.bytes(std::as_bytes(std::span(proof.nonce)));
   return writer.take();
 }
 
@@ -247,7 +251,7 @@ std::optional<Message> decode(std::span<const std::byte> message) {
       made = Noted{id, reader.number(8)};
       break;
     case Kind::proof:
-      if (id == 0) made = Proof{reader.key()};
+      if (id == 0) made = read_proof(reader);
       break;
     default:
       return std::nullopt;

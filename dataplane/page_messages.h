@@ -21,7 +21,7 @@ namespace sluice::pages {
 
 using Bytes = std::vector<std::byte>;
 
-inline constexpr std::uint8_t version = 2;
+inline constexpr std::uint8_t version = 3;
 inline constexpr std::size_t keys_most = 4096;  // of one question
 inline constexpr std::size_t note_bytes_most = 1U << 20U;
 inline constexpr std::uint32_t page_bytes_most = 32U << 20U;  // a message holds one page
@@ -38,6 +38,7 @@ struct Hello {
 /// That its sender has the pool's secret (`PageHandshake`).
 struct Proof {
   PageKey mac;
+  std::array<std::uint8_t, 16> nonce{};  // of the hello that it answers
 };
 /// How many leading ones of these are there?
 struct Find {

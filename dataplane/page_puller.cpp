@@ -19,17 +19,26 @@ void PagePuller::met(PeerLife life, const Hello& hello, std::int64_t now) {
   peers_[life].incarnation = hello.incarnation;
 }
 
-bool PagePuller::begin(std::uint64_t id, std::vector<PageKey> keys, std::int64_t now) {
+bool PagePuller::begin(std::uint64_t id, std::vector<PageKey> keys, std::int64_t now,
+                       std::optional<PeerLife> first) {
   SLUICE_CHECK(id != 0 && !keys.empty() && !pulls_.contains(id));
   Pull pull;
   if (keys.size() > keys_most) keys.resize(keys_most);
   pull.keys = std::move(keys);
   pull.began = pull.heard = now;
-  for (auto& [life, peer] : peers_) {
-    if (!may_be_asked(peer, now) || pull.finds.size() == peers_asked) continue;
+  const auto ask = [&](PeerLife life, Peer& peer) {
+    if (!may_be_asked(peer, now) || pull.finds.size() == peers_asked) return false;
     out_.push_back({life, encode(Find{next_question_, pull.keys})});
     peer.finds.insert(next_question_);
     pull.finds.emplace(next_question_++, life);
+    return true;
+  };
+  const auto known = first.has_value() ? peers_.find(*first) : peers_.end();
+  if (known != peers_.end()) ask(known->first, known->second);
+  auto next = peers_.upper_bound(last_asked_);
+  for (std::size_t i = 0; i < peers_.size(); ++i, ++next) {
+    if (next == peers_.end()) next = peers_.begin();
+    if (next != known && ask(next->first, next->second)) last_asked_ = next->first;
   }
   if (pull.finds.empty()) return false;
   pulls_.emplace(id, std::move(pull));

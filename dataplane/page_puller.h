@@ -12,6 +12,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -60,9 +61,11 @@ class PagePuller {
   void met(PeerLife peer, const pages::Hello& hello, std::int64_t now);
   /// Somebody could be asked now.
   bool has_peers(std::int64_t now) const;
-  /// Who has the first of these, at most `pages::keys_most`? False: there is nobody to ask.
+  /// Who has the first of these, at most `pages::keys_most`? Asked are `first`, who may well have
+  /// them, and those behind the last one that was asked. False: there is nobody to ask.
   /// Requires: a new number that is not 0, keys.
-  bool begin(std::uint64_t pull, std::vector<PageKey> keys, std::int64_t now);
+  bool begin(std::uint64_t pull, std::vector<PageKey> keys, std::int64_t now,
+             std::optional<PeerLife> first = {});
   /// The first `pages` of them. One that has ended: nothing happens. Requires: as many were found.
   void fetch(std::uint64_t pull, std::size_t pages, std::int64_t now);
   /// Ends it without an event. One that there is not: nothing happens.
@@ -124,6 +127,7 @@ class PagePuller {
   Pulls pulls_;
   std::map<std::uint64_t, Question> questions_;  // for pages
   std::uint64_t next_question_ = 1;
+  PeerLife last_asked_{};  // in their order
   std::vector<PeerMessage> out_;
   std::vector<PullEvent> events_;
   std::uint64_t stale_ = 0;

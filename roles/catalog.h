@@ -65,6 +65,8 @@ struct GlobalParamMaking {
   std::string model_directory;
   /// To its like on other machines, whose roles list it too; null: there are none. Outlives it.
   PeerPort* peers = nullptr;
+  /// What it is called among `peers`: the same on all machines, and no other parameter's.
+  std::string shared_name = {};
 };
 
 class Catalog {

@@ -20,8 +20,6 @@ namespace {
 
 using namespace chat;
 
-constexpr std::int64_t telling_patience = 3'000'000'000;
-
 Error thrown(const std::exception& e) {
   if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr)
     return {ErrorCode::exhausted, "out of memory"};
@@ -336,7 +334,10 @@ Result<void> ChatRole::go_on_from_elsewhere(Activation& activation, HandedPrefix
   GenerationOptions options = prefix.options;
   Turn turn{.activation = &activation, .prompt = prefix.prompt, .role = name_};
   turn.from = std::move(prefix);
-  return answer_prompt(std::move(turn), std::move(options), mine);
+  sessions_.peers()->ask_first(turn.from->from);
+  Result<void> begun = answer_prompt(std::move(turn), std::move(options), mine);
+  sessions_.peers()->ask_first({});
+  return begun;
 }
 
 /// The conversation's machine, before the activation can end: the session's next call finds there
@@ -356,7 +357,8 @@ void ChatRole::tell(Turn& turn, const Generation& done, Result<void> outcome,
   }
   const std::uint64_t number = sessions_.peers()->tell(*turn.from->from, std::move(bytes));
   if (outcome.ok())
-    telling_.push_back({turn.activation, number, engine_clock() + telling_patience});
+    telling_.push_back(
+        {turn.activation, number, turn.from->from->machine, engine_clock() + Telling::patience});
   else
     ended.push_back({turn.activation, std::move(outcome)});
   turn.activation = nullptr;
@@ -364,12 +366,7 @@ void ChatRole::tell(Turn& turn, const Generation& done, Result<void> outcome,
 
 void ChatRole::finish_telling(std::vector<StepOutcome>& ended) {
   std::erase_if(telling_, [&](const Telling& one) {
-    const KvPeers::Told told = sessions_.peers()->told(one.number);
-    if (told == KvPeers::Told::waiting && engine_clock() < one.until) return false;
-    if (told != KvPeers::Told::arrived)
-      one.activation->warn(
-          "the machine that has the conversation did not hear what was said: the next turn does "
-          "not know of this one");
+    if (!one.is_over(*sessions_.peers(), engine_clock())) return false;
     ended.push_back({one.activation, {}});
     return true;
   });

@@ -34,7 +34,8 @@ Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking&
   if (!architecture->text.has_value())
     return invalid_argument(making.model_directory + ": a model of family " +
                             std::string(to_string(architecture->family)) + " has no decoder");
-  Result<KeptPool> pool = make_kept_pages(*architecture->text, *making.spec, making.peers);
+  Result<KeptPool> pool =
+      make_kept_pages(*architecture->text, *making.spec, making.peers, making.shared_name);
   if (!pool.ok()) return pool.error();
   auto made = std::make_unique<ChatSessions>();
   made->name_ = making.spec->name.text;

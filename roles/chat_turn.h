@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/picture/picture_input.h"
+#include "engine/storage/kv_peers.h"
 #include "engine/tasks/encoding.h"
 #include "engine/tasks/generation.h"
 #include "roles/handed_prefix.h"
@@ -56,9 +58,15 @@ struct Turn {
 
 /// An answer that was made for another machine's conversation, until that has heard of it.
 struct Telling {
+  static constexpr std::int64_t patience = 3'000'000'000;
+
   Activation* activation = nullptr;
   std::uint64_t number = 0;
+  std::uint32_t machine = 0;
   std::int64_t until = 0;
+
+  /// It has ended: that machine has heard, or will not, of which the call is warned.
+  bool is_over(KvPeers& peers, std::int64_t now) const;
 };
 
 }  // namespace sluice::chat

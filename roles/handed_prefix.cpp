@@ -4,6 +4,8 @@
 #include <bit>
 #include <limits>
 
+#include "base/little_endian.h"
+
 namespace sluice {
 
 namespace {
@@ -81,7 +83,7 @@ Result<HandedPrefix> read_prefix(const Payload& frame, std::size_t vocabulary) {
 std::vector<std::byte> encode_said(const SaidAnswer& said) {
   std::vector<std::byte> bytes;
   const auto put = [&](std::uint64_t value, unsigned count) {
-    for (unsigned i = 0; i < count; ++i) bytes.push_back(static_cast<std::byte>(value >> (8 * i)));
+    append_little_endian(value, count, bytes);
   };
   put(said.number, 8);
   put(said.ok ? 1 : 0, 1);
@@ -99,10 +101,8 @@ std::optional<SaidAnswer> decode_said(std::span<const std::byte> bytes, std::siz
   if (bytes.size() < head) return std::nullopt;
   std::size_t at = 0;
   const auto take = [&](unsigned count) {
-    std::uint64_t value = 0;
-    for (unsigned i = 0; i < count; ++i)
-      value |= std::to_integer<std::uint64_t>(bytes[at++]) << (8 * i);
-    return value;
+    at += count;
+    return little_endian(bytes.subspan(at - count, count));
   };
   const auto text = [&](std::uint64_t size) {
     const auto part = bytes.subspan(at, size);

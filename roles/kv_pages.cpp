@@ -12,7 +12,7 @@ constexpr std::size_t default_tokens = 16384;
 }  // namespace
 
 Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
-                                 PeerPort* peers) {
+                                 PeerPort* peers, const std::string& shared_name) {
   const auto page_tokens = static_cast<std::size_t>(spec.page_tokens);
   const std::size_t pages =
       spec.pages > 0 ? static_cast<std::size_t>(spec.pages) : default_tokens / page_tokens + 1;
@@ -26,7 +26,7 @@ Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpe
                      .dtype = spec.kv_dtype};
   if (peers != nullptr && spec.ssd.has_value())
     return invalid_argument("its pages are shared over machines, which cannot have one `ssd`");
-  if (peers != nullptr) return KeptPool::make_among(rows, pages, *peers, spec.name.text);
+  if (peers != nullptr) return KeptPool::make_among(rows, pages, *peers, shared_name);
   return KeptPool::make(rows, pages, spec.ssd.has_value() ? spec.ssd->text : std::string(),
                         static_cast<std::uint64_t>(spec.ssd_bytes));
 }

@@ -15,9 +15,10 @@ namespace sluice {
 /// machine has), invalid_argument (they are to be kept on a disk, which only a chat's are).
 Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const GlobalParamSpec& spec);
 /// The same with the folder that the specification may name, or among the pages of other machines
-/// (null: none). Errors: the folder's too; invalid_argument (a folder, and other machines).
+/// (null: none), as which they have `shared_name`. Errors: the folder's too; invalid_argument (a
+/// folder, and other machines); those of `KeptPool::make_among`.
 Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
-                                 PeerPort* peers = nullptr);
+                                 PeerPort* peers = nullptr, const std::string& shared_name = {});
 
 /// What all roles over one `paged_kv` agree on.
 struct KvUse {

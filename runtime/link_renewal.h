@@ -14,6 +14,15 @@
 
 namespace sluice {
 
+/// A life of this machine's links that others take, who take none up to `over`: it has begun anew
+/// behind a clock that was set back. A step is bounded, so that nobody's word uses the numbers up.
+inline std::uint32_t life_behind(std::uint32_t life, std::uint32_t over) {
+  constexpr std::uint64_t step_most = 1U << 16U;  // hours of a clock
+  const std::uint64_t wanted = std::max<std::uint64_t>(life, std::uint64_t{over} + 1) + 1;
+  const std::uint64_t next = std::min({wanted, life + step_most, std::uint64_t{~0U}});
+  return static_cast<std::uint32_t>(next);
+}
+
 class LinkRenewal {
  public:
   using Instant = std::chrono::nanoseconds;

@@ -10,26 +10,21 @@
 #include <span>
 #include <thread>
 
+#include "base/little_endian.h"
 #include "runtime/link_renewal.h"
 
 namespace sluice {
 
 namespace {
 
-constexpr std::size_t number_bytes = 8;
+constexpr unsigned number_bytes = 8;
 constexpr std::size_t channels_most = 1024;
+constexpr std::size_t told_most = 256;
 
 using Bytes = std::vector<std::byte>;
 
-void put_number(std::uint64_t number, std::byte* to) {
-  for (unsigned i = 0; i < number_bytes; ++i) to[i] = static_cast<std::byte>(number >> (8 * i));
-}
-
-std::uint64_t number_at(std::span<const std::byte> bytes) {
-  std::uint64_t number = 0;
-  for (unsigned i = 0; i < number_bytes; ++i)
-    number |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i);
-  return number;
+std::uint64_t number_at(std::span<const std::byte> words, std::size_t index) {
+  return little_endian(words.subspan(index * number_bytes, number_bytes));
 }
 
 std::chrono::nanoseconds clock_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
@@ -60,6 +55,7 @@ class PeerChannels final : public PeerPort, private TransportListener {
   bool open(std::uint64_t channel, Listener& listener) override;
   void close(std::uint64_t channel) override;
   void send(std::uint64_t channel, PeerLife to, Bytes message) override;
+  void notice(std::uint32_t machine, const std::string& what) override;
 
  private:
   struct Peer {
@@ -73,7 +69,9 @@ class PeerChannels final : public PeerPort, private TransportListener {
   void refused(Origin by) override { silent(by, "it talks to us no more"); }
 
   void take_open(Origin from, std::span<const std::byte> words);
+  bool is_its_life(Origin link, std::uint64_t life);
   void forget(Origin link);
+  void tell_people(std::uint32_t machine, const std::string& about, const std::string& line);
   /// Under the lock.
   void announce(Origin to, bool is_new);
   void put_on_way(Origin to, Bytes message);
@@ -89,10 +87,15 @@ class PeerChannels final : public PeerPort, private TransportListener {
   std::condition_variable news_;
   std::map<std::uint64_t, Listener*> channels_;
   std::map<Origin, Peer> peers_;  // by the life of their links
-  std::uint32_t link_life_;
+  std::map<std::uint32_t, std::pair<Origin, std::uint64_t>> said_lives_;  // over its latest link
+  std::uint32_t link_life_, over_ = 0;  // over: up to here others take none
   LinkRenewal renewal_;
   bool looks_ = false;  // somebody became silent
   bool is_over_ = false;
+
+  std::mutex told_mutex_;
+  // When people were told what of whom.
+  std::map<std::pair<std::uint32_t, std::string>, std::chrono::nanoseconds> told_;
 
   // Taken by whoever sends, listeners too, so it is the last; alone by whoever changes these.
   std::shared_mutex way_;
@@ -118,11 +121,10 @@ void PeerChannels::close(std::uint64_t channel) {
 }
 
 void PeerChannels::announce(Origin to, bool is_new) {
-  Bytes message(number_bytes * (3 + channels_.size()));
-  std::size_t at = 0;
+  Bytes message;
+  message.reserve(number_bytes * (3 + channels_.size()));
   const auto put = [&](std::uint64_t number) {
-    put_number(number, message.data() + at);
-    at += number_bytes;
+    append_little_endian(number, number_bytes, message);
   };
   put(is_new ? 1 : 0);
   put(self_.incarnation);
@@ -137,9 +139,7 @@ void PeerChannels::put_on_way(Origin to, Bytes message) {
 }
 
 void PeerChannels::send(std::uint64_t channel, PeerLife to, Bytes message) {
-  const std::size_t size = message.size();
-  message.resize(size + number_bytes);
-  put_number(channel, message.data() + size);
+  append_little_endian(channel, number_bytes, message);
   const std::shared_lock way(way_);
   const auto link = links_.find(to);
   if (transport_ && link != links_.end())
@@ -148,7 +148,7 @@ void PeerChannels::send(std::uint64_t channel, PeerLife to, Bytes message) {
 
 void PeerChannels::received(Origin from, Channel, Bytes bytes) {
   if (bytes.size() < number_bytes) return;
-  const std::uint64_t channel = number_at(std::span(bytes).last(number_bytes));
+  const std::uint64_t channel = little_endian(std::span(bytes).last(number_bytes));
   bytes.resize(bytes.size() - number_bytes);
   const std::lock_guard lock(mutex_);
   if (channel == 0) return take_open(from, bytes);
@@ -159,26 +159,35 @@ void PeerChannels::received(Origin from, Channel, Bytes bytes) {
   listener->second->arrived(known->second.life, std::move(bytes));
 }
 
+/// Over one link it is one machine's life, whatever it says later.
+bool PeerChannels::is_its_life(Origin link, std::uint64_t life) {
+  // A link's life is never before the machine's.
+  if (life == 0 || life > link.incarnation) return false;
+  auto& [known, said] = said_lives_[link.machine];
+  if (known == link) return said == life;
+  known = link;
+  said = life;
+  return true;
+}
+
 /// Whether it was not connected, its life, and all that it has open now.
 void PeerChannels::take_open(Origin from, std::span<const std::byte> words) {
   const std::size_t count = words.size() / number_bytes;
   if (words.size() % number_bytes != 0 || count < 2 || count > channels_most) return;
-  const std::uint64_t life = number_at(words.subspan(number_bytes));
-  // A link's life is never before the machine's, and is of one machine's life alone.
-  if (life == 0 || life > from.incarnation) return;
-  if (number_at(words) != 0) {
+  const std::uint64_t life = number_at(words, 1);
+  if (!is_its_life(from, life)) return;
+  if (number_at(words, 0) != 0) {
     forget(from);
     announce(from, false);
   }
   Peer& peer = peers_[from];
-  if (peer.life.incarnation != 0 && peer.life.incarnation != life) return;
   peer.life = {from.machine, static_cast<std::uint32_t>(life)};
   {
     const std::unique_lock way(way_);
     links_[peer.life] = from;
   }
   std::set<std::uint64_t> now;
-  for (std::size_t i = 2; i < count; ++i) now.insert(number_at(words.subspan(i * number_bytes)));
+  for (std::size_t i = 2; i < count; ++i) now.insert(number_at(words, i));
   for (const auto& [channel, listener] : channels_) {
     if (peer.open.contains(channel) && !now.contains(channel)) listener->lost(peer.life);
     if (!peer.open.contains(channel) && now.contains(channel)) listener->joined(peer.life);
@@ -197,7 +206,8 @@ void PeerChannels::connected(Origin life) {
   announce(life, true);
 }
 
-void PeerChannels::silent(Origin life, const std::string&) {
+void PeerChannels::silent(Origin life, const std::string& why) {
+  tell_people(life.machine, "silent", "pages: " + why);
   const std::lock_guard lock(mutex_);
   forget(life);
   looks_ = true;  // by the other thread: the transport is asked why
@@ -215,6 +225,23 @@ void PeerChannels::forget(Origin link) {
   }
   for (const auto& [channel, listener] : channels_)
     if (gone.open.contains(channel)) listener->lost(gone.life);
+}
+
+void PeerChannels::notice(std::uint32_t machine, const std::string& what) {
+  const bool has_name = machine < options_.names.size();
+  tell_people(machine, what,
+              "pages: machine " +
+                  (has_name ? "'" + options_.names[machine] + "'" : std::to_string(machine)) + ' ' +
+                  what);
+}
+
+void PeerChannels::tell_people(std::uint32_t machine, const std::string& about,
+                               const std::string& line) {
+  const std::lock_guard lock(told_mutex_);
+  const std::chrono::nanoseconds now = clock_now();
+  std::erase_if(told_, [&](const auto& one) { return now - one.second > LinkRenewal::calm; });
+  if (told_.size() == told_most || !told_.try_emplace({machine, about}, now).second) return;
+  if (options_.notice) options_.notice(line);
 }
 
 void PeerChannels::renew_links() {
@@ -247,13 +274,16 @@ void PeerChannels::look_at_links(std::unique_lock<std::mutex>& lock) {
       return known.first.machine == ended.machine && known.first.incarnation > ended.incarnation;
     });
   };
-  for (const LinkState& link : links)
+  for (const LinkState& link : links) {
+    over_ = std::max(over_, link.refused_up_to);
     if (link.ended && !is_back(link.life)) renewal_.ended(link.life.machine, clock_now());
+  }
 }
 
 /// In the next life, at the same address. Users hear that all are lost, and then join again.
 void PeerChannels::begin_anew(std::unique_lock<std::mutex>& lock) {
-  const Origin next{self_.machine, ++link_life_};
+  link_life_ = life_behind(link_life_, over_);
+  const Origin next{self_.machine, link_life_};
   lock.unlock();
   if (transport_) transport_->stop();
   std::unique_ptr<Transport> last;  // its end takes a while, and nobody who sends waits for it
@@ -270,7 +300,13 @@ void PeerChannels::begin_anew(std::unique_lock<std::mutex>& lock) {
     const std::unique_lock way(way_);
     transport_ = std::move(made).value();
   }
-  if (made.ok()) transport_->start(*this);
+  if (made.ok())
+    transport_->start(*this);
+  else
+    tell_people(self_.machine, "anew",
+                "pages: the way to those of other machines cannot be begun anew, which is tried "
+                "again: " +
+                    made.error().message);
   lock.lock();
   renewal_.begun(clock_now(), made.ok());
 }

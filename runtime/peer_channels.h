@@ -5,6 +5,7 @@
 // and whether this is said to a machine that was not connected: it answers then, and begins anew.
 // It also tells the life of the machine that users know: where a link has ended, the transport
 // comes back in a next life (`LinkRenewal`), of which they hear nothing but `lost` and `joined`.
+// Who is silent, and links that cannot be begun anew, are told to people, each once in ten minutes.
 // Thread: as `PeerPort`; one of its own, for that.
 #pragma once
 
@@ -12,6 +13,8 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/peer_port.h"
 #include "base/result.h"
@@ -25,6 +28,8 @@ struct PeerPortOptions {
   std::function<Result<std::unique_ptr<Transport>>(Origin self)> connect;
   std::array<std::uint8_t, 32> secret{};
   std::chrono::nanoseconds first_pause = std::chrono::milliseconds(250);
+  std::function<void(const std::string&)> notice{};  // takes a line; empty: nobody reads it
+  std::vector<std::string> names{};                  // of the machines, for that
 };
 
 /// Meets the machines. Errors: those of the first `connect`.

@@ -60,6 +60,7 @@ struct LinkState {
   std::size_t window_bytes = 0;        // what may be owed
   LentCounts lent{};
   bool ended = false;  // for the rest of both lives, however well they hear each other
+  std::uint32_t refused_up_to = 0;  // lives of this machine that are over for that one
 };
 
 /// Thread: `start` and `stop` by the owner; `send` and `refuse` from any, and never block.

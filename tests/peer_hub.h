@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,11 @@ class PeerHub {
 
   class Port final : public PeerPort {
    public:
-    Port(PeerHub& hub, PeerLife self) : hub_(hub), self_(self) {}
+    Port(PeerHub& hub, PeerLife self, std::uint8_t secret) : hub_(hub), self_(self) {
+      secret_.fill(secret);
+    }
     PeerLife self() const override { return self_; }
-    const std::array<std::uint8_t, 32>& secret() const override { return hub_.secret_; }
+    const std::array<std::uint8_t, 32>& secret() const override { return secret_; }
     bool open(std::uint64_t channel, Listener& listener) override {
       return hub_.open(*this, channel, listener);
     }
@@ -30,15 +33,21 @@ class PeerHub {
     void send(std::uint64_t channel, PeerLife to, std::vector<std::byte> message) override {
       hub_.send(channel, self_, to, std::move(message));
     }
+    void notice(std::uint32_t machine, const std::string& what) override {
+      notices.emplace_back(machine, what);
+    }
+
+    std::vector<std::pair<std::uint32_t, std::string>> notices;
 
    private:
     PeerHub& hub_;
     PeerLife self_;
+    std::array<std::uint8_t, 32> secret_{};
   };
 
   /// A machine more. The hub keeps it.
-  Port& add(std::uint32_t machine) {
-    ports_.push_back(std::make_unique<Port>(*this, PeerLife{machine, 1}));
+  Port& add(std::uint32_t machine, std::uint32_t life = 1, std::uint8_t secret = 7) {
+    ports_.push_back(std::make_unique<Port>(*this, PeerLife{machine, life}, secret));
     return *ports_.back();
   }
 
@@ -65,7 +74,6 @@ class PeerHub {
     if (it != listeners_.end()) it->second->arrived(from, std::move(message));
   }
 
-  std::array<std::uint8_t, 32> secret_{1, 2, 3};
   std::vector<std::unique_ptr<Port>> ports_;
   std::map<Key, PeerPort::Listener*> listeners_;
 };

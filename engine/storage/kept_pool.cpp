@@ -16,11 +16,19 @@ Result<KeptPool> KeptPool::make(const KvShape& shape, std::size_t pages, const s
   return made;
 }
 
-KeptPool KeptPool::make_among(const KvShape& shape, std::size_t pages, PeerPort& port,
-                              const std::string& name) {
+Result<KeptPool> KeptPool::make_among(const KvShape& shape, std::size_t pages, PeerPort& port,
+                                      const std::string& name) {
+  if (shape.page_bytes() > pages::page_bytes_most)
+    return invalid_argument(
+        "a page of " + std::to_string(shape.page_tokens) + " tokens has " +
+        std::to_string(shape.page_bytes()) + " bytes, and machines exchange pages of at most " +
+        std::to_string(pages::page_bytes_most) + ": give it fewer `page_tokens`");
   KeptPool made;
   made.pool = std::make_unique<KvPool>(shape, pages, port.secret());
   made.peers = std::make_unique<KvPeers>(*made.pool, port, name);
+  if (!made.peers->is_open())
+    return invalid_argument("another pool of this machine has the name '" + name +
+                            "' among other machines");
   return made;
 }
 

@@ -24,9 +24,10 @@ struct KeptPool {
   /// An empty `folder`: memory alone.
   static Result<KeptPool> make(const KvShape& shape, std::size_t pages, const std::string& folder,
                                std::uint64_t bytes_most);
-  /// Beside pools of this name on other machines.
-  static KeptPool make_among(const KvShape& shape, std::size_t pages, PeerPort& port,
-                             const std::string& name);
+  /// Beside pools of this name on other machines. Errors: invalid_argument (another pool here has
+  /// it; a page is larger than a message holds).
+  static Result<KeptPool> make_among(const KvShape& shape, std::size_t pages, PeerPort& port,
+                                     const std::string& name);
 };
 
 }  // namespace sluice

@@ -6,16 +6,11 @@
 #include <chrono>
 
 #include "base/sha256.h"
+#include "engine/storage/storage_clock.h"
 
 namespace sluice {
 
 namespace {
-
-std::int64_t clock_now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 std::string layout_of(const KvShape& shape) {
   return std::to_string(shape.layers) + " layers, " + std::to_string(shape.page_tokens) +
@@ -58,7 +53,8 @@ KvPeers::KvPeers(KvPool& pool, PeerPort& port, const std::string& name)
       puller_(hello_),
       handshake_(port.secret(), port.self(), hello_),
       server_(hello_, random_bytes<PageKeys::Secret>()) {
-  is_open_ = hello_.page_bytes <= pages::page_bytes_most && port_.open(channel_, *this);
+  SLUICE_CHECK(pool.shape().page_bytes() <= pages::page_bytes_most);
+  is_open_ = port_.open(channel_, *this);
 }
 
 KvPeers::~KvPeers() {
@@ -73,6 +69,14 @@ void KvPeers::joined(PeerLife peer) {
 
 void KvPeers::take_handshake(PeerLife peer, const PageHandshake::Outcome& outcome) {
   if (outcome.is_refused) server_.take_nonsense();
+  if (outcome.mismatch == PageMismatch::secret)
+    port_.notice(peer.machine,
+                 "has another kv-pages.secret, so no pages are exchanged with it: copy the file of "
+                 "one machine to both, and start them again");
+  if (outcome.mismatch == PageMismatch::layout)
+    port_.notice(peer.machine,
+                 "has pages of another layout, so none are exchanged with it: give both the same "
+                 "files of the model, and start them again");
   if (outcome.say.has_value()) port_.send(channel_, peer, *outcome.say);
   if (outcome.met.has_value()) met(peer, *outcome.met);
 }
@@ -84,10 +88,12 @@ void KvPeers::met(PeerLife peer, const pages::Hello& hello) {
   {
     const std::lock_guard lock(mutex_);
     there_.insert(peer);
+    met_machines_.insert(peer.machine);
     for (auto& [number, telling] : telling_) {
       if (telling.peer == peer && telling.how == Told::waiting) {
         notes.push_back(encode(pages::Note{number, telling.text}));
         telling.text = {};
+        telling.is_sent = true;
       }
       const bool is_over =
           telling.peer.machine == peer.machine && telling.peer.incarnation < peer.incarnation;
@@ -106,10 +112,25 @@ void KvPeers::lost(PeerLife peer) {
   if (known_.erase(peer) == 0) return;
   const std::lock_guard lock(mutex_);
   there_.erase(peer);
+  // What was given up waited for its receipt alone.
+  std::erase_if(telling_,
+                [&](const auto& one) { return one.second.peer == peer && one.second.is_given_up; });
   for (auto& [number, one] : telling_)
-    if (one.peer == peer && one.how == Told::waiting) one.how = Told::failed;
-  news_.push_back({News::Kind::lost, peer, {}, {}});
-  news_came_.notify_all();
+    if (one.peer == peer && one.how == Told::waiting) one.how = Told::unsure;
+  // The owner has not heard that it was met: nor does it hear anything that came since.
+  const auto met = std::ranges::find_if(
+      news_, [&](const News& one) { return one.kind == News::Kind::met && one.peer == peer; });
+  if (met == news_.end()) {
+    news_.push_back({News::Kind::lost, peer, {}, {}});
+    news_came_.notify_all();
+    return;
+  }
+  const auto unheard =
+      std::stable_partition(met, news_.end(), [&](const News& one) { return one.peer != peer; });
+  for (auto one = unheard; one != news_.end(); ++one)
+    if (one->kind == News::Kind::message)
+      news_bytes_[peer.machine] -= one->message.size() + news_overhead;
+  news_.erase(unheard, news_.end());
 }
 
 void KvPeers::send(std::vector<PeerMessage>& messages) {
@@ -123,7 +144,7 @@ void KvPeers::hear(PeerLife peer, const pages::Note& note) {
     const std::lock_guard lock(mutex_);
     std::size_t count = 0, bytes = 0;
     for (const Word& word : words_) {
-      if (word.from != peer) continue;
+      if (word.from.machine != peer.machine) continue;
       ++count;
       bytes += word.text.size();
     }
@@ -139,10 +160,14 @@ void KvPeers::hear(PeerLife peer, const pages::Noted& noted) {
   {
     const std::lock_guard lock(mutex_);
     const auto it = telling_.find(noted.id);
-    const bool is_waited_for = it != telling_.end() && it->second.peer == peer &&
-                               it->second.how == Told::waiting && there_.contains(peer);
-    if (!is_waited_for) return server_.take_nonsense();
-    it->second.how = Told::arrived;
+    const bool is_on_way = it != telling_.end() && it->second.peer == peer && it->second.is_sent &&
+                           (it->second.how == Told::waiting || it->second.is_given_up) &&
+                           there_.contains(peer);
+    if (!is_on_way) return server_.take_nonsense();
+    if (it->second.how == Told::waiting)
+      it->second.how = Told::arrived;
+    else
+      telling_.erase(it);
   }
   port_.send(channel_, peer, encode(pages::Took{noted.receipt}));
 }
@@ -164,7 +189,7 @@ void KvPeers::hold(PeerLife peer, pages::Bytes bytes) {
   const auto asked = std::max<std::size_t>(PagePuller::in_flight_most, hello_.page_bytes);
   const std::size_t most = asked + asked / hello_.page_bytes * 2 * news_overhead + inbox_slack;
   const std::lock_guard lock(mutex_);
-  std::size_t& held = news_bytes_[peer];
+  std::size_t& held = news_bytes_[peer.machine];
   if (held + bytes.size() + news_overhead > most) return server_.take_nonsense();
   held += bytes.size() + news_overhead;
   news_.push_back({News::Kind::message, peer, std::move(bytes), {}});
@@ -219,6 +244,7 @@ bool KvPeers::begin(std::uint64_t task, const RowsOrigin& origin,
   send_all();
   if (!puller_.has_peers(now)) return false;
   Fetch fetch{.task = task, .keys = pool_.keys_of(origin, tokens), .per_token = per_token};
+  fetch.first = first_;
   if (!start(fetch, now)) return false;
   fetches_.push_back(std::move(fetch));
   return true;
@@ -247,7 +273,7 @@ bool KvPeers::start(Fetch& fetch, std::int64_t now) {
     return false;
   }
   const auto begin = fetch.keys.begin() + static_cast<std::ptrdiff_t>(fetch.begin);
-  if (!puller_.begin(next_pull_, {begin, fetch.keys.end()}, now)) return false;
+  if (!puller_.begin(next_pull_, {begin, fetch.keys.end()}, now, fetch.first)) return false;
   fetch.pull = next_pull_++;
   fetch.asked = now;
   send_all();
@@ -377,7 +403,7 @@ void KvPeers::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nan
   if (waits) {
     std::unique_lock lock(mutex_);
     news_came_.wait_for(lock, most, [&] { return !news_.empty(); });
-    now = clock_now();
+    now = storage_clock();
   }
   if (!waits)
     for (Fetch& fetch : fetches_) ++fetch.glances;
@@ -412,7 +438,8 @@ std::uint64_t KvPeers::tell(PeerLife peer, pages::Bytes text) {
     Telling& telling = telling_[number];
     telling.peer = peer;
     telling.bytes = text.size();
-    if (!there_.contains(peer)) {
+    telling.is_sent = there_.contains(peer);
+    if (!telling.is_sent) {
       telling.text = std::move(text);
       return number;
     }
@@ -430,6 +457,27 @@ KvPeers::Told KvPeers::told(std::uint64_t number) {
   return how;
 }
 
+KvPeers::Told KvPeers::give_up(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto it = telling_.find(number);
+  if (it == telling_.end()) return Told::failed;
+  Telling& telling = it->second;
+  if (telling.how == Told::waiting && telling.is_sent) {
+    // Its receipt is still answered: else the other side would owe it for ever.
+    telling.is_given_up = true;
+    telling.how = Told::unsure;
+    return Told::unsure;
+  }
+  const Told how = telling.how == Told::waiting ? Told::failed : telling.how;
+  telling_.erase(it);
+  return how;
+}
+
+bool KvPeers::has_met(std::uint32_t machine) const {
+  const std::lock_guard lock(mutex_);
+  return met_machines_.contains(machine);
+}
+
 std::vector<KvPeers::Word> KvPeers::take_words() {
   const std::lock_guard lock(mutex_);
   return std::exchange(words_, {});
@@ -438,6 +486,11 @@ std::vector<KvPeers::Word> KvPeers::take_words() {
 KvPeers::Counts KvPeers::counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;
+}
+
+std::size_t KvPeers::unheard() const {
+  const std::lock_guard lock(mutex_);
+  return news_.size();
 }
 
 }  // namespace sluice

@@ -52,7 +52,8 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   };
 
   /// Borrows both; the pool was made with the port's secret. `name`: of the pool, the same on all
-  /// machines. Where another pool has the name nothing is given and nothing pulled.
+  /// machines. Where another pool has the name (`is_open`: not) nothing is given and nothing
+  /// pulled.
   KvPeers(KvPool& pool, PeerPort& port, const std::string& name);
   ~KvPeers() override;
   KvPeers(const KvPeers&) = delete;
@@ -66,15 +67,25 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   bool is_waited_for() const override { return !fetches_.empty(); }
   std::size_t pages_awaited() const override;
 
+  bool is_open() const { return is_open_; }
   PeerLife self() const { return port_.self(); }
+  /// Whom tasks that begin from now on ask first: who has read their prompts. None: nobody.
+  void ask_first(std::optional<PeerLife> peer) { first_ = peer; }
+  /// A life of this machine has proved that it has the pool's secret, ever.
+  bool has_met(std::uint32_t machine) const;
   /// Tells the users of the pool there, as soon as it has been met. Returns its number.
   std::uint64_t tell(PeerLife peer, pages::Bytes text);
-  enum class Told : std::uint8_t { waiting, arrived, failed };
+  /// failed: it was not heard, and never will be. unsure: it was on its way.
+  enum class Told : std::uint8_t { waiting, arrived, failed, unsure };
   /// Asked about until it does not wait any more.
   Told told(std::uint64_t number);
+  /// Nobody waits for it any more: what was not sent by now never is.
+  Told give_up(std::uint64_t number);
   std::vector<Word> take_words();
 
   Counts counts() const;
+  /// What came for the owner and was not taken yet: messages, and machines met and lost.
+  std::size_t unheard() const;
 
  private:
   struct News {
@@ -87,8 +98,9 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   struct Telling {
     PeerLife peer;
     Told how = Told::waiting;
+    bool is_sent = false, is_given_up = false;
     std::size_t bytes = 0;
-    pages::Bytes text = {};  // until it is sent
+    pages::Bytes text = {};  // until then
   };
   struct Fetch {
     std::uint64_t task = 0;
@@ -98,7 +110,8 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
     std::uint64_t pull = 0;    // 0: it waits for that of another
     std::uint64_t behind = 0;  // that one
     std::int64_t asked = 0, began = 0;
-    std::size_t glances = 0;  // polls that did not wait since it began
+    std::size_t glances = 0;             // polls that did not wait since it began
+    std::optional<PeerLife> first = {};  // whom it asks first
     PeerLife peer = {};
     bool is_over = false;
     std::vector<PullEvent> arrived = {};  // in order, from `next` on
@@ -138,6 +151,7 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   ReadGuard find_guard_;                       // of questions, each a "byte"
   std::vector<Fetch> fetches_;
   std::uint64_t next_pull_ = 1, next_note_ = 1;
+  std::optional<PeerLife> first_;
 
   // The listener's, of which one call runs at a time.
   PageHandshake handshake_;
@@ -147,10 +161,12 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   mutable std::mutex mutex_;  // of what follows; held for no page's time
   std::condition_variable news_came_;
   std::deque<News> news_;
-  std::map<PeerLife, std::size_t> news_bytes_;
+  // By machine: how many lives it says that it has is its choice.
+  std::map<std::uint32_t, std::size_t> news_bytes_;
   std::map<std::uint64_t, Telling> telling_;
   std::vector<Word> words_;
   std::set<PeerLife> there_;  // as the port's thread knows it
+  std::set<std::uint32_t> met_machines_;
   Counts counts_;
 };
 

@@ -3,17 +3,13 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/storage/storage_clock.h"
+
 namespace sluice {
 namespace {
 
 /// Of flushing: without anything having ended.
 constexpr std::chrono::seconds hangs_after{10};
-
-std::int64_t clock_now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 
@@ -171,7 +167,7 @@ void KvTier::end(const Fetch& fetch, bool waited, std::int64_t now, std::vector<
 void KvTier::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nanoseconds most) {
   store_->poll(now, fetches_.empty() ? std::chrono::nanoseconds{} : most);
   const bool waits = most.count() > 0;
-  if (waits) now = clock_now();
+  if (waits) now = storage_clock();
   // What has ended by now was taken: whatever else the caller did meanwhile, this one has not.
   if (const auto oldest = store_->oldest_read(); oldest.has_value() && now - *oldest > patience)
     store_->give_up(now,
@@ -207,23 +203,23 @@ std::size_t KvTier::pages_awaited() const {
 void KvTier::flush() {
   std::vector<Ready> ready;
   const auto drain = [&] {
-    auto last = clock_now();
+    auto last = storage_clock();
     while (store_->is_writing() || !backlog_.empty()) {
       // Each by itself: what goes from one to the other leaves their sum as it is.
       const std::size_t waiting = backlog_.size();
       const std::uint64_t written = store_->counts().written;
-      store_->poll(clock_now(), std::chrono::milliseconds(100));
-      write_behind(clock_now());
-      if (backlog_.size() != waiting || store_->counts().written != written) last = clock_now();
-      if (clock_now() - last > std::chrono::nanoseconds(hangs_after).count()) {
-        store_->give_up(clock_now(), "nothing was written for a while");
+      store_->poll(storage_clock(), std::chrono::milliseconds(100));
+      write_behind(storage_clock());
+      if (backlog_.size() != waiting || store_->counts().written != written) last = storage_clock();
+      if (storage_clock() - last > std::chrono::nanoseconds(hangs_after).count()) {
+        store_->give_up(storage_clock(), "nothing was written for a while");
         return;
       }
     }
   };
   drain();
   if (!store_->health().works()) return;
-  store_->sync(clock_now());
+  store_->sync(storage_clock());
   drain();
 }
 

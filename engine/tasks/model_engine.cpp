@@ -8,14 +8,11 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/storage/storage_clock.h"
 
 namespace sluice {
 
-Nanoseconds engine_clock() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+Nanoseconds engine_clock() { return storage_clock(); }
 
 namespace {
 

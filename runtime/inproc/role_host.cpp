@@ -15,12 +15,30 @@ std::string identity_of(std::size_t workflow, const std::string& name,
   return std::filesystem::weakly_canonical(included_from, ignored).string() + "/" + name;
 }
 
-Result<void> RoleHost::add_global_param(const GlobalParamSpec& param, bool shared) {
-  auto& kept = global_params_[identity(param.name.text, param.included_from)];
+void RoleHost::expect(const WorkflowSpec& spec, const std::vector<bool>& here) {
+  ++expected_;
+  for (const GlobalParamSpec& param : spec.global_params) {
+    const std::string id = identity_of(expected_, param.name.text, param.included_from);
+    shared_names_.emplace(id, std::to_string(expected_) + "/" + param.name.text);
+    bool used = false, elsewhere = false;
+    for (std::size_t i = 0; i < spec.roles.size(); ++i)
+      for (const Name& name : spec.roles[i].global_params)
+        if (name.text == param.name.text) (here[i] ? used : elsewhere) = true;
+    if (used && elsewhere) shared_.insert(id);
+  }
+}
+
+Result<void> RoleHost::add_global_param(const GlobalParamSpec& param) {
+  const std::string id = identity(param.name.text, param.included_from);
+  auto& kept = global_params_[id];
   if (kept != nullptr) return {};
   if (options_.progress) options_.progress("preparing " + param.name.text);
-  auto made = catalog_.make_global_param(
-      {&param, path_of(param.model), shared ? options_.peers.get() : nullptr});
+  GlobalParamMaking making{&param, path_of(param.model)};
+  if (shared_.contains(id)) {
+    making.peers = options_.peers.get();
+    making.shared_name = shared_names_.at(id);
+  }
+  auto made = catalog_.make_global_param(making);
   if (!made.ok())
     return Error{made.error().code,
                  "global parameter '" + param.name.text + "': " + made.error().message};
@@ -121,12 +139,12 @@ Result<std::vector<RoleHost::Places>> RoleHost::add_roles(const WorkflowSpec& sp
                                                           const std::vector<bool>& here) {
   const auto is_here = [&](std::size_t role) { return here.empty() || here[role]; };
   for (const GlobalParamSpec& param : spec.global_params) {
-    bool used = here.empty(), shared = false;
+    bool used = here.empty();
     for (std::size_t i = 0; i < spec.roles.size(); ++i)
       for (const Name& name : spec.roles[i].global_params)
-        if (name.text == param.name.text) (is_here(i) ? used : shared) = true;
+        used = used || (name.text == param.name.text && is_here(i));
     if (!used) continue;
-    if (Result<void> made = add_global_param(param, shared); !made.ok()) return made.error();
+    if (Result<void> made = add_global_param(param); !made.ok()) return made.error();
   }
   std::vector<Places> of_roles;
   for (std::size_t i = 0; i < spec.roles.size(); ++i) {
@@ -162,11 +180,31 @@ Result<std::vector<NodePlace>> RoleHost::add(const WorkflowSpec& spec, const Pla
   return places;
 }
 
+namespace {
+
+/// Those of parameters of the same name, each of its own workflow, are counted together.
+void add_counts(const std::string& name,
+                const std::vector<std::pair<std::string, std::uint64_t>>& counts,
+                std::vector<ParamCounts>& all) {
+  auto same = std::ranges::find(all, name, &ParamCounts::name);
+  if (same == all.end()) same = all.insert(all.end(), {name, {}});
+  for (const auto& [what, count] : counts) {
+    const auto at =
+        std::ranges::find(same->counts, what, [](const auto& one) { return one.first; });
+    if (at == same->counts.end())
+      same->counts.emplace_back(what, count);
+    else
+      at->second += count;
+  }
+}
+
+}  // namespace
+
 std::vector<ParamCounts> RoleHost::param_counts() const {
   std::vector<ParamCounts> all;
   for (const auto& [name, param] : global_params_)
     if (auto counts = param->counts(); !counts.empty())
-      all.push_back({name.substr(name.rfind('/') + 1), std::move(counts)});
+      add_counts(name.substr(name.rfind('/') + 1), counts, all);
   return all;
 }
 

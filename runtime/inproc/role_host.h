@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,9 @@ class RoleHost {
   RoleHost(const Catalog& catalog, RunnerOptions options)
       : catalog_(catalog), options_(std::move(options)) {}
 
+  /// Before `add`, of all workflows in their order, where some roles run in other processes: what
+  /// those share with roles of this one, in whichever workflow. `here`: as for `add`.
+  void expect(const WorkflowSpec& spec, const std::vector<bool>& here);
   /// Where each node of a workflow runs; what is there already is used again. Borrows the plan.
   /// Errors: a plugin or a parameter that cannot be made.
   /// `here`: by role, whether it runs in this process; empty: all do. A node of another process has
@@ -50,8 +54,7 @@ class RoleHost {
   std::vector<PoolReport> pools(std::chrono::milliseconds patience) const;
 
  private:
-  /// `shared`: roles of other processes list it too.
-  Result<void> add_global_param(const GlobalParamSpec& param, bool shared);
+  Result<void> add_global_param(const GlobalParamSpec& param);
   using Places = std::vector<RolePlace>;  // of a role's replicas
   NodePlace place_of(const WorkflowSpec& spec, const PlanNode& node,
                      const std::vector<Places>& of_roles) const;
@@ -69,7 +72,11 @@ class RoleHost {
 
   const Catalog& catalog_;
   const RunnerOptions options_;
-  std::size_t workflows_ = 0;
+  std::size_t expected_ = 0, workflows_ = 0;
+  // By identity: the number of the first workflow that has it, and its name. Where files lie may
+  // differ from machine to machine, their order does not.
+  std::map<std::string, std::string> shared_names_;
+  std::set<std::string> shared_;  // identities of what roles of other processes list too
   std::map<std::string, std::unique_ptr<GlobalParam>> global_params_;
   std::vector<std::unique_ptr<RoleSpec>> specs_;  // as the roles know them
   std::map<std::string, Places> places_;

@@ -88,13 +88,18 @@ Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catal
   const std::vector<std::vector<bool>> stops = stopping_edges(wait_graphs(graphs));
   window_ = options_.window_bytes != 0 ? options_.window_bytes
                                        : window_for(graphs, options_.placed, options_.home);
+  const auto here_of = [&](std::size_t workflow) {
+    std::vector<bool> here;
+    for (const std::uint32_t machine : options_.placed[workflow])
+      here.push_back(machine == options_.self);
+    return here;
+  };
+  for (std::size_t i = 0; i < graphs.size(); ++i) host_->expect(*graphs[i].spec, here_of(i));
   for (std::size_t i = 0; i < graphs.size(); ++i) {
     OwnedGraph& graph = graphs_.emplace_back();
     graph.stops = stops[i];
     graph.plan = std::make_shared<const Plan>(*graphs[i].plan);
-    std::vector<bool> here;
-    for (const std::uint32_t machine : options_.placed[i]) here.push_back(machine == options_.self);
-    Result<std::vector<NodePlace>> places = host_->add(*graphs[i].spec, *graph.plan, here);
+    Result<std::vector<NodePlace>> places = host_->add(*graphs[i].spec, *graph.plan, here_of(i));
     if (!places.ok()) return places.error();
     graph.places = std::move(places).value();
     for (const PlanNode& node : graph.plan->nodes)

@@ -74,7 +74,8 @@ LinkState Peer::state(Instant now) const {
           .heard = std::chrono::duration_cast<Milliseconds>(now - heard_),
           .owed_bytes = owed(),
           .window_bytes = settings_.window_bytes,
-          .ended = ended_};
+          .ended = ended_,
+          .refused_up_to = refused_up_to_};
 }
 
 Peer::Peer(PeerSettings settings)
@@ -311,6 +312,7 @@ void Peer::refuse_connection(Connection connection, Refusal no, Instant now, Eff
 
 bool Peer::was_refused(const Hello& by, Connection connection, Instant now, Effects& effects) {
   if (by.over < settings_.self.incarnation) return false;
+  refused_up_to_ = std::max(refused_up_to_, by.over);
   close(connection, pause_after_failure(now), effects);
   if (by.from.incarnation < life_ || by.from.incarnation <= refused_by_) return true;
   refused_by_ = by.from.incarnation;

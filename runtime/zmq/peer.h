@@ -207,9 +207,10 @@ class Peer {
 
   // The link to the latest life of the other that is known; 0: none yet.
   std::uint32_t life_ = 0;
-  std::uint32_t over_ = 0;        // lives up to this one are refused
-  std::uint32_t refused_by_ = 0;  // the life of the other that said so of this side's
-  bool ended_ = false;            // nothing travels between these two lives any more
+  std::uint32_t over_ = 0;           // lives up to this one are refused
+  std::uint32_t refused_up_to_ = 0;  // of this machine, by that one
+  std::uint32_t refused_by_ = 0;     // the life of the other that said so of this side's
+  bool ended_ = false;               // nothing travels between these two lives any more
   bool told_connected_ = false;
   bool told_silent_ = false;
   Instant heard_{};

@@ -1,6 +1,8 @@
 // The secret of a cluster's pages, where processes begin and end at the same time.
 #include "cli/page_secret.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -33,6 +35,53 @@ TEST_CASE("the secret stays while a file of anybody's is beside it, and goes wit
   std::ofstream(lock) << "here";
   CHECK(page_secret(folder.path()).value() != *first);
   CHECK_FALSE(page_secret(folder.path() + "/none").ok());
+}
+
+TEST_CASE("what a process has left that was killed while it made the secret goes with the last") {
+  const ScratchFolder folder;
+  const std::string name = folder.path() + "/" + shared_secret_name;
+  std::ofstream(name + ".4711") << "half";
+  remove_page_secret(folder.path());
+  CHECK(std::filesystem::is_empty(folder.path()));
+  REQUIRE(page_secret(folder.path()).ok());
+  std::ofstream(name + ".4711") << "half";
+  const std::string other = name + "s";
+  std::ofstream(other) << "no secret";
+  remove_page_secret(folder.path());
+  CHECK(std::filesystem::exists(name));
+  std::filesystem::remove(other);
+  remove_page_secret(folder.path());
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("a secret that is broken is said with what to do") {
+  const ScratchFolder folder;
+  const std::string path = folder.path() + "/" + shared_secret_name;
+  std::ofstream(path) << "0123\n";
+  std::filesystem::permissions(path, std::filesystem::perms(0600));
+  const auto broken = page_secret(folder.path());
+  REQUIRE_FALSE(broken.ok());
+  CHECK(broken.error().code == ErrorCode::corrupt);
+  CHECK(broken.error().message.find(path) != std::string::npos);
+  CHECK(broken.error().message.find("remove it; it is made anew") != std::string::npos);
+  CHECK(broken.error().message.find("sluice keys") == std::string::npos);
+}
+
+TEST_CASE("who stands still with the folder's lock is not waited for without end") {
+  const ScratchFolder folder;
+  REQUIRE(page_secret(folder.path()).ok());
+  const int held = ::open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  REQUIRE(held >= 0);
+  REQUIRE(::flock(held, LOCK_EX) == 0);
+  const auto late = page_secret(folder.path(), std::chrono::milliseconds(1));
+  REQUIRE_FALSE(late.ok());
+  CHECK(late.error().code == ErrorCode::unavailable);
+  CHECK(late.error().message.find(folder.path()) != std::string::npos);
+  remove_page_secret(folder.path(), std::chrono::milliseconds(1));
+  CHECK(std::filesystem::exists(folder.path() + "/" + shared_secret_name));
+  ::close(held);
+  // It is there again, also behind those that had given up waiting.
+  CHECK(page_secret(folder.path()).ok());
 }
 
 TEST_CASE("who is there at the same time has the same secret, whoever goes meanwhile") {

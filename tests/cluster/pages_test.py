@@ -11,8 +11,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
+import time
 
-from cluster_test import ROOT, SLUICE, check, failures, run_and_clean, until
+from cluster_test import (ROOT, SLUICE, check, command_of, failures, run_and_clean, stat_of, until)
 from cluster_test import Up as AnyUp
 from kill_world import free_ports
 
@@ -56,9 +58,9 @@ def same(want: dict, got: dict, where: str):
 class Up(AnyUp):
     """Of the two machines, which count their pages."""
 
-    def __init__(self, cluster: str, failpoints: str | None = None):
+    def __init__(self, cluster: str, failpoints: str | None = None, machines: int = 2):
         more = {"SLUICE_FAILPOINTS": failpoints} if failpoints else {}
-        super().__init__(cluster, machines=2, env=dict(os.environ, **more))
+        super().__init__(cluster, machines=machines, env=dict(os.environ, **more))
 
     def machine(self, name: str) -> dict:
         done = subprocess.run([SLUICE, "status", "--cluster", self.cluster, "--format", "json"],
@@ -141,6 +143,60 @@ def reader_is_killed(folder: str, want: dict):
     up.stop()
 
 
+def two_workflows(folder: str, want: dict):
+    """Of one cluster, with parameters of one name: each has a pool of its own."""
+    with open(WORKFLOW, encoding="utf-8") as text:
+        second = text.read().replace("workflow: prefill_decode", "workflow: second")
+    paths = [os.path.join(folder, name) for name in ("a.yaml", "b.yaml", "c.yaml")]
+    shutil.copy(WORKFLOW, paths[0])
+    for path, ends in zip(paths[1:], ("", "2")):
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(second.replace("reader", f"reader{ends}").replace("writer", f"writer{ends}"))
+    # On the same machines; and where only one of them has both.
+    for other, machines in ((paths[1], 2), (paths[2], 3)):
+        more = "  apart: { roles: [ writer2 ] }\nlease: 3s\n" if machines == 3 else "lease: 3s\n"
+        cluster = write_cluster(folder, ("", "", ""), more, f"{paths[0]}, {other}")
+        if machines == 3:
+            with open(cluster, encoding="utf-8") as text:
+                placed = text.read().replace("roles: [ reader ]", "roles: [ reader, reader2 ]")
+            with open(cluster, "w", encoding="utf-8") as out:
+                out.write(placed)
+        up = Up(cluster, machines=machines)
+        for workflow in ("second", "prefill_decode"):
+            got = run([workflow, "--cluster", up.cluster], write_calls(folder, TURNS))
+            same(want, got, f"two workflows on {machines} machines, {workflow}")
+        up.stop()
+
+
+def stands_still(folder: str, want: dict, name: str):
+    """For three leases, as its link to the other's pages comes up: they meet all the same."""
+    points = os.path.join(folder, "points")
+    os.mkdir(points)
+    with open(f"{points}/{name}.link_up", "w", encoding="utf-8") as out:
+        out.write(f"{int(signal.SIGSTOP)} 1")
+    cluster = write_cluster(folder, more="lease: 1s\n")
+
+    def stopped() -> int | None:
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            words = command_of(pid)
+            if cluster in words and name in words and stat_of(pid)[:1] == ["T"]:
+                return pid
+        return None
+
+    def go_on():
+        pid = until(stopped, 20, f"{name} stands still")
+        began = time.monotonic()
+        until(lambda: time.monotonic() > began + 3, 4, "three leases")
+        if pid is not None:
+            os.kill(pid, signal.SIGCONT)
+    other = threading.Thread(target=go_on)
+    other.start()
+    up = Up(cluster, points)
+    other.join()
+    same(want, run(["--cluster", up.cluster], write_calls(folder, TURNS)), f"{name} stood still")
+    up.stop()
+
+
 def refused(folder: str):
     """What cannot be pulled must be on one machine."""
     path = os.path.join(folder, "cluster.yaml")
@@ -172,7 +228,10 @@ def main() -> int:
         left = os.path.join(base, "sluice")
         check(not os.path.exists(left), f"left behind: {list(os.walk(left))}")
         with_keys(place("tcp"), want)
+        two_workflows(place("two"), want)
         reader_is_killed(place("killed"), want)
+        for name in ("read", "write"):
+            stands_still(place(f"stands_{name}"), want, name)
         refused(place("refused"))
     finally:
         shutil.rmtree(base)

@@ -91,7 +91,11 @@ TEST_CASE("a proof that was heard is of no use to who lacks the secret") {
     a.lost({2, 1});
     (void)a.joined({2, 1}, nonce_of(9));
     CHECK(a.take({2, 1}, hello_b).say.has_value());
-    CHECK(a.take({2, 1}, proof_b).is_refused);
+    CHECK_FALSE(a.take({2, 1}, proof_b).met.has_value());
+    // Nor as the answer to the nonce of now.
+    pages::Proof changed = proof_b;
+    changed.nonce = nonce_of(9);
+    CHECK(a.take({2, 1}, changed).is_refused);
   }
   SECTION("of another life") {
     (void)a.joined({2, 2}, nonce_of(1));
@@ -108,12 +112,58 @@ TEST_CASE("a proof that was heard is of no use to who lacks the secret") {
   }
 }
 
+TEST_CASE("two meet of which one has joined anew while its words before were on their way") {
+  // 1 was given up as silent and does not know it: its hello comes first, then the one that it says
+  // when it has heard of the break. 2 sees no change.
+  PageHandshake a(secret, {1, 1}, hello_of(1)), b(secret, {2, 1}, hello_of(7));
+  const auto before = said<pages::Hello>(a.joined({2, 1}, nonce_of(1)).hello);
+  const auto hello_b = said<pages::Hello>(b.joined({1, 1}, nonce_of(2)).hello);
+  const auto early = said<pages::Proof>(*b.take({1, 1}, before).say);
+  a.lost({2, 1});
+  const auto after = said<pages::Hello>(a.joined({2, 1}, nonce_of(3)).hello);
+  // What 2 has said comes to 1, what 1 says now to 2.
+  const auto proof_a = said<pages::Proof>(*a.take({2, 1}, hello_b).say);
+  const PageHandshake::Outcome stale = a.take({2, 1}, early);
+  CHECK_FALSE(stale.is_refused);
+  CHECK_FALSE(stale.met.has_value());
+  const PageHandshake::Outcome again = b.take({1, 1}, after);
+  REQUIRE(again.say.has_value());
+  CHECK(b.take({1, 1}, proof_a).met.has_value());
+  CHECK(a.take({2, 1}, said<pages::Proof>(*again.say)).met.has_value());
+  // From then on nothing is said anew.
+  CHECK(b.take({1, 1}, before).is_refused);
+  CHECK(b.take({1, 1}, after).is_refused);
+}
+
+TEST_CASE("after a wrong proof nothing is taken of a peer until it joins anew") {
+  PageHandshake a(secret, {1, 1}, hello_of(1)), b(secret, {2, 1}, hello_of(1));
+  const auto hello_a = said<pages::Hello>(a.joined({2, 1}, nonce_of(1)).hello);
+  const auto hello_b = said<pages::Hello>(b.joined({1, 1}, nonce_of(2)).hello);
+  const auto proof_b = said<pages::Proof>(*b.take({1, 1}, hello_a).say);
+  CHECK(a.take({2, 1}, hello_b).say.has_value());
+  // Each word of it counts.
+  const std::size_t word = GENERATE(0U, 1U, 2U, 3U);
+  pages::Proof wrong = proof_b;
+  wrong.mac.words[word] ^= std::uint64_t{1} << (word * 20);
+  const PageHandshake::Outcome outcome = a.take({2, 1}, wrong);
+  CHECK(outcome.is_refused);
+  CHECK(outcome.mismatch == PageMismatch::secret);
+  CHECK(a.take({2, 1}, proof_b).is_refused);
+  CHECK(a.take({2, 1}, hello_b).is_refused);
+  a.lost({2, 1});
+  const auto anew = said<pages::Hello>(a.joined({2, 1}, nonce_of(3)).hello);
+  CHECK(a.take({2, 1}, hello_b).say.has_value());
+  CHECK(a.take({2, 1}, said<pages::Proof>(*b.take({1, 1}, anew).say)).met.has_value());
+}
+
 TEST_CASE("another secret, layout or size of pages is refused") {
   PageHandshake a(secret, {1, 1}, hello_of(1)), b({9}, {2, 1}, hello_of(1));
   const auto hello_a = said<pages::Hello>(a.joined({2, 1}, nonce_of(1)).hello);
   const auto hello_b = said<pages::Hello>(b.joined({1, 1}, nonce_of(2)).hello);
   CHECK(a.take({2, 1}, hello_b).say.has_value());
-  CHECK(a.take({2, 1}, said<pages::Proof>(*b.take({1, 1}, hello_a).say)).is_refused);
+  const auto its = a.take({2, 1}, said<pages::Proof>(*b.take({1, 1}, hello_a).say));
+  CHECK(its.is_refused);
+  CHECK(its.mismatch == PageMismatch::secret);
   pages::Hello layout = hello_b, size = hello_b;
   layout.layout[31] = 8;
   size.page_bytes += 4;
@@ -121,6 +171,7 @@ TEST_CASE("another secret, layout or size of pages is refused") {
     (void)a.joined({3, 1}, nonce_of(3));
     const PageHandshake::Outcome outcome = a.take({3, 1}, other);
     CHECK(outcome.is_refused);
+    CHECK(outcome.mismatch == PageMismatch::layout);
     CHECK_FALSE(outcome.say.has_value());
     a.lost({3, 1});
   }

@@ -316,6 +316,35 @@ TEST_CASE("a slow way is not filled with answers that nobody waits for any more"
   CHECK_FALSE(puller.has_peers(now));
 }
 
+TEST_CASE(
+    "of more peers than one pull asks all are asked in turn, and first who may well have it") {
+  PagePuller puller(hello_of(1));
+  constexpr std::uint32_t peers = 20;
+  for (std::uint32_t peer = 0; peer < peers; ++peer) puller.met({peer, 1}, hello_of(1), 0);
+  std::uint64_t pull = 0;
+  const auto asked = [&](std::optional<PeerLife> first) {
+    REQUIRE(puller.begin(++pull, keys_of(0, 4), 0, first));
+    std::vector<std::uint32_t> machines;
+    for (const PeerMessage& one : puller.take_out()) {
+      machines.push_back(one.peer.machine);
+      const auto find = read_as<pages::Find>(one);
+      puller.take(one.peer, encode(pages::Found{find.id, 0, 0}), 0);
+    }
+    (void)puller.take_out();  // receipts
+    return machines;
+  };
+  using Machines = std::vector<std::uint32_t>;
+  CHECK(asked({}) == Machines{1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(asked({}) == Machines{9, 10, 11, 12, 13, 14, 15, 16});
+  CHECK(asked({}) == Machines{17, 18, 19, 0, 1, 2, 3, 4});
+  CHECK(asked(PeerLife{19, 1}) == Machines{19, 5, 6, 7, 8, 9, 10, 11});
+  // One that stands next; one that is not there, or there in another life.
+  CHECK(asked(PeerLife{13, 1}) == Machines{13, 12, 14, 15, 16, 17, 18, 19});
+  CHECK(asked(PeerLife{13, 2}) == Machines{0, 1, 2, 3, 4, 5, 6, 7});
+  puller.lost({7, 1}, 0);
+  CHECK(asked({}) == Machines{8, 9, 10, 11, 12, 13, 14, 15});
+}
+
 TEST_CASE("who has not proved to mean the same by its pages is neither asked nor answered") {
   PagePuller puller(hello_of(1));
   CHECK_FALSE(puller.has_peers(0));

@@ -9,8 +9,10 @@
 #include "answer_all.h"
 #include "base/crc32c.h"
 #include "base/random.h"
+#include "base/sha256.h"
 #include "engine/family/model.h"
 #include "engine/storage/kept_pool.h"
+#include "engine/storage/page_window.h"
 #include "engine/tasks/generator.h"
 #include "tests/peer_hub.h"
 
@@ -64,8 +66,10 @@ KeptPool alone() {
 }
 
 KeptPool among(PeerPort& port, std::size_t pages = 400) {
-  return KeptPool::make_among(model().text().kv_shape(4), pages, port, "kv");
+  return std::move(KeptPool::make_among(model().text().kv_shape(4), pages, port, "kv")).value();
 }
+
+const std::uint64_t channel_of_kv = sha256_prefix("pages of kv");
 
 }  // namespace
 
@@ -94,6 +98,24 @@ TEST_CASE("what one machine has computed another pulls, with the same answers") 
     CHECK(second.peers->is_waited_for() == false);
     CHECK(second.pool->pages_free() == second.pool->pages());
   }
+}
+
+TEST_CASE(
+    "a pool among machines whose name is taken, or whose pages no message holds, is refused") {
+  PeerHub hub;
+  PeerPort& port = hub.add(0);
+  const KeptPool first = among(port);
+  const auto second = KeptPool::make_among(model().text().kv_shape(4), 4, port, "kv");
+  REQUIRE_FALSE(second.ok());
+  CHECK(second.error().code == ErrorCode::invalid_argument);
+  CHECK(second.error().message.find("'kv'") != std::string::npos);
+  CHECK(KeptPool::make_among(model().text().kv_shape(4), 4, port, "other").ok());
+  // 32 MiB and one token more.
+  constexpr std::size_t tokens = pages::page_bytes_most / (8 * 64 * 2 * sizeof(float));
+  const auto large = KeptPool::make_among({8, 64, tokens + 1}, 1, port, "large");
+  REQUIRE_FALSE(large.ok());
+  CHECK(large.error().message.find("page_tokens") != std::string::npos);
+  CHECK(KeptPool::make_among({8, 64, tokens}, 1, port, "large").ok());
 }
 
 TEST_CASE("pages that are changed, lost or cut on their way are computed") {
@@ -200,7 +222,172 @@ TEST_CASE("machines tell each other something, and know whether it has arrived")
     CHECK(first.peers->told(lost) == KvPeers::Told::waiting);
     hub.on_way = {};
     second.reset();
-    CHECK(first.peers->told(lost) == KvPeers::Told::failed);
+    CHECK(first.peers->told(lost) == KvPeers::Told::unsure);
+  }
+}
+
+TEST_CASE("what nobody waits for any more is not said later, and what was on its way is not sure") {
+  PeerHub hub;
+  const KeptPool first = among(hub.add(0)), second = among(hub.add(1));
+  const pages::Bytes text(3, std::byte{5});
+  CHECK(first.peers->has_met(1));
+  CHECK_FALSE(first.peers->has_met(7));
+  const std::uint64_t early = first.peers->tell({7, 1}, text);
+  CHECK(first.peers->give_up(early) == KvPeers::Told::failed);
+  CHECK(first.peers->told(early) == KvPeers::Told::failed);
+  const KeptPool later = among(hub.add(7));
+  CHECK(first.peers->has_met(7));
+  CHECK(later.peers->take_words().empty());
+  // Its receipt is lost on the way.
+  hub.on_way = [&](PeerLife from, PeerLife, std::vector<std::byte>&) { return from.machine != 1; };
+  const std::uint64_t slow = first.peers->tell({1, 1}, text);
+  CHECK(first.peers->give_up(slow) == KvPeers::Told::unsure);
+  CHECK(first.peers->told(slow) == KvPeers::Told::unsure);
+  CHECK(second.peers->take_words().size() == 1);
+}
+
+TEST_CASE("who has read a prompt is asked for its pages, of however many machines") {
+  for (const bool is_told : {false, true}) {
+    PeerHub hub;
+    std::vector<KeptPool> others;
+    for (std::uint32_t machine = 1; machine < 12; ++machine)
+      others.push_back(among(hub.add(machine), 8));
+    KeptPool reader = among(hub.add(12)), first = among(hub.add(0));
+    (void)run(reader, 1);
+    const std::vector<Generation> all = requests(4);
+    if (is_told) first.peers->ask_first(reader.peers->self());
+    REQUIRE(first.peers->begin(0, all[0].origin, all[0].history, {}, 1000));
+    std::vector<PageSource::Ready> ready;
+    for (int i = 0; i < 50 && ready.empty(); ++i) first.peers->poll(2000, ready);
+    REQUIRE(ready.size() == 1);
+    CHECK((ready[0].tokens > 0) == is_told);
+  }
+}
+
+TEST_CASE("the receipt of what was given up is still answered") {
+  PeerHub hub;
+  auto& port = hub.add(1);
+  const KeptPool first = among(hub.add(0)), second = among(port);
+  std::vector<std::vector<std::byte>> late;
+  bool holds = true;
+  std::size_t receipts = 0;
+  hub.on_way = [&](PeerLife from, PeerLife, std::vector<std::byte>& message) {
+    if (holds && from.machine == 1) late.push_back(message);
+    const auto read = pages::decode(message);
+    receipts += read.has_value() && std::get_if<pages::Took>(&*read) != nullptr ? 1 : 0;
+    return !holds || from.machine != 1;
+  };
+  const std::uint64_t slow = first.peers->tell({1, 1}, pages::Bytes(3));
+  CHECK(first.peers->give_up(slow) == KvPeers::Told::unsure);
+  holds = false;
+  REQUIRE(late.size() == 1);
+  port.send(channel_of_kv, {0, 1}, late[0]);
+  CHECK(receipts == 1);
+  port.send(channel_of_kv, {0, 1}, late[0]);  // said again
+  CHECK(receipts == 1);
+}
+
+TEST_CASE("people are told why two machines exchange no pages, on both") {
+  PeerHub hub;
+  auto &right = hub.add(0), &other = hub.add(1, 1, 9), &small = hub.add(2);
+  const KeptPool first = among(right), second = among(other);
+  CHECK_FALSE(first.peers->has_met(1));
+  REQUIRE(right.notices.size() == 1);
+  CHECK(right.notices[0].first == 1);
+  CHECK(right.notices[0].second.find("another kv-pages.secret") != std::string::npos);
+  REQUIRE(other.notices.size() == 1);
+  CHECK(other.notices[0].first == 0);
+  const KeptPool third =
+      std::move(KeptPool::make_among(model().text().kv_shape(8), 40, small, "kv")).value();
+  REQUIRE(right.notices.size() == 2);
+  CHECK(right.notices[1].first == 2);
+  CHECK(right.notices[1].second.find("another layout") != std::string::npos);
+  CHECK(small.notices.at(0).first == 0);
+}
+
+TEST_CASE("what waits of one machine is bounded, however many lives it says that it has") {
+  PeerHub hub;
+  const KeptPool first = among(hub.add(0));
+  const PeerLife self = first.peers->self();
+  SECTION("words to its users") {
+    const pages::Bytes text(pages::note_bytes_most);
+    std::size_t arrived = 0;
+    for (std::uint32_t life = 1; life <= 2; ++life) {
+      const KeptPool other = among(hub.add(1, life));
+      for (int i = 0; i < 20; ++i)
+        arrived += other.peers->told(other.peers->tell(self, text)) == KvPeers::Told::arrived;
+    }
+    CHECK(arrived == KvPeers::words_bytes_most / pages::note_bytes_most);
+  }
+  SECTION("messages for the pool") {
+    pages::Bytes page = pages::page_message(1U << 20U);
+    pages::PageHead head;
+    head.length = 1U << 20U;
+    pages::write_page_head(head, page);
+    const std::vector<Generation> all = requests(4);
+    const Generation& one = all[0];
+    for (std::uint32_t life = 1; life <= 2; ++life) {
+      auto& port = hub.add(1, life);
+      const KeptPool other = among(port);
+      if (life == 1) (void)first.peers->begin(1, one.origin, one.history, {}, 0);  // it was met
+      for (int i = 0; i < 15; ++i) port.send(channel_of_kv, self, page);
+      CHECK(first.peers->unheard() >= 15);
+      CHECK(first.peers->unheard() < 25);
+    }
+  }
+  SECTION("that it came and went") {
+    for (std::uint32_t life = 1; life <= 50; ++life) {
+      auto& port = hub.add(1, life);
+      const KeptPool other = among(port);
+      port.send(channel_of_kv, self, encode(pages::Found{1, 1, 1}));
+      CHECK(first.peers->unheard() == 2);
+    }
+    CHECK(first.peers->unheard() == 0);
+    // What the owner has heard of it hears of its end.
+    const std::vector<Generation> all = requests(4);
+    const Generation& one = all[0];
+    {
+      const KeptPool other = among(hub.add(1, 51));
+      (void)first.peers->begin(1, one.origin, one.history, {}, 0);
+      CHECK(first.peers->unheard() == 1);  // what it has answered
+    }
+    CHECK(first.peers->unheard() == 2);
+  }
+}
+
+TEST_CASE("what pools owe to a machine that takes nothing fits the window of their one link") {
+  const KvShape shape{8, 64, 16};  // 64 KiB
+  constexpr std::size_t of_one_ask = pages::ask_bytes_most / (std::size_t{64} << 10U);
+  for (const std::size_t pools : {1U, 3U}) {
+    PeerHub hub;
+    auto &here = hub.add(0), &there = hub.add(1);
+    std::vector<KeptPool> kept;
+    std::vector<PageKey> keys;
+    for (std::size_t i = 0; i < pools; ++i) {
+      const std::string name = "pool " + std::to_string(i);
+      kept.push_back(std::move(KeptPool::make_among(shape, 80, here, name)).value());
+      RowsOrigin origin;
+      origin.model = "m";
+      keys = kept.back().pool->keys_of(origin, std::vector<std::int32_t>(of_one_ask * 16 + 1, 1));
+      REQUIRE(keys.size() == of_one_ask);
+      const std::vector<float> content(shape.page_values());
+      const auto* bytes = reinterpret_cast<const std::byte*>(content.data());
+      REQUIRE(kept.back().pool->put(keys, 0, std::vector<const std::byte*>(of_one_ask, bytes)) ==
+              of_one_ask);
+      kept.push_back(std::move(KeptPool::make_among(shape, 80, there, name)).value());
+    }
+    std::size_t owed = 0;
+    hub.on_way = [&](PeerLife from, PeerLife, std::vector<std::byte>& message) {
+      owed += from.machine == 0 ? message.size() : 0;
+      const auto read = pages::decode(message);
+      return !read.has_value() || std::get_if<pages::Took>(&*read) == nullptr;
+    };
+    for (std::size_t i = 0; i < pools; ++i)
+      for (std::uint64_t ask = 1; ask <= 400; ++ask)
+        there.send(sha256_prefix("pages of pool " + std::to_string(i)), {0, 1},
+                   encode(pages::Ask{ask, keys}));
+    CHECK(owed > pools * PageServer::owed_most * 3 / 4);
+    CHECK(owed <= page_window(pools));
   }
 }
 

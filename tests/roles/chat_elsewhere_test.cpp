@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "chat_world.h"
+#include "roles/chat_turn.h"
 #include "roles/handed_prefix.h"
 #include "roles/language_model.h"
 #include "tests/peer_hub.h"
@@ -182,6 +183,26 @@ TEST_CASE("an answer whose conversation does not hear of it comes with a warning
   FakeActivation wrote = writer.answer(reader.read(said_first[0], 2));
   CHECK(writer.end_of(wrote).empty());
   CHECK(said(wrote) == want[0]);
+}
+
+TEST_CASE("the warning says whether the machine did not hear, may have heard, or was never met") {
+  PeerHub hub;
+  const Machine reader("reader", &hub.add(0));
+  Machine writer("writer", &hub.add(1));
+  KvPeers& peers = *writer.chats().peers();
+  const auto warning = [&](PeerLife to, bool waits) {
+    FakeActivation call("decode", "a");
+    const chat::Telling telling{&call, peers.tell(to, pages::Bytes(3)), to.machine, 5};
+    if (waits) CHECK_FALSE(telling.is_over(peers, 4));
+    CHECK(telling.is_over(peers, 5));
+    return call.warnings.empty() ? std::string() : call.warnings[0];
+  };
+  CHECK(warning({0, 1}, false).empty());
+  CHECK(warning({0, 0}, false).find("did not hear what was said: the next turn does not") !=
+        std::string::npos);
+  CHECK(warning({9, 1}, true).find("have never exchanged pages") != std::string::npos);
+  hub.on_way = [](PeerLife, PeerLife, std::vector<std::byte>&) { return false; };
+  CHECK(warning({0, 1}, true).find("may not have heard what was said") != std::string::npos);
 }
 
 TEST_CASE("what is said with an answer comes from who was given it, not from any member") {

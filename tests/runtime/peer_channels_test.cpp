@@ -1,6 +1,7 @@
 // Messages between machines beside the frames: who joins and is lost, and links that have ended.
 #include "runtime/peer_channels.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <condition_variable>
 #include <deque>
@@ -164,6 +165,17 @@ TEST_CASE("links are begun anew by one side first, less and less often") {
   CHECK(higher.due() == now + 250ms);
 }
 
+TEST_CASE("a machine whose clock was set back takes a life that is not over") {
+  CHECK(life_behind(100, 0) == 101);
+  CHECK(life_behind(100, 99) == 101);
+  // What others know is at most one behind what they say is over.
+  CHECK(life_behind(100, 5000) == 5002);
+  // Of a word that cannot be: a bounded step, again and again.
+  CHECK(life_behind(100, ~0U) == 100 + (1U << 16U));
+  CHECK(life_behind(~0U - 1, ~0U) == ~0U);
+  CHECK(life_behind(~0U, ~0U) == ~0U);
+}
+
 namespace {
 
 /// A transport whose machines are the test's.
@@ -172,6 +184,7 @@ class FakeTransport final : public Transport {
   struct Made {
     TransportListener* listener = nullptr;
     std::vector<std::pair<Origin, std::vector<std::byte>>> sent;
+    std::vector<LinkState> links;
   };
   explicit FakeTransport(Made& made) : made_(made) {}
   void start(TransportListener& listener) override { made_.listener = &listener; }
@@ -180,12 +193,102 @@ class FakeTransport final : public Transport {
   }
   void refuse(Origin) override {}
   void stop() override {}
+  std::vector<LinkState> links() const override { return made_.links; }
 
  private:
   Made& made_;
 };
 
+/// Lines that are told to people.
+class Lines {
+ public:
+  void add(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    lines_.push_back(line);
+    changed_.notify_all();
+  }
+  bool wait_for(const std::string& words, std::size_t times = 1) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 10s, [&] { return count_in(words) >= times; });
+  }
+  std::size_t count(const std::string& words) {
+    const std::lock_guard lock(mutex_);
+    return count_in(words);
+  }
+
+ private:
+  std::size_t count_in(const std::string& words) const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        lines_, [&](const std::string& line) { return line.find(words) != std::string::npos; }));
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> lines_;
+};
+
 }  // namespace
+
+TEST_CASE("people are told who is silent, and that links could not be begun anew, once each") {
+  FakeTransport::Made made;
+  Lines lines;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Origin> tried;  // lives
+  PeerPortOptions options;
+  options.self = {1, 100};
+  options.first_pause = 1ms;
+  options.names = {"front", "read", "write"};
+  options.notice = [&](const std::string& line) { lines.add(line); };
+  options.connect = [&](Origin self) -> Result<std::unique_ptr<Transport>> {
+    const std::lock_guard lock(mutex);
+    tried.push_back(self);
+    changed.notify_all();
+    if (tried.size() > 1 && tried.size() < 5)
+      return Error{ErrorCode::unavailable, "the address is taken"};
+    return std::unique_ptr<Transport>(std::make_unique<FakeTransport>(made));
+  };
+  const auto port = std::move(make_peer_port(std::move(options))).value();
+  made.links = {{.life = {2, 200}, .ended = true, .refused_up_to = 5000}};
+  TransportListener& listener = *made.listener;
+  listener.connected({2, 200});
+  for (int i = 0; i < 3; ++i)
+    listener.silent({2, 200}, "machine 'write' was owed more than its window");
+  CHECK(lines.wait_for("pages: machine 'write' was owed more than its window"));
+  {
+    std::unique_lock lock(mutex);
+    REQUIRE(changed.wait_for(lock, 10s, [&] { return tried.size() >= 5; }));
+    // Behind what the other says is over, which a clock that was set back has brought.
+    CHECK(tried[1] == Origin{1, 5002});
+  }
+  CHECK(lines.wait_for("the address is taken"));
+  CHECK(lines.count("owed more") == 1);
+  CHECK(lines.count("the address is taken") == 1);
+  port->notice(2, "has another secret");
+  port->notice(2, "has another secret");
+  port->notice(7, "has another secret");
+  CHECK(lines.count("pages: machine 'write' has another secret") == 1);
+  CHECK(lines.count("pages: machine 7 has another secret") == 1);
+}
+
+TEST_CASE("over one link a machine has one life, whatever it says") {
+  FakeTransport::Made made;
+  PeerPortOptions options;
+  options.self = {1, 100};
+  options.connect = [&](Origin) -> Result<std::unique_ptr<Transport>> {
+    return std::unique_ptr<Transport>(std::make_unique<FakeTransport>(made));
+  };
+  Ear ear;
+  const auto port = std::move(make_peer_port(std::move(options))).value();
+  REQUIRE(port->open(channel, ear));
+  made.listener->connected({2, 205});
+  for (std::uint64_t life = 200; life <= 205; ++life)
+    made.listener->received({2, 205}, Channel::message, announcement(1, life, {channel}));
+  CHECK(ear.joins == std::vector<PeerLife>{{2, 200}});
+  made.listener->connected({2, 206});
+  made.listener->received({2, 206}, Channel::message, announcement(1, 206, {channel}));
+  CHECK(ear.joins == std::vector<PeerLife>{{2, 200}, {2, 206}});
+  port->close(channel);
+}
 
 TEST_CASE("what another machine says of its channels and its life is checked") {
   FakeTransport::Made made;

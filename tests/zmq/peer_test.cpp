@@ -252,6 +252,7 @@ TEST_CASE("an earlier life that dials after a later one is told that it is over"
   pair.restart(2, 4);
   pair.advance(2s);
   CHECK(pair.said(2).refused == std::vector<Origin>{{1, 1}});
+  CHECK(pair.peer(2).state({}).refused_up_to == 4);
   CHECK(pair.said(1).connected.back() == Origin{2, 5});
 }
 

@@ -239,6 +239,40 @@ TEST_CASE("an observer may start and cancel calls") {
   CHECK(third.wait().error.code == ErrorCode::cancelled);
 }
 
+TEST_CASE("many calls that come while an observer takes its time each end once, and the next too") {
+  // One thread handles so many events of others and hands over: the next one begins where it ended.
+  TestWorld world;
+  world.add_scripted([](Activation& a, std::uint32_t) -> Result<void> {
+    a.yield("v", make_text(a.input("x")->text));
+    return {};
+  });
+  world.run(one_node());
+  for (const std::size_t count : {255U, 256U, 257U, 600U}) {
+    Gate begun, go_on;
+    Waiting first;
+    CallObserver slow = first.observer();
+    slow.on_output = [&](std::string_view, const PayloadRef&) {
+      begun.open();
+      go_on.wait();
+    };
+    const auto held = world.runner->start({"first", {{"x", make_text("first")}}}, slow);
+    begun.wait();
+    std::vector<Waiting> others(count);
+    std::vector<std::shared_ptr<CallHandle>> handles;
+    for (std::size_t i = 0; i < count; ++i)
+      handles.push_back(world.runner->start({"s" + std::to_string(i), {{"x", make_text("x")}}},
+                                            others[i].observer()));
+    go_on.open();
+    CHECK(first.wait().ok);
+    for (Waiting& other : others) {
+      CHECK(other.wait().ok);
+      CHECK(other.text == "x ");
+      CHECK(other.ends == 1);
+    }
+    world.until_idle();
+  }
+}
+
 TEST_CASE("a runner that is destroyed ends its calls with an error first, then waits for roles") {
   Deaf deaf;
   auto world = std::make_unique<TestWorld>();

@@ -32,7 +32,7 @@ import mistakes as mistakes_of  # noqa: E402
 # Folder of sources -> the quick tests that should notice: programs of the build, or `sluice` with what runs it.
 # Scripts get the program as {sluice}.
 AREAS = {
-    "base": ["test_base", "test_graph", "test_roles"],
+    "base": ["test_base", "test_graph", "test_roles", "script:failing_calls"],
     "dataplane": ["test_dataplane", "script:pool", "test_model"],
     "kernels": ["test_kernels", "test_model"],
     "roles": ["test_roles", "script:transcripts", "script:request_options", "script:cli", "test_runtime"],
@@ -54,7 +54,7 @@ AREAS = {
     "runtime/sim": ["test_sim", "script:transcripts", "script:scenarios", "script:cli"],
     "cli": ["cli/test_cli_parts", "script:interrupt", "script:transcripts", "script:first_try", "script:own_workflow",
             "script:chat", "script:pool", "script:isolate", "script:cli", "script:kv_folder", "script:request_options",
-            "script:help", "script:restart", "script:failures", "script:down", "script:run", "script:cluster"],
+            "script:help", "script:restart", "script:failing_calls", "script:failures", "script:down", "script:run", "script:cluster"],
     "plugin": ["plugin/test_plugin", "script:isolate"],
     "workflows": ["test_workflows", "test_cluster", "script:scenarios", "script:author_errors", "plugin/test_plugin",
                   "script:transcripts"],
@@ -75,6 +75,7 @@ SCRIPTS = {
     "request_options": ["python3", "tests/cli/request_options_test.py", "{sluice}", "."],
     "pool": ["python3", "tests/cli/pool_test.py", "{sluice}"],
     "failures": ["python3", "tests/cli/failures_test.py", "{sluice}", "."],
+    "failing_calls": ["python3", "tests/cli/failing_calls_test.py", "{sluice}", ".", "{build}/tests/cli/failing_call.so"],
     "author_errors": ["python3", "tests/mutants/mutate.py", "{sluice}", "."],
     "scenarios": ["{sluice}", "test", "workflows", "--seeds", "50"],
     "interrupt": ["python3", "tests/cli/interrupt_test.py", "{sluice}", "."],

@@ -93,6 +93,7 @@ def run(arguments, fault):
         seen = f"[{done.returncode}]\n{done.stdout}{err}" + left(here)
         seen = re.sub(r"(?<=\.public  )\S{40}$", "KEY", seen, flags=re.M)
         seen = re.sub(r"(?<=\.secret\.)\d+", "PROCESS", seen)
+        seen = re.sub(r" +$", "", seen, flags=re.M)
         return seen.replace(here, "HERE").replace(place, "PLACE"), os.path.exists(hit)
 
 

@@ -6,6 +6,7 @@
 #include "base/sha256.h"
 #include "graph/print.h"
 #include "harness.h"
+#include "tests/drawn_workflow.h"
 #include "tests/outcomes.h"
 #include "tests/wire/everything.h"
 
@@ -156,6 +157,25 @@ TEST_CASE("each place of a workflow that is changed has the plan, or the refusal
     Looked all;
     outcomes.change_text(name, text, [&](const std::string& other) { return look(other, all); });
     outcomes.add(name, all.text());
+  }
+  outcomes.require_as_kept();
+}
+
+TEST_CASE("workflows made by chance have the plans, or the refusals, that they had") {
+  test::Outcomes outcomes("drawn_plans");
+  for (std::uint64_t from = 0; from < 4000; from += 200) {
+    Looked all;
+    std::string said;
+    for (std::uint64_t seed = from; seed < from + 200; ++seed) {
+      const std::string words = look(test::DrawnWorkflow(seed).yaml(), all);
+      for (std::size_t at = 0; at < words.size();) {  // what kinds there are, and all in short
+        const std::size_t end = std::min(words.find('\n', at), words.size());
+        outcomes.add("kinds", words.substr(at, std::min(words.find(':', at), end) - at));
+        at = end + 1;
+      }
+      said += words + '\n';
+    }
+    outcomes.add("drawn", all.text() + ", said " + digest(said));
   }
   outcomes.require_as_kept();
 }

@@ -193,7 +193,7 @@ TEST_CASE("what a server says that it is decides whether it is the registry, as 
                               "6.34567890123456789",
                               "6.345678901234567890",
                               "6.3456789012345678901"})
-    outcomes.add(std::string("version ") + version, said_by(with("version", version)));
+    outcomes.add(std::string("version '") + version + "'", said_by(with("version", version)));
   for (const char* key : {"Version", "versio", "versions", ""})
     outcomes.add(std::string("key '") + key + "'", said_by(with(key, "7.2.4")));
   for (const char* says : {"+OK\r\n", ":7\r\n", "$-1\r\n", "-ERR\r\n", "-ERR unknown command\r\n",

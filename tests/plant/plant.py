@@ -89,7 +89,7 @@ OF_PARTS = {"cli/test_cli_parts"}
 # What this machine's processor may not have, or its library picks; tests elsewhere see it.
 LEFT_OUT = re.compile(r"_amx\.cpp$")
 # Processes with leases: on a busy machine one may fail by itself, so it has to fail twice.
-TIMED = {"script:cluster", "script:down", "script:registry", "script:restart", "script:isolate", "test_zmq",
+TIMED = {"script:cluster", "script:down", "script:registry", "script:restart", "script:isolate", "test_zmq", "test_redis",
          "plugin/test_plugin"}
 # Each mistake is linked into several programs: the quickest linker that is installed, or the usual one.
 LINKER = next((name for name in ("mold", "lld") if shutil.which(name)), "")

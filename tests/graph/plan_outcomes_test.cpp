@@ -126,17 +126,14 @@ struct Looked {
 /// What is said of a workflow; its plan is added to `all`.
 std::string look(const std::string& text, Looked& all) {
   LoadedWorkflow loaded = load_workflow("w.yaml", text);
-  if (!has_errors(loaded.diagnostics)) check(loaded.spec, testing::scripted(), loaded.diagnostics);
+  const Plan plan = plan_workflow(loaded, testing::scripted());
   if (!has_errors(loaded.diagnostics)) {
-    const Plan plan = compile(loaded.spec, testing::scripted(), loaded.diagnostics);
-    if (!has_errors(loaded.diagnostics)) {
-      ++all.plans;
-      all.tables += tables_of(plan);
-      all.shown += plan_text(plan) + plan_json(plan) + plan_svg(plan) + plan_dot(plan) +
-                   plan_mermaid(plan) + explain_inputs(plan);
-      for (const PlanNode& node : plan.nodes) all.shown += explain_node(plan, node);
-      for (const PlanOutput& output : plan.outputs) all.shown += explain_output(plan, output);
-    }
+    ++all.plans;
+    all.tables += tables_of(plan);
+    all.shown += plan_text(plan) + plan_json(plan) + plan_svg(plan) + plan_dot(plan) +
+                 plan_mermaid(plan) + explain_inputs(plan);
+    for (const PlanNode& node : plan.nodes) all.shown += explain_node(plan, node);
+    for (const PlanOutput& output : plan.outputs) all.shown += explain_output(plan, output);
   }
   std::string words;
   for (const Diagnostic& d : loaded.diagnostics) {

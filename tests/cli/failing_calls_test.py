@@ -19,7 +19,7 @@ SLUICE, ROOT, LIBRARY = map(os.path.abspath, sys.argv[1:4])
 KEPT = os.path.join(ROOT, "tests/cli/failing_calls.txt")
 # Each function, and how it fails. EINTR and "less" are no failures: a signal came, or it did less than was asked.
 FUNCTIONS = {"open": "EIO ENOENT EEXIST", "read": "EIO EINTR less", "write": "EIO EINTR less", "stat": "EIO ENOENT", "lstat": "EIO ENOENT",
-             **dict.fromkeys("close mmap fstat fsync fchmod ftruncate mkdir chmod unlink rmdir rename link".split(), "EIO")}
+             **dict.fromkeys("close mmap fstat fsync fchmod ftruncate mkdir chmod bind listen unlink rmdir rename link".split(), "EIO")}
 CALLS_MOST = 40
 
 FLOW = """sluice: 1
@@ -51,8 +51,9 @@ abi: 1.0
 kind: plain
 interfaces: { say: { inputs: { x: { type: text } }, outputs: { y: { type: text } } } }
 """
-FILES = {"flow.yaml": FLOW, "s.yml": SCENARIO, "main.yaml": LIBRARY_FLOW, "roles.yaml": "sluice: 1\nroles: { any: { plugin: scripted } }\n",
+FILES = {"flow.yaml": FLOW, "s.yml": SCENARIO, "tests/s.yml": SCENARIO.replace("flow.yaml", "../flow.yaml"), "main.yaml": LIBRARY_FLOW, "roles.yaml": "sluice: 1\nroles: { any: { plugin: scripted } }\n",
          "t.txt": "words", "request.json": REQUEST, "calls.jsonl": CALL + CALL, "trace.json": TRACE, "roles/shout.role.yaml": MANIFEST,
+         "home.yaml": "cluster: 1\nworkflows: [ flow.yaml ]\nmachines:\n  m: { home: true, roles: [ reader ] }\n",
          "cluster.yaml": "cluster: 1\nworkflows: [ main.yaml ]\nkeys: keys\nmachines:\n  m: { home: true, roles: [ any ] }\n"}
 
 
@@ -62,7 +63,7 @@ def commands():
     yield ["validate", "HERE/main.yaml"]
     yield ["validate", "HERE/cluster.yaml", "HERE/s.yml", "HERE/roles/shout.role.yaml"]
     yield ["plan", "HERE/main.yaml"]
-    yield ["test", "HERE", "--seeds", "2"]
+    yield ["test", "HERE/tests", "--seeds", "2"]
     yield ["simulate", "HERE/main.yaml", "--calls", "2", "--profile", "HERE/s.yml"]
     yield ["simulate", "HERE/main.yaml", "--calls", "2", "--trace", "HERE/new.json"]
     yield ["why", "HERE/trace.json", "0"]
@@ -71,6 +72,10 @@ def commands():
     yield ["run", "HERE/flow.yaml", "--calls", "HERE/calls.jsonl", "--concurrency", "1", "--out", "HERE/outs"]
     yield ["keys", "HERE/keys", "--machine", "m", "--machine", "n"]
     yield ["new", "role", "shout", "HERE/shout"]
+    over = ["--cluster", "HERE/home.yaml"]
+    yield ["run", *over, *one[2:], "--request", "HERE/request.json"]
+    yield ["status", *over]
+    yield ["down", *over]
     yield ["roles", "shout", "--plugins", "HERE/roles"]
 
 
@@ -82,7 +87,9 @@ def run(arguments, fault):
             os.makedirs(os.path.dirname(os.path.join(here, name)), exist_ok=True)
             with open(os.path.join(here, name), "w", encoding="utf-8") as file:
                 file.write(text.replace("HERE", here))
-        environment = {**os.environ, "XDG_RUNTIME_DIR": place, "OMP_NUM_THREADS": "1"}
+        run_time = os.path.join(here, "run")
+        os.makedirs(run_time, mode=0o700)
+        environment = {**os.environ, "XDG_RUNTIME_DIR": run_time, "OMP_NUM_THREADS": "1"}
         if fault:
             function, at, number = fault
             environment |= {"LD_PRELOAD": LIBRARY, "FAIL_UNDER": here, "FAIL_HIT": hit, "FAIL_FUNCTION": function,
@@ -93,6 +100,7 @@ def run(arguments, fault):
         seen = f"[{done.returncode}]\n{done.stdout}{err}" + left(here)
         seen = re.sub(r"(?<=\.public  )\S{40}$", "KEY", seen, flags=re.M)
         seen = re.sub(r"(?<=\.secret\.)\d+", "PROCESS", seen)
+        seen = re.sub(r"sluice/[0-9a-f]{16}\b", "sluice/CLUSTER", seen)  # by where the files lie
         seen = re.sub(r" +$", "", seen, flags=re.M)
         return seen.replace(here, "HERE").replace(place, "PLACE"), os.path.exists(hit)
 
@@ -104,8 +112,9 @@ def left(here):
         for path in sorted(os.path.join(at, name) for name in names):
             size, name = os.path.getsize(path), os.path.relpath(path, here)
             if name not in FILES or size != len(FILES[name].replace("HERE", here)):
-                # A trace has times in it.
-                text += f"left: {name}, " + (f"{size} bytes\n" if size == 0 or name != "new.json" else "a trace\n")
+                # A trace has times in it, a lock the number of its process.
+                varies = size > 0 and name.endswith((".json", ".lock"))
+                text += f"left: {name}, " + ("not empty\n" if varies else f"{size} bytes\n")
     return text
 
 

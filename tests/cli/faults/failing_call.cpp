@@ -6,9 +6,11 @@
 // file that is made when it has happened. Thread: any.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -22,7 +24,9 @@
 namespace {
 
 constexpr std::size_t descriptors_max = 4096;
-std::array<std::atomic<bool>, descriptors_max> ours;  // descriptors of files that count
+using Descriptors = std::array<std::atomic<bool>, descriptors_max>;
+Descriptors ours;   // of files that count
+Descriptors bound;  // of sockets with a path that counts
 std::atomic<int> seen{0};
 
 const char* given(const char* name) {
@@ -34,13 +38,14 @@ bool is_ours(const char* path) {
   static const std::string_view under = given("FAIL_UNDER");
   return path != nullptr && !under.empty() && std::string_view(path).starts_with(under);
 }
-bool is_ours(int file) {
+bool is_in(const Descriptors& some, int file) {
   return file >= 0 && file < static_cast<int>(descriptors_max) &&
-         ours[static_cast<std::size_t>(file)];
+         some[static_cast<std::size_t>(file)];
 }
-void keep(int file, bool is_one) {
+bool is_ours(int file) { return is_in(ours, file); }
+void keep(int file, bool is_one, Descriptors& in = ours) {
   if (file >= 0 && file < static_cast<int>(descriptors_max))
-    ours[static_cast<std::size_t>(file)] = is_one;
+    in[static_cast<std::size_t>(file)] = is_one;
 }
 
 int error_given() {
@@ -119,6 +124,7 @@ FILE* fopen64(const char* path, const char* mode) { return stream_opened("fopen6
 int close(int file) {
   const bool fails = is_the_one("close", is_ours(file));
   keep(file, false);
+  keep(file, false, bound);
   const int closed = static_cast<int>(::syscall(SYS_close, file));
   if (!fails) return closed;
   errno = error_given();  // it is closed all the same
@@ -161,6 +167,17 @@ int fstat(int file, struct stat* to) noexcept { return of_file("fstat", file, to
 int fsync(int file) { return of_file("fsync", file); }
 int fchmod(int file, mode_t mode) noexcept { return of_file("fchmod", file, mode); }
 int ftruncate(int file, off_t size) noexcept { return of_file("ftruncate", file, size); }
+int listen(int socket, int most) noexcept {
+  if (is_the_one("listen", is_in(bound, socket))) return -1;
+  return next<int(int, int)>("listen")(socket, most);
+}
+int bind(int socket, const sockaddr* to, socklen_t size) noexcept {
+  const bool counts = to->sa_family == AF_UNIX && size > sizeof(sa_family_t) &&
+                      is_ours(reinterpret_cast<const sockaddr_un*>(to)->sun_path);
+  if (is_the_one("bind", counts)) return -1;
+  keep(socket, counts, bound);
+  return next<int(int, const sockaddr*, socklen_t)>("bind")(socket, to, size);
+}
 int stat(const char* path, struct stat* to) noexcept { return of_path("stat", path, to); }
 int lstat(const char* path, struct stat* to) noexcept { return of_path("lstat", path, to); }
 int mkdir(const char* path, mode_t mode) noexcept { return of_path("mkdir", path, mode); }

@@ -91,7 +91,7 @@ OF_PARTS = {"cli/test_cli_parts"}
 LEFT_OUT = re.compile(r"_amx\.cpp$")
 # Processes with leases: on a busy machine one may fail by itself, so it has to fail twice.
 TIMED = {"script:cluster", "script:down", "script:registry", "script:restart", "script:isolate", "test_zmq", "test_redis",
-         "plugin/test_plugin"}
+         "script:interrupt", "plugin/test_plugin"}
 # Each mistake is linked into several programs: the quickest linker that is installed, or the usual one.
 LINKER = next((name for name in ("mold", "lld") if shutil.which(name)), "")
 SECONDS_MAX = 300  # of a test with nothing planted; with a mistake ten times what it took then
@@ -246,7 +246,7 @@ def seconds_of(build, test):
     program = program_of(test)
     path = os.path.join(build.folder, program if program == "sluice" else "tests/" + program)
     if build.seconds.of(test, path) is None:
-        for _ in range(2 if test in TIMED else 1):
+        for _ in range(3):
             began = time.monotonic()
             failed = run_program(build, test, path, SECONDS_MAX)
             if failed is None:

@@ -273,6 +273,37 @@ TEST_CASE("many calls that come while an observer takes its time each end once, 
   }
 }
 
+TEST_CASE("calls that call each other go on, however long one thread has driven") {
+  // Each is refused at once, and its end starts the next: news without end for whoever drives.
+  TestWorld world;
+  Deaf deaf;
+  world.add_scripted(deaf.script());
+  world.run(one_node("limits: { calls: 1 }\n"));
+  Waiting first, last;
+  const auto held = world.runner->start({"a", {{"x", make_text("x")}}}, first.observer());
+  deaf.inside.wait();
+  std::size_t refused = 0;
+  std::vector<std::shared_ptr<CallHandle>> handles;
+  std::function<void()> next = [&] {
+    CallObserver observer = last.observer();
+    if (refused < 2000)
+      observer.on_end = [&](const CallOutcome& outcome) {
+        refused += outcome.error.code == ErrorCode::exhausted ? 1 : 0;
+        next();
+        if (refused == 1) next();  // from now on they come in twos
+      };
+    handles.push_back(world.runner->start({"b", {{"x", make_text("x")}}}, std::move(observer)));
+  };
+  next();
+  CHECK(last.wait().error.code == ErrorCode::exhausted);
+  deaf.gate.open();
+  CHECK(first.wait().ok);
+  world.until_idle();
+  CHECK(world.call("c", "y").second == "y ");
+  CHECK(last.ends == 2);
+  CHECK(refused >= 2000);
+}
+
 TEST_CASE("a runner that is destroyed ends its calls with an error first, then waits for roles") {
   Deaf deaf;
   auto world = std::make_unique<TestWorld>();

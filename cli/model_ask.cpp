@@ -50,17 +50,6 @@ Result<Generation> begin(const ChatModel& model, const Options& options) {
   return model.begin(messages, options.generation);
 }
 
-/// OpenVLA: what the tokens mean for each robot.
-void print_actions(const Architecture& architecture, const std::vector<std::int32_t>& tokens) {
-  for (const ActionStatistics& statistics : architecture.statistics) {
-    if (statistics.low.size() != tokens.size()) continue;
-    std::printf("%s:", statistics.dataset.c_str());
-    for (const float value : actions_of(architecture, statistics, tokens))
-      std::printf(" %.6g", static_cast<double>(value));
-    std::printf("\n");
-  }
-}
-
 int answer(const ChatModel& model, Generator& generator, Generation generation) {
   const std::uint64_t id = generation.id;
   generator.add(std::move(generation));
@@ -77,7 +66,7 @@ int answer(const ChatModel& model, Generator& generator, Generation generation) 
   std::printf("\n");
   if (done.error.has_value()) return fail(done.error->message);
   if (model.model().architecture().family == Family::openvla)
-    print_actions(model.model().architecture(), done.tokens);
+    std::fputs(actions_text(model.model().architecture(), done.tokens).c_str(), stdout);
   note_drawing(model.model(), done);
   return 0;
 }

@@ -6,7 +6,9 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
+#include <utility>
 
 #include "graph/print.h"
 
@@ -25,23 +27,28 @@ std::map<std::string, std::int64_t> firing_counts(const Plan& plan, const sim::R
 }
 
 /// The call ended at a limit: everything it had under way was cancelled, or it was not let in.
-bool met_limit(const sim::CallReport& call) {
+bool met_limit(const Plan& plan, const sim::CallReport& call) {
   if (!call.failure) return false;
   const FailureKind kind = call.failure->kind;
-  // A node's deadline is that node's failure, and the rest goes on.
-  return kind == FailureKind::frame_limit || kind == FailureKind::cancelled ||
-         kind == FailureKind::refused ||
-         (kind == FailureKind::deadline && call.failure->node == entry_node);
+  if (kind == FailureKind::frame_limit || kind == FailureKind::cancelled ||
+      kind == FailureKind::refused)
+    return true;
+  // A node's failure is kept, and the rest goes on, to a limit that cuts it short, perhaps.
+  const auto came = std::reduce(call.outputs.begin(), call.outputs.end());
+  if (std::cmp_greater_equal(came, plan.limits.frames)) return true;
+  return call.failure->node == entry_node ? kind == FailureKind::deadline
+                                          : call.done - call.arrived >= plan.limits.deadline;
 }
 
-bool any_met_limit(const sim::Report& report) {
-  return std::ranges::any_of(report.calls, met_limit);
+bool any_met_limit(const Plan& plan, const sim::Report& report) {
+  return std::ranges::any_of(report.calls,
+                             [&](const sim::CallReport& call) { return met_limit(plan, call); });
 }
 
 /// It ran as far as it happened to come, at a limit or with `on_error: cancel`: a number that is
 /// expected of it is the most.
 bool is_cut_short(const Plan& plan, const sim::CallReport& call) {
-  return (plan.cancel_on_error && call.failure) || met_limit(call);
+  return (plan.cancel_on_error && call.failure) || met_limit(plan, call);
 }
 
 bool is_wrong(std::int64_t came, std::int64_t expected, bool cut_short) {
@@ -178,7 +185,8 @@ void compare_cut(const ScenarioSpec& spec, const sim::Report& full, const sim::R
     const sim::CallReport& call = report.calls[i];
     const sim::CallReport& most = full.calls[i];
     const std::string which = "call " + std::to_string(i) + ": ";
-    if (!met_limit(call) && static_cast<bool>(call.failure) != static_cast<bool>(most.failure))
+    if (!met_limit(run.plan, call) &&
+        static_cast<bool>(call.failure) != static_cast<bool>(most.failure))
       wrong.push_back(which + "the status differs from that " + without);
     if (!call.failure && call.hash() != most.hash())
       wrong.push_back(which + "it did not fail, and differs from that " + without);
@@ -199,7 +207,7 @@ void run_seeds(const ScenarioSpec& spec, const Seeds& seeds, ScenarioRun& run) {
   for (std::uint64_t i = 0; i < seeds.count; ++i) {
     const std::uint64_t seed = seeds.first + i;
     sim::Report report = sim::simulate(run.plan, run.script, seed_options(seed, cut || i == 0));
-    if (!cut && any_met_limit(report)) {
+    if (!cut && any_met_limit(run.plan, report)) {
       cut = true;  // seeds before came to the same as the first, which is held against `full` too
       full = uncut(run, seeds.first);
       if (i != 0) compare_cut(spec, *full, run.report, seeds.first, run);

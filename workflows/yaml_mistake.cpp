@@ -161,7 +161,7 @@ constexpr std::array<Words, 12> known_words{
       "put the '-' on a line of its own, below the key"},
      {"illegal flow end", "this bracket closes nothing", "remove it, or open it before"},
      {"unknown token", "this character cannot begin a value", "put the value in quotes"},
-     {"anchor is not defined", "aliases are not allowed in a workflow", "write the value out"},
+     {"anchor is not defined", "aliases are not allowed", "write the value out"},
      {"unknown escape character", "an unknown escape in double quotes",
       "write \\\\ for a backslash, or use single quotes"},
      {"illegal map key", "a '?' may not stand here", "remove it, or put the value in quotes"},
@@ -169,7 +169,7 @@ constexpr std::array<Words, 12> known_words{
      {"unexpected character in block scalar", "nothing may follow a '|' or '>' in its line",
       "put the text on the lines below, indented further, or in quotes"},
      {"document indicator", "a line of '---' or '...' inside a value",
-      "a workflow file holds one document"}}};
+      "a file holds one document"}}};
 
 /// Where the line of this byte begins.
 std::size_t line_of(std::string_view text, std::size_t byte) {

@@ -72,8 +72,7 @@ class Builder final : public YAML::EventHandler {
     add(std::move(node));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    error(places_.mark(mark), "yaml-alias", "aliases are not allowed in a workflow",
-          "write the value out");
+    error(places_.mark(mark), "yaml-alias", "aliases are not allowed", "write the value out");
     YamlNode node;
     node.refused = true;
     add(std::move(node));
@@ -135,13 +134,12 @@ class Builder final : public YAML::EventHandler {
   }
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != 0)
-      error(places_.mark(mark), "yaml-anchor", "anchors are not allowed in a workflow",
-            "remove the '&name'");
+      error(places_.mark(mark), "yaml-anchor", "anchors are not allowed", "remove the '&name'");
   }
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     if (!tag.empty() && tag != "?" && tag != "!")
-      error(places_.mark(mark), "yaml-tag",
-            "tags are not allowed in a workflow (" + in_quotes(tag) + ")", "remove the tag");
+      error(places_.mark(mark), "yaml-tag", "tags are not allowed (" + in_quotes(tag) + ")",
+            "remove the tag");
   }
   void open(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
             YAML::anchor_t anchor) {
@@ -207,8 +205,7 @@ class Builder final : public YAML::EventHandler {
       error(key.mark, "yaml-key", "'null' stands for nothing in YAML: it is no key",
             "choose another name");
     if (key.scalar == "<<" && !key.quoted)
-      error(key.mark, "yaml-merge", "merge keys are not allowed in a workflow",
-            "write the keys out");
+      error(key.mark, "yaml-merge", "merge keys are not allowed", "write the keys out");
     const auto [first, fresh] = map.lines.emplace(key.scalar, key.mark.line);
     if (!fresh)
       error(key.mark, "duplicate-key",
@@ -263,9 +260,8 @@ YamlNode read_yaml(std::string_view text, Diagnostics& diagnostics) {
     Diagnostics ignored;
     Builder more(text, places, second, ignored);
     if (parser.HandleNextDocument(more))
-      report(diagnostics,
-             {Severity::error, second.mark, "yaml-documents", "a workflow file holds one document",
-              "put the second one in a file of its own"});
+      report(diagnostics, {Severity::error, second.mark, "yaml-documents",
+                           "a file holds one document", "put the second one in a file of its own"});
   } catch (const YAML::Exception& error) {
     const bool placed = !error.mark.is_null() && error.mark.pos >= 0;
     const std::size_t at = placed ? static_cast<std::size_t>(error.mark.pos) : text.size();

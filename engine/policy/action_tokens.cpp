@@ -1,6 +1,8 @@
 #include "engine/policy/action_tokens.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 
 namespace sluice {
 
@@ -17,6 +19,21 @@ std::vector<float> actions_of(const Architecture& architecture, const ActionStat
         statistics.scaled[d] ? 0.5 * (centre + 1) * (statistics.high[d] - low) + low : centre));
   }
   return actions;
+}
+
+std::string actions_text(const Architecture& architecture, std::span<const std::int32_t> tokens) {
+  std::string text;
+  for (const ActionStatistics& statistics : architecture.statistics) {
+    if (statistics.low.size() != tokens.size()) continue;
+    text += statistics.dataset + ":";
+    for (const float value : actions_of(architecture, statistics, tokens)) {
+      std::array<char, 32> digits{};
+      std::snprintf(digits.data(), digits.size(), " %.6g", static_cast<double>(value));
+      text += digits.data();
+    }
+    text += '\n';
+  }
+  return text;
 }
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/family/architecture.h"
@@ -14,5 +15,8 @@ namespace sluice {
 /// have dimensions, or a multiple.
 std::vector<float> actions_of(const Architecture& architecture, const ActionStatistics& statistics,
                               std::span<const std::int32_t> tokens);
+/// What they mean for each robot, a line each: `name: value value`. Nothing of data sets whose
+/// actions are of another number.
+std::string actions_text(const Architecture& architecture, std::span<const std::int32_t> tokens);
 
 }  // namespace sluice

@@ -116,10 +116,9 @@ void Attachment::send_waiting() {
   }
 }
 
-bool Attachment::flush() {
+void Attachment::flush() {
   const std::lock_guard lock(mutex_);
   send_waiting();
-  return !waiting_.empty() || !back_.empty();
 }
 
 bool Attachment::waits() const {

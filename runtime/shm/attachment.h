@@ -33,8 +33,9 @@ class Attachment : public std::enable_shared_from_this<Attachment> {
   const Descriptor& socket() const { return socket_; }
   /// False when the owner is gone, or has said something wrong: `why`.
   bool hear(std::string& why);
-  /// Sends what could not leave before. Whether something still waits.
-  bool flush();
+  /// Sends what could not leave before.
+  void flush();
+  /// Whether something could not leave.
   bool waits() const;
   /// The owner is gone, or was found wrong. What was borrowed can still be read.
   bool is_over() const { return over_.load(); }

@@ -55,14 +55,22 @@ Error failed(const std::string& path, const std::string& what) {
   return {ErrorCode::invalid_argument, path + ": " + what + ": " + std::strerror(errno)};
 }
 
+bool write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = write(file, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
 /// A new file, or nothing: neither what is there nor where a link leads is written to.
 Result<void> write_new(const std::string& path, const std::string& text, unsigned mode) {
   const File file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
   if (!file) return failed(path, "cannot be made");
   const bool written =
-      fchmod(file.get(), mode) == 0 &&
-      write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-      fsync(file.get()) == 0;
+      fchmod(file.get(), mode) == 0 && write_all(file.get(), text) && fsync(file.get()) == 0;
   if (written) return {};
   const Error error = failed(path, "cannot be written");
   unlink(path.c_str());

@@ -112,6 +112,8 @@ SCENARIOS = [  # workflow, calls, nodes, what is expected
     ("late", ONE_CALL, "say: { latency: [1ms, 90ms] }", "calls: [ { outputs: { words: 0, last: 0 } } ], firings: { end: 0 }"),
     ("many", ONE_CALL, "say: { yields: [ [word], [word], [word], [word], [word], [word] ] }", "calls: [ { status: error, outputs: { words: 9, last: 9 } } ]"),
     ("many", ONE_CALL, "say: { yields: [ [word], [word], [word], [word], [word], [word] ] }", "calls: [ { status: ok, outputs: { words: 1, last: 0 } } ]"),
+    ("many", ONE_CALL, "say: { yields: [ [word], [word], [word], [word], [word], [word] ] }, end: { fail: true }", "calls: [ { status: error, outputs: { words: 5, last: 0 } } ], firings: { say: 1, end: 6 }"),
+    ("late", ONE_CALL, "say: { latency: 30ms, yields: [ [word], [word] ] }, end: { latency: [1ms, 30ms], fail: true }", "calls: [ { status: error, outputs: { words: 2, last: 0 } } ], firings: { say: 1, end: 2 }"),
     ("full", TWO_CALLS, "say: { latency: 5ms }", "calls: [ { status: ok }, { status: error } ], firings: { say: 2 }"),
     ("cut", TWO_CALLS, "end: { fail: true }", "calls: [ { status: error, outputs: { words: 1 } }, { status: error, outputs: { words: 0, last: 0 } } ], firings: { end: 1 }"),
     ("cut", TWO_CALLS, "", "calls: [ { status: ok, outputs: { words: 1 } }, { status: ok, outputs: { words: 2 } } ], firings: { end: 3 }"),
@@ -138,6 +140,9 @@ def scenarios(folder):
     yield ["test", at, "--seeds", "9", "--json"]
     yield ["test", at, "--set", "limits.deadline=30ms"]
     yield ["test", os.path.join(at, "03.yml"), os.path.join(at, "06.yml"), "--set", "nodes.end.deadline=1ms", "--seeds", "2"]
+    # A node's failure comes before the call's limit, in some orders of events.
+    yield ["test", *(os.path.join(at, f"{i}.yml") for i in (11, 12, 13)), "--set", "nodes.end.deadline=1ms", "--seeds", "20"]
+    yield ["test", os.path.join(at, "14.yml"), "--seeds", "20"]
     yield ["test", at, "--set", "nodes.nobody.deadline=1ms", "--seeds", "2"]
     yield ["test", at, "--set", "nodes.nobody.deadline=1ms", "--seeds", "2", "--json"]
     yield ["test", first, "--set", "nodes.nobody.deadline=1ms", "--seeds", "2"]

@@ -202,7 +202,7 @@ def lines(folder):
         {"b": {"base64": ""}}, {"b": []}, {"j": nested}, {"j": [nested]}, {"j": [[nested]]}, {"j": "x"}, {"tt": 1}, {"nobody": 1})]
     texts += [json.dumps({**change, "inputs": whole}) for change in (
         {"id": [1, "a", None]}, {"id": 0.5}, {"session": ""}, {"session": 1}, {"session": "s"}, {"end_session": 1}, {"end_session": True},
-        {"session": "s", "end_session": True}, {"deadline_ms": 0}, {"deadline_ms": day}, {"deadline_ms": day + 1}, {"deadline_ms": "1"},
+        {"session": "s", "end_session": True}, {"deadline_ms": 0}, {"deadline_ms": day}, {"deadline_ms": day + 1}, {"deadline_ms": "1"}, {"deadline_ms": "0123456789" * 5},
         {"deadline_ms": 1.5}, {"k" * 40: 1}, {"k" * 41: 1}, {"idd": 1})]
     texts += [json.dumps({"inputs": {"t": "x"}}), json.dumps({"id": 1, "inputs": {**whole, "t": "\u00e4\n"}})]
     flow, calls = os.path.join(folder, "lines.yaml"), os.path.join(folder, "calls.jsonl")
@@ -234,6 +234,8 @@ def listing(how, place):
                      "modes": lambda: oct(os.stat(path).st_mode)}[how]()
             text += f"{path}: {shown}\n"
             os.unlink(path)
+    if how == "modes":
+        text = f"{place}: {oct(os.stat(place).st_mode)}\n" + text
     return text + "\n"
 
 

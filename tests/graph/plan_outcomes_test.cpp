@@ -6,6 +6,7 @@
 #include "base/sha256.h"
 #include "graph/print.h"
 #include "harness.h"
+#include "tests/drawn_workflow.h"
 #include "tests/outcomes.h"
 #include "tests/wire/everything.h"
 
@@ -125,17 +126,14 @@ struct Looked {
 /// What is said of a workflow; its plan is added to `all`.
 std::string look(const std::string& text, Looked& all) {
   LoadedWorkflow loaded = load_workflow("w.yaml", text);
-  if (!has_errors(loaded.diagnostics)) check(loaded.spec, testing::scripted(), loaded.diagnostics);
+  const Plan plan = plan_workflow(loaded, testing::scripted());
   if (!has_errors(loaded.diagnostics)) {
-    const Plan plan = compile(loaded.spec, testing::scripted(), loaded.diagnostics);
-    if (!has_errors(loaded.diagnostics)) {
-      ++all.plans;
-      all.tables += tables_of(plan);
-      all.shown += plan_text(plan) + plan_json(plan) + plan_svg(plan) + plan_dot(plan) +
-                   plan_mermaid(plan) + explain_inputs(plan);
-      for (const PlanNode& node : plan.nodes) all.shown += explain_node(plan, node);
-      for (const PlanOutput& output : plan.outputs) all.shown += explain_output(plan, output);
-    }
+    ++all.plans;
+    all.tables += tables_of(plan);
+    all.shown += plan_text(plan) + plan_json(plan) + plan_svg(plan) + plan_dot(plan) +
+                 plan_mermaid(plan) + explain_inputs(plan);
+    for (const PlanNode& node : plan.nodes) all.shown += explain_node(plan, node);
+    for (const PlanOutput& output : plan.outputs) all.shown += explain_output(plan, output);
   }
   std::string words;
   for (const Diagnostic& d : loaded.diagnostics) {
@@ -156,6 +154,25 @@ TEST_CASE("each place of a workflow that is changed has the plan, or the refusal
     Looked all;
     outcomes.change_text(name, text, [&](const std::string& other) { return look(other, all); });
     outcomes.add(name, all.text());
+  }
+  outcomes.require_as_kept();
+}
+
+TEST_CASE("workflows made by chance have the plans, or the refusals, that they had") {
+  test::Outcomes outcomes("drawn_plans");
+  for (std::uint64_t from = 0; from < 4000; from += 200) {
+    Looked all;
+    std::string said;
+    for (std::uint64_t seed = from; seed < from + 200; ++seed) {
+      const std::string words = look(test::DrawnWorkflow(seed).yaml(), all);
+      for (std::size_t at = 0; at < words.size();) {  // what kinds there are, and all in short
+        const std::size_t end = std::min(words.find('\n', at), words.size());
+        outcomes.add("kinds", words.substr(at, std::min(words.find(':', at), end) - at));
+        at = end + 1;
+      }
+      said += words + '\n';
+    }
+    outcomes.add("drawn", all.text() + ", said " + digest(said));
   }
   outcomes.require_as_kept();
 }

@@ -32,7 +32,7 @@ import mistakes as mistakes_of  # noqa: E402
 # Folder of sources -> the quick tests that should notice: programs of the build, or `sluice` with what runs it.
 # Scripts get the program as {sluice}.
 AREAS = {
-    "base": ["test_base", "test_graph", "test_roles"],
+    "base": ["test_base", "test_graph", "test_roles", "script:failing_calls"],
     "dataplane": ["test_dataplane", "script:pool", "test_model"],
     "kernels": ["test_kernels", "test_model"],
     "roles": ["test_roles", "script:transcripts", "script:request_options", "script:cli", "test_runtime"],
@@ -44,7 +44,7 @@ AREAS = {
     "engine/storage": ["test_model", "test_roles", "script:kv_folder", "script:transcripts"],
     "runtime": ["test_runtime", "script:cli", "script:run"],
     "runtime/wire": ["test_wire", "test_sim", "test_runtime"],
-    "runtime/inproc": ["test_runtime", "script:cli", "script:isolate"],
+    "runtime/inproc": ["test_runtime", "script:given_up", "script:cli", "script:isolate"],
     "runtime/node": ["test_runtime", "script:restart", "script:cluster"],
     "runtime/shm": ["test_shm", "script:isolate", "script:restart"],
     "runtime/hosts": ["plugin/test_plugin", "script:isolate"],
@@ -53,8 +53,8 @@ AREAS = {
     "runtime/registry": ["test_redis", "script:registry"],
     "runtime/sim": ["test_sim", "script:transcripts", "script:scenarios", "script:cli"],
     "cli": ["cli/test_cli_parts", "script:interrupt", "script:transcripts", "script:first_try", "script:own_workflow",
-            "script:chat", "script:pool", "script:isolate", "script:cli", "script:kv_folder", "script:request_options",
-            "script:help", "script:restart", "script:failures", "script:down", "script:run", "script:cluster"],
+            "script:given_up", "script:chat", "script:pool", "script:isolate", "script:cli", "script:kv_folder", "script:request_options",
+            "script:help", "script:restart", "script:failing_calls", "script:failures", "script:down", "script:run", "script:cluster"],
     "plugin": ["plugin/test_plugin", "script:isolate"],
     "workflows": ["test_workflows", "test_cluster", "script:scenarios", "script:author_errors", "plugin/test_plugin",
                   "script:transcripts"],
@@ -67,6 +67,7 @@ SCRIPTS = {
     "own_workflow": ["python3", "tests/cli/own_workflow_test.py", "{sluice}", "."],
     "kv_folder": ["python3", "tests/cli/kv_folder_test.py", "{sluice}", "."],
     "isolate": ["python3", "tests/plugin/isolate_test.py", "{sluice}", ".", "{build}/tests/plugin/roles"],
+    "given_up": ["python3", "tests/plugin/given_up_test.py", "{sluice}", "{build}/tests/plugin/roles"],
     "restart": ["python3", "tests/cluster/restart_test.py", "{sluice}", "."],
     "chat": ["python3", "tests/cli/chat_test.py", "{sluice}", "."],
     "transcripts": ["python3", "tests/cli/transcripts_test.py", "{sluice}", "."],
@@ -75,6 +76,7 @@ SCRIPTS = {
     "request_options": ["python3", "tests/cli/request_options_test.py", "{sluice}", "."],
     "pool": ["python3", "tests/cli/pool_test.py", "{sluice}"],
     "failures": ["python3", "tests/cli/failures_test.py", "{sluice}", "."],
+    "failing_calls": ["python3", "tests/cli/failing_calls_test.py", "{sluice}", ".", "{build}/tests/cli/failing_call.so"],
     "author_errors": ["python3", "tests/mutants/mutate.py", "{sluice}", "."],
     "scenarios": ["{sluice}", "test", "workflows", "--seeds", "50"],
     "interrupt": ["python3", "tests/cli/interrupt_test.py", "{sluice}", "."],
@@ -88,8 +90,8 @@ OF_PARTS = {"cli/test_cli_parts"}
 # What this machine's processor may not have, or its library picks; tests elsewhere see it.
 LEFT_OUT = re.compile(r"_amx\.cpp$")
 # Processes with leases: on a busy machine one may fail by itself, so it has to fail twice.
-TIMED = {"script:cluster", "script:down", "script:registry", "script:restart", "script:isolate", "test_zmq",
-         "plugin/test_plugin"}
+TIMED = {"script:cluster", "script:down", "script:registry", "script:restart", "script:isolate", "test_zmq", "test_redis",
+         "script:interrupt", "plugin/test_plugin"}
 # Each mistake is linked into several programs: the quickest linker that is installed, or the usual one.
 LINKER = next((name for name in ("mold", "lld") if shutil.which(name)), "")
 SECONDS_MAX = 300  # of a test with nothing planted; with a mistake ten times what it took then
@@ -244,7 +246,7 @@ def seconds_of(build, test):
     program = program_of(test)
     path = os.path.join(build.folder, program if program == "sluice" else "tests/" + program)
     if build.seconds.of(test, path) is None:
-        for _ in range(2 if test in TIMED else 1):
+        for _ in range(3):
             began = time.monotonic()
             failed = run_program(build, test, path, SECONDS_MAX)
             if failed is None:

@@ -56,6 +56,13 @@ def main():
         results = [json.loads(line) for line in out.splitlines()]
         expect("many calls", code == 1 and [r["ok"] for r in results] == [True, False] and results[1]["error"]["node"] == "act" and
                err == [note], (code, out, err))
+        # Its session cannot end: that is an error, and what comes behind is not run.
+        lines = [{"session": deed, "inputs": {"text": deed}, "deadline_ms": 50}, {"session": deed, "inputs": {"txt": "x"}, "end_session": True},
+                 {"session": "b", "inputs": {"text": "well"}}]
+        code, out, err = run(folder, wait, "--calls", "-", "--concurrency", "1", stdin="".join(json.dumps(line) + "\n" for line in lines))
+        results = [(r["line"], r["ok"]) for r in map(json.loads, out.splitlines())]
+        expect("a session that cannot end", code == 1 and results == [(1, False), (2, False)] and len(err) == 2 and note in err and
+               err[0].startswith(f"error: line 2: end_session: session '{deed}' "), (code, out, err))
         code, out, err = run(folder, wait, "--input", "text=well")
         expect("a call that ends", (code, out, err) == (0, "well\n", []), (code, out, err))
     os.close(wait)

@@ -76,7 +76,7 @@ TEST_CASE("each mistake of a manifest is found at its place") {
       {with("options:", "    frames: [[y, y]]\noptions:"), "10:18 'y' stands twice in a frame"},
       {good + "params: [memory, memory]\n", "12:18 'memory' stands twice in params"},
       {good + "params: [Bad]\n", "12:10 'Bad' cannot be a kind of global parameter"},
-      {with("meaning: a role", "meaning: &a role"), "3:10 anchors are not allowed in a workflow"},
+      {with("meaning: a role", "meaning: &a role"), "3:10 anchors are not allowed"},
       {std::string(manifest_bytes_max + 1, ' '),
        "1:1 the manifest has 65537 bytes, at most 65536 are read"}};
   for (const auto& [text, says] : rows) CHECK(first_problem(text) == says);

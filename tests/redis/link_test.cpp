@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "runtime/redis/redis_link.h"
+#include "tests/outcomes.h"
 
 namespace sluice {
 
@@ -161,6 +162,44 @@ TEST_CASE("what answers and is no registry of version 7 is named as what it is")
   CHECK(said_by("-NOAUTH who are you\r\n") == "it refuses HELLO: NOAUTH who are you");
   CHECK(said_by("", true) == "it closed the connection");
   CHECK(said_by(hello, true) == "it closed the connection");
+}
+
+TEST_CASE("what a server says that it is decides whether it is the registry, as before") {
+  test::Outcomes outcomes("registry_versions");
+  const auto with = [](const std::string& key, const std::string& text) {
+    return "*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$" + std::to_string(key.size()) + "\r\n" + key +
+           "\r\n$" + std::to_string(text.size()) + "\r\n" + text + "\r\n+PONG\r\n";
+  };
+  for (const char* version : {"0.9",
+                              "1.0",
+                              "1",
+                              "2.8.24",
+                              "5.0.14",
+                              "6",
+                              "6.9.9",
+                              "7",
+                              "7.0.0",
+                              "70",
+                              "8",
+                              " 7",
+                              "v7",
+                              "-7",
+                              "+7",
+                              "99999999999999999999",
+                              "",
+                              "6.\x1b[2J",
+                              "6.345678901234567",
+                              "6.3456789012345678",
+                              "6.34567890123456789",
+                              "6.345678901234567890",
+                              "6.3456789012345678901"})
+    outcomes.add(std::string("version '") + version + "'", said_by(with("version", version)));
+  for (const char* key : {"Version", "versio", "versions", ""})
+    outcomes.add(std::string("key '") + key + "'", said_by(with(key, "7.2.4")));
+  for (const char* says : {"+OK\r\n", ":7\r\n", "$-1\r\n", "-ERR\r\n", "-ERR unknown command\r\n",
+                           "-unknown comman\r\n", "-\x1b[2J\r\n", "?\r\n", "*1\r\n"})
+    outcomes.add("another answer", said_by(std::string(says) + "+PONG\r\n", true));
+  outcomes.require_as_kept();
 }
 
 TEST_CASE("whoever waits for a registry stops when nobody wants the answer, or it is late") {

@@ -286,6 +286,30 @@ TEST_CASE("calls wait at home while the entry's window is full, and each still e
   CHECK(begun == calls - 1);
 }
 
+TEST_CASE("what a lost machine was owed fills nobody's window: calls begin again when it is back") {
+  Counting counting;
+  HeldOnce held("a");
+  TestCluster cluster({stream_yaml()}, {1, 2}, held.role(counting.role()), {.window = window});
+  constexpr int calls = 50;
+  std::deque<Waiting> waiting(calls);
+  std::vector<std::shared_ptr<CallHandle>> handles;
+  for (int i = 0; i < calls; ++i)
+    handles.push_back(cluster.home().runner(0).start(
+        {"s" + std::to_string(i), {{"x", make_text("1")}}, 60s}, waiting[i].observer()));
+  held.reached.wait();
+  CHECK(eventually([&] { return cluster.network.is_idle(); }));  // the entry's window is full
+  cluster.kill(1);
+  held.let_go.open();
+  for (Waiting& one : waiting) CHECK(!one.wait().ok);
+  cluster.network.thaw(1);
+  CHECK(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  const auto [again, text] = cluster.call("t", "100");
+  INFO(again.error.message);
+  CHECK(again.ok);
+  CHECK(text == numbers(100));
+}
+
 TEST_CASE("with windows of one frame joins, loops and shared lanes come to the same") {
   for (const auto& placed :
        std::vector<std::vector<std::uint32_t>>{{0, 1, 2}, {1, 2, 0}, {2, 1, 2}}) {

@@ -239,6 +239,71 @@ TEST_CASE("an observer may start and cancel calls") {
   CHECK(third.wait().error.code == ErrorCode::cancelled);
 }
 
+TEST_CASE("many calls that come while an observer takes its time each end once, and the next too") {
+  // One thread handles so many events of others and hands over: the next one begins where it ended.
+  TestWorld world;
+  world.add_scripted([](Activation& a, std::uint32_t) -> Result<void> {
+    a.yield("v", make_text(a.input("x")->text));
+    return {};
+  });
+  world.run(one_node());
+  for (const std::size_t count : {255U, 256U, 257U, 600U}) {
+    Gate begun, go_on;
+    Waiting first;
+    CallObserver slow = first.observer();
+    slow.on_output = [&](std::string_view, const PayloadRef&) {
+      begun.open();
+      go_on.wait();
+    };
+    const auto held = world.runner->start({"first", {{"x", make_text("first")}}}, slow);
+    begun.wait();
+    std::vector<Waiting> others(count);
+    std::vector<std::shared_ptr<CallHandle>> handles;
+    for (std::size_t i = 0; i < count; ++i)
+      handles.push_back(world.runner->start({"s" + std::to_string(i), {{"x", make_text("x")}}},
+                                            others[i].observer()));
+    go_on.open();
+    CHECK(first.wait().ok);
+    for (Waiting& other : others) {
+      CHECK(other.wait().ok);
+      CHECK(other.text == "x ");
+      CHECK(other.ends == 1);
+    }
+    world.until_idle();
+  }
+}
+
+TEST_CASE("calls that call each other go on, however long one thread has driven") {
+  // Each is refused at once, and its end starts the next: news without end for whoever drives.
+  TestWorld world;
+  Deaf deaf;
+  world.add_scripted(deaf.script());
+  world.run(one_node("limits: { calls: 1 }\n"));
+  Waiting first, last;
+  const auto held = world.runner->start({"a", {{"x", make_text("x")}}}, first.observer());
+  deaf.inside.wait();
+  std::size_t refused = 0;
+  std::vector<std::shared_ptr<CallHandle>> handles;
+  std::function<void()> next = [&] {
+    CallObserver observer = last.observer();
+    if (refused < 2000)
+      observer.on_end = [&](const CallOutcome& outcome) {
+        refused += outcome.error.code == ErrorCode::exhausted ? 1 : 0;
+        next();
+        if (refused == 1) next();  // from now on they come in twos
+      };
+    handles.push_back(world.runner->start({"b", {{"x", make_text("x")}}}, std::move(observer)));
+  };
+  next();
+  CHECK(last.wait().error.code == ErrorCode::exhausted);
+  deaf.gate.open();
+  CHECK(first.wait().ok);
+  world.until_idle();
+  CHECK(world.call("c", "y").second == "y ");
+  CHECK(last.ends == 2);
+  CHECK(refused >= 2000);
+}
+
 TEST_CASE("a runner that is destroyed ends its calls with an error first, then waits for roles") {
   Deaf deaf;
   auto world = std::make_unique<TestWorld>();

@@ -2,10 +2,13 @@
 //
 // A change of the engines or of the simulator that is meant changes them too: SLUICE_REWRITE=1.
 #include <catch2/catch.hpp>
+#include <optional>
 #include <string>
 
 #include "graph/loop_ends.h"
 #include "runtime/sim/simulation.h"
+#include "tests/drawn_workflow.h"
+#include "tests/journal.h"
 #include "tests/outcomes.h"
 #include "tests/wire/everything.h"
 #include "watched.h"
@@ -32,6 +35,38 @@ Bound everything() {
   bound.script.nodes[bound.plan.find("split")->id].values = {0, 0, 1};
   for (NodeScript& node : bound.script.nodes) node.latency_most = 20ms;
   return many_calls(std::move(bound), 9);
+}
+
+/// A workflow of that seed with a script of the same, or nothing where it is refused.
+std::optional<Bound> drawn(std::uint64_t seed) {
+  PluginDeclaration scripted;
+  scripted.name = "scripted";
+  scripted.any_ports = true;
+  LoadedWorkflow loaded = load_workflow("d.yaml", test::DrawnWorkflow(seed).yaml());
+  check(loaded.spec, {scripted}, loaded.diagnostics);
+  if (has_errors(loaded.diagnostics)) return std::nullopt;
+  Bound bound;
+  bound.plan = compile(loaded.spec, {scripted}, loaded.diagnostics);
+  if (has_errors(loaded.diagnostics)) return std::nullopt;
+  bound.script = bind_scenario({}, bound.plan, loaded.diagnostics);
+  if (seed % 2 == 0) end_loops(bound.script, bound.plan);
+  SplitMix64 chance(seed);
+  for (NodeScript& node : bound.script.nodes) {
+    const std::uint64_t how = chance.next() % 8;
+    auto& yields = node.by_iteration.front();
+    if (how < 3) yields.insert(yields.end(), {1 + chance.next() % 3, 1 + chance.next() % 3});
+    if (how == 3) yields.clear();
+    node.fail = how == 4 && chance.next() % 3 == 0;
+    if (how == 5) node.fail_when_iteration = 1;
+    node.latency_least = 1ms;
+    node.latency_most = std::chrono::milliseconds(1 + chance.next() % 20);
+  }
+  bound = many_calls(std::move(bound), 6);
+  for (ScriptCall& call : bound.script.calls) {
+    call.inputs = chance.next() % 8 == 0 ? 1 : 3;
+    call.numbers = {0, static_cast<std::int64_t>(chance.next() % 4)};
+  }
+  return bound;
 }
 
 std::string hexadecimal(std::uint64_t number) { return sim::token_text(number); }
@@ -73,6 +108,35 @@ TEST_CASE("a seed's events are those of other builds, with and without faults") 
           counts.add(report.faults);
         }
     outcomes.add(name, counts.text());
+  }
+  outcomes.require_as_kept();
+}
+
+TEST_CASE("workflows made by chance have the events of other builds, whatever fails") {
+  test::Outcomes outcomes("simulated_drawn");
+  std::vector<std::string> journal;
+  std::size_t plans = 0;
+  for (std::uint64_t seed = 0; plans < 400; ++seed) {
+    const std::optional<Bound> bound = drawn(seed);
+    if (!bound) continue;
+    ++plans;
+    for (const std::uint32_t machines : {1U, 3U}) {
+      sim::Options options;
+      options.seed = seed;
+      options.machines = machines;
+      options.homes = machines > 1 ? 1 + seed % 2 : 1;
+      options.queue_at_replicas = seed % 3 == 0;
+      options.window = seed % 2 * 200;
+      if (machines > 1 && seed % 4 != 0) options.faults = sim::all_faults();
+      const sim::Report report = sim::simulate(bound->plan, bound->script, options);
+      journal.push_back(text_of(report));
+      for (const sim::CallReport& call : report.calls) {
+        if (call.failure) journal.push_back(call.failure->error.message);
+        journal.insert(journal.end(), call.warnings.begin(), call.warnings.end());
+      }
+      for (const std::string& violation : report.violations) outcomes.add("violations", violation);
+    }
+    if (plans % 10 == 0) outcomes.add("ten of them", test::digest_of(journal));
   }
   outcomes.require_as_kept();
 }

@@ -156,8 +156,8 @@ double pull_raw(int socket, std::vector<char>& to) {
   return seconds_since(start);
 }
 
-KeptPool among(const KvShape& shape, std::size_t pages, PeerPort& port) {
-  return std::move(KeptPool::make_among(shape, pages, port, "bench")).value();
+KeptPool among(const KvShape& shape, std::size_t room, PeerPort& port) {
+  return std::move(KeptPool::make_among(shape, room, port, "bench")).value();
 }
 
 /// Into a pool that has none of them.

@@ -347,8 +347,10 @@ struct Cluster {
     for (std::uint32_t machine = 0; machine < 3; ++machine) join(machine);
   }
   void join(std::uint32_t machine) {
-    pools[machine].emplace(
-        KeptPool::make_among(Pool::shape(), 8 + chance.pick(30), *ports[machine], "kv"));
+    pools[machine].reset();  // it has the channel that the next one opens
+    pools[machine] = std::move(KeptPool::make_among(Pool::shape(), 8 + chance.pick(30),
+                                                    *ports[machine], "kv"))
+                         .value();
   }
   std::string deliver() {
     if (on_way.empty()) return "";

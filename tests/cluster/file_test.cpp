@@ -123,7 +123,8 @@ TEST_CASE("what a host may take that cannot be is told with its place and what t
       {"{ roles: [ ear ], memory: 0 }",
        "8:36 bad-memory memory of host 'a' is '0', it must be 256MiB or more" + memory_help},
       {"{ roles: [ ear ], memory: [ 1GiB ] }",
-       "8:36 wrong-kind memory must be a single value, this is a list | "},
+       "8:36 wrong-kind memory must be a single value, this is a list | write one value, without "
+       "the '-' or the [ ]"},
       {"{ roles: [ ear ], hang_after: 5 }",
        "8:40 bad-duration hang_after is '5', which is not a duration | write a whole number and "
        "ms, s or m, at most 60m: 500ms, 30s, 2m"},
@@ -151,7 +152,7 @@ TEST_CASE("what a host may take that cannot be is told with its place and what t
       {"{ roles: [] }",
        "8:19 no-roles host 'a' has no roles | name roles of machine 'front', or leave the host "
        "out"},
-      {"{ roles: ear }", "8:19 wrong-kind roles must be a list, this is a single value | "},
+      {"{ roles: ear }", "8:19 wrong-kind roles must be a list, this is a single value | write [ ear ]"},
       {"{ roles: [ eer ] }",
        "8:21 not-here host 'a' has the role 'eer', which is not on machine 'front' | did you mean "
        "'ear'?"},

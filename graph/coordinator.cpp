@@ -15,7 +15,8 @@ namespace {
 /// Of several failures the caller is told one. Which one follows from what failed and how, not
 /// from whose message came first: the first node in the file; of one node's failures the kind that
 /// stands first in `FailureKind`, and of those the message that sorts first. A call that has been
-/// cancelled, or lost a machine, keeps the failure it had then: what fails later may follow from it.
+/// cancelled, or lost a machine, keeps the failure it had then: what fails later may follow from
+/// it.
 bool is_told_before(const Failure& a, const Failure& b) {
   return std::tie(a.node, a.kind, a.error.message) < std::tie(b.node, b.kind, b.error.message);
 }

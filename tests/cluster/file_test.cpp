@@ -152,7 +152,8 @@ TEST_CASE("what a host may take that cannot be is told with its place and what t
       {"{ roles: [] }",
        "8:19 no-roles host 'a' has no roles | name roles of machine 'front', or leave the host "
        "out"},
-      {"{ roles: ear }", "8:19 wrong-kind roles must be a list, this is a single value | write [ ear ]"},
+      {"{ roles: ear }",
+       "8:19 wrong-kind roles must be a list, this is a single value | write [ ear ]"},
       {"{ roles: [ eer ] }",
        "8:21 not-here host 'a' has the role 'eer', which is not on machine 'front' | did you mean "
        "'ear'?"},

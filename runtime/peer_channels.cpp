@@ -149,7 +149,7 @@ void PeerChannels::send(std::uint64_t channel, PeerLife to, Bytes message) {
 void PeerChannels::received(Origin from, Channel, Bytes bytes) {
   if (bytes.size() < number_bytes) return;
   const std::uint64_t channel = little_endian(std::span(bytes).last(number_bytes));
-  bytes.resize(bytes.size() - number_bytes);
+  bytes.erase(bytes.end() - number_bytes, bytes.end());
   const std::lock_guard lock(mutex_);
   if (channel == 0) return take_open(from, bytes);
   const auto known = peers_.find(from);

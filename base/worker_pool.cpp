@@ -11,6 +11,7 @@
 #include <climits>
 
 #include "base/check.h"
+#include "base/time_slice.h"
 
 namespace sluice {
 
@@ -154,15 +155,16 @@ void WorkerPool::wake_workers(std::size_t most) {
 
 void WorkerPool::work() {
   in_part = true;
+  TimeSlice slice(TimeSlice::Clock::now());
   for (;;) {
     // In this order: an end that is not seen here opens another loop than `seen`.
     const std::uint32_t seen = opened_.load(std::memory_order_seq_cst);
     if (ending_) return;
-    if (!help()) wait_for_loops(seen);
+    if (!help(slice)) wait_for_loops(seen);
   }
 }
 
-bool WorkerPool::help() {
+bool WorkerPool::help(TimeSlice& slice) {
   Loop* best = nullptr;
   std::uint64_t best_claim = 0;
   for (Loop& loop : loops_) {
@@ -176,12 +178,12 @@ bool WorkerPool::help() {
   if (best == nullptr) return false;
   bool helped = false;
   if (computing_.fetch_add(1, std::memory_order_relaxed) < threads())
-    helped = help(*best, best_claim);
+    helped = help(*best, best_claim, slice);
   computing_.fetch_sub(1, std::memory_order_relaxed);
   return helped;
 }
 
-bool WorkerPool::help(Loop& loop, std::uint64_t claim) {
+bool WorkerPool::help(Loop& loop, std::uint64_t claim, TimeSlice& slice) {
   const std::uint64_t joined = number(claim);
   std::uint64_t joins = one_helper;
   while (number(claim) == joined && left(claim) != 0 &&
@@ -201,6 +203,10 @@ bool WorkerPool::help(Loop& loop, std::uint64_t claim) {
     call(context, begin, begin + part);
     const auto did = static_cast<std::uint32_t>(part);
     if ((loop.done.fetch_add(did, std::memory_order_acq_rel) & sleeps) != 0) wake(loop.done, 1);
+    if (slice.is_over(TimeSlice::Clock::now())) {
+      ::sched_yield();
+      slice.begin(TimeSlice::Clock::now());
+    }
     claim = loop.claim.load(std::memory_order_acquire);
   }
   return joins == 0;

@@ -3,7 +3,8 @@
 //
 // A loop is cut when threads come: each takes a part of what is left, large ones first. A worker
 // that the system does not run takes none, and the caller waits for parts that were begun, never
-// for workers. Who waits spins for some tens of microseconds, then sleeps in the kernel. While as
+// for workers. A worker gives its core away between two parts before the system would take it amid
+// one. Who waits spins for some tens of microseconds, then sleeps in the kernel. While as
 // many threads compute as the pool is for, callers counted, no worker joins: several callers share
 // one machine.
 // Thread: any number of callers; a loop inside a part runs on that part's thread. A fork's child
@@ -21,6 +22,8 @@
 #include <vector>
 
 namespace sluice {
+
+class TimeSlice;
 
 class WorkerPool {
  public:
@@ -67,8 +70,8 @@ class WorkerPool {
   void wait_for(Loop& loop, std::uint32_t by_workers);
   void wake_workers(std::size_t most);
   void work();
-  bool help();
-  bool help(Loop& loop, std::uint64_t claim);
+  bool help(TimeSlice& slice);
+  bool help(Loop& loop, std::uint64_t claim, TimeSlice& slice);
   void wait_for_loops(std::uint32_t seen);
 
   const std::size_t threads_;

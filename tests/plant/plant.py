@@ -2,7 +2,7 @@
 """Plants mistakes at random, one at a time, and says which test notices each.
 
     plant.py BUILD [--count 100] [--seed 1] [--from 0] [--areas base,kernels,...] [--json REPORT] [--only FILE:LINE]
-             [--class REGEX]
+             [--class REGEX] [--again REPORT]
 
 BUILD is a build folder made with ninja and tests, and up to date. No source is touched: the changed file is compiled
 elsewhere, and the test programs of its area are linked again with that object before the library that has the right
@@ -11,7 +11,8 @@ not compile. Each survivor is printed: it is a test that is missing, a change of
 the compiler can see; a person says which. The same seed plants the same mistakes in the same sources, and `--from N`
 goes on behind the first N that it drew, so that a run can be made in pieces. `--class` plants every mistake whose
 lines, before and after, match the pattern (lines are joined by " -> "), and runs the first test of the area only: for
-a look at one class of mistakes everywhere.
+a look at one class of mistakes everywhere. `--again REPORT` tries once more what survived in a report of `--json`:
+behind new tests, or in a build with sanitizers.
 """
 import argparse
 import itertools
@@ -61,6 +62,21 @@ AREAS = {
     "graph": ["test_graph", "test_workflows", "script:scenarios", "script:transcripts", "test_sim", "test_wire", "test_runtime",
               "script:semantics"],
 }
+# What CI runs besides, for what the quick ones let pass. By the beginning of the area's name.
+SLOWER = {
+    "": ["script:cli", "script:run", "script:kv_folder", "script:chat", "script:failures"],
+    "engine": ["test_alloc", "script:pages", "script:whole_semantics"],
+    "dataplane": ["script:kv_folder", "script:pages", "test_roles"],
+    "graph": ["test_alloc", "script:whole_semantics", "script:hunt"],
+    "runtime": ["script:restart", "script:end", "script:down", "script:pages", "script:three_hosts", "script:kill_matrix",
+                "script:failing_calls"],
+    "runtime/sim": ["script:hunt"],
+    "runtime/inproc": ["test_alloc", "script:whole_semantics", "script:interrupt"],
+    "cli": ["script:end", "script:pages", "script:three_hosts", "script:kill_matrix"],
+    "plugin": ["script:given_up", "script:restart"],
+    "workflows": ["script:schema", "script:whole_semantics", "script:cluster"],
+    "base": ["test_alloc", "test_model", "test_shm", "test_zmq", "script:pages", "script:kill_matrix"],
+}
 SCRIPTS = {
     "cli": ["python3", "tests/cli/cli_test.py", "{sluice}", "."],
     "first_try": ["python3", "tests/cli/first_try_test.py", "{sluice}", "."],
@@ -83,6 +99,14 @@ SCRIPTS = {
     "cluster": ["python3", "tests/cluster/cluster_test.py", "{sluice}", "."],
     "down": ["python3", "tests/cluster/down_test.py", "{sluice}", "."],
     "registry": ["python3", "tests/cluster/registry_test.py", "{sluice}", "."],
+    "end": ["python3", "tests/cluster/end_test.py", "{sluice}", "."],
+    "pages": ["python3", "tests/cluster/pages_test.py", "{sluice}", "."],
+    "three_hosts": ["python3", "tests/cluster/three_hosts_test.py", "{sluice}", "."],
+    "kill_matrix": ["python3", "tests/cluster/kill_matrix_test.py", "{sluice}", ".", "--every", "2"],
+    "schema": ["python3", "tests/mutants/schema_test.py", "{sluice}", "."],
+    "hunt": ["python3", "tests/sim/hunt.py", "{sluice}", "--workflows", "100", "--seeds", "2000", "--shipped",
+             "workflows/agent_loop.yaml", "workflows/chat.yaml"],
+    "whole_semantics": ["python3", "tests/semantics/compare.py", "{sluice}", "--count", "3200", "--seed", "100"],
     "semantics": ["python3", "tests/semantics/compare.py", "{sluice}", "--count", "200", "--seed", "100"],
 }
 # Programs of some files of an area only.
@@ -91,10 +115,11 @@ OF_PARTS = {"cli/test_cli_parts"}
 LEFT_OUT = re.compile(r"_amx\.cpp$")
 # Processes with leases: on a busy machine one may fail by itself, so it has to fail twice.
 TIMED = {"script:cluster", "script:down", "script:registry", "script:restart", "script:isolate", "test_zmq", "test_redis",
-         "script:interrupt", "plugin/test_plugin"}
+         "script:interrupt", "plugin/test_plugin", "script:end", "script:pages", "script:three_hosts", "script:kill_matrix",
+         "script:failing_calls", "script:chat"}
 # Each mistake is linked into several programs: the quickest linker that is installed, or the usual one.
 LINKER = next((name for name in ("mold", "lld") if shutil.which(name)), "")
-SECONDS_MAX = 300  # of a test with nothing planted; with a mistake ten times what it took then
+SECONDS_MAX = 600  # of a test with nothing planted; with a mistake ten times what it took then
 
 
 class Seconds:
@@ -188,11 +213,11 @@ class Build:
         """A program that does not link an area's sources could not be linked with a changed one: an error before any is."""
         for area, places in found.items():
             targets = {re.search(r"CMakeFiles/([^/]+)\.dir", self.compiles[path][1]).group(1) for path in {m.path for m in places}}
-            for test in set(AREAS[area]) - OF_PARTS:
+            for test in set(tests_of(area)) - OF_PARTS:
                 words = " ".join(self.link_of(program_of(test)))
                 for target in sorted(targets):
                     if f"lib{target}.a" not in words and f"/{target}.dir/" not in words:
-                        raise SystemExit(f"AREAS: {test} does not link {target}, which has sources of {area}")
+                        raise SystemExit(f"AREAS, SLOWER: {test} does not link {target}, which has sources of {area}")
 
     def link(self, program, path, changed, to):
         """The program with `changed` in place of the file's own object."""
@@ -282,6 +307,29 @@ def stripped(path):
         return f.read()
 
 
+def tests_of(area):
+    """Those that are quick and near first, each once."""
+    slower = [test for prefix, tests in SLOWER.items() if area.startswith(prefix) for test in tests]
+    return list(dict.fromkeys(AREAS[area] + slower))
+
+
+def survivors_of(report, found):
+    """What survived there, where it stands now; what does not stand any more is said."""
+    left = {}
+    with open(report, encoding="utf-8") as f:
+        for row in map(json.loads, f):
+            key = row["path"], row["before"], row["after"], row["line"]
+            left.pop(key, None)
+            if row["outcome"] == "survived":
+                left[key] = row
+    for path, before, after, line in left:
+        same = [m for places in found.values() for m in places if (m.path, m.before, m.after) == (path, before, after)]
+        if same:
+            yield min(same, key=lambda m: abs(m.line - line))
+        else:
+            print(f"gone        {path}:{line}  {before.strip()}", flush=True)
+
+
 def try_one(build, mistake, originals, scratch, tests_max=None):
     text = open(os.path.join(build.root, mistake.path), encoding="utf-8").read()
     if mistake.path not in originals:
@@ -294,8 +342,7 @@ def try_one(build, mistake, originals, scratch, tests_max=None):
         return "no build", ""
     if stripped(changed) == originals[mistake.path]:
         return "same object", ""
-    area = os.path.dirname(mistake.path)
-    for test in AREAS[area][:tests_max]:
+    for test in tests_of(os.path.dirname(mistake.path))[:tests_max]:
         if test in OF_PARTS and not build.compiles_itself(test, mistake.path):
             continue
         noticed = run_test(build, test, mistake, changed, scratch)
@@ -340,15 +387,18 @@ def main():
     parser.add_argument("--areas", default=",".join(AREAS))
     parser.add_argument("--only", help="FILE:LINE, all mistakes of that line")
     parser.add_argument("--class", dest="pattern", help="a regular expression over `line before -> line after`")
+    parser.add_argument("--again", help="a report whose survivors are tried once more")
     parser.add_argument("--json", help="where the report goes as JSON, a line for each mistake")
     options = parser.parse_args()
-    drawing = not options.only and not options.pattern
+    drawing = not (options.only or options.pattern or options.again)
     build = Build(options.build)
     found = candidates(build.root, options.areas.split(","), build.compiles)
     build.check_table(found)
     if options.only:
         path, line = options.only.split(":")
         chosen = iter([m for places in found.values() for m in places if m.path == path and m.line == int(line)])
+    elif options.again:
+        chosen = survivors_of(options.again, found)
     elif options.pattern:
         chosen = iter([m for places in found.values() for m in places
                        if re.search(options.pattern, f"{m.before.strip()} -> {m.after.strip()}")])

@@ -3,8 +3,10 @@
     plant_test.py REPOSITORY
 """
 import itertools
+import json
 import os
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import mistakes  # noqa: E402
@@ -59,6 +61,19 @@ def main():
     expect(len(set(first)) == 40, "a mistake was drawn twice")
     expect({os.path.dirname(m.path) for m in itertools.islice(plant.draw(places, 7), 500)} == set(plant.AREAS),
            "500 draws leave a folder out")
+    for prefix in plant.SLOWER:
+        expect(any(area.startswith(prefix) for area in plant.AREAS), f"SLOWER: no area begins with {prefix}")
+    for area in plant.AREAS:
+        tests = plant.tests_of(area)
+        expect(tests[: len(plant.AREAS[area])] == plant.AREAS[area] and len(set(tests)) == len(tests), f"tests of {area}")
+        expect(all(not t.startswith("script:") or t[7:] in plant.SCRIPTS for t in tests), f"{area} has a script of no name")
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as report:
+        for m, outcome in zip(first, ("survived", "noticed", "survived", "survived")):
+            report.write(json.dumps({**m._asdict(), "line": m.line + 3, "outcome": outcome}) + "\n")
+        report.write(json.dumps({**first[2]._asdict(), "line": first[2].line + 3, "outcome": "noticed"}) + "\n")
+        report.write(json.dumps({**first[0]._asdict(), "before": "gone", "outcome": "survived"}) + "\n")
+        report.flush()
+        expect(list(plant.survivors_of(report.name, places)) == [first[0], first[3]], "what is tried again")
     for script in plant.SCRIPTS.values():
         for word in script:
             expect(not word.startswith("tests/") or os.path.exists(os.path.join(ROOT, word)), f"there is no {word}")

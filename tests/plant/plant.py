@@ -2,7 +2,7 @@
 """Plants mistakes at random, one at a time, and says which test notices each.
 
     plant.py BUILD [--count 100] [--seed 1] [--from 0] [--areas base,kernels,...] [--json REPORT] [--only FILE:LINE]
-             [--class REGEX] [--again REPORT]
+             [--class REGEX] [--again REPORT] [--quick]
 
 BUILD is a build folder made with ninja and tests, and up to date. No source is touched: the changed file is compiled
 elsewhere, and the test programs of its area are linked again with that object before the library that has the right
@@ -12,7 +12,7 @@ the compiler can see; a person says which. The same seed plants the same mistake
 goes on behind the first N that it drew, so that a run can be made in pieces. `--class` plants every mistake whose
 lines, before and after, match the pattern (lines are joined by " -> "), and runs the first test of the area only: for
 a look at one class of mistakes everywhere. `--again REPORT` tries once more what survived in a report of `--json`:
-behind new tests, or in a build with sanitizers.
+behind new tests, or in a build with sanitizers. `--quick` leaves out the slower tests (`SLOWER`), which take minutes for a survivor.
 """
 import argparse
 import itertools
@@ -331,7 +331,7 @@ def survivors_of(report, found):
             print(f"gone        {path}:{line}  {before.strip()}", flush=True)
 
 
-def try_one(build, mistake, originals, scratch, tests_max=None):
+def try_one(build, mistake, originals, scratch, tests):
     text = open(os.path.join(build.root, mistake.path), encoding="utf-8").read()
     if mistake.path not in originals:
         sound = os.path.join(scratch, "m.o")
@@ -343,7 +343,7 @@ def try_one(build, mistake, originals, scratch, tests_max=None):
         return "no build", ""
     if stripped(changed) == originals[mistake.path]:
         return "same object", ""
-    for test in tests_of(os.path.dirname(mistake.path))[:tests_max]:
+    for test in tests:
         if test in OF_PARTS and not build.compiles_itself(test, mistake.path):
             continue
         noticed = run_test(build, test, mistake, changed, scratch)
@@ -388,6 +388,7 @@ def main():
     parser.add_argument("--areas", default=",".join(AREAS))
     parser.add_argument("--only", help="FILE:LINE, all mistakes of that line")
     parser.add_argument("--class", dest="pattern", help="a regular expression over `line before -> line after`")
+    parser.add_argument("--quick", action="store_true", help="without the slower tests")
     parser.add_argument("--again", help="a report whose survivors are tried once more")
     parser.add_argument("--json", help="where the report goes as JSON, a line for each mistake")
     options = parser.parse_args()
@@ -411,7 +412,9 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         for mistake in chosen:
             began = time.monotonic()
-            outcome, who = try_one(build, mistake, originals, scratch, 1 if options.pattern else None)
+            area = os.path.dirname(mistake.path)
+            tests = AREAS[area][:1] if options.pattern else AREAS[area] if options.quick else tests_of(area)
+            outcome, who = try_one(build, mistake, originals, scratch, tests)
             counts[outcome] += 1
             drawn += 1
             took = time.monotonic() - began

@@ -2,6 +2,7 @@
 //
 // A hit is a block of the longest resident prefix at the request's arrival; a resident block behind
 // a missing one is none, for its bytes cannot be used alone.
+// Thread: one. Units: blocks; milliseconds, given by the caller.
 #pragma once
 
 #include "dataplane/eviction.h"
@@ -11,6 +12,7 @@ namespace sluice {
 
 class Replay {
  public:
+  /// `policy`: a new one, which has seen nothing.
   Replay(PoolSize size, std::unique_ptr<EvictionPolicy> policy);
 
   /// Hits of one request. Its keys are distinct and at most `slots - capacity`.

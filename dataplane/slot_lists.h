@@ -1,7 +1,7 @@
 // Doubly linked lists over slot numbers: each slot is in one list of the set, or in none.
 //
-// Owns: two links and a list number for each slot. Cost: constant time, no allocation after
-// construction.
+// Thread: one. Owns: two links and a list number for each slot.
+// Cost: constant time, no allocation after construction.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,10 @@ class SlotLists {
   /// The neighbour towards the front, or `no_slot`.
   Slot before(Slot slot) const { return end_of(prev_[slot]); }
 
+  /// Requires: the slot is in no list.
   void push_front(std::uint32_t list, Slot slot) { insert_after(slots_ + list, list, slot); }
   void push_back(std::uint32_t list, Slot slot) { insert_after(prev_[slots_ + list], list, slot); }
+  /// Requires, as `move_front`: it is in a list.
   void remove(Slot slot) {
     SLUICE_CHECK(list_[slot] != none);
     next_[prev_[slot]] = next_[slot];
@@ -64,7 +66,8 @@ class SlotLists {
   std::vector<std::uint32_t> next_, prev_, list_, size_;
 };
 
-/// The last slot of `list` that is not held, taken out; held ones move to the front on the way.
+/// The last slot of `list` that is not held, taken out; `no_slot`: all are. Held ones move to the
+/// front on the way.
 inline Slot take_last(SlotLists& lists, std::uint32_t list, Held held) {
   for (std::uint32_t tries = lists.size(list); tries > 0; --tries) {
     const Slot slot = lists.back(list);

@@ -1,6 +1,7 @@
 // The plugins a program knows: for each, what it declares and how an instance is made.
 //
-// Filled by hand in `cli/` (no registration through globals).
+// Filled by calls, not by globals that register themselves: `add_builtin_plugins` and `add_plugins`
+// (plugin/folder.h). Thread: one while it is filled, any afterwards.
 #pragma once
 
 #include <chrono>

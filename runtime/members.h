@@ -7,7 +7,8 @@
 // when that falls silent, is followed by another, or says that the member's own life is over, the
 // member begins a new one (`Member`). Pure: what a transport reports goes in, what is to be done
 // comes out. A registry that several homes share would stand behind the same events and effects.
-// Thread: one at a time. Source: omni-flow, section 3.4 (instances); FAILURES N1, N2, X1.
+// Thread: one at a time. Source: omni-flow, section 3.4 (instances);
+// docs/CLUSTER.md, "Who is there".
 #pragma once
 
 #include <cstdint>

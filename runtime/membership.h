@@ -2,7 +2,7 @@
 //
 // A machine that is declared lost may still be alive and talking: what one of its lives says is
 // refused from the moment on that this machine knows it to be over. Pure. Thread: one loop.
-// Source: omni-flow, section 3.4 (instances); FAILURES N2, X1.
+// Source: omni-flow, section 3.4 (instances); docs/CLUSTER.md, "Who is there".
 #pragma once
 
 #include <cstdint>

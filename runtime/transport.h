@@ -4,7 +4,7 @@
 // in order, or the link's end is reported; nothing disappears in silence. Who is a member of the
 // cluster is not decided here: a transport reports whom it can hear, and is told whom to refuse.
 // Implemented by runtime/zmq, and in tests by links in one memory. Source: omni-flow, section 3.4
-// (instances); docs/NETWORK.md; FAILURES N1, N2, X1 to X3.
+// (instances); docs/NETWORK.md.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,7 @@
 // Reads keys of one JSON object into checked values and remembers the first thing that is wrong.
 //
 // A target that is not zero is the key's default; a zero one makes the key required.
+// Thread: one; borrows the object and the problem.
 // Errors: the problem's text names the key with its place, and says what it must be.
 #pragma once
 
@@ -28,7 +29,7 @@ class JsonReader {
       return error(key, "must be a whole number from 1 to " + std::to_string(most));
     to = value->get<std::size_t>();
   }
-  /// As `size`, and 0 is a value.
+  /// As `size`, but never required, and 0 is a value.
   void count(const char* key, std::size_t& to, std::int64_t most = 1 << 24) {
     const Json* value = get(key, true);
     if (value == nullptr) return;
@@ -37,7 +38,7 @@ class JsonReader {
       return error(key, "must be a whole number up to " + std::to_string(most));
     to = value->get<std::size_t>();
   }
-  /// Below 0: required.
+  /// A token's id; 0 or below: required.
   void token(const char* key, std::int32_t& to) {
     const Json* value = get(key, to > 0);
     if (value == nullptr) return;

@@ -29,7 +29,7 @@ class DeviceFlow {
   Result<DeviceKv> make_kv(std::size_t page_tokens, std::size_t pages) const {
     return expert_.make_kv(page_tokens, pages);
   }
-  /// As `PolicyEngine::act`.
+  /// As `PolicyEngine::act`: all requests together, each over its own prefix, which ends as it was.
   Result<void> act(DeviceKv& kv, std::span<ActionRequest> requests, const FlowSchedule& schedule,
                    const PolicyEngine::Watch& watch);
 

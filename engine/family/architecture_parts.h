@@ -1,7 +1,7 @@
 // Readers of a configuration's parts, which several families share. For `Architecture` only.
 //
-// Each remembers the first thing that is wrong in `problem`; `place` is what stands before a key in
-// messages.
+// `place` is what stands before a key in messages. Thread: any; no state.
+// Errors: in `problem`, in words: the first thing that is wrong. What was read is of no use then.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,15 +14,19 @@ namespace sluice {
 
 using Json = nlohmann::json;
 
+/// By the name that `transformers` gives it.
 void read_activation(JsonReader& reader, const char* key, kernels::Activation& to);
 /// A family's defaults, as the public implementation has them.
 DecoderShape text_defaults(Family family);
+/// A language model's part: over the defaults, what `config` says.
 DecoderShape read_text(const Json& config, const std::string& place, Family family,
                        std::string& problem);
+/// A vision tower's part.
 TowerShape read_siglip(const Json& config, const std::string& place, std::string& problem);
 TowerShape read_dinov2(const Json& config, const std::string& place, bool registers,
                        std::string& problem);
 
+/// Whole configurations; `made.family` is told already.
 void read_pi0(const Json& config, Architecture& made, std::string& problem);
 void read_smolvla(const Json& config, Architecture& made, std::string& problem);
 void read_openvla(const Json& config, Architecture& made, std::string& problem);

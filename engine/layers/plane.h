@@ -1,6 +1,6 @@
 // Planes of a picture codec, and the layers that all codecs are made of.
 //
-// Shape: values [channels, height, width], f32.
+// Shape: values [channels, height, width], f32. Thread: any; no state.
 #pragma once
 
 #include <vector>

@@ -2,7 +2,7 @@
 //
 // A straight line, time = fixed + rows x slope, fitted to past forwards whose weight halves every
 // few dozen: a machine that gets slower, or a neighbour that goes, is learned again.
-// Units: nanoseconds, rows.
+// Thread: one. Units: nanoseconds, rows.
 #pragma once
 
 #include <cstdint>

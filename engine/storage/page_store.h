@@ -43,7 +43,7 @@ class PageStore {
  public:
   static constexpr std::size_t buffer_bytes = std::size_t{32} << 20U;
 
-  /// Null port: the machine's best.
+  /// `port` null: io_uring where the kernel gives rings, threads otherwise.
   static Result<std::unique_ptr<PageStore>> open(const PageStoreOptions& options,
                                                  std::unique_ptr<BlockPort> port = nullptr);
   /// Waits for what the port still moves.
@@ -68,7 +68,7 @@ class PageStore {
              std::int64_t now);
   /// The disk is read; off: one page at a time, once in a while, to see whether it works again.
   bool reads() const { return !reads_off_; }
-  /// Off, and a read is under way: nobody should wait.
+  /// Off, and a read is under way that may never end: nobody should wait for it.
   bool hangs() const { return reads_off_ && !reads_.empty(); }
   /// There is a buffer to read into.
   bool can_read() const { return reads_.size() < buffers_most_; }

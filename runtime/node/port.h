@@ -1,6 +1,8 @@
-// What a driver and the node that it belongs to tell each other.
+// What a driver and the node that it belongs to tell each other: the node has the links to other
+// machines, a driver the engines of one workflow.
 //
-// Thread: `NodePort` from whoever drives; must return soon.
+// Thread: `NodePort` is called by whoever drives, and must return soon.
+// Errors: none; that a machine is gone comes back as a `PeerEvent`.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +41,9 @@ class NodePort {
   virtual void send(Origin to, Channel channel, wire::Bytes bytes) = 0;
   /// See `Transport::lender`.
   virtual wire::Lender* lender() { return nullptr; }
-  /// What this life said is wrong.
+  /// What this life said is wrong, which ends it.
   virtual void refuse(Origin life, const std::string& why) = 0;
-  /// Roles may hold something of it from now on.
+  /// Roles may hold something of the session from now on, so its end has to reach this machine.
   virtual void session_known(const std::string& session) = 0;
   /// The home has let this machine in.
   virtual void admitted() = 0;

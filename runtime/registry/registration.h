@@ -10,7 +10,7 @@
 // while (`young`) it lets only processes in that were in before, so that who lives has its name
 // again before a newcomer asks. Pure: answers and the time go in, questions come out; an answer
 // counts once, to the question that is open. Thread: one at a time.
-// Source: FAILURES R1 to R4, N2; Gray and Cheriton, Leases (1989).
+// Source: docs/CLUSTER.md, "Registry"; Gray and Cheriton, Leases (1989).
 #pragma once
 
 #include <chrono>

@@ -2,7 +2,7 @@
 //
 // One link leads one way; what its two ends know of each other (the connection, how much was
 // applied) goes there and back as events, and takes its time. A link that is cut lets nothing
-// through. Private to runtime/sim. Source: `runtime/link.h`; FAILURES X1, X2.
+// through. Private to runtime/sim. Source: `runtime/link.h`; docs/SIMULATION.md, "Faults".
 #pragma once
 
 #include <cstdint>

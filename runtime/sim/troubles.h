@@ -3,7 +3,7 @@
 // A machine that is silent for a lease is declared lost; so is one that only seems to be, and goes
 // on until it hears of it. The verdict reaches each of the others in its own time. Once all know,
 // and the machine has forgotten everything, it is let in again, in a new life. Private to
-// runtime/sim. Source: docs/SIMULATION.md; FAILURES N1, N2, G1, X1, X4.
+// runtime/sim. Source: docs/SIMULATION.md, "Faults".
 #pragma once
 
 #include "runtime/sim/cluster.h"

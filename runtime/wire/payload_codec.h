@@ -1,7 +1,8 @@
 // A frame's value as bytes of a message, and back.
 //
 // Shape: a tensor's bytes are exactly those of its dtype and shape, computed with checks, or it is
-// refused; nothing is allocated for bytes that the message does not hold. Source: docs/WIRE.md.
+// refused; nothing is allocated for bytes that the message does not hold. Thread: one
+// for each reader and writer. Errors: of reading, in the reader. Source: docs/WIRE.md, "The form".
 #pragma once
 
 #include "base/payload.h"

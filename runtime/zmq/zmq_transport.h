@@ -5,7 +5,7 @@
 // directory must belong to this user and be closed to all others (mode 0700).
 // Without keys only ipc and loopback addresses are taken; there is no way around that.
 // Thread: one of its own, on which the listener is called, and libzmq's. Nobody spins.
-// Source: docs/NETWORK.md; FAILURES X1 to X3.
+// Source: docs/NETWORK.md.
 #pragma once
 
 #include <array>

@@ -2,7 +2,8 @@
 
 In README.md: a yaml block stands word for word in the workflow that is named last before it, a mermaid block is what `sluice
 plan --format mermaid` prints of that workflow, and a console block's commands print what is shown. In README.md and
-docs/: a link to a file of the repository leads to one. At the end one mistake of each kind is planted and has to be found.
+docs/: a link to a file of the repository leads to one. In docs/WORKFLOW.md: scenarios pass, as if they lay in
+workflows/scenarios. At the end one mistake of each kind is planted and has to be found.
 """
 import glob
 import os
@@ -51,11 +52,33 @@ def link_findings(root, path, text):
             yield f"{path}: there is no {target}"
 
 
+def reference(root):
+    return open(os.path.join(root, "docs/WORKFLOW.md")).read()
+
+
+def scenario_findings(root, sluice, text):
+    shown = re.findall(r"^    scenario: .*\n(?:    .*\n)*", text, re.M)
+    if not shown:
+        yield "docs/WORKFLOW.md: it shows no scenario"
+    for block in shown:
+        with tempfile.TemporaryDirectory() as scratch:
+            for path in glob.glob(os.path.join(root, "workflows/*.yaml")):
+                os.symlink(path, os.path.join(scratch, os.path.basename(path)))
+            os.mkdir(os.path.join(scratch, "scenarios"))
+            with open(os.path.join(scratch, "scenarios/shown.yaml"), "w") as file:
+                file.write(re.sub(r"^    ", "", block, flags=re.M))
+            done = subprocess.run([sluice, "test", "scenarios/shown.yaml"], cwd=scratch, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, timeout=300)
+        if done.returncode != 0:
+            yield f"docs/WORKFLOW.md: a scenario that it shows does not pass:\n{done.stdout}"
+
+
 def findings(root, sluice, readme):
     yield from block_findings(root, sluice, readme)
     yield from link_findings(root, "README.md", readme)
     for path in sorted(glob.glob(os.path.join(root, "docs/*.md"))):
         yield from link_findings(root, os.path.relpath(path, root), open(path).read())
+    yield from scenario_findings(root, sluice, reference(root))
 
 
 def planted(root, sluice, readme):
@@ -66,6 +89,10 @@ def planted(root, sluice, readme):
             yield f"a wrong line after {kind} is not found"
     if not list(link_findings(root, "README.md", readme + "[a](docs/NOWHERE.md)")):
         yield "a link to nowhere is not found"
+    if not list(scenario_findings(root, sluice, reference(root).replace("[draw_prompt]", "[again]"))):
+        yield "a scenario with a field that is none is not found"
+    if not list(scenario_findings(root, sluice, reference(root).replace("image: 3 }", "image: 1 }"))):
+        yield "a scenario whose calls do otherwise is not found"
 
 
 def main():

@@ -391,6 +391,42 @@ TEST_CASE("a page is as large as a message holds, and a store as large as its pa
   CHECK(said() == "opened");
 }
 
+TEST_CASE("pulling is weighed by the bytes of all pages, as it took the last time") {
+  PeerHub hub;
+  std::vector<KeptPool> pools;
+  for (std::uint32_t machine = 0; machine < 2; ++machine)
+    pools.push_back(std::move(KeptPool::make_among({1, 2, 2}, 40, hub.add(machine), "kv")).value());
+  RowsOrigin origin;
+  origin.model = "m";
+  const auto tokens = [](std::int32_t first) {  // four pages, and one token more
+    return std::vector<std::int32_t>{first, 2, 3, 4, 5, 6, 7, 8, 9};
+  };
+  for (const std::int32_t first : {1, 2, 3}) {
+    KvSequence sequence;
+    REQUIRE(pools[0].pool->extend(sequence, 8).ok());
+    pools[0].pool->publish(sequence, origin, tokens(first));
+  }
+  KvPeers& peers = *pools[1].peers;
+  const std::int64_t before = storage_clock() - 10 * second;
+  std::vector<PageSource::Ready> ready;
+  const auto pull = [&](std::int32_t first, std::optional<double> per_token) {
+    ready.clear();
+    REQUIRE(
+        peers.begin(static_cast<std::uint64_t>(first), origin, tokens(first), per_token, before));
+    peers.poll(before, ready);  // it is found: from here on its time counts
+    for (int i = 0; i < 20 && ready.empty(); ++i)
+      peers.poll(before, ready, std::chrono::seconds(1));
+    REQUIRE(ready.size() == 1);
+    return ready[0].tokens;
+  };
+  CHECK(pull(1, std::nullopt) == 8);  // ten seconds
+  CHECK(peers.counts().not_worth == 0);
+  CHECK(pull(2, 0.9e9 * 10 / 8) == 0);
+  CHECK(peers.counts().not_worth == 1);
+  CHECK(pull(3, 2e9 * 10 / 8) == 8);
+  CHECK(peers.counts().not_worth == 1);
+}
+
 TEST_CASE("a store's segments are of 64 MiB, or larger so that there are at most 256") {
   for (const auto& [gibibytes, mebibytes] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
            {1, 64}, {16, 64}, {17, 68}, {32, 128}}) {

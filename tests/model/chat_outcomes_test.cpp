@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -203,6 +204,60 @@ TEST_CASE(
     const Result<Generation> made = chat.begin_with(tokens, {}, {});
     outcomes.add("lengths", made.ok() ? "begins" : made.error().message);
   }
+  outcomes.require_as_kept();
+}
+
+TEST_CASE("what ends an answer, and which tokenizer there is, is read of a folder as before") {
+  test::Outcomes outcomes("chat_ends");
+  const fs::path source = fs::path(SLUICE_SOURCE_DIR) / "tests/golden/qwen2";
+  const ScratchFolder scratch;
+  const fs::path folder = fs::path(scratch.path()) / "m";
+  fs::create_directory(folder);
+  fs::create_symlink(source / "model.safetensors", folder / "model.safetensors");
+  std::ofstream(folder / "tokenizer.json")
+      << R"({"model": {"type": "BPE", "vocab": {"w": 0, "h": 1, "a": 2, "t": 3}, "merges": []}})";
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(source / "config.json"));
+  const auto said = [&](std::string text) {
+    for (std::size_t at; (at = text.find(folder.string())) != std::string::npos;)
+      text.replace(at, folder.string().size(), "FOLDER");
+    return text;
+  };
+  const auto open = [&] {
+    Result<Model> model = Model::open(folder.string());
+    REQUIRE(model.ok());
+    const Result<ChatModel> chat = ChatModel::open(folder.string(), std::move(model).value());
+    if (!chat.ok()) return said(chat.error().message);
+    const Result<Generation> made = chat->begin_raw("what", {});
+    REQUIRE(made.ok());
+    std::string text = "ends";
+    for (const std::int32_t end : made->options.end_tokens) text += ' ' + std::to_string(end);
+    return text;
+  };
+  const char* const values[] = {"",         "7",        "[7, 9]", "[]",
+                                "-1",       "null",     "\"x\"",  "[7, \"x\", -2]",
+                                "16777215", "16777216", "2.5",    "[16777216, 3]"};
+  for (const std::string generation : values)
+    for (const std::string own : {"", "5"}) {
+      config.erase("eos_token_id");
+      if (!own.empty()) config["eos_token_id"] = 5;
+      std::ofstream(folder / "config.json") << config;
+      fs::remove(folder / "generation_config.json");
+      if (!generation.empty())
+        std::ofstream(folder / "generation_config.json")
+            << "{\"eos_token_id\": " << generation << "}";
+      outcomes.add("ends", open());
+    }
+  for (const char* broken : {"no json", "[1]", "{}"}) {
+    std::ofstream(folder / "generation_config.json") << broken;
+    outcomes.add("broken", open());
+  }
+  fs::remove(folder / "tokenizer.json");
+  outcomes.add("tokenizers", open());
+  std::ofstream(folder / "tokenizer.model") << "no pieces";
+  const std::string pieces = open();  // the library says more
+  outcomes.add("tokenizers", pieces.substr(0, pieces.find(".model") + 7));
+  std::ofstream(folder / "tokenizer.json") << "{}";
+  outcomes.add("tokenizers", open());
   outcomes.require_as_kept();
 }
 

@@ -17,7 +17,10 @@ std::string load(const Architecture& architecture, const SafetensorsFile& file,
   if (!model.ok()) return model.error().message;
   if (!architecture.action.has_value()) return "loads";
   const Result<FlowPolicy> policy = FlowPolicy::load(*model);
-  return policy.ok() ? "loads" : policy.error().message;
+  if (!policy.ok()) return policy.error().message;
+  if (!policy->shape().expert.block.adaptive) return "loads";
+  const auto table = policy->head().conditions({1, 1.0F});  // reads its weights when it is asked
+  return table.ok() ? "loads" : "no table: " + table.error().message;
 }
 
 }  // namespace

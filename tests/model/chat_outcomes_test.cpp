@@ -251,6 +251,15 @@ TEST_CASE("what ends an answer, and which tokenizer there is, is read of a folde
     std::ofstream(folder / "generation_config.json") << broken;
     outcomes.add("broken", open());
   }
+  // The template's own ends: one that is a token, and one that is two letters to this tokenizer.
+  std::ofstream(folder / "chat_template.jinja") << "<|im_start|>";
+  std::ofstream(folder / "tokenizer.json")
+      << R"({"model": {"type": "BPE", "vocab": {"w": 0, "h": 1, "a": 2, "t": 3}, "merges": []},
+             "added_tokens": [{"id": 4, "content": "<|im_end|>", "special": true}]})";
+  for (const char* own : {R"({"eos_token_id": 9})", R"({"eos_token_id": [4, 3]})"}) {
+    std::ofstream(folder / "generation_config.json") << own;
+    outcomes.add("of the template", open());
+  }
   fs::remove(folder / "tokenizer.json");
   outcomes.add("tokenizers", open());
   std::ofstream(folder / "tokenizer.model") << "no pieces";

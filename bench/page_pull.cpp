@@ -3,8 +3,8 @@
 //
 // Usage: bench_page_pull [MODEL [TOKENS]]
 // First 1,024 pages of 64 KiB over ipc and over tcp on the loopback, without keys: pull (question,
-// pages, checks, into the pool) and a raw socket of the same kind, by turns, medians of seven. With
-// MODEL (a checkpoint's directory or a GGUF file), a prompt of TOKENS (512), medians of five.
+// pages, checks, into the pool) and a raw socket of the same kind, by turns, medians of fifteen.
+// With MODEL (a checkpoint's directory or a GGUF file), a prompt of TOKENS (512), medians of five.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -210,8 +210,8 @@ void bench_bytes(const char* name, bool tcp, const std::string& folder) {
         const std::unique_ptr<PeerPort> port = port_of(way, 1);
         const int socket = dialed(tcp, raw, 47313);
         std::vector<char> to(all_bytes), from(all_bytes, 'y');
-        std::vector<double> pulled, streamed, copied;
-        for (int i = 0; i < 8; ++i) {
+        std::vector<double> pulled, streamed, copied, ratios;
+        for (int i = 0; i < 16; ++i) {
           const double ours = pull_pages(*port, tokens);
           const double theirs = pull_raw(socket, to);
           const auto start = Clock::now();
@@ -221,12 +221,16 @@ void bench_bytes(const char* name, bool tcp, const std::string& folder) {
           pulled.push_back(ours);
           streamed.push_back(theirs);
           copied.push_back(copy);
+          ratios.push_back(theirs / ours);
         }
         close(socket);
         const auto rate = [](double seconds) { return all_bytes / seconds / 1e9; };
-        std::printf("%s: pull %.2f GB/s, raw socket %.2f (ratio %.2f), memcpy %.2f\n", name,
-                    rate(median(pulled)), rate(median(streamed)), median(streamed) / median(pulled),
-                    rate(median(copied)));
+        const auto [least, most] = std::ranges::minmax(ratios);
+        std::printf(
+            "%s: pull %.2f GB/s, raw socket %.2f (ratio %.2f; of one round %.2f to %.2f), memcpy "
+            "%.2f\n",
+            name, rate(median(pulled)), rate(median(streamed)), median(streamed) / median(pulled),
+            least, most, rate(median(copied)));
       });
 }
 

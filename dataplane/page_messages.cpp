@@ -194,12 +194,15 @@ Bytes page_message(std::uint32_t page_bytes) {
   constexpr std::size_t way = 16;  // what a port may add
   Bytes message;
   message.reserve(page_head_bytes + page_bytes + way);
-  message.resize(page_head_bytes + page_bytes);
+  message.resize(page_head_bytes);
   return message;
 }
 
-std::span<std::byte> page_content(Bytes& message) {
-  return std::span(message).subspan(page_head_bytes);
+Bytes encode(const PageContent& page) {
+  Bytes message = page_message(page.head.length);
+  message.insert(message.end(), page.content.begin(), page.content.end());
+  write_page_head(page.head, message);
+  return message;
 }
 
 void write_page_head(const PageHead& head, Bytes& message) {

@@ -100,9 +100,10 @@ Bytes encode(const End& end);
 Bytes encode(const Took& took);
 Bytes encode(const Note& note);
 Bytes encode(const Noted& noted);
-/// Room for a page's message; its content is written to `page_content`, the head last.
+Bytes encode(const PageContent& page);
+/// The same in steps, for content that is copied once: room for it and a head, then the content
+/// behind it, then the head.
 Bytes page_message(std::uint32_t page_bytes);
-std::span<std::byte> page_content(Bytes& message);
 void write_page_head(const PageHead& head, Bytes& message);
 
 /// None: it is no message of this version. Views of `message`.

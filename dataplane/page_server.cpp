@@ -81,7 +81,7 @@ void PageServer::go_on(PageLookup& lookup, std::vector<PeerMessage>& out) {
   if (!all) {
     const PageKey& key = answer.ask.keys[answer.sent];
     Bytes message = page_message(self_.page_bytes);
-    if (const std::optional<ServedPage> page = lookup.copy(key, page_content(message))) {
+    if (const std::optional<ServedPage> page = lookup.append(key, message)) {
       write_page_head({answer.ask.id, self_.incarnation, page->generation, key, answer.sent,
                        self_.page_bytes, page->crc32c},
                       message);

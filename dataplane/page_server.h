@@ -29,8 +29,9 @@ class PageLookup {
  public:
   virtual ~PageLookup() = default;
   virtual bool has(const PageKey& key) const = 0;
-  /// Its content. None: it is not there, or was given up meanwhile; `to` holds anything then.
-  virtual std::optional<ServedPage> copy(const PageKey& key, std::span<std::byte> to) = 0;
+  /// Appends its content. None: it is not there, or was given up meanwhile; anything may have been
+  /// appended then.
+  virtual std::optional<ServedPage> append(const PageKey& key, pages::Bytes& to) = 0;
 };
 
 struct PeerMessage {

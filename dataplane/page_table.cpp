@@ -81,6 +81,18 @@ Sequence PageTable::open(std::span<const PageKey> keys) {
   return sequence;
 }
 
+bool PageTable::follow(Sequence& sequence, const PageKey& key) {
+  SLUICE_CHECK(sequence.table_ == this && sequence.pages_.size() == sequence.published_);
+  const Page page = find(key);
+  const Page before = sequence.pages_.empty() ? no_page : sequence.pages_.back();
+  if (page == no_page || pages_[page].parent != before) return false;
+  refer(page);
+  sequence.pages_.push_back(page);
+  sequence.rows_ += rows_per_page_;
+  ++sequence.published_;
+  return true;
+}
+
 Sequence PageTable::fork(const Sequence& sequence) {
   SLUICE_CHECK(sequence.table_ == this);
   Sequence copy;

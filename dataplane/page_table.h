@@ -96,6 +96,8 @@ class PageTable {
   std::uint32_t match(std::span<const PageKey> keys) const;
   /// A sequence that begins with the longest resident prefix.
   Sequence open(std::span<const PageKey> keys);
+  /// Goes on with the page of `key` if that is published behind the sequence's, all of which are.
+  bool follow(Sequence& sequence, const PageKey& key);
   Sequence fork(const Sequence& sequence);
   /// Room to write rows [sequence.rows(), rows). All pages or, if there are too
   /// few, none.

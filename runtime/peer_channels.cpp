@@ -163,8 +163,9 @@ void PeerChannels::received(Origin from, Channel, Bytes bytes) {
 bool PeerChannels::is_its_life(Origin link, std::uint64_t life) {
   // A link's life is never before the machine's.
   if (life == 0 || life > link.incarnation) return false;
-  auto& [known, said] = said_lives_[link.machine];
-  if (known == link) return said == life;
+  const auto [it, is_first] = said_lives_.try_emplace(link.machine, link, life);
+  auto& [known, said] = it->second;
+  if (!is_first && known == link) return said == life;
   known = link;
   said = life;
   return true;

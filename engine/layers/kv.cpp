@@ -161,21 +161,25 @@ Result<void> KvPool::reserve(KvSequence& sequence, std::size_t tokens) {
 
 std::size_t KvPool::put(std::span<const PageKey> keys, std::size_t first,
                         std::span<const std::byte* const> contents) {
+  Sequence behind = open(keys.first(first));
+  if (behind.published() < first) return 0;
+  return put(behind, keys.subspan(first), contents);
+}
+
+std::size_t KvPool::put(Sequence& behind, std::span<const PageKey> keys,
+                        std::span<const std::byte* const> contents) {
   PageTable& table = pages_table();
-  Sequence sequence = table.open(keys.first(first));
-  if (sequence.published() < first) return 0;
   std::size_t done = 0;
   for (; done < contents.size(); ++done) {
-    const auto rows = static_cast<std::uint32_t>((first + done + 1) * shape().page_tokens);
-    if (table.match(keys.first(first + done + 1)) == first + done + 1) {
-      sequence = table.open(keys.first(first + done + 1));  // made meanwhile
-      continue;
-    }
-    if (!table.reserve(sequence, rows, copies_).ok()) break;
-    std::memcpy(store_.data() + sequence.pages().back() * shape().page_bytes(), contents[done],
+    if (table.follow(behind, keys[done])) continue;  // made meanwhile
+    const auto rows = static_cast<std::uint32_t>((behind.published() + 1) * shape().page_tokens);
+    if (!table.reserve(behind, rows, copies_).ok()) break;
+    std::memcpy(store_.data() + behind.pages().back() * shape().page_bytes(), contents[done],
                 shape().page_bytes());
-    table.wrote(sequence, rows);
-    if (!table.publish(sequence, keys[first + done])) break;
+    table.wrote(behind, rows);
+    if (table.publish(behind, keys[done])) continue;
+    table.truncate(behind, rows - static_cast<std::uint32_t>(shape().page_tokens));
+    break;
   }
   return done;
 }

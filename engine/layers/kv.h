@@ -152,6 +152,12 @@ class KvPool : public KvPages {
   /// many: fewer where those before are gone, or no page can be had.
   std::size_t put(std::span<const PageKey> keys, std::size_t first,
                   std::span<const std::byte* const> contents);
+  /// The same in several steps: the pages that stand before, then those that go behind them, each
+  /// looked at once. They are not given up while the sequence has them.
+  Sequence open(std::span<const PageKey> keys) { return pages_table().open(keys); }
+  std::size_t put(Sequence& behind, std::span<const PageKey> keys,
+                  std::span<const std::byte* const> contents);
+  using KvPages::open;
   /// All of a page: `shape().page_bytes()`.
   std::span<const std::byte> content(Page page) const {
     return std::span(store_).subspan(page * shape().page_bytes(), shape().page_bytes());

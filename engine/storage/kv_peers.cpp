@@ -255,6 +255,7 @@ bool KvPeers::start(Fetch& fetch, std::int64_t now) {
   fetch.begin = fetch.next = fetch.end = pool_.table().match(fetch.keys);
   fetch.pull = fetch.behind = 0;
   fetch.is_over = false;
+  fetch.put = {};
   if (fetch.keys.size() <= fetch.begin) return false;
   for (const Fetch& other : fetches_)
     if (other.pull != 0 && other.keys.size() > fetch.begin && other.begin <= fetch.begin &&
@@ -321,7 +322,11 @@ void KvPeers::put_arrived(Fetch& fetch) {
   if (fetch.arrived.empty()) return;
   std::vector<const std::byte*> contents;
   for (const PullEvent& page : fetch.arrived) contents.push_back(page.content.data());
-  const std::size_t put = pool_.put(fetch.keys, fetch.next, contents);
+  const std::span<const PageKey> keys(fetch.keys);
+  if (!fetch.put.is_open()) fetch.put = pool_.open(keys.first(fetch.next));
+  std::size_t put = 0;
+  if (fetch.put.published() == fetch.next)
+    put = pool_.put(fetch.put, keys.subspan(fetch.next), contents);
   fetch.next += put;
   {
     const std::lock_guard lock(mutex_);

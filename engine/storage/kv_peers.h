@@ -5,9 +5,9 @@
 // port. Questions are answered on the port's thread, page by page, from what is published; what
 // comes for this pool waits for its owner, for each peer as much as this side has asked it for. A
 // page that memory has is not pulled, and prompts that begin alike share one pull. What was pulled
-// becomes cache, in the order of its chain. Where pulling fails or costs more than computing the
-// prompt is computed, and a counter says why. Users of the pools may also tell each other something
-// (`tell`). Thread: the pool's owner; counts from any.
+// is held until its pull ends, and becomes cache then, in the order of its chain. Where pulling
+// fails or costs more than computing the prompt is computed, and a counter says why. Users of the
+// pools may also tell each other something (`tell`). Thread: the pool's owner; counts from any.
 // Source: omni-flow, section 4.2 (transfer).
 #pragma once
 
@@ -115,6 +115,7 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
     PeerLife peer = {};
     bool is_over = false;
     std::vector<PullEvent> arrived = {};  // in order, from `next` on
+    Sequence put = {};                    // the pages before `next`, once some have come
   };
 
   void joined(PeerLife peer) override;

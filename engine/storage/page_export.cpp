@@ -1,7 +1,5 @@
 #include "engine/storage/page_export.h"
 
-#include <cstring>
-
 #include "base/crc32c.h"
 
 namespace sluice {
@@ -33,15 +31,14 @@ bool PageExport::has(const PageKey& key) const {
   return find(key) != no_page;
 }
 
-std::optional<ServedPage> PageExport::copy(const PageKey& key, std::span<std::byte> to) {
+std::optional<ServedPage> PageExport::append(const PageKey& key, pages::Bytes& to) {
   const std::lock_guard lock(mutex_);
   const Page page = find(key);
   if (page == no_page) return std::nullopt;
   Entry& entry = entries_[page];
   const auto content = pool_.content(page);
-  SLUICE_CHECK(content.size() == to.size());
   if (!entry.crc32c.has_value()) entry.crc32c = crc32c(content);
-  std::memcpy(to.data(), content.data(), content.size());
+  to.insert(to.end(), content.begin(), content.end());
   return ServedPage{entry.generation, *entry.crc32c};
 }
 

@@ -26,7 +26,7 @@ class PageExport final : public PageWatcher, public PageLookup {
   void published(Page page) override;
   void dropped(Page page) override;
   bool has(const PageKey& key) const override;
-  std::optional<ServedPage> copy(const PageKey& key, std::span<std::byte> to) override;
+  std::optional<ServedPage> append(const PageKey& key, pages::Bytes& to) override;
 
  private:
   struct Entry {

@@ -13,6 +13,7 @@
 #include "base/crc32c.h"
 #include "base/nearest.h"
 #include "base/payload.h"
+#include "base/random.h"
 #include "base/tensor.h"
 #include "base/utf8.h"
 
@@ -198,5 +199,13 @@ TEST_CASE("CRC-32C gives the published sums, by the processor's instruction and 
     const auto bytes = std::as_bytes(std::span(text));
     CHECK(crc32c(bytes) == crc32c_by_table(bytes));
     text += static_cast<char>(i * 37);
+  }
+  // Around the lanes that are summed at once, and several of them.
+  SplitMix64 random(1);
+  for (const std::size_t size : {3071, 3072, 3073, 3080, 4099, 6143, 6144, 9217, 65536, 65543}) {
+    std::vector<std::byte> bytes(size);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
+    CHECK(crc32c(bytes) == crc32c_by_table(bytes));
+    CHECK(crc32c(std::span(bytes).subspan(1)) == crc32c_by_table(std::span(bytes).subspan(1)));
   }
 }

@@ -27,8 +27,9 @@ TEST_CASE("each place of a message about pages that is changed is refused or rea
   outcomes.change_bytes("took", pages::encode(pages::Took{5}), read);
   outcomes.change_bytes("note", pages::encode(pages::Note{6, pages::Bytes(3)}), read);
   outcomes.change_bytes("noted", pages::encode(pages::Noted{7, 20}), read);
-  pages::Bytes page = pages::page_message(3);
-  pages::write_page_head({8, 2, 3, {{1, 2, 3, 4}}, 5, 3, 6}, page);
+  const pages::Bytes content(3);
+  const pages::Bytes page =
+      pages::encode(pages::PageContent{{8, 2, 3, {{1, 2, 3, 4}}, 5, 3, 6}, content});
   outcomes.change_bytes("page", page, read);
   for (const std::size_t keys : {pages::keys_most, pages::keys_most + 1}) {
     pages::Bytes bytes = pages::encode(pages::Find{1, std::vector<PageKey>(pages::keys_most)});
@@ -43,9 +44,10 @@ TEST_CASE("each place of a message about pages that is changed is refused or rea
     outcomes.add("a note's bytes", read(bytes));
   }
   for (const std::uint32_t size : {pages::page_bytes_most, pages::page_bytes_most + 1}) {
-    pages::Bytes bytes = pages::page_message(size);
-    pages::write_page_head({8, 2, 3, {{1, 2, 3, 4}}, 5, size, 6}, bytes);
-    outcomes.add("a page's bytes", read(bytes));
+    const pages::Bytes large(size);
+    outcomes.add(
+        "a page's bytes",
+        read(pages::encode(pages::PageContent{{8, 2, 3, {{1, 2, 3, 4}}, 5, size, 6}, large})));
     hello.page_bytes = size;
     outcomes.add("pages of a hello", read(pages::encode(hello)));
   }

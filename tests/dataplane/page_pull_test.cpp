@@ -150,8 +150,8 @@ TEST_CASE("each message is read as it was written, and no other bytes are one") 
     CHECK((!more.has_value() || std::holds_alternative<pages::Note>(*more)));
   }
   CHECK(std::get<pages::Hello>(*pages::decode(all[0])) == hello_of(4));
-  Bytes page = pages::page_message(page_bytes);
-  pages::write_page_head({8, 2, 3, key_of(4), 5, page_bytes, 6}, page);
+  const Bytes content(page_bytes);
+  Bytes page = encode(pages::PageContent{{8, 2, 3, key_of(4), 5, page_bytes, 6}, content});
   const auto whole = pages::decode(page);
   REQUIRE(whole.has_value());
   const auto& read_page = std::get<pages::PageContent>(*whole);
@@ -294,11 +294,10 @@ TEST_CASE("a slow way is not filled with answers that nobody waits for any more"
   }
   CHECK(asked == PagePuller::in_flight_most);
   // Who has answered the first is asked for more.
-  Bytes page = pages::page_message(large);
-  const auto content = pages::page_content(page);
+  const Bytes content(large);
   for (std::uint32_t i = 0; i < asks[0].second; ++i) {
-    pages::write_page_head({asks[0].first, 1, 0, key_of(i), i, large, crc32c(content)}, page);
-    puller.take(server, page, now);
+    const pages::PageHead head{asks[0].first, 1, 0, key_of(i), i, large, crc32c(content)};
+    puller.take(server, encode(pages::PageContent{head, content}), now);
   }
   const auto pages_of_first = static_cast<std::uint32_t>(asks[0].second);
   puller.take(server, encode(pages::End{asks[0].first, pages_of_first, {}, 77}), now);
@@ -481,9 +480,7 @@ TEST_CASE("of 50,000 reads of pages that are overwritten meanwhile none is taken
     (void)puller.take_events();
     puller.fetch(pull, 1, now);
     (void)puller.take_out();
-    Bytes message = pages::page_message(large);
-    const auto content = pages::page_content(message);
-    std::memcpy(content.data(), contents[page].data(), large);
+    Bytes content = contents[page];
     const bool tears = random.next() % 2 == 0;
     if (tears) {
       const std::size_t from = random.next() % 2 == 0 ? 0 : random.next() % large;
@@ -492,8 +489,8 @@ TEST_CASE("of 50,000 reads of pages that are overwritten meanwhile none is taken
       std::memcpy(content.data() + from, other.data() + from, count);
     }
     const bool is_whole = std::memcmp(content.data(), contents[page].data(), large) == 0;
-    pages::write_page_head({question + 1, 1, 0, key_of(page), 0, large, sums[page]}, message);
-    puller.take({1, 1}, std::move(message), now);
+    const pages::PageHead head{question + 1, 1, 0, key_of(page), 0, large, sums[page]};
+    puller.take({1, 1}, encode(pages::PageContent{head, content}), now);
     bool taken = false;
     for (const PullEvent& event : puller.take_events())
       taken = taken || event.kind == PullEvent::Kind::page;

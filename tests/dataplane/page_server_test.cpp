@@ -11,6 +11,7 @@ TEST_CASE("what a peer that does not read is owed is bounded, and others are ans
   constexpr std::uint32_t large = 1U << 20U;
   PageServer server(hello_of(1, large), receipts);
   Shelf shelf;
+  shelf.bytes = large;
   for (std::uint64_t i = 0; i < 8; ++i) shelf.there[key_of(i)] = 0;
   std::vector<PeerMessage> out;
   const PeerLife greedy{1, 1}, modest{2, 1};

@@ -49,14 +49,17 @@ inline pages::Bytes content_of(const PageKey& key, std::size_t bytes = page_byte
 class Shelf final : public PageLookup {
  public:
   std::map<PageKey, std::uint64_t> there;  // generation
+  std::uint32_t bytes = page_bytes;        // of a page
   bool tears = false;
   SplitMix64 random{3};
   std::uint64_t torn = 0;
 
   bool has(const PageKey& key) const override { return there.contains(key); }
-  std::optional<ServedPage> copy(const PageKey& key, std::span<std::byte> to) override {
+  std::optional<ServedPage> append(const PageKey& key, pages::Bytes& message) override {
     const auto it = there.find(key);
     if (it == there.end()) return std::nullopt;
+    message.resize(message.size() + bytes);
+    const std::span<std::byte> to = std::span(message).last(bytes);
     fill(key, to);
     const ServedPage page{it->second, crc32c(to)};
     if (tears && random.next() % 2 == 0) {

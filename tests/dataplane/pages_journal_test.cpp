@@ -48,6 +48,7 @@ struct World {
     Server(std::uint64_t incarnation, std::uint32_t bytes)
         : machine(hello_of(incarnation, bytes), receipts) {
       machine.met(client);
+      shelf.bytes = bytes;
     }
     PageServer machine;
     Shelf shelf;
@@ -265,6 +266,7 @@ std::vector<std::string> flood(std::uint64_t seed, int steps, std::uint32_t byte
   const auto pick = [&](std::uint64_t most) { return chance.next() % (most + 1); };
   PageServer server(hello_of(3, bytes), receipts);
   Shelf shelf;
+  shelf.bytes = bytes;
   for (std::uint64_t key = 0; key < 20; ++key) shelf.there[key_of(key)] = key;
   std::map<PeerLife, std::deque<std::uint64_t>> sent;  // receipts
   std::vector<std::string> journal;

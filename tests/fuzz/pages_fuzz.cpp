@@ -38,28 +38,15 @@ void require(bool what) {
 class Shelf final : public PageLookup {
  public:
   bool has(const PageKey& key) const override { return key.words[0] < 4; }
-  std::optional<ServedPage> copy(const PageKey& key, std::span<std::byte> to) override {
+  std::optional<ServedPage> append(const PageKey& key, Bytes& to) override {
     if (!has(key)) return std::nullopt;
-    std::ranges::fill(to, std::byte{9});
-    return ServedPage{1, crc32c(to)};
+    to.insert(to.end(), page_bytes, std::byte{9});
+    return ServedPage{1, crc32c(std::span(to).last(page_bytes))};
   }
 };
 
 Bytes write(const pages::Message& message) {
-  if (const auto* page = std::get_if<pages::PageContent>(&message)) {
-    Bytes made = pages::page_message(page->head.length);
-    std::ranges::copy(page->content, pages::page_content(made).begin());
-    pages::write_page_head(page->head, made);
-    return made;
-  }
-  return std::visit(
-      [](const auto& what) -> Bytes {
-        if constexpr (requires { pages::encode(what); })
-          return pages::encode(what);
-        else
-          return {};
-      },
-      message);
+  return std::visit([](const auto& what) { return pages::encode(what); }, message);
 }
 
 /// A machine whose peer says the bytes.

@@ -228,6 +228,24 @@ class Lines {
 
 }  // namespace
 
+TEST_CASE("a machine 0 in life 1 is heard as any other is") {
+  FakeTransport::Made made;
+  PeerPortOptions options;
+  options.self = {1, 1};
+  options.connect = [&](Origin) -> Result<std::unique_ptr<Transport>> {
+    return std::unique_ptr<Transport>(std::make_unique<FakeTransport>(made));
+  };
+  Ear ear;
+  const auto port = std::move(make_peer_port(std::move(options))).value();
+  REQUIRE(port->open(channel, ear));
+  made.listener->connected({0, 1});
+  made.listener->received({0, 1}, Channel::message, announcement(1, 1, {channel}));
+  CHECK(ear.joins == std::vector<PeerLife>{{0, 1}});
+  // Over one link it stays in that life.
+  made.listener->received({0, 1}, Channel::message, announcement(1, 0, {channel}));
+  CHECK(ear.joins.size() == 1);
+}
+
 TEST_CASE("people are told who is silent, and that links could not be begun anew, once each") {
   FakeTransport::Made made;
   Lines lines;

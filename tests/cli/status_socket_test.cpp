@@ -39,8 +39,8 @@ std::size_t descriptors() {
 
 template <typename T>
 std::string said(const Result<T>& result) {
-  return result.ok() ? "well" : std::string(to_string(result.error().code)) + ": " +
-                                    result.error().message;
+  return result.ok() ? "well"
+                     : std::string(to_string(result.error().code)) + ": " + result.error().message;
 }
 
 StatusSocket listening(const std::string& path, const std::string& text) {
@@ -139,9 +139,9 @@ TEST_CASE("a reader whose owner is not known is not answered, and an owner not r
   const std::size_t before = descriptors();
   {
     const FailingCall fails("getsockopt", ENOTSOCK);
-    CHECK(said(StatusReader::connect(path)) ==
-          "unavailable: " + path + ": it belongs to user unknown, this is user " +
-              std::to_string(::getuid()));
+    CHECK(said(StatusReader::connect(path)) == "unavailable: " + path +
+                                                   ": it belongs to user unknown, this is user " +
+                                                   std::to_string(::getuid()));
   }
   {
     const Result<StatusReader> reader = StatusReader::connect(path);

@@ -45,16 +45,15 @@ wire::Bytes body(std::size_t size) {
 
 std::string framed(const wire::Bytes& bytes) {
   std::string text;
-  for (unsigned shift = 0; shift < 32; shift += 8)
-    text += static_cast<char>(bytes.size() >> shift);
+  for (unsigned shift = 0; shift < 32; shift += 8) text += static_cast<char>(bytes.size() >> shift);
   for (const std::byte one : bytes) text += static_cast<char>(one);
   return text;
 }
 
 template <typename T>
 std::string said(const Result<T>& result) {
-  return result.ok() ? "well" : std::string(to_string(result.error().code)) + ": " +
-                                    result.error().message;
+  return result.ok() ? "well"
+                     : std::string(to_string(result.error().code)) + ": " + result.error().message;
 }
 
 }  // namespace

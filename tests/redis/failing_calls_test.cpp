@@ -61,8 +61,8 @@ RedisLink::Deadline soon() { return std::chrono::steady_clock::now() + long_enou
 
 template <typename T>
 std::string said(const Result<T>& result) {
-  return result.ok() ? "well" : std::string(to_string(result.error().code)) + ": " +
-                                    result.error().message;
+  return result.ok() ? "well"
+                     : std::string(to_string(result.error().code)) + ": " + result.error().message;
 }
 
 /// A link, and what its first question was.
@@ -95,7 +95,8 @@ TEST_CASE("a link that cannot be made says why, and leaves nothing") {
   CHECK(made_with("socket", EMFILE) == "unavailable: no socket: Too many open files");
   CHECK(made_with("connect", ENETUNREACH) ==
         "unavailable: it cannot be reached: Network is unreachable");
-  CHECK(made_with("poll", ENOMEM) == "unavailable: it cannot be waited for: Cannot allocate memory");
+  CHECK(made_with("poll", ENOMEM) ==
+        "unavailable: it cannot be waited for: Cannot allocate memory");
   CHECK(made_with("send", EPIPE) == "unavailable: the connection broke: Broken pipe");
   const auto wrong = [](RedisAddress address) {
     return said(RedisLink::connect(address, soon(), -1));
@@ -147,11 +148,8 @@ TEST_CASE("a question goes out and its answer comes in, whatever interrupts it")
     return answer.ok() ? answer->text : said(answer);
   };
   const std::string question("*2\r\n$4\r\nPING\r\n$2\r\n\0x\r\n", 22);
-  for (const auto& [function, error] :
-       std::vector<std::pair<const char*, int>>{{"none", 0},
-                                                {"poll", EINTR},
-                                                {"recv", EINTR},
-                                                {"recv", EAGAIN}}) {
+  for (const auto& [function, error] : std::vector<std::pair<const char*, int>>{
+           {"none", 0}, {"poll", EINTR}, {"recv", EINTR}, {"recv", EAGAIN}}) {
     // The other side's own calls would count: it asks by another way.
     CHECK(pings(function, error, 3) == "PONG");
     std::array<char, 64> part{};

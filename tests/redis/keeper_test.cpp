@@ -121,8 +121,8 @@ struct Told {
 
 template <typename T>
 std::string said(const Result<T>& result) {
-  return result.ok() ? "well" : std::string(to_string(result.error().code)) + ": " +
-                                    result.error().message;
+  return result.ok() ? "well"
+                     : std::string(to_string(result.error().code)) + ": " + result.error().message;
 }
 
 }  // namespace
@@ -132,8 +132,8 @@ TEST_CASE("an entry that is refused says why to who waits for it") {
            {list({"held", "7", "300"}),
             "another process is machine 'front', in life 7; its lease lasts for 300 ms more"},
            {list({"young", "900"}),
-            "it is new or was emptied, and lets in who was there before it lets newcomers in, in 900 "
-            "ms"},
+            "it is new or was emptied, and lets in who was there before it lets newcomers in, in "
+            "900 ms"},
            {list({"differs", "eyes", "0123456789"}),
             "machine 'eyes' has other workflows, overrides or places: digest 01234567..., machine "
             "'front' has abcdef01..."},
@@ -154,7 +154,8 @@ TEST_CASE("an entry that is refused says why to who waits for it") {
     CHECK(got == expected);
     CHECK(said(keeper->may_begin()) ==
           "unavailable: no call can begin while the registry at tcp://here does not confirm this "
-          "machine: " + why);
+          "machine: " +
+              why);
     CHECK(told.notices.empty());
     CHECK(told.fenced.empty());
   }
@@ -177,7 +178,8 @@ TEST_CASE("an entry that holds, lapses and is fenced is told") {
           "unavailable: no call can begin while the registry at tcp://here does not confirm this "
           "machine: it does not answer");
     CHECK(said(keeper->wait_for_entry(0ms)) ==
-          "deadline: the registry at tcp://here has not let machine 'front' in: it does not answer");
+          "deadline: the registry at tcp://here has not let machine 'front' in: it does not "
+          "answer");
     CHECK(told.fenced.empty());
     registry.answer(list({"fenced", "9"}));
     REQUIRE(told.wait(told.fenced, 1));
@@ -191,11 +193,10 @@ TEST_CASE("an entry that holds, lapses and is fenced is told") {
 }
 
 TEST_CASE("what is asked of a registry is these words and no others") {
-  const RegistrationSettings settings{"laptop", "front", "token", "abcdef0123",
-                                      5,        1000ms,  70ms};
+  const RegistrationSettings settings{"laptop", "front", "token", "abcdef0123", 5, 1000ms, 70ms};
   Registration entry(settings);
-  const Words keys{"3", "sluice:laptop:lives", "sluice:laptop:leases", "sluice:laptop:epoch",
-                   "front", "token"};
+  const Words keys{
+      "3", "sluice:laptop:lives", "sluice:laptop:leases", "sluice:laptop:epoch", "front", "token"};
   const auto with = [&](const std::string& script, const Words& more) {
     Words words{"EVAL", script};
     words.insert(words.end(), keys.begin(), keys.end());
@@ -206,7 +207,8 @@ TEST_CASE("what is asked of a registry is these words and no others") {
   auto question = entry.ask(0ms);
   REQUIRE(question);
   CHECK(question->number == 1);
-  CHECK(question->words == with(registry::enter, {"5", "abcdef0123", "1000", "token", "new", "70"}));
+  CHECK(question->words ==
+        with(registry::enter, {"5", "abcdef0123", "1000", "token", "new", "70"}));
   CHECK(entry.due() == 250ms);
   CHECK_FALSE(entry.ask(10s));  // one at a time
   entry.answered(1, {"ok", "epoch", "8", "front"}, 10ms);
@@ -220,7 +222,8 @@ TEST_CASE("what is asked of a registry is these words and no others") {
   CHECK(entry.due() == 300ms);
   question = entry.ask(300ms);
   REQUIRE(question);
-  CHECK(question->words == with(registry::enter, {"8", "abcdef0123", "1000", "token", "again", "70"}));
+  CHECK(question->words ==
+        with(registry::enter, {"8", "abcdef0123", "1000", "token", "again", "70"}));
   entry.raise(8);
   entry.raise(11);
   CHECK(entry.incarnation() == 11);
@@ -233,8 +236,9 @@ TEST_CASE("what is asked of a registry is these words and no others") {
 }
 
 TEST_CASE("an entry asks again a sixteenth of a lease after a break, and after 20 ms at least") {
-  for (const auto& [lease, pause] : std::vector<std::pair<std::chrono::milliseconds, Registration::Instant>>{
-           {16ms, 20ms}, {319ms, 20ms}, {320ms, 20ms}, {336ms, 21ms}, {3200ms, 200ms}}) {
+  using Pauses = std::vector<std::pair<std::chrono::milliseconds, Registration::Instant>>;
+  for (const auto& [lease, pause] :
+       Pauses{{16ms, 20ms}, {319ms, 20ms}, {320ms, 20ms}, {336ms, 21ms}, {3200ms, 200ms}}) {
     Registration entry({"laptop", "front", "token", "w", 1, lease});
     entry.broke("gone", 1s);
     CHECK(entry.due() == 1s + pause);
@@ -324,21 +328,48 @@ TEST_CASE("a registry of one's own is started by these words, from a folder of t
     const Result<Words> command = command_with(folders);
     REQUIRE(command.ok());
     CHECK(*command == Words{program,
-                            "--port", "0",
-                            "--unixsocket", "/f/registry.socket",
-                            "--unixsocketperm", "600",
-                            "--dir", "/f",
-                            "--save", "",
-                            "--appendonly", "no",
-                            "--daemonize", "no",
-                            "--maxmemory", "64mb",
-                            "--maxmemory-policy", "noeviction",
-                            "--loglevel", "warning",
-                            "--crash-log-enabled", "no",
-                            "--crash-memcheck-enabled", "no",
-                            "--user", "default", "reset", "on", "nopass",
-                            "resetchannels", "-@all", "+hello", "+eval", "+time", "+get", "+set",
-                            "+hget", "+hset", "+zadd", "+zrem", "+zscore", "+zrangebyscore",
+                            "--port",
+                            "0",
+                            "--unixsocket",
+                            "/f/registry.socket",
+                            "--unixsocketperm",
+                            "600",
+                            "--dir",
+                            "/f",
+                            "--save",
+                            "",
+                            "--appendonly",
+                            "no",
+                            "--daemonize",
+                            "no",
+                            "--maxmemory",
+                            "64mb",
+                            "--maxmemory-policy",
+                            "noeviction",
+                            "--loglevel",
+                            "warning",
+                            "--crash-log-enabled",
+                            "no",
+                            "--crash-memcheck-enabled",
+                            "no",
+                            "--user",
+                            "default",
+                            "reset",
+                            "on",
+                            "nopass",
+                            "resetchannels",
+                            "-@all",
+                            "+hello",
+                            "+eval",
+                            "+time",
+                            "+get",
+                            "+set",
+                            "+hget",
+                            "+hset",
+                            "+zadd",
+                            "+zrem",
+                            "+zscore",
+                            "+zrangebyscore",
                             "~sluice:laptop:*"});
   }
 }

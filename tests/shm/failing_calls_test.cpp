@@ -19,8 +19,8 @@ constexpr std::size_t size = std::size_t{64} << 10U;
 
 template <typename T>
 std::string said(const Result<T>& result) {
-  return result.ok() ? "well" : std::string(to_string(result.error().code)) + ": " +
-                                    result.error().message;
+  return result.ok() ? "well"
+                     : std::string(to_string(result.error().code)) + ": " + result.error().message;
 }
 
 struct Ends {

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t small = std::size_t{64} << 10U;
 constexpr std::size_t slab = BlockPool::slab_bytes;
+constexpr int kind_of_socket = SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
 std::string words(const LentCounts& counts) {
   return std::to_string(counts.in_place) + " in place of " + std::to_string(counts.in_place_bytes) +
@@ -48,8 +49,13 @@ Descriptor reader_of(const Folder& folder, Origin life) {
 
 TEST_CASE("a machine's memory is as many whole slabs as it may have, from 1 to 64") {
   Folder folder;
-  for (const auto& [bytes, slabs] : std::vector<std::pair<std::size_t, std::size_t>>{
-           {0, 1}, {slab - 1, 1}, {2 * slab - 1, 1}, {2 * slab, 2}, {64 * slab, 64}, {65 * slab, 64}}) {
+  for (const auto& [bytes, slabs] :
+       std::vector<std::pair<std::size_t, std::size_t>>{{0, 1},
+                                                        {slab - 1, 1},
+                                                        {2 * slab - 1, 1},
+                                                        {2 * slab, 2},
+                                                        {64 * slab, 64},
+                                                        {65 * slab, 64}}) {
     SharedMemoryOptions options = options_of(folder, {1, 5});
     options.bytes_max = bytes;
     const auto one = machine(std::move(options));
@@ -87,8 +93,8 @@ TEST_CASE("what went which way to a machine is counted, all of it") {
   CHECK(words(one->counts(3)) == "0 in place of 0, copied 0, in messages 0 of 0, held 0: ");
   CHECK_FALSE(one->lend({3, 1}, pattern(small, 1)));
   CHECK(words(one->counts(3)) ==
-        "0 in place of 0, copied 0, in messages 1 of 65536, held 0: it has not mapped this machine's "
-        "memory");
+        "0 in place of 0, copied 0, in messages 1 of 65536, held 0: it has not mapped this "
+        "machine's memory");
   CHECK(one->take_notices().empty());
   REQUIRE(send_word(reader, Mapped{0}) == Sent::yes);
   const std::uint64_t tries = [&] {
@@ -106,16 +112,16 @@ TEST_CASE("what went which way to a machine is counted, all of it") {
                                          ", held 196608: it has not mapped this machine's memory"));
   CHECK(one->lend({3, 1}, pattern(small, 2)));  // four parts of four
   CHECK_FALSE(one->lend({3, 1}, pattern(small + 1, 3)));
-  CHECK(words(one->counts(3)) == counted("3 in place of 262144, copied 2", 1, small + 1,
-                                         ", held 262144: it holds 0 MiB that it has not given back"));
+  const std::string why = "it holds 0 MiB that it has not given back";
+  CHECK(words(one->counts(3)) ==
+        counted("3 in place of 262144, copied 2", 1, small + 1, ", held 262144: " + why));
   CHECK(one->take_notices() ==
-        std::vector<std::string>{"values for machine 3 travel in messages, where they are copied: it "
-                                 "holds 0 MiB that it has not given back"});
+        std::vector{"values for machine 3 travel in messages, where they are copied: " + why});
   CHECK(one->counts(2).in_place == 0);
   CHECK(one->counts(2).held_bytes == 0);
 }
 
-TEST_CASE("who is suspected gets nothing until it is met again, and only that life and earlier ones") {
+TEST_CASE("who is suspected gets nothing until it is met again, that life and earlier ones") {
   Folder folder;
   const auto one = machine(options_of(folder, {1, 5}));
   const Descriptor reader = reader_of(folder, {3, 7});
@@ -230,7 +236,7 @@ TEST_CASE("what a peer declines is told to people, on either side") {
 
 TEST_CASE("a reader hears 64 words in a turn, and is shown 64 slabs") {
   std::array<int, 2> ends{};
-  REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) == 0);
+  REQUIRE(::socketpair(AF_UNIX, kind_of_socket, 0, ends.data()) == 0);
   const Descriptor owner(ends[0]);
   const auto reader = std::make_shared<Attachment>(Origin{1, 1}, Descriptor(ends[1]),
                                                    std::make_shared<const Bell>());
@@ -251,7 +257,7 @@ TEST_CASE("a reader hears 64 words in a turn, and is shown 64 slabs") {
 
 TEST_CASE("what cannot be given back at once waits, in its order, and rings") {
   std::array<int, 2> ends{};
-  REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) == 0);
+  REQUIRE(::socketpair(AF_UNIX, kind_of_socket, 0, ends.data()) == 0);
   Descriptor owner(ends[0]);
   const auto bell = std::make_shared<const Bell>();
   const auto reader = std::make_shared<Attachment>(Origin{1, 1}, Descriptor(ends[1]), bell);

@@ -53,7 +53,8 @@ AREAS = {
     "runtime/redis": ["test_redis", "script:registry"],
     "runtime/registry": ["test_redis", "script:registry"],
     "runtime/sim": ["test_sim", "script:transcripts", "script:scenarios", "script:cli"],
-    "cli": ["cli/test_cli_parts", "script:interrupt", "script:transcripts", "script:first_try", "script:own_workflow",
+    "cli": ["cli/test_cli_parts", "cli/test_pool_snapshot", "cli/test_page_secret", "script:interrupt",
+            "script:transcripts", "script:first_try", "script:own_workflow",
             "script:given_up", "script:chat", "script:pool", "script:isolate", "script:cli", "script:kv_folder", "script:request_options",
             "script:help", "script:restart", "script:failing_calls", "script:failures", "script:down", "script:run", "script:cluster"],
     "plugin": ["plugin/test_plugin", "script:isolate"],
@@ -110,7 +111,7 @@ SCRIPTS = {
     "semantics": ["python3", "tests/semantics/compare.py", "{sluice}", "--count", "200", "--seed", "100"],
 }
 # Programs of some files of an area only.
-OF_PARTS = {"cli/test_cli_parts"}
+OF_PARTS = {"cli/test_cli_parts", "cli/test_pool_snapshot", "cli/test_page_secret"}
 # What this machine's processor may not have, or its library picks; tests elsewhere see it.
 LEFT_OUT = re.compile(r"_amx\.cpp$")
 # Processes with leases: on a busy machine one may fail by itself, so it has to fail twice.

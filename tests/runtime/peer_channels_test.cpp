@@ -288,6 +288,76 @@ TEST_CASE("people are told who is silent, and that links could not be begun anew
   CHECK(lines.count("pages: machine 7 has another secret") == 1);
 }
 
+TEST_CASE("links are begun anew for a link that has ended and whose machine is not back") {
+  struct Case {
+    const char* what;
+    std::vector<Origin> connected;
+    LinkState link;
+    bool anew;
+  };
+  for (const Case& one : std::vector<Case>{
+           {"it is not there", {}, {.life = {2, 200}, .ended = true}, true},
+           {"it has not ended", {}, {.life = {2, 200}, .ended = false}, false},
+           {"it is connected", {{2, 200}}, {.life = {2, 200}, .ended = true}, true},
+           {"an earlier life is", {{2, 199}}, {.life = {2, 200}, .ended = true}, true},
+           {"a later life is", {{2, 201}}, {.life = {2, 200}, .ended = true}, false},
+           {"another's later life is", {{3, 201}}, {.life = {2, 200}, .ended = true}, true},
+           {"both are", {{2, 201}, {3, 300}}, {.life = {2, 200}, .ended = true}, false}}) {
+    INFO(one.what);
+    // Each look is awaited, so that what it began is seen before the next.
+    struct Looked {
+      std::mutex mutex;
+      std::condition_variable changed;
+      int looks = 0;
+      std::vector<Origin> tried;
+    } looked;
+    struct Looking final : Transport {
+      Looking(Looked& at, const LinkState& one) : seen(at), link(one) {}
+      void start(TransportListener& heard) override { listener = &heard; }
+      void send(Origin, Channel, wire::Bytes) override {}
+      void refuse(Origin) override {}
+      void stop() override {}
+      std::vector<LinkState> links() const override {
+        const std::lock_guard lock(seen.mutex);
+        ++seen.looks;
+        seen.changed.notify_all();
+        return {link};
+      }
+      Looked& seen;
+      const LinkState link;
+      TransportListener* listener = nullptr;
+    };
+    Looking* first = nullptr;
+    PeerPortOptions options;
+    options.self = {1, 100};
+    options.first_pause = 0ms;
+    options.connect = [&](Origin self) -> Result<std::unique_ptr<Transport>> {
+      auto made = std::make_unique<Looking>(looked, one.link);
+      const std::lock_guard lock(looked.mutex);
+      if (first == nullptr) first = made.get();
+      looked.tried.push_back(self);
+      looked.changed.notify_all();
+      return std::unique_ptr<Transport>(std::move(made));
+    };
+    const auto port = std::move(make_peer_port(std::move(options))).value();
+    TransportListener& listener = *first->listener;
+    for (const Origin life : one.connected) listener.connected(life);
+    std::unique_lock lock(looked.mutex);
+    for (int look = 1; look <= (one.anew ? 1 : 20); ++look) {
+      lock.unlock();
+      listener.silent({7, 1}, "gone");
+      lock.lock();
+      REQUIRE(looked.changed.wait_for(lock, 10s, [&] { return looked.looks >= look; }));
+    }
+    if (one.anew) {
+      REQUIRE(looked.changed.wait_for(lock, 10s, [&] { return looked.tried.size() >= 2; }));
+      CHECK(looked.tried[1] == Origin{1, 101});
+    } else {
+      CHECK(looked.tried.size() == 1);
+    }
+  }
+}
+
 TEST_CASE("over one link a machine has one life, whatever it says") {
   FakeTransport::Made made;
   PeerPortOptions options;

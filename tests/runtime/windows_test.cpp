@@ -3,6 +3,7 @@
 #include "runtime/windows.h"
 
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "runtime/node/wait_graphs.h"
 #include "world.h"
@@ -113,6 +114,76 @@ TEST_CASE("workflows that share instances are looked at together, and so are sha
   for (RoleSpec& role : spec.roles) role.global_params.push_back(param.name);
   const std::vector<Graph> graph{{&spec, &shared.plan}};
   CHECK(!stopping_edges(wait_graphs(graph))[0][shared.edge("b", "c")]);
+}
+
+TEST_CASE("nodes stop together where their executors or their roles' parameters are one") {
+  const auto places = [](std::vector<Compiled*> all) {
+    std::vector<Graph> graphs;
+    for (Compiled* const one : all) graphs.push_back({&one->loaded.spec, &one->plan});
+    const std::vector<WaitGraph> waits = wait_graphs(graphs);
+    REQUIRE(waits.size() == all.size());
+    // Names for the places, in the order in which they come; the entry's is none.
+    std::string text;
+    std::map<std::uint32_t, char> names;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      CHECK(waits[i].plan == &all[i]->plan);
+      REQUIRE(waits[i].places.size() == all[i]->plan.nodes.size());
+      CHECK(waits[i].places[entry_node] == 0);
+      text += i == 0 ? "" : " ";
+      for (const char* node : {"a", "b", "c"})
+        text += names.emplace(waits[i].places[all[i]->node(node)],
+                              static_cast<char>('A' + names.size())).first->second;
+    }
+    return text;
+  };
+  Compiled three(triangle), again(triangle);
+  Compiled one(in_a_row("one", two_roles, "left", "right", "left"));
+  CHECK(places({&three}) == "ABC");
+  CHECK(places({&three, &one}) == "ABC DED");
+  CHECK(places({&three, &again, &one}) == "ABC DEF GHG");
+  const auto share = [](Compiled& in, std::size_t role, const std::string& param) {
+    in.loaded.spec.roles[role].global_params.push_back({param, {}});
+  };
+  share(three, 0, "pages");
+  share(again, 0, "pages");  // of its own
+  share(one, 0, "pages");
+  CHECK(places({&three, &again, &one}) == "ABC DEF GHG");
+  share(three, 2, "pages");
+  CHECK(places({&three, &again, &one}) == "ABA CDE FGF");
+  share(three, 1, "words");
+  share(three, 2, "words");
+  CHECK(places({&three, &again, &one}) == "AAA BCD EFE");
+  share(one, 1, "pages");
+  CHECK(places({&three, &again, &one}) == "AAA BCD EEE");
+  // A parameter that two workflows include from one file is one; another of the name is not.
+  for (Compiled* const in : {&again, &one}) {
+    GlobalParamSpec pages;
+    pages.name.text = "pages";
+    pages.included_from = "pages.yaml";
+    GlobalParamSpec words = pages;
+    words.name.text = "words";
+    in->loaded.spec.global_params = {words, pages};
+  }
+  CHECK(places({&three, &again, &one}) == "AAA BCD BBB");
+}
+
+TEST_CASE("windows of all edges between machines have 32 MiB, each 64 KiB to 4 MiB") {
+  const Compiled one(triangle);
+  const auto window = [&](std::size_t workflows, std::vector<std::uint32_t> roles,
+                          std::uint32_t home) {
+    const std::vector<Graph> graphs(workflows, Graph{&one.loaded.spec, &one.plan});
+    return window_for(graphs, std::vector(workflows, std::move(roles)), home);
+  };
+  constexpr std::size_t all = std::size_t{32} << 20U, most = std::size_t{4} << 20U;
+  CHECK(window(0, {}, 0) == most);
+  CHECK(window(3, {1, 1, 1}, 1) == most);
+  CHECK(window(7, {1, 1, 0}, 0) == all / 22);   // into `a`, and into `c` from both
+  CHECK(window(7, {1, 1, 1}, 0) == all / 15);   // in and out
+  CHECK(window(7, {1, 2, 3}, 0) == all / 36);   // every edge
+  CHECK(window(7, {1, 2, 3}, 3) == all / 29);   // not what goes out
+  CHECK(window(7, {0, 0, 1}, 0) == all / 22);   // into `c`, and out
+  CHECK(window(102, {1, 2, 3}, 0) == all / 511);
+  CHECK(window(103, {1, 2, 3}, 0) == std::size_t{64} << 10U);
 }
 
 TEST_CASE("a full window stops its producer until a quarter of it has come back") {

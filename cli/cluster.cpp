@@ -207,7 +207,7 @@ void leave_folder(const Cluster& cluster, std::uint32_t machine, std::optional<L
 }
 
 Result<ZmqOptions> transport_options(const Cluster& cluster, Origin self,
-                                     const std::function<void(const std::string&)>& notice) {
+                                     const std::function<void(const LinkNotice&)>& notice) {
   const ClusterSpec& spec = cluster.spec();
   const std::string keys = keys_folder(spec);
   ZmqOptions options;
@@ -240,7 +240,7 @@ Result<ZmqOptions> transport_options(const Cluster& cluster, Origin self,
 
 Result<std::unique_ptr<Node>> make_node(const Cluster& cluster, std::uint32_t machine,
                                         const Catalog& catalog, RunnerOptions options,
-                                        std::function<void(const std::string&)> notice,
+                                        std::function<void(const LinkNotice&)> notice,
                                         RegistryKeeper* registry) {
   NodeOptions node;
   for (const ClusterMachine& one : cluster.spec().machines) node.machines.push_back(one.name.text);

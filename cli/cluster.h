@@ -51,7 +51,7 @@ Result<LockFile> lock_machine(const Cluster& cluster, std::uint32_t machine);
 
 /// What a machine's transport is made from. Errors: keys that are not there.
 Result<ZmqOptions> transport_options(const Cluster& cluster, Origin self,
-                                     const std::function<void(const std::string&)>& notice);
+                                     const std::function<void(const LinkNotice&)>& notice);
 
 /// Removes the folder where nothing is in it.
 void leave_cluster_folder(const std::string& folder);
@@ -64,7 +64,7 @@ void leave_folder(const Cluster& cluster, std::uint32_t machine, std::optional<L
 /// there.
 Result<std::unique_ptr<Node>> make_node(const Cluster& cluster, std::uint32_t machine,
                                         const Catalog& catalog, RunnerOptions options,
-                                        std::function<void(const std::string&)> notice,
+                                        std::function<void(const LinkNotice&)> notice,
                                         RegistryKeeper* registry);
 
 }  // namespace sluice::cli

@@ -31,15 +31,15 @@ std::string processes_lock(const Cluster& cluster) { return cluster.folder + "/u
 /// else may see it; the rest nobody wants, unless one does not come.
 class KeptNotices {
  public:
-  void add(const std::string& line) {
+  void add(const LinkNotice& notice) {
     const std::lock_guard lock(mutex_);
     if (all_came_) return;
-    if (const std::optional<std::string> refused = refusals_.tell(line)) {
+    if (const std::optional<std::string> refused = refusals_.tell(notice)) {
       if (!refused->empty()) std::fprintf(stderr, "note: %s\n", refused->c_str());
       return;
     }
-    if (lines_.size() < most && std::ranges::find(lines_, line) == lines_.end())
-      lines_.push_back(line);
+    if (lines_.size() < most && std::ranges::find(lines_, notice.text) == lines_.end())
+      lines_.push_back(notice.text);
   }
   void print() {
     const std::lock_guard lock(mutex_);
@@ -150,11 +150,11 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(
   home->status_ = std::move(shown).value();
   const auto progress = runner.progress;
   const auto kept = std::make_shared<KeptNotices>();
-  const auto notice = [quiet = &home->quiet_, kept](const std::string& line) {
+  const auto notice = [quiet = &home->quiet_, kept](const LinkNotice& heard) {
     if (*quiet)
-      kept->add(line);
+      kept->add(heard);
     else
-      std::fprintf(stderr, "note: %s\n", line.c_str());
+      std::fprintf(stderr, "note: %s\n", heard.text.c_str());
   };
   if (Result<void> started = home->start_processes(options, plugins); !started.ok())
     return started.error();

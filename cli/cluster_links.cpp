@@ -66,7 +66,22 @@ void check_keys(LoadedCluster& cluster) {
         who_makes(folder, missing));
 }
 
+void check_registry(LoadedCluster& cluster) {
+  if (!cluster.spec.registry_password) return;
+  if (const auto password = read_password(registry_password_file(cluster.spec)); !password.ok())
+    report(cluster.diagnostics,
+           {Severity::error, cluster.spec.registry_password->mark, "bad-password-file",
+            password.error().message,
+            "a file of this user with mode 0600 whose one line is the password"});
+}
+
 }  // namespace
+
+std::string registry_password_file(const ClusterSpec& spec) {
+  return (fs::path(spec.file).parent_path() / spec.registry_password->text)
+      .lexically_normal()
+      .string();
+}
 
 std::string keys_folder(const ClusterSpec& spec) {
   if (!spec.keys) return "";
@@ -76,6 +91,7 @@ std::string keys_folder(const ClusterSpec& spec) {
 void check_links(LoadedCluster& cluster) {
   check_addresses(cluster);
   if (cluster.spec.keys) check_keys(cluster);
+  check_registry(cluster);
 }
 
 }  // namespace sluice::cli

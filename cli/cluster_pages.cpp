@@ -69,7 +69,7 @@ WhyNotShared why_not_shared(const Catalog& catalog) {
 }
 
 Result<std::shared_ptr<PeerPort>> connect_pages(
-    const Cluster& cluster, Origin self, const std::function<void(const std::string&)>& notice) {
+    const Cluster& cluster, Origin self, const std::function<void(const LinkNotice&)>& notice) {
   const PageSharing sharing = page_sharing(cluster);
   if (!sharing.machines.contains(self.machine)) return std::shared_ptr<PeerPort>();
   Result<std::array<std::uint8_t, 32>> secret = secret_of(cluster);

@@ -29,6 +29,6 @@ WhyNotShared why_not_shared(const Catalog& catalog);
 
 /// Null: this machine shares no pages with others.
 Result<std::shared_ptr<PeerPort>> connect_pages(
-    const Cluster& cluster, Origin self, const std::function<void(const std::string&)>& notice);
+    const Cluster& cluster, Origin self, const std::function<void(const LinkNotice&)>& notice);
 
 }  // namespace sluice::cli

@@ -95,8 +95,8 @@ std::optional<Cluster> load(const std::string& path, const WorkflowOptions& opti
 /// From the registry's consent to the signal.
 int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& options,
           const Catalog& catalog, const EndSignals& signals) {
-  const auto notice = [&](const std::string& line) {
-    if (!options.quiet) std::fprintf(stderr, "%s: %s\n", options.name.c_str(), line.c_str());
+  const auto notice = [&](const LinkNotice& heard) {
+    if (!options.quiet) std::fprintf(stderr, "%s: %s\n", options.name.c_str(), heard.text.c_str());
   };
   // The process ends then: whoever is this machine now may be on another computer.
   std::atomic<bool> fenced{false};

@@ -4,7 +4,9 @@
 #include <cctype>
 #include <filesystem>
 
+#include "cli/cluster_links.h"
 #include "runtime/redis/private_server.h"
+#include "runtime/zmq/keys.h"
 
 namespace sluice::cli {
 
@@ -42,6 +44,12 @@ Result<std::unique_ptr<RegistryKeeper>> begin_entry(
   Result<RedisAddress> address = read_redis_address(options.shown);
   if (!address.ok()) return address.error();
   options.address = std::move(address).value();
+  if (spec.registry_user && spec.registry_password) {
+    const std::string file = registry_password_file(spec);
+    Result<std::string> password = read_password(file);
+    if (!password.ok()) return password.error();
+    options.login = RedisLogin{spec.registry_user->text, std::move(password).value(), file};
+  }
   options.entry = {key_name(cluster),    spec.machines[machine].name.text,
                    new_registry_token(), hex(cluster.digest),
                    incarnation_now(),    spec.lease,

@@ -13,7 +13,8 @@
 namespace sluice::cli {
 
 /// Begins to enter; never waits. Null: the cluster has no registry.
-/// `fenced` and `notice`: as in RegistryOptions. Errors: an address that is none.
+/// `fenced` and `notice`: as in RegistryOptions.
+/// Errors: an address that is none; a password that cannot be read.
 Result<std::unique_ptr<RegistryKeeper>> begin_entry(const Cluster& cluster, std::uint32_t machine,
                                                     std::function<void(const std::string&)> fenced,
                                                     std::function<void(const std::string&)> notice);

@@ -20,10 +20,12 @@ using Kind = YamlNode::Kind;
 
 constexpr std::array<std::string_view, 6> cluster_part{"cluster", "workflows", "machines",
                                                        "lease",   "keys",      "registry"};
+constexpr std::array<std::string_view, 3> registry_part{"address", "user", "password_file"};
 constexpr std::array<std::string_view, 5> machine_part{"address", "pages", "home", "roles",
                                                        "hosts"};
 constexpr std::size_t machines_max = 256;
 constexpr std::size_t workflows_max = 100;
+constexpr std::size_t user_bytes_max = 64;
 constexpr std::int64_t lease_least = 60;  // milliseconds
 constexpr std::chrono::hours lease_most{1};
 
@@ -59,9 +61,12 @@ class ClusterLoader : public YamlReader {
         spec_.keys = Name{keys->scalar, keys->mark};
     }
     load_machines(root);
-    if (const YamlNode* registry = find(root, "registry");
-        registry && expect(*registry, Kind::scalar, "the registry"))
-      load_registry(*registry);
+    if (const YamlNode* registry = find(root, "registry"); registry != nullptr) {
+      if (registry->kind == Kind::map)
+        load_registry_with_login(*registry);
+      else if (expect(*registry, Kind::scalar, "the registry"))
+        load_registry(*registry);
+    }
     // With a mistake in the file, what a machine lacks may be what was meant there.
     if (!has_errors(diagnostics_)) warn_of_idle();
   }
@@ -116,6 +121,37 @@ class ClusterLoader : public YamlReader {
                    "lease is " + in_quotes(node.scalar) + ", it must be from 60ms to 60m",
                    "3s is what stands for most networks");
     spec_.lease = *lease;
+  }
+
+  void load_registry_with_login(const YamlNode& map) {
+    check_keys(map, registry_part, "a registry");
+    std::array<const YamlNode*, registry_part.size()> parts{};
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      parts[i] = find(map, registry_part[i]);
+      if (parts[i] == nullptr)
+        error(
+            map.mark, "missing-key", "the registry has no " + std::string(registry_part[i]),
+            "registry: { address: unix:///PATH, user: NAME, password_file: FILE }, or the address "
+            "alone where the server asks for no password");
+      else if (!expect(*parts[i], Kind::scalar, "the registry's " + std::string(registry_part[i])))
+        parts[i] = nullptr;
+    }
+    const auto [address, user, file] = parts;
+    if (address != nullptr) load_registry(*address);
+    if (address != nullptr && (address->scalar == "none" || address->scalar == "private"))
+      error(address->mark, "bad-registry",
+            "a registry that is " + address->scalar + " has no user and no password",
+            "registry: " + address->scalar);
+    const auto is_plain = [](char c) { return c > ' ' && c <= '~'; };
+    if (user != nullptr && (user->scalar.empty() || user->scalar.size() > user_bytes_max ||
+                            !std::ranges::all_of(user->scalar, is_plain)))
+      error(user->mark, "bad-registry",
+            "the registry's user is " + in_quotes(user->scalar) +
+                ", it must be 1 to 64 printable characters without spaces",
+            "the name behind `ACL SETUSER` on the server");
+    else if (user != nullptr)
+      spec_.registry_user = Name{user->scalar, user->mark};
+    if (file != nullptr) spec_.registry_password = Name{file->scalar, file->mark};
   }
 
   void load_registry(const YamlNode& node) {

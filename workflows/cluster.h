@@ -48,6 +48,8 @@ struct ClusterSpec {
   std::chrono::milliseconds lease{3000};  // silence after which a machine counts as lost
   std::optional<Name> keys;               // a folder, relative to the file
   std::optional<Name> registry;           // `private`, or a Redis server's address; nothing: none
+  std::optional<Name> registry_user;      // as whom it is asked; nothing: without AUTH
+  std::optional<Name> registry_password;  // where there is a user: a file, relative to this one
 
   std::uint32_t home() const;  // its number; requires a file without errors
 };

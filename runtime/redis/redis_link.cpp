@@ -93,7 +93,8 @@ Result<RedisAddress> read_redis_address(const std::string& text) {
   return address;
 }
 
-Result<RedisLink> RedisLink::connect(const RedisAddress& address, Deadline until, int stop) {
+Result<RedisLink> RedisLink::connect(const RedisAddress& address, Deadline until, int stop,
+                                     const std::optional<RedisLogin>& login) {
   const Result<SocketAddress> where = socket_address(address);
   if (!where.ok()) return where.error();
   const int socket =
@@ -109,6 +110,8 @@ Result<RedisLink> RedisLink::connect(const RedisAddress& address, Deadline until
     errno = fate;
     if (fate != 0) return failed("it cannot be reached");
   }
+  if (login)
+    if (const Result<void> taken = link.log_in(*login, until); !taken.ok()) return taken.error();
   if (const Result<void> fits = link.check_version(until); !fits.ok()) return fits.error();
   return link;
 }
@@ -122,6 +125,20 @@ RedisLink::~RedisLink() {
   if (socket_ >= 0) ::close(socket_);
 }
 
+/// What the server says to it is never repeated: it could be the password.
+Result<void> RedisLink::log_in(const RedisLogin& login, Deadline until) {
+  const Result<RedisValue> answer = ask({"AUTH", login.user, login.password}, until);
+  if (!answer.ok()) return answer.error();
+  if (answer->kind == RedisValue::Kind::text && answer->text == "OK") return {};
+  if (answer->text.starts_with("WRONGPASS"))
+    return Error{ErrorCode::unavailable, "it does not take user '" + login.user +
+                                             "' with the password in " + login.file +
+                                             ": write the one there that `ACL SETUSER " +
+                                             login.user + " on >PASSWORD` gave this user"};
+  return Error{ErrorCode::unavailable,
+               "it does not take AUTH with a user and a password, which Redis 7 does"};
+}
+
 Result<void> RedisLink::check_version(Deadline until) {
   const Result<RedisValue> hello = ask({"HELLO", "2"}, until);
   if (!hello.ok()) return hello.error();
@@ -130,6 +147,10 @@ Result<void> RedisLink::check_version(Deadline until) {
     if (hello->list[i].text == "version") version = hello->list[i + 1].text;
   int major = 0;
   std::from_chars(version.data(), version.data() + version.size(), major);
+  if (hello->kind == RedisValue::Kind::error && hello->text.starts_with("NOAUTH"))
+    return Error{ErrorCode::unavailable,
+                 "it asks for a password: write `registry: { address: ADDRESS, user: NAME, "
+                 "password_file: FILE }` in the cluster file"};
   if (hello->kind == RedisValue::Kind::error &&
       hello->text.find("unknown command") == std::string::npos)
     return Error{ErrorCode::unavailable, "it refuses HELLO: " + printable(hello->text)};

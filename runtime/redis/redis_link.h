@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,12 +24,20 @@ struct RedisAddress {
 /// Errors: invalid_argument.
 Result<RedisAddress> read_redis_address(const std::string& text);
 
+/// As whom the server is asked.
+struct RedisLogin {
+  std::string user;
+  std::string password;  // sent to the server, and nowhere else
+  std::string file;      // that it was read from, for people
+};
+
 class RedisLink {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
   /// `stop`: a descriptor that is readable when nobody wants an answer any more; -1: none.
-  /// Borrowed.
-  static Result<RedisLink> connect(const RedisAddress& address, Deadline until, int stop);
+  /// Borrowed. `login`: said before all else; nothing: asked as `default`, without a password.
+  static Result<RedisLink> connect(const RedisAddress& address, Deadline until, int stop,
+                                   const std::optional<RedisLogin>& login = std::nullopt);
   RedisLink(RedisLink&& other) noexcept;
   RedisLink& operator=(RedisLink&&) = delete;
   ~RedisLink();
@@ -37,6 +46,7 @@ class RedisLink {
 
  private:
   RedisLink(int socket, int stop) : socket_(socket), stop_(stop) {}
+  Result<void> log_in(const RedisLogin& login, Deadline until);
   Result<void> check_version(Deadline until);
   Result<void> wait(short what, Deadline until) const;
 

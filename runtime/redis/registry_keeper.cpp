@@ -133,7 +133,8 @@ void Keeper::keep() {
 void Keeper::ask(const RegistryQuestion& question) {
   const auto until = steady_clock::now() + entry_.patience();
   if (!link_) {
-    Result<RedisLink> made = RedisLink::connect(options_.address, until, stop_.descriptor());
+    Result<RedisLink> made =
+        RedisLink::connect(options_.address, until, stop_.descriptor(), options_.login);
     if (!made.ok()) return broke(made.error().message);
     link_.emplace(std::move(made).value());
   }

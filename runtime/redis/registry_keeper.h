@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -17,7 +18,8 @@ namespace sluice {
 
 struct RegistryOptions {
   RedisAddress address;
-  std::string shown;  // the address, for people
+  std::string shown;                // the address, for people
+  std::optional<RedisLogin> login;  // on each connection
   RegistrationSettings entry;
   /// Told once when another process has become this machine. Thread: the keeper's.
   std::function<void(const std::string& why)> fenced;

@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::size_t key_length = 40;
 constexpr std::size_t name_max = 64;
+constexpr std::size_t password_max = 128;
 
 /// A descriptor that closes itself.
 class File {
@@ -174,6 +175,17 @@ Result<std::array<std::uint8_t, 32>> read_shared_secret(const std::string& direc
   for (std::size_t i = 0; i < bytes.size(); ++i)
     bytes[i] = static_cast<std::uint8_t>(value((*text)[2 * i]) * 16 + value((*text)[2 * i + 1]));
   return bytes;
+}
+
+Result<std::string> read_password(const std::string& path) {
+  Result<std::string> text = read_small(path, true);
+  if (!text) return text.error();
+  if (text->ends_with('\n')) text->pop_back();
+  if (text->empty() || text->size() > password_max ||
+      !std::ranges::all_of(*text, [](char c) { return c >= ' ' && c <= '~'; }))
+    return invalid_argument(path + " is no password: one line of 1 to " +
+                            std::to_string(password_max) + " printable characters");
+  return text;
 }
 
 Result<std::string> read_public(const std::string& path) {

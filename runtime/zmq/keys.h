@@ -32,6 +32,9 @@ inline constexpr const char* shared_secret_name = "kv-pages.secret";
 Result<void> write_shared_secret(const std::string& directory);
 /// As `read_secret`.
 Result<std::array<std::uint8_t, 32>> read_shared_secret(const std::string& directory);
+/// A password that a server asks for: the one line of a file, 1 to 128 printable characters. As
+/// `read_secret`; an error never says what is in the file.
+Result<std::string> read_password(const std::string& path);
 /// The key of a `.public` file.
 Result<std::string> read_public(const std::string& path);
 

@@ -1,6 +1,7 @@
 #include "runtime/zmq/parcel.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace sluice::links {
 
@@ -78,11 +79,9 @@ bool printable(std::string_view text) {
 
 Refusal read_refusal(ByteReader& reader) {
   Refusal refusal;
-  const std::uint8_t reason = reader.u8("the reason");
-  if (reason < static_cast<std::uint8_t>(Reason::malformed) ||
-      reason > static_cast<std::uint8_t>(Reason::not_connected))
-    reader.fail("an unknown reason");
-  refusal.reason = static_cast<Reason>(reason);
+  const std::optional<Reason> reason = link_refusal_of(reader.u8("the reason"));
+  if (!reason) reader.fail("an unknown reason");
+  refusal.reason = reason.value_or(Reason::malformed);
   refusal.from = read_origin(reader);
   refusal.over = read_small(reader, "the lives that are over");
   refusal.text = reader.text("the text", reason_bytes_max);
@@ -197,14 +196,6 @@ struct Writer {
 Error corrupt(std::string text) { return {ErrorCode::corrupt, std::move(text)}; }
 
 }  // namespace
-
-std::string_view to_string(Reason reason) {
-  constexpr std::array<std::string_view, 12> names{
-      "",          "malformed", "version",       "cluster",
-      "workflow",  "lease",     "wrong machine", "unknown machine",
-      "wrong key", "life over", "link ended",    "not connected"};
-  return names[static_cast<std::size_t>(reason)];
-}
 
 Bytes write_head(const Head& head) {
   Bytes bytes;

@@ -11,11 +11,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <variant>
 
 #include "base/result.h"
 #include "graph/ids.h"
+#include "runtime/link_refusal.h"
 #include "runtime/transport.h"
 #include "runtime/wire/bytes.h"
 
@@ -57,20 +57,7 @@ struct Ready {
   std::uint64_t applied = 0;
 };
 
-enum class Reason : std::uint8_t {
-  malformed = 1,  // it cannot be read
-  version,        // another format
-  cluster,        // another cluster's name
-  workflow,       // another workflow
-  lease,          // another lease
-  wrong_machine,  // you reached another machine than you meant
-  unknown,        // no machine of this cluster, or itself
-  key,            // your key is another machine's
-  over,           // your life is over; the number says up to which one
-  ended,          // the link between these two lives has ended
-  not_connected,  // no handshake was made on this connection
-};
-std::string_view to_string(Reason reason);
+using Reason = LinkRefusal;
 
 struct Refusal {
   Reason reason = Reason::malformed;

@@ -206,7 +206,7 @@ void Peer::hear(Connection connection, const Refusal& refusal, std::span<const s
   if (refusal.reason != Reason::not_connected)
     notice(life_words(refusal.from, settings_) + " refuses this machine (" +
                std::string(to_string(refusal.reason)) + "): " + refusal.text,
-           effects);
+           refusal.reason, effects);
   close(connection, pause_after_failure(now), effects);
 }
 
@@ -218,9 +218,11 @@ void Peer::hear(Connection connection, const OtherVersion& other, std::span<cons
                     now, effects);
 }
 
-void Peer::broke(Connection connection, const std::string& why, Instant now, Effects& effects) {
+void Peer::broke(Connection connection, const Broken& broken, Instant now, Effects& effects) {
   if (!expects(connection)) return;
-  if (!why.empty()) notice(machine_words(settings_.machine, settings_) + ": " + why, effects);
+  if (!broken.why.empty())
+    notice(machine_words(settings_.machine, settings_) + ": " + broken.why, broken.refused,
+           effects);
   close(connection, pause_after_failure(now), effects);
 }
 
@@ -228,7 +230,7 @@ void Peer::tick(Instant now, Effects& effects) {
   if (offer_ && now >= offer_->give_up) close(offer_->connection, now, effects);
   if (const Dialing* dialing = std::get_if<Dialing>(&connection_);
       dialing != nullptr && now >= dialing->give_up) {
-    notice(machine_words(settings_.machine, settings_) + " does not answer", effects);
+    notice(machine_words(settings_.machine, settings_) + " does not answer", {}, effects);
     leave(pause_after_failure(now), effects);
   }
   if (started_ && life_ != 0 && !ended_ && !told_silent_ && now - heard_ >= settings_.lease) {
@@ -305,7 +307,7 @@ Refusal Peer::refusal(Reason reason, std::string text) const {
 void Peer::refuse_connection(Connection connection, Refusal no, Instant now, Effects& effects) {
   notice(machine_words(settings_.machine, settings_) + " was refused (" +
              std::string(to_string(no.reason)) + "): " + no.text,
-         effects);
+         no.reason, effects);
   effects.push_back(Transmit{connection, write_head(no), {}});
   close(connection, pause_after_failure(now), effects);
 }
@@ -407,10 +409,10 @@ Instant Peer::pause_after_failure(Instant now) {
                                            static_cast<double>(pause.count())));
 }
 
-void Peer::notice(std::string text, Effects& effects) {
+void Peer::notice(std::string text, std::optional<Reason> refused, Effects& effects) {
   if (text == noticed_) return;
   noticed_ = text;
-  effects.push_back(Notice{std::move(text)});
+  effects.push_back(LinkNotice(std::move(text), refused, settings_.machine));
 }
 
 }  // namespace sluice::links

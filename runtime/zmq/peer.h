@@ -34,6 +34,12 @@ struct Shared final : Counted {
   const wire::Bytes bytes;
 };
 
+/// How a connection came to its end.
+struct Broken {
+  std::string why;                     // for people; empty: it just went
+  std::optional<Reason> refused = {};  // it was not let in
+};
+
 /// The body of a parcel: a piece of shared bytes.
 struct Body {
   Ref<Shared> shared;
@@ -67,11 +73,8 @@ struct SaySilent {
 struct SayRefused {
   Origin by;
 };
-struct Notice {
-  std::string text;
-};
 using Effect =
-    std::variant<Dial, HangUp, Transmit, Deliver, SayConnected, SaySilent, SayRefused, Notice>;
+    std::variant<Dial, HangUp, Transmit, Deliver, SayConnected, SaySilent, SayRefused, LinkNotice>;
 using Effects = std::vector<Effect>;
 
 struct PeerSettings {
@@ -113,8 +116,8 @@ class Peer {
   /// The same for a head that cannot be read.
   void heard_nonsense(Connection connection, const std::string& what, Instant now,
                       Effects& effects);
-  /// `why`: for people; empty: it just went, and is tried again at once.
-  void broke(Connection connection, const std::string& why, Instant now, Effects& effects);
+  /// One that just went is tried again at once.
+  void broke(Connection connection, const Broken& broken, Instant now, Effects& effects);
   /// Time has passed. When it is wanted next: `due`.
   void tick(Instant now, Effects& effects);
   Instant due() const;
@@ -187,7 +190,7 @@ class Peer {
   bool take(std::uint64_t number, std::uint64_t said, Instant now, Effects& effects);
   void took(std::size_t bytes, Instant now, Effects& effects);
   void say(Up& up, const Head& head, Body body, Instant now, Effects& effects);
-  void notice(std::string text, Effects& effects);
+  void notice(std::string text, std::optional<Reason> refused, Effects& effects);
 
   struct Parcel {
     Body body;

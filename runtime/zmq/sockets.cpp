@@ -42,18 +42,21 @@ bool take_piece(zmq::socket_t& socket, zmq::message_t& piece) {
 }
 
 /// What an event of a connection's monitor means; nothing: the connection lives.
-std::optional<std::string> meaning(unsigned event, unsigned value) {
+std::optional<Broken> meaning(unsigned event, unsigned value) {
   switch (event) {
     case ZMQ_EVENT_CLOSED:
-      return "nobody answers at its address";
+      return Broken{"nobody answers at its address"};
     case ZMQ_EVENT_DISCONNECTED:
-      return std::string();
+      return Broken{};
     case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
-      return "it does not know this machine's key (status " + std::to_string(value) + ")";
+      return Broken{"it does not know this machine's key (status " + std::to_string(value) + ")",
+                    Reason::key};
     case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
     case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-      return "no handshake could be made: does it use keys, and is its public key the one that is "
-             "known here?";
+      return Broken{
+          "no handshake could be made: does it use keys, and is its public key the one that is "
+          "known here?",
+          Reason::key};
     default:
       return std::nullopt;
   }
@@ -161,8 +164,8 @@ std::optional<std::uint32_t> ParcelSocket::proved() {
   return machine;
 }
 
-std::optional<std::string> ParcelSocket::fate() {
-  std::optional<std::string> known;
+std::optional<Broken> ParcelSocket::fate() {
+  std::optional<Broken> known;
   fates.look = false;
   for (zmq::message_t event, address; monitor_ && take_piece(monitor_, event);) {
     if (event.more()) take_piece(monitor_, address);
@@ -171,8 +174,8 @@ std::optional<std::string> ParcelSocket::fate() {
     std::uint32_t value = 0;
     std::memcpy(&what, event.data(), 2);
     std::memcpy(&value, static_cast<const char*>(event.data()) + 2, 4);
-    std::optional<std::string> means = meaning(what, value);
-    if (means && (!known || known->empty())) known = std::move(means);
+    std::optional<Broken> means = meaning(what, value);
+    if (means && (!known || known->why.empty())) known = std::move(means);
   }
   return known;
 }

@@ -57,8 +57,8 @@ class ParcelSocket {
   std::optional<Arrival> take();
   /// The machine whose key the connection of the last arrival has shown.
   std::optional<std::uint32_t> proved();
-  /// Why the connection is gone, if it is; empty: it just went.
-  std::optional<std::string> fate();
+  /// How the connection ended, if it did.
+  std::optional<Broken> fate();
 
   /// Whether something is there now; if not, the descriptor tells when it comes.
   bool arrived();

@@ -102,10 +102,10 @@ class ZmqTransport final : public Transport {
     listener_->silent(said.life, said.why);
   }
   void perform(links::SayRefused& said, Neighbour&) { listener_->refused(said.by); }
-  void perform(links::Notice& notice, Neighbour&) { say(notice.text); }
+  void perform(LinkNotice& notice, Neighbour&) { say(notice); }
   /// Performs what a peer asks for, and what follows from that.
   void act(Neighbour& neighbour);
-  void say(const std::string& line);
+  void say(const LinkNotice& notice);
   bool may_leave() const;
 
   ZmqOptions options_;
@@ -404,7 +404,8 @@ void ZmqTransport::stranger(const links::Arrival& arrival, const Result<links::H
   const links::Verdict verdict = door_.judge(head, bound_.proved());
   if (const links::Refusal* no = std::get_if<links::Refusal>(&verdict)) {
     if (no->reason != links::Reason::not_connected)
-      say("a connection was refused (" + std::string(to_string(no->reason)) + "): " + no->text);
+      say({"a connection was refused (" + std::string(to_string(no->reason)) + "): " + no->text,
+           no->reason});
     bound_.give(arrival.route, {0, links::write_head(*no), {}});
   }
   const links::Enter* enter = std::get_if<links::Enter>(&verdict);
@@ -435,7 +436,7 @@ void ZmqTransport::take_from(Neighbour& neighbour) {
     act(neighbour);
   }
   if (!neighbour.socket || !neighbour.socket->fates.look) return;
-  if (const std::optional<std::string> fate = neighbour.socket->fate()) {
+  if (const std::optional<links::Broken> fate = neighbour.socket->fate()) {
     neighbour.socket->abandon();
     neighbour.peer.broke(neighbour.dialed, *fate, now_, effects_);
     act(neighbour);
@@ -446,7 +447,7 @@ void ZmqTransport::answer_key_questions() {
   std::optional<std::string> refused;
   if (!keys_ || !keys_->questions.look) return;
   for (int i = 0; i < parcels_a_turn && keys_->answer(refused); ++i)
-    if (refused) say(*refused);
+    if (refused) say({*refused, links::Reason::key});
 }
 
 void ZmqTransport::act(Neighbour& neighbour) {
@@ -472,7 +473,7 @@ void ZmqTransport::perform(links::Dial& dial, Neighbour& neighbour) {
     failpoint("dialed");
   } catch (const zmq::error_t& error) {
     neighbour.socket.reset();
-    neighbour.peer.broke(dial.connection, std::string("cannot be dialed: ") + error.what(), now_,
+    neighbour.peer.broke(dial.connection, {std::string("cannot be dialed: ") + error.what()}, now_,
                          effects_);
   }
 }
@@ -499,18 +500,18 @@ void ZmqTransport::perform(links::Transmit& transmit, Neighbour& neighbour) {
     given = bound_.give(found->second, transmit);
   }
   if (transmit.body.at != 0) failpoint("part_sent");
-  if (!given) neighbour.peer.broke(transmit.connection, "", now_, effects_);
+  if (!given) neighbour.peer.broke(transmit.connection, {}, now_, effects_);
 }
 
 void ZmqTransport::perform(links::Deliver& deliver, Neighbour&) {
   listener_->received(deliver.from, deliver.channel, std::move(deliver.bytes));
 }
 
-void ZmqTransport::say(const std::string& line) {
-  const std::optional<std::string> shown = limit_.pass(line, now_);
+void ZmqTransport::say(const LinkNotice& notice) {
+  const std::optional<std::string> shown = limit_.pass(notice.text, now_);
   if (!shown) return;
   if (options_.notice)
-    options_.notice(*shown);
+    options_.notice({*shown, notice.refused, notice.machine});
   else
     std::fprintf(stderr, "sluice: machine %u: %s\n", options_.self.machine, shown->c_str());
 }

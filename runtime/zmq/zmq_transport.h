@@ -19,6 +19,7 @@
 
 #include "base/result.h"
 #include "graph/ids.h"
+#include "runtime/link_refusal.h"
 #include "runtime/transport.h"
 #include "runtime/zmq/keys.h"
 
@@ -54,7 +55,7 @@ struct ZmqOptions {
   std::chrono::milliseconds linger{1000};
   /// Takes a line for people: who was refused and why, here or by the other side. Called on the
   /// transport's thread, at most some lines a second. Empty: standard error.
-  std::function<void(const std::string&)> notice;
+  std::function<void(const LinkNotice&)> notice;
 };
 
 /// One message, of either channel; a longer one ends the link that it was sent to.

@@ -83,6 +83,15 @@ TEST_CASE("a cluster file says which role runs where") {
   CHECK(loaded.spec.keys->text == "secrets");
   CHECK(loaded.spec.registry->text == "private");
   CHECK_FALSE(load_cluster("c.yaml", with_machines("", "registry: none\n")).spec.registry);
+  CHECK_FALSE(loaded.spec.registry_user);
+  const LoadedCluster shared = load_cluster(
+      "c.yaml", with_machines("  front: { home: true, roles: [ ear, eye, mind, hand ] }\n",
+                              "registry: { address: 'unix:///run/redis', user: lab, "
+                              "password_file: keys/redis }\n"));
+  REQUIRE(shared.diagnostics.empty());
+  CHECK(shared.spec.registry->text == "unix:///run/redis");
+  CHECK(shared.spec.registry_user->text == "lab");
+  CHECK(shared.spec.registry_password->text == "keys/redis");
   CHECK(is_cluster("cluster: 1"));
   CHECK_FALSE(is_cluster("sluice: 1"));
 }
@@ -254,6 +263,22 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
                      "registry: private\nkeys: k\n"),
        "3:11 bad-registry a private registry is reached on one computer only, and machine 'gpu' is "
        "elsewhere | write the address at which each machine reaches a shared Redis server"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n",
+                     "registry: { address: private, user: lab, password_file: k }\n"),
+       "3:22 bad-registry a registry that is private has no user and no password | registry: "
+       "private"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n",
+                     "registry: { address: 'unix:///s', password_file: k }\n"),
+       "3:11 missing-key the registry has no user | registry: { address: unix:///PATH, user: NAME, "
+       "password_file: FILE }, or the address alone where the server asks for no password"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n",
+                     "registry: { address: 'unix:///s', user: 'a b', password_file: k }\n"),
+       "3:41 bad-registry the registry's user is 'a b', it must be 1 to 64 printable characters "
+       "without spaces | the name behind `ACL SETUSER` on the server"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n",
+                     "registry: { address: 'unix:///s', user: [ a ], password_file: k }\n"),
+       "3:41 wrong-kind the registry's user must be a single value, this is a list | write one "
+       "value, without the '-' or the [ ]"},
       {with_machines("  front: { roles: [ ear, eye, mind, hand ] }\n"),
        "4:3 no-home no machine is the home, where calls begin | write `home: true` in one of the "
        "machines"},

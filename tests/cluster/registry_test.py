@@ -169,6 +169,66 @@ def wrong_addresses(folder: str):
     check(done.returncode == 0, f"a path of 107 bytes: {done}")
 
 
+def with_password(folder: str):
+    """A shared server that asks for a password: what `validate` finds, what a machine says, and that nothing shows it."""
+    secret, socket = "open-sesame-5521", os.path.join(folder, "locked.socket")
+    config = os.path.join(folder, "locked.conf")
+    rule = "resetchannels -@all +hello +eval +time +get +set +hget +hset +zadd +zrem +zscore +zrangebyscore"
+    with open(config, "w", encoding="utf-8") as out:
+        out.write(f"port 0\nunixsocket {socket}\nsave \"\"\ndir {folder}\nrequirepass another\n"
+                  f"user lab on >{secret} {rule} ~sluice:locked:*\n")
+    server = subprocess.Popen(["redis-server", config], stdout=subprocess.DEVNULL)
+    started.append(server)
+    until(lambda: os.path.exists(socket), 10, "a server with a password")
+    file = os.path.join(folder, "redis.password")
+    login = f'{{ address: "unix://{socket}", user: lab, password_file: redis.password }}'
+    cluster = with_registry(folder, "locked.yaml", login)
+
+    def write(text: str, mode: int):
+        if os.path.exists(file):
+            os.remove(file)
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(text)
+        os.chmod(file, mode)
+
+    def validated() -> str:
+        done = sluice("validate", cluster)
+        check(secret not in done.stdout + done.stderr, f"the password is shown: {done}")
+        return "" if done.returncode == 0 else done.stdout + done.stderr
+    check("redis.password: cannot be opened" in validated(), "no file")
+    for text, mode, words in ((secret + "\n", 0o640, "is open to others: chmod 0600 closes it"),
+                              ("", 0o600, "is no password: one line of 1 to 128 printable characters"),
+                              (secret + "\nmore\n", 0o600, "is no password: one line"),
+                              (129 * "x", 0o600, "is no password: one line")):
+        write(text, mode)
+        check(words in validated(), f"{mode:o} {words}: {validated()}")
+    write(secret + "\n", 0o400)
+    check(validated() == "", f"a stricter mode is taken: {validated()}")
+
+    def node(path: str) -> subprocess.Popen:
+        made = subprocess.Popen([SLUICE, "node", "--cluster", path, "--name", "eyes"], cwd=ROOT,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(made)
+        return made
+    plain = with_registry(folder, "plain.yaml", f"unix://{socket}")
+    waiting = [(node(plain), "it asks for a password: write `registry: { address: ADDRESS, user: NAME, password_file")]
+    good = node(cluster)
+    check(good.stdout.readline() == "machine 'eyes' is ready\n", "the right password")
+    check(secret not in " ".join(command_of(good.pid)), "the password is in no command line")
+    check(secret not in sluice("status", "--cluster", cluster, "--format", "json").stdout, "nor in what status says")
+    good.send_signal(signal.SIGTERM)
+    text = good.communicate(timeout=30)[1]
+    check(good.returncode == 0 and secret not in text, f"the right password: {text}")
+    write("wrong-5521\n", 0o600)
+    waiting.append((node(cluster), "it does not take user 'lab' with the password in "))
+    for process, words in waiting:
+        text = process.communicate(timeout=60)[1]
+        check(process.returncode == 1 and words in text and text.count("\n") == 1 and "5521" not in text,
+              f"{words}: {process.returncode}, {text}")
+    server.kill()
+    server.wait()
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         run = os.path.join(folder, "run")
@@ -182,6 +242,7 @@ def main():
         check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")
         killed_up(cluster, run)
         two_computers(folder)
+        with_password(folder)
         check(not [pid for pid in os.listdir("/proc") if pid.isdigit() and is_there(int(pid))
                    and any(folder in word for word in command_of(int(pid)))], "processes are left")
     print(f"a registry beside processes: {len(failures)} failures")

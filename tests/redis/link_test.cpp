@@ -22,6 +22,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
+const std::string wants_password =
+    "it asks for a password: write `registry: { address: ADDRESS, user: NAME, password_file: FILE "
+    "}` "
+    "in the cluster file";
 const std::string hello = "*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.4\r\n";
 
 /// Takes one connection, sends `says` at once, and reads until the other side has closed.
@@ -159,7 +163,7 @@ TEST_CASE("what answers and is no registry of version 7 is named as what it is")
   CHECK(said_by("*1\r\n$7\r\nversion\r\n") == "it is Redis 5 or older, 7 or later is needed");
   CHECK(said_by("-ERR unknown command `HELLO`\r\n") ==
         "it is Redis 5 or older, 7 or later is needed");
-  CHECK(said_by("-NOAUTH who are you\r\n") == "it refuses HELLO: NOAUTH who are you");
+  CHECK(said_by("-NOAUTH who are you\r\n") == wants_password);
   CHECK(said_by("", true) == "it closed the connection");
   CHECK(said_by(hello, true) == "it closed the connection");
 }
@@ -200,6 +204,27 @@ TEST_CASE("what a server says that it is decides whether it is the registry, as 
                            "-unknown comman\r\n", "-\x1b[2J\r\n", "?\r\n", "*1\r\n"})
     outcomes.add("another answer", said_by(std::string(says) + "+PONG\r\n", true));
   outcomes.require_as_kept();
+}
+
+TEST_CASE("a login comes before all else, and what a server says to it is never repeated") {
+  const auto answered = [](const std::string& says) {
+    const Peer peer(AF_INET, says);
+    const Result<RedisAddress> address = read_redis_address("tcp://127.0.0.1:" + peer.port());
+    REQUIRE(address.ok());
+    Result<RedisLink> link =
+        RedisLink::connect(*address, soon(), -1, RedisLogin{"lab", "open sesame", "keys/redis"});
+    if (!link.ok()) return link.error().message;
+    const Result<RedisValue> answer = link->ask({"PING"}, soon());
+    return answer.ok() ? answer->text : answer.error().message;
+  };
+  CHECK(answered("+OK\r\n" + hello + "+PONG\r\n") == "PONG");
+  CHECK(
+      answered("-WRONGPASS 'open sesame' is wrong\r\n") ==
+      "it does not take user 'lab' with the password in keys/redis: write the one there that `ACL "
+      "SETUSER lab on >PASSWORD` gave this user");
+  for (const char* says : {"-ERR wrong: open sesame\r\n", "+open sesame\r\n", ":1\r\n", "*0\r\n",
+                           "$-1\r\n", "-OK\r\n"})
+    CHECK(answered(says) == "it does not take AUTH with a user and a password, which Redis 7 does");
 }
 
 TEST_CASE("whoever waits for a registry stops when nobody wants the answer, or it is late") {

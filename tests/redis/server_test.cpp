@@ -9,11 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "runtime/redis/private_server.h"
@@ -56,6 +58,13 @@ class Folder {
 class Server {
  public:
   explicit Server(const Folder& folder) : folder_(folder.path()) { start(); }
+  /// A shared one: its `default` needs another password, and `lab` may do what the rule says.
+  Server(const Folder& folder, const std::string& password, const std::vector<std::string>& rule)
+      : folder_(folder.path()), more_{"--requirepass", "another", "--user", "lab", "on"} {
+    more_.push_back(">" + password);
+    more_.insert(more_.end(), rule.begin(), rule.end());
+    start();
+  }
   ~Server() { end(); }
 
   void start() {
@@ -63,6 +72,13 @@ class Server {
     REQUIRE(command.ok());
     for (const char* word : {"--user", "root", "on", "nopass", "~*", "+@all"})
       command->emplace_back(word);
+    if (!more_.empty()) {  // without the private server's own `default`
+      const auto user = std::ranges::find(*command, "default");
+      REQUIRE(user != command->end());
+      const auto root = std::ranges::find(*command, "root");
+      command->erase(user - 1, root - 1);
+      command->insert(command->end(), more_.begin(), more_.end());
+    }
     std::vector<char*> words;
     for (std::string& word : *command) words.push_back(word.data());
     words.push_back(nullptr);
@@ -73,7 +89,10 @@ class Server {
       ::execv(words[0], words.data());
       ::_exit(127);
     }
-    REQUIRE(until([&] { return connect().ok(); }));
+    REQUIRE(until([&] {
+      const Result<RedisLink> link = connect();
+      return link.ok() || link.error().message.starts_with("it asks for a password");
+    }));
   }
   void end() {
     if (pid_ <= 0) return;
@@ -87,10 +106,10 @@ class Server {
                               std::chrono::steady_clock::now() + 5s, -1);
   }
   RedisValue as_root(const std::vector<std::string>& words) const {
-    Result<RedisLink> link = connect();
-    REQUIRE(link.ok());
     const auto deadline = std::chrono::steady_clock::now() + 5s;
-    REQUIRE(link->ask({"AUTH", "root", "x"}, deadline).ok());
+    Result<RedisLink> link = RedisLink::connect({private_redis_socket(folder_), "", 0}, deadline,
+                                                -1, RedisLogin{"root", "x", ""});
+    REQUIRE(link.ok());
     Result<RedisValue> answer = link->ask(words, deadline);
     REQUIRE(answer.ok());
     REQUIRE(answer->kind != RedisValue::Kind::error);
@@ -100,8 +119,10 @@ class Server {
   std::unique_ptr<RegistryKeeper> keeper(const std::string& machine,
                                          const std::string& workflow = "aaaaaaaaaa",
                                          std::uint32_t least = 5,
-                                         std::chrono::milliseconds young = 0ms) const {
+                                         std::chrono::milliseconds young = 0ms,
+                                         std::optional<RedisLogin> login = std::nullopt) const {
     RegistryOptions options;
+    options.login = std::move(login);
     options.address.path = private_redis_socket(folder_);
     options.shown = "unix://" + options.address.path;
     options.entry = {"laptop", machine, new_registry_token(), workflow, least, lease, young};
@@ -110,6 +131,7 @@ class Server {
 
  private:
   std::string folder_;
+  std::vector<std::string> more_;
   pid_t pid_ = -1;
 };
 
@@ -267,6 +289,43 @@ TEST_CASE("the registry's user can do nothing else, and nothing to other keys") 
   CHECK((facts.st_mode & 0777) == 0600);
 }
 
+TEST_CASE("a user with the rule that is written down, and nothing more, is enough for an entry") {
+  const Folder folder;
+  const Server server(folder, "open sesame", registry_acl("laptop"));
+  const auto with = [&](std::optional<RedisLogin> login) {
+    return server.keeper("front", "aaaaaaaaaa", 5, 0ms, std::move(login));
+  };
+  CHECK(is_refused(*with(std::nullopt), "it asks for a password: write `registry: {"));
+  CHECK(is_refused(*with(RedisLogin{"lab", "sesame", "keys/redis"}),
+                   "it does not take user 'lab' with the password in keys/redis"));
+  CHECK(is_refused(*with(RedisLogin{"nobody", "open sesame", "keys/redis"}),
+                   "it does not take user 'nobody' with"));
+  const RedisLogin lab{"lab", "open sesame", "keys/redis"};
+  auto front = with(lab);
+  REQUIRE(*front->wait_for_entry(patience) == 5);
+  CHECK(front->may_begin().ok());
+  front->raise(8);  // renewed, in a later life
+  REQUIRE(until([&] {
+    return server.as_root({"HGET", "sluice:laptop:lives", "front"}).text.starts_with("8 ");
+  }));
+  front.reset();  // and given back
+  REQUIRE(until([&] {
+    return server.as_root({"ZSCORE", "sluice:laptop:leases", "front"}).kind ==
+           RedisValue::Kind::nothing;
+  }));
+}
+
+TEST_CASE("a user whose rule lacks a command is not let in, and what the server says is told") {
+  const Folder folder;
+  std::vector<std::string> rule = registry_acl("laptop");
+  std::erase(rule, "+hset");
+  const Server server(folder, "open sesame", rule);
+  const auto front =
+      server.keeper("front", "aaaaaaaaaa", 5, 0ms, RedisLogin{"lab", "open sesame", "f"});
+  CHECK(is_refused(*front, "it says: "));
+  CHECK(front->standing().kind != Kind::current);
+}
+
 TEST_CASE("servers that are too old, hostile or nobody are named as such") {
   const Folder folder;
   const std::string path = folder.path() + "/s";
@@ -302,7 +361,8 @@ TEST_CASE("servers that are too old, hostile or nobody are named as such") {
   CHECK(says(version("6.2.7")) == "it is Redis 6.2.7, 7 or later is needed");
   CHECK(says("-ERR unknown command `HELLO`\r\n") == "it is Redis 5 or older, 7 or later is needed");
   CHECK(says("-NOAUTH Authentication required.\r\n") ==
-        "it refuses HELLO: NOAUTH Authentication required.");
+        "it asks for a password: write `registry: { address: ADDRESS, user: NAME, password_file: "
+        "FILE }` in the cluster file");
   CHECK(says("HTTP/1.1 400 Bad Request\r\n\r\n").find("no answer of a Redis server") !=
         std::string::npos);
   CHECK(says("*2000000000\r\n").find("its answer is refused") == 0);

@@ -40,7 +40,7 @@ Connect over_tcp(std::uint32_t machines) {
     options.self = self;
     options.bind = addresses[self.machine];
     options.cluster = "test";
-    options.notice = [](const std::string&) {};
+    options.notice = [](const LinkNotice&) {};
     for (std::uint32_t other = 0; other < addresses.size(); ++other)
       if (other != self.machine) options.peers.push_back({other, addresses[other], ""});
     return make_zmq_transport(std::move(options));

@@ -74,7 +74,7 @@ std::unique_ptr<PeerPort> port_in(const ScratchFolder& folder, std::uint32_t mac
     made.peers = {{3 - machine, address(3 - machine), ""}};
     made.shared_bytes = 0;
     made.window_bytes = window;
-    made.notice = [](const std::string&) {};
+    made.notice = [](const LinkNotice&) {};
     return make_zmq_transport(std::move(made));
   };
   return std::move(make_peer_port(std::move(options))).value();

@@ -179,6 +179,11 @@ TEST_CASE("who says the wrong thing first is refused by name") {
        Reason::malformed},
       {"incarnation 0", hello_with([](Hello& h) { h.from.incarnation = 0; }), Reason::malformed},
       {"parcels of no life", hello_with([](Hello& h) { h.applied = 4; }), Reason::malformed},
+      {"a refusal whose reason is none",
+       [](const Hello&) {
+         return changed(links::write_head(links::Refusal{Reason::key, {3, 1}, 0, ""}), 1, 12);
+       },
+       Reason::malformed},
       {"a lease of years", hello_with([](Hello& h) { h.lease_ms = 1ULL << 40U; }),
        Reason::malformed},
       {"a later format", just(links::OtherVersion{links::format_version + 1}), Reason::version},

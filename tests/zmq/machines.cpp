@@ -96,7 +96,7 @@ void Cluster::begin(std::size_t machine) {
   Machine& made = at(machine);
   made.ear = std::make_unique<Ear>();
   ZmqOptions given = options_at(machine);
-  given.notice = [ear = made.ear.get()](const std::string& line) { ear->noticed(line); };
+  given.notice = [ear = made.ear.get()](const LinkNotice& heard) { ear->noticed(heard.text); };
   Result<std::unique_ptr<Transport>> transport = make_zmq_transport(std::move(given));
   INFO((transport ? std::string() : transport.error().message));
   REQUIRE(transport.ok());

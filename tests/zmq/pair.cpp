@@ -74,7 +74,7 @@ struct EffectWords {
     return "silent " + words(it.life) + ": " + it.why;
   }
   std::string operator()(const SayRefused& it) const { return "refused by " + words(it.by); }
-  std::string operator()(const Notice& it) const { return "notice: " + it.text; }
+  std::string operator()(const LinkNotice& it) const { return "notice: " + it.text; }
 };
 
 }  // namespace
@@ -169,7 +169,7 @@ void Pair::acknowledge(unsigned machine) {
 void Pair::cut() {
   on_the_way_.clear();
   if (open_ == 0) return;
-  peer(2).broke(std::exchange(open_, 0), "", now_, effects_);
+  peer(2).broke(std::exchange(open_, 0), {}, now_, effects_);
   act(2);
 }
 
@@ -236,7 +236,7 @@ void Pair::perform(unsigned machine, Effect& effect) {
     said_here.silent.emplace_back(say->life, say->why);
   if (const SayRefused* say = std::get_if<SayRefused>(&effect))
     said_here.refused.push_back(say->by);
-  if (const Notice* notice = std::get_if<Notice>(&effect))
+  if (const LinkNotice* notice = std::get_if<LinkNotice>(&effect))
     said_here.notices.push_back(notice->text);
 }
 

@@ -407,8 +407,8 @@ TEST_CASE("a hello that differs is refused by name, and the other side says so t
   CHECK(std::string(to_string(std::get<links::Refusal>(head_of(answer)).reason)) == differs.shown);
   CHECK(std::holds_alternative<links::HangUp>(answer.back()));
   second.heard(1, head_of(answer), {}, 1h, end);
-  REQUIRE(std::holds_alternative<links::Notice>(end[0]));
-  CHECK(std::get<links::Notice>(end[0]).text.find(differs.shown) != std::string::npos);
+  REQUIRE(std::holds_alternative<LinkNotice>(end[0]));
+  CHECK(std::get<LinkNotice>(end[0]).text.find(differs.shown) != std::string::npos);
 }
 
 TEST_CASE("machines whose names are known are named, on either side of a link") {

@@ -23,6 +23,7 @@
 #include "cli/call_lines.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/file_kind.h"
 #include "cli/line_buffer.h"
 #include "cli/progress.h"
 #include "cli/request_pictures.h"
@@ -326,7 +327,14 @@ Result<int> open_calls(const std::string& source) {
   struct statfs where {};
   // A shell's <(...): it has a writer, or had one, so nobody waits for ever.
   const bool piped = fstatfs(file, &where) == 0 && where.f_type == PIPEFS_MAGIC;
-  if (fstat(file, &facts) == 0 && (S_ISREG(facts.st_mode) || piped)) return file;
+  const bool known = fstat(file, &facts) == 0;
+  if (known && piped) return file;
+  if (known && S_ISREG(facts.st_mode)) {
+    const Result<void> kind = check_is_calls(source);
+    if (kind.ok()) return file;
+    ::close(file);
+    return kind.error();
+  }
   ::close(file);
   return invalid_argument(source + ": not a regular file; --calls - reads a pipe");
 }

@@ -19,11 +19,12 @@
 #include <vector>
 
 #include "base/bell.h"
+#include "base/count_text.h"
 #include "base/failpoint.h"
 #include "cli/call_lines.h"
 #include "cli/commands.h"
-#include "cli/interrupt.h"
 #include "cli/file_kind.h"
+#include "cli/interrupt.h"
 #include "cli/line_buffer.h"
 #include "cli/progress.h"
 #include "cli/request_pictures.h"
@@ -100,7 +101,7 @@ class Calls {
   /// Nothing while no call is under way: a line may be being typed there.
   void tell() {
     if (under_way_.empty()) return progress_.show("");
-    progress_.show(std::to_string(under_way_.size()) + " calls under way, " +
+    progress_.show(count_text(under_way_.size(), "call") + " under way, " +
                    std::to_string(answered_) + " answered");
   }
 
@@ -153,7 +154,8 @@ void Calls::start(NumberedLine text) {
     return answer(*call);
   }
   call->session = call->line.session.empty() ? own_session(text.number) : call->line.session;
-  CallRequest request{call->session, std::move(call->line.inputs), call->line.deadline};
+  CallRequest request{call->session, std::move(call->line.inputs), call->line.deadline,
+                      text.number};
   failpoint("call_begins");
   under_way_[text.number] = nullptr;
   tell();

@@ -52,9 +52,12 @@ void place(LoadedWorkflow& loaded, std::uint32_t file) {
 void take_errors(const Diagnostics& from, const IncludedFiles& included, Diagnostics& to) {
   const auto is_same = [&](const Diagnostic& a, const Diagnostic& b) {
     const std::uint32_t at = file_of(a.mark), known = file_of(b.mark);
-    return at != 0 && known != 0 && line_in_file(a.mark) == line_in_file(b.mark) &&
-           a.mark.column == b.mark.column && a.message == b.message &&
-           is_same_file(included[at - 1].name, included[known - 1].name);
+    if (line_in_file(a.mark) != line_in_file(b.mark) || a.mark.column != b.mark.column ||
+        a.message != b.message)
+      return false;
+    // In no file: of a value that was given beside them.
+    if (at == 0 || known == 0) return at == known;
+    return is_same_file(included[at - 1].name, included[known - 1].name);
   };
   for (const Diagnostic& d : from)
     if (d.severity == Severity::error &&
@@ -164,6 +167,7 @@ Result<LoadedWorkflow> load_workflow_file(const std::string& path,
     all.apply(root, false, diagnostics);
   });
   std::vector<std::filesystem::path> open;
+  all.name(loaded.diagnostics);  // as in the included files, which may say the same
   include_files(loaded, path, open, loaded.included, all);
   all.report_rest(loaded.spec, loaded.diagnostics);
   all.name(loaded.diagnostics);

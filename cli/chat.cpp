@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/count_text.h"
 #include "cli/call_value.h"
 #include "cli/commands.h"
 #include "cli/input_file.h"
@@ -112,8 +113,8 @@ Result<Generation> Talk::begin(std::vector<std::int32_t>& prompt) {
   const std::size_t most = pool_.pages() * page_tokens;
   if (prompt.size() >= most)
     return Error{ErrorCode::exhausted,
-                 "the conversation would have " + std::to_string(prompt.size()) +
-                     " tokens and an answer, there is room for " + std::to_string(most) +
+                 "the conversation would have " + count_text(prompt.size(), "token") +
+                     " and an answer, there is room for " + std::to_string(most) +
                      ": /reset starts anew, --context gives more"};
   GenerationOptions options = options_.generation;
   ends_with_room_ = most - prompt.size() < options.tokens_max;
@@ -124,8 +125,8 @@ Result<Generation> Talk::begin(std::vector<std::int32_t>& prompt) {
       model_.keep_prefix(pool_, std::move(sequence_), origin_, tokens_, *generation, true);
   sequence_ = {};
   if (options_.stats)
-    std::fprintf(stderr, "prompt     %zu tokens, %zu kept, %zu new\n", prompt.size(), kept,
-                 prompt.size() - kept);
+    std::fprintf(stderr, "prompt     %s, %zu kept, %zu new\n",
+                 count_text(prompt.size(), "token").c_str(), kept, prompt.size() - kept);
   return generation;
 }
 

@@ -64,10 +64,10 @@ Result<Compiled> compile_file(const std::string& path, const WorkflowOptions& op
 }
 
 void print_diagnostics(const Compiled& compiled) {
-  std::fputs(
-      diagnostics_text(compiled.loaded.diagnostics, compiled.loaded.spec.file, compiled.loaded.text)
-          .c_str(),
-      stderr);
+  std::fputs(diagnostics_text(compiled.loaded.diagnostics, compiled.loaded.spec.file,
+                              compiled.loaded.text, compiled.loaded.included)
+                 .c_str(),
+             stderr);
 }
 
 void find_models(Compiled& compiled, const Catalog& catalog) {

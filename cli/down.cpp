@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/count_text.h"
 #include "cli/commands.h"
 #include "cli/running.h"
 
@@ -110,7 +111,9 @@ int down(const std::string& file) {
         return fail(held.front() + " of " + file +
                     " is just starting or ending, and has no socket yet: try again");
       const std::size_t left = remove_leftovers(place);
-      if (left > 0) std::printf("removed %zu files of processes that had been killed\n", left);
+      if (left > 0)
+        std::printf("removed %s of processes that had been killed\n",
+                    count_text(left, "file").c_str());
       if (round == 0 && left == 0) return place.is_read() ? fail(running.error().message) : 1;
       return 0;
     }

@@ -1,8 +1,11 @@
 #include "cli/file_kind.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <initializer_list>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -25,15 +28,41 @@ YamlNode read_root(const std::string& path) {
 }
 
 /// Whether the file's outermost keys have this one, and not the other.
-bool has_key(const std::string& path, const char* wanted, const char* other) {
-  const YamlNode root = read_root(path);
+bool has_key(const YamlNode& root, const char* wanted, const char* other) {
   return root.kind == YamlNode::Kind::map && root.find(wanted) != nullptr &&
          root.find(other) == nullptr;
+}
+
+bool has_any(const YamlNode& root, std::initializer_list<const char*> keys) {
+  return root.kind == YamlNode::Kind::map &&
+         std::ranges::any_of(keys, [&](const char* key) { return root.find(key) != nullptr; });
+}
+
+/// By what stands in it, whatever it begins with.
+bool looks_like_cluster(const YamlNode& root) {
+  return has_any(root, {"machines"}) &&
+         !has_any(root, {"nodes", "roles", "inputs", "outputs", "global_params"});
+}
+bool looks_like_workflow(const YamlNode& root) {
+  return has_any(root, {"nodes", "roles", "global_params"}) &&
+         has_any(root, {"inputs", "outputs", "roles", "global_params", "include"}) &&
+         !has_any(root, {"machines", "workflows"});
+}
+
+/// A cluster file that begins as another; empty: it is none, or begins as one does.
+std::string misnamed_cluster(const YamlNode& root) {
+  if (!looks_like_cluster(root) || has_any(root, {"cluster", "scenario", "profile", "sluice_role"}))
+    return "";
+  return root.find("sluice") != nullptr
+             ? "this has `machines:`, as a cluster file has; write `cluster: 1` in place of "
+               "`sluice: 1`"
+             : "this has `machines:`, as a cluster file has, and lacks `cluster: 1`";
 }
 
 /// What a file without `cluster` is instead, and what it is for; empty: perhaps a cluster file that
 /// lacks it.
 std::string instead_of_cluster(const YamlNode& root, const std::string& path) {
+  if (root.find("sluice") != nullptr && looks_like_cluster(root)) return misnamed_cluster(root);
   if (root.find("sluice") != nullptr)
     return "this is a workflow, not a cluster file; `sluice run " + path +
            "` runs it in one process, and a cluster file names it in `workflows:`";
@@ -45,6 +74,9 @@ std::string instead_of_cluster(const YamlNode& root, const std::string& path) {
   if (root.find("sluice_role") != nullptr)
     return "this is a role's manifest, not a cluster file; `sluice validate " + path +
            "` checks it, `--plugins FOLDER` lets workflows use it";
+  if (looks_like_workflow(root))
+    return "this looks like a workflow that lacks `sluice: 1`, not a cluster file, which has "
+           "`cluster: 1`, `workflows:` and `machines:` (docs/CLUSTER.md)";
   const std::vector<std::string_view> wanted{"cluster", "workflows", "machines"};
   constexpr std::size_t shown_most = 3;
   std::string keys;
@@ -58,6 +90,28 @@ std::string instead_of_cluster(const YamlNode& root, const std::string& path) {
   if (root.entries.size() > shown_most) keys += ", ...";
   return "this is not a cluster file: it begins with " + keys +
          "; a cluster file has `cluster: 1`, `workflows:` and `machines:` (docs/CLUSTER.md)";
+}
+
+/// Of a file that is YAML and not JSON; empty: it may be lines of JSON.
+std::string yaml_kind(const std::string& path) {
+  const Result<std::string> text = read_whole_file(path, yaml_bytes_max);
+  if (!text.ok()) return "";
+  const std::size_t first = text->find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || (*text)[first] == '{' || (*text)[first] == '[') return "";
+  Diagnostics ignored;
+  const YamlNode root = read_yaml(*text, ignored);
+  const std::string ending = fs::path(path).extension().string();
+  const bool is_map = root.kind == YamlNode::Kind::map && !root.entries.empty();
+  if (!is_map) return ending == ".yaml" || ending == ".yml" ? "YAML" : "";
+  constexpr std::array<std::pair<const char*, const char*>, 5> kinds{
+      {{"sluice", "a workflow"},
+       {"scenario", "a scenario"},
+       {"cluster", "a cluster file"},
+       {"profile", "a profile"},
+       {"sluice_role", "a role's manifest"}}};
+  for (const auto& [key, kind] : kinds)
+    if (root.find(key) != nullptr) return kind;
+  return "YAML";
 }
 
 /// A folder without a configuration is none; what it holds may be what was meant.
@@ -79,23 +133,26 @@ Result<void> check_holds_checkpoint(const fs::path& folder) {
 }  // namespace
 
 Result<void> check_is_workflow(const std::string& path) {
-  if (has_key(path, "scenario", "sluice"))
+  const YamlNode root = read_root(path);
+  if (has_key(root, "scenario", "sluice"))
     return invalid_argument(path + ": this is a scenario, not a workflow; `sluice test " + path +
                             "` runs it, and its `workflow:` names the workflow");
-  if (has_key(path, "cluster", "sluice"))
+  if (has_key(root, "cluster", "sluice"))
     return invalid_argument(path +
                             ": this is a cluster file, not a workflow; `sluice run "
                             "--cluster " +
                             path + "` runs what its `workflows:` name");
-  if (has_key(path, "profile", "sluice"))
+  if (has_key(root, "profile", "sluice"))
     return invalid_argument(path +
                             ": this is a profile, not a workflow; `sluice simulate WORKFLOW "
                             "--profile " +
                             path + "` runs a workflow as it says");
-  if (is_manifest(path))
+  if (has_key(root, "sluice_role", "sluice"))
     return invalid_argument(path +
                             ": this is a role's manifest, not a workflow; `sluice validate " +
                             path + "` checks it, `--plugins FOLDER` lets workflows use it");
+  if (const std::string cluster = misnamed_cluster(root); !cluster.empty())
+    return invalid_argument(path + ": " + cluster + "; it is no workflow");
   return {};
 }
 
@@ -107,18 +164,21 @@ Result<void> check_is_cluster(const std::string& path) {
   return what.empty() ? Result<void>{} : invalid_argument(path + ": " + what);
 }
 
-bool is_manifest(const std::string& path) { return has_key(path, "sluice_role", "sluice"); }
+bool is_manifest(const std::string& path) {
+  return has_key(read_root(path), "sluice_role", "sluice");
+}
 
 Result<void> check_is_scenario(const std::string& path) {
-  if (has_key(path, "sluice", "scenario"))
+  const YamlNode root = read_root(path);
+  if (has_key(root, "sluice", "scenario"))
     return invalid_argument(path +
                             ": this is a workflow, not a scenario; `sluice test` takes scenarios "
                             "of it (files with `scenario:`), or the folder that has them");
-  if (has_key(path, "cluster", "scenario"))
+  if (has_key(root, "cluster", "scenario"))
     return invalid_argument(path +
                             ": this is a cluster file, not a scenario; `sluice test` takes "
                             "scenarios of the workflows that it names");
-  if (has_key(path, "profile", "scenario"))
+  if (has_key(root, "profile", "scenario"))
     return invalid_argument(path +
                             ": this is a profile, not a scenario; `sluice simulate WORKFLOW "
                             "--profile " +
@@ -127,13 +187,21 @@ Result<void> check_is_scenario(const std::string& path) {
 }
 
 Result<void> check_is_profile(const std::string& path) {
+  const YamlNode root = read_root(path);
   const std::string what =
       "a profile begins with `profile: NAME`, and a scenario can stand for one";
-  if (has_key(path, "sluice", "scenario"))
+  if (has_key(root, "sluice", "scenario"))
     return invalid_argument(path + ": this is a workflow, not a profile; " + what);
-  if (has_key(path, "nodes", "scenario") && !has_key(path, "profile", "sluice"))
+  if (has_key(root, "nodes", "scenario") && !has_key(root, "profile", "sluice"))
     return invalid_argument(path + ": this has no `profile:`; " + what);
   return {};
+}
+
+Result<void> check_is_calls(const std::string& path) {
+  const std::string kind = yaml_kind(path);
+  if (kind.empty()) return {};
+  return invalid_argument(path + ": this is " + kind +
+                          ", not calls; --calls takes JSON, a call a line: {\"inputs\": {...}}");
 }
 
 Result<void> check_is_checkpoint(const std::string& path) {

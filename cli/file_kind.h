@@ -1,5 +1,5 @@
 // Whether a file is of the kind that a command wants: workflows, scenarios, profiles, cluster files
-// and manifests of roles are all YAML.
+// and manifests of roles are all YAML; calls are lines of JSON.
 //
 // Errors: invalid_argument, which says what the file is and what to do with it. A file that cannot
 // be read, or is neither, is left to who reads it.
@@ -18,6 +18,8 @@ bool is_manifest(const std::string& path);
 Result<void> check_is_scenario(const std::string& path);
 /// A profile, or a scenario, which can stand for one.
 Result<void> check_is_profile(const std::string& path);
+/// Lines of JSON, not YAML. What is wrong with one line is left to who reads it.
+Result<void> check_is_calls(const std::string& path);
 /// `path` names a checkpoint that is there: a folder or a GGUF file, not one of a folder's files.
 Result<void> check_is_checkpoint(const std::string& path);
 

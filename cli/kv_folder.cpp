@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/byte_size.h"
+#include "base/count_text.h"
 
 namespace sluice::cli {
 
@@ -11,8 +12,7 @@ void add_kv_folder(CLI::App& command, KvFolder& folder) {
   command.add_option("--kv-folder", folder.path,
                      "keep keys and values there too: what was said is not computed again, by "
                      "later processes either");
-  command
-      .add_option("--kv-bytes", folder.bytes, "that --kv-folder may grow to: 4GiB, 512MiB")
+  command.add_option("--kv-bytes", folder.bytes, "that --kv-folder may grow to: 4GiB, 512MiB")
       ->check(CLI::Validator(
           [](std::string& text) {
             return parse_byte_size(text).has_value()
@@ -35,8 +35,9 @@ void tell_pages(const KvTier* tier, const KvFolder& folder, std::size_t prompt_t
   if (tier == nullptr) return;
   // What was read back may have been given up again before it could be used.
   const std::size_t read_back = std::min(answer.tokens_read_back, answer.tokens_kept);
-  std::fprintf(stderr, "pages      %zu tokens: %zu from memory, %zu from %s, %zu computed\n",
-               prompt_tokens, answer.tokens_kept - read_back, read_back, folder.path.c_str(),
+  std::fprintf(stderr, "pages      %s: %zu from memory, %zu from %s, %zu computed\n",
+               count_text(prompt_tokens, "token").c_str(), answer.tokens_kept - read_back,
+               read_back, folder.path.c_str(),
                prompt_tokens - std::min(answer.tokens_kept, prompt_tokens));
   const StoreHealth& health = tier->store().health();
   if (!health.works())

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/count_text.h"
 #include "cli/pool_snapshot.h"
 
 namespace sluice::cli {
@@ -37,9 +38,9 @@ std::optional<Rates> rates_of(const FolderSnapshot& now, const FolderSnapshot* b
 std::string segment_line(const FolderSegment& segment) {
   const std::string name = "segment " + std::to_string(segment.number);
   if (!segment.is_segment)
-    return name + ": " + std::to_string(segment.bytes) + " bytes, no segment of this folder" +
+    return name + ": " + count_text(segment.bytes, "byte") + ", no segment of this folder" +
            (segment.bytes == 0 ? " yet" : "") + "\n";
-  std::string text = name + ": " + std::to_string(segment.pages) + " pages, room for " +
+  std::string text = name + ": " + count_text(segment.pages, "page") + ", room for " +
                      std::to_string(segment.room) + ", each " + std::to_string(segment.page_bytes) +
                      " bytes of layout " + hex(segment.layout) + "; " +
                      std::to_string(segment.bytes) + " bytes, written " +
@@ -63,11 +64,12 @@ std::string page_line(const FolderPage& page) {
 
 std::string folder_text(const FolderSnapshot& now, const FolderSnapshot* before) {
   const StoreReport& report = now.report;
-  std::string text =
-      "pages      " + std::to_string(report.pages) + " in " + std::to_string(report.segments) +
-      " segments, " + std::to_string(report.bytes) + " bytes\nunfinished " +
-      std::to_string(report.unfinished) + "\nbroken     " + std::to_string(report.broken.size()) +
-      "\nin use     " + (report.is_held ? "yes" : "no") + "\n";
+  std::string text = "pages      " + std::to_string(report.pages) + " in " +
+                     count_text(report.segments, "segment") + ", " +
+                     count_text(report.bytes, "byte") + "\nunfinished " +
+                     std::to_string(report.unfinished) + "\nbroken     " +
+                     std::to_string(report.broken.size()) + "\nin use     " +
+                     (report.is_held ? "yes" : "no") + "\n";
   if (const std::optional<Rates> rates = rates_of(now, before)) {
     char line[96];
     std::snprintf(line, sizeof line, "a second   %+.1f pages, %+.0f bytes\n", rates->pages,
@@ -93,9 +95,10 @@ Json folder_json(const std::string& folder, const FolderSnapshot& now,
 std::string folder_pages_text(const FolderPages& found, bool keys) {
   std::string text;
   for (const FolderSegment& segment : found.segments) text += segment_line(segment);
-  text += "pages  " + std::to_string(found.pages.size()) + "; " + std::to_string(found.chains) +
-          " chains, the longest of " + std::to_string(found.longest) + " pages; " +
-          std::to_string(found.cut) + " pages whose chain begins elsewhere\n";
+  text += "pages  " + std::to_string(found.pages.size()) + "; " +
+          count_text(found.chains, "chain") + ", the longest of " +
+          count_text(found.longest, "page") + "; " + count_text(found.cut, "page") +
+          " whose chain begins elsewhere\n";
   text += std::string("in use ") + (found.is_held ? "yes" : "no") + "\n";
   if (keys)
     for (const FolderPage& page : found.pages) text += page_line(page);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/count_text.h"
 #include "cli/json_fields.h"
 #include "runtime/registry/registration.h"
 
@@ -102,15 +103,15 @@ std::string source_lines(const Json& pool) {
   const auto bytes = [&](const char* key) { return bytes_words(number_of<double>(pool, key)); };
   const std::string source = text_of(pool, "source");
   if (source == "machines")
-    return "  machines " + number(pool, "brought_pages") + " pages pulled, " +
+    return "  machines " + count_text(count(pool, "brought_pages"), "page") + " pulled, " +
            bytes("brought_bytes") + "; " + number(pool, "given_pages") + " served, " +
            bytes("given_bytes") + "\n";
   if (source != "disk") return "";
   const std::string off = words(pool, "disk_off");
-  return "  disk     " + number(pool, "disk_pages") + " pages, " + bytes("disk_bytes") + " of " +
-         bytes("disk_bytes_most") + "; " + number(pool, "brought_pages") + " read, " +
-         bytes("brought_bytes") + "; " + number(pool, "given_pages") + " written, " +
-         bytes("given_bytes") + "\n" +
+  return "  disk     " + count_text(count(pool, "disk_pages"), "page") + ", " +
+         bytes("disk_bytes") + " of " + bytes("disk_bytes_most") + "; " +
+         number(pool, "brought_pages") + " read, " + bytes("brought_bytes") + "; " +
+         number(pool, "given_pages") + " written, " + bytes("given_bytes") + "\n" +
          (off.empty() ? "" : "           not used for a while: " + off + "\n");
 }
 
@@ -133,8 +134,8 @@ std::string pool_text(const SeenPool& seen, const std::optional<Json>& rates) {
   const Json& pool = seen.pool;
   text += "  pages    " + number(pool, "pages") + ": " + number(pool, "used") + " used (" +
           number(pool, "shared") + " by several), " + number(pool, "cached") + " cache, " +
-          number(pool, "free") + " free; each " + number(pool, "page_tokens") + " tokens, " +
-          bytes_words(number_of<double>(pool, "page_bytes")) + "\n";
+          number(pool, "free") + " free; each " + count_text(count(pool, "page_tokens"), "token") +
+          ", " + bytes_words(number_of<double>(pool, "page_bytes")) + "\n";
   text += "  tokens   " + std::to_string(count(pool, "published") * count(pool, "page_tokens")) +
           " that prompts may find; " + words(pool, "layout") + "\n";
   text += prompts_line(pool) + source_lines(pool);
@@ -147,7 +148,7 @@ std::string session_line(const Json& one) {
   const std::string role = words(one, "role");
   const Json* const answering = member(one, "answering");
   std::string text = "  " + words(one, "name") + (role.empty() ? "" : " (" + role + ")") + ": " +
-                     number(one, "tokens") + " tokens, ";
+                     count_text(count(one, "tokens"), "token") + ", ";
   if (answering != nullptr && *answering == true) return text + "is being answered\n";
   return text + number(one, "kept") + " of them in pages that it holds; idle for " +
          seconds_words(one, "idle_ms") + "\n";

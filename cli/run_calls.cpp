@@ -19,9 +19,11 @@
 #include <vector>
 
 #include "base/bell.h"
+#include "base/count_text.h"
 #include "base/failpoint.h"
 #include "cli/call_lines.h"
 #include "cli/commands.h"
+#include "cli/file_kind.h"
 #include "cli/interrupt.h"
 #include "cli/line_buffer.h"
 #include "cli/progress.h"
@@ -99,7 +101,7 @@ class Calls {
   /// Nothing while no call is under way: a line may be being typed there.
   void tell() {
     if (under_way_.empty()) return progress_.show("");
-    progress_.show(std::to_string(under_way_.size()) + " calls under way, " +
+    progress_.show(count_text(under_way_.size(), "call") + " under way, " +
                    std::to_string(answered_) + " answered");
   }
 
@@ -152,7 +154,8 @@ void Calls::start(NumberedLine text) {
     return answer(*call);
   }
   call->session = call->line.session.empty() ? own_session(text.number) : call->line.session;
-  CallRequest request{call->session, std::move(call->line.inputs), call->line.deadline};
+  CallRequest request{call->session, std::move(call->line.inputs), call->line.deadline,
+                      text.number};
   failpoint("call_begins");
   under_way_[text.number] = nullptr;
   tell();
@@ -326,7 +329,14 @@ Result<int> open_calls(const std::string& source) {
   struct statfs where {};
   // A shell's <(...): it has a writer, or had one, so nobody waits for ever.
   const bool piped = fstatfs(file, &where) == 0 && where.f_type == PIPEFS_MAGIC;
-  if (fstat(file, &facts) == 0 && (S_ISREG(facts.st_mode) || piped)) return file;
+  const bool known = fstat(file, &facts) == 0;
+  if (known && piped) return file;
+  if (known && S_ISREG(facts.st_mode)) {
+    const Result<void> kind = check_is_calls(source);
+    if (kind.ok()) return file;
+    ::close(file);
+    return kind.error();
+  }
   ::close(file);
   return invalid_argument(source + ": not a regular file; --calls - reads a pipe");
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/count_text.h"
 #include "graph/print.h"
 
 namespace sluice::cli {
@@ -17,6 +18,9 @@ namespace sluice::cli {
 namespace {
 
 using json = nlohmann::ordered_json;
+
+/// For people, who count from 1.
+std::string call_name(std::size_t index) { return "call " + std::to_string(index + 1) + ": "; }
 
 std::string seed_text(std::uint64_t seed) { return "seed " + std::to_string(seed); }
 
@@ -26,8 +30,19 @@ std::map<std::string, std::int64_t> firing_counts(const Plan& plan, const sim::R
   return counts;
 }
 
-/// The call ended at a limit: everything it had under way was cancelled, or it was not let in.
-bool met_limit(const Plan& plan, const sim::CallReport& call) {
+/// Whether the node's deadline is met or passed as a seed draws its latency.
+bool is_late_by_chance(const PlanNode& node, const Script& script) {
+  const NodeScript& does = script.nodes[node.id];
+  return node.deadline != Instant{} && does.latency_least < node.deadline &&
+         does.latency_most >= node.deadline;
+}
+
+/// The call ended at a limit: everything it had under way was cancelled, or it was not let in. Or
+/// nodes ended at theirs, or not, as time would have it.
+bool met_limit(const ScenarioRun& run, const sim::CallReport& call) {
+  const Plan& plan = run.plan;
+  const auto by_chance = [&](const PlanNode& node) { return is_late_by_chance(node, run.script); };
+  if (std::ranges::any_of(plan.nodes, by_chance)) return true;
   if (!call.failure) return false;
   const FailureKind kind = call.failure->kind;
   if (kind == FailureKind::frame_limit || kind == FailureKind::cancelled ||
@@ -40,29 +55,30 @@ bool met_limit(const Plan& plan, const sim::CallReport& call) {
                                           : call.done - call.arrived >= plan.limits.deadline;
 }
 
-bool any_met_limit(const Plan& plan, const sim::Report& report) {
+bool any_met_limit(const ScenarioRun& run, const sim::Report& report) {
   return std::ranges::any_of(report.calls,
-                             [&](const sim::CallReport& call) { return met_limit(plan, call); });
+                             [&](const sim::CallReport& call) { return met_limit(run, call); });
 }
 
 /// It ran as far as it happened to come, at a limit or with `on_error: cancel`: a number that is
 /// expected of it is the most.
-bool is_cut_short(const Plan& plan, const sim::CallReport& call) {
-  return (plan.cancel_on_error && call.failure) || met_limit(plan, call);
+bool is_cut_short(const ScenarioRun& run, const sim::CallReport& call) {
+  return (run.plan.cancel_on_error && call.failure) || met_limit(run, call);
 }
 
 bool is_wrong(std::int64_t came, std::int64_t expected, bool cut_short) {
   return cut_short ? came > expected : came != expected;
 }
 
-void compare_calls(const ScenarioSpec& spec, const Plan& plan, const sim::Report& report,
+void compare_calls(const ScenarioSpec& spec, const ScenarioRun& run, const sim::Report& report,
                    std::vector<std::string>& failures) {
+  const Plan& plan = run.plan;
   for (std::size_t i = 0; i < spec.expected_calls.size(); ++i) {
     const ExpectedCall& expected = spec.expected_calls[i];
     const sim::CallReport& call = report.calls[i];
-    const std::string which = "call " + std::to_string(i) + ": ";
+    const std::string which = call_name(i);
     const std::string status = call.failure ? "error" : "ok";
-    const bool cut_short = is_cut_short(plan, call);
+    const bool cut_short = is_cut_short(run, call);
     if (expected.status && expected.status->text != status)
       failures.push_back(which + "status is " + status + ", expected " + expected.status->text +
                          (call.failure ? " (" + call.failure->error.message + ")" : ""));
@@ -73,25 +89,23 @@ void compare_calls(const ScenarioSpec& spec, const Plan& plan, const sim::Report
       const auto at = std::ranges::find(plan.outputs, name.text, &PlanOutput::name);
       const auto came = call.outputs[static_cast<std::size_t>(at - plan.outputs.begin())];
       if (is_wrong(static_cast<std::int64_t>(came), count, cut_short))
-        failures.push_back(which + "output " + name.text + " brought " + std::to_string(came) +
-                           " frames, expected " + (cut_short ? "at most " : "") +
-                           std::to_string(count));
+        failures.push_back(which + "output " + name.text + " brought " + count_text(came, "frame") +
+                           ", expected " + (cut_short ? "at most " : "") + std::to_string(count));
     }
   }
 }
 
-void compare_firings(const ScenarioSpec& spec, const Plan& plan, const sim::Report& report,
+void compare_firings(const ScenarioSpec& spec, const ScenarioRun& run, const sim::Report& report,
                      std::vector<std::string>& failures) {
-  const auto counts = firing_counts(plan, report);
+  const auto counts = firing_counts(run.plan, report);
   const bool cut_short = std::ranges::any_of(
-      report.calls, [&](const sim::CallReport& call) { return is_cut_short(plan, call); });
+      report.calls, [&](const sim::CallReport& call) { return is_cut_short(run, call); });
   for (const auto& [node, count] : spec.expected_firings) {
     const auto it = counts.find(node.text);
     const std::int64_t fired = it == counts.end() ? 0 : it->second;
     if (is_wrong(fired, count, cut_short))
-      failures.push_back("node " + node.text + " ran " + std::to_string(fired) +
-                         " times, expected " + (cut_short ? "at most " : "") +
-                         std::to_string(count));
+      failures.push_back("node " + node.text + " ran " + count_text(fired, "time") + ", expected " +
+                         (cut_short ? "at most " : "") + std::to_string(count));
   }
 }
 
@@ -106,8 +120,7 @@ std::string difference(const ScenarioRun& run, const sim::Report& other, std::ui
     if (static_cast<bool>(a.failure) != static_cast<bool>(b.failure)) what = "the status differs";
     if (a.outputs != b.outputs) what = "the number of outputs differs";
     if (a.warnings != b.warnings) what = "the warnings differ";
-    return "call " + std::to_string(i) + ": " + what + " between the first seed and " +
-           seed_text(seed);
+    return call_name(i) + what + " between the first seed and " + seed_text(seed);
   }
   return "";
 }
@@ -131,12 +144,12 @@ Error workflow_errors(const LoadedWorkflow& loaded, std::string& text) {
   for (const Diagnostic& d : loaded.diagnostics) {
     if (d.severity != Severity::error) continue;
     if (first == nullptr) first = &d;
-    if (++count <= shown_max) text += diagnostic_text(d, loaded.spec.file, loaded.text);
+    if (++count <= shown_max)
+      text += diagnostic_text(d, loaded.spec.file, loaded.text, loaded.included);
   }
-  return invalid_argument("workflow: " + loaded.spec.file +
-                          (first->mark.line > 0 ? ":" + std::to_string(first->mark.line) : "") +
-                          ": " + first->message +
-                          (count > 1 ? " (and " + std::to_string(count - 1) + " more)" : ""));
+  return invalid_argument(
+      "workflow: " + place_text(first->mark, loaded.spec.file, loaded.included) + ": " +
+      first->message + (count > 1 ? " (and " + std::to_string(count - 1) + " more)" : ""));
 }
 
 Result<Script> bind(const std::string& path, const WorkflowOptions& options, const Catalog& catalog,
@@ -169,6 +182,8 @@ sim::Report uncut(const ScenarioRun& run, std::uint64_t seed) {
   plan.limits.frames = std::numeric_limits<decltype(plan.limits.frames)>::max();
   plan.limits.calls = std::numeric_limits<decltype(plan.limits.calls)>::max();
   plan.limits.deadline = std::chrono::hours(24 * 365);
+  for (PlanNode& node : plan.nodes)
+    if (is_late_by_chance(node, run.script)) node.deadline = {};
   return sim::simulate(plan, run.script, seed_options(seed, false));
 }
 
@@ -184,20 +199,20 @@ void compare_cut(const ScenarioSpec& spec, const sim::Report& full, const sim::R
   for (std::size_t i = 0; i < report.calls.size(); ++i) {
     const sim::CallReport& call = report.calls[i];
     const sim::CallReport& most = full.calls[i];
-    const std::string which = "call " + std::to_string(i) + ": ";
-    if (!met_limit(run.plan, call) &&
-        static_cast<bool>(call.failure) != static_cast<bool>(most.failure))
+    const std::string which = call_name(i);
+    const bool met = met_limit(run, call);
+    if (!met && static_cast<bool>(call.failure) != static_cast<bool>(most.failure))
       wrong.push_back(which + "the status differs from that " + without);
-    if (!call.failure && call.hash() != most.hash())
+    if (!met && !call.failure && call.hash() != most.hash())
       wrong.push_back(which + "it did not fail, and differs from that " + without);
     for (std::size_t o = 0; o < call.outputs.size(); ++o)
       if (call.outputs[o] > most.outputs[o])
         wrong.push_back(which + "output " + run.plan.outputs[o].name + " brought " +
-                        std::to_string(call.outputs[o]) + " frames, " + without + " " +
+                        count_text(call.outputs[o], "frame") + ", " + without + " " +
                         std::to_string(most.outputs[o]));
   }
-  compare_calls(spec, run.plan, report, wrong);
-  compare_firings(spec, run.plan, report, wrong);
+  compare_calls(spec, run, report, wrong);
+  compare_firings(spec, run, report, wrong);
   for (const std::string& what : wrong) run.failures.push_back(seed_text(seed) + ": " + what);
 }
 
@@ -207,7 +222,7 @@ void run_seeds(const ScenarioSpec& spec, const Seeds& seeds, ScenarioRun& run) {
   for (std::uint64_t i = 0; i < seeds.count; ++i) {
     const std::uint64_t seed = seeds.first + i;
     sim::Report report = sim::simulate(run.plan, run.script, seed_options(seed, cut || i == 0));
-    if (!cut && any_met_limit(run.plan, report)) {
+    if (!cut && any_met_limit(run, report)) {
       cut = true;  // seeds before came to the same as the first, which is held against `full` too
       full = uncut(run, seeds.first);
       if (i != 0) compare_cut(spec, *full, run.report, seeds.first, run);
@@ -220,12 +235,12 @@ void run_seeds(const ScenarioSpec& spec, const Seeds& seeds, ScenarioRun& run) {
     if (cut)
       compare_cut(spec, *full, report, seed, run);
     else if (i == 0)
-      compare_calls(spec, run.plan, report, run.failures);
+      compare_calls(spec, run, report, run.failures);
     else if (std::string what = difference(run, report, seed); !what.empty())
       run.failures.push_back(what);
     if (i == 0) {
       run.report = std::move(report);
-      if (!cut) compare_firings(spec, run.plan, run.report, run.failures);
+      if (!cut) compare_firings(spec, run, run.report, run.failures);
     }
     if (run.failures.size() > 5) return;
   }

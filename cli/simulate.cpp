@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/count_text.h"
 #include "cli/commands.h"
 #include "cli/compiled.h"
 #include "cli/file_kind.h"
@@ -79,10 +80,10 @@ void print_report(const Plan& plan, const sim::Report& report, const SimulateOpt
     if (call.first_output != Instant{}) first.push_back(ms(call.first_output - call.arrived));
   }
   const double seconds = ms(report.finished) / 1000;
-  std::printf("%zu calls, %s, in %llu sessions on %u machine%s, %.3f s of virtual time\n",
-              report.calls.size(), load_text(options).c_str(),
-              static_cast<unsigned long long>(options.sessions), options.machines,
-              options.machines == 1 ? "" : "s", seconds);
+  std::printf("%s, %s, in %s on %s, %.3f s of virtual time\n",
+              count_text(report.calls.size(), "call").c_str(), load_text(options).c_str(),
+              count_text(options.sessions, "session").c_str(),
+              count_text(options.machines, "machine").c_str(), seconds);
   print_row("whole call", std::move(latency));
   if (!first.empty()) print_row("first output", std::move(first));
   std::printf("  throughput     %.1f calls/s, %zu ended with an error\n",
@@ -94,9 +95,9 @@ void print_report(const Plan& plan, const sim::Report& report, const SimulateOpt
       std::printf("%s%s %zu", any ? ", " : "", node.name.c_str(), report.queue_peaks[node.id]);
       any = true;
     }
-  std::printf("%s\n  event hash     %016llx (%llu events, seed %llu)\n", any ? "" : "none",
+  std::printf("%s\n  event hash     %016llx (%s, seed %llu)\n", any ? "" : "none",
               static_cast<unsigned long long>(report.hash),
-              static_cast<unsigned long long>(report.events),
+              count_text(report.events, "event").c_str(),
               static_cast<unsigned long long>(options.seed));
   if (!options.profile.empty()) return;
   const NodeScriptSpec plain;
@@ -117,8 +118,8 @@ void print_counts(const char* kind, const Counts& calls) {
   for (const auto& [text, count] : calls) most.emplace_back(count, text);
   std::ranges::stable_sort(most, std::greater(), &std::pair<std::size_t, std::string>::first);
   for (std::size_t i = 0; i < most.size() && i < lines; ++i)
-    std::printf("  %-14s %s (%zu call%s)\n", kind, most[i].second.c_str(), most[i].first,
-                most[i].first == 1 ? "" : "s");
+    std::printf("  %-14s %s (%s)\n", kind, most[i].second.c_str(),
+                count_text(most[i].first, "call").c_str());
   if (most.size() > lines) std::printf("  %-14s and %zu more\n", kind, most.size() - lines);
 }
 
@@ -272,10 +273,9 @@ int hunt(const Plan& plan, const Script& script, const SimulateOptions& options)
         more.c_str(), options.faults ? " --faults" : "", static_cast<unsigned long long>(sim.seed));
     return 1;
   }
-  std::printf("%llu seeds, %llu events, no violation; %zu of %llu calls ended with an error\n",
-              static_cast<unsigned long long>(options.seeds),
-              static_cast<unsigned long long>(events), failed.all,
-              static_cast<unsigned long long>(options.seeds * options.calls));
+  std::printf("%s, %s, no violation; %zu of %llu calls ended with an error\n",
+              count_text(options.seeds, "seed").c_str(), count_text(events, "event").c_str(),
+              failed.all, static_cast<unsigned long long>(options.seeds * options.calls));
   failed.print(options);
   if (options.faults) std::fputs(faults.text().c_str(), stdout);
   return 0;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/count_text.h"
 #include "cli/commands.h"
 #include "cli/json_fields.h"
 #include "cli/process_answer.h"
@@ -121,9 +122,11 @@ std::string load_words(const Json& row) {
   const auto count = [&](const char* key) {
     return std::to_string(number_of<std::uint64_t>(row, key));
   };
-  if (row["home"] == true && row.contains("calls")) add(count("calls") + " calls");
+  if (row["home"] == true && row.contains("calls"))
+    add(count_text(number_of<std::uint64_t>(row, "calls"), "call"));
   if (number_of<std::uint64_t>(row, "refused") > 0) add(count("refused") + " refused");
-  if (row.contains("activations")) add(count("activations") + " activations");
+  if (row.contains("activations"))
+    add(count_text(number_of<std::uint64_t>(row, "activations"), "activation"));
   if (row.contains("registry") && row["registry"] != "current")
     add("registry " + shown_text(row, "registry") + ": " + shown_text(row, "registry_why"));
   if (row.contains("heard_ms")) add("heard " + seconds(row, "heard_ms") + " ago");
@@ -143,8 +146,7 @@ std::string load_words(const Json& row) {
 std::string host_words(const Json& host) {
   const std::string state = text_of(host, "state");
   const auto many = [&](const char* key, const char* what) {
-    const auto number = number_of<std::uint64_t>(host, key);
-    return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+    return count_text(number_of<std::uint64_t>(host, key), what);
   };
   std::string words = "pid " + std::to_string(number_of<int>(host, "pid"));
   if (state == "waits")
@@ -190,10 +192,10 @@ void print_up(const Json& up, int width) {
     }
     const auto starts = number_of<unsigned>(one, "starts");
     const auto failing = number_of<unsigned>(one, "failing");
-    std::printf("  %-*s  %s; started %u time%s%s%s%s\n", width, shown_text(one, "machine").c_str(),
-                pid == 0 ? "does not run now" : ("pid " + std::to_string(pid)).c_str(), starts,
-                starts == 1 ? "" : "s", ended.empty() ? "" : "; the last one ", ended.c_str(),
-                failing == 0 ? "" : ("; " + failing_words(failing)).c_str());
+    std::printf("  %-*s  %s; started %s%s%s%s\n", width, shown_text(one, "machine").c_str(),
+                pid == 0 ? "does not run now" : ("pid " + std::to_string(pid)).c_str(),
+                count_text(starts, "time").c_str(), ended.empty() ? "" : "; the last one ",
+                ended.c_str(), failing == 0 ? "" : ("; " + failing_words(failing)).c_str());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/count_text.h"
 #include "cli/commands.h"
 #include "cli/file_kind.h"
 #include "cli/option_checks.h"
@@ -82,13 +83,12 @@ void print_run(const ScenarioRun& run, bool skipped) {
   for (const std::string& failure : run.failures) std::printf("        %s\n", failure.c_str());
   for (std::size_t i = 0; i < run.report.calls.size(); ++i)
     for (const std::string& warning : run.report.calls[i].warnings)
-      std::printf("        call %zu warns: %s\n", i, warning.c_str());
+      std::printf("        call %zu warns: %s\n", i + 1, warning.c_str());
 }
 
 void print_tally(const Tally& tally, const Seeds& seeds) {
-  std::printf("%zu of %zu scenarios passed, %llu seeds each, %llu events", tally.passed,
-              tally.passed + tally.failed, static_cast<unsigned long long>(seeds.count),
-              static_cast<unsigned long long>(tally.events));
+  std::printf("%zu of %zu scenarios passed, %s each, %s", tally.passed, tally.passed + tally.failed,
+              count_text(seeds.count, "seed").c_str(), count_text(tally.events, "event").c_str());
   if (tally.skipped != 0)
     std::printf("; %zu skipped, whose workflows have not what --set names", tally.skipped);
   std::puts("");

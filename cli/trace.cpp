@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/count_text.h"
 #include "cli/why_skipped.h"
 
 namespace sluice::cli {
@@ -17,7 +18,7 @@ double us(std::chrono::nanoseconds time) { return static_cast<double>(time.count
 
 /// Where a session's calls go one after the other: the one before, and how long it was waited for.
 struct Turn {
-  std::size_t behind = 0;
+  std::size_t behind = 0;  // its number
   Instant waited{};
 };
 
@@ -26,7 +27,7 @@ std::vector<Turn> turns_of(const Plan& plan, const Trace& trace) {
   std::vector<Turn> turns(trace.calls.size());
   if (plan.calls != CallMode::serial) return turns;
   struct Last {
-    std::size_t call = 0;
+    std::size_t number = 0;
     Instant done{};
   };
   std::vector<Last> last(trace.sessions.size());  // of each session: who ends last so far
@@ -35,15 +36,15 @@ std::vector<Turn> turns_of(const Plan& plan, const Trace& trace) {
     if (!call.ended) continue;
     Last& before = last[call.session];
     const Instant until = std::min(before.done, call.done);
-    if (until > call.arrived) turns[i] = {before.call, until - call.arrived};
-    if (call.done > before.done) before = {i, call.done};
+    if (until > call.arrived) turns[i] = {before.number, until - call.arrived};
+    if (call.done > before.done) before = {call.number, call.done};
   }
   return turns;
 }
 
-json call_event(std::size_t index, const CallSpan& call, const Turn& turn,
-                const std::vector<SkippedNode>& skipped, const Trace& trace) {
-  json args{{"call", index},
+json call_event(const CallSpan& call, const Turn& turn, const std::vector<SkippedNode>& skipped,
+                const Trace& trace) {
+  json args{{"call", call.number},
             {"session", trace.sessions[call.session]},
             {"status", call.ok ? "ok" : "error"}};
   if (!call.ok) args["cause"] = call.cause;
@@ -58,14 +59,14 @@ json call_event(std::size_t index, const CallSpan& call, const Turn& turn,
           {"cat", "call"},
           {"pid", 1},
           {"tid", call.session + 1},
-          {"name", "call " + std::to_string(index)},
+          {"name", "call " + std::to_string(call.number)},
           {"ts", us(call.arrived)},
           {"dur", us(call.done - call.arrived)},
           {"args", std::move(args)}};
 }
 
-json span_event(std::size_t index, const Span& span, const Plan& plan) {
-  json args{{"span", index}, {"call", span.call}, {"group", span.group}};
+json span_event(std::size_t index, const Span& span, const Trace& trace, const Plan& plan) {
+  json args{{"span", index}, {"call", trace.calls[span.call].number}, {"group", span.group}};
   if (span.token != 0) args["token"] = sim::token_text(span.token);
   args["queued_us"] = us(span.begin - span.asked);
   args["travelled_us"] = us(span.asked - span.sent);
@@ -109,8 +110,9 @@ Result<void> write_trace(const std::string& path, const Plan& plan, const Trace&
   const std::vector<Turn> turns = turns_of(plan, trace);
   const auto skipped = skipped_nodes(plan, trace, elsewhere);
   for (std::size_t i = 0; i < trace.calls.size(); ++i)
-    if (trace.calls[i].ended) put(call_event(i, trace.calls[i], turns[i], skipped[i], trace));
-  for (std::size_t i = 0; i < trace.spans.size(); ++i) put(span_event(i, trace.spans[i], plan));
+    if (trace.calls[i].ended) put(call_event(trace.calls[i], turns[i], skipped[i], trace));
+  for (std::size_t i = 0; i < trace.spans.size(); ++i)
+    put(span_event(i, trace.spans[i], trace, plan));
   file << "\n]}\n";
   file.close();
   if (!file) return Error{ErrorCode::unavailable, path + ": cannot be written"};
@@ -127,9 +129,9 @@ Result<void> write_run_trace(const std::string& path, const Plan& plan, const Tr
     std::fprintf(stderr,
                  "note: of nodes whose roles are on other machines the trace holds nothing\n");
   if (trace.left_out > 0)
-    std::fprintf(stderr,
-                 "note: the trace holds the first %zu activations, %llu more are left out\n",
-                 trace.spans.size(), static_cast<unsigned long long>(trace.left_out));
+    std::fprintf(stderr, "note: the trace holds the first %s, %llu more left out\n",
+                 count_text(trace.spans.size(), "activation").c_str(),
+                 static_cast<unsigned long long>(trace.left_out));
   return {};
 }
 
@@ -139,6 +141,7 @@ Trace trace_of(const Plan& plan, const Script& script, sim::Report& report) {
   for (std::size_t i = 0; i < report.calls.size(); ++i) {
     const sim::CallReport& call = report.calls[i];
     CallSpan& span = trace.calls.emplace_back();
+    span.number = i + 1;
     span.session = script.calls[i].session;
     span.arrived = call.arrived;
     span.inputs = script.calls[i].inputs;

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/count_text.h"
 #include "base/file.h"
 #include "cli/cluster.h"
 #include "cli/commands.h"
@@ -24,10 +25,6 @@ struct Counts {
   std::size_t errors = 0;
   std::size_t warnings = 0;
 };
-
-std::string count_text(std::size_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
 
 void count(const Diagnostics& diagnostics, Counts& counts) {
   for (const Diagnostic& d : diagnostics)
@@ -55,7 +52,7 @@ FileDiagnostics validate_cluster(const std::string& file, bool text, const Workf
                stdout);
     for (const Compiled& compiled : cluster->workflows)
       std::fputs(diagnostics_text(compiled.loaded.diagnostics, compiled.loaded.spec.file,
-                                  compiled.loaded.text)
+                                  compiled.loaded.text, compiled.loaded.included)
                      .c_str(),
                  stdout);
   }
@@ -92,12 +89,14 @@ FileDiagnostics validate_file(const std::string& file, bool text, const Workflow
   const Diagnostics& diagnostics = compiled->loaded.diagnostics;
   count(diagnostics, counts);
   if (text) {
-    std::fputs(diagnostics_text(diagnostics, file, compiled->loaded.text).c_str(), stdout);
+    std::fputs(diagnostics_text(diagnostics, file, compiled->loaded.text, compiled->loaded.included)
+                   .c_str(),
+               stdout);
     if (compiled->ok() && compiled->loaded.spec.is_library)
       std::printf("%s: roles for other workflows to include; it has no nodes of its own\n",
                   file.c_str());
   }
-  return {file, diagnostics};
+  return {file, diagnostics, compiled->loaded.included};
 }
 
 int validate(const std::vector<std::string>& files, const std::string& format,
@@ -109,7 +108,8 @@ int validate(const std::vector<std::string>& files, const std::string& format,
   if (format == "json") {
     std::string list;
     for (const FileDiagnostics& file : all)
-      for (const Diagnostic& d : file.diagnostics) append(list, diagnostic_json(d, file.file));
+      for (const Diagnostic& d : file.diagnostics)
+        append(list, diagnostic_json(d, file.file, file.included));
     std::printf("[%s%s]\n", list.c_str(), list.empty() ? "" : "\n");
   }
   if (format == "sarif") std::fputs(diagnostics_sarif(all).c_str(), stdout);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ struct Trace {
   std::map<std::int64_t, Activity> spans;  // of the call asked for
   std::vector<std::string> elsewhere;      // nodes whose roles other machines have: no spans
   json call;
-  std::int64_t calls = 0;
+  std::set<std::int64_t> calls;  // the numbers of all
 };
 
 std::vector<std::string> names_in(const json& args) {
@@ -59,8 +60,8 @@ Result<Trace> read_trace(const std::string& path, std::int64_t wanted) {
     if (text_of(event, "ph") != "X") continue;
     const std::string kind = text_of(event, "cat");
     const std::int64_t call = number_of<std::int64_t>(args, "call", -1);
-    if (kind == "call" && call < std::numeric_limits<std::int64_t>::max())
-      trace.calls = std::max(trace.calls, call + 1);
+    const bool is_number = call >= 0 && call < std::numeric_limits<std::int64_t>::max();
+    if (is_number && (kind == "call" || kind == "activation")) trace.calls.insert(call);
     if (call != wanted) continue;
     if (kind == "call") trace.call = event;
     if (kind != "activation") continue;
@@ -218,14 +219,19 @@ void print_skipped(const json& facts) {
   if (skipped.size() > shown) std::printf("    and %zu more\n", skipped.size() - shown);
 }
 
+std::string calls_there_are(const std::set<std::int64_t>& calls) {
+  if (calls.empty()) return "there are none";
+  const std::string first = std::to_string(*calls.begin());
+  if (calls.size() == 1) return "there is one, call " + first;
+  return "there are " + std::to_string(calls.size()) + " (" + first + " to " +
+         std::to_string(*calls.rbegin()) + ")";
+}
+
 int why(const std::string& path, std::int64_t call) {
   const Result<Trace> trace = read_trace(path, call);
   if (!trace.ok()) return fail(trace.error().message);
   if (trace->call.is_null() && trace->spans.empty())
-    return fail(path + ": no call " + std::to_string(call) + ", there are " +
-                (trace->calls == 0 ? std::string("none")
-                                   : std::to_string(trace->calls) + " (0 to " +
-                                         std::to_string(trace->calls - 1) + ")"));
+    return fail(path + ": no call " + std::to_string(call) + ", " + calls_there_are(trace->calls));
   print_call(*trace, call);
   const bool has_ended = !trace->call.is_null();
   const json facts = has_ended ? trace->call["args"] : json::object();
@@ -257,7 +263,8 @@ void add_why(CLI::App& app, Chosen& chosen) {
       ->add_option("trace", options->trace,
                    "A file written by `sluice run --trace` or `sluice simulate --trace`")
       ->required();
-  command->add_option("call", options->call, "Which call, from 0")->required();
+  command->add_option("call", options->call, "Which call, from 1; of `run --calls` its line")
+      ->required();
   command->callback(
       [&chosen, options] { chosen = [options] { return why(options->trace, options->call); }; });
 }

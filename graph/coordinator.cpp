@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/count_text.h"
 #include "graph/missing.h"
 #include "graph/warnings.h"
 
@@ -63,14 +64,14 @@ CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, In
 }
 
 CallId Coordinator::refuse(Number id, std::uint64_t session, Effects& effects) const {
-  const std::string most = std::to_string(plan_.limits.calls);
+  const std::string most = count_text(plan_.limits.calls, "call");
   EndCall& end = effects.ends.emplace_back();
   end.call = name_of(id);
   end.session = session;
   end.failure = std::make_unique<Failure>(
       Failure{entry_node,
               {ErrorCode::exhausted, "workflow '" + plan_.workflow + "' has " + most +
-                                         " calls under way, as many as it takes at once (limits: "
+                                         " under way, as many as it takes at once (limits: "
                                          "calls); call again when some have ended"},
               FailureKind::refused});
   return end.call;
@@ -217,8 +218,8 @@ void Coordinator::deliver(Number id, CallRecord& call, std::uint16_t index, Payl
   fail(id, call,
        {entry_node,
         {ErrorCode::exhausted, "the call reached the limit of " +
-                                   std::to_string(plan_.limits.frames) +
-                                   " output frames (limits: frames)"},
+                                   count_text(plan_.limits.frames, "output frame") +
+                                   " (limits: frames)"},
         FailureKind::frame_limit},
        true, effects);
 }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "base/count_text.h"
 #include "graph/diagnostic.h"
 
 namespace sluice {
@@ -69,7 +70,7 @@ std::optional<std::string> breach_of(const Port& port, const Payload& value) {
     return tensor.describe() + " in '" + port.name + "', which is declared as " + shape_text(port);
   const std::size_t bytes = value.text.size() + tensor.bytes().size();
   if (port.bytes_max != 0 && bytes > port.bytes_max)
-    return std::to_string(bytes) + " bytes in '" + port.name + "', at most " +
+    return count_text(bytes, "byte") + " in '" + port.name + "', at most " +
            std::to_string(port.bytes_max) + " are declared";
   return {};
 }

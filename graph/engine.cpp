@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/count_text.h"
 
 namespace sluice {
 
@@ -306,12 +307,12 @@ std::unique_ptr<Failure> Engine::merge_iterations(Record& record) const {
   if (node_.loop_index == none) return nullptr;
   const std::int64_t turn = record.iterations[node_.loop_index];
   if (turn < std::min<std::int64_t>(plan_.limits.loop_iterations, 0xffff)) return nullptr;
-  return std::make_unique<Failure>(
-      Failure{node_.id,
-              {ErrorCode::exhausted, "node '" + node_.name + "' reached the limit of " +
-                                         std::to_string(plan_.limits.loop_iterations) +
-                                         " loop iterations (limits: loop_iterations)"},
-              FailureKind::loop_limit});
+  return std::make_unique<Failure>(Failure{
+      node_.id,
+      {ErrorCode::exhausted, "node '" + node_.name + "' reached the limit of " +
+                                 count_text(plan_.limits.loop_iterations, "loop iteration") +
+                                 " (limits: loop_iterations)"},
+      FailureKind::loop_limit});
 }
 
 inline void Engine::fill_inputs(Record& record, const PlanGroup& group) {

@@ -80,6 +80,21 @@ std::string line_with_caret(std::string_view line, const Mark& mark) {
   return text + caret + "^" + std::string(std::max<std::size_t>(1, length) - 1, '~') + "\n";
 }
 
+std::string_view name_of(const Mark& mark, std::string_view file, const IncludedFiles& included) {
+  return file_of(mark) == 0 ? file : std::string_view(included[file_of(mark) - 1].name);
+}
+
+/// "file:line:column" of each include that leads to the mark's file, the last one first.
+std::vector<std::string> includes_of(const Mark& mark, std::string_view file,
+                                     const IncludedFiles& included) {
+  std::vector<std::string> places;
+  for (Mark at = mark; file_of(at) != 0;) {
+    const Mark by = at = included[file_of(at) - 1].at;
+    places.push_back(place_text(by, file, included) + ":" + std::to_string(by.column));
+  }
+  return places;
+}
+
 }  // namespace
 
 std::string json_quote(std::string_view text) {
@@ -110,20 +125,28 @@ void sort_diagnostics(Diagnostics& diagnostics) {
   });
 }
 
-std::string diagnostic_text(const Diagnostic& d, std::string_view file, std::string_view source) {
-  std::string text = printable(file);
-  if (d.mark.line > 0)
-    text += ":" + std::to_string(d.mark.line) + ":" + std::to_string(d.mark.column);
+std::string place_text(const Mark& mark, std::string_view file, const IncludedFiles& included) {
+  return printable(name_of(mark, file, included)) +
+         (mark.line > 0 ? ":" + std::to_string(line_in_file(mark)) : "");
+}
+
+std::string diagnostic_text(const Diagnostic& d, std::string_view file, std::string_view source,
+                            const IncludedFiles& included) {
+  std::string text = place_text(d.mark, file, included);
+  if (d.mark.line > 0) text += ":" + std::to_string(d.mark.column);
+  if (file_of(d.mark) != 0) source = included[file_of(d.mark) - 1].text;
   text += ": " + std::string(severity_name(d.severity)) + ": " + printable(d.message) + " [" +
           d.code + "]\n";
-  const std::string_view line = d.mark.line > 0 ? line_of(source, d.mark.line) : "";
+  const std::string_view line = d.mark.line > 0 ? line_of(source, line_in_file(d.mark)) : "";
   if (!line.empty()) text += line_with_caret(line, d.mark);
+  for (const std::string& place : includes_of(d.mark, file, included))
+    text += "  included from " + place + "\n";
   if (!d.suggestion.empty()) text += "  help: " + printable(d.suggestion) + "\n";
   return text;
 }
 
 std::string diagnostics_text(const Diagnostics& diagnostics, std::string_view file,
-                             std::string_view source) {
+                             std::string_view source, const IncludedFiles& included) {
   constexpr std::size_t shown_max = 20;
   // Where not all are shown, warnings give way to errors; either stand in the file's order.
   const auto errors = static_cast<std::size_t>(
@@ -135,7 +158,7 @@ std::string diagnostics_text(const Diagnostics& diagnostics, std::string_view fi
     std::size_t& left = d.severity == Severity::error ? errors_left : warnings_left;
     if (left == 0) continue;
     --left;
-    text += diagnostic_text(d, file, source);
+    text += diagnostic_text(d, file, source, included);
   }
   if (diagnostics.size() > shown_max)
     text += printable(file) + ": and " + (is_full(diagnostics) ? "at least " : "") +
@@ -143,12 +166,18 @@ std::string diagnostics_text(const Diagnostics& diagnostics, std::string_view fi
   return text;
 }
 
-std::string diagnostic_json(const Diagnostic& d, std::string_view file) {
-  return "{\"file\":" + json_quote(file) + ",\"line\":" + std::to_string(d.mark.line) +
+std::string diagnostic_json(const Diagnostic& d, std::string_view file,
+                            const IncludedFiles& included) {
+  std::string from;
+  for (const std::string& place : includes_of(d.mark, file, included))
+    from += (from.empty() ? ",\"included_from\":[" : ",") + json_quote(place);
+  if (!from.empty()) from += "]";
+  return "{\"file\":" + json_quote(name_of(d.mark, file, included)) +
+         ",\"line\":" + std::to_string(line_in_file(d.mark)) +
          ",\"column\":" + std::to_string(d.mark.column) + ",\"severity\":\"" +
          std::string(severity_name(d.severity)) + "\",\"code\":" + json_quote(d.code) +
          ",\"message\":" + json_quote(d.message) + ",\"suggestion\":" + json_quote(d.suggestion) +
-         "}";
+         from + "}";
 }
 
 }  // namespace sluice

@@ -33,13 +33,15 @@ std::string rule_json(const std::string& code) {
 }
 
 std::string region_json(const Mark& mark) {
-  return "\"region\":{\"startLine\":" + std::to_string(mark.line) +
+  return "\"region\":{\"startLine\":" + std::to_string(line_in_file(mark)) +
          ",\"startColumn\":" + std::to_string(std::max(1U, mark.column)) +
          ",\"endColumn\":" + std::to_string(std::max(1U, mark.column) + std::max(1U, mark.length)) +
          "}";
 }
 
-std::string result_json(const Diagnostic& d, const std::string& file, std::size_t rule) {
+std::string result_json(const Diagnostic& d, const FileDiagnostics& all, std::size_t rule) {
+  const std::string& file =
+      file_of(d.mark) == 0 ? all.file : all.included[file_of(d.mark) - 1].name;
   const std::string help = d.suggestion.empty() ? "" : " (" + d.suggestion + ")";
   return "{\"ruleId\":" + json_quote(d.code) + ",\"ruleIndex\":" + std::to_string(rule) +
          ",\"level\":\"" + (d.severity == Severity::error ? "error" : "warning") +
@@ -63,7 +65,7 @@ std::string diagnostics_sarif(const std::vector<FileDiagnostics>& files) {
         rules.push_back(d.code);
         rule_list += (rule_list.empty() ? "" : ",") + rule_json(d.code);
       }
-      results += (results.empty() ? "\n" : ",\n") + result_json(d, file.file, rule);
+      results += (results.empty() ? "\n" : ",\n") + result_json(d, file, rule);
     }
   return "{\"version\":\"2.1.0\",\"$schema\":\"https://json.schemastore.org/sarif-2.1.0.json\","
          "\"runs\":[{\"columnKind\":\"unicodeCodePoints\",\"tool\":{\"driver\":{\"name\":"

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <system_error>
 
+#include "base/count_text.h"
 #include "base/nearest.h"
 
 namespace sluice {
@@ -152,9 +153,8 @@ class Binder {
   void check_expected() {
     if (!spec_.expected_calls.empty() && spec_.expected_calls.size() != spec_.calls.size())
       diagnostics_.push_back({Severity::error, spec_.expected_mark, "expected-calls",
-                              "the scenario makes " + std::to_string(spec_.calls.size()) +
-                                  " calls and expects " +
-                                  std::to_string(spec_.expected_calls.size()),
+                              "the scenario makes " + count_text(spec_.calls.size(), "call") +
+                                  " and expects " + std::to_string(spec_.expected_calls.size()),
                               "expect one entry per call, in order"});
     std::vector<std::string> outputs;
     for (const PlanOutput& output : plan_.outputs) outputs.push_back(output.name);

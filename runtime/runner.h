@@ -30,6 +30,8 @@ struct CallRequest {
   std::vector<std::pair<std::string, PayloadRef>> inputs;
   /// The call's own, from its start; zero: the workflow's alone (limits: deadline).
   std::chrono::milliseconds deadline{0};
+  /// In the trace, from 1: a line of a file, say. 0: one more than the call before.
+  std::size_t number = 0;
 };
 
 /// How a call ended: exactly one per call.

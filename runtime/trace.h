@@ -30,6 +30,7 @@ struct Span {
 
 /// One call, from its arrival to its end for its caller.
 struct CallSpan {
+  std::size_t number = 0;   // as its caller numbers it, from 1
   std::size_t session = 0;  // index in the trace's sessions
   Instant arrived{};
   std::uint64_t inputs = 0;  // that it brought, bits by the workflow's inputs

@@ -23,6 +23,48 @@ bool is_same_file(const std::string& a, const std::string& b) {
          std::filesystem::weakly_canonical(b, failed);
 }
 
+/// Moves a mark of the file's own to those of the file with this number (graph/included.h).
+void place(Mark& mark, std::uint32_t file) {
+  if (mark.line > 0 && mark.line < included_lines) mark.line += file * included_lines;
+}
+void place(RoleSpec& role, std::uint32_t file) {
+  for (Name* name : {&role.name, &role.plugin}) place(name->mark, file);
+  for (auto* name : {&role.model, &role.colocate})
+    if (name->has_value()) place((*name)->mark, file);
+  for (Name& name : role.global_params) place(name.mark, file);
+  for (OptionSpec& option : role.options)
+    for (Name* name : {&option.key, &option.value}) place(name->mark, file);
+  place(role.idempotent_mark, file);
+}
+void place(GlobalParamSpec& param, std::uint32_t file) {
+  for (Name* name : {&param.name, &param.kind}) place(name->mark, file);
+  for (auto* name : {&param.model, &param.ssd})
+    if (name->has_value()) place((*name)->mark, file);
+}
+void place(LoadedWorkflow& loaded, std::uint32_t file) {
+  for (RoleSpec& role : loaded.spec.roles) place(role, file);
+  for (GlobalParamSpec& param : loaded.spec.global_params) place(param, file);
+  for (Name& include : loaded.spec.includes) place(include.mark, file);
+  for (Diagnostic& d : loaded.diagnostics) place(d.mark, file);
+}
+
+/// The errors of an included file; one that is included twice has them once.
+void take_errors(const Diagnostics& from, const IncludedFiles& included, Diagnostics& to) {
+  const auto is_same = [&](const Diagnostic& a, const Diagnostic& b) {
+    const std::uint32_t at = file_of(a.mark), known = file_of(b.mark);
+    if (line_in_file(a.mark) != line_in_file(b.mark) || a.mark.column != b.mark.column ||
+        a.message != b.message)
+      return false;
+    // In no file: of a value that was given beside them.
+    if (at == 0 || known == 0) return at == known;
+    return is_same_file(included[at - 1].name, included[known - 1].name);
+  };
+  for (const Diagnostic& d : from)
+    if (d.severity == Severity::error &&
+        std::ranges::none_of(to, [&](const Diagnostic& known) { return is_same(d, known); }))
+      report(to, d);
+}
+
 template <typename T>
 void import(const std::vector<T>& from, const std::string& file, Mark mark, const char* what,
             std::vector<T>& to, Diagnostics& diagnostics) {
@@ -37,8 +79,6 @@ void import(const std::vector<T>& from, const std::string& file, Mark mark, cons
               "rename one of them, or remove it here"});
       continue;
     }
-    // What is wrong with it is shown where this file names the other.
-    item.name.mark = mark;
     to.push_back(std::move(item));
   }
 }
@@ -60,7 +100,7 @@ Result<std::string> read_included(const std::string& file, const std::string& wr
 
 /// Makes the roles and global params of the included files known in `loaded`.
 void include_files(LoadedWorkflow& loaded, const std::filesystem::path& path,
-                   std::vector<std::filesystem::path>& open, std::size_t& files,
+                   std::vector<std::filesystem::path>& open, IncludedFiles& included,
                    Overrides& overrides) {
   std::error_code failed;
   open.push_back(std::filesystem::weakly_canonical(path, failed));
@@ -70,7 +110,7 @@ void include_files(LoadedWorkflow& loaded, const std::filesystem::path& path,
       report(loaded.diagnostics,
              {Severity::error, include.mark, "bad-include", message, suggestion});
     };
-    if (++files > included_files_max) {
+    if (included.size() >= included_files_max) {
       refuse("more than " + std::to_string(included_files_max) + " files are included in all",
              "include each once, from the file that needs it");
       break;
@@ -100,16 +140,13 @@ void include_files(LoadedWorkflow& loaded, const std::filesystem::path& path,
         load_tree(file.string(), *text, [&](YamlNode& root, Diagnostics& diagnostics) {
           overrides.apply(root, true, diagnostics);
         });
-    include_files(other, file, open, files, overrides);
+    included.push_back({file.string(), std::move(other.text), include.mark});
+    place(other, static_cast<std::uint32_t>(included.size()));
+    include_files(other, file, open, included, overrides);
     overrides.name(other.diagnostics);
-    for (const Diagnostic& d : other.diagnostics)
-      if (d.severity == Severity::error)
-        refuse(file.string() +
-                   (d.mark.line > 0
-                        ? ":" + std::to_string(d.mark.line) + ":" + std::to_string(d.mark.column)
-                        : "") +
-                   ": " + d.message,
-               d.suggestion);
+    if (has_errors(other.diagnostics))
+      loaded.spec.unread.roles = loaded.spec.unread.global_params = true;
+    take_errors(other.diagnostics, included, loaded.diagnostics);
     WorkflowSpec& spec = loaded.spec;
     import(other.spec.roles, file.string(), include.mark, "the role", spec.roles,
            loaded.diagnostics);
@@ -130,8 +167,8 @@ Result<LoadedWorkflow> load_workflow_file(const std::string& path,
     all.apply(root, false, diagnostics);
   });
   std::vector<std::filesystem::path> open;
-  std::size_t files = 0;
-  include_files(loaded, path, open, files, all);
+  all.name(loaded.diagnostics);  // as in the included files, which may say the same
+  include_files(loaded, path, open, loaded.included, all);
   all.report_rest(loaded.spec, loaded.diagnostics);
   all.name(loaded.diagnostics);
   loaded.overrides = std::move(overrides);

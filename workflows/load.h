@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "graph/declaration.h"
 #include "graph/diagnostic.h"
+#include "graph/included.h"
 #include "graph/plan.h"
 #include "graph/spec.h"
 #include "workflows/override.h"
@@ -23,10 +24,12 @@ struct LoadedWorkflow {
   std::string text;      // the file, for showing lines
   bool readable = true;  // false: the spec says nothing, so nothing more can be said of it
   std::vector<Override> overrides;  // what was given beside the file
+  IncludedFiles included;           // where marks of `spec` and `diagnostics` may be, too
 };
 
 LoadedWorkflow load_workflow(std::string file_name, std::string_view text);
-/// With the roles and global parameters of the files that it includes. `overrides` stand in place
+/// With the roles and global parameters of the files that it includes, and what is wrong with these
+/// files, at its place there. `overrides` stand in place
 /// of what the files say; one that fits none of them is an error among the diagnostics.
 /// Errors: not_found, exhausted (larger than 1 MiB; not read then).
 Result<LoadedWorkflow> load_workflow_file(const std::string& path,

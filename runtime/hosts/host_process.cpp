@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/count_text.h"
 #include "runtime/hosts/spawn.h"
 
 namespace sluice::hosts {
@@ -54,9 +55,7 @@ bool is_readable(const Descriptor& descriptor) {
 }  // namespace
 
 HostProcess::HostProcess(std::string name, HostOptions options)
-    : name_(std::move(name)),
-      options_(std::move(options)),
-      supervision_(options_.rules) {
+    : name_(std::move(name)), options_(std::move(options)), supervision_(options_.rules) {
   // The process ends with the thread that started it, so it lives as long as this.
   thread_ = std::thread([this] { watch(); });
 }
@@ -70,9 +69,7 @@ HostProcess::~HostProcess() {
   thread_.join();
 }
 
-void HostProcess::wake() const {
-  bell_.ring();
-}
+void HostProcess::wake() const { bell_.ring(); }
 
 Result<HostProcess::Member> HostProcess::add(Request making, std::string what) {
   std::unique_lock lock(mutex_);
@@ -98,7 +95,7 @@ Result<std::shared_ptr<HostLife>> HostProcess::life(const std::function<bool()>&
       const auto left = std::chrono::ceil<milliseconds>(supervision_.next() - now).count();
       return Error{ErrorCode::unavailable,
                    "host '" + name_ + "' died more than " +
-                       std::to_string(options_.rules.deaths_max) + " times within " +
+                       count_text(options_.rules.deaths_max, "time") + " within " +
                        std::to_string(options_.rules.window.count()) +
                        " ms and is started again in " + std::to_string(left) + " ms" + last};
     }

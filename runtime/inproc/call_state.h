@@ -30,12 +30,13 @@ struct CallState final : Counted {
 
   const std::string session_name;
   SessionRecord* record = nullptr;
-  std::chrono::milliseconds deadline{};      // the sooner of its own and the workflow's
-  mutable std::uint64_t key = 0;             // in the watch
+  std::size_t given_number = 0;          // by the caller, for the trace
+  std::chrono::milliseconds deadline{};  // the sooner of its own and the workflow's
+  mutable std::uint64_t key = 0;         // in the watch
   /// Of no other call of the workflows that run together. With other machines: the same on all.
   mutable std::uint64_t number = 0;
-  mutable CallId id;                         // in the engines, known to whoever drives
-  mutable std::atomic<bool> stopped{false};  // told to stop
+  mutable CallId id;                               // in the engines, known to whoever drives
+  mutable std::atomic<bool> stopped{false};        // told to stop
   mutable std::atomic<bool> past_deadline{false};  // that is why
 
   /// False when the call has ended for its caller.

@@ -158,7 +158,8 @@ void Driver::handle_call(Event& event) {
   const CallId id = loop_.call(event.call->record->number, event.inputs, steady_now());
   event.call->id = id;
   if (peers_) event.call->number = number_of(id);
-  if (recorder_) recorder_->call_begins(id, event.call->session_name, given);
+  if (recorder_)
+    recorder_->call_begins(id, event.call->given_number, event.call->session_name, given);
   calls_[id].call = event.call;
   // Of a call that was refused no other machine hears, nor of its session.
   if (peers_ && loop_.knows(id))

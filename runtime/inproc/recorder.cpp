@@ -9,13 +9,16 @@ void Recorder::follows(const LaneActivation& activation, Instant sent) {
   sent_ = since_began(sent);
 }
 
-void Recorder::call_begins(const CallId& id, const std::string& session, std::uint64_t inputs) {
+void Recorder::call_begins(const CallId& id, std::size_t number, const std::string& session,
+                           std::uint64_t inputs) {
   follows_nobody();
   const std::lock_guard lock(mutex_);
   calls_[id] = trace_.calls.size();
   const auto [it, added] = sessions_.try_emplace(session, trace_.sessions.size());
   if (added) trace_.sessions.push_back(session);
+  const std::size_t before = trace_.calls.empty() ? 0 : trace_.calls.back().number;
   CallSpan& call = trace_.calls.emplace_back();
+  call.number = number != 0 ? number : before + 1;
   call.session = it->second;
   call.inputs = inputs;
   call.arrived = since_began(steady_now());

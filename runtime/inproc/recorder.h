@@ -24,8 +24,9 @@ class Recorder {
   /// It follows from no activation.
   void follows_nobody() { cause_ = Span::nobody; }
 
-  /// `inputs`: which it brings, as bits.
-  void call_begins(const CallId& id, const std::string& session, std::uint64_t inputs);
+  /// `number`: its caller's; 0: one more than the call before. `inputs`: which it brings, as bits.
+  void call_begins(const CallId& id, std::size_t number, const std::string& session,
+                   std::uint64_t inputs);
   /// The end for the caller: the first one told counts.
   void call_ends(const CallId& id, bool ok, const std::string& cause, const std::string& message);
   /// Nothing is left of it.

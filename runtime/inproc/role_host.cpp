@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "base/count_text.h"
 #include "base/worker_pool.h"
 
 namespace sluice {
@@ -228,8 +229,9 @@ Result<void> RoleHost::end_session(const std::string& session) {
     for (auto& [name, param] : global_params_) param->end_session(session);
   });
   if (calls == 0) return {};
-  return Error{ErrorCode::unavailable, "session '" + session + "' has " + std::to_string(calls) +
-                                           " calls under way; end it when they have ended"};
+  return Error{ErrorCode::unavailable, "session '" + session + "' has " +
+                                           count_text(calls, "call") + " under way; end it when " +
+                                           (calls == 1 ? "it has" : "they have") + " ended"};
 }
 
 }  // namespace sluice

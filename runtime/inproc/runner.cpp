@@ -102,6 +102,7 @@ std::shared_ptr<CallHandle> InprocRunner::start(CallRequest request, CallObserve
     call->end({false, inputs.error(), "", {}});
     return handle;
   }
+  made->given_number = request.number;
   made->deadline = driver_->plan().limits.deadline;
   if (request.deadline.count() > 0) made->deadline = std::min(made->deadline, request.deadline);
   made->number = host_->sessions()->new_call_number();

@@ -204,6 +204,20 @@ def kinds(scratch, file):
     one_line_error("`all` and another", "`all` is every role: name no other beside it", "run", CHAT, "--prompt", "x", "--isolate", "all,vit")
     one_line_error("a workflow as a cluster", "this is a workflow, not a cluster file", "up", CHAT)
     one_line_error("a workflow as --cluster", "this is a workflow, not a cluster file", "run", "--cluster", CHAT)
+    machines = b"workflows: [ w.yaml ]\nmachines: { front: { home: true, roles: [ a ] } }\n"
+    for command in ("plan", "run", "simulate"):
+        one_line_error(f"a cluster file without its first line, {command}", "this has `machines:`, as a cluster file has, and lacks `cluster: 1`",
+                       command, file("headless.yaml", machines))
+        one_line_error(f"a cluster file that begins as a workflow, {command}", "write `cluster: 1` in place of `sluice: 1`",
+                       command, file("misnamed.yaml", b"sluice: 1\n" + machines))
+    code, out, err = sluice("validate", os.path.join(scratch, "headless.yaml"))
+    expect("the same of validate", code == 1 and err.count("error: ") == 1 and "lacks `cluster: 1`" in err, (code, out, err))
+    for command in (["up"], ["run", "--cluster"], ["status", "--cluster"]):
+        one_line_error(f"a cluster file that begins as a workflow, {command}", "write `cluster: 1` in place of `sluice: 1`",
+                       *command, os.path.join(scratch, "misnamed.yaml"))
+        one_line_error(f"a workflow without its first line, {command}", "this looks like a workflow that lacks `sluice: 1`, not a cluster file",
+                       *command, file("flow.yaml", b"workflow: w\ninputs: { x: text }\nroles: { a: { plugin: scripted } }\n"
+                                      b"nodes: { n: { run: a.go, inputs: [ { x: inputs.x } ] } }\noutputs: { y: n.y }\n"))
     code, out, err = sluice("validate", manifest, cluster)
     expect("a manifest is checked", code == 0 and out.endswith("2 files, 0 errors, 0 warnings\n"), (code, out, err))
     wrong = file("wrong.role.yaml", b"sluice_role: 1\nname: shout\nmeening: loud\n")
@@ -400,8 +414,8 @@ def main():
         code, out, err = sluice("run", "workflows/image_chat.yaml", "--prompt", "what color is the circle", "--image",
                                 "models/scenes/samples/table.png", "--max-tokens", "4", "--trace", real)
         expect("run with a trace", code == 0 and f"trace: {real}" in err, (code, out, err))
-        code, out, err = sluice("why", real, "0")
-        expect("why of a real call", code == 0 and out.startswith("call 0 (default): ok after ")
+        code, out, err = sluice("why", real, "1")
+        expect("why of a real call", code == 0 and out.startswith("call 1 (default): ok after ")
                and re.search(r" parse(,.*)?\n.* see(,.*)?\n.* generate(,.*)?\n", out) and "most of it: " in out, (code, out, err))
         expect("what a real call did not run", out.endswith(
             "  did not run:\n"
@@ -410,7 +424,15 @@ def main():
         code, out, err = sluice("run", "workflows/image_chat.yaml", "--prompt", "what color is the circle", "--image",
                                 "models/scenes/samples/table.png", "--trace", os.path.join(scratch, "no", "where.json"))
         expect("a trace to nowhere", code == 1 and "where.json: cannot be written" in err, (code, out, err))
-        one_line_error("why of no call", "there are 30", "why", trace, "99")
+        one_line_error("why of no call", "there are 30 (1 to 30)", "why", trace, "99")
+        # A call of lines is numbered by its line everywhere.
+        line = json.dumps({"inputs": {"request": {"content": [{"type": "text", "text": "x"}], "max_tokens": 2}}, "session": "s"})
+        code, out, err = sluice("run", CHAT, "--trace", real, "--calls",
+                                file("calls.jsonl", f"\n{line}\nno call\n{line}\n".encode()))
+        expect("a wrong line among calls", code == 1 and sorted(json.loads(one)["line"] for one in out.splitlines()) == [2, 3, 4], (code, out, err))
+        expect("a call is asked for by its line", [sluice("why", real, number)[1].split(":")[0] for number in ("2", "4")] ==
+               ["call 2 (s)", "call 4 (s)"], real)
+        one_line_error("why of a line that was no call", "no call 3, there are 2 (2 to 4)", "why", real, "3")
         one_line_error("why of no trace", "not a trace", "why", file("no.json", b"{}"), "0")
 
         library = file("library.yaml", b"sluice: 1\nworkflow: library\nroles: { a: { plugin: scripted } }\n")
@@ -425,6 +447,20 @@ outputs: { o: n.y }
         expect("include", code == 0, (code, out, err))
         code, out, err = sluice("validate", file("round.yaml", user.replace(b"library.yaml", b"round.yaml")))
         expect("include in a circle", code == 1 and "round in a circle: round.yaml -> round.yaml" in out, (code, out, err))
+        file("library.yaml", b"sluice: 1\nworkflow: library\nroles:\n  a: { plugin: nosuch, replicas: 0 }\n")
+        file("middle.yaml", b"sluice: 1\ninclude: [ library.yaml ]\nroles: { b: { plugin: scripted } }\n")
+        top = file("top.yaml", user.replace(b"[library", b"[middle"))
+        at = lambda name, place: os.path.join(scratch, name) + ":" + place
+        code, out, err = sluice("validate", top)
+        chain = f"  included from {at('middle.yaml', '2:12')}\n  included from {at('top.yaml', '3:11')}\n"
+        expect("what is wrong with an included file stands at its place there", code == 1 and
+               f"{at('library.yaml', '4:34')}: error: replicas is '0', it must be a whole number from 1 to 256 [bad-number]\n"
+               f"    a: {{ plugin: nosuch, replicas: 0 }}\n{' ' * 35}^\n{chain}" in out, (code, out, err))
+        expect("a name that nobody knows in it, too", f"{at('library.yaml', '4:16')}: error: " in out, out)
+        found = json.loads(sluice("validate", "--format", "json", top)[1])
+        expect("as JSON", [(one["file"], one["line"], one["included_from"]) for one in found if "replicas" in one["message"]] ==
+               [(at("library.yaml", "")[:-1], 4, [at("middle.yaml", "2:12"), at("top.yaml", "3:11")])], found)
+        expect("as SARIF", "library.yaml" in sluice("validate", "--format", "sarif", top)[1], "")
         os.remove(library)
         code, out, err = sluice("validate", os.path.join(scratch, "user.yaml"))
         expect("include of nothing", code == 1 and "library.yaml: no such file" in out and ":3:" in out, out)

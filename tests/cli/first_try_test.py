@@ -146,7 +146,7 @@ def cascades(file, folder):
     code, out, err = sluice("validate", file("twice.yaml", twice.replace("text: parse.text", "text: elsewhere.text")))
     expect("a node twice is named once", code == 1 and "help: nodes: parse\n" in out, (code, out, err))
     scenario = f"scenario: counts\nworkflow: {os.path.join(ROOT, CHAT)}\ncalls: [ {{ inputs: {{ request: x }} }} ]\n"
-    refused("more expected than called", 1, "five.yaml:5:", "makes 1 calls and expects 2",
+    refused("more expected than called", 1, "five.yaml:5:", "makes 1 call and expects 2",
             args=["test", file("five.yaml", scenario + "expect:\n  calls: [ { status: ok }, { status: ok } ]\n")])
     code, out, err = sluice("test", file("silent.yaml", scenario), "--seeds", "2")
     expect("a scenario that expects nothing says so", code == 0 and "warning: the scenario expects nothing" in err, (code, out, err))

@@ -211,6 +211,11 @@ def wrong_inputs(scratch, flow, rest):
     pipe = scratch.path("fifo")
     os.mkfifo(pipe)
     refused("a pipe as an input", "not a regular file", args=[flow, "--input", "x=@" + pipe], seconds=30)
+    for kind, text in (("a workflow", "sluice: 1\nworkflow: w\n"), ("a scenario", "scenario: s\nworkflow: w.yaml\n"),
+                       ("a cluster file", "# here\ncluster: 1\n"), ("YAML", "- inputs: {}\n  session: a\n"), ("YAML", "calls: [ {} ]\n")):
+        path = scratch.file("calls.yaml", text)
+        refused(f"{kind} as the calls", f"{path}: this is {kind}, not calls; --calls takes JSON, a call a line: {{\"inputs\": {{...}}}}",
+                args=[flow, "--calls", path])
     refused("a pipe as the calls", "--calls -", args=[flow, "--calls", pipe], seconds=30)
     code, out, err = sluice("run", CHAT, "--prompt", "draw a red circle", "--steps", "2", "--out", pipe, seconds=60)
     expect("a pipe that nobody reads, as an output", code == 1 and "fifo: cannot be written" in err and not out, (code, out, err))

@@ -142,6 +142,8 @@ def scenarios(folder):
     yield ["test", os.path.join(at, "03.yml"), os.path.join(at, "06.yml"), "--set", "nodes.end.deadline=1ms", "--seeds", "2"]
     # A node's failure comes before the call's limit, in some orders of events.
     yield ["test", *(os.path.join(at, f"{i}.yml") for i in (11, 12, 13)), "--set", "nodes.end.deadline=1ms", "--seeds", "20"]
+    # Its deadline stands within its latency: how many end in time is chance.
+    yield ["test", *(os.path.join(at, f"{i:02}.yml") for i in (3, 4, 11, 12, 13)), "--set", "nodes.end.deadline=3ms", "--seeds", "60"]
     yield ["test", os.path.join(at, "14.yml"), "--seeds", "20"]
     yield ["test", at, "--set", "nodes.nobody.deadline=1ms", "--seeds", "2"]
     yield ["test", at, "--set", "nodes.nobody.deadline=1ms", "--seeds", "2", "--json"]

@@ -68,15 +68,15 @@ def transcripts(folder):
                        ["simulate", "workflows/image_chat.yaml", "--calls", "300", "--nodes", "3", "--faults"],
                        ["simulate", "workflows/robot_multitask.yaml", "--concurrency", "8", "--rate", "30"],
                        ["simulate", "workflows/image_chat.yaml", "--calls", "4", "--sessions", "1", "--rate", "50", "--trace", turns],
-                       ["why", turns, "0"], ["why", turns, "2"],
-                       ["why", trace, "0"], ["why", trace, "5"], ["why", trace, "11"], ["why", trace, "12"]]
+                       ["why", turns, "1"], ["why", turns, "3"],
+                       ["why", trace, "1"], ["why", trace, "6"], ["why", trace, "12"], ["why", trace, "13"]]
     skips = os.path.join(folder, "skips.json")
     yield "why", [["simulate", f"{HERE}/skips.yaml", "--profile", f"{HERE}/skips_profile.yaml", "--calls", "1", "--trace", skips],
-                  ["why", skips, "0"],
+                  ["why", skips, "1"],
                   # Of three calls at once two are refused: nothing of them began, and no node has a reason of its own.
                   ["simulate", f"{HERE}/skips.yaml", "--profile", f"{HERE}/skips_profile.yaml", "--set", "limits.calls=1",
                    "--calls", "3", "--concurrency", "3", "--trace", skips],
-                  ["why", skips, "1"]]
+                  ["why", skips, "2"]]
     yield "why_by_hand", traces(folder)
     yield "status", statuses(folder, SLUICE)
     yield "scenarios", scenarios(folder)

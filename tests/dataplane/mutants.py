@@ -1,19 +1,20 @@
 """Plants mistakes in the pool's pure parts, one at a time, and sees to it that each breaks its own invariant.
 
-    python3 mutants.py ROOT BUILD [--only PATTERN]
+    python3 mutants.py ROOT BUILD [--jobs N] [--only PATTERN]
 
-A mutant is one changed piece of a source or header, compiled beside the real objects and linked as the (Ninja) build
-links. Its name begins with an invariant of docs/POOL.md; it is killed when the tests name that one as broken. Without
-a change they must pass (or they would prove nothing).
+The driver, tests/plant/planted.py, says what a row is. A mutant's name begins with an invariant of docs/POOL.md; it is killed
+when the tests name that one as broken.
 """
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../plant"))
+import planted  # noqa: E402
 
 # The cases that look at invariants; up to their first comma.
 CASES = ["whatever sequences do*", "where keys meet in their first word*", "whatever is written*", "under random schedules*",
@@ -73,83 +74,26 @@ MUTANTS = [
 ]
 
 
-class Bench:
-    """Builds and tries one pool."""
-
-    def __init__(self, a, folder: str):
-        self.a, self.folder = a, folder
-        self.line = subprocess.run(["ninja", "-C", a.build, "-t", "commands", "test_dataplane"], check=True,
-                                   capture_output=True, text=True).stdout.splitlines()[-1]
-
-    def build(self, number: int, mutant) -> str:
-        _, name, old, new, sources = mutant
-        with open(f"{self.a.root}/{name}", encoding="utf-8") as f:
-            text = f.read()
-        here = f"{self.folder}/{number}"
-        os.makedirs(os.path.dirname(f"{here}/{name}"), exist_ok=True)
-        with open(f"{here}/{name}", "w", encoding="utf-8") as f:
-            f.write(text.replace(old, new, 1))
-        objects = []
-        for source in sources or [name]:
-            # A source looks for headers beside itself first.
-            path = f"{here}/{source}"
-            if source != name:
-                with open(f"{self.a.root}/{source}", encoding="utf-8") as f, open(path, "w", encoding="utf-8") as out:
-                    out.write(f.read())
-            objects.append(f"{path}.o")
-            subprocess.run(["c++", "-std=c++20", "-O1", "-w", f"-I{here}", f"-I{self.a.root}", "-c", path, "-o", objects[-1]],
-                           check=True)
-        return self.link(f"{here}/test_dataplane", objects)
-
-    def link(self, out: str, objects: list[str]) -> str:
-        """The build's own link line, with the mutant's objects before the archives that hold them."""
-        line, count = re.subn(r" -o \S+", lambda _: " ".join(["", *objects, "-o", out]), self.line)
-        if count != 1:
-            raise SystemExit(f"the link line of test_dataplane has {count} outputs, not one: {self.line}")
-        subprocess.run(line, shell=True, cwd=self.a.build, check=True)
-        return out
-
-    def broken(self, program: str) -> tuple[bool, list[str]]:
-        """Whether the tests pass, and which invariants they name as broken."""
-        with tempfile.TemporaryFile("w+") as said:
-            try:
-                passes = subprocess.run([program, ",".join(CASES)], stdout=said, stderr=subprocess.STDOUT,
-                                        timeout=60).returncode == 0
-            except subprocess.TimeoutExpired:
-                passes = False
-            said.seek(0)
-            return passes, list(dict.fromkeys(re.findall(r"^broken invariant: (\w+)$", said.read(), re.M)))
+def broken(program: str) -> tuple[bool, list[str]]:
+    """Whether the tests pass, and which invariants they name as broken."""
+    with tempfile.TemporaryFile("w+") as said:
+        try:
+            passes = subprocess.run([program, ",".join(CASES)], stdout=said, stderr=subprocess.STDOUT,
+                                    timeout=60).returncode == 0
+        except subprocess.TimeoutExpired:
+            passes = False
+        said.seek(0)
+        return passes, list(dict.fromkeys(re.findall(r"^broken invariant: (\w+)$", said.read(), re.M)))
 
 
-def main() -> int:
-    a = argparse.ArgumentParser()
-    a.add_argument("root")
-    a.add_argument("build", help="the folder of a Ninja build")
-    a.add_argument("--only", default="", help="a regular expression over names")
-    a = a.parse_args()
-    a.root, a.build = os.path.abspath(a.root), os.path.abspath(a.build)
-    for name, file, old, _, _ in MUTANTS:
-        with open(f"{a.root}/{file}", encoding="utf-8") as f:
-            if (count := f.read().count(old)) != 1:
-                print(f"{name}: {file} holds {count} times\n{old}")
-                return 1
-    chosen = [mutant for mutant in MUTANTS if re.search(a.only, mutant[0])]
-    killed = 0
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(a, folder)
-        passes, broken = bench.broken(bench.link(f"{folder}/test_dataplane", []))
-        if not passes or broken:
-            print(f"the pool without a change does not pass; broken: {broken}")
-            return 1
-        for number, mutant in enumerate(chosen):
-            passes, broken = bench.broken(bench.build(number, mutant))
-            is_killed = not passes and mutant[0].split()[0] in broken
-            killed += is_killed
-            said = ", ".join(broken) or ("none, and the tests pass" if passes else "none, but the tests fail")
-            print("killed  " if is_killed else "SURVIVED", mutant[0] + "; broken:", said, flush=True)
-    print(f"{killed} of {len(chosen)} mutants killed by their own invariant")
-    return 0 if chosen and killed == len(chosen) else 1
+def judge(program: str, mutant) -> tuple[bool, str]:
+    """Killed is what breaks the invariant that its name begins with."""
+    passes, named = broken(program)
+    said = ", ".join(named) or ("none, and the tests pass" if passes else "none, but the tests fail")
+    if mutant is None:
+        return not passes or bool(named), "; broken: " + said
+    return not passes and mutant[0].split()[0] in named, "; broken: " + said
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(planted.main(MUTANTS, "test_dataplane", judge, jobs=1))

@@ -267,7 +267,7 @@ TEST_CASE("a host that dies too often is refused by name until its time has come
   CHECK_THAT(world.say("one", "segv"), Contains("SIGSEGV"));
   CHECK_THAT(world.say("one", "abort"), Contains("SIGABRT"));
   CHECK_THAT(world.say("two", "hello"),
-             Contains("role 'two': host 'shaky' died more than 1 times within 60000 ms and is "
+             Contains("role 'two': host 'shaky' died more than 1 time within 60000 ms and is "
                       "started again in ") &&
                  Contains("host 'shaky' died by SIGABRT"));
   CHECK(world.say("three", "hello") == "hello");

@@ -490,7 +490,7 @@ TEST_CASE("a session with two calls cannot end when one of them has") {
   first.open();
   CHECK(one.wait().ok);
   CHECK(world.runner->end_session("s").error().message ==
-        "session 's' has 1 calls under way; end it when they have ended");
+        "session 's' has 1 call under way; end it when it has ended");
   second.open();
   CHECK(two.wait().ok);
   CHECK(world.runner->end_session("s").ok());

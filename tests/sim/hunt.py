@@ -65,7 +65,7 @@ def main() -> int:
                         other.cancel()
                     return 1
                 tried += 1
-                match = re.search(r"^(\d+) seeds, (\d+) events", text, re.M)
+                match = re.search(r"^(\d+) seeds?, (\d+) events?", text, re.M)
                 seeds, events = seeds + int(match[1]), events + int(match[2])
                 for count, kind in re.findall(r"^  (\d+) (.+)$", text, re.M):
                     totals[kind] = totals.get(kind, 0) + int(count)

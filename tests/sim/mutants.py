@@ -1,24 +1,20 @@
 """Plants mistakes in the engine, one at a time, and sees to it that each is found.
 
-    python3 mutants.py ROOT BUILD [--only PATTERN]
+    python3 mutants.py ROOT BUILD [--jobs N] [--only PATTERN]
 
-A mutant is one changed piece of a source or header, compiled beside the real objects and linked as
-the (Ninja) build links. It is killed when the comparison with the evaluator or the hunt under faults
-fails, crashes or does not end. The engine without a change must survive both (or the checks would
-prove nothing).
+The driver, tests/plant/planted.py, says what a row is. A mutant is killed when the comparison with the
+evaluator or the hunt under faults fails, crashes or does not end.
 """
 from __future__ import annotations
 
-import argparse
-import concurrent.futures
 import os
-import re
 import signal
 import subprocess
 import sys
-import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../plant"))
+import planted  # noqa: E402
 
 # name, file, what is there, what is planted, sources to compile
 MUTANTS = [
@@ -199,85 +195,20 @@ MUTANTS = [
 ]
 
 
-class Bench:
-    """Builds and tries one engine."""
-
-    def __init__(self, a, folder: str):
-        self.a, self.folder = a, folder
-        self.line = subprocess.run(["ninja", "-C", a.build, "-t", "commands", "sluice"], check=True,
-                                   capture_output=True, text=True).stdout.splitlines()[-1]
-
-    def build(self, number: int, mutant) -> str:
-        _, name, old, new, sources = mutant
-        with open(f"{self.a.root}/{name}") as f:
-            text = f.read()
-        here = f"{self.folder}/{number}"
-        os.makedirs(os.path.dirname(f"{here}/{name}"), exist_ok=True)
-        with open(f"{here}/{name}", "w") as f:
-            f.write(text.replace(old, new, 1))
-        objects = []
-        for source in sources or [name]:
-            path = f"{here}/{source}" if source == name else f"{self.a.root}/{source}"
-            out = f"{here}/{os.path.basename(source)}.o"
-            subprocess.run(["c++", "-std=c++20", "-O1", "-w", f"-I{here}", f"-I{self.a.root}", "-c", path,
-                            "-o", out], check=True)
-            objects.append(out)
-        return self.link(f"{here}/sluice", objects)
-
-    def link(self, out: str, objects: list[str]) -> str:
-        """The build's own link line, with the mutant's objects before the archives that hold them."""
-        line, count = re.subn(r" -o \S+", lambda _: " ".join(["", *objects, "-o", out]), self.line)
-        if count != 1:
-            raise SystemExit(f"the link line of sluice has {count} outputs, not one: {self.line}")
-        subprocess.run(line, shell=True, cwd=self.a.build, check=True)
-        return out
-
-    def survives(self, sluice: str) -> bool:
-        compare = [f"{HERE}/../semantics/compare.py", sluice, "--count", "240", "--seed", "7"]
-        hunt = [f"{HERE}/hunt.py", sluice, "--workflows", "40", "--seeds", "404", "--seed", "77",
-                "--jobs", "1"]
-        return all(self.passes([sys.executable, *c]) for c in (compare, hunt))
-
-    @staticmethod
-    def passes(command: list[str]) -> bool:
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              start_new_session=True) as process:
-            try:
-                return process.wait(timeout=90) == 0
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                return False
-
-    def killed(self, number: int, mutant) -> bool:
-        return not self.survives(self.build(number, mutant))
+def passes(command: list[str]) -> bool:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            return process.wait(timeout=90) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return False
 
 
-def main() -> int:
-    a = argparse.ArgumentParser()
-    a.add_argument("root")
-    a.add_argument("build", help="the folder of a Ninja build")
-    a.add_argument("--jobs", type=int, default=2)
-    a.add_argument("--only", default="", help="a regular expression over names")
-    a = a.parse_args()
-    chosen = [m for m in MUTANTS if re.search(a.only, m[0])]
-    for name, file, old, _, _ in MUTANTS:
-        with open(f"{a.root}/{file}") as f:
-            if old not in f.read():
-                print(f"{name}: {file} does not hold\n{old}")
-                return 1
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(a, folder)
-        if not bench.survives(bench.link(f"{folder}/sluice", [])):
-            print("the engine without a change does not survive")
-            return 1
-        with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-            killed = []
-            for mutant, dead in zip(chosen, pool.map(bench.killed, range(len(chosen)), chosen)):
-                print("killed  " if dead else "SURVIVED", mutant[0], flush=True)
-                killed.append(dead)
-    print(f"{sum(killed)} of {len(chosen)} mutants killed")
-    return 0 if all(killed) else 1
+def judge(sluice: str, _) -> tuple[bool, str]:
+    compare = [f"{HERE}/../semantics/compare.py", sluice, "--count", "240", "--seed", "7"]
+    hunt = [f"{HERE}/hunt.py", sluice, "--workflows", "40", "--seeds", "404", "--seed", "77", "--jobs", "1"]
+    return not all(passes([sys.executable, *command]) for command in (compare, hunt)), ""
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(planted.main(MUTANTS, "sluice", judge, jobs=2))

@@ -35,8 +35,10 @@ class Files {
     if (environment != nullptr) resolve_models(*loaded, *environment);
     std::string text;
     for (const Diagnostic& d : loaded->diagnostics)
-      text += std::to_string(d.mark.line) + ":" + std::to_string(d.mark.column) + " " + d.code +
-              ": " + d.message + (d.suggestion.empty() ? "" : " [" + d.suggestion + "]") + "\n";
+      text += (file_of(d.mark) == 0 ? "" : loaded->included[file_of(d.mark) - 1].name + ":") +
+              std::to_string(line_in_file(d.mark)) + ":" + std::to_string(d.mark.column) + " " +
+              d.code + ": " + d.message + (d.suggestion.empty() ? "" : " [" + d.suggestion + "]") +
+              "\n";
     text += "roles";
     for (const RoleSpec& role : loaded->spec.roles)
       text += " " + role.name.text + " x" + std::to_string(role.replicas) +
@@ -65,7 +67,7 @@ std::string flow(const std::string& includes, const std::string& role) {
 
 }  // namespace
 
-TEST_CASE("what is wrong with files that include others is said where they are named, as before") {
+TEST_CASE("what is wrong with files that others include is said at its place there, as before") {
   const Files files;
   test::Outcomes outcomes("includes");
   const auto add = [&](const std::string& title, const std::string& text) {
@@ -93,6 +95,9 @@ TEST_CASE("what is wrong with files that include others is said where they are n
   add("not there", flow("nowhere.yaml", "vit"));
   add("a folder", flow("deep", "vit"));
   add("wrong", flow("wrong.yaml", "vit"));
+  files.write("deep/wrong.yaml", library("far", "include: [ ../wrong.yaml ]\n"));
+  add("wrong, behind another", flow("deep/wrong.yaml", "far"));
+  add("wrong, by two ways", flow("wrong.yaml, deep/wrong.yaml", "far"));
   add("no map", flow("plain.yaml", "vit"));
   add("a circle of two", flow("a.yaml", "a"));
   add("itself", flow("self.yaml", "self"));

@@ -1,0 +1,93 @@
+"""Plants mistakes in sources, one at a time, and says which of them a test notices: the driver of the tables
+tests/sim/mutants.py and tests/dataplane/mutants.py, whose command line is
+
+    mutants.py ROOT BUILD [--jobs N] [--only PATTERN]
+
+A row is a mutant: its name, a source or header, a piece of it that stands there once, what is planted in its place, and
+for a header the sources to compile (None: the file itself). It is compiled beside the real objects and linked as the
+(Ninja) build links. What is built without a change must pass, or the tests would prove nothing.
+"""
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import os
+import re
+import subprocess
+import tempfile
+
+
+class Bench:
+    """Builds a program of the build with one mutant in it."""
+
+    def __init__(self, root: str, build: str, target: str, folder: str):
+        self.root, self.build_folder, self.target, self.folder = root, build, target, folder
+        self.line = subprocess.run(["ninja", "-C", build, "-t", "commands", target], check=True,
+                                   capture_output=True, text=True).stdout.splitlines()[-1]
+
+    def text(self, name: str) -> str:
+        with open(f"{self.root}/{name}", encoding="utf-8") as f:
+            return f.read()
+
+    def build(self, number: int, mutant) -> str:
+        _, name, old, new, sources = mutant
+        here = f"{self.folder}/{number}"
+        texts = {source: self.text(source) for source in sources or [name]}
+        texts[name] = self.text(name).replace(old, new, 1)
+        for path, text in texts.items():
+            # Here all of them: a source looks for headers beside itself first.
+            os.makedirs(os.path.dirname(f"{here}/{path}"), exist_ok=True)
+            with open(f"{here}/{path}", "w", encoding="utf-8") as f:
+                f.write(text)
+        objects = []
+        for source in sources or [name]:
+            objects.append(f"{here}/{source}.o")
+            subprocess.run(["c++", "-std=c++20", "-O1", "-w", f"-I{here}", f"-I{self.root}", "-c", f"{here}/{source}",
+                            "-o", objects[-1]], check=True)
+        return self.link(f"{here}/{self.target}", objects)
+
+    def link(self, out: str, objects: list[str]) -> str:
+        """The build's own link line, with the mutant's objects before the archives that hold them."""
+        line, count = re.subn(r" -o \S+", lambda _: " ".join(["", *objects, "-o", out]), self.line)
+        if count != 1:
+            raise SystemExit(f"the link line of {self.target} has {count} outputs, not one: {self.line}")
+        subprocess.run(line, shell=True, cwd=self.build_folder, check=True)
+        return out
+
+
+def misplaced(mutants, root: str) -> str:
+    """The first row whose piece does not stand in its file once, in words; empty: none."""
+    for name, file, old, _, _ in mutants:
+        with open(f"{root}/{file}", encoding="utf-8") as f:
+            if (count := f.read().count(old)) != 1:
+                return f"{name}: {file} holds {count} times\n{old}"
+    return ""
+
+
+def main(mutants, target: str, judge, jobs: int) -> int:
+    """`judge(program, mutant)`: whether it was noticed, and words about it; `mutant` is None for what is unchanged."""
+    a = argparse.ArgumentParser()
+    a.add_argument("root")
+    a.add_argument("build", help="the folder of a Ninja build")
+    a.add_argument("--jobs", type=int, default=jobs)
+    a.add_argument("--only", default="", help="a regular expression over names")
+    a = a.parse_args()
+    root, build = os.path.abspath(a.root), os.path.abspath(a.build)
+    if wrong := misplaced(mutants, root):
+        print(wrong)
+        return 1
+    chosen = [mutant for mutant in mutants if re.search(a.only, mutant[0])]
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(root, build, target, folder)
+        noticed, words = judge(bench.link(f"{folder}/{target}", []), None)
+        if noticed:
+            print(f"{target} without a change does not pass{words}")
+            return 1
+        killed = 0
+        with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+            tried = pool.map(lambda number, mutant: judge(bench.build(number, mutant), mutant), range(len(chosen)), chosen)
+            for mutant, (noticed, words) in zip(chosen, tried):
+                print("killed  " if noticed else "SURVIVED", mutant[0] + words, flush=True)
+                killed += noticed
+    print(f"{killed} of {len(chosen)} mutants killed")
+    return 0 if chosen and killed == len(chosen) else 1

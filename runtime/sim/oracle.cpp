@@ -225,8 +225,12 @@ ActivationNumber Oracle::started(const StartActivation& start, const Firing& fir
   activations_.push_back(
       {static_cast<std::uint32_t>(firing.call), start.node, parent.activation, parent.yield, 0});
   if (node.order != none) check_release(start, self, call);
-  if (drops_frames(start.node) && !call.queues.empty())
-    std::erase(call.queues[start.node].frames, frame_of(*start.inputs.front().value));
+  if (drops_frames(start.node) && !call.queues.empty()) {
+    // A frame may have come for two groups: one of them begins.
+    std::vector<FrameNumber>& frames = call.queues[start.node].frames;
+    const auto found = std::ranges::find(frames, frame_of(*start.inputs.front().value));
+    if (found != frames.end()) frames.erase(found);
+  }
   call.running.add(self);
   call.started = true;
   ++call.starts;

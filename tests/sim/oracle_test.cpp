@@ -477,6 +477,10 @@ outputs: { out: see.z }
     CHECK(gone("see", newest, false).empty());  // too old, say: any number may wait or none
     comes();
     w.oracle.ended(film);
+    const auto twice = w.oracle.yielded(film);  // for two groups of the node
+    for (int i = 0; i < 2; ++i) w.oracle.arrived(w.send(edge, twice));
+    w.oracle.ended(w.start("see", {{"y", twice}}));
+    CHECK(gone("see", twice, false).empty());
     const std::string words = "see: inputs that waited were dropped for newer ones";
     w.end_call(0, {}, entry_node, {}, {words + " (on_full: drop_oldest, queue: 1) (3 times)"});
     CHECK(w.said() ==

@@ -81,4 +81,19 @@ class Bounds {
 
 void bound_frames(Plan& plan) { Bounds(plan).run(); }
 
+void warn_of_empty_queues(const Plan& plan, Diagnostics& diagnostics) {
+  for (const PlanNode& node : plan.nodes) {
+    const std::uint64_t held = std::uint64_t{node.at_once()} + node.queue_max;
+    if (node.queue_max == 0 || node.activations_max == unbounded || node.activations_max > held)
+      continue;
+    report(diagnostics,
+           {Severity::warning, node.mark, "drops-nothing",
+            "node '" + node.name + "' runs at most " + std::to_string(node.activations_max) +
+                (node.activations_max == 1 ? " time" : " times") + " in a call, so its queue of " +
+                std::to_string(node.queue_max) + " is never full (on_full: drop_oldest)",
+            "remove `on_full`: calls do not push out each other's frames; `max_age` and limits: "
+            "calls are for many calls"});
+  }
+}
+
 }  // namespace sluice::compiling

@@ -399,8 +399,21 @@ class Checker {
            "make each field a group of its own, or join through another node");
   }
 
+  void check_queue(const NodeSpec& node) {
+    if (node.on_full == OnFull::wait && node.queue != 0)
+      error(node.queue_mark, "queue-without-drops",
+            "node '" + node.name.text + "' says how many may wait for it, but drops none of them",
+            "add `on_full: drop_oldest`, or remove `queue`: then any number waits");
+    if (node.on_full == OnFull::drop_oldest && !node.counts.empty())
+      error(node.on_full_mark, "drops-what-it-counts",
+            "node '" + node.name.text + "' collects by count and runs once in a call, so nothing " +
+                "waits for it that something newer could replace",
+            "remove `on_full`; `count` says how many frames it takes");
+  }
+
   void check_node(const NodeSpec& node) {
     for (const GroupSpec& group : node.groups) check_group(node, group);
+    check_queue(node);
     if (node.counts.empty()) return;
     if (node.groups.size() > 1)
       error(node.groups[1].mark, "count-groups",

@@ -24,7 +24,9 @@ Plan compile(const WorkflowSpec& spec, const Declarations& declarations, Diagnos
   if (has_errors(diagnostics)) return plan;
   compiling::rank_joins(plan);
   compiling::route_shares(dominators, plan, diagnostics);
-  if (!has_errors(diagnostics)) compiling::bound_frames(plan);
+  if (has_errors(diagnostics)) return plan;
+  compiling::bound_frames(plan);
+  compiling::warn_of_empty_queues(plan, diagnostics);
   return plan;
 }
 

@@ -45,6 +45,8 @@ void rank_joins(Plan& plan);
 
 /// The most activations and frames of a call, where the roles' declarations bound them.
 void bound_frames(Plan& plan);
+/// Of nodes that drop what waits (`on_full`), and never have as many frames that they would.
+void warn_of_empty_queues(const Plan& plan, Diagnostics& diagnostics);
 
 /// Which shares each edge carries, and how each node divides what it holds.
 void route_shares(const Dominators& dominators, Plan& plan, Diagnostics& diagnostics);

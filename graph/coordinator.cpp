@@ -7,7 +7,6 @@
 
 #include "base/count_text.h"
 #include "graph/missing.h"
-#include "graph/warnings.h"
 
 namespace sluice {
 
@@ -32,7 +31,7 @@ Coordinator::Coordinator(const Plan& plan, Pools& pools)
       calls_(pools.mix),
       sessions_(pools.mix) {
   for (const PlanNode& node : plan.nodes)
-    if (node.order != none || has_join(node)) keepers_.push_back(node.id);
+    if (node.order != none || node.queue_max != 0 || has_join(node)) keepers_.push_back(node.id);
 }
 
 CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now,
@@ -144,7 +143,7 @@ void Coordinator::receive(Message& message, Effects& effects) {
       break;
     }
     case Message::Kind::credit:
-      for (std::string& warning : message.warnings) call.warnings.push_back(std::move(warning));
+      for (std::string& warning : message.warnings) call.warnings.add(std::move(warning));
       if (message.lost.node != entry_node) call.lost.push_back(message.lost);
       if (message.failure)
         fail(id, call, std::move(*message.failure), plan_.cancel_on_error, effects);
@@ -401,7 +400,7 @@ Coordinator::Number Coordinator::finish_one(Number id, Effects& effects) {
   end.session = session;
   end.failure = std::move(call.failure);
   if (started && !end.failure) add_missing(plan_, call.lost, call.delivered == 0, call.warnings);
-  if (!call.warnings.empty()) end.warnings = counted(std::move(call.warnings));
+  if (!call.warnings.empty()) end.warnings = call.warnings.counted();
   const Number next = leave_queue(call);
   forget(id);
   if (started) tell_ended(id, session, all, effects);

@@ -19,6 +19,7 @@
 #include "graph/plan.h"
 #include "graph/split.h"
 #include "graph/table.h"
+#include "graph/warnings.h"
 
 namespace sluice {
 
@@ -84,7 +85,7 @@ class Coordinator {
     CreditSum returned;
     std::vector<OutputRecord> outputs;
     std::unique_ptr<Failure> failure;
-    std::vector<std::string> warnings;
+    Warnings warnings;
     std::vector<Lost> lost;  // what nodes told about their joins
     Instant arrived{};
     Instant allowed{};

@@ -46,6 +46,15 @@ struct CancelActivation {
   ActivationId activation;
 };
 
+/// Of a node with `on_full: drop_oldest`: inputs that came for it and will not run. For who
+/// watches.
+struct NotStarted {
+  NodeId node = 0;
+  CallId call;
+  PayloadRef value;      // one of theirs, perhaps none
+  bool dropped = false;  // for newer ones; else they are too old, or their call is cancelled
+};
+
 struct DeliverOutput {
   CallId call;
   std::uint16_t output = 0;
@@ -75,6 +84,9 @@ struct Effects {
   std::vector<DeliverOutput> deliveries;
   std::vector<EndCall> ends;
   std::vector<Refusal> refusals;
+  /// Only where somebody watches (`is_watched`): a simulation.
+  std::vector<NotStarted> not_started;
+  bool is_watched = false;
   /// Messages may come from other machines. Within one process a wrong one is a bug of ours.
   bool from_wire = false;
 
@@ -91,6 +103,7 @@ struct Effects {
     deliveries.clear();
     ends.clear();
     refusals.clear();
+    not_started.clear();
   }
 };
 

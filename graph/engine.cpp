@@ -152,10 +152,12 @@ void Engine::receive_settled(Message& message, Effects& effects) {
 
 void Engine::CallRecord::clear() {
   queue.clear();
+  waiting.clear();
   count.clear();
   credit = Credit();
   session = released = 0;
-  running = ran = false;
+  running = 0;
+  ran = false;
   lost.clear();
 }
 
@@ -251,6 +253,8 @@ void Engine::free_record(Record& record) {
 
 void Engine::ready(Record& record, Shares& shares, Effects& effects) {
   if (node_.order == none) {
+    if (node_.queue_max != 0)
+      return line_up(call_record(record.call, record.session), record, shares, effects);
     start(record, shares, 0, effects);
     return;
   }
@@ -258,35 +262,39 @@ void Engine::ready(Record& record, Shares& shares, Effects& effects) {
   const CallId id = record.call;
   const bool loops = plan_.collectors[node_.order].loops;
   const Share& place = shares[node_.order_position];
-  if (!loops && !call.running && call.queue.pass(place)) {
+  if (!loops && call.running == 0 && call.queue.pass(place)) {
     shares.resize(node_.order_position);
     release(call, record, shares, effects);
   } else {
     if (!call.queue.put(place, record.index))
       return effects.refuse(id, node_.id, call.queue.problem());
+    if (node_.queue_max != 0) call.waiting.push_back({&record, place});
     record.shares.take(shares);
     if (!loops) record.shares.resize(node_.order_position);
   }
   pump(id, call, effects);
+  if (call.waiting.size() > node_.queue_max) drop_oldest(call, effects);
 }
 
 void Engine::release(CallRecord& call, Record& record, Shares& shares, Effects& effects) {
   if (record.credit.absorb(call.credit)) call.credit = Credit();
-  call.running = start(record, shares, call.released++, effects);
+  call.running = start(record, shares, call.released++, effects) ? 1 : 0;
 }
 
 void Engine::pump(const CallId& id, CallRecord& call, Effects& effects) {
   const bool loops = plan_.collectors[node_.order].loops;
-  while (!call.running) {
+  while (call.running == 0) {
     const OrderQueue::Item item = call.queue.pop(loops);
     if (item == OrderQueue::no_item) {
       if (call.queue.broken()) effects.refuse(id, node_.id, "a position came twice");
       break;
     }
+    if (node_.queue_max != 0) leave_line(call, *records_[item]);
     release(call, *records_[item], records_[item]->shares, effects);
   }
   // While more is to come, the credit waits for it: one message back instead of one each.
-  if (!call.running && call.queue.empty() && !call.queue.open()) flush_credit(id, call, effects);
+  if (call.running == 0 && call.queue.empty() && !call.queue.open())
+    flush_credit(id, call, effects);
 }
 
 void Engine::flush_credit(const CallId& id, CallRecord& record, Effects& effects) {
@@ -342,6 +350,7 @@ bool Engine::start(Record& record, Shares& shares, std::uint64_t sequence, Effec
     record.born = std::min(record.born, arrival.frame->born);
   if (failure || is_cancelled(record.call) ||
       (node_.max_age != Instant{} && is_stale(record, effects))) {
+    if (node_.queue_max != 0) note_not_started(record, false, effects);
     close(record, std::move(failure), effects);
     return false;
   }
@@ -448,11 +457,12 @@ void Engine::finish(Record& record, std::unique_ptr<Failure> failure, Effects& e
     return;
   }
   close(record, std::move(failure), effects);
-  if (node_.order == none) return;
+  if (node_.order == none && node_.queue_max == 0) return;
   // A home that is wrong may have let the engine forget the call.
   CallRecord** const queue = calls_.find(call);
   if (queue == nullptr) return;
-  (*queue)->running = false;
+  if ((*queue)->running != 0) --(*queue)->running;
+  if (node_.order == none) return pump_line(**queue, effects);
   pump(call, **queue, effects);
 }
 

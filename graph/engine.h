@@ -86,14 +86,21 @@ class Engine {
     Record* next_of_call = nullptr;  // in its chain of `by_call_`
     Record** of_call = nullptr;      // what points to it there
   };
-  /// What a session node, a count group or a node with joins remembers of a call.
+  /// Waits at a node that drops the oldest when too many do.
+  struct Waiting {
+    Record* record = nullptr;
+    Share place;  // of a session node, in its order
+  };
+  /// What a session node, a count group, a node with joins or one that drops remembers of a call.
   struct CallRecord {
     OrderQueue queue;
+    std::vector<Waiting>
+        waiting;  // `on_full: drop_oldest`: those that may be dropped, as they came
     CountBucket count;
     Credit credit;
     std::uint64_t session = 0;
     std::uint64_t released = 0;
-    bool running = false;
+    std::uint32_t running = 0;
     bool ran = false;                 // of a node with joins: at least once
     std::vector<std::uint64_t> lost;  // by group: fields that did not come, as the caller was told
     void clear();
@@ -157,6 +164,16 @@ class Engine {
   /// Its turn has come in its session's queue.
   void release(CallRecord& call, Record& record, Shares& shares, Effects& effects);
   void pump(const CallId& id, CallRecord& call, Effects& effects);
+  /// Of a node that drops and has no order: runs it, or lets it wait.
+  void line_up(CallRecord& call, Record& record, Shares& shares, Effects& effects);
+  /// Starts what waits there, as far as it may.
+  void pump_line(CallRecord& call, Effects& effects);
+  /// It begins, so it can be dropped no more.
+  static void leave_line(CallRecord& call, const Record& record);
+  /// Tells who watches that it will not run.
+  void note_not_started(const Record& record, bool dropped, Effects& effects) const;
+  /// Drops the oldest while more wait than the node says.
+  void drop_oldest(CallRecord& call, Effects& effects);
   void flush_credit(const CallId& call, CallRecord& record, Effects& effects);
   /// Adds to what is held; what does not fit goes back.
   void keep_credit(Credit& held, const Message& message, Effects& effects);

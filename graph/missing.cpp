@@ -38,7 +38,7 @@ std::string join_text(const Plan& plan, const PlanNode& node, std::uint16_t inde
 }  // namespace
 
 void add_missing(const Plan& plan, const std::vector<Lost>& lost, bool no_output,
-                 std::vector<std::string>& warnings) {
+                 Warnings& warnings) {
   std::set<NodeId> ran;
   std::map<std::pair<NodeId, std::uint16_t>, std::uint64_t> missing;
   for (const Lost& one : lost)
@@ -48,7 +48,7 @@ void add_missing(const Plan& plan, const std::vector<Lost>& lost, bool no_output
       missing[{one.node, one.group}] |= one.fields;
   for (const auto& [join, fields] : missing)
     if (!ran.contains(join.first))
-      warnings.push_back(join_text(plan, plan.nodes[join.first], join.second, fields));
+      warnings.add(join_text(plan, plan.nodes[join.first], join.second, fields));
   if (!no_output) return;
   std::string text = "the call brought no output: ";
   for (std::size_t i = 0; i < plan.outputs.size() && i < outputs_named; ++i)
@@ -56,7 +56,7 @@ void add_missing(const Plan& plan, const std::vector<Lost>& lost, bool no_output
             sources(plan, plan.outputs[i].edges, 0);
   if (plan.outputs.size() > outputs_named)
     text += ", and " + std::to_string(plan.outputs.size() - outputs_named) + " more";
-  warnings.push_back(std::move(text));
+  warnings.add(std::move(text));
 }
 
 }  // namespace sluice

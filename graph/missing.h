@@ -5,16 +5,16 @@
 // not taken. Thread: any.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "graph/frame.h"
 #include "graph/plan.h"
+#include "graph/warnings.h"
 
 namespace sluice {
 
 /// Appends a line for each such join, and one when the call brought no output.
 void add_missing(const Plan& plan, const std::vector<Lost>& lost, bool no_output,
-                 std::vector<std::string>& warnings);
+                 Warnings& warnings);
 
 }  // namespace sluice

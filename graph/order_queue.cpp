@@ -106,6 +106,17 @@ bool OrderQueue::pass(const Share& share) {
   return true;
 }
 
+void OrderQueue::skip(const Share& share, Item item) {
+  const std::uint32_t track = track_of(*share.scope);
+  if (track == no_track) return;
+  for (Entry& entry : tracks_[track].heap) {
+    if (entry.kind != Entry::Kind::item || entry.index != item) continue;
+    entry.kind = Entry::Kind::settled;
+    --waiting_;
+    return;
+  }
+}
+
 void OrderQueue::leave_complete() {
   while (hand_ != no_track && tracks_[hand_].frontier == share_whole) {
     const Track& done = tracks_[hand_];

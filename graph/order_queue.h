@@ -34,6 +34,9 @@ class OrderQueue {
   bool put(const Share& share, Item item) { return insert(share, Entry::Kind::item, item); }
   bool settle(const Share& share) { return insert(share, Entry::Kind::settled, 0); }
 
+  /// An item that waits will not go after all: its place counts as settled. Cost: O(what waits).
+  void skip(const Share& share, Item item);
+
   /// True when everything before the share is settled: then it has passed, and its item goes at
   /// once. False: nothing has changed, `put` it.
   bool pass(const Share& share);

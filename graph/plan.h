@@ -144,8 +144,13 @@ struct PlanNode {
   std::uint64_t activations_max = 0;    // in one call, where bounded; 0: not bounded
   std::chrono::nanoseconds deadline{};  // of one activation; zero: none
   std::chrono::nanoseconds max_age{};   // of the calls whose frames it takes; zero: any
-  NodeId dominator = entry_node;        // immediate; the entry for itself
+  /// `on_full: drop_oldest`: how many sets of inputs of one call may wait for it; 0: any number.
+  std::uint32_t queue_max = 0;
+  NodeId dominator = entry_node;  // immediate; the entry for itself
   Mark mark;
+
+  /// Where it drops what waits: how many activations of a call may have begun and not ended.
+  std::uint32_t at_once() const { return order != none ? 1 : replicas; }
 };
 
 /// True when a group of the node is a join.

@@ -120,6 +120,9 @@ std::string plan_text(const Plan& plan) {
     if (node.order != none)
       text += "    runs in logical order per session (numbered from " +
               plan.nodes[plan.collectors[node.order].root].name + ")\n";
+    if (node.queue_max != 0)
+      text += "    at most " + std::to_string(node.queue_max) +
+              " of a call wait, for one more the oldest is dropped (on_full: drop_oldest)\n";
     const std::string told = told_by(plan, node);
     if (!told.empty()) text += "    control edges: " + told + "\n";
     if (node.activations_max != 0)
@@ -166,7 +169,11 @@ std::string plan_json(const Plan& plan) {
                        [&](const Flow& flow) {
                          return json_quote(collector_name(plan, plan.collectors[flow.collector]));
                        }) +
-             ",\"in_loop\":" + (node.loop_index != none ? "true" : "false") + "}";
+             ",\"in_loop\":" + (node.loop_index != none ? "true" : "false") +
+             (node.queue_max == 0
+                  ? ""
+                  : ",\"on_full\":\"drop_oldest\",\"queue\":" + std::to_string(node.queue_max)) +
+             "}";
   }
   return "{\"workflow\":" + json_quote(plan.workflow) + ",\"inputs\":" +
          json_list(plan.inputs, [](const auto& name) { return json_quote(name); }) +
@@ -224,6 +231,11 @@ std::string explain_node(const Plan& plan, const PlanNode& node) {
         "  One at a time per session and call, in logical order: an earlier frame that is "
         "still on its way is waited for, one that failed is not.\n" +
         ways_text(plan, node.order);
+  if (node.queue_max != 0)
+    text += "  Of each call at most " + std::to_string(node.queue_max) + " may wait while " +
+            std::to_string(node.at_once()) + (node.at_once() == 1 ? " runs" : " run") +
+            ". When one more comes, the oldest that has not begun is dropped,\n  as if it had not "
+            "been made, and the call warns of it (on_full: drop_oldest).\n";
   if (node.loop_index != none)
     text += "  It stands in a loop of at most " + std::to_string(plan.limits.loop_iterations) +
             " turns.\n";

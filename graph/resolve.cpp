@@ -94,6 +94,8 @@ class Resolver {
       node.skip_errors = spec.on_error == OnError::skip;
       node.deadline = spec.deadline;
       node.max_age = spec.max_age;
+      if (spec.on_full == OnFull::drop_oldest)
+        node.queue_max = static_cast<std::uint32_t>(spec.queue == 0 ? 1 : spec.queue);
       const auto role = std::ranges::find_if(
           spec_.roles, [&](const RoleSpec& r) { return r.name.text == spec.role.text; });
       const RoleSpec* found = role == spec_.roles.end() ? nullptr : &*role;

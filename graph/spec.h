@@ -50,6 +50,7 @@ struct CountSpec {
 };
 
 enum class OnError : std::uint8_t { fail, skip };
+enum class OnFull : std::uint8_t { wait, drop_oldest };
 
 struct NodeSpec {
   Name name;
@@ -61,6 +62,10 @@ struct NodeSpec {
   OnError on_error = OnError::fail;
   std::chrono::milliseconds deadline{0};  // of one activation; 0: none
   std::chrono::milliseconds max_age{0};   // older calls' frames are dropped; 0: never
+  OnFull on_full = OnFull::wait;
+  std::int64_t queue = 0;          // that may wait before one is dropped; 0: not said
+  Mark on_full_mark;
+  Mark queue_mark;
 };
 
 enum class Balance : std::uint8_t { round_robin, session, broadcast };

@@ -174,6 +174,13 @@ void check_loops(Plan& plan, const Dominators& dominators, const Doubts& doubts,
                   "node '" + node.name + "' collects by count, so it may not stand in a loop (" +
                       path_text(plan, node.id, node.id, none) + ")",
                   "take '" + node.name + "' out of the loop, or join per turn without `count`");
+      if (node.queue_max != 0)
+        add_error(diagnostics, node.mark, "drops-in-loop",
+                  "node '" + node.name +
+                      "' drops what waits for it (on_full: drop_oldest), so it " +
+                      "may not stand in a loop (" + path_text(plan, node.id, node.id, none) +
+                      "): with a frame, all its further turns would be gone",
+                  "give `on_full` to a node in front of the loop");
     }
     // A name that is wrong may have been the way out.
     if (!exit && !doubts.any)

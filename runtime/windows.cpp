@@ -142,7 +142,9 @@ std::uint64_t Windows::kept(EdgeId edge, std::uint32_t from) const {
 void Windows::took(EdgeId edge, std::uint32_t from, std::size_t bytes) {
   Taken& taken = of_machine(taken_[edge], &Taken::from, from);
   taken.frames.push_back(bytes);
-  if (in_hand_[plan_.edges[edge].to] == 0) give_back(edge, taken, true);
+  const NodeId node = plan_.edges[edge].to;
+  // A node that drops what waits bounds it by itself, and nobody waits for it.
+  if (in_hand_[node] == 0 || plan_.nodes[node].queue_max != 0) give_back(edge, taken, true);
 }
 
 void Windows::ended(NodeId node) {

@@ -10,6 +10,7 @@
 #include "graph/check.h"
 #include "graph/print.h"
 #include "workflows/load_tree.h"
+#include "workflows/meant_type.h"
 #include "workflows/misplaced.h"
 #include "workflows/overrides.h"
 #include "workflows/yaml_reader.h"
@@ -27,8 +28,8 @@ constexpr std::array<std::string_view, 7> global_param_part{
     "kind", "model", "page_tokens", "pages", "kv_dtype", "ssd", "ssd_bytes"};
 constexpr std::array<std::string_view, 8> role_part{
     "plugin", "model", "global_params", "replicas", "balance", "colocate", "options", "idempotent"};
-constexpr std::array<std::string_view, 7> node_part{"run",     "inputs",   "count",  "on_error",
-                                                    "outputs", "deadline", "max_age"};
+constexpr std::array<std::string_view, 9> node_part{
+    "run", "inputs", "count", "on_error", "outputs", "deadline", "max_age", "on_full", "queue"};
 constexpr std::array<std::string_view, 4> limits_part{"deadline", "loop_iterations", "frames",
                                                       "calls"};
 constexpr std::array<KnownKeys, 5> tables{{{"workflow", workflow_part},
@@ -36,27 +37,6 @@ constexpr std::array<KnownKeys, 5> tables{{{"workflow", workflow_part},
                                            {"role", role_part},
                                            {"node", node_part},
                                            {"limits", limits_part}}};
-
-/// The type whose name is nearest, or that has this name elsewhere; empty: none.
-std::string meant_type(const std::string& given) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 12> elsewhere{
-      {{"string", "text"},
-       {"str", "text"},
-       {"int", "number"},
-       {"integer", "number"},
-       {"picture", "image"},
-       {"img", "image"},
-       {"object", "json"},
-       {"dict", "json"},
-       {"map", "json"},
-       {"array", "tensor"},
-       {"ndarray", "tensor"},
-       {"file", "bytes"}}};
-  const auto* const it =
-      std::ranges::find(elsewhere, given, &decltype(elsewhere)::value_type::first);
-  if (it != elsewhere.end()) return std::string(it->second);
-  return nearest_name(given, {"json", "text", "image", "audio", "tensor", "number", "bytes"});
-}
 
 /// Stands for what was refused, so that nothing is said to lack it.
 const Name refused_name{};
@@ -143,6 +123,7 @@ class Loader : public YamlReader {
   void load_role(const YamlNode& key, const YamlNode& node);
   void load_role_extras(RoleSpec& role, const YamlNode& node);
   void load_node(const YamlNode& key, const YamlNode& node);
+  void load_queue(NodeSpec& spec, const YamlNode& node);
   void load_groups(NodeSpec& spec, const YamlNode& node);
   void load_counts(NodeSpec& spec, const YamlNode& node);
   void load_outputs(const YamlNode& node);
@@ -430,6 +411,7 @@ void Loader::load_node(const YamlNode& key, const YamlNode& node) {
     spec.deadline = duration(*deadline, "deadline").value_or(spec.deadline);
   if (const YamlNode* age = find(node, "max_age"))
     spec.max_age = duration(*age, "max_age").value_or(spec.max_age);
+  load_queue(spec, node);
   if (const YamlNode* outputs = find(node, "outputs");
       outputs && !is_misplaced(*outputs) && expect(*outputs, Kind::list, "a node's outputs"))
     for (const YamlNode& item : outputs->items)
@@ -440,6 +422,19 @@ void Loader::load_node(const YamlNode& key, const YamlNode& node) {
         spec.outputs.push_back(std::move(*output));
       }
   spec_.nodes.push_back(std::move(spec));
+}
+
+void Loader::load_queue(NodeSpec& spec, const YamlNode& node) {
+  if (const YamlNode* queue = find(node, "queue")) {
+    spec.queue_mark = queue->mark;
+    spec.queue = number(*queue, "queue", 1, 1'000).value_or(spec.queue);
+  }
+  const YamlNode* full = find(node, "on_full");
+  if (full == nullptr) return;
+  spec.on_full_mark = full->mark;
+  if (!choice<OnFull>(*full, "on_full",
+                      {{"wait", OnFull::wait}, {"drop_oldest", OnFull::drop_oldest}}, spec.on_full))
+    spec.queue = 0;  // what it would go with is not known
 }
 
 void Loader::load_outputs(const YamlNode& node) {

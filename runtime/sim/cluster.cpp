@@ -270,6 +270,14 @@ void Cluster::started(NodeId node) {
   if (Windows* const windows = machines_[machine_of_[node]].windows.get()) windows->started(node);
 }
 
+void Cluster::note_drops(const std::vector<NotStarted>& drops) {
+  for (const NotStarted& inputs : drops) {
+    if (is_stranger(inputs.call)) continue;
+    counts_.dropped += inputs.dropped ? 1 : 0;
+    oracle_.not_started(inputs);
+  }
+}
+
 void Cluster::settle_windows(Instant now) {
   for (const NodeId node : std::exchange(ended_, {}))
     if (Windows* const windows = machines_[machine_of_[node]].windows.get()) windows->ended(node);

@@ -88,6 +88,7 @@ class Cluster {
     return here.windows == nullptr || here.windows->may_yield(node);
   }
   void started(NodeId node);
+  void note_drops(const std::vector<NotStarted>& drops);
   void ended(NodeId node) { ended_.push_back(node); }
   /// At the end of an event: gives back what was taken, and says so to others.
   void settle_windows(Instant now);

@@ -42,6 +42,7 @@ void FaultCounts::add(const FaultCounts& other) {
   stopped += other.stopped;
   held += other.held;
   refused += other.refused;
+  dropped += other.dropped;
 }
 
 std::string FaultCounts::text() const {
@@ -58,7 +59,7 @@ std::string FaultCounts::text() const {
          line("calls had their own deadline", hurried) + line("messages were forged", forged) +
          line("forged messages were refused", forged_refused) + line("roles were slow", slowed) +
          line("roles waited for a window", stopped) + line("calls waited for a window", held) +
-         line("calls were refused", refused);
+         line("calls were refused", refused) + line("inputs were dropped for newer ones", dropped);
 }
 
 }  // namespace sluice::sim

@@ -225,6 +225,12 @@ ActivationNumber Oracle::started(const StartActivation& start, const Firing& fir
   activations_.push_back(
       {static_cast<std::uint32_t>(firing.call), start.node, parent.activation, parent.yield, 0});
   if (node.order != none) check_release(start, self, call);
+  if (drops_frames(start.node) && !call.queues.empty()) {
+    // A frame may have come for two groups: one of them begins.
+    std::vector<FrameNumber>& frames = call.queues[start.node].frames;
+    const auto found = std::ranges::find(frames, frame_of(*start.inputs.front().value));
+    if (found != frames.end()) frames.erase(found);
+  }
   call.running.add(self);
   call.started = true;
   ++call.starts;
@@ -288,6 +294,8 @@ bool Oracle::arrived(Flight flight) {
   if (flying == nullptr) return false;
   CallFacts& call = facts_of(flight);
   if (flying->kind != Message::Kind::call_ended) --call.messages;
+  if (flying->frame != 0 && !plan_.edges[flying->edge].is_output())
+    came(plan_.edges[flying->edge].to, flying->frame, call);
   call.flying.remove(flying);
   return true;
 }
@@ -343,6 +351,7 @@ void Oracle::call_ended(const EndCall& end, Instant now) {
   const std::size_t index = call_of(end.call);
   CallFacts& call = calls_[index];
   check_times(end, call, now);
+  check_drops(end, call);
   if (call.ended) violated("C7: call " + std::to_string(index) + " ended twice");
   call.ended = true;
   const std::int64_t others = --homes_[call.home].open;
@@ -375,6 +384,7 @@ std::string Oracle::remains(std::size_t index) const {
 void Oracle::check_alive(const std::vector<std::size_t>& touched) {
   for (const std::size_t index : touched) {
     const CallFacts& call = calls_[index];
+    if (!call.queues.empty()) check_waiting(index);
     if (call.started && !call.ended && !call.given_up && call.messages == 0 && call.running.empty())
       violated("C9: nothing of call " + std::to_string(index) + " is left, and it has not ended");
   }

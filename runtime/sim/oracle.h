@@ -1,7 +1,7 @@
 // What the simulation knows and the engines do not: everything. It checks the invariants with it.
 //
 // It keeps every activation with the yield that it descends from, and everything of a call that is
-// running or on its way. Numbers C1 to C26 are those of docs/SIMULATION.md; C6 is a refusal of
+// running or on its way. Numbers C1 to C27 are those of docs/SIMULATION.md; C6 is a refusal of
 // `OrderQueue`, C17 is two runs, C23 to C25 are the cluster's. Thread: one.
 // Source: docs/SIMULATION.md.
 #pragma once
@@ -51,6 +51,9 @@ class Oracle {
   void failed(ActivationNumber activation);
   void ended(ActivationNumber activation);
 
+  /// An engine says that what came for a node that drops (`on_full`) will not run.
+  void not_started(const NotStarted& inputs);
+
   Flight sent(const Message& message);
   /// It was applied. False when it had arrived or was lost before.
   bool arrived(Flight flight);
@@ -67,7 +70,7 @@ class Oracle {
   /// When nothing happens any more: what runs of such calls.
   void check_orphans();
 
-  /// After each event: a call of which nothing exists has ended.
+  /// After each event: a call of which nothing exists has ended, and no queue is too long.
   void check_alive(const std::vector<std::size_t>& touched);
   /// What is left of a call, in words.
   std::string remains(std::size_t call) const;
@@ -107,6 +110,10 @@ class Oracle {
     std::array<Token, 4> first{};
     std::unique_ptr<std::unordered_set<Token>> others;
   };
+  struct Queue {
+    std::vector<FrameNumber> frames;  // as they came
+    std::uint64_t dropped = 0;
+  };
   /// Of many calls at once most are in no cache: what each event asks for stands together.
   struct CallFacts {
     std::uint32_t messages = 0;  // on their way, but for those that tell its end
@@ -131,6 +138,9 @@ class Oracle {
     Instant arrived{};
     Instant allowed{};
     std::vector<NodeId> failures;
+    /// By node that drops, once a frame came for one: which have not begun, and how many were
+    /// dropped. C27.
+    std::vector<Queue> queues;
   };
   /// The calls of one home in one life.
   struct Home {
@@ -150,6 +160,12 @@ class Oracle {
                   FrameFact& parent);
   void check_count(const StartActivation& start, const PlanGroup& group);
   void check_release(const StartActivation& start, ActivationNumber self, CallFacts& call);
+  /// True when each frame that comes for the node is a set of inputs, of which it drops some.
+  bool drops_frames(NodeId node) const;
+  void came(NodeId node, FrameNumber frame, CallFacts& call);
+  /// When an event is over: no more waits for such a node than it says.
+  void check_waiting(std::size_t call);
+  void check_drops(const EndCall& end, const CallFacts& call);
   std::vector<bool> upstream_of(const Collector& join) const;
   std::string where(const StartActivation& start) const;
 

@@ -35,7 +35,7 @@ class Simulation final : public TroubleHost {
         slots_(plan.nodes.size()),
         ids_(script.calls.size()),
         spans_(options.trace) {
-    effects_.from_wire = true;
+    effects_.from_wire = effects_.is_watched = true;
     report_.calls.resize(script.calls.size());
     report_.queue_peaks.assign(plan.nodes.size(), 0);
     for (CallReport& call : report_.calls) call.outputs.assign(plan.outputs.size(), 0);
@@ -237,6 +237,7 @@ class Simulation final : public TroubleHost {
       else
         begin(start);
     }
+    cluster_.note_drops(effects_.not_started);
     for (Message* message : effects_.messages) cluster_.send(message, machine, now_);
     for (EndCall& end : effects_.ends) end_call(end);
     for (const CancelActivation& cancel : effects_.cancels) tell(cancel);

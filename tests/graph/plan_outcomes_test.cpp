@@ -76,6 +76,7 @@ void add_node(const PlanNode& node, Words& words) {
             static_cast<int>(node.balance), node.held, node.loop_index, node.skip_errors,
             node.yields_max, node.activations_max, node.deadline.count(), node.max_age.count(),
             node.dominator, node.mark.line, node.mark.column);
+  if (node.queue_max != 0) words.add("drops", node.queue_max);
   for (const std::string& output : node.outputs) words.add(output);
   for (const EdgeId edge : node.edges) words.add("to", edge);
   for (const Flow& flow : node.flows) {

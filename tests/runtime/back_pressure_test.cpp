@@ -84,6 +84,31 @@ TEST_CASE("a role that feeds a slow machine waits for it, and nothing is lost") 
   CHECK(counting.most <= under_way_most);
 }
 
+TEST_CASE("a role never waits for a node that drops the oldest, however slow its machine is") {
+  Counting counting;
+  HeldOnce held("b");
+  std::string yaml = stream_yaml();
+  const std::string inputs = "inputs: [ { x: a.v } ]";
+  yaml.replace(yaml.find(inputs), inputs.size(), inputs + ", on_full: drop_oldest, queue: 2");
+  TestCluster cluster({yaml}, {1, 2}, held.role(counting.role()), {.window = window});
+  Waiting waiting;
+  const auto handle = cluster.home().runner(0).start(
+      {"s", {{"x", make_text(std::to_string(frames))}}, 60s}, waiting.observer());
+  held.reached.wait();
+  CHECK(eventually([&] { return counting.yielded == frames; }));
+  held.let_go.open();
+  const CallOutcome& outcome = waiting.wait();
+  CHECK(outcome.ok);
+  CHECK(waiting.text.starts_with("0 "));
+  CHECK(waiting.text.ends_with(" " + std::to_string(frames - 1) + " "));
+  const int dropped = frames - static_cast<int>(std::ranges::count(waiting.text, ' '));
+  CHECK(dropped > frames / 2);
+  CHECK(outcome.warnings ==
+        std::vector<std::string>{"b: inputs that waited were dropped for newer ones (on_full: "
+                                 "drop_oldest, queue: 2) (" +
+                                 std::to_string(dropped) + " times)"});
+}
+
 TEST_CASE("a stepped role is not stepped while the window of its node is full") {
   Counting counting;
   Gate reached, let_go;

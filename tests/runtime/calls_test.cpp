@@ -404,6 +404,47 @@ outputs: { out: late.v }
   CHECK(world.call().second == "x ");
 }
 
+TEST_CASE("of a camera's frames a slow node sees the first and the newest, and the call says so") {
+  for (const char* balance : {"round_robin", "session"}) {
+    TestWorld world;
+    Gate filmed;
+    constexpr int frames = 100;
+    world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+      if (a.node() == "see") {
+        filmed.wait();
+        a.yield("v", a.inputs("x")[0]);
+        return {};
+      }
+      for (int i = 0; i < frames; ++i) a.yield("v", make_text(std::to_string(i)));
+      filmed.open();
+      return {};
+    });
+    world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles: { camera: { plugin: scripted }, eye: { plugin: scripted, balance: )" +
+              std::string(balance) + R"( } }
+nodes:
+  film: { run: camera.film, inputs: [ { x: inputs.x } ], outputs: [v] }
+  see: { run: eye.see, inputs: [ { x: film.v } ], outputs: [v], on_full: drop_oldest }
+outputs: { out: see.v }
+)");
+    const auto [outcome, text] = world.call();
+    CHECK(outcome.ok);
+    CHECK(text.starts_with("0 "));
+    CHECK(text.ends_with(" 99 "));
+    const auto dropped = frames - std::ranges::count(text, ' ');
+    CHECK(dropped > frames / 2);  // all but what was on its way to the engine
+    CHECK(outcome.warnings ==
+          std::vector<std::string>{
+              "see: inputs that waited were dropped for newer ones (on_full: drop_oldest, queue: "
+              "1) (" +
+              std::to_string(dropped) + " times)"});
+    CHECK(world.runner->counts().calls == 0);
+  }
+}
+
 TEST_CASE("a call's tensor is held to the ports that read it") {
   TestWorld world;
   PluginDeclaration arm;

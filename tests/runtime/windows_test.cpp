@@ -220,6 +220,21 @@ TEST_CASE("a full window stops its producer until a quarter of it has come back"
   CHECK(producer.owed(edge, there) == 320);
 }
 
+TEST_CASE("what a node that drops the oldest has taken goes back whatever it has in hand") {
+  std::string yaml = in_a_row("row", two_roles, "left", "right", "left");
+  const std::string of_b = ".b, inputs: [ { x: a.v } ]";
+  yaml.replace(yaml.find(of_b), of_b.size(), of_b + ", on_full: drop_oldest");
+  const Compiled one(yaml);
+  Windows consumer(one.plan, stops_of(one), 400);
+  const EdgeId edge = one.edge("a", "b");
+  consumer.started(one.node("b"));
+  consumer.took(edge, here, 150);
+  const std::vector<Return> back = consumer.take_returns();
+  REQUIRE(back.size() == 1);
+  CHECK(back[0].bytes == 150);
+  CHECK(consumer.kept(edge, here) == 0);
+}
+
 TEST_CASE("frames that wait for others give their bytes back when nothing is in hand") {
   const Compiled one(triangle);
   Windows consumer(one.plan, stops_of(one), 1);

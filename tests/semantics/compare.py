@@ -53,7 +53,7 @@ def plain(warning: str) -> str:
 
 def counted(warnings: list[str]) -> list[str]:
     """Those that both know, each once, with how often it came."""
-    known = ("left over", "max_age", "did not come", "no output")
+    known = ("left over", "max_age", "did not come", "no output", "on_full")
     times = collections.Counter(plain(w) for w in warnings if any(k in w for k in known))
     return sorted(w if n == 1 else f"{w} ({n} times)" for w, n in times.items())
 

@@ -236,6 +236,13 @@ class Maker:
             grew = bool(new)
         return sorted(found)
 
+    def let_drop(self, apart, queue):
+        """Nodes that drop what waits too long a queue: not those that count, or stand in a loop."""
+        for name in self.order:
+            if "count" not in self.nodes[name] and name not in self.below(name) \
+                    and apart.random() < 0.6:
+                self.nodes[name] |= {"on_full": "drop_oldest", "queue": queue}
+
     def feeders(self, name):
         return {source.split(".")[0] for group in self.nodes[name]["inputs"]
                 for value in group.values() for source in unlisted(value)}
@@ -376,8 +383,9 @@ def scenario_text(maker, index: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def generate(seed: int, count: int, folder: str, deadline: str = "30s"):
-    """`deadline`: of a call. An evaluator that knows no time needs one that no call meets."""
+def generate(seed: int, count: int, folder: str, deadline: str = "30s", queue: int = 1000):
+    """`deadline`: of a call. An evaluator that knows no time needs one that no call meets, and
+    nodes with `on_full: drop_oldest` whose queue is never full: `queue`, of every second workflow."""
     os.makedirs(folder, exist_ok=True)
     for i in range(count):
         maker = Maker(random.Random(f"{seed}:{i}"))
@@ -385,6 +393,9 @@ def generate(seed: int, count: int, folder: str, deadline: str = "30s"):
         apart = random.Random(f"{seed}:{i}:deep")
         if apart.random() < DEEP:
             outputs |= maker.add_deep(apart)
+        apart = random.Random(f"{seed}:{i}:full")
+        if apart.random() < 0.5:
+            maker.let_drop(apart, queue)
         with open(f"{folder}/w{i:05d}.yaml", "w") as f:
             f.write(workflow_text(maker, outputs, deadline))
         with open(f"{folder}/s{i:05d}.yaml", "w") as f:

@@ -48,7 +48,7 @@ def main() -> int:
     a = a.parse_args()
     totals, seeds, events, tried = {}, 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        generate(a.seed, a.workflows, folder)
+        generate(a.seed, a.workflows, folder, queue=1)
         work = [(w, "") for w in a.shipped]
         work += [(f"{folder}/w{i:05d}.yaml", f"{folder}/s{i:05d}.yaml") for i in range(a.workflows)]
         accepted = [(w, p) for w, p in work

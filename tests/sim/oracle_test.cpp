@@ -18,7 +18,7 @@ using sluice::testing::Watched;
 
 namespace {
 
-constexpr const char* counted = R"(
+constexpr const char* counts_workflow = R"(
 sluice: 1
 workflow: counted
 inputs: { x: text, n: number }
@@ -281,7 +281,7 @@ TEST_CASE("settling messages are bounded by frames, activations and collectors")
 }
 
 TEST_CASE("the oracle sees a loop past its limit, and a loop's turns have no order") {
-  Watched w(bound_to(counted));
+  Watched w(bound_to(counts_workflow));
   const auto some = w.start("some", {{"x", w.begin(0)}});
   const auto one = w.oracle.yielded(some), two = w.oracle.yielded(some);
   w.start("turn", {{"x", two}}, {.iteration = 2});
@@ -302,7 +302,7 @@ TEST_CASE("the oracle sees a loop past its limit, and a loop's turns have no ord
 }
 
 TEST_CASE("the oracle sees a count that fires with another number than its own") {
-  Bound bound = bound_to(counted);
+  Bound bound = bound_to(counts_workflow);
   bound.script.calls = {{0, 3, {0, 1}}, {1, 3, {0, 3}}};
   bound.script.nodes[bound.plan.find("some")->id].values = {0, 2};
   Watched w(std::move(bound));
@@ -429,6 +429,64 @@ TEST_CASE("the oracle sees a call that is let in beyond the limit, and one refus
   CHECK(w.said().empty());
   CHECK(w.oracle.call_of({1, {4, 2}}) == 3);
   CHECK(w.oracle.call_of(Watched::id_of(2)) == 2);
+}
+
+TEST_CASE("the oracle sees drops too early, of the wrong frame, too late, and those not told of") {
+  for (const char* role : {"a", "talk"}) {
+    Watched w(bound_to(R"(
+sluice: 1
+workflow: film
+inputs: { x: text }
+roles: { a: { plugin: scripted }, talk: { plugin: scripted, balance: session } }
+nodes:
+  film: { run: a.go, inputs: [ { x: inputs.x } ], outputs: [ x, y ] }
+  see: { run: )" + std::string(role) +
+                       R"(.go, inputs: [ { y: film.y } ], on_full: drop_oldest, outputs: [ z ] }
+outputs: { out: see.z }
+)"));
+    const auto film = w.start("film", {{"x", w.begin(0)}});
+    const EdgeId edge = w.edge("film", "see");
+    const auto comes = [&] {
+      const auto frame = w.oracle.yielded(film);
+      w.oracle.arrived(w.send(edge, frame));
+      return frame;
+    };
+    const auto gone = [&](const char* node, sim::FrameNumber frame, bool dropped = true) {
+      w.oracle.not_started(
+          {w.node(node), Watched::id_of(0), sim::token_payload(frame, frame, 0), dropped});
+      return w.said();
+    };
+    const std::string at = "C27: call 0, node 'see' drops a frame ";
+    const auto first = comes();
+    CHECK(gone("film", first) == "C27: call 0, node 'film' does without inputs, and never may");
+    CHECK(gone("see", first) == at + "while 1 wait, of 1 that may");
+    const auto begun = comes();
+    w.oracle.ended(w.start("see", {{"y", begun}}));
+    CHECK(gone("see", begun) ==
+          "C27: call 0, node 'see' does without a frame that did not wait "
+          "for it");
+    const auto older = comes();
+    const auto newer = comes();
+    w.oracle.check_alive({0});
+    CHECK(w.said() == "C27: call 0, 2 wait for node 'see', of 1 that may");
+    CHECK(gone("see", newer) == at + "that is not the oldest");
+    const auto newest = comes();
+    CHECK(gone("see", older).empty());
+    w.oracle.check_alive({0});
+    CHECK(w.said().empty());
+    CHECK(gone("see", newest, false).empty());  // too old, say: any number may wait or none
+    comes();
+    w.oracle.ended(film);
+    const auto twice = w.oracle.yielded(film);  // for two groups of the node
+    for (int i = 0; i < 2; ++i) w.oracle.arrived(w.send(edge, twice));
+    w.oracle.ended(w.start("see", {{"y", twice}}));
+    CHECK(gone("see", twice, false).empty());
+    const std::string words = "see: inputs that waited were dropped for newer ones";
+    w.end_call(0, {}, entry_node, {}, {words + " (on_full: drop_oldest, queue: 1) (3 times)"});
+    CHECK(w.said() ==
+          "C27: 1 frames for node 'see' neither ran nor were dropped, and their call "
+          "has ended; C27: node 'see' dropped 4, and the caller hears of 3");
+  }
 }
 
 TEST_CASE("twenty violations are kept, the first") {

@@ -96,7 +96,8 @@ TEST_CASE("counts of faults add up one by one, and each has its line") {
        {&one.role_failures,  &one.role_hangs, &one.cancels,    &one.duplicates, &one.link_breaks,
         &one.pauses,         &one.kills,      &one.resent,     &one.fenced,     &one.cuts,
         &one.cuts_one_way,   &one.suspects,   &one.homes_lost, &one.hurried,    &one.forged,
-        &one.forged_refused, &one.slowed,     &one.stopped,    &one.held,       &one.refused})
+        &one.forged_refused, &one.slowed,     &one.stopped,    &one.held,       &one.refused,
+        &one.dropped})
     *count = next++;
   sim::FaultCounts sum = one;
   sum.add(one);
@@ -114,8 +115,8 @@ TEST_CASE("counts of faults add up one by one, and each has its line") {
     std::getline(of_sum, same);
     CHECK(same == word);
   }
-  CHECK(words.size() == 20);
-  CHECK(std::set(counts.begin(), counts.end()).size() == 20);
+  CHECK(words.size() == 21);
+  CHECK(std::set(counts.begin(), counts.end()).size() == 21);
   CHECK(one.text().starts_with("  1 roles failed\n  2 roles hung\n  3 callers gave up\n"));
 }
 

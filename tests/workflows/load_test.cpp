@@ -37,6 +37,8 @@ nodes:
     on_error: skip
     deadline: 2m
     max_age: 3s
+    on_full: drop_oldest
+    queue: 5
     outputs: [p, q]
   m: { run: two.go, inputs: [ { a: n.p, b: n.q } ], count: { a: 2, b: all } }
 outputs: { r: [n.p, m.o] }
@@ -94,6 +96,9 @@ on_error: cancel
   CHECK(n.on_error == OnError::skip);
   CHECK(n.deadline == std::chrono::milliseconds(120'000));
   CHECK(n.max_age == std::chrono::milliseconds(3'000));
+  CHECK(n.on_full == OnFull::drop_oldest);
+  CHECK(n.queue == 5);
+  CHECK(spec.nodes[1].on_full == OnFull::wait);
   REQUIRE(n.outputs.size() == 2);
   CHECK(n.outputs[1].text == "q");
   REQUIRE(spec.nodes[1].counts.size() == 2);

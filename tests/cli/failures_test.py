@@ -176,7 +176,7 @@ def statuses(scratch):
     expect("a profile for another workflow", code == 1 and "nobody" in err and not out, (code, out, err))
     trace = os.path.join(scratch, "failed.json")
     code, out, err = sluice("simulate", CHAT, "--calls", "2", "--profile", failing, "--trace", trace)
-    code, out, err = sluice("why", trace, "0")
+    code, out, err = sluice("why", trace, "1")
     expect("why a call failed", code == 0 and "cause: see" in out, (code, out, err))
 
 

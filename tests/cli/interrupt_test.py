@@ -45,7 +45,7 @@ def ends(how):
         expect("the call ends as cancelled", drawing.returncode == 128 + how and "the caller cancelled the call" in err,
                (drawing.returncode, out, err))
         expect("nothing was drawn", not out and not os.path.exists(picture), out)
-        why = subprocess.run([SLUICE, "why", trace, "0"], capture_output=True, timeout=60)
+        why = subprocess.run([SLUICE, "why", trace, "1"], capture_output=True, timeout=60)
         expect("its trace says so", b": error after" in why.stdout and b"the caller cancelled the call" in why.stdout,
                why.stdout)
 

@@ -105,6 +105,7 @@ def life_and_end(folder: str, cluster: str):
     text = sluice("status", "--cluster", cluster).stdout
     check("front  none here; calls begin here\n" in text and text.count("the home does not run here, so nobody says") == 3, text)
     check([one["starts"] for one in seen["up"]["processes"]] == [1, 1, 1], f"{seen['up']}")
+    check(not any(one["other"] for one in seen["up"]["processes"]), f"`up` has started them all: {seen['up']}")
     check(seen["eyes"]["pid"] == up.pid_of("eyes") and seen["up"]["pid"] == up.process.pid, f"{seen}")
 
     home = Home(cluster, folder)

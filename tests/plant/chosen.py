@@ -24,7 +24,8 @@ PULL = ["test_dataplane"]
 # What is wrong, where, what stands there, what is planted, the tests that should notice.
 MISTAKES = [
     ("a session's number is given twice", "runtime/inproc/sessions.h",
-     "it->second.number = next_session_++;", "it->second.number = sessions_.size() - 1;", RUNTIME),
+     "it->second.number = next_session_++;\n    ++it->second.calls;",
+     "it->second.number = sessions_.size() - 1;\n    ++it->second.calls;", RUNTIME),
     ("a session ends while a call of it runs", "runtime/inproc/sessions.h",
      "it->second.calls > 0) return it->second.calls;", "it->second.calls > 1) return it->second.calls;", RUNTIME),
     ("a failure after a yield is dropped", "runtime/inproc/activation.cpp",
@@ -134,8 +135,10 @@ def includes(build, source, header):
 
 
 def compile_with_header(build, source, headers, to):
-    words, _ = build.compiles[source]
-    words = [words[0], "-I" + headers] + words[1:] if "ccache" not in words[0] else [words[1], "-I" + headers] + words[2:]
+    words = list(build.compiles[source][0])
+    if os.path.basename(words[0]) == "ccache":
+        words = words[1:]
+    words.insert(1, "-I" + headers)
     words = [w for w in words if not w.startswith("-W")] + ["-w"]
     words[words.index("-o") + 1] = to
     done = subprocess.run(words, cwd=build.folder, capture_output=True, text=True)
@@ -183,7 +186,10 @@ def noticed_by(build, row, scratch):
         raise SystemExit(f"{what}: {path} does not compile with: {after}")
     for test in tests:
         linked = os.path.join(scratch, test)
-        link(build, test, objects, linked)
+        theirs = [(source, changed) for source, changed in objects if build.has_target_of(test, source)]
+        if not theirs:
+            raise SystemExit(f"{what}: {test} links nothing that {path} is part of")
+        link(build, test, theirs, linked)
         noticed = plant.run_program(build, test, linked, 120)
         if noticed is not None:
             return noticed

@@ -210,15 +210,19 @@ class Build:
         """Whether an object of that source stands in the program's link line: no library brings it."""
         return any(w.endswith(f"/{path}.o") for w in self.link_of(program))
 
+    def has_target_of(self, program, path):
+        """Whether the program is linked with the library, or has the objects, that the source is part of."""
+        target = re.search(r"CMakeFiles/([^/]+)\.dir", self.compiles[path][1]).group(1)
+        words = " ".join(self.link_of(program))
+        return f"lib{target}.a" in words or f"/{target}.dir/" in words
+
     def check_table(self, found):
         """A program that does not link an area's sources could not be linked with a changed one: an error before any is."""
         for area, places in found.items():
-            targets = {re.search(r"CMakeFiles/([^/]+)\.dir", self.compiles[path][1]).group(1) for path in {m.path for m in places}}
             for test in set(tests_of(area)) - OF_PARTS:
-                words = " ".join(self.link_of(program_of(test)))
-                for target in sorted(targets):
-                    if f"lib{target}.a" not in words and f"/{target}.dir/" not in words:
-                        raise SystemExit(f"AREAS, SLOWER: {test} does not link {target}, which has sources of {area}")
+                for path in sorted({m.path for m in places}):
+                    if not self.has_target_of(program_of(test), path):
+                        raise SystemExit(f"AREAS, SLOWER: {test} does not link what {path} is part of")
 
     def link(self, program, path, changed, to):
         """The program with `changed` in place of the file's own object."""

@@ -13,6 +13,7 @@ import argparse
 import concurrent.futures
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 
@@ -84,8 +85,14 @@ def main(mutants, target: str, judge, jobs: int) -> int:
             print(f"{target} without a change does not pass{words}")
             return 1
         killed = 0
+
+        def tried_once(number, mutant):
+            outcome = judge(bench.build(number, mutant), mutant)
+            shutil.rmtree(f"{folder}/{number}")  # eighty programs would fill a small disk
+            return outcome
+
         with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-            tried = pool.map(lambda number, mutant: judge(bench.build(number, mutant), mutant), range(len(chosen)), chosen)
+            tried = pool.map(tried_once, range(len(chosen)), chosen)
             for mutant, (noticed, words) in zip(chosen, tried):
                 print("killed  " if noticed else "SURVIVED", mutant[0] + words, flush=True)
                 killed += noticed

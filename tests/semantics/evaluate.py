@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import yaml
 
 FIRINGS_MAX = 4000
+FRAMES_MAX = 100_000  # `limits: frames` where a file says nothing: where more are delivered, order decides which
 KINDS = ["role_failed", "loop_limit", "count_source", "deadline"]  # of one node's the first is told
 FIELDS_MAX = 64                     # of a node, and of a call
 AGE_DECIDES = 10                    # milliseconds: generated ages are far below or far above it
@@ -27,7 +28,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C takes a t
 
 
 class TooLarge(Exception):
-    """More firings than a comparison needs."""
+    """More firings than a comparison needs, or more frames than a call may deliver."""
 
 
 def milliseconds(text: str) -> float:
@@ -425,6 +426,8 @@ class Call:
                     key=lambda f: (self.w.order.index(f[0]), KINDS.index(f[1])))
         firings = sorted(self.firings, key=lambda a: a.identity)
         cause = cause and {"node": cause[0], "kind": cause[1]}
+        if sum(self.delivered.values()) > FRAMES_MAX:
+            raise TooLarge()
         return {"status": "error" if cause else "ok", "cause": cause, "outputs": self.delivered,
                 "failures": sorted(set(self.failures)),
                 "warnings": sorted(self.warnings),

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/scratch_folder.h"
 #include "tests/system/failing_call.h"
 
 using namespace sluice;
@@ -21,16 +22,6 @@ using test::FailingCall;
 using namespace std::chrono_literals;
 
 namespace {
-
-struct Folder {
-  std::string path;
-  Folder() {
-    char name[] = "/tmp/sluice-status-XXXXXX";
-    REQUIRE(::mkdtemp(name) != nullptr);
-    path = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-};
 
 std::size_t descriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
@@ -59,8 +50,8 @@ std::string read_from(const std::string& path) {
 }  // namespace
 
 TEST_CASE("each reader of a status gets all of it, and nobody once the socket has gone") {
-  const Folder folder;
-  const std::string path = folder.path + "/s", most(std::size_t{4} << 20U, 'x');
+  const ScratchFolder folder;
+  const std::string path = folder.path() + "/s", most(std::size_t{4} << 20U, 'x');
   const std::size_t before = descriptors();
   {
     StatusSocket first = listening(path, "so far so good");
@@ -89,8 +80,8 @@ TEST_CASE("each reader of a status gets all of it, and nobody once the socket ha
 }
 
 TEST_CASE("a status socket's path has at most 107 bytes") {
-  const Folder folder;
-  const std::string most = folder.path + "/" + std::string(106 - folder.path.size(), 's');
+  const ScratchFolder folder;
+  const std::string most = folder.path() + "/" + std::string(106 - folder.path().size(), 's');
   {
     const StatusSocket longest = listening(most, "here");
     CHECK(read_from(most) == "here");
@@ -102,8 +93,8 @@ TEST_CASE("a status socket's path has at most 107 bytes") {
 }
 
 TEST_CASE("a status socket that cannot be made or reached says why, and leaves nothing") {
-  const Folder folder;
-  const std::string path = folder.path + "/s";
+  const ScratchFolder folder;
+  const std::string path = folder.path() + "/s";
   const std::size_t before = descriptors();
   const auto made_with = [&](const char* function) {
     const FailingCall fails(function, EACCES);
@@ -128,8 +119,8 @@ TEST_CASE("a status socket that cannot be made or reached says why, and leaves n
 }
 
 TEST_CASE("a reader whose owner is not known is not answered, and an owner not read") {
-  const Folder folder;
-  const std::string path = folder.path + "/s";
+  const ScratchFolder folder;
+  const std::string path = folder.path() + "/s";
   const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -164,8 +155,8 @@ TEST_CASE("a reader whose owner is not known is not answered, and an owner not r
 }
 
 TEST_CASE("calls of a status that are interrupted are made again, and others end the reader") {
-  const Folder folder;
-  const std::string path = folder.path + "/s", large(std::size_t{1} << 20U, 'x');
+  const ScratchFolder folder;
+  const std::string path = folder.path() + "/s", large(std::size_t{1} << 20U, 'x');
   const StatusSocket socket = listening(path, large);
   const auto with = [&](const char* function, int error, int at = 1) {
     const FailingCall fails(function, error, at);

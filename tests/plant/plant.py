@@ -20,6 +20,7 @@ import json
 import os
 import random
 import re
+import resource
 import shlex
 import shutil
 import subprocess
@@ -121,6 +122,7 @@ TIMED = {"script:cluster", "script:down", "script:registry", "script:restart", "
 # Each mistake is linked into several programs: the quickest linker that is installed, or the usual one.
 LINKER = next((name for name in ("mold", "lld") if shutil.which(name)), "")
 SECONDS_MAX = 600  # of a test with nothing planted; with a mistake ten times what it took then
+FILE_MAX = 8 << 30  # bytes
 
 
 class Seconds:
@@ -258,12 +260,16 @@ def run_program(build, test, linked, seconds, cases=()):
         words = [w.replace("{sluice}", linked).replace("{build}", build.folder) for w in SCRIPTS[test[7:]]]
     else:
         words = [linked, "--abort", "-#", *cases]
-    environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="2", SLUICE_FIRST_FAILURE_ENDS="1")
-    try:
-        done = subprocess.run(words, cwd=build.root, capture_output=True, text=True, errors="replace",
-                              timeout=seconds, env=environment, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired:
-        return f"{test}: did not end in {seconds:.0f} s"
+    # What a mistake leaves behind goes with the folder, and one that writes without end is ended by the limit.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="2", SLUICE_FIRST_FAILURE_ENDS="1",
+                           TMPDIR=folder)
+        try:
+            done = subprocess.run(words, cwd=build.root, capture_output=True, text=True, errors="replace",
+                                  timeout=seconds, env=environment, stdin=subprocess.DEVNULL,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_MAX, FILE_MAX)))
+        except subprocess.TimeoutExpired:
+            return f"{test}: did not end in {seconds:.0f} s"
     if done.returncode == 0:
         return None
     if done.returncode < 0:

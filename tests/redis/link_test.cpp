@@ -15,6 +15,7 @@
 
 #include "runtime/redis/redis_link.h"
 #include "tests/outcomes.h"
+#include "tests/scratch_folder.h"
 
 namespace sluice {
 
@@ -108,16 +109,6 @@ std::string said_by(const std::string& says, bool closes = false) {
   return pinged("tcp://127.0.0.1:" + peer.port());
 }
 
-struct Folder {
-  std::string path;
-  Folder() {
-    char name[] = "/tmp/sluice-link-XXXXXX";
-    REQUIRE(::mkdtemp(name) != nullptr);
-    path = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-};
-
 }  // namespace
 
 TEST_CASE("a registry answers over each kind of address") {
@@ -130,8 +121,8 @@ TEST_CASE("a registry answers over each kind of address") {
     else
       WARN("this machine has no IPv6 loopback: not tested");
   }
-  const Folder folder;
-  const std::string most = folder.path + "/" + std::string(107 - folder.path.size() - 1, 's');
+  const ScratchFolder folder;
+  const std::string most = folder.path() + "/" + std::string(107 - folder.path().size() - 1, 's');
   const Peer peer(AF_UNIX, says, most);
   REQUIRE(peer.bound());
   CHECK(pinged("unix://" + most) == "PONG");
@@ -146,8 +137,8 @@ TEST_CASE("a registry that is not there is said to be that, over each kind of ad
     port = gone.port();
   }
   CHECK(pinged("tcp://127.0.0.1:" + port) == "it cannot be reached: Connection refused");
-  const Folder folder;
-  CHECK(pinged("unix://" + folder.path + "/none") ==
+  const ScratchFolder folder;
+  CHECK(pinged("unix://" + folder.path() + "/none") ==
         "it cannot be reached: No such file or directory");
 }
 

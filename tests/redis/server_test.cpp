@@ -20,6 +20,7 @@
 
 #include "runtime/redis/private_server.h"
 #include "runtime/redis/registry_keeper.h"
+#include "tests/scratch_folder.h"
 
 namespace sluice {
 
@@ -40,26 +41,13 @@ bool until(const Condition& condition) {
   return true;
 }
 
-class Folder {
- public:
-  Folder() {
-    char name[] = "/tmp/sluice-redis-XXXXXX";
-    REQUIRE(::mkdtemp(name) != nullptr);
-    path_ = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 /// The product's private server, with a second user who may do anything.
 class Server {
  public:
-  explicit Server(const Folder& folder) : folder_(folder.path()) { start(); }
+  explicit Server(const ScratchFolder& folder) : folder_(folder.path()) { start(); }
   /// A shared one: its `default` needs another password, and `lab` may do what the rule says.
-  Server(const Folder& folder, const std::string& password, const std::vector<std::string>& rule)
+  Server(const ScratchFolder& folder, const std::string& password,
+         const std::vector<std::string>& rule)
       : folder_(folder.path()), more_{"--requirepass", "another", "--user", "lab", "on"} {
     more_.push_back(">" + password);
     more_.insert(more_.end(), rule.begin(), rule.end());
@@ -145,7 +133,7 @@ bool is_refused(const RegistryKeeper& keeper, const std::string& why) {
 }  // namespace
 
 TEST_CASE("processes enter, are told of each other's workflows and names, and leave") {
-  const Folder folder;
+  const ScratchFolder folder;
   const Server server(folder);
   const auto front = server.keeper("front");
   REQUIRE(front->wait_for_entry(patience).ok());
@@ -182,7 +170,7 @@ TEST_CASE("processes enter, are told of each other's workflows and names, and le
 }
 
 TEST_CASE("a server that is killed, or started again empty, fences nobody") {
-  const Folder folder;
+  const ScratchFolder folder;
   Server server(folder);
   const auto front = server.keeper("front");
   REQUIRE(*front->wait_for_entry(patience) == 5);
@@ -200,7 +188,7 @@ TEST_CASE("a server that is killed, or started again empty, fences nobody") {
 }
 
 TEST_CASE("a server that stands still, and one that is emptied, fence nobody") {
-  const Folder folder;
+  const ScratchFolder folder;
   const Server server(folder);
   const auto front = server.keeper("front");
   const auto eyes = server.keeper("eyes");
@@ -220,7 +208,7 @@ TEST_CASE("a server that stands still, and one that is emptied, fence nobody") {
 }
 
 TEST_CASE("an emptied server lets the living holder in again before one that waits") {
-  const Folder folder;
+  const ScratchFolder folder;
   const Server server(folder);
   const auto first = server.keeper("eyes", "aaaaaaaaaa", 5, lease);
   CHECK(is_refused(*first, "it is new or was emptied"));
@@ -241,7 +229,7 @@ TEST_CASE("an emptied server lets the living holder in again before one that wai
 }
 
 TEST_CASE("a process whose name another took while its entry was gone is fenced, once") {
-  const Folder folder;
+  const ScratchFolder folder;
   const Server server(folder);
   std::atomic<int> told{0};
   RegistryOptions options;
@@ -262,7 +250,7 @@ TEST_CASE("a process whose name another took while its entry was gone is fenced,
 }
 
 TEST_CASE("the registry's user can do nothing else, and nothing to other keys") {
-  const Folder folder;
+  const ScratchFolder folder;
   const Server server(folder);
   Result<RedisLink> link = server.connect();
   REQUIRE(link.ok());
@@ -290,7 +278,7 @@ TEST_CASE("the registry's user can do nothing else, and nothing to other keys") 
 }
 
 TEST_CASE("a user with the rule that is written down, and nothing more, is enough for an entry") {
-  const Folder folder;
+  const ScratchFolder folder;
   const Server server(folder, "open sesame", registry_acl("laptop"));
   const auto with = [&](std::optional<RedisLogin> login) {
     return server.keeper("front", "aaaaaaaaaa", 5, 0ms, std::move(login));
@@ -316,7 +304,7 @@ TEST_CASE("a user with the rule that is written down, and nothing more, is enoug
 }
 
 TEST_CASE("a user whose rule lacks a command is not let in, and what the server says is told") {
-  const Folder folder;
+  const ScratchFolder folder;
   std::vector<std::string> rule = registry_acl("laptop");
   std::erase(rule, "+hset");
   const Server server(folder, "open sesame", rule);
@@ -327,7 +315,7 @@ TEST_CASE("a user whose rule lacks a command is not let in, and what the server 
 }
 
 TEST_CASE("servers that are too old, hostile or nobody are named as such") {
-  const Folder folder;
+  const ScratchFolder folder;
   const std::string path = folder.path() + "/s";
   const auto connect = [&] {
     return RedisLink::connect({path, "", 0}, std::chrono::steady_clock::now() + 2s, -1);

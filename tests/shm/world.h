@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "runtime/shm/shared_memory.h"
+#include "tests/scratch_folder.h"
 
 namespace sluice::testing {
 
@@ -37,20 +38,9 @@ inline std::size_t open_descriptors() {
 /// Memory files of ours that are mapped in this process.
 inline std::size_t mapped_slabs();
 
-class Folder {
+class Folder : public ScratchFolder {
  public:
-  Folder() {
-    std::string name = "/tmp/sluice-shm-XXXXXX";
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string socket(std::uint32_t machine) const { return path_ + "/" + std::to_string(machine); }
-
- private:
-  std::string path_;
+  std::string socket(std::uint32_t machine) const { return path() + "/" + std::to_string(machine); }
 };
 
 /// Machines 1 to 3 know each other.

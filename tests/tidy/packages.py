@@ -24,7 +24,7 @@ PROGRAMS = {"cmake": "cmake", "ctest": "cmake", "ninja": "ninja-build", "c++": "
             "python3": "python3", "pip3": "python3-pip", "cc": "g++", "gcc": "g++", "pkg-config": "pkg-config", "redis-server": "redis-server",
             "ip": "iproute2",
             **dict.fromkeys("ar c++filt nm objcopy objdump ranlib readelf size strip strings".split(), "binutils"),
-            **dict.fromkeys("""apt-config apt-get awk bash cat chmod chroot cmp cp cut date diff dirname dpkg dpkg-query env
+            **dict.fromkeys("""apt-config apt-get awk bash cat chmod chroot cmp cp cut date df diff dirname dpkg dpkg-query env
                             find grep head id kill ldd ln ls mkdir mktemp mount mv nice nproc nsenter
                             readlink realpath rm sed setpriv sh sha256sum
                             sleep sort stat

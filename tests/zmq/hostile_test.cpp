@@ -85,7 +85,7 @@ class Stranger {
 
 /// Machines 1 and 2 are good and connected; the place of machine 3 is free for somebody else.
 struct Scene {
-  PrivateDirectory directory;
+  ScratchFolder directory;
   Cluster cluster;
   explicit Scene(Way way, std::chrono::milliseconds lease = 3s)
       : cluster(make_cluster(3, way, directory)) {

@@ -54,7 +54,7 @@ class Folder {
   }
 
  private:
-  PrivateDirectory directory_;
+  ScratchFolder directory_;
 };
 
 test::Outcomes::Bytes file_of(const std::string& text) {

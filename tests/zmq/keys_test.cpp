@@ -33,7 +33,7 @@ bool has(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("keys are written for their owner only, and read again") {
-  const PrivateDirectory directory;
+  const ScratchFolder directory;
   const Result<Keys> keys = make_keys();
   REQUIRE(keys.ok());
   umask(0);
@@ -120,7 +120,7 @@ TEST_CASE("what an address means, and why others are refused") {
 }
 
 TEST_CASE("a transport that others could reach without keys is not made") {
-  const PrivateDirectory directory;
+  const ScratchFolder directory;
   Cluster cluster = make_cluster(2, Way::tcp, directory);
   ZmqOptions options = cluster.options[0];
   SECTION("bound to another address") {
@@ -166,7 +166,7 @@ TEST_CASE("a transport that others could reach without keys is not made") {
 }
 
 TEST_CASE("options that cannot be are refused by name") {
-  const PrivateDirectory directory;
+  const ScratchFolder directory;
   ZmqOptions options = make_cluster(3, Way::tcp_with_keys, directory).options[0];
   const auto refused = [&](const std::string& why) { return has(error_of(options), why); };
   SECTION("a lease") {

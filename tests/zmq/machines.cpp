@@ -10,14 +10,6 @@
 
 namespace sluice::testing {
 
-PrivateDirectory::PrivateDirectory() {
-  std::string name = "/tmp/sluice-zmq-XXXXXX";
-  REQUIRE(mkdtemp(name.data()) != nullptr);
-  path_ = name;
-}
-
-PrivateDirectory::~PrivateDirectory() { std::filesystem::remove_all(path_); }
-
 int free_port() {
   // Below those that the kernel gives to whoever connects, and elsewhere for each process.
   static std::atomic<int> next{::getpid() * 97 % 10'000};
@@ -120,7 +112,7 @@ bool Cluster::wait_all_connected() {
   return true;
 }
 
-Cluster make_cluster(std::size_t machines, Way way, const PrivateDirectory& directory) {
+Cluster make_cluster(std::size_t machines, Way way, const ScratchFolder& directory) {
   Cluster cluster;
   cluster.machines.resize(machines);
   std::vector<Keys> keys(machines);

@@ -13,22 +13,9 @@
 #include <vector>
 
 #include "runtime/zmq/zmq_transport.h"
+#include "tests/scratch_folder.h"
 
 namespace sluice::testing {
-
-/// A directory for ipc sockets that only this user can enter; gone with the object.
-class PrivateDirectory {
- public:
-  PrivateDirectory();
-  PrivateDirectory(const PrivateDirectory&) = delete;
-  PrivateDirectory& operator=(const PrivateDirectory&) = delete;
-  ~PrivateDirectory();
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 /// A loopback port that nobody uses now.
 int free_port();
 
@@ -89,7 +76,7 @@ struct Cluster {
 };
 
 enum class Way { ipc, tcp, tcp_with_keys };
-Cluster make_cluster(std::size_t machines, Way way, const PrivateDirectory& directory);
+Cluster make_cluster(std::size_t machines, Way way, const ScratchFolder& directory);
 
 wire::Bytes bytes_of(const std::string& text);
 std::string text_of(const wire::Bytes& bytes);

@@ -32,7 +32,7 @@ std::optional<wire::Handle> lend(wire::Lender& lender, Origin to, const Ref<Buff
 }  // namespace
 
 TEST_CASE("machines on ipc sockets read each other's values in place") {
-  const PrivateDirectory directory;
+  const ScratchFolder directory;
   Cluster cluster = make_cluster(2, Way::ipc, directory);
   cluster.begin_all();
   REQUIRE(cluster.wait_all_connected());
@@ -51,7 +51,7 @@ TEST_CASE("machines on ipc sockets read each other's values in place") {
 }
 
 TEST_CASE("machines on tcp share nothing, and neither do those that are told not to") {
-  const PrivateDirectory directory;
+  const ScratchFolder directory;
   const Way way = GENERATE(Way::ipc, Way::tcp);
   Cluster cluster = make_cluster(2, way, directory);
   for (ZmqOptions& options : cluster.options) options.shared_bytes = 0;
@@ -65,7 +65,7 @@ TEST_CASE("machines on tcp share nothing, and neither do those that are told not
 
 TEST_CASE("the socket of shared memory is closed to others, and gone with its machine") {
   namespace fs = std::filesystem;
-  const PrivateDirectory directory;
+  const ScratchFolder directory;
   Cluster cluster = make_cluster(2, Way::ipc, directory);
   cluster.begin_all();
   const std::string socket = directory.path() + "/1.memory";

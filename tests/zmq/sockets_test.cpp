@@ -2,9 +2,10 @@
 #include "runtime/zmq/sockets.h"
 
 #include <poll.h>
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
+
+#include "tests/scratch_folder.h"
 
 namespace sluice::links {
 
@@ -14,8 +15,9 @@ using namespace std::chrono_literals;
 
 /// Dials until a parcel has come through; false: it never does.
 bool is_served(zmq::context_t& context, const SocketSettings& settings) {
+  const ScratchFolder folder;
   ParcelSocket bound(context, settings, true);
-  const std::string where = "ipc:///tmp/sluice-sockets-test-" + std::to_string(::getpid());
+  const std::string where = "ipc://" + folder.path() + "/bound";
   bound.bind(where, false);
   ParcelSocket dials(context, settings, false);
   dials.dial(context, {}, where, "");

@@ -22,7 +22,7 @@ wire::Bytes pattern(std::size_t size, unsigned seed) {
 
 TEST_CASE("three machines meet, and each message arrives once and in order") {
   const Way way = GENERATE(Way::ipc, Way::tcp, Way::tcp_with_keys);
-  const PrivateDirectory directory;
+  const ScratchFolder directory;
   Cluster cluster = make_cluster(3, way, directory);
   cluster.begin_all();
   REQUIRE(cluster.wait_all_connected());
@@ -51,7 +51,7 @@ TEST_CASE("three machines meet, and each message arrives once and in order") {
 }
 
 TEST_CASE("messages of every size arrive whole, none at all and the longest among them") {
-  const PrivateDirectory directory;
+  const ScratchFolder directory;
   Cluster cluster = make_cluster(2, GENERATE(Way::ipc, Way::tcp_with_keys), directory);
   cluster.begin_all();
   const std::vector<std::size_t> sizes{
@@ -70,7 +70,7 @@ TEST_CASE("messages of every size arrive whole, none at all and the longest amon
 namespace {
 
 struct ProxiedPair {
-  PrivateDirectory directory;
+  ScratchFolder directory;
   Cluster cluster;
   int front = free_port();
 
@@ -132,7 +132,7 @@ TEST_CASE("a way that is held up or parted makes a machine silent, and heals") {
 }
 
 TEST_CASE("a machine that is killed is silent within its lease, and its next life is met") {
-  const PrivateDirectory directory;
+  const ScratchFolder directory;
   Cluster cluster = make_cluster(2, GENERATE(Way::ipc, Way::tcp_with_keys), directory);
   for (ZmqOptions& options : cluster.options) options.lease = 200ms;
   const std::size_t killed = GENERATE(1U, 2U);
@@ -159,7 +159,7 @@ TEST_CASE("a machine that is killed is silent within its lease, and its next lif
 }
 
 TEST_CASE("a machine that is refused hears it") {
-  const PrivateDirectory directory;
+  const ScratchFolder directory;
   Cluster cluster = make_cluster(3, Way::ipc, directory);
   cluster.begin_all();
   REQUIRE(cluster.wait_all_connected());
@@ -171,7 +171,7 @@ TEST_CASE("a machine that is refused hears it") {
 }
 
 TEST_CASE("what waits when a machine stops still leaves") {
-  const PrivateDirectory directory;
+  const ScratchFolder directory;
   Cluster cluster = make_cluster(2, Way::ipc, directory);
   cluster.options_at(2).linger = 5s;
   cluster.begin_all();
@@ -183,7 +183,7 @@ TEST_CASE("what waits when a machine stops still leaves") {
 }
 
 TEST_CASE("a machine that never takes is owed no more than the window") {
-  const PrivateDirectory directory;
+  const ScratchFolder directory;
   Cluster cluster = make_cluster(2, Way::ipc, directory);
   cluster.options_at(2).window_bytes = std::size_t{4} << 20U;
   cluster.begin(2);

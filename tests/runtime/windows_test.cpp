@@ -87,6 +87,19 @@ outputs: { out: b.done }
 )");
   CHECK(stops_of(loop)[loop.edge("a", "b")]);
   CHECK(!stops_of(loop)[loop.edge("b", "a")]);
+  // Which of them is where the call's inputs come in, not which is written first.
+  const Compiled turned(R"(
+sluice: 1
+workflow: turned
+inputs: { x: text }
+roles: { right: { plugin: scripted }, left: { plugin: scripted } }
+nodes:
+  b: { run: right.b, inputs: [ { x: a.v } ], outputs: [again, done] }
+  a: { run: left.a, inputs: [ { x: inputs.x }, { x: b.again } ], outputs: [v] }
+outputs: { out: b.done }
+)");
+  CHECK(stops_of(turned)[turned.edge("a", "b")]);
+  CHECK(!stops_of(turned)[turned.edge("b", "a")]);
   // `a` and `c` run on one lane: while `a` waits there for `b`, `c` takes nothing from `b`.
   const Compiled row(in_a_row("row", two_roles, "left", "right", "left"));
   CHECK(stops_of(row)[row.edge("a", "b")]);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Asks SmolLM2-135M-Instruct ten questions: `sluice model ask` must answer as transformers does, greedily.
+"""Asks SmolLM2-135M-Instruct ten questions: `sluice model ask` must answer as transformers does, greedily, and so must
+`sluice chat` when they are the ten turns of one conversation.
 
 Usage: ask_smollm2.py SLUICE FILE.gguf FOLDER       FILE.gguf: what tools/fetch_model prints
 
@@ -34,22 +35,28 @@ def reference(path, folder):
     save_file({k: v.contiguous() for k, v in model.state_dict().items() if k != "lm_head.weight"},
               f"{folder}/model.safetensors")
     tokenizer.save_pretrained(folder)
-    answers = []
-    for prompt in PROMPTS:
-        text = tokenizer.apply_chat_template([{"role": "user", "content": prompt}], tokenize=False,
-                                             add_generation_prompt=True)
+
+    def answer(turns):
+        text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
         ids = tokenizer(text, return_tensors="pt", add_special_tokens=False).input_ids
         with torch.no_grad():
             out = model.generate(ids, do_sample=False, max_new_tokens=TOKENS, eos_token_id=tokenizer.eos_token_id,
                                  pad_token_id=0, attention_mask=torch.ones_like(ids))
-        answers.append(tokenizer.decode(out[0, ids.shape[1]:], skip_special_tokens=True))
-    return answers
+        return tokenizer.decode(out[0, ids.shape[1]:], skip_special_tokens=True)
+
+    turns, replies = [], []
+    for prompt in PROMPTS:
+        turns.append({"role": "user", "content": prompt})
+        replies.append(answer(turns))
+        turns.append({"role": "assistant", "content": replies[-1]})
+    return [answer([{"role": "user", "content": prompt}]) for prompt in PROMPTS], replies
 
 
 def main():
     sluice, path, folder = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
     wrong = 0
-    for prompt, want in zip(PROMPTS, reference(path, folder)):
+    answers, replies = reference(path, folder)
+    for prompt, want in zip(PROMPTS, answers):
         for model in (str(path), folder):
             done = subprocess.run([sluice, "model", "ask", model, prompt, "--tokens", str(TOKENS)],
                                   capture_output=True, text=True)
@@ -58,7 +65,15 @@ def main():
             print("same " if same else "OTHER", pathlib.Path(model).name[:12], repr(want if same else done.stdout), flush=True)
             if not same:
                 print("  want", repr(want), done.stderr[-200:])
-    print(f"{2 * len(PROMPTS) - wrong} of {2 * len(PROMPTS)} answers are the same")
+    for model in (str(path), folder):
+        done = subprocess.run([sluice, "chat", model, "--max-tokens", str(TOKENS)], input="\n".join(PROMPTS) + "\n",
+                              capture_output=True, text=True)
+        same = done.returncode == 0 and done.stdout.strip() == "\n".join(replies).strip()
+        wrong += 0 if same else len(PROMPTS)
+        print("same " if same else "OTHER", pathlib.Path(model).name[:12], "ten turns", repr(done.stdout[-200:]), flush=True)
+        if not same:
+            print("  want", repr("\n".join(replies)), done.stderr[-200:])
+    print(f"{4 * len(PROMPTS) - wrong} of {4 * len(PROMPTS)} answers are the same")
     sys.exit(wrong != 0)
 
 

@@ -62,8 +62,8 @@ void add_builtin_plugins(Catalog& catalog) {
   catalog.add(playing(check_vision_encoder, vision_encoder_plugin(), true));
   catalog.add(over_machines(playing(check_language_model, language_model_plugin(), true)));
   catalog.add(over_machines(playing(check_chat_model, chat_model_plugin())));
-  catalog.add(playing(check_policy, robot_policy_plugin()));
-  catalog.add(playing(check_policy, action_expert_plugin()));
+  catalog.add(playing(check_policy, robot_policy_plugin(), true));
+  catalog.add(playing(check_action_expert, action_expert_plugin()));
   catalog.add(playing(check_denoiser, denoiser_plugin()));
   catalog.add(playing(check_class_denoiser, class_denoiser_plugin()));
   catalog.add(playing(check_image_codec, image_codec_plugin(), true));

@@ -7,12 +7,12 @@
 #include <new>
 
 #include "base/failpoint.h"
+#include "roles/chat_looks.h"
 #include "roles/chat_options.h"
 #include "roles/chat_sessions.h"
 #include "roles/chat_turn.h"
 #include "roles/emissions.h"
 #include "roles/engine_options.h"
-#include "roles/picture_features.h"
 
 namespace sluice {
 
@@ -50,16 +50,6 @@ class ChatRole final : public SteppedRole {
   void step(std::vector<StepOutcome>& ended) override;
 
  private:
-  bool look_at(Piece& piece) const;
-  void look_at_pictures();
-  void encode(SharedEngine::Turn& mine);
-  void take_encoded(SharedEngine::Turn& mine);
-  bool is_under_way(const std::string& content) const;
-  static void stop_looking(Piece& piece, SharedEngine::Turn& mine) {
-    for (const Look& look : piece.looks)
-      if (look.encoding != nullptr) mine.engine().remove(look.id);
-    piece.looks.clear();
-  }
   void take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
   bool waits(std::size_t at, SharedEngine::Turn& mine);
   void take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
@@ -98,93 +88,6 @@ class ChatRole final : public SteppedRole {
   std::vector<Telling> telling_;
   Emissions emissions_;
 };
-
-/// Its pictures, prepared, or what an encoder made of them. False: it has none.
-bool ChatRole::look_at(Piece& piece) const {
-  const auto keep = [&](Result<PictureInput> seen) {
-    if (seen.ok())
-      piece.looks.push_back({std::move(seen).value(), nullptr, 0});
-    else
-      piece.outcome = seen.error();
-  };
-  const Activation& activation = *piece.activation;
-  if (activation.interface() == "answer") {
-    for (const PayloadRef& image : activation.inputs("image")) {
-      std::optional<PictureInput> seen = engine_.model.find_picture(picture_content(image->tensor));
-      keep(seen.has_value() ? Result<PictureInput>(*std::move(seen))
-                            : engine_.model.prepare(image->tensor));
-    }
-    return !activation.inputs("image").empty();
-  }
-  if (activation.interface() == "decode") return false;
-  for (const PayloadRef& seen : activation.inputs("features"))
-    keep(picture_of(*seen, engine_.model.model()));
-  const bool generates = activation.interface() == "generate";
-  constexpr std::string_view of_drawings[] = {"hidden", "latents"};
-  constexpr std::string_view of_robots[] = {"instruction", "tokens", "state"};
-  for (const std::string_view field :
-       generates ? std::span<const std::string_view>(of_drawings) : of_robots)
-    if (!activation.inputs(field).empty())
-      piece.outcome = invalid_argument("a model that answers takes `text` and `features`; `" +
-                                       std::string(field) + "` is for " +
-                                       (generates ? "models that draw" : "robot policies"));
-  return !activation.inputs("features").empty();
-}
-
-/// One piece's a step, outside the turn: the answers of others go on meanwhile.
-void ChatRole::look_at_pictures() {
-  for (Piece& piece : waiting_) {
-    if (piece.looked_at) continue;
-    piece.looked_at = true;
-    if (!piece.activation->cancelled() && look_at(piece)) return;
-  }
-}
-
-bool ChatRole::is_under_way(const std::string& content) const {
-  for (const Piece& piece : waiting_)
-    for (const Look& look : piece.looks)
-      if (look.encoding != nullptr && look.picture.content == content) return true;
-  return false;
-}
-
-/// Pictures that nobody has seen become tasks. One that several sessions show at once is one.
-void ChatRole::encode(SharedEngine::Turn& mine) {
-  for (Piece& piece : waiting_)
-    for (Look& look : piece.looks) {
-      if (look.is_ready() || look.encoding != nullptr || is_under_way(look.picture.content))
-        continue;
-      if (std::optional<PictureInput> seen = engine_.model.find_picture(look.picture.content)) {
-        look.picture = *std::move(seen);
-        continue;
-      }
-      Result<std::unique_ptr<Encoding>> made = Encoding::make(
-          engine_.model.model(), std::move(look.picture.pixels), look.picture.grids, {});
-      if (!made.ok()) {
-        piece.outcome = made.error();
-        look.picture.pixels = {};
-        continue;
-      }
-      look.picture.pixels = {0};  // not ready
-      look.encoding = std::move(made).value();
-      look.id = mine.add(*look.encoding);
-    }
-}
-
-void ChatRole::take_encoded(SharedEngine::Turn& mine) {
-  for (Piece& piece : waiting_)
-    for (Look& look : piece.looks) {
-      if (look.encoding == nullptr || !look.encoding->done()) continue;
-      mine.engine().remove(look.id);
-      look.picture.pixels = {};
-      if (look.encoding->error().has_value()) {
-        piece.outcome = *look.encoding->error();
-      } else {
-        look.picture.features = look.encoding->take_features();
-        engine_.model.keep_picture(look.picture);
-      }
-      look.encoding.reset();
-    }
-}
 
 /// A piece of a message, or the end of one.
 void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
@@ -532,17 +435,17 @@ void ChatRole::advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended
 }
 
 void ChatRole::step(std::vector<StepOutcome>& ended) {
-  look_at_pictures();
+  look_at_one(waiting_, engine_.model);
   {
     SharedEngine::Turn mine(engine_.shared);
     sessions_.hear();
     sessions_.drop_late(mine.engine());
     advance(mine, ended);
-    take_encoded(mine);
-    encode(mine);
+    take_encoded(waiting_, engine_.model, mine);
+    encode_looks(waiting_, engine_.model, mine);
     take_all(mine, ended);
     const bool ran = mine.forward();
-    take_encoded(mine);
+    take_encoded(waiting_, engine_.model, mine);
     advance(mine, ended);
     finish_telling(ended);
     if (ran || !ended.empty()) mine.was_used();
@@ -556,9 +459,7 @@ constexpr std::string_view options[] = {"max_tokens", "precision", "share_prefix
 
 Result<RoleInstance> make_chat_role(const RoleMaking& making,
                                     const std::vector<OptionDeclaration>& known) {
-  ChatSessions* sessions = nullptr;
-  for (GlobalParam* param : making.global_params)
-    if (auto* found = dynamic_cast<ChatSessions*>(param)) sessions = found;
+  ChatSessions* const sessions = chat_sessions_of(making);
   const std::string role = "role '" + making.role->name.text + "'";
   if (sessions == nullptr)
     return invalid_argument(role + " needs a paged_kv of its model among its global_params");

@@ -260,4 +260,10 @@ void ChatSessions::end_session(std::string_view session) {
   std::erase_if(sessions_, [&](const auto& one) { return one.first.first == session; });
 }
 
+ChatSessions* chat_sessions_of(const RoleMaking& making) {
+  for (GlobalParam* param : making.global_params)
+    if (auto* found = dynamic_cast<ChatSessions*>(param)) return found;
+  return nullptr;
+}
+
 }  // namespace sluice

@@ -143,4 +143,7 @@ class ChatSessions final : public GlobalParam {
   mutable PoolView view_;
 };
 
+/// Null: the role lists none, or one of another kind of checkpoint.
+ChatSessions* chat_sessions_of(const RoleMaking& making);
+
 }  // namespace sluice

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/family/architecture.h"
+#include "engine/policy/action_tokens.h"
 
 namespace sluice {
 
@@ -21,18 +22,14 @@ std::string why_silent(const Architecture& model) {
     case Family::pi0:
       return ": its trunk was trained for actions, and there is no reference for words of it";
     case Family::pi05:
-      return ": its trunk was trained for actions, and openpi writes no words with it";
+      return ": its words go on behind what its robot sees and was told: run prefill and decode of "
+             "a language_model";
     case Family::smolvla:
       return ": its trunk has other rotary positions and scales, and as a rule fewer layers, than "
              "the language model whose head it carries";
     default:
       return "";
   }
-}
-
-std::string why_no_actions(const Architecture& model) {
-  if (model.family != Family::openvla) return "";
-  return ": its actions are words, which chat_model writes and `sluice model ask` reads as numbers";
 }
 
 using Why = std::string (*)(const Architecture&);
@@ -74,8 +71,24 @@ Result<void> check_chat_model(const std::string& path) {
 }
 
 Result<void> check_policy(const std::string& path) {
-  return check(path, {"a role of robot policies", families_of({FamilyKind::policy})},
-               why_no_actions);
+  return check(path,
+               {"robot_policy", families_of({FamilyKind::policy, FamilyKind::action_tokens})});
+}
+
+Result<void> check_statistics(const std::string& path, const std::string& dataset) {
+  const Result<Architecture> model = Architecture::load(path);
+  const std::vector<Family> by_words = families_of({FamilyKind::action_tokens});
+  if (!model.ok() || std::ranges::find(by_words, model->family) == by_words.end()) return {};
+  const Result<const ActionStatistics*> found = statistics_named(*model, dataset);
+  return found.ok() ? Result<void>() : invalid_argument(path + ": " + found.error().message);
+}
+
+Result<void> check_action_expert(const std::string& path) {
+  const auto why = [](const Architecture& model) -> std::string {
+    if (model.family != Family::openvla) return "";
+    return ": its actions are words of its language model, and a robot_policy's whole cycle";
+  };
+  return check(path, {"action_expert", families_of({FamilyKind::policy})}, why);
 }
 
 Result<void> check_denoiser(const std::string& path) {
@@ -98,6 +111,14 @@ Result<void> check_paged_kv(const std::string& path) {
 
 namespace {
 
+ModelKind kind_of(const Architecture& model) {
+  if (model.action.has_value()) return ModelKind::policy;
+  if (model.flow.has_value()) return ModelKind::drawing;
+  if (model.diffusion.has_value()) return ModelKind::diffusion;
+  if (model.vae.has_value()) return ModelKind::vae;
+  return model.text.has_value() ? ModelKind::chat : ModelKind::picture;
+}
+
 /// What a plugin runs over a kind of checkpoint, where that is not all it declares.
 struct Runs {
   std::string_view plugin;
@@ -105,6 +126,7 @@ struct Runs {
   std::string_view over;  // what kind that is
   std::vector<std::string_view> interfaces;
   std::vector<std::string_view> unread = {};  // options that do nothing there
+  std::vector<Family> families = {};          // none: all of the kind; the first that fits counts
 };
 
 const Runs all_runs[] = {
@@ -116,23 +138,42 @@ const Runs all_runs[] = {
      ModelKind::drawing,
      "a model that draws",
      {"embed", "generate"},
-     {"share_prefixes"}},
-    {"language_model", ModelKind::chat, "a model that answers", {"generate", "prefill", "decode"}},
+     {"share_prefixes", "prompt"}},
+    {"language_model",
+     ModelKind::chat,
+     "a model that answers",
+     {"generate", "prefill", "decode"},
+     {"prompt"}},
+    {"language_model",
+     ModelKind::policy,
+     "a robot policy that answers",
+     {"prefill", "decode"},
+     {"share_prefixes"},
+     {Family::pi05}},
     {"language_model",
      ModelKind::policy,
      "a robot policy",
      {"prefill"},
-     {"max_tokens", "share_prefixes"}},
+     {"max_tokens", "share_prefixes", "prompt"}},
+    {"robot_policy", ModelKind::policy, "a policy with an action expert", {"act"}, {"statistics"}},
+    {"robot_policy",
+     ModelKind::chat,
+     "a policy whose actions are words",
+     {"act"},
+     {"steps", "seed"}},
     {"image_codec", ModelKind::drawing, "a model that draws", {"encode", "decode"}},
     {"image_codec", ModelKind::vae, "a VAE", {"decode"}},
 };
 
 /// Null: nothing is known against it.
 const Runs* runs_of(const std::string& path, std::string_view plugin) {
-  const Result<ModelKind> kind = kind_of_model(path);
-  if (!kind.ok()) return nullptr;  // that is said elsewhere
-  const auto* const found = std::ranges::find_if(
-      all_runs, [&](const Runs& runs) { return runs.plugin == plugin && runs.kind == *kind; });
+  const Result<Architecture> model = Architecture::load(path);
+  if (!model.ok()) return nullptr;  // that is said elsewhere
+  const auto* const found = std::ranges::find_if(all_runs, [&](const Runs& runs) {
+    return runs.plugin == plugin && runs.kind == kind_of(*model) &&
+           (runs.families.empty() ||
+            std::ranges::find(runs.families, model->family) != runs.families.end());
+  });
   return found == std::end(all_runs) ? nullptr : found;
 }
 
@@ -167,11 +208,7 @@ Result<void> check_option(const std::string& path, std::string_view plugin,
 Result<ModelKind> kind_of_model(const std::string& path) {
   const Result<Architecture> model = Architecture::load(path);
   if (!model.ok()) return model.error();
-  if (model->action.has_value()) return ModelKind::policy;
-  if (model->flow.has_value()) return ModelKind::drawing;
-  if (model->diffusion.has_value()) return ModelKind::diffusion;
-  if (model->vae.has_value()) return ModelKind::vae;
-  return model->text.has_value() ? ModelKind::chat : ModelKind::picture;
+  return kind_of(*model);
 }
 
 }  // namespace sluice

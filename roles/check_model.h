@@ -16,6 +16,10 @@ Result<void> check_vision_encoder(const std::string& path);
 Result<void> check_language_model(const std::string& path);
 Result<void> check_chat_model(const std::string& path);
 Result<void> check_policy(const std::string& path);
+Result<void> check_action_expert(const std::string& path);
+/// Of a policy whose actions are words, the statistics of this data set, or its only ones; of
+/// others nothing.
+Result<void> check_statistics(const std::string& path, const std::string& dataset);
 Result<void> check_denoiser(const std::string& path);
 Result<void> check_class_denoiser(const std::string& path);
 Result<void> check_image_codec(const std::string& path);

@@ -58,6 +58,9 @@ class Models {
     if (plays && plugin.check_interface) {
       for (const NodeSpec& node : spec_.nodes) check_node(node, role, plugin);
       for (const OptionSpec& option : role.options) check_option_of(role, option, plugin);
+      if (std::ranges::find(plugin.declaration.options, statistics, &OptionDeclaration::name) !=
+          plugin.declaration.options.end())
+        check_statistics_of(role);
     }
     check_params(role, plugin);
   }
@@ -68,6 +71,17 @@ class Models {
     if (read.ok() && role.global_params.empty() && !plugin.declaration.session_state)
       read = check_option_alone(role, option.key.text);
     if (!read.ok()) error(option.key.mark, "idle-option", read.error().message);
+  }
+
+  void check_statistics_of(const RoleSpec& role) {
+    const auto said = std::ranges::find_if(
+        role.options, [](const OptionSpec& option) { return option.key.text == statistics; });
+    const bool is_said = said != role.options.end();
+    const Result<void> found =
+        check_statistics(role.model->text, is_said ? said->value.text : std::string());
+    if (!found.ok())
+      error(is_said ? said->value.mark : role.model->mark, "missing-statistics",
+            found.error().message);
   }
 
   /// Roles over the same keys share an engine, and so its precision and the rows of its forwards.
@@ -142,6 +156,8 @@ class Models {
               param.name.text + "' is " + param.model->text,
           "write the same `model:` at both");
   }
+
+  static constexpr std::string_view statistics = "statistics";
 
   const WorkflowSpec& spec_;
   std::set<std::string> said_;  // of checkpoints

@@ -43,17 +43,11 @@ Result<std::unique_ptr<DiffusionKv>> DiffusionKv::alone(const std::string& direc
 
 Result<DiffusionHost*> DiffusionKv::host(const std::string& directory,
                                          const EngineOptions& options) {
-  if (host_ != nullptr && directory == directory_) {
-    if (Result<void> same = check_same_use({host_->model.format(), host_->step_rows},
-                                           {options.format, options.planner.budget});
-        !same.ok())
-      return same.error();
-    return host_.get();
-  }
-  Result<Model> model = open_beside(*pool_, directory_, directory, options.format);
-  if (!model.ok()) return model.error();
-  host_ = std::make_unique<DiffusionHost>(std::move(model).value(), *pool_, options.planner);
-  return host_.get();
+  const auto make = [&](Model model) -> Result<std::unique_ptr<DiffusionHost>> {
+    return std::make_unique<DiffusionHost>(std::move(model), *pool_, options.planner);
+  };
+  return host_over(host_, *pool_, directory_, directory, {options.format, options.planner.budget},
+                   make);
 }
 
 DiffusionKv* diffusion_kv_of(const RoleMaking& making) {

@@ -60,6 +60,18 @@ const OptionDeclaration all[] = {
      .choices = {},
      .least = 1,
      .most = 3600000},
+    {.name = "prompt",
+     .meaning = "what pi0.5 is asked with an instruction: for an action, or for the words of its "
+                "next sub-task",
+     .choices = {"action", "subtask"},
+     .fallback = "action"},
+    {.name = "statistics",
+     .meaning = "of the data set whose robot acts, where actions are tokens (OpenVLA); left out, "
+                "the checkpoint's only ones",
+     .choices = {},
+     .least = 1,
+     .most = 256,
+     .type = OptionType::text},
 };
 
 std::int64_t number(const std::string& text) {
@@ -80,6 +92,8 @@ void read_one(const std::string& name, const std::string& value, EngineOptions& 
   if (name == "guidance_milli") made.guidance = static_cast<double>(number(value)) / 1000.0;
   if (name == "seed") made.seed = static_cast<std::uint64_t>(number(value));
   if (name == "priority") made.priority = static_cast<std::uint8_t>(number(value));
+  if (name == "prompt") made.asks_subtask = value == "subtask";
+  if (name == "statistics") made.statistics = value;
   if (name == "deadline_ms") made.deadline = number(value) * 1'000'000;
 }
 

@@ -25,6 +25,8 @@ struct EngineOptions {
   std::optional<double> guidance;  // of a drawing; none: 4
   std::uint64_t seed = 0;          // of noise that nobody gives
   std::uint8_t priority = 0;       // of its works, higher first
+  bool asks_subtask = false;       // pi0.5: for words, not for an action
+  std::string statistics;          // the data set's name; empty: the only one
   Nanoseconds deadline = 0;        // of a control cycle or a drawing, from its beginning; 0: none
 };
 

@@ -63,4 +63,12 @@ Result<Model> open_beside(const KvPool& pool, const std::string& made_for,
   return Model::load(std::move(architecture).value(), std::move(file).value(), format);
 }
 
+Result<KvPlace> make_place(const GlobalParamMaking& making) {
+  const Result<Architecture> architecture = Architecture::load(making.model_directory);
+  if (!architecture.ok()) return architecture.error();
+  Result<std::unique_ptr<KvPool>> pool = make_pages(*architecture->text, *making.spec);
+  if (!pool.ok()) return pool.error();
+  return KvPlace{making.spec->name.text, making.model_directory, std::move(pool).value()};
+}
+
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// The pages of a `paged_kv`, as large as its specification says, and the model that goes beside
-// them.
+// What every `paged_kv` of a checkpoint begins with: pages as large as its specification says, and
+// the model and engine that the first role over them loads.
 #pragma once
 
 #include <memory>
@@ -32,5 +32,34 @@ Result<void> check_same_use(const KvUse& made, const KvUse& asked);
 /// machine together with them. Errors: invalid_argument, exhausted, and those of its files.
 Result<Model> open_beside(const KvPool& pool, const std::string& made_for,
                           const std::string& directory, kernels::WeightFormat format);
+
+/// A parameter's name, the checkpoint that its pages are for, and these.
+struct KvPlace {
+  std::string name, directory;
+  std::unique_ptr<KvPool> pool;
+};
+/// Of the checkpoint's decoder of words. Errors: those of its configuration and of `make_pages`.
+Result<KvPlace> make_place(const GlobalParamMaking& making);
+
+/// The host of all roles over a place: made by `make(Model)`, a Result of a pointer, for the first
+/// that asks. `host`: where it is kept; it has `model` and `step_rows`. Errors: invalid_argument
+/// (another directory, another use than the first role's); those of `open_beside` and `make`.
+template <typename Host, typename Make>
+Result<Host*> host_over(std::unique_ptr<Host>& host, const KvPool& pool,
+                        const std::string& made_for, const std::string& directory,
+                        const KvUse& asked, const Make& make) {
+  if (host != nullptr && directory == made_for) {
+    if (Result<void> same = check_same_use({host->model.format(), host->step_rows}, asked);
+        !same.ok())
+      return same.error();
+    return host.get();
+  }
+  Result<Model> model = open_beside(pool, made_for, directory, asked.format);
+  if (!model.ok()) return model.error();
+  Result<std::unique_ptr<Host>> made = make(std::move(model).value());
+  if (!made.ok()) return made.error();
+  host = std::move(made).value();
+  return host.get();
+}
 
 }  // namespace sluice

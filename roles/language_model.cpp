@@ -367,7 +367,7 @@ void LanguageModel::step(std::vector<StepOutcome>& ended) {
 }
 
 constexpr std::string_view option_names[] = {"max_tokens", "precision", "share_prefixes",
-                                             "step_tokens"};
+                                             "step_tokens", "prompt"};
 
 Result<RoleInstance> make(const RoleMaking& making) {
   const std::vector<OptionDeclaration> options = engine_options(option_names);

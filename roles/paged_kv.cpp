@@ -6,36 +6,26 @@
 namespace sluice {
 
 Result<std::unique_ptr<GlobalParam>> PagedKv::make(const GlobalParamMaking& making) {
-  const Result<Architecture> architecture = Architecture::load(making.model_directory);
-  if (!architecture.ok()) return architecture.error();
-  Result<std::unique_ptr<KvPool>> pool = make_pages(*architecture->text, *making.spec);
-  if (!pool.ok()) return pool.error();
+  Result<KvPlace> place = make_place(making);
+  if (!place.ok()) return place.error();
   auto made = std::make_unique<PagedKv>();
-  made->name_ = making.spec->name.text;
-  made->directory_ = making.model_directory;
-  made->pool_ = std::move(pool).value();
+  made->place_ = std::move(place).value();
   return std::unique_ptr<GlobalParam>(std::move(made));
 }
 
 Result<DrawingHost*> PagedKv::host(const std::string& directory, const EngineOptions& options) {
-  if (host_ != nullptr && directory == directory_) {
-    if (Result<void> same = check_same_use({host_->model.format(), host_->step_rows},
-                                           {options.format, options.planner.budget});
-        !same.ok())
-      return same.error();
-    return host_.get();
-  }
-  Result<Model> model = open_beside(*pool_, directory_, directory, options.format);
-  if (!model.ok()) return model.error();
-  if (!model->architecture().flow.has_value() || !model->architecture().turns.has_value())
-    return invalid_argument(directory + ": a model of the family " +
-                            std::string(to_string(model->architecture().family)) +
-                            " does not draw");
-  Result<Tokenizer> tokenizer = open_tokenizer(directory);
-  if (!tokenizer.ok()) return tokenizer.error();
-  host_ = std::make_unique<DrawingHost>(std::move(model).value(), std::move(tokenizer).value(),
-                                        *pool_, options.planner);
-  return host_.get();
+  const auto make = [&](Model model) -> Result<std::unique_ptr<DrawingHost>> {
+    const Architecture& architecture = model.architecture();
+    if (!architecture.flow.has_value() || !architecture.turns.has_value())
+      return invalid_argument(directory + ": a model of the family " +
+                              std::string(to_string(architecture.family)) + " does not draw");
+    Result<Tokenizer> tokenizer = open_tokenizer(directory);
+    if (!tokenizer.ok()) return tokenizer.error();
+    return std::make_unique<DrawingHost>(std::move(model), std::move(tokenizer).value(), pool(),
+                                         options.planner);
+  };
+  return host_over(host_, pool(), place_.directory, directory,
+                   {options.format, options.planner.budget}, make);
 }
 
 Conversation& PagedKv::conversation(std::string_view session) {
@@ -50,7 +40,7 @@ Conversation& PagedKv::conversation(std::string_view session) {
 bool PagedKv::give_back(std::string_view session, std::uint64_t id, KvSequence sequence) {
   const auto it = conversations_.find(session);
   if (it == conversations_.end() || it->second.id != id) {
-    pool_->release(sequence);
+    pool().release(sequence);
     return false;
   }
   it->second.sequence = std::move(sequence);
@@ -69,9 +59,9 @@ void PagedKv::end_session(std::string_view session) {
 
 PoolReport PagedKv::report() const {
   PoolReport report;
-  report.name = name_;
-  report.model = directory_;
-  add_pages(*pool_, report);
+  report.name = place_.name;
+  report.model = place_.directory;
+  add_pages(*place_.pool, report);
   const Nanoseconds now = engine_clock();
   report.sessions = conversations_.size();
   for (const auto& [name, said] : conversations_) {
@@ -85,8 +75,8 @@ PoolReport PagedKv::report() const {
 
 std::optional<PoolReport> PagedKv::pool_report(std::chrono::milliseconds patience) const {
   PoolReport unseen;
-  unseen.name = name_;
-  unseen.model = directory_;
+  unseen.name = place_.name;
+  unseen.model = place_.directory;
   return view_.read(
       host_ != nullptr ? &host_->shared : nullptr, [this] { return report(); }, patience,
       std::move(unseen));

@@ -17,6 +17,7 @@
 #include "engine/text/tokenizer.h"
 #include "roles/catalog.h"
 #include "roles/engine_options.h"
+#include "roles/kv_pages.h"
 #include "roles/pool_view.h"
 
 namespace sluice {
@@ -73,8 +74,8 @@ class PagedKv final : public GlobalParam {
   /// Loads the checkpoint for the first role that asks. Errors: invalid_argument (another directory
   /// than the pages are for, other options than the first role's); those of loading.
   Result<DrawingHost*> host(const std::string& directory, const EngineOptions& options);
-  const std::string& directory() const { return directory_; }
-  KvPool& pool() { return *pool_; }
+  const std::string& directory() const { return place_.directory; }
+  KvPool& pool() { return *place_.pool; }
 
   /// For what follows: whose turn of the engine it is.
   Conversation& conversation(std::string_view session);
@@ -85,8 +86,7 @@ class PagedKv final : public GlobalParam {
  private:
   PoolReport report() const;
 
-  std::string name_, directory_;
-  std::unique_ptr<KvPool> pool_;
+  KvPlace place_;
   std::unique_ptr<DrawingHost> host_;
   std::map<std::string, Conversation, std::less<>> conversations_;
   std::uint64_t next_id_ = 1;

@@ -6,59 +6,75 @@
 
 namespace sluice {
 
+namespace {
+
+/// PaliGemma's, which no configuration of a policy names.
+std::vector<std::int32_t> end_tokens_of(const std::string& directory,
+                                        const Result<Tokenizer>& tokenizer) {
+  constexpr std::int32_t of_paligemma = 1;
+  std::vector<std::int32_t> ends = open_end_tokens(directory);
+  if (ends.empty() && tokenizer.ok() && tokenizer->word(of_paligemma) == "<eos>")
+    ends.push_back(of_paligemma);
+  return ends;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<GlobalParam>> PolicyKv::make(const GlobalParamMaking& making) {
-  const Result<Architecture> architecture = Architecture::load(making.model_directory);
-  if (!architecture.ok()) return architecture.error();
-  Result<std::unique_ptr<KvPool>> pool = make_pages(*architecture->text, *making.spec);
-  if (!pool.ok()) return pool.error();
+  Result<KvPlace> place = make_place(making);
+  if (!place.ok()) return place.error();
   auto made = std::make_unique<PolicyKv>();
-  made->name_ = making.spec->name.text;
-  made->directory_ = making.model_directory;
-  made->pool_ = std::move(pool).value();
+  made->place_ = std::move(place).value();
   return std::unique_ptr<GlobalParam>(std::move(made));
 }
 
 Result<PolicyHost*> PolicyKv::host(const std::string& directory, kernels::WeightFormat format,
                                    const PlannerOptions& options) {
-  if (host_ != nullptr && directory == directory_) {
-    if (Result<void> same =
-            check_same_use({host_->model.format(), host_->step_rows}, {format, options.budget});
-        !same.ok())
-      return same.error();
-    return host_.get();
-  }
-  Result<Model> model = open_beside(*pool_, directory_, directory, format);
-  if (!model.ok()) return model.error();
-  Result<PictureSteps> pictures = PictureSteps::load(directory, model->architecture());
-  if (!pictures.ok()) return pictures.error();
-  auto made =
-      std::make_unique<PolicyHost>(std::move(model).value(), *pool_, options.budget, options);
-  Result<FlowPolicy> policy = FlowPolicy::load(made->model);
-  if (!policy.ok()) return policy.error();
-  made->policy = std::move(policy).value();
-  made->pictures = std::move(pictures).value();
-  made->tokenizer = open_tokenizer(directory);
-  host_ = std::move(made);
-  return host_.get();
+  const auto make = [&](Model model) -> Result<std::unique_ptr<PolicyHost>> {
+    Result<PictureSteps> pictures = PictureSteps::load(directory, model.architecture());
+    if (!pictures.ok()) return pictures.error();
+    auto made = std::make_unique<PolicyHost>(std::move(model), pool(), options.budget, options);
+    Result<FlowPolicy> policy = FlowPolicy::load(made->model);
+    if (!policy.ok()) return policy.error();
+    made->policy = std::move(policy).value();
+    made->pictures = std::move(pictures).value();
+    made->tokenizer = open_tokenizer(directory);
+    made->end_tokens = end_tokens_of(directory, made->tokenizer);
+    return made;
+  };
+  return host_over(host_, pool(), place_.directory, directory, {format, options.budget}, make);
 }
 
-std::uint64_t PolicyKv::keep(std::string_view session, KvSequence sequence) {
+std::uint64_t PolicyKv::keep(std::string_view session, PolicyPrefix prefix) {
   const auto it = prefixes_.find(session);
   PolicyPrefix& kept = it != prefixes_.end() ? it->second : prefixes_[std::string(session)];
-  kept = {next_id_++, std::move(sequence), engine_clock()};
+  kept = std::move(prefix);
+  kept.id = next_id_++;
+  kept.used = engine_clock();
   return kept.id;
 }
 
-const KvSequence* PolicyKv::find(std::string_view session, std::uint64_t id) const {
+const PolicyPrefix* PolicyKv::find(std::string_view session, std::uint64_t id) const {
   const auto it = prefixes_.find(session);
-  return it != prefixes_.end() && it->second.id == id ? &it->second.sequence : nullptr;
+  return it != prefixes_.end() && it->second.id == id ? &it->second : nullptr;
+}
+
+Result<const PolicyPrefix*> PolicyKv::prefix_of(std::string_view session,
+                                                const Payload* frame) const {
+  if (frame == nullptr) return invalid_argument("there is no prefix to go on with");
+  if (const PolicyPrefix* found = find(session, static_cast<std::uint64_t>(frame->number)))
+    return found;
+  return Error{ErrorCode::stale,
+               "the session has another prefix by now, or none: a session's prefix is its last "
+               "one, so with `calls: overlap` the next call took it away; `calls: serial` keeps "
+               "it until this call has ended"};
 }
 
 PoolReport PolicyKv::report() const {
   PoolReport report;
-  report.name = name_;
-  report.model = directory_;
-  add_pages(*pool_, report);
+  report.name = place_.name;
+  report.model = place_.directory;
+  add_pages(*place_.pool, report);
   const Nanoseconds now = engine_clock();
   report.sessions = prefixes_.size();
   for (const auto& [name, prefix] : prefixes_) {
@@ -72,8 +88,8 @@ PoolReport PolicyKv::report() const {
 
 std::optional<PoolReport> PolicyKv::pool_report(std::chrono::milliseconds patience) const {
   PoolReport unseen;
-  unseen.name = name_;
-  unseen.model = directory_;
+  unseen.name = place_.name;
+  unseen.model = place_.directory;
   return view_.read(
       host_ != nullptr ? &host_->shared : nullptr, [this] { return report(); }, patience,
       std::move(unseen));

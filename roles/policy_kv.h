@@ -10,12 +10,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/picture/picture_input.h"
 #include "engine/policy/flow_policy.h"
+#include "engine/tasks/generation.h"
 #include "engine/tasks/shared_engine.h"
 #include "engine/text/tokenizer.h"
 #include "roles/catalog.h"
+#include "roles/kv_pages.h"
 #include "roles/pool_view.h"
 
 namespace sluice {
@@ -35,14 +38,17 @@ struct PolicyHost {
   FlowPolicy policy;
   PictureSteps pictures;
   Result<Tokenizer> tokenizer = Error{};  // why there is none, when there is none: tokens only
+  std::vector<std::int32_t> end_tokens;   // of the trunk's words
   CpuText text;
   SharedEngine shared;
 };
 
 /// What a session's robot sees and was told, last; roles name it by its number.
 struct PolicyPrefix {
-  std::uint64_t id = 0;
   KvSequence sequence;
+  std::vector<float> last_row;  // what the trunk made of it, normed: words begin with it
+  GenerationOptions options;    // of words
+  std::uint64_t id = 0;
   Nanoseconds used = 0;  // when it was kept
 };
 
@@ -58,18 +64,19 @@ class PolicyKv final : public GlobalParam {
   /// than the pages are for, other options than the first role's); those of loading.
   Result<PolicyHost*> host(const std::string& directory, kernels::WeightFormat format,
                            const PlannerOptions& options);
-  KvPool& pool() { return *pool_; }
+  KvPool& pool() { return *place_.pool; }
 
   /// Instead of the one before. Returns its number.
-  std::uint64_t keep(std::string_view session, KvSequence sequence);
+  std::uint64_t keep(std::string_view session, PolicyPrefix prefix);
   /// Null: the session has another by now, or none.
-  const KvSequence* find(std::string_view session, std::uint64_t id) const;
+  const PolicyPrefix* find(std::string_view session, std::uint64_t id) const;
+  /// The one that the frame names; null: there is none. Errors: invalid_argument, stale.
+  Result<const PolicyPrefix*> prefix_of(std::string_view session, const Payload* frame) const;
 
  private:
   PoolReport report() const;
 
-  std::string name_, directory_;
-  std::unique_ptr<KvPool> pool_;
+  KvPlace place_;
   std::unique_ptr<PolicyHost> host_;
   std::map<std::string, PolicyPrefix, std::less<>> prefixes_;
   std::uint64_t next_id_ = 1;

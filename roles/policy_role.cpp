@@ -9,7 +9,9 @@
 #include "engine/policy/policy_prompt.h"
 #include "engine/tasks/control_cycle.h"
 #include "engine/tasks/encoding.h"
+#include "roles/chat_options.h"
 #include "roles/emissions.h"
+#include "roles/policy_words.h"
 
 namespace sluice {
 
@@ -42,22 +44,24 @@ struct Asked {
 class PolicyRole final : public SteppedRole {
  public:
   PolicyRole(PolicyKv& kv, PolicyHost& host, PolicyPart part, const EngineOptions& options)
-      : kv_(kv), host_(host), part_(part), options_(options) {}
+      : kv_(kv), host_(host), part_(part), options_(options), words_(kv, host) {}
   ~PolicyRole() override {
     SharedEngine::Turn mine(host_.shared);
     mine.was_used();
     for (const Asked& asked : asked_) mine.engine().remove(asked.id);
     asked_.clear();
+    words_.leave(mine);
   }
   PolicyRole(const PolicyRole&) = delete;
   PolicyRole& operator=(const PolicyRole&) = delete;
 
   void admit(Activation& activation) override {
+    if (activation.interface() == "decode") return words_.admit(activation);
     Asked& asked = asked_.emplace_back();
     asked.activation = &activation;
     asked.began = engine_clock();
   }
-  bool busy() const override { return !asked_.empty(); }
+  bool busy() const override { return !asked_.empty() || words_.busy(); }
   void step(std::vector<StepOutcome>& ended) override;
 
  private:
@@ -76,6 +80,7 @@ class PolicyRole final : public SteppedRole {
   Result<KvSequence> prefix_of(const Asked& asked) const;
   void end(Asked& asked, Result<void> outcome, SharedEngine::Turn& mine,
            std::vector<StepOutcome>& ended);
+  GenerationOptions options_of_words(const Asked& asked) const;
   Result<void> yield_result(Asked& asked);
   void advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
 
@@ -84,6 +89,7 @@ class PolicyRole final : public SteppedRole {
   const PolicyPart part_;
   const EngineOptions options_;
   std::vector<Asked> asked_;
+  PolicyWords words_;  // of a trunk
   Emissions emissions_;
 };
 
@@ -144,6 +150,13 @@ Result<std::vector<std::int32_t>> PolicyRole::read_words(const Asked& asked) con
   if (!host_.tokenizer.ok())
     return invalid_argument("an instruction needs a tokenizer: " + host_.tokenizer.error().message +
                             "; or give `tokens`");
+  if (options_.asks_subtask) {
+    if (asked.state_given != 0)
+      return invalid_argument(
+          "the prompt of a sub-task holds no state: leave it out, or `prompt: "
+          "subtask`");
+    return host_.tokenizer->encode(subtask_prompt(text->text), true);
+  }
   // Words of what the robot has, without what fills up the row: so openpi writes them.
   const auto told = std::span(asked.state).first(asked.state_given);
   return host_.tokenizer->encode(policy_prompt(family, text->text, told), true);
@@ -222,16 +235,10 @@ void PolicyRole::look_at_one() {
 /// A sequence of its own: what the session's prefix holds, or nothing.
 Result<KvSequence> PolicyRole::prefix_of(const Asked& asked) const {
   if (!is_expert()) return KvSequence();
-  const Payload* prefix = given(*asked.activation, "prefix");
-  if (prefix == nullptr) return invalid_argument("there is no prefix to act on");
-  const KvSequence* found =
-      kv_.find(asked.activation->session(), static_cast<std::uint64_t>(prefix->number));
-  if (found == nullptr)
-    return Error{ErrorCode::stale,
-                 "the session has another prefix by now, or none: a session's prefix is its last "
-                 "one, so with `calls: overlap` the next call took it away; `calls: serial` keeps "
-                 "it until this call has ended"};
-  return kv_.pool().fork(*found);
+  const Result<const PolicyPrefix*> found =
+      kv_.prefix_of(asked.activation->session(), given(*asked.activation, "prefix"));
+  if (!found.ok()) return found.error();
+  return kv_.pool().fork((*found)->sequence);
 }
 
 ControlOptions PolicyRole::control_of(const Asked& asked) const {
@@ -274,6 +281,14 @@ Result<void> PolicyRole::begin(Asked& asked, SharedEngine::Turn& mine) {
   return {};
 }
 
+/// As the message says that tells the robot what to do.
+GenerationOptions PolicyRole::options_of_words(const Asked& asked) const {
+  for (const char* field : {"instruction", "tokens"})
+    if (const Payload* said = given(*asked.activation, field))
+      return chat::options_of(*said, options_.tokens_max);
+  return chat::options_of(Payload(), options_.tokens_max);
+}
+
 Result<void> PolicyRole::yield_result(Asked& asked) {
   if (!is_trunk()) {
     std::vector<float> actions = asked.cycle->take_actions();
@@ -283,12 +298,13 @@ Result<void> PolicyRole::yield_result(Asked& asked) {
                                               std::move(actions))));
     return {};
   }
-  KvSequence sequence = asked.cycle->release_prefix();
-  const std::int64_t length = wide(sequence.tokens());
+  PolicyPrefix prefix{asked.cycle->release_prefix(), asked.cycle->take_last_row(),
+                      options_of_words(asked)};
+  const std::int64_t length = wide(prefix.sequence.tokens());
   auto* payload = new Payload;
   payload->type = ValueType::number;
   payload->number =
-      static_cast<std::int64_t>(kv_.keep(asked.activation->session(), std::move(sequence)));
+      static_cast<std::int64_t>(kv_.keep(asked.activation->session(), std::move(prefix)));
   payload->attributes = {{"length", length}};
   emissions_.add(*asked.activation, "prefix", PayloadRef(payload));
   return {};
@@ -318,6 +334,7 @@ void PolicyRole::advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& end
     }
   }
   std::erase_if(asked_, [](const Asked& asked) { return asked.activation == nullptr; });
+  words_.advance(mine, emissions_, ended);
 }
 
 void PolicyRole::step(std::vector<StepOutcome>& ended) {

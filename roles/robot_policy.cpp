@@ -1,30 +1,45 @@
 #include "roles/robot_policy.h"
 
 #include "roles/policy_role.h"
+#include "roles/token_policy.h"
 
 namespace sluice {
 
 namespace {
 
-constexpr std::string_view options[] = {"precision", "step_tokens", "steps",
-                                        "seed",      "priority",    "deadline_ms"};
+constexpr std::string_view of_experts[] = {"precision", "step_tokens", "steps",
+                                           "seed",      "priority",    "deadline_ms"};
+constexpr std::string_view of_all[] = {"precision", "step_tokens", "steps",     "seed",
+                                       "priority",  "deadline_ms", "statistics"};
 
 const Port state{"state",    ValueType::tensor, "the robot's state, scaled", false, 0,
                  Dtype::f32, {any_size}};
 const Port noise{"noise", ValueType::tensor, "what the actions begin as", false,
                  0,       Dtype::f32,        {any_size, any_size}};
-const Port actions{"actions", ValueType::tensor, "a chunk of actions, scaled", false,
+const Port actions{"actions", ValueType::tensor, "a chunk of actions", false,
                    0,         Dtype::f32,        {any_size, any_size}};
 
-Result<RoleInstance> make(const RoleMaking& making, PolicyPart part) {
-  PolicyKv* kv = policy_kv_of(making);
-  if (kv == nullptr)
-    return invalid_argument("role '" + making.role->name.text +
-                            "' needs a paged_kv of its model among its global_params");
-  return make_policy_role(making, *kv, part, engine_options(options));
+Error lacks_pages(const RoleMaking& making) {
+  return invalid_argument("role '" + making.role->name.text +
+                          "' needs a paged_kv of its model among its global_params");
 }
 
-Plugin plugin_of(std::string name, std::string meaning, PolicyPart part, std::vector<Port> inputs) {
+Result<RoleInstance> make_whole(const RoleMaking& making) {
+  if (PolicyKv* kv = policy_kv_of(making))
+    return make_policy_role(making, *kv, PolicyPart::whole, engine_options(of_all));
+  if (ChatSessions* sessions = chat_sessions_of(making))
+    return make_token_policy(making, *sessions, engine_options(of_all));
+  return lacks_pages(making);
+}
+
+Result<RoleInstance> make_expert(const RoleMaking& making) {
+  if (PolicyKv* kv = policy_kv_of(making))
+    return make_policy_role(making, *kv, PolicyPart::expert, engine_options(of_experts));
+  return lacks_pages(making);
+}
+
+Plugin plugin_of(std::string name, std::string meaning, std::span<const std::string_view> options,
+                 std::vector<Port> inputs) {
   Plugin plugin;
   plugin.declaration = {.name = std::move(name),
                         .meaning = std::move(meaning),
@@ -38,7 +53,6 @@ Plugin plugin_of(std::string name, std::string meaning, PolicyPart part, std::ve
                         .any_ports = false,
                         .global_param_kinds = {"paged_kv"},
                         .options = engine_options(options)};
-  plugin.make = [part](const RoleMaking& making) { return make(making, part); };
   return plugin;
 }
 
@@ -53,15 +67,18 @@ Plugin robot_policy_plugin() {
       {"tokens", ValueType::tensor, "the same as tokens", false, 0, Dtype::i32, {any_size}});
   inputs.push_back(state);
   inputs.push_back(noise);
-  return plugin_of("robot_policy", "a robot's next actions, from what it sees and is told",
-                   PolicyPart::whole, std::move(inputs));
+  Plugin plugin = plugin_of("robot_policy", "a robot's next actions, from what it sees and is told",
+                            of_all, std::move(inputs));
+  plugin.make = make_whole;
+  return plugin;
 }
 
 Plugin action_expert_plugin() {
-  return plugin_of(
-      "action_expert", "a robot's next actions over a prefix of a language_model",
-      PolicyPart::expert,
+  Plugin plugin = plugin_of(
+      "action_expert", "a robot's next actions over a prefix of a language_model", of_experts,
       {{"prefix", ValueType::number, "what the robot sees and was told", false}, state, noise});
+  plugin.make = make_expert;
+  return plugin;
 }
 
 }  // namespace sluice

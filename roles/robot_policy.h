@@ -3,8 +3,9 @@
 //
 // `act` takes what the robot's cameras see, its state and what it is told, and yields a chunk of
 // actions [horizon, dims]. State and actions are in the policy's own units: scaling them by a
-// robot's statistics is the caller's. Noise that is not given is drawn, the same for each cycle of
-// one `seed`. Source: openpi; lerobot; docs/MODELS.md.
+// robot's statistics is the caller's; but those of a policy whose actions are words are in the
+// robot's. Noise that is not given is drawn, the same for each cycle of one `seed`.
+// Source: openpi; lerobot; OpenVLA; docs/MODELS.md.
 #pragma once
 
 #include "roles/catalog.h"

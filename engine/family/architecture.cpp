@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <iterator>
 
 #include "base/file.h"
@@ -175,6 +176,23 @@ void read_family(const Json& config, const std::string& type, Architecture& made
   }
 }
 
+/// A robot's own training leaves its statistics beside the weights, and the server that comes with
+/// OpenVLA takes them in place of the configuration's.
+Result<Architecture> with_own_statistics(Result<Architecture> made, const std::string& directory) {
+  std::error_code failed;
+  const std::string path = directory + "/dataset_statistics.json";
+  if (!made.ok() || made->family != Family::openvla || !std::filesystem::exists(path, failed))
+    return made;
+  const Result<std::string> text = read_whole_file(path, config_bytes_max);
+  if (!text.ok()) return text.error();
+  const Json all = Json::parse(*text, nullptr, false);
+  if (!all.is_object()) return Error{ErrorCode::corrupt, path + ": not a JSON object"};
+  std::string problem;
+  read_statistics(all, "statistics", *made, problem);
+  if (!problem.empty()) return Error{ErrorCode::corrupt, path + ": " + problem};
+  return made;
+}
+
 }  // namespace
 
 std::string_view to_string(Family family) {
@@ -198,7 +216,7 @@ Result<Architecture> Architecture::load(const std::string& directory) {
   }
   const std::string path = directory + "/config.json";
   const Result<std::string> text = read_whole_file(path, config_bytes_max);
-  return text.ok() ? parse(*text, path) : text.error();
+  return text.ok() ? with_own_statistics(parse(*text, path), directory) : text.error();
 }
 
 Result<Architecture> Architecture::parse(const std::string& json, const std::string& name) {

@@ -102,6 +102,7 @@ struct Architecture {
   std::optional<TurnTokens> turns;
   std::vector<ActionStatistics> statistics;
   std::size_t action_tokens_end = 0;  // OpenVLA: ids below this stand for words
+  std::size_t action_bins = 256;      // and the last of them for actions: edges, from -1 to 1
   std::int32_t image_token = -1;
   std::size_t pixel_shuffle = 1;      // so many neighbours squared of a tower are one row (SmolVLM)
   std::size_t projector_hidden = 0;   // of two layers with GELU between them; 0: one layer

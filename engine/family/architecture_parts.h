@@ -30,6 +30,8 @@ TowerShape read_dinov2(const Json& config, const std::string& place, bool regist
 void read_pi0(const Json& config, Architecture& made, std::string& problem);
 void read_smolvla(const Json& config, Architecture& made, std::string& problem);
 void read_openvla(const Json& config, Architecture& made, std::string& problem);
+/// OpenVLA's, of all data sets, in place of those read before. `key`: what messages call them.
+void read_statistics(const Json& all, const char* key, Architecture& made, std::string& problem);
 void read_dit(const Json& config, Architecture& made, std::string& problem);
 void read_vae(const Json& config, Architecture& made, std::string& problem);
 void read_scenes(const Json& config, Architecture& made, std::string& problem);

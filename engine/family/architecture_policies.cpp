@@ -58,18 +58,22 @@ Json with_defaults(const Json* given, const Defaults& defaults) {
   return whole;
 }
 
-void read_statistics(const Json& all, Architecture& made, JsonReader& reader) {
+}  // namespace
+
+void read_statistics(const Json& all, const char* key, Architecture& made, std::string& problem) {
+  JsonReader reader(all, "", problem);
+  made.statistics.clear();
   for (const auto& [dataset, parts] : all.items()) {
     ActionStatistics statistics;
     statistics.dataset = dataset;
     const Json action = parts.is_object() ? parts.value("action", Json()) : Json();
-    const auto numbers = [&, name = dataset](const char* key, std::vector<double>& to) {
-      const Json list = action.is_object() ? action.value(key, Json()) : Json();
+    const auto numbers = [&, name = dataset](const char* part, std::vector<double>& to) {
+      const Json list = action.is_object() ? action.value(part, Json()) : Json();
       if (list.is_array())
         for (const Json& value : list)
           if (value.is_number()) to.push_back(value.get<double>());
       if (!list.is_array() || to.size() != list.size() || to.size() > 1024)
-        reader.error("norm_stats", "of '" + name + "' must have action." + key + ", numbers");
+        reader.error(key, "of '" + name + "' must have action." + part + ", numbers");
     };
     numbers("q01", statistics.low);
     numbers("q99", statistics.high);
@@ -78,12 +82,10 @@ void read_statistics(const Json& all, Architecture& made, JsonReader& reader) {
       statistics.scaled.push_back(!mask.is_array() || i >= mask.size() || !mask[i].is_boolean() ||
                                   mask[i].get<bool>());
     if (statistics.low.size() != statistics.high.size())
-      reader.error("norm_stats", "of '" + dataset + "' must have as many q01 as q99");
+      reader.error(key, "of '" + dataset + "' must have as many q01 as q99");
     made.statistics.push_back(std::move(statistics));
   }
 }
-
-}  // namespace
 
 void read_pi0(const Json& config, Architecture& made, std::string& problem) {
   JsonReader reader(config, "", problem);
@@ -233,8 +235,10 @@ void read_openvla(const Json& config, Architecture& made, std::string& problem) 
   if (padding >= made.text->vocabulary)
     reader.error("pad_to_multiple_of", "must be below vocab_size");
   made.action_tokens_end = made.text->vocabulary - std::min(padding, made.text->vocabulary);
+  reader.size("n_action_bins", made.action_bins, 1 << 16);
+  if (made.action_bins < 2) reader.error("n_action_bins", "must be 2 at least");
   if (const Json* statistics = reader.object("norm_stats", true))
-    read_statistics(*statistics, made, reader);
+    read_statistics(*statistics, "norm_stats", made, problem);
 }
 
 }  // namespace sluice

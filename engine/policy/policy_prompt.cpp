@@ -22,7 +22,24 @@ int bin_of(float value) {
   return static_cast<int>(std::isnan(bin) ? last_bin : std::clamp(bin, -1.0, last_bin));
 }
 
+/// On one line, as openpi cleans it.
+std::string cleaned(std::string_view instruction) {
+  std::string text(stripped(instruction));
+  std::ranges::replace_if(
+      text, [](char c) { return c == '_' || c == '\n'; }, ' ');
+  return text;
+}
+
 }  // namespace
+
+std::string subtask_prompt(std::string_view instruction) {
+  std::string text = cleaned(instruction);
+  // ASCII only: what else there is stays as it is written.
+  std::ranges::transform(text, text.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return "Task: " + text + ". Subtask: ";
+}
 
 std::string policy_prompt(Family family, std::string_view instruction,
                           std::span<const float> state) {
@@ -31,9 +48,7 @@ std::string policy_prompt(Family family, std::string_view instruction,
     if (!text.ends_with('\n')) text += '\n';
     return text;
   }
-  std::string text(stripped(instruction));
-  std::ranges::replace_if(
-      text, [](char c) { return c == '_' || c == '\n'; }, ' ');
+  const std::string text = cleaned(instruction);
   if (family != Family::pi05 || state.empty()) return text + '\n';
   std::string bins;
   for (const float value : state) {

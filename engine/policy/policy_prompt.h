@@ -1,7 +1,8 @@
 // What a robot is told, as the text that its policy was trained on.
 //
 // Shape: state [dims], each value scaled to [-1, 1]. Errors: none. Thread: any.
-// Source: openpi's PaligemmaTokenizer (pi0, pi0.5), lerobot's SmolVLA.
+// Source: openpi's PaligemmaTokenizer (pi0, pi0.5), lerobot's SmolVLA; pi0.5, section IV, and
+// OxyGen for what its trunk is asked in words.
 #pragma once
 
 #include <span>
@@ -15,5 +16,9 @@ namespace sluice {
 /// the other families, the prompt is the instruction and an end of line.
 std::string policy_prompt(Family family, std::string_view instruction,
                           std::span<const float> state);
+
+/// pi0.5's question for what to do next on the way to what it was told; the words behind it are the
+/// trunk's. It reads no state.
+std::string subtask_prompt(std::string_view instruction);
 
 }  // namespace sluice

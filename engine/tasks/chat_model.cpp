@@ -16,8 +16,10 @@ namespace {
 
 using Json = nlohmann::json;
 
+}  // namespace
+
 /// `eos_token_id` of generation_config.json, or of config.json: a token or several.
-std::vector<std::int32_t> end_tokens(const std::string& directory) {
+std::vector<std::int32_t> open_end_tokens(const std::string& directory) {
   if (is_gguf(directory)) {
     const Result<GgufFile> file = GgufFile::open(directory);
     return file.ok() ? gguf_end_tokens(*file) : std::vector<std::int32_t>();
@@ -37,8 +39,6 @@ std::vector<std::int32_t> end_tokens(const std::string& directory) {
   }
   return {};
 }
-
-}  // namespace
 
 Result<Tokenizer> open_tokenizer(const std::string& directory) {
   if (is_gguf(directory)) {
@@ -74,7 +74,7 @@ Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
   made.name(checkpoint_identity(directory));
   made.tokenizer_ = std::move(tokenizer).value();
   made.steps_ = std::move(steps).value();
-  made.end_tokens_ = end_tokens(directory);
+  made.end_tokens_ = open_end_tokens(directory);
   if (const auto& turns = made.model_.architecture().turns; turns.has_value())
     made.end_tokens_.push_back(turns->draw);
   if (made.chat_.ok())

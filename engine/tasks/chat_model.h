@@ -22,6 +22,9 @@ namespace sluice {
 /// Of a directory that holds tokenizer.json or tokenizer.model, or of a GGUF file.
 Result<Tokenizer> open_tokenizer(const std::string& path);
 
+/// Those that end an answer, as generation_config.json or config.json say, or a GGUF file.
+std::vector<std::int32_t> open_end_tokens(const std::string& path);
+
 class ChatModel {
  public:
   /// `path`: a directory that also holds tokenizer.json or tokenizer.model, or a GGUF file.

@@ -81,6 +81,10 @@ void ControlCycle::lay_out(const TextEngine&, std::size_t, Work& work) {
 void ControlCycle::take(TextEngine& engine, const StepResult& result) {
   if (!rows_.empty()) {
     rows_.clear();
+    if (times_.empty()) {
+      const auto last = result.hidden.last(policy_.model().text().width());
+      last_row_.assign(last.begin(), last.end());
+    }
   } else {
     policy_.velocities_of(result.hidden, velocities_);
     for (std::size_t i = 0; i < velocities_.size(); ++i)

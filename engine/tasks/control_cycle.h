@@ -37,6 +37,9 @@ class ControlCycle final : public Task {
 
   /// Requires: it is in no engine. The task is not used any more.
   KvSequence release_prefix() { return std::move(prefix_); }
+  /// What the trunk made of the prefix' last row, normed: words begin with it. Only of a cycle
+  /// without steps.
+  std::vector<float> take_last_row() { return std::move(last_row_); }
   std::vector<float> take_actions() { return std::move(request_.x); }
   const std::optional<Error>& error() const { return error_; }
 
@@ -58,6 +61,7 @@ class ControlCycle final : public Task {
   KvSequence prefix_;
   std::vector<float> rows_;  // of the prefix, not yet written
   std::size_t pictures_ = 0;
+  std::vector<float> last_row_;
   ActionRequest request_;
   std::vector<float> state_;
   ControlOptions options_;

@@ -79,6 +79,10 @@ void GenerationTask::grant(TextEngine& engine, std::size_t pages) {
 
 Need GenerationTask::need(const TextEngine& engine) const {
   Need need;
+  const GenerationOptions& options = generation_.options;
+  need.priority = options.priority;
+  need.deadline = deadline_of_part(options.began, options.deadline, generation_.tokens.size() + 1,
+                                   std::max<std::size_t>(options.tokens_max, 1));
   if (!generation_.in_prompt()) return need;
   need.kind = Need::Kind::prompt;
   need.rows = static_cast<std::uint32_t>(generation_.rows.size() / engine.shape().block.width);
@@ -125,6 +129,14 @@ void GenerationTask::take(TextEngine& engine, const StepResult& result) {
   take_token(result.token >= 0 ? result.token
                                : kernels::sample(result.logits, g.history, g.options.sampling,
                                                  uniform_of(g.options.seed, g.tokens.size())));
+}
+
+Result<void> GenerationTask::begin_behind(TextEngine& engine, std::span<const float> hidden) {
+  std::vector<float> logits;
+  if (Result<void> made = engine.logits(hidden, logits); !made.ok()) return made;
+  take_token(kernels::sample(logits, generation_.history, generation_.options.sampling,
+                             uniform_of(generation_.options.seed, 0)));
+  return {};
 }
 
 void GenerationTask::fail(const Error& error) {

@@ -26,6 +26,10 @@ struct GenerationOptions {
   bool share_prefix = true;              // pages with others that begin as it does
   bool first_only = false;               // done with its first token, with the pages of all;
                                          // goes on without this
+  std::uint8_t priority = 0;             // of its forwards
+  /// When its last token must be there, where it has as many as it may; each gets an equal part of
+  /// the time from `began` on, the prompt that of the first. On the engine's clock.
+  Nanoseconds began = 0, deadline = no_deadline;
 };
 
 struct Generation {
@@ -68,6 +72,11 @@ class GenerationTask final : public Task {
     if (generation_.rows.empty() && generation_.options.tokens_max == 0)
       generation_.finish = Generation::Finish::length;
   }
+
+  /// Behind a prompt that another task has written: its first token, by what the trunk made of the
+  /// prompt's last row, `hidden` [width], normed. Requires: there are no rows to write, and it is
+  /// in no engine yet; it may be done then.
+  Result<void> begin_behind(TextEngine& engine, std::span<const float> hidden);
 
   const Generation& generation() const { return generation_; }
   /// What it reached where it ended at its greatest length: the tokens that were asked for, or

@@ -19,3 +19,9 @@ TEST_CASE("an instruction is written as the policy's family was trained on it") 
   const float wrong[] = {std::numeric_limits<float>::quiet_NaN(), HUGE_VALF, -HUGE_VALF};
   CHECK(policy_prompt(Family::pi05, "a", wrong) == "Task: a, State: 255 255 -1;\nAction: ");
 }
+
+TEST_CASE("the question for a sub-task is in small letters and on one line, and ends open") {
+  CHECK(subtask_prompt("  Pick_up the\ncup ") == "Task: pick up the cup. Subtask: ");
+  CHECK(subtask_prompt("") == "Task: . Subtask: ");
+  CHECK(subtask_prompt("\xc3\x84pfel AZ[@") == "Task: \xc3\x84pfel az[@. Subtask: ");
+}

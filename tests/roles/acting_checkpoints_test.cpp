@@ -30,10 +30,13 @@ std::string whole(const std::string& path) {
 }
 
 /// The tiny OpenVLA with more words, for its prompts end with Llama's token 29871, and a tokenizer.
-std::string openvla_with_words() {
+/// `acts`: what it says are bins, else words.
+std::string openvla_with_words(bool acts = false) {
   constexpr std::int64_t words = 29952, known = 320, read = 600, width = 64;
+  constexpr std::int64_t bins_end = words - 20, bins = 256;
   const std::string golden = root + "/tests/golden/openvla";
-  const fs::path folder = fs::path(SLUICE_BINARY_DIR) / "openvla_with_words";
+  const fs::path folder =
+      fs::path(SLUICE_BINARY_DIR) / (acts ? "openvla_that_acts" : "openvla_with_words");
   fs::remove_all(folder);
   fs::create_directories(folder);
   fs::copy_file(root + "/tests/golden/tokenizers/llama2/tokenizer.json", folder / "tokenizer.json");
@@ -54,6 +57,11 @@ std::string openvla_with_words() {
       values.resize(static_cast<std::size_t>(words * width));
       for (std::int64_t i = known * width; i < (head ? read : words) * width; ++i)
         values[static_cast<std::size_t>(i)] = static_cast<float>(random.normal()) * 0.2F;
+      if (head && acts) {
+        std::ranges::fill(values, 0.0F);
+        for (std::int64_t i = (bins_end - bins) * width; i < bins_end * width; ++i)
+          values[static_cast<std::size_t>(i)] = static_cast<float>(random.normal());
+      }
       tensor = Tensor::of_f32({words, width}, std::move(values));
     }
     tensors.emplace(name, std::move(tensor));
@@ -151,5 +159,35 @@ TEST_CASE("a policy's tower sees a picture as it sees that of its only camera") 
     CHECK(std::ranges::equal(got.f32(), want.f32()));
     const auto seen = got.f32();
     CHECK(std::ranges::any_of(seen, [](float v) { return v != 0; }));
+  }
+}
+
+TEST_CASE("openvla.yaml gives the actions that the policy's own tokens stand for") {
+  const std::string directory = openvla_with_words(true);
+  const Tensor picture =
+      decode_image(whole(root + "/tests/golden/conversation_qwen/picture.png")).value();
+  const ChatModel chat = ChatModel::open(directory, Model::open(directory).value()).value();
+  RunningWorkflow workflow("openvla.yaml", {{"tests/golden/openvla", directory}});
+  const double low[] = {-1, -0.5, 0, -2, 0.1, 0.2}, high[] = {1, 0.5, 2, 2, 0.4, 0.9};
+  std::vector<std::int32_t> last;
+  for (const char* instruction : {"open the drawer", "pick up the cup"}) {
+    const std::vector<std::int32_t> tokens = answered(chat, instruction, picture).tokens;
+    REQUIRE(tokens.size() == 7);
+    CHECK(tokens != last);
+    last = tokens;
+    // OpenVLA's: edges of bins from -1 to 1, their centres, and all but the gripper scaled back.
+    std::vector<float> want;
+    for (std::size_t i = 0; i < 7; ++i) {
+      const int place = std::clamp(29932 - tokens[i] - 1, 0, 254);
+      const auto edge = [](int n) { return -1 + 2.0 * n / 255; };
+      const double centre = (edge(place) + edge(place + 1)) / 2;
+      want.push_back(
+          static_cast<float>(i == 6 ? centre : 0.5 * (centre + 1) * (high[i] - low[i]) + low[i]));
+    }
+    const Outputs outputs = workflow.call(
+        {{"camera", make_image(picture)}, {"instruction", make_text(instruction)}}, instruction);
+    const Tensor& actions = outputs.at("actions").at(0)->tensor;
+    REQUIRE(actions.describe() == "f32[1, 7]");
+    for (std::size_t i = 0; i < 7; ++i) CHECK(std::abs(actions.f32()[i] - want[i]) < 1e-6F);
   }
 }

@@ -80,7 +80,9 @@ TEST_CASE("a checkpoint of a family that the role cannot play is refused with th
   CHECK(chats.ends_with(", paligemma, qwen2_5_vl, smolvlm, openvla"));
   const std::pair<const char*, const char*> silent[] = {
       {"pi0", "its trunk was trained for actions, and there is no reference for words of it"},
-      {"pi05", "its trunk was trained for actions, and openpi writes no words with it"},
+      {"pi05",
+       "its words go on behind what its robot sees and was told: run prefill and decode of a "
+       "language_model"},
       {"smolvla",
        "its trunk has other rotary positions and scales, and as a rule fewer layers, than the "
        "language model whose head it carries"}};
@@ -90,26 +92,31 @@ TEST_CASE("a checkpoint of a family that the role cannot play is refused with th
                         "plugin: chat_model, model: " + path + ", global_params: [kv]")) ==
           "wrong-model: tests/golden/" + std::string(family) + " holds a model of the family " +
               family + ", which chat_model does not play: " + why + "; it plays " + chats + "\n");
+    const bool answers = family == std::string("pi05");
     for (const char* interface : {"generate", "decode"})
       CHECK(said(workflow("kv: { kind: paged_kv, model: " + path + " }",
                           "plugin: language_model, model: " + path + ", global_params: [kv]",
                           std::string("r.") + interface)) ==
-            "wrong-interface: language_model over a robot policy (tests/golden/" +
-                std::string(family) + ") runs prefill, not " + interface + ": " + why + "\n");
+            (answers && interface == std::string("decode")
+                 ? ""
+                 : "wrong-interface: language_model over a robot policy" +
+                       std::string(answers ? " that answers" : "") + " (tests/golden/" + family +
+                       ") runs prefill" + (answers ? ", decode" : "") + ", not " + interface +
+                       ": " + why + "\n"));
   }
   const std::string llama = of("llama");
   CHECK(
       said(workflow("kv: { kind: paged_kv, model: " + llama + " }",
                     "plugin: robot_policy, model: " + llama + ", global_params: [kv]", "r.act")) ==
-      "wrong-model: tests/golden/llama holds a model of the family llama, which a role of robot "
-      "policies does not play; it plays pi0, pi05, smolvla\n");
+      "wrong-model: tests/golden/llama holds a model of the family llama, which robot_policy does "
+      "not play; it plays pi0, pi05, smolvla, openvla\n");
   const std::string openvla = of("openvla");
   CHECK(said(workflow("kv: { kind: paged_kv, model: " + openvla + " }",
-                      "plugin: robot_policy, model: " + openvla + ", global_params: [kv]",
+                      "plugin: action_expert, model: " + openvla + ", global_params: [kv]",
                       "r.act")) ==
-        "wrong-model: tests/golden/openvla holds a model of the family openvla, which a role of "
-        "robot policies does not play: its actions are words, which chat_model writes and `sluice "
-        "model ask` reads as numbers; it plays pi0, pi05, smolvla\n");
+        "wrong-model: tests/golden/openvla holds a model of the family openvla, which "
+        "action_expert does not play: its actions are words of its language model, and a "
+        "robot_policy's whole cycle; it plays pi0, pi05, smolvla\n");
   CHECK(said(workflow("kv: { kind: paged_kv, model: " + of("siglip") + " }", "plugin: scripted")) ==
         "wrong-model: tests/golden/siglip holds a model of the family siglip, which a paged_kv "
         "does not play; it plays " +
@@ -154,8 +161,8 @@ TEST_CASE("an interface that a role does not run over its kind of checkpoint is 
         "wrong-interface: language_model over a model that answers (tests/golden/conversation_qwen)"
         " runs generate, prefill, decode, not embed\n");
   CHECK(over(of("pi05"), "embed") ==
-        "wrong-interface: language_model over a robot policy (tests/golden/pi05) runs prefill, not "
-        "embed\n");
+        "wrong-interface: language_model over a robot policy that answers (tests/golden/pi05) runs "
+        "prefill, decode, not embed\n");
   CHECK(over(scenes, "prefill") ==
         "wrong-interface: language_model over a model that draws (models/scenes) runs embed, "
         "generate, not prefill\n");
@@ -200,6 +207,28 @@ TEST_CASE("an option that does nothing over a checkpoint is refused") {
   CHECK(over(scenes, "denoiser", "precision: int8, step_tokens: 64", "r.generate").empty());
 }
 
+TEST_CASE("a policy whose actions are words needs statistics, by a name that the checkpoint has") {
+  const std::string openvla = of("openvla");
+  const auto over = [&](const std::string& model, const std::string& options) {
+    return said(workflow("kv: { kind: paged_kv, model: " + model + " }",
+                         "plugin: robot_policy, model: " + model + ", global_params: [kv]" +
+                             (options.empty() ? "" : ", options: { " + options + " }"),
+                         "r.act"));
+  };
+  CHECK(over(openvla, "").empty());
+  CHECK(over(openvla, "statistics: toy, deadline_ms: 100, priority: 3").empty());
+  CHECK(over(openvla, "statistics: bridge") ==
+        "missing-statistics: tests/golden/openvla: the checkpoint has no statistics of 'bridge'; "
+        "there are toy\n");
+  CHECK(over(openvla, "steps: 3") ==
+        "idle-option: robot_policy over a policy whose actions are words (tests/golden/openvla) "
+        "does nothing with the option 'steps': leave it out\n");
+  CHECK(over(of("pi0"), "statistics: toy") ==
+        "idle-option: robot_policy over a policy with an action expert (tests/golden/pi0) does "
+        "nothing with the option 'statistics': leave it out\n");
+  CHECK(over(of("pi0"), "steps: 3").empty());
+}
+
 TEST_CASE("roles over the same keys that compute in different ways are refused") {
   const std::string scenes = root + "/models/scenes";
   const auto two = [&](const std::string& model, const std::string& plugin,
@@ -233,10 +262,12 @@ TEST_CASE("each golden checkpoint is played by the roles that have the parts it 
     if (!model.ok()) continue;
     INFO(path);
     const bool robot = model->action.has_value();
+    const bool acts = robot || model->family == Family::openvla;
     const bool sees = model->vision.has_value() || model->qwen_vision.has_value();
     CHECK(check_chat_model(path).ok() == (model->text.has_value() && !robot));
     CHECK(check_language_model(path).ok() == model->text.has_value());
-    CHECK(check_policy(path).ok() == robot);
+    CHECK(check_policy(path).ok() == acts);
+    CHECK(check_action_expert(path).ok() == robot);
     CHECK(check_vision_encoder(path).ok() == sees);
   }
 }

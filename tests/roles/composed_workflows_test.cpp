@@ -165,6 +165,79 @@ TEST_CASE("a policy as encoder, language model and action expert has the whole o
   }
 }
 
+namespace {
+
+/// The trunk by itself: greedy words behind a prefix that it reads in one piece.
+std::string spoken(const std::string& family, std::span<const Tensor> photos,
+                   std::span<const std::int32_t> tokens, std::size_t words) {
+  const std::string directory = root + "/tests/golden/" + family;
+  const Model model = Model::open(directory).value();
+  const FlowPolicy policy = FlowPolicy::load(model).value();
+  const PictureSteps steps = PictureSteps::load(directory, model.architecture()).value();
+  std::vector<float> pixels;
+  for (const Tensor& one : photos) {
+    const auto made = prepare_picture(steps, model.architecture(), one).value();
+    pixels.insert(pixels.end(), made.pixels.begin(), made.pixels.end());
+  }
+  const Observation observation{pixels, tokens, {}};
+  KvPool pool(policy.kv_shape(16), 16);
+  KvSequence sequence;
+  std::vector<float> hidden, logits;
+  REQUIRE(policy
+              .prefill(pool, sequence, policy.embed(observation).value(),
+                       policy.picture_rows(observation), &hidden)
+              .ok());
+  std::vector<std::int32_t> said;
+  while (said.size() < words) {
+    model.text().logits(std::span(hidden).last(model.text().width()), logits);
+    said.push_back(static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin()));
+    std::vector<float> row;
+    model.text().embed({&said.back(), 1}, row);
+    const Chunk chunk{&sequence, row};
+    REQUIRE(model.text().forward(pool, {&chunk, 1}, hidden).ok());
+  }
+  return open_tokenizer(directory)->decode(said);
+}
+
+}  // namespace
+
+TEST_CASE("robot_words.yaml acts as the whole policy does and says what its trunk says") {
+  RunningWorkflow workflow("robot_words.yaml");
+  const Tensor photos[] = {photo(1), photo(2)};
+  const std::string directory = root + "/tests/golden/pi05";
+  std::string last;
+  for (const char* instruction : {"pick up the red_cup", "Open the drawer"}) {
+    const std::vector<std::int32_t> tokens =
+        open_tokenizer(directory)->encode(subtask_prompt(instruction), true);
+    const std::string want = spoken("pi05", photos, tokens, 12);
+    CHECK(want != last);
+    last = want;
+    for (const char* session : {"arm", "leg", "arm"}) {
+      const Outputs outputs = workflow.call({{"front", make_image(photos[0])},
+                                             {"wrist", make_image(photos[1])},
+                                             {"instruction", make_text(instruction)}},
+                                            session);
+      CHECK(values_of(outputs, "actions") == acted("pi05", photos, "", tokens, drawn(6 * 32, 0)));
+      std::string words;
+      for (const PayloadRef& piece : outputs.at("words")) words += piece->text;
+      CHECK(words == want);
+    }
+  }
+  // The whole policy, told the same tokens, over pages of the same kind.
+  RunningWorkflow whole("robot_policy.yaml",
+                        {{"instruction: inputs.instruction", "tokens: inputs.tokens"},
+                         {"instruction: text", "tokens: tensor"},
+                         {"state: tensor, ", ""},
+                         {"state: inputs.state, ", ""}});
+  const auto tokens = open_tokenizer(directory)->encode(subtask_prompt("open the drawer"), true);
+  Tensor ids = Tensor::zeros(Dtype::i32, {static_cast<std::int64_t>(tokens.size())}).value();
+  std::ranges::copy(tokens, ids.i32().begin());
+  const Outputs outputs = whole.call({{"front", make_image(photos[0])},
+                                      {"wrist", make_image(photos[1])},
+                                      {"tokens", make_tensor(std::move(ids))}});
+  CHECK(values_of(outputs, "actions") == acted("pi05", photos, "", tokens, drawn(6 * 32, 0)));
+}
+
 TEST_CASE("a checkpoint as encoder and language model says what it says as one role") {
   for (const char* model : {"conversation_qwen", "conversation_smolvlm"}) {
     INFO(model);

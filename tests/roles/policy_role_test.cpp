@@ -180,7 +180,7 @@ TEST_CASE("a prefix is its session's, and the last one; it serves many and goes 
   const auto number = static_cast<std::uint64_t>(second.frames.at(0).second->number);
   REQUIRE(world.kv().find("s", number) != nullptr);
   CHECK(second.frames.at(0).second->attribute("length") ==
-        static_cast<std::int64_t>(world.kv().find("s", number)->tokens()));
+        static_cast<std::int64_t>(world.kv().find("s", number)->sequence.tokens()));
   world.shared->end_session("s");
   CHECK(world.acted(second).empty());
   CHECK(world.kv().pool().pages_free() == world.kv().pool().pages());

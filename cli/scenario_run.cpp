@@ -267,7 +267,9 @@ json call_json(const ScenarioRun& run, std::size_t index) {
   for (const sim::Firing& firing : run.report.firings) {
     if (firing.call != index) continue;
     const PlanNode& node = run.plan.nodes[firing.node];
-    json one{{"node", node.name}, {"group", firing.group}, {"inputs", json::object()}};
+    json one{{"node", node.name}, {"group", firing.group}};
+    if (node.fan_out() > 1) one["replica"] = firing.replica;
+    one["inputs"] = json::object();
     for (const sim::FiringInput& input : firing.inputs)
       for (const sim::Token token : input.tokens)
         one["inputs"][node.groups[firing.group].fields[input.field]].push_back(

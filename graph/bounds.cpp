@@ -1,8 +1,9 @@
 // How much can happen in one call: the most activations of a node, frames and bytes of an edge.
 //
 // A node runs once for each frame of a direct group, once for each yield of a join's root, once for
-// a count. Roles say how many frames an activation yields at most, and how large a value is; where
-// one does not, or in a loop, there is no bound.
+// a count; on each replica where it is told to (`balance: broadcast`). Roles say how many frames an
+// activation yields at most, and how large a value is; where one does not, or in a loop, there is no
+// bound.
 #include <algorithm>
 
 #include "graph/compile.h"
@@ -68,7 +69,7 @@ class Bounds {
       bounded = bounded && runs != unbounded;
       sum += runs;
     }
-    node.activations_max = bounded ? sum : unbounded;
+    node.activations_max = bounded ? times(sum, node.fan_out()) : unbounded;
     state_[id] = State::known;
     return node.activations_max;
   }
@@ -81,10 +82,32 @@ class Bounds {
 
 void bound_frames(Plan& plan) { Bounds(plan).run(); }
 
+void warn_of_growing_loops(const Plan& plan, Diagnostics& diagnostics) {
+  // A join collects: however much comes to it, it runs once for each yield of its root.
+  std::vector<std::vector<NodeId>> before(plan.nodes.size());
+  for (const Edge& edge : plan.edges)
+    if (!edge.is_output() && edge.direct) before[edge.to].push_back(edge.from);
+  for (const Collector& c : plan.collectors)
+    if (c.kind == CollectorKind::join) before[c.owner].push_back(c.root);
+  for (const PlanNode& node : plan.nodes) {
+    if (node.fan_out() == 1 || node.loop_index == none) continue;
+    if (!upstream_of(before, before[node.id], none)[node.id]) continue;
+    const std::string each = std::to_string(node.fan_out());
+    report(diagnostics,
+           {Severity::warning, node.mark, "broadcast-in-loop",
+            "node '" + node.name + "' runs on each of " + each +
+                " replicas, and what each of them makes may come back to it: with each turn of " +
+                "its loop there may be " + each + " times as much",
+            "collect what the replicas make before it goes back: a group that reads it and a " +
+                ("field of the node before '" + node.name + "'")});
+  }
+}
+
 void warn_of_empty_queues(const Plan& plan, Diagnostics& diagnostics) {
   for (const PlanNode& node : plan.nodes) {
     const std::uint64_t held = std::uint64_t{node.at_once()} + node.queue_max;
-    if (node.queue_max == 0 || node.activations_max == unbounded || node.activations_max > held)
+    if (node.queue_max == 0 || node.activations_max == unbounded ||
+        node.activations_max > held * node.fan_out())
       continue;
     report(diagnostics,
            {Severity::warning, node.mark, "drops-nothing",

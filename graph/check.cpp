@@ -106,9 +106,10 @@ class Checker {
     check_params(role, plugin);
     if (plugin != nullptr && !plugin->any_ports) check_options(role, *plugin);
     check_colocate(role);
-    if (role.balance == Balance::broadcast)
-      error(role.name.mark, "not-yet", "balance: broadcast comes with a later version",
-            "use round_robin or session");
+    if (role.balance == Balance::broadcast && role.replicas == 1)
+      warn(role.name.mark, "broadcast-to-one",
+           "role '" + role.name.text + "' is told to run on each replica, and has one",
+           "replicas: 2, or more; or remove `balance`");
   }
 
   void check_options(const RoleSpec& role, const PluginDeclaration& plugin) {
@@ -446,6 +447,13 @@ class Checker {
       error(ref->mark, "count-not-number",
             "'" + ref->node + "." + ref->field + "' brings " + std::string(to_string(*type)) +
                 ", a count needs a number");
+    const auto from = nodes_.find(ref->node);
+    const RoleSpec* role = from == nodes_.end() ? nullptr : find_role(from->second->role.text);
+    if (role != nullptr && role->balance == Balance::broadcast && role->replicas > 1)
+      error(ref->mark, "count-of-each-replica",
+            "a count's number comes once in a call, and '" + ref->node + "' runs on each of " +
+                std::to_string(role->replicas) + " replicas (balance: broadcast)",
+            "take it from a node that collects what the replicas make");
   }
 
   void check_outputs() {

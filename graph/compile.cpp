@@ -26,6 +26,7 @@ Plan compile(const WorkflowSpec& spec, const Declarations& declarations, Diagnos
   compiling::route_shares(dominators, plan, diagnostics);
   if (has_errors(diagnostics)) return plan;
   compiling::bound_frames(plan);
+  compiling::warn_of_growing_loops(plan, diagnostics);
   compiling::warn_of_empty_queues(plan, diagnostics);
   return plan;
 }

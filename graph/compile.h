@@ -45,6 +45,9 @@ void rank_joins(Plan& plan);
 
 /// The most activations and frames of a call, where the roles' declarations bound them.
 void bound_frames(Plan& plan);
+/// Of nodes that run on each replica and get all back that the replicas make: with each turn of
+/// such a loop there is more.
+void warn_of_growing_loops(const Plan& plan, Diagnostics& diagnostics);
 /// Of nodes that drop what waits (`on_full`), and never have as many frames that they would.
 void warn_of_empty_queues(const Plan& plan, Diagnostics& diagnostics);
 

@@ -278,7 +278,7 @@ void Engine::ready(Record& record, Shares& shares, Effects& effects) {
 
 void Engine::release(CallRecord& call, Record& record, Shares& shares, Effects& effects) {
   if (record.credit.absorb(call.credit)) call.credit = Credit();
-  call.running = start(record, shares, call.released++, effects) ? 1 : 0;
+  call.running = start(record, shares, call.released++, effects);
 }
 
 void Engine::pump(const CallId& id, CallRecord& call, Effects& effects) {
@@ -340,7 +340,8 @@ inline void Engine::fill_inputs(Record& record, const PlanGroup& group) {
         if (map.to == field) add(arrival, map);
 }
 
-bool Engine::start(Record& record, Shares& shares, std::uint64_t sequence, Effects& effects) {
+std::uint32_t Engine::start(Record& record, Shares& shares, std::uint64_t sequence,
+                            Effects& effects) {
   splitter_.begin(record.holding, shares, record.credit, record.call, record.session, sequence);
   record.state = State::running;
   std::unique_ptr<Failure> failure;
@@ -352,16 +353,32 @@ bool Engine::start(Record& record, Shares& shares, std::uint64_t sequence, Effec
       (node_.max_age != Instant{} && is_stale(record, effects))) {
     if (node_.queue_max != 0) note_not_started(record, false, effects);
     close(record, std::move(failure), effects);
-    return false;
+    return 0;
   }
   if (joins_ && last_run_ != record.call) note_run(record, effects);
   fill_inputs(record, node_.groups[record.group]);
   record.arrivals.clear();
-  if (node_.deadline != Instant{}) add_due(record);
+  const std::uint32_t fan_out = node_.fan_out();
+  if (fan_out > 1) [[unlikely]] {
+    for (std::uint32_t replica = 0; replica + 1 < fan_out; ++replica) {
+      Record& next = new_record(record.call, record.session, record.group);
+      fork(record, next, fan_out - replica);
+      run(next, replica, effects);
+    }
+    if (plan_.paths) record.path.insert(record.path.end(), {fan_out - 1, 0});
+    run(record, fan_out - 1, effects);
+    return fan_out;
+  }
   std::uint32_t replica = 0;
   if (node_.replicas > 1)
     replica = static_cast<std::uint32_t>(
         (node_.balance == Balance::session ? record.session : next_replica_++) % node_.replicas);
+  run(record, replica, effects);
+  return 1;
+}
+
+inline void Engine::run(Record& record, std::uint32_t replica, Effects& effects) {
+  if (node_.deadline != Instant{}) add_due(record);
   StartActivation& start = effects.starts.emplace_back();
   start.node = node_.id;
   start.activation = {record.index, record.generation};
@@ -371,7 +388,6 @@ bool Engine::start(Record& record, Shares& shares, std::uint64_t sequence, Effec
   start.call = record.call;
   start.session = record.session;
   start.inputs = record.inputs;
-  return true;
 }
 
 inline void Engine::close(Record& record, std::unique_ptr<Failure> failure, Effects& effects) {

@@ -23,7 +23,7 @@ bool stands_before(const Share& a, const Share& b) {
 
 void Engine::line_up(CallRecord& call, Record& record, Shares& shares, Effects& effects) {
   if (call.running < node_.at_once()) {
-    call.running += start(record, shares, 0, effects) ? 1 : 0;
+    call.running += start(record, shares, 0, effects);
     return;
   }
   record.shares.take(shares);
@@ -35,7 +35,7 @@ void Engine::pump_line(CallRecord& call, Effects& effects) {
   while (call.running < node_.at_once() && !call.waiting.empty()) {
     Record& next = *call.waiting.front().record;
     call.waiting.erase(call.waiting.begin());
-    call.running += start(next, next.shares, 0, effects) ? 1 : 0;
+    call.running += start(next, next.shares, 0, effects);
   }
 }
 

@@ -149,8 +149,13 @@ struct PlanNode {
   NodeId dominator = entry_node;  // immediate; the entry for itself
   Mark mark;
 
-  /// Where it drops what waits: how many activations of a call may have begun and not ended.
-  std::uint32_t at_once() const { return order != none ? 1 : replicas; }
+  /// How many activations one set of inputs makes: one on each replica where they are told
+  /// (`balance: broadcast`), otherwise one.
+  std::uint32_t fan_out() const { return balance == Balance::broadcast ? replicas : 1; }
+  /// Where it drops what waits: of how many sets of inputs of a call activations may run.
+  std::uint32_t at_once() const {
+    return order != none || balance == Balance::broadcast ? 1 : replicas;
+  }
 };
 
 /// True when a group of the node is a join.

@@ -26,7 +26,8 @@ std::string label_of(const Plan& plan, const Edge& edge) {
 Box node_box(const Plan& plan, const PlanNode& node) {
   Box box{Box::Kind::node, "n_" + node.name, {node.name}, node.order != none};
   std::string run = node.run;
-  if (node.replicas > 1) run += ", " + std::to_string(node.replicas) + " replicas";
+  if (node.replicas > 1)
+    run += (node.fan_out() > 1 ? ", each of " : ", ") + std::to_string(node.replicas) + " replicas";
   if (!run.empty()) box.lines.push_back(run);
   if (node.groups.size() > 1)
     box.lines.push_back("runs on any of " + std::to_string(node.groups.size()));

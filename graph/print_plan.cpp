@@ -117,6 +117,9 @@ std::string plan_text(const Plan& plan) {
     text += "  node " + node.name + "\n";
     for (std::size_t g = 0; g < node.groups.size(); ++g)
       text += group_text(plan, node.groups[g], g);
+    if (node.fan_out() > 1)
+      text += "    runs on each of " + std::to_string(node.fan_out()) +
+              " replicas, and yields in their order (balance: broadcast)\n";
     if (node.order != none)
       text += "    runs in logical order per session (numbered from " +
               plan.nodes[plan.collectors[node.order].root].name + ")\n";
@@ -170,6 +173,9 @@ std::string plan_json(const Plan& plan) {
                          return json_quote(collector_name(plan, plan.collectors[flow.collector]));
                        }) +
              ",\"in_loop\":" + (node.loop_index != none ? "true" : "false") +
+             (node.fan_out() == 1 ? ""
+                                  : ",\"balance\":\"broadcast\",\"replicas\":" +
+                                        std::to_string(node.fan_out())) +
              (node.queue_max == 0
                   ? ""
                   : ",\"on_full\":\"drop_oldest\",\"queue\":" + std::to_string(node.queue_max)) +
@@ -231,9 +237,15 @@ std::string explain_node(const Plan& plan, const PlanNode& node) {
         "  One at a time per session and call, in logical order: an earlier frame that is "
         "still on its way is waited for, one that failed is not.\n" +
         ways_text(plan, node.order);
+  if (node.fan_out() > 1)
+    text += "  Each time it runs on each of " + std::to_string(node.fan_out()) +
+            " replicas with the same inputs (balance: broadcast). What they yield stands in the "
+            "order of the\n  replicas, like the frames of one stream; a replica that fails takes "
+            "nothing from the others.\n";
   if (node.queue_max != 0)
     text += "  Of each call at most " + std::to_string(node.queue_max) + " may wait while " +
-            std::to_string(node.at_once()) + (node.at_once() == 1 ? " runs" : " run") +
+            (node.fan_out() > 1 ? "a replica" : std::to_string(node.at_once())) +
+            (node.at_once() == 1 ? " runs" : " run") +
             ". When one more comes, the oldest that has not begun is dropped,\n  as if it had not "
             "been made, and the call warns of it (on_full: drop_oldest).\n";
   if (node.loop_index != none)

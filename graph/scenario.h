@@ -23,11 +23,14 @@ using YieldsSpec = std::vector<std::vector<Name>>;
 struct NodeScriptSpec {
   Name node;
   std::vector<YieldsSpec> by_iteration;  // the last repeats; empty: one frame with every field
+  std::optional<Name> by_replica;        // they are: not turns, but replicas
   std::vector<std::pair<Name, std::int64_t>> values;
   std::chrono::milliseconds latency_least{1};
   std::chrono::milliseconds latency_most{5};
   bool fail = false;
   std::optional<std::int64_t> fail_when_iteration;
+  std::optional<std::int64_t> fail_on_replica;
+  Mark fail_on_replica_mark;
 };
 
 struct ScenarioCallSpec {

@@ -74,7 +74,9 @@ class Binder {
   void bind_node(const NodeScriptSpec& spec) {
     const PlanNode* node = find_node(spec.node);
     if (node == nullptr) return;
+    check_replicas(spec, *node);
     NodeScript& script = script_.nodes[node->id];
+    script.by_replica = spec.by_replica.has_value();
     if (!spec.by_iteration.empty()) script.by_iteration.clear();
     for (const YieldsSpec& yields : spec.by_iteration) {
       std::vector<std::uint64_t>& masks = script.by_iteration.emplace_back();
@@ -93,6 +95,28 @@ class Binder {
     script.latency_most = spec.latency_most;
     script.fail = spec.fail;
     script.fail_when_iteration = spec.fail_when_iteration;
+    script.fail_on_replica = spec.fail_on_replica;
+  }
+
+  /// Elsewhere no order of events says which replica runs what.
+  void check_replicas(const NodeScriptSpec& spec, const PlanNode& node) {
+    const auto check = [&](Mark mark, const std::string& key, std::size_t highest) {
+      if (node.balance != Balance::broadcast)
+        return diagnostics_.push_back(
+            {Severity::error, mark, "not-broadcast",
+             "'" + node.name + "' runs on one replica of its role, and which one is not said",
+             "give the role `balance: broadcast`, or remove `" + key + "`"});
+      if (highest >= node.replicas)
+        diagnostics_.push_back({Severity::error, mark, "unknown-replica",
+                                key + " of '" + node.name + "' speaks of replica " +
+                                    std::to_string(highest) + ", counted from 0, and its role has " +
+                                    count_text(node.replicas, "replica"),
+                                "replicas are 0 to " + std::to_string(node.replicas - 1)});
+    };
+    if (spec.by_replica) check(spec.by_replica->mark, "by_replica", spec.by_iteration.size() - 1);
+    if (spec.fail_on_replica)
+      check(spec.fail_on_replica_mark, "fail_on_replica",
+            static_cast<std::size_t>(*spec.fail_on_replica));
   }
 
   /// A number of `values` that no frame names comes with the first frame.

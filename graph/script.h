@@ -18,17 +18,20 @@ struct NodeScript {
   /// Entry i: the fields of each yield (bits by output index) when i activations of the node are
   /// ancestors; the last entry repeats. Never empty.
   std::vector<std::vector<std::uint64_t>> by_iteration;
+  bool by_replica = false;           // entry i is that of replica i instead
   std::vector<std::int64_t> values;  // index = output
   std::chrono::nanoseconds latency_least{};
   std::chrono::nanoseconds latency_most{};
   bool fail = false;
   std::optional<std::int64_t> fail_when_iteration;
+  std::optional<std::int64_t> fail_on_replica;
 
-  const std::vector<std::uint64_t>& yields(std::uint32_t iteration) const {
-    return by_iteration[iteration < by_iteration.size() ? iteration : by_iteration.size() - 1];
+  const std::vector<std::uint64_t>& yields(std::uint32_t iteration, std::uint32_t replica) const {
+    const std::uint32_t entry = by_replica ? replica : iteration;
+    return by_iteration[entry < by_iteration.size() ? entry : by_iteration.size() - 1];
   }
-  bool fails(std::uint32_t iteration) const {
-    return fail || (fail_when_iteration.has_value() && *fail_when_iteration == iteration);
+  bool fails(std::uint32_t iteration, std::uint32_t replica) const {
+    return fail || fail_when_iteration == iteration || fail_on_replica == replica;
   }
 };
 

@@ -82,6 +82,37 @@ void Splitter::begin(Holding& holding, Shares& held, Credit credit, const CallId
   // at the first yield, like any join's (see `open_joins`).
 }
 
+void Splitter::fork(Holding& holding, Holding& to, std::uint32_t left) {
+  to.yields = 0;
+  to.call = holding.call;
+  to.session = holding.session;
+  holding.credit.refine();
+  take_credit(to, holding.credit.take(holding.credit.amount / left));
+  take_credit(holding, holding.credit);
+  if (to.parts.size() < node_.flows.size()) to.parts.resize(node_.flows.size());
+  for (std::size_t i = 0; i < node_.flows.size(); ++i) {
+    Holding::Part& rest = holding.parts[i];
+    Holding::Part& part = to.parts[i];
+    if (node_.flows[i].kind == Flow::Kind::opened_per_activation) {
+      // The first takes the scope that has begun; the others' have the numbers behind it.
+      part = std::move(rest);
+      Scope* scope = pools_.new_scope(node_.flows[i].collector, holding.call);
+      scope->sequence = part.rest.scope->sequence + 1;
+      scope->outer.resize(plan_.collectors[node_.flows[i].collector].outer.size());
+      rest = {Share{ScopeRef(scope), 0, share_whole}, share_whole, 0};
+      continue;
+    }
+    part = {};
+    if (rest.rest.width == 0) continue;  // of a join that each yield opens
+    if (rest.rest.width < left * thin) open_finer(rest, holding, node_.flows[i].collector);
+    const std::uint64_t width = rest.rest.width / left;
+    part = {Share{rest.rest.scope, rest.rest.begin, width}, width, 0};
+    rest.rest.begin += width;
+    rest.rest.width -= width;
+    rest.whole = rest.rest.width;
+  }
+}
+
 void Splitter::take_credit(CreditInHand& holding, Credit credit) {
   holding.credit = credit;
   holding.credit_whole = credit.amount;

@@ -56,6 +56,9 @@ class Splitter {
   /// `sequence` numbers the node's activations within the call, in release order.
   void begin(Holding& holding, Shares& held, Credit credit, const CallId& call,
              std::uint64_t session, std::uint64_t sequence);
+  /// Before the first yield: moves the next `1 / left` of all that is held to `to`, so that what it
+  /// yields stands before what is left. Of what begins here each has its own.
+  void fork(Holding& holding, Holding& to, std::uint32_t left);
   /// Sends `frame` along every edge that takes it. `last`: nothing follows, so nothing is kept
   /// back.
   void yield(Holding& holding, const FrameRef& frame, bool last, Effects& effects);

@@ -97,7 +97,8 @@ Windows::Windows(const Plan& plan, std::vector<bool> stops, std::size_t window)
       sent_(plan.edges.size()),
       taken_(plan.edges.size()),
       full_(plan.nodes.size()),
-      in_hand_(plan.nodes.size()) {}
+      in_hand_(plan.nodes.size()),
+      ends_(plan.nodes.size()) {}
 
 void Windows::sent(EdgeId edge, std::uint32_t to, std::size_t bytes) {
   Sent& sent = of_machine(sent_[edge], &Sent::to, to);
@@ -151,6 +152,10 @@ void Windows::ended(NodeId node) {
   // One frame an edge for each that ends; all when nothing is in hand: what came waits for others
   // then (in a bucket or an order), and these may be held up by the very window that it fills.
   const bool all = --in_hand_[node] == 0;
+  // A frame that runs on each replica is done when all have ended: by their number, or the fastest
+  // would let more and more come for the others.
+  if (!all && ++ends_[node] < plan_.nodes[node].fan_out()) return;
+  ends_[node] = 0;
   for (const PlanGroup& group : plan_.nodes[node].groups)
     for (const EdgeId edge : group.edges)
       for (Taken& taken : taken_[edge]) give_back(edge, taken, all);

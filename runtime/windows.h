@@ -2,8 +2,8 @@
 //
 // Each edge between two machines has a window. A frame takes its bytes from it when it is sent; the
 // consumer's machine gives them back (`Return`) when the consumer's engine has taken the frame and
-// has nothing in hand, or one for each activation of the consumer that ends. While a window is full
-// its producer may not yield. Which edges may stop their producer, and why no two wait for each
+// has nothing in hand, or one for each activation of the consumer that ends (for as many as a set of
+// inputs makes, where it runs on each replica). While a window is full its producer may not yield. Which edges may stop their producer, and why no two wait for each
 // other: docs/WIRE.md. Pure. Thread: one. Units: bytes. Bounds: an edge holds its window and one
 // frame for each activation of its producer that ran when it filled.
 // Source: credit-based flow control (Kung and Morris, 1995); docs/WIRE.md, back-pressure.
@@ -96,6 +96,7 @@ class Windows {
   std::vector<std::vector<Taken>> taken_;  // likewise
   std::vector<std::uint32_t> full_;        // by node: windows that stop it
   std::vector<std::size_t> in_hand_;       // by node: activations that have started and not ended
+  std::vector<std::uint32_t> ends_;        // by node: that ended since frames were given back
   std::vector<Return> returns_;
   std::vector<NodeId> changed_;
 };

@@ -269,7 +269,9 @@ void Loader::load_role(const YamlNode& key, const YamlNode& node) {
     role.replicas = static_cast<std::uint32_t>(number(*replicas, "replicas", 1, 256).value_or(1));
   if (const YamlNode* balance = find(node, "balance"))
     if (!choice<Balance>(*balance, "balance",
-                         {{"round_robin", Balance::round_robin}, {"session", Balance::session}},
+                         {{"round_robin", Balance::round_robin},
+                          {"session", Balance::session},
+                          {"broadcast", Balance::broadcast}},
                          role.balance))
       role.balance = Balance::session;  // which of them it is, nothing depends on
   if (const YamlNode* idempotent = find(node, "idempotent")) {

@@ -17,8 +17,9 @@ constexpr std::array<std::string_view, 5> scenario_part{"scenario", "workflow", 
                                                         "expect"};
 constexpr std::array<std::string_view, 2> profile_part{"profile", "nodes"};
 constexpr std::array<std::string_view, 2> call_part{"session", "inputs"};
-constexpr std::array<std::string_view, 6> node_part{
-    "yields", "by_iteration", "values", "latency", "fail", "fail_when_iteration"};
+constexpr std::array<std::string_view, 8> node_part{
+    "yields",  "by_iteration", "by_replica",          "values",
+    "latency", "fail",         "fail_when_iteration", "fail_on_replica"};
 constexpr std::array<std::string_view, 2> expect_part{"calls", "firings"};
 constexpr std::array<std::string_view, 3> expected_call_part{"status", "outputs", "cause"};
 constexpr std::int64_t count_max = 1'000'000'000;
@@ -149,6 +150,32 @@ class ScenarioLoader : public YamlReader {
       choice<bool>(*fail, "fail", {{"true", true}, {"false", false}}, spec.fail);
     if (const YamlNode* turn = find(node, "fail_when_iteration"))
       spec.fail_when_iteration = number(*turn, "fail_when_iteration", 0, 65'535);
+    if (const YamlNode* replica = find(node, "fail_on_replica")) {
+      spec.fail_on_replica = number(*replica, "fail_on_replica", 0, 255);
+      spec.fail_on_replica_mark = replica->mark;
+    }
+  }
+
+  void load_yields(NodeScriptSpec& spec, const std::string& name, const YamlNode& node) {
+    std::string_view given;
+    if (const YamlNode* list = find(node, "yields")) {
+      given = "yields";
+      spec.by_iteration.push_back(yields(*list));
+    }
+    for (const std::string what : {"by_iteration", "by_replica"}) {
+      const YamlNode* entries = find(node, what);
+      if (entries == nullptr || !expect(*entries, Kind::list, what)) continue;
+      if (!given.empty())
+        error(entries->mark, "two-scripts",
+              "'" + name + "' has both `" + std::string(given) + "` and `" + what + "`",
+              "remove one of them");
+      if (entries->items.empty())
+        error(entries->mark, "bad-script", what + " needs an entry", what + ": [ [ ] ]");
+      given = what == "by_iteration" ? "by_iteration" : "by_replica";
+      spec.by_iteration.clear();
+      for (const YamlNode& entry : entries->items) spec.by_iteration.push_back(yields(entry));
+      if (what == "by_replica") spec.by_replica = Name{what, entries->mark};
+    }
   }
 
   void load_node(const YamlNode& key, const YamlNode& node) {
@@ -157,17 +184,7 @@ class ScenarioLoader : public YamlReader {
     check_keys(node, node_part, "the script of '" + key.scalar + "'");
     NodeScriptSpec spec;
     spec.node = *node_name;
-    if (const YamlNode* list = find(node, "yields")) spec.by_iteration.push_back(yields(*list));
-    if (const YamlNode* turns = find(node, "by_iteration");
-        turns && expect(*turns, Kind::list, "by_iteration")) {
-      if (!spec.by_iteration.empty())
-        error(turns->mark, "two-scripts",
-              "'" + key.scalar + "' has both `yields` and `by_iteration`", "remove one of them");
-      if (turns->items.empty())
-        error(turns->mark, "bad-script", "by_iteration needs an entry", "by_iteration: [ [ ] ]");
-      spec.by_iteration.clear();
-      for (const YamlNode& turn : turns->items) spec.by_iteration.push_back(yields(turn));
-    }
+    load_yields(spec, key.scalar, node);
     if (const YamlNode* values = find(node, "values");
         values && expect(*values, Kind::map, "values"))
       for (const auto& [field, value] : values->entries)

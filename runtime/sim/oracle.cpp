@@ -127,7 +127,8 @@ int Oracle::compare(FrameFact a, FrameFact b) const {
   const std::vector<FrameFact> one = chain(a);
   const std::vector<FrameFact> two = chain(b);
   for (std::size_t i = 0; i < std::min(one.size(), two.size()); ++i) {
-    if (one[i].activation != two[i].activation) return 0;
+    if (one[i].activation != two[i].activation)
+      return compare_replicas(activations_[one[i].activation], activations_[two[i].activation]);
     // Across the turns of a loop only the order of releases counts.
     if (plan_.nodes[activations_[one[i].activation].node].loop_index != none &&
         one[i].yield != two[i].yield)
@@ -135,6 +136,13 @@ int Oracle::compare(FrameFact a, FrameFact b) const {
     if (one[i].yield != two[i].yield) return one[i].yield < two[i].yield ? -1 : 1;
   }
   return 0;
+}
+
+int Oracle::compare_replicas(const ActivationFact& a, const ActivationFact& b) const {
+  const PlanNode& node = plan_.nodes[a.node];
+  const bool same = a.node == b.node && a.group == b.group && node.loop_index == none;
+  if (!same || a.replica == b.replica) return 0;
+  return a.replica < b.replica ? -1 : 1;
 }
 
 void Oracle::check_join(const StartActivation& start, const PlanGroup& group, const CallFacts& call,
@@ -222,19 +230,41 @@ ActivationNumber Oracle::started(const StartActivation& start, const Firing& fir
   else
     parent = frames_[frame_of(*start.inputs.front().value)];
   const auto self = static_cast<ActivationNumber>(activations_.size());
-  activations_.push_back(
-      {static_cast<std::uint32_t>(firing.call), start.node, parent.activation, parent.yield, 0});
+  activations_.push_back({static_cast<std::uint32_t>(firing.call), start.node, parent.activation,
+                          parent.yield, 0, start.group, firing.replica});
+  if (node.fan_out() > 1) check_replicas(start, call);
   if (node.order != none) check_release(start, self, call);
-  if (drops_frames(start.node) && !call.queues.empty()) {
+  if (drops_frames(start.node) && firing.replica == 0 && !call.queues.empty()) {
     // A frame may have come for two groups: one of them begins.
     std::vector<FrameNumber>& frames = call.queues[start.node].frames;
     const auto found = std::ranges::find(frames, frame_of(*start.inputs.front().value));
     if (found != frames.end()) frames.erase(found);
   }
   call.running.add(self);
+  if (node.queue_max != 0) check_at_once(start, call);
   call.started = true;
   ++call.starts;
   return self;
+}
+
+void Oracle::check_replicas(const StartActivation& start, CallFacts& call) {
+  HalfDone& set = call.half_done;
+  if (set.node == entry_node) set = {start.node, start.group, 0, order_token(start)};
+  const bool next = set.node == start.node && set.group == start.group &&
+                    set.inputs == order_token(start) && set.replicas == start.replica;
+  if (!next)
+    violated("C28: " + where(start) + " begins on replica " + std::to_string(start.replica) +
+             ", and one set of inputs for '" + plan_.nodes[set.node].name + "' has begun on " +
+             std::to_string(set.replicas));
+  if (++set.replicas == plan_.nodes[set.node].fan_out()) set = {};
+}
+
+void Oracle::check_half_done(std::size_t index) {
+  const HalfDone& set = calls_[index].half_done;
+  if (set.node != entry_node)
+    violated("C28: call " + std::to_string(index) + ", one set of inputs for node '" +
+             plan_.nodes[set.node].name + "' has begun on " + std::to_string(set.replicas) +
+             " replicas of " + std::to_string(plan_.nodes[set.node].fan_out()));
 }
 
 FrameNumber Oracle::yielded(ActivationNumber activation) {
@@ -353,6 +383,7 @@ void Oracle::call_ended(const EndCall& end, Instant now) {
   check_times(end, call, now);
   check_drops(end, call);
   if (call.ended) violated("C7: call " + std::to_string(index) + " ended twice");
+  check_half_done(index);
   call.ended = true;
   const std::int64_t others = --homes_[call.home].open;
   if (end.failure && end.failure->kind == FailureKind::refused && others < plan_.limits.calls)
@@ -385,6 +416,7 @@ void Oracle::check_alive(const std::vector<std::size_t>& touched) {
   for (const std::size_t index : touched) {
     const CallFacts& call = calls_[index];
     if (!call.queues.empty()) check_waiting(index);
+    check_half_done(index);
     if (call.started && !call.ended && !call.given_up && call.messages == 0 && call.running.empty())
       violated("C9: nothing of call " + std::to_string(index) + " is left, and it has not ended");
   }

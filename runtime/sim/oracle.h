@@ -1,7 +1,7 @@
 // What the simulation knows and the engines do not: everything. It checks the invariants with it.
 //
 // It keeps every activation with the yield that it descends from, and everything of a call that is
-// running or on its way. Numbers C1 to C27 are those of docs/SIMULATION.md; C6 is a refusal of
+// running or on its way. Numbers C1 to C28 are those of docs/SIMULATION.md; C6 is a refusal of
 // `OrderQueue`, C17 is two runs, C23 to C25 are the cluster's. Thread: one.
 // Source: docs/SIMULATION.md.
 #pragma once
@@ -84,6 +84,8 @@ class Oracle {
     ActivationNumber parent = 0;  // of the frame that triggered it; of a join, the root's
     std::uint32_t parent_yield = 0;
     std::uint32_t yields = 0;
+    std::uint16_t group = 0;
+    std::uint32_t replica = 0;  // of a node that runs on each
   };
   struct FrameFact {
     ActivationNumber activation = 0;
@@ -100,6 +102,13 @@ class Oracle {
     FrameNumber frame = 0;     // 0: it has none
     EdgeId edge = 0;
     Message::Kind kind = Message::Kind::frame;
+  };
+  /// A set of inputs that has begun on some of a node's replicas. C28.
+  struct HalfDone {
+    NodeId node = entry_node;  // none
+    std::uint16_t group = 0;
+    std::uint32_t replicas = 0;  // that have begun with it
+    Token inputs = 0;
   };
   /// What a call has fired already.
   struct Identities {
@@ -133,6 +142,7 @@ class Oracle {
     std::uint64_t session = 0;
     std::size_t home = 0;
     Identities identities;
+    HalfDone half_done;
     std::vector<ActivationNumber> last_release;  // by node, once there was one: C5
     std::vector<FrameNumber> last_delivery;      // by output, likewise: C5
     Instant arrived{};
@@ -156,12 +166,19 @@ class Oracle {
   Pass pass_of(FrameNumber frame, NodeId root) const;
   /// Below 0: `a` stands before `b`; 0: the order is not defined between them.
   int compare(FrameFact a, FrameFact b) const;
+  /// The same of two activations whose inputs descend from one yield: those of one set of inputs
+  /// stand in the order of their replicas.
+  int compare_replicas(const ActivationFact& a, const ActivationFact& b) const;
   void check_join(const StartActivation& start, const PlanGroup& group, const CallFacts& call,
                   FrameFact& parent);
   void check_count(const StartActivation& start, const PlanGroup& group);
   void check_release(const StartActivation& start, ActivationNumber self, CallFacts& call);
+  void check_replicas(const StartActivation& start, CallFacts& call);
+  void check_half_done(std::size_t call);
   /// True when each frame that comes for the node is a set of inputs, of which it drops some.
   bool drops_frames(NodeId node) const;
+  /// A node that drops runs no more than it may. C27.
+  void check_at_once(const StartActivation& start, const CallFacts& call);
   void came(NodeId node, FrameNumber frame, CallFacts& call);
   /// When an event is over: no more waits for such a node than it says.
   void check_waiting(std::size_t call);

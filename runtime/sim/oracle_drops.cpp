@@ -44,6 +44,17 @@ void Oracle::not_started(const NotStarted& inputs) {
   queue.frames.erase(found);
 }
 
+void Oracle::check_at_once(const StartActivation& start, const CallFacts& call) {
+  const PlanNode& node = plan_.nodes[start.node];
+  const auto running = std::ranges::count_if(call.running, [&](ActivationNumber number) {
+    return activations_[number].node == start.node;
+  });
+  const std::int64_t most = std::int64_t{node.at_once()} * node.fan_out();
+  if (running > most)
+    violated("C27: " + where(start) + " makes " + std::to_string(running) + " run, of " +
+             std::to_string(most) + " that may");
+}
+
 void Oracle::check_waiting(std::size_t index) {
   const CallFacts& call = calls_[index];
   if (call.given_up) return;

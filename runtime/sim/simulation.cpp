@@ -218,7 +218,8 @@ class Simulation final : public TroubleHost {
   }
 
   void perform(std::uint32_t machine) override {
-    // Nothing below steps an engine, so the effects stand still meanwhile.
+    // Nothing below steps an engine. Cancels first, as in `Loop`: a start may have one's index.
+    for (const CancelActivation& cancel : effects_.cancels) tell(cancel);
     for (DeliverOutput& output : effects_.deliveries) {
       if (frame_of(*output.value) == Hostile::frame) {
         oracle_.violated("C22: call " + std::to_string(oracle_.call_of(output.call)) +
@@ -240,7 +241,6 @@ class Simulation final : public TroubleHost {
     cluster_.note_drops(effects_.not_started);
     for (Message* message : effects_.messages) cluster_.send(message, machine, now_);
     for (EndCall& end : effects_.ends) end_call(end);
-    for (const CancelActivation& cancel : effects_.cancels) tell(cancel);
     for (const Refusal& refusal : effects_.refusals)
       if (!cluster_.is_stranger(refusal.call))
         oracle_.violated("R: call " + std::to_string(oracle_.call_of(refusal.call)) + ", node " +
@@ -265,7 +265,7 @@ class Simulation final : public TroubleHost {
     running.span = spans_.open(start, firing.call, identity, now_);
     if (options_.keep_firings) report_.firings.push_back(std::move(firing));
     const NodeScript& script = script_.nodes[start.node];
-    running.yields = &script.yields(start.iteration);
+    running.yields = &script.yields(start.iteration, start.replica);
     const nanoseconds latency = cluster_.draw({script.latency_least, script.latency_most});
     running.pace =
         latency / static_cast<std::int64_t>(std::max<std::size_t>(1, running.yields->size()));
@@ -336,7 +336,7 @@ class Simulation final : public TroubleHost {
   }
 
   bool fails(const Running& running) const {
-    return script_.nodes[running.start.node].fails(running.start.iteration);
+    return script_.nodes[running.start.node].fails(running.start.iteration, running.start.replica);
   }
 
   void schedule(std::uint32_t index, nanoseconds after) {

@@ -46,6 +46,7 @@ std::uint32_t frame_of(const Payload& payload) {
 
 Firing firing_of(const Plan& plan, const StartActivation& start, std::size_t call) {
   Firing firing{call, start.node, start.group, {}};
+  if (plan.nodes[start.node].fan_out() > 1) firing.replica = start.replica;
   const std::vector<std::string>& fields = plan.nodes[start.node].groups[start.group].fields;
   for (const InputValue& input : start.inputs) {
     if (firing.inputs.empty() || firing.inputs.back().field != input.field)
@@ -59,9 +60,13 @@ Firing firing_of(const Plan& plan, const StartActivation& start, std::size_t cal
   return firing;
 }
 
+std::string runner_text(const PlanNode& node, std::uint32_t replica) {
+  return node.fan_out() == 1 ? node.name : node.name + "@" + std::to_string(replica);
+}
+
 std::string identity_of(const Plan& plan, const Firing& firing) {
   const PlanNode& node = plan.nodes[firing.node];
-  std::string identity = node.name;
+  std::string identity = runner_text(node, firing.replica);
   identity.append("|").append(std::to_string(firing.group));
   for (const FiringInput& input : firing.inputs) {
     identity.append("|").append(node.groups[firing.group].fields[input.field]).append("=");

@@ -1,8 +1,8 @@
 // Names of values that say where they came from, whatever the timing: what scenarios compare.
 //
 // The token of call input x of the n-th call is sha256("input:x:n"); of the y-th yield of an
-// activation, sha256(identity + "#" + y); identity is `node|group|field=t1+t2|...`. Of each the
-// first 16 hexadecimal digits.
+// activation, sha256(identity + "#" + y); identity is `node|group|field=t1+t2|...`, and begins with
+// `node@replica` where a node runs on each. Of each the first 16 hexadecimal digits.
 #pragma once
 
 #include <cstdint>
@@ -44,10 +44,13 @@ struct Firing {
   NodeId node = 0;
   std::uint16_t group = 0;
   std::vector<FiringInput> inputs;  // by the field's name
+  std::uint32_t replica = 0;        // of a node that runs on each
 };
 
 Firing firing_of(const Plan& plan, const StartActivation& start, std::size_t call);
 std::string identity_of(const Plan& plan, const Firing& firing);
+/// What stands for the node in an identity: its name, with the replica where it runs on each.
+std::string runner_text(const PlanNode& node, std::uint32_t replica);
 /// Of the order in which its values came, of which the identity says nothing.
 Token order_token(const StartActivation& start);
 

@@ -41,20 +41,23 @@ void Harness::run() {
 
 void Harness::answer(const StartActivation& start) {
   const PlanNode& node = plan_.nodes[start.node];
-  Firing firing{node.name, start.group, {}};
+  const std::string runner =
+      node.fan_out() == 1 ? node.name : node.name + "@" + std::to_string(start.replica);
+  Firing firing{node.name, start.group, {}, node.fan_out() == 1 ? 0 : start.replica};
   std::string origin;
   for (const InputValue& input : start.inputs) {
     firing.inputs[node.groups[start.group].fields[input.field]].push_back(input.value->text);
     origin += (origin.empty() ? "" : "+") + input.value->text;
   }
   firings.push_back(firing);
-  if (fails[node.name])
+  if (fails[node.name] || fails[runner])
     return loop_->ended(
         start.node, start.activation,
         std::make_unique<Failure>(
             Failure{start.node,
-                    {ErrorCode::unavailable, node.name + " was told to fail by " + origin}}));
-  const auto script = yields.find(node.name);
+                    {ErrorCode::unavailable, runner + " was told to fail by " + origin}}));
+  auto script = yields.find(runner);
+  if (script == yields.end()) script = yields.find(node.name);
   const Yields frames = script != yields.end() ? script->second : Yields{node.outputs};
   for (std::size_t y = 0; y < frames.size(); ++y) {
     Frame* frame = loop_->new_frame(start.node);
@@ -63,7 +66,7 @@ void Harness::answer(const StartActivation& start) {
           static_cast<std::size_t>(std::ranges::find(node.outputs, field) - node.outputs.begin());
       REQUIRE(at < node.outputs.size());
       auto* value = new Payload;
-      value->text = node.name + "#" + std::to_string(y) + "<" + origin + ">";
+      value->text = runner + "#" + std::to_string(y) + "<" + origin + ">";
       value->number = numbers[node.name + "." + field];
       frame->values[at] = PayloadRef(value);
       frame->mask |= std::uint64_t{1} << at;

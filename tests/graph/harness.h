@@ -20,14 +20,17 @@ struct Firing {
   std::string node;
   std::size_t group = 0;
   std::map<std::string, std::vector<std::string>> inputs;   // by field: where each value came from
+  std::uint32_t replica = 0;                                // of a node that runs on each
 };
 
-/// Runs calls of a workflow. A value names its own origin, "node#yield<origin of the trigger>".
+/// Runs calls of a workflow. A value names its own origin, "node#yield<origin of the trigger>";
+/// of a node that runs on each replica, "node@replica#yield<...>".
 class Harness : public LoopHost {
  public:
   /// `order`: picks which of the started activations answers next; default the oldest.
   explicit Harness(const std::string& yaml);
 
+  // By "node", or "node@replica" where it runs on each.
   std::map<std::string, Yields> yields;              // default: one frame with all fields
   std::map<std::string, std::int64_t> numbers;       // value of a field, "node.field"
   std::map<std::string, bool> fails;

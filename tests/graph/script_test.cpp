@@ -37,17 +37,17 @@ TEST_CASE("a node yields the fields that its script names, and fails where it sa
   const std::vector<std::uint64_t> yields{outputs("split", {"one", "two"}),
                                           outputs("split", {"one"}),
                                           outputs("split", {"one", "two"})};
-  CHECK(split.yields(0) == yields);
-  CHECK(split.yields(9) == yields);
-  CHECK_FALSE(split.fails(0));
+  CHECK(split.yields(0, 0) == yields);
+  CHECK(split.yields(9, 0) == yields);
+  CHECK_FALSE(split.fails(0, 0));
   const NodeScript& left = bound.script.nodes[bound.plan.find("left")->id];
-  CHECK(left.yields(0) == std::vector<std::uint64_t>(2, outputs("left", {"y"})));
+  CHECK(left.yields(0, 0) == std::vector<std::uint64_t>(2, outputs("left", {"y"})));
   NodeScript fails;
   fails.by_iteration = {{1}, {2}};
   fails.fail_when_iteration = 1;
-  CHECK_FALSE(fails.fails(0));
-  CHECK(fails.fails(1));
-  CHECK_FALSE(fails.fails(2));
-  CHECK(fails.yields(1) == std::vector<std::uint64_t>{2});
-  CHECK(fails.yields(5) == std::vector<std::uint64_t>{2});
+  CHECK_FALSE(fails.fails(0, 0));
+  CHECK(fails.fails(1, 0));
+  CHECK_FALSE(fails.fails(2, 0));
+  CHECK(fails.yields(1, 0) == std::vector<std::uint64_t>{2});
+  CHECK(fails.yields(5, 0) == std::vector<std::uint64_t>{2});
 }

@@ -133,6 +133,7 @@ def graphs(name, text):
         yield "unknown input field", text.replace("{ hidden: embed", "{ hiden: embed"), 14
         yield "interface", text.replace("llm.generate", "llm.generat"), 14
         yield "state without a session", text.replace(", balance: session", ""), 9
+        yield "state on each replica", text.replace(", balance: session", ", balance: broadcast"), 9
         yield "stateless role with a param", text.replace(
             "plugin: parse_request", "plugin: parse_request, global_params: [kv]"), 7
         yield "no model", text.replace("vision_encoder, model: models/scenes", "vision_encoder"), 8
@@ -142,7 +143,6 @@ def graphs(name, text):
                                                   "inputs: [ { image: parse.image } ], outputs: [x] }"), 13
     if name == "joins.yaml":
         yield "colocated with itself", text.replace("colocate: brain", "colocate: hand"), 9
-        yield "broadcast", text.replace("replicas: 2", "replicas: 2, balance: broadcast"), 7
         yield ("node that cannot be reached", text.replace(
             "outputs: { actions", "  lost: { run: eyes.x, inputs: [ { a: lost.b } ], outputs: [b] }\n"
             "outputs: { actions"), 17)

@@ -181,6 +181,56 @@ TEST_CASE("a second try does not wait for a host that is refused") {
   CHECK(world.host().starts == 1);
 }
 
+namespace {
+
+/// `one` runs on each of its two replicas, in the host `shaky`.
+struct Pair : HostedWorld {
+  explicit Pair(const std::string& more)
+      : HostedWorld("sluice: 1\nworkflow: test\ninputs: { one: text }\nroles:\n  one: { plugin: "
+                    "mortal, replicas: 2, balance: broadcast" +
+                        more +
+                        " }\nnodes:\n  n_one: { run: one.act, inputs: [ { text: inputs.one } ] }\n"
+                        "outputs: { one: n_one.word }\n",
+                    {{"shaky", {"one"}}}) {
+    REQUIRE(refused == "");
+  }
+  Answer ask(const std::string& text) { return call({.inputs = {{"one", make_text(text)}}}); }
+};
+
+}  // namespace
+
+TEST_CASE("of a node that runs on each replica, each activation in a host that died is tried again") {
+  const NothingLeft nothing;
+  const Folder folder;
+  Pair world(", idempotent: true");
+  Gate gate(folder);
+  std::future<Answer> asked =
+      std::async(std::launch::async, [&] { return world.ask(gate.deed()); });
+  gate.meet();
+  REQUIRE(::kill(world.hosted.report().at(0).status.pid, SIGKILL) == 0);
+  while (world.hosted.report().at(0).status.starts < 2) std::this_thread::yield();
+  gate.meet();
+  gate.open();
+  gate.open();
+  const Answer answer = asked.get();
+  CHECK(answer.error() == "ok");
+  CHECK(answer.outputs == Texts{"x", "x"});
+  // The other replica may have begun behind the death.
+  REQUIRE(answer.outcome.warnings.size() == 1);
+  CHECK(answer.outcome.warnings[0].starts_with(
+      "n_one: tried again: host 'shaky' died by SIGKILL"));
+}
+
+TEST_CASE("a host that dies in a node that runs on each replica costs the call, and the next has all") {
+  const NothingLeft nothing;
+  Pair world("");
+  const Answer answer = world.ask("segv");
+  CHECK_THAT(answer.error(), Contains("n_one: role 'one': host 'shaky' died by SIGSEGV"));
+  CHECK(answer.outputs.empty());
+  // It is started again: what comes waits for it, and no replica is left out.
+  CHECK(world.ask("hello").outputs == Texts{"hello", "hello"});
+}
+
 TEST_CASE("a role that keeps session state cannot be idempotent") {
   Catalog catalog;
   REQUIRE(add_plugins(catalog, built_plugins()) == "");

@@ -233,6 +233,47 @@ TEST_CASE("a full window stops its producer until a quarter of it has come back"
   CHECK(producer.owed(edge, there) == 320);
 }
 
+TEST_CASE("where a node runs on each replica a frame goes back for as many ends as there are") {
+  std::string yaml = in_a_row("row", two_roles, "left", "right", "left");
+  const std::string right = "right: { plugin: scripted";
+  REQUIRE(yaml.find(right) != std::string::npos);
+  yaml.replace(yaml.find(right), right.size(), right + ", replicas: 3, balance: broadcast");
+  const Compiled one(yaml);
+  Windows consumer(one.plan, stops_of(one), 1);
+  const EdgeId edge = one.edge("a", "b");
+  const NodeId b = one.node("b");
+  const auto comes = [&] {
+    for (int replica = 0; replica < 3; ++replica) consumer.started(b);
+    consumer.took(edge, here, 100);
+  };
+  const auto back = [&] {
+    std::uint64_t bytes = 0;
+    for (const Return& one_back : consumer.take_returns()) bytes += one_back.bytes;
+    return bytes;
+  };
+  comes();
+  comes();
+  // Two replicas are fast: what they end lets in less than they have ended.
+  consumer.ended(b);
+  consumer.ended(b);
+  CHECK(back() == 0);
+  consumer.ended(b);
+  CHECK(back() == 100);
+  comes();
+  consumer.ended(b);
+  consumer.ended(b);
+  CHECK(back() == 0);
+  // The slow one catches up.
+  consumer.ended(b);
+  CHECK(back() == 100);
+  consumer.ended(b);
+  consumer.ended(b);
+  CHECK(back() == 0);
+  consumer.ended(b);
+  CHECK(back() == 100);
+  CHECK(consumer.kept(edge, here) == 0);
+}
+
 TEST_CASE("what a node that drops the oldest has taken goes back whatever it has in hand") {
   std::string yaml = in_a_row("row", two_roles, "left", "right", "left");
   const std::string of_b = ".b, inputs: [ { x: a.v } ]";

@@ -52,6 +52,7 @@ class Activation:
     chain: tuple = ()               # place in the logical order: (yield, group) for each step
     ways: tuple = ()                # which of the ways of each yield it took: decides between equals
     inputs: dict = field(default_factory=dict)
+    replica: "int | None" = None    # of a node that runs on each
 
 
 @dataclass
@@ -101,11 +102,18 @@ class Workflow:
         self.before = {j: self._before(j) for j in self.joins}
         self.depth = self._depths()
         self.cancels = data.get("on_error") == "cancel"
+        self.roles = data["roles"]
 
     @staticmethod
     def _group(group):
         return {f: [tuple(s.split(".")) for s in (v if isinstance(v, list) else [v])]
                 for f, v in group.items()}
+
+    def replicas(self, node):
+        """On which of them a set of inputs runs: on each (`balance: broadcast`), or on any."""
+        role = self.roles[self.nodes[node]["run"].split(".")[0]]
+        each = role.get("replicas", 1) if role.get("balance") == "broadcast" else 1
+        return range(each) if each > 1 else [None]
 
     def is_count(self, node):
         return "count" in self.nodes[node]
@@ -280,27 +288,41 @@ class Call:
                                  f"({milliseconds(self.w.nodes[n]['max_age']):.0f} ms) were dropped")
             return
         values = {f: sorted(v) for f, v in values.items() if v}
-        identity = "|".join([n, str(g)] + [f"{f}={'+'.join(v)}" for f, v in sorted(values.items())])
         chain = parent.by.chain + ((parent.index, g),)
         ways = parent.by.ways + ((parent.index, *self.w.way((n, g))),)
-        activation = Activation(n, g, parent, turns, identity, chain, ways, values)
+        for replica in self.w.replicas(n):
+            self.start_on(replica, Activation(n, g, parent, turns, "", chain, ways, values), turn)
+
+    def start_on(self, replica, activation, turn):
+        """As if a node in front had yielded the inputs once for each replica."""
+        n, runner = activation.node, activation.node
+        if replica is not None:
+            activation.replica, runner = replica, f"{n}@{replica}"
+            activation.chain += ((replica, 0),)
+            activation.ways += ((replica,),)
+        identity = "|".join([runner, str(activation.group)] +
+                            [f"{f}={'+'.join(v)}" for f, v in sorted(activation.inputs.items())])
+        activation.identity = identity
         self.firings.append(activation)
         if len(self.firings) > FIRINGS_MAX:
             raise TooLarge()
         script = self.scripts.get(n, {})
-        yields = self.yields(n, turn)
+        yields = self.yields(n, turn, replica)
         late = self.is_late(n, script, yields)
-        if script.get("fail") or script.get("fail_when_iteration") == turn or late:
+        if script.get("fail") or script.get("fail_when_iteration") == turn or late or \
+                script.get("fail_on_replica") == (replica or 0):
             if self.w.nodes[n].get("on_error") != "skip":
                 self.failures.append((n, "deadline" if late else "role_failed"))
             return
         for y, names in enumerate(yields):
             self.work.append(Frame(activation, y, frozenset(names), token(f"{identity}#{y}")))
 
-    def yields(self, n, turn):
+    def yields(self, n, turn, replica):
         script = self.scripts.get(n, {})
         every = [[sorted(self.w.fields[n])]]
         turns = script.get("by_iteration") or ([script["yields"]] if "yields" in script else every)
+        if "by_replica" in script:
+            turns, turn = script["by_replica"], replica or 0
         yields = turns[min(turn, len(turns) - 1)]
         # A number of `values` that no frame names comes with the first frame of the first turn.
         named = {name for frames in turns for names in frames for name in names}
@@ -431,7 +453,8 @@ class Call:
         return {"status": "error" if cause else "ok", "cause": cause, "outputs": self.delivered,
                 "failures": sorted(set(self.failures)),
                 "warnings": sorted(self.warnings),
-                "firings": [{"node": a.node, "group": a.group, "inputs": a.inputs}
+                "firings": [{"node": a.node, "group": a.group, "inputs": a.inputs} |
+                            ({} if a.replica is None else {"replica": a.replica})
                             for a in firings]}
 
 

@@ -2,7 +2,7 @@
 
 A field has one source or several, of one node or of many; so has an output. Nodes are made one after the other and declared in any order; so are roles, inputs, fields, sources
 and outputs. Some workflows have many outputs, session nodes or fields, deadlines, ages, or
-`on_error: cancel`.
+`on_error: cancel`. Every second has nodes that run on each replica.
 
     python3 generate.py SEED COUNT FOLDER
 
@@ -16,6 +16,7 @@ import sys
 
 
 DEEP = 0.05  # of the drawings have a long loop besides
+EACH = 0.5   # have nodes that run on each replica
 
 
 def text_of(value) -> str:
@@ -226,6 +227,36 @@ class Maker:
         self.nodes[head]["inputs"].append({"r": back, "s": other} if self.rng.random() < 0.6
                                           else {"r": [back, other]})
 
+    def broadcast(self, apart):
+        """Lets up to four nodes run on each replica of their role, with scripts by replica. What
+        such a node in a loop makes is more with each turn, so then there are few turns."""
+        self.roles["each"] = {"plugin": "scripted", "balance": "broadcast",
+                              "replicas": apart.choice((2, 2, 3, 4))}
+        self.roles["both"] = {"plugin": "scripted", "balance": "broadcast", "replicas": 2}
+        if apart.random() < 0.03:
+            self.roles["both"]["replicas"] = 1
+        for name in apart.sample(self.order, min(len(self.order), apart.choice((1, 2, 3, 4)))):
+            if "number" in self.fields[name] and apart.random() < 0.8:
+                continue  # refused: a count's number would come of each
+            looping = name in self.below(name)
+            if looping:
+                self.turns_most = (3, 2)
+            role = "both" if looping else apart.choice(("each", "each", "both"))
+            self.nodes[name]["run"] = f"{role}.go"
+            self.script_replicas(apart, name, self.roles[role]["replicas"])
+
+    def script_replicas(self, apart, name, replicas):
+        script = self.scripts.setdefault(name, {})
+        if "by_iteration" not in script and apart.random() < 0.5:
+            script.pop("yields", None)
+            script["by_replica"] = [[[f for f in self.fields[name] if apart.random() < 0.75]
+                                     for _ in range(apart.choice((0, 1, 1, 2, 3)))]
+                                    for _ in range(apart.randrange(1, replicas + 1))]
+        if apart.random() < 0.1:
+            script["fail_on_replica"] = apart.randrange(replicas)
+        if not script:
+            del self.scripts[name]
+
     def below(self, head):
         """What can be reached from a node, by name."""
         found, grew = set(), True
@@ -390,6 +421,9 @@ def generate(seed: int, count: int, folder: str, deadline: str = "30s", queue: i
     for i in range(count):
         maker = Maker(random.Random(f"{seed}:{i}"))
         outputs = maker.make()
+        apart = random.Random(f"{seed}:{i}:each")
+        if apart.random() < EACH:
+            maker.broadcast(apart)
         apart = random.Random(f"{seed}:{i}:deep")
         if apart.random() < DEEP:
             outputs |= maker.add_deep(apart)

@@ -62,6 +62,7 @@ class Watched {
     sim::Token identity = 0;  // 0: another one than ever before
     bool fenced = false;
     std::uint16_t group = 0;
+    std::uint32_t replica = 0;
   };
   ActivationNumber start(const char* name, std::initializer_list<Field> fields, How how) {
     std::vector<InputValue>& inputs = inputs_.emplace_back();
@@ -77,6 +78,7 @@ class Watched {
     start.group = how.group;
     start.call = id_of(how.call);
     start.iteration = how.iteration;
+    start.replica = how.replica;
     start.inputs = inputs;
     const sim::Firing firing = sim::firing_of(plan(), start, how.call);
     return oracle.started(start, firing, how.identity != 0 ? how.identity : ++identities_,

@@ -71,5 +71,12 @@ TEST_CASE("a script fails at one of 65535 turns of a loop, and has one kind of y
   CHECK(said("by_iteration: [ [ [v] ], [ ] ]").empty());
   CHECK(said("by_iteration: [ ]").find("by_iteration needs an entry") != std::string::npos);
   CHECK(said("yields: [ [v] ], by_iteration: [ [ [v] ] ]").find("has both") != std::string::npos);
+  CHECK(said("by_replica: [ [ [v] ], [ ] ], fail_on_replica: 255").empty());
+  CHECK(said("by_replica: [ ]").find("by_replica needs an entry") != std::string::npos);
+  CHECK(said("yields: [ [v] ], by_replica: [ [ [v] ] ]").find("both `yields` and `by_replica`") !=
+        std::string::npos);
+  CHECK(said("by_iteration: [ [ ] ], by_replica: [ [ ] ]").find("has both `by_iteration` and") !=
+        std::string::npos);
+  CHECK(said("fail_on_replica: 256").find("fail_on_replica") != std::string::npos);
   CHECK(said("fail: maybe").find("fail") != std::string::npos);
 }

@@ -101,8 +101,8 @@ class Fired {
 
 class ScriptedRole final : public Role {
  public:
-  ScriptedRole(const Loaded& loaded, std::size_t workflow, Fired& fired)
-      : loaded_(loaded), workflow_(workflow), fired_(fired) {}
+  ScriptedRole(const Loaded& loaded, std::size_t workflow, std::uint32_t replica, Fired& fired)
+      : loaded_(loaded), workflow_(workflow), replica_(replica), fired_(fired) {}
 
   Result<void> run(Activation& activation) override {
     const PlanNode& node = *loaded_.plan.find(activation.node());
@@ -117,9 +117,12 @@ class ScriptedRole final : public Role {
           all.iterations[i] = std::max(all.iterations[i], one.iterations[i]);
         inputs[field].push_back(one.token);
       }
-    std::string identity = node.name + "|" + std::to_string(activation.group());
+    std::string identity =
+        sim::runner_text(node, replica_) + "|" + std::to_string(activation.group());
     std::string json = "{\"node\":\"" + node.name +
-                       "\",\"group\":" + std::to_string(activation.group()) + ",\"inputs\":{";
+                       "\",\"group\":" + std::to_string(activation.group());
+    if (node.fan_out() > 1) json += ",\"replica\":" + std::to_string(replica_);
+    json += ",\"inputs\":{";
     for (auto& [field, tokens] : inputs) {
       std::ranges::sort(tokens);
       identity += "|" + field + "=";
@@ -134,9 +137,9 @@ class ScriptedRole final : public Role {
     const std::uint32_t turn = node.loop_index == none ? 0 : all.iterations[node.loop_index];
     if (node.loop_index != none) ++all.iterations[node.loop_index];
     const NodeScript& script = loaded_.script.nodes[node.id];
-    if (script.fails(turn))
+    if (script.fails(turn, replica_))
       return Error{ErrorCode::unavailable, "node '" + node.name + "' was told to fail"};
-    const std::vector<std::uint64_t>& yields = script.yields(turn);
+    const std::vector<std::uint64_t>& yields = script.yields(turn, replica_);
     for (std::size_t i = 0; i < yields.size(); ++i) {
       all.token = sim::yield_token(identity, i);
       std::vector<FieldValue> fields;
@@ -152,6 +155,7 @@ class ScriptedRole final : public Role {
  private:
   const Loaded& loaded_;
   const std::size_t workflow_;
+  const std::uint32_t replica_;
   Fired& fired_;
 };
 
@@ -161,8 +165,8 @@ Plugin scripted(const std::vector<std::unique_ptr<Loaded>>& all, Fired& fired) {
   plugin.declaration.any_ports = true;
   plugin.make = [&](const RoleMaking& making) -> Result<RoleInstance> {
     const std::size_t workflow = std::stoul(making.role->options.back().value.text);
-    return RoleInstance(
-        std::unique_ptr<Role>(std::make_unique<ScriptedRole>(*all[workflow], workflow, fired)));
+    return RoleInstance(std::unique_ptr<Role>(std::make_unique<ScriptedRole>(
+        *all[workflow], workflow, making.replica, fired)));
   };
   return plugin;
 }

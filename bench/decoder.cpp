@@ -1,10 +1,12 @@
 // Tokens per second of the decoder, beside what the memory allows and beside llama.cpp, in the
 // same run.
 //
-// Usage: bench_decoder [--root REPOSITORY] [--model FILE.gguf]
+// Usage: bench_decoder [--root REPOSITORY] [--model FILE.gguf] [--precision exact|bf16|int8]
 //                      [--peer LLAMA_BENCH [BF16.gguf Q8_0.gguf]]
-// --model: that file alone, as it lies, 512 tokens of prompt and 64 of answer. LLAMA_BENCH is
-// llama.cpp's, or bench/llama_bench.py; bench/make_gguf.py writes the two files.
+// --model: that file alone, as it lies, 512 tokens of prompt and 64 of answer; with `--precision
+// bf16`, of a BF16 file, activations are rounded before a product, as llama.cpp does it.
+// LLAMA_BENCH is llama.cpp's, or bench/llama_bench.py; bench/make_gguf.py writes the two files,
+// bench/requantize_gguf.py a file's matrices in another type.
 //
 // Decode at batch 1 reads every weight once per token, so its bound is read bandwidth / weight
 // bytes. The bandwidth is that of summing a buffer as large as the model with the same wide loads.
@@ -180,13 +182,13 @@ double flops_of(const DecoderShape& shape) {
 }
 
 struct Options {
-  std::string root = ".", model;
+  std::string root = ".", model, precision = "exact";
   std::vector<std::string> peer;  // its program, and perhaps two files
 };
 
 constexpr const char* usage =
-    "usage: bench_decoder [--root REPOSITORY] [--model FILE.gguf] [--peer LLAMA_BENCH [BF16.gguf "
-    "Q8_0.gguf]]";
+    "usage: bench_decoder [--root REPOSITORY] [--model FILE.gguf] [--precision exact|bf16|int8] "
+    "[--peer LLAMA_BENCH [BF16.gguf Q8_0.gguf]]";
 
 Options read_options(int argc, char** argv) {
   Options options;
@@ -194,6 +196,7 @@ Options read_options(int argc, char** argv) {
     const std::string name = argv[i];
     if (name == "--root") options.root = argv[i + 1];
     if (name == "--model") options.model = argv[i + 1];
+    if (name == "--precision") options.precision = argv[i + 1];
     for (int k = i + 1; name == "--peer" && k < std::min(argc, i + 4) && argv[k][0] != '-'; ++k)
       options.peer.emplace_back(argv[k]);
   }
@@ -229,11 +232,16 @@ Result<void> measure_shapes(const Options& options, const DecoderShape& scenes) 
 
 /// A GGUF file as it lies, and the peer on the same file.
 Result<void> measure_file(const Options& options) {
-  const Result<Model> model = Model::open(options.model);
+  using kernels::WeightFormat;
+  const bool is_exact = options.precision == "exact", is_bf16 = options.precision == "bf16";
+  if (!is_exact && !is_bf16 && options.precision != "int8") return invalid_argument(usage);
+  const Result<Model> model = Model::open(options.model, is_exact  ? WeightFormat::exact
+                                                         : is_bf16 ? WeightFormat::bf16
+                                                                   : WeightFormat::int8);
   if (!model.ok()) return model.error();
   const Peer peer{options.peer.empty() ? "" : options.peer[0], options.model};
-  return measure(options.model, model->text(), 512, 64,
-                 whole_rate() / flops_of(model->text().shape()),
+  return measure(options.model + ", " + options.precision, model->text(), 512, 64,
+                 (is_exact ? whole_rate() : product_rate()) / flops_of(model->text().shape()),
                  options.peer.empty() ? nullptr : &peer);
 }
 

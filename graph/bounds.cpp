@@ -2,8 +2,8 @@
 //
 // A node runs once for each frame of a direct group, once for each yield of a join's root, once for
 // a count; on each replica where it is told to (`balance: broadcast`). Roles say how many frames an
-// activation yields at most, and how large a value is; where one does not, or in a loop, there is no
-// bound.
+// activation yields at most, and how large a value is; where one does not, or in a loop, there is
+// no bound.
 #include <algorithm>
 
 #include "graph/compile.h"

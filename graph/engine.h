@@ -145,8 +145,8 @@ class Engine {
   /// How many activations run now, on one replica or on each. 0: it may not run (cancelled, a loop
   /// limit), and has ended at once.
   std::uint32_t start(Record& record, Shares& shares, std::uint64_t sequence, Effects& effects);
-  /// Makes `next` the next replica's: on the same inputs, with the next part of what `record` holds,
-  /// of which it leaves enough for `left - 1` others.
+  /// Makes `next` the next replica's: on the same inputs, with the next part of what `record`
+  /// holds, of which it leaves enough for `left - 1` others.
   void fork(Record& record, Record& next, std::uint32_t left);
   void run(Record& record, std::uint32_t replica, Effects& effects);
   /// It has ended: what follows from that.

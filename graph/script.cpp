@@ -109,7 +109,8 @@ class Binder {
       if (highest >= node.replicas)
         diagnostics_.push_back({Severity::error, mark, "unknown-replica",
                                 key + " of '" + node.name + "' speaks of replica " +
-                                    std::to_string(highest) + ", counted from 0, and its role has " +
+                                    std::to_string(highest) +
+                                    ", counted from 0, and its role has " +
                                     count_text(node.replicas, "replica"),
                                 "replicas are 0 to " + std::to_string(node.replicas - 1)});
     };

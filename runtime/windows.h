@@ -2,10 +2,11 @@
 //
 // Each edge between two machines has a window. A frame takes its bytes from it when it is sent; the
 // consumer's machine gives them back (`Return`) when the consumer's engine has taken the frame and
-// has nothing in hand, or one for each activation of the consumer that ends (for as many as a set of
-// inputs makes, where it runs on each replica). While a window is full its producer may not yield. Which edges may stop their producer, and why no two wait for each
-// other: docs/WIRE.md. Pure. Thread: one. Units: bytes. Bounds: an edge holds its window and one
-// frame for each activation of its producer that ran when it filled.
+// has nothing in hand, or one for each activation of the consumer that ends (for as many as a set
+// of inputs makes, where it runs on each replica). While a window is full its producer may not
+// yield. Which edges may stop their producer, and why no two wait for each other: docs/WIRE.md.
+// Pure. Thread: one. Units: bytes. Bounds: an edge holds its window and one frame for each
+// activation of its producer that ran when it filled.
 // Source: credit-based flow control (Kung and Morris, 1995); docs/WIRE.md, back-pressure.
 #pragma once
 

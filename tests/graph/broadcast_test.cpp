@@ -72,7 +72,7 @@ const std::string ask = "  ask: { run: judge.ask, inputs: [ { x: inputs.x } ], o
 
 }  // namespace
 
-TEST_CASE("each set of inputs runs on each replica, and outputs come in the order of the replicas") {
+TEST_CASE("each set of inputs runs on each replica, and outputs come in their order") {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     INFO(seed);
     Harness harness(head + "nodes:\n" + ask + "outputs: { out: ask.v }\n");

@@ -199,7 +199,7 @@ struct Pair : HostedWorld {
 
 }  // namespace
 
-TEST_CASE("of a node that runs on each replica, each activation in a host that died is tried again") {
+TEST_CASE("on each replica an activation whose host died is tried again") {
   const NothingLeft nothing;
   const Folder folder;
   Pair world(", idempotent: true");
@@ -221,7 +221,7 @@ TEST_CASE("of a node that runs on each replica, each activation in a host that d
       "n_one: tried again: host 'shaky' died by SIGKILL"));
 }
 
-TEST_CASE("a host that dies in a node that runs on each replica costs the call, and the next has all") {
+TEST_CASE("a host of all replicas that dies costs the call, and the next runs on each") {
   const NothingLeft nothing;
   Pair world("");
   const Answer answer = world.ask("segv");

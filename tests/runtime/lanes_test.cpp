@@ -207,41 +207,6 @@ limits: { deadline: 20s }
   }
 }
 
-TEST_CASE("a set of inputs runs on each replica at the same time, and comes out in their order") {
-  TestWorld world;
-  std::optional<Meeting> meeting;
-  world.add_scripted([&](Activation& a, std::uint32_t replica) -> Result<void> {
-    if (a.node() == "gather") {
-      std::string all;
-      for (const PayloadRef& value : a.inputs("v")) all += value->text;
-      a.yield("v", make_text(all));
-      return {};
-    }
-    if (!meeting->all_come(a)) return Error{ErrorCode::cancelled, "alone"};
-    a.yield("v", make_text(a.input("x")->text + std::to_string(replica)));
-    return {};
-  });
-  world.run(R"(
-sluice: 1
-workflow: test
-inputs: { x: text }
-roles:
-  judge: { plugin: scripted, replicas: 3, balance: broadcast }
-  any: { plugin: scripted }
-nodes:
-  ask: { run: judge.ask, inputs: [ { x: inputs.x } ], outputs: [v] }
-  gather: { run: any.gather, inputs: [ { v: ask.v, x: inputs.x } ], outputs: [v] }
-outputs: { each: ask.v, all: gather.v }
-limits: { deadline: 20s }
-)");
-  for (int round = 0; round < 20; ++round) {
-    meeting.emplace(3);
-    const auto [outcome, came] = world.call();
-    CHECK(outcome.ok);
-    CHECK(came == "x0 x1 x2 x0x1x2 ");
-  }
-}
-
 TEST_CASE("a frame goes to a role on another lane while the one that made it still runs") {
   Gate came;
   TestWorld world;

@@ -133,6 +133,7 @@ SLUICE_AVX512_BF16 void block_bf16(const FewRows& f, const std::uint16_t* w, std
     __m512bh wide[W];
 #pragma GCC unroll 4
     for (std::size_t v = 0; v < W; ++v) wide[v] = load32(rows + v * f.in + i);
+    if constexpr (R == 1 && W == 1) read_ahead(rows + i);
 #pragma GCC unroll 4
     for (std::size_t j = 0; j < R; ++j) {
       const __m512bh some = load32(x + j * f.in + i);
@@ -195,6 +196,7 @@ SLUICE_VNNI void block_vnni(const FewRows& f, const std::int8_t* w, std::size_t 
     __m512i wide[W];
 #pragma GCC unroll 4
     for (std::size_t v = 0; v < W; ++v) wide[v] = _mm512_loadu_si512(rows + v * f.in + i);
+    if constexpr (R == 1 && W == 1) read_ahead(rows + i);
 #pragma GCC unroll 4
     for (std::size_t j = 0; j < R; ++j) {
       const __m512i some[2] = {_mm512_loadu_si512(high + j * f.in + i),

@@ -135,59 +135,35 @@ SLUICE_ROW_INLINE void add(const Four& four, const FourGroups& x, Sums& sums) {
     sums.minima = _mm512_fmadd_ps(four.minimum, _mm512_load_ps(x.sums), sums.minima);
 }
 
-/// R rows of the matrix, which lie one behind the other; what is loaded of x serves them all.
-template <BlockType T, std::size_t R>
-SLUICE_ROW_VNNI void product(const std::uint8_t* row, const FourGroups* x, std::size_t groups,
-                             float (&to)[R]) {
-  constexpr std::size_t bytes = fours * bytes_of<T>();
-  const std::size_t row_bytes = groups * bytes_of<T>();
-  Sums sums[R];
+template <BlockType T>
+SLUICE_ROW_INLINE float product(const std::uint8_t* row, const FourGroups* x, std::size_t groups) {
+  constexpr std::size_t bytes = fours * bytes_of<T>(), line = 64;
+  Sums sums{_mm512_setzero_ps(), _mm512_setzero_ps()};
+  for (std::size_t i = 0; i < groups / fours; ++i, ++x, row += bytes) {
 #pragma GCC unroll 2
-  for (Sums& sum : sums) sum = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-  for (std::size_t i = 0; i < groups / fours; ++i, ++x, row += bytes)
-#pragma GCC unroll 2
-    for (std::size_t r = 0; r < R; ++r) {
-      const std::uint8_t* blocks = row + r * row_bytes;
-      for (std::size_t line = 0; line < bytes; line += 64) read_ahead(blocks + line);
-      add<T>(four_of<T>(blocks, bytes), *x, sums[r]);
-    }
+    for (std::size_t at = 0; at + line <= bytes; at += line) read_ahead(row + at);
+    if (i % (line / (bytes % line)) == 0) read_ahead(row + bytes);
+    add<T>(four_of<T>(row, bytes), *x, sums);
+  }
   if (const std::size_t left = groups % fours; left != 0)
-#pragma GCC unroll 2
-    for (std::size_t r = 0; r < R; ++r)
-      add<T>(four_of<T>(row + r * row_bytes, left * bytes_of<T>()), *x, sums[r]);
-#pragma GCC unroll 2
-  for (std::size_t r = 0; r < R; ++r)
-    to[r] = _mm512_reduce_add_ps(_mm512_add_ps(sums[r].products, sums[r].minima));
+    add<T>(four_of<T>(row, left * bytes_of<T>()), *x, sums);
+  return _mm512_reduce_add_ps(_mm512_add_ps(sums.products, sums.minima));
 }
 
+/// A row after the other, as memory gives them: two at once are faster from the cache, and from
+/// memory a fourth slower.
 template <BlockType T>
-void products(const FewBlockRows& f, const BlockRows& w, std::size_t begin, std::size_t end) {
-  const std::size_t groups = w.in / group_values;
+SLUICE_ROW_VNNI void products(const FewBlockRows& f, const BlockRows& w, std::size_t begin,
+                              std::size_t end) {
   const FourGroups* x = f.whole->fours.data();
   const std::size_t bytes = w.row_bytes();
-  const std::uint8_t* waits = nullptr;  // a row whose neighbour comes next
-  std::size_t waits_at = 0;
-  w.each_row(begin, end, [&](std::size_t r, const std::uint8_t* row) {
-    if (waits != nullptr && row == waits + bytes) {
-      float two[2];
-      product<T, 2>(waits, x, groups, two);
-      f.y[waits_at] = two[0];
-      f.y[r] = two[1];
-      waits = nullptr;
-      return;
+  const std::size_t head = w.interleaved == 0 ? 1 : w.interleaved;
+  for (std::size_t first = begin / head * head; first < end; first += head)
+    for (std::size_t at = 0; at < head; ++at) {
+      const std::size_t r = first + at % 2 * (head / 2) + at / 2;
+      if (r >= begin && r < end)
+        f.y[r] = product<T>(w.bytes + (first + at) * bytes, x, w.in / group_values);
     }
-    if (waits != nullptr) {
-      float one[1];
-      product<T, 1>(waits, x, groups, one);
-      f.y[waits_at] = one[0];
-    }
-    waits = row;
-    waits_at = r;
-  });
-  if (waits == nullptr) return;
-  float one[1];
-  product<T, 1>(waits, x, groups, one);
-  f.y[waits_at] = one[0];
 }
 
 SLUICE_ROW_VNNI void split(const WholeRows& x, std::size_t group, std::size_t lane,

@@ -13,8 +13,8 @@
 namespace sluice::kernels {
 
 /// Of a matrix that one row reads from beginning to end, the line that is wanted some hundred
-/// nanoseconds later: what the processor asks for by itself is not far enough ahead, and ends with
-/// a page (measured: 26 to 31 instead of 26, 29 to 38 instead of 25 to 33 GB/s, one thread, int8).
+/// nanoseconds later: what the processor asks for by itself is not far enough ahead (measured on one
+/// thread, int8: 25 to 32 GB/s, 31 to 38 with it). May point behind the matrix.
 [[gnu::always_inline]] inline void read_ahead(const void* at) {
   constexpr std::size_t ahead = 4096;
   __builtin_prefetch(static_cast<const char*>(at) + ahead);

@@ -60,6 +60,21 @@ SLUICE_LOOP void any_int8(const FewRows& f, const std::int8_t* w, std::size_t be
   any(f, w, begin, end);
 }
 
+/// The largest size of a value; in sixteen parts, so that comparisons do not wait for each other.
+SLUICE_LOOP float largest(const float* x, std::size_t count) {
+  float parts[lanes] = {};
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (std::size_t j = 0; j < lanes; ++j) {
+      const float size = std::abs(x[i + j]);
+      parts[j] = size > parts[j] ? size : parts[j];
+    }
+  float most = 0;
+  for (; i < count; ++i) most = std::max(most, std::abs(x[i]));
+  for (const float part : parts) most = std::max(most, part);
+  return most;
+}
+
 SLUICE_LOOP void split_values(const float* x, float inverse, std::size_t count, std::uint8_t* high,
                               std::uint8_t* low) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -250,8 +265,7 @@ std::size_t matvec_rows(WeightFormat format, std::size_t in) {
 bool wants_split(std::size_t in) { return uses(Isa::vnni) && in <= std::size_t{1} << 16; }
 
 float split_row(const float* x, std::size_t count, std::uint8_t* high, std::uint8_t* low) {
-  float most = 0;
-  for (std::size_t i = 0; i < count; ++i) most = std::max(most, std::abs(x[i]));
+  const float most = wide<largest>(x, count);
   const float inverse = most == 0 ? 0 : 32767 / most;
   wide<split_values>(x, inverse, count, high, low);
   return most / 32767;

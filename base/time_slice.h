@@ -4,7 +4,8 @@
 // A worker that loses its core amid a part keeps the whole loop waiting for as long as another
 // process has the core, some milliseconds. One that gives it away between two parts keeps nobody:
 // the loop's other threads take what is left. Where nobody wants the core it is back at once.
-// Thread: none of its own; a worker has its own. Time is an argument.
+// In a relay (base/worker_pool.h) the caller does the same. Thread: none of its own; a worker or a
+// caller has its own. Time is an argument.
 #pragma once
 
 #include <chrono>

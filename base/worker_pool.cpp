@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <utility>
 
 #include "base/check.h"
 #include "base/time_slice.h"
@@ -19,7 +20,8 @@ namespace {
 
 /// Longer than what a decoder does between two products, shorter than a wake-up is worth.
 constexpr std::chrono::microseconds spin_most{40};
-constexpr std::uint32_t sleeps = 1U << 31;  // in Loop::done
+/// Place::news: besides, each loop that is opened adds `one_loop`.
+constexpr std::uint32_t over = 1, sleeps = 2, one_loop = 4;
 
 thread_local bool in_part = false;
 thread_local std::size_t limit = 0;  // of this thread's loops; 0: none
@@ -56,19 +58,6 @@ void wake(const std::atomic<std::uint32_t>& word, std::size_t most) {
             static_cast<int>(std::min<std::size_t>(most, INT_MAX)), nullptr, nullptr, 0);
 }
 
-/// Loop::claim: what is left of the loop below, then helpers that have joined, then the loop's
-/// number.
-constexpr std::uint64_t one_helper = 1ULL << 21;
-constexpr std::uint64_t one_loop = 1ULL << 32;
-constexpr std::size_t threads_limit = one_loop / one_helper;
-constexpr std::uint64_t left(std::uint64_t claim) { return claim % one_helper; }
-constexpr std::uint64_t helpers(std::uint64_t claim) { return claim % one_loop / one_helper; }
-constexpr std::uint64_t number(std::uint64_t claim) { return claim / one_loop; }
-/// What a thread takes at once. The last parts are small, so that all end together.
-constexpr std::uint64_t part_of(std::uint64_t claim, std::uint32_t threads) {
-  return std::max<std::uint64_t>(left(claim) / (2 * threads), 1);
-}
-
 }  // namespace
 
 WorkerPool::WorkerPool(std::size_t threads) : threads_(std::max<std::size_t>(threads, 1)) {
@@ -82,64 +71,119 @@ WorkerPool::~WorkerPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void WorkerPool::run(std::size_t count, std::size_t threads_most, Call call, const void* context) {
-  SLUICE_CHECK(count <= count_most, "a loop of too many indices");
-  const std::size_t most = std::min({count, threads_most, threads(), threads_limit});
-  Loop* loop = most > 1 && !in_part ? take_loop() : nullptr;
-  if (loop == nullptr) {
-    if (count != 0) call(context, 0, count);
+void WorkerPool::run(std::size_t count, std::size_t threads_most, const Work& work) {
+  const std::size_t threads_here = std::min<std::size_t>(threads(), Turns::threads_most);
+  const std::size_t most = std::min(threads_most, threads_here);
+  const bool alone = most < 2 || in_part;
+  count = run_here(count, alone ? count_most : 1, work);
+  Place* place = count == 0 ? nullptr : take_place();
+  if (place == nullptr) {
+    (void)run_here(count, count_most, work);
     return;
   }
-  open(*loop, count, most, call, context);
+  place->work = work;
+  place->threads.store(static_cast<std::uint32_t>(most), std::memory_order_relaxed);
+  place->news.store(0, std::memory_order_relaxed);
+  computing_.fetch_add(1, std::memory_order_relaxed);
+  open(*place, count);
   in_part = true;
-  std::size_t mine = 0;
-  std::uint64_t claim = loop->claim.load(std::memory_order_acquire);
-  while (left(claim) != 0) {
-    const std::uint64_t part = part_of(claim, static_cast<std::uint32_t>(most));
-    if (!loop->claim.compare_exchange_weak(claim, claim - part, std::memory_order_acq_rel,
-                                           std::memory_order_acquire))
-      continue;
-    const std::size_t begin = count - left(claim);
-    call(context, begin, begin + part);
-    mine += part;
-    claim = loop->claim.load(std::memory_order_acquire);
+  for (;;) {
+    const std::uint32_t seen = place->news.load(std::memory_order_acquire);
+    if ((seen & over) != 0) break;
+    take_parts(*place, work.next != nullptr);
+    wait_for_news(*place, seen);
   }
   in_part = false;
-  wait_for(*loop, static_cast<std::uint32_t>(count - mine));
   computing_.fetch_sub(1, std::memory_order_relaxed);
-  loop->taken.store(false, std::memory_order_release);
+  const std::exception_ptr thrown = std::exchange(place->thrown, nullptr);
+  place->failed.store(false, std::memory_order_relaxed);
+  place->taken.store(false, std::memory_order_release);
+  if (thrown != nullptr) std::rethrow_exception(thrown);
 }
 
-WorkerPool::Loop* WorkerPool::take_loop() {
-  for (Loop& loop : loops_)
-    if (!loop.taken.load(std::memory_order_relaxed) &&
-        !loop.taken.exchange(true, std::memory_order_acquire))
-      return &loop;
+/// Runs loops of no more than `most` indices on this thread. Returns what the next one has; 0:
+/// none.
+std::size_t WorkerPool::run_here(std::size_t count, std::size_t most, const Work& work) {
+  for (;;) {
+    SLUICE_CHECK(count <= count_most, "a loop of too many indices");
+    if (count == 0 || count > most) return count;
+    work.part(work.body, 0, count);
+    count = work.next != nullptr ? work.next(work.next_context) : 0;
+  }
+}
+
+WorkerPool::Place* WorkerPool::take_place() {
+  for (Place& place : places_)
+    if (!place.taken.load(std::memory_order_relaxed) &&
+        !place.taken.exchange(true, std::memory_order_acquire))
+      return &place;
   return nullptr;
 }
 
-void WorkerPool::open(Loop& loop, std::size_t count, std::size_t threads, Call call,
-                      const void* context) {
-  loop.call.store(call, std::memory_order_relaxed);
-  loop.context.store(context, std::memory_order_relaxed);
-  loop.count.store(static_cast<std::uint32_t>(count), std::memory_order_relaxed);
-  loop.threads.store(static_cast<std::uint32_t>(threads), std::memory_order_relaxed);
-  loop.done.store(0, std::memory_order_relaxed);
-  const std::size_t busy = computing_.fetch_add(1, std::memory_order_relaxed) + 1;
-  const std::uint64_t last = loop.claim.load(std::memory_order_relaxed);
-  loop.claim.store((number(last) + 1) * one_loop + count, std::memory_order_release);
+void WorkerPool::open(Place& place, std::size_t count) {
+  place.count.store(static_cast<std::uint32_t>(count), std::memory_order_relaxed);
+  place.turns.open(static_cast<std::uint32_t>(count));
   opened_.fetch_add(1, std::memory_order_seq_cst);
-  if (busy < this->threads()) wake_workers(std::min(threads - 1, this->threads() - busy));
+  const std::size_t most = std::min<std::size_t>(count, place.threads) - 1;
+  const std::size_t busy = computing_.load(std::memory_order_relaxed);
+  if (most != 0 && busy < threads()) wake_workers(std::min(most, threads() - busy));
 }
 
-void WorkerPool::wait_for(Loop& loop, std::uint32_t by_workers) {
-  const auto done = [&] { return loop.done.load(std::memory_order_acquire) == by_workers; };
-  if (done() || spin_until(done)) return;
-  std::uint32_t seen = loop.done.fetch_or(sleeps, std::memory_order_acq_rel) | sleeps;
-  while (seen != (by_workers | sleeps)) {
-    sleep_on(loop.done, seen);
-    seen = loop.done.load(std::memory_order_acquire);
+/// The caller's, until none is left to take.
+void WorkerPool::take_parts(Place& place, bool gives_way) {
+  thread_local TimeSlice slice(TimeSlice::Clock::now());
+  for (Turns::Seen seen = place.turns.seen(); seen.left() != 0;) {
+    const std::uint32_t part = seen.part(place.threads.load(std::memory_order_relaxed));
+    if (!place.turns.take(seen, part, false)) continue;
+    do_part(place, seen, part);
+    if (slice.is_over(TimeSlice::Clock::now()) && gives_way) {
+      ::sched_yield();
+      slice.begin(TimeSlice::Clock::now());
+    }
+    seen = place.turns.seen();
   }
+}
+
+void WorkerPool::do_part(Place& place, Turns::Seen seen, std::uint32_t part) {
+  const Work& work = place.work;
+  const std::size_t begin = place.count.load(std::memory_order_relaxed) - seen.left();
+  try {
+    if (!place.failed.load(std::memory_order_relaxed)) work.part(work.body, begin, begin + part);
+  } catch (...) {
+    fail(place);
+  }
+  if (place.turns.end(part)) end_loop(place);
+}
+
+void WorkerPool::fail(Place& place) {
+  if (!place.failed.exchange(true, std::memory_order_relaxed))
+    place.thrown = std::current_exception();
+}
+
+/// By whoever has ended the last part; others look at `news`.
+void WorkerPool::end_loop(Place& place) {
+  std::size_t count = 0;
+  try {
+    const Work& work = place.work;
+    if (work.next != nullptr && !place.failed.load(std::memory_order_relaxed))
+      count = run_here(work.next(work.next_context), 1, work);
+  } catch (...) {
+    fail(place);
+  }
+  if (count != 0) open(place, count);
+  std::uint32_t seen = place.news.load(std::memory_order_relaxed);
+  const auto told = [&] { return (seen & ~sleeps) + (count != 0 ? one_loop : over); };
+  while (!place.news.compare_exchange_weak(seen, told(), std::memory_order_acq_rel)) {
+  }
+  if ((seen & sleeps) != 0) wake(place.news, 1);
+}
+
+void WorkerPool::wait_for_news(Place& place, std::uint32_t seen) {
+  const auto told = [&] { return place.news.load(std::memory_order_acquire) != seen; };
+  if (told() || spin_until(told)) return;
+  if (!place.news.compare_exchange_strong(seen, seen | sleeps, std::memory_order_acq_rel)) return;
+  while (place.news.load(std::memory_order_acquire) == (seen | sleeps))
+    sleep_on(place.news, seen | sleeps);
 }
 
 void WorkerPool::wake_workers(std::size_t most) {
@@ -165,51 +209,43 @@ void WorkerPool::work() {
 }
 
 bool WorkerPool::help(TimeSlice& slice) {
-  Loop* best = nullptr;
-  std::uint64_t best_claim = 0;
-  for (Loop& loop : loops_) {
-    const std::uint64_t claim = loop.claim.load(std::memory_order_acquire);
-    if (left(claim) == 0 || helpers(claim) + 1 >= loop.threads.load(std::memory_order_relaxed))
+  Place* best = nullptr;
+  Turns::Seen best_seen = places_[0].turns.seen();
+  for (Place& place : places_) {
+    const Turns::Seen seen = place.turns.seen();
+    if (seen.left() == 0 || seen.helpers() + 1 >= place.threads.load(std::memory_order_relaxed))
       continue;
-    if (best != nullptr && helpers(claim) >= helpers(best_claim)) continue;
-    best = &loop;
-    best_claim = claim;
+    if (best != nullptr && seen.helpers() >= best_seen.helpers()) continue;
+    best = &place;
+    best_seen = seen;
   }
   if (best == nullptr) return false;
   bool helped = false;
   if (computing_.fetch_add(1, std::memory_order_relaxed) < threads())
-    helped = help(*best, best_claim, slice);
+    helped = help(*best, best_seen, slice);
   computing_.fetch_sub(1, std::memory_order_relaxed);
   return helped;
 }
 
-bool WorkerPool::help(Loop& loop, std::uint64_t claim, TimeSlice& slice) {
-  const std::uint64_t joined = number(claim);
-  std::uint64_t joins = one_helper;
-  while (number(claim) == joined && left(claim) != 0 &&
+bool WorkerPool::help(Place& place, Turns::Seen seen, TimeSlice& slice) {
+  const std::uint32_t joined = seen.number();
+  bool joins = true;
+  while (seen.number() == joined && seen.left() != 0 &&
          computing_.load(std::memory_order_relaxed) <= threads()) {
-    // What is read here is this loop's if the claim succeeds.
-    const Call call = loop.call.load(std::memory_order_relaxed);
-    const void* context = loop.context.load(std::memory_order_relaxed);
-    const std::uint32_t count = loop.count.load(std::memory_order_relaxed);
-    const std::uint32_t threads = loop.threads.load(std::memory_order_relaxed);
-    if (joins != 0 && helpers(claim) + 1 >= threads) break;
-    const std::uint64_t part = part_of(claim, threads);
-    if (!loop.claim.compare_exchange_weak(claim, claim - part + joins, std::memory_order_acq_rel,
-                                          std::memory_order_acquire))
-      continue;
-    joins = 0;
-    const std::size_t begin = count - left(claim);
-    call(context, begin, begin + part);
-    const auto did = static_cast<std::uint32_t>(part);
-    if ((loop.done.fetch_add(did, std::memory_order_acq_rel) & sleeps) != 0) wake(loop.done, 1);
+    // What is read here is this loop's if a part can be taken.
+    const std::uint32_t threads = place.threads.load(std::memory_order_relaxed);
+    if (joins && seen.helpers() + 1 >= threads) break;
+    const std::uint32_t part = seen.part(threads);
+    if (!place.turns.take(seen, part, joins)) continue;
+    joins = false;
+    do_part(place, seen, part);
     if (slice.is_over(TimeSlice::Clock::now())) {
       ::sched_yield();
       slice.begin(TimeSlice::Clock::now());
     }
-    claim = loop.claim.load(std::memory_order_acquire);
+    seen = place.turns.seen();
   }
-  return joins == 0;
+  return !joins;
 }
 
 void WorkerPool::wait_for_loops(std::uint32_t seen) {
@@ -244,7 +280,7 @@ std::size_t cores() {
   const bool known = ::sched_getaffinity(0, sizeof set, &set) == 0;
   const auto many = known ? static_cast<std::size_t>(CPU_COUNT(&set))
                           : std::size_t{std::thread::hardware_concurrency()};
-  return std::clamp<std::size_t>(many, 1, threads_limit);
+  return std::clamp<std::size_t>(many, 1, Turns::threads_most);
 }
 
 }  // namespace

@@ -1,15 +1,17 @@
-// Threads that help whoever has a loop to run: the callers compute too, so a pool for two cores has
-// one worker.
+// Threads that help whoever has a loop to run, or a relay of loops: the callers compute too, so a
+// pool for two cores has one worker.
 //
-// A loop is cut when threads come: each takes a part of what is left, large ones first. A worker
-// that the system does not run takes none, and the caller waits for parts that were begun, never
-// for workers. A worker gives its core away between two parts before the system would take it amid
-// one. Who waits spins for some tens of microseconds, then sleeps in the kernel. While as
-// many threads compute as the pool is for, callers counted, no worker joins: several callers share
-// one machine.
+// A loop is cut when threads come (base/turns.h). A worker that the system does not run takes no
+// part, and the caller waits for parts that were begun, never for workers. In a relay whoever ends
+// a loop begins the next one, so it goes on while the caller itself has no core. Between two parts
+// a worker, and in a relay the caller too, gives its core away before the system would take it amid
+// one. Who waits spins for some tens of microseconds, then sleeps in the kernel. While as many
+// threads compute as the pool is for, callers counted, no worker joins: several callers share one
+// machine.
 // Thread: any number of callers; a loop inside a part runs on that part's thread. A fork's child
 // has no workers, so it gets a `shared` pool of its own; another pool's loops run on their callers.
 // Owns: the workers; `shared`'s live until the process ends.
+// Errors: after a part has thrown no other is begun, and the caller gets what the first one threw.
 // Cost: about a microsecond a loop while workers spin; a wake-up call where they sleep.
 #pragma once
 
@@ -17,9 +19,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <thread>
 #include <vector>
+
+#include "base/turns.h"
 
 namespace sluice {
 
@@ -43,39 +48,67 @@ class WorkerPool {
   /// all are done. Requires: count <= count_most.
   template <typename Body>
   void run(std::size_t count, std::size_t threads_most, const Body& body) {
-    const auto call = [](const void* context, std::size_t begin, std::size_t end) {
-      (*static_cast<const Body*>(context))(begin, end);
-    };
-    run(count, threads_most, call, &body);
+    run(count, threads_most, {nullptr, part_of<Body>, nullptr, &body});
   }
-  static constexpr std::size_t count_most = 1 << 20;
+
+  /// Loops one behind the other: `next()` says how many indices the next one has, 0: that was all.
+  /// It is called by one thread at a time, any of them, when all parts of the loop before are done,
+  /// and does meanwhile what has to stand between the two. That thread also runs a loop of one
+  /// index. `body` and `next` see what was written before. Requires: each count <= count_most.
+  template <typename Next, typename Body>
+  void relay(std::size_t threads_most, const Next& next, const Body& body) {
+    const auto call = [](const void* context) -> std::size_t {
+      return (*static_cast<const Next*>(context))();
+    };
+    run(next(), threads_most, {call, part_of<Body>, &next, &body});
+  }
+  static constexpr std::size_t count_most = Turns::count_most;
 
  private:
-  using Call = void (*)(const void* context, std::size_t begin, std::size_t end);
+  using Part = void (*)(const void* body, std::size_t begin, std::size_t end);
+  template <typename Body>
+  static void part_of(const void* body, std::size_t begin, std::size_t end) {
+    (*static_cast<const Body*>(body))(begin, end);
+  }
+  /// What a caller brings.
+  struct Work {
+    std::size_t (*next)(const void* next_context) = nullptr;  // null: one loop is all
+    Part part = nullptr;
+    const void* next_context = nullptr;
+    const void* body = nullptr;
+  };
 
-  /// A loop that is under way. What it runs may be read by a worker that comes too late: its claim
-  /// then fails, for the claim's number has moved on.
-  struct alignas(64) Loop {
-    std::atomic<std::uint64_t> claim{0};  // number of the loop, helpers, indices that are left
-    std::atomic<Call> call{nullptr};
-    std::atomic<const void*> context{nullptr};
-    std::atomic<std::uint32_t> count{0}, threads{0};
-    alignas(64) std::atomic<std::uint32_t> done{0};  // by workers; the caller sleeps on it
+  /// A place for a caller's loops. Whoever comes too late gets no part of a loop that is over, for
+  /// the next one has another number.
+  struct Place {
+    Turns turns;
+    std::atomic<std::uint32_t> threads{0};  // read before a part is taken; what follows, after it
+    std::atomic<std::uint32_t> count{0};
+    Work work;
+    std::exception_ptr thrown;
+    std::atomic<bool> failed{false};
+    /// Changes when a loop is opened and when all is over; the caller sleeps on it.
+    alignas(64) std::atomic<std::uint32_t> news{0};
     std::atomic<bool> taken{false};
   };
 
-  void run(std::size_t count, std::size_t threads_most, Call call, const void* context);
-  Loop* take_loop();
-  void open(Loop& loop, std::size_t count, std::size_t threads, Call call, const void* context);
-  void wait_for(Loop& loop, std::uint32_t by_workers);
+  void run(std::size_t count, std::size_t threads_most, const Work& work);
+  static std::size_t run_here(std::size_t count, std::size_t most, const Work& work);
+  Place* take_place();
+  void open(Place& place, std::size_t count);
+  void take_parts(Place& place, bool gives_way);
+  void do_part(Place& place, Turns::Seen seen, std::uint32_t part);
+  void end_loop(Place& place);
+  void fail(Place& place);
+  void wait_for_news(Place& place, std::uint32_t seen);
   void wake_workers(std::size_t most);
   void work();
   bool help(TimeSlice& slice);
-  bool help(Loop& loop, std::uint64_t claim, TimeSlice& slice);
+  bool help(Place& place, Turns::Seen seen, TimeSlice& slice);
   void wait_for_loops(std::uint32_t seen);
 
   const std::size_t threads_;
-  std::array<Loop, 16> loops_;
+  std::array<Place, 16> places_;
   alignas(64) std::atomic<std::uint32_t> opened_{0};     // loops so far: what idle workers watch
   alignas(64) std::atomic<std::uint32_t> computing_{0};  // threads in loops, callers counted
   alignas(64) std::atomic<std::uint32_t> sleepers_{0};   // workers that nobody has called yet

@@ -9,12 +9,12 @@
 // bench/requantize_gguf.py a file's matrices in another type.
 //
 // Decode at batch 1 reads every weight once per token, so its bound is read bandwidth / weight
-// bytes. The bandwidth is that of summing a buffer as large as the model with the same wide loads.
-// Prefill is bound by arithmetic: its bound is one large bf16 product, over a file's quantised
-// blocks what 16-bit whole numbers in registers give. Sixteen sequences that decode together stand
-// beside one. Two shapes:
-// models/scenes, and one of 386 M parameters (24 layers, 896 wide, vocabulary 32,000) with random
-// weights, in bf16 and int8. All cores on both sides.
+// bytes. The bandwidth is that of summing a buffer as large as the model with the same wide loads
+// and threads, before and behind each decode: from one minute to the next it may double. Prefill is
+// bound by arithmetic: its bound is one large bf16 product, over a file's quantised blocks what
+// 16-bit whole numbers in registers give. Sixteen sequences that decode together stand beside one.
+// Two shapes: models/scenes, and one of 386 M parameters (24 layers, 896 wide, vocabulary 32,000)
+// with random weights, in bf16 and int8. All cores on both sides.
 
 #include <algorithm>
 #include <atomic>
@@ -55,12 +55,11 @@ double median(std::vector<double> values) {
   return std::accumulate(sums, sums + lanes, std::uint64_t{0});
 }
 
-/// Bytes per second of reading `bytes` with all cores, which stay in the cache when they are few.
-double read_bandwidth(std::size_t bytes) {
-  const kernels::HugeVector<std::uint64_t> buffer(bytes / 8, 1);
+/// Bytes per second of reading a buffer with all cores; what fits stays in the cache.
+double read_bandwidth(const kernels::HugeVector<std::uint64_t>& buffer) {
   std::vector<double> rates;
   std::atomic<std::uint64_t> sum = 0;
-  for (int run = 0; run < 9; ++run) {
+  for (int run = 0; run < 4; ++run) {
     const auto start = Clock::now();
     kernels::parallel_for(buffer.size(), 1 << 14, [&](std::size_t begin, std::size_t end) {
       sum += sum_of(buffer.data() + begin, end - begin);
@@ -113,11 +112,16 @@ Rates measure_once(const Decoder& decoder, KvPool& pool, std::size_t prompt, std
   return rates;
 }
 
-void print_rate(const char* what, double ours, double bound, const std::vector<double>& peer) {
-  std::printf("  %s %8.1f tokens/s   bound %8.1f   share %.2f", what, ours, bound, ours / bound);
+struct Rate {
+  double ours, bound, share;
+};
+
+void print_rate(const char* what, const Rate& rate, const std::vector<double>& peer) {
+  std::printf("  %s %8.1f tokens/s   bound %8.1f   share %.2f", what, rate.ours, rate.bound,
+              rate.share);
   if (!peer.empty()) {
     const double theirs = median(peer);
-    std::printf("   llama.cpp %8.1f   ours/llama.cpp %.2f", theirs, ours / theirs);
+    std::printf("   llama.cpp %8.1f   ours/llama.cpp %.2f", theirs, rate.ours / theirs);
   }
   std::printf("\n");
 }
@@ -142,9 +146,14 @@ Result<void> measure(const std::string& name, const Decoder& decoder, std::size_
                      std::size_t answer, double prefill_bound, const Peer* peer) {
   KvPool pool(decoder.kv_shape(16), (prompt + answer) / 16 + 2);
   (void)measure_once(decoder, pool, prompt, answer);  // warm-up
-  std::vector<double> prefill, decode, sixteen, peer_prefill, peer_decode;
+  std::vector<double> prefill, decode, sixteen, bound, share, peer_prefill, peer_decode;
+  const kernels::HugeVector<std::uint64_t> buffer(decoder.stream_bytes() / 8, 1);
+  const auto bytes = static_cast<double>(decoder.stream_bytes());
   for (int run = 0; run < 5; ++run) {
+    const double before = read_bandwidth(buffer);
     const Rates rates = measure_once(decoder, pool, prompt, answer);
+    bound.push_back((before + read_bandwidth(buffer)) / 2 / bytes);
+    share.push_back(rates.decode / bound.back());
     prefill.push_back(rates.prefill);
     decode.push_back(rates.decode);
     sixteen.push_back(together(decoder, answer));
@@ -156,11 +165,10 @@ Result<void> measure(const std::string& name, const Decoder& decoder, std::size_
     peer_prefill.push_back(*theirs);
     peer_decode.push_back(*also);
   }
-  const double bytes = static_cast<double>(decoder.stream_bytes());
   std::printf("%s (%.1f MB a token)\n", name.c_str(), bytes / 1e6);
-  print_rate("prefill", median(prefill), prefill_bound, peer_prefill);
-  print_rate("decode ", median(decode), read_bandwidth(decoder.stream_bytes()) / bytes,
-             peer_decode);
+  print_rate("prefill", {median(prefill), prefill_bound, median(prefill) / prefill_bound},
+             peer_prefill);
+  print_rate("decode ", {median(decode), median(bound), median(share)}, peer_decode);
   std::printf("  %zu sequences together %8.1f tokens/s   %.2f times one\n", sequences_together,
               median(sixteen), median(sixteen) / median(decode));
   std::fflush(stdout);

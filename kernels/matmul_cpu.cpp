@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "kernels/amx.h"
+#include "kernels/few_rows.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_amx.h"
 #include "kernels/matvec.h"
@@ -23,9 +24,6 @@ constexpr std::size_t values_per_thread = 1 << 16;
 constexpr std::size_t tile_outs = 128;
 constexpr std::size_t tile_rows = 512;
 
-SLUICE_LOOP void narrow_all(const float* from, std::uint16_t* to, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = narrow(from[i]);
-}
 SLUICE_LOOP void round_all(const float* from, float* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] = widen(narrow(from[i]));
 }
@@ -127,42 +125,11 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
     if (rows > matvec_rows(weight.format(), in))
       return many_rows_narrow(x, weight, bias_data, y, rows);
   }
-  thread_local std::vector<float> rounded;
-  thread_local std::vector<std::uint16_t> narrowed;
-  FewRows f;
-  f.x = x.data();
-  f.scales = weight.scales().empty() ? nullptr : weight.scales().data();
-  f.bias = bias_data;
-  f.y = y.data();
-  f.rows = rows;
-  f.in = in;
-  f.out = out;
-  if (!exact) {
-    rounded.resize(rows * in);
-    narrowed.resize(rows * in);
-    wide<narrow_all>(x.data(), narrowed.data(), rows * in);
-    for (std::size_t i = 0; i < rows * in; ++i) rounded[i] = widen(narrowed[i]);
-    f.x = rounded.data();
-    f.x_bf16 = narrowed.data();
-  }
-  thread_local std::vector<std::uint8_t> high, low;
-  thread_local std::vector<float> row_scales;
-  if (!weight.int8().empty() && wants_split(in)) {
-    high.resize(rows * in);
-    low.resize(rows * in);
-    row_scales.resize(rows);
-    for (std::size_t r = 0; r < rows; ++r)
-      row_scales[r] = split_row(f.x + r * in, in, &high[r * in], &low[r * in]);
-    f.split = {high.data(), low.data(), row_scales.data(), weight.sums().data()};
-  }
-  parallel_streams(out, values_per_thread / in + 1, [&](std::size_t begin, std::size_t end) {
-    if (!weight.int8().empty())
-      matvec(f, weight.int8().data(), begin, end);
-    else if (!weight.bf16().empty())
-      matvec(f, weight.bf16().data(), begin, end);
-    else
-      matvec(f, weight.f32().data(), begin, end);
-  });
+  thread_local FewRowsProduct kept;
+  FewRowsProduct& product = kept;  // this thread's, for all who take part
+  product.prepare(x, weight, bias, rows);
+  parallel_streams(out, product.grain(),
+                   [&](std::size_t begin, std::size_t end) { product.compute(y, begin, end); });
 }
 
 void matmul_activate_cpu(Activation kind, std::span<const float> x, const Weight& weight,

@@ -2,7 +2,7 @@
 //
 // Up to about four are bound by reading the matrix once; more come here where the processor
 // multiplies the type itself, for nothing is widened. Rows [begin, end) of the matrix, so that
-// threads share it. For `matmul` only. Shape: x [rows, in], W [out, in], y [rows, out].
+// threads share it. For `FewRowsProduct` only. Shape: x [rows, in], W [out, in], y [rows, out].
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,14 @@
 #include "kernels/matmul.h"
 
 namespace sluice::kernels {
+
+/// Of a matrix that one row reads from beginning to end, the line that is wanted some hundred
+/// nanoseconds later: what the processor asks for by itself is not far enough ahead (measured on
+/// one thread, int8: 25 to 32 GB/s, 31 to 38 with it). May point behind the matrix.
+[[gnu::always_inline]] inline void read_ahead(const void* at) {
+  constexpr std::size_t ahead = 4096;
+  __builtin_prefetch(static_cast<const char*>(at) + ahead);
+}
 
 /// x as 16-bit whole numbers, split in bytes: x = scale * (256 * high + low - 32768).
 struct SplitRows {

@@ -60,6 +60,21 @@ SLUICE_LOOP void any_int8(const FewRows& f, const std::int8_t* w, std::size_t be
   any(f, w, begin, end);
 }
 
+/// The largest size of a value; in sixteen parts, so that comparisons do not wait for each other.
+SLUICE_LOOP float largest(const float* x, std::size_t count) {
+  float parts[lanes] = {};
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (std::size_t j = 0; j < lanes; ++j) {
+      const float size = std::abs(x[i + j]);
+      parts[j] = size > parts[j] ? size : parts[j];
+    }
+  float most = 0;
+  for (; i < count; ++i) most = std::max(most, std::abs(x[i]));
+  for (const float part : parts) most = std::max(most, part);
+  return most;
+}
+
 SLUICE_LOOP void split_values(const float* x, float inverse, std::size_t count, std::uint8_t* high,
                               std::uint8_t* low) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -133,6 +148,7 @@ SLUICE_AVX512_BF16 void block_bf16(const FewRows& f, const std::uint16_t* w, std
     __m512bh wide[W];
 #pragma GCC unroll 4
     for (std::size_t v = 0; v < W; ++v) wide[v] = load32(rows + v * f.in + i);
+    if constexpr (R == 1 && W == 1) read_ahead(rows + i);
 #pragma GCC unroll 4
     for (std::size_t j = 0; j < R; ++j) {
       const __m512bh some = load32(x + j * f.in + i);
@@ -195,6 +211,7 @@ SLUICE_VNNI void block_vnni(const FewRows& f, const std::int8_t* w, std::size_t 
     __m512i wide[W];
 #pragma GCC unroll 4
     for (std::size_t v = 0; v < W; ++v) wide[v] = _mm512_loadu_si512(rows + v * f.in + i);
+    if constexpr (R == 1 && W == 1) read_ahead(rows + i);
 #pragma GCC unroll 4
     for (std::size_t j = 0; j < R; ++j) {
       const __m512i some[2] = {_mm512_loadu_si512(high + j * f.in + i),
@@ -248,8 +265,7 @@ std::size_t matvec_rows(WeightFormat format, std::size_t in) {
 bool wants_split(std::size_t in) { return uses(Isa::vnni) && in <= std::size_t{1} << 16; }
 
 float split_row(const float* x, std::size_t count, std::uint8_t* high, std::uint8_t* low) {
-  float most = 0;
-  for (std::size_t i = 0; i < count; ++i) most = std::max(most, std::abs(x[i]));
+  const float most = wide<largest>(x, count);
   const float inverse = most == 0 ? 0 : 32767 / most;
   wide<split_values>(x, inverse, count, high, low);
   return most / 32767;

@@ -70,11 +70,21 @@ struct BlockRows {
 /// A row's values in f32. Requires: to.size() == values of the blocks from `row` on.
 void read_blocks(BlockType type, const std::uint8_t* row, std::span<float> to);
 
+/// Four groups of 32 of one row of x, as VNNI multiplies them: whole = 256 * high + low. A group
+/// has four lanes of sixteen.
+struct alignas(64) FourGroups {
+  std::int8_t high[2][64], low[2][64];  // [of a group's first sixteen, of its last]
+  float scales[16];                     // each four times
+  float sums[16];                       // as in WholeRows; in the first of four lanes
+  std::int32_t totals[16];              // of the whole numbers, there too
+};
+
 /// x as whole numbers: value = scale * whole, per group of 32. Kept between calls.
 struct WholeRows {
   std::vector<std::int16_t> whole;  // [rows, in]
   std::vector<float> scales;        // [rows, in / 32]
   std::vector<float> sums;          // of a group's values, as rounded
+  std::vector<FourGroups> fours;    // of one row alone, where VNNI is used; else empty
   void assign(std::span<const float> x, std::size_t in);
 };
 
@@ -90,6 +100,12 @@ constexpr std::size_t block_rows_few = 4;
 
 /// y[r * stride + o] = x[r] . w[o] for o in [begin, end) of the matrix' rows.
 void block_products(const FewBlockRows& f, const BlockRows& w, std::size_t begin, std::size_t end);
+
+/// The same over all parts, one below the other.
+void few_block_products(const FewBlockRows& f, std::span<const BlockRows> parts, std::size_t begin,
+                        std::size_t end);
+/// True when some part needs `FewBlockRows::whole`.
+bool any_quantised(std::span<const BlockRows> parts);
 
 /// y [rows, out] = x W^T + bias, W being all parts one below the other.
 void matmul_blocks(std::span<const float> x, std::span<const BlockRows> parts, const float* bias,

@@ -41,14 +41,11 @@ void few_rows(std::span<const float> x, std::span<const BlockRows> parts, std::s
   thread_local WholeRows kept;
   WholeRows& whole = kept;  // this thread's, for all who take part
   const std::size_t in = parts.front().in;
-  if (std::ranges::any_of(parts, is_quantised)) whole.assign(x.first(rows * in), in);
+  if (any_quantised(parts)) whole.assign(x.first(rows * in), in);
   std::size_t outs = 0;
   for (const BlockRows& part : parts) outs += part.rows;
   parallel_streams(outs, values_per_thread / in + 1, [&](std::size_t begin, std::size_t end) {
-    over_parts(parts, begin, end,
-               [&](const BlockRows& part, std::size_t from, std::size_t to, std::size_t first) {
-                 block_products({x.data(), &whole, rows, y.data() + first, out}, part, from, to);
-               });
+    few_block_products({x.data(), &whole, rows, y.data(), out}, parts, begin, end);
   });
 }
 
@@ -151,6 +148,18 @@ void tiled_rows(std::span<const float> x, std::span<const BlockRows> parts, std:
 }
 
 }  // namespace
+
+void few_block_products(const FewBlockRows& f, std::span<const BlockRows> parts, std::size_t begin,
+                        std::size_t end) {
+  over_parts(parts, begin, end,
+             [&](const BlockRows& part, std::size_t from, std::size_t to, std::size_t first) {
+               block_products({f.x, f.whole, f.rows, f.y + first, f.stride}, part, from, to);
+             });
+}
+
+bool any_quantised(std::span<const BlockRows> parts) {
+  return std::ranges::any_of(parts, is_quantised);
+}
 
 void matmul_blocks(std::span<const float> x, std::span<const BlockRows> parts, const float* bias,
                    std::span<float> y, std::size_t rows) {

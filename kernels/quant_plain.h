@@ -155,6 +155,12 @@ constexpr std::size_t bytes_of() {
 }
 
 /// The AVX2 path's halves of `block_products` and `read_blocks`. Requires: `uses` it.
+/// Fills `fours` from the rest. Requires: VNNI.
+void split_four_groups(WholeRows& x);
+/// One row of x, four blocks at a time. True where it runs; then it requires `fours`.
+bool row_has_vnni(BlockType type);
+void row_products_vnni(const FewBlockRows& f, const BlockRows& w, std::size_t begin,
+                       std::size_t end);
 void block_products_avx2(const FewBlockRows& f, const BlockRows& w, std::size_t begin,
                          std::size_t end);
 void read_blocks_avx2(BlockType type, const std::uint8_t* row, std::span<float> to);

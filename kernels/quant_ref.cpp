@@ -153,10 +153,14 @@ void WholeRows::assign(std::span<const float> x, std::size_t in) {
   scales.resize(x.size() / group_values);
   sums.resize(scales.size());
   wide<whole_groups>(x.data(), scales.size(), whole.data(), scales.data(), sums.data());
+  fours.resize(x.size() == in && uses(Isa::vnni) ? (scales.size() + 3) / 4 : 0);
+  if (!fours.empty()) split_four_groups(*this);
 }
 
 void block_products(const FewBlockRows& f, const BlockRows& w, std::size_t begin, std::size_t end) {
   SLUICE_CHECK(f.rows <= block_rows_few, "few rows only");
+  if (f.rows == 1 && row_has_vnni(w.type) && !f.whole->fours.empty())
+    return row_products_vnni(f, w, begin, end);
   if (uses(Isa::avx2)) return block_products_avx2(f, w, begin, end);
   products_plain(f, w, begin, end);
 }

@@ -17,19 +17,6 @@ Adaptive adaptive(const Modulation& modulation, std::size_t width, std::size_t r
   return {three.first(width), three.subspan(width, width), three.last(width)};
 }
 
-void norm_rows(const BlockShape& shape, const Norm& norm, std::size_t which,
-               std::span<const float> hidden, const Modulation* modulation, BlockRows& rows) {
-  const float eps = which == 1 && shape.eps2 != 0 ? shape.eps2 : shape.eps;
-  rows.normed.resize(hidden.size());
-  apply_norm(shape.norm, norm, eps, shape.width, hidden, rows.normed);
-  if (modulation == nullptr) return;
-  for (std::size_t row = 0; row < rows.count; ++row) {
-    const Adaptive parts = adaptive(*modulation, shape.width, row, which);
-    kernels::modulate_cpu(std::span(rows.normed).subspan(row * shape.width, shape.width),
-                          parts.scale, parts.shift);
-  }
-}
-
 /// hidden += x through `linear`, scaled by column or by the norm's gate.
 void add_branch(const BlockShape& shape, std::span<float> hidden, const Linear& linear,
                 std::span<const float> x, std::span<const float> scale, std::size_t which,
@@ -167,11 +154,27 @@ Block Block::load(WeightLoader& loader, const BlockShape& shape, const BlockName
   return made;
 }
 
+void Block::norm_rows(const BlockShape& shape, std::size_t which, std::span<const float> hidden,
+                      const Modulation* modulation, BlockRows& rows) const {
+  const float eps = which == 1 && shape.eps2 != 0 ? shape.eps2 : shape.eps;
+  rows.normed.resize(hidden.size());
+  apply_norm(shape.norm, which == 0 ? norm1 : norm2, eps, shape.width, hidden, rows.normed);
+  if (modulation == nullptr) return;
+  for (std::size_t row = 0; row < rows.count; ++row) {
+    const Adaptive parts = adaptive(*modulation, shape.width, row, which);
+    kernels::modulate_cpu(std::span(rows.normed).subspan(row * shape.width, shape.width),
+                          parts.scale, parts.shift);
+  }
+}
+
 void Block::project(const BlockShape& shape, std::span<const float> hidden,
                     const Modulation* modulation, BlockRows& rows) const {
-  norm_rows(shape, norm1, 0, hidden, modulation, rows);
+  norm_rows(shape, 0, hidden, modulation, rows);
   apply(qkv, rows.normed, rows.qkv);
-  if (rows.unsplit()) return;
+  if (!rows.unsplit()) split(shape, rows);
+}
+
+void Block::split(const BlockShape& shape, BlockRows& rows) const {
   rows.q.resize(rows.count * shape.heads * shape.head_dim);
   if (is_cross()) {
     kernels::split_rotate_cpu({shape.heads, 0, shape.head_dim}, rows.qkv, rows.cross_rope.cosine,
@@ -188,7 +191,7 @@ void Block::project(const BlockShape& shape, std::span<const float> hidden,
 void Block::finish(const BlockShape& shape, std::span<float> hidden, const Modulation* modulation,
                    BlockRows& rows) const {
   add_branch(shape, hidden, out, rows.mixed, scale1, 0, modulation, rows);
-  norm_rows(shape, norm2, 1, hidden, modulation, rows);
+  norm_rows(shape, 1, hidden, modulation, rows);
   rows.activated.resize(rows.count * shape.mlp);
   if (shape.gated) {
     kernels::matmul_gated_cpu(shape.activation, rows.normed, up.weight, up.bias, rows.activated,

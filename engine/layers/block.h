@@ -66,10 +66,10 @@ struct BlockRows {
   std::size_t count = 0;
   RopeTable rope;
   RopeTable cross_rope;  // of queries to others' keys
-  bool turns = true;  // the layer has rotary positions, where the forward has any
+  bool turns = true;     // the layer has rotary positions, where the forward has any
   bool keys_unrotated = false;
   std::vector<float*> k, v;  // where each row's keys and values go; none: they stay in qkv
-  kernels::HugeVector<float> normed, qkv, q, mixed, out, activated;
+  kernels::HugeVector<float> normed, qkv, q, mixed, out, up, activated;
   kernels::HugeVector<float> keys, values;  // where k and v point, when the rows are their own
 
   /// Queries, keys and values are read from qkv: nothing rotates them.
@@ -91,6 +91,11 @@ struct Block {
   /// where these are empty.
   void project(const BlockShape& shape, std::span<const float> hidden, const Modulation* modulation,
                BlockRows& rows) const;
+  /// The second half of `project`, when rows.qkv is there. Requires: rows are split.
+  void split(const BlockShape& shape, BlockRows& rows) const;
+  /// rows.normed of `hidden` by the first norm or the second.
+  void norm_rows(const BlockShape& shape, std::size_t which, std::span<const float> hidden,
+                 const Modulation* modulation, BlockRows& rows) const;
   /// After it: adds what rows.mixed gives, then the MLP, to `hidden`.
   void finish(const BlockShape& shape, std::span<float> hidden, const Modulation* modulation,
               BlockRows& rows) const;

@@ -5,8 +5,10 @@
 
 #include "base/check.h"
 #include "engine/layers/page_rows.h"
+#include "engine/layers/token_step.h"
 #include "kernels/attention.h"
 #include "kernels/layout.h"
+#include "kernels/parallel.h"
 
 namespace sluice {
 
@@ -25,6 +27,7 @@ struct Decoder::Rows : BlockRows {
   std::vector<CrossKeys> made;           // for chunks that bring none
   std::vector<const CrossKeys*> across;  // of each chunk
   Conditions joined;                     // of chunks that bring tables of their own
+  kernels::FewRowsProduct product;       // of a row alone
   /// Vectors keep their memory.
   void clear();
   /// Page tables of the chunks, which stay as they are for all layers.
@@ -265,6 +268,20 @@ const Conditions* Decoder::join_conditions(std::span<const Chunk> chunks, const 
   return &joined;
 }
 
+bool Decoder::steps_alone(const KvPool& pool) const {
+  return TokenStep::runs(shape_.block) && !attends_across() && !pool.shape().keys_before_rope;
+}
+
+void Decoder::step(KvPool& pool, std::span<float> hidden, Rows& rows) const {
+  const BlockShape& block = shape_.block;
+  const kernels::AttentionShape attention{block.heads, block.kv_heads, block.head_dim,
+                                          pool.shape().page_tokens, narrow_};
+  TokenStep step({block, attention, blocks_, shape_.layers_without_rope, kernels::thread_count(),
+                  rows.visible.front(), hidden, rows, rows.pages, rows.product});
+  const auto next = [&] { return step.next(); };
+  kernels::parallel_relay(next, [&](std::size_t begin, std::size_t end) { step.part(begin, end); });
+}
+
 Result<void> Decoder::run(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
                           const Conditions* shared, const Watch& watch, Until until) const {
   // Kept from call to call: a prefill's rows are tens of megabytes, which would be cleared anew.
@@ -281,6 +298,13 @@ Result<void> Decoder::run(KvPool& pool, std::span<const Chunk> chunks, std::vect
                "an adaptive decoder, and no other, takes a condition");
   if (attends_across()) look_across(pool, chunks, rows);
   rows.lay_out(pool, chunks);
+  if (rows.count == 1 && until == Until::rows && !watch && steps_alone(pool)) {
+    step(pool, hidden, rows);
+    rows.last.resize(hidden.size());
+    apply_norm(shape_.block.norm, norm_, shape_.block.eps, width(), hidden, rows.last);
+    hidden.swap(rows.last);
+    return {};
+  }
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
     if (watch) watch(layer, hidden);
     rows.pages.enter(layer, rows.k, rows.v);

@@ -131,6 +131,9 @@ class Decoder {
                    const Conditions* shared, const Watch& watch, Until until) const;
   Result<void> place(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
                      Rows& rows) const;
+  /// A row alone goes its own way through the layers (`TokenStep`).
+  bool steps_alone(const KvPool& pool) const;
+  void step(KvPool& pool, std::span<float> hidden, Rows& rows) const;
   void attend(KvPool& pool, std::span<const Chunk> chunks, Rows& rows) const;
   const Conditions* join_conditions(std::span<const Chunk> chunks, const Conditions* shared,
                                     Rows& rows) const;

@@ -86,4 +86,26 @@ void PageRows::attend(const kernels::AttentionShape& shape, std::span<const floa
     kernels::attention_cpu(shape, q, sequence_of_row, visible_of_row, wide_.tables, out);
 }
 
+void PageRows::attend_heads(const kernels::AttentionShape& shape, std::span<const float> q,
+                            std::uint32_t visible, std::size_t begin, std::size_t end,
+                            std::span<float> out) const {
+  const std::size_t group = shape.heads / shape.kv_heads;
+  kernels::AttentionShape some = shape;
+  some.heads = (end - begin) * group;
+  some.kv_heads = end - begin;
+  some.kv_stride = shape.kv_row();
+  const std::size_t first = begin * group * shape.head_dim;
+  const std::size_t values = some.heads * shape.head_dim;
+  constexpr std::uint32_t sequence = 0;
+  const auto attend = [&](auto table) {
+    table.offset += begin * shape.head_dim;
+    kernels::attention_cpu(some, q.subspan(first, values), {&sequence, 1}, {&visible, 1},
+                           {&table, 1}, out.subspan(first, values));
+  };
+  if (narrow_)
+    attend(in_bf16_.tables.front());
+  else
+    attend(wide_.tables.front());
+}
+
 }  // namespace sluice

@@ -29,6 +29,11 @@ class PageRows {
   void attend(const kernels::AttentionShape& shape, std::span<const float> q,
               std::span<const std::uint32_t> sequence_of_row,
               std::span<const std::uint32_t> visible_of_row, std::span<float> out) const;
+  /// The same of one row alone, which sees `visible` tokens, for KV heads [begin, end) and the
+  /// query heads that read them. By several threads at once.
+  void attend_heads(const kernels::AttentionShape& shape, std::span<const float> q,
+                    std::uint32_t visible, std::size_t begin, std::size_t end,
+                    std::span<float> out) const;
   /// Of a pool in f32.
   std::span<const kernels::PagedSequence> tables() const { return wide_.tables; }
 

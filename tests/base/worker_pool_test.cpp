@@ -12,6 +12,7 @@
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <stdexcept>
 #include <string>
 
 namespace sluice {
@@ -42,6 +43,22 @@ void meet(WorkerPool& pool) {
   std::latch both(2);
   pool.run(2, 2, [&](std::size_t, std::size_t) { both.arrive_and_wait(); });
 }
+
+/// Tells others when the thread that made it sleeps in the kernel.
+class CallerAsleep {
+ public:
+  void wait() const {
+    while (!now()) std::this_thread::yield();
+  }
+
+ private:
+  bool now() const {
+    std::string line;
+    std::getline(std::ifstream(file_), line);
+    return line.compare(line.rfind(')') + 2, 1, "S") == 0;
+  }
+  const std::string file_ = "/proc/self/task/" + std::to_string(::gettid()) + "/stat";
+};
 
 /// A caller that stays in a loop of two until it is told.
 struct HeldLoop {
@@ -140,18 +157,13 @@ TEST_CASE("a caller waits for parts that were begun, not for workers that do not
 TEST_CASE("a caller that sleeps is woken by the end of the last part") {
   WorkerPool pool(2);
   const auto self = std::this_thread::get_id();
-  const std::string file = "/proc/self/task/" + std::to_string(::gettid()) + "/stat";
-  const auto sleeps = [&] {
-    std::string line;
-    std::getline(std::ifstream(file), line);
-    return line.compare(line.rfind(')') + 2, 1, "S") == 0;
-  };
+  const CallerAsleep sleeps;
   std::latch both(2);
   std::size_t ended = 0;
   pool.run(2, 2, [&](std::size_t, std::size_t) {
     both.arrive_and_wait();
     if (std::this_thread::get_id() == self) return;
-    while (!sleeps()) std::this_thread::yield();
+    sleeps.wait();
     ended = 1;
   });
   CHECK(ended == 1);
@@ -191,6 +203,169 @@ TEST_CASE("pools come and go, used or not") {
     if (i % 3 == 0) continue;
     const auto times = times_of(pool, 10 * i, 4);
     CHECK(std::ranges::count(times, 1) == static_cast<std::ptrdiff_t>(10 * i));
+  }
+}
+
+/// A relay of loops with those numbers of indices. Not atomic, as above: what a loop wrote, `next`
+/// and the loops behind it read.
+struct Relay {
+  explicit Relay(std::vector<std::size_t> loops) : counts(std::move(loops)) {}
+
+  std::size_t next() {
+    openers.insert(std::this_thread::get_id());
+    if (!times.empty()) whole = whole && std::ranges::count(times, 1) == std::ssize(times);
+    if (opened == counts.size()) return 0;
+    times.assign(counts[opened], 0);
+    return counts[opened++];
+  }
+  void part(std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) ++times[i];
+  }
+  void run(WorkerPool& pool, std::size_t most) {
+    pool.relay(
+        most, [this] { return next(); },
+        [this](std::size_t begin, std::size_t end) { part(begin, end); });
+  }
+  bool done() const { return whole && opened == counts.size(); }
+
+  std::vector<std::size_t> counts;
+  std::vector<std::uint8_t> times;
+  std::set<std::thread::id> openers;
+  std::size_t opened = 0;
+  bool whole = true;
+};
+
+TEST_CASE("a relay's loops come one behind the other, each index once") {
+  for (const std::size_t threads : {1, 2, 3, 8}) {
+    WorkerPool pool(threads);
+    for (const std::size_t most : {0, 1, 2, 100})
+      for (int run = 0; run < 50; ++run) {
+        Relay relay({4, 1, 1, 100, 2, 1, 4096, 3, 1});
+        relay.run(pool, most);
+        CHECK(relay.done());
+      }
+    Relay none({});
+    none.run(pool, 8);
+    CHECK(none.done());
+  }
+}
+
+TEST_CASE("loops of one index stay with whoever opens them") {
+  WorkerPool pool(4);
+  for (int run = 0; run < 100; ++run) {
+    Relay relay(std::vector<std::size_t>(20, 1));
+    relay.run(pool, 4);
+    CHECK(relay.done());
+    CHECK(relay.openers == std::set{std::this_thread::get_id()});
+  }
+}
+
+TEST_CASE("a relay goes on while its caller sleeps") {
+  WorkerPool pool(2);
+  const auto self = std::this_thread::get_id();
+  const CallerAsleep sleeps;
+  std::size_t opened = 0;
+  std::vector<std::thread::id> openers;
+  std::latch both(2);
+  pool.relay(
+      2,
+      [&]() -> std::size_t {
+        openers.push_back(std::this_thread::get_id());
+        return std::vector<std::size_t>{2, 1, 1, 0}[opened++];
+      },
+      [&](std::size_t, std::size_t) {
+        if (opened != 1) return;
+        both.arrive_and_wait();
+        if (std::this_thread::get_id() != self) sleeps.wait();
+      });
+  REQUIRE(openers.size() == 4);
+  CHECK(openers[0] == self);
+  for (std::size_t i = 1; i < 4; ++i) CHECK(openers[i] != self);
+}
+
+TEST_CASE("a sleeping caller is woken by the next loop of its relay") {
+  WorkerPool pool(2);
+  const auto self = std::this_thread::get_id();
+  const CallerAsleep sleeps;
+  std::size_t opened = 0;
+  std::latch first(2), second(2);
+  pool.relay(
+      2, [&]() -> std::size_t { return opened++ < 2 ? 2 : 0; },
+      [&](std::size_t, std::size_t) {
+        (opened == 1 ? first : second).arrive_and_wait();  // the caller has one of the two
+        if (opened == 1 && std::this_thread::get_id() != self) sleeps.wait();
+      });
+  CHECK(opened == 3);
+}
+
+TEST_CASE(
+    "what a part or the way to the next loop throws comes to the caller, and ends the relay") {
+  WorkerPool pool(2);
+  const auto self = std::this_thread::get_id();
+  for (const bool by_caller : {true, false}) {
+    std::latch both(2);
+    CHECK_THROWS_WITH(pool.run(2, 2,
+                               [&](std::size_t, std::size_t) {
+                                 both.arrive_and_wait();
+                                 if ((std::this_thread::get_id() == self) == by_caller)
+                                   throw std::runtime_error("a part");
+                               }),
+                      "a part");
+    meet(pool);
+  }
+  for (std::size_t threads : {1, 2}) {
+    std::size_t opened = 0, parts = 0;
+    CHECK_THROWS_WITH(pool.relay(
+                          threads,
+                          [&]() -> std::size_t {
+                            if (++opened == 3) throw std::runtime_error("the way");
+                            return 1;
+                          },
+                          [&](std::size_t, std::size_t) { ++parts; }),
+                      "the way");
+    CHECK(opened == 3);
+    CHECK(parts == 2);
+    meet(pool);
+  }
+  std::atomic<int> begun = 0;
+  CHECK_THROWS_AS(pool.run(1000, 2,
+                           [&](std::size_t, std::size_t) {
+                             ++begun;
+                             throw 1;
+                           }),
+                  int);
+  CHECK(begun <= 2);                                        // one for each thread
+  CHECK(thread_limit() == WorkerPool::shared().threads());  // the caller is in no part
+}
+
+TEST_CASE("a relay inside a part stays on the part's thread") {
+  WorkerPool pool(3);
+  std::atomic<int> wrong = 0;
+  pool.run(32, 3, [&](std::size_t, std::size_t) {
+    Relay relay({5, 1, 64});
+    relay.run(pool, 3);
+    if (!relay.done() || relay.openers != std::set{std::this_thread::get_id()}) ++wrong;
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("many relays at once, more of them than places, and loops beside them") {
+  for (std::size_t threads : {2, 4}) {
+    WorkerPool pool(threads);
+    std::atomic<int> wrong = 0;
+    std::vector<std::thread> callers;
+    for (std::size_t caller = 0; caller < 20; ++caller)
+      callers.emplace_back([&, caller] {
+        for (std::size_t i = 0; i < 100; ++i) {
+          Relay relay({8, 1, caller + 1, 2, 50});
+          relay.run(pool, 1 + caller % 3);
+          if (!relay.done()) ++wrong;
+          if (std::ranges::count(times_of(pool, i, 3), 1) != static_cast<std::ptrdiff_t>(i))
+            ++wrong;
+        }
+      });
+    for (std::thread& caller : callers) caller.join();
+    CHECK(wrong == 0);
   }
 }
 

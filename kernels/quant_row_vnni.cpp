@@ -1,0 +1,210 @@
+// One row of x over blocks of 32 values: four blocks of a row of the matrix at a time, each in a
+// quarter of a register.
+//
+// x goes through in two bytes, so sums of a block are exact, as on the other paths.
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "kernels/isa.h"
+#include "kernels/matvec.h"
+#include "kernels/quant_plain.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define SLUICE_ROW_VNNI \
+  [[gnu::target("avx512f,avx512bw,avx512vl,avx512vnni,avx512vbmi,avx2,fma,f16c")]]
+#define SLUICE_ROW_INLINE SLUICE_ROW_VNNI [[gnu::always_inline]] inline
+#endif
+
+namespace sluice::kernels {
+
+bool row_has_vnni(BlockType type) {
+#if defined(__x86_64__)
+  static const bool permutes = __builtin_cpu_supports("avx512vbmi");
+  const bool here = type == BlockType::q4_0 || type == BlockType::q4_1 || type == BlockType::q8_0;
+  return here && permutes && uses(Isa::vnni);
+#else
+  (void)type;
+  return false;
+#endif
+}
+
+#if defined(__x86_64__)
+
+namespace {
+
+constexpr std::size_t fours = 4;  // blocks at a time
+
+/// Whole numbers of four blocks, plus 2^offset, as bytes without a sign: the first sixteen of each
+/// block, and the last. What they are multiplied by, the same for each block's four lanes.
+struct Four {
+  __m512i first, last;
+  __m512 scale, minimum;
+};
+template <BlockType T>
+constexpr int offset_bits = T == BlockType::q8_0   ? 7
+                            : T == BlockType::q4_0 ? 3
+                                                   : -1;
+
+/// Where a permutation of two registers finds each byte. Of blocks of four bits: the first 64 bytes
+/// of four blocks and, from 64 on, their last 64. Of eight bits: bytes 0 to 127; for `last` bytes
+/// 18 to 81, then 72 to 135.
+struct Places {
+  std::uint8_t first[64], last[64], scale[32], minimum[32];
+};
+template <BlockType T>
+constexpr Places made_places() {
+  constexpr bool bytes = T == BlockType::q8_0;
+  constexpr int block = bytes_of<T>();
+  const auto place = [](int byte) {
+    const int at = bytes || byte < 64 ? byte : byte + 64 - (static_cast<int>(fours) * block - 64);
+    return static_cast<std::uint8_t>(at);
+  };
+  Places p{};
+  for (int i = 0; i < 64; ++i) {
+    const int byte = i / 16 * block + i % 16 + (has_minimum<T>() ? 4 : 2);
+    p.first[i] = place(byte);
+    p.last[i] = static_cast<std::uint8_t>(byte + 16 < 82 ? byte + 16 - 18 : byte + 16 - 72 + 64);
+  }
+  for (int i = 0; i < 32; ++i) {
+    p.scale[i] = place(i / 8 * block + i % 2);
+    p.minimum[i] = place(i / 8 * block + 2 + i % 2);
+  }
+  return p;
+}
+template <BlockType T>
+alignas(64) constexpr Places places = made_places<T>();
+
+/// Those of 64 bytes at blocks + at that are among the first `bytes`; the others are zeros.
+SLUICE_ROW_INLINE __m512i load(const std::uint8_t* blocks, std::size_t bytes, std::size_t at) {
+  if (bytes >= at + 64) return _mm512_loadu_si512(blocks + at);
+  return _mm512_maskz_loadu_epi8(bytes <= at ? 0 : (1ULL << (bytes - at)) - 1, blocks + at);
+}
+/// f16 numbers at these places of a and b.
+SLUICE_ROW_INLINE __m512 halves(__m512i a, __m512i b, const std::uint8_t (&at)[32]) {
+  const __m256i where = _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
+  return _mm512_cvtph_ps(
+      _mm512_castsi512_si256(_mm512_permutex2var_epi8(a, _mm512_castsi256_si512(where), b)));
+}
+
+/// Four blocks, or as many of them as have `bytes`; the others are zeros.
+template <BlockType T>
+SLUICE_ROW_INLINE Four four_of(const std::uint8_t* blocks, std::size_t bytes) {
+  constexpr std::size_t all = fours * bytes_of<T>();
+  const Places& p = places<T>;
+  __m512i a = load(blocks, bytes, 0);
+  __m512i b = load(blocks, bytes, T == BlockType::q8_0 ? 64 : all - 64);
+  asm("" : "+v"(a), "+v"(b));  // loaded once: they cross lines of the cache
+  Four four;
+  four.scale = halves(a, b, p.scale);
+  four.first = _mm512_permutex2var_epi8(a, _mm512_load_si512(p.first), b);
+  if constexpr (T == BlockType::q8_0) {
+    const __m512i sign = _mm512_set1_epi8(-128);
+    four.last = _mm512_permutex2var_epi8(load(blocks, bytes, 18), _mm512_load_si512(p.last),
+                                         load(blocks, bytes, 72));
+    four.first = _mm512_xor_si512(four.first, sign);
+    four.last = _mm512_xor_si512(four.last, sign);
+  } else {
+    const __m512i half = _mm512_set1_epi8(15);
+    four.last = _mm512_and_si512(_mm512_srli_epi16(four.first, 4), half);
+    four.first = _mm512_and_si512(four.first, half);
+  }
+  if constexpr (has_minimum<T>()) four.minimum = halves(a, b, p.minimum);
+  return four;
+}
+
+struct Sums {
+  __m512 products, minima;
+};
+template <BlockType T>
+SLUICE_ROW_INLINE void add(const Four& four, const FourGroups& x, Sums& sums) {
+  __m512i low = _mm512_setzero_si512();
+  if constexpr (offset_bits<T> >= 0)
+    low = _mm512_sub_epi32(low, _mm512_slli_epi32(_mm512_load_si512(x.totals), offset_bits<T>));
+  __m512i high =
+      _mm512_dpbusd_epi32(_mm512_setzero_si512(), four.first, _mm512_load_si512(x.high[0]));
+  low = _mm512_dpbusd_epi32(low, four.first, _mm512_load_si512(x.low[0]));
+  high = _mm512_dpbusd_epi32(high, four.last, _mm512_load_si512(x.high[1]));
+  low = _mm512_dpbusd_epi32(low, four.last, _mm512_load_si512(x.low[1]));
+  const __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(high, 8), low);
+  const __m512 scale = _mm512_mul_ps(four.scale, _mm512_load_ps(x.scales));
+  sums.products = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), scale, sums.products);
+  if constexpr (has_minimum<T>())
+    sums.minima = _mm512_fmadd_ps(four.minimum, _mm512_load_ps(x.sums), sums.minima);
+}
+
+template <BlockType T>
+SLUICE_ROW_INLINE float product(const std::uint8_t* row, const FourGroups* x, std::size_t groups) {
+  constexpr std::size_t bytes = fours * bytes_of<T>(), line = 64;
+  Sums sums{_mm512_setzero_ps(), _mm512_setzero_ps()};
+  for (std::size_t i = 0; i < groups / fours; ++i, ++x, row += bytes) {
+#pragma GCC unroll 2
+    for (std::size_t at = 0; at + line <= bytes; at += line) read_ahead(row + at);
+    if (i % (line / (bytes % line)) == 0) read_ahead(row + bytes);
+    add<T>(four_of<T>(row, bytes), *x, sums);
+  }
+  if (const std::size_t left = groups % fours; left != 0)
+    add<T>(four_of<T>(row, left * bytes_of<T>()), *x, sums);
+  return _mm512_reduce_add_ps(_mm512_add_ps(sums.products, sums.minima));
+}
+
+/// A row after the other, as memory gives them: two at once are faster from the cache, and from
+/// memory a fourth slower.
+template <BlockType T>
+SLUICE_ROW_VNNI void products(const FewBlockRows& f, const BlockRows& w, std::size_t begin,
+                              std::size_t end) {
+  const FourGroups* x = f.whole->fours.data();
+  const std::size_t bytes = w.row_bytes();
+  const std::size_t head = w.interleaved == 0 ? 1 : w.interleaved;
+  for (std::size_t first = begin / head * head; first < end; first += head)
+    for (std::size_t at = 0; at < head; ++at) {
+      const std::size_t r = first + at % 2 * (head / 2) + at / 2;
+      if (r >= begin && r < end)
+        f.y[r] = product<T>(w.bytes + (first + at) * bytes, x, w.in / group_values);
+    }
+}
+
+SLUICE_ROW_VNNI void split(const WholeRows& x, std::size_t group, std::size_t lane,
+                           FourGroups& to) {
+  const __m512i whole = _mm512_loadu_si512(x.whole.data() + group * group_values);
+  const __m512i rounded = _mm512_add_epi16(whole, _mm512_set1_epi16(128));
+  alignas(32) std::int8_t high[group_values], low[group_values];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(high),
+                     _mm512_cvtepi16_epi8(_mm512_srai_epi16(rounded, 8)));
+  _mm256_store_si256(reinterpret_cast<__m256i*>(low), _mm512_cvtepi16_epi8(whole));
+  for (std::size_t half = 0; half < 2; ++half) {
+    std::memcpy(to.high[half] + 16 * lane, high + 16 * half, 16);
+    std::memcpy(to.low[half] + 16 * lane, low + 16 * half, 16);
+  }
+  to.totals[4 * lane] = _mm512_reduce_add_epi32(_mm512_madd_epi16(whole, _mm512_set1_epi16(1)));
+  to.sums[4 * lane] = x.sums[group];
+  for (std::size_t i = 0; i < 4; ++i) to.scales[4 * lane + i] = x.scales[group];
+}
+
+}  // namespace
+
+void split_four_groups(WholeRows& x) {
+  if (x.scales.size() % fours != 0) x.fours.back() = {};
+  for (std::size_t group = 0; group < x.scales.size(); ++group)
+    split(x, group, group % fours, x.fours[group / fours]);
+}
+
+void row_products_vnni(const FewBlockRows& f, const BlockRows& w, std::size_t begin,
+                       std::size_t end) {
+  if (w.type == BlockType::q4_0) products<BlockType::q4_0>(f, w, begin, end);
+  if (w.type == BlockType::q4_1) products<BlockType::q4_1>(f, w, begin, end);
+  if (w.type == BlockType::q8_0) products<BlockType::q8_0>(f, w, begin, end);
+}
+
+#else
+
+void split_four_groups(WholeRows&) { SLUICE_CHECK(false, "no such machine"); }
+void row_products_vnni(const FewBlockRows&, const BlockRows&, std::size_t, std::size_t) {
+  SLUICE_CHECK(false, "no such machine");
+}
+
+#endif
+
+}  // namespace sluice::kernels

@@ -42,7 +42,8 @@ PageSharing page_sharing(const Cluster& cluster) {
     for (const GlobalParamSpec& param : spec.global_params) {
       std::set<std::uint32_t> machines;
       for (std::size_t role = 0; role < spec.roles.size(); ++role)
-        if (lists(spec.roles[role], param.name.text)) machines.insert(cluster.placed[i][role]);
+        if (lists(spec.roles[role], param.name.text))
+          machines.insert(cluster.placed[i][role].begin(), cluster.placed[i][role].end());
       if (machines.size() < 2) continue;
       sharing.machines.insert(machines.begin(), machines.end());
       pools.insert(identity_of(i, param.name.text, param.included_from));

@@ -114,8 +114,24 @@ bool Restarts::is_restarted(const std::string& machine, RestartHold::Time now) {
   }
   if (!said_) return false;
   // Who does not answer in time is there all the same; nobody waits for it beyond the patience.
-  return said_->empty() || std::ranges::any_of(
-      *said_, [&](const auto& one) { return one.name == machine && one.failing == 0; });
+  return said_->empty() || std::ranges::any_of(*said_, [&](const auto& one) {
+           return one.name == machine && one.failing == 0;
+         });
+}
+
+bool Restarts::has_stand_ins(std::size_t machine) const {
+  const std::vector<NodeStatus::Machine> machines = node_.status().machines;
+  const auto is_there = [&](std::uint32_t one) {
+    return one == cluster_.spec().home() ||
+           (machines[one].known.state == Roster::State::there && !hold_.is_dead(one));
+  };
+  // Until its loss is known calls may still be sent to it.
+  if (machines[machine].known.state == Roster::State::there) return false;
+  for (const RoleMachines& roles : cluster_.placed)
+    for (const std::vector<std::uint32_t>& on : roles)
+      if (std::ranges::find(on, machine) != on.end() && std::ranges::none_of(on, is_there))
+        return false;
+  return true;
 }
 
 std::vector<std::string> Restarts::waits_for() {
@@ -127,7 +143,8 @@ std::vector<std::string> Restarts::waits_for() {
   look(now);
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     const std::string& name = cluster_.spec().machines[i].name.text;
-    if (hold_.is_dead(i) && hold_.waits(i, is_restarted(name, now), now)) names.push_back(name);
+    if (hold_.is_dead(i) && hold_.waits(i, is_restarted(name, now), now) && !has_stand_ins(i))
+      names.push_back(name);
   }
   return names;
 }

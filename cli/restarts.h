@@ -38,6 +38,8 @@ class Restarts {
  private:
   void look(RestartHold::Time now);
   bool is_restarted(const std::string& machine, RestartHold::Time now);
+  /// It is lost, and each of its roles is on a machine that is there.
+  bool has_stand_ins(std::size_t machine) const;
 
   const Cluster& cluster_;
   const Node& node_;

@@ -257,10 +257,10 @@ struct Prepared {
 std::vector<std::string> elsewhere(const Prepared& prepared) {
   std::vector<std::string> names;
   if (!prepared.cluster) return names;
-  const std::vector<std::uint32_t>& machines = prepared.cluster->placed[prepared.workflow];
+  const RoleMachines& machines = prepared.cluster->placed[prepared.workflow];
+  const std::vector<std::uint32_t> home{prepared.cluster->spec().home()};
   for (const PlanNode& node : prepared.compiled().plan.nodes)
-    if (node.id != entry_node && machines[node.role] != prepared.cluster->spec().home())
-      names.push_back(node.name);
+    if (node.id != entry_node && machines[node.role] != home) names.push_back(node.name);
   return names;
 }
 

@@ -23,10 +23,11 @@ bool is_told_before(const Failure& a, const Failure& b) {
 
 }  // namespace
 
-Coordinator::Coordinator(const Plan& plan, Pools& pools)
+Coordinator::Coordinator(const Plan& plan, Pools& pools, Replicas replicas)
     : plan_(plan),
       pools_(pools),
       home_(pools.self),
+      choice_(std::move(replicas), pools.mix),
       splitter_(plan, entry_node, pools),
       calls_(pools.mix),
       sessions_(pools.mix) {
@@ -36,9 +37,10 @@ Coordinator::Coordinator(const Plan& plan, Pools& pools)
 
 CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now,
                          Effects& effects, Instant allowed) {
-  const Number id = next_call_++;
+  Number id = first_number(next_call_++);
   if (std::cmp_greater_equal(calls_.size(), plan_.limits.calls))
     return refuse(id, session, effects);
+  id += choice_.choose(session);
   CallRecord& call = new_record(id);
   call.session = session;
   for (PayloadRef& input : inputs) call.inputs.push_back(std::move(input));
@@ -77,7 +79,7 @@ CallId Coordinator::refuse(Number id, std::uint64_t session, Effects& effects) c
 }
 
 void Coordinator::begin(Number id, CallRecord& call, Effects& effects) {
-  if (waits_for_starts_ && away_.empty())
+  if (waits_for_starts_ && first_away(id) == entry_node)
     ready_.push_back(id);
   else
     start(id, call, effects);
@@ -97,7 +99,7 @@ bool Coordinator::start_next(Effects& effects) {
 }
 
 void Coordinator::start(Number id, CallRecord& call, Effects& effects) {
-  if (!away_.empty()) return fail_lost(id, call, effects);
+  if (first_away(id) != entry_node) return fail_lost(id, call, effects);
   call.started = true;
   // Half of the credit never leaves, so that there is some to send orders with.
   Credit credit = Credit::whole();
@@ -273,7 +275,7 @@ void Coordinator::tick(Instant now, Effects& effects) {
 }
 
 void Coordinator::fail_lost(Number id, CallRecord& call, Effects& effects) {
-  const PlanNode& node = plan_.nodes[away_.front()];
+  const PlanNode& node = plan_.nodes[first_away(id)];
   fail(id, call,
        {node.id,
         {ErrorCode::unavailable, "the machine of node '" + node.name + "' is away"},
@@ -297,7 +299,7 @@ void Coordinator::give_up(const CallId& named, Effects& effects) {
 void Coordinator::drop(Number id, CallRecord& call, Effects& effects) {
   call.aborting = true;
   for (const PlanNode& node : plan_.nodes) {
-    if (node.id == entry_node || std::ranges::find(away_, node.id) != away_.end()) continue;
+    if (node.id == entry_node || is_away(node.id, id)) continue;
     call.pending.push_back(node.id);
     effects.messages.push_back(
         pools_.new_message(Message::Kind::abort, node.id, name_of(id), call.session));
@@ -305,32 +307,72 @@ void Coordinator::drop(Number id, CallRecord& call, Effects& effects) {
   for (OutputRecord& output : call.outputs) output.clear();
 }
 
-void Coordinator::nodes_lost(const std::vector<NodeId>& nodes, Effects& effects) {
+bool Coordinator::concerns(const Away& away, Number id) const {
+  const Replicas& replicas = choice_.replicas();
+  return !replicas.has(away.node) || away.machine == replicas.machine(away.node, id);
+}
+
+bool Coordinator::is_away(NodeId node, Number id) const {
+  return std::ranges::any_of(
+      away_, [&](const Away& away) { return away.node == node && concerns(away, id); });
+}
+
+NodeId Coordinator::first_away(Number id) const {
+  const auto first =
+      std::ranges::find_if(away_, [&](const Away& away) { return concerns(away, id); });
+  return first == away_.end() ? entry_node : first->node;
+}
+
+void Coordinator::nodes_lost(const std::vector<NodeId>& nodes, Effects& effects,
+                             std::uint32_t machine) {
   if (nodes.empty()) return;
   lost_any_ = true;
-  away_.insert(away_.end(), nodes.begin(), nodes.end());
+  choice_.machine_lost(machine);
+  for (const NodeId node : nodes) away_.push_back({node, machine});
   std::ranges::sort(away_);
   std::vector<Number> running;
   for (std::size_t i = oldest_; i < order_.size(); ++i) {
     const Number id = order_[i];
     if (!calls_.contains(id) || !record_of(id).started) continue;
     CallRecord& call = record_of(id);
+    if (first_away(id) == entry_node) continue;  // it uses other machines
     running.push_back(id);
     if (!call.aborting) {
       abort(id, call, effects);
       continue;
     }
-    std::erase_if(call.pending,
-                  [&](NodeId node) { return std::ranges::find(nodes, node) != nodes.end(); });
+    std::erase_if(call.pending, [&](NodeId node) { return is_away(node, id); });
   }
   for (const Number id : running) finish_if_done(id, effects);
-  // Calls fail at once now; those that waited to start, too.
-  while (start_next(effects)) {
+  fail_waiting(effects);
+}
+
+void Coordinator::fail_waiting(Effects& effects) {
+  if (!choice_.replicas().any()) {
+    while (start_next(effects)) {
+    }
+    return;
+  }
+  // Of their sessions, too: the next call gets another machine, and these come before it.
+  std::vector<Number> waiting;
+  for (std::size_t i = oldest_; i < order_.size(); ++i)
+    if (calls_.contains(order_[i]) && first_away(order_[i]) != entry_node)
+      waiting.push_back(order_[i]);
+  for (const Number id : waiting) {
+    CallRecord* const* found = calls_.find(id);
+    if (found == nullptr || (*found)->started) continue;
+    fail_lost(id, **found, effects);
+    finish_if_done(id, effects);
   }
 }
 
-std::vector<CallId> Coordinator::nodes_back(const std::vector<NodeId>& nodes) {
-  std::erase_if(away_, [&](NodeId node) { return std::ranges::find(nodes, node) != nodes.end(); });
+std::vector<CallId> Coordinator::nodes_back(const std::vector<NodeId>& nodes,
+                                            std::uint32_t machine) {
+  choice_.machine_back(machine);
+  std::erase_if(away_, [&](const Away& away) {
+    return std::ranges::find(nodes, away.node) != nodes.end() &&
+           (!choice_.replicas().has(away.node) || away.machine == machine);
+  });
   std::vector<CallId> given_up;
   for (std::size_t i = oldest_; i < order_.size(); ++i)
     if (calls_.contains(order_[i]) && record_of(order_[i]).aborting)
@@ -435,6 +477,7 @@ void Coordinator::forget(Number call) {
   calls_.erase(call);
   record->clear();
   free_calls_.give(record);
+  choice_.call_ended(call);
   while (oldest_ < order_.size() && !calls_.contains(order_[oldest_])) ++oldest_;
   if (2 * oldest_ < order_.size()) return;
   order_.erase(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(oldest_));
@@ -458,7 +501,7 @@ Coordinator::Number Coordinator::leave_queue(const CallRecord& record) {
 
 void Coordinator::tell_ended(Number id, std::uint64_t session, bool all, Effects& effects) {
   const auto tell = [&](NodeId node) {
-    if (std::ranges::find(away_, node) != away_.end()) return;
+    if (is_away(node, id)) return;
     Message* message = pools_.new_message(Message::Kind::call_ended, node, name_of(id), session);
     message->floor = floor();
     effects.messages.push_back(message);

@@ -17,6 +17,7 @@
 #include "graph/effect.h"
 #include "graph/order_queue.h"
 #include "graph/plan.h"
+#include "graph/replica_choice.h"
 #include "graph/split.h"
 #include "graph/table.h"
 #include "graph/warnings.h"
@@ -25,8 +26,9 @@ namespace sluice {
 
 class Coordinator {
  public:
-  /// Its calls are named by the pools' machine and incarnation.
-  Coordinator(const Plan& plan, Pools& pools);
+  /// Its calls are named by the pools' machine and incarnation. `replicas`: of nodes that several
+  /// machines have; each call gets one of them, and its number says which.
+  Coordinator(const Plan& plan, Pools& pools, Replicas replicas = {});
 
   /// Queues a call. `inputs` by the plan's input index; null: not given. Takes the values. Returns
   /// the call's id. Where as many are under way as the workflow's limit says, those that wait for
@@ -44,12 +46,18 @@ class Coordinator {
   /// A cancelled call whose roles do not return, or whose credit is lost: drops all there is of it.
   /// It ends when none of its activations runs.
   void give_up(const CallId& call, Effects& effects);
-  /// The machine of these nodes is gone with all it knew: every running call fails, and ends as
-  /// soon as the other nodes have nothing left of it. Until `nodes_back`, calls fail at once.
-  void nodes_lost(const std::vector<NodeId>& nodes, Effects& effects);
+  /// The machine of these nodes is gone with all it knew: every running call that uses one of them
+  /// there fails, and ends as soon as the other nodes have nothing left of it. Until `nodes_back`,
+  /// calls that would use one there fail at once. `machine`: which of several it is, for nodes that
+  /// have several.
+  void nodes_lost(const std::vector<NodeId>& nodes, Effects& effects, std::uint32_t machine = 0);
   /// Engines without memory stand in their place. The result are the calls that the others are
   /// still giving up: late messages of these may come, and must be dropped.
-  std::vector<CallId> nodes_back(const std::vector<NodeId>& nodes);
+  std::vector<CallId> nodes_back(const std::vector<NodeId>& nodes, std::uint32_t machine = 0);
+  /// No call of the session is under way: its next one may get any machine.
+  void session_ended(std::uint64_t session) { choice_.session_ended(session); }
+  /// See `ReplicaChoice`.
+  std::vector<SessionMove> take_moves() { return choice_.take_moves(); }
   /// A message for the entry. The reader gives it back to the pools afterwards.
   void receive(Message& message, Effects& effects);
   /// Ends what is past its deadline.
@@ -97,6 +105,12 @@ class Coordinator {
     std::vector<NodeId> pending;  // aborting: who has not said yet that nothing is left
     void clear();
   };
+  /// A node whose machine is lost.
+  struct Away {
+    NodeId node = 0;
+    std::uint32_t machine = 0;  // read where the node has several
+    friend auto operator<=>(const Away&, const Away&) = default;
+  };
   /// The calls of one session, first in, first out.
   struct SessionQueue {
     Number first = 0;
@@ -117,6 +131,13 @@ class Coordinator {
   void abort(Number id, CallRecord& call, Effects& effects);
   void drop(Number id, CallRecord& call, Effects& effects);
   void fail_lost(Number id, CallRecord& call, Effects& effects);
+  /// Calls that wait to start, and would use what is lost.
+  void fail_waiting(Effects& effects);
+  /// The call would use the node there.
+  bool concerns(const Away& away, Number id) const;
+  bool is_away(NodeId node, Number id) const;
+  /// The first node of the call whose machine is lost; the entry: none.
+  NodeId first_away(Number id) const;
   /// True when nothing of the call is left.
   static bool is_done(const CallRecord& call) {
     return call.aborting ? call.pending.empty()
@@ -133,7 +154,11 @@ class Coordinator {
   Number first_timed();
   void add_due(Instant deadline, Number id);
   /// Every call below has ended.
-  Number floor() const { return oldest_ == order_.size() ? next_call_ : order_[oldest_]; }
+  Number floor() const {
+    return oldest_ == order_.size() ? first_number(next_call_) : order_[oldest_];
+  }
+  /// The least that the call with this serial number may have.
+  Number first_number(std::uint64_t serial) const { return serial * choice_.replicas().choices(); }
   CallId name_of(Number id) const { return {id, home_}; }
   CallRecord& record_of(Number call) { return **calls_.find(call); }
   CallRecord& new_record(Number call);
@@ -144,6 +169,7 @@ class Coordinator {
   const Plan& plan_;
   Pools& pools_;
   const Origin home_;
+  ReplicaChoice choice_;
   Splitter splitter_;
   Shares nothing_;  // is what triggers the entry
   Holding entry_;   // of the entry's activation, for as long as `start` runs
@@ -159,11 +185,11 @@ class Coordinator {
   };
   std::vector<Due> due_;         // a heap, the next first; some have ended
   std::vector<NodeId> keepers_;  // nodes that remember something of each call to its end
-  std::vector<NodeId> away_;     // nodes whose machine is lost
+  std::vector<Away> away_;       // sorted
   bool waits_for_starts_ = false;
-  std::deque<Number> ready_;  // then: calls whose turn has come; some have ended
-  bool lost_any_ = false;     // then late messages of calls that were given up may come
-  Number next_call_ = 1;
+  std::deque<Number> ready_;     // then: calls whose turn has come; some have ended
+  bool lost_any_ = false;        // then late messages of calls that were given up may come
+  std::uint64_t next_call_ = 1;  // its serial number
 };
 
 }  // namespace sluice

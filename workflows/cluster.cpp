@@ -317,6 +317,18 @@ struct Placed {
   std::uint32_t machine = 0;
   const Name* at = nullptr;
 };
+/// Of one role, in the order of the machines.
+using PlacedOn = std::vector<Placed>;
+
+bool is_on(const PlacedOn& role, std::uint32_t machine) {
+  return std::ranges::find(role, machine, &Placed::machine) != role.end();
+}
+/// The first that the other is not on; null: there is none.
+const Placed* not_of(const PlacedOn& role, const PlacedOn& other) {
+  const auto it =
+      std::ranges::find_if(role, [&](const Placed& one) { return !is_on(other, one.machine); });
+  return it == role.end() ? nullptr : &*it;
+}
 
 class Placer {
  public:
@@ -329,9 +341,17 @@ class Placer {
       for (const Name& role : cluster_.spec.machines[i].roles) place_role(i, role);
     Placement placement;
     for (const WorkflowSpec* workflow : workflows_) {
-      std::vector<std::uint32_t>& of_roles = placement.emplace_back();
-      for (const RoleSpec& role : workflow->roles) of_roles.push_back(machine_of(*workflow, role));
-      check_together(*workflow);
+      RoleMachines& of_roles = placement.emplace_back();
+      for (const RoleSpec& role : workflow->roles) {
+        of_roles.push_back(machines_of(*workflow, role));
+        check_spread(*workflow, role);
+      }
+      for (const TogetherRoles& pair : roles_together(*workflow)) require_together(*workflow, pair);
+      if (choices_of(*workflow, of_roles) > choices_max)
+        error(cluster_.spec.machines_mark, "too-many",
+              "the roles of " + workflow->file + " can be spread in more than " +
+                  std::to_string(choices_max) + " ways over their machines",
+              "put fewer roles on several machines, or each on fewer");
     }
     return placement;
   }
@@ -344,7 +364,7 @@ class Placer {
   const std::string& machine(std::uint32_t index) const {
     return cluster_.spec.machines[index].name.text;
   }
-  const Placed* find(const std::string& role) const {
+  const PlacedOn* find(const std::string& role) const {
     for (const auto& [name, placed] : placed_)
       if (name == role) return &placed;
     return nullptr;
@@ -363,22 +383,28 @@ class Placer {
       return error(role.mark, "unknown-role", "no workflow has a role " + in_quotes(role.text),
                    near.empty() ? "" : "did you mean '" + near + "'?");
     }
-    if (const Placed* before = find(role.text))
+    auto on = std::ranges::find(placed_, role.text, &std::pair<std::string, PlacedOn>::first);
+    if (on == placed_.end()) on = placed_.insert(on, {role.text, {}});
+    if (!on->second.empty() && on->second.back().machine == at)
       return error(role.mark, "placed-twice",
-                   "role '" + role.text + "' is on '" + machine(before->machine) + "' already (" +
-                       line_of(before->at->mark) + ")",
-                   "each role runs on one machine; `replicas` of a role run there together");
-    placed_.emplace_back(role.text, Placed{at, &role});
+                   "role '" + role.text + "' is on '" + machine(at) + "' already (" +
+                       line_of(on->second.back().at->mark) + ")",
+                   "name it once on each machine; how many run there is `replicas` of the role");
+    on->second.push_back({at, &role});
   }
 
-  std::uint32_t machine_of(const WorkflowSpec& workflow, const RoleSpec& role) {
-    if (const Placed* placed = find(role.name.text)) return placed->machine;
+  std::vector<std::uint32_t> machines_of(const WorkflowSpec& workflow, const RoleSpec& role) {
+    if (const PlacedOn* placed = find(role.name.text)) {
+      std::vector<std::uint32_t> machines;
+      for (const Placed& one : *placed) machines.push_back(one.machine);
+      return machines;
+    }
     // It may be the one whose name is misspelt, or stand where the file could not be read.
-    if (unknown_ || meant_.contains(role.name.text) || !cluster_.all_machines) return 0;
+    if (unknown_ || meant_.contains(role.name.text) || !cluster_.all_machines) return {0};
     error(cluster_.spec.machines_mark, "placed-nowhere",
           "role '" + role.name.text + "' of " + workflow.file + " is on no machine",
           "add it to the `roles` of a machine");
-    return 0;
+    return {0};
   }
 
   /// The host of a role that is placed; null: it runs in the machine's own process.
@@ -389,38 +415,85 @@ class Placer {
     return nullptr;
   }
 
-  void require_together(const WorkflowSpec& workflow, const TogetherRoles& pair) {
-    const RoleSpec &a = *pair.first, &b = *pair.second;
-    const Placed* first = find(a.name.text);
-    const Placed* second = find(b.name.text);
-    if (first == nullptr || second == nullptr) return;
-    if (first->machine == second->machine) return require_one_host(*first, *second, pair.why);
-    const auto param = std::ranges::find_if(
-        workflow.global_params,
-        [&](const GlobalParamSpec& one) { return one.name.text == pair.param; });
-    std::string why_not;
-    if (why_not_shared_ && param != workflow.global_params.end()) {
-      why_not = why_not_shared_(a, b, *param);
-      if (why_not.empty()) return require_pages(*first, *second, pair.param);
+  /// A role on several machines.
+  void check_spread(const WorkflowSpec& workflow, const RoleSpec& role) {
+    const PlacedOn* placed = find(role.name.text);
+    if (placed == nullptr || placed->size() < 2) return;
+    const Placed& first = placed->front();
+    const Placed& second = (*placed)[1];
+    const auto refuse = [&](const std::string& but, const std::string& help) {
+      error(second.at->mark, "must-be-on-one-machine",
+            "role '" + role.name.text + "' is on '" + machine(second.machine) + "' and on '" +
+                machine(first.machine) + "' (" + line_of(first.at->mark) + "), but " + but,
+            help);
+    };
+    if (role.balance == Balance::broadcast)
+      refuse("each of its replicas gets every frame (`balance: broadcast`)",
+             "put it on one machine; `replicas` of it run there together");
+    for (const Name& param : role.global_params) {
+      const GlobalParamSpec* const spec = param_of(workflow, param.text);
+      if (spec == nullptr) continue;
+      const std::string why_not =
+          why_not_shared_ ? why_not_shared_(role, role, *spec) : "its pages do not travel";
+      if (why_not.empty())
+        require_pages(*placed, param.text);
+      else
+        refuse("its '" + param.text + "' is in the memory of one",
+               "put it on one machine: " + why_not);
     }
-    error(second->at->mark, "must-be-together",
-          "role '" + b.name.text + "' is on '" + machine(second->machine) + "' and '" +
-              a.name.text + "' on '" + machine(first->machine) + "' (" + line_of(first->at->mark) +
-              "), but " + pair.why,
-          "put both on one machine" + (why_not.empty() ? "" : ": " + why_not));
   }
 
-  /// Each machine pulls pages from the other.
-  void require_pages(const Placed& first, const Placed& second, const std::string& param) {
-    for (const Placed* one : {&first, &second}) {
-      const ClusterMachine& here = cluster_.spec.machines[one->machine];
-      if (const ClusterHost* host = host_of(*one))
+  static const GlobalParamSpec* param_of(const WorkflowSpec& workflow, const std::string& name) {
+    for (const GlobalParamSpec& one : workflow.global_params)
+      if (one.name.text == name) return &one;
+    return nullptr;
+  }
+
+  void require_together(const WorkflowSpec& workflow, const TogetherRoles& pair) {
+    const RoleSpec &a = *pair.first, &b = *pair.second;
+    const PlacedOn* first = find(a.name.text);
+    const PlacedOn* second = find(b.name.text);
+    if (first == nullptr || second == nullptr) return;
+    const Placed* apart = not_of(*second, *first);  // from what `other` says
+    const Placed* other = not_of(*first, *second);
+    if (apart == nullptr && other == nullptr) {
+      for (std::size_t i = 0; i < first->size(); ++i)
+        require_one_host((*first)[i], (*second)[i], pair.why);
+      return;
+    }
+    std::string why_not;
+    if (const GlobalParamSpec* const param = param_of(workflow, pair.param);
+        why_not_shared_ && param != nullptr) {
+      why_not = why_not_shared_(a, b, *param);
+      if (why_not.empty()) {
+        require_pages(*first, pair.param);
+        return require_pages(*second, pair.param);
+      }
+    }
+    // At the name that is one too many, where there is one.
+    const bool turned = apart == nullptr;
+    if (turned) std::swap(apart, other);
+    if (other == nullptr) other = &(turned ? second : first)->front();
+    const bool several = first->size() > 1 || second->size() > 1;
+    error(apart->at->mark, "must-be-together",
+          "role '" + (turned ? a : b).name.text + "' is on '" + machine(apart->machine) +
+              "' and '" + (turned ? b : a).name.text + "' on '" + machine(other->machine) + "' (" +
+              line_of(other->at->mark) + "), but " + pair.why,
+          (several ? "put both on the same machines" : "put both on one machine") +
+              (why_not.empty() ? "" : ": " + why_not));
+  }
+
+  /// Each machine pulls pages from the others.
+  void require_pages(const PlacedOn& placed, const std::string& param) {
+    for (const Placed& one : placed) {
+      const ClusterMachine& here = cluster_.spec.machines[one.machine];
+      if (const ClusterHost* host = host_of(one); host && in_host_.insert(one.at).second)
         error(host->name.mark, "must-be-in-no-host",
-              "role '" + one->at->text + "' is in host '" + host->name.text + "', but it shares '" +
+              "role '" + one.at->text + "' is in host '" + host->name.text + "', but it shares '" +
                   param + "' with another machine",
               "leave it out of the hosts");
       if (here.address && here.address->text.starts_with("tcp://") && !here.pages &&
-          without_pages_.insert(one->machine).second)
+          without_pages_.insert(one.machine).second)
         error(here.name.mark, "missing-pages",
               "machine '" + here.name.text + "' shares '" + param +
                   "' with another machine, which has no way to its pages",
@@ -442,15 +515,12 @@ class Placer {
           "put both in one host, or neither");
   }
 
-  void check_together(const WorkflowSpec& workflow) {
-    for (const TogetherRoles& pair : roles_together(workflow)) require_together(workflow, pair);
-  }
-
   LoadedCluster& cluster_;
   std::span<const WorkflowSpec* const> workflows_;
   const WhyNotShared& why_not_shared_;
   std::set<std::uint32_t> without_pages_;  // of which this was said
-  std::vector<std::pair<std::string, Placed>> placed_;
+  std::set<const Name*> in_host_;          // likewise
+  std::vector<std::pair<std::string, PlacedOn>> placed_;
   bool unknown_ = false;         // a name that is like no role's
   std::set<std::string> meant_;  // roles whose names are misspelt
 };

@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "graph/diagnostic.h"
+#include "graph/replica_units.h"
 #include "graph/spec.h"
 
 namespace sluice {
@@ -67,12 +68,14 @@ LoadedCluster load_cluster(std::string file_name, std::string_view text);
 /// Errors: not_found, exhausted (larger than 1 MiB; not read then).
 Result<LoadedCluster> load_cluster_file(const std::string& path);
 
-/// By workflow, then by role: the number of its machine. Appends what is wrong: a role that stands
-/// nowhere or twice, and roles that must be on one machine and are not; of a file with errors, what
-/// is wrong whatever the rest of it should say. Whole when there is no error. Requires the specs of
-/// all of the file's workflows.
-using Placement = std::vector<std::vector<std::uint32_t>>;
-/// Whether two roles on different machines can share a global parameter: empty, or why not.
+/// By workflow, then by role: the numbers of its machines, in the file's order. Appends what is
+/// wrong: a role that stands nowhere, or twice on one machine, or on several and cannot; roles that
+/// must be on the same machines and are not; of a file with errors, what is wrong whatever the rest
+/// of it should say. Whole when there is no error. Requires the specs of all of the file's
+/// workflows.
+using Placement = std::vector<RoleMachines>;
+/// Whether two roles on different machines, or one on several, can share a global parameter: empty,
+/// or why not.
 using WhyNotShared =
     std::function<std::string(const RoleSpec&, const RoleSpec&, const GlobalParamSpec&)>;
 Placement place_roles(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows,

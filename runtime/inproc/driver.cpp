@@ -162,8 +162,12 @@ void Driver::handle_call(Event& event) {
     recorder_->call_begins(id, event.call->given_number, event.call->session_name, given);
   calls_[id].call = event.call;
   // Of a call that was refused no other machine hears, nor of its session.
-  if (peers_ && loop_.knows(id))
-    peers_->names[event.call->record->number] = event.call->session_name;
+  if (peers_ && loop_.knows(id)) {
+    const std::uint64_t session = event.call->record->number;
+    peers_->names[session] = event.call->session_name;
+    peers_->sessions = std::max(peers_->sessions, session + 1);
+    for (const SessionMove& move : loop_.take_moves()) session_moved(move, *event.call);
+  }
   calls_open_.store(calls_.size());
   if (event.call->stopped) loop_.cancel(id);
 }
@@ -314,9 +318,10 @@ void Driver::end(EndCall& end) {
   if (end.failure && end.failure->kind == FailureKind::refused) refused_.fetch_add(1);
   outcome.warnings = std::move(end.warnings);
   if (end.failure) {
-    outcome.error = end.failure->kind == FailureKind::cancelled   ? stopped(*open.call)
-                    : end.failure->kind == FailureKind::node_lost ? away(end.failure->node)
-                                                                  : std::move(end.failure->error);
+    outcome.error = end.failure->kind == FailureKind::cancelled ? stopped(*open.call)
+                    : end.failure->kind == FailureKind::node_lost
+                        ? away(end.failure->node, end.call)
+                        : std::move(end.failure->error);
     if (end.failure->node != entry_node) outcome.node = plan_->nodes[end.failure->node].name;
   }
   if (recorder_) {

@@ -133,6 +133,8 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void handle_joined(Origin life);
   void handle_lost(Origin life, const std::string& why);
   void handle_session_ended(std::uint64_t session);
+  /// Its call is the first on the machine where it is now.
+  void session_moved(const SessionMove& move, const CallState& call);
   void receive(const PeerEvent& event);
   void hold(std::unique_ptr<PeerEvent> event);
   /// What was held back of machines that are there now.
@@ -140,7 +142,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void refuse(Origin life, const std::string& why);
   /// Calls that cannot go on: ends them here, or has their home end them.
   void end_broken();
-  Error away(NodeId node) const;
+  Error away(NodeId node, const CallId& call) const;
   /// What roles know it by, on every machine.
   std::uint64_t number_of(const CallId& call) const;
   const Ref<CallState>& call_of(const StartActivation& start);

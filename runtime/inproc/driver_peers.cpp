@@ -103,8 +103,7 @@ void Driver::take_back(Origin from, const Control& control) {
   const bool is_edge = control.edge < plan_->edges.size();
   const Edge* const edge = is_edge ? &plan_->edges[control.edge] : nullptr;
   const Residence& where = peers_->where();
-  if (edge == nullptr || where.machine(edge->from) != where.self.machine ||
-      where.machine(edge->to) != from.machine)
+  if (edge == nullptr || !where.leads(*edge, where.self.machine, from.machine))
     return refuse(from, "it gives back bytes of an edge that does not lead from here to it");
   if (!peers_->windows.returned(edge->id, from.machine, control.number))
     refuse(from, "it gives back more bytes than it was sent");
@@ -163,6 +162,7 @@ void Driver::end_broken() {
 }
 
 void Driver::handle_session_ended(std::uint64_t session) {
+  loop_.session_ended(session);
   const auto name = peers_->names.find(session);
   if (name == peers_->names.end()) return;
   Control control{.kind = Control::Kind::session_ended, .workflow = peers_->place.workflow};
@@ -173,8 +173,20 @@ void Driver::handle_session_ended(std::uint64_t session) {
   for (std::uint32_t machine = 0; machine < peers_->where().machines; ++machine) {
     peers_->told[machine].erase(session);
     if (machine != peers_->where().self.machine) tell(machine, control);
+    if (!peers_->lives.is_there(machine) && session < peers_->sessions_at_loss[machine])
+      peers_->place.port->session_void(machine, control.text);
   }
   failpoint("session_ended");
+}
+
+void Driver::session_moved(const SessionMove& move, const CallState& call) {
+  const std::vector<std::string>& machines = peers_->place.machines;
+  const std::string line = "session '" + call.session_name + "' was on machine '" +
+                           machines[move.from] + "', which is lost: it begins anew on machine '" +
+                           machines[move.to] + "'";
+  call.warn(line);
+  peers_->place.port->notice(line);
+  peers_->place.port->session_void(move.from, call.session_name);
 }
 
 // ---- what comes in
@@ -323,6 +335,7 @@ void Driver::handle_lost(Origin life, const std::string& why) {
   peers_->told[life.machine].clear();
   peers_->why[life.machine] = why;
   if (!peers_->where().is_home()) return;
+  peers_->sessions_at_loss[life.machine] = peers_->sessions;
   loop_.machine_lost(life.machine);
   loop_.run();
   // Behind what its calls were aborted with.
@@ -333,25 +346,28 @@ void Driver::handle_lost(Origin life, const std::string& why) {
   for (std::uint32_t other = 0; other < peers_->where().machines; ++other)
     if (other != peers_->where().self.machine) tell(other, news);
   // Roles elsewhere may take long to let go: no caller waits for that.
-  const std::vector<NodeId> gone = peers_->where().nodes_of(life.machine);
-  if (gone.empty()) return;
+  const Residence& where = peers_->where();
+  const std::vector<NodeId> gone = where.nodes.nodes_of(life.machine);
   std::vector<CallId> broken;
   calls_.for_each([&](const CallId& id, const OpenCall& open) {
     if (!open.given_up && loop_.is_given_up(id)) broken.push_back(id);
   });
   for (const CallId& id : broken) {
+    const auto there = [&](NodeId node) { return where.machine(node, id) == life.machine; };
+    const auto node = std::ranges::find_if(gone, there);
+    if (node == gone.end()) continue;  // given up for another reason
     OpenCall& open = *calls_.find(id);
     CallOutcome outcome;
-    outcome.error = open.call->stopped ? stopped(*open.call) : away(gone.front());
-    if (!open.call->stopped) outcome.node = plan_->nodes[gone.front()].name;
+    outcome.error = open.call->stopped ? stopped(*open.call) : away(*node, id);
+    if (!open.call->stopped) outcome.node = plan_->nodes[*node].name;
     forget(*open.call);
     end_early(open, std::move(outcome));
   }
 }
 
-Error Driver::away(NodeId node) const {
+Error Driver::away(NodeId node, const CallId& call) const {
   if (!peers_) return {ErrorCode::unavailable, "the node is lost"};
-  const std::uint32_t machine = peers_->where().machine(node);
+  const std::uint32_t machine = peers_->where().machine(node, call);
   std::string message = "machine '" + peers_->place.machines[machine] + "', where node '" +
                         plan_->nodes[node].name + "' runs, is lost";
   if (!peers_->why[machine].empty()) message += ": " + peers_->why[machine];

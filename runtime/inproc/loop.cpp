@@ -48,9 +48,10 @@ Loop::Loop(const Plan& plan, LoopHost& host, Residence where, LoopPort* port)
       host_(host),
       where_(std::move(where)),
       port_(port),
+      has_replicas_(where_.nodes.replicas.any()),
       limits_{.machines = where_.machines},
       pools_(pools_of(where_)),
-      coordinator_(plan, pools_) {
+      coordinator_(plan, pools_, where_.nodes.replicas) {
   effects_.from_wire = !where_.is_alone();
   engines_.resize(plan.nodes.size());
   for (const PlanNode& node : plan.nodes) {
@@ -109,12 +110,13 @@ void Loop::tell() {
 }
 
 inline void Loop::dispatch(Message& message) {
-  if (Engine* const engine = engines_[message.to].get())
+  Engine* const engine = engines_[message.to].get();
+  if (engine != nullptr && (!has_replicas_ || where_.is_here(message.to, message.call)))
     engine->receive(message, effects_);
   else if (message.to == entry_node && where_.is_home())
     coordinator_.receive(message, effects_);
   else
-    port_->send(where_.machine(message.to), message);
+    port_->send(where_.machine(message.to, message.call), message);
 }
 
 void Loop::run() {
@@ -155,8 +157,7 @@ Result<void> Loop::receive(Origin from, std::span<const std::byte> bytes, Instan
     pools_.give(message);
     return Error{ErrorCode::corrupt, std::move(what)};
   };
-  const bool here = message->to == entry_node ? where_.is_home() : where_.is_here(message->to);
-  if (!here)
+  if (where_.machine(message->to, message->call) != where_.self.machine)
     return refuse("a message for node " + std::to_string(message->to) + ", which is not here");
   if (message->call.home.machine != where_.home)
     return refuse("a message of a call of machine " + std::to_string(message->call.home.machine) +
@@ -171,16 +172,21 @@ Result<void> Loop::receive(Origin from, std::span<const std::byte> bytes, Instan
 }
 
 void Loop::machine_lost(std::uint32_t machine) {
-  coordinator_.nodes_lost(where_.nodes_of(machine), effects_);
+  coordinator_.nodes_lost(where_.nodes.nodes_of(machine), effects_, machine);
 }
 
 std::vector<CallId> Loop::machine_back(std::uint32_t machine) {
-  return coordinator_.nodes_back(where_.nodes_of(machine));
+  return coordinator_.nodes_back(where_.nodes.nodes_of(machine), machine);
 }
 
 void Loop::forget(const std::vector<CallId>& given_up) {
-  for (const auto& engine : engines_)
-    if (engine) engine->forget(given_up);
+  for (std::size_t node = 0; node < engines_.size(); ++node) {
+    if (!engines_[node]) continue;
+    std::vector<CallId> here;  // of the others nothing comes, nor that they have ended
+    for (const CallId& call : given_up)
+      if (where_.is_here(static_cast<NodeId>(node), call)) here.push_back(call);
+    engines_[node]->forget(here);
+  }
 }
 
 EngineCounts Loop::counts() const {

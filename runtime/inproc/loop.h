@@ -61,7 +61,10 @@ class Loop {
   /// sender's doing; nothing was done then. What only an engine refuses is the call's error, and
   /// comes to `LoopPort::refused`.
   Result<void> receive(Origin from, std::span<const std::byte> bytes, Instant now);
-  /// A machine is gone with all it knew: the home's calls that run fail.
+  /// See `Coordinator`.
+  void session_ended(std::uint64_t session) { coordinator_.session_ended(session); }
+  std::vector<SessionMove> take_moves() { return coordinator_.take_moves(); }
+  /// A machine is gone with all it knew: the home's calls that run there fail.
   void machine_lost(std::uint32_t machine);
   /// It is there, and has forgotten all. Returns the calls that the others still give up.
   std::vector<CallId> machine_back(std::uint32_t machine);
@@ -95,6 +98,7 @@ class Loop {
   LoopHost& host_;
   const Residence where_;
   LoopPort* const port_;
+  const bool has_replicas_;  // so that an engine here is not for every call
   const wire::Limits limits_;
   Pools pools_;
   Coordinator coordinator_;

@@ -41,7 +41,8 @@ struct Peers {
         lives(place.where.machines, false),
         wrong(place.where.machines),
         told(place.where.machines),
-        why(place.where.machines, "it has not joined yet") {
+        why(place.where.machines, "it has not joined yet"),
+        sessions_at_loss(place.where.machines) {
     lives.joined(place.where.self);
   }
 
@@ -65,7 +66,10 @@ struct Peers {
   std::vector<std::set<std::uint64_t>> told;   // by machine: sessions whose names it has
   std::map<std::uint64_t, std::string> names;  // of sessions
   EndedSessions ended_sessions;
-  std::vector<std::string> why;                // by machine: that it is not there
+  std::vector<std::string> why;  // by machine: that it is not there
+  /// At home, by machine that is away and was there: sessions below this may have left something.
+  std::vector<std::uint64_t> sessions_at_loss;
+  std::uint64_t sessions = 0;  // at home: each that it has named has a smaller number
   Table<Guest, CallId> guests;
   std::vector<BrokenCall> broken;
   /// Of who is there: what the home has told here; at home, what it has told.

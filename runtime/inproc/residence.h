@@ -8,30 +8,37 @@
 
 #include "graph/effect.h"
 #include "graph/plan.h"
+#include "graph/replicas.h"
 #include "runtime/wire/contract.h"
 #include "runtime/wire/lending.h"
 
 namespace sluice {
 
 struct Residence {
-  Origin self;                            // this machine, in this life
-  std::uint32_t home = 0;                 // the callers' machine
-  std::uint32_t machines = 1;             // their numbers are below this
-  std::vector<std::uint32_t> machine_of;  // by node, but for the entry; empty: all are here
+  Origin self;                 // this machine, in this life
+  std::uint32_t home = 0;      // the callers' machine
+  std::uint32_t machines = 1;  // their numbers are below this
+  NodeMachines nodes;          // empty: all are here
   /// What the others may say; borrowed until nothing of them is heard any more. Null: nobody else.
   const wire::Contract* contract = nullptr;
 
-  bool is_alone() const { return machine_of.empty(); }
+  bool is_alone() const { return nodes.of.empty(); }
   bool is_home() const { return self.machine == home; }
-  bool is_here(NodeId node) const { return is_alone() || machine_of[node] == self.machine; }
-  /// Where messages for the node go; the entry is at home.
-  std::uint32_t machine(NodeId node) const { return node == entry_node ? home : machine_of[node]; }
-  /// The nodes that live there, in order.
-  std::vector<NodeId> nodes_of(std::uint32_t there) const {
-    std::vector<NodeId> nodes;
-    for (std::size_t node = 1; node < machine_of.size(); ++node)
-      if (machine_of[node] == there) nodes.push_back(static_cast<NodeId>(node));
-    return nodes;
+  /// Perhaps in some calls only.
+  bool is_here(NodeId node) const { return is_alone() || nodes.lives(node, self.machine); }
+  /// Where messages for the node go in this call; the entry is at home.
+  std::uint32_t machine(NodeId node, const CallId& call) const {
+    return node == entry_node ? home : nodes.machine(node, call);
+  }
+  bool is_here(NodeId node, const CallId& call) const {
+    return is_alone() || machine(node, call) == self.machine;
+  }
+  /// Whether frames of the edge may go from one machine to the other.
+  bool leads(const Edge& edge, std::uint32_t from, std::uint32_t to) const {
+    const auto may_be = [&](NodeId node, std::uint32_t machine) {
+      return node == entry_node ? machine == home : nodes.lives(node, machine);
+    };
+    return may_be(edge.from, from) && may_be(edge.to, to);
   }
 };
 

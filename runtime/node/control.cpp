@@ -8,7 +8,7 @@ namespace {
 
 using Kind = Control::Kind;
 
-constexpr auto last_kind = Kind::taken;
+constexpr auto last_kind = Kind::forget;
 constexpr std::uint64_t calls_max = std::uint64_t{1} << 20U;
 constexpr std::uint64_t any_number = ~std::uint64_t{0};
 constexpr std::uint64_t u32_max = 0xffff'ffffU;
@@ -19,7 +19,7 @@ bool has_workflow(Kind kind) {
 bool has_number(Kind kind) { return has_workflow(kind); }
 bool has_text(Kind kind) {
   return kind == Kind::session || kind == Kind::session_ended || kind == Kind::unheard ||
-         kind == Kind::give_up || kind == Kind::lost;
+         kind == Kind::give_up || kind == Kind::lost || kind == Kind::forget;
 }
 bool has_life(Kind kind) {
   return kind == Kind::joined || kind == Kind::lost || kind == Kind::admitted ||

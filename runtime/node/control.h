@@ -30,6 +30,7 @@ struct Control {
     ask,            // to the home: let this machine in
     leaving,        // to the home: this machine is being stopped
     taken,          // to who makes frames of `edge`: `number` bytes of its window are free again
+    forget,         // from the home, before you are let in: what you hold of session `text` is void
   };
   Kind kind = Kind::session;
   std::uint32_t workflow = 0;  // the first five, give_up and taken

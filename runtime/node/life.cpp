@@ -19,7 +19,8 @@ Life::Life(const NodeOptions& options, Origin self, LifeKeeper& keeper)
       keeper_(keeper),
       members_(options.machines.size(), options.home),
       member_(options.home),
-      roster_(options.machines.size(), std::chrono::steady_clock::now()) {
+      roster_(options.machines.size(), std::chrono::steady_clock::now()),
+      void_(options.machines.size()) {
   roster_.joined(self, std::chrono::steady_clock::now());
 }
 
@@ -215,7 +216,11 @@ bool Life::take_control(Origin from, const wire::Bytes& bytes) {
       note_there(control.life);
       add({Joined{}, control.life, {}});
       break;
+    case Control::Kind::forget:
+      if (is_bound_to(from)) keeper_.session_ended(control.text);
+      return true;
     case Control::Kind::admitted:
+      if (keeper_.is_ending_any()) return false;  // what it was told to forget
       if (is_bound_to(from)) note_there(from);
       break;
     case Control::Kind::session:
@@ -253,6 +258,24 @@ void Life::refuse(Origin life, const std::string& why) {
 }
 
 void Life::session_known(const std::string& session) { keeper_.session_known(session); }
+
+void Life::session_void(std::uint32_t machine, const std::string& session) {
+  const std::lock_guard lock(mutex_);
+  void_[machine].insert(session);
+}
+
+void Life::tell_void(Origin life) {
+  std::set<std::string> sessions;
+  {
+    const std::lock_guard lock(mutex_);
+    sessions.swap(void_[life.machine]);
+  }
+  for (const std::string& session : sessions) {
+    Control control{.kind = Control::Kind::forget};
+    control.text = session;
+    transport_->send(life, Channel::control, encode_control(control));
+  }
+}
 
 void Life::admitted() {
   const std::lock_guard lock(mutex_);
@@ -313,6 +336,7 @@ void Life::perform(const MemberEffect& effect) {
     case MemberEffect::Kind::joined:
       notice("machine '" + name(effect.life) + "' is there");
       note_there(effect.life);
+      tell_void(effect.life);  // before a driver lets it in
       failpoint("joined");
       return tell_drivers(PeerEvent::Kind::joined, effect.life, {});
     case MemberEffect::Kind::ask:

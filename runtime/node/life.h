@@ -37,6 +37,7 @@ class LifeKeeper {
   virtual void session_ended(const std::string& session) = 0;
   /// That is still to be done.
   virtual bool is_ending(const std::string& session) = 0;
+  virtual bool is_ending_any() = 0;
 };
 
 class Life final : private TransportListener, private NodePort {
@@ -96,6 +97,8 @@ class Life final : private TransportListener, private NodePort {
   wire::Lender* lender() override { return transport_->lender(); }
   void refuse(Origin life, const std::string& why) override;
   void session_known(const std::string& session) override;
+  void session_void(std::uint32_t machine, const std::string& session) override;
+  void notice(const std::string& line) const override;
   void admitted() override;
 
   bool is_home() const { return self_.machine == options_.home; }
@@ -112,7 +115,7 @@ class Life final : private TransportListener, private NodePort {
   MemberEffects decide(const News& news);
   void perform(const MemberEffect& effect);
   void tell_drivers(PeerEvent::Kind kind, Origin life, const std::string& why);
-  void notice(const std::string& line) const;
+  void tell_void(Origin life);
   void note_there(Origin life);
   void note_lost(Origin life, const std::string& why);
 
@@ -138,6 +141,7 @@ class Life final : private TransportListener, private NodePort {
   Member member_;
   Roster roster_;  // this machine's own row too
   std::size_t admissions_ = 0;
+  std::vector<std::set<std::string>> void_;  // at home, by machine: sessions, until it is back
 };
 
 }  // namespace sluice

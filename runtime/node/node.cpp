@@ -25,7 +25,7 @@ std::string list_of(const std::vector<std::string>& names) {
 struct OwnedGraph {
   std::shared_ptr<const Plan> plan;
   std::vector<NodePlace> places;
-  std::vector<std::uint32_t> machine_of;  // by node
+  NodeMachines machines;
   std::unique_ptr<wire::Contract> contract;
   std::vector<bool> stops;  // by edge
 };
@@ -54,6 +54,7 @@ class NodeImpl final : public Node, private LifeKeeper {
   void session_known(const std::string& session) override;
   void session_ended(const std::string& session) override;
   bool is_ending(const std::string& session) override;
+  bool is_ending_any() override;
 
   bool is_home() const { return options_.self == options_.home; }
   Result<std::shared_ptr<Life>> new_life();
@@ -90,8 +91,8 @@ Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catal
                                        : window_for(graphs, options_.placed, options_.home);
   const auto here_of = [&](std::size_t workflow) {
     std::vector<bool> here;
-    for (const std::uint32_t machine : options_.placed[workflow])
-      here.push_back(machine == options_.self);
+    for (const std::vector<std::uint32_t>& machines : options_.placed[workflow])
+      here.push_back(std::ranges::find(machines, options_.self) != machines.end());
     return here;
   };
   for (std::size_t i = 0; i < graphs.size(); ++i) host_->expect(*graphs[i].spec, here_of(i));
@@ -102,10 +103,9 @@ Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catal
     Result<std::vector<NodePlace>> places = host_->add(*graphs[i].spec, *graph.plan, here_of(i));
     if (!places.ok()) return places.error();
     graph.places = std::move(places).value();
-    for (const PlanNode& node : graph.plan->nodes)
-      graph.machine_of.push_back(node.id == entry_node ? options_.home
-                                                       : options_.placed[i][node.role]);
-    wire::Placement placement{graph.machine_of, std::vector<bool>(options_.machines.size())};
+    graph.machines =
+        machines_of_nodes(*graphs[i].spec, *graph.plan, options_.placed[i], options_.home);
+    wire::Placement placement{graph.machines, std::vector<bool>(options_.machines.size())};
     placement.homes[options_.home] = true;
     graph.contract = std::make_unique<wire::Contract>(
         *graph.plan, std::move(placement),
@@ -138,7 +138,7 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
     place.where.self = self;
     place.where.home = options_.home;
     place.where.machines = static_cast<std::uint32_t>(options_.machines.size());
-    place.where.machine_of = graphs_[i].machine_of;
+    place.where.nodes = graphs_[i].machines;
     place.where.contract = graphs_[i].contract.get();
     place.workflow = static_cast<std::uint32_t>(i);
     place.workflows = static_cast<std::uint32_t>(graphs_.size());
@@ -245,6 +245,11 @@ void NodeImpl::session_ended(const std::string& session) {
 bool NodeImpl::is_ending(const std::string& session) {
   const std::lock_guard lock(mutex_);
   return std::ranges::find(ending_, session) != ending_.end();
+}
+
+bool NodeImpl::is_ending_any() {
+  const std::lock_guard lock(mutex_);
+  return !ending_.empty();
 }
 
 void NodeImpl::keep() {

@@ -19,6 +19,7 @@
 
 #include "base/pool_report.h"
 #include "base/result.h"
+#include "graph/replica_units.h"
 #include "runtime/node/roster.h"
 #include "runtime/runner.h"
 #include "runtime/transport.h"
@@ -32,8 +33,9 @@ struct NodeOptions {
   std::vector<std::string> machines;  // names, by number
   std::uint32_t self = 0;
   std::uint32_t home = 0;
-  /// By workflow, then by role: the machine that it runs on.
-  std::vector<std::vector<std::uint32_t>> placed;
+  /// By workflow, then by role. Requires: roles that share memory (`roles_together`) are on the
+  /// same machines, and no workflow has more than `choices_max` choices.
+  std::vector<RoleMachines> placed;
   Connect connect;
   /// Of each edge between two machines, the same on all of them: bytes of frames that are sent and
   /// not yet taken. 0: as many as suit the number of edges.

@@ -45,6 +45,10 @@ class NodePort {
   virtual void refuse(Origin life, const std::string& why) = 0;
   /// Roles may hold something of the session from now on, so its end has to reach this machine.
   virtual void session_known(const std::string& session) = 0;
+  /// At home: what that machine holds of the session is void, and it is told when it is back.
+  virtual void session_void(std::uint32_t machine, const std::string& session) = 0;
+  /// A line for people.
+  virtual void notice(const std::string& line) const = 0;
   /// The home has let this machine in.
   virtual void admitted() = 0;
 };

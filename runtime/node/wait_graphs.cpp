@@ -68,15 +68,18 @@ std::vector<WaitGraph> wait_graphs(std::span<const Graph> graphs) {
   return waits;
 }
 
-std::size_t window_for(std::span<const Graph> graphs,
-                       const std::vector<std::vector<std::uint32_t>>& placed, std::uint32_t home) {
+std::size_t window_for(std::span<const Graph> graphs, const std::vector<RoleMachines>& placed,
+                       std::uint32_t home) {
+  const std::vector<std::uint32_t> callers{home};
   std::size_t edges = 1;
   for (std::size_t i = 0; i < graphs.size(); ++i) {
-    const auto machine = [&](NodeId node) {
-      return node == entry_node ? home : placed[i][graphs[i].plan->nodes[node].role];
+    const auto machines = [&](NodeId node) -> const std::vector<std::uint32_t>& {
+      return node == entry_node ? callers : placed[i][graphs[i].plan->nodes[node].role];
     };
     for (const Edge& edge : graphs[i].plan->edges)
-      edges += machine(edge.from) != machine(edge.to) ? 1 : 0;
+      for (const std::uint32_t from : machines(edge.from))
+        edges += static_cast<std::size_t>(
+            std::ranges::count_if(machines(edge.to), [&](std::uint32_t to) { return to != from; }));
   }
   return std::clamp(all_bytes / edges, window_least, window_most);
 }

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "graph/replica_units.h"
 #include "runtime/runner.h"
 #include "runtime/windows.h"
 
@@ -17,7 +18,7 @@ namespace sluice {
 std::vector<WaitGraph> wait_graphs(std::span<const Graph> graphs);
 
 /// Of each edge: together the windows hold what a machine may have to keep of others, or less.
-std::size_t window_for(std::span<const Graph> graphs,
-                       const std::vector<std::vector<std::uint32_t>>& placed, std::uint32_t home);
+std::size_t window_for(std::span<const Graph> graphs, const std::vector<RoleMachines>& placed,
+                       std::uint32_t home);
 
 }  // namespace sluice

@@ -8,11 +8,44 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::vector<std::uint32_t> machines_of_nodes(const Plan& plan, std::uint32_t machines) {
-  std::vector<std::uint32_t> machine_of;
-  for (const PlanNode& node : plan.nodes)
-    machine_of.push_back(node.id == entry_node ? 0 : (node.executor + 1U) % machines);
-  return machine_of;
+constexpr std::uint64_t choices_most = 16;  // of a plan here: the oracle keeps a row of numbers
+
+/// Each executor on a machine; with a spread every second one, as the seed says, on several.
+NodeMachines machines_of_nodes(const Plan& plan, std::uint32_t machines, const Options& options) {
+  NodeMachines where;
+  std::vector<Replicas::Unit> units;
+  std::vector<std::uint16_t> unit_of;                                   // by node
+  std::vector<std::uint16_t> of_executor(plan.nodes.size() + 1, none);  // likewise, but for `none`
+  std::vector<bool> seen(of_executor.size());
+  std::uint64_t choices = 1;
+  for (const PlanNode& node : plan.nodes) {
+    const std::uint32_t first = node.id == entry_node ? 0 : (node.executor + 1U) % machines;
+    where.of.push_back(first);
+    unit_of.push_back(none);
+    if (node.id == entry_node) continue;
+    if (of_executor.size() <= node.executor) {
+      of_executor.resize(node.executor + std::size_t{1}, none);
+      seen.resize(of_executor.size());
+    }
+    const std::uint64_t draw = mixed(options.seed, 1000 + std::uint64_t{node.executor});
+    const std::uint64_t most = std::min(options.spread, machines);
+    if (!seen[node.executor] && most > 1 && draw % 2 == 0) {
+      const std::uint64_t several = 2 + draw / 2 % (most - 1);
+      if (choices * several <= choices_most) {
+        choices *= several;
+        of_executor[node.executor] = static_cast<std::uint16_t>(units.size());
+        units.emplace_back();
+        for (std::uint32_t i = 0; i < several; ++i)
+          units.back().machines.push_back((first + i) % machines);
+      }
+    }
+    seen[node.executor] = true;
+    unit_of.back() = of_executor[node.executor];
+    if (unit_of.back() != none && node.balance == Balance::session)
+      units[unit_of.back()].by_session = true;
+  }
+  where.replicas = Replicas(std::move(units), std::move(unit_of));
+  return where;
 }
 
 }  // namespace
@@ -20,8 +53,9 @@ std::vector<std::uint32_t> machines_of_nodes(const Plan& plan, std::uint32_t mac
 Options settled(Options options) {
   if (options.machines < 3 || (options.homes == 0 && mixed(options.seed, 5) % 3 != 0))
     options.faults.hostile = 0;
-  if (options.faults.until == Instant{} || options.machines == 1 || options.window != 0)
-    return options;
+  if (options.faults.until == Instant{} || options.machines == 1) return options;
+  if (options.spread == 0 && mixed(options.seed, 11) % 3 == 0) options.spread = 3;
+  if (options.window != 0) return options;
   // A frame is some hundred bytes.
   constexpr std::size_t windows[] = {0, 1, 300, 1500};
   options.window = windows[mixed(options.seed, 7) % std::size(windows)];
@@ -57,7 +91,7 @@ Cluster::Cluster(const Plan& plan, const Options& options, std::uint32_t homes, 
       random_(random),
       oracle_(oracle),
       counts_(counts),
-      machine_of_(machines_of_nodes(plan, honest_)),
+      nodes_(machines_of_nodes(plan, honest_, options)),
       contract_(plan, placement(), {}),
       stops_(stopping_edges(std::vector{by_executor(plan)}).front()),
       network_(options, agenda, random, oracle, counts) {
@@ -69,17 +103,19 @@ Cluster::Cluster(const Plan& plan, const Options& options, std::uint32_t homes, 
     if (i < homes_) make_home(machine);
   }
   make_clocks();
-  engines_.resize(plan.nodes.size());
-  for (const PlanNode& node : plan.nodes) {
-    const std::uint32_t at = machine_of_[node.id];
-    if (node.id != entry_node)
-      engines_[node.id] = std::make_unique<Engine>(plan, node.id, machines_[at].pools);
-    if (reads_clock(plan, node)) timed_.push_back(node.id);
+  engines_.resize(options.machines);
+  for (std::uint32_t at = 0; at < options.machines; ++at) {
+    engines_[at].resize(plan.nodes.size());
+    for (const NodeId node : nodes_of(at))
+      engines_[at][node] = std::make_unique<Engine>(plan, node, machines_[at].pools);
   }
+  for (const PlanNode& node : plan.nodes)
+    for (std::uint32_t at = 0; reads_clock(plan, node) && at < options.machines; ++at)
+      if (engines_[at][node.id]) timed_.emplace_back(node.id, at);
 }
 
 wire::Placement Cluster::placement() const {
-  wire::Placement placement{machine_of_, std::vector<bool>(options_.machines)};
+  wire::Placement placement{nodes_, std::vector<bool>(options_.machines)};
   for (std::uint32_t i = 0; i < options_.machines; ++i)
     placement.homes[i] = i < homes_ || i >= honest_;
   return placement;
@@ -104,13 +140,6 @@ void Cluster::make_clocks() {
   }
 }
 
-std::vector<NodeId> Cluster::nodes_of(std::uint32_t machine) const {
-  std::vector<NodeId> nodes;
-  for (const PlanNode& node : plan_.nodes)
-    if (node.id != entry_node && machine_of_[node.id] == machine) nodes.push_back(node.id);
-  return nodes;
-}
-
 std::chrono::nanoseconds Cluster::draw(const Range& range) {
   const double width = static_cast<double>((range.most - range.least).count());
   return range.least +
@@ -118,14 +147,14 @@ std::chrono::nanoseconds Cluster::draw(const Range& range) {
 }
 
 void Cluster::advance(Instant now) {
-  for (const NodeId node : timed_)
-    if (engines_[node]) engines_[node]->advance(local(machine_of_[node], now));
+  for (const auto& [node, at] : timed_)
+    if (engines_[at][node]) engines_[at][node]->advance(local(at, now));
 }
 
 void Cluster::send(Message* message, std::uint32_t from, Instant now) {
   Machine& here = machines_[from];
-  const std::uint32_t to =
-      message->to == entry_node ? message->call.home.machine : machine_of_[message->to];
+  const std::uint32_t to = message->to == entry_node ? message->call.home.machine
+                                                     : machine_of(message->to, message->call);
   const bool stranger = is_stranger(message->call);
   if (to >= honest_) return here.pools.give(message);  // it does as if it listened
   const Flight flight = stranger ? no_flight : oracle_.sent(*message);
@@ -204,7 +233,7 @@ void Cluster::wipe(std::uint32_t index) {
   gone.home.reset();
   for (std::uint32_t other = 0; other < size(); ++other)
     if (other != index) network_.drop_from(index, other);
-  for (const NodeId node : nodes_of(index)) engines_[node].reset();
+  for (auto& engine : engines_[index]) engine.reset();
 }
 
 void Cluster::restart(std::uint32_t index, const std::vector<CallId>& given_up, Effects& effects) {
@@ -214,8 +243,11 @@ void Cluster::restart(std::uint32_t index, const std::vector<CallId>& given_up, 
   if (index < homes_) make_home(machine);
   machine.empty = machine.away = false;
   for (const NodeId node : nodes_of(index)) {
-    engines_[node] = std::make_unique<Engine>(plan_, node, machine.pools);
-    engines_[node]->forget(given_up);
+    engines_[index][node] = std::make_unique<Engine>(plan_, node, machine.pools);
+    std::vector<CallId> here;
+    for (const CallId& call : given_up)
+      if (machine_of(node, call) == index) here.push_back(call);
+    engines_[index][node]->forget(here);
   }
   for (std::uint32_t other = 0; other < size(); ++other) {
     if (other == index) continue;
@@ -226,16 +258,16 @@ void Cluster::restart(std::uint32_t index, const std::vector<CallId>& given_up, 
     machine.peers.joined(known);
     if (there.away) machine.peers.lost(known);
     machine.told[other] = there.away ? known.incarnation + 1 : known.incarnation;
-    if (there.away && machine.home) machine.home->nodes_lost(nodes_of(other), effects);
+    if (there.away && machine.home) machine.home->nodes_lost(nodes_of(other), effects, other);
     for (const NodeId node : nodes_of(index))
       if (other < homes_ && machine.told[other] > 1)
-        engines_[node]->home_lost({other, static_cast<std::uint32_t>(machine.told[other] - 1)},
-                                  effects);
+        engines_[index][node]->home_lost(
+            {other, static_cast<std::uint32_t>(machine.told[other] - 1)}, effects);
   }
 }
 
 void Cluster::make_home(Machine& machine) {
-  machine.home = std::make_unique<Coordinator>(plan_, machine.pools);
+  machine.home = std::make_unique<Coordinator>(plan_, machine.pools, nodes_.replicas);
   if (machine.windows != nullptr) machine.home->wait_for_starts();
 }
 
@@ -266,8 +298,8 @@ void Cluster::take_back(const Parcel& parcel, std::uint32_t machine) {
                      std::to_string(back.edge) + " than it has sent");
 }
 
-void Cluster::started(NodeId node) {
-  if (Windows* const windows = machines_[machine_of_[node]].windows.get()) windows->started(node);
+void Cluster::started(NodeId node, std::uint32_t machine) {
+  if (Windows* const windows = machines_[machine].windows.get()) windows->started(node);
 }
 
 void Cluster::note_drops(const std::vector<NotStarted>& drops) {
@@ -279,8 +311,8 @@ void Cluster::note_drops(const std::vector<NotStarted>& drops) {
 }
 
 void Cluster::settle_windows(Instant now) {
-  for (const NodeId node : std::exchange(ended_, {}))
-    if (Windows* const windows = machines_[machine_of_[node]].windows.get()) windows->ended(node);
+  for (const auto& [node, at] : std::exchange(ended_, {}))
+    if (Windows* const windows = machines_[at].windows.get()) windows->ended(node);
   for (const Took& took : std::exchange(took_, {}))
     machines_[took.machine].windows->took(took.frame.edge, took.frame.to, took.frame.bytes);
   for (std::uint32_t at = 0; at < honest_; ++at) {
@@ -314,22 +346,22 @@ Instant Cluster::next_deadline() const {
   for (std::uint32_t i = 0; i < homes_; ++i)
     if (const Machine& machine = machines_[i]; machine.home && !machine.paused)
       consider(machine, machine.home->next_deadline());
-  for (const NodeId node : timed_) {
-    const Machine& machine = machines_[machine_of_[node]];
-    if (engines_[node] && !machine.paused) consider(machine, engines_[node]->next_deadline());
-  }
+  for (const auto& [node, at] : timed_)
+    if (engines_[at][node] && !machines_[at].paused)
+      consider(machines_[at], engines_[at][node]->next_deadline());
   return next;
 }
 
 void Cluster::check_left_over() {
   EngineCounts all;
-  for (const auto& engine : engines_) {
-    if (!engine) continue;
-    const EngineCounts counts = engine->counts();
-    all.activations += counts.activations;
-    all.buckets += counts.buckets;
-    all.calls += counts.calls;
-  }
+  for (const auto& of_machine : engines_)
+    for (const auto& engine : of_machine) {
+      if (!engine) continue;
+      const EngineCounts counts = engine->counts();
+      all.activations += counts.activations;
+      all.buckets += counts.buckets;
+      all.calls += counts.calls;
+    }
   if (all.activations + all.buckets + all.calls != 0)
     oracle_.violated("C10: " + std::to_string(all.activations) + " activations, " +
                      std::to_string(all.buckets) + " buckets and " + std::to_string(all.calls) +

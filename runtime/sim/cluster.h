@@ -9,11 +9,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
 #include "graph/coordinator.h"
 #include "graph/engine.h"
+#include "graph/replicas.h"
 #include "runtime/membership.h"
 #include "runtime/sim/agenda.h"
 #include "runtime/sim/network.h"
@@ -70,10 +72,14 @@ class Cluster {
   /// Some of what machines said lately; empty where nobody listens.
   const std::vector<wire::Bytes>& heard() const { return heard_; }
   const wire::Limits& limits() const { return limits_; }
-  std::uint32_t machine_of(NodeId node) const { return machine_of_[node]; }
-  std::vector<NodeId> nodes_of(std::uint32_t machine) const;
+  std::uint32_t machine_of(NodeId node, const CallId& call) const {
+    return nodes_.machine(node, call);
+  }
+  /// Those that are there in some calls.
+  std::vector<NodeId> nodes_of(std::uint32_t machine) const { return nodes_.nodes_of(machine); }
+  const Replicas& replicas() const { return nodes_.replicas; }
   Machine& machine(std::uint32_t index) { return machines_[index]; }
-  Engine& engine(NodeId node) { return *engines_[node]; }
+  Engine& engine(NodeId node, std::uint32_t machine) { return *engines_[machine][node]; }
   Network& network() { return network_; }
 
   void send(Message* message, std::uint32_t from, Instant now);
@@ -81,15 +87,14 @@ class Cluster {
   /// repeated, refused or lost.
   Message* receive(const Event& event, Instant now);
 
-  /// True when none of the node's windows is full. The entry's are the home's, on this machine.
-  bool may_yield(NodeId node) const { return may_yield(node, machine_of_[node]); }
+  /// True when none of the node's windows there is full. The entry's are the home's.
   bool may_yield(NodeId node, std::uint32_t machine) const {
     const Machine& here = machines_[machine];
     return here.windows == nullptr || here.windows->may_yield(node);
   }
-  void started(NodeId node);
+  void started(NodeId node, std::uint32_t machine);
   void note_drops(const std::vector<NotStarted>& drops);
-  void ended(NodeId node) { ended_.push_back(node); }
+  void ended(NodeId node, std::uint32_t machine) { ended_.emplace_back(node, machine); }
   /// At the end of an event: gives back what was taken, and says so to others.
   void settle_windows(Instant now);
 
@@ -103,7 +108,9 @@ class Cluster {
   void check_left_over();
   /// Of machines that are not paused, in true time.
   Instant next_deadline() const;
-  const std::vector<NodeId>& timed() const { return timed_; }
+  /// A node with a deadline or an age, and where one of its engines is.
+  using Placed = std::pair<NodeId, std::uint32_t>;
+  const std::vector<Placed>& timed() const { return timed_; }
   /// Shows the engines with deadlines the time, as their machines' clocks have it.
   void advance(Instant now);
   Instant local(std::uint32_t machine, Instant now) const {
@@ -132,20 +139,20 @@ class Cluster {
   SplitMix64& random_;
   Oracle& oracle_;
   FaultCounts& counts_;
-  const std::vector<std::uint32_t> machine_of_;  // by node
+  const NodeMachines nodes_;
   const wire::Contract contract_;
   std::vector<wire::Bytes> heard_;
   std::uint64_t overheard_ = 0;
   std::deque<Machine> machines_;
-  std::vector<std::unique_ptr<Engine>> engines_;
-  std::vector<NodeId> timed_;  // nodes with a deadline or an age
+  std::vector<std::vector<std::unique_ptr<Engine>>> engines_;  // by machine, then by node
+  std::vector<Placed> timed_;
   struct Took {
     std::uint32_t machine = 0;
     Return frame;  // `to`: who sent it
   };
   const std::vector<bool> stops_;  // by edge
   std::vector<Took> took_;         // in this event
-  std::vector<NodeId> ended_;      // likewise: nodes of activations
+  std::vector<Placed> ended_;      // likewise: nodes of activations
   Network network_;
 };
 

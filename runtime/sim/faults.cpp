@@ -43,6 +43,7 @@ void FaultCounts::add(const FaultCounts& other) {
   held += other.held;
   refused += other.refused;
   dropped += other.dropped;
+  moved += other.moved;
 }
 
 std::string FaultCounts::text() const {
@@ -59,7 +60,8 @@ std::string FaultCounts::text() const {
          line("calls had their own deadline", hurried) + line("messages were forged", forged) +
          line("forged messages were refused", forged_refused) + line("roles were slow", slowed) +
          line("roles waited for a window", stopped) + line("calls waited for a window", held) +
-         line("calls were refused", refused) + line("inputs were dropped for newer ones", dropped);
+         line("calls were refused", refused) + line("inputs were dropped for newer ones", dropped) +
+         line("sessions moved to another machine", moved);
 }
 
 }  // namespace sluice::sim

@@ -33,7 +33,7 @@ struct FaultCounts {
   std::uint64_t role_failures = 0, role_hangs = 0, cancels = 0, duplicates = 0, link_breaks = 0,
                 pauses = 0, kills = 0, resent = 0, fenced = 0, cuts = 0, cuts_one_way = 0,
                 suspects = 0, homes_lost = 0, hurried = 0, forged = 0, forged_refused = 0,
-                slowed = 0, stopped = 0, held = 0, refused = 0, dropped = 0;
+                slowed = 0, stopped = 0, held = 0, refused = 0, dropped = 0, moved = 0;
   void add(const FaultCounts& other);
   std::string text() const;
 };

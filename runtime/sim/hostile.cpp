@@ -84,7 +84,8 @@ void Hostile::speak(Instant now) {
   if (how >= 3 && (how != 7 || random_.next() % 2 == 0)) claim(*message);
   const auto draw = static_cast<std::uint32_t>(random_.next() % cluster_.honest());
   const bool home = message->to == entry_node;
-  std::uint32_t to = home ? message->call.home.machine : cluster_.machine_of(message->to);
+  std::uint32_t to =
+      home ? message->call.home.machine : cluster_.machine_of(message->to, message->call);
   if (to >= cluster_.honest() || random_.next() % 8 == 0) to = draw;
   Parcel parcel{{}, self_, no_flight};
   if (wire::encode(plan_, *message, now, cluster_.limits(), parcel.bytes)) {
@@ -96,18 +97,19 @@ void Hostile::speak(Instant now) {
 }
 
 void Hostile::begin(const StartActivation& start, Instant now) {
-  const std::uint32_t at = cluster_.machine_of(start.node);
-  running_.push_back({start.node, start.activation, cluster_.machine(at).pools.self.incarnation});
+  const std::uint32_t at = cluster_.machine_of(start.node, start.call);
+  running_.push_back(
+      {start.node, start.activation, at, cluster_.machine(at).pools.self.incarnation});
   agenda_.add(now + cluster_.draw({0ns, 3ms}), Event::Kind::stranger,
               static_cast<std::uint32_t>(running_.size() - 1));
 }
 
 void Hostile::end(const Event& event) {
   const Running& running = running_[event.index];
-  Machine& there = cluster_.machine(cluster_.machine_of(running.node));
+  Machine& there = cluster_.machine(running.machine);
   if (there.empty || there.pools.self.incarnation != running.incarnation) return;
-  cluster_.ended(running.node);
-  Engine& engine = cluster_.engine(running.node);
+  cluster_.ended(running.node, running.machine);
+  Engine& engine = cluster_.engine(running.node, running.machine);
   if (random_.next() % 3 != 0) {
     const std::size_t outputs = plan_.nodes[running.node].outputs.size();
     Frame* made = there.pools.new_frame(running.node, outputs);
@@ -125,7 +127,7 @@ void Hostile::end(const Event& event) {
 
 void Hostile::expel(std::uint32_t machine) {
   for (const NodeId node : cluster_.nodes_of(machine))
-    cluster_.engine(node).home_lost(self_, effects_);
+    cluster_.engine(node, machine).home_lost(self_, effects_);
 }
 
 }  // namespace sluice::sim

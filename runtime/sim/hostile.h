@@ -33,9 +33,7 @@ class Hostile {
   void speak(Instant now);
   /// Something of its calls starts on another machine.
   void begin(const StartActivation& start, Instant now);
-  std::uint32_t machine_of(const Event& event) const {
-    return cluster_.machine_of(running_[event.index].node);
-  }
+  std::uint32_t machine_of(const Event& event) const { return running_[event.index].machine; }
   /// What was started ends, somehow. The caller performs the effects.
   void end(const Event& event);
   /// The machine drops all there is of its calls. The caller performs the effects.
@@ -48,6 +46,7 @@ class Hostile {
   struct Running {
     NodeId node = 0;
     ActivationId activation;
+    std::uint32_t machine = 0;
     std::uint32_t incarnation = 0;  // of its machine
   };
 

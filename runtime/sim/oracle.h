@@ -1,9 +1,9 @@
 // What the simulation knows and the engines do not: everything. It checks the invariants with it.
 //
 // It keeps every activation with the yield that it descends from, and everything of a call that is
-// running or on its way. Numbers C1 to C28 are those of docs/SIMULATION.md; C6 is a refusal of
-// `OrderQueue`, C17 is two runs, C23 to C25 are the cluster's. Thread: one.
-// Source: docs/SIMULATION.md.
+// running or on its way. Numbers C1 to C31 are those of docs/SIMULATION.md; C6 is a refusal of
+// `OrderQueue`, C17 is two runs, C23 to C25 are the cluster's, C29 to C31 of `SpreadCheck`.
+// Thread: one. Source: docs/SIMULATION.md.
 #pragma once
 
 #include <array>

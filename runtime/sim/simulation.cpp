@@ -10,6 +10,7 @@
 #include "runtime/sim/hostile.h"
 #include "runtime/sim/running.h"
 #include "runtime/sim/spans.h"
+#include "runtime/sim/spread_check.h"
 #include "runtime/sim/troubles.h"
 
 namespace sluice::sim {
@@ -32,19 +33,15 @@ class Simulation final : public TroubleHost {
         cluster_(plan, options_, homes_of(options_), agenda_, random_, oracle_, report_.faults),
         troubles_(options_, cluster_, agenda_, random_, report_.faults, effects_, *this),
         hostile_(plan, options_, cluster_, agenda_, random_, report_.faults, effects_),
-        slots_(plan.nodes.size()),
+        slots_(plan.nodes.size(), options_.machines),
         ids_(script.calls.size()),
+        replicas_(plan, options_.machines),
+        spread_(cluster_, oracle_),
         spans_(options.trace) {
     effects_.from_wire = effects_.is_watched = true;
     report_.calls.resize(script.calls.size());
     report_.queue_peaks.assign(plan.nodes.size(), 0);
     for (CallReport& call : report_.calls) call.outputs.assign(plan.outputs.size(), 0);
-    for (const PlanNode& node : plan.nodes) {
-      if (node.id == entry_node) continue;
-      if (replicas_.size() <= node.executor) replicas_.resize(node.executor + std::size_t{1});
-      std::vector<Replica>& replicas = replicas_[node.executor];
-      if (replicas.size() < node.replicas) replicas.resize(node.replicas);
-    }
   }
 
   Report run() {
@@ -105,6 +102,9 @@ class Simulation final : public TroubleHost {
     return machine.home && machine.home->knows(ids_[call]);
   }
 
+  std::uint32_t machine_of(const StartActivation& start) const {
+    return cluster_.machine_of(start.node, start.call);
+  }
   /// Where it happens; `options_.machines` when that is nowhere in particular.
   std::uint32_t machine_of(const Event& event) {
     switch (event.kind) {
@@ -118,7 +118,7 @@ class Simulation final : public TroubleHost {
       case Event::Kind::welcome:
         return cluster_.network().from_of(event.index);
       case Event::Kind::step:
-        return cluster_.machine_of(running_[event.index].start.node);
+        return machine_of(running_[event.index].start);
       case Event::Kind::call:
       case Event::Kind::give_up:
         return home_of(event.index);
@@ -193,6 +193,8 @@ class Simulation final : public TroubleHost {
     ids_[index] = cluster_.machine(at).home->call(call.session, inputs, cluster_.local(at, now_),
                                                   effects_, allowed);
     oracle_.call_named(index, ids_[index], now_, allowed);
+    spread_.named(ids_[index]);
+    report_.faults.moved += cluster_.machine(at).home->take_moves().size();
     // Machines that know this home to be lost drop what there is of the call; the home is still to
     // hear of it.
     if (cluster_.machine(at).away) oracle_.gave_up(index);
@@ -212,14 +214,14 @@ class Simulation final : public TroubleHost {
     if (to == entry_node)
       here.home->receive(*message, effects_);
     else
-      cluster_.engine(to).receive(*message, effects_);
+      cluster_.engine(to, at).receive(*message, effects_);
     here.pools.give(message);
     perform(at);
   }
 
   void perform(std::uint32_t machine) override {
     // Nothing below steps an engine. Cancels first, as in `Loop`: a start may have one's index.
-    for (const CancelActivation& cancel : effects_.cancels) tell(cancel);
+    for (const CancelActivation& cancel : effects_.cancels) tell(cancel, machine);
     for (DeliverOutput& output : effects_.deliveries) {
       if (frame_of(*output.value) == Hostile::frame) {
         oracle_.violated("C22: call " + std::to_string(oracle_.call_of(output.call)) +
@@ -232,11 +234,11 @@ class Simulation final : public TroubleHost {
       ++call.outputs[output.output];
     }
     for (const StartActivation& start : effects_.starts) {
-      cluster_.started(start.node);
+      cluster_.started(start.node, machine);
       if (cluster_.is_stranger(start.call))
         hostile_.begin(start, now_);
       else
-        begin(start);
+        begin(start, machine);
     }
     cluster_.note_drops(effects_.not_started);
     for (Message* message : effects_.messages) cluster_.send(message, machine, now_);
@@ -248,7 +250,7 @@ class Simulation final : public TroubleHost {
     effects_.clear();
   }
 
-  void begin(const StartActivation& start) {
+  void begin(const StartActivation& start, std::uint32_t at) {
     for (const InputValue& input : start.inputs)
       if (frame_of(*input.value) == Hostile::frame)
         return oracle_.violated("C22: call " + std::to_string(oracle_.call_of(start.call)) +
@@ -259,8 +261,9 @@ class Simulation final : public TroubleHost {
     Firing firing = firing_of(plan_, start, oracle_.call_of(start.call));
     running.identity = identity_of(plan_, firing);
     const Token identity = yield_token(running.identity, ~0U);
-    const bool fenced = cluster_.machine(cluster_.machine_of(start.node)).away;
+    const bool fenced = cluster_.machine(at).away;
     running.fact = oracle_.started(start, firing, identity, fenced);
+    if (!fenced) spread_.started(start, at);
     report_.calls[firing.call].firings_hash += mixed(identity, order_token(start));
     running.span = spans_.open(start, firing.call, identity, now_);
     if (options_.keep_firings) report_.firings.push_back(std::move(firing));
@@ -277,14 +280,8 @@ class Simulation final : public TroubleHost {
     running.hangs =
         faulty && options_.faults.role_hang > 0 && random_.uniform() < options_.faults.role_hang;
     report_.faults.role_hangs += running.hangs ? 1 : 0;
-    slot_of(start) = index;
+    slots_.of(start, at) = index;
     queue(index);
-  }
-
-  std::uint32_t& slot_of(const StartActivation& start) {
-    std::vector<std::uint32_t>& slots = slots_[start.node];
-    if (slots.size() <= start.activation.index) slots.resize(start.activation.index + 1);
-    return slots[start.activation.index];
   }
 
   std::uint32_t new_running() {
@@ -303,8 +300,8 @@ class Simulation final : public TroubleHost {
   }
 
   Replica& replica_of(const Running& running) {
-    std::vector<Replica>& replicas = replicas_[plan_.nodes[running.start.node].executor];
-    return replicas[running.start.replica % replicas.size()];
+    return replicas_.of(plan_.nodes[running.start.node].executor, machine_of(running.start),
+                        running.start.replica);
   }
 
   void queue(std::uint32_t index) {
@@ -350,7 +347,7 @@ class Simulation final : public TroubleHost {
     if (running.told)
       return end(index, Failure{node, {ErrorCode::cancelled, "cancelled"}, FailureKind::cancelled});
     const bool at_end = running.next_yield == running.yields->size() || fails(running);
-    if (!at_end && !cluster_.may_yield(node)) return stop(index);
+    if (!at_end && !cluster_.may_yield(node, machine_of(running.start))) return stop(index);
     const bool faulty = now_ < options_.faults.until && options_.faults.role_failure > 0;
     const bool fault = faulty && random_.uniform() < options_.faults.role_failure;
     if (fails(running) || fault) {
@@ -383,7 +380,7 @@ class Simulation final : public TroubleHost {
     cluster_.settle_windows(now_);
     for (std::size_t i = stopped_.size(); i > 0; --i)
       if (const std::uint32_t index = stopped_[i - 1];
-          cluster_.may_yield(running_[index].start.node))
+          cluster_.may_yield(running_[index].start.node, machine_of(running_[index].start)))
         go_on(index);
     for (std::uint32_t at = 0; at < cluster_.homes(); ++at) {
       const Machine& machine = cluster_.machine(at);
@@ -413,8 +410,8 @@ class Simulation final : public TroubleHost {
     const FrameNumber number = oracle_.yielded(running.fact);
     spans_.makes(number, running.span, mask, now_);
     ++running.next_yield;
-    Frame* frame = cluster_.machine(cluster_.machine_of(node))
-                       .pools.new_frame(node, plan_.nodes[node].outputs.size());
+    const std::uint32_t at = machine_of(running.start);
+    Frame* frame = cluster_.machine(at).pools.new_frame(node, plan_.nodes[node].outputs.size());
     frame->mask = mask;
     for (std::size_t i = 0; i < frame->values.size(); ++i)
       if ((mask >> i & 1U) != 0)
@@ -427,25 +424,26 @@ class Simulation final : public TroubleHost {
     else
       schedule(index,
                running.next_yield == running.yields->size() ? running.pace / 4 : running.pace);
-    cluster_.engine(node).yielded(activation, frame, last, effects_);
-    perform(cluster_.machine_of(node));
+    cluster_.engine(node, at).yielded(activation, frame, last, effects_);
+    perform(at);
   }
 
   void end(std::uint32_t index, std::optional<Failure> failure) {
     const NodeId node = running_[index].start.node;
     const ActivationId activation = running_[index].start.activation;
+    const std::uint32_t at = machine_of(running_[index].start);
     if (failure) spans_.fails(running_[index].span);
     forget(index);
-    cluster_.engine(node).ended(
+    cluster_.engine(node, at).ended(
         activation, failure ? std::make_unique<Failure>(std::move(*failure)) : nullptr, effects_);
-    perform(cluster_.machine_of(node));
+    perform(at);
   }
 
   /// The activation is over; its replica takes the next.
   void forget(std::uint32_t index) {
     Running& running = running_[index];
     if (!running.disowned) oracle_.ended(running.fact);
-    cluster_.ended(running.start.node);
+    cluster_.ended(running.start.node, machine_of(running.start));
     spans_.ends(running.span, now_);
     running.used = false;
     ++running.generation;
@@ -459,24 +457,25 @@ class Simulation final : public TroubleHost {
     serve(next);
   }
 
-  void tell(const CancelActivation& cancel) {
-    const std::vector<std::uint32_t>& slots = slots_[cancel.node];
-    if (slots.size() <= cancel.activation.index) return;
-    Running& running = running_[slots[cancel.activation.index]];
+  void tell(const CancelActivation& cancel, std::uint32_t at) {
+    const std::uint32_t* const slot = slots_.find(cancel, at);
+    if (slot == nullptr) return;
+    Running& running = running_[*slot];
     if (!running.used || running.start.activation != cancel.activation) return;
     // Past its deadline an activation is over for its engine; the role is still to notice.
-    if (!running.disowned && !cluster_.engine(cancel.node).knows(cancel.activation)) {
+    if (!running.disowned && !cluster_.engine(cancel.node, at).knows(cancel.activation)) {
       running.disowned = true;
       oracle_.ended(running.fact);
     }
     if (running.told) return;
     running.told = true;
-    if (running.stopped) return go_on(slots[cancel.activation.index]);
-    if (running.serving && running.hangs) schedule(slots[cancel.activation.index], cancel_notice);
+    if (running.stopped) return go_on(*slot);
+    if (running.serving && running.hangs) schedule(*slot, cancel_notice);
   }
 
   void end_call(EndCall& end) {
     oracle_.call_ended(end, now_);
+    spread_.ended(end);
     CallReport& call = report_.calls[oracle_.call_of(end.call)];
     call.ended = true;
     call.done = now_;
@@ -514,18 +513,14 @@ class Simulation final : public TroubleHost {
       send_next_call(now_);
     }
     for (std::uint32_t i = 0; i < running_.size(); ++i)
-      if (running_[i].used && cluster_.machine_of(running_[i].start.node) == index) {
+      if (running_[i].used && machine_of(running_[i].start) == index) {
         if (!running_[i].disowned) oracle_.ended(running_[i].fact);
         std::erase(stopped_, i);
         running_[i].used = false;
         ++running_[i].generation;
         free_.push_back(i);
       }
-    for (const NodeId node : cluster_.nodes_of(index))
-      for (Replica& replica : replicas_[plan_.nodes[node].executor]) {
-        replica.busy = false;
-        replica.waiting.clear();
-      }
+    replicas_.clear(index);
   }
 
   void tick() {
@@ -535,11 +530,11 @@ class Simulation final : public TroubleHost {
       machine.home->tick(cluster_.local(i, now_), effects_);
       perform(i);
     }
-    for (const NodeId node : cluster_.timed()) {
-      const Machine& machine = cluster_.machine(cluster_.machine_of(node));
+    for (const auto& [node, at] : cluster_.timed()) {
+      const Machine& machine = cluster_.machine(at);
       if (machine.paused || machine.empty) continue;
-      cluster_.engine(node).tick(effects_);
-      perform(cluster_.machine_of(node));
+      cluster_.engine(node, at).tick(effects_);
+      perform(at);
     }
   }
 
@@ -579,12 +574,13 @@ class Simulation final : public TroubleHost {
   Hostile hostile_;
   std::vector<Running> running_;
   std::vector<std::uint32_t> free_;
-  std::vector<std::uint32_t> stopped_;             // running, by full windows
-  std::vector<std::vector<std::uint32_t>> slots_;  // node, activation index -> running
-  std::vector<CallId> ids_;                        // by call of the script
-  std::uint32_t sent_calls_ = 0;                   // the first so many of the script
-  std::vector<std::vector<Replica>> replicas_;     // by executor
+  std::vector<std::uint32_t> stopped_;  // running, by full windows
+  ActivationSlots slots_;
+  std::vector<CallId> ids_;       // by call of the script
+  std::uint32_t sent_calls_ = 0;  // the first so many of the script
+  ReplicaRows replicas_;
   std::vector<std::size_t> touched_;
+  SpreadCheck spread_;
   Spans spans_;
   Instant now_{};
   Instant tick_at_ = Instant::max();

@@ -32,6 +32,8 @@ struct Options {
   /// The first so many are homes of calls, one for each session. 0: one, or with faults one to
   /// three, as the seed says. With several, every machine can be lost; else not the first.
   std::uint32_t homes = 0;
+  /// Roles on several machines, so many at most. 0: none, or with faults as the seed says.
+  std::uint32_t spread = 0;
   /// Of each edge between two machines, in bytes. 0: none, or with faults as the seed says.
   std::size_t window = 0;
   Range link{std::chrono::microseconds(10), std::chrono::milliseconds(2)};

@@ -160,10 +160,10 @@ void Troubles::notice(const Event& event, Instant now) {
     if (here.windows != nullptr) here.windows->forget(about);
     if (about < cluster_.homes())
       for (const NodeId node : cluster_.nodes_of(event.index)) {
-        cluster_.engine(node).home_lost(over, effects_);
+        cluster_.engine(node, event.index).home_lost(over, effects_);
         host_.perform(event.index);
       }
-    if (here.home) here.home->nodes_lost(cluster_.nodes_of(about), effects_);
+    if (here.home) here.home->nodes_lost(cluster_.nodes_of(about), effects_, about);
     host_.perform(event.index);
   }
   settle_notice(about, now);
@@ -196,7 +196,7 @@ void Troubles::admit(std::uint32_t index, Instant now) {
   for (std::uint32_t other = 0; other < cluster_.size(); ++other) {
     Machine& there = cluster_.machine(other);
     if (other == index || !there.home || there.away) continue;
-    const std::vector<CallId> more = there.home->nodes_back(cluster_.nodes_of(index));
+    const std::vector<CallId> more = there.home->nodes_back(cluster_.nodes_of(index), index);
     given_up.insert(given_up.end(), more.begin(), more.end());
   }
   cluster_.restart(index, given_up, effects_);

@@ -57,20 +57,27 @@ Contract::Contract(const Plan& plan, Placement placement, PortTable ports)
       if (node.id == entry_node)
         entry_holds_[flow.collector] = true;
       else
-        holders_[flow.collector].push_back(placement_.machine_of[node.id]);
+        holders_[flow.collector].push_back(node.id);
     }
   // What waits in a scope is settled by whoever collects it, when nothing comes of it.
   for (const Collector& collector : plan.collectors)
-    for (const CollectorId outer : collector.outer)
-      holders_[outer].push_back(placement_.machine_of[collector.owner]);
-  for (std::vector<std::uint32_t>& machines : holders_) {
-    std::ranges::sort(machines);
-    machines.erase(std::unique(machines.begin(), machines.end()), machines.end());
+    for (const CollectorId outer : collector.outer) holders_[outer].push_back(collector.owner);
+  // Nodes that are always on one machine are asked for it once.
+  const NodeMachines& where = placement_.nodes;
+  const auto key = [&](NodeId node) {
+    const bool moves = where.replicas.has(node);
+    return std::pair(moves ? node : 0U, moves ? 0U : where.of[node]);
+  };
+  for (std::vector<NodeId>& nodes : holders_) {
+    std::ranges::sort(nodes, {}, key);
+    const auto same = std::ranges::unique(nodes, {}, key);
+    nodes.erase(same.begin(), same.end());
   }
 }
 
 bool Contract::may_hold(CollectorId collector, Origin holder, const CallId& call) const {
-  return std::ranges::binary_search(holders_[collector], holder.machine) ||
+  const auto is_there = [&](NodeId node) { return lives(node, holder.machine, call); };
+  return std::ranges::any_of(holders_[collector], is_there) ||
          (entry_holds_[collector] && holder == call.home);
 }
 
@@ -78,7 +85,7 @@ bool Contract::may_open(CollectorId collector, Origin opener, const CallId& call
                         bool refined) const {
   if (refined) return may_hold(collector, opener, call);
   const NodeId root = plan_.collectors[collector].root;
-  return root == entry_node ? opener == call.home : lives(root, opener.machine);
+  return root == entry_node ? opener == call.home : lives(root, opener.machine, call);
 }
 
 std::string_view Contract::head_problem(const Message& message, Origin from,
@@ -86,22 +93,24 @@ std::string_view Contract::head_problem(const Message& message, Origin from,
   const CallId& call = message.call;
   if (call.home.machine >= placement_.homes.size() || !placement_.homes[call.home.machine])
     return "a call of a machine on which none begin";
-  if (message.to == entry_node ? call.home.machine != self : !lives(message.to, self))
+  if (message.to == entry_node ? call.home.machine != self : !lives(message.to, self, call))
     return "a message for a place that is not here";
   switch (message.kind) {
     case Message::Kind::frame: {
       const NodeId producer = plan_.edges[message.target].from;
-      const bool own = producer == entry_node ? call.home == from : lives(producer, from.machine);
+      const bool own =
+          producer == entry_node ? call.home == from : lives(producer, from.machine, call);
       return own ? "" : "a frame of a node that is not the sender's";
     }
     case Message::Kind::settled:
       return may_hold(message.target, from, call) ? "" : "a share that the sender cannot have";
     case Message::Kind::aborted:
-      return lives(message.target, from.machine) ? "" : "an answer of a node of somebody else";
+      return lives(message.target, from.machine, call) ? ""
+                                                       : "an answer of a node of somebody else";
     case Message::Kind::credit: {
-      const auto& machines = placement_.machine_of;
-      const bool any =
-          std::find(machines.begin() + 1, machines.end(), from.machine) != machines.end();
+      bool any = false;
+      for (const PlanNode& node : plan_.nodes)
+        any = any || (node.id != entry_node && lives(node.id, from.machine, call));
       return any ? "" : "credit of a machine that has no nodes";
     }
     case Message::Kind::cancel:
@@ -113,11 +122,11 @@ std::string_view Contract::head_problem(const Message& message, Origin from,
 }
 
 std::string_view Contract::notice_problem(const Message& message, Origin from) const {
-  if (message.lost.node != entry_node && !lives(message.lost.node, from.machine))
+  if (message.lost.node != entry_node && !lives(message.lost.node, from.machine, message.call))
     return "news of a node that is not the sender's";
   if (!message.failure) return "";
   const Failure& failure = *message.failure;
-  if (failure.node == entry_node || !lives(failure.node, from.machine))
+  if (failure.node == entry_node || !lives(failure.node, from.machine, message.call))
     return "a failure of a node that is not the sender's";
   const bool of_home =
       failure.kind == FailureKind::frame_limit || failure.kind == FailureKind::node_lost;

@@ -16,14 +16,15 @@
 #include "graph/declaration.h"
 #include "graph/frame.h"
 #include "graph/plan.h"
+#include "graph/replicas.h"
 #include "graph/spec.h"
 
 namespace sluice::wire {
 
 /// Where things are. All machines of a cluster have the same.
 struct Placement {
-  std::vector<std::uint32_t> machine_of;  // by node; the entry's is not looked at
-  std::vector<bool> homes;                // by machine: calls begin there
+  NodeMachines nodes;
+  std::vector<bool> homes;  // by machine: calls begin there
 };
 
 /// By node, then by output: each port that a value there has to fit. The entry's outputs are the
@@ -48,8 +49,8 @@ class Contract {
                                            const Payload& value) const;
 
  private:
-  bool lives(NodeId node, std::uint32_t machine) const {
-    return placement_.machine_of[node] == machine;
+  bool lives(NodeId node, std::uint32_t machine, const CallId& call) const {
+    return placement_.nodes.machine(node, call) == machine;
   }
   /// Whether an activation there, or the call's entry, can hold a share of the collector.
   bool may_hold(CollectorId collector, Origin holder, const CallId& call) const;
@@ -57,8 +58,8 @@ class Contract {
   const Plan& plan_;
   const Placement placement_;
   const PortTable ports_;
-  std::vector<std::vector<std::uint32_t>> holders_;  // by collector: machines, sorted
-  std::vector<bool> entry_holds_;                    // by collector
+  std::vector<std::vector<NodeId>> holders_;  // by collector: one node of each machine, or all
+  std::vector<bool> entry_holds_;             // by collector
 };
 
 /// Whom a message came from, as his link's handshake proved it, and by what he is judged.

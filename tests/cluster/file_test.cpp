@@ -70,7 +70,7 @@ TEST_CASE("a cluster file says which role runs where") {
   const WorkflowSpec* specs[] = {&workflow.spec, &workflow.spec};
   const Placement placed = place_roles(loaded, specs);
   CHECK(loaded.diagnostics.empty());
-  CHECK(placed == Placement{{0, 1, 1, 0}, {0, 1, 1, 0}});
+  CHECK(placed == Placement{{{0}, {1}, {1}, {0}}, {{0}, {1}, {1}, {0}}});
   CHECK(loaded.spec.home() == 0);
   CHECK(loaded.spec.machines[0].hosts.empty());
   REQUIRE(loaded.spec.machines[1].hosts.size() == 1);
@@ -94,6 +94,41 @@ TEST_CASE("a cluster file says which role runs where") {
   CHECK(shared.spec.registry_password->text == "keys/redis");
   CHECK(is_cluster("cluster: 1"));
   CHECK_FALSE(is_cluster("sluice: 1"));
+}
+
+TEST_CASE("a role may be on several machines, which calls take in the file's order") {
+  LoadedCluster loaded =
+      load_cluster("c.yaml", with_machines("  front: { home: true, roles: [ mind, hand ] }\n"
+                                           "  one: { roles: [ ear, eye ] }\n"
+                                           "  two: { roles: [ eye, ear ] }\n"));
+  REQUIRE(loaded.diagnostics.empty());
+  LoadedWorkflow workflow = load_workflow("two.yaml", workflow_text);
+  const WorkflowSpec* specs[] = {&workflow.spec};
+  CHECK(place_roles(loaded, specs) == Placement{{{1, 2}, {0}, {0}, {1, 2}}});
+  CHECK(loaded.diagnostics.empty());
+  workflow.spec.roles[0].balance = Balance::broadcast;
+  place_roles(loaded, specs);
+  REQUIRE(loaded.diagnostics.size() == 1);
+  CHECK(loaded.diagnostics[0].code == "must-be-on-one-machine");
+  CHECK(loaded.diagnostics[0].mark.line == 6);
+  CHECK(loaded.diagnostics[0].message.find("every frame") != std::string::npos);
+}
+
+TEST_CASE("roles on very many machines are refused where a call's number has no room") {
+  std::string machines = "  front: { home: true, roles: [ mind, hand ] }\n";
+  for (int i = 0; i < 200; ++i)
+    machines += "  m" + std::to_string(i) + ": { roles: [ a, b, c ] }\n";
+  LoadedCluster loaded = load_cluster("c.yaml", with_machines(machines));
+  LoadedWorkflow workflow = load_workflow("two.yaml", workflow_text);
+  std::vector<RoleSpec>& roles = workflow.spec.roles;
+  const RoleSpec hand = roles[2], mind = roles[1];
+  roles = {mind, hand, {}, {}, {}};
+  for (std::size_t i = 0; i < 3; ++i) roles[2 + i].name.text = std::string(1, "abc"[i]);
+  const WorkflowSpec* specs[] = {&workflow.spec};
+  place_roles(loaded, specs);
+  REQUIRE(loaded.diagnostics.size() == 1);
+  CHECK(loaded.diagnostics[0].code == "too-many");
+  CHECK(loaded.diagnostics[0].mark.line == 4);
 }
 
 TEST_CASE("a cluster file says what a host of roles may take") {
@@ -183,7 +218,7 @@ TEST_CASE("the mistakes of a cluster file that do not follow from one another ar
   const std::vector<std::pair<std::string, std::string>> rows{
       // Of the file itself, and of where its roles run.
       {with_machines(front + "  gpu: { roles: [ mind, hand, ear ] }\n", "lease: 10ms\nleese: 1\n"),
-       "3:8 bad-lease, 4:1 unknown-key, 7:31 placed-twice"},
+       "3:8 bad-lease, 4:1 unknown-key, 7:31 must-be-together"},
       {with_machines(front + "  gpu: { roles: [ mind ] }\n", "registry: redis\n"),
        "3:11 bad-registry, 5:3 placed-nowhere"},
       {with_machines(front + "  gpu: { roles: [ mind ], adress: x }\n  arm: { roles: [ hand ] }\n"),
@@ -286,9 +321,22 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
        "5:3 two-homes 'gpu' and 'front' (line 4) are both the home | calls begin on one machine: "
        "remove `home: true` from the others"},
       {with_machines(front + "  gpu: { roles: [ mind, hand, ear ] }\n"),
-       "5:31 placed-twice role 'ear' is on 'front' already (line 4) | each role runs on one "
-       "machine; "
-       "`replicas` of a role run there together"},
+       "5:31 must-be-together role 'ear' is on 'gpu' and 'eye' on 'front' (line 4), but 'eye' is "
+       "colocated with 'ear' | put both on the same machines"},
+      {with_machines("  front: { home: true, roles: [ ear ] }\n"
+                     "  gpu: { roles: [ mind, hand, ear, eye ] }\n"),
+       "4:33 must-be-together role 'ear' is on 'front' and 'eye' on 'gpu' (line 5), but 'eye' is "
+       "colocated with 'ear' | put both on the same machines"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand, mind ] }\n"),
+       "5:31 placed-twice role 'mind' is on 'gpu' already (line 5) | name it once on each machine; "
+       "how many run there is `replicas` of the role"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand, ear, eye ], hosts: { a: [ ear ] } }\n"),
+       "5:52 must-be-together role 'ear' is in host 'a' and 'eye' in no host, but 'eye' is "
+       "colocated with 'ear' | put both in one host, or neither"},
+      {with_machines(front +
+                     "  gpu: { roles: [ mind, hand ] }\n  cpu: { roles: [ mind, hand ] }\n"),
+       "6:19 must-be-on-one-machine role 'mind' is on 'cpu' and on 'gpu' (line 5), but its 'kv' is "
+       "in the memory of one | put it on one machine: its pages do not travel"},
       {with_machines(front + "  gpu: { roles: [ mind, hant ] }\n"),
        "5:25 unknown-role no workflow has a role 'hant' | did you mean 'hand'?"},
       {with_machines(front + "  gpu: { roles: [ mind ] }\n"),
@@ -400,6 +448,19 @@ TEST_CASE("pages may be shared over machines that have a way to them") {
         can);
   };
   CHECK(over_tcp(", pages: tcp://127.0.0.1:4", ", pages: tcp://127.0.0.1:5").empty());
+  // One role on several machines: so do its own.
+  const auto several = [&](const std::string& cpu) {
+    return with_machines(front + "  gpu: { roles: [ mind, hand ] }\n  cpu: { roles: [ mind" + cpu +
+                         " }\n");
+  };
+  CHECK(mistake(several(", hand ]"), can).empty());
+  CHECK(mistake(several(" ]"), can).empty());
+  CHECK(mistake(several(" ]"), cannot) ==
+        "6:19 must-be-on-one-machine role 'mind' is on 'cpu' and on 'gpu' (line 5), but its 'kv' "
+        "is in the memory of one | put it on one machine: it draws");
+  CHECK(mistake(several(" ], hosts: { models: [ mind ] }"), can) ==
+        "6:36 must-be-in-no-host role 'mind' is in host 'models', but it shares 'kv' with another "
+        "machine | leave it out of the hosts");
   CHECK(over_tcp(", pages: tcp://127.0.0.1:4", "") ==
         "6:3 missing-pages machine 'cpu' shares 'kv' with another machine, which has no way to its "
         "pages | pages: tcp://HOST:PORT, with another port than its address");

@@ -37,7 +37,7 @@ constexpr std::size_t honest_steps = 32;  // between two messages of the input
 
 wire::Placement placement_of(const Plan& plan) {
   wire::Placement placement;
-  for (const PlanNode& node : plan.nodes) placement.machine_of.push_back(node.id % machines);
+  for (const PlanNode& node : plan.nodes) placement.nodes.of.push_back(node.id % machines);
   placement.homes = {true, false, true};
   return placement;
 }

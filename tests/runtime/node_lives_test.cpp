@@ -135,11 +135,12 @@ TEST_CASE("a life waits for the home until it is let in, and has no members when
     void session_known(const std::string&) override {}
     void session_ended(const std::string&) override {}
     bool is_ending(const std::string&) override { return false; }
+    bool is_ending_any() override { return false; }
   } keeper;
   NodeOptions options;
   options.machines = {"front", "gpu"};
   options.self = 1;
-  options.placed = {{1}, {1}};
+  options.placed = {{{1}}, {{1}}};
   MemoryNetwork network;
   Life life(options, {1, 1}, keeper);
   CHECK(life.wait(0ms) == std::vector<std::string>{"front"});  // no driver is there yet

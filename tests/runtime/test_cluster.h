@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "memory_network.h"
+#include "remembering.h"
 #include "runtime/node/node.h"
 #include "world.h"
 
@@ -38,6 +39,7 @@ struct Wiring {
   std::uint32_t machines = 3;
   Connect connect{};  // empty: links in memory
   std::size_t window = 0;
+  RoleMachines spread{};  // not empty: in place of `placed`, for roles on several machines
   std::function<std::unique_ptr<SteppedRole>()> stepped{};  // of the plugin `stepped`
 };
 
@@ -57,12 +59,14 @@ class Memory final : public GlobalParam {
 /// `placed[i]`.
 class TestCluster {
  public:
-  TestCluster(std::vector<std::string> yamls, std::vector<std::uint32_t> placed, Script script,
-              Wiring wiring = {})
-      : placed_(std::move(placed)),
+  TestCluster(std::vector<std::string> yamls, const std::vector<std::uint32_t>& placed,
+              Script script, Wiring wiring = {})
+      : placed_(std::move(wiring.spread)),
         connect_(std::move(wiring.connect)),
         window_(wiring.window),
         nodes_(wiring.machines) {
+    if (placed_.empty())
+      for (const std::uint32_t machine : placed) placed_.push_back({machine});
     PluginDeclaration declaration;
     declaration.name = "scripted";
     declaration.any_ports = true;
@@ -152,7 +156,7 @@ class TestCluster {
   std::function<void(std::string)> session_ends;  // set before the first call
 
  private:
-  std::vector<std::uint32_t> placed_;
+  RoleMachines placed_;
   Connect connect_;
   std::size_t window_;
   Catalog catalog_;
@@ -194,46 +198,6 @@ struct HeldOnce {
   const std::string node;
   Gate reached, let_go;
   std::atomic<bool> first{true};
-};
-
-/// `b` says all that its session has said to it.
-inline constexpr const char* remembering_yaml = R"(
-sluice: 1
-workflow: remembering
-inputs: { x: text }
-global_params: { said: { kind: memory } }
-roles:
-  first: { plugin: scripted }
-  second: { plugin: remembering, global_params: [said] }
-  third: { plugin: scripted }
-nodes:
-  a: { run: first.a, inputs: [ { x: inputs.x } ], outputs: [v] }
-  b: { run: second.b, inputs: [ { x: a.v } ], outputs: [v] }
-  c: { run: third.c, inputs: [ { x: b.v } ], outputs: [v] }
-outputs: { out: c.v }
-)";
-
-class Told {
- public:
-  Script script() {
-    return [this](Activation& activation, std::uint32_t) -> Result<void> {
-      std::string text = activation.input("x")->text;
-      if (activation.node() == "b") {
-        const std::lock_guard lock(mutex_);
-        text = said_[std::string(activation.session())] += text;
-      }
-      activation.yield("v", make_text(text));
-      return {};
-    };
-  }
-  void forget(const std::string& session) {
-    const std::lock_guard lock(mutex_);
-    said_.erase(session);
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, std::string> said_;
 };
 
 /// Polls until it is so, for at most ten seconds.

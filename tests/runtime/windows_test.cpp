@@ -144,8 +144,10 @@ TEST_CASE("nodes stop together where their executors or their roles' parameters 
       CHECK(waits[i].places[entry_node] == 0);
       text += i == 0 ? "" : " ";
       for (const char* node : {"a", "b", "c"})
-        text += names.emplace(waits[i].places[all[i]->node(node)],
-                              static_cast<char>('A' + names.size())).first->second;
+        text +=
+            names
+                .emplace(waits[i].places[all[i]->node(node)], static_cast<char>('A' + names.size()))
+                .first->second;
     }
     return text;
   };
@@ -182,19 +184,21 @@ TEST_CASE("nodes stop together where their executors or their roles' parameters 
 
 TEST_CASE("windows of all edges between machines have 32 MiB, each 64 KiB to 4 MiB") {
   const Compiled one(triangle);
-  const auto window = [&](std::size_t workflows, std::vector<std::uint32_t> roles,
+  const auto window = [&](std::size_t workflows, const std::vector<std::uint32_t>& roles,
                           std::uint32_t home) {
     const std::vector<Graph> graphs(workflows, Graph{&one.loaded.spec, &one.plan});
-    return window_for(graphs, std::vector(workflows, std::move(roles)), home);
+    RoleMachines placed;
+    for (const std::uint32_t machine : roles) placed.push_back({machine});
+    return window_for(graphs, std::vector(workflows, placed), home);
   };
   constexpr std::size_t all = std::size_t{32} << 20U, most = std::size_t{4} << 20U;
   CHECK(window(0, {}, 0) == most);
   CHECK(window(3, {1, 1, 1}, 1) == most);
-  CHECK(window(7, {1, 1, 0}, 0) == all / 22);   // into `a`, and into `c` from both
-  CHECK(window(7, {1, 1, 1}, 0) == all / 15);   // in and out
-  CHECK(window(7, {1, 2, 3}, 0) == all / 36);   // every edge
-  CHECK(window(7, {1, 2, 3}, 3) == all / 29);   // not what goes out
-  CHECK(window(7, {0, 0, 1}, 0) == all / 22);   // into `c`, and out
+  CHECK(window(7, {1, 1, 0}, 0) == all / 22);  // into `a`, and into `c` from both
+  CHECK(window(7, {1, 1, 1}, 0) == all / 15);  // in and out
+  CHECK(window(7, {1, 2, 3}, 0) == all / 36);  // every edge
+  CHECK(window(7, {1, 2, 3}, 3) == all / 29);  // not what goes out
+  CHECK(window(7, {0, 0, 1}, 0) == all / 22);  // into `c`, and out
   CHECK(window(102, {1, 2, 3}, 0) == all / 511);
   CHECK(window(103, {1, 2, 3}, 0) == std::size_t{64} << 10U);
 }

@@ -88,6 +88,28 @@ TEST_CASE("calls come to the same on one machine and on several, with one home a
       }
 }
 
+TEST_CASE("calls come to the same where roles are on several machines, and sessions move") {
+  const Bound bound = many_calls();
+  const sim::Report first = sim::simulate(bound.plan, bound.script, sim::Options());
+  sim::FaultCounts counts;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    sim::Options options = on_machines(2 + seed % 4, 1);
+    options.spread = 1 + seed % 4;
+    options.seed = seed;
+    const sim::Report report = sim::simulate(bound.plan, bound.script, options);
+    REQUIRE(report.violations.empty());
+    for (std::size_t i = 0; i < report.calls.size(); ++i)
+      CHECK(report.calls[i].hash() == first.calls[i].hash());
+    counts.add(report.faults);
+  }
+  CHECK(counts.moved == 0);
+  sim::Options options = on_machines(4, 1);
+  options.spread = 3;
+  options.faults.kill = 0.1;
+  std::size_t orphaned = 0;
+  CHECK(run(bound, options, 200, orphaned).moved > 50);
+}
+
 TEST_CASE("each kind of trouble alone comes to an end for every call") {
   const Bound bound = many_calls();
   sim::Options options = on_machines(4, 2);

@@ -97,7 +97,7 @@ TEST_CASE("counts of faults add up one by one, and each has its line") {
         &one.pauses,         &one.kills,      &one.resent,     &one.fenced,     &one.cuts,
         &one.cuts_one_way,   &one.suspects,   &one.homes_lost, &one.hurried,    &one.forged,
         &one.forged_refused, &one.slowed,     &one.stopped,    &one.held,       &one.refused,
-        &one.dropped})
+        &one.dropped,        &one.moved})
     *count = next++;
   sim::FaultCounts sum = one;
   sum.add(one);
@@ -115,8 +115,8 @@ TEST_CASE("counts of faults add up one by one, and each has its line") {
     std::getline(of_sum, same);
     CHECK(same == word);
   }
-  CHECK(words.size() == 21);
-  CHECK(std::set(counts.begin(), counts.end()).size() == 21);
+  CHECK(words.size() == 22);
+  CHECK(std::set(counts.begin(), counts.end()).size() == 22);
   CHECK(one.text().starts_with("  1 roles failed\n  2 roles hung\n  3 callers gave up\n"));
 }
 

@@ -74,7 +74,7 @@ class WireWorld {
   /// Each node on a machine of its own, of the same number; calls begin at 0.
   static wire::Placement own_machines(const Plan& plan) {
     wire::Placement placement;
-    for (const PlanNode& node : plan.nodes) placement.machine_of.push_back(node.id);
+    for (const PlanNode& node : plan.nodes) placement.nodes.of.push_back(node.id);
     placement.homes.assign(plan.nodes.size(), false);
     placement.homes[entry_node] = true;
     return placement;

@@ -98,7 +98,9 @@ TEST_CASE("each place of a cluster's file that is changed is refused or read, as
     if (!has_errors(read.diagnostics)) {
       const std::vector<const WorkflowSpec*> all{&loaded.spec};
       for (const auto& row : place_roles(read, all))
-        for (const std::uint32_t machine : row) words += " " + std::to_string(machine);
+        for (const std::vector<std::uint32_t>& machines : row)
+          for (const std::uint32_t machine : machines)
+            words += (machine == machines.front() ? " " : "+") + std::to_string(machine);
     }
     return text_of(read.diagnostics) + words + (is_cluster(text) ? "" : ", not a cluster");
   });

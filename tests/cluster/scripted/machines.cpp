@@ -86,8 +86,8 @@ class Fired {
   void add(std::size_t workflow, std::uint32_t call, std::uint64_t number,
            const std::string& json) {
     const std::lock_guard lock(mutex_);
-    lines_ += std::to_string(workflow) + " " + std::to_string(call) + " " +
-              std::to_string(number) + " " + json + "\n";
+    lines_ += std::to_string(workflow) + " " + std::to_string(call) + " " + std::to_string(number) +
+              " " + json + "\n";
   }
   std::string lines() {
     const std::lock_guard lock(mutex_);
@@ -194,6 +194,15 @@ std::unique_ptr<Loaded> load(const std::string& file, std::size_t index,
   return loaded;
 }
 
+/// Of two workflows one has roles on two machines, or on all three.
+std::vector<std::uint32_t> placed_on(std::size_t workflow, std::size_t role) {
+  const std::size_t several = workflow % 2 == 0 ? 1 : 1 + (workflow / 2 + role) % 3;
+  std::vector<std::uint32_t> on;
+  for (std::size_t i = 0; i < several; ++i)
+    on.push_back(static_cast<std::uint32_t>((workflow + role + i) % machines));
+  return on;
+}
+
 Result<std::unique_ptr<Node>> make_node(std::uint32_t self, const std::string& folder,
                                         const std::vector<const Loaded*>& runs,
                                         const Catalog& catalog) {
@@ -201,9 +210,9 @@ Result<std::unique_ptr<Node>> make_node(std::uint32_t self, const std::string& f
   options.machines = {"m0", "m1", "m2"};
   options.self = self;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    std::vector<std::uint32_t>& placed = options.placed.emplace_back();
+    RoleMachines& placed = options.placed.emplace_back();
     for (std::size_t role = 0; role < runs[i]->workflow.spec.roles.size(); ++role)
-      placed.push_back(static_cast<std::uint32_t>((i + role) % machines));
+      placed.push_back(placed_on(i, role));
   }
   options.connect = [self, folder](Origin life) {
     ZmqOptions zmq;

@@ -40,7 +40,7 @@ constexpr int marks = 1000;  // frames between two outputs
 constexpr int stops = 3;     // of the consumer
 constexpr int kills = 3;     // likewise
 constexpr auto lease = 3000ms, stop = 700ms;
-constexpr auto patience_most = 60s;  // with a short stream: sanitizers are slow
+constexpr auto patience_most = 60s;              // with a short stream: sanitizers are slow
 constexpr std::uint64_t grown_most = 48 << 10U;  // KiB; a million frames are some hundred MiB
 
 constexpr const char* yaml = R"(
@@ -120,7 +120,7 @@ Result<std::unique_ptr<Node>> make_node(std::uint32_t self, const std::string& f
   NodeOptions options;
   options.machines = {"home", "maker", "taker"};
   options.self = self;
-  options.placed = {{1, 2}};
+  options.placed = {{{1}, {2}}};
   options.connect = [self, folder](Origin life) {
     ZmqOptions zmq;
     zmq.self = life;

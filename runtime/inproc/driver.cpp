@@ -51,6 +51,7 @@ Driver::Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessi
       if (outgoing_.size() <= place.lanes[i]) outgoing_.resize(place.lanes[i] + 1U);
       outgoing_[place.lanes[i]].lane = place.replicas[i].lane;
     }
+  if (recorder_) loop_.watch();
   if (!peers_) return;
   loop_.wait_for_starts();
   if (peers_->where().is_home())  // nobody is there yet

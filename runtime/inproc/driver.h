@@ -102,6 +102,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void cancel(const CancelActivation& cancel) override;
   void deliver(const DeliverOutput& output) override;
   void end(EndCall& end) override;
+  void not_started(const NotStarted& inputs) override { recorder_->not_started(inputs); }
 
   void yielded(LaneActivation& activation, YieldedFields& fields, bool last) override;
   void ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) override;

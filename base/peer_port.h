@@ -11,8 +11,12 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "base/buffer.h"
 
 namespace sluice {
 
@@ -22,6 +26,12 @@ struct PeerLife {
   std::uint32_t incarnation = 0;
   auto operator<=>(const PeerLife&) const = default;
 };
+
+/// Nothing of a null.
+inline std::span<const std::byte> bytes_of(const Ref<Buffer>& buffer) {
+  return buffer ? std::span<const std::byte>(buffer->data(), buffer->size())
+                : std::span<const std::byte>();
+}
 
 class PeerPort {
  public:
@@ -34,6 +44,11 @@ class PeerPort {
     /// Nothing more comes from it until it has joined again.
     virtual void lost(PeerLife peer) = 0;
     virtual void arrived(PeerLife peer, std::vector<std::byte> message) = 0;
+    /// One whose end stands in memory that both machines have, and may only be read there.
+    virtual void arrived(PeerLife peer, std::vector<std::byte> message, Ref<Buffer> body) {
+      message.insert(message.end(), body->data(), body->data() + body->size());
+      arrived(peer, std::move(message));
+    }
   };
 
   virtual ~PeerPort() = default;
@@ -46,6 +61,19 @@ class PeerPort {
   virtual void close(std::uint64_t channel) = 0;
   /// Dropped when that life is lost, or has not opened the channel.
   virtual void send(std::uint64_t channel, PeerLife to, std::vector<std::byte> message) = 0;
+  /// Memory for the end of a message to a machine of this computer, which reads it where it stands;
+  /// it holds anything at first. Null: there is none, the end goes in the message.
+  virtual Ref<Buffer> make_body(PeerLife to, std::size_t size) {
+    static_cast<void>(to);
+    static_cast<void>(size);
+    return {};
+  }
+  /// A message that ends with these bytes, which are not written any more.
+  virtual void send(std::uint64_t channel, PeerLife to, std::vector<std::byte> message,
+                    const Ref<Buffer>& body) {
+    message.insert(message.end(), body->data(), body->data() + body->size());
+    send(channel, to, std::move(message));
+  }
   /// For people, of that machine; what was said of it lately is not said again. Thread: any, a
   /// listener's too.
   virtual void notice(std::uint32_t machine, const std::string& what) = 0;

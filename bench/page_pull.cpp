@@ -2,8 +2,9 @@
 // the time to the first token by pulling a prompt's pages beside computing them.
 //
 // Usage: bench_page_pull [MODEL [TOKENS]]
-// First 1,024 pages of 64 KiB over ipc and over tcp on the loopback, without keys: pull (question,
-// pages, checks, into the pool) and a raw socket of the same kind, by turns, medians of fifteen.
+// First 1,024 pages of 64 KiB over ipc (content in memory that both have, and in messages) and over
+// tcp on the loopback, without keys: pull (question, pages, checks, into the pool) and a raw socket
+// of the same kind, by turns, medians of fifteen.
 // With MODEL (a checkpoint's directory or a GGUF file), a prompt of TOKENS (512), medians of five.
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -48,7 +49,8 @@ double median(std::vector<double> of) {
 }
 
 struct Way {
-  std::string server, client;  // addresses
+  std::string server, client;    // addresses
+  std::size_t shared_bytes = 0;  // of memory that both have
 };
 
 std::unique_ptr<PeerPort> port_of(const Way& way, std::uint32_t machine,
@@ -60,7 +62,7 @@ std::unique_ptr<PeerPort> port_of(const Way& way, std::uint32_t machine,
     options.self = self;
     options.bind = machine == 0 ? way.server : way.client;
     options.peers = {{1 - machine, machine == 0 ? way.client : way.server, ""}};
-    options.shared_bytes = 0;
+    options.shared_bytes = way.shared_bytes;
     options.cluster = "bench";
     return make_zmq_transport(std::move(options));
   };
@@ -124,6 +126,7 @@ int socket_at(bool tcp, const std::string& path, std::uint16_t port, Meet meet) 
 }
 
 int listening(bool tcp, const std::string& path, std::uint16_t port) {
+  unlink(path.c_str());  // of the way before
   const int made = socket_at(tcp, path, port, ::bind);
   if (listen(made, 1) != 0) std::exit(1);
   return made;
@@ -191,9 +194,9 @@ void fill(KvPool& pool, const std::vector<std::int32_t>& tokens) {
   }
 }
 
-void bench_bytes(const char* name, bool tcp, const std::string& folder) {
+void bench_bytes(const char* name, bool tcp, std::size_t shared_bytes, const std::string& folder) {
   const Way way = tcp ? Way{"tcp://127.0.0.1:47311", "tcp://127.0.0.1:47312"}
-                      : Way{"ipc://" + folder + "/0", "ipc://" + folder + "/1"};
+                      : Way{"ipc://" + folder + "/0", "ipc://" + folder + "/1", shared_bytes};
   const std::string raw = folder + "/raw";
   const std::vector<std::int32_t> tokens = tokens_of(pages * small_pages.page_tokens + 1);
   beside(
@@ -256,7 +259,7 @@ double first_token(const Model& model, KeptPool& kept, std::size_t tokens, std::
 }
 
 void bench_first_token(const std::string& path, std::size_t tokens, const std::string& folder) {
-  const Way way{"ipc://" + folder + "/2", "ipc://" + folder + "/3"};
+  const Way way{"ipc://" + folder + "/2", "ipc://" + folder + "/3", std::size_t{128} << 20U};
   const std::size_t room = tokens / 16 + 8;
   beside(
       [&](int ready, int end) {
@@ -303,8 +306,9 @@ void bench_first_token(const std::string& path, std::size_t tokens, const std::s
 int main(int count, char** arguments) {
   char name[] = "/tmp/bench-page-pull-XXXXXX";
   if (mkdtemp(name) == nullptr) return 1;
-  bench_bytes("ipc", false, name);
-  bench_bytes("tcp", true, name);
+  bench_bytes("ipc, in memory that both have", false, std::size_t{128} << 20U, name);
+  bench_bytes("ipc, in messages", false, 0, name);
+  bench_bytes("tcp", true, 0, name);
   if (count > 1)
     bench_first_token(arguments[1],
                       count > 2 ? static_cast<std::size_t>(std::atoi(arguments[2])) : 512, name);

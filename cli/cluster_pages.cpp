@@ -15,6 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Of memory that machines of one computer have together, for pages that are pulled: more than is
+/// in flight to a few of them.
+constexpr std::size_t shared_bytes = std::size_t{128} << 20U;
+
 bool lists(const RoleSpec& role, const std::string& param) {
   return std::ranges::find(role.global_params, param, &Name::text) != role.global_params.end();
 }
@@ -86,7 +90,7 @@ Result<std::shared_ptr<PeerPort>> connect_pages(
     options->bind = address_of(cluster, life.machine);
     options->cluster = "sluice pages";
     options->window_bytes = page_window(sharing.pools);
-    options->shared_bytes = 0;
+    options->shared_bytes = shared_bytes;
     std::erase_if(options->peers,
                   [&](const ZmqPeer& peer) { return !sharing.machines.contains(peer.machine); });
     for (ZmqPeer& peer : options->peers) peer.address = address_of(cluster, peer.machine);

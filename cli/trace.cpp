@@ -81,6 +81,23 @@ json span_event(std::size_t index, const Span& span, const Trace& trace, const P
           {"args", std::move(args)}};
 }
 
+/// At a node: inputs came for it and did not run.
+json drop_event(const Drop& drop, const Trace& trace, const Plan& plan) {
+  const PlanNode& node = plan.nodes[drop.node];
+  const std::string why =
+      drop.for_newer
+          ? "for newer ones (on_full: drop_oldest, queue: " + std::to_string(node.queue_max) + ")"
+          : "too old, or the call was cancelled";
+  return {{"ph", "i"},
+          {"s", "t"},
+          {"cat", "drop"},
+          {"pid", 2},
+          {"tid", drop.node},
+          {"name", node.name + ": dropped"},
+          {"ts", us(drop.at)},
+          {"args", {{"call", trace.calls[drop.call].number}, {"node", node.name}, {"why", why}}}};
+}
+
 json name_event(int process, std::size_t thread, const std::string& name) {
   return {{"ph", "M"},
           {"pid", process},
@@ -113,6 +130,7 @@ Result<void> write_trace(const std::string& path, const Plan& plan, const Trace&
     if (trace.calls[i].ended) put(call_event(trace.calls[i], turns[i], skipped[i], trace));
   for (std::size_t i = 0; i < trace.spans.size(); ++i)
     put(span_event(i, trace.spans[i], trace, plan));
+  for (const Drop& drop : trace.drops) put(drop_event(drop, trace, plan));
   file << "\n]}\n";
   file.close();
   if (!file) return Error{ErrorCode::unavailable, path + ": cannot be written"};
@@ -132,6 +150,10 @@ Result<void> write_run_trace(const std::string& path, const Plan& plan, const Tr
     std::fprintf(stderr, "note: the trace holds the first %s, %llu more left out\n",
                  count_text(trace.spans.size(), "activation").c_str(),
                  static_cast<unsigned long long>(trace.left_out));
+  if (trace.drops_left_out > 0)
+    std::fprintf(stderr, "note: the trace holds the first %s, %llu more left out\n",
+                 count_text(trace.drops.size(), "drop").c_str(),
+                 static_cast<unsigned long long>(trace.drops_left_out));
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/count_text.h"
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/json_fields.h"
@@ -21,7 +22,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t trace_bytes_max = std::size_t{2} << 30;
-constexpr std::size_t skipped_shown = 20;
+constexpr std::size_t lines_shown = 20;
 
 struct Activity {
   std::string node;
@@ -31,7 +32,9 @@ struct Activity {
 
 struct Trace {
   std::map<std::int64_t, Activity> spans;  // of the call asked for
-  std::vector<std::string> elsewhere;      // nodes whose roles other machines have: no spans
+  /// Its inputs that did not run: by node and why, how often.
+  std::map<std::pair<std::string, std::string>, std::uint64_t> drops;
+  std::vector<std::string> elsewhere;  // nodes whose roles other machines have: no spans
   json call;
   std::set<std::int64_t> calls;  // the numbers of all
 };
@@ -57,9 +60,11 @@ Result<Trace> read_trace(const std::string& path, std::int64_t wanted) {
     const json& args = event["args"];
     if (text_of(event, "ph") == "M" && text_of(event, "name") == "elsewhere")
       trace.elsewhere = names_in(args);
-    if (text_of(event, "ph") != "X") continue;
     const std::string kind = text_of(event, "cat");
     const std::int64_t call = number_of<std::int64_t>(args, "call", -1);
+    if (text_of(event, "ph") == "i" && kind == "drop" && call == wanted)
+      ++trace.drops[{text_of(args, "node"), text_of(args, "why")}];
+    if (text_of(event, "ph") != "X") continue;
     const bool is_number = call >= 0 && call < std::numeric_limits<std::int64_t>::max();
     if (is_number && (kind == "call" || kind == "activation")) trace.calls.insert(call);
     if (call != wanted) continue;
@@ -202,6 +207,19 @@ void print_call(const Trace& trace, std::int64_t number) {
                 text_of(args, "message").c_str());
 }
 
+/// What came for nodes that drop what waits, and did not run.
+void print_drops(const Trace& trace) {
+  std::size_t width = 0, shown = 0;
+  for (const auto& [what, times] : trace.drops) width = std::max(width, what.first.size());
+  if (!trace.drops.empty()) std::printf("  inputs that did not run:\n");
+  for (const auto& [what, times] : trace.drops) {
+    if (++shown > lines_shown) continue;
+    std::printf("    %-*s  %s, %s\n", static_cast<int>(std::min<std::size_t>(width, 64)),
+                what.first.c_str(), count_text(times, "time").c_str(), what.second.c_str());
+  }
+  if (shown > lines_shown) std::printf("    and %zu more\n", shown - lines_shown);
+}
+
 /// The nodes that the call did not run.
 void print_skipped(const json& facts) {
   if (!facts.contains("skipped") || !facts["skipped"].is_array()) return;
@@ -209,7 +227,7 @@ void print_skipped(const json& facts) {
   std::size_t width = 0;
   for (const json& one : facts["skipped"])
     if (one.is_object()) skipped.push_back(&one);
-  const std::size_t shown = std::min(skipped.size(), skipped_shown);
+  const std::size_t shown = std::min(skipped.size(), lines_shown);
   for (std::size_t i = 0; i < shown; ++i)
     width = std::max(width, text_of(*skipped[i], "node").size());
   if (shown > 0) std::printf("  did not run:\n");
@@ -245,6 +263,7 @@ int why(const std::string& path, std::int64_t call) {
   const Parts parts = parts_of(*trace, begin, end, number_of<double>(facts, "behind_us"));
   print_parts(parts, shown_from);
   print_most(*trace, parts, facts);
+  print_drops(*trace);
   print_skipped(facts);
   return 0;
 }

@@ -13,6 +13,7 @@ struct Deeds {
   std::uint64_t fields = 0;  // that came in its frames
   bool ran = false;
   bool failed = false;
+  bool dropped = false;  // inputs that came for it
 };
 
 /// Of a field, or of what brings it.
@@ -28,7 +29,7 @@ class Skips {
 
   void begin(const CallSpan& call) {
     deeds_.assign(plan_.nodes.size(), {});
-    deeds_[entry_node] = {call.inputs, true, false};
+    deeds_[entry_node] = {call.inputs, true, false, false};
     ended_well_ = call.ok;
     anything_ran_ = false;
   }
@@ -38,6 +39,7 @@ class Skips {
     deeds.ran = anything_ran_ = true;
     deeds.failed = deeds.failed || span.failed;
   }
+  void add(const Drop& drop) { deeds_[drop.node].dropped = true; }
   std::vector<SkippedNode> list() const {
     std::vector<SkippedNode> skipped;
     // It was refused, or over at once: its own words say why, and no node has more to say.
@@ -87,6 +89,7 @@ class Skips {
   /// Each field came, and it was still not enough.
   std::string met_never(const PlanNode& node, const PlanGroup& group) const {
     const std::string cut = ended_well_ ? "" : ", or the call ended first";
+    if (deeds_[node.id].dropped) return "what came for it was dropped, or too old" + cut;
     if (!group.counts.empty()) return "fewer frames came than it counts" + cut;
     if (group.collector != none)
       return "its fields came, but never all of them for one yield of " +
@@ -143,16 +146,20 @@ class Skips {
 std::vector<std::vector<SkippedNode>> skipped_nodes(const Plan& plan, const Trace& trace,
                                                     const std::vector<std::string>& elsewhere) {
   std::vector<std::vector<SkippedNode>> skipped(trace.calls.size());
-  if (trace.left_out > 0) return skipped;
+  if (trace.left_out > 0 || trace.drops_left_out > 0) return skipped;
   std::vector<std::size_t> by_call(trace.spans.size());
   std::iota(by_call.begin(), by_call.end(), std::size_t{0});
   std::ranges::sort(by_call, {}, [&](std::size_t i) { return trace.spans[i].call; });
+  std::vector<Drop> drops = trace.drops;
+  std::ranges::stable_sort(drops, {}, &Drop::call);
   Skips skips(plan, elsewhere);
   auto next = by_call.begin();
+  auto next_drop = drops.begin();
   for (std::size_t call = 0; call < trace.calls.size(); ++call) {
     skips.begin(trace.calls[call]);
     for (; next != by_call.end() && trace.spans[*next].call == call; ++next)
       skips.add(trace.spans[*next]);
+    for (; next_drop != drops.end() && next_drop->call == call; ++next_drop) skips.add(*next_drop);
     if (trace.calls[call].ended) skipped[call] = skips.list();
   }
   return skipped;

@@ -104,8 +104,9 @@ Proof read_proof(Reader& reader) {
   return proof;
 }
 
-/// What follows is the content, and nothing else.
-std::optional<Message> read_page(std::uint64_t id, Reader& reader) {
+/// What follows is the content, or it stands elsewhere, and there is nothing else.
+std::optional<Message> read_page(std::uint64_t id, Reader& reader,
+                                 std::span<const std::byte> body) {
   PageContent page;
   page.head.id = id;
   page.head.incarnation = reader.number(8);
@@ -114,7 +115,8 @@ std::optional<Message> read_page(std::uint64_t id, Reader& reader) {
   page.head.index = static_cast<std::uint32_t>(reader.number(4));
   page.head.length = static_cast<std::uint32_t>(reader.number(4));
   page.head.crc32c = static_cast<std::uint32_t>(reader.number(4));
-  page.content = reader.rest();
+  page.content = body.empty() ? reader.rest() : body;
+  if (!body.empty() && reader.left() != 0) return std::nullopt;
   if (!reader.ok() || page.head.length > page_bytes_most || page.content.size() != page.head.length)
     return std::nullopt;
   return page;
@@ -205,7 +207,7 @@ Bytes encode(const PageContent& page) {
   return message;
 }
 
-void write_page_head(const PageHead& head, Bytes& message) {
+Bytes encode(const PageHead& head) {
   Writer writer(Kind::page, head.id, page_head_bytes - head_bytes);
   writer.number(head.incarnation, 8);
   writer.number(head.generation, 8);
@@ -213,18 +215,23 @@ void write_page_head(const PageHead& head, Bytes& message) {
   writer.number(head.index, 4);
   writer.number(head.length, 4);
   writer.number(head.crc32c, 4);
-  const Bytes bytes = writer.take();
+  return writer.take();
+}
+
+void write_page_head(const PageHead& head, Bytes& message) {
+  const Bytes bytes = encode(head);
   SLUICE_CHECK(bytes.size() == page_head_bytes && message.size() == bytes.size() + head.length);
   std::memcpy(message.data(), bytes.data(), bytes.size());
 }
 
-std::optional<Message> decode(std::span<const std::byte> message) {
+std::optional<Message> decode(std::span<const std::byte> message, std::span<const std::byte> body) {
   Reader reader(message);
   if (reader.number(4) != magic || reader.number(1) != version) return std::nullopt;
   const std::uint64_t kind = reader.number(1);
   if (reader.number(2) != 0) return std::nullopt;
   const std::uint64_t id = reader.number(8);
-  if (!reader.ok()) return std::nullopt;
+  if (!reader.ok() || (!body.empty() && kind != static_cast<std::uint64_t>(Kind::page)))
+    return std::nullopt;
   std::optional<Message> made;
   switch (static_cast<Kind>(kind)) {
     case Kind::hello:
@@ -240,7 +247,7 @@ std::optional<Message> decode(std::span<const std::byte> message) {
       made = read_found(id, reader);
       break;
     case Kind::page:
-      return read_page(id, reader);
+      return read_page(id, reader, body);
     case Kind::end:
       if (const std::optional<End> end = read_end(id, reader)) made = *end;
       break;

@@ -105,8 +105,12 @@ Bytes encode(const PageContent& page);
 /// behind it, then the head.
 Bytes page_message(std::uint32_t page_bytes);
 void write_page_head(const PageHead& head, Bytes& message);
+/// Without the content, which stands elsewhere.
+Bytes encode(const PageHead& head);
 
-/// None: it is no message of this version. Views of `message`.
-std::optional<Message> decode(std::span<const std::byte> message);
+/// None: it is no message of this version. Views of `message`. `body`: the content of a page that
+/// stands elsewhere than behind its head; of no other message.
+std::optional<Message> decode(std::span<const std::byte> message,
+                              std::span<const std::byte> body = {});
 
 }  // namespace sluice::pages

@@ -61,15 +61,15 @@ void PagePuller::cancel(std::uint64_t id) {
   ask_more();
 }
 
-void PagePuller::take(PeerLife from, Bytes message, std::int64_t now) {
-  const std::optional<Message> read = decode(message);
+void PagePuller::take(PeerLife from, Bytes message, std::int64_t now, Ref<Buffer> body) {
+  const std::optional<Message> read = decode(message, bytes_of(body));
   if (!read.has_value() || !peers_.contains(from)) {
     ++stale_;
     return;
   }
   if (const Found* found = std::get_if<Found>(&*read)) return take_found(from, *found);
   if (const PageContent* page = std::get_if<PageContent>(&*read))
-    return take_page(from, *page, std::move(message), now);
+    return take_page(from, *page, std::move(message), std::move(body), now);
   if (const End* end = std::get_if<End>(&*read)) return take_end(from, *end, now);
   ++stale_;
 }
@@ -112,7 +112,7 @@ void PagePuller::found_all(std::uint64_t id, Pull& pull) {
   events_.push_back(std::move(event));
 }
 
-void PagePuller::take_page(PeerLife from, const PageContent& page, Bytes message,
+void PagePuller::take_page(PeerLife from, const PageContent& page, Bytes message, Ref<Buffer> body,
                            std::int64_t now) {
   const PageHead& head = page.head;
   const auto it = questions_.find(head.id);
@@ -135,6 +135,7 @@ void PagePuller::take_page(PeerLife from, const PageContent& page, Bytes message
   event.pages = question.first + question.got;
   event.content = page.content;
   event.message = std::move(message);  // the content stays where it is
+  event.body = std::move(body);
   events_.push_back(std::move(event));
   ++question.got;
   ++pull.got;

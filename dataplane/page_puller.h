@@ -41,7 +41,8 @@ struct PullEvent {
   PeerLife peer;
   std::size_t pages = 0;          // found: leading ones; page: its number in the pull
   PullEnd end = PullEnd::nobody;  // of an ended one
-  pages::Bytes message;           // of a page: holds its content
+  pages::Bytes message;           // of a page: holds its content, or else `body` does
+  Ref<Buffer> body = {};
   std::span<const std::byte> content;
 };
 
@@ -71,7 +72,8 @@ class PagePuller {
   /// Ends it without an event. One that there is not: nothing happens.
   void cancel(std::uint64_t pull);
 
-  void take(PeerLife peer, pages::Bytes message, std::int64_t now);
+  /// `body`: the end of the message, where it stands elsewhere.
+  void take(PeerLife peer, pages::Bytes message, std::int64_t now, Ref<Buffer> body = {});
   void lost(PeerLife peer, std::int64_t now);
   /// Ends what has taken too long.
   void tick(std::int64_t now);
@@ -112,7 +114,7 @@ class PagePuller {
   }
   void take_found(PeerLife peer, const pages::Found& found);
   void take_page(PeerLife peer, const pages::PageContent& page, pages::Bytes message,
-                 std::int64_t now);
+                 Ref<Buffer> body, std::int64_t now);
   void take_end(PeerLife peer, const pages::End& end, std::int64_t now);
   void found_all(std::uint64_t id, Pull& pull);
   void ask_more();

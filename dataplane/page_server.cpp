@@ -74,23 +74,35 @@ void PageServer::begin(PeerLife peer, Peer& known, const Ask& ask, std::vector<P
   answers_.push_back({peer, ask, 0});
 }
 
-void PageServer::go_on(PageLookup& lookup, std::vector<PeerMessage>& out) {
+bool PageServer::send_page(const Answer& answer, PageLookup& lookup, std::vector<PeerMessage>& out,
+                           const MakeBody& make) const {
+  const PageKey& key = answer.ask.keys[answer.sent];
+  const auto head_of = [&](const ServedPage& page) {
+    return PageHead{answer.ask.id, self_.incarnation, page.generation, key,
+                    answer.sent,   self_.page_bytes,  page.crc32c};
+  };
+  if (Ref<Buffer> body = make ? make(answer.peer, self_.page_bytes) : Ref<Buffer>()) {
+    const auto page = lookup.copy(key, {body->data(), body->size()});
+    if (page) out.push_back({answer.peer, encode(head_of(*page)), std::move(body)});
+    return page.has_value();
+  }
+  Bytes message = page_message(self_.page_bytes);
+  const std::optional<ServedPage> page = lookup.append(key, message);
+  if (!page) return false;
+  write_page_head(head_of(*page), message);
+  out.push_back({answer.peer, std::move(message)});
+  return true;
+}
+
+void PageServer::go_on(PageLookup& lookup, std::vector<PeerMessage>& out, const MakeBody& make) {
   if (answers_.empty()) return;
   Answer& answer = answers_.front();
   const bool all = answer.sent == answer.ask.keys.size();
-  if (!all) {
-    const PageKey& key = answer.ask.keys[answer.sent];
-    Bytes message = page_message(self_.page_bytes);
-    if (const std::optional<ServedPage> page = lookup.append(key, message)) {
-      write_page_head({answer.ask.id, self_.incarnation, page->generation, key, answer.sent,
-                       self_.page_bytes, page->crc32c},
-                      message);
-      out.push_back({answer.peer, std::move(message)});
-      ++answer.sent;
-      ++counts_.pages;
-      counts_.bytes += self_.page_bytes;
-      return;
-    }
+  if (!all && send_page(answer, lookup, out, make)) {
+    ++answer.sent;
+    ++counts_.pages;
+    counts_.bytes += self_.page_bytes;
+    return;
   }
   counts_.missing += all ? 0 : 1;
   Peer& known = peers_.at(answer.peer);

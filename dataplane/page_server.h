@@ -10,6 +10,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -32,12 +33,17 @@ class PageLookup {
   /// Appends its content. None: it is not there, or was given up meanwhile; anything may have been
   /// appended then.
   virtual std::optional<ServedPage> append(const PageKey& key, pages::Bytes& to) = 0;
+  /// The same into memory of a page's size.
+  virtual std::optional<ServedPage> copy(const PageKey& key, std::span<std::byte> to) = 0;
 };
 
 struct PeerMessage {
   PeerLife peer;
   pages::Bytes bytes;
+  Ref<Buffer> body = {};  // its end, where that stands elsewhere
 };
+/// Memory that the peer reads in place. Null: its content goes in the message.
+using MakeBody = std::function<Ref<Buffer>(PeerLife to, std::size_t size)>;
 
 struct PageServerCounts {
   std::uint64_t pages = 0, bytes = 0;  // sent
@@ -65,7 +71,7 @@ class PageServer {
   /// Answers with pages are under way.
   bool has_more() const { return !answers_.empty(); }
   /// Appends the next page of the one that was asked for first, or its end.
-  void go_on(PageLookup& lookup, std::vector<PeerMessage>& out);
+  void go_on(PageLookup& lookup, std::vector<PeerMessage>& out, const MakeBody& make = {});
   /// That a note has arrived. False: too much is owed, and the note does not count.
   bool take_note(PeerLife peer, std::uint64_t id, std::vector<PeerMessage>& out);
   /// A message that is refused elsewhere, or bytes that are none.
@@ -94,6 +100,9 @@ class PageServer {
   void begin(PeerLife peer, Peer& known, const pages::Ask& ask, std::vector<PeerMessage>& out);
   /// A receipt for what is sent now.
   std::uint64_t reply(Peer& known, std::size_t bytes);
+  /// False: it is not there.
+  bool send_page(const Answer& answer, PageLookup& lookup, std::vector<PeerMessage>& out,
+                 const MakeBody& make) const;
   static void took(Peer& known, std::uint64_t receipt, PageServerCounts& counts);
 
   pages::Hello self_;

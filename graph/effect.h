@@ -84,7 +84,7 @@ struct Effects {
   std::vector<DeliverOutput> deliveries;
   std::vector<EndCall> ends;
   std::vector<Refusal> refusals;
-  /// Only where somebody watches (`is_watched`): a simulation.
+  /// Only where somebody watches (`is_watched`): a simulation, or a trace of a run.
   std::vector<NotStarted> not_started;
   bool is_watched = false;
   /// Messages may come from other machines. Within one process a wrong one is a bug of ours.

@@ -31,6 +31,10 @@ Box node_box(const Plan& plan, const PlanNode& node) {
   if (!run.empty()) box.lines.push_back(run);
   if (node.groups.size() > 1)
     box.lines.push_back("runs on any of " + std::to_string(node.groups.size()));
+  if (node.queue_max != 0)
+    box.lines.push_back("keeps the newest " +
+                        (node.queue_max == 1 ? "" : std::to_string(node.queue_max) + " ") +
+                        "that wait" + (node.queue_max == 1 ? "s" : ""));
   if (box.ordered) {
     const NodeId root = plan.collectors[node.order].root;
     box.lines.push_back(root == entry_node

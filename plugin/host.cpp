@@ -92,7 +92,16 @@ PluginHost::PluginHost(std::string role, bool stepped)
                    sluice_value* value, void** data) {
     return with(host, id, [&](PluginHost& self, Held& held) {
       if (rank != 0 && shape == nullptr) return std::int32_t{SLUICE_INVALID_ARGUMENT};
-      return self.give_tensor(held, type, dtype, std::span(shape, rank), value, data);
+      return self.give_tensor(held, {}, type, dtype, std::span(shape, rank), value, data);
+    });
+  };
+  make_output = [](const sluice_host* host, std::uint64_t id, sluice_text field, std::uint32_t type,
+                   std::uint32_t dtype, const std::int64_t* shape, std::uint64_t rank,
+                   sluice_value* value, void** data) {
+    return with(host, id, [&](PluginHost& self, Held& held) {
+      const auto name = text_of(field, name_max);
+      if (!name || (rank != 0 && shape == nullptr)) return std::int32_t{SLUICE_INVALID_ARGUMENT};
+      return self.give_tensor(held, *name, type, dtype, std::span(shape, rank), value, data);
     });
   };
   yield = [](const sluice_host* host, std::uint64_t id, const sluice_field* fields,
@@ -222,14 +231,17 @@ std::int32_t PluginHost::give_input(Held& held, sluice_text field, std::uint64_t
   return SLUICE_OK;
 }
 
-std::int32_t PluginHost::give_tensor(Held& held, std::uint32_t type, std::uint32_t dtype,
+std::int32_t PluginHost::give_tensor(Held& held, std::optional<std::string_view> field,
+                                     std::uint32_t type, std::uint32_t dtype,
                                      std::span<const std::int64_t> shape, sluice_value* value,
                                      void** data) {
   const std::optional<Dtype> element = dtype_from(dtype);
   if (!holds_tensor(type) || !element || value == nullptr || data == nullptr ||
       shape.size() > Tensor::rank_max)
     return SLUICE_INVALID_ARGUMENT;
-  Result<Tensor> tensor = Tensor::zeros(*element, {shape.begin(), shape.end()});
+  std::vector<std::int64_t> sizes(shape.begin(), shape.end());
+  Result<Tensor> tensor = field ? held.activation->make_output(*field, *element, std::move(sizes))
+                                : Tensor::zeros(*element, std::move(sizes));
   if (!tensor.ok())
     return tensor.error().code == ErrorCode::exhausted ? SLUICE_EXHAUSTED : SLUICE_INVALID_ARGUMENT;
   auto* made = new Payload;

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,7 +48,7 @@ class PluginHost final : public sluice_host {
     std::uint64_t id = 0;
     Activation* activation = nullptr;
     std::vector<Field> fields;
-    std::vector<PayloadRef> made;  // by `make_tensor`
+    std::vector<PayloadRef> made;  // by `make_tensor`, `make_output`
     std::vector<std::unique_ptr<std::vector<sluice_attribute>>> attributes;
     std::string problem;  // the first
   };
@@ -67,8 +68,10 @@ class PluginHost final : public sluice_host {
   PayloadRef by_handle(const Held& held, std::uint64_t handle) const;
   std::int32_t tell(Held& held, sluice_about* to) const;
   std::int32_t give_input(Held& held, sluice_text field, std::uint64_t index, sluice_value* value);
-  std::int32_t give_tensor(Held& held, std::uint32_t type, std::uint32_t dtype,
-                           std::span<const std::int64_t> shape, sluice_value* value, void** data);
+  /// `field`: the output that it is for; none: any, and it is zeros.
+  std::int32_t give_tensor(Held& held, std::optional<std::string_view> field, std::uint32_t type,
+                           std::uint32_t dtype, std::span<const std::int64_t> shape,
+                           sluice_value* value, void** data);
   std::int32_t take_frame(Held& held, const sluice_field* fields, std::uint64_t count);
   std::int32_t take_value(Held& held, const sluice_field& field, FieldValue& to) const;
   std::int32_t retire_one(Held& held, std::int32_t code, sluice_text message);

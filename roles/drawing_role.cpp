@@ -77,8 +77,10 @@ void DrawingRole::look(Asked& asked, SharedEngine::Turn& mine, std::vector<StepO
   Drawing& drawing = *asked.drawing;
   if (!drawing.done()) return;
   if (drawing.error().has_value()) return finish(asked, *drawing.error(), mine, ended);
-  emissions_.add(*asked.activation, "latents",
-                 make_tensor(Tensor::of_f32(painter_->shape(), drawing.take_latents())));
+  Result<Tensor> latents =
+      asked.activation->output_of_f32("latents", painter_->shape(), drawing.take_latents());
+  if (!latents.ok()) return finish(asked, latents.error(), mine, ended);
+  emissions_.add(*asked.activation, "latents", make_tensor(std::move(latents).value()));
   finish(asked, {}, mine, ended);
 }
 

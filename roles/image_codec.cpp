@@ -14,8 +14,9 @@ namespace {
 std::int64_t wide(std::size_t value) { return static_cast<std::int64_t>(value); }
 
 /// Values of -1 to 1, channel by channel, to bytes, channel last.
-Result<Tensor> picture_of(const Plane& pixels) {
-  Result<Tensor> made = Tensor::zeros(Dtype::u8, {wide(pixels.height), wide(pixels.width), 3});
+Result<Tensor> picture_of(const Plane& pixels, Activation& activation) {
+  Result<Tensor> made =
+      activation.make_output("image", Dtype::u8, {wide(pixels.height), wide(pixels.width), 3});
   if (!made.ok()) return made;
   const auto bytes = made->u8();
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -57,7 +58,7 @@ class ImageCodec final : public Role {
     const Result<Plane> pixels =
         model_.architecture().vae.has_value() ? decode_planes(latents) : decode_tokens(latents);
     if (!pixels.ok()) return pixels.error();
-    Result<Tensor> image = picture_of(*pixels);
+    Result<Tensor> image = picture_of(*pixels, activation);
     if (!image.ok()) return image.error();
     activation.yield("image", make_image(std::move(image).value()));
     return {};
@@ -79,9 +80,11 @@ class ImageCodec final : public Role {
       return invalid_argument("the prepared picture has " + std::to_string(seen->pixels.size()) +
                               " values, this model's codec needs 3 x " +
                               std::to_string(shape.side) + " x " + std::to_string(shape.side));
-    activation.yield("latents",
-                     make_tensor(Tensor::of_f32({wide(shape.tokens()), wide(shape.token_values())},
-                                                model_.codec().encode(seen->pixels))));
+    Result<Tensor> latents =
+        activation.output_of_f32("latents", {wide(shape.tokens()), wide(shape.token_values())},
+                                 model_.codec().encode(seen->pixels));
+    if (!latents.ok()) return latents.error();
+    activation.yield("latents", make_tensor(std::move(latents).value()));
     return {};
   }
 

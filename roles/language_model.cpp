@@ -133,10 +133,10 @@ Result<void> LanguageModel::embed(Activation& activation) {
   std::vector<float> rows;
   backbone().embed(ids, rows);
   const auto count = static_cast<std::int64_t>(ids.size());
-  activation.yield(
-      "hidden", make_tensor(Tensor::of_f32({count, static_cast<std::int64_t>(backbone().width())},
-                                           std::move(rows)),
-                            text->attributes));
+  Result<Tensor> hidden = activation.output_of_f32(
+      "hidden", {count, static_cast<std::int64_t>(backbone().width())}, rows);
+  if (!hidden.ok()) return hidden.error();
+  activation.yield("hidden", make_tensor(std::move(hidden).value(), text->attributes));
   return {};
 }
 

@@ -115,7 +115,7 @@ struct Piece {
   PayloadRef image;
 };
 
-Result<Piece> read_piece(const Json& piece, std::size_t index) {
+Result<Piece> read_piece(const Json& piece, std::size_t index, Activation& activation) {
   const std::string where = "content[" + std::to_string(index) + "]";
   if (!piece.is_object()) return wrong(where + " must be an object");
   const auto type = piece.find("type");
@@ -145,7 +145,9 @@ Result<Piece> read_piece(const Json& piece, std::size_t index) {
   const std::string shown_name = name != piece.end() ? shortened(name->get<std::string>()) : where;
   const std::optional<std::string> bytes = base64_decode(data->get_ref<const std::string&>());
   if (!bytes.has_value()) return wrong(where + ": 'data' of " + shown_name + " is not base64");
-  Result<Tensor> image = decode_image(*bytes);
+  Result<Tensor> image = decode_image(*bytes, [&](std::vector<std::int64_t> shape) {
+    return activation.make_output("image", Dtype::u8, std::move(shape));
+  });
   if (!image.ok()) return Error{image.error().code, shown_name + ": " + image.error().message};
   return Piece{{}, make_image(std::move(image).value())};
 }
@@ -192,7 +194,7 @@ class ParseRequest final : public Role {
     std::vector<Piece> pieces;
     bool words = false;
     for (std::size_t i = 0; i < content->size(); ++i) {
-      Result<Piece> piece = read_piece((*content)[i], i);
+      Result<Piece> piece = read_piece((*content)[i], i, activation);
       if (!piece.ok()) return piece.error();
       words = words || (piece->text && !is_blank(piece->text->text));
       pieces.push_back(std::move(piece).value());

@@ -43,7 +43,8 @@ std::string content_of(const PictureInput& picture, const Tensor& rows) {
 
 }  // namespace
 
-PayloadRef features_payload(const PictureInput& picture, std::size_t width) {
+Result<PayloadRef> features_payload(const PictureInput& picture, std::size_t width,
+                                    Activation& activation) {
   std::vector<std::pair<std::string, std::int64_t>> attributes;
   if (picture.tile_rows != 0)
     attributes = {{"tile_rows", wide(picture.tile_rows)},
@@ -52,9 +53,10 @@ PayloadRef features_payload(const PictureInput& picture, std::size_t width) {
     attributes = {{"grid_t", picture.grids[0][0]},
                   {"grid_h", picture.grids[0][1]},
                   {"grid_w", picture.grids[0][2]}};
-  return make_tensor(
-      Tensor::of_f32({wide(picture.features.size() / width), wide(width)}, picture.features),
-      std::move(attributes));
+  Result<Tensor> rows = activation.output_of_f32(
+      "features", {wide(picture.features.size() / width), wide(width)}, picture.features);
+  if (!rows.ok()) return rows.error();
+  return make_tensor(std::move(rows).value(), std::move(attributes));
 }
 
 Result<PictureInput> picture_of(const Payload& features, const Model& reader) {

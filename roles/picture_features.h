@@ -8,11 +8,13 @@
 #include "base/payload.h"
 #include "engine/family/model.h"
 #include "engine/picture/picture_input.h"
+#include "roles/role.h"
 
 namespace sluice {
 
-/// `width`: of the features' rows.
-PayloadRef features_payload(const PictureInput& picture, std::size_t width);
+/// For the output `features` of the activation. `width`: of the features' rows. Errors: no memory.
+Result<PayloadRef> features_payload(const PictureInput& picture, std::size_t width,
+                                    Activation& activation);
 /// Nothing in the payload is trusted. Its content is that of the rows and of how they are laid
 /// out.
 Result<PictureInput> picture_of(const Payload& features, const Model& reader);

@@ -8,6 +8,7 @@
 // Source: omni-flow, sections 3.1 (interfaces) and 3.4 (yields).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -17,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/check.h"
 #include "base/payload.h"
 #include "base/result.h"
 
@@ -60,6 +62,19 @@ class Activation {
     yield(std::span(&one, 1));
   }
 
+  /// A tensor for that output field, to be filled and yielded in a value of it. It holds anything
+  /// at first: write all of it. Where another machine of this computer reads the field it stands in
+  /// memory that both have, so that nobody copies it; else, and when that is full, in this
+  /// process's own. A field that the role did not declare: in its own. Errors: as `Tensor::zeros`.
+  virtual Result<Tensor> make_output(std::string_view field, Dtype dtype,
+                                     std::vector<std::int64_t> shape) {
+    static_cast<void>(field);
+    return Tensor::zeros(dtype, std::move(shape));
+  }
+  /// The same with these numbers in it. Requires: as many as the shape has.
+  Result<Tensor> output_of_f32(std::string_view field, std::vector<std::int64_t> shape,
+                               std::span<const float> values);
+
   /// For the caller, of a call that may still end well: it stands among the warnings of the call's
   /// outcome, behind the node's name. The same words count once with how often they came.
   virtual void warn(std::string warning) = 0;
@@ -71,6 +86,17 @@ class Activation {
   /// What `input` gives for a field of which there is no frame.
   virtual const Payload* absent(std::string_view) const { return nullptr; }
 };
+
+inline Result<Tensor> Activation::output_of_f32(std::string_view field,
+                                                std::vector<std::int64_t> shape,
+                                                std::span<const float> values) {
+  Result<Tensor> made = make_output(field, Dtype::f32, std::move(shape));
+  if (!made.ok()) return made;
+  const std::span<float> to = made->f32();
+  SLUICE_CHECK(to.size() == values.size(), "other numbers than the shape has");
+  std::ranges::copy(values, to.begin());
+  return made;
+}
 
 /// Runs one activation to its end; may yield many frames on the way.
 class Role {

@@ -51,10 +51,8 @@ class VisionEncoder final : public Role {
 
   Result<void> run(Activation& activation) override {
     const std::string content = content_of(activation);
-    if (const PictureInput* seen = content.empty() ? nullptr : seen_.find(content)) {
-      activation.yield("features", features_payload(*seen, width_of(model_.architecture())));
-      return {};
-    }
+    if (const PictureInput* seen = content.empty() ? nullptr : seen_.find(content))
+      return yield(*seen, activation);
     Result<PictureInput> made = prepare(activation, steps_, model_.architecture());
     if (!made.ok()) return made.error();
     Result<std::vector<float>> features = model_.features(made->pixels, made->grids);
@@ -63,11 +61,18 @@ class VisionEncoder final : public Role {
     made->pixels = {};
     made->content = content;
     if (!content.empty()) seen_.keep(*made);
-    activation.yield("features", features_payload(*made, width_of(model_.architecture())));
-    return {};
+    return yield(*made, activation);
   }
 
  private:
+  Result<void> yield(const PictureInput& seen, Activation& activation) const {
+    Result<PayloadRef> features =
+        features_payload(seen, width_of(model_.architecture()), activation);
+    if (!features.ok()) return features.error();
+    activation.yield("features", std::move(features).value());
+    return {};
+  }
+
   Model model_;
   PictureSteps steps_;
   PictureCache seen_{seen_bytes_max};
@@ -132,9 +137,14 @@ class SharedEncoder final : public SteppedRole {
   void end(Asked& asked, Result<void> outcome, SharedEngine::Turn& mine,
            std::vector<StepOutcome>& ended) {
     mine.engine().remove(asked.id);
-    if (outcome.ok())
-      emissions_.add(*asked.activation, "features",
-                     features_payload(*asked.picture, width_of(model_.architecture())));
+    if (outcome.ok()) {
+      Result<PayloadRef> features =
+          features_payload(*asked.picture, width_of(model_.architecture()), *asked.activation);
+      if (features.ok())
+        emissions_.add(*asked.activation, "features", std::move(features).value());
+      else
+        outcome = features.error();
+    }
     asked.encoding.reset();
     ended.push_back({asked.activation, std::move(outcome)});
     asked.activation = nullptr;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -18,6 +19,10 @@ namespace sluice {
 namespace {
 
 constexpr unsigned number_bytes = 8;
+/// Of a message whose end stands in memory that both have; no channel of a user's.
+constexpr std::uint64_t lent_channel = std::numeric_limits<std::uint64_t>::max();
+
+bool is_of_users(std::uint64_t channel) { return channel != 0 && channel != lent_channel; }
 constexpr std::size_t channels_most = 1024;
 constexpr std::size_t told_most = 256;
 
@@ -55,6 +60,8 @@ class PeerChannels final : public PeerPort, private TransportListener {
   bool open(std::uint64_t channel, Listener& listener) override;
   void close(std::uint64_t channel) override;
   void send(std::uint64_t channel, PeerLife to, Bytes message) override;
+  Ref<Buffer> make_body(PeerLife to, std::size_t size) override;
+  void send(std::uint64_t channel, PeerLife to, Bytes message, const Ref<Buffer>& body) override;
   void notice(std::uint32_t machine, const std::string& what) override;
 
  private:
@@ -69,6 +76,8 @@ class PeerChannels final : public PeerPort, private TransportListener {
   void refused(Origin by) override { silent(by, "it talks to us no more"); }
 
   void take_open(Origin from, std::span<const std::byte> words);
+  /// Null: it is no memory of that life.
+  Ref<Buffer> borrow(Origin from, Bytes& message, std::uint64_t& channel);
   bool is_its_life(Origin link, std::uint64_t life);
   void forget(Origin link);
   void tell_people(std::uint32_t machine, const std::string& about, const std::string& line);
@@ -106,7 +115,7 @@ class PeerChannels final : public PeerPort, private TransportListener {
 
 bool PeerChannels::open(std::uint64_t channel, Listener& listener) {
   const std::lock_guard lock(mutex_);
-  if (channel == 0 || !channels_.emplace(channel, &listener).second) return false;
+  if (!is_of_users(channel) || !channels_.emplace(channel, &listener).second) return false;
   for (const auto& [link, peer] : peers_) {
     announce(link, false);
     if (peer.open.contains(channel)) listener.joined(peer.life);
@@ -146,17 +155,73 @@ void PeerChannels::send(std::uint64_t channel, PeerLife to, Bytes message) {
     transport_->send(link->second, Channel::message, std::move(message));
 }
 
+Ref<Buffer> PeerChannels::make_body(PeerLife to, std::size_t size) {
+  const std::shared_lock way(way_);
+  wire::Lender* const lender = transport_ ? transport_->lender() : nullptr;
+  const auto link = links_.find(to);
+  const bool can = lender != nullptr && link != links_.end() && lender->reaches(to.machine);
+  return can ? lender->make(size) : Ref<Buffer>();
+}
+
+void PeerChannels::send(std::uint64_t channel, PeerLife to, Bytes message,
+                        const Ref<Buffer>& body) {
+  const std::shared_lock way(way_);
+  const auto link = links_.find(to);
+  if (!transport_ || link == links_.end()) return;
+  wire::Lender* const lender = transport_->lender();
+  const std::optional<wire::Handle> handle =
+      lender != nullptr ? lender->lend(link->second, body) : std::nullopt;
+  if (handle) {
+    for (const std::uint64_t number : {std::uint64_t{handle->slab}, std::uint64_t{handle->block},
+                                       handle->generation, std::uint64_t{body->size()}, channel})
+      append_little_endian(number, number_bytes, message);
+    append_little_endian(lent_channel, number_bytes, message);
+  } else {
+    message.insert(message.end(), body->data(), body->data() + body->size());
+    append_little_endian(channel, number_bytes, message);
+  }
+  transport_->send(link->second, Channel::message, std::move(message));
+}
+
+Ref<Buffer> PeerChannels::borrow(Origin from, Bytes& message, std::uint64_t& channel) {
+  constexpr std::size_t numbers = 5;
+  if (message.size() < numbers * number_bytes) return {};
+  const std::size_t begin = message.size() - numbers * number_bytes;
+  const std::span<const std::byte> words = std::span(message).subspan(begin);
+  const std::uint64_t slab = number_at(words, 0), block = number_at(words, 1);
+  const std::uint64_t size = number_at(words, 3);
+  channel = number_at(words, 4);
+  constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+  if (!is_of_users(channel) || slab > most || block > most || size == 0) return {};
+  const wire::Handle handle{static_cast<std::uint32_t>(slab), static_cast<std::uint32_t>(block),
+                            number_at(words, 2)};
+  message.resize(begin);
+  const std::shared_lock way(way_);
+  wire::Lender* const lender = transport_ ? transport_->lender() : nullptr;
+  if (lender == nullptr) return {};
+  Result<Ref<Buffer>> body = lender->borrow(from, handle, size);
+  return body.ok() ? std::move(body).value() : Ref<Buffer>();
+}
+
 void PeerChannels::received(Origin from, Channel, Bytes bytes) {
   if (bytes.size() < number_bytes) return;
-  const std::uint64_t channel = little_endian(std::span(bytes).last(number_bytes));
-  bytes.erase(bytes.end() - number_bytes, bytes.end());
+  std::uint64_t channel = little_endian(std::span(bytes).last(number_bytes));
+  bytes.resize(bytes.size() - number_bytes);
+  Ref<Buffer> body;  // given back wherever this returns
+  if (channel == lent_channel) {
+    body = borrow(from, bytes, channel);
+    if (!body) return;
+  }
   const std::lock_guard lock(mutex_);
   if (channel == 0) return take_open(from, bytes);
   const auto known = peers_.find(from);
   const auto listener = channels_.find(channel);
   if (known == peers_.end() || !known->second.open.contains(channel) || listener == channels_.end())
     return;
-  listener->second->arrived(known->second.life, std::move(bytes));
+  if (body)
+    listener->second->arrived(known->second.life, std::move(bytes), std::move(body));
+  else
+    listener->second->arrived(known->second.life, std::move(bytes));
 }
 
 /// Over one link it is one machine's life, whatever it says later.

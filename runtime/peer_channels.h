@@ -1,6 +1,8 @@
 // A `PeerPort` over a transport of its own, so that its bytes never stand before frames.
 //
-// A message is what the channel's user sends, and the number of its channel, eight bytes. Channel 0
+// A message is what the channel's user sends, and the number of its channel, eight bytes. Where its
+// end stands in memory that both machines have, there stand instead slab, block, generation, size
+// and channel of eight bytes each, and then channel 2^64 - 1. Channel 0
 // tells which others are open, so that a listener hears of a machine when both have its channel,
 // and whether this is said to a machine that was not connected: it answers then, and begins anew.
 // It also tells the life of the machine that users know: where a link has ended, the transport

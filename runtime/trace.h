@@ -28,6 +28,14 @@ struct Span {
   bool failed = false;         // its role said so
 };
 
+/// Inputs that came for a node with `on_full: drop_oldest` and did not run.
+struct Drop {
+  std::size_t call = 0;  // index in the trace's calls
+  NodeId node = 0;
+  Instant at{};
+  bool for_newer = false;  // else they were too old, or their call was cancelled
+};
+
 /// One call, from its arrival to its end for its caller.
 struct CallSpan {
   std::size_t number = 0;   // as its caller numbers it, from 1
@@ -45,7 +53,9 @@ struct Trace {
   std::vector<std::string> sessions;
   std::vector<CallSpan> calls;
   std::vector<Span> spans;
-  std::uint64_t left_out = 0;  // activations for which there was no room
+  std::vector<Drop> drops;
+  std::uint64_t left_out = 0;        // activations for which there was no room
+  std::uint64_t drops_left_out = 0;  // likewise
 };
 
 }  // namespace sluice

@@ -30,6 +30,7 @@ class PeerHub {
       return hub_.open(*this, channel, listener);
     }
     void close(std::uint64_t channel) override { hub_.close(*this, channel); }
+    using PeerPort::send;
     void send(std::uint64_t channel, PeerLife to, std::vector<std::byte> message) override {
       hub_.send(channel, self_, to, std::move(message));
     }

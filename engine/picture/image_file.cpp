@@ -129,12 +129,13 @@ std::string with_whole_palette(std::string_view bytes) {
   return std::string(bytes);
 }
 
-Result<Tensor> new_picture(std::size_t height, std::size_t width) {
-  return Tensor::zeros(Dtype::u8,
-                       {static_cast<std::int64_t>(height), static_cast<std::int64_t>(width), 3});
+Result<Tensor> new_picture(const NewPicture& make, std::size_t height, std::size_t width) {
+  std::vector<std::int64_t> shape{static_cast<std::int64_t>(height),
+                                  static_cast<std::int64_t>(width), 3};
+  return make ? make(std::move(shape)) : Tensor::zeros(Dtype::u8, std::move(shape));
 }
 
-Result<Tensor> decode_png(std::string_view bytes) {
+Result<Tensor> decode_png(std::string_view bytes, const NewPicture& make) {
   if (Result<void> sound = check_png(bytes); !sound.ok()) return sound.error();
   constexpr char of_a_palette = 3;
   std::string whole;
@@ -152,7 +153,7 @@ Result<Tensor> decode_png(std::string_view bytes) {
       &stbi_image_free);
   if (!pixels) return corrupt(std::string("the PNG is damaged (") + stbi_failure_reason() + ")");
   Result<Tensor> image =
-      new_picture(static_cast<std::size_t>(height), static_cast<std::size_t>(width));
+      new_picture(make, static_cast<std::size_t>(height), static_cast<std::size_t>(width));
   if (!image.ok()) return image;
   const std::span<std::uint8_t> to = image->u8();
   for (std::size_t i = 0; i < to.size(); ++i) {
@@ -199,13 +200,15 @@ int orientation_of(std::string_view bytes) {
   return 1;
 }
 
-Result<Tensor> turn_upright(Tensor image, int orientation) {
-  if (orientation == 1) return image;
+/// Requires: another orientation than 1.
+Result<Tensor> turn_upright(const Tensor& image, int orientation, const NewPicture& make) {
   const auto height = static_cast<std::size_t>(image.dim(0));
   const auto width = static_cast<std::size_t>(image.dim(1));
   const bool swapped = orientation >= 5;
-  Result<Tensor> turned = swapped ? new_picture(width, height) : new_picture(height, width);
+  Result<Tensor> turned =
+      swapped ? new_picture(make, width, height) : new_picture(make, height, width);
   if (!turned.ok()) return turned;
+  const std::span<std::uint8_t> to = turned->u8();
   const auto columns = static_cast<std::size_t>(turned->dim(1));
   for (std::size_t y = 0; y < static_cast<std::size_t>(turned->dim(0)); ++y) {
     for (std::size_t x = 0; x < columns; ++x) {
@@ -215,14 +218,13 @@ Result<Tensor> turn_upright(Tensor image, int orientation) {
         (swapped ? sx : sy) = swapped ? width - 1 - sx : height - 1 - sy;
       if (orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7)
         (swapped ? sy : sx) = swapped ? height - 1 - sy : width - 1 - sx;
-      std::memcpy(turned->u8().data() + (y * columns + x) * 3,
-                  image.u8().data() + (sy * width + sx) * 3, 3);
+      std::memcpy(to.data() + (y * columns + x) * 3, image.u8().data() + (sy * width + sx) * 3, 3);
     }
   }
   return turned;
 }
 
-Result<Tensor> decode_jpeg(std::string_view bytes) {
+Result<Tensor> decode_jpeg(std::string_view bytes, const NewPicture& make) {
   const std::unique_ptr<void, decltype(&tjDestroy)> decoder(tjInitDecompress(), &tjDestroy);
   if (!decoder) return Error{ErrorCode::unavailable, "the JPEG decoder could not start"};
   const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
@@ -239,15 +241,17 @@ Result<Tensor> decode_jpeg(std::string_view bytes) {
     return size.error();
   if (colours == TJCS_CMYK || colours == TJCS_YCCK)
     return invalid_argument("the JPEG is CMYK, for print; save it as RGB");
+  const int orientation = orientation_of(bytes);
   Result<Tensor> image =
-      new_picture(static_cast<std::size_t>(height), static_cast<std::size_t>(width));
+      new_picture(orientation == 1 ? make : NewPicture{}, static_cast<std::size_t>(height),
+                  static_cast<std::size_t>(width));
   if (!image.ok()) return image;
   // A truncated file is only a warning to the decoder; here it is an error.
   if (tjDecompress2(decoder.get(), data, bytes.size(), image->u8().data(), width, 0, height,
                     TJPF_RGB, TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS) != 0)
     return corrupt(std::string("the JPEG is truncated or damaged (") +
                    tjGetErrorStr2(decoder.get()) + ")");
-  return turn_upright(std::move(image).value(), orientation_of(bytes));
+  return orientation == 1 ? image : turn_upright(*image, orientation, make);
 }
 
 std::string what_it_is(std::string_view bytes) {
@@ -266,13 +270,13 @@ std::string what_it_is(std::string_view bytes) {
 
 }  // namespace
 
-Result<Tensor> decode_image(std::string_view bytes) {
+Result<Tensor> decode_image(std::string_view bytes, const NewPicture& make) {
   constexpr std::size_t bytes_max = std::size_t{256} << 20;
   if (bytes.size() > bytes_max)
     return Error{ErrorCode::exhausted, "the file has " + std::to_string(bytes.size()) +
                                            " bytes, the limit is " + std::to_string(bytes_max)};
-  if (bytes.starts_with(png_magic)) return decode_png(bytes);
-  if (bytes.starts_with("\xff\xd8\xff")) return decode_jpeg(bytes);
+  if (bytes.starts_with(png_magic)) return decode_png(bytes, make);
+  if (bytes.starts_with("\xff\xd8\xff")) return decode_jpeg(bytes, make);
   return invalid_argument("not a PNG or JPEG: " + what_it_is(bytes));
 }
 

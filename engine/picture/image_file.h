@@ -6,8 +6,10 @@
 // exhausted (too large). The message says what, not where: the caller knows the file's name.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/tensor.h"
 
@@ -16,7 +18,11 @@ namespace sluice {
 inline constexpr std::uint32_t image_side_max = 16'384;
 inline constexpr std::uint64_t image_pixels_max = 64'000'000;
 
-Result<Tensor> decode_image(std::string_view bytes);
+/// Gives the memory of a picture: u8 of that shape, holding anything. Errors: it is not to be had.
+using NewPicture = std::function<Result<Tensor>(std::vector<std::int64_t> shape)>;
+
+/// `make`: where the picture is to stand; empty: in memory of its own.
+Result<Tensor> decode_image(std::string_view bytes, const NewPicture& make = {});
 std::string encode_png(const Tensor& image);
 
 }  // namespace sluice

@@ -128,13 +128,14 @@ void KvPeers::lost(PeerLife peer) {
   const auto unheard =
       std::stable_partition(met, news_.end(), [&](const News& one) { return one.peer != peer; });
   for (auto one = unheard; one != news_.end(); ++one)
-    if (one->kind == News::Kind::message)
-      news_bytes_[peer.machine] -= one->message.size() + news_overhead;
+    if (one->kind == News::Kind::message) news_bytes_[peer.machine] -= one->bytes() + news_overhead;
   news_.erase(unheard, news_.end());
 }
 
 void KvPeers::send(std::vector<PeerMessage>& messages) {
-  for (PeerMessage& one : messages) port_.send(channel_, one.peer, std::move(one.bytes));
+  for (PeerMessage& one : messages)
+    one.body ? port_.send(channel_, one.peer, std::move(one.bytes), one.body)
+             : port_.send(channel_, one.peer, std::move(one.bytes));
   messages.clear();
 }
 
@@ -178,26 +179,28 @@ void KvPeers::serve(PeerLife peer, const pages::Message& message) {
   server_.take(peer, message, export_, out);
   send(out);
   while (server_.has_more()) {
-    server_.go_on(export_, out);
+    server_.go_on(export_, out,
+                  [this](PeerLife to, std::size_t size) { return port_.make_body(to, size); });
     send(out);
   }
 }
 
-void KvPeers::hold(PeerLife peer, pages::Bytes bytes) {
+void KvPeers::hold(PeerLife peer, pages::Bytes bytes, Ref<Buffer> body) {
   if (!known_.contains(peer)) return server_.take_nonsense();
   // Whatever may be in flight, of pages of any size.
   const auto asked = std::max<std::size_t>(PagePuller::in_flight_most, hello_.page_bytes);
   const std::size_t most = asked + asked / hello_.page_bytes * 2 * news_overhead + inbox_slack;
   const std::lock_guard lock(mutex_);
   std::size_t& held = news_bytes_[peer.machine];
-  if (held + bytes.size() + news_overhead > most) return server_.take_nonsense();
-  held += bytes.size() + news_overhead;
-  news_.push_back({News::Kind::message, peer, std::move(bytes), {}});
+  News news{News::Kind::message, peer, std::move(bytes), {}, std::move(body)};
+  if (held + news.bytes() + news_overhead > most) return server_.take_nonsense();
+  held += news.bytes() + news_overhead;
+  news_.push_back(std::move(news));
   news_came_.notify_all();
 }
 
-void KvPeers::arrived(PeerLife peer, std::vector<std::byte> bytes) {
-  const std::optional<pages::Message> message = pages::decode(bytes);
+void KvPeers::arrived(PeerLife peer, std::vector<std::byte> bytes, Ref<Buffer> body) {
+  const std::optional<pages::Message> message = pages::decode(bytes, bytes_of(body));
   if (!message.has_value())
     server_.take_nonsense();
   else if (const auto* hello = std::get_if<pages::Hello>(&*message))
@@ -210,7 +213,7 @@ void KvPeers::arrived(PeerLife peer, std::vector<std::byte> bytes) {
     hear(peer, *noted);
   else if (std::get_if<pages::Found>(&*message) || std::get_if<pages::PageContent>(&*message) ||
            std::get_if<pages::End>(&*message))
-    hold(peer, std::move(bytes));
+    hold(peer, std::move(bytes), std::move(body));
   else
     serve(peer, *message);
   const std::lock_guard lock(mutex_);
@@ -230,7 +233,7 @@ void KvPeers::take_news(std::int64_t now) {
     else if (one.kind == News::Kind::lost)
       puller_.lost(one.peer, now);
     else
-      puller_.take(one.peer, std::move(one.message), now);
+      puller_.take(one.peer, std::move(one.message), now, std::move(one.body));
   }
   const std::lock_guard lock(mutex_);
   counts_.stale = puller_.stale();

@@ -94,6 +94,8 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
     PeerLife peer;
     pages::Bytes message = {};
     pages::Hello hello = {};  // of one that was met
+    Ref<Buffer> body = {};    // of a message whose end stands elsewhere
+    std::size_t bytes() const { return message.size() + (body ? body->size() : 0); }
   };
   struct Telling {
     PeerLife peer;
@@ -120,14 +122,17 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
 
   void joined(PeerLife peer) override;
   void lost(PeerLife peer) override;
-  void arrived(PeerLife peer, std::vector<std::byte> message) override;
+  void arrived(PeerLife peer, std::vector<std::byte> message) override {
+    arrived(peer, std::move(message), {});
+  }
+  void arrived(PeerLife peer, std::vector<std::byte> message, Ref<Buffer> body) override;
   void take_handshake(PeerLife peer, const PageHandshake::Outcome& outcome);
   void met(PeerLife peer, const pages::Hello& hello);
   void hear(PeerLife peer, const pages::Note& note);
   void hear(PeerLife peer, const pages::Noted& noted);
   void serve(PeerLife peer, const pages::Message& message);
   /// For the owner.
-  void hold(PeerLife peer, pages::Bytes bytes);
+  void hold(PeerLife peer, pages::Bytes bytes, Ref<Buffer> body);
   void send(std::vector<PeerMessage>& messages);
 
   bool start(Fetch& fetch, std::int64_t now);

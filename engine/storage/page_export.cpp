@@ -1,5 +1,8 @@
 #include "engine/storage/page_export.h"
 
+#include <cstring>
+
+#include "base/check.h"
 #include "base/crc32c.h"
 
 namespace sluice {
@@ -31,15 +34,27 @@ bool PageExport::has(const PageKey& key) const {
   return find(key) != no_page;
 }
 
-std::optional<ServedPage> PageExport::append(const PageKey& key, pages::Bytes& to) {
+template <typename Take>
+std::optional<ServedPage> PageExport::read(const PageKey& key, Take take) {
   const std::lock_guard lock(mutex_);
   const Page page = find(key);
   if (page == no_page) return std::nullopt;
   Entry& entry = entries_[page];
   const auto content = pool_.content(page);
   if (!entry.crc32c.has_value()) entry.crc32c = crc32c(content);
-  to.insert(to.end(), content.begin(), content.end());
+  take(content);
   return ServedPage{entry.generation, *entry.crc32c};
+}
+
+std::optional<ServedPage> PageExport::append(const PageKey& key, pages::Bytes& to) {
+  return read(key, [&](auto content) { to.insert(to.end(), content.begin(), content.end()); });
+}
+
+std::optional<ServedPage> PageExport::copy(const PageKey& key, std::span<std::byte> to) {
+  return read(key, [&](auto content) {
+    SLUICE_CHECK(to.size() == content.size());
+    std::memcpy(to.data(), content.data(), content.size());
+  });
 }
 
 }  // namespace sluice

@@ -27,6 +27,7 @@ class PageExport final : public PageWatcher, public PageLookup {
   void dropped(Page page) override;
   bool has(const PageKey& key) const override;
   std::optional<ServedPage> append(const PageKey& key, pages::Bytes& to) override;
+  std::optional<ServedPage> copy(const PageKey& key, std::span<std::byte> to) override;
 
  private:
   struct Entry {
@@ -36,6 +37,9 @@ class PageExport final : public PageWatcher, public PageLookup {
   };
   /// Under the lock. `no_page`: it is not there.
   Page find(const PageKey& key) const;
+  /// Gives a page's content to `take`.
+  template <typename Take>
+  std::optional<ServedPage> read(const PageKey& key, Take take);
 
   KvPool& pool_;
   mutable std::mutex mutex_;

@@ -130,6 +130,19 @@ void LaneActivation::yield(std::span<const FieldValue> fields) {
   held_.swap(fields_);
 }
 
+Result<Tensor> LaneActivation::make_output(std::string_view field, Dtype dtype,
+                                           std::vector<std::int64_t> shape) {
+  const auto index = static_cast<std::size_t>(std::ranges::find(place_->node->outputs, field) -
+                                              place_->node->outputs.begin());
+  if (index < place_->readers.size() && !place_->readers[index].empty()) {
+    const Result<std::size_t> size = Tensor::bytes_of(dtype, shape);
+    if (!size.ok()) return size.error();
+    if (Ref<Buffer> shared = listener_->make_shared(*size, place_->readers[index]))
+      return Tensor::over(dtype, std::move(shape), std::move(shared));
+  }
+  return Tensor::zeros(dtype, std::move(shape));
+}
+
 void LaneActivation::end(Result<void> result, bool released) {
   failpoint("activation_ended");
   if (times_) times_->end = steady_now();

@@ -47,6 +47,8 @@ class RoleListener {
   virtual void wait(const std::function<bool()>&) {}
   /// An activation was cancelled.
   virtual void cancelled() {}
+  /// Memory that this machine shares with one of these, holding anything. Null: there is none.
+  virtual Ref<Buffer> make_shared(std::size_t, std::span<const std::uint32_t>) { return {}; }
 
  protected:
   ~RoleListener() = default;
@@ -72,6 +74,8 @@ class LaneActivation final : public Activation {
   std::size_t group() const override { return group_; }
   std::span<const PayloadRef> inputs(std::string_view field) const override;
   void yield(std::span<const FieldValue> fields) override;
+  Result<Tensor> make_output(std::string_view field, Dtype dtype,
+                             std::vector<std::int64_t> shape) override;
   void warn(std::string warning) override { call_->warn(place_->node->name + ": " + warning); }
   bool cancelled() const override { return cancelled_.load(std::memory_order_relaxed); }
 

@@ -12,6 +12,26 @@ namespace {
 /// Other threads' events that one thread handles before it hands over.
 constexpr std::size_t events_max = 256;
 
+/// Fills in which other machines read each output.
+std::vector<NodePlace> with_readers(std::vector<NodePlace> places, const Plan& plan,
+                                    const Residence& where) {
+  for (NodePlace& place : places) {
+    if (place.node == nullptr || where.is_alone() || !where.is_here(place.node->id)) continue;
+    place.readers.resize(place.node->outputs.size());
+    for (const EdgeId id : place.node->edges) {
+      const Edge& edge = plan.edges[id];
+      const std::uint32_t machine = where.machine(edge.to);
+      if (machine == where.self.machine) continue;
+      for (std::size_t output = 0; output < place.readers.size(); ++output) {
+        std::vector<std::uint32_t>& readers = place.readers[output];
+        if ((edge.mask >> output & 1U) != 0 && std::ranges::find(readers, machine) == readers.end())
+          readers.push_back(machine);
+      }
+    }
+  }
+  return places;
+}
+
 }  // namespace
 
 Driver::Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessions,
@@ -19,7 +39,7 @@ Driver::Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessi
                std::unique_ptr<Peers> peers)
     : plan_(std::move(plan)),
       sessions_(std::move(sessions)),
-      places_(std::move(places)),
+      places_(with_readers(std::move(places), *plan_, peers ? peers->where() : Residence{})),
       grace_(options.grace),
       recorder_(options.trace == 0 ? nullptr : std::make_unique<Recorder>(options.trace)),
       peers_(std::move(peers)),
@@ -31,6 +51,7 @@ Driver::Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessi
       if (outgoing_.size() <= place.lanes[i]) outgoing_.resize(place.lanes[i] + 1U);
       outgoing_[place.lanes[i]].lane = place.replicas[i].lane;
     }
+  if (recorder_) loop_.watch();
   if (!peers_) return;
   loop_.wait_for_starts();
   if (peers_->where().is_home())  // nobody is there yet

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <thread>
@@ -101,6 +102,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void cancel(const CancelActivation& cancel) override;
   void deliver(const DeliverOutput& output) override;
   void end(EndCall& end) override;
+  void not_started(const NotStarted& inputs) override { recorder_->not_started(inputs); }
 
   void yielded(LaneActivation& activation, YieldedFields& fields, bool last) override;
   void ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) override;
@@ -114,6 +116,7 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   }
 
   // The side of several machines: driver_peers.cpp.
+  Ref<Buffer> make_shared(std::size_t size, std::span<const std::uint32_t> readers) override;
   void send(std::uint32_t machine, const Message& message) override;
   wire::Lender* lender() override;
   void took(Origin from, EdgeId edge, std::size_t bytes) override;
@@ -181,6 +184,8 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   std::shared_ptr<Driver> alive_;  // while there are any
   bool closing_ = false;
   std::atomic<bool> closed_{false};
+  std::shared_mutex lends_mutex_;  // held while a role is given memory of the port's
+  bool lends_ = true;              // until the driver closes
   std::atomic<std::size_t> calls_open_{0}, given_up_{0}, activations_open_{0};
   std::atomic<std::uint64_t> dropped_{0}, refused_{0};
 

@@ -40,6 +40,11 @@ void Driver::cancel(const Ref<CallState>& call) {
 void Driver::close() {
   announce(Event::Kind::close, {});
   closed_.wait(false);
+  {
+    // A role that runs on gets no memory of a port that is gone.
+    const std::unique_lock lock(lends_mutex_);
+    lends_ = false;
+  }
   // Nothing starts any more, which is what callers may rely on when they hear of it.
   std::map<std::uint64_t, Ref<CallState>> open;
   {

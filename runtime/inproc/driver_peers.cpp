@@ -66,6 +66,17 @@ void Driver::send(std::uint32_t machine, const Message& message) {
                                                        "': " + encoded.error().message}});
 }
 
+// ---- memory that readers elsewhere see
+
+Ref<Buffer> Driver::make_shared(std::size_t size, std::span<const std::uint32_t> readers) {
+  const std::shared_lock lock(lends_mutex_);
+  wire::Lender* const from = lends_ && peers_ ? lender() : nullptr;
+  if (from == nullptr) return {};
+  const bool any =
+      std::ranges::any_of(readers, [&](std::uint32_t one) { return from->reaches(one); });
+  return any ? from->make(size) : Ref<Buffer>();
+}
+
 // ---- windows
 
 void Driver::took(Origin from, EdgeId edge, std::size_t bytes) {

@@ -109,6 +109,11 @@ void Loop::tell() {
   effects_.ends.clear();
 }
 
+void Loop::tell_not_started() {
+  for (const NotStarted& inputs : effects_.not_started) host_.not_started(inputs);
+  effects_.not_started.clear();
+}
+
 inline void Loop::dispatch(Message& message) {
   Engine* const engine = engines_[message.to].get();
   if (engine != nullptr && (!has_replicas_ || where_.is_here(message.to, message.call)))
@@ -121,6 +126,8 @@ inline void Loop::dispatch(Message& message) {
 
 void Loop::run() {
   for (;;) {
+    if (!effects_.not_started.empty()) [[unlikely]]
+      tell_not_started();
     if (effects_.tells()) tell();
     if (!effects_.refusals.empty()) [[unlikely]]
       tell_refusals();

@@ -27,6 +27,8 @@ class LoopHost {
   virtual void cancel(const CancelActivation& cancel) = 0;
   virtual void deliver(const DeliverOutput& output) = 0;
   virtual void end(EndCall& end) = 0;
+  /// Only of a loop that is watched.
+  virtual void not_started(const NotStarted&) {}
 };
 
 class Loop {
@@ -35,6 +37,8 @@ class Loop {
   Loop(const Plan& plan, LoopHost& host, Residence where = {}, LoopPort* port = nullptr);
   ~Loop();
 
+  /// Its host hears of inputs that will not run, too. Before the first call.
+  void watch() { effects_.is_watched = true; }
   /// Takes the values of `inputs`; see `Coordinator::call`.
   CallId call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now);
   /// See `Coordinator`.
@@ -90,6 +94,7 @@ class Loop {
  private:
   /// What callers and roles hear.
   void tell();
+  void tell_not_started();
   void dispatch(Message& message);
   /// What was refused, of nobody that could be named.
   void tell_refusals();

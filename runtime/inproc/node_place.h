@@ -29,6 +29,8 @@ struct NodePlace {
   std::vector<std::uint16_t> lanes;  // of each replica, among the driver's lanes
   std::vector<Port> outputs;         // as the plan orders them; `any` where nothing is declared
   std::vector<std::string> inputs;   // all that the role may read
+  /// By output: the other machines that read it.
+  std::vector<std::vector<std::uint32_t>> readers;
   /// Everything that reads its frames runs on its own lane, so the last frame of an activation may
   /// leave with its end: nobody could begin sooner.
   bool hold_last = false;

@@ -85,6 +85,16 @@ void Recorder::ended(const LaneActivation& activation) {
   span.begin = begin == Instant{} ? span.end : since_began(begin);
 }
 
+void Recorder::not_started(const NotStarted& inputs) {
+  const std::size_t* const call = calls_.find(inputs.call);
+  if (call == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  if (trace_.drops.size() < spans_max_)
+    trace_.drops.push_back({*call, inputs.node, since_began(steady_now()), inputs.dropped});
+  else
+    ++trace_.drops_left_out;
+}
+
 Trace Recorder::trace() const {
   const std::lock_guard lock(mutex_);
   Trace copy = trace_;

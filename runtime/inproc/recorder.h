@@ -1,7 +1,8 @@
 // Notes what a workflow's calls and activations do, and when, for `Runner::trace`.
 //
 // Thread: `trace` from any; the rest belongs to whoever drives. Bounds: so many activations as it
-// is made for; what comes later is counted and left out. Of calls, each is noted: a line for one.
+// is made for, and as many drops; what comes later is counted and left out. Of calls, each is
+// noted: a line for one.
 #pragma once
 
 #include <map>
@@ -36,6 +37,7 @@ class Recorder {
   void yielded(const LaneActivation& activation, std::uint64_t fields);
   void failed(const LaneActivation& activation);
   void ended(const LaneActivation& activation);
+  void not_started(const NotStarted& inputs);
 
   /// What has been noted; what still runs ends now.
   Trace trace() const;

@@ -57,7 +57,9 @@ void SharedMemory::watch() {
       show_slabs(reader);
       const bool owes =
           !reader.is_refused && reader.life.incarnation != 0 && reader.shown < store_->slabs.size();
-      const short what = reader.is_refused ? 0 : static_cast<short>(POLLIN | (owes ? POLLOUT : 0));
+      // What a reader of all slabs says is looked at when memory is wanted; its end is always told.
+      const bool listens = !reader.is_refused && reader.mapped < store_->slabs.size();
+      const auto what = static_cast<short>((listens ? POLLIN : 0) | (owes ? POLLOUT : 0));
       polled.push_back({reader.socket.get(), what, 0});
       numbers.push_back(number);
     }
@@ -113,29 +115,41 @@ void SharedMemory::show_slabs(Reader& reader) {
 
 void SharedMemory::serve(shm::Reader number) {
   const std::lock_guard lock(store_->mutex);
-  Reader& reader = readers_.at(number);
-  for (int i = 0; i < packets_a_turn; ++i) {
-    const Packet packet = receive_packet(reader.socket);
-    if (packet.kind == Packet::Kind::none) return;
-    if (packet.kind == Packet::Kind::ended) {
+  switch (hear(number, readers_.at(number))) {
+    case Heard::ended:
       store_->gone(number);
+      [[fallthrough]];
+    case Heard::of_another_life:
       readers_.erase(number);
       return;
-    }
+    case Heard::stays:
+      return;
+  }
+}
+
+SharedMemory::Heard SharedMemory::hear(shm::Reader number, Reader& reader) {
+  for (int i = 0; i < packets_a_turn; ++i) {
+    const Packet packet = receive_packet(reader.socket);
+    if (packet.kind == Packet::Kind::none) break;
+    if (packet.kind == Packet::Kind::ended) return Heard::ended;
     if (reader.is_refused) continue;
     const Result<void> taken = packet.kind == Packet::Kind::wrong
                                    ? Result<void>(Error{ErrorCode::corrupt, packet.why})
                                    : take(number, reader, packet.word);
     if (taken.ok()) continue;
-    if (taken.error().code == ErrorCode::unavailable) {
-      readers_.erase(number);
-      return;
-    }
+    if (taken.error().code == ErrorCode::unavailable) return Heard::of_another_life;
     // What it holds stays until it has gone: it may still read there.
     reader.is_refused = true;
     store_->pool.suspect(number, true);
     static_cast<void>(send_word(reader.socket, Declined{taken.error().message}));
   }
+  return Heard::stays;
+}
+
+void SharedMemory::hear_backs() {
+  for (auto& [number, reader] : readers_)
+    if (reader.mapped == store_->slabs.size() && store_->pool.held_by(number) > 0)
+      static_cast<void>(hear(number, reader));  // the end of one is the thread's
 }
 
 Result<void> SharedMemory::take(shm::Reader number, Reader& reader, const Word& word) {

@@ -144,6 +144,7 @@ std::optional<wire::Handle> SharedMemory::lent(std::uint32_t to, const wire::Han
 Ref<Buffer> SharedMemory::make(std::size_t size) {
   if (size < options_.value_bytes_min || size > BlockPool::slab_bytes) return {};
   const std::lock_guard lock(store_->mutex);
+  hear_backs();
   const std::optional<wire::Handle> handle = store_->place(size);
   return handle ? Ref<Buffer>(new Owned(store_, *handle, size)) : Ref<Buffer>();
 }
@@ -157,9 +158,11 @@ std::optional<wire::Handle> SharedMemory::lend(Origin to, const Ref<Buffer>& byt
   };
   if (!options_.peers.contains(to.machine)) return no("it is reached over a network");
   shm::Reader number = 0;
-  const Reader* const reader = reader_of(to, number);
+  Reader* const reader = reader_of(to, number);
   if (reader == nullptr) return no("it has not asked for this machine's memory");
   if (reader->mapped < store_->slabs.size()) return no("it has not mapped this machine's memory");
+  if (hear(number, *reader) != Heard::stays) return no("it is gone");
+  if (reader->is_refused) return no("it has said what is wrong");
   if (reader->is_suspected) return no("it is not heard");
   if (size > BlockPool::slab_bytes) return no("they are larger than a slab");
   if (store_->pool.held_by(number) + size > options_.reader_bytes_max)
@@ -210,8 +213,9 @@ Result<Ref<Buffer>> SharedMemory::borrow(Origin from, const wire::Handle& handle
   return owner->borrow(handle, size);
 }
 
-LentCounts SharedMemory::counts(std::uint32_t machine) const {
+LentCounts SharedMemory::counts(std::uint32_t machine) {
   const std::lock_guard lock(store_->mutex);
+  hear_backs();
   LentCounts counts;
   if (const auto found = peers_.find(machine); found != peers_.end()) counts = found->second.counts;
   for (const auto& [number, reader] : readers_)
@@ -219,8 +223,9 @@ LentCounts SharedMemory::counts(std::uint32_t machine) const {
   return counts;
 }
 
-BlockPool::Totals SharedMemory::totals() const {
+BlockPool::Totals SharedMemory::totals() {
   const std::lock_guard lock(store_->mutex);
+  hear_backs();
   return store_->pool.totals();
 }
 

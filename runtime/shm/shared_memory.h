@@ -6,8 +6,9 @@
 // is only lent to a life that has mapped the slab it stands in; every other one travels in the
 // message, and `counts` says why. Blocks come back when their readers let go of them, or when the
 // reader's connection ends, which the kernel sees to; a life that is suspected keeps what it has,
-// and gets no more. Thread: any; one of its own. Bounds: `bytes_max` in all, `reader_bytes_max` for
-// each reader, `connections_max` sockets. Source: docs/NETWORK.md, "Shared memory"; omni-flow,
+// and gets no more. That a block is back is read when memory is wanted or counted, so giving it
+// back wakes no thread. Thread: any; one of its own. Bounds: `bytes_max` in all, `reader_bytes_max`
+// for each reader, `connections_max` sockets. Source: docs/NETWORK.md, "Shared memory"; omni-flow,
 // section 4.1.
 #pragma once
 
@@ -52,12 +53,13 @@ class SharedMemory final : public wire::Lender {
   void suspect(Origin life);
 
   Ref<Buffer> make(std::size_t size) override;
+  bool reaches(std::uint32_t machine) const override { return options_.peers.contains(machine); }
   std::optional<wire::Handle> lend(Origin to, const Ref<Buffer>& bytes) override;
   void take_back(Origin to, const wire::Handle& handle) override;
   Result<Ref<Buffer>> borrow(Origin from, const wire::Handle& handle, std::size_t size) override;
 
-  LentCounts counts(std::uint32_t machine) const;
-  BlockPool::Totals totals() const;
+  LentCounts counts(std::uint32_t machine);
+  BlockPool::Totals totals();
   /// Lines for people since it was asked last.
   std::vector<std::string> take_notices();
 
@@ -90,6 +92,11 @@ class SharedMemory final : public wire::Lender {
   /// False: nobody could be let in (no descriptor is free, say).
   bool accept_readers();
   void serve(shm::Reader number);
+  enum class Heard : std::uint8_t { stays, ended, of_another_life };
+  /// What it has said, up to some words. Under the store's lock.
+  Heard hear(shm::Reader number, Reader& reader);
+  /// What readers have given back by now. Under the store's lock.
+  void hear_backs();
   Result<void> take(shm::Reader number, Reader& reader, const Word& word);
   Result<void> greet(Reader& reader, const Greeting& greeting);
   void show_slabs(Reader& reader);

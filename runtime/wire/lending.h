@@ -29,6 +29,8 @@ class Lender {
   virtual ~Lender() = default;
   /// Memory that can be lent without a copy, with whatever stands in it. Null: there is none.
   virtual Ref<Buffer> make(std::size_t size) = 0;
+  /// Whether values could ever be lent to that machine.
+  virtual bool reaches(std::uint32_t machine) const = 0;
   /// Nothing: the bytes have to travel in the message. Copies those that are not in its memory.
   virtual std::optional<Handle> lend(Origin to, const Ref<Buffer>& bytes) = 0;
   /// The message that it was lent for will not be sent.

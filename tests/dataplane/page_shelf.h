@@ -71,6 +71,12 @@ class Shelf final : public PageLookup {
     }
     return page;
   }
+  std::optional<ServedPage> copy(const PageKey& key, std::span<std::byte> to) override {
+    pages::Bytes content;
+    const std::optional<ServedPage> page = append(key, content);
+    if (page) std::ranges::copy(content, to.begin());
+    return page;
+  }
 };
 
 /// A message and all that comes of it.

@@ -43,6 +43,11 @@ class Shelf final : public PageLookup {
     to.insert(to.end(), page_bytes, std::byte{9});
     return ServedPage{1, crc32c(std::span(to).last(page_bytes))};
   }
+  std::optional<ServedPage> copy(const PageKey& key, std::span<std::byte> to) override {
+    if (!has(key)) return std::nullopt;
+    std::ranges::fill(to, std::byte{9});
+    return ServedPage{1, crc32c(to)};
+  }
 };
 
 Bytes write(const pages::Message& message) {
@@ -94,6 +99,17 @@ class Machine {
     hear_events();
     require(puller_.take_out().size() <= 8);
   }
+  /// The same of a message whose end stands elsewhere.
+  void take_head(std::span<const std::byte> head, const Ref<Buffer>& body) {
+    const auto message = pages::decode(head, bytes_of(body));
+    if (!message.has_value()) return;
+    const pages::PageContent& page = std::get<pages::PageContent>(*message);  // and no other
+    require(page.content.data() == body->data() && page.content.size() == page.head.length);
+    require(std::ranges::equal(encode(page.head), head));
+    puller_.take(peer, Bytes(head.begin(), head.end()), 1, body);
+    hear_events();
+    require(puller_.take_out().size() <= 8);
+  }
   void end() {
     for (int i = 1; i < 4; ++i) puller_.tick(i * (PagePuller::pull_patience + 1));
     hear_events();
@@ -121,10 +137,14 @@ class Machine {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // First whether they have met; then messages, each behind its length in two bytes, lowest first.
+  // First whether they have met, and what ends elsewhere (of a page's size, or one byte more); then
+  // messages, each behind its length in two bytes, lowest first.
   std::span<const std::byte> left = std::as_bytes(std::span(data, size));
   if (left.empty()) return 0;
   Machine machine((left[0] & std::byte{1}) != std::byte{0});
+  Ref<Buffer> body;
+  if ((left[0] & std::byte{2}) != std::byte{0})
+    body = Buffer::zeros(page_bytes + ((left[0] & std::byte{4}) != std::byte{0} ? 1 : 0));
   left = left.subspan(1);
   while (left.size() > 2) {
     const std::size_t length =
@@ -132,7 +152,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     left = left.subspan(2);
     const auto message = left.first(std::min(length, left.size()));
     left = left.subspan(message.size());
-    machine.take(message);
+    body ? machine.take_head(message, body) : machine.take(message);
   }
   machine.end();
   return 0;

@@ -289,6 +289,11 @@ TEST_CASE("a plan says what a node drops, in words and as JSON") {
   const PlanNode& see = *harness.plan().find("see");
   CHECK(explain_node(harness.plan(), see).find("  Of each call at most 3 may wait while 2 run.") !=
         std::string::npos);
+  for (const std::string& picture :
+       {plan_dot(harness.plan()), plan_mermaid(harness.plan()), plan_svg(harness.plan())})
+    CHECK(picture.find("keeps the newest 3 that wait") != std::string::npos);
+  Harness one(film("two", ""));
+  CHECK(plan_mermaid(one.plan()).find("keeps the newest that waits") != std::string::npos);
   CHECK(plan_json(harness.plan()).find("\"queue\":") ==
         plan_json(harness.plan()).rfind("\"queue\":"));
 }

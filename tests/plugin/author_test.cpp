@@ -28,6 +28,19 @@ class HandsOn final : public Role {
   }
 };
 
+/// Writes half of what it makes.
+class Half final : public Role {
+ public:
+  Status run(Activation activation) override {
+    const std::int64_t shape[]{2};
+    const Filled<std::uint8_t> made =
+        activation.make_output<std::uint8_t>("grid", Type::tensor, shape);
+    made.elements[0] = 7;
+    activation.yield("grid", made.value);
+    return {};
+  }
+};
+
 class Mistyped final : public Role {
  public:
   explicit Mistyped(const Making& making) : times_(making.whole("tmies")) {}
@@ -114,4 +127,12 @@ TEST_CASE("what a parameter throws when a session ends does not cross the C inte
   REQUIRE(table.create_param(&making, &param, &error) == SLUICE_OK);
   CHECK_NOTHROW(table.end_session(param, to_c("s")));
   table.destroy_param(param);
+}
+
+TEST_CASE("a test sees what a role has not written of its output") {
+  const TestCall call = played<Half>("x");
+  REQUIRE(call.frames.size() == 1);
+  const TestValue& grid = call.frames[0].fields.at("grid");
+  CHECK(grid.data == "\x07\xa5");
+  CHECK(grid.shape == std::vector<std::int64_t>{2});
 }

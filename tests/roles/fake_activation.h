@@ -1,10 +1,10 @@
 // An activation without a runtime: inputs that a test gives, frames that it keeps.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 #include <vector>
 
 #include "roles/role.h"
@@ -33,6 +33,15 @@ class FakeActivation final : public Activation {
   void yield(std::span<const FieldValue> fields) override {
     for (const FieldValue& field : fields) frames.emplace_back(field.field, field.value);
   }
+  /// Holds something at first, as a role may not rely on zeros.
+  Result<Tensor> make_output(std::string_view field, Dtype dtype,
+                             std::vector<std::int64_t> shape) override {
+    Result<Tensor> made = Tensor::zeros(dtype, std::move(shape));
+    if (!made.ok()) return made;
+    std::ranges::fill(made->bytes(), std::byte{0xa5});
+    outputs[std::string(field)].push_back(made->buffer().get());
+    return made;
+  }
   void warn(std::string warning) override { warnings.push_back(std::move(warning)); }
   bool cancelled() const override { return is_cancelled; }
 
@@ -40,6 +49,7 @@ class FakeActivation final : public Activation {
   std::uint64_t call_number = 1;
   std::vector<std::pair<std::string, PayloadRef>> frames;
   std::vector<std::string> warnings;
+  std::map<std::string, std::vector<const Buffer*>> outputs;  // that were asked for, by field
 
  private:
   std::string interface_, session_;

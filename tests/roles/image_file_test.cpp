@@ -128,6 +128,26 @@ TEST_CASE("a JPEG is read, turned upright by its orientation, and refused when c
   CHECK(pixel(*decode_image(with_orientation(file, 3)), 0)[0] < 10);
   CHECK(pixel(*decode_image(with_orientation(file, 8)), 0)[0] < 10);
   CHECK(decode_image(with_orientation(file, 99))->shape() == image.shape());
+  // Memory is asked for once, for the picture as it comes out.
+  for (const std::string& one : {file, with_orientation(file, 6), encode_png(image)}) {
+    std::vector<const Buffer*> made;
+    const Result<Tensor> there = decode_image(one, [&](std::vector<std::int64_t> shape) {
+      Result<Tensor> tensor = Tensor::zeros(Dtype::u8, std::move(shape));
+      std::ranges::fill(tensor->u8(), std::uint8_t{99});  // it may hold anything
+      made.push_back(tensor->buffer().get());
+      return tensor;
+    });
+    REQUIRE(there.ok());
+    CHECK(made == std::vector<const Buffer*>{there->buffer().get()});
+    const Result<Tensor> same = decode_image(one);
+    CHECK(there->shape() == same->shape());
+    CHECK(std::ranges::equal(std::as_const(*there).u8(), same->u8()));
+  }
+  const Result<Tensor> none = decode_image(file, [](const std::vector<std::int64_t>&) {
+    return Result<Tensor>(Error{ErrorCode::exhausted, "there is no such memory"});
+  });
+  REQUIRE_FALSE(none.ok());
+  CHECK(none.error().message == "there is no such memory");
   for (std::size_t size = 3; size < file.size() - 2; size += 7)
     CHECK_FALSE(decode_image(file.substr(0, size)).ok());
   check_refused(file.substr(0, file.size() / 2), "JPEG");

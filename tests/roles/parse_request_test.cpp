@@ -97,6 +97,10 @@ TEST_CASE("a picture at the end is closed by an empty text") {
   REQUIRE(parsed->result.ok());
   REQUIRE(parsed->activation.frames.size() == 3);
   CHECK(parsed->activation.frames[1].first == "image");
+  // Decoded where whoever reads it may see it.
+  REQUIRE(parsed->activation.outputs["image"].size() == 1);
+  CHECK(parsed->activation.frames[1].second->tensor.buffer().get() ==
+        parsed->activation.outputs["image"][0]);
   CHECK(parsed->activation.frames[2].second->text.empty());
   CHECK(parsed->activation.frames[2].second->attribute("generate") == 1);
 }

@@ -409,6 +409,8 @@ TEST_CASE("of a camera's frames a slow node sees the first and the newest, and t
     TestWorld world;
     Gate filmed;
     constexpr int frames = 100;
+    RunnerOptions traced;
+    traced.trace = 1000;
     world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
       if (a.node() == "see") {
         filmed.wait();
@@ -424,12 +426,13 @@ sluice: 1
 workflow: test
 inputs: { x: text }
 roles: { camera: { plugin: scripted }, eye: { plugin: scripted, balance: )" +
-              std::string(balance) + R"( } }
+                  std::string(balance) + R"( } }
 nodes:
   film: { run: camera.film, inputs: [ { x: inputs.x } ], outputs: [v] }
   see: { run: eye.see, inputs: [ { x: film.v } ], outputs: [v], on_full: drop_oldest }
 outputs: { out: see.v }
-)");
+)",
+              traced);
     const auto [outcome, text] = world.call();
     CHECK(outcome.ok);
     CHECK(text.starts_with("0 "));
@@ -442,6 +445,16 @@ outputs: { out: see.v }
               "1) (" +
               std::to_string(dropped) + " times)"});
     CHECK(world.runner->counts().calls == 0);
+    const Trace trace = world.runner->trace();
+    CHECK(trace.drops.size() == static_cast<std::size_t>(dropped));
+    CHECK(trace.drops_left_out == 0);
+    for (const Drop& drop : trace.drops) {
+      CHECK(drop.call == 0);
+      CHECK(drop.node == 2);
+      CHECK(drop.for_newer);
+      CHECK(drop.at >= trace.calls[0].arrived);
+      CHECK(drop.at <= trace.calls[0].done);
+    }
   }
 }
 

@@ -46,6 +46,7 @@ class Ear final : public PeerPort::Listener {
       : journal_(journal), name_(std::to_string(channel) + " hears ") {}
   void joined(PeerLife peer) override { say("that it joined: ", peer, ""); }
   void lost(PeerLife peer) override { say("that it is lost: ", peer, ""); }
+  using PeerPort::Listener::arrived;
   void arrived(PeerLife peer, Bytes message) override {
     say("from ", peer, ": " + std::to_string(message.size()) + " bytes");
   }

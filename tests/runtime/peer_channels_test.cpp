@@ -31,6 +31,13 @@ class Ear final : public PeerPort::Listener {
   void lost(PeerLife peer) override {
     note([&] { losses.push_back(peer); });
   }
+  void arrived(PeerLife peer, std::vector<std::byte> message, Ref<Buffer> body) override {
+    note([&] {
+      in_place += body->size();
+      last = body;
+    });
+    arrived(peer, std::move(message));
+  }
   void arrived(PeerLife peer, std::vector<std::byte> message) override {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, 10s, [&] { return !holds; });
@@ -51,7 +58,8 @@ class Ear final : public PeerPort::Listener {
 
   std::vector<PeerLife> joins, losses;
   PeerLife from{};
-  std::size_t bytes = 0;
+  std::size_t bytes = 0, in_place = 0;
+  Ref<Buffer> last;
   bool holds = false;  // whoever hears something stands still
 
  private:
@@ -60,11 +68,12 @@ class Ear final : public PeerPort::Listener {
 };
 
 std::unique_ptr<PeerPort> port_in(const ScratchFolder& folder, std::uint32_t machine,
-                                  std::uint32_t incarnation, std::size_t window) {
+                                  std::uint32_t incarnation, std::size_t window,
+                                  std::size_t shared_bytes = 0) {
   PeerPortOptions options;
   options.self = {machine, incarnation};
   options.first_pause = 20ms;
-  options.connect = [path = folder.path(), machine, window](Origin self) {
+  options.connect = [path = folder.path(), machine, window, shared_bytes](Origin self) {
     const auto address = [&](std::uint32_t number) {
       return "ipc://" + path + "/" + std::to_string(number);
     };
@@ -72,7 +81,7 @@ std::unique_ptr<PeerPort> port_in(const ScratchFolder& folder, std::uint32_t mac
     made.self = self;
     made.bind = address(machine);
     made.peers = {{3 - machine, address(3 - machine), ""}};
-    made.shared_bytes = 0;
+    made.shared_bytes = shared_bytes;
     made.window_bytes = window;
     made.notice = [](const LinkNotice&) {};
     return make_zmq_transport(std::move(made));
@@ -132,6 +141,51 @@ TEST_CASE("a link that has ended comes back, and the machine is the one it was")
   second.note([&] { CHECK(second.joins.back() == PeerLife{1, 100}); });
 }
 
+TEST_CASE("the end of a message stands in memory that both have, and comes back, or goes in it") {
+  const ScratchFolder folder;
+  // More than can be on its way before the other side says that it has it.
+  constexpr std::size_t window = std::size_t{64} << 20U, shared = std::size_t{64} << 20U;
+  constexpr std::size_t size = std::size_t{128} << 10U;
+  const bool shares = GENERATE(true, false);
+  Ear first, second;
+  const auto one = port_in(folder, 1, 100, window, shares ? shared : 0);
+  const auto two = port_in(folder, 2, 200, window, shares ? shared : 0);
+  REQUIRE(one->open(channel, first));
+  REQUIRE(two->open(channel, second));
+  REQUIRE(first.wait([&] { return first.joins.size() == 1; }));
+  CHECK((one->make_body({2, 200}, size).get() != nullptr) == shares);
+  CHECK_FALSE(one->make_body({3, 1}, size));   // nobody
+  CHECK_FALSE(one->make_body({2, 200}, 100));  // a small one is cheaper in the message
+  const auto send = [&](std::size_t head) {
+    Ref<Buffer> body = one->make_body({2, 200}, size);
+    if (!body) body = Buffer::zeros(size);
+    std::fill_n(body->data(), size, std::byte{5});
+    one->send(channel, {2, 200}, std::vector<std::byte>(head), body);
+  };
+  std::size_t expected = 0, calls = 0;
+  const auto turn = [&] {
+    send(3);
+    expected += 3;
+    ++calls;
+    REQUIRE(second.wait([&] { return second.bytes + second.in_place == expected + calls * size; }));
+  };
+  turn();
+  // Until the other side has mapped the memory they go in the message.
+  while (shares && second.in_place == 0) turn();
+  if (!shares) {
+    CHECK(second.in_place == 0);
+    return;
+  }
+  second.note([&] {
+    CHECK(std::all_of(second.last->data(), second.last->data() + size,
+                      [](std::byte byte) { return byte == std::byte{5}; }));
+    CHECK_FALSE(second.last->may_write());
+  });
+  const std::size_t before = second.in_place;
+  for (int i = 0; i < 1000; ++i) turn();  // twice of what there is: each is given back
+  CHECK(second.in_place == before + 1000 * size);
+}
+
 TEST_CASE("links are begun anew by one side first, less and less often") {
   using Instant = LinkRenewal::Instant;
   LinkRenewal higher(5, 250ms), lower(2, 250ms);
@@ -179,9 +233,25 @@ TEST_CASE("a machine whose clock was set back takes a life that is not over") {
 namespace {
 
 /// A transport whose machines are the test's.
+/// Has one block: 4 bytes at slab 2, block 3, generation 4.
+class OneBlock final : public wire::Lender {
+ public:
+  Ref<Buffer> make(std::size_t) override { return {}; }
+  bool reaches(std::uint32_t) const override { return true; }
+  std::optional<wire::Handle> lend(Origin, const Ref<Buffer>&) override { return {}; }
+  void take_back(Origin, const wire::Handle&) override {}
+  Result<Ref<Buffer>> borrow(Origin, const wire::Handle& handle, std::size_t size) override {
+    ++asked;
+    if (handle == wire::Handle{2, 3, 4} && size == 4) return Buffer::zeros(size);
+    return Error{ErrorCode::corrupt, "no such block"};
+  }
+  int asked = 0;
+};
+
 class FakeTransport final : public Transport {
  public:
   struct Made {
+    wire::Lender* lender = nullptr;
     TransportListener* listener = nullptr;
     std::vector<std::pair<Origin, std::vector<std::byte>>> sent;
     std::vector<LinkState> links;
@@ -194,6 +264,7 @@ class FakeTransport final : public Transport {
   void refuse(Origin) override {}
   void stop() override {}
   std::vector<LinkState> links() const override { return made_.links; }
+  wire::Lender* lender() override { return made_.lender; }
 
  private:
   Made& made_;
@@ -390,6 +461,7 @@ TEST_CASE("what another machine says of its channels and its life is checked") {
   REQUIRE(port->open(channel, ear));
   CHECK_FALSE(port->open(channel, ear));
   CHECK_FALSE(port->open(0, ear));
+  CHECK_FALSE(port->open(~std::uint64_t{0}, ear));
   const Origin link{2, 205};
   const auto hear = [&](std::vector<std::byte> bytes) {
     made.listener->received(link, Channel::message, std::move(bytes));
@@ -425,5 +497,53 @@ TEST_CASE("what another machine says of its channels and its life is checked") {
   CHECK(ear.joins == std::vector<PeerLife>{{2, 200}, {2, 200}});
   made.listener->silent({2, 206}, "");
   CHECK(ear.losses.size() == 2);
+  port->close(channel);
+}
+
+TEST_CASE("a message whose end is no memory of its sender's is dropped") {
+  FakeTransport::Made made;
+  OneBlock block;
+  PeerPortOptions options;
+  options.self = {1, 100};
+  options.connect = [&](Origin) -> Result<std::unique_ptr<Transport>> {
+    return std::unique_ptr<Transport>(std::make_unique<FakeTransport>(made));
+  };
+  Ear ear;
+  const auto port = std::move(make_peer_port(std::move(options))).value();
+  REQUIRE(port->open(channel, ear));
+  const Origin link{2, 200};
+  made.listener->connected(link);
+  made.listener->received(link, Channel::message, announcement(1, 200, {channel}));
+  constexpr std::uint64_t lent = ~std::uint64_t{0};
+  const auto hear = [&](const std::vector<std::uint64_t>& numbers, std::size_t cut = 0) {
+    std::vector<std::byte> bytes{std::byte{1}, std::byte{2}};
+    for (const std::uint64_t number : numbers)
+      for (unsigned shift = 0; shift < 64; shift += 8)
+        bytes.push_back(static_cast<std::byte>(number >> shift));
+    bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(cut));
+    made.listener->received(link, Channel::message, std::move(bytes));
+  };
+  hear({2, 3, 4, 4, channel, lent});  // this machine shares nothing
+  made.lender = &block;
+  const std::uint64_t wide = std::uint64_t{1} << 32U;
+  for (const auto& numbers :
+       std::vector<std::vector<std::uint64_t>>{{wide + 2, 3, 4, 4, channel, lent},
+                                               {2, wide + 3, 4, 4, channel, lent},
+                                               {2, 3, 4, 0, channel, lent},
+                                               {2, 3, 4, 4, 0, lent},
+                                               {2, 3, 4, 4, lent, lent}})
+    hear(numbers);
+  for (std::size_t cut = 3; cut <= 2 + 5 * 8; ++cut) hear({2, 3, 4, 4, channel, lent}, cut);
+  CHECK(block.asked == 0);
+  hear({2, 3, 5, 4, channel, lent});
+  hear({2, 3, 4, 5, channel, lent});
+  CHECK(block.asked == 2);
+  CHECK(ear.bytes == 0);
+  CHECK(ear.in_place == 0);
+  hear({2, 3, 4, 4, 9, lent});  // of a channel that is not open: given back
+  CHECK(ear.in_place == 0);
+  hear({2, 3, 4, 4, channel, lent});
+  CHECK(ear.bytes == 2);
+  CHECK(ear.in_place == 4);
   port->close(channel);
 }

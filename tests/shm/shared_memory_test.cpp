@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t big = std::size_t{16} << 20U;
 
-bool is_all_free(const shm::SharedMemory& memory) {
+bool is_all_free(shm::SharedMemory& memory) {
   const BlockPool::Totals totals = memory.totals();
   return totals.free == totals.capacity;
 }

@@ -39,7 +39,7 @@ namespace sluice::plugin {
 template <typename T>
 struct Filled {
   Value value;
-  std::span<T> elements;  // zeros at first; empty: the host refused the shape
+  std::span<T> elements;  // empty: the host refused the shape
 };
 
 /// One run of a node: a handle, free to copy, and dead once the activation has ended.
@@ -81,12 +81,25 @@ class Activation {
     for (const auto& [name, value] : frame) fields.push_back({to_c(name), &value.c()});
     return host_->yield(host_, id_, fields.data(), fields.size()) == SLUICE_OK;
   }
+  /// Zeros at first.
   template <typename T>
   Filled<T> make(Type type, std::span<const std::int64_t> shape) {
     Filled<T> filled;
     void* data = nullptr;
     if (host_->make_tensor(host_, id_, static_cast<std::uint32_t>(type), dtype_of<T>, shape.data(),
                            shape.size(), &filled.value.c(), &data) == SLUICE_OK)
+      filled.elements = {static_cast<T*>(data), filled.value.c().data_size / sizeof(T)};
+    return filled;
+  }
+
+  /// For that output field, holding anything at first: write all of it. Where another machine of
+  /// this computer reads the field it stands in memory that both have, so that nobody copies it.
+  template <typename T>
+  Filled<T> make_output(std::string_view field, Type type, std::span<const std::int64_t> shape) {
+    Filled<T> filled;
+    void* data = nullptr;
+    if (host_->make_output(host_, id_, to_c(field), static_cast<std::uint32_t>(type), dtype_of<T>,
+                           shape.data(), shape.size(), &filled.value.c(), &data) == SLUICE_OK)
       filled.elements = {static_cast<T*>(data), filled.value.c().data_size / sizeof(T)};
     return filled;
   }

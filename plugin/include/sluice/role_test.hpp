@@ -65,6 +65,8 @@ class TestCall {
   const TestValue* by_handle(std::uint64_t handle) const {
     return handle - 1 < handed_.size() ? handed_[handle - 1] : nullptr;
   }
+  std::int32_t make(std::uint32_t type, std::uint32_t dtype, std::vector<std::int64_t> shape,
+                    char byte, sluice_value& value, void*& data);
   std::int32_t take_frame(const sluice_field* fields, std::uint64_t count);
   Host host();
   void play(const sluice_plugin& plugin, void* instance);
@@ -97,6 +99,22 @@ inline void TestCall::show(const TestValue& value, sluice_value& to) {
         value.data.data(),  value.data.size(),
         value.number,       attributes.data(),
         attributes.size(),  handed_.size()};
+}
+
+inline std::int32_t TestCall::make(std::uint32_t type, std::uint32_t dtype,
+                                   std::vector<std::int64_t> shape, char byte, sluice_value& value,
+                                   void*& data) {
+  constexpr std::array<std::size_t, 6> sizes{0, 1, 4, 8, 4, 2};
+  TestValue& made = made_.emplace_back();
+  made.type = static_cast<Type>(type);
+  made.dtype = dtype;
+  made.shape = std::move(shape);
+  std::size_t bytes = sizes.at(dtype);
+  for (const std::int64_t size : made.shape) bytes *= static_cast<std::size_t>(size);
+  made.data.assign(bytes, byte);
+  show(made, value);
+  data = made.data.data();
+  return SLUICE_OK;
 }
 
 inline std::int32_t TestCall::take_frame(const sluice_field* fields, std::uint64_t count) {
@@ -139,17 +157,13 @@ inline TestCall::Host TestCall::host() {
   host.make_tensor = [](const sluice_host* h, std::uint64_t, std::uint32_t type,
                         std::uint32_t dtype, const std::int64_t* shape, std::uint64_t rank,
                         sluice_value* value, void** data) -> std::int32_t {
-    constexpr std::array<std::size_t, 6> sizes{0, 1, 4, 8, 4, 2};
-    TestValue& made = of(h).made_.emplace_back();
-    made.type = static_cast<Type>(type);
-    made.dtype = dtype;
-    made.shape.assign(shape, shape + rank);
-    std::size_t bytes = sizes.at(dtype);
-    for (const std::int64_t size : made.shape) bytes *= static_cast<std::size_t>(size);
-    made.data.resize(bytes);
-    of(h).show(made, *value);
-    *data = made.data.data();
-    return SLUICE_OK;
+    return of(h).make(type, dtype, {shape, shape + rank}, '\0', *value, *data);
+  };
+  // Whoever does not write all of it sees that in the test.
+  host.make_output = [](const sluice_host* h, std::uint64_t, sluice_text, std::uint32_t type,
+                        std::uint32_t dtype, const std::int64_t* shape, std::uint64_t rank,
+                        sluice_value* value, void** data) -> std::int32_t {
+    return of(h).make(type, dtype, {shape, shape + rank}, '\xa5', *value, *data);
   };
   host.yield = [](const sluice_host* h, std::uint64_t, const sluice_field* fields,
                   std::uint64_t count) -> std::int32_t { return of(h).take_frame(fields, count); };

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define SLUICE_ABI_MAJOR 1
-#define SLUICE_ABI_MINOR 0
+#define SLUICE_ABI_MINOR 1
 
 #if defined(__GNUC__)
 #define SLUICE_EXPORT __attribute__((visibility("default")))
@@ -90,8 +90,8 @@ typedef struct sluice_value {
   int64_t number;      // of number
   const sluice_attribute* attributes;
   uint64_t attribute_count;
-  // Names a value that the host holds, of an input or of `make_tensor`: yielding it copies nothing,
-  // and all members but struct_size are ignored. 0: this value is not the host's.
+  // Names a value that the host holds, of an input, `make_tensor` or `make_output`: yielding it
+  // copies nothing, and all members but struct_size are ignored. 0: it is not the host's.
   uint64_t handle;
 } sluice_value;
 
@@ -140,6 +140,13 @@ struct sluice_host {
   // Stepped roles only, inside `admit` or `step`: the activation has ended, well (code 0) or not.
   int32_t (*retire)(const sluice_host* host, uint64_t activation, int32_t code,
                     sluice_text message);
+
+  // Since 1.1. As `make_tensor`, for this output field of the role, and holding anything at first:
+  // all of it is to be written before it is yielded. Where another machine of this computer reads
+  // the field it stands in memory that both have, so that nobody copies it.
+  int32_t (*make_output)(const sluice_host* host, uint64_t activation, sluice_text field,
+                         uint32_t type, uint32_t dtype, const int64_t* shape, uint64_t rank,
+                         sluice_value* value, void** data);
 };
 
 enum { SLUICE_OPTION_WHOLE = 1, SLUICE_OPTION_REAL = 2, SLUICE_OPTION_TEXT = 3 };

@@ -1,6 +1,9 @@
 #include "base/sha256_blocks.h"
 
+#include <algorithm>
 #include <bit>
+
+#include "base/sha256_words.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -23,11 +26,9 @@ alignas(16) constexpr std::array<std::uint32_t, 64> constants{
 
 }  // namespace
 
-void sha256_block_portable(Sha256State& state, const unsigned char* block) {
+void sha256_words_portable(Sha256State& state, const Sha256Words& block) {
   std::array<std::uint32_t, 64> w;
-  for (std::size_t i = 0; i < 16; ++i)
-    w[i] = std::uint32_t{block[4 * i]} << 24 | std::uint32_t{block[4 * i + 1]} << 16 |
-           std::uint32_t{block[4 * i + 2]} << 8 | std::uint32_t{block[4 * i + 3]};
+  std::ranges::copy(block, w.begin());
   for (std::size_t i = 16; i < 64; ++i) {
     const std::uint32_t a = w[i - 15];
     const std::uint32_t b = w[i - 2];
@@ -46,6 +47,14 @@ void sha256_block_portable(Sha256State& state, const unsigned char* block) {
   for (std::size_t i = 0; i < 8; ++i) state[i] += s[i];
 }
 
+void sha256_block_portable(Sha256State& state, const unsigned char* block) {
+  Sha256Words words;
+  for (std::size_t i = 0; i < 16; ++i)
+    words[i] = std::uint32_t{block[4 * i]} << 24 | std::uint32_t{block[4 * i + 1]} << 16 |
+               std::uint32_t{block[4 * i + 2]} << 8 | std::uint32_t{block[4 * i + 3]};
+  sha256_words_portable(state, words);
+}
+
 #if defined(__x86_64__)
 
 bool has_sha_instructions() {
@@ -58,8 +67,9 @@ bool has_sha_instructions() {
 }
 
 // The instructions keep the state as (a, b, e, f) and (c, d, g, h), a in the highest place.
-[[gnu::target("sha,sse4.1")]] void sha256_block_instructions(Sha256State& state,
-                                                             const unsigned char* block) {
+template <bool is_in_order>
+[[gnu::target("sha,sse4.1"), gnu::always_inline]] inline void compress(Sha256State& state,
+                                                                       const void* block) {
   auto* words = reinterpret_cast<__m128i*>(state.data());
   const __m128i cdab = _mm_shuffle_epi32(_mm_loadu_si128(words), 0xB1);
   const __m128i efgh = _mm_shuffle_epi32(_mm_loadu_si128(words + 1), 0x1B);
@@ -67,9 +77,10 @@ bool has_sha_instructions() {
   const __m128i cdgh_before = _mm_blend_epi16(efgh, cdab, 0xF0);
   const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
   __m128i w[4];  // the schedule's last sixteen words
-  for (std::size_t i = 0; i < 4; ++i)
-    w[i] = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block) + i),
-                            big_endian);
+  for (std::size_t i = 0; i < 4; ++i) {
+    w[i] = _mm_loadu_si128(static_cast<const __m128i*>(block) + i);
+    if (!is_in_order) w[i] = _mm_shuffle_epi8(w[i], big_endian);
+  }
   __m128i abef = abef_before;
   __m128i cdgh = cdgh_before;
 #pragma GCC unroll 16
@@ -91,13 +102,32 @@ bool has_sha_instructions() {
   _mm_storeu_si128(words + 1, _mm_alignr_epi8(dchg, feba, 8));
 }
 
+[[gnu::target("sha,sse4.1")]] void sha256_block_instructions(Sha256State& state,
+                                                             const unsigned char* block) {
+  compress<false>(state, block);
+}
+
+[[gnu::target("sha,sse4.1")]] void sha256_words_instructions(Sha256State& state,
+                                                             const Sha256Words& block) {
+  compress<true>(state, block.data());
+}
+
 #else
 
 bool has_sha_instructions() { return false; }
 void sha256_block_instructions(Sha256State& state, const unsigned char* block) {
   sha256_block_portable(state, block);
 }
+void sha256_words_instructions(Sha256State& state, const Sha256Words& block) {
+  sha256_words_portable(state, block);
+}
 
 #endif
+
+void sha256_words(Sha256State& state, const Sha256Words& block) {
+  static const auto compressed =
+      has_sha_instructions() ? sha256_words_instructions : sha256_words_portable;
+  compressed(state, block);
+}
 
 }  // namespace sluice

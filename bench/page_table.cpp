@@ -1,5 +1,5 @@
 // What the page table costs: taking and giving back a page, finding a prefix,
-// naming a page.
+// naming a page, and naming and finding the pages of a prompt's tokens.
 //
 // Beside each: the same with standard structures, or the bound that hashing
 // sets. Processor time, for others may run here; the median of nine rounds.
@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "base/sha256.h"
+#include "engine/layers/kv_content.h"
 
 namespace {
 
@@ -100,7 +101,8 @@ void find_prefixes(PageTable& table) {
 
 void name_pages() {
   const PageKeys keys(PageKeys::Secret{1, 2, 3});
-  const std::string content(page_rows * 4, 'x'), message(64 + 4 + 32 + content.size(), 'x');
+  const std::string content(page_rows * 5, 'x');  // as `KvKeys` writes tokens
+  const std::string message(4 + 32 + content.size(), 'x');
   constexpr int times = 20000;
   PageKey key;
   const double ours = median_ns(times, [&] {
@@ -116,6 +118,43 @@ void name_pages() {
       ours, hash, ours / hash);
 }
 
+/// From the tokens of a prompt to how many of its pages are there: all.
+void name_and_find(PageTable& table) {
+  constexpr std::uint32_t prompts = 16, length = 128;
+  const KvKeys keys(PageKeys::Secret{1, 2, 3}, "bench", page_rows);
+  RowsOrigin origin;
+  origin.model = "bench";
+  std::vector<std::vector<std::int32_t>> all(prompts);
+  std::vector<CopyPage> copies;
+  std::vector<PageKey> named;
+  for (std::uint32_t prompt = 0; prompt < prompts; ++prompt) {
+    for (std::uint32_t i = 0; i < length * page_rows; ++i)
+      all[prompt].push_back(static_cast<std::int32_t>(prompt * 100000 + i));
+    named.clear();
+    keys.append(origin, all[prompt], 0, length, *keys.root(origin, all[prompt]), named);
+    Sequence sequence = table.open({});
+    if (!table.reserve(sequence, length * page_rows, copies)) return;
+    table.wrote(sequence, length * page_rows);
+    for (const PageKey& key : named)
+      if (!table.publish(sequence, key)) ++sink;
+  }
+  constexpr int times = 20;
+  std::uint64_t found = 0;
+  const double ours = median_ns(times * prompts * length, [&] {
+    found = 0;
+    for (int i = 0; i < times; ++i)
+      for (const std::vector<std::int32_t>& tokens : all) {
+        named.clear();
+        keys.append(origin, tokens, 0, length, *keys.root(origin, tokens), named);
+        found += table.match(named);
+      }
+  });
+  if (found != times * prompts * length) std::printf("PAGES ARE MISSING\n");
+  sink += found;
+  std::printf("name and find a page        %7.1f ns   %5.1f M blocks/s (wanted: 5)\n", ours,
+              1000 / ours);
+}
+
 }  // namespace
 
 int main() {
@@ -123,5 +162,6 @@ int main() {
   take_and_give(table);
   find_prefixes(table);
   name_pages();
+  name_and_find(table);
   return sink == 0 ? 1 : 0;
 }

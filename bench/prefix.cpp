@@ -1,17 +1,20 @@
 // Time to the first token when the beginning of a prompt has been computed before, beside no reuse.
 //
-// Usage: bench_prefix MODEL [TOKENS]
+// Usage: bench_prefix MODEL [TOKENS [FOLDER]]
 // MODEL: a checkpoint with a chat template, TOKENS: about so many of the long part (1500). Three
 // ways, by turns, medians of five: turn two of a chat with its own sequence, the same when only the
-// pages are there, and the first turn of another session with the same system prompt. From the
-// messages to the first token: template, tokens and lookup are in it.
+// pages are there, and the first turn of another session with the same system prompt. With FOLDER,
+// which is made and removed: turn two when a folder on a disk alone has the pages, as after a
+// restart. From the messages to the first token: template, tokens and lookup are in it.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "engine/storage/kept_pool.h"
 #include "engine/tasks/chat_model.h"
 
 using namespace sluice;
@@ -40,8 +43,9 @@ struct Begun {
 };
 
 /// Until its first token. `own`: of what was said before; none: pages by their content only.
+/// `source`: where pages may be that memory has not; null: nowhere.
 Begun first_token(const ChatModel& chat, KvPool& pool, const std::vector<ChatMessage>& messages,
-                  bool share, Generation* own) {
+                  bool share, Generation* own, PageSource* source = nullptr) {
   const auto start = Clock::now();
   GenerationOptions options;
   options.tokens_max = 8;
@@ -52,6 +56,7 @@ Begun first_token(const ChatModel& chat, KvPool& pool, const std::vector<ChatMes
     chat.keep_prefix(pool, std::move(own->sequence), own->origin, own->history, generation, true);
   const std::size_t prompt = generation.history.size();
   Generator generator(chat.model().text(), pool, &chat.tokenizer(), Budget{512, 1});
+  generator.use(source);
   generator.add(std::move(generation));
   std::vector<std::uint64_t> advanced;
   std::size_t computed = 0;
@@ -82,12 +87,19 @@ struct Times {
   }
 };
 
-void measure(const ChatModel& chat, std::size_t words) {
+/// Each round's folder is new: what one leaves would help the next.
+KeptPool kept_in(const ChatModel& chat, const std::string& folder, std::size_t pages) {
+  return std::move(KeptPool::make(chat.model().text().kv_shape(page_tokens), pages, folder,
+                                  std::uint64_t{4} << 30U))
+      .value();
+}
+
+void measure(const ChatModel& chat, std::size_t words, const std::string& folder) {
   const std::vector<ChatMessage> first{{"system", long_text(words, 1), {}},
                                        {"user", "What is near the door?", {}}};
   std::vector<ChatMessage> second{first[0], {"user", "And when does it open?", {}}};
   Times none{"no reuse"}, own{"turn two, its own sequence"}, pages{"turn two, pages"},
-      other{"another session, pages"};
+      other{"another session, pages"}, disk{"turn two, a folder's pages"};
   std::size_t prompt = 0;
   bool same = true;
   for (int round = 0; round < 5; ++round) {
@@ -111,20 +123,41 @@ void measure(const ChatModel& chat, std::size_t words) {
       same = same && now.generation.tokens == want;
       prompt = now.generation.history.size() - want.size();
     }
+    if (folder.empty()) continue;
+    const std::size_t pages_most = 3 * words / page_tokens + 64;
+    std::vector<ChatMessage> asked = first;
+    {
+      KeptPool kept = kept_in(chat, folder, pages_most);
+      const Begun begun = first_token(chat, *kept.pool, first, true, nullptr, kept.source());
+      asked.push_back({"assistant", begun.generation.text, {}});
+      asked.push_back({"user", "Why?", {}});
+    }
+    {
+      KeptPool kept = kept_in(chat, folder, pages_most);
+      const Begun now = first_token(chat, *kept.pool, asked, true, nullptr, kept.source());
+      disk.add(now);
+      same = same && now.generation.tokens == want;
+    }
+    std::filesystem::remove_all(folder);
   }
   std::printf("prompt of %zu tokens; the answers are %s\n", prompt,
               same ? "the same" : "DIFFERENT");
   const double beside = none.median();
-  for (Times* times : {&none, &own, &pages, &other})
-    std::printf("  %-28s %8.1f ms   %5.1f %% of no reuse   %zu tokens kept\n", times->what,
-                1e3 * times->median(), 100 * times->median() / beside, times->kept);
+  for (Times* times : {&none, &own, &pages, &other, &disk})
+    if (!times->seconds.empty())
+      std::printf("  %-28s %8.1f ms   %5.1f %% of no reuse   %zu tokens kept\n", times->what,
+                  1e3 * times->median(), 100 * times->median() / beside, times->kept);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: bench_prefix MODEL [TOKENS]\n");
+    std::fprintf(stderr, "usage: bench_prefix MODEL [TOKENS [FOLDER]]\n");
+    return 2;
+  }
+  if (argc > 3 && std::filesystem::exists(argv[3])) {
+    std::fprintf(stderr, "bench_prefix: %s is there already: name one that is not\n", argv[3]);
     return 2;
   }
   Result<Model> model = Model::open(argv[1]);
@@ -135,6 +168,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "error: %s\n", chat.error().message.c_str());
     return 1;
   }
-  measure(*chat, argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 1500);
+  measure(*chat, argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 1500, argc > 3 ? argv[3] : "");
   return 0;
 }

@@ -1,5 +1,6 @@
 #include "cli/pool_folder.h"
 
+#include <cmath>
 #include <cstdio>
 #include <optional>
 
@@ -43,7 +44,7 @@ std::string segment_line(const FolderSegment& segment) {
   std::string text = name + ": " + count_text(segment.pages, "page") + ", room for " +
                      std::to_string(segment.room) + ", each " + std::to_string(segment.page_bytes) +
                      " bytes of layout " + hex(segment.layout) + "; " +
-                     std::to_string(segment.bytes) + " bytes, written " +
+                     bytes_words(static_cast<double>(segment.bytes)) + ", written " +
                      std::to_string(segment.written_s) + " s ago";
   if (segment.unfinished > 0) text += "; " + std::to_string(segment.unfinished) + " unfinished";
   if (segment.broken > 0) text += "; " + std::to_string(segment.broken) + " broken";
@@ -66,14 +67,15 @@ std::string folder_text(const FolderSnapshot& now, const FolderSnapshot* before)
   const StoreReport& report = now.report;
   std::string text = "pages      " + std::to_string(report.pages) + " in " +
                      count_text(report.segments, "segment") + ", " +
-                     count_text(report.bytes, "byte") + "\nunfinished " +
+                     bytes_words(static_cast<double>(report.bytes)) + "\nunfinished " +
                      std::to_string(report.unfinished) + "\nbroken     " +
                      std::to_string(report.broken.size()) + "\nin use     " +
                      (report.is_held ? "yes" : "no") + "\n";
   if (const std::optional<Rates> rates = rates_of(now, before)) {
     char line[96];
-    std::snprintf(line, sizeof line, "a second   %+.1f pages, %+.0f bytes\n", rates->pages,
-                  rates->bytes);
+    std::snprintf(line, sizeof line, "a second   %+.1f pages, %c%s\n", rates->pages,
+                  std::signbit(rates->bytes) ? '-' : '+',
+                  bytes_words(std::abs(rates->bytes)).c_str());
     text += line;
   }
   for (const std::string& line : report.broken) text += "  " + line + "\n";

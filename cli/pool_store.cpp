@@ -10,17 +10,23 @@
 namespace sluice::cli {
 namespace {
 
-int verify(const std::string& folder) {
-  const Result<StoreReport> made = report_store(folder, true);
-  if (!made.ok()) return fail(made.error().message);
-  std::fputs(folder_text({0, *made}, nullptr).c_str(), stdout);
-  return made->broken.empty() ? 0 : 1;
-}
-
 struct PagesCommand {
   std::string folder, format = "text";
   bool keys = false;
 };
+
+int verify(const PagesCommand& options) {
+  const Result<StoreReport> made = report_store(options.folder, true);
+  if (!made.ok()) return fail(made.error().message);
+  const FolderSnapshot now{0, *made};
+  if (options.format == "json")
+    std::printf("%s\n", folder_json(options.folder, now, nullptr)
+                            .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+                            .c_str());
+  else
+    std::fputs(folder_text(now, nullptr).c_str(), stdout);
+  return made->broken.empty() ? 0 : 1;
+}
 
 int pages(const PagesCommand& options) {
   const Result<FolderPages> found = list_store(options.folder);
@@ -45,12 +51,14 @@ void add_pool_store(CLI::App& pool, Chosen& chosen) {
       ->check(CLI::IsMember({"text", "json"}));
   list->callback([&chosen, options] { chosen = [options] { return pages(*options); }; });
 
-  auto folder = std::make_shared<std::string>();
+  auto checked = std::make_shared<PagesCommand>();
   CLI::App* command =
       pool.add_subcommand("verify", "Read all pages of a folder; 1: some are broken");
-  command->add_option("DIR", *folder, "A folder of --kv-folder, or of a paged_kv's ssd")
+  command->add_option("DIR", checked->folder, "A folder of --kv-folder, or of a paged_kv's ssd")
       ->required();
-  command->callback([&chosen, folder] { chosen = [folder] { return verify(*folder); }; });
+  command->add_option("--format", checked->format, "text or json, as of `pool status`")
+      ->check(CLI::IsMember({"text", "json"}));
+  command->callback([&chosen, checked] { chosen = [checked] { return verify(*checked); }; });
 }
 
 }  // namespace sluice::cli

@@ -1,6 +1,8 @@
 // `sluice pool trace FILE --blocks N [--policy NAME]`: how many blocks of a trace a pool would
 // keep.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,19 +21,35 @@ constexpr std::uint64_t most_known_blocks = 64ULL << 20;  // of a trace that is 
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
-Result<void> read_trace(const std::string& name, const TraceReader::Take& take) {
-  const File file(std::fopen(name.c_str(), "rb"), std::fclose);
-  if (!file) return Error{ErrorCode::not_found, name + " cannot be opened"};
+/// A name, or `-`: standard input.
+File open_trace(const std::string& name) {
+  if (name == "-") return {stdin, [](std::FILE*) { return 0; }};
+  return {std::fopen(name.c_str(), "rb"), std::fclose};
+}
+
+Result<void> read_trace(const std::string& path, const TraceReader::Take& take) {
+  const std::string name = path == "-" ? "standard input" : path;
+  const File file = open_trace(path);
+  if (!file)
+    return Error{ErrorCode::not_found, name + " cannot be opened: " + std::strerror(errno)};
   TraceReader reader;
   std::vector<char> bytes(1 << 16);
   while (const std::size_t got = std::fread(bytes.data(), 1, bytes.size(), file.get()))
     if (const auto fed = reader.feed({bytes.data(), got}, take); !fed)
       return Error{fed.error().code, name + ": " + fed.error().message};
-  if (std::ferror(file.get())) return Error{ErrorCode::unavailable, name + " cannot be read"};
+  if (std::ferror(file.get()))
+    return Error{ErrorCode::unavailable, name + " cannot be read: " + std::strerror(errno)};
   if (const auto ended = reader.end(take); !ended)
     return Error{ended.error().code, name + ": " + ended.error().message};
   if (reader.requests() == 0) return invalid_argument(name + ": no request in it");
   return {};
+}
+
+/// "chosen, ...": all that `--policy` takes.
+std::string policy_names() {
+  std::string names;
+  for (const std::string_view name : eviction_names()) names += std::string(name) + ", ";
+  return names + "optimum";
 }
 
 int print_hits(const std::string& name, std::uint64_t hits, std::uint64_t blocks) {
@@ -84,13 +102,15 @@ void add_pool(CLI::App& app, Chosen& chosen) {
   add_pool_store(*pool, chosen);
   CLI::App* command =
       pool->add_subcommand("trace", "Replay a trace; print the blocks that hit, in %");
-  command->add_option("file", options->file, "A trace in Mooncake's format (JSON lines)")
+  command
+      ->add_option("file", options->file,
+                   "A trace in Mooncake's format (JSON lines); - reads standard input")
       ->required();
   command->add_option("--blocks", options->blocks, "Blocks that the pool holds")
       ->required()
       ->check(CLI::Range(1u, most_blocks));
   command->add_option("--policy", options->policy,
-                      "Which block goes first (default: ours), or `optimum`: the most possible");
+                      "Which block goes first: " + policy_names() + ", which is the most possible");
   command->callback([&chosen, options] {
     chosen = [options] { return replay(options->file, options->blocks, options->policy); };
   });

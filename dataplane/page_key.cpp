@@ -1,30 +1,35 @@
 #include "dataplane/page_key.h"
 
-#include "base/sha256.h"
+#include <algorithm>
+#include <bit>
+#include <cstring>
 
 namespace sluice {
 namespace {
 
-constexpr std::size_t block_bytes = 64;  // of SHA-256
+constexpr std::string_view page_word = "page";
+constexpr std::size_t words_bytes = 32;    // of a key
+constexpr std::size_t usual_bytes = 1024;  // of what names a page
+
+/// The lowest byte first.
+void write_number(std::uint64_t number, char* to) {
+  if constexpr (std::endian::native == std::endian::big) number = __builtin_bswap64(number);
+  std::memcpy(to, &number, sizeof number);
+}
 
 void append(std::string& text, std::uint64_t number) {
-  for (int shift = 0; shift < 64; shift += 8) text += static_cast<char>(number >> shift & 0xff);
+  text.resize(text.size() + 8);
+  write_number(number, &text[text.size() - 8]);
 }
 
 }  // namespace
 
 PageKey PageKeys::mac(std::string_view message) const {
-  std::string inner(block_bytes, '\x36'), outer(block_bytes, '\x5c');
-  for (std::size_t i = 0; i < secret_.size(); ++i) {
-    inner[i] = static_cast<char>(secret_[i] ^ 0x36);
-    outer[i] = static_cast<char>(secret_[i] ^ 0x5c);
-  }
-  inner += message;
-  for (const std::uint8_t byte : sha256(inner)) outer += static_cast<char>(byte);
-  const std::array<std::uint8_t, 32> digest = sha256(outer);
+  const std::array<std::uint8_t, words_bytes> digest = mac_.of(message);
   PageKey key;
-  for (std::size_t i = 0; i < digest.size(); ++i)
-    key.words[i / 8] = key.words[i / 8] << 8 | digest[i];
+  std::memcpy(key.words.data(), digest.data(), digest.size());
+  if constexpr (std::endian::native == std::endian::little)
+    for (std::uint64_t& word : key.words) word = __builtin_bswap64(word);
   return key;
 }
 
@@ -38,10 +43,17 @@ PageKey PageKeys::root(const PageScope& scope) const {
 }
 
 PageKey PageKeys::next(const PageKey& parent, std::string_view content) const {
-  std::string message = "page";
-  for (const std::uint64_t word : parent.words) append(message, word);
-  message += content;
-  return mac(message);
+  const std::size_t size = page_word.size() + words_bytes + content.size();
+  std::array<char, usual_bytes> usual;
+  std::string longer(size > usual.size() ? size : 0, '\0');
+  char* const message = longer.empty() ? usual.data() : longer.data();
+  char* to = std::ranges::copy(page_word, message).out;
+  for (const std::uint64_t word : parent.words) {
+    write_number(word, to);
+    to += 8;
+  }
+  std::ranges::copy(content, to);
+  return mac({message, size});
 }
 
 }  // namespace sluice

@@ -155,6 +155,8 @@ class KvPool : public KvPages {
   /// The same in several steps: the pages that stand before, then those that go behind them, each
   /// looked at once. They are not given up while the sequence has them.
   Sequence open(std::span<const PageKey> keys) { return pages_table().open(keys); }
+  /// As `PageTable::follow`.
+  bool follow(Sequence& behind, const PageKey& key) { return pages_table().follow(behind, key); }
   std::size_t put(Sequence& behind, std::span<const PageKey> keys,
                   std::span<const std::byte* const> contents);
   using KvPages::open;

@@ -12,6 +12,12 @@ void append_number(std::uint64_t number, std::size_t bytes, std::string& text) {
   for (std::size_t i = 0; i < bytes; ++i) text += static_cast<char>(number >> (8 * i) & 0xff);
 }
 
+void append_token(std::uint32_t token, std::string& text) {
+  const char bytes[] = {'t', static_cast<char>(token), static_cast<char>(token >> 8U),
+                        static_cast<char>(token >> 16U), static_cast<char>(token >> 24U)};
+  text.append(bytes, sizeof bytes);
+}
+
 /// Walks over a sequence's rows and writes down what each is.
 class Rows {
  public:
@@ -19,7 +25,10 @@ class Rows {
       : origin_(origin), tokens_(tokens) {}
 
   void skip(std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) (void)next();
+    if (origin_.pictures.empty())
+      at_ += count;
+    else
+      for (std::size_t i = 0; i < count; ++i) (void)next();
   }
   /// False: one of them is unknown. Two texts are equal where the rows are.
   bool write(std::size_t count, std::string& text) {
@@ -27,8 +36,7 @@ class Rows {
       const std::int32_t token = tokens_[at_];
       const PictureRows* picture = next();
       if (token != origin_.picture_token) {
-        text += 't';
-        append_number(static_cast<std::uint32_t>(token), 4, text);
+        append_token(static_cast<std::uint32_t>(token), text);
         continue;
       }
       if (picture == nullptr || picture->content.size() != hash_bytes) return false;

@@ -30,7 +30,12 @@ KvTier::KvTier(KvPool& pool, std::unique_ptr<PageStore> store)
   SLUICE_CHECK(pool.shape().page_bytes() == store_->page_bytes());
   pool_.on_publish = [this](Page page) { published(page); };
   store_->on_read = [this](const PageKey& key, const std::byte* content) {
-    if (content != nullptr) staged_[key] = content;
+    const auto it = readings_.find(key);
+    SLUICE_CHECK(it != readings_.end());
+    if (content != nullptr)
+      it->second.content = content;
+    else
+      readings_.erase(it);
   };
 }
 
@@ -90,6 +95,7 @@ bool KvTier::begin(std::uint64_t task, const RowsOrigin& origin,
     return false;
   }
   if (!store_->reads()) fetch.end = fetch.begin + 1;  // to see whether the disk works again
+  fetch.there = pool_.open(std::span<const PageKey>(fetch.keys).first(fetch.begin));
   fetches_.push_back(std::move(fetch));
   if (ask(fetches_.back(), now) || fetches_.back().end > fetches_.back().begin) return true;
   fetches_.pop_back();
@@ -111,45 +117,49 @@ bool KvTier::ask(Fetch& fetch, std::int64_t now) {
       fetch.end = fetch.asked;
       return false;
     }
+    readings_[key] = {fetch.asked, nullptr};
   }
   return true;
 }
 
 /// Publishes what is there in the order of the chain. False: it has come to its end.
 bool KvTier::advance(Fetch& fetch) {
+  const std::span<const PageKey> keys = fetch.keys;
+  std::vector<const std::byte*> contents;
   for (;;) {
-    const std::span<const PageKey> keys = fetch.keys;
-    fetch.next = std::max<std::size_t>(fetch.next,
-                                       std::min<std::size_t>(pool_.table().match(keys), fetch.end));
-    std::vector<const std::byte*> contents;
+    // What others have put there meanwhile.
+    while (fetch.next < fetch.end && pool_.follow(fetch.there, keys[fetch.next])) ++fetch.next;
+    contents.clear();
     for (std::size_t at = fetch.next; at < fetch.end; ++at) {
-      const auto it = staged_.find(keys[at]);
-      if (it == staged_.end()) break;
-      contents.push_back(it->second);
+      const auto it = readings_.find(keys[at]);
+      if (it == readings_.end() || it->second.content == nullptr) break;
+      contents.push_back(it->second.content);
     }
     if (contents.empty()) break;
-    const std::size_t put = pool_.put(keys, fetch.next, contents);
+    const std::size_t put = pool_.put(fetch.there, keys.subspan(fetch.next), contents);
     fetch.next += put;
     if (put < contents.size()) fetch.end = fetch.next;
     drop_unwanted();
   }
   fetch.asked = std::max(fetch.asked, fetch.next);
-  // Asked for, not staged and not under way: it was no whole page.
-  if (fetch.next < fetch.asked && !store_->is_reading(fetch.keys[fetch.next]))
-    fetch.end = fetch.next;
+  // Asked for, not read and not under way: it was no whole page.
+  if (fetch.next < fetch.asked && !store_->is_reading(keys[fetch.next])) fetch.end = fetch.next;
   return fetch.next < fetch.end;
+}
+
+bool KvTier::is_wanted(const PageKey& key, std::size_t at) const {
+  return std::ranges::any_of(fetches_, [&](const Fetch& fetch) {
+    return fetch.next <= at && at < fetch.end && fetch.keys[at] == key;
+  });
 }
 
 /// Buffers of pages that nobody waits for, or that have been published for all.
 void KvTier::drop_unwanted() {
-  std::erase_if(staged_, [&](const auto& staged) {
-    const bool wanted = std::ranges::any_of(fetches_, [&](const Fetch& fetch) {
-      const auto begin = fetch.keys.begin() + static_cast<std::ptrdiff_t>(fetch.next);
-      const auto end = fetch.keys.begin() + static_cast<std::ptrdiff_t>(fetch.end);
-      return std::find(begin, std::max(begin, end), staged.first) != std::max(begin, end);
-    });
-    if (!wanted) store_->release(staged.first);
-    return !wanted;
+  std::erase_if(readings_, [&](const auto& one) {
+    const auto& [key, reading] = one;
+    if (reading.content == nullptr || is_wanted(key, reading.at)) return false;
+    store_->release(key);
+    return true;
   });
 }
 

@@ -2,12 +2,12 @@
 // with is read back before it is computed.
 //
 // A page that memory has, or that is on its way, is not read; two tasks that miss the same one
-// share the read. What was read is published in the pool as cache, in the order of its chain,
-// where room can be had without taking pages from anybody. A task waits for its pages no longer
-// than a while (`patience`), and not at all where computing is quicker. Pages that wait to be
-// written are remembered by number and key, not copied: one that memory gives up before is not
-// written. Thread: the pool's owner. Units: nanoseconds of a clock that only rises, tokens.
-// Source: omni-flow, section 4.1 (tiers).
+// share the read. What was read is published in the pool, in the order of its chain, where room can
+// be had without taking pages from anybody; it is held while its task waits, and is cache then. A
+// task waits for its pages no longer than a while (`patience`), and not at all where computing is
+// quicker. Pages that wait to be written are remembered by number and key, not copied: one that
+// memory gives up before is not written. Thread: the pool's owner. Units: nanoseconds of a clock
+// that only rises, tokens. Source: omni-flow, section 4.1 (tiers).
 #pragma once
 
 #include <deque>
@@ -60,7 +60,8 @@ class KvTier final : public PageSource {
  private:
   struct Fetch {
     std::uint64_t task = 0;
-    std::vector<PageKey> keys;
+    std::vector<PageKey> keys = {};
+    Sequence there = {};                                  // the pages before `next`, held
     std::size_t begin = 0, next = 0, asked = 0, end = 0;  // pages
     std::int64_t began = 0;
     std::size_t glances =
@@ -70,11 +71,17 @@ class KvTier final : public PageSource {
     Page page = no_page;
     PageKey key;
   };
+  /// A page that was asked for. In all chains it stands at the same place.
+  struct Reading {
+    std::size_t at = 0;
+    const std::byte* content = nullptr;  // null: it is under way
+  };
 
   void published(Page page);
   void write_behind(std::int64_t now);
   bool ask(Fetch& fetch, std::int64_t now);
   bool advance(Fetch& fetch);
+  bool is_wanted(const PageKey& key, std::size_t at) const;
   void end(const Fetch& fetch, bool waited, std::int64_t now, std::vector<Ready>& ready);
   void drop_unwanted();
 
@@ -84,7 +91,7 @@ class KvTier final : public PageSource {
   std::deque<Unwritten> backlog_;
   std::set<PageKey> waiting_;  // keys of those
   std::vector<Fetch> fetches_;
-  std::map<PageKey, const std::byte*> staged_;  // read, not published yet
+  std::map<PageKey, Reading> readings_;  // until they are published, or nobody wants them
   std::uint64_t not_worth_ = 0;
 };
 

@@ -85,9 +85,8 @@ def test_folder(folder):
     status, out, _ = run("pool", "verify", folder)
     expect("the folder is whole", status == 0 and b"broken     0" in out, out)
     files = sorted(glob.glob(folder + "/segment-*"))
-    report = re.fullmatch(r"pages      (\d+) in (\d+) segments?, (\d+) bytes\nunfinished 0\nbroken     0\nin use     no\n", out.decode())
-    expect("the whole report", report and int(report[1]) > 0 and int(report[2]) == len(files)
-           and int(report[3]) == sum(map(os.path.getsize, files)), (out, files))
+    report = re.fullmatch(r"pages      (\d+) in (\d+) segments?, [\d.]+ (?:bytes|[KM]iB)\nunfinished 0\nbroken     0\nin use     no\n", out.decode())
+    expect("the whole report", report and int(report[1]) > 0 and int(report[2]) == len(files), (out, files))
     status, ends, _ = run("pool", "status", folder)
     expect("the ends tell the same of a whole folder", (status, ends) == (0, out), (ends, out))
     status, listed, _ = run("pool", "pages", folder, "--keys")
@@ -103,7 +102,9 @@ def test_folder(folder):
     expect("as JSON the same", status == 0 and len(found["pages"]) == count and found["cut"] == 0 and found["longest"] >= 2
            and [row["key"] for row in found["pages"]] == [line.split()[0] for line in rows], json_text)
     status, said, _ = run("pool", "status", folder, "--format", "json")
-    expect("status as JSON", status == 0 and json.loads(said)["pages"] == count and not json.loads(said)["in_use"], said)
+    expect("status as JSON", status == 0 and json.loads(said)["pages"] == count and not json.loads(said)["in_use"]
+           and json.loads(said)["bytes"] == sum(map(os.path.getsize, files)), said)
+    expect("verify as JSON", run("pool", "verify", folder, "--format", "json")[:2] == (0, said), said)
     watched(folder, count)
     first = files[0]
     with open(first, "r+b") as file:  # in the content of the first page
@@ -112,6 +113,8 @@ def test_folder(folder):
         file.seek(4096 + 1000)
         file.write(bytes([byte[0] ^ 1]))
     status, out, _ = run("pool", "verify", folder)
+    expect("the flipped byte is found as JSON", json.loads(run("pool", "verify", folder, "--format", "json")[1])["broken"]
+           == ["segment 1, record 0: not what was written there"], out)
     expect("the flipped byte is found", status == 1 and b"\nbroken     1\n" in out and b"segment 1, record 0" in out, out)
     status, out, _ = run("pool", "status", folder)
     expect("status reads the ends only", status == 0 and b"in use     no" in out, out)

@@ -84,6 +84,13 @@ def figures(folder):
     expect("a pool with room for all", out == f"hit {endless:.2f}\n", (code, out, err, endless))
 
 
+def standard_input():
+    for text, want in (('{"timestamp": 1, "hash_ids": [1, 2]}\n' * 2, (0, "hit 50.00\n", "")),
+                       ("hello\n", (1, "", "error: standard input: line 1: expected '{' at column 1, found 'h'\n"))):
+        done = subprocess.run([SLUICE, "pool", "trace", "-", "--blocks", "4"], input=text, capture_output=True, text=True, timeout=120)
+        expect("a trace from standard input", (done.returncode, done.stdout, done.stderr) == want, done)
+
+
 def errors(folder):
     good = '{"timestamp": 1, "hash_ids": [1, 2]}\n'
     for name, text, words in (
@@ -98,9 +105,9 @@ def errors(folder):
         code, out, err = trace(path, "--blocks", "10")
         expect(name, code == 1 and not out and "bad.jsonl: " in err and words in err, (code, out, err))
     code, out, err = trace(os.path.join(folder, "nowhere"), "--blocks", "10")
-    expect("no such file", code == 1 and "nowhere cannot be opened" in err, (code, err))
+    expect("no such file", code == 1 and "nowhere cannot be opened: No such file" in err, (code, err))
     code, out, err = trace(folder, "--blocks", "10")
-    expect("a folder", code == 1 and "cannot be read" in err, (code, err))
+    expect("a folder", code == 1 and "cannot be read: Is a directory" in err, (code, err))
     path = write(folder, "good.jsonl", good)
     code, out, err = trace(path, "--blocks", "0")
     expect("no room", code != 0 and "--blocks" in err and "1 to" in err, (code, err))
@@ -112,6 +119,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         figures(folder)
         errors(folder)
+        standard_input()
     for failure in failures:
         print(failure)
     sys.exit(1 if failures else 0)

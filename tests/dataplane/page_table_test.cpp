@@ -347,6 +347,22 @@ TEST_CASE(
   CHECK(keys.next(PageKey{}, "abcd").words[0] == 0xdd8b0463aae4f556ULL);
 }
 
+TEST_CASE("a chain of pages of every length has the key that Python's hmac computes") {
+  // key = hmac(secret, "page" + key's words, lowest byte first + content), n bytes a page.
+  const PageKeys keys(secret());
+  PageKey key;
+  const auto follow = [&](std::size_t n) {
+    std::string content;
+    for (std::size_t i = 0; i < n; ++i) content += static_cast<char>((n + i) % 251);
+    key = keys.next(key, content);
+  };
+  for (std::size_t n = 0; n < 300; ++n) follow(n);
+  follow(4096);
+  follow(70000);
+  CHECK(key ==
+        PageKey{{0x69bd55f808106674, 0xf1f9373cef9f9100, 0x658d51bb1a2d6de8, 0x2341db316554979c}});
+}
+
 TEST_CASE("keys that meet in their first word only are not each other's") {
   PageTable table(4, page_rows, make_lru({4, 8}));
   std::vector<CopyPage> copies;

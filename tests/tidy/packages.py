@@ -22,7 +22,7 @@ CMAKE = {"Threads": BASE, "OpenMP": "g++", "yaml-cpp": "libyaml-cpp-dev", "nlohm
          "libzmq": "libzmq3-dev", "libedit": "libedit-dev", "cppzmq": "cppzmq-dev", "hiredis": "libhiredis-dev"}
 PROGRAMS = {"cmake": "cmake", "ctest": "cmake", "ninja": "ninja-build", "c++": "g++", "g++": "g++", "git": "git",
             "python3": "python3", "pip3": "python3-pip", "cc": "g++", "gcc": "g++", "pkg-config": "pkg-config", "redis-server": "redis-server",
-            "ip": "iproute2",
+            "ip": "iproute2", "fio": "fio",
             **dict.fromkeys("ar c++filt nm objcopy objdump ranlib readelf size strip strings".split(), "binutils"),
             **dict.fromkeys("""apt-config apt-get awk bash cat chmod chroot cmp cp cut date df diff dirname dpkg dpkg-query env
                             find grep head id kill ldd ln ls mkdir mktemp mount mv nice nproc nsenter

@@ -1,0 +1,133 @@
+// A pool whose owner gives pages up and writes others in their place meanwhile, and what copies
+// them without asking it: the reader of a memory that it shares with the owner.
+//
+// Thread: the owner's is its own; a `Copier` is one reader's, which may act as the owner besides.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "dataplane/page_puller.h"
+#include "dataplane/page_server.h"
+#include "dataplane/page_table.h"
+#include "soak_pages.h"
+
+namespace sluice::soak {
+
+inline constexpr std::size_t keys_there = 64;
+inline constexpr std::uint32_t slots = 60;
+
+class ChangingPages final : private PageWatcher {
+ public:
+  struct Entry {
+    Page page = no_page;  // none: it is not there
+    std::uint64_t generation = 0;
+  };
+
+  explicit ChangingPages(const Contents& contents);
+  ~ChangingPages() override;
+  ChangingPages(const ChangingPages&) = delete;
+  ChangingPages& operator=(const ChangingPages&) = delete;
+
+  const Contents& contents() const { return contents_; }
+  Entry find(std::size_t number) const {
+    const std::lock_guard lock(mutex_);
+    return entries_[number];
+  }
+  /// Whatever stands there now.
+  void copy(Page page, std::size_t from_word, std::size_t end_word, std::byte* to) const;
+  /// As the owner does: gives up the page, if it has something, for another content.
+  void replace(Page page);
+  std::uint64_t replaced() const { return replaced_.load(std::memory_order_relaxed); }
+  /// The owner begins anew soon, with generations that there were before.
+  void restart() { restarts_.store(true, std::memory_order_relaxed); }
+  /// A page was copied: the owner replaces one for some of them.
+  void copied() {
+    if (copied_.fetch_add(1, std::memory_order_relaxed) % copies_a_page == 0) wake_owner();
+  }
+
+ private:
+  static constexpr std::uint64_t copies_a_page = 4;
+
+  void run();
+  void wake_owner() {
+    turns_.fetch_add(1, std::memory_order_release);
+    turns_.notify_one();
+  }
+  void begin_anew();
+  void publish_another();
+  void publish(std::size_t number);
+  void published(Page) override {}
+  void dropped(Page page) override;
+
+  const Contents& contents_;
+  std::vector<std::atomic<std::uint64_t>> words_;
+  mutable std::mutex mutex_;
+  std::array<Entry, keys_there> entries_{};
+  std::mutex owner_mutex_;            // whoever acts as the owner has it
+  std::unique_ptr<PageTable> table_;  // the owner's, as what follows
+  Page next_ = no_page;               // goes next, if it can
+  std::vector<CopyPage> copies_;
+  SplitMix64 random_{2};
+  std::atomic<std::uint64_t> replaced_{0}, copied_{0}, turns_{0};
+  std::atomic<bool> restarts_{false}, ends_{false};
+  std::thread owner_;
+};
+
+/// Gives pages away as `PageServer` asks for them. Now and then the page is replaced before, or
+/// amid it.
+class Copier final : public PageLookup {
+ public:
+  Copier(ChangingPages& pages, std::uint64_t seed, bool is_blind)
+      : pages_(pages), random_(seed), is_blind_(is_blind) {}
+
+  bool has(const PageKey& key) const override;
+  std::optional<ServedPage> append(const PageKey& key, pages::Bytes& to) override;
+
+ private:
+  void maybe_replace(Page page);
+
+  ChangingPages& pages_;
+  SplitMix64 random_;
+  bool is_blind_;
+};
+
+pages::Hello hello_of(std::uint64_t incarnation);
+
+/// Asks for pages, one pull after the other, and looks at what comes.
+class Asker {
+ public:
+  Asker(const Contents& contents, std::size_t keys_a_pull, std::uint64_t seed)
+      : contents_(contents), keys_a_pull_(keys_a_pull), random_(seed) {}
+
+  void met(PeerLife peer);
+  void lost(PeerLife peer);
+  void begin();
+  void take(PeerLife peer, pages::Bytes message);
+  /// What was asked takes too long.
+  void tick();
+  bool is_over() const { return is_over_; }
+  std::vector<PeerMessage> take_out() { return puller_.take_out(); }
+
+  Tally tally;
+
+ private:
+  void take_events();
+  std::int64_t now() const;
+
+  const Contents& contents_;
+  std::size_t keys_a_pull_;
+  SplitMix64 random_;
+  PagePuller puller_{hello_of(0)};
+  std::uint64_t pull_ = 0;
+  std::vector<PageKey> asked_;
+  bool is_over_ = true;
+  std::int64_t ahead_ = 0;  // its clock: pauses of peers pass at once
+};
+
+}  // namespace sluice::soak

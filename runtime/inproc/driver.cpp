@@ -12,7 +12,7 @@ namespace {
 /// Other threads' events that one thread handles before it hands over.
 constexpr std::size_t events_max = 256;
 
-/// Fills in which other machines read each output.
+/// Fills in which other machines read each output, perhaps in some calls only.
 std::vector<NodePlace> with_readers(std::vector<NodePlace> places, const Plan& plan,
                                     const Residence& where) {
   for (NodePlace& place : places) {
@@ -20,12 +20,15 @@ std::vector<NodePlace> with_readers(std::vector<NodePlace> places, const Plan& p
     place.readers.resize(place.node->outputs.size());
     for (const EdgeId id : place.node->edges) {
       const Edge& edge = plan.edges[id];
-      const std::uint32_t machine = where.machine(edge.to);
-      if (machine == where.self.machine) continue;
-      for (std::size_t output = 0; output < place.readers.size(); ++output) {
-        std::vector<std::uint32_t>& readers = place.readers[output];
-        if ((edge.mask >> output & 1U) != 0 && std::ranges::find(readers, machine) == readers.end())
-          readers.push_back(machine);
+      for (std::uint32_t machine = 0; machine < where.machines; ++machine) {
+        if (machine == where.self.machine || !where.leads(edge, where.self.machine, machine))
+          continue;
+        for (std::size_t output = 0; output < place.readers.size(); ++output) {
+          std::vector<std::uint32_t>& readers = place.readers[output];
+          if ((edge.mask >> output & 1U) != 0 &&
+              std::ranges::find(readers, machine) == readers.end())
+            readers.push_back(machine);
+        }
       }
     }
   }

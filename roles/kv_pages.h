@@ -43,18 +43,19 @@ Result<KvPlace> make_place(const GlobalParamMaking& making);
 
 /// The host of all roles over a place: made by `make(Model)`, a Result of a pointer, for the first
 /// that asks. `host`: where it is kept; it has `model` and `step_rows`. Errors: invalid_argument
-/// (another directory, another use than the first role's); those of `open_beside` and `make`.
+/// (`wanted` is another directory than `made_for`, another use than the first
+/// role's); those of `open_beside` and `make`.
 template <typename Host, typename Make>
 Result<Host*> host_over(std::unique_ptr<Host>& host, const KvPool& pool,
-                        const std::string& made_for, const std::string& directory,
+                        const std::string& made_for, const std::string& wanted,
                         const KvUse& asked, const Make& make) {
-  if (host != nullptr && directory == made_for) {
+  if (host != nullptr && wanted == made_for) {
     if (Result<void> same = check_same_use({host->model.format(), host->step_rows}, asked);
         !same.ok())
       return same.error();
     return host.get();
   }
-  Result<Model> model = open_beside(pool, made_for, directory, asked.format);
+  Result<Model> model = open_beside(pool, made_for, wanted, asked.format);
   if (!model.ok()) return model.error();
   Result<std::unique_ptr<Host>> made = make(std::move(model).value());
   if (!made.ok()) return made.error();

@@ -42,6 +42,11 @@ class ChatHome(HeardHome):
         return self.answer(seconds) or {}
 
 
+def moves(said: dict) -> list[str]:
+    """Its warnings but that each answer is cut off."""
+    return [one for one in said.get("warnings", []) if "its most tokens" not in one]
+
+
 def same_words(folder: str):
     """Sessions take turns on the machines, and each goes on where it began."""
     cluster = write_cluster(folder, 3.0)
@@ -51,10 +56,10 @@ def same_words(folder: str):
     up = PagesUp(cluster)
     got = run(["--cluster", cluster], calls)
     same(want, got, "over two machines")
-    check(all(not one.get("warnings") for one in got.values()), f"warnings: {got}")
+    check(not any(moves(one) for one in got.values()), f"warnings: {got}")
     for machine in ("one", "two"):
-        pages = up.machine(machine).get("pages", {}).get("kv", {})
-        check(any(pages.values()), f"nothing was computed on '{machine}': {pages}")
+        pools = up.machine(machine).get("pools", [])
+        check([one["computed"] > 0 for one in pools] == [True], f"nothing was computed on '{machine}': {pools}")
     up.stop()
 
 
@@ -72,15 +77,15 @@ def a_session_moves(folder: str):
     check(moved.get("ok") and words in moved.get("warnings", []), f"it moves: {moved}")
     for session in ("a", "b", "c", "d"):
         said = home.say(session, "And now?")
-        check(said.get("ok") and not said.get("warnings"), f"{session} goes on: {said}")
+        check(said.get("ok") and not moves(said), f"{session} goes on: {said}")
     os.kill(pid, signal.SIGCONT)
-    until(lambda: home.count("machine 'one' is there") > 1, 20, "it is there again")
+    until(lambda: home.count("machine 'one' is there") > 0, 20, "it is there again")
     check(home.say("a", "And then?").get("ok"), "the session that moved goes on")
     # New sessions go to the machine with fewer.
     check(home.say("e", "Hello").get("ok"), "a session on the machine that is back")
     os.kill(up.pid_of("two"), signal.SIGSTOP)
     until(lambda: home.count("machine 'two' is lost") > 0, 20, "the other is lost")
-    check(not home.say("e", "Go on").get("warnings"), "it was on the one that is there")
+    check(not moves(home.say("e", "Go on")), "it was on the one that is there")
     back = home.say("b", "Go on")
     check(back.get("ok") and "it begins anew on machine 'one'" in str(back.get("warnings")), f"b moves: {back}")
     os.kill(up.pid_of("two"), signal.SIGCONT)

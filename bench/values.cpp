@@ -97,7 +97,7 @@ class Machine {
     NodeOptions options;
     options.machines = {"here", "there"};
     options.self = self;
-    options.placed = {{0, 1}};
+    options.placed = {{{0}, {1}}};
     options.connect = [folder](Origin life) {
       ZmqOptions zmq;
       zmq.self = life;

@@ -121,7 +121,7 @@ TEST_CASE("a folder's manifests must be its files', this ABI's, and nobody else'
         std::string::npos);
   CHECK(problem("good.role.yaml", with("abi: 1.0", "abi: 2.0"))
             .find("good.role.yaml:4:6: error: the plugin wants plugin ABI 2.0, this program plays "
-                  "1.0") != std::string::npos);
+                  "1.1") != std::string::npos);
   CHECK(problem("taken.role.yaml", with("name: good", "name: taken"))
             .find("taken.role.yaml:2:7: error: there is a plugin 'taken' already") !=
         std::string::npos);

@@ -152,7 +152,7 @@ TEST_CASE("a shared object that is not what its manifest says is refused before 
       {"nothing", ""},
       {"symbol", "it has no symbol 'sluice_plugin_entry', so it is no plugin of Sluice"},
       {"major",
-       "it was built for plugin ABI 2.0, this program plays 1.1: build it with this "
+       "it was built for plugin ABI 2.1, this program plays 1.1: build it with this "
        "program's headers"},
       {"minor", "it was built for plugin ABI 1.9, this program plays 1.1: it needs a newer sluice"},
       {"size", "its table has 16 bytes, ABI 1.0 has"},

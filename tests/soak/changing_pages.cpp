@@ -121,13 +121,20 @@ void ChangingPages::dropped(Page page) {
 bool Copier::has(const PageKey& key) const { return pages_.find(number_of(key)).page != no_page; }
 
 std::optional<ServedPage> Copier::append(const PageKey& key, pages::Bytes& to) {
+  const std::size_t before = to.size();
+  to.resize(before + page_bytes);
+  const std::optional<ServedPage> served = copy(key, std::span(to).subspan(before));
+  if (!served.has_value()) to.resize(before);
+  return served;
+}
+
+std::optional<ServedPage> Copier::copy(const PageKey& key, std::span<std::byte> to) {
   pages_.copied();
   const std::size_t number = number_of(key);
   const ChangingPages::Entry entry = pages_.find(number);
   if (entry.page == no_page) return std::nullopt;
   maybe_replace(entry.page);
-  to.resize(to.size() + page_bytes);
-  std::byte* const content = to.data() + to.size() - page_bytes;
+  std::byte* const content = to.data();
   const std::size_t amid = random_.next() % page_words;
   pages_.copy(entry.page, 0, amid, content);
   maybe_replace(entry.page);

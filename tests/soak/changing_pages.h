@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -88,6 +89,7 @@ class Copier final : public PageLookup {
 
   bool has(const PageKey& key) const override;
   std::optional<ServedPage> append(const PageKey& key, pages::Bytes& to) override;
+  std::optional<ServedPage> copy(const PageKey& key, std::span<std::byte> to) override;
 
  private:
   void maybe_replace(Page page);

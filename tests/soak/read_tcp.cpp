@@ -74,6 +74,7 @@ class Ear final : public PeerPort::Listener {
   }
   void joined(PeerLife peer) override { put({News::Kind::joined, peer}); }
   void lost(PeerLife peer) override { put({News::Kind::lost, peer}); }
+  using PeerPort::Listener::arrived;
   void arrived(PeerLife peer, std::vector<std::byte> message) override {
     put({News::Kind::message, peer, std::move(message)});
   }
@@ -94,6 +95,7 @@ class Serving final : public PeerPort::Listener {
  private:
   void joined(PeerLife peer) override { server_.met(peer); }
   void lost(PeerLife peer) override { server_.lost(peer); }
+  using PeerPort::Listener::arrived;
   void arrived(PeerLife peer, std::vector<std::byte> message) override {
     const auto read = pages::decode(message);
     if (!read.has_value()) return server_.take_nonsense();

@@ -151,7 +151,7 @@ MUTANTS = [
     ("C23 what came back is told too late", "runtime/windows.cpp",
      "taken.back < window_ / told_parts", "taken.back < window_ * told_parts", None),
     ("C24 roles yield into a full window", "runtime/sim/simulation.cpp",
-     "if (!at_end && !cluster_.may_yield(node)) return stop(index);", "", None),
+     "if (!at_end && !cluster_.may_yield(node, machine_of(running.start))) return stop(index);", "", None),
     ("C24 a window of what has left is not full", "runtime/windows.h",
      "return sent.bytes >= window_;", "return sent.bytes >= 2 * window_ + 600;",
      ["runtime/windows.cpp"]),

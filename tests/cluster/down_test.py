@@ -90,7 +90,7 @@ def other_files(folder: str):
     path = os.path.join(folder, "several.yaml")
     with open(path, "w", encoding="utf-8") as out:
         out.write(f"cluster: 1\nworkflows: [ {ROOT}/workflows/image_chat.yaml ]\nlease: 1ms\nmachines:\n"
-                  "  front: { home: true, roles: [ parser, vit, vae ] }\n  talk: { roles: [ llm, difusion, vit ] }\n")
+                  "  front: { home: true, roles: [ parser, vit, vae ] }\n  talk: { roles: [ llm, difusion, llm ] }\n")
     done = sluice("up", path)
     check(done.returncode == 1 and [f"{path}:{place}: error:" in done.stderr for place in ("3:8", "6:25", "6:35")] == [True] * 3
           and done.stderr.count("error:") == 3, f"several mistakes: {done.stderr}")

@@ -61,7 +61,7 @@ void PagePuller::cancel(std::uint64_t id) {
   ask_more();
 }
 
-void PagePuller::take(PeerLife from, Bytes message, std::int64_t now, Ref<Buffer> body) {
+void PagePuller::take(PeerLife from, Bytes message, std::int64_t now, const Ref<Buffer>& body) {
   const std::optional<Message> read = decode(message, bytes_of(body));
   if (!read.has_value() || !peers_.contains(from)) {
     ++stale_;
@@ -69,7 +69,7 @@ void PagePuller::take(PeerLife from, Bytes message, std::int64_t now, Ref<Buffer
   }
   if (const Found* found = std::get_if<Found>(&*read)) return take_found(from, *found);
   if (const PageContent* page = std::get_if<PageContent>(&*read))
-    return take_page(from, *page, std::move(message), std::move(body), now);
+    return take_page(from, *page, std::move(message), body, now);
   if (const End* end = std::get_if<End>(&*read)) return take_end(from, *end, now);
   ++stale_;
 }
@@ -112,8 +112,8 @@ void PagePuller::found_all(std::uint64_t id, Pull& pull) {
   events_.push_back(std::move(event));
 }
 
-void PagePuller::take_page(PeerLife from, const PageContent& page, Bytes message, Ref<Buffer> body,
-                           std::int64_t now) {
+void PagePuller::take_page(PeerLife from, const PageContent& page, Bytes message,
+                           const Ref<Buffer>& body, std::int64_t now) {
   const PageHead& head = page.head;
   const auto it = questions_.find(head.id);
   if (it == questions_.end() || it->second.peer != from || it->second.pull == 0) {
@@ -127,15 +127,18 @@ void PagePuller::take_page(PeerLife from, const PageContent& page, Bytes message
   const bool is_asked_for = question.got < question.count && head.index == question.got &&
                             head.key == pull.keys[question.first + question.got] &&
                             head.incarnation == peer.incarnation && head.length == self_.page_bytes;
-  if (!is_asked_for || crc32c(page.content) != head.crc32c) return end(at, PullEnd::broken, now);
+  if (!is_asked_for) return end(at, PullEnd::broken, now);
+  // What is checked is what is kept: memory that the owner still has may change in between.
+  if (body) message.insert(message.end(), page.content.begin(), page.content.end());
+  const auto content = std::span<const std::byte>(message).last(page.content.size());
+  if (crc32c(content) != head.crc32c) return end(at, PullEnd::broken, now);
   PullEvent event;
   event.kind = PullEvent::Kind::page;
   event.pull = question.pull;
   event.peer = from;
   event.pages = question.first + question.got;
-  event.content = page.content;
+  event.content = content;
   event.message = std::move(message);  // the content stays where it is
-  event.body = std::move(body);
   events_.push_back(std::move(event));
   ++question.got;
   ++pull.got;

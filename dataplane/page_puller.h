@@ -41,8 +41,7 @@ struct PullEvent {
   PeerLife peer;
   std::size_t pages = 0;          // found: leading ones; page: its number in the pull
   PullEnd end = PullEnd::nobody;  // of an ended one
-  pages::Bytes message;           // of a page: holds its content, or else `body` does
-  Ref<Buffer> body = {};
+  pages::Bytes message;           // of a page: holds its content
   std::span<const std::byte> content;
 };
 
@@ -72,8 +71,8 @@ class PagePuller {
   /// Ends it without an event. One that there is not: nothing happens.
   void cancel(std::uint64_t pull);
 
-  /// `body`: the end of the message, where it stands elsewhere.
-  void take(PeerLife peer, pages::Bytes message, std::int64_t now, Ref<Buffer> body = {});
+  /// `body`: the end of the message, where it stands elsewhere; not looked at afterwards.
+  void take(PeerLife peer, pages::Bytes message, std::int64_t now, const Ref<Buffer>& body = {});
   void lost(PeerLife peer, std::int64_t now);
   /// Ends what has taken too long.
   void tick(std::int64_t now);
@@ -114,7 +113,7 @@ class PagePuller {
   }
   void take_found(PeerLife peer, const pages::Found& found);
   void take_page(PeerLife peer, const pages::PageContent& page, pages::Bytes message,
-                 Ref<Buffer> body, std::int64_t now);
+                 const Ref<Buffer>& body, std::int64_t now);
   void take_end(PeerLife peer, const pages::End& end, std::int64_t now);
   void found_all(std::uint64_t id, Pull& pull);
   void ask_more();

@@ -233,7 +233,7 @@ void KvPeers::take_news(std::int64_t now) {
     else if (one.kind == News::Kind::lost)
       puller_.lost(one.peer, now);
     else
-      puller_.take(one.peer, std::move(one.message), now, std::move(one.body));
+      puller_.take(one.peer, std::move(one.message), now, one.body);
   }
   const std::lock_guard lock(mutex_);
   counts_.stale = puller_.stale();

@@ -98,8 +98,9 @@ TEST_CASE(
     const std::vector<PullEvent> events = pair.puller.take_events();
     REQUIRE(events.size() == 1);
     CHECK(events[0].kind == PullEvent::Kind::page);
+    // What was checked is kept: the owner may do what it likes to its memory afterwards.
+    if (i != 1) std::fill_n(out[i].body->data(), page_bytes, std::byte{0xee});
     CHECK(std::ranges::equal(events[0].content, content_of(key_of(i))));
-    CHECK((i == 1 || events[0].content.data() == out[i].body->data()));
   }
   pair.puller.take(server_life, out[3].bytes, 1);
   const std::vector<PullEvent> ended = pair.puller.take_events();

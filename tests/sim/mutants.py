@@ -253,7 +253,7 @@ MUTANTS = [
 def passes(command: list[str]) -> bool:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:
-            return process.wait(timeout=90) == 0
+            return process.wait(timeout=150) == 0
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return False
@@ -261,7 +261,7 @@ def passes(command: list[str]) -> bool:
 
 def judge(sluice: str, _) -> tuple[bool, str]:
     compare = [f"{HERE}/../semantics/compare.py", sluice, "--count", "240", "--seed", "7"]
-    hunt = [f"{HERE}/hunt.py", sluice, "--workflows", "40", "--seeds", "404", "--seed", "77", "--jobs", "1"]
+    hunt = [f"{HERE}/hunt.py", sluice, "--workflows", "80", "--seeds", "404", "--seed", "77", "--jobs", "1"]
     return not all(passes([sys.executable, *command]) for command in (compare, hunt)), ""
 
 

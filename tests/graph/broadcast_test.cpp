@@ -57,17 +57,6 @@ void shuffle(Harness& harness, std::uint64_t seed) {
   harness.merge_last = seed % 2 == 0;
 }
 
-void require_clean(Harness& harness) {
-  const EngineCounts counts = harness.loop().counts();
-  CHECK(counts.activations == 0);
-  CHECK(counts.buckets == 0);
-  CHECK(counts.calls == 0);
-  CHECK(harness.loop().calls() == 0);
-  CHECK(harness.loop().messages_in_use() == 0);
-  CHECK(harness.loop().frames_in_use() == 0);
-  CHECK(harness.loop().scopes_in_use() == 0);
-}
-
 const std::string ask = "  ask: { run: judge.ask, inputs: [ { x: inputs.x } ], outputs: [v, w] }\n";
 
 }  // namespace

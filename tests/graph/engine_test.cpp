@@ -33,17 +33,6 @@ std::size_t count_of(const Harness& harness, const std::string& node) {
   return static_cast<std::size_t>(std::ranges::count(harness.firings, node, &Firing::node));
 }
 
-void require_clean(Harness& harness) {
-  const EngineCounts counts = harness.loop().counts();
-  CHECK(counts.activations == 0);
-  CHECK(counts.buckets == 0);
-  CHECK(counts.calls == 0);
-  CHECK(harness.loop().calls() == 0);
-  CHECK(harness.loop().messages_in_use() == 0);
-  CHECK(harness.loop().frames_in_use() == 0);
-  CHECK(harness.loop().scopes_in_use() == 0);
-}
-
 /// Everything a caller can see, sorted where order is not promised.
 std::string result_of(Harness& harness) {
   std::multiset<std::string> lines;

@@ -55,17 +55,6 @@ std::string dropped(std::size_t times, std::size_t queue = 1) {
   return times == 1 ? text : text + " (" + std::to_string(times) + " times)";
 }
 
-void require_clean(Harness& harness) {
-  const EngineCounts counts = harness.loop().counts();
-  CHECK(counts.activations == 0);
-  CHECK(counts.buckets == 0);
-  CHECK(counts.calls == 0);
-  CHECK(harness.loop().calls() == 0);
-  CHECK(harness.loop().messages_in_use() == 0);
-  CHECK(harness.loop().frames_in_use() == 0);
-  CHECK(harness.loop().scopes_in_use() == 0);
-}
-
 using Numbers = std::vector<std::size_t>;
 using Texts = std::vector<std::string>;
 

@@ -86,4 +86,15 @@ void Harness::end(EndCall& end) {
   for (const std::string& warning : end.warnings) warnings.push_back(warning);
 }
 
+void require_clean(Harness& harness) {
+  const EngineCounts counts = harness.loop().counts();
+  CHECK(counts.activations == 0);
+  CHECK(counts.buckets == 0);
+  CHECK(counts.calls == 0);
+  CHECK(harness.loop().calls() == 0);
+  CHECK(harness.loop().messages_in_use() == 0);
+  CHECK(harness.loop().frames_in_use() == 0);
+  CHECK(harness.loop().scopes_in_use() == 0);
+}
+
 }  // namespace sluice::testing

@@ -66,4 +66,7 @@ class Harness : public LoopHost {
 /// The plugin that takes its ports from the workflow.
 Declarations scripted();
 
+/// Nothing of any call is left in the loop and its engines.
+void require_clean(Harness& harness);
+
 }  // namespace sluice::testing

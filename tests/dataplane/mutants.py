@@ -31,7 +31,7 @@ MUTANTS = [
      "return page != KeyTable::none && pages_[page].key == key ? page : no_page;",
      "return page != KeyTable::none ? page : no_page;", None),
     ("K2 a pulled page's bytes are not checked", "dataplane/page_puller.cpp",
-     "if (!is_asked_for || crc32c(page.content) != head.crc32c)", "if (!is_asked_for)", None),
+     "  if (crc32c(content) != head.crc32c) return end(at, PullEnd::broken, now);\n", "", None),
     ("K3 a page that is given up keeps its generation", "dataplane/page_table.cpp",
      ".generation = state.generation + 1};", ".generation = state.generation};", None),
     ("K3 a restart gives numbers of segments again", "dataplane/segment_index.cpp",

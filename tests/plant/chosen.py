@@ -90,7 +90,7 @@ MISTAKES = [
      "if (!knows(named) || record_of(named.number).aborting) return;\n  const Number id = named.number;\n  drop(",
      "const Number id = named.number;\n  drop(", RUNTIME),
     ("a pulled page's bytes are not checked", "dataplane/page_puller.cpp",
-     "if (!is_asked_for || crc32c(page.content) != head.crc32c)", "if (!is_asked_for)", PULL),
+     "  if (crc32c(content) != head.crc32c) return end(at, PullEnd::broken, now);\n", "", PULL),
     ("a pulled page may be another one's", "dataplane/page_puller.cpp",
      "head.key == pull.keys[question.first + question.got] &&", "", PULL),
     ("a pulled page may be of another life of the pool", "dataplane/page_puller.cpp",

@@ -56,13 +56,14 @@ class Bench:
         return out
 
 
-def misplaced(mutants, root: str) -> str:
-    """The first row whose piece does not stand in its file once, in words; empty: none."""
-    for name, file, old, _, _ in mutants:
+def misplaced(mutants, root: str) -> list[str]:
+    """The rows whose piece does not stand in its file once, in words."""
+    found = []
+    for name, file, old, *_ in mutants:
         with open(f"{root}/{file}", encoding="utf-8") as f:
             if (count := f.read().count(old)) != 1:
-                return f"{name}: {file} holds {count} times\n{old}"
-    return ""
+                found.append(f"{name}: {file} holds {count} times\n{old}")
+    return found
 
 
 def main(mutants, target: str, judge, jobs: int) -> int:
@@ -75,7 +76,7 @@ def main(mutants, target: str, judge, jobs: int) -> int:
     a = a.parse_args()
     root, build = os.path.abspath(a.root), os.path.abspath(a.build)
     if wrong := misplaced(mutants, root):
-        print(wrong)
+        print("\n".join(wrong))
         return 1
     chosen = [mutant for mutant in mutants if re.search(a.only, mutant[0])]
     with tempfile.TemporaryDirectory() as folder:

@@ -33,7 +33,7 @@ class ImageCodec final : public Role {
 
   static Result<RoleInstance> make(const RoleMaking& making) {
     const std::string& directory = making.model_directory;
-    Result<Architecture> architecture = Architecture::load(directory);
+    const Result<Architecture> architecture = Architecture::load(directory);
     if (!architecture.ok()) return architecture.error();
     if (!architecture->vae.has_value() && !architecture->codec.has_value())
       return invalid_argument(directory + ": there is no codec of pictures in it");
@@ -43,10 +43,7 @@ class ImageCodec final : public Role {
     Result<PictureSteps> steps = PictureSteps();
     if (architecture->codec.has_value()) steps = PictureSteps::load(directory, *architecture);
     if (!steps.ok()) return steps.error();
-    Result<SafetensorsFile> file = open_weights(directory);
-    if (!file.ok()) return file.error();
-    Result<Model> model = Model::load(std::move(architecture).value(), std::move(file).value(),
-                                      kernels::WeightFormat::exact, ModelParts::codec);
+    Result<Model> model = Model::open(directory, kernels::WeightFormat::exact, ModelParts::codec);
     if (!model.ok()) return model.error();
     return RoleInstance(std::unique_ptr<Role>(
         std::make_unique<ImageCodec>(std::move(model).value(), std::move(steps).value())));

@@ -53,14 +53,12 @@ Result<Model> open_beside(const KvPool& pool, const std::string& made_for,
                           const std::string& directory, kernels::WeightFormat format) {
   if (directory != made_for)
     return invalid_argument("its model is " + directory + ", its paged_kv is made for " + made_for);
-  Result<Architecture> architecture = Architecture::load(directory);
-  if (!architecture.ok()) return architecture.error();
-  Result<SafetensorsFile> file = open_weights(directory);
-  if (!file.ok()) return file.error();
   const std::size_t tokens = pool.pages() * pool.shape().page_tokens;
-  const MemoryPlan plan = plan_memory(*file, *architecture, tokens, format, pool.shape().dtype);
-  if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
-  return Model::load(std::move(architecture).value(), std::move(file).value(), format);
+  return Model::open(
+      directory, format, ModelParts::all,
+      [&](const Architecture& architecture, const SafetensorsFile& file) {
+        return plan_memory(file, architecture, tokens, format, pool.shape().dtype).check();
+      });
 }
 
 Result<KvPlace> make_place(const GlobalParamMaking& making) {

@@ -209,7 +209,7 @@ Result<RoleInstance> make(const RoleMaking& making) {
   const Result<EngineOptions> options =
       read_engine_options(*making.role, directory, engine_options(option_names));
   if (!options.ok()) return options.error();
-  Result<Architecture> architecture = Architecture::load(directory);
+  const Result<Architecture> architecture = Architecture::load(directory);
   if (!architecture.ok()) return architecture.error();
   Result<PictureSteps> steps = PictureSteps::load(directory, *architecture);
   if (!steps.ok()) return steps.error();
@@ -222,10 +222,7 @@ Result<RoleInstance> make(const RoleMaking& making) {
   for (const OptionSpec& option : making.role->options)
     if (Result<void> read = check_option_alone(*making.role, option.key.text); !read.ok())
       return read.error();
-  Result<SafetensorsFile> file = open_weights(directory);
-  if (!file.ok()) return file.error();
-  Result<Model> model = Model::load(std::move(architecture).value(), std::move(file).value(),
-                                    options->format, ModelParts::pictures);
+  Result<Model> model = Model::open(directory, options->format, ModelParts::pictures);
   if (!model.ok()) return model.error();
   return RoleInstance(std::unique_ptr<Role>(
       std::make_unique<VisionEncoder>(std::move(model).value(), std::move(steps).value())));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "engine/checkpoint/identity.h"
+#include "engine/checkpoint/loaded_parts.h"
 #include "engine/family/gguf_model.h"
 
 namespace sluice {
@@ -102,22 +104,41 @@ Result<SafetensorsFile> open_weights(const std::string& directory) {
   return SafetensorsFile::open(directory + "/model.safetensors");
 }
 
-Result<Model> Model::open(const std::string& directory, kernels::WeightFormat format) {
+Result<Model> Model::open(const std::string& directory, kernels::WeightFormat format,
+                          ModelParts parts, const Check& check) {
+  Model made;
+  made.format_ = format;
+  // First, so that what is read of files that change meanwhile is nobody's afterwards.
+  made.files_ = checkpoint_identity(directory);
   Result<Architecture> architecture = Architecture::load(directory);
   if (!architecture.ok()) return architecture.error();
-  Result<SafetensorsFile> file = open_weights(directory);
+  made.architecture_ = std::move(architecture).value();
+  auto file = LoadedParts::here().get<SafetensorsFile>(made.name_of("file"),
+                                                       [&] { return open_weights(directory); });
   if (!file.ok()) return file.error();
-  return load(std::move(architecture).value(), std::move(file).value(), format);
+  made.file_ = std::move(file).value();
+  if (check)
+    if (Result<void> may = check(made.architecture_, *made.file_); !may.ok()) return may.error();
+  if (Result<void> loaded = made.load_parts(parts); !loaded.ok()) return loaded.error();
+  return made;
 }
 
 Result<Model> Model::load(Architecture architecture, SafetensorsFile file,
                           kernels::WeightFormat format, ModelParts parts) {
   Model made;
   made.architecture_ = std::move(architecture);
-  made.file_ = std::move(file);
+  made.file_ = std::make_shared<const SafetensorsFile>(std::move(file));
   made.format_ = format;
   if (Result<void> loaded = made.load_parts(parts); !loaded.ok()) return loaded.error();
   return made;
+}
+
+std::string Model::name_of(const std::string& part) const {
+  return files_.empty() ? std::string() : files_ + part;
+}
+
+std::string Model::name_in_format(const std::string& part) const {
+  return name_of(part + " at precision " + std::to_string(static_cast<int>(format_)));
 }
 
 DecoderNames find_decoder(const SafetensorsFile& file, DecoderShape& shape) {
@@ -152,13 +173,14 @@ Linear load_projector(WeightLoader& load, const SafetensorsFile& file,
 
 namespace {
 
-/// A part that the architecture may have. `load` gives it.
+/// A part that the architecture may have. `load` gives it, where the process has none of the name.
 template <typename Part, typename Shape, typename Load>
-Result<void> load_part(const std::optional<Shape>& shape, std::optional<Part>& to, Load load) {
+Result<void> take_part(const std::string& name, const std::optional<Shape>& shape,
+                       std::shared_ptr<const Part>& to, const Load& load) {
   if (!shape.has_value()) return {};
-  Result<Part> made = load(*shape);
-  if (!made.ok()) return made.error();
-  to = std::move(made).value();
+  auto taken = LoadedParts::here().get<Part>(name, [&] { return load(*shape); });
+  if (!taken.ok()) return taken.error();
+  to = std::move(taken).value();
   return {};
 }
 
@@ -167,68 +189,77 @@ Result<void> load_part(const std::optional<Shape>& shape, std::optional<Part>& t
 Result<void> Model::load_parts(ModelParts parts) {
   Result<void> loaded;
   if (parts == ModelParts::all) {
-    loaded = load_part(architecture_.text, text_, [&](const DecoderShape&) {
-      const DecoderNames names = find_decoder(file_, *architecture_.text);  // may find it tied
-      return Decoder::load(*architecture_.text, names, file_, format_);
-    });
+    DecoderNames names;
+    if (architecture_.text.has_value())
+      names = find_decoder(*file_, *architecture_.text);  // may find it tied
+    loaded = take_part(
+        name_in_format("text"), architecture_.text, text_,
+        [&](const DecoderShape& shape) { return Decoder::load(shape, names, *file_, format_); });
     if (loaded.ok())
-      loaded = load_part(architecture_.diffusion, diffusion_, [&](const DiffusionShape& shape) {
-        return DiffusionTransformer::load(shape, file_, format_);
-      });
+      loaded = take_part(name_in_format("diffusion"), architecture_.diffusion, diffusion_,
+                         [&](const DiffusionShape& shape) {
+                           return DiffusionTransformer::load(shape, *file_, format_);
+                         });
     if (loaded.ok())
-      loaded = load_part(architecture_.flow, flow_, [&](const LatentFlowShape& shape) {
-        return LatentFlow::load(shape, file_);
-      });
+      loaded =
+          take_part(name_of("flow"), architecture_.flow, flow_,
+                    [&](const LatentFlowShape& shape) { return LatentFlow::load(shape, *file_); });
   }
   if (loaded.ok() && parts != ModelParts::codec) loaded = load_towers();
   if (!loaded.ok() || parts == ModelParts::pictures) return loaded;
-  loaded = load_part(architecture_.vae, vae_,
-                     [&](const VaeShape& shape) { return VaeDecoder::load(shape, file_); });
+  loaded = take_part(name_of("vae"), architecture_.vae, vae_,
+                     [&](const VaeShape& shape) { return VaeDecoder::load(shape, *file_); });
   if (!loaded.ok()) return loaded;
-  return load_part(architecture_.codec, codec_, [&](const ConvolutionCodecShape& shape) {
-    return ConvolutionCodec::load(shape, file_);
-  });
+  return take_part(
+      name_of("codec"), architecture_.codec, codec_,
+      [&](const ConvolutionCodecShape& shape) { return ConvolutionCodec::load(shape, *file_); });
 }
 
 /// And what makes their rows rows of the decoder.
 Result<void> Model::load_towers() {
-  Result<void> loaded = load_part(architecture_.vision, vision_, [&](const TowerShape& shape) {
-    return Tower::load(shape, find_tower(file_, architecture_), file_, format_);
-  });
+  Result<void> loaded = take_part(
+      name_in_format("vision"), architecture_.vision, vision_, [&](const TowerShape& shape) {
+        return Tower::load(shape, find_tower(*file_, architecture_), *file_, format_);
+      });
   if (loaded.ok())
-    loaded = load_part(architecture_.second_vision, second_vision_, [&](const TowerShape& shape) {
-      return Tower::load(shape, TowerNames::timm("vision_backbone.fused_featurizer."), file_,
-                         format_);
-    });
+    loaded =
+        take_part(name_in_format("second vision"), architecture_.second_vision, second_vision_,
+                  [&](const TowerShape& shape) {
+                    return Tower::load(shape, TowerNames::timm("vision_backbone.fused_featurizer."),
+                                       *file_, format_);
+                  });
   if (loaded.ok())
-    loaded = load_part(architecture_.qwen_vision, qwen_vision_, [&](const QwenVisionShape& shape) {
-      return QwenVision::load(shape, find_prefix(file_, qwen_prefixes, "merger.ln_q.weight"), file_,
-                              format_);
-    });
-  const bool projects = architecture_.text.has_value() && vision_.has_value();
-  return loaded.ok() && projects ? load_projectors() : loaded;
+    loaded = take_part(name_in_format("qwen vision"), architecture_.qwen_vision, qwen_vision_,
+                       [&](const QwenVisionShape& shape) {
+                         return QwenVision::load(
+                             shape, find_prefix(*file_, qwen_prefixes, "merger.ln_q.weight"),
+                             *file_, format_);
+                       });
+  if (!loaded.ok() || !architecture_.text.has_value()) return loaded;
+  return take_part(name_in_format("projectors"), architecture_.vision, projectors_,
+                   [&](const TowerShape&) { return load_projectors(); });
 }
 
-Result<void> Model::load_projectors() {
-  WeightLoader load(file_, format_);
+Result<Model::Projectors> Model::load_projectors() const {
+  WeightLoader load(*file_, format_);
+  Projectors made;
   if (const std::size_t inner = architecture_.projector_hidden; inner != 0) {
     const std::size_t n = architecture_.pixel_shuffle;
-    projector_ =
+    made.first =
         load.linear("vision.merger.fc1", inner, architecture_.vision->block.width * n * n, true);
-    projector2_ = load.linear("vision.merger.fc2", architecture_.text->block.width, inner, true);
-    return load.outcome();
+    made.second = load.linear("vision.merger.fc2", architecture_.text->block.width, inner, true);
+  } else if (!architecture_.second_vision.has_value()) {
+    made.first = load_projector(load, *file_, architecture_);
+  } else {
+    const std::size_t out = architecture_.text->block.width;
+    const std::size_t joined =
+        architecture_.vision->block.width + architecture_.second_vision->block.width;
+    made.first = load.linear("projector.fc1", 4 * joined, joined, true);
+    made.second = load.linear("projector.fc2", out, 4 * joined, true);
+    made.third = load.linear("projector.fc3", out, out, true);
   }
-  if (!second_vision_.has_value()) {
-    projector_ = load_projector(load, file_, architecture_);
-    return load.outcome();
-  }
-  const std::size_t out = architecture_.text->block.width;
-  const std::size_t joined =
-      architecture_.vision->block.width + architecture_.second_vision->block.width;
-  projector_ = load.linear("projector.fc1", 4 * joined, joined, true);
-  projector2_ = load.linear("projector.fc2", out, 4 * joined, true);
-  projector3_ = load.linear("projector.fc3", out, out, true);
-  return load.outcome();
+  if (Result<void> outcome = load.outcome(); !outcome.ok()) return outcome.error();
+  return made;
 }
 
 /// OpenVLA: each picture has six channels, three for each tower.
@@ -249,17 +280,17 @@ std::vector<float> Model::fused_features(std::span<const float> pixels) const {
     joined.insert(joined.end(), &seen[0][row * a], &seen[0][row * a] + a);
     joined.insert(joined.end(), &seen[1][row * b], &seen[1][row * b] + b);
   }
-  apply(projector_, joined, x);
+  apply(projectors_->first, joined, x);
   kernels::activate_cpu(kernels::Activation::gelu_erf, x);
-  apply(projector2_, x, y);
+  apply(projectors_->second, x, y);
   kernels::activate_cpu(kernels::Activation::gelu_erf, y);
-  apply(projector3_, y, x);
+  apply(projectors_->third, y, x);
   return x;
 }
 
 Result<std::size_t> Model::check_pictures(std::span<const float> pixels,
                                           std::span<const Grid> grids) const {
-  if (qwen_vision_.has_value()) {
+  if (qwen_vision_ != nullptr) {
     const QwenVisionShape& shape = qwen_vision_->shape();
     std::size_t patches = 0;
     for (const Grid& grid : grids) {
@@ -275,7 +306,7 @@ Result<std::size_t> Model::check_pictures(std::span<const float> pixels,
                               std::to_string(pixels.size() / shape.patch_values()));
     return std::size_t{1};
   }
-  if (!vision_.has_value()) return invalid_argument("this model takes no pictures");
+  if (vision_ == nullptr) return invalid_argument("this model takes no pictures");
   const TowerShape& shape = vision_->shape();
   const std::size_t channels = has_two_towers() ? 6 : 3;
   if (pixels.size() % (channels * shape.side * shape.side) != 0)
@@ -290,7 +321,7 @@ Result<std::vector<float>> Model::features(std::span<const float> pixels,
   if (!fits.ok()) return fits.error();
   if (has_two_towers()) return fused_features(pixels);
   std::vector<float> seen;
-  if (qwen_vision_.has_value()) {
+  if (qwen_vision_ != nullptr) {
     qwen_vision_->encode(pixels, grids, seen);
     return seen;
   }
@@ -299,16 +330,16 @@ Result<std::vector<float>> Model::features(std::span<const float> pixels,
 }
 
 std::vector<float> Model::project(std::vector<float> seen) const {
-  if (projector_.weight.out() == 0) return seen;
+  if (projectors_ == nullptr) return seen;
   const TowerShape& shape = vision_->shape();
   if (architecture_.pixel_shuffle > 1)
     seen = merge_neighbours(seen, shape.side / shape.patch, shape.block.width,
                             architecture_.pixel_shuffle);
   std::vector<float> rows;
-  apply(projector_, seen, rows);
+  apply(projectors_->first, seen, rows);
   if (architecture_.projector_hidden == 0) return rows;
   kernels::activate_cpu(kernels::Activation::gelu_tanh, rows);
-  apply(projector2_, rows, seen);
+  apply(projectors_->second, rows, seen);
   return seen;
 }
 
@@ -316,7 +347,7 @@ Result<Prompt> Model::prompt(std::span<const std::int32_t> tokens, std::span<con
                              std::span<const Grid>& grids) const {
   Prompt made;
   made.mask = architecture_.bidirectional_prefix ? Mask::block : Mask::causal;
-  const bool by_grid = qwen_vision_.has_value();
+  const bool by_grid = qwen_vision_ != nullptr;
   for (std::size_t i = 0; i < tokens.size();) {
     const std::int32_t token = tokens[i];
     const bool image = architecture_.image_token != -1 && token == architecture_.image_token;

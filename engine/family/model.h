@@ -1,10 +1,12 @@
 // A checkpoint directory, loaded: its parts, and prompts of tokens and pictures for its decoder.
 //
 // Shape: features [rows, decoder width], in the order of the pictures. Thread: immutable after
-// `open`. Errors: not_found, corrupt, invalid_argument as `Architecture` and `SafetensorsFile`.
+// `open`. Owns: its parts, together with other models over the same files (`LoadedParts`).
+// Errors: not_found, corrupt, invalid_argument as `Architecture` and `SafetensorsFile`.
 #pragma once
 
-#include <optional>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,17 +49,28 @@ enum class ModelParts : std::uint8_t {
 
 class Model {
  public:
-  /// `config.json`, and weights as `open_weights` finds them.
+  /// Says whether a checkpoint may be loaded that has been opened.
+  using Check = std::function<Result<void>(const Architecture&, const SafetensorsFile&)>;
+
+  /// `config.json`, and weights as `open_weights` finds them. A part that a model of this process
+  /// has of the same files, in the same precision where it is kept in several, is not loaded again.
+  /// `check`: asked before anything is loaded.
   static Result<Model> open(const std::string& directory,
-                            kernels::WeightFormat format = kernels::WeightFormat::exact);
+                            kernels::WeightFormat format = kernels::WeightFormat::exact,
+                            ModelParts parts = ModelParts::all, const Check& check = {});
+  /// Of what the caller has: nobody shares its parts.
   static Result<Model> load(Architecture architecture, SafetensorsFile file,
                             kernels::WeightFormat format = kernels::WeightFormat::exact,
                             ModelParts parts = ModelParts::all);
   kernels::WeightFormat format() const { return format_; }
+  /// Of a part in the model's precision, or in the only one there is, among those of the process
+  /// (`LoadedParts`). Empty: nobody shares its parts.
+  std::string name_in_format(const std::string& part) const;
+  std::string name_of(const std::string& part) const;
 
   const Architecture& architecture() const { return architecture_; }
-  const SafetensorsFile& file() const { return file_; }
-  bool has_two_towers() const { return second_vision_.has_value(); }
+  const SafetensorsFile& file() const { return *file_; }
+  bool has_two_towers() const { return second_vision_ != nullptr; }
   /// Requires: the architecture has one.
   const Decoder& text() const { return *text_; }
   const Tower& vision() const { return *vision_; }
@@ -84,22 +97,29 @@ class Model {
                         std::span<const Grid>& grids) const;
 
  private:
+  /// Of a tower's rows to the decoder's; the second of two or three, the last OpenVLA's.
+  struct Projectors {
+    Linear first, second, third;
+  };
+
   Result<void> load_parts(ModelParts parts);
   Result<void> load_towers();
-  Result<void> load_projectors();
+  Result<Projectors> load_projectors() const;
   std::vector<float> fused_features(std::span<const float> pixels) const;
 
+  std::string files_;  // which; empty: nobody shares its parts
   Architecture architecture_;
-  SafetensorsFile file_;
+  std::shared_ptr<const SafetensorsFile> file_;
   kernels::WeightFormat format_ = kernels::WeightFormat::exact;
-  std::optional<Decoder> text_;
-  std::optional<Tower> vision_, second_vision_;
-  std::optional<QwenVision> qwen_vision_;
-  std::optional<DiffusionTransformer> diffusion_;
-  std::optional<VaeDecoder> vae_;
-  std::optional<ConvolutionCodec> codec_;
-  std::optional<LatentFlow> flow_;
-  Linear projector_, projector2_, projector3_;  // the second of two or three, the last OpenVLA's
+  // Null: it has none, or none was asked for.
+  std::shared_ptr<const Decoder> text_;
+  std::shared_ptr<const Tower> vision_, second_vision_;
+  std::shared_ptr<const QwenVision> qwen_vision_;
+  std::shared_ptr<const DiffusionTransformer> diffusion_;
+  std::shared_ptr<const VaeDecoder> vae_;
+  std::shared_ptr<const ConvolutionCodec> codec_;
+  std::shared_ptr<const LatentFlow> flow_;
+  std::shared_ptr<const Projectors> projectors_;
 };
 
 }  // namespace sluice

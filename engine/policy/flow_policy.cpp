@@ -1,6 +1,7 @@
 #include "engine/policy/flow_policy.h"
 
 #include "base/check.h"
+#include "engine/checkpoint/loaded_parts.h"
 
 namespace sluice {
 
@@ -10,8 +11,9 @@ Result<FlowPolicy> FlowPolicy::load(const Model& model) {
   Result<ActionHead> head = ActionHead::load(model.architecture(), model.file(), model.format());
   if (!head.ok()) return head.error();
   made.head_ = std::move(head).value();
-  Result<Decoder> expert =
-      Decoder::load(made.shape().expert, made.head_.expert, model.file(), model.format());
+  auto expert = LoadedParts::here().get<Decoder>(model.name_in_format("expert"), [&] {
+    return Decoder::load(made.shape().expert, made.head_.expert, model.file(), model.format());
+  });
   if (!expert.ok()) return expert.error();
   made.expert_ = std::move(expert).value();
   return made;
@@ -69,7 +71,7 @@ void FlowPolicy::suffix_rows(const ActionRequest& request, double time,
     rows = std::move(actions);
     return;
   }
-  const std::size_t width = expert_.width();
+  const std::size_t width = expert_->width();
   const std::vector<float> waves = ActionHead::time_embedding(time, width);
   std::vector<float> joined, inner, mixed;
   for (std::size_t at = 0; at < actions.size(); at += width) {
@@ -86,7 +88,7 @@ void FlowPolicy::suffix_rows(const ActionRequest& request, double time,
 
 void FlowPolicy::velocities_of(std::span<const float> hidden,
                                std::vector<float>& velocities) const {
-  apply(head_.action_out, hidden.last(shape().horizon * expert_.width()), velocities);
+  apply(head_.action_out, hidden.last(shape().horizon * expert_->width()), velocities);
 }
 
 Result<std::vector<float>> FlowPolicy::velocities(KvPool& pool, std::span<ActionRequest> requests,
@@ -96,7 +98,7 @@ Result<std::vector<float>> FlowPolicy::velocities(KvPool& pool, std::span<Action
   std::vector<std::vector<float>> rows(requests.size());
   std::vector<std::vector<std::uint32_t>> visible(requests.size());
   std::vector<Chunk> chunks;
-  const std::size_t width = expert_.width();
+  const std::size_t width = expert_->width();
   for (std::size_t i = 0; i < requests.size(); ++i) {
     suffix_rows(requests[i], time, rows[i]);
     visible[i] = head_.suffix_sees(requests[i].prefix->tokens());
@@ -109,7 +111,7 @@ Result<std::vector<float>> FlowPolicy::velocities(KvPool& pool, std::span<Action
                       across.empty() ? nullptr : &across[i]});
   }
   std::vector<float> hidden;
-  Result<void> ran = expert_.forward(pool, chunks, hidden, table);
+  Result<void> ran = expert_->forward(pool, chunks, hidden, table);
   if (!ran.ok()) return ran.error();
   std::vector<float> actions, all;
   std::size_t at = 0;
@@ -135,9 +137,9 @@ Result<void> FlowPolicy::act(KvPool& pool, std::span<ActionRequest> requests,
     table = std::move(made).value();
   }
   std::vector<CrossKeys> across;  // the prefixes stay as they are through all steps
-  if (expert_.attends_across())
+  if (expert_->attends_across())
     for (const ActionRequest& request : requests)
-      across.push_back(expert_.cross_keys(pool, *request.prefix, request.prefix->tokens()));
+      across.push_back(expert_->cross_keys(pool, *request.prefix, request.prefix->tokens()));
   for (std::size_t step = 0; step < times.size(); ++step) {
     auto v = velocities(pool, requests, across, table.get(), static_cast<std::uint32_t>(step),
                         times[step]);

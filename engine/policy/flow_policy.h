@@ -8,6 +8,7 @@
 // Source: openpi (pi0_pytorch); pi0.5, section IV; lerobot (smolvla).
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -18,7 +19,8 @@ namespace sluice {
 
 class FlowPolicy {
  public:
-  /// Borrows the model. Errors: as `Model`.
+  /// Borrows the model, and shares the expert where that shares its parts; the head, with what is
+  /// kept for schedules, is the policy's own. Errors: as `Model`.
   static Result<FlowPolicy> load(const Model& model);
 
   const ActionHead& head() const { return head_; }
@@ -43,7 +45,7 @@ class FlowPolicy {
                    const PolicyEngine::Watch& watch = {}) const;
 
   const Model& model() const { return *model_; }
-  const Decoder& expert() const { return expert_; }
+  const Decoder& expert() const { return *expert_; }
   /// The expert's rows of one step, and the velocities [horizon, dims] that its normed rows mean.
   void suffix_rows(const ActionRequest& request, double time, std::vector<float>& rows) const;
   void velocities_of(std::span<const float> hidden, std::vector<float>& velocities) const;
@@ -56,7 +58,7 @@ class FlowPolicy {
 
   const Model* model_ = nullptr;
   ActionHead head_;
-  Decoder expert_;
+  std::shared_ptr<const Decoder> expert_;
 };
 
 /// The CPU's. Borrows both.

@@ -6,8 +6,8 @@ namespace sluice {
 
 /// On the processor's tiles from registers alone, which nothing real can exceed; 0 without tiles.
 double tile_rate();
-/// Of 512 x 4096 x 4096, threads spinning; with the processor's tiles, or as without.
-double product_rate(bool tiles = true);
+/// Of 512 x 4096 x 4096, threads spinning; in bf16 where that is faster, or widened to f32.
+double product_rate(bool narrow = true);
 /// Of the same product by oneDNN in bf16, as fast as it can here; 0 where it has none.
 double library_rate();
 

@@ -14,10 +14,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/bf16_avx512.h"
 #include "kernels/exp_avx512.h"
 
 #if defined(__x86_64__)
-#define SLUICE_AMX [[gnu::target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512bf16,fma")]]
+#define SLUICE_AMX \
+  [[gnu::target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")]]
 #endif
 
 namespace sluice::kernels {
@@ -57,42 +59,8 @@ class Tiles {
 /// GCC 12 does not know that a tile's load reads memory: what is written before stays before.
 inline void written() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
-/// Up to 32 values as bf16; those behind `count` are zero.
-SLUICE_AMX inline __m512i load_narrow(const float* from, std::size_t count) {
-  const __mmask32 here = count >= depth ? ~0U : (1U << count) - 1U;
-  const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(here), from);
-  const __m512 high =
-      here >> side == 0 ? _mm512_setzero_ps()
-                        : _mm512_maskz_loadu_ps(static_cast<__mmask16>(here >> side), from + side);
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
-}
-
-/// Sixteen rows of sixteen 32-bit values: rows become columns.
-SLUICE_AMX inline void transpose(__m512i (&r)[side]) {
-  __m512i t[side];
-  for (std::size_t i = 0; i < side; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-  for (std::size_t i = 0; i < side; i += 4) {
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  for (std::size_t i = 0; i < 4; ++i) {
-    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
-    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-  }
-  for (std::size_t i = 0; i < 4; ++i) {
-    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
-    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
-    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
-  }
-}
+using kernels::load_narrow;
+using kernels::transpose;
 
 /// Up to 16 rows of `dims` values become the tiles of B whose columns they are, one for each 32
 /// values; what is missing is zero. `row(i)`: where row i begins.

@@ -52,22 +52,10 @@ struct Part {
 };
 
 /// A row of weights becomes a row of each of the tiles along it.
-SLUICE_AMX void copy_row(const std::uint16_t* from, std::size_t count, std::uint16_t* to) {
-  for (std::size_t d = 0; d < count; d += depth, to += tile) {
-    const __mmask32 here = count - d >= depth ? ~0U : (1U << (count - d)) - 1U;
-    _mm512_store_si512(to, _mm512_maskz_loadu_epi16(here, from + d));
-  }
-}
-/// Whole numbers up to 127 are exact in bf16.
-SLUICE_AMX void copy_row(const std::int8_t* from, std::size_t count, std::uint16_t* to) {
-  for (std::size_t d = 0; d < count; d += depth, to += tile) {
-    const __mmask32 here = count - d >= depth ? ~0U : (1U << (count - d)) - 1U;
-    const __m256i bytes = _mm256_maskz_loadu_epi8(here, from + d);
-    const __m512 low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(bytes)));
-    const __m512 high =
-        _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(bytes, 1)));
-    _mm512_store_si512(to, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
-  }
+template <typename T>
+SLUICE_AMX void copy_row(const T* from, std::size_t count, std::uint16_t* to) {
+  for (std::size_t d = 0; d < count; d += depth, to += tile)
+    _mm512_store_si512(to, load_narrow(from + d, count - d));
 }
 
 /// A strip's weights, `count` of y's outputs from `out`, as two rows of tiles.

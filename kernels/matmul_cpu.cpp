@@ -2,10 +2,10 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "kernels/amx.h"
 #include "kernels/few_rows.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_amx.h"
+#include "kernels/matmul_bf16.h"
 #include "kernels/matvec.h"
 #include "kernels/onednn.h"
 #include "kernels/parallel.h"
@@ -72,9 +72,9 @@ void many_rows_exact(std::span<const float> x, const Weight& weight, const float
   });
 }
 
-/// Without tiles of the processor's: of rounded values in f32, which is faster than the library's
-/// products in bf16 (1.3 times where the processor has such instructions, 4 times elsewhere) and
-/// runs anywhere.
+/// Where the processor multiplies bf16 no faster: of rounded values in f32, which is faster than
+/// the library's products in bf16 (measured on Zen 4: 1.3 times; where there are no such
+/// instructions, 4 times) and runs anywhere.
 void many_rows_narrow(std::span<const float> x, const Weight& weight, const float* bias,
                       std::span<float> y, std::size_t rows) {
   thread_local HugeVector<float> rounded;
@@ -103,9 +103,24 @@ void many_rows_narrow(std::span<const float> x, const Weight& weight, const floa
   });
 }
 
-bool many_on_tiles(const Weight& weight, std::size_t rows) {
-  return rows > rows_few && weight.format() != WeightFormat::exact && weight.out() != 0 &&
-         uses(Isa::amx);
+/// Products in bf16, of weights in a narrow format.
+using NarrowProduct = void (*)(std::span<const float> x, const Weight& weight, const float* bias,
+                               std::span<float> y, std::size_t rows, const Finish& finish);
+struct InBf16 {
+  NarrowProduct product = nullptr;  // null: the processor has none that is faster than f32's
+  std::size_t gated_in_most = 0;
+};
+
+InBf16 in_bf16(const Weight& weight, std::size_t rows) {
+  if (rows <= rows_few || weight.format() == WeightFormat::exact || weight.out() == 0) return {};
+  if (uses(Isa::amx)) return {matmul_amx, amx_gated_in_most};
+  if (uses(Isa::bf16_fast) && rows > matvec_rows(weight.format(), weight.in()))
+    return {matmul_bf16, bf16_gated_in_most};
+  return {};
+}
+
+const float* data_or_null(std::span<const float> values) {
+  return values.empty() ? nullptr : values.data();
 }
 
 }  // namespace
@@ -116,12 +131,13 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
   const std::size_t out = weight.out();
   SLUICE_CHECK(x.size() >= rows * in && y.size() >= rows * out, "matmul sizes do not fit");
   if (rows == 0 || out == 0) return;
-  const float* bias_data = bias.empty() ? nullptr : bias.data();
+  const float* bias_data = data_or_null(bias);
   if (!weight.blocks().empty()) return matmul_blocks(x, weight.blocks(), bias_data, y, rows);
   const bool exact = weight.format() == WeightFormat::exact;
   if (rows > rows_few) {
     if (exact) return many_rows_exact(x, weight, bias_data, y, rows);
-    if (many_on_tiles(weight, rows)) return matmul_amx(x, weight, bias_data, y, rows);
+    if (const InBf16 narrow = in_bf16(weight, rows); narrow.product != nullptr)
+      return narrow.product(x, weight, bias_data, y, rows, {});
     if (rows > matvec_rows(weight.format(), in))
       return many_rows_narrow(x, weight, bias_data, y, rows);
   }
@@ -134,19 +150,19 @@ void matmul_cpu(std::span<const float> x, const Weight& weight, std::span<const 
 
 void matmul_activate_cpu(Activation kind, std::span<const float> x, const Weight& weight,
                          std::span<const float> bias, std::span<float> y, std::size_t rows) {
-  if (kind != Activation::gelu_erf && many_on_tiles(weight, rows))
-    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), y, rows,
-                      {Finish::activate, kind});
+  const InBf16 narrow = in_bf16(weight, rows);
+  if (narrow.product != nullptr && kind != Activation::gelu_erf)
+    return narrow.product(x, weight, data_or_null(bias), y, rows, {Finish::activate, kind});
   matmul_cpu(x, weight, bias, y, rows);
   activate_cpu(kind, y.first(rows * weight.out()));
 }
 
 void matmul_gated_cpu(Activation kind, std::span<const float> x, const Weight& weight,
                       std::span<const float> bias, std::span<float> y, std::size_t rows) {
-  if (kind != Activation::gelu_erf && weight.in() <= amx_gated_in_most &&
-      many_on_tiles(weight, rows))
-    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), y, rows,
-                      {Finish::gate, kind});
+  const InBf16 narrow = in_bf16(weight, rows);
+  if (narrow.product != nullptr && kind != Activation::gelu_erf &&
+      weight.in() <= narrow.gated_in_most)
+    return narrow.product(x, weight, data_or_null(bias), y, rows, {Finish::gate, kind});
   thread_local HugeVector<float> scratch;
   grow(scratch, rows * weight.out());
   matmul_cpu(x, weight, bias, scratch, rows);
@@ -157,8 +173,8 @@ void matmul_gated_cpu(Activation kind, std::span<const float> x, const Weight& w
 
 void matmul_add_cpu(std::span<const float> x, const Weight& weight, std::span<const float> bias,
                     std::span<float> y, std::size_t rows) {
-  if (many_on_tiles(weight, rows))
-    return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), y, rows, {Finish::add});
+  if (const InBf16 narrow = in_bf16(weight, rows); narrow.product != nullptr)
+    return narrow.product(x, weight, data_or_null(bias), y, rows, {Finish::add});
   thread_local HugeVector<float> scratch;
   grow(scratch, rows * weight.out());
   matmul_cpu(x, weight, bias, scratch, rows);

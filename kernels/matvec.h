@@ -38,7 +38,8 @@ struct FewRows {
   std::size_t rows = 0, in = 0, out = 0;
 };
 
-/// Up to how many rows the products below are the fastest on this machine without tiles.
+/// Up to how many rows the products below are taken without tiles: where they are the fastest. With
+/// `Isa::bf16_fast` those of many rows are faster from 12 on, but a row alone has other bits there.
 std::size_t matvec_rows(WeightFormat format, std::size_t in);
 
 /// True when the machine multiplies bytes, so that `split` is wanted.

@@ -1,15 +1,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/bf16_avx512.h"
 #include "kernels/exp_avx512.h"
 #include "kernels/matvec.h"
 #include "kernels/vector_math.h"
 
 #if defined(__x86_64__)
 #define SLUICE_VNNI [[gnu::target("avx512f,avx512bw,avx512vl,avx512vnni,fma")]]
-#define SLUICE_AVX512_BF16 [[gnu::target("avx512f,avx512bw,avx512vl,avx512bf16,fma")]]
 #define SLUICE_BF16_INLINE \
-  __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16,fma"), always_inline))
+  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma"), always_inline))
 #endif
 
 namespace sluice::kernels {

@@ -79,7 +79,7 @@ def broken(program: str) -> tuple[bool, list[str]]:
     with tempfile.TemporaryFile("w+") as said:
         try:
             passes = subprocess.run([program, ",".join(CASES)], stdout=said, stderr=subprocess.STDOUT,
-                                    timeout=60).returncode == 0
+                                    timeout=60, preexec_fn=planted.bound_memory).returncode == 0
         except subprocess.TimeoutExpired:
             passes = False
         said.seek(0)

@@ -13,9 +13,18 @@ import argparse
 import concurrent.futures
 import os
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
+
+
+MEMORY_MAX = 4 << 30  # bytes of address space, for each process of a mutant's tests
+
+
+def bound_memory() -> None:
+    """Of the process that calls it, and of those that it starts: a mistake may make a program grow for ever."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
 
 
 class Bench:

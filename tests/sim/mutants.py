@@ -251,7 +251,8 @@ MUTANTS = [
 
 
 def passes(command: list[str]) -> bool:
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                          preexec_fn=planted.bound_memory) as process:
         try:
             return process.wait(timeout=150) == 0
         except subprocess.TimeoutExpired:

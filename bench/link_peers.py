@@ -13,9 +13,10 @@ a call by value does by itself); "place" that they are written where the reader 
 Ours (bench_values) is a call through two roles in two processes: C++ on both ends, and a turn is a whole call. The peers'
 nodes and actors are Python. dora: pools of 256 MiB; frames above 4 KiB over its direct path, smaller ones with
 `queue_policy: backpressure`, which goes through its daemon. It may lose frames of a burst without a word, so each is
-counted; a rate at which some were lost, or no answer came for a second, is measured again with half as many on the way, and told of. Ray: an actor's
-method called by value, and the same as a compiled graph. Each round starts every program anew. Figures are medians of
-the rounds, in brackets the least and the most; ratios are ours over the peer's best way of the same kind.
+counted; a rate at which some were lost, or no answer came for a second, is told of and measured again with half as many on
+the way. Ray: an actor's method called by value, and the same as a compiled graph. Each round starts every program anew.
+Figures are medians of the rounds, in brackets the least and the most; ratios are ours over the peer's best way of the same
+kind.
 Our raw links (bench_links, two threads, all bytes come back) stand beside, with ZeroMQ's, in no ratio to the peers.
 Not in the package lists: dora, numpy, pyarrow, ray
 """
@@ -109,15 +110,14 @@ class DoraSource:
         return count / took if self.read == self.sent else None
 
     def again(self):
-        """After a loss: what is under way arrives, and both count alike."""
-        while self.wait(1):
+        """How many frames were lost: what is under way arrives, one turn asks, and both count alike again."""
+        while self.wait(2):
             pass
-        self.sent = self.read
-        # Frames without a mark may have been read since: one turn says how many.
         self.send("copied", self.small, 2)
         if not self.wait(5):
             sys.exit("the sink does not answer any more")
-        self.sent = self.read
+        lost, self.sent = self.sent - self.read, self.read
+        return lost
 
 
 def dora_source(out):
@@ -137,10 +137,9 @@ def dora_source(out):
             while rate is None:
                 rate = source.rate(way, frames, count, most)
                 if rate is None:
-                    print(f"lost {way} {size} most {most}", file=out, flush=True)
+                    print(f"lost {source.again()} {way} {size} most {most}", file=out, flush=True)
                     if most == 1:
                         sys.exit(f"frames of {size} bytes are lost one by one")
-                    source.again()
                     most //= 2
             line(out, way, size, rate, took[-turns:])
 
@@ -250,9 +249,9 @@ def figures(text):
 
 
 def say_losses(text):
-    for way, size, most in re.findall(r"^lost (\w+) (\d+) most (\d+)", text, re.M):
-        print(f"dora lost frames of {NAMES[int(size)]} ({way}), or said nothing for a second, with {most} on the way: "
-              "again with half as many")
+    for lost, way, size, most in re.findall(r"^lost (\d+) (\w+) (\d+) most (\d+)", text, re.M):
+        what = f"lost {lost} frames" if int(lost) else "gave no answer for a second amid frames"
+        print(f"dora {what} of {NAMES[int(size)]} ({way}) with {most} on the way: again with half as many")
 
 
 def complete(got, ways, what):

@@ -8,6 +8,10 @@
 // copied there once, beside ZeroMQ with the bytes in the message. What roles do with the bytes
 // is in neither figure, only the copies are. 64 bytes come back, as for the message of 64 bytes,
 // which a value should cost no more than.
+//
+// `bench_links [--plain] [--runs N]`: --plain prints lines of words and figures for a program
+// (bench/link_peers.py), links only; --runs says how many runs the medians of the links are of, 3
+// unless said.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,7 +36,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr int runs = 3, value_runs = 7;
+constexpr int value_runs = 7;
 constexpr std::size_t most_on_the_way = std::size_t{8} << 20U;  // bytes that nobody has taken yet
 
 double seconds_since(Clock::time_point start) {
@@ -293,15 +297,40 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+struct Size {
+  std::size_t bytes, messages, turns;
+};
+
+struct Options {
+  bool plain = false;
+  int runs = 3;
+};
+
+Options options_of(int count, char** arguments) {
+  Options made;
+  for (int i = 1; i < count; ++i) {
+    const std::string word = arguments[i];
+    if (word == "--plain") {
+      made.plain = true;
+    } else if (word == "--runs" && i + 1 < count && std::atoi(arguments[i + 1]) > 0) {
+      made.runs = std::atoi(arguments[++i]);
+    } else {
+      std::fprintf(stderr, "bench_links [--plain] [--runs N], N above 0; not: %s\n", word.c_str());
+      std::exit(2);
+    }
+  }
+  return made;
+}
+
 /// Runs of the two take turns, so that a neighbour on the machine disturbs both.
-void compare(const char* way, const std::string& ours_a, const std::string& ours_b,
-             const std::string& raw_address, std::size_t size, std::size_t messages,
-             std::size_t turns) {
+void compare(const Options& options, const char* way, const std::string& ours_a,
+             const std::string& ours_b, const std::string& raw_address, const Size& work) {
+  const auto& [size, messages, turns] = work;
   Ours ours(ours_a, ours_b);
   Raw raw(raw_address);
   std::vector<double> rate, raw_rate, trip, raw_trip;
   const double many = static_cast<double>(messages), back = static_cast<double>(turns);
-  for (int run = 0; run <= runs; ++run) {  // the first warms up
+  for (int run = 0; run <= options.runs; ++run) {  // the first warms up
     const double a = ours.one_way(size, messages), b = raw.one_way(size, messages);
     const double c = ours.there_and_back(size, turns), d = raw.there_and_back(size, turns);
     if (run == 0) continue;
@@ -309,6 +338,12 @@ void compare(const char* way, const std::string& ours_a, const std::string& ours
     raw_rate.push_back(many / b);
     trip.push_back(1e6 * c / back);
     raw_trip.push_back(1e6 * d / back);
+  }
+  if (options.plain) {
+    std::printf("link %s %zu per_second %.0f us %.2f zeromq_per_second %.0f zeromq_us %.2f\n", way,
+                size, median(rate), median(trip), median(raw_rate), median(raw_trip));
+    std::fflush(stdout);
+    return;
   }
   std::printf(
       "%-4s %8zu B  one way %11.0f /s  ZeroMQ %11.0f /s  ratio %5.2f    there and back "
@@ -347,22 +382,26 @@ void compare_values(const std::string& folder, std::size_t size, std::size_t tur
 
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
+  const Options options = options_of(count, arguments);
   std::string directory = "/tmp/sluice-links-XXXXXX";
   if (mkdtemp(directory.data()) == nullptr) return 1;
-  struct Size {
-    std::size_t bytes, messages, turns;
-  };
-  for (const Size size : {Size{64 << 10, 0, 1000}, Size{1 << 20, 0, 300}, Size{16 << 20, 0, 60}})
-    compare_values(directory, size.bytes, size.turns);
+  if (!options.plain)
+    for (const Size size : {Size{64 << 10, 0, 1000}, Size{1 << 20, 0, 300}, Size{16 << 20, 0, 60}})
+      compare_values(directory, size.bytes, size.turns);
   int port = 20'000 + getpid() % 20'000;
-  for (const Size size :
-       {Size{64, 1'000'000, 5000}, Size{64 << 10, 20'000, 3000}, Size{1 << 20, 1500, 300}}) {
+  for (const Size size : {Size{64, 1'000'000, 5000}, Size{64 << 10, 20'000, 3000},
+                          Size{1 << 20, 1500, 300}, Size{16 << 20, 60, 30}}) {
+    Size work = size;
+    if (options.plain) {  // shorter: other programs take turns with this one
+      work.messages = std::max<std::size_t>(size.messages / 4, 30);
+      work.turns = std::max<std::size_t>(size.turns / 4, 15);
+    }
     const std::string ipc = "ipc://" + directory + "/" + std::to_string(size.bytes);
-    compare("ipc", ipc + "a", ipc + "b", ipc + "raw", size.bytes, size.messages, size.turns);
+    compare(options, "ipc", ipc + "a", ipc + "b", ipc + "raw", work);
     const auto tcp = [&] { return "tcp://127.0.0.1:" + std::to_string(port++); };
     const std::string a = tcp(), b = tcp(), c = tcp();
-    compare("tcp", a, b, c, size.bytes, size.messages, size.turns);
+    compare(options, "tcp", a, b, c, work);
   }
   std::filesystem::remove_all(directory);
 }

@@ -8,8 +8,8 @@
 // With MODEL (a checkpoint's directory or a GGUF file), a prompt of TOKENS (512), medians of five.
 // With --turns it does what standard input says, line by line, and answers each with a line of
 // seconds, one number a repetition (pool_peers.py asks so, with others' programs in between):
-//   get SIZE COUNT REPEATS   COUNT pages of SIZE bytes (65536, 1048576, 16777216; 64 MiB together, or
-//                            one) from the other process into a pool that has none of them
+//   get SIZE COUNT REPEATS   COUNT pages of SIZE bytes (65536, 1048576, 16777216; 64 MiB together,
+//                            or one) from the other process into a pool that has none of them
 //   put SIZE COUNT REPEATS   from memory into this process's pool, where others find them
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -322,7 +322,8 @@ int turns(const std::string& way_name, const std::string& folder) {
                status = 2;
                continue;
              }
-             for (const double one : take_turn(*port, what == "get", *shape, count, repeats, content))
+             const bool get = what == "get";
+             for (const double one : take_turn(*port, get, *shape, count, repeats, content))
                std::printf("%.9f ", one);
              std::puts("");
              std::fflush(stdout);

@@ -100,7 +100,7 @@ class System:
         self.signal(signal.SIGSTOP)
 
     def turn(self, size):
-        """All operations of one size. Between turns its processes stand still: some of the peers' wait by spinning."""
+        """All operations of one size. Between turns the peers' processes stand still: some wait by spinning."""
         self.signal(signal.SIGCONT)
         for op in self.ops:
             for count, repeats in ((ALL // size, 3), (1, 11)):
@@ -109,7 +109,8 @@ class System:
         self.signal(signal.SIGSTOP)
 
     def signal(self, number):
-        for worker in self.workers:
+        """To the peers': ours waits without spinning, and one that stands still for long loses its links."""
+        for worker in self.workers if self.owner != "ours" else ():
             worker.signal(number)
 
     def median(self, op, size, count):

@@ -1,11 +1,16 @@
 // Pages pulled from another process, beside the same bytes through a socket and through memcpy; and
 // the time to the first token by pulling a prompt's pages beside computing them.
 //
-// Usage: bench_page_pull [MODEL [TOKENS]]
+// Usage: bench_page_pull [MODEL [TOKENS]] | bench_page_pull --turns ipc|messages|tcp
 // First 1,024 pages of 64 KiB over ipc (content in memory that both have, and in messages) and over
 // tcp on the loopback, without keys: pull (question, pages, checks, into the pool) and a raw socket
 // of the same kind, by turns, medians of fifteen.
 // With MODEL (a checkpoint's directory or a GGUF file), a prompt of TOKENS (512), medians of five.
+// With --turns it does what standard input says, line by line, and answers each with a line of
+// seconds, one number a repetition (pool_peers.py asks so, with others' programs in between):
+//   get SIZE COUNT REPEATS   COUNT pages of SIZE bytes (65536, 1048576, 16777216; 64 MiB together,
+//                            or one) from the other process into a pool that has none of them
+//   put SIZE COUNT REPEATS   from memory into this process's pool, where others find them
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,6 +26,8 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <iostream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -74,9 +81,11 @@ std::unique_ptr<PeerPort> port_of(const Way& way, std::uint32_t machine,
   return std::move(made).value();
 }
 
-std::vector<std::int32_t> tokens_of(std::size_t count) {
+/// Those of another `prompt` share no page.
+std::vector<std::int32_t> tokens_of(std::size_t count, std::int32_t prompt = 0) {
   std::vector<std::int32_t> tokens;
   for (std::size_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int32_t>(i * 7 % 97));
+  tokens[0] = prompt;
   return tokens;
 }
 
@@ -159,13 +168,13 @@ double pull_raw(int socket, std::vector<char>& to) {
   return seconds_since(start);
 }
 
-KeptPool among(const KvShape& shape, std::size_t room, PeerPort& port) {
-  return std::move(KeptPool::make_among(shape, room, port, "bench")).value();
+KeptPool among(const KvShape& shape, std::size_t room, PeerPort& port,
+               const std::string& name = "bench") {
+  return std::move(KeptPool::make_among(shape, room, port, name)).value();
 }
 
-/// Into a pool that has none of them.
-double pull_pages(PeerPort& port, const std::vector<std::int32_t>& tokens) {
-  KeptPool kept = among(small_pages, pages + 8, port);
+/// All pages of a prompt, into a pool that has none of them.
+double pull_pages(KeptPool& kept, const std::vector<std::int32_t>& tokens) {
   RowsOrigin origin;
   origin.model = "bench";
   const auto until = Clock::now() + std::chrono::seconds(10);
@@ -176,22 +185,34 @@ double pull_pages(PeerPort& port, const std::vector<std::int32_t>& tokens) {
   while (ready.empty() && Clock::now() < until)
     kept.peers->poll(engine_clock(), ready, std::chrono::milliseconds(100));
   const double took = seconds_since(start);
-  if (ready.empty() || ready[0].tokens != pages * small_pages.page_tokens) {
+  const std::size_t page_tokens = kept.pool->shape().page_tokens;
+  if (ready.empty() || ready[0].tokens != tokens.size() / page_tokens * page_tokens) {
     std::fprintf(stderr, "only %zu tokens came\n", ready.empty() ? 0 : ready[0].tokens);
     std::exit(1);
   }
   return took;
 }
 
-void fill(KvPool& pool, const std::vector<std::int32_t>& tokens) {
+/// A prompt's pages, each with what stands at its place in `content`: from their keys on.
+double put_pages(KvPool& pool, const std::vector<std::int32_t>& tokens,
+                 const std::vector<float>& content) {
+  const auto start = Clock::now();
   RowsOrigin origin;
   origin.model = "bench";
   const std::vector<PageKey> keys = pool.keys_of(origin, tokens);
-  const std::vector<float> content(page_bytes / sizeof(float), 0.5F);
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(content.data());
-    if (pool.put(keys, i, {&bytes, 1}) != 1) std::exit(1);
-  }
+  std::vector<const std::byte*> contents;
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    contents.push_back(reinterpret_cast<const std::byte*>(content.data()) +
+                       i * pool.shape().page_bytes());
+  Sequence behind = pool.open({});
+  if (pool.put(behind, keys, contents) != keys.size()) std::exit(1);
+  return seconds_since(start);
+}
+
+std::vector<float> content_of(std::size_t bytes) {
+  std::vector<float> content(bytes / sizeof(float));
+  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<float>(i % 8191);
+  return content;
 }
 
 void bench_bytes(const char* name, bool tcp, std::size_t shared_bytes, const std::string& folder) {
@@ -203,7 +224,7 @@ void bench_bytes(const char* name, bool tcp, std::size_t shared_bytes, const std
       [&](int ready, int end) {
         const std::unique_ptr<PeerPort> port = port_of(way, 0);
         const KeptPool kept = among(small_pages, pages + 8, *port);
-        fill(*kept.pool, tokens);
+        put_pages(*kept.pool, tokens, content_of(all_bytes));
         const int listener = listening(tcp, raw, 47313);
         if (write(ready, "x", 1) != 1) return;
         serve_raw(listener);
@@ -215,7 +236,8 @@ void bench_bytes(const char* name, bool tcp, std::size_t shared_bytes, const std
         std::vector<char> to(all_bytes), from(all_bytes, 'y');
         std::vector<double> pulled, streamed, copied, ratios;
         for (int i = 0; i < 16; ++i) {
-          const double ours = pull_pages(*port, tokens);
+          KeptPool kept = among(small_pages, pages + 8, *port);
+          const double ours = pull_pages(kept, tokens);
           const double theirs = pull_raw(socket, to);
           const auto start = Clock::now();
           std::memcpy(to.data(), from.data(), all_bytes);
@@ -235,6 +257,79 @@ void bench_bytes(const char* name, bool tcp, std::size_t shared_bytes, const std
             name, rate(median(pulled)), rate(median(streamed)), median(streamed) / median(pulled),
             least, most, rate(median(copied)));
       });
+}
+
+constexpr KvShape turn_shapes[] = {small_pages, {8, 1024, 16}, {32, 4096, 16}};
+constexpr std::int32_t singles_most = 21;  // prompts of one page, numbered from 1 on
+
+std::string name_of(const KvShape& shape) { return "bench-" + std::to_string(shape.page_bytes()); }
+
+std::vector<std::int32_t> tokens_of_pages(const KvShape& shape, std::size_t count,
+                                          std::int32_t prompt) {
+  return tokens_of(count * shape.page_tokens + 1, prompt);
+}
+
+void serve_turns(const Way& way, int ready, int end) {
+  const std::unique_ptr<PeerPort> port = port_of(way, 0);
+  const std::vector<float> content = content_of(all_bytes);
+  std::vector<KeptPool> kept;
+  for (const KvShape& shape : turn_shapes) {
+    const std::size_t count = all_bytes / shape.page_bytes();
+    kept.push_back(among(shape, count + singles_most, *port, name_of(shape)));
+    put_pages(*kept.back().pool, tokens_of_pages(shape, count, 0), content);
+    for (std::int32_t one = 1; one <= singles_most; ++one)
+      put_pages(*kept.back().pool, tokens_of_pages(shape, 1, one), content);
+  }
+  if (write(ready, "x", 1) == 1) wait_for_end(end);
+}
+
+/// Seconds of each repetition. Several pages: each time into another pool, which was touched.
+std::vector<double> take_turn(PeerPort& port, bool get, const KvShape& shape, std::size_t count,
+                              std::int32_t repeats, const std::vector<float>& content) {
+  std::vector<double> took;
+  KeptPool kept;
+  for (std::int32_t i = 0; i < repeats; ++i) {
+    if (i == 0 || count > 1) {
+      kept = {};  // its name is free before the next has it
+      kept = among(shape, count > 1 ? count : singles_most, port, name_of(shape));
+    }
+    const auto tokens = tokens_of_pages(shape, count, count > 1 ? 0 : i + 1);
+    took.push_back(get ? pull_pages(kept, tokens) : put_pages(*kept.pool, tokens, content));
+  }
+  return took;
+}
+
+int turns(const std::string& way_name, const std::string& folder) {
+  Way way{"ipc://" + folder + "/0", "ipc://" + folder + "/1"};
+  if (way_name == "tcp") way = {"tcp://127.0.0.1:47311", "tcp://127.0.0.1:47312"};
+  if (way_name == "ipc") way.shared_bytes = std::size_t{128} << 20U;
+  int status = 0;
+  beside([&](int ready, int end) { serve_turns(way, ready, end); },
+         [&] {
+           const std::unique_ptr<PeerPort> port = port_of(way, 1);
+           const std::vector<float> content = content_of(all_bytes);
+           for (std::string line; status == 0 && std::getline(std::cin, line);) {
+             std::istringstream words(line);
+             std::string what;
+             std::size_t size = 0, count = 0;
+             std::int32_t repeats = 0;
+             words >> what >> size >> count >> repeats;
+             const auto* shape = std::ranges::find(turn_shapes, size, &KvShape::page_bytes);
+             if ((what != "get" && what != "put") || shape == std::end(turn_shapes) ||
+                 repeats < 1 || (count != 1 && count != all_bytes / size) ||
+                 (count == 1 && repeats > singles_most)) {
+               std::fprintf(stderr, "bench_page_pull: cannot do '%s'\n", line.c_str());
+               status = 2;
+               continue;
+             }
+             const bool get = what == "get";
+             for (const double one : take_turn(*port, get, *shape, count, repeats, content))
+               std::printf("%.9f ", one);
+             std::puts("");
+             std::fflush(stdout);
+           }
+         });
+  return status;
 }
 
 /// Until its first token.
@@ -306,6 +401,14 @@ void bench_first_token(const std::string& path, std::size_t tokens, const std::s
 int main(int count, char** arguments) {
   char name[] = "/tmp/bench-page-pull-XXXXXX";
   if (mkdtemp(name) == nullptr) return 1;
+  if (count > 1 && std::string(arguments[1]) == "--turns") {
+    const std::string way = count == 3 ? arguments[2] : "";
+    const bool known = way == "ipc" || way == "messages" || way == "tcp";
+    if (!known) std::fprintf(stderr, "usage: bench_page_pull --turns ipc|messages|tcp\n");
+    const int status = known ? turns(way, name) : 2;
+    std::filesystem::remove_all(name);
+    return status;
+  }
   bench_bytes("ipc, in memory that both have", false, std::size_t{128} << 20U, name);
   bench_bytes("ipc, in messages", false, 0, name);
   bench_bytes("tcp", true, 0, name);

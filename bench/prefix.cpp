@@ -60,7 +60,7 @@ Begun first_token(const ChatModel& chat, KvPool& pool, const std::vector<ChatMes
   generator.add(std::move(generation));
   std::vector<std::uint64_t> advanced;
   std::size_t computed = 0;
-  while (advanced.empty()) {
+  while (generator.find(0)->tokens.empty()) {  // a long prompt takes several steps
     generator.step(advanced);
     computed += generator.last_tokens();
   }

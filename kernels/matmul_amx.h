@@ -6,24 +6,13 @@
 // finished while the next ones are multiplied.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <span>
 
+#include "kernels/finish.h"
 #include "kernels/matmul.h"
 
 namespace sluice::kernels {
-
-/// What happens to a product on its way out.
-struct Finish {
-  enum Kind : std::uint8_t {
-    store,
-    activate,
-    gate,  // y [rows, out / 2]: the first half of the outputs, activated, times the second half
-    add,   // to what stands in y
-  };
-  Kind kind = store;
-  Activation activation = Activation::silu;  // not the erf form
-};
 
 /// A gated product takes rows of x whole: up to so many values.
 constexpr std::size_t amx_gated_in_most = 2304;

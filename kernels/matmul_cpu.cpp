@@ -147,6 +147,9 @@ void matmul_gated_cpu(Activation kind, std::span<const float> x, const Weight& w
       many_on_tiles(weight, rows))
     return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), y, rows,
                       {Finish::gate, kind});
+  const Finish gate{Finish::gate, kind};
+  if (bias.empty() && finishes_blocks(weight.blocks(), rows, gate))
+    return matmul_blocks(x, weight.blocks(), nullptr, y, rows, gate);
   thread_local HugeVector<float> scratch;
   grow(scratch, rows * weight.out());
   matmul_cpu(x, weight, bias, scratch, rows);
@@ -159,6 +162,9 @@ void matmul_add_cpu(std::span<const float> x, const Weight& weight, std::span<co
                     std::span<float> y, std::size_t rows) {
   if (many_on_tiles(weight, rows))
     return matmul_amx(x, weight, bias.empty() ? nullptr : bias.data(), y, rows, {Finish::add});
+  const Finish sum{Finish::add};
+  if (bias.empty() && finishes_blocks(weight.blocks(), rows, sum))
+    return matmul_blocks(x, weight.blocks(), nullptr, y, rows, sum);
   thread_local HugeVector<float> scratch;
   grow(scratch, rows * weight.out());
   matmul_cpu(x, weight, bias, scratch, rows);

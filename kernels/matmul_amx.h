@@ -6,6 +6,7 @@
 // finished while the next ones are multiplied.
 #pragma once
 
+#include <cstddef>
 #include <span>
 
 #include "kernels/finish.h"

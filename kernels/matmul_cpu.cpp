@@ -163,6 +163,9 @@ void matmul_gated_cpu(Activation kind, std::span<const float> x, const Weight& w
   if (narrow.product != nullptr && kind != Activation::gelu_erf &&
       weight.in() <= narrow.gated_in_most)
     return narrow.product(x, weight, data_or_null(bias), y, rows, {Finish::gate, kind});
+  const Finish gate{Finish::gate, kind};
+  if (bias.empty() && finishes_blocks(weight.blocks(), rows, gate))
+    return matmul_blocks(x, weight.blocks(), nullptr, y, rows, gate);
   thread_local HugeVector<float> scratch;
   grow(scratch, rows * weight.out());
   matmul_cpu(x, weight, bias, scratch, rows);
@@ -175,6 +178,9 @@ void matmul_add_cpu(std::span<const float> x, const Weight& weight, std::span<co
                     std::span<float> y, std::size_t rows) {
   if (const InBf16 narrow = in_bf16(weight, rows); narrow.product != nullptr)
     return narrow.product(x, weight, data_or_null(bias), y, rows, {Finish::add});
+  const Finish sum{Finish::add};
+  if (bias.empty() && finishes_blocks(weight.blocks(), rows, sum))
+    return matmul_blocks(x, weight.blocks(), nullptr, y, rows, sum);
   thread_local HugeVector<float> scratch;
   grow(scratch, rows * weight.out());
   matmul_cpu(x, weight, bias, scratch, rows);

@@ -17,6 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/finish.h"
+
 namespace sluice::kernels {
 
 enum class BlockType : std::uint8_t {
@@ -107,8 +109,11 @@ void few_block_products(const FewBlockRows& f, std::span<const BlockRows> parts,
 /// True when some part needs `FewBlockRows::whole`.
 bool any_quantised(std::span<const BlockRows> parts);
 
-/// y [rows, out] = x W^T + bias, W being all parts one below the other.
+/// y [rows, out] = x W^T + bias, W being all parts one below the other. With another finish than
+/// storing y is as that says, bit for bit what the steps one by one give. Requires for it:
+/// `finishes_blocks`, and no bias.
 void matmul_blocks(std::span<const float> x, std::span<const BlockRows> parts, const float* bias,
-                   std::span<float> y, std::size_t rows);
+                   std::span<float> y, std::size_t rows, const Finish& finish = {});
+bool finishes_blocks(std::span<const BlockRows> parts, std::size_t rows, const Finish& finish);
 
 }  // namespace sluice::kernels

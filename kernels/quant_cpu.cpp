@@ -15,10 +15,15 @@ namespace {
 
 /// Values of a matrix that are worth a thread.
 constexpr std::size_t values_per_thread = 1 << 16;
+/// Values of x that are worth a thread while they are rounded.
+constexpr std::size_t values_of_x = 1 << 12;
 /// Rows of f16 or bf16 that are widened at a time.
 constexpr std::size_t widened_rows = 128;
-/// Panels that meet a tile of x one after the other: they stay in the second cache.
-constexpr std::size_t panels_at_once = 2;
+/// Rows of a matrix that are one thread's at a time: two panels, which stay in the second cache.
+constexpr std::size_t piece_outs = 2 * panel_outs;
+/// Tiles of x that the whole matrix meets before the next ones, with VNNI: 512 rows stay near, and
+/// taking the matrix apart anew for the next ones is little.
+constexpr std::size_t tiles_at_once = 512 / pair_rows_most;
 
 bool is_quantised(const BlockRows& part) { return layout_of(part.type).values != 1; }
 
@@ -73,68 +78,140 @@ void put(const TileSums& sums, std::size_t rows, std::size_t count, float* y, st
     std::memcpy(y + r * stride, sums[r], count * sizeof(float));
 }
 
-/// Panels [begin, end) of a part against all tiles: a tile of x meets one panel after the other
-/// while it is near.
-void panels_rows(const WholeTiles& x, const BlockRows& part, std::size_t begin, std::size_t end,
-                 float* y, std::size_t out) {
-  thread_local Panel panels[panels_at_once];
-  const auto outs = [&](std::size_t i) { return std::min(panel_outs, part.rows - i * panel_outs); };
-  alignas(64) TileSums sums;
-  if (x.in_bytes && x.rows <= block_rows_few) {
-    for (std::size_t i = begin; i < end; ++i) {
-      multiply_rows(part, i * panel_outs, outs(i), {x, 0}, x.each, sums);
-      put(sums, x.rows, outs(i), y + i * panel_outs, out);
-    }
-    return;
-  }
-  for (std::size_t i = begin; i < end; ++i)
-    fill_panel(part, i * panel_outs, outs(i), panels[i - begin]);
-  for (std::size_t tile = 0; tile < x.tiles(); ++tile)
-    for (std::size_t i = begin; i < end; ++i) {
-      multiply_tile(panels[i - begin], {x, tile}, x.each, sums);
-      put(sums, std::min(x.each, x.rows - tile * x.each), outs(i),
-          y + tile * x.each * out + i * panel_outs, out);
-    }
-}
-
-/// How many pieces of `panels_at_once` a part has; none, if it isn't quantised.
+/// How many pieces of `piece_outs` rows a part has; none, if it isn't quantised.
 std::size_t pieces_of(const BlockRows& part) {
-  constexpr std::size_t outs = panels_at_once * panel_outs;
-  return is_quantised(part) ? (part.rows + outs - 1) / outs : 0;
+  return is_quantised(part) ? (part.rows + piece_outs - 1) / piece_outs : 0;
 }
 
-/// All quantised parts in one loop of the threads, then the others.
-void tiled_rows(std::span<const float> x, std::span<const BlockRows> parts, std::size_t out,
-                std::span<float> y, std::size_t rows) {
+/// Rows of a part that one thread multiplies with all of x, as two panels.
+struct Piece {
+  const BlockRows* part = nullptr;
+  std::size_t begin = 0;  // its first row
+  std::size_t count[2] = {};
+  std::size_t out = 0;  // where that row's products are in y's rows
+};
+Piece piece_at(std::span<const BlockRows> parts, std::size_t at) {
+  std::size_t first = 0;
+  for (const BlockRows& part : parts) {
+    const std::size_t here = pieces_of(part);
+    if (at < here) {
+      const std::size_t begin = at * piece_outs;
+      const std::size_t count = std::min(piece_outs, part.rows - begin);
+      const std::size_t first_count = std::min(panel_outs, count);
+      return {&part, begin, {first_count, count - first_count}, first + begin};
+    }
+    at -= here;
+    first += part.rows;
+  }
+  SLUICE_CHECK(false, "a piece of the parts");
+  return {};
+}
+
+/// The two panels against all tiles: a tile of x meets one after the other while it is near.
+void panels_rows(const WholeTiles& x, const Piece& piece, float* y, std::size_t stride) {
+  thread_local Panel panels[2];
+  const std::size_t used = piece.count[1] == 0 ? 1 : 2;
+  for (std::size_t i = 0; i < used; ++i)
+    fill_panel(*piece.part, piece.begin + i * panel_outs, piece.count[i], panels[i]);
+  alignas(64) TileSums sums;
+  for (std::size_t tile = 0; tile < x.tiles(); ++tile)
+    for (std::size_t i = 0; i < used; ++i) {
+      multiply_tile(panels[i], {x, tile}, x.each, sums);
+      put(sums, std::min(x.each, x.rows - tile * x.each), piece.count[i],
+          y + tile * x.each * stride + i * panel_outs, stride);
+    }
+}
+
+/// Few rows of x, with VNNI.
+void direct_rows(const WholeTiles& x, const Piece& piece, float* y, std::size_t stride) {
+  alignas(64) TileSums sums;
+  for (std::size_t i = 0; i < 2 && piece.count[i] != 0; ++i) {
+    multiply_rows(*piece.part, piece.begin + i * panel_outs, piece.count[i], {x, 0}, x.each, sums);
+    put(sums, x.rows, piece.count[i], y + i * panel_outs, stride);
+  }
+}
+
+/// Where rows [begin, begin + count) stand, those between them counted.
+Stretch stretch_of(const BlockRows& part, std::size_t begin, std::size_t count) {
+  const std::size_t bytes = std::min(count, part.rows - begin) * part.row_bytes();
+  return {part.row(begin), part.interleaved == 0 ? bytes : 2 * bytes};
+}
+
+/// What pairs are multiplied with at a time.
+struct TileRange {
+  std::size_t begin, end;
+};
+
+/// `body(piece, tiles, next)` for each of `count` pieces and all tiles of x, over the threads;
+/// `next`: which piece the same thread has behind it, or count where that is not known yet.
+template <typename Body>
+void each_piece(const WholeTiles& x, std::size_t count, const Body& body) {
+  const std::size_t at_once = x.in_bytes ? tiles_at_once : x.tiles();
+  const std::size_t ranges = (x.tiles() + at_once - 1) / at_once;
+  const std::size_t values = piece_outs * x.in * std::min(x.rows, at_once * x.each);
+  parallel_for(ranges * count, values_per_thread / values + 1,
+               [&](std::size_t begin, std::size_t end) {
+                 for (std::size_t i = begin; i < end; ++i) {
+                   const std::size_t first = i / count * at_once;
+                   body(i % count, TileRange{first, std::min(x.tiles(), first + at_once)},
+                        i + 1 < end ? (i + 1) % count : count);
+                 }
+               });
+}
+
+/// Rounds x, over the threads; what comes of it is this thread's, for all who take part.
+const WholeTiles& whole_tiles(std::span<const float> x, std::size_t rows, std::size_t in) {
   thread_local WholeTiles kept;
-  WholeTiles& tiles = kept;  // this thread's, for all who take part
-  const std::size_t in = parts.front().in;
+  WholeTiles& tiles = kept;
+  tiles.resize(rows, in);
+  parallel_for(tiles.tiles(), values_of_x / (tiles.each * in) + 1,
+               [&](std::size_t begin, std::size_t end) {
+                 for (std::size_t tile = begin; tile < end; ++tile) tiles.fill(x, tile);
+               });
+  return tiles;
+}
+
+/// Gates and their partners, sixteen of each together.
+void gated_rows(const WholeTiles& x, std::span<const BlockRows> parts, std::span<float> y,
+                const Finish& finish) {
+  const std::size_t out = parts[0].rows;
+  const std::size_t count = (out + panel_outs - 1) / panel_outs;
+  each_piece(x, count, [&](std::size_t at, const TileRange& tiles, std::size_t next) {
+    const std::size_t first = at * panel_outs;
+    const std::size_t here = std::min(panel_outs, out - first);
+    PairRows pair{{&parts[0], &parts[1]}, {first, first}, {here, here}};
+    for (std::size_t side = 0; side < 2 && next < count; ++side)
+      pair.next[side] = stretch_of(parts[side], next * panel_outs, panel_outs);
+    multiply_pair(pair, x, tiles.begin, tiles.end, {y.data() + first, out, finish});
+  });
+}
+
+/// All quantised parts in one loop of the threads.
+void quantised_rows(const WholeTiles& x, std::span<const BlockRows> parts, std::size_t pieces,
+                    std::span<float> y, std::size_t out, const Finish& finish) {
+  each_piece(x, pieces, [&](std::size_t at, const TileRange& tiles, std::size_t next) {
+    const Piece piece = piece_at(parts, at);
+    float* to = y.data() + piece.out;
+    if (!x.in_bytes) return panels_rows(x, piece, to, out);
+    if (x.rows <= block_rows_few) return direct_rows(x, piece, to, out);
+    PairRows pair{{piece.part, piece.part},
+                  {piece.begin, piece.begin + panel_outs},
+                  {piece.count[0], piece.count[1]}};
+    if (next < pieces) {
+      const Piece behind = piece_at(parts, next);
+      pair.next[0] = stretch_of(*behind.part, behind.begin, piece_outs);
+    }
+    multiply_pair(pair, x, tiles.begin, tiles.end, {to, out, finish});
+  });
+}
+
+/// The quantised parts, then the others.
+void tiled_rows(std::span<const float> x, std::span<const BlockRows> parts, std::size_t out,
+                std::span<float> y, std::size_t rows, const Finish& finish) {
   std::size_t pieces = 0;
   for (const BlockRows& part : parts) pieces += pieces_of(part);
-  if (pieces != 0) {
-    tiles.resize(rows, in);
-    parallel_for(tiles.tiles(), values_per_thread / (tiles.each * in) + 1,
-                 [&](std::size_t begin, std::size_t end) {
-                   for (std::size_t tile = begin; tile < end; ++tile) tiles.fill(x, tile);
-                 });
-  }
-  const auto piece = [&](std::size_t at) {
-    std::size_t first = 0;
-    for (const BlockRows& part : parts) {
-      const std::size_t here = pieces_of(part);
-      if (at < here) {
-        const std::size_t panels = (part.rows + panel_outs - 1) / panel_outs;
-        return panels_rows(tiles, part, at * panels_at_once,
-                           std::min(panels, (at + 1) * panels_at_once), y.data() + first, out);
-      }
-      at -= here;
-      first += part.rows;
-    }
-  };
-  const std::size_t values = panels_at_once * panel_outs * in * rows;
-  parallel_for(pieces, values_per_thread / values + 1, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t at = begin; at < end; ++at) piece(at);
-  });
+  if (pieces != 0)
+    quantised_rows(whole_tiles(x, rows, parts.front().in), parts, pieces, y, out, finish);
   std::size_t first = 0;
   for (const BlockRows& part : parts) {
     if (!is_quantised(part)) {
@@ -161,18 +238,34 @@ bool any_quantised(std::span<const BlockRows> parts) {
   return std::ranges::any_of(parts, is_quantised);
 }
 
+bool finishes_blocks(std::span<const BlockRows> parts, std::size_t rows, const Finish& finish) {
+  if (parts.empty() || rows <= block_rows_few || !uses(Isa::vnni) ||
+      !std::ranges::all_of(parts, is_quantised))
+    return false;
+  if (finish.kind == Finish::gate)
+    return parts.size() == 2 && parts[0].type == parts[1].type && parts[0].rows == parts[1].rows &&
+           finish.activation != Activation::gelu_erf;
+  return finish.kind == Finish::add;
+}
+
 void matmul_blocks(std::span<const float> x, std::span<const BlockRows> parts, const float* bias,
-                   std::span<float> y, std::size_t rows) {
+                   std::span<float> y, std::size_t rows, const Finish& finish) {
   std::size_t out = 0;
   for (const BlockRows& part : parts) out += part.rows;
   if (rows == 0 || out == 0) return;
   const std::size_t in = parts.front().in;
-  SLUICE_CHECK(x.size() >= rows * in && y.size() >= rows * out, "matmul sizes do not fit");
+  const bool gated = finish.kind == Finish::gate;
+  SLUICE_CHECK(x.size() >= rows * in && y.size() >= rows * (gated ? out / 2 : out),
+               "matmul sizes do not fit");
+  SLUICE_CHECK(
+      finish.kind == Finish::store || (bias == nullptr && finishes_blocks(parts, rows, finish)),
+      "a finish that these blocks do not have");
+  if (gated) return gated_rows(whole_tiles(x, rows, in), parts, y, finish);
   // One row is bound by reading the matrix, which is fastest row after row.
   if (rows == 1 || (rows <= block_rows_few && !uses(Isa::vnni)))
     few_rows(x, parts, out, y, rows);
   else
-    tiled_rows(x, parts, out, y, rows);
+    tiled_rows(x, parts, out, y, rows, finish);
   if (bias == nullptr) return;
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t o = 0; o < out; ++o) y[r * out + o] += bias[o];

@@ -75,9 +75,10 @@ void WholeTiles::resize(std::size_t rows_of_x, std::size_t in_of_x) {
   SLUICE_CHECK(in_of_x % group_values == 0, "whole groups");
   rows = rows_of_x;
   in = in_of_x;
-  const std::size_t count = (rows + tile_rows_most - 1) / tile_rows_most;
-  const std::size_t even = (rows + count - 1) / count;
   in_bytes = uses(Isa::vnni);
+  const std::size_t most = in_bytes ? pair_rows_most : tile_rows_most;
+  const std::size_t count = (rows + most - 1) / most;
+  const std::size_t even = (rows + count - 1) / count;
   each = std::max<std::size_t>((even + 1) / 2 * 2, 2);
   grow(whole, tiles() * each * in);
   grow(scales, tiles() * each * (in / group_values));
@@ -99,20 +100,17 @@ void WholeTiles::fill(std::span<const float> x, std::size_t tile) {
   std::int16_t* to = whole.data() + tile * each * in;
   float* to_scales = scales.data() + tile * each * groups;
   float* to_sums = sums.data() + tile * each * groups;
+  if (zeros.size() < in && (tile + 1) * each > rows) zeros.resize(in);
+  const float* from[tile_rows_most];
+  for (std::size_t r = 0; r < each; ++r)
+    from[r] = tile * each + r < rows ? &x[(tile * each + r) * in] : zeros.data();
+  if (in_bytes)
+    return fill_tile_vnni(from, groups, each, reinterpret_cast<std::int8_t*>(to), to_scales,
+                          to_sums, totals.data() + tile * each * groups * 2);
   for (std::size_t r = 0; r < each; ++r) {
-    if (tile * each + r < rows) {
-      row.assign(x.subspan((tile * each + r) * in, in), in);
-    } else {
-      zeros.assign(in, 0.0F);
-      row.assign(zeros, in);
-    }
-    if (in_bytes) {
-      split_row_vnni(row.whole.data(), groups, each, reinterpret_cast<std::int8_t*>(to + 2 * r),
-                     totals.data() + tile * each * groups * 2 + r);
-    } else {
-      for (std::size_t pair = 0; pair < in / 2; ++pair)
-        std::memcpy(to + (pair * each + r) * 2, &row.whole[pair * 2], 2 * sizeof(std::int16_t));
-    }
+    row.assign({from[r], in}, in);
+    for (std::size_t pair = 0; pair < in / 2; ++pair)
+      std::memcpy(to + (pair * each + r) * 2, &row.whole[pair * 2], 2 * sizeof(std::int16_t));
     for (std::size_t g = 0; g < groups; ++g) {
       to_scales[g * each + r] = row.scales[g];
       to_sums[g * each + r] = row.sums[g];
@@ -123,17 +121,20 @@ void WholeTiles::fill(std::span<const float> x, std::size_t tile) {
 namespace {
 
 /// Rows [begin, begin + count) of `w` where they lie, if there are sixteen at equal distances;
-/// otherwise of a copy, with zeros behind them.
-SixteenRows sixteen_rows(const BlockRows& w, std::size_t begin, std::size_t count) {
-  const std::uint8_t* first = w.row(begin);
+/// otherwise of a copy, with zeros behind them. `which`: of copies that are there together.
+SixteenRows sixteen_rows(const BlockRows& w, std::size_t begin, std::size_t count,
+                         std::size_t which = 0) {
+  if (count == panel_outs && w.interleaved == 0) return {w.row(begin), w.row_bytes()};
   if (count == panel_outs) {
+    const std::uint8_t* first = w.row(begin);
     const auto stride = static_cast<std::size_t>(w.row(begin + 1) - first);
     bool even = true;
     for (std::size_t r = 2; r < panel_outs; ++r)
       even = even && w.row(begin + r) == first + r * stride;
     if (even) return {first, stride};
   }
-  thread_local std::vector<std::uint8_t> copy;
+  thread_local std::vector<std::uint8_t> copies[2];
+  std::vector<std::uint8_t>& copy = copies[which];
   const std::size_t bytes = w.row_bytes();
   copy.assign(panel_outs * bytes, 0);
   for (std::size_t r = 0; r < count; ++r)
@@ -145,9 +146,7 @@ SixteenRows sixteen_rows(const BlockRows& w, std::size_t begin, std::size_t coun
 
 void fill_panel(const BlockRows& w, std::size_t begin, std::size_t count, Panel& panel) {
   panel.resize(w.in);
-  if (uses(Isa::vnni)) return fill_panel_vnni(w.type, sixteen_rows(w, begin, count), w.in, panel);
   with_quantised(w.type, [&]<BlockType T>() { panel.kind = kind_of<T>(); });
-  panel.offset_bits = 0;
   if (count < panel_outs) {
     std::ranges::fill(panel.whole, std::int16_t{0});
     for (HugeVector<float>* values : {&panel.low, &panel.high, &panel.minimum})
@@ -158,9 +157,20 @@ void fill_panel(const BlockRows& w, std::size_t begin, std::size_t count, Panel&
 }
 
 void multiply_tile(const Panel& panel, const TileProduct& p, std::size_t rows, TileSums& to) {
-  if (uses(Isa::vnni)) return multiply_tile_vnni(panel, p, rows, to);
   if (uses(Isa::avx2)) return multiply_tile_avx2(panel, p, rows, to);
   multiply_plain(panel, p, rows, to);
+}
+
+void multiply_pair(const PairRows& pair, const WholeTiles& x, std::size_t begin, std::size_t end,
+                   const PairOut& out) {
+  SixteenRows rows[2];
+  for (const std::size_t side : {0, 1})
+    rows[side] = sixteen_rows(*pair.matrix[side], pair.begin[side], pair.count[side], side);
+  thread_local HugeVector<float> sums;
+  const std::size_t size = (end - begin) * x.each * 2 * panel_outs;
+  grow(sums, size);
+  std::fill_n(sums.data(), size, 0.0F);
+  multiply_pair_vnni(pair, rows, x, begin, end, out, sums.data());
 }
 
 void multiply_rows(const BlockRows& w, std::size_t begin, std::size_t count, const TileProduct& p,

@@ -2,10 +2,11 @@
 // whole numbers.
 //
 // For many rows of x, the matrix' sixteen are laid out once as a panel of whole numbers, the same
-// for every type, so that the product is one loop; with VNNI, few rows of x meet them as they are
-// taken out of the blocks. Sums of a group of 32 (or, of Q6_K, of 16) are exact whole numbers, then
-// scaled and added in f32, group after group: what comes out of a row of x has the same bits beside
-// any other rows, panel or not. For kernels/quant_*.cpp only.
+// for every type, so that the product is one loop. With VNNI two times sixteen stand side by side,
+// some groups of each at a time, and few rows of x meet sixteen as they are taken out of the
+// blocks. Sums of a group of 32 (or, of Q6_K, of 16) are exact whole numbers, then scaled and added
+// in f32, group after group: what comes out of a row of x has the same bits beside any other rows,
+// panel or not. For kernels/quant_*.cpp only.
 // Shape: x [rows, in]; `in` is a multiple of 32.
 #pragma once
 
@@ -23,6 +24,8 @@ namespace sluice::kernels {
 constexpr std::size_t panel_outs = 16;
 /// Rows of a tile of x: their sums stay in registers.
 constexpr std::size_t tile_rows_most = 12;
+/// The same where they meet two times sixteen rows of the matrix, with VNNI: twelve are 8 % slower.
+constexpr std::size_t pair_rows_most = 8;
 
 /// What a group has besides whole numbers and a scale: minima, or scales of their own for its last
 /// sixteen values.
@@ -33,11 +36,10 @@ constexpr PanelKind kind_of() {
   return has_minimum<T>() ? PanelKind::minima : PanelKind::plain;
 }
 
-/// Sixteen rows of a matrix. With VNNI whole numbers are bytes without a sign.
+/// Sixteen rows of a matrix, without VNNI.
 struct Panel {
   PanelKind kind = PanelKind::plain;
-  int offset_bits = 0;             // bytes: 2^bits more than the whole numbers; 0: as they are
-  HugeVector<std::int16_t> whole;  // [in / 2][16][2], bytes [in / 4][16][4]: what meets x
+  HugeVector<std::int16_t> whole;        // [in / 2][16][2]: what meets x
   HugeVector<float> low, high, minimum;  // [in / 32][16], as GroupScales
 
   void resize(std::size_t in);
@@ -79,23 +81,47 @@ struct TileProduct {
 /// [row][output] of a tile.
 using TileSums = float[tile_rows_most][panel_outs];
 
-/// Rows [begin, begin + count) of `w`, count at most 16; the others are zeros.
+/// Without VNNI. Rows [begin, begin + count) of `w`, count at most 16; the others are zeros.
 void fill_panel(const BlockRows& w, std::size_t begin, std::size_t count, Panel& panel);
 /// The product's tile; `rows` as WholeTiles::each.
 void multiply_tile(const Panel& panel, const TileProduct& p, std::size_t rows, TileSums& to);
-/// The same for few rows without a panel. Requires: VNNI; rows are 2 or 4.
+
+/// Memory that will be read soon.
+struct Stretch {
+  const std::uint8_t* at = nullptr;
+  std::size_t bytes = 0;
+};
+/// Two times up to sixteen rows of a matrix, or of two of one type: [begin, begin + count) of each.
+struct PairRows {
+  const BlockRows* matrix[2] = {};
+  std::size_t begin[2] = {}, count[2] = {};
+  Stretch next[2] = {};  // asked for while these are multiplied
+};
+/// Where a pair's products with all of x go: y [rows, stride], the second sixteen behind the first;
+/// a gate and its partner leave as one.
+struct PairOut {
+  float* y = nullptr;
+  std::size_t stride = 0;
+  Finish finish;  // not activate
+};
+/// A pair with tiles [begin, end) of x. Requires: VNNI.
+void multiply_pair(const PairRows& pair, const WholeTiles& x, std::size_t begin, std::size_t end,
+                   const PairOut& out);
+/// Rows as in a panel with few of x. Requires: VNNI; rows are 2 or 4.
 void multiply_rows(const BlockRows& w, std::size_t begin, std::size_t count, const TileProduct& p,
                    std::size_t rows, TileSums& to);
 
 /// The paths. Requires: `uses` them.
 void fill_panel_avx2(const BlockRows& w, std::size_t begin, std::size_t count, Panel& panel);
 void multiply_tile_avx2(const Panel& panel, const TileProduct& p, std::size_t rows, TileSums& to);
-void fill_panel_vnni(BlockType type, const SixteenRows& w, std::size_t in, Panel& panel);
-void multiply_tile_vnni(const Panel& panel, const TileProduct& p, std::size_t rows, TileSums& to);
+/// Tiles [begin, end) of x with a pair, which stands at `w`. `sums`: room for [rows of the
+/// tiles][2] times sixteen, zeros.
+void multiply_pair_vnni(const PairRows& pair, const SixteenRows (&w)[2], const WholeTiles& x,
+                        std::size_t begin, std::size_t end, const PairOut& out, float* sums);
 void multiply_rows_vnni(BlockType type, const SixteenRows& w, const TileProduct& p,
                         std::size_t rows, TileSums& to);
-/// A row of a tile: where its bytes and totals begin, `each` as the tile's.
-void split_row_vnni(const std::int16_t* row, std::size_t groups, std::size_t each, std::int8_t* to,
-                    std::int32_t* totals);
+/// A tile's bytes, scales, sums and totals of `each` rows.
+void fill_tile_vnni(const float* const* rows, std::size_t groups, std::size_t each, std::int8_t* to,
+                    float* scales, float* sums, std::int32_t* totals);
 
 }  // namespace sluice::kernels

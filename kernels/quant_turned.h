@@ -6,10 +6,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#include "kernels/quant_panel.h"
-
-#define SLUICE_PANEL_VNNI [[gnu::target("avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]]
-#define SLUICE_PANEL_INLINE SLUICE_PANEL_VNNI [[gnu::always_inline]] inline
+#include "kernels/turn_rows.h"
 
 namespace sluice::kernels {
 
@@ -28,45 +25,6 @@ constexpr int offset_bits() {
     default:
       return 0;
   }
-}
-
-/// Four bytes of each row.
-SLUICE_PANEL_INLINE __m512i fours(const SixteenRows& rows) {
-  __m128i part[4];
-#pragma GCC unroll 4
-  for (std::size_t i = 0; i < 4; ++i) {
-    std::int32_t at[4];
-#pragma GCC unroll 4
-    for (std::size_t j = 0; j < 4; ++j) std::memcpy(&at[j], rows.row(4 * i + j), 4);
-    part[i] = _mm_insert_epi32(_mm_cvtsi32_si128(at[0]), at[1], 1);
-    part[i] = _mm_insert_epi32(part[i], at[2], 2);
-    part[i] = _mm_insert_epi32(part[i], at[3], 3);
-  }
-  const __m512i low = _mm512_inserti32x4(_mm512_castsi128_si512(part[0]), part[1], 1);
-  return _mm512_inserti32x4(_mm512_inserti32x4(low, part[2], 2), part[3], 3);
-}
-
-SLUICE_PANEL_INLINE __m128i sixteen(const std::uint8_t* at) {
-  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-}
-/// Sixteen bytes of each row, four a register.
-SLUICE_PANEL_INLINE void sixteens_turned(const SixteenRows& rows, __m512i* to) {
-  __m512i a[4];
-#pragma GCC unroll 4
-  for (std::size_t i = 0; i < 4; ++i) {
-    a[i] = _mm512_castsi128_si512(sixteen(rows.row(i)));
-    a[i] = _mm512_inserti32x4(a[i], sixteen(rows.row(4 + i)), 1);
-    a[i] = _mm512_inserti32x4(a[i], sixteen(rows.row(8 + i)), 2);
-    a[i] = _mm512_inserti32x4(a[i], sixteen(rows.row(12 + i)), 3);
-  }
-  const __m512i b0 = _mm512_unpacklo_epi32(a[0], a[1]);
-  const __m512i b1 = _mm512_unpackhi_epi32(a[0], a[1]);
-  const __m512i b2 = _mm512_unpacklo_epi32(a[2], a[3]);
-  const __m512i b3 = _mm512_unpackhi_epi32(a[2], a[3]);
-  to[0] = _mm512_unpacklo_epi64(b0, b2);
-  to[1] = _mm512_unpackhi_epi64(b0, b2);
-  to[2] = _mm512_unpacklo_epi64(b1, b3);
-  to[3] = _mm512_unpackhi_epi64(b1, b3);
 }
 
 /// The low and the high halves of each four bytes, which are f16.
@@ -90,29 +48,65 @@ struct TurnedGroup {
   __m512 low, high, minimum;
 };
 
-/// What all groups of sixteen rows' block need.
-template <BlockType T>
-struct TurnedBlock {
+/// Sixteen rows' block where it lies.
+struct BlocksAsTheyLie {
   SixteenRows rows;
+
+  SLUICE_PANEL_INLINE SixteenRows behind(std::size_t bytes) const {
+    return {rows.first + bytes, rows.stride};
+  }
+  SLUICE_PANEL_INLINE __m512i four(std::size_t bytes) const { return fours(behind(bytes)); }
+  SLUICE_PANEL_INLINE void sixteen(std::size_t bytes, __m512i* to) const {
+    sixteens_turned(behind(bytes), to);
+  }
+  SLUICE_PANEL_INLINE void thirty_two(std::size_t bytes, __m512i* to) const {
+    thirty_twos_turned(behind(bytes), to);
+  }
+};
+
+/// The same, turned in whole: its four bytes one after the other.
+struct BlocksTurned {
+  const __m512i* fours;
+
+  SLUICE_PANEL_INLINE __m512i four(std::size_t bytes) const { return fours[bytes / 4]; }
+  SLUICE_PANEL_INLINE void sixteen(std::size_t bytes, __m512i* to) const {
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 4; ++i) to[i] = fours[bytes / 4 + i];
+  }
+  SLUICE_PANEL_INLINE void thirty_two(std::size_t bytes, __m512i* to) const {
+    sixteen(bytes, to);
+    sixteen(bytes + 16, to + 4);
+  }
+};
+/// Of types whose parts stand at whole fours of bytes.
+template <BlockType T>
+constexpr bool turns_whole() {
+  return bytes_of<T>() % 4 == 0;
+}
+
+/// What all groups of sixteen rows' block need.
+template <BlockType T, typename Source = BlocksAsTheyLie>
+struct TurnedBlock {
+  Source from;
   __m512 d, m;
   __m512i scales[4];  // a byte for each group; of Q4_K and Q5_K the minima behind them
 
-  SLUICE_PANEL_INLINE explicit TurnedBlock(const SixteenRows& at) : rows(at) {
+  SLUICE_PANEL_INLINE explicit TurnedBlock(const Source& at) : from(at) {
     if constexpr (T == BlockType::q6_k) {
-      sixteens_turned(behind(192), scales);
-      d = high_halves(fours(behind(206)));
+      from.sixteen(192, scales);
+      d = high_halves(from.four(206));
       return;
     }
-    const __m512i both = fours(rows);
+    const __m512i both = from.four(0);
     d = low_halves(both);
     if constexpr (has_minimum<T>()) m = high_halves(both);
     if constexpr (T != BlockType::q4_k && T != BlockType::q5_k) return;
     const __m512i six = _mm512_set1_epi32(0x3f3f3f3f);
     const __m512i four = _mm512_set1_epi32(0x0f0f0f0f);
     const __m512i two = _mm512_set1_epi32(0x30303030);
-    const __m512i a = fours(behind(4));
-    const __m512i b = fours(behind(8));
-    const __m512i c = fours(behind(12));
+    const __m512i a = from.four(4);
+    const __m512i b = from.four(8);
+    const __m512i c = from.four(12);
     scales[0] = _mm512_and_si512(a, six);
     scales[1] =
         _mm512_or_si512(_mm512_and_si512(c, four), _mm512_and_si512(_mm512_srli_epi32(a, 2), two));
@@ -121,9 +115,6 @@ struct TurnedBlock {
                                 _mm512_and_si512(_mm512_srli_epi32(b, 2), two));
   }
 
-  SLUICE_PANEL_INLINE SixteenRows behind(std::size_t bytes) const {
-    return {rows.first + bytes, rows.stride};
-  }
   /// Byte `at` of the scales, with its sign.
   SLUICE_PANEL_INLINE __m512 scale(std::size_t at) const {
     const __m128i up = _mm_cvtsi32_si128(static_cast<int>(24 - at % 4 * 8));
@@ -148,8 +139,7 @@ struct TurnedBlock {
   SLUICE_PANEL_INLINE void wholes(std::size_t g, __m512i (&to)[8]) const {
     const __m512i half = _mm512_set1_epi8(15);
     if constexpr (T == BlockType::q8_0) {
-      sixteens_turned(behind(2), to);
-      sixteens_turned(behind(18), to + 4);
+      from.thirty_two(2, to);
 #pragma GCC unroll 8
       for (__m512i& four : to) four = _mm512_xor_si512(four, _mm512_set1_epi8(-128));
       return;
@@ -157,14 +147,14 @@ struct TurnedBlock {
     if constexpr (values_of<T>() == group_values) {
       constexpr bool five = T == BlockType::q5_0 || T == BlockType::q5_1;
       constexpr std::size_t bits = has_minimum<T>() ? 4 : 2;
-      sixteens_turned(behind(bits + (five ? 4 : 0)), to);
+      from.sixteen(bits + (five ? 4 : 0), to);
 #pragma GCC unroll 4
       for (std::size_t j = 0; j < 4; ++j) {
         to[j + 4] = _mm512_and_si512(_mm512_srli_epi32(to[j], 4), half);
         to[j] = _mm512_and_si512(to[j], half);
       }
       if constexpr (!five) return;
-      const __m512i fifth = fours(behind(bits));
+      const __m512i fifth = from.four(bits);
 #pragma GCC unroll 8
       for (unsigned j = 0; j < 8; ++j) to[j] = _mm512_or_si512(to[j], spread_bits(fifth, j));
       return;
@@ -173,16 +163,14 @@ struct TurnedBlock {
     constexpr std::size_t start = T == BlockType::q4_k ? 16 : T == BlockType::q5_k ? 48 : 0;
     const std::size_t at = start + (six ? g / 4 * 64 + g % 2 * 32 : g / 2 * 32);
     const bool high = six ? g % 4 > 1 : g % 2 != 0;
-    sixteens_turned(behind(at), to);
-    sixteens_turned(behind(at + 16), to + 4);
+    from.thirty_two(at, to);
     const __m128i down = _mm_cvtsi32_si128(high ? 4 : 0);
 #pragma GCC unroll 8
     for (__m512i& four : to) four = _mm512_and_si512(_mm512_srl_epi32(four, down), half);
     if constexpr (T == BlockType::q4_k) return;
     __m512i more[8];
     const std::size_t upper = six ? 128 + g / 4 * 32 : 16;
-    sixteens_turned(behind(upper), more);
-    sixteens_turned(behind(upper + 16), more + 4);
+    from.thirty_two(upper, more);
     const __m128i by = _mm_cvtsi32_si128(static_cast<int>(six ? g % 4 * 2 : g));
     const __m512i kept = _mm512_set1_epi8(six ? 3 : 1);
 #pragma GCC unroll 8

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "tests/kernels/paths.h"
 
@@ -207,6 +208,166 @@ TEST_CASE("with VNNI a row's product over blocks has the same bits beside one ot
   }
 }
 
+TEST_CASE("512 rows over blocks have the bits of 16, of 5 and, with VNNI, of 4 at a time") {
+  // The last outputs are fewer than sixteen; more values than are taken out of blocks at a time,
+  // and more rows than meet the whole matrix at a time.
+  constexpr std::size_t in = 1280, out = 41, most = 512;
+  for (const BlockLayout& layout : block_layouts()) {
+    if (layout.values == 1) continue;
+    const Matrix matrix(*block_type_named(layout.name), out, in, 15);
+    const Weight weight = Weight::of_blocks({matrix.rows});
+    const std::vector<float> x = draw(most * in, 6);
+    std::vector<float> on_other_paths;
+    for (const Isa path : paths()) {
+      INFO(layout.name << " path " << name_of(path));
+      const AtMost at_most(path);
+      std::vector<float> all(most * out);
+      matmul_cpu(x, weight, {}, all, most);
+      for (const std::size_t rows : {16, 5, 4}) {
+        if (rows <= block_rows_few && !uses(Isa::vnni)) continue;  // row after row: other sums
+        std::vector<float> some(all.size());
+        for (std::size_t r = 0; r < most; r += rows) {
+          const std::size_t here = r + rows <= most ? rows : most - r;
+          if (here <= block_rows_few && !uses(Isa::vnni)) {
+            std::copy_n(&all[r * out], here * out, &some[r * out]);
+            continue;
+          }
+          // What is left of rows by five is two; one alone would be summed in another order.
+          REQUIRE(here > 1);
+          matmul_cpu(std::span(x).subspan(r * in, here * in), weight, {},
+                     std::span(some).subspan(r * out, here * out), here);
+        }
+        INFO(rows << " at a time");
+        CHECK(some == all);
+      }
+      if (on_other_paths.empty()) {
+        CHECK(error_of(matrix.rows, x, 16, all, out) < 2e-5);
+        on_other_paths = all;
+      }
+      double difference = 0, size = 0;
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        difference += std::pow(double{all[i]} - double{on_other_paths[i]}, 2);
+        size += std::pow(double{all[i]}, 2);
+      }
+      // The same whole numbers but where fused and separate roundings differ, and sums in another
+      // order.
+      CHECK(std::sqrt(difference / size) < 4e-6);
+    }
+  }
+}
+
+TEST_CASE("more rows than meet a matrix at a time have the bits of a few of them") {
+  constexpr std::size_t in = 64, half = 37, out = 2 * half, most = 1100;
+  const Matrix gate(BlockType::q5_0, half, in, 4), partner(BlockType::q5_0, half, in, 5);
+  const Weight weight = Weight::of_blocks({gate.rows, partner.rows});
+  const std::vector<float> x = draw(most * in, 6);
+  for (const Isa path : paths()) {
+    INFO("path " << name_of(path));
+    const AtMost at_most(path);
+    std::vector<float> all(most * out), gated(most * half);
+    matmul_cpu(x, weight, {}, all, most);
+    matmul_gated_cpu(Activation::silu, x, weight, {}, gated, most);
+    for (std::size_t r = 0; r < most; r += 10) {
+      std::vector<float> some(10 * out);
+      matmul_cpu(std::span(x).subspan(r * in, 10 * in), weight, {}, some, 10);
+      CHECK(std::ranges::equal(some, std::span(all).subspan(r * out, 10 * out)));
+      some.resize(10 * half);
+      matmul_gated_cpu(Activation::silu, std::span(x).subspan(r * in, 10 * in), weight, {}, some,
+                       10);
+      CHECK(std::ranges::equal(some, std::span(gated).subspan(r * half, 10 * half)));
+    }
+  }
+}
+
+TEST_CASE("a gate's partner and a branch meet products over blocks as they do apart") {
+  for (const BlockLayout& layout : block_layouts()) {
+    const BlockType type = *block_type_named(layout.name);
+    const std::size_t in = layout.values == 1 ? 96 : 3 * layout.values;
+    for (const std::size_t half : {1, 16, 53}) {
+      const Matrix gate(type, half, in, half), partner(type, half, in, half + 1);
+      const Weight weight = Weight::of_blocks({gate.rows, partner.rows});
+      const std::size_t out = 2 * half;
+      for (const Isa path : paths())
+        for (const std::size_t rows : {1, 4, 5, 16, 25}) {
+          INFO(layout.name << " out " << out << " path " << name_of(path) << " rows " << rows);
+          const AtMost at_most(path);
+          const std::vector<float> x = draw(rows * in, 3);
+          std::vector<float> product(rows * out);
+          matmul_cpu(x, weight, {}, product, rows);
+          for (const Activation kind :
+               {Activation::silu, Activation::gelu_tanh, Activation::gelu_erf}) {
+            INFO("activation " << static_cast<int>(kind));
+            std::vector<float> want(rows * half), got(rows * half + 16, 77);
+            gated_cpu(kind, product, half, want);
+            matmul_gated_cpu(kind, x, weight, {}, got, rows);
+            CHECK(std::ranges::equal(std::span(got).first(want.size()), want));
+            CHECK(std::ranges::count(got, 77.0F) == 16);
+          }
+          std::vector<float> want = draw(rows * out, 8), got = want;
+          got.resize(got.size() + 16, 77);
+          add_cpu(want, product);
+          matmul_add_cpu(x, weight, {}, got, rows);
+          CHECK(std::ranges::equal(std::span(got).first(want.size()), want));
+          CHECK(std::ranges::count(got, 77.0F) == 16);
+        }
+    }
+  }
+}
+
+TEST_CASE("gates whose partner has another type, and products with a bias, are finished apart") {
+  constexpr std::size_t in = 256, half = 33, rows = 9;
+  const Matrix gate(BlockType::q4_1, half, in, 1), partner(BlockType::q6_k, half, in, 2);
+  const Matrix same(BlockType::q4_1, half, in, 3), plain(BlockType::f16, half, in, 4);
+  const Matrix shorter(BlockType::q4_1, half - 4, in, 5), longer(BlockType::q4_1, half + 4, in, 6);
+  const std::vector<float> x = draw(rows * in, 3), bias = draw(2 * half, 4);
+  const auto finished = [&](const BlockRows& first, const BlockRows& last, bool with_bias) {
+    const Weight weight = Weight::of_blocks({first, last});
+    const std::span<const float> b = with_bias ? std::span(bias) : std::span<const float>();
+    std::vector<float> product(rows * 2 * half), want(rows * half), got(rows * half);
+    matmul_cpu(x, weight, b, product, rows);
+    gated_cpu(Activation::silu, product, half, want);
+    matmul_gated_cpu(Activation::silu, x, weight, b, got, rows);
+    CHECK(got == want);
+    std::vector<float> branch = draw(product.size(), 8), sum = branch;
+    add_cpu(branch, product);
+    matmul_add_cpu(x, weight, b, sum, rows);
+    CHECK(sum == branch);
+  };
+  for (const Isa path : paths()) {
+    INFO("path " << name_of(path));
+    const AtMost at_most(path);
+    finished(gate.rows, partner.rows, false);
+    finished(gate.rows, same.rows, true);
+    finished(gate.rows, plain.rows, false);
+    finished(plain.rows, gate.rows, false);
+    finished(shorter.rows, longer.rows, false);
+  }
+}
+
+TEST_CASE("which products over blocks leave finished") {
+  const Matrix a(BlockType::q4_1, 32, 256, 1), b(BlockType::q8_0, 32, 256, 2);
+  const Matrix plain(BlockType::bf16, 32, 256, 3);
+  const BlockRows two[] = {a.rows, a.rows}, mixed[] = {a.rows, b.rows};
+  const BlockRows partly[] = {a.rows, plain.rows}, one[] = {a.rows};
+  const Finish gate{Finish::gate, Activation::silu}, add{Finish::add};
+  for (const Isa path : paths()) {
+    INFO("path " << name_of(path));
+    const AtMost at_most(path);
+    const bool here = uses(Isa::vnni);
+    CHECK(finishes_blocks(two, 5, gate) == here);
+    CHECK(finishes_blocks(mixed, 5, add) == here);
+    CHECK(finishes_blocks(one, 5, add) == here);
+    CHECK(!finishes_blocks(two, block_rows_few, gate));
+    CHECK(!finishes_blocks(one, block_rows_few, add));
+    CHECK(!finishes_blocks(mixed, 5, gate));
+    CHECK(!finishes_blocks(one, 5, gate));
+    CHECK(!finishes_blocks(partly, 5, add));
+    CHECK(!finishes_blocks({}, 5, add));
+    CHECK(!finishes_blocks(two, 5, {Finish::gate, Activation::gelu_erf}));
+    CHECK(!finishes_blocks(two, 5, {Finish::activate, Activation::silu}));
+  }
+}
+
 TEST_CASE("rows in pairs, as llama.cpp has them, are multiplied in order by few and by many") {
   // Heads of 64 stand at equal distances for sixteen rows, heads of 8 do not.
   constexpr std::size_t in = 256, out = 128;
@@ -215,7 +376,7 @@ TEST_CASE("rows in pairs, as llama.cpp has them, are multiplied in order by few 
     matrix.rows.interleaved = head;
     const Weight weight = Weight::of_blocks({matrix.rows});
     for (const Isa path : paths())
-      for (const std::size_t rows : {1, 3, 6}) {
+      for (const std::size_t rows : {1, 3, 6, 16}) {
         INFO("heads of " << head << " path " << name_of(path) << " rows " << rows);
         const AtMost at_most(path);
         const std::vector<float> x = draw(rows * in, 3);
@@ -323,11 +484,17 @@ TEST_CASE("values that are no number stay none, and zeros stay zeros") {
       CHECK(y[o] == 0);
       CHECK(std::isnan(y[3 + o]));
     }
-    std::vector<float> many(6 * in, 0.0F);
-    many[in + 40] = NAN;
-    std::vector<float> made(6 * 3);
-    matmul_cpu(many, Weight::of_blocks({matrix.rows}), {}, made, 6);
-    for (std::size_t i = 0; i < made.size(); ++i)
-      CHECK((i / 3 == 1 ? std::isnan(made[i]) : made[i] == 0));
+    // A row of each kind wherever it may stand among four that are rounded together; what is too
+    // small to have an inverse is as good as zero.
+    for (const float none : {NAN, -NAN, INFINITY, -INFINITY})
+      for (std::size_t at = 0; at < 6; ++at) {
+        std::vector<float> many(6 * in, 0.0F);
+        many[at * in + 40] = none;
+        many[(at + 1) % 6 * in + 3] = 1e-38F;
+        std::vector<float> made(6 * 3);
+        matmul_cpu(many, Weight::of_blocks({matrix.rows}), {}, made, 6);
+        for (std::size_t i = 0; i < made.size(); ++i)
+          CHECK((i / 3 == at ? std::isnan(made[i]) : made[i] == 0));
+      }
   }
 }

@@ -59,6 +59,10 @@ TEST_CASE("products over blocks have the same bits with any number of threads") 
   for (const std::size_t rows : {1, 4, 5, 130}) {
     const std::vector<float> x = drawn(rows * in, random);
     check_same(rows * out, [&](std::span<float> y) { matmul_cpu(x, weight, {}, y, rows); });
+    const Weight gated = Weight::of_blocks({weight.blocks()[0], weight.blocks()[0]});
+    check_same(rows * out, [&](std::span<float> y) {
+      matmul_gated_cpu(Activation::silu, x, gated, {}, y, rows);
+    });
   }
 }
 

@@ -177,11 +177,9 @@ def nixl(python, ways, threads, folder):
 def install(peer, folder):
     """The Python that has it. Raises Failed."""
     python = folder / peer / "bin" / "python3"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", folder / peer], check=True)
-    for packages in PACKAGES[peer]:
-        done = subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True)
+    steps = [] if python.exists() else [[sys.executable, "-m", "venv", folder / peer]]
+    for step in steps + [[python, "-m", "pip", "install", "--quiet", *packages] for packages in PACKAGES[peer]]:
+        done = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
             raise Failed(f"cannot be installed: {last_line(done.stdout)}")
     return python

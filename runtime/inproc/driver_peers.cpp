@@ -288,6 +288,7 @@ void Driver::handle_control(Origin from, const Control& control) {
       peers_->ended_sessions.add(control.number);
       peers_->names.erase(control.number);
       for (auto& told : peers_->told) told.erase(control.number);
+      peers_->place.port->session_over(control.text, control.number);
       return;
     }
     default:
@@ -313,7 +314,7 @@ void Driver::take_session(Origin from, const Control& control) {
   if (peers_->names.size() >= sessions_max && !peers_->names.contains(control.number))
     return refuse(from, "it names more than " + std::to_string(sessions_max) + " sessions");
   peers_->names.emplace(control.number, control.text);
-  peers_->place.port->session_known(control.text);
+  peers_->place.port->session_known(control.text, control.number);
 }
 
 // ---- who is there

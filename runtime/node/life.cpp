@@ -217,7 +217,7 @@ bool Life::take_control(Origin from, const wire::Bytes& bytes) {
       add({Joined{}, control.life, {}});
       break;
     case Control::Kind::forget:
-      if (is_bound_to(from)) keeper_.session_ended(control.text);
+      if (is_bound_to(from)) keeper_.session_void(control.text);
       return true;
     case Control::Kind::admitted:
       if (keeper_.is_ending_any()) return false;  // what it was told to forget
@@ -227,7 +227,7 @@ bool Life::take_control(Origin from, const wire::Bytes& bytes) {
       if (keeper_.is_ending(control.text)) return false;
       break;
     case Control::Kind::session_ended:
-      if (is_bound_to(from)) keeper_.session_ended(control.text);
+      if (is_bound_to(from)) keeper_.session_ended(control.text, control.number);
       break;
     default:
       break;
@@ -257,7 +257,13 @@ void Life::refuse(Origin life, const std::string& why) {
   add({Silent{}, life, "what it sent was refused: " + why});
 }
 
-void Life::session_known(const std::string& session) { keeper_.session_known(session); }
+void Life::session_known(const std::string& session, std::uint64_t number) {
+  keeper_.session_known(session, number);
+}
+
+void Life::session_over(const std::string& session, std::uint64_t number) {
+  keeper_.session_over(session, number);
+}
 
 void Life::session_void(std::uint32_t machine, const std::string& session) {
   const std::lock_guard lock(mutex_);

@@ -32,9 +32,13 @@ class LifeKeeper {
   /// The life belongs to this one of the home. `Life::ask` follows when nothing is left of what
   /// was kept for an earlier one.
   virtual void bound(Origin home) = 0;
-  virtual void session_known(const std::string& session) = 0;
+  virtual void session_known(const std::string& session, std::uint64_t number) = 0;
   /// Takes long where a role works: done later, and `Life::go_on` follows.
-  virtual void session_ended(const std::string& session) = 0;
+  virtual void session_ended(const std::string& session, std::uint64_t number) = 0;
+  /// Of a driver, which is behind `session_ended`, and may have named it in between.
+  virtual void session_over(const std::string& session, std::uint64_t number) = 0;
+  /// What is held of it, under whatever number, is void: ends it as `session_ended` does.
+  virtual void session_void(const std::string& session) = 0;
   /// That is still to be done.
   virtual bool is_ending(const std::string& session) = 0;
   virtual bool is_ending_any() = 0;
@@ -96,7 +100,8 @@ class Life final : private TransportListener, private NodePort {
   void send(Origin to, Channel channel, wire::Bytes bytes) override;
   wire::Lender* lender() override { return transport_->lender(); }
   void refuse(Origin life, const std::string& why) override;
-  void session_known(const std::string& session) override;
+  void session_known(const std::string& session, std::uint64_t number) override;
+  void session_over(const std::string& session, std::uint64_t number) override;
   void session_void(std::uint32_t machine, const std::string& session) override;
   void notice(const std::string& line) const override;
   void admitted() override;

@@ -51,8 +51,10 @@ class NodeImpl final : public Node, private LifeKeeper {
  private:
   void over(const std::string& why) override;
   void bound(Origin home) override;
-  void session_known(const std::string& session) override;
-  void session_ended(const std::string& session) override;
+  void session_known(const std::string& session, std::uint64_t number) override;
+  void session_ended(const std::string& session, std::uint64_t number) override;
+  void session_over(const std::string& session, std::uint64_t number) override;
+  void session_void(const std::string& session) override;
   bool is_ending(const std::string& session) override;
   bool is_ending_any() override;
 
@@ -77,10 +79,10 @@ class NodeImpl final : public Node, private LifeKeeper {
   std::uint32_t lives_ = 0;
   bool over_ = false;
   bool stop_ = false;
-  Origin home_{};                   // the one that the sessions are of; incarnation 0: none yet
-  bool asks_ = false;               // is to be let in, as soon as no session ends
-  std::set<std::string> sessions_;  // that others have named
-  std::deque<std::string> ending_;  // of them no more
+  Origin home_{};      // the one that the sessions are of; incarnation 0: none yet
+  bool asks_ = false;  // is to be let in, as soon as no session ends
+  std::set<std::pair<std::string, std::uint64_t>> sessions_;  // that others have named
+  std::deque<std::string> ending_;                            // of them no more
   std::vector<std::unique_ptr<Runner>> runners_;
   std::thread keeper_;
 };
@@ -222,7 +224,7 @@ void NodeImpl::over(const std::string&) {
 void NodeImpl::bound(Origin home) {
   const std::lock_guard lock(mutex_);
   if (home_.incarnation != 0 && home_ != home) {
-    ending_.insert(ending_.end(), sessions_.begin(), sessions_.end());
+    for (const auto& [session, number] : sessions_) ending_.push_back(session);
     sessions_.clear();
   }
   home_ = home;
@@ -230,14 +232,27 @@ void NodeImpl::bound(Origin home) {
   changed_.notify_all();
 }
 
-void NodeImpl::session_known(const std::string& session) {
+void NodeImpl::session_known(const std::string& session, std::uint64_t number) {
   const std::lock_guard lock(mutex_);
-  sessions_.insert(session);
+  sessions_.emplace(session, number);
 }
 
-void NodeImpl::session_ended(const std::string& session) {
+void NodeImpl::session_ended(const std::string& session, std::uint64_t number) {
   const std::lock_guard lock(mutex_);
-  if (sessions_.erase(session) == 0) return;
+  if (sessions_.erase({session, number}) == 0) return;
+  ending_.push_back(session);
+  changed_.notify_all();
+}
+
+void NodeImpl::session_over(const std::string& session, std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  sessions_.erase({session, number});
+}
+
+void NodeImpl::session_void(const std::string& session) {
+  const std::lock_guard lock(mutex_);
+  if (std::erase_if(sessions_, [&](const auto& known) { return known.first == session; }) == 0)
+    return;
   ending_.push_back(session);
   changed_.notify_all();
 }

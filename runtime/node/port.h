@@ -44,7 +44,10 @@ class NodePort {
   /// What this life said is wrong, which ends it.
   virtual void refuse(Origin life, const std::string& why) = 0;
   /// Roles may hold something of the session from now on, so its end has to reach this machine.
-  virtual void session_known(const std::string& session) = 0;
+  /// `number`: the home's for it, of no other session, also of its name.
+  virtual void session_known(const std::string& session, std::uint64_t number) = 0;
+  /// The home has ended it, and the driver will not name it again.
+  virtual void session_over(const std::string& session, std::uint64_t number) = 0;
   /// At home: what that machine holds of the session is void, and it is told when it is back.
   virtual void session_void(std::uint32_t machine, const std::string& session) = 0;
   /// A line for people.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <thread>
 
 #include "runtime/node/control.h"
 #include "runtime/node/life.h"
@@ -46,6 +47,32 @@ Connect over_tcp(std::uint32_t machines) {
     return make_zmq_transport(std::move(options));
   };
 }
+
+/// Holds the thread that sends first, so that nobody drives meanwhile.
+struct Busy {
+  std::atomic<std::thread::id> thread{};  // none: nobody is held
+  Gate reached;
+  Gate hold;
+};
+
+class BusyEnd final : public Transport {
+ public:
+  BusyEnd(std::unique_ptr<Transport> end, Busy& busy) : end_(std::move(end)), busy_(busy) {}
+  void start(TransportListener& listener) override { end_->start(listener); }
+  void send(Origin to, Channel channel, wire::Bytes bytes) override {
+    end_->send(to, channel, std::move(bytes));
+    if (busy_.thread.load() != std::this_thread::get_id()) return;
+    busy_.thread = std::thread::id();
+    busy_.reached.open();
+    busy_.hold.wait();
+  }
+  void refuse(Origin life) override { end_->refuse(life); }
+  void stop() override { end_->stop(); }
+
+ private:
+  const std::unique_ptr<Transport> end_;
+  Busy& busy_;
+};
 
 }  // namespace
 
@@ -128,12 +155,60 @@ TEST_CASE("a session's name that comes after its end is not kept") {
   CHECK(of_bart == 1);
 }
 
+TEST_CASE("a session that is named and ended while a driver is busy is not kept") {
+  Told told;
+  Busy busy;
+  std::atomic<bool> alone{false};
+  MemoryNetwork network;
+  const Connect connect = [&](Origin self) -> Result<std::unique_ptr<Transport>> {
+    return std::unique_ptr<Transport>(std::make_unique<BusyEnd>(network.join(self), busy));
+  };
+  const auto script = [&, say = told.script()](Activation& activation, std::uint32_t replica) {
+    if (activation.node() == "b" && activation.session() == "bart") {
+      // Then nobody else drives, and what it yields is sent by this thread.
+      alone = eventually([&] { return network.is_idle(); });
+      busy.thread = std::this_thread::get_id();
+    }
+    return say(activation, replica);
+  };
+  TestCluster cluster({remembering_yaml}, {1, 2, 0}, script, {3, connect});
+  const struct Opens {
+    ~Opens() { gate.open(); }  // also where a check fails, or the cluster could not end
+    Gate& gate;
+  } opens{busy.hold};
+  std::atomic<int> of_lisa{0}, of_maggie{0};
+  cluster.session_ends = [&](const std::string& session) {
+    if (session != "bart") ++(session == "lisa" ? of_lisa : of_maggie);
+  };
+  Waiting waiting;
+  const auto handle =
+      cluster.home().runner(0).start({"bart", {{"x", make_text("y")}}, 20s}, waiting.observer());
+  busy.reached.wait();
+  CHECK(alone);
+  // The home names a session by the end of its call, and ends it at once.
+  Control named{.kind = Control::Kind::session, .number = 7, .text = "lisa"};
+  Control ended{.kind = Control::Kind::session_ended, .number = 7, .text = "lisa"};
+  network.inject(network.life_of(0), 2, Channel::control, encode_control(named));
+  network.inject(network.life_of(0), 2, Channel::control, encode_control(ended));
+  REQUIRE(eventually([&] { return network.is_idle(); }));
+  busy.hold.open();
+  CHECK(waiting.wait().ok);
+  CHECK(cluster.call("maggie", "x").second == "x ");
+  // With another home what is known of sessions ends, in the order of their names.
+  cluster.start(0, 9);
+  REQUIRE(cluster.home().wait_for_members(10s).ok());
+  REQUIRE(eventually([&] { return of_maggie == 1; }));
+  CHECK(of_lisa == 0);
+}
+
 TEST_CASE("a life waits for the home until it is let in, and has no members when it is over") {
   struct Keeper final : LifeKeeper {
     void over(const std::string&) override {}
     void bound(Origin) override {}
-    void session_known(const std::string&) override {}
-    void session_ended(const std::string&) override {}
+    void session_known(const std::string&, std::uint64_t) override {}
+    void session_ended(const std::string&, std::uint64_t) override {}
+    void session_over(const std::string&, std::uint64_t) override {}
+    void session_void(const std::string&) override {}
     bool is_ending(const std::string&) override { return false; }
     bool is_ending_any() override { return false; }
   } keeper;

@@ -135,12 +135,15 @@ class Home:
         self.process.stdout.close()
 
 
+PROCESSES = ("home", "up", "first", "second", "host")
+
+
 class Watch:
     """The processes of the cluster: what memory and descriptors they have."""
 
     def __init__(self, up: Up, home: Home):
         self.up, self.home = up, home
-        self.samples = []  # (seconds, KiB of all processes)
+        self.samples = []  # (seconds, KiB of each of PROCESSES)
 
     def processes(self) -> list[int]:
         nodes = sorted(children(self.up.process.pid))
@@ -164,20 +167,21 @@ class Watch:
                 pass
             if "VmRSS" in fields:
                 sizes.append(int(fields["VmRSS"].split()[0]))
-        if len(sizes) == 5:  # else the host is being started again
-            self.samples.append((time.monotonic(), sum(sizes)))
+        if len(sizes) == len(PROCESSES):  # else the host is being started again
+            self.samples.append((time.monotonic(), sizes))
 
     def descriptors(self) -> list[int]:
         """Of those that stay: not of the host."""
         return [len(os.listdir(f"/proc/{pid}/fd")) for pid in self.processes()[:4]]
 
-    def slope(self, after: float) -> float:
-        """Per minute, as a part of it all: the line through the samples after that moment."""
-        points = [(at, size) for at, size in self.samples if at >= after]
+    def slopes(self, after: float) -> list[float]:
+        """Of each process, per minute, as a part of all memory: the lines through the samples after that moment."""
+        points = [(at, sizes) for at, sizes in self.samples if at >= after]
         middle = sum(at for at, _ in points) / len(points)
-        size = sum(kib for _, kib in points) / len(points)
+        size = sum(sum(sizes) for _, sizes in points) / len(points)
         over = sum((at - middle) ** 2 for at, _ in points)
-        return 60 * sum((at - middle) * (kib - size) for at, kib in points) / over / size
+        return [60 * sum((at - middle) * sizes[one] for at, sizes in points) / over / size
+                for one in range(len(PROCESSES))]
 
 
 def peak(home: Home, seconds: float) -> float:
@@ -233,15 +237,17 @@ def judge(home: Home, watch: Watch, peak_rate: float, served: float, begin: floa
     check(wait < (LONG if minutes else 5), f"calls that are served take {wait:.1f} s")
     for kind in ("refused", "erred", "late", "host killed"):
         check(counts.get(kind, 0) > 0, f"no call was {kind}")
-    sizes = [size for _, size in watch.samples]
+    sizes = [sum(one) for _, one in watch.samples]
     warm = begin + (120 if minutes else 0) + 2
-    first = [size for at, size in watch.samples if at >= warm][:8]
+    first = [sum(one) for at, one in watch.samples if at >= warm][:8]
     last = sizes[-8:]
     grown = sum(last) / len(last) / (sum(first) / len(first)) - 1
+    slopes = watch.slopes(warm)
     print(f"memory of all five processes: {first[0] / 1024:.1f} MiB when warm, {last[-1] / 1024:.1f} at the end, at most "
-          f"{max(sizes) / 1024:.1f}; {100 * watch.slope(warm):+.2f} %/min, {100 * grown:+.2f} % in all")
+          f"{max(sizes) / 1024:.1f}; {100 * sum(slopes):+.2f} %/min, {100 * grown:+.2f} % in all; of this "
+          + ", ".join(f"{name} {100 * slope:+.3f}" for name, slope in zip(PROCESSES, slopes)))
     if minutes:
-        check(watch.slope(warm) < 0.005, "memory grows")
+        check(sum(slopes) < 0.005, "memory grows")
     check(grown < (0.05 if minutes else 0.25), "memory has grown")
 
 

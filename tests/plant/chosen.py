@@ -28,6 +28,12 @@ MISTAKES = [
      "it->second.number = sessions_.size() - 1;\n    ++it->second.calls;", RUNTIME),
     ("a session ends while a call of it runs", "runtime/inproc/sessions.h",
      "it->second.calls > 0) return it->second.calls;", "it->second.calls > 1) return it->second.calls;", RUNTIME),
+    ("a session's name behind its end is kept", "runtime/inproc/driver_peers.cpp",
+     "peers_->place.port->session_over(control.text, control.number);", "", RUNTIME),
+    ("a session's end takes the next one of its name along", "runtime/node/node.cpp",
+     "if (sessions_.erase({session, number}) == 0) return;\n  ending_.push_back(session);",
+     "if (std::erase_if(sessions_, [&](const auto& one) { return one.first == session; }) == 0) return;\n"
+     "  ending_.push_back(session);", RUNTIME),
     ("a failure after a yield is dropped", "runtime/inproc/activation.cpp",
      "if (!error && released) return listener_->yielded(*this, held_, true);",
      "if (released) return listener_->yielded(*this, held_, true);", RUNTIME),

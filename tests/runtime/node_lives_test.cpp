@@ -155,6 +155,24 @@ TEST_CASE("a session's name that comes after its end is not kept") {
   CHECK(of_bart == 1);
 }
 
+TEST_CASE("a session's end leaves the next one of its name known") {
+  Told told;
+  TestCluster cluster({remembering_yaml}, {1, 2, 0}, told.script());
+  std::atomic<int> ends{0};
+  cluster.session_ends = [&](const std::string&) { ++ends; };
+  const auto says = [&](std::uint32_t from, Control::Kind kind, std::uint64_t number) {
+    Control control{.kind = kind, .number = number, .text = "lisa"};
+    cluster.network.inject(cluster.network.life_of(from), 2, Channel::control,
+                           encode_control(control));
+  };
+  says(1, Control::Kind::session, 7);
+  says(1, Control::Kind::session, 8);  // overtakes the end, which comes from the home
+  says(0, Control::Kind::session_ended, 7);
+  CHECK(eventually([&] { return ends == 1; }));
+  says(0, Control::Kind::session_ended, 8);
+  CHECK(eventually([&] { return ends == 2; }));
+}
+
 TEST_CASE("a session that is named and ended while a driver is busy is not kept") {
   Told told;
   Busy busy;

@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/index_port.h"
+#include "base/remote_memory.h"
 
 namespace sluice {
 
@@ -74,6 +76,10 @@ class PeerPort {
     message.insert(message.end(), body->data(), body->data() + body->size());
     send(channel, to, std::move(message));
   }
+  /// Memory that the other machines can read by themselves. Null: they cannot.
+  virtual RemoteMemory* memory() { return nullptr; }
+  /// Where machines say which pages they have. Null: nowhere.
+  virtual IndexPort* index() { return nullptr; }
   /// For people, of that machine; what was said of it lately is not said again. Thread: any, a
   /// listener's too.
   virtual void notice(std::uint32_t machine, const std::string& what) = 0;

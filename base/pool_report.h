@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,16 @@ struct PoolReport {
   std::uint64_t source_pages = 0, source_bytes = 0;    // on the disk; bytes: of its files
   std::uint64_t source_bytes_most = 0;
   std::string source_off;  // why the disk is not used for a while; empty: it is
+
+  /// The registry's index of who has which pages, where there is one.
+  struct Index {
+    std::uint64_t asked = 0, found = 0;  // prompts; those of which a machine had some
+    std::uint64_t unanswered = 0;        // in time
+    std::uint64_t stale = 0;             // machines that had given up what it said
+    std::uint64_t told = 0, anew = 0;    // changes of pages here; how often all was told
+    std::string down;                    // why it is not used; empty: it is
+  };
+  std::optional<Index> index;
 
   std::uint64_t sessions = 0;
   std::vector<PoolSession> session_list;  // the first `sessions_most`, by name

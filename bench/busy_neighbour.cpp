@@ -6,10 +6,10 @@
 // bf16) or of a file; the peer (llama.cpp's llama-bench, or bench/llama_bench.py) on the same file.
 // Alone, beside one and three processes that never rest, and beside another of its kind; by turns
 // in one run, medians. Targets on two cores: at most 1.3 times as long beside one busy process, 2.2
-// times beside three. What a scheduler that is fair to threads gives two of them, if nothing is
-// lost: 1.33 beside one (1.5 when it moves threads from core to core), 2.4 to 2.5 beside three.
-// CPU time, against that alone, is what we lose ourselves, by spinning and by cold caches; cores
-// are what the scheduler gave.
+// times beside three. The limit is what the scheduler gives as many threads that share no memory
+// and never wait for each other: they take pieces of arithmetic until as many are done as last,
+// alone, as long as our prompt and our answer. CPU time, against that alone, is what we lose
+// ourselves, by spinning and by cold caches; cores are what the scheduler gave.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -18,12 +18,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/worker_pool.h"
@@ -139,6 +141,47 @@ class Ours {
   std::vector<float> rows_, row_, hidden_, logits_;
 };
 
+/// What the scheduler lets through: threads that only compute.
+class Limit {
+ public:
+  /// As much work as lasts, alone, as long as these.
+  explicit Limit(const Times& alone) {
+    constexpr int tried = 2000;
+    const auto start = Clock::now();
+    for (int i = 0; i < tried; ++i) compute_piece();
+    const double each = seconds_since(start) / tried / static_cast<double>(thread_limit());
+    prompt_ = static_cast<std::size_t>(alone.prefill / each);
+    answer_ = static_cast<std::size_t>(alone.decode / each);
+  }
+  Times work_once() const {
+    Times times;
+    const double before = cpu_seconds();
+    times.prefill = compute(prompt_);
+    times.decode = compute(answer_);
+    times.cpu = cpu_seconds() - before;
+    return times;
+  }
+
+ private:
+  /// Some ten microseconds.
+  static void compute_piece() {
+    for (volatile int turns = 0; turns < 20'000;) turns = turns + 1;
+  }
+  static double compute(std::size_t pieces) {
+    std::atomic<std::size_t> taken = 0;
+    const auto start = Clock::now();
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < thread_limit(); ++i)
+      threads.emplace_back([&] {
+        while (taken.fetch_add(1, std::memory_order_relaxed) < pieces) compute_piece();
+      });
+    threads.clear();
+    return seconds_since(start);
+  }
+
+  std::size_t prompt_ = 0, answer_ = 0;
+};
+
 struct Options {
   std::string root = ".", model, peer, busy;
 };
@@ -224,12 +267,18 @@ void print(const char* who, const Measured& measured) {
   }
 }
 
-Times ours_once(Ours& ours, const Options& options, const Company& company) {
+struct OursAndLimit {
+  Times ours, limit;
+};
+
+/// Both beside the same neighbours, one after the other.
+OursAndLimit ours_once(Ours& ours, const Limit& limit, const Options& options,
+                       const Company& company) {
   const Neighbours neighbours({"/proc/self/exe", "--root", options.root, "--model", options.model,
                                "--be-busy", company.how},
                               company.count);
   if (company.count != 0) (void)ours.answer_once();  // until they are there
-  return ours.answer_once();
+  return {ours.answer_once(), limit.work_once()};
 }
 
 /// The peer makes a run for itself before the one that it counts.
@@ -250,10 +299,14 @@ Result<Times> peer_once(const Options& options, const Company& company) {
 Result<void> measure(const Options& options, const Decoder& decoder) {
   Ours ours(decoder);
   (void)ours.answer_once();  // warm-up
-  Measured of_ours(std::size(companies)), of_peer(std::size(companies));
+  const Limit limit(ours.answer_once());
+  Measured of_ours(std::size(companies)), of_limit(std::size(companies)),
+      of_peer(std::size(companies));
   for (int round = 0; round < rounds; ++round)
     for (std::size_t c = 0; c < std::size(companies); ++c) {
-      of_ours[c].push_back(ours_once(ours, options, companies[c]));
+      const OursAndLimit measured = ours_once(ours, limit, options, companies[c]);
+      of_ours[c].push_back(measured.ours);
+      of_limit[c].push_back(measured.limit);
       if (options.peer.empty()) continue;
       const Result<Times> theirs = peer_once(options, companies[c]);
       if (!theirs.ok()) return theirs.error();
@@ -261,6 +314,7 @@ Result<void> measure(const Options& options, const Decoder& decoder) {
     }
   std::printf("%zu threads\n", thread_limit());
   print("ours", of_ours);
+  print("the limit: threads that never wait for each other", of_limit);
   if (!options.peer.empty()) print("llama.cpp", of_peer);
   return {};
 }

@@ -1,17 +1,24 @@
 // Pages pulled from another process, beside the same bytes through a socket and through memcpy; and
 // the time to the first token by pulling a prompt's pages beside computing them.
 //
-// Usage: bench_page_pull [MODEL [TOKENS]] | bench_page_pull --turns ipc|messages|tcp
+// Usage: bench_page_pull [MODEL [TOKENS]] | bench_page_pull --turns ipc|messages|tcp|ucx
+//        bench_page_pull --ucx [DEVICES]
 // First 1,024 pages of 64 KiB over ipc (content in memory that both have, and in messages) and over
 // tcp on the loopback, without keys: pull (question, pages, checks, into the pool) and a raw socket
 // of the same kind, by turns, medians of fifteen.
-// With MODEL (a checkpoint's directory or a GGUF file), a prompt of TOKENS (512), medians of five.
-// With --turns it does what standard input says, line by line, and answers each with a line of
-// seconds, one number a repetition (pool_peers.py asks so, with others' programs in between):
+// With --ucx such pages read over UCX, on this computer or over RDMA DEVICES ("mlx5_0:1"): two
+// prompts by turns into a pool that has room for one, so that all memory was used before (the first
+// time of each beside it). By turns with it: ucx_perftest's gets of 64 KiB (always the same, so
+// from the cache) and of 64 MiB, over the same transports; and what is done with each page, two
+// copies and a checksum, by one thread without anything else. With MODEL (a checkpoint's directory
+// or a GGUF file), a prompt of TOKENS (512), medians of five. With --turns it does what standard
+// input says, line by line, and answers each with a line of seconds, one number a repetition
+// (pool_peers.py asks so, with others' programs in between):
 //   get SIZE COUNT REPEATS   COUNT pages of SIZE bytes (65536, 1048576, 16777216; 64 MiB together,
 //                            or one) from the other process into a pool that has none of them
 //   put SIZE COUNT REPEATS   from memory into this process's pool, where others find them
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -21,20 +28,24 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/crc32c.h"
 #include "engine/family/model.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/tasks/generator.h"
 #include "runtime/peer_channels.h"
+#include "runtime/ucx/ucx_memory.h"
 #include "runtime/zmq/zmq_transport.h"
 
 using namespace sluice;
@@ -56,8 +67,9 @@ double median(std::vector<double> of) {
 }
 
 struct Way {
-  std::string server, client;    // addresses
-  std::size_t shared_bytes = 0;  // of memory that both have
+  std::string server, client;          // addresses
+  std::size_t shared_bytes = 0;        // of memory that both have
+  std::optional<UcxOptions> ucx = {};  // pages are read by it
 };
 
 std::unique_ptr<PeerPort> port_of(const Way& way, std::uint32_t machine,
@@ -73,6 +85,14 @@ std::unique_ptr<PeerPort> port_of(const Way& way, std::uint32_t machine,
     options.cluster = "bench";
     return make_zmq_transport(std::move(options));
   };
+  if (way.ucx) {
+    auto memory = make_ucx_memory(*way.ucx);
+    if (!memory.ok()) {
+      std::fprintf(stderr, "%s\n", memory.error().message.c_str());
+      std::exit(1);
+    }
+    port.memory = std::move(memory).value();
+  }
   auto made = make_peer_port(std::move(port));
   if (!made.ok()) {
     std::fprintf(stderr, "%s\n", made.error().message.c_str());
@@ -259,6 +279,134 @@ void bench_bytes(const char* name, bool tcp, std::size_t shared_bytes, const std
       });
 }
 
+/// A program with its standard output in a pipe; nothing is looked at that it says otherwise.
+pid_t started(const std::vector<std::string>& words, int& out) {
+  int ends[2];
+  if (pipe(ends) != 0) std::exit(1);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], 1);
+    dup2(open("/dev/null", O_WRONLY), 2);
+    close(ends[0]);
+    close(ends[1]);
+    std::vector<char*> arguments;
+    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    execvp(arguments[0], arguments.data());
+    _exit(127);
+  }
+  close(ends[1]);
+  out = ends[0];
+  return child;
+}
+
+/// Bytes a second of ucx_perftest's gets of `size`, in two processes of its own.
+double perftest_rate(std::size_t size, std::size_t gets) {
+  const std::vector<std::string> server{SLUICE_UCX_PERFTEST, "-p", "47314", "-f"};
+  std::vector<std::string> client{SLUICE_UCX_PERFTEST,
+                                  "127.0.0.1",
+                                  "-p",
+                                  "47314",
+                                  "-f",
+                                  "-v",
+                                  "-t",
+                                  "ucp_get",
+                                  "-s",
+                                  std::to_string(size),
+                                  "-n",
+                                  std::to_string(gets),
+                                  "-w",
+                                  std::to_string(gets / 4 + 1)};
+  int unread = -1;
+  const pid_t other = started(server, unread);
+  std::string said;
+  int status = 1;
+  // Until the other one listens.
+  for (const auto until = Clock::now() + std::chrono::seconds(10);
+       status != 0 && Clock::now() < until;) {
+    int out = -1;
+    const pid_t child = started(client, out);
+    said.clear();
+    char some[4096];
+    for (ssize_t got = 0; (got = read(out, some, sizeof some)) > 0;)
+      said.append(some, static_cast<std::size_t>(got));
+    close(out);
+    waitpid(child, &status, 0);
+  }
+  kill(other, SIGKILL);
+  waitpid(other, nullptr, 0);
+  close(unread);
+  const std::size_t last = said.find_last_of(',');  // messages a second
+  if (status != 0 || last == std::string::npos) {
+    std::fprintf(stderr, SLUICE_UCX_PERFTEST " failed: %s\n", said.c_str());
+    std::exit(1);
+  }
+  return std::strtod(said.c_str() + last + 1, nullptr) * static_cast<double>(size);
+}
+
+/// Bytes a second of two copies and a checksum of each page, as of one that is read: into memory
+/// that is used again, and from there into the pool.
+double work_rate(const std::vector<std::byte>& from, std::vector<std::byte>& to) {
+  std::vector<std::byte> landing(page_bytes);
+  std::uint32_t sum = 0;
+  const auto start = Clock::now();
+  for (std::size_t at = 0; at < all_bytes; at += page_bytes) {
+    std::memcpy(landing.data(), from.data() + at, page_bytes);
+    sum ^= crc32c(landing);
+    std::memcpy(to.data() + at, landing.data(), page_bytes);
+  }
+  const double took = seconds_since(start);
+  if (sum == 1) std::puts("");  // it is wanted
+  return all_bytes / took / 1e9;
+}
+
+void bench_ucx(const std::string& devices, const std::string& folder) {
+  setenv(devices.empty() ? "UCX_TLS" : "UCX_NET_DEVICES",
+         devices.empty() ? "sysv" : devices.c_str(), 1);  // as `make_ucx_memory` does
+  if (!devices.empty()) setenv("UCX_TLS", "rc,dc", 1);
+  const Way way{"ipc://" + folder + "/4", "ipc://" + folder + "/5", 0, UcxOptions{devices}};
+  std::vector<std::int32_t> prompts[2];
+  for (const std::int32_t prompt : {0, 1})
+    prompts[prompt] = tokens_of(pages * small_pages.page_tokens + 1, prompt);
+  beside(
+      [&](int ready, int end) {
+        const std::unique_ptr<PeerPort> port = port_of(way, 0);
+        const KeptPool kept = among(small_pages, 2 * pages + 8, *port);
+        for (const auto& tokens : prompts) put_pages(*kept.pool, tokens, content_of(all_bytes));
+        if (write(ready, "x", 1) == 1) wait_for_end(end);
+      },
+      [&] {
+        const std::unique_ptr<PeerPort> port = port_of(way, 1);
+        // Each prompt takes the other's place.
+        KeptPool kept = among(small_pages, pages, *port);
+        const std::vector<std::byte> from(all_bytes, std::byte{1});
+        std::vector<std::byte> to(all_bytes);
+        std::vector<double> first, pulled, worked, same, large;
+        for (std::size_t i = 0; i < 12; ++i) {
+          const double ours = all_bytes / pull_pages(kept, prompts[i % 2]) / 1e9;
+          if (kept.peers->counts().read != (i + 1) * pages) {
+            std::fprintf(stderr, "pages came in messages\n");
+            std::exit(1);
+          }
+          if (i < 2) {
+            first.push_back(ours);
+            continue;
+          }
+          pulled.push_back(ours);
+          worked.push_back(work_rate(from, to));
+          same.push_back(perftest_rate(page_bytes, 4 * pages) / 1e9);
+          large.push_back(perftest_rate(all_bytes, 16) / 1e9);
+        }
+        std::printf(
+            "ucx%s: pull %.2f GB/s (what was never read before %.2f), two copies and a checksum by "
+            "one thread %.2f (ratio %.2f), ucx_perftest's gets of the same 64 KiB %.2f (ratio "
+            "%.2f), of 64 MiB %.2f (ratio %.2f)\n",
+            devices.empty() ? "" : (" over " + devices).c_str(), median(pulled), median(first),
+            median(worked), median(pulled) / median(worked), median(same),
+            median(pulled) / median(same), median(large), median(pulled) / median(large));
+      });
+}
+
 constexpr KvShape turn_shapes[] = {small_pages, {8, 1024, 16}, {32, 4096, 16}};
 constexpr std::int32_t singles_most = 21;  // prompts of one page, numbered from 1 on
 
@@ -303,6 +451,7 @@ int turns(const std::string& way_name, const std::string& folder) {
   Way way{"ipc://" + folder + "/0", "ipc://" + folder + "/1"};
   if (way_name == "tcp") way = {"tcp://127.0.0.1:47311", "tcp://127.0.0.1:47312"};
   if (way_name == "ipc") way.shared_bytes = std::size_t{128} << 20U;
+  if (way_name == "ucx") way.ucx = UcxOptions{};
   int status = 0;
   beside([&](int ready, int end) { serve_turns(way, ready, end); },
          [&] {
@@ -403,11 +552,16 @@ int main(int count, char** arguments) {
   if (mkdtemp(name) == nullptr) return 1;
   if (count > 1 && std::string(arguments[1]) == "--turns") {
     const std::string way = count == 3 ? arguments[2] : "";
-    const bool known = way == "ipc" || way == "messages" || way == "tcp";
-    if (!known) std::fprintf(stderr, "usage: bench_page_pull --turns ipc|messages|tcp\n");
+    const bool known = way == "ipc" || way == "messages" || way == "tcp" || way == "ucx";
+    if (!known) std::fprintf(stderr, "usage: bench_page_pull --turns ipc|messages|tcp|ucx\n");
     const int status = known ? turns(way, name) : 2;
     std::filesystem::remove_all(name);
     return status;
+  }
+  if (count > 1 && std::string(arguments[1]) == "--ucx") {
+    bench_ucx(count > 2 ? arguments[2] : "", name);
+    std::filesystem::remove_all(name);
+    return 0;
   }
   bench_bytes("ipc, in memory that both have", false, std::size_t{128} << 20U, name);
   bench_bytes("ipc, in messages", false, 0, name);

@@ -140,6 +140,9 @@ Json file_json(const Payload& value, const std::string& path) {
 Result<void> read_call(std::string_view text, const Plan& plan, CallLine& call) {
   Result<Json> line = parse_checked(text);
   if (!line.ok()) return line.error();
+  // Before what may be wrong with the rest: its result says which call it is of.
+  Result<void> named;
+  if (const auto id = line->find("id"); id != line->end()) named = read_id(text, *id, call);
   if (const auto session = line->find("session"); session != line->end()) {
     if (!session->is_string() || session->get_ref<const std::string&>().empty())
       return invalid_argument("'session' must be a string that is not empty");
@@ -150,8 +153,7 @@ Result<void> read_call(std::string_view text, const Plan& plan, CallLine& call) 
     if (!end->is_boolean()) return invalid_argument("'end_session' must be true or false");
     call.end_session = end->get<bool>();
   }
-  if (const auto id = line->find("id"); id != line->end())
-    if (Result<void> read = read_id(text, *id, call); !read.ok()) return read;
+  if (!named.ok()) return named;
   for (const auto& [key, value] : line->items()) {
     if (std::ranges::find(keys, key) != keys.end()) continue;
     const std::string near = nearest_name(key, {keys.begin(), keys.end()});

@@ -21,7 +21,7 @@
 #include "cli/line_editor.h"
 #include "cli/line_reader.h"
 #include "cli/model_load.h"
-#include "cli/option_checks.h"
+#include "cli/terminal_text.h"
 
 namespace sluice::cli {
 
@@ -42,11 +42,8 @@ struct Options {
   GenerationOptions generation;
 };
 
-/// A model's text without what would command a terminal.
 void print_text(std::string_view text) {
-  std::string plain;
-  for (const char c : text)
-    if (static_cast<unsigned char>(c) >= ' ' ? c != 0x7f : c == '\n' || c == '\t') plain += c;
+  const std::string plain = plain_text(text);
   std::fwrite(plain.data(), 1, plain.size(), stdout);
   std::fflush(stdout);
 }
@@ -72,6 +69,8 @@ class Talk {
   Result<void> say(const std::string& text);
 
  private:
+  /// The last message was not said: its pictures stand before the next one again.
+  void take_back();
   Result<Generation> begin(std::vector<std::int32_t>& prompt);
   Generation run(Generation generation, bool& stopped);
 
@@ -144,13 +143,18 @@ Generation Talk::run(Generation generation, bool& stopped) {
   return std::move(generator_.remove(id)).value();
 }
 
+void Talk::take_back() {
+  pictures_ = std::move(messages_.back().pictures);
+  messages_.pop_back();
+}
+
 Result<void> Talk::say(const std::string& text) {
   messages_.push_back({"user", text, std::move(pictures_)});
   pictures_.clear();
   std::vector<std::int32_t> prompt;
   Result<Generation> generation = begin(prompt);
   if (!generation.ok()) {
-    messages_.pop_back();
+    take_back();
     return generation.error();
   }
   bool stopped = false;
@@ -164,11 +168,11 @@ Result<void> Talk::say(const std::string& text) {
   std::fflush(stdout);
   tell_pages(kept_.tier.get(), options_.kv, prompt_tokens, done);
   if (done.error.has_value()) {
-    messages_.pop_back();
+    take_back();
     return *done.error;
   }
   if (note_drawing(model_.model(), done)) {
-    messages_.pop_back();  // nothing was said that the talk could go on from
+    take_back();  // nothing was said that the talk could go on from
     return {};
   }
   messages_.push_back({"assistant", done.text, {}});
@@ -293,14 +297,11 @@ void add_chat(CLI::App& app, Chosen& chosen) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   sub->add_option("--temperature", generation.sampling.temperature, "0: the likeliest token")
-      ->check(CLI::Range(0.0, 100.0))
-      ->check(a_number);
-  sub->add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all")
-      ->check(not_negative);
+      ->check(CLI::Range(0.0, 100.0));
+  sub->add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all");
   sub->add_option("--top-p", generation.sampling.top_p, "of those with so much probability")
-      ->check(CLI::Range(0.0, 1.0))
-      ->check(a_number);
-  sub->add_option("--seed", generation.seed, "of the draws")->check(not_negative);
+      ->check(CLI::Range(0.0, 1.0));
+  sub->add_option("--seed", generation.seed, "of the draws");
   sub->add_option("--precision", options->precision, "exact, bf16 or int8")
       ->check(CLI::IsMember({"exact", "bf16", "int8"}));
   sub->add_flag("--stats", options->stats, "tell for each turn what was kept and what is new");

@@ -15,6 +15,7 @@
 #include "cli/cluster_pages.h"
 #include "cli/file_kind.h"
 #include "cli/page_secret.h"
+#include "cli/registry_entry.h"
 #include "graph/print.h"
 #include "runtime/redis/redis_link.h"
 
@@ -62,6 +63,7 @@ void add_workflow(const LoadedWorkflow& loaded, Digest& digest) {
     digest.add(static_cast<std::uint64_t>(param.pages));
     digest.add(static_cast<std::uint64_t>(param.page_tokens));
     digest.add(to_string(param.kv_dtype));
+    digest.add(param.device == EngineDevice::cuda ? "cuda" : "cpu");
   }
 }
 
@@ -71,9 +73,19 @@ std::array<std::byte, 32> digest_of(const Cluster& cluster, Digest digest) {
   for (const ClusterMachine& machine : cluster.spec().machines) {
     digest.add(machine.name.text);
     digest.add(machine.home ? "home" : "");
+    digest.add(machine.keeper ? "keeper" : "");
     for (const Name& role : machine.roles) digest.add(role.text);
   }
   return digest.value();
+}
+
+/// What else a caller could be.
+std::string other_homes(const Cluster& cluster, std::uint32_t machine) {
+  std::string names;
+  for (const std::uint32_t home : cluster.spec().homes())
+    if (home != machine)
+      names += (names.empty() ? "" : ", ") + cluster.spec().machines[home].name.text;
+  return names.empty() ? "" : "; `--name` takes another: " + names;
 }
 
 /// Where programs of this user may keep sockets.
@@ -184,7 +196,8 @@ Result<LockFile> lock_machine(const Cluster& cluster, std::uint32_t machine) {
     return Error{ErrorCode::unavailable,
                  "another process is machine '" + name + "' of " + cluster.spec().file +
                      (cluster.spec().machines[machine].home
-                          ? " already: one `sluice run` at a time can be its home"
+                          ? " already: one `sluice run` at a time can be a home" +
+                                other_homes(cluster, machine)
                           : " already")};
   return LockFile::take(path, name);
 }
@@ -245,7 +258,8 @@ Result<std::unique_ptr<Node>> make_node(const Cluster& cluster, std::uint32_t ma
   NodeOptions node;
   for (const ClusterMachine& one : cluster.spec().machines) node.machines.push_back(one.name.text);
   node.self = machine;
-  node.home = cluster.spec().home();
+  node.keeper = cluster.spec().keeper();
+  node.homes = cluster.spec().homes();
   node.placed = cluster.placed;
   if (registry == nullptr) {
     node.incarnation = new_incarnation();
@@ -255,7 +269,13 @@ Result<std::unique_ptr<Node>> make_node(const Cluster& cluster, std::uint32_t ma
     node.incarnation = *given;
   }
   node.runner = std::move(options);
-  auto pages = connect_pages(cluster, {machine, node.incarnation}, notice);
+  std::unique_ptr<IndexPort> index;
+  if (page_sharing(cluster).machines.contains(machine)) {
+    auto made = begin_index(cluster, notice);
+    if (!made.ok()) return made.error();
+    index = std::move(made).value();
+  }
+  auto pages = connect_pages(cluster, {machine, node.incarnation}, notice, std::move(index));
   if (!pages.ok()) return pages.error();
   node.runner.peers = std::move(pages).value();
   node.notice = notice;

@@ -77,6 +77,17 @@ bool is_away(const Cluster& cluster, const std::string& name,
 /// Each machine is a process that may be started here.
 bool is_of_this_computer(const Cluster& cluster) { return !cluster.spec().machines[0].address; }
 
+/// What to do about machines that do not come, where a run starts none: "" where it does.
+std::string who_starts(const Cluster& cluster) {
+  if (cluster.spec().homes().size() == 1) return "";
+  const ClusterMachine& keeper = cluster.spec().machines[cluster.spec().keeper()];
+  const std::string up = "; where calls begin on several machines, `sluice up " +
+                         cluster.spec().file + "` starts the others";
+  return keeper.home ? up + ", and `sluice run --cluster " + cluster.spec().file + " --name " +
+                           keeper.name.text + "` is the one that keeps the list"
+                     : up;
+}
+
 }  // namespace
 
 Result<std::vector<Supervisor::Machine>> processes_of(const Cluster& cluster,
@@ -133,13 +144,12 @@ void remove_sockets(const Cluster& cluster) {
 }
 
 Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(
-    const Cluster& cluster, const Catalog& catalog, const WorkflowOptions& options,
-    const std::vector<std::string>& plugins, RunnerOptions runner,
+    const Cluster& cluster, std::uint32_t self, const Catalog& catalog,
+    const WorkflowOptions& options, const std::vector<std::string>& plugins, RunnerOptions runner,
     std::chrono::milliseconds patience, const std::function<bool()>& told_to_end) {
-  const std::uint32_t self = cluster.spec().home();
   if (Result<void> cores = check_cores_of(cluster, self); !cores.ok()) return cores.error();
   if (Result<void> made = make_folder(cluster); !made.ok()) return made.error();
-  std::unique_ptr<ClusterHome> home(new ClusterHome(cluster));
+  std::unique_ptr<ClusterHome> home(new ClusterHome(cluster, self));
   name_for_failpoints(cluster.spec().machines[self].name.text);
   Result<LockFile> lock = lock_machine(cluster, self);
   if (!lock.ok()) return lock.error();
@@ -180,7 +190,8 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(
   if (Result<void> all = home->wait_for_members(patience, told_to_end); !all.ok()) {
     if (all.error().code == ErrorCode::cancelled) return all.error();
     kept->print();
-    if (home->supervisor_ || is_of_this_computer(cluster)) return all.error();
+    if (is_of_this_computer(cluster))
+      return Error{all.error().code, all.error().message + who_starts(cluster)};
     return Error{all.error().code, all.error().message +
                                        "; start each with `sluice node --cluster " +
                                        cluster.spec().file +
@@ -188,17 +199,17 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(
                                        "out: other keys, another address or other workflows"};
   }
   home->restarts_ = std::make_unique<Restarts>(
-      cluster, *home->node_, home->supervisor_ ? &*home->supervisor_ : nullptr, patience);
+      cluster, self, *home->node_, home->supervisor_ ? &*home->supervisor_ : nullptr, patience);
   kept->all_came();
   home->quiet_ = false;
   failpoint("ready");
   return home;
 }
 
-/// Where nobody has.
+/// Where nobody has, and no other home would miss them.
 Result<void> ClusterHome::start_processes(const WorkflowOptions& options,
                                           const std::vector<std::string>& plugins) {
-  if (!is_of_this_computer(cluster_)) return {};
+  if (!is_of_this_computer(cluster_) || cluster_.spec().homes().size() > 1) return {};
   Result<LockFile> first = lock_processes(cluster_);
   if (!first.ok()) return {};
   processes_lock_.emplace(std::move(first).value());
@@ -269,7 +280,7 @@ ClusterHome::~ClusterHome() {
   status_.reset();
   registry_.reset();
   processes_lock_.reset();
-  leave_folder(cluster_, cluster_.spec().home(), std::move(machine_lock_));
+  leave_folder(cluster_, self_, std::move(machine_lock_));
 }
 
 }  // namespace sluice::cli

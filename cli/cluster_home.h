@@ -1,5 +1,5 @@
-// The home of a cluster, for `sluice run --cluster`: waits for the other machines, and starts them
-// where nobody has.
+// A home of a cluster, for `sluice run --cluster`: waits for the other machines, and, as the only
+// home, starts them where nobody has.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace sluice::cli {
 
-/// The private registry, if the file asks for one, and all machines but the home, as `sluice node`
+/// The private registry, if the file asks for one, and all machines but the homes, as `sluice node`
 /// commands. Errors: no Redis server is installed.
 Result<std::vector<Supervisor::Machine>> processes_of(const Cluster& cluster,
                                                       const WorkflowOptions& options,
@@ -32,20 +32,18 @@ class ClusterHome {
  public:
   /// Borrows all. `told_to_end` is asked while others are waited for. Errors: who did not join
   /// within `patience`, what `make_node` says, cancelled (told to end).
-  static Result<std::unique_ptr<ClusterHome>> begin(const Cluster& cluster, const Catalog& catalog,
-                                                    const WorkflowOptions& options,
-                                                    const std::vector<std::string>& plugins,
-                                                    RunnerOptions runner,
-                                                    std::chrono::milliseconds patience,
-                                                    const std::function<bool()>& told_to_end);
+  static Result<std::unique_ptr<ClusterHome>> begin(
+      const Cluster& cluster, std::uint32_t self, const Catalog& catalog,
+      const WorkflowOptions& options, const std::vector<std::string>& plugins, RunnerOptions runner,
+      std::chrono::milliseconds patience, const std::function<bool()>& told_to_end);
   /// Ends the machines that it has started, where this process cannot wait for its own end.
   void end_processes();
   ~ClusterHome();
   /// Calls begin while the registry confirms this machine, or always where there is none.
   Runner& runner(std::size_t workflow);
-  /// Machines that were there and are being started again: new calls wait for them, as long as for
-  /// machines at the start. Thread: one.
-  std::vector<std::string> waits_for() { return restarts_->waits_for(); }
+  /// See `Restarts::waits_for`: new calls wait for machines as long as it does at the start.
+  /// Thread: one.
+  std::string waits_for() { return restarts_->waits_for(); }
 
  private:
   Result<void> start_processes(const WorkflowOptions& options,
@@ -53,9 +51,10 @@ class ClusterHome {
   Result<void> wait_for_members(std::chrono::milliseconds patience,
                                 const std::function<bool()>& told_to_end);
   void show_status();
-  explicit ClusterHome(const Cluster& cluster) : cluster_(cluster) {}
+  ClusterHome(const Cluster& cluster, std::uint32_t self) : cluster_(cluster), self_(self) {}
 
   const Cluster& cluster_;
+  const std::uint32_t self_;
   std::atomic<bool> quiet_{true};  // machines come and go as they should
   std::optional<LockFile> machine_lock_, processes_lock_;
   std::optional<Supervisor> supervisor_;

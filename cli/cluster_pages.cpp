@@ -8,6 +8,7 @@
 #include "engine/storage/page_window.h"
 #include "runtime/inproc/role_host.h"
 #include "runtime/peer_channels.h"
+#include "runtime/ucx/ucx_memory.h"
 
 namespace sluice::cli {
 
@@ -65,6 +66,7 @@ WhyNotShared why_not_shared(const Catalog& catalog) {
       if (plugin == nullptr || !plugin->shares_over_machines)
         return "roles of '" + role->plugin.text + "' share memory only";
     }
+    if (param.device == EngineDevice::cuda) return "its pages are on a GPU (`device: cuda`)";
     if (param.ssd) return "its pages are kept in one folder (`ssd`)";
     const ModelCheck check = catalog.shared_check_of_kind(param.kind.text);
     if (!check || !param.model) return "a " + param.kind.text + " without a model is in memory";
@@ -74,7 +76,8 @@ WhyNotShared why_not_shared(const Catalog& catalog) {
 }
 
 Result<std::shared_ptr<PeerPort>> connect_pages(
-    const Cluster& cluster, Origin self, const std::function<void(const LinkNotice&)>& notice) {
+    const Cluster& cluster, Origin self, const std::function<void(const LinkNotice&)>& notice,
+    std::shared_ptr<IndexPort> index) {
   const PageSharing sharing = page_sharing(cluster);
   if (!sharing.machines.contains(self.machine)) return std::shared_ptr<PeerPort>();
   Result<std::array<std::uint8_t, 32>> secret = secret_of(cluster);
@@ -83,7 +86,14 @@ Result<std::shared_ptr<PeerPort>> connect_pages(
   port.self = self;
   port.secret = *secret;
   port.notice = notice;
+  port.index = std::move(index);
   for (const ClusterMachine& one : cluster.spec().machines) port.names.push_back(one.name.text);
+  if (const auto& by = cluster.spec().machines[self.machine].ucx) {
+    Result<std::unique_ptr<RemoteMemory>> memory =
+        make_ucx_memory({by->devices ? by->devices->text : ""});
+    if (!memory.ok()) return memory.error();
+    port.memory = std::move(memory).value();
+  }
   port.connect = [&cluster, sharing, notice](Origin life) -> Result<std::unique_ptr<Transport>> {
     Result<ZmqOptions> options = transport_options(cluster, life, notice);
     if (!options.ok()) return options.error();

@@ -28,7 +28,9 @@ PageSharing page_sharing(const Cluster& cluster);
 WhyNotShared why_not_shared(const Catalog& catalog);
 
 /// Null: this machine shares no pages with others.
+/// `index`: where machines say which pages they have; null: nowhere.
 Result<std::shared_ptr<PeerPort>> connect_pages(
-    const Cluster& cluster, Origin self, const std::function<void(const LinkNotice&)>& notice);
+    const Cluster& cluster, Origin self, const std::function<void(const LinkNotice&)>& notice,
+    std::shared_ptr<IndexPort> index);
 
 }  // namespace sluice::cli

@@ -15,7 +15,7 @@ struct Examples {
   std::string_view lines;
 };
 
-constexpr std::array<Examples, 26> all{
+constexpr std::array<Examples, 27> all{
     {{"validate",
       R"(  sluice validate workflows/*.yaml
   sluice validate workflows/image_chat.yaml --set roles.vit.replicas=4
@@ -84,6 +84,7 @@ constexpr std::array<Examples, 26> all{
   echo '{"timestamp": 9, "hash_ids": [1, 2, 4]}' >> trace.jsonl
   sluice pool trace trace.jsonl --blocks 3
 )"},
+     {"pool functions", "  sluice pool functions > sluice_pages.lua\n"},
      {"pool status",
       R"(  sluice model ask tests/golden/gguf/llama.gguf Hello --tokens 8 --kv-folder pages
   sluice pool status pages

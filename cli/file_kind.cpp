@@ -192,7 +192,11 @@ Result<void> check_is_profile(const std::string& path) {
       "a profile begins with `profile: NAME`, and a scenario can stand for one";
   if (has_key(root, "sluice", "scenario"))
     return invalid_argument(path + ": this is a workflow, not a profile; " + what);
-  if (has_key(root, "nodes", "scenario") && !has_key(root, "profile", "sluice"))
+  const bool meant = std::ranges::any_of(root.entries, [](const YamlEntry& entry) {
+    return !nearest_name(entry.key.scalar, {"profile"}).empty();
+  });
+  // One that is misspelt is said where the file is read, with its place.
+  if (has_key(root, "nodes", "scenario") && !meant && root.find("sluice") == nullptr)
     return invalid_argument(path + ": this has no `profile:`; " + what);
   return {};
 }

@@ -4,17 +4,23 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/keys.h"
 #include "cli/option_checks.h"
+#include "cli/terminal_text.h"
 #include "cli/usage.h"
+#ifdef SLUICE_CUDA
+#include "engine/device/device_text.h"
+#endif
 
 namespace sluice::cli {
 
@@ -48,6 +54,7 @@ void check_all_options(CLI::App& app) {
     if (!option->get_positional()) option->allow_extra_args(false);
     const std::string type = option->get_type_name();
     if (type.starts_with("INT")) option->check(fits_64_bits<std::int64_t>);
+    if (type.starts_with("FLOAT")) option->check(a_number);
     if (type.starts_with("UINT")) option->check(fits_64_bits<std::uint64_t>);
   }
   for (CLI::App* command : app.get_subcommands({})) check_all_options(*command);
@@ -77,16 +84,29 @@ void open_standard_streams() {
       std::abort();
 }
 
+/// A file that may grow no more (`ulimit -f`) is then an error of writing, as a full disk is, and
+/// not the end of the program.
+void ignore_file_limit() { std::signal(SIGXFSZ, SIG_IGN); }
+
 /// What `See ... --help` names: " run", " model ask"; empty before a command is known.
 std::string& typed_command() {
   static std::string words;
   return words;
 }
 
+/// The GPU that roles may run on; null: this program was built without CUDA.
+const TextDevice* cuda() {
+#ifdef SLUICE_CUDA
+  return &cuda_texts();
+#else
+  return nullptr;
+#endif
+}
+
 }  // namespace
 
 int fail(const std::string& message) {
-  std::fprintf(stderr, "error: %s\n", message.c_str());
+  std::fprintf(stderr, "error: %s\n", escaped_text(message).c_str());
   return 1;
 }
 
@@ -99,7 +119,7 @@ int finished(int status) {
 }
 
 int fail_usage(const std::string& message) {
-  std::fprintf(stderr, "error: %s\nSee `sluice%s --help`.\n", message.c_str(),
+  std::fprintf(stderr, "error: %s\nSee `sluice%s --help`.\n", escaped_text(message).c_str(),
                typed_command().c_str());
   return 2;
 }
@@ -109,8 +129,9 @@ int fail_usage(const std::string& message) {
 int main(int argc, char** argv) {
   using namespace sluice;
   cli::open_standard_streams();
+  cli::ignore_file_limit();
   Catalog catalog;
-  add_builtin_plugins(catalog);
+  add_builtin_plugins(catalog, cli::cuda());
 
   CLI::App app{"Sluice runs multimodal inference as a dataflow graph.", "sluice"};
   app.footer(cli::examples);
@@ -153,5 +174,11 @@ int main(int argc, char** argv) {
     return cli::fail_usage(cli::usage_problem(app, error));
   }
   if (const int status = cli::add_plugin_folders(catalog, plugin_folders)) return status;
-  return cli::finished(chosen());
+  try {
+    return cli::finished(chosen());
+  } catch (const std::bad_alloc&) {
+    return cli::fail(
+        "memory ran out: the machine, or a limit of this process (`ulimit -v`), gives no more; "
+        "take a narrower --precision or --kv-dtype, fewer --tokens, or pages for fewer tokens");
+  }
 }

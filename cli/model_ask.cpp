@@ -1,4 +1,7 @@
 // `sluice model ask`: a checkpoint answers a prompt, with pictures, as its family is talked to.
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -9,7 +12,7 @@
 #include "cli/input_file.h"
 #include "cli/kv_folder.h"
 #include "cli/model_load.h"
-#include "cli/option_checks.h"
+#include "cli/terminal_text.h"
 #include "engine/policy/action_tokens.h"
 #ifdef SLUICE_CUDA
 #include "engine/device/device_text.h"
@@ -55,12 +58,14 @@ int answer(const ChatModel& model, Generator& generator, Generation generation) 
   generator.add(std::move(generation));
   std::vector<std::uint64_t> advanced;
   std::size_t printed = 0;
+  const bool terminal = ::isatty(STDOUT_FILENO) != 0;
   while (generator.busy()) {
     generator.step(advanced);
-    const std::string& text = generator.find(id)->text;
-    std::fwrite(text.data() + printed, 1, text.size() - printed, stdout);
+    const std::string& all = generator.find(id)->text;
+    const std::string text = terminal ? plain_text(all.substr(printed)) : all.substr(printed);
+    std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
-    printed = text.size();
+    printed = all.size();
   }
   const Generation& done = *generator.find(id);
   std::printf("\n");
@@ -71,10 +76,27 @@ int answer(const ChatModel& model, Generator& generator, Generation generation) 
   return 0;
 }
 
+/// Of the prompt and the longest answer: the model reads no more than its positions.
+std::size_t tokens_most(const ChatModel& model, const Generation& generation) {
+  const Decoder& text = model.model().text();
+  return std::min(generation.rows.size() / text.width() + generation.options.tokens_max,
+                  text.shape().positions_max);
+}
+
 std::size_t pages_of(const ChatModel& model, const Generation& generation) {
-  const std::size_t tokens =
-      generation.rows.size() / model.model().text().width() + generation.options.tokens_max;
-  return tokens / page_tokens + 2;
+  return tokens_most(model, generation) / page_tokens + 2;
+}
+
+/// Before the pages are made: those of this answer, and not of a usual one.
+Result<void> check_room(const ChatModel& model, const Options& options,
+                        const Generation& generation) {
+  const MemoryPlan plan = plan_memory(model.model().file(), model.model().architecture(),
+                                      tokens_most(model, generation),
+                                      format_named(options.precision), options.kept.dtype());
+  if (plan.fits()) return {};
+  return Error{ErrorCode::exhausted,
+               "the prompt and --tokens " + std::to_string(generation.options.tokens_max) +
+                   " of an answer do not fit: " + plan.text() + "; give fewer --tokens"};
 }
 
 /// The decoder on the device; pictures are encoded on the CPU.
@@ -95,6 +117,8 @@ int answer_on_device(const ChatModel& model, const Options& options, Generation 
 }
 
 int answer_on_cpu(const ChatModel& model, const Options& options, Generation generation) {
+  if (const Result<void> room = check_room(model, options, generation); !room.ok())
+    return fail(room.error().message);
   const Result<KeptPool> kept =
       make_pool(model.model().text().kv_shape(page_tokens, options.kept.dtype()),
                 pages_of(model, generation), options.kv);
@@ -129,7 +153,8 @@ int ask(Options options) {
     return fail("--kv-dtype is of pages of the CPU: leave --device cuda out");
   const Result<std::string> system = checked_text("--system", options.system);
   if (!system.ok()) return fail(system.error().message);
-  // The plan is for a prompt of 4096 tokens; a longer one is still refused by the pool.
+  // Before the weights are read the plan is for 4096 tokens: how many the prompt has, and what the
+  // model reads, is known behind them.
   const Result<ChatModel> model =
       load_chat(options.directory, 4096, options.precision, options.kept.dtype());
   if (!model.ok()) return fail(model.error().message);
@@ -156,14 +181,11 @@ void add_model_ask(CLI::App& model, Chosen& chosen) {
   sub->add_option("--max-tokens,--tokens", generation.tokens_max, "of the answer, at most")
       ->check(CLI::Range(1, 1 << 20));
   sub->add_option("--temperature", generation.sampling.temperature, "0: the likeliest token")
-      ->check(CLI::Range(0.0, 100.0))
-      ->check(a_number);
-  sub->add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all")
-      ->check(not_negative);
+      ->check(CLI::Range(0.0, 100.0));
+  sub->add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all");
   sub->add_option("--top-p", generation.sampling.top_p, "of those with so much probability")
-      ->check(CLI::Range(0.0, 1.0))
-      ->check(a_number);
-  sub->add_option("--seed", generation.seed, "of the draws")->check(not_negative);
+      ->check(CLI::Range(0.0, 1.0));
+  sub->add_option("--seed", generation.seed, "of the draws");
   sub->add_option("--stop", generation.stop, "texts that end the answer");
   sub->add_option("--precision", options->precision, "exact, bf16 or int8")
       ->check(CLI::IsMember({"exact", "bf16", "int8"}));

@@ -30,13 +30,11 @@ Result<Architecture> load_architecture(const std::string& directory) {
 
 Result<Model> load_planned(const std::string& directory, std::size_t tokens,
                            kernels::WeightFormat format, std::FILE* to, Dtype kv) {
-  Result<Architecture> architecture = load_architecture(directory);
-  if (!architecture.ok()) return architecture.error();
-  Result<SafetensorsFile> file = open_weights(directory);
-  if (!file.ok()) return file.error();
-  const MemoryPlan plan = plan_memory(*file, *architecture, tokens, format, kv);
-  if (Result<void> fits = show_plan(plan, to); !fits.ok()) return fits.error();
-  return Model::load(std::move(architecture).value(), std::move(file).value(), format);
+  if (Result<void> kind = check_is_checkpoint(directory); !kind.ok()) return kind.error();
+  return Model::open(directory, format, ModelParts::all,
+                     [&](const Architecture& architecture, const SafetensorsFile& file) {
+                       return show_plan(plan_memory(file, architecture, tokens, format, kv), to);
+                     });
 }
 
 Result<ChatModel> load_chat(const std::string& path, std::size_t tokens,

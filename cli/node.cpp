@@ -1,4 +1,4 @@
-// `sluice node`: one machine of a cluster. `sluice up`: all but the home, as processes here.
+// `sluice node`: one machine of a cluster. `sluice up`: all but the homes, as processes here.
 #include <signal.h>
 #include <unistd.h>
 
@@ -154,7 +154,8 @@ int node(const NodeCommand& options, const Catalog& catalog) {
   }
   if (it->home)
     return fail("machine '" + options.name +
-                "' is the home, where calls begin: `sluice run --cluster " + options.cluster +
+                "' is a home, where calls begin: `sluice run --cluster " + options.cluster +
+                (cluster->spec().homes().size() == 1 ? "" : " --name " + options.name) +
                 "` is that machine");
   const auto number = static_cast<std::uint32_t>(it - machines.begin());
   if (Result<void> cores = check_cores_of(*cluster, number); !cores.ok())
@@ -174,10 +175,11 @@ int up(const NodeCommand& options, const std::vector<std::string>& plugins,
   const std::optional<Cluster> cluster = load(options.cluster, options.workflow, catalog);
   if (!cluster) return 1;
   const auto machines = processes_of(*cluster, options.workflow, plugins, false);
-  if (!machines.ok() || cluster->spec().machines.size() == 1) {
+  const bool only_homes = cluster->spec().machines.size() == cluster->spec().homes().size();
+  if (!machines.ok() || only_homes) {
     leave_cluster_folder(cluster->folder);
     return fail(machines.ok()
-                    ? options.cluster + " has no machine but the home: nothing is to be started"
+                    ? options.cluster + " has no machine but its homes: nothing is to be started"
                     : machines.error().message);
   }
   {
@@ -227,7 +229,7 @@ void add_up(CLI::App& app, const Catalog& catalog, Chosen& chosen,
             const std::vector<std::string>& plugins) {
   auto options = std::make_shared<NodeCommand>();
   CLI::App* command =
-      add(app, "up", "Start all machines of a cluster but the home as processes here", *options);
+      add(app, "up", "Start all machines of a cluster but its homes as processes here", *options);
   command->add_option("file", options->cluster, "A cluster file (YAML)")->required();
   command->callback([&catalog, &chosen, &plugins, options] {
     chosen = [&catalog, &plugins, options] { return up(*options, plugins, catalog); };

@@ -1,38 +1,36 @@
-// Checks of options that the parser of the command line takes and nobody means: -1 for a number
-// without a sign, which becomes a huge one, and "nan", which no range excludes.
+// Checks of numbers that the parser of the command line takes and nobody means: -1 for one without
+// a sign, an empty text for 0, and "nan", which no range excludes.
+//
+// What such a check says is that it refuses; what may be given instead is the usage's to say
+// (`usage_problem`), which knows the option's range. Empty: it may be given.
 #pragma once
 
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <limits>
 #include <string>
 
 namespace sluice::cli {
 
-/// Empty: it may be given.
-inline std::string not_negative(const std::string& given) {
-  return given.starts_with('-') ? "'" + given + "' is below 0" : std::string();
-}
-
+/// A finite number, and nothing before or behind it.
 inline std::string a_number(const std::string& given) {
-  return std::isfinite(std::strtod(given.c_str(), nullptr)) ? std::string()
-                                                            : "'" + given + "' is no number";
+  const bool begins = !given.empty() && std::isspace(static_cast<unsigned char>(given[0])) == 0;
+  char* end = nullptr;
+  const double number = std::strtod(given.c_str(), &end);
+  return begins && end == given.c_str() + given.size() && std::isfinite(number) ? "" : "no number";
 }
 
-/// A whole number that 64 bits hold; without it the parser takes the nearest that they do.
+/// A whole number that 64 bits hold; without it the parser takes the nearest that they do, and a
+/// huge one for -1 where it has no sign.
 template <typename Number>
 std::string fits_64_bits(const std::string& given) {
   Number number = 0;
   const char* const first = given.data() + (given.starts_with('+') ? 1 : 0);
   const char* const end = given.data() + given.size();
   const auto [stop, failed] = std::from_chars(first, end, number);
-  if (failed == std::errc() && stop == end) return "";
-  if (stop != end) return "'" + given + "' is not a whole number";
-  return "'" + given + "' is not a whole number from " +
-         std::to_string(std::numeric_limits<Number>::min()) + " to " +
-         std::to_string(std::numeric_limits<Number>::max());
+  return failed == std::errc() && stop == end ? "" : "no whole number";
 }
 
 }  // namespace sluice::cli

@@ -201,6 +201,14 @@ Result<std::string> OutputFiles::write(std::string_view output, const Payload& v
   return written.ok() ? Result<std::string>(path) : Result<std::string>(written.error());
 }
 
+std::vector<std::string> OutputFiles::unwritten() const {
+  std::vector<std::string> words;
+  for (const auto& [output, path] : named_)
+    if (!begun_.contains(output))
+      words.push_back("nothing came for the output '" + output + "': " + path + " was not written");
+  return words;
+}
+
 Result<void> check_can_write(const std::string& path) {
   std::error_code failed;
   if (fs::is_directory(path, failed)) return not_written(path, EISDIR);

@@ -44,6 +44,8 @@ class OutputFiles {
   /// other in one file. `prefix` stands before the names of files that nobody named.
   Result<std::string> write(std::string_view output, const Payload& value,
                             const std::string& prefix = "");
+  /// Files that the command line names and that nothing was written to, in words.
+  std::vector<std::string> unwritten() const;
 
  private:
   std::map<std::string, std::string, std::less<>> named_;  // the file of an output

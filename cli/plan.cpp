@@ -70,6 +70,10 @@ void add_plan(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
       ->add_option(
           "--explain", options->explained,
           "Say in words what makes a node run, what `inputs` brings or how an output is ordered")
+      ->check([](const std::string& given) {
+        return given.empty() ? std::string("it needs the name of a node or an output, or `inputs`")
+                             : std::string();
+      })
       ->excludes(format);
   add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, options] {

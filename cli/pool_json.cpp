@@ -25,6 +25,14 @@ void add_source(const PoolReport& pool, Json& json) {
   json["brought_bytes"] = pool.brought_bytes;
   json["given_pages"] = pool.given_pages;
   json["given_bytes"] = pool.given_bytes;
+  if (pool.index.has_value())
+    json["index"] = {{"asked", pool.index->asked},
+                     {"found", pool.index->found},
+                     {"unanswered", pool.index->unanswered},
+                     {"stale", pool.index->stale},
+                     {"told", pool.index->told},
+                     {"anew", pool.index->anew},
+                     {"down", pool.index->down}};
   if (pool.source != PoolReport::Source::disk) return;
   json["disk_pages"] = pool.source_pages;
   json["disk_bytes"] = pool.source_bytes;

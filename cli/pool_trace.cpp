@@ -12,6 +12,7 @@
 #include "dataplane/optimum.h"
 #include "dataplane/replay.h"
 #include "dataplane/trace.h"
+#include "runtime/redis/page_index.h"
 
 namespace sluice::cli {
 namespace {
@@ -100,6 +101,15 @@ void add_pool(CLI::App& app, Chosen& chosen) {
   pool->require_subcommand(1);
   add_pool_status(*pool, chosen);
   add_pool_store(*pool, chosen);
+  pool->add_subcommand("functions",
+                       "Print what a Redis server that others share must have loaded: pipe it to "
+                       "`redis-cli -x FUNCTION LOAD`")
+      ->callback([&chosen] {
+        chosen = [] {
+          const std::string_view text = page_index_functions();
+          return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? 0 : 1;
+        };
+      });
   CLI::App* command =
       pool->add_subcommand("trace", "Replay a trace; print the blocks that hit, in %");
   command

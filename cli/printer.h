@@ -34,6 +34,7 @@ class Printer {
   const std::string& finish();
   /// Why the last answer that was cut off was, as `reached` reads it; 0: none was.
   std::int64_t cut_off() const { return cut_off_; }
+  const OutputFiles& files() const { return files_; }
 
  private:
   void end_line();

@@ -32,6 +32,22 @@ bool is_private(const Cluster& cluster) {
   return cluster.spec().registry && cluster.spec().registry->text == "private";
 }
 
+/// Where it is, and as whom it is asked.
+template <typename Options>
+Result<void> find_server(const Cluster& cluster, Options& options) {
+  const ClusterSpec& spec = cluster.spec();
+  options.shown = is_private(cluster) ? "unix://" + registry_socket(cluster) : spec.registry->text;
+  Result<RedisAddress> address = read_redis_address(options.shown);
+  if (!address.ok()) return address.error();
+  options.address = std::move(address).value();
+  if (!spec.registry_user || !spec.registry_password) return {};
+  const std::string file = registry_password_file(spec);
+  Result<std::string> password = read_password(file);
+  if (!password.ok()) return password.error();
+  options.login = RedisLogin{spec.registry_user->text, std::move(password).value(), file};
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RegistryKeeper>> begin_entry(
@@ -40,24 +56,25 @@ Result<std::unique_ptr<RegistryKeeper>> begin_entry(
   const ClusterSpec& spec = cluster.spec();
   if (!spec.registry) return std::unique_ptr<RegistryKeeper>();
   RegistryOptions options;
-  options.shown = is_private(cluster) ? "unix://" + registry_socket(cluster) : spec.registry->text;
-  Result<RedisAddress> address = read_redis_address(options.shown);
-  if (!address.ok()) return address.error();
-  options.address = std::move(address).value();
-  if (spec.registry_user && spec.registry_password) {
-    const std::string file = registry_password_file(spec);
-    Result<std::string> password = read_password(file);
-    if (!password.ok()) return password.error();
-    options.login = RedisLogin{spec.registry_user->text, std::move(password).value(), file};
-  }
-  options.entry = {key_name(cluster),    spec.machines[machine].name.text,
-                   new_registry_token(), hex(cluster.digest),
-                   incarnation_now(),    spec.lease,
+  if (const Result<void> found = find_server(cluster, options); !found.ok()) return found.error();
+  options.entry = {key_name(cluster), spec.machines[machine].name.text, new_registry_token(),
+                   hex(cluster.digest), incarnation_now(), spec.lease,
                    // A private one begins with its cluster, whose locks say who is which machine.
                    is_private(cluster) ? std::chrono::milliseconds(0) : spec.lease};
   options.fenced = std::move(fenced);
   options.notice = std::move(notice);
   return RegistryKeeper::create(std::move(options));
+}
+
+Result<std::unique_ptr<IndexPort>> begin_index(const Cluster& cluster,
+                                               std::function<void(const std::string&)> notice) {
+  if (!cluster.spec().registry) return std::unique_ptr<IndexPort>();
+  IndexOptions options;
+  if (const Result<void> found = find_server(cluster, options); !found.ok()) return found.error();
+  options.cluster = key_name(cluster);
+  options.lease = cluster.spec().lease;
+  options.notice = std::move(notice);
+  return make_index_keeper(std::move(options));
 }
 
 Result<void> wait_for_entry(RegistryKeeper& registry, std::chrono::milliseconds patience,

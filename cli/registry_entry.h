@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/cluster.h"
+#include "runtime/redis/index_keeper.h"
 #include "runtime/redis/registry_keeper.h"
 
 namespace sluice::cli {
@@ -18,6 +19,11 @@ namespace sluice::cli {
 Result<std::unique_ptr<RegistryKeeper>> begin_entry(const Cluster& cluster, std::uint32_t machine,
                                                     std::function<void(const std::string&)> fenced,
                                                     std::function<void(const std::string&)> notice);
+
+/// Where the machines of the cluster say which pages they have: the registry's server. Never waits.
+/// Null: the cluster has no registry. Errors: as `begin_entry`.
+Result<std::unique_ptr<IndexPort>> begin_index(const Cluster& cluster,
+                                               std::function<void(const std::string&)> notice);
 
 /// Until the registry lets it in. `told_to_end` is asked often.
 /// Errors: cancelled; why the registry does not, within `patience`.

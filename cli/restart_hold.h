@@ -1,10 +1,14 @@
-// Whether new calls wait for machines that are being started again. Pure: time is an argument.
+// Whether new calls wait for machines that come back. Pure: time is an argument.
 //
 // A machine is waited for from when its process died until a later life of it is there, but no
-// longer than `patience`, and only while somebody starts it again.
+// longer than `patience`, and only while somebody starts it again. A machine that a life of this
+// one has not met yet (it began anew with the keeper, and so do the others) is waited for as long
+// as an earlier life of it could go unheard, a lease, and no longer than `patience`.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -14,8 +18,9 @@ class RestartHold {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  RestartHold(std::size_t machines, std::chrono::milliseconds patience)
-      : machines_(machines), patience_(patience) {}
+  RestartHold(std::size_t machines, std::chrono::milliseconds patience,
+              std::chrono::milliseconds lease)
+      : machines_(machines), meets_(machines), patience_(patience), lease_(lease) {}
 
   /// It is there, in a process that lives.
   void lives(std::size_t machine) { machines_[machine].reset(); }
@@ -29,10 +34,23 @@ class RestartHold {
     const auto& died = machines_[machine];
     return died && again && now - *died < patience_;
   }
+  /// Whether to wait for one that this machine has not met in the life `life`: so long from when
+  /// that is first asked.
+  bool meets(std::size_t machine, std::uint32_t life, Time now) {
+    std::optional<Meeting>& meeting = meets_[machine];
+    if (!meeting || meeting->life != life) meeting = {life, now};
+    return now - meeting->since < std::min(patience_, lease_);
+  }
 
  private:
+  struct Meeting {
+    std::uint32_t life = 0;  // of this machine
+    Time since{};
+  };
+
   std::vector<std::optional<Time>> machines_;  // when its process died
-  std::chrono::milliseconds patience_;
+  std::vector<std::optional<Meeting>> meets_;
+  std::chrono::milliseconds patience_, lease_;
 };
 
 }  // namespace sluice::cli

@@ -72,14 +72,15 @@ std::optional<std::vector<Supervisor::Status>> supervised(const Cluster& cluster
   return processes;
 }
 
-Restarts::Restarts(const Cluster& cluster, const Node& node, const Supervisor* own,
-                   std::chrono::milliseconds patience)
+Restarts::Restarts(const Cluster& cluster, std::uint32_t self, Node& node,
+                   const Supervisor* own, std::chrono::milliseconds patience)
     : cluster_(cluster),
+      self_(self),
       node_(node),
       own_(own),
-      hold_(cluster.spec().machines.size(), patience),
+      hold_(cluster.spec().machines.size(), patience, cluster.spec().lease),
       processes_(cluster.spec().machines.size(), -1) {
-  look(steady_clock::now());
+  look(node_.status(), steady_clock::now());
 }
 
 Restarts::~Restarts() {
@@ -88,10 +89,9 @@ Restarts::~Restarts() {
 }
 
 /// Takes in which lives are there, and whose processes they are.
-void Restarts::look(RestartHold::Time now) {
-  const NodeStatus status = node_.status();
+void Restarts::look(const NodeStatus& status, RestartHold::Time now) {
   for (std::size_t i = 0; i < processes_.size(); ++i) {
-    if (i == cluster_.spec().home()) continue;
+    if (i == self_) continue;
     if (processes_[i] >= 0 && has_died(processes_[i])) hold_.died(i, now);
     const bool is_known = processes_[i] >= 0 && !hold_.is_dead(i);
     const Roster::Row& row = status.machines[i].known;
@@ -119,10 +119,11 @@ bool Restarts::is_restarted(const std::string& machine, RestartHold::Time now) {
          });
 }
 
-bool Restarts::has_stand_ins(std::size_t machine) const {
-  const std::vector<NodeStatus::Machine> machines = node_.status().machines;
+bool Restarts::has_stand_ins(const NodeStatus& status, std::size_t machine) const {
+  if (machine == cluster_.spec().keeper()) return false;
+  const std::vector<NodeStatus::Machine>& machines = status.machines;
   const auto is_there = [&](std::uint32_t one) {
-    return one == cluster_.spec().home() ||
+    return one == self_ ||
            (machines[one].known.state == Roster::State::there && !hold_.is_dead(one));
   };
   // Until its loss is known calls may still be sent to it.
@@ -134,19 +135,35 @@ bool Restarts::has_stand_ins(std::size_t machine) const {
   return true;
 }
 
-std::vector<std::string> Restarts::waits_for() {
-  const RestartHold::Time now = steady_clock::now();
-  std::vector<std::string> names;
-  bool is_news = std::ranges::count(processes_, -1) > 1;  // but for the home
+bool Restarts::has_met(const NodeStatus& status, std::size_t machine) const {
+  if (machine == self_) return true;
+  if (machine == cluster_.spec().keeper()) return status.let_in;
+  return status.machines[machine].known.state != Roster::State::not_seen;
+}
+
+std::string Restarts::waits_for() {
+  bool is_news = std::ranges::count(processes_, -1) > 1;  // but for this one
   for (const int process : processes_) is_news = is_news || (process >= 0 && has_died(process));
-  if (!is_news) return names;
-  look(now);
+  if (!is_news && node_.wait_for_members({}).ok()) return {};
+  const RestartHold::Time now = steady_clock::now();
+  const NodeStatus status = node_.status();
+  // One that is not let in is about to begin its next life, or has begun it.
+  const std::uint32_t life = status.lives + (status.over ? 1 : 0);
+  look(status, now);
+  std::string starting, meeting;
+  const auto add = [](std::string& list, const std::string& name) {
+    list += (list.empty() ? "'" : ", '") + name + "'";
+  };
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     const std::string& name = cluster_.spec().machines[i].name.text;
-    if (hold_.is_dead(i) && hold_.waits(i, is_restarted(name, now), now) && !has_stand_ins(i))
-      names.push_back(name);
+    const bool is_dead = hold_.is_dead(i);
+    if ((!is_dead && has_met(status, i)) || has_stand_ins(status, i)) continue;
+    if (is_dead && hold_.waits(i, is_restarted(name, now), now)) add(starting, name);
+    if (!is_dead && hold_.meets(i, life, now)) add(meeting, name);
   }
-  return names;
+  if (!starting.empty()) return "machine " + starting + " is being started again";
+  if (meeting.empty()) return {};
+  return "this home begins anew, and has not met machine " + meeting + " yet";
 }
 
 }  // namespace sluice::cli

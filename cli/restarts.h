@@ -1,5 +1,5 @@
-// The machines of a cluster that die on this computer, and whether somebody starts them again: for
-// which of them the calls of a home wait.
+// For which machines of a cluster the calls of a home wait: those of this computer that died and
+// that somebody starts again, and those that a life of the home has not met yet.
 //
 // Thread: one. Owns: a descriptor for each machine's process that it knows.
 #pragma once
@@ -25,27 +25,30 @@ std::optional<std::vector<Supervisor::Status>> supervised(const Cluster& cluster
 
 class Restarts {
  public:
-  /// Borrows all. `own` may be null.
-  Restarts(const Cluster& cluster, const Node& node, const Supervisor* own,
+  /// `self`: this machine. Borrows all. `own` may be null.
+  Restarts(const Cluster& cluster, std::uint32_t self, Node& node, const Supervisor* own,
            std::chrono::milliseconds patience);
   ~Restarts();
   Restarts(const Restarts&) = delete;
   Restarts& operator=(const Restarts&) = delete;
 
-  /// Names of those that calls wait for now.
-  std::vector<std::string> waits_for();
+  /// Words on those that calls wait for now; empty: none.
+  std::string waits_for();
 
  private:
-  void look(RestartHold::Time now);
+  void look(const NodeStatus& status, RestartHold::Time now);
   bool is_restarted(const std::string& machine, RestartHold::Time now);
-  /// It is lost, and each of its roles is on a machine that is there.
-  bool has_stand_ins(std::size_t machine) const;
+  /// It is not there, and each of its roles is on a machine that is. Of the keeper: never.
+  bool has_stand_ins(const NodeStatus& status, std::size_t machine) const;
+  /// It is there, or known to be lost: not so in the first moments of a life.
+  bool has_met(const NodeStatus& status, std::size_t machine) const;
 
   const Cluster& cluster_;
-  const Node& node_;
+  const std::uint32_t self_;
+  Node& node_;
   const Supervisor* const own_;
   RestartHold hold_;
-  std::vector<int> processes_;  // by machine; -1: not known
+  std::vector<int> processes_;                           // by machine; -1: not known
   std::optional<std::vector<Supervisor::Status>> said_;  // by whoever starts them
   RestartHold::Time said_at_{};
 };

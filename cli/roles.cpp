@@ -49,19 +49,22 @@ int list_all(const Declarations& declarations) {
 }
 
 /// A line for each port, with what it is for.
-void print_ports(const char* kind, const std::vector<Port>& ports) {
+void print_ports(bool inputs, const std::vector<Port>& ports) {
   for (const Port& port : ports) {
     std::string more = port.meaning.empty() ? "" : ": " + port.meaning;
     if (port.count_source) more += "; a number, once in a call, that may be another node's count";
+    if (inputs && port.frames == PortFrames::one) more += "; one frame, always";
+    if (inputs && port.frames == PortFrames::at_most_one) more += "; one frame, or none";
     if (port.bytes_max != 0) more += "; at most " + std::to_string(port.bytes_max) + " bytes";
-    std::printf("    %s %s%s\n", kind, ports_text({port}).c_str(), more.c_str());
+    std::printf("    %s %s%s\n", inputs ? "takes " : "yields", ports_text({port}).c_str(),
+                more.c_str());
   }
 }
 
 void print_interface(const InterfaceDeclaration& interface) {
   std::printf("  %s\n", interface.name.c_str());
-  print_ports("takes ", interface.inputs);
-  print_ports("yields", interface.outputs);
+  print_ports(true, interface.inputs);
+  print_ports(false, interface.outputs);
   for (std::size_t i = 0; i < interface.frames.size() && interface.frames.size() > 1; ++i) {
     std::string fields;
     for (const std::string& field : interface.frames[i])

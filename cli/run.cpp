@@ -18,7 +18,6 @@
 #include "cli/interrupt.h"
 #include "cli/isolate.h"
 #include "cli/left_out.h"
-#include "cli/option_checks.h"
 #include "cli/output_files.h"
 #include "cli/printer.h"
 #include "cli/progress.h"
@@ -37,6 +36,7 @@ using Json = nlohmann::json;
 struct RunOptions {
   std::string file;
   std::string cluster;
+  std::string name;                // which of its homes
   std::int64_t join_seconds = 60;  // for the other machines
   std::vector<std::string> images, inputs, without, outs;
   std::optional<std::string> prompt;
@@ -200,6 +200,9 @@ RunEnd run_one(const RunOptions& options, const Plan& plan, CallInputs inputs, O
     std::fprintf(stderr, "note: the answer %s and stops here\n", reached(printer.cut_off()));
   for (const std::string& warning : outcome.warnings)
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  if (outcome.ok)
+    for (const std::string& words : printer.files().unwritten())
+      std::fprintf(stderr, "note: %s\n", words.c_str());
   RunEnd end;
   end.add(outcome);
   if (std::ferror(stdout) != 0)
@@ -249,6 +252,7 @@ struct Prepared {
   std::optional<Cluster> cluster;
   std::optional<Compiled> alone;
   std::size_t workflow = 0;  // of the cluster's
+  std::uint32_t self = 0;    // which of its machines
 
   const Compiled& compiled() const { return cluster ? cluster->workflows[workflow] : *alone; }
 };
@@ -258,7 +262,7 @@ std::vector<std::string> elsewhere(const Prepared& prepared) {
   std::vector<std::string> names;
   if (!prepared.cluster) return names;
   const RoleMachines& machines = prepared.cluster->placed[prepared.workflow];
-  const std::vector<std::uint32_t> home{prepared.cluster->spec().home()};
+  const std::vector<std::uint32_t> home{prepared.self};
   for (const PlanNode& node : prepared.compiled().plan.nodes)
     if (node.id != entry_node && machines[node.role] != home) names.push_back(node.name);
   return names;
@@ -283,6 +287,21 @@ Result<std::size_t> workflow_of(const RunOptions& options, const Cluster& cluste
                                : " has no workflow '" + options.file + "'; there are " + list));
 }
 
+/// Which of its homes this is: the first, where nobody says.
+Result<std::uint32_t> home_of(const RunOptions& options, const Cluster& cluster) {
+  const std::vector<std::uint32_t> homes = cluster.spec().homes();
+  if (options.name.empty()) return homes.front();
+  std::string list;
+  for (const std::uint32_t home : homes) {
+    const std::string& name = cluster.spec().machines[home].name.text;
+    if (name == options.name) return home;
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  return invalid_argument("--name " + options.name +
+                          ": calls begin at no machine of that name in " + options.cluster +
+                          "; they do at " + list);
+}
+
 /// Nothing: everything that is wrong was said.
 std::optional<Prepared> prepare(const RunOptions& options, const Catalog& catalog) {
   Prepared prepared;
@@ -302,6 +321,9 @@ std::optional<Prepared> prepare(const RunOptions& options, const Catalog& catalo
     const Result<std::size_t> workflow = workflow_of(options, *prepared.cluster);
     if (!workflow.ok()) return refuse(workflow.error().message);
     prepared.workflow = *workflow;
+    const Result<std::uint32_t> self = home_of(options, *prepared.cluster);
+    if (!self.ok()) return refuse(self.error().message);
+    prepared.self = *self;
     return prepared;
   }
   Result<Compiled> compiled = compile_file(options.file, options.workflow, catalog);
@@ -349,7 +371,7 @@ Result<Running> begin(const Prepared& prepared, const RunOptions& options, const
       show("ending; press Ctrl-C again to end at once");
     });
     auto home =
-        ClusterHome::begin(*prepared.cluster, catalog, options.workflow, plugins,
+        ClusterHome::begin(*prepared.cluster, prepared.self, catalog, options.workflow, plugins,
                            std::move(runner_options), std::chrono::seconds(options.join_seconds),
                            [interrupts] { return interrupts->signal() != 0; });
     if (!home.ok()) return home.error();
@@ -471,18 +493,15 @@ void add_request_options(CLI::App& command, RunOptions& options) {
   add("--request", options.request, "The whole request as a JSON file instead, or -");
   add("--max-tokens,--tokens", options.max_tokens,
       "Longest answer in tokens (default: the role's)");
-  add("--temperature", options.temperature, "0 takes the likeliest (default: 0)")->check(a_number);
+  add("--temperature", options.temperature, "0 takes the likeliest (default: 0)");
   add("--top-k", options.top_k, "Sample among the k most likely (default: 0, all)");
-  add("--top-p", options.top_p, "Sample among the likeliest of this probability (default: 1)")
-      ->check(a_number);
+  add("--top-p", options.top_p, "Sample among the likeliest of this probability (default: 1)");
   add("--seed", options.seed, "Of sampling and of a drawing's noise (default: 0)");
   add("--steps", options.steps, "Denoising steps of a drawing (default: the role's)");
   add("--guidance", options.guidance,
-      "How closely a drawing follows the words (default: the role's)")
-      ->check(a_number);
+      "How closely a drawing follows the words (default: the role's)");
   add("--strength", options.strength,
-      "Below 1: a drawing starts from the given picture (default: 1)")
-      ->check(a_number);
+      "Below 1: a drawing starts from the given picture (default: 1)");
 }
 
 void add_calls_options(CLI::App& command, RunOptions& options) {
@@ -518,8 +537,14 @@ void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen,
   command
       ->add_option("--cluster", options->cluster,
                    "Run it on the machines of a cluster file (YAML); those that nobody has started "
-                   "are started here, and stopped afterwards")
+                   "are started here, and stopped afterwards, where it has one home")
       ->type_name("FILE");
+  command
+      ->add_option("--name", options->name,
+                   "Of --cluster: the machine that this is, one on which calls begin (default: the "
+                   "first)")
+      ->needs("--cluster")
+      ->type_name("MACHINE");
   command
       ->add_option("--join-within", options->join_seconds,
                    "Of --cluster: how long to wait for the other machines, in seconds")

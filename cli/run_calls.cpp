@@ -90,7 +90,7 @@ class Calls {
   }
   void end_session();
   void end_own_sessions();
-  /// True while new calls wait for machines that are being started again, which is said once.
+  /// True while new calls wait for machines, which is said once.
   bool is_held();
   /// Starts what is there and may run; true when it waits for bytes.
   bool start_lines();
@@ -170,14 +170,10 @@ void Calls::start(NumberedLine text) {
 }
 
 bool Calls::is_held() {
-  const auto names = options_.waits_for ? options_.waits_for() : std::vector<std::string>();
-  if (!names.empty() && !held_) {
-    std::string list;
-    for (const std::string& name : names) list += (list.empty() ? "'" : ", '") + name + "'";
-    std::fprintf(stderr, "note: machine %s is being started again; new calls wait for it\n",
-                 list.c_str());
-  }
-  return held_ = !names.empty();
+  const std::string why = options_.waits_for ? options_.waits_for() : std::string();
+  if (!why.empty() && !held_)
+    std::fprintf(stderr, "note: %s; new calls wait for it\n", why.c_str());
+  return held_ = !why.empty();
 }
 
 bool Calls::start_lines() {

@@ -21,8 +21,8 @@ struct CallsOptions {
   std::string session;          // of a line that names none
   std::size_t concurrency = 8;  // calls under way at once
   bool reads_pictures = true;   // false: a request with one is refused
-  /// Machines that no call begins without, for now; empty: there are none of these.
-  std::function<std::vector<std::string>()> waits_for;
+  /// Words on machines that no call begins without, for now; empty: there are none of these.
+  std::function<std::string()> waits_for;
   Interrupts* interrupts = nullptr;  // one of these cancels what is under way
 };
 

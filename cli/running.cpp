@@ -63,7 +63,10 @@ const char* runtime_folder_words() {
 int rank(const ClusterPlace& place, const RunningProcess& process) {
   if (process.machine.empty()) return 1;
   if (!place.is_read()) return 2;  // nobody knows which is the home
-  return process.machine == place.spec.machines[place.spec.home()].name.text ? 0 : 2;
+  const auto is_it = [&](const ClusterMachine& machine) {
+    return machine.home && machine.name.text == process.machine;
+  };
+  return std::ranges::any_of(place.spec.machines, is_it) ? 0 : 2;
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ struct RunningProcess {
 /// unavailable (not allowed).
 Result<int> open_process(const RunningProcess& process);
 
-/// In the order in which they are to end: the home, `up`, the other machines.
+/// In the order in which they are to end: the homes, `up`, the other machines.
 /// One that cannot be asked is in the list all the same. Errors: not_found (none runs), unavailable
 /// (the folder is another user's, or is closed).
 Result<std::vector<RunningProcess>> find_running(const ClusterPlace& place);

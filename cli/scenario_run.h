@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/compiled.h"
+#include "cli/scenario_chance.h"
 #include "graph/script.h"
 #include "runtime/sim/simulation.h"
 #include "workflows/load_scenario.h"
@@ -23,10 +24,12 @@ struct ScenarioRun {
   std::uint64_t seeds = 0;
   Plan plan;
   Script script;
+  ByChance chance;
   sim::Report report;                 // of the first seed
   std::vector<std::string> failures;  // in words; empty: passed
   std::string diagnostics;            // of the scenario's or the workflow's file, as text
   std::uint64_t events = 0;           // of all seeds
+  std::string stopped;                // why fewer seeds were run than asked for
   bool ran = false;                   // false: the scenario or its workflow is wrong
   std::string lacks;                  // what --set names and the workflow has not, if that is all
 };

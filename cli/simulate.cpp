@@ -13,7 +13,7 @@
 #include "cli/commands.h"
 #include "cli/compiled.h"
 #include "cli/file_kind.h"
-#include "cli/option_checks.h"
+#include "cli/load_advice.h"
 #include "cli/output_files.h"
 #include "cli/trace.h"
 #include "graph/loop_ends.h"
@@ -41,16 +41,17 @@ struct SimulateOptions {
   WorkflowOptions workflow;
 };
 
-/// How calls come, in words for the report.
+/// How calls come, in words for the report. One call comes in no way.
 std::string load_text(const SimulateOptions& options) {
+  if (options.calls == 1) return "";
   char text[64];
   if (options.rate > 0)
-    std::snprintf(text, sizeof(text), "%g a second", options.rate);
+    std::snprintf(text, sizeof(text), "%g a second, ", options.rate);
   else if (options.concurrency < options.calls)
-    std::snprintf(text, sizeof(text), "%llu at once",
+    std::snprintf(text, sizeof(text), "%llu at once, ",
                   static_cast<unsigned long long>(options.concurrency));
   else
-    return "all at once";
+    return "all at once, ";
   return text;
 }
 
@@ -80,9 +81,9 @@ void print_report(const Plan& plan, const sim::Report& report, const SimulateOpt
     if (call.first_output != Instant{}) first.push_back(ms(call.first_output - call.arrived));
   }
   const double seconds = ms(report.finished) / 1000;
-  std::printf("%s, %s, in %s on %s, %.3f s of virtual time\n",
+  std::printf("%s, %sin %s on %s, %.3f s of virtual time\n",
               count_text(report.calls.size(), "call").c_str(), load_text(options).c_str(),
-              count_text(options.sessions, "session").c_str(),
+              count_text(std::min(options.sessions, options.calls), "session").c_str(),
               count_text(options.machines, "machine").c_str(), seconds);
   print_row("whole call", std::move(latency));
   if (!first.empty()) print_row("first output", std::move(first));
@@ -131,56 +132,48 @@ void print_warnings(const sim::Report& report) {
   print_counts("warning", calls);
 }
 
+/// Whether two calls were under way at once.
+bool overlap(const sim::Report& report) {
+  std::vector<std::pair<Instant, Instant>> times;
+  for (const sim::CallReport& call : report.calls) times.emplace_back(call.arrived, call.done);
+  std::ranges::sort(times);
+  Instant busy = Instant::min();
+  for (const auto& [arrived, done] : times) {
+    if (arrived < busy) return true;
+    busy = std::max(busy, done);
+  }
+  return false;
+}
+
 /// How many calls failed, and of what.
 struct Failed {
   Counts calls;
-  std::size_t all = 0;
-  std::size_t late = 0;  // by the deadline of the workflow or of the call
-  std::size_t lost = 0;  // with a machine
+  LoadCounts load;
 
   void add(const sim::Report& report) {
+    load.calls += report.calls.size();
+    load.overlap = load.overlap || overlap(report);
     for (const sim::CallReport& call : report.calls) {
       if (!call.failure) continue;
-      ++all;
+      ++load.failed;
       const Failure& failure = *call.failure;
-      late += failure.kind == FailureKind::deadline && failure.node == entry_node ? 1 : 0;
-      lost += failure.kind == FailureKind::node_lost ? 1 : 0;
+      load.late += failure.kind == FailureKind::deadline && failure.node == entry_node ? 1 : 0;
+      load.lost += failure.kind == FailureKind::node_lost ? 1 : 0;
       // Calls' own deadlines differ: they are one cause.
-      const bool own = failure.kind == FailureKind::deadline &&
+      const bool own = failure.kind == FailureKind::deadline && failure.node == entry_node &&
                        failure.error.message.find("(limits:") == std::string::npos;
       ++calls[own ? "a deadline of the call's own" : failure.error.message];
     }
   }
-  void print(const SimulateOptions& options) const {
-    print_counts("failed", calls);
-    if (options.rate > 0) return;
-    const bool together = options.concurrency >= options.calls;
-    const char* note = nullptr;
-    if (options.faults && 2 * late > all)
-      note =
-          "--faults shortens deadlines and lets roles hang, which ends calls however few come at "
-          "once; without it the load alone shows";
-    else if (2 * late > all)
-      note = together ? "all calls come at the same moment, so most wait until their deadline; "
-                        "--concurrency N or --rate N spreads them"
-                      : "more calls are under way at once than can end within their deadline: a "
-                        "smaller --concurrency, or --rate N";
-    else if (2 * lost > all)
-      note = together ? "all calls come at the same moment, so most meet the same machines that "
-                        "are away; --concurrency N or --rate N spreads them"
-                      : "a call that fails at once makes room for the next, which meets the same "
-                        "machine that is away; --rate N spreads them";
-    if (note != nullptr) std::printf("  note           %s\n", note);
-  }
 };
 
-sim::Options sim_options(const SimulateOptions& options, std::uint64_t seed) {
+sim::Options sim_options(const Plan& plan, const SimulateOptions& options, std::uint64_t seed) {
   sim::Options sim;
   sim.seed = seed;
   sim.machines = options.machines;
   sim.queue_at_replicas = true;
   sim.keep_firings = false;
-  sim.events_max = 5'000'000 + 5'000 * options.calls;
+  sim.events_max = 5'000'000 + 5'000 * options.calls + sim::loop_events(plan);
   sim.trace = !options.trace.empty();
   if (options.rate > 0)
     sim.between_calls = std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 / options.rate));
@@ -226,6 +219,42 @@ Result<Script> make_script(const SimulateOptions& options, const Plan& plan) {
   return script;
 }
 
+Load load_of(const SimulateOptions& options) {
+  if (options.calls == 1) return Load::alone;
+  if (options.rate > 0) return Load::open;
+  if (options.concurrency == 1) return Load::in_turn;
+  return options.concurrency < options.calls ? Load::closed : Load::together;
+}
+
+/// How many are late of calls that come one at a time: of all seeds, or of as many as make enough.
+LateAlone late_alone(const Plan& plan, const Script& script, const SimulateOptions& options) {
+  constexpr std::uint64_t enough = 100;
+  SimulateOptions single = options;
+  single.calls = std::min(options.calls, enough);
+  single.concurrency = 1;
+  single.rate = 0;
+  single.trace.clear();
+  Script some = script;
+  some.calls.resize(single.calls);
+  Failed failed;
+  for (std::uint64_t i = 0; i < options.seeds && failed.load.calls < enough; ++i)
+    failed.add(sim::simulate(plan, some, sim_options(plan, single, options.seed + i)));
+  return {failed.load.calls, failed.load.late};
+}
+
+/// What calls failed of, and what that says of the load.
+void print_failed(const Plan& plan, const Script& script, const SimulateOptions& options,
+                  const Failed& failed) {
+  print_counts("failed", failed.calls);
+  if (failed.load.failed == 0) return;
+  const Load load = load_of(options);
+  LateAlone alone;
+  if (asks_about_one_at_a_time(failed.load, load, options.faults))
+    alone = late_alone(plan, script, options);
+  const std::string advice = load_advice(failed.load, load, options.faults, alone);
+  if (!advice.empty()) std::printf("  note           %s\n", advice.c_str());
+}
+
 /// As it is typed: quoted where a shell would read more into it.
 std::string shell_word(const std::string& word) {
   const auto plain = [](char c) {
@@ -249,7 +278,7 @@ int hunt(const Plan& plan, const Script& script, const SimulateOptions& options)
   Failed failed;
   std::uint64_t events = 0;
   for (std::uint64_t i = 0; i < options.seeds; ++i) {
-    const sim::Options sim = sim_options(options, options.seed + i);
+    const sim::Options sim = sim_options(plan, options, options.seed + i);
     const sim::Report report = sim::simulate(plan, script, sim);
     events += report.events;
     faults.add(report.faults);
@@ -273,10 +302,11 @@ int hunt(const Plan& plan, const Script& script, const SimulateOptions& options)
         more.c_str(), options.faults ? " --faults" : "", static_cast<unsigned long long>(sim.seed));
     return 1;
   }
-  std::printf("%s, %s, no violation; %zu of %llu calls ended with an error\n",
+  std::printf("%s, %s, no violation; %llu of %llu calls ended with an error\n",
               count_text(options.seeds, "seed").c_str(), count_text(events, "event").c_str(),
-              failed.all, static_cast<unsigned long long>(options.seeds * options.calls));
-  failed.print(options);
+              static_cast<unsigned long long>(failed.load.failed),
+              static_cast<unsigned long long>(options.seeds * options.calls));
+  print_failed(plan, script, options, failed);
   if (options.faults) std::fputs(faults.text().c_str(), stdout);
   return 0;
 }
@@ -286,17 +316,20 @@ int simulate(const SimulateOptions& options, const Catalog& catalog) {
   if (!compiled.ok()) return fail(compiled.error().message);
   print_diagnostics(*compiled);
   if (!compiled->ok()) return 1;
+  if (compiled->loaded.spec.is_library)
+    return fail(options.file + " has roles for other workflows to include, and nothing to run");
   Result<Script> script = make_script(options, compiled->plan);
   if (!script.ok()) return fail(script.error().message);
   if (!options.trace.empty())
     if (const Result<void> can = check_can_write(options.trace); !can.ok())
       return fail("--trace: " + can.error().message);
   if (options.seeds > 1) return hunt(compiled->plan, *script, options);
-  sim::Report report = sim::simulate(compiled->plan, *script, sim_options(options, options.seed));
+  sim::Report report =
+      sim::simulate(compiled->plan, *script, sim_options(compiled->plan, options, options.seed));
   print_report(compiled->plan, report, options);
   Failed failed;
   failed.add(report);
-  failed.print(options);
+  print_failed(compiled->plan, *script, options, failed);
   print_warnings(report);
   if (options.faults) std::fputs(report.faults.text().c_str(), stdout);
   for (const std::string& violation : report.violations)
@@ -334,14 +367,12 @@ void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
           ->add_option("--rate", options->rate,
                        "Calls per second that come whether others have ended or not, in place of "
                        "--concurrency")
-          ->check(CLI::Range(1e-6, 1e9))
-          ->check(a_number);
+          ->check(CLI::Range(1e-6, 1e9));
   command->add_option("--nodes", options->machines, "Over how many machines roles are spread")
       ->check(CLI::Range(1U, 1024U));
   command->add_option("--profile", options->profile,
                       "A profile or scenario: what roles yield and how long they take");
-  command->add_option("--seed", options->seed, "Everything random follows from it")
-      ->check(not_negative);
+  command->add_option("--seed", options->seed, "Everything random follows from it");
   command->add_option("--seeds", options->seeds, "Try this many seeds and print totals only")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
   command->add_option("--trace", options->trace, "Write a Chrome/Perfetto trace to this file");

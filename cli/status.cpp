@@ -29,9 +29,9 @@ struct StatusCommand {
 using Answer = ProcessAnswer;
 
 /// What a machine's process says of itself.
-Json process_row(const std::string& name, bool home, const RunningProcess* process,
+Json process_row(const std::string& name, bool home, bool keeper, const RunningProcess* process,
                  const Answer* answer) {
-  Json row{{"name", name}, {"home", home}, {"process", "none"}};
+  Json row{{"name", name}, {"home", home}, {"keeper", keeper}, {"process", "none"}};
   if (process == nullptr) return row;
   row["pid"] = process->pid;
   if (!answer->silent.empty()) {
@@ -50,7 +50,7 @@ Json process_row(const std::string& name, bool home, const RunningProcess* proce
   return row;
 }
 
-/// What the home's list says of a machine, by its name: the file may have changed since.
+/// What the keeper's list says of a machine, by its name: the file may have changed since.
 void add_membership(const Json* list, Json& row) {
   if (list == nullptr || !list->is_array()) return;
   for (const Json& one : *list)
@@ -62,11 +62,11 @@ void add_membership(const Json* list, Json& row) {
 /// One row for each machine of the file, and into `others` the machines that it does not have.
 Json machines_of(const ClusterPlace& place, const std::vector<RunningProcess>& running,
                  const std::vector<Answer>& answers, Json& others) {
-  const std::string home =
-      place.is_read() ? place.spec.machines[place.spec.home()].name.text : std::string();
-  const Json* list = nullptr;  // the home's
+  const std::string keeper =
+      place.is_read() ? place.spec.machines[place.spec.keeper()].name.text : std::string();
+  const Json* list = nullptr;  // the keeper's
   for (std::size_t k = 0; k < running.size(); ++k)
-    if (!home.empty() && running[k].machine == home && answers[k].silent.empty())
+    if (!keeper.empty() && running[k].machine == keeper && answers[k].silent.empty())
       list = member(answers[k].json, "machines");
   std::vector<bool> shown(running.size());
   Json rows = Json::array();
@@ -76,14 +76,15 @@ Json machines_of(const ClusterPlace& place, const std::vector<RunningProcess>& r
     while (k < running.size() && (shown[k] || running[k].machine != name)) ++k;
     const bool is_there = k < running.size();
     if (is_there) shown[k] = true;
-    Json& row = rows.emplace_back(process_row(name, name == home, is_there ? &running[k] : nullptr,
+    Json& row = rows.emplace_back(process_row(name, machine.home, name == keeper,
+                                              is_there ? &running[k] : nullptr,
                                               is_there ? &answers[k] : nullptr));
     add_membership(list, row);
   }
   others = Json::array();
   for (std::size_t k = 0; k < running.size(); ++k)
     if (!shown[k] && !running[k].machine.empty())
-      others.push_back(process_row(running[k].machine, false, &running[k], &answers[k]));
+      others.push_back(process_row(running[k].machine, false, false, &running[k], &answers[k]));
   return rows;
 }
 
@@ -104,16 +105,17 @@ std::string process_words(const Json& row) {
   return process == "ready" ? pid : pid + ", " + process;
 }
 
-/// As the home's list says. `no_list`: why there is none.
+/// As the keeper's list says. `no_list`: why there is none.
 std::string member_words(const Json& row, const std::string& no_list) {
   const std::string state = text_of(row, "state");
   if (state.empty()) return no_list;
   const std::string since = seconds(row, "since_ms");
   const std::string life = "life " + std::to_string(number_of<std::uint32_t>(row, "incarnation"));
-  if (row["home"] == true) return "home, " + life + ", for " + since;
+  if (row["home"] == true && row["keeper"] == true) return "home, " + life + ", for " + since;
+  if (row["keeper"] == true) return "keeps the list, " + life + ", for " + since;
   if (state == "not_seen") return "has not joined for " + since;
   if (state == "lost") return life + " lost " + since + " ago: " + shown_text(row, "why");
-  return "up, " + life + ", for " + since;
+  return (row["home"] == true ? "home, " : "up, ") + life + ", for " + since;
 }
 
 std::string load_words(const Json& row) {
@@ -199,14 +201,21 @@ void print_up(const Json& up, int width) {
   }
 }
 
+std::string keeper_of(const Json& row) {
+  return row["home"] == true ? "the home" : "machine '" + shown_text(row, "name") + "'";
+}
+
 /// Why nobody says who is lost, and since when.
 std::string why_no_list(const Json& machines) {
-  for (const Json& row : machines)
-    if (row["home"] == true && row["process"] == "none")
-      return "the home does not run here, so nobody says whether it is lost";
-    else if (row["home"] == true && row["process"] == "silent")
-      return "the home does not answer, so nobody says whether it is lost";
-  return "the home does not say";
+  for (const Json& row : machines) {
+    if (row["keeper"] != true) continue;
+    if (row["process"] == "none")
+      return keeper_of(row) + " does not run here, so nobody says whether it is lost";
+    if (row["process"] == "silent")
+      return keeper_of(row) + " does not answer, so nobody says whether it is lost";
+    return keeper_of(row) + " does not say";
+  }
+  return "nobody says whether it is lost";
 }
 
 void print_text(const Json& status) {
@@ -219,7 +228,10 @@ void print_text(const Json& status) {
     const std::string load = load_words(row);
     std::printf("%-*s  %s; %s%s%s\n", columns, shown_text(row, "name").c_str(),
                 process_words(row).c_str(),
-                member_words(row, row["home"] == true ? "calls begin here" : no_list).c_str(),
+                member_words(row, row["home"] == true     ? "calls begin here"
+                                  : row["keeper"] == true ? "keeps the list of who is there"
+                                                          : no_list)
+                    .c_str(),
                 load.empty() ? "" : "; ", load.c_str());
     print_hosts(row);
   }

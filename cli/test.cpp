@@ -8,7 +8,6 @@
 #include "base/count_text.h"
 #include "cli/commands.h"
 #include "cli/file_kind.h"
-#include "cli/option_checks.h"
 #include "cli/scenario_run.h"
 
 namespace sluice::cli {
@@ -67,6 +66,7 @@ Result<std::vector<Found>> scenarios_of(const std::vector<std::string>& paths) {
 /// How many scenarios came to what.
 struct Tally {
   std::size_t passed = 0, failed = 0;
+  bool stopped = false;     // some before all their seeds
   std::size_t skipped = 0;  // found in a folder, and --set is not for their workflows
   std::uint64_t events = 0;
 };
@@ -81,13 +81,15 @@ void print_run(const ScenarioRun& run, bool skipped) {
     return;
   }
   for (const std::string& failure : run.failures) std::printf("        %s\n", failure.c_str());
+  if (!run.stopped.empty()) std::printf("        %s\n", run.stopped.c_str());
   for (std::size_t i = 0; i < run.report.calls.size(); ++i)
     for (const std::string& warning : run.report.calls[i].warnings)
       std::printf("        call %zu warns: %s\n", i + 1, warning.c_str());
 }
 
 void print_tally(const Tally& tally, const Seeds& seeds) {
-  std::printf("%zu of %zu scenarios passed, %s each, %s", tally.passed, tally.passed + tally.failed,
+  std::printf("%zu of %zu scenarios passed, %s%s each, %s", tally.passed,
+              tally.passed + tally.failed, tally.stopped ? "up to " : "",
               count_text(seeds.count, "seed").c_str(), count_text(tally.events, "event").c_str());
   if (tally.skipped != 0)
     std::printf("; %zu skipped, whose workflows have not what --set names", tally.skipped);
@@ -105,6 +107,7 @@ int test(const TestOptions& options, const Catalog& catalog) {
     const bool skipped = in_folder && !run.lacks.empty();
     ++(skipped ? tally.skipped : run.failures.empty() ? tally.passed : tally.failed);
     tally.events += run.events;
+    tally.stopped = tally.stopped || !run.stopped.empty();
     if (skipped && run.lacks.size() > lacks.size()) {
       lacks = run.lacks;
       diagnostics = run.diagnostics;
@@ -133,8 +136,7 @@ void add_test(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
   command->add_option("paths", options->paths, "Scenario files, or folders to search")->required();
   command->add_option("--seeds", options->seeds.count, "How many orders of events to try")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
-  command->add_option("--seed", options->seeds.first, "The first seed, to repeat a failure")
-      ->check(not_negative);
+  command->add_option("--seed", options->seeds.first, "The first seed, to repeat a failure");
   command->add_flag("--json", options->json, "One JSON object per scenario and line");
   add_workflow_options(*command, options->workflow);
   command->callback([&catalog, &chosen, options] {

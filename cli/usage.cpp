@@ -1,6 +1,8 @@
 #include "cli/usage.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <regex>
 #include <string_view>
 #include <vector>
@@ -64,21 +66,33 @@ const CLI::Option* named_in(const CLI::App& app, const std::string& message) {
   return nullptr;
 }
 
-/// "0.000001" of "0.000001000": as people write a number.
-std::string trimmed(std::string number) {
-  if (number.find('.') == std::string::npos) return number;
-  number.erase(number.find_last_not_of('0') + 1);
-  if (number.back() == '.') number.pop_back();
-  return number;
+/// "0.000001" of "1e-06": as people write a number.
+std::string plain(const std::string& number) {
+  if (number.find_first_of(".e") == std::string::npos) return number;
+  char text[400];
+  std::snprintf(text, sizeof(text), "%.9f", std::strtod(number.c_str(), nullptr));
+  std::string digits = text;
+  digits.erase(digits.find_last_not_of('0') + 1);
+  if (digits.back() == '.') digits.pop_back();
+  return digits;
+}
+
+/// What number the option takes, to who gave another text; empty: it takes no number.
+std::string number_of(const CLI::Option& option, const std::string& given) {
+  std::smatch found;
+  static const std::regex number(R"((U?INT|FLOAT)(?::.* in \[(\S+) - (\S+)\])?.*)");
+  const std::string type = option.get_type_name();
+  if (!std::regex_match(type, found, number)) return "";
+  const std::string what = found.str(1) == "FLOAT" ? "a number" : "a whole number";
+  if (found[2].matched) return what + " from " + plain(found.str(2)) + " to " + plain(found.str(3));
+  static const std::regex long_one(R"([-+]?\d{19,})");
+  return what + (found.str(1) == "UINT" ? ", 0 or more" : "") +
+         (std::regex_match(given, long_one) ? " and of 64 bits at most" : "");
 }
 
 /// The parser's words about a value, said as what it is and what it must be.
 std::string about_value(const CLI::App& app, const std::string& message) {
   std::smatch found;
-  static const std::regex range(R"((.+): Value (.*) not in range (\S+) to (\S+))");
-  if (std::regex_match(message, found, range))
-    return found.str(1) + " is '" + found.str(2) + "', it must be a number from " +
-           trimmed(found.str(3)) + " to " + trimmed(found.str(4));
   static const std::regex choice(R"((.+): (.*) not in \{(.*)\})");
   if (std::regex_match(message, found, choice))
     return found.str(1) + " is '" + found.str(2) + "', it must be one of " +
@@ -89,7 +103,14 @@ std::string about_value(const CLI::App& app, const std::string& message) {
   if (option != nullptr && message.ends_with(" missing"))
     return name_of(*option) + " needs a value behind it" +
            (option->get_description().empty() ? "" : ": " + option->get_description());
-  return message;
+  static const std::regex conversion("Could not convert: (.+) = .*");
+  if (option == nullptr && std::regex_match(message, found, conversion))
+    option = named_in(app, found.str(1));
+  if (option == nullptr || option->count() == 0) return message;
+  const std::string& given = option->results().back();
+  const std::string number = number_of(*option, given);
+  if (number.empty()) return message;
+  return name_of(*option) + " is '" + given + "', it must be " + number;
 }
 
 /// An option that the command has not: the nearest that it has, or the same under another name.

@@ -14,7 +14,21 @@ constexpr std::size_t head_bytes = 16;
 constexpr std::size_t key_bytes = 32;
 constexpr std::size_t page_head_bytes = head_bytes + 16 + key_bytes + 12;
 
-enum class Kind : std::uint8_t { hello = 1, find, found, ask, page, end, took, note, noted, proof };
+enum class Kind : std::uint8_t {
+  hello = 1,
+  find,
+  found,
+  ask,
+  page,
+  end,
+  took,
+  note,
+  noted,
+  proof,
+  ask_places,
+  region,
+  place
+};
 
 class Writer {
  public:
@@ -88,6 +102,15 @@ std::vector<PageKey> read_keys(Reader& reader) {
   return keys;
 }
 
+void write_head(const PageHead& head, Writer& writer) {
+  writer.number(head.incarnation, 8);
+  writer.number(head.generation, 8);
+  writer.key(head.key);
+  writer.number(head.index, 4);
+  writer.number(head.length, 4);
+  writer.number(head.crc32c, 4);
+}
+
 Hello read_hello(Reader& reader) {
   Hello hello;
   for (std::uint8_t& byte : hello.layout) byte = static_cast<std::uint8_t>(reader.number(1));
@@ -104,17 +127,39 @@ Proof read_proof(Reader& reader) {
   return proof;
 }
 
+PageHead read_head(std::uint64_t id, Reader& reader) {
+  PageHead head;
+  head.id = id;
+  head.incarnation = reader.number(8);
+  head.generation = reader.number(8);
+  head.key = reader.key();
+  head.index = static_cast<std::uint32_t>(reader.number(4));
+  head.length = static_cast<std::uint32_t>(reader.number(4));
+  head.crc32c = static_cast<std::uint32_t>(reader.number(4));
+  return head;
+}
+
+Place read_place(std::uint64_t id, Reader& reader) {
+  Place place;
+  place.head = read_head(id, reader);
+  place.page = static_cast<std::uint32_t>(reader.number(4));
+  return place;
+}
+
+std::optional<Message> read_region(Reader& reader) {
+  Region region;
+  region.incarnation = reader.number(8);
+  region.pages = static_cast<std::uint32_t>(reader.number(4));
+  region.key = reader.rest();
+  if (!reader.ok() || region.pages == 0 || region.key.size() > region_key_most) return std::nullopt;
+  return region;
+}
+
 /// What follows is the content, or it stands elsewhere, and there is nothing else.
 std::optional<Message> read_page(std::uint64_t id, Reader& reader,
                                  std::span<const std::byte> body) {
   PageContent page;
-  page.head.id = id;
-  page.head.incarnation = reader.number(8);
-  page.head.generation = reader.number(8);
-  page.head.key = reader.key();
-  page.head.index = static_cast<std::uint32_t>(reader.number(4));
-  page.head.length = static_cast<std::uint32_t>(reader.number(4));
-  page.head.crc32c = static_cast<std::uint32_t>(reader.number(4));
+  page.head = read_head(id, reader);
   page.content = body.empty() ? reader.rest() : body;
   if (!body.empty() && reader.left() != 0) return std::nullopt;
   if (!reader.ok() || page.head.length > page_bytes_most || page.content.size() != page.head.length)
@@ -160,7 +205,9 @@ Bytes encode(const Proof& proof) {
 }
 
 Bytes encode(const Find& find) { return encode_keys(Kind::find, find.id, find.keys); }
-Bytes encode(const Ask& ask) { return encode_keys(Kind::ask, ask.id, ask.keys); }
+Bytes encode(const Ask& ask) {
+  return encode_keys(ask.for_places ? Kind::ask_places : Kind::ask, ask.id, ask.keys);
+}
 
 Bytes encode(const Found& found) {
   Writer writer(Kind::found, found.id, 12);
@@ -209,12 +256,23 @@ Bytes encode(const PageContent& page) {
 
 Bytes encode(const PageHead& head) {
   Writer writer(Kind::page, head.id, page_head_bytes - head_bytes);
-  writer.number(head.incarnation, 8);
-  writer.number(head.generation, 8);
-  writer.key(head.key);
-  writer.number(head.index, 4);
-  writer.number(head.length, 4);
-  writer.number(head.crc32c, 4);
+  write_head(head, writer);
+  return writer.take();
+}
+
+Bytes encode(const Place& place) {
+  Writer writer(Kind::place, place.head.id, page_head_bytes - head_bytes + 4);
+  write_head(place.head, writer);
+  writer.number(place.page, 4);
+  return writer.take();
+}
+
+Bytes encode(const Region& region) {
+  SLUICE_CHECK(region.key.size() <= region_key_most);
+  Writer writer(Kind::region, 0, 12 + region.key.size());
+  writer.number(region.incarnation, 8);
+  writer.number(region.pages, 4);
+  writer.bytes(region.key);
   return writer.take();
 }
 
@@ -241,8 +299,14 @@ std::optional<Message> decode(std::span<const std::byte> message, std::span<cons
       made = Find{id, read_keys(reader)};
       break;
     case Kind::ask:
-      made = Ask{id, read_keys(reader)};
+    case Kind::ask_places:
+      made = Ask{id, read_keys(reader), static_cast<Kind>(kind) == Kind::ask_places};
       break;
+    case Kind::place:
+      made = read_place(id, reader);
+      break;
+    case Kind::region:
+      return id == 0 ? read_region(reader) : std::nullopt;
     case Kind::found:
       made = read_found(id, reader);
       break;

@@ -26,6 +26,7 @@ inline constexpr std::size_t keys_most = 4096;  // of one question
 inline constexpr std::size_t note_bytes_most = 1U << 20U;
 inline constexpr std::uint32_t page_bytes_most = 32U << 20U;  // a message holds one page
 inline constexpr std::size_t ask_bytes_most = 4U << 20U;      // of pages in one answer, or one page
+inline constexpr std::size_t region_key_most = 16U << 10U;
 
 /// Of both sides, first: pages are exchanged by who means the same by them.
 struct Hello {
@@ -50,10 +51,17 @@ struct Found {
   std::uint32_t pages = 0;
   std::uint64_t receipt = 0;
 };
-/// The content of these, as far as they are there.
+/// The content of these, as far as they are there; or where it stands in its owner's region.
 struct Ask {
   std::uint64_t id = 0;
   std::vector<PageKey> keys;
+  bool for_places = false;
+};
+/// The sender's pages stand in memory that this peer may read by itself (`PageRegion`).
+struct Region {
+  std::uint64_t incarnation = 0;  // of the pool
+  std::uint32_t pages = 0;
+  std::span<const std::byte> key;  // of `RemoteMemory`; in the message
 };
 struct PageHead {
   std::uint64_t id = 0;  // of the question
@@ -65,6 +73,11 @@ struct PageHead {
 struct PageContent {
   PageHead head;
   std::span<const std::byte> content;  // in the message
+};
+/// Where the content stands, in place of it. It may be given up before it has been read.
+struct Place {
+  PageHead head;
+  std::uint32_t page = 0;  // of the region
 };
 /// Behind the pages of an answer.
 struct End {
@@ -89,7 +102,8 @@ struct Noted {
   std::uint64_t receipt = 0;
 };
 
-using Message = std::variant<Hello, Proof, Find, Found, Ask, PageContent, End, Took, Note, Noted>;
+using Message = std::variant<Hello, Proof, Find, Found, Ask, PageContent, End, Took, Note, Noted,
+                             Region, Place>;
 
 Bytes encode(const Hello& hello);
 Bytes encode(const Proof& proof);
@@ -100,6 +114,8 @@ Bytes encode(const End& end);
 Bytes encode(const Took& took);
 Bytes encode(const Note& note);
 Bytes encode(const Noted& noted);
+Bytes encode(const Region& region);
+Bytes encode(const Place& place);
 Bytes encode(const PageContent& page);
 /// The same in steps, for content that is copied once: room for it and a head, then the content
 /// behind it, then the head.

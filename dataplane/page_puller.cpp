@@ -14,6 +14,11 @@ bool PagePuller::has_peers(std::int64_t now) const {
                              [&](const auto& one) { return may_be_asked(one.second, now); });
 }
 
+bool PagePuller::may_ask(PeerLife peer, std::int64_t now) const {
+  const auto it = peers_.find(peer);
+  return it != peers_.end() && may_be_asked(it->second, now);
+}
+
 void PagePuller::met(PeerLife life, const Hello& hello, std::int64_t now) {
   if (peers_.contains(life)) lost(life, now);
   peers_[life].incarnation = hello.incarnation;
@@ -45,6 +50,19 @@ bool PagePuller::begin(std::uint64_t id, std::vector<PageKey> keys, std::int64_t
   return true;
 }
 
+bool PagePuller::begin_at(std::uint64_t id, std::vector<PageKey> keys, PeerLife peer,
+                          std::size_t pages, std::int64_t now) {
+  SLUICE_CHECK(id != 0 && pages > 0 && pages <= keys.size() && !pulls_.contains(id));
+  if (!may_ask(peer, now)) return false;
+  Pull pull;
+  pull.keys = std::move(keys);
+  pull.began = pull.heard = now;
+  pull.found = pages;
+  pull.peer = peer;
+  found_all(id, pulls_.emplace(id, std::move(pull)).first->second);
+  return true;
+}
+
 void PagePuller::fetch(std::uint64_t id, std::size_t pages, std::int64_t now) {
   const auto at = pulls_.find(id);
   if (at == pulls_.end()) return;
@@ -70,6 +88,7 @@ void PagePuller::take(PeerLife from, Bytes message, std::int64_t now, const Ref<
   if (const Found* found = std::get_if<Found>(&*read)) return take_found(from, *found);
   if (const PageContent* page = std::get_if<PageContent>(&*read))
     return take_page(from, *page, std::move(message), body, now);
+  if (const Place* place = std::get_if<Place>(&*read)) return take_place(from, *place, now);
   if (const End* end = std::get_if<End>(&*read)) return take_end(from, *end, now);
   ++stale_;
 }
@@ -122,48 +141,66 @@ void PagePuller::take_page(PeerLife from, const PageContent& page, Bytes message
   }
   Question& question = it->second;
   const auto at = pulls_.find(question.pull);
-  Pull& pull = at->second;
-  Peer& peer = peers_.at(from);
-  const bool is_asked_for = question.got < question.count && head.index == question.got &&
-                            head.key == pull.keys[question.first + question.got] &&
-                            head.incarnation == peer.incarnation && head.length == self_.page_bytes;
-  if (!is_asked_for) return end(at, PullEnd::broken, now);
+  if (!is_asked_for(question, head)) return end(at, PullEnd::broken, now);
   // What is checked is what is kept: memory that the owner still has may change in between.
   if (body) message.insert(message.end(), page.content.begin(), page.content.end());
   const auto content = std::span<const std::byte>(message).last(page.content.size());
   if (crc32c(content) != head.crc32c) return end(at, PullEnd::broken, now);
   PullEvent event;
-  event.kind = PullEvent::Kind::page;
-  event.pull = question.pull;
-  event.peer = from;
-  event.pages = question.first + question.got;
   event.content = content;
   event.message = std::move(message);  // the content stays where it is
-  events_.push_back(std::move(event));
-  ++question.got;
-  ++pull.got;
+  arrive(question, question.got++, std::move(event), now);
+}
+
+bool PagePuller::is_asked_for(const Question& question, const PageHead& head) const {
+  return question.got < question.count && !question.end.has_value() && head.index == question.got &&
+         head.key == pulls_.at(question.pull).keys[question.first + question.got] &&
+         head.incarnation == peers_.at(question.peer).incarnation &&
+         head.length == self_.page_bytes;
+}
+
+void PagePuller::arrive(const Question& question, std::size_t page, PullEvent event,
+                        std::int64_t now) {
+  event.kind = PullEvent::Kind::page;
+  event.pull = question.pull;
+  event.peer = question.peer;
+  event.pages = question.first + page;
+  Pull& pull = pulls_.at(question.pull);
   pull.heard = now;
-  peer.pause = 0;
+  peers_.at(question.peer).pause = 0;
+  pull.early.emplace(event.pages, std::move(event));
+  for (auto next = pull.early.begin(); next != pull.early.end() && next->first == pull.got;
+       next = pull.early.erase(next)) {
+    ++pull.got;
+    events_.push_back(std::move(next->second));
+  }
 }
 
 void PagePuller::take_end(PeerLife from, const End& answer, std::int64_t now) {
   const auto it = questions_.find(answer.id);
-  if (it == questions_.end() || it->second.peer != from) {
+  if (it == questions_.end() || it->second.peer != from || it->second.end.has_value()) {
     ++stale_;
     return;
   }
+  took(from, answer.receipt);
+  it->second.end = answer;
+  if (it->second.reading == 0) finish(it, now);
+}
+
+void PagePuller::finish(Questions::iterator it, std::int64_t now) {
+  const std::uint64_t id = it->first;
   const Question question = it->second;
   questions_.erase(it);
-  Peer& peer = peers_.at(from);
+  Peer& peer = peers_.at(question.peer);
   --peer.asks;
   peer.in_flight -= question.count * self_.page_bytes;
-  took(from, answer.receipt);
   if (question.pull == 0) {
     ++stale_;
     return ask_more();
   }
   const auto at = pulls_.find(question.pull);
-  at->second.questions.erase(answer.id);
+  at->second.questions.erase(id);
+  const End& answer = *question.end;
   if (answer.pages != question.got) return end(at, PullEnd::broken, now);
   if (question.got < question.count) {
     const PullEnd how = answer.status == End::Status::busy      ? PullEnd::busy
@@ -192,8 +229,9 @@ void PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer) {
     if (is_full || peer.asks == questions_most) return;
     const auto begin = pull.keys.begin() + static_cast<std::ptrdiff_t>(pull.asked);
     out_.push_back({pull.peer, encode(Ask{next_question_,
-                                          {begin, begin + static_cast<std::ptrdiff_t>(count)}})});
-    questions_[next_question_] = {id, pull.peer, pull.asked, count, 0};
+                                          {begin, begin + static_cast<std::ptrdiff_t>(count)},
+                                          peer.pages > 0 && peer.read_until == 0})});
+    questions_[next_question_] = {id, pull.peer, pull.asked, count};
     pull.questions.insert(next_question_++);
     pull.asked += count;
     ++peer.asks;
@@ -248,9 +286,12 @@ void PagePuller::lost(PeerLife life, std::int64_t now) {
       end(at, PullEnd::lost, now);
   }
   std::erase_if(questions_, [&](const auto& one) { return one.second.peer == life; });
+  std::erase_if(reading_, [&](const auto& one) { return one.second.peer == life; });
 }
 
 void PagePuller::tick(std::int64_t now) {
+  for (auto& [life, peer] : peers_)
+    if (peer.read_until <= now) peer.read_until = 0;
   std::vector<std::uint64_t> late;
   for (auto& [id, pull] : pulls_) {
     const bool finds = !pull.finds.empty() && now - pull.began > find_patience;

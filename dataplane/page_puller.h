@@ -5,9 +5,12 @@
 // that is worth it; some pages in flight until all are there. It ends once, with one status,
 // whatever the peers do: answer late, wrongly, in part, or never. Each page is compared with what
 // was asked for (peer, incarnation, place, key, length) and its CRC-32C with its content; the first
-// that differs ends the pull. Peers that failed are left alone for a while. What comes for a pull
-// that has ended is dropped, and counts as in flight until it has come: a slow way to a peer is not
-// filled with more. Thread: one. Units: bytes; nanoseconds of a clock that only rises.
+// that differs ends the pull. Peers that failed are left alone for a while. Where a peer's pages
+// stand in memory that this side can read, it asks for their places and reads them there, each with
+// the stamp behind it (`PageRegion`); one that was given up meanwhile is a miss, and that way is
+// left for a while. What comes for a pull that has ended is dropped, and counts as in flight until
+// it has come: a slow way to a peer is not filled with more. Thread: one. Units: bytes; nanoseconds
+// of a clock that only rises.
 // Source: omni-flow, section 4.2 (search, transfer, release).
 #pragma once
 
@@ -18,6 +21,7 @@
 #include <vector>
 
 #include "base/peer_port.h"
+#include "dataplane/page_region.h"
 #include "dataplane/page_server.h"
 
 namespace sluice {
@@ -31,8 +35,9 @@ enum class PullEnd : std::uint8_t {
   lost,     // the peer is gone
   broken,   // a page was another than asked for, or other bytes
   refused,  // the peer does not answer these questions
+  changed,  // a page that was read where it stands had been given up, or is another
 };
-inline constexpr std::size_t pull_ends = 8;
+inline constexpr std::size_t pull_ends = 9;
 
 struct PullEvent {
   enum class Kind : std::uint8_t { found, page, ended };
@@ -42,7 +47,15 @@ struct PullEvent {
   std::size_t pages = 0;          // found: leading ones; page: its number in the pull
   PullEnd end = PullEnd::nobody;  // of an ended one
   pages::Bytes message;           // of a page: holds its content
+  Ref<Buffer> body;               // of one that was read where it stood: does
   std::span<const std::byte> content;
+};
+
+/// To be read where it stands, with its stamp.
+struct PageRead {
+  std::uint64_t number = 0;
+  PeerLife peer;
+  RemoteRegion::Part content, stamp;  // of the peer's region
 };
 
 class PagePuller {
@@ -61,11 +74,17 @@ class PagePuller {
   void met(PeerLife peer, const pages::Hello& hello, std::int64_t now);
   /// Somebody could be asked now.
   bool has_peers(std::int64_t now) const;
+  /// This one could be.
+  bool may_ask(PeerLife peer, std::int64_t now) const;
   /// Who has the first of these, at most `pages::keys_most`? Asked are `first`, who may well have
   /// them, and those behind the last one that was asked. False: there is nobody to ask.
   /// Requires: a new number that is not 0, keys.
   bool begin(std::uint64_t pull, std::vector<PageKey> keys, std::int64_t now,
              std::optional<PeerLife> first = {});
+  /// The same where somebody else has said that `peer` has the first `pages`: nobody is asked, and
+  /// it is found. False: that peer is not to be asked. Requires: `pages` keys, not none.
+  bool begin_at(std::uint64_t pull, std::vector<PageKey> keys, PeerLife peer, std::size_t pages,
+                std::int64_t now);
   /// The first `pages` of them. One that has ended: nothing happens. Requires: as many were found.
   void fetch(std::uint64_t pull, std::size_t pages, std::int64_t now);
   /// Ends it without an event. One that there is not: nothing happens.
@@ -74,6 +93,17 @@ class PagePuller {
   /// `body`: the end of the message, where it stands elsewhere; not looked at afterwards.
   void take(PeerLife peer, pages::Bytes message, std::int64_t now, const Ref<Buffer>& body = {});
   void lost(PeerLife peer, std::int64_t now);
+
+  /// Whether what the peer says of its region is to be taken: it is of this life, and the first.
+  bool is_to_open(PeerLife peer, const pages::Region& region);
+  /// The peer's pages can be read where they stand, so many, until `closed`.
+  void opened(PeerLife peer, std::uint32_t pages);
+  void closed(PeerLife peer);
+  /// Of a `PageRead`: the page and its stamp; null: it could not be read.
+  void read_ended(std::uint64_t number, Ref<Buffer> bytes, std::int64_t now);
+  /// What is to be read, since the last time. Each ends once, whatever becomes of its pull.
+  std::vector<PageRead> take_reads() { return std::exchange(reads_, {}); }
+
   /// Ends what has taken too long.
   void tick(std::int64_t now);
 
@@ -90,11 +120,21 @@ class PagePuller {
     std::set<std::uint64_t> finds;        // questions that it has not answered, wanted or not
     std::size_t asks = 0, in_flight = 0;  // the same for pages, and their bytes
     std::int64_t pause = 0, until = 0;    // left alone
+    bool has_told = false;                // its region, as it does once
+    std::uint32_t pages = 0;              // that can be read where they stand
+    std::int64_t read_pause = 0, read_until = 0;  // not read there, as a page had changed
   };
   struct Question {
     std::uint64_t pull = 0;  // 0: nobody wants the answer any more
     PeerLife peer;
     std::size_t first = 0, count = 0, got = 0;
+    std::size_t reading = 0;             // of those that were got, not read yet
+    std::optional<pages::End> end = {};  // no more comes
+  };
+  struct Reading {
+    std::uint64_t question = 0;
+    PeerLife peer;
+    pages::PageHead head;
   };
   struct Pull {
     std::vector<PageKey> keys;
@@ -105,7 +145,9 @@ class PagePuller {
     std::size_t asked = 0, got = 0, end = 0;
     std::int64_t began = 0, heard = 0;
     std::set<std::uint64_t> questions;
+    std::map<std::size_t, PullEvent> early;  // pages that came before others ahead of them
   };
+  using Questions = std::map<std::uint64_t, Question>;
   using Pulls = std::map<std::uint64_t, Pull>;
 
   static bool may_be_asked(const Peer& peer, std::int64_t now) {
@@ -114,7 +156,13 @@ class PagePuller {
   void take_found(PeerLife peer, const pages::Found& found);
   void take_page(PeerLife peer, const pages::PageContent& page, pages::Bytes message,
                  const Ref<Buffer>& body, std::int64_t now);
+  void take_place(PeerLife peer, const pages::Place& place, std::int64_t now);
   void take_end(PeerLife peer, const pages::End& end, std::int64_t now);
+  /// Of one that somebody waits for.
+  bool is_asked_for(const Question& question, const pages::PageHead& head) const;
+  /// In the order of the pull's pages.
+  void arrive(const Question& question, std::size_t page, PullEvent event, std::int64_t now);
+  void finish(Questions::iterator at, std::int64_t now);
   void found_all(std::uint64_t id, Pull& pull);
   void ask_more();
   void ask(std::uint64_t id, Pull& pull, Peer& peer);
@@ -126,11 +174,13 @@ class PagePuller {
   pages::Hello self_;
   std::map<PeerLife, Peer> peers_;
   Pulls pulls_;
-  std::map<std::uint64_t, Question> questions_;  // for pages
-  std::uint64_t next_question_ = 1;
+  Questions questions_;  // for pages
+  std::map<std::uint64_t, Reading> reading_;
+  std::uint64_t next_question_ = 1, next_read_ = 1;
   PeerLife last_asked_{};  // in their order
   std::vector<PeerMessage> out_;
   std::vector<PullEvent> events_;
+  std::vector<PageRead> reads_;
   std::uint64_t stale_ = 0;
 };
 

@@ -62,7 +62,7 @@ void PageServer::begin(PeerLife peer, Peer& known, const Ask& ask, std::vector<P
     ++counts_.refused;
     return end(End::Status::refused);
   }
-  const std::size_t bytes = ask.keys.size() * self_.page_bytes;
+  const std::size_t bytes = owed_for(ask, ask.keys.size());
   const bool is_within = known.replies.size() + known.answers < answers_most &&
                          (known.owed == 0 || known.owed + bytes <= owed_most);
   if (!is_within) {
@@ -74,22 +74,30 @@ void PageServer::begin(PeerLife peer, Peer& known, const Ask& ask, std::vector<P
   answers_.push_back({peer, ask, 0});
 }
 
+PageHead PageServer::head_of(const Answer& answer, const ServedPage& page) const {
+  return {answer.ask.id, self_.incarnation, page.generation, answer.ask.keys[answer.sent],
+          answer.sent,   self_.page_bytes,  page.crc32c};
+}
+
+bool PageServer::send_place(const Answer& answer, PageLookup& lookup,
+                            std::vector<PeerMessage>& out) const {
+  const std::optional<PlacedPage> one = lookup.place(answer.ask.keys[answer.sent]);
+  if (one) out.push_back({answer.peer, encode(Place{head_of(answer, one->served), one->page})});
+  return one.has_value();
+}
+
 bool PageServer::send_page(const Answer& answer, PageLookup& lookup, std::vector<PeerMessage>& out,
                            const MakeBody& make) const {
   const PageKey& key = answer.ask.keys[answer.sent];
-  const auto head_of = [&](const ServedPage& page) {
-    return PageHead{answer.ask.id, self_.incarnation, page.generation, key,
-                    answer.sent,   self_.page_bytes,  page.crc32c};
-  };
   if (Ref<Buffer> body = make ? make(answer.peer, self_.page_bytes) : Ref<Buffer>()) {
     const auto page = lookup.copy(key, {body->data(), body->size()});
-    if (page) out.push_back({answer.peer, encode(head_of(*page)), std::move(body)});
+    if (page) out.push_back({answer.peer, encode(head_of(answer, *page)), std::move(body)});
     return page.has_value();
   }
   Bytes message = page_message(self_.page_bytes);
   const std::optional<ServedPage> page = lookup.append(key, message);
   if (!page) return false;
-  write_page_head(head_of(*page), message);
+  write_page_head(head_of(answer, *page), message);
   out.push_back({answer.peer, std::move(message)});
   return true;
 }
@@ -98,18 +106,19 @@ void PageServer::go_on(PageLookup& lookup, std::vector<PeerMessage>& out, const 
   if (answers_.empty()) return;
   Answer& answer = answers_.front();
   const bool all = answer.sent == answer.ask.keys.size();
-  if (!all && send_page(answer, lookup, out, make)) {
+  const bool places = answer.ask.for_places;
+  if (!all && (places ? send_place(answer, lookup, out) : send_page(answer, lookup, out, make))) {
     ++answer.sent;
-    ++counts_.pages;
-    counts_.bytes += self_.page_bytes;
+    ++(places ? counts_.placed : counts_.pages);
+    counts_.bytes += owed_for(answer.ask, 1);
     return;
   }
   counts_.missing += all ? 0 : 1;
   Peer& known = peers_.at(answer.peer);
   --known.answers;
-  known.owed -= (answer.ask.keys.size() - answer.sent) * self_.page_bytes;
+  known.owed -= owed_for(answer.ask, answer.ask.keys.size() - answer.sent);
   const End::Status status = all ? End::Status::done : End::Status::missing;
-  const std::size_t bytes = std::size_t{answer.sent} * self_.page_bytes;
+  const std::size_t bytes = owed_for(answer.ask, answer.sent);
   out.push_back(
       {answer.peer, encode(End{answer.ask.id, answer.sent, status, reply(known, bytes)})});
   answers_.pop_front();

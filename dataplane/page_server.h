@@ -3,8 +3,9 @@
 // Only who has proved the pool's secret (`PageHandshake`, then `met`) is answered, and only for
 // keys, which nobody guesses who lacks it. What a peer may be owed is bounded: every answer ends
 // with a receipt, which nobody can know before it was read, and counts until its receipt came back.
-// An answer has at most `pages::ask_bytes_most` bytes, or one page; a peer that does not read is
-// told that this server is busy, and then nothing more. Pages are copied one by one (`go_on`), so
+// An answer has at most `pages::ask_bytes_most` bytes, or one page; or it says where the pages
+// stand, for a peer that reads them by itself. A peer that does not read its answers is told that
+// this server is busy, and then nothing more. Pages are copied one by one (`go_on`), so
 // whoever owns them waits for one. Thread: one. Units: bytes.
 // Source: omni-flow, section 4.2 (transfer).
 #pragma once
@@ -25,6 +26,12 @@ struct ServedPage {
   std::uint32_t crc32c = 0;  // of the content as it was published
 };
 
+/// Where one stands that peers may read by themselves.
+struct PlacedPage {
+  ServedPage served;
+  std::uint32_t page = 0;  // of the region
+};
+
 /// The pages that may be given away.
 class PageLookup {
  public:
@@ -35,6 +42,11 @@ class PageLookup {
   virtual std::optional<ServedPage> append(const PageKey& key, pages::Bytes& to) = 0;
   /// The same into memory of a page's size.
   virtual std::optional<ServedPage> copy(const PageKey& key, std::span<std::byte> to) = 0;
+  /// Where it stands, with its stamp. None: it is not there, or stands in no region.
+  virtual std::optional<PlacedPage> place(const PageKey& key) {
+    static_cast<void>(key);
+    return std::nullopt;
+  }
 };
 
 struct PeerMessage {
@@ -47,6 +59,7 @@ using MakeBody = std::function<Ref<Buffer>(PeerLife to, std::size_t size)>;
 
 struct PageServerCounts {
   std::uint64_t pages = 0, bytes = 0;  // sent
+  std::uint64_t placed = 0;            // pages of which the place was told
   std::uint64_t missing = 0;           // questions whose pages were not all there
   std::uint64_t busy = 0;              // refused: too much is owed
   std::uint64_t refused = 0;           // messages of strangers, too many of one peer, or none
@@ -100,7 +113,12 @@ class PageServer {
   void begin(PeerLife peer, Peer& known, const pages::Ask& ask, std::vector<PeerMessage>& out);
   /// A receipt for what is sent now.
   std::uint64_t reply(Peer& known, std::size_t bytes);
+  std::size_t owed_for(const pages::Ask& ask, std::size_t count) const {
+    return ask.for_places ? 0 : count * self_.page_bytes;
+  }
+  pages::PageHead head_of(const Answer& answer, const ServedPage& page) const;
   /// False: it is not there.
+  bool send_place(const Answer& answer, PageLookup& lookup, std::vector<PeerMessage>& out) const;
   bool send_page(const Answer& answer, PageLookup& lookup, std::vector<PeerMessage>& out,
                  const MakeBody& make) const;
   static void took(Peer& known, std::uint64_t receipt, PageServerCounts& counts);

@@ -82,6 +82,32 @@ class Bounds {
 
 void bound_frames(Plan& plan) { Bounds(plan).run(); }
 
+void warn_of_counts_too_large(const Plan& plan, Diagnostics& diagnostics) {
+  for (const PlanNode& node : plan.nodes)
+    for (const PlanGroup& group : node.groups)
+      for (const PlanCount& count : group.counts) {
+        if (count.kind != PlanCount::Kind::literal || count.literal <= 0) continue;
+        std::uint64_t come = 0;
+        bool bounded = true;
+        for (const EdgeId id : group.edges) {
+          const Edge& edge = plan.edges[id];
+          // Of one frame several fields may come as this one.
+          const auto fields = static_cast<std::uint64_t>(
+              std::ranges::count(edge.fields, count.field, &FieldMap::to));
+          if (fields == 0) continue;
+          bounded = bounded && edge.frames_max != unbounded;
+          come += times(edge.frames_max, fields);
+        }
+        if (!bounded || come >= static_cast<std::uint64_t>(count.literal)) continue;
+        report(diagnostics, {Severity::warning, node.mark, "count-never-reached",
+                             "node '" + node.name + "' waits for " + std::to_string(count.literal) +
+                                 " frames of '" + group.fields[count.field] + "', and at most " +
+                                 std::to_string(come) + (come == 1 ? " comes" : " come") +
+                                 " in a call: it never runs",
+                             "count what comes, or `all` of it"});
+      }
+}
+
 void warn_of_growing_loops(const Plan& plan, Diagnostics& diagnostics) {
   // A join collects: however much comes to it, it runs once for each yield of its root.
   std::vector<std::vector<NodeId>> before(plan.nodes.size());

@@ -7,6 +7,11 @@
 #include <utility>
 
 #include "base/nearest.h"
+#include "graph/check_frames.h"
+#include "graph/check_meant.h"
+#include "graph/check_reach.h"
+#include "graph/plan.h"
+#include "graph/refused_outputs.h"
 
 namespace sluice {
 
@@ -15,7 +20,10 @@ namespace {
 class Checker {
  public:
   Checker(const WorkflowSpec& spec, const Declarations& declarations, Diagnostics& diagnostics)
-      : spec_(spec), declarations_(declarations), diagnostics_(diagnostics) {}
+      : spec_(spec),
+        declarations_(declarations),
+        diagnostics_(diagnostics),
+        refused_(read_as_refused(spec)) {}
 
   void run() {
     check_kinds();
@@ -26,9 +34,11 @@ class Checker {
     }
     for (const NodeSpec& node : spec_.nodes) check_node(node);
     check_outputs();
-    check_reach();
+    check_reach(spec_, diagnostics_);
     // With a name wrong, what looks unused is most likely what was meant.
-    if (!has_errors(diagnostics_)) check_unused();
+    if (has_errors(diagnostics_)) return;
+    check_unused();
+    check_meant(spec_, diagnostics_);
   }
 
  private:
@@ -261,6 +271,14 @@ class Checker {
     return list;
   }
 
+  /// A node has this name but for capitals: it was refused where it stands.
+  bool has_in_capitals(const std::string& name) const {
+    const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+    return std::ranges::any_of(spec_.nodes, [&](const NodeSpec& node) {
+      return std::ranges::equal(node.name.text, name, {}, small);
+    });
+  }
+
   /// The type that a source brings; nothing when the source is wrong or its type unknown.
   std::optional<ValueType> check_source(const FieldRef& ref) {
     if (ref.node == "inputs") {
@@ -279,6 +297,7 @@ class Checker {
     const auto node = nodes_.find(ref.node);
     if (node == nodes_.end()) {
       if (spec_.unread.nodes) return std::nullopt;
+      if (has_in_capitals(ref.node)) return std::nullopt;
       const std::string runs = nodes_that_run(ref.node);
       if (!runs.empty())
         return error(ref.mark, "unknown-node", "there is no node '" + ref.node + "'",
@@ -297,7 +316,8 @@ class Checker {
     const InterfaceDeclaration* interface = interface_of(ref.node);
     if (interface == nullptr) {
       const std::vector<Name>& outputs = node->second->outputs;
-      if (!outputs.empty() && std::ranges::find(outputs, ref.field, &Name::text) == outputs.end())
+      if (!outputs.empty() && !is_refused_output(ref) &&
+          std::ranges::find(outputs, ref.field, &Name::text) == outputs.end())
         unknown_field(ref, [&] {
           std::vector<std::string_view> names;
           for (const Name& name : outputs) names.push_back(name.text);
@@ -309,6 +329,11 @@ class Checker {
     if (port != nullptr) return port->type;
     unknown_field(ref, names_of(interface->outputs));
     return std::nullopt;
+  }
+  /// It most likely means an output whose name was refused where it stands.
+  bool is_refused_output(const FieldRef& ref) const {
+    const auto refused = refused_.find(ref.node);
+    return refused != refused_.end() && refused->second.contains(ref.field);
   }
   void unknown_field(const FieldRef& ref, const std::vector<std::string_view>& known) {
     error(ref.mark, "unknown-field", "node '" + ref.node + "' has no output '" + ref.field + "'",
@@ -363,11 +388,25 @@ class Checker {
   void check_shape(const NodeSpec& node, const Port& port, const FieldRef& source) {
     const InterfaceDeclaration* interface = interface_of(source.node);
     const Port* from = interface != nullptr ? find_port(interface->outputs, source.field) : nullptr;
-    if (from == nullptr || from->type != port.type || shapes_agree(*from, port)) return;
+    if (from == nullptr || from->type != port.type) return;
+    if (!contents_agree(*from, port)) return check_content(node, port, *from, source);
+    if (shapes_agree(*from, port)) return;
     error(source.mark, "wrong-shape",
           "'" + source.node + "." + source.field + "' brings " + shape_text(*from) +
               ", the input '" + port.name + "' of '" + node.name.text + "' takes " +
               shape_text(port));
+  }
+
+  void check_content(const NodeSpec& node, const Port& port, const Port& from,
+                     const FieldRef& source) {
+    std::string takers;
+    for (const Port& other : interface_of(node.name.text)->inputs)
+      if (other.content == from.content)
+        takers += (takers.empty() ? "'" : ", '") + other.name + "'";
+    error(source.mark, "wrong-content",
+          "'" + source.node + "." + source.field + "' brings " + from.content + ", the input '" +
+              port.name + "' of '" + node.name.text + "' takes " + port.content,
+          takers.empty() ? "" : "its input " + takers + " takes " + from.content);
   }
 
   void check_group(const NodeSpec& node, const GroupSpec& group) {
@@ -380,7 +419,7 @@ class Checker {
         fields.insert(source.field);
       }
     }
-    if (producers.size() != 1 || fields.size() < 2 || !node.counts.empty()) return;
+    if (producers.size() != 1 || group.fields.size() < 2 || !node.counts.empty()) return;
     const InterfaceDeclaration* producer = interface_of(*producers.begin());
     if (producer == nullptr || producer->frames.empty()) return;
     // A field that is not there comes in no frame; that is said where it stands.
@@ -388,16 +427,19 @@ class Checker {
           return find_port(producer->outputs, field) == nullptr;
         }))
       return;
+    // Sources of one field are alternatives: one of each in the frame is enough.
     const bool together = std::ranges::any_of(producer->frames, [&](const auto& frame) {
-      return std::ranges::all_of(fields, [&](const std::string& field) {
-        return std::ranges::find(frame, field) != frame.end();
+      return std::ranges::all_of(group.fields, [&](const FieldSpec& field) {
+        return std::ranges::any_of(field.sources, [&](const FieldRef& source) {
+          return std::ranges::find(frame, source.field) != frame.end();
+        });
       });
     });
     if (!together)
       warn(group.mark, "comes-apart",
            "'" + *producers.begin() + "' may yield these fields in different frames; '" +
                node.name.text + "' runs only on a frame that holds all of them",
-           "make each field a group of its own, or join through another node");
+           "make each field a group of its own, or collect them with `count`");
   }
 
   void check_queue(const NodeSpec& node) {
@@ -414,6 +456,8 @@ class Checker {
 
   void check_node(const NodeSpec& node) {
     for (const GroupSpec& group : node.groups) check_group(node, group);
+    if (const InterfaceDeclaration* interface = interface_of(node.name.text))
+      check_frames(node, *interface, diagnostics_);
     check_queue(node);
     if (node.counts.empty()) return;
     if (node.groups.size() > 1)
@@ -421,37 +465,59 @@ class Checker {
             "node '" + node.name.text + "' collects by count, so it has one input group",
             "bring the fields into one group, or remove `count`");
     if (node.groups.empty()) return;
-    for (const CountSpec& count : node.counts) check_count(node, count);
+    std::size_t unknown = 0;
+    for (const CountSpec& count : node.counts) unknown += check_count(node, count) ? 0 : 1;
+    std::vector<const Name*> uncounted;
     for (const FieldSpec& field : node.groups[0].fields)
       if (std::ranges::none_of(
               node.counts, [&](const CountSpec& c) { return c.field.text == field.field.text; }))
-        error(field.field.mark, "uncounted-field",
-              "the count of '" + node.name.text + "' does not say how many frames of '" +
-                  field.field.text + "'",
-              "add `" + field.field.text + ": 1` (or a number's source, or all) to count");
+        uncounted.push_back(&field.field);
+    // With a name wrong, the field that lacks a count is most likely what was meant.
+    if (uncounted.size() <= unknown) return;
+    for (const Name* field : uncounted)
+      error(field->mark, "uncounted-field",
+            "the count of '" + node.name.text + "' does not say how many frames of '" +
+                field->text + "'",
+            "add `" + field->text + ": 1` (or a number's source, or all) to count");
   }
 
-  void check_count(const NodeSpec& node, const CountSpec& count) {
+  /// False: it counts what is not there.
+  bool check_count(const NodeSpec& node, const CountSpec& count) {
     std::vector<std::string_view> names;  // of all groups: that there are several is said
     for (const GroupSpec& group : node.groups)
       for (const FieldSpec& field : group.fields) names.push_back(field.field.text);
-    if (std::ranges::find(names, count.field.text) == names.end())
+    const bool known = std::ranges::find(names, count.field.text) != names.end();
+    if (!known && !is_misspelt_above(node, count.field.text))
       error(count.field.mark, "unknown-field",
             "'" + node.name.text + "' counts '" + count.field.text +
                 "', which is not among its inputs",
             meant(count.field.text, names, "input"));
-    const auto* ref = std::get_if<FieldRef>(&count.frames);
-    if (ref == nullptr) return;
-    const std::optional<ValueType> type = check_source(*ref);
+    if (const auto* ref = std::get_if<FieldRef>(&count.frames)) check_count_source(*ref);
+    return known;
+  }
+  /// An input of the role that a node's group does not name, where it names one like it, or a
+  /// single one, that is none.
+  bool is_misspelt_above(const NodeSpec& node, const std::string& input) const {
+    const InterfaceDeclaration* interface = interface_of(node.name.text);
+    const std::vector<FieldSpec>& fields = node.groups[0].fields;
+    return interface != nullptr && find_port(interface->inputs, input) != nullptr &&
+           std::ranges::any_of(fields, [&](const FieldSpec& field) {
+             return find_port(interface->inputs, field.field.text) == nullptr &&
+                    (fields.size() == 1 || !nearest_name(field.field.text, {input}).empty());
+           });
+  }
+
+  void check_count_source(const FieldRef& ref) {
+    const std::optional<ValueType> type = check_source(ref);
     if (type && *type != ValueType::number && *type != ValueType::any)
-      error(ref->mark, "count-not-number",
-            "'" + ref->node + "." + ref->field + "' brings " + std::string(to_string(*type)) +
+      error(ref.mark, "count-not-number",
+            "'" + ref.node + "." + ref.field + "' brings " + std::string(to_string(*type)) +
                 ", a count needs a number");
-    const auto from = nodes_.find(ref->node);
+    const auto from = nodes_.find(ref.node);
     const RoleSpec* role = from == nodes_.end() ? nullptr : find_role(from->second->role.text);
     if (role != nullptr && role->balance == Balance::broadcast && role->replicas > 1)
-      error(ref->mark, "count-of-each-replica",
-            "a count's number comes once in a call, and '" + ref->node + "' runs on each of " +
+      error(ref.mark, "count-of-each-replica",
+            "a count's number comes once in a call, and '" + ref.node + "' runs on each of " +
                 std::to_string(role->replicas) + " replicas (balance: broadcast)",
             "take it from a node that collects what the replicas make");
   }
@@ -467,62 +533,13 @@ class Checker {
       error({1, 1, 1}, "no-nodes", "the workflow has no nodes");
   }
 
-  /// True when one of the field's sources may come; what is wrong with the others is said there.
-  bool can_come(const FieldSpec& field) const {
-    return field.sources.empty() || std::ranges::any_of(field.sources, [&](const FieldRef& source) {
-             return reached_.contains(source.node) || !known(source.node);
-           });
-  }
-  void grow_reach() {
-    const auto can_fire = [&](const GroupSpec& group) {
-      return std::ranges::all_of(group.fields, [&](const auto& field) { return can_come(field); });
-    };
-    for (bool grew = true; grew;) {
-      grew = false;
-      for (const NodeSpec& node : spec_.nodes)
-        if (!reached_.contains(node.name.text) &&
-            (node.groups.empty() || std::ranges::any_of(node.groups, can_fire)))
-          grew = reached_.insert(node.name.text).second;
-    }
-  }
-  /// The first field of a node that never runs which never comes.
-  const FieldSpec& missing_field(const NodeSpec& node) const {
-    const auto& fields = node.groups[0].fields;
-    return *std::ranges::find_if(fields, [&](const FieldSpec& f) { return !can_come(f); });
-  }
-
-  /// One error for each circle of nodes that wait for one another: the rest follows from it.
-  void check_reach() {
-    reached_.insert("inputs");
-    grow_reach();
-    for (const NodeSpec& first : spec_.nodes) {
-      while (!reached_.contains(first.name.text) && !is_full(diagnostics_)) {
-        const NodeSpec* node = &first;
-        std::set<const NodeSpec*> way;
-        while (way.insert(node).second) node = nodes_.at(missing_field(*node).sources[0].node);
-        const FieldSpec& field = missing_field(*node);
-        const std::string& from = field.sources[0].node;
-        error(
-            node->name.mark, "unreachable-node",
-            "nothing can ever run node '" + node->name.text + "': its input '" + field.field.text +
-                "' comes only from " +
-                (from == node->name.text ? "itself" : "'" + from + "', which waits for it"),
-            "feed it from inputs.field or from a node that runs, or give what comes later a group "
-            "of its own");
-        reached_.insert(node->name.text);
-        grow_reach();
-      }
-    }
-  }
-  bool known(const std::string& node) const { return node == "inputs" || nodes_.contains(node); }
-
   void check_unused() {
     for (const RoleSpec& role : spec_.roles)
       if (!spec_.is_library && role.included_from.empty() && !used_roles_.contains(role.name.text))
         warn(role.name.mark, "unused-role", "no node runs the role '" + role.name.text + "'",
              "remove it");
     for (const InputSpec& input : spec_.inputs)
-      if (!used_inputs_.contains(input.name.text))
+      if (!used_inputs_.contains(input.name.text) && spec_.inputs.size() <= outputs_per_node_max)
         warn(input.name.mark, "unused-input", "nothing reads the input '" + input.name.text + "'",
              "remove it");
     std::set<std::string> needed;
@@ -549,9 +566,9 @@ class Checker {
   const WorkflowSpec& spec_;
   const Declarations& declarations_;
   Diagnostics& diagnostics_;
+  const FieldsByNode refused_;
   std::map<std::string, const NodeSpec*, std::less<>> nodes_;
   std::map<std::string, const InterfaceDeclaration*, std::less<>> interfaces_;
-  std::set<std::string, std::less<>> reached_;
   std::set<std::string, std::less<>> used_roles_;
   bool no_roles_said_ = false;
   std::set<std::string, std::less<>> used_inputs_;

@@ -28,6 +28,8 @@ Plan compile(const WorkflowSpec& spec, const Declarations& declarations, Diagnos
   compiling::bound_frames(plan);
   compiling::warn_of_growing_loops(plan, diagnostics);
   compiling::warn_of_empty_queues(plan, diagnostics);
+  compiling::warn_of_counts_too_large(plan, diagnostics);
+  compiling::warn_of_joins_apart(spec, declarations, plan, diagnostics);
   return plan;
 }
 

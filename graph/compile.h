@@ -48,8 +48,16 @@ void bound_frames(Plan& plan);
 /// Of nodes that run on each replica and get all back that the replicas make: with each turn of
 /// such a loop there is more.
 void warn_of_growing_loops(const Plan& plan, Diagnostics& diagnostics);
+/// Of nodes that wait for more frames than can come: they never run.
+void warn_of_counts_too_large(const Plan& plan, Diagnostics& diagnostics);
+
 /// Of nodes that drop what waits (`on_full`), and never have as many frames that they would.
 void warn_of_empty_queues(const Plan& plan, Diagnostics& diagnostics);
+
+/// Of joins whose fields come of different frames of their root, where the role's declaration says
+/// which frames those are: they never run.
+void warn_of_joins_apart(const WorkflowSpec& spec, const Declarations& declarations,
+                         const Plan& plan, Diagnostics& diagnostics);
 
 /// Which shares each edge carries, and how each node divides what it holds.
 void route_shares(const Dominators& dominators, Plan& plan, Diagnostics& diagnostics);

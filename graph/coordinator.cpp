@@ -14,11 +14,18 @@ namespace {
 
 /// Of several failures the caller is told one. Which one follows from what failed and how, not
 /// from whose message came first: the first node in the file; of one node's failures the kind that
-/// stands first in `FailureKind`, and of those the message that sorts first. A call that has been
-/// cancelled, or lost a machine, keeps the failure it had then: what fails later may follow from
-/// it.
+/// stands first in `FailureKind`, and of those the message that sorts first, causes first. A call
+/// that has been cancelled, or lost a machine, keeps the failure it had then: what fails later may
+/// follow from it. A loop's limit of frames cuts the call short, so it is told before what has
+/// failed until then.
 bool is_told_before(const Failure& a, const Failure& b) {
-  return std::tie(a.node, a.kind, a.error.message) < std::tie(b.node, b.kind, b.error.message);
+  const bool cuts = a.kind == FailureKind::frame_limit, other = b.kind == FailureKind::frame_limit;
+  if (cuts != other) return cuts;
+  // What a role says of work that it called off, since something else failed, is no cause.
+  const bool follows = a.error.code == ErrorCode::cancelled;
+  const bool other_follows = b.error.code == ErrorCode::cancelled;
+  return std::tie(a.node, a.kind, follows, a.error.message) <
+         std::tie(b.node, b.kind, other_follows, b.error.message);
 }
 
 }  // namespace
@@ -32,7 +39,8 @@ Coordinator::Coordinator(const Plan& plan, Pools& pools, Replicas replicas)
       calls_(pools.mix),
       sessions_(pools.mix) {
   for (const PlanNode& node : plan.nodes)
-    if (node.order != none || node.queue_max != 0 || has_join(node)) keepers_.push_back(node.id);
+    if (node.order != none || node.queue_max != 0 || node.loop_index != none || has_join(node))
+      keepers_.push_back(node.id);
 }
 
 CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, Instant now,
@@ -134,9 +142,10 @@ void Coordinator::receive(Message& message, Effects& effects) {
   }
   switch (message.kind) {
     case Message::Kind::frame:
-      receive_frame(message, call, effects);
+      if (!call.cancelled) receive_frame(message, call, effects);
       break;
     case Message::Kind::settled: {
+      if (call.cancelled) break;
       const Collector& collector = plan_.collectors[message.target];
       OrderQueue& queue = call.outputs[collector.group].queue;
       if (!queue.settle(message.shares[0]))
@@ -147,8 +156,11 @@ void Coordinator::receive(Message& message, Effects& effects) {
     case Message::Kind::credit:
       for (std::string& warning : message.warnings) call.warnings.add(std::move(warning));
       if (message.lost.node != entry_node) call.lost.push_back(message.lost);
-      if (message.failure)
-        fail(id, call, std::move(*message.failure), plan_.cancel_on_error, effects);
+      if (message.failure) {
+        const bool cancel =
+            plan_.cancel_on_error || message.failure->kind == FailureKind::frame_limit;
+        fail(id, call, std::move(*message.failure), cancel, effects);
+      }
       break;
     case Message::Kind::cancel:
     case Message::Kind::abort:
@@ -236,6 +248,7 @@ void Coordinator::fail(Number id, CallRecord& call, Failure failure, bool cancel
 void Coordinator::spread_cancel(Number id, CallRecord& call, Effects& effects) {
   if (call.cancelled) return;
   call.cancelled = true;
+  for (OutputRecord& output : call.outputs) output.clear();  // nothing is delivered any more
   for (const PlanNode& node : plan_.nodes) {
     if (node.id == entry_node) continue;
     Message* message =
@@ -412,7 +425,7 @@ void Coordinator::finish_if_done(Number id, Effects& effects) {
 }
 
 void Coordinator::check_outputs(Number id, CallRecord& call, Effects& effects) {
-  if (!call.started || call.aborting) return;
+  if (!call.started || call.aborting || call.cancelled) return;
   for (std::size_t i = 0; i < plan_.outputs.size(); ++i) {
     const OrderQueue& queue = call.outputs[i].queue;
     const bool one_scope = plan_.collectors[plan_.outputs[i].collector].root == entry_node;

@@ -49,6 +49,10 @@ bool shapes_agree(const Port& a, const Port& b) {
   });
 }
 
+bool contents_agree(const Port& a, const Port& b) {
+  return a.content.empty() || b.content.empty() || a.content == b.content;
+}
+
 bool fits(const Port& port, const Tensor& tensor) {
   if (port.dtype.has_value() && tensor.dtype() != *port.dtype) return false;
   return port.shape.empty() ||

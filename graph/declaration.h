@@ -11,6 +11,13 @@
 
 namespace sluice {
 
+/// How many frames of an input one activation reads.
+enum class PortFrames : std::uint8_t {
+  any,          // all that came, be it none
+  at_most_one,  // groups may leave it out; a second frame is an error of the call
+  one,          // every group brings it; none and a second one are errors of the call
+};
+
 struct Port {
   std::string name;
   ValueType type = ValueType::any;
@@ -19,6 +26,10 @@ struct Port {
   std::uint64_t bytes_max = 0;           // of one value, where there is a limit; 0: no bound
   std::optional<Dtype> dtype = {};       // of a tensor or audio; none: any
   std::vector<std::int64_t> shape = {};  // of a tensor or audio, `any_size` in places; empty: any
+  PortFrames frames = PortFrames::any;   // of an input
+  /// What its values are, where their type and shape do not tell them from others: "rows of text".
+  /// Empty: anything.
+  std::string content = {};
 };
 
 inline constexpr std::int64_t any_size = -1;
@@ -27,6 +38,8 @@ inline constexpr std::int64_t any_size = -1;
 std::string shape_text(const Port& port);
 /// False when no value can be in both ports: another dtype, rank or size.
 bool shapes_agree(const Port& a, const Port& b);
+/// False when the values of one port mean nothing in the other, as both say.
+bool contents_agree(const Port& a, const Port& b);
 /// Whether the tensor is what the port declares.
 bool fits(const Port& port, const Tensor& tensor);
 /// What is wrong with a value in this port, or nothing: its type, its size, or a picture that is

@@ -157,6 +157,7 @@ void Engine::CallRecord::clear() {
   credit = Credit();
   session = released = 0;
   running = 0;
+  came = 0;
   ran = false;
   lost.clear();
 }
@@ -252,6 +253,8 @@ void Engine::free_record(Record& record) {
 }
 
 void Engine::ready(Record& record, Shares& shares, Effects& effects) {
+  if (node_.loop_index != none && is_one_too_many(call_record(record.call, record.session)))
+    tell_too_many(record, effects);
   if (node_.order == none) {
     if (node_.queue_max != 0)
       return line_up(call_record(record.call, record.session), record, shares, effects);
@@ -307,22 +310,6 @@ inline void Engine::keep_credit(Credit& held, const Message& message, Effects& e
     splitter_.send_credit(message.credit, message.call, message.session, effects);
 }
 
-std::unique_ptr<Failure> Engine::merge_iterations(Record& record) const {
-  record.iterations.assign(plan_.loop_nodes, 0);
-  for (const Arrival& arrival : record.arrivals)
-    for (std::size_t i = 0; i < arrival.frame->iterations.size(); ++i)
-      record.iterations[i] = std::max(record.iterations[i], arrival.frame->iterations[i]);
-  if (node_.loop_index == none) return nullptr;
-  const std::int64_t turn = record.iterations[node_.loop_index];
-  if (turn < std::min<std::int64_t>(plan_.limits.loop_iterations, 0xffff)) return nullptr;
-  return std::make_unique<Failure>(Failure{
-      node_.id,
-      {ErrorCode::exhausted, "node '" + node_.name + "' reached the limit of " +
-                                 count_text(plan_.limits.loop_iterations, "loop iteration") +
-                                 " (limits: loop_iterations)"},
-      FailureKind::loop_limit});
-}
-
 inline void Engine::fill_inputs(Record& record, const PlanGroup& group) {
   if (!record.inputs.empty() || !group.counts.empty()) return;
   const auto add = [&](const Arrival& arrival, const FieldMap& map) {
@@ -356,7 +343,14 @@ std::uint32_t Engine::start(Record& record, Shares& shares, std::uint64_t sequen
     return 0;
   }
   if (joins_ && last_run_ != record.call) note_run(record, effects);
-  fill_inputs(record, node_.groups[record.group]);
+  const PlanGroup& group = node_.groups[record.group];
+  fill_inputs(record, group);
+  if (group.single != 0) failure = check_frames(record, group);
+  if (failure) {
+    if (node_.queue_max != 0) note_not_started(record, false, effects);
+    close(record, std::move(failure), effects);
+    return 0;
+  }
   record.arrivals.clear();
   const std::uint32_t fan_out = node_.fan_out();
   if (fan_out > 1) [[unlikely]] {

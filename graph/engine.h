@@ -2,8 +2,8 @@
 //
 // Direct groups start on each frame; joins collect a bucket per scope; count groups collect over
 // the call; a session node queues and releases in logical order. Pure: never blocks, never fails,
-// reads no clock. Thread: one loop. Bounds: one record per waiting or running activation and per
-// open bucket. Source: omni-flow, sections 3.2 and 3.4; corrections in docs/CONTROL_FLOW.md.
+// reads no clock. Thread: one loop. Bounds: a record per waiting or running activation, open bucket
+// and (in a loop) call. Source: omni-flow, sections 3.2, 3.4; corrections in docs/CONTROL_FLOW.md.
 #pragma once
 
 #include <cstdint>
@@ -91,31 +91,31 @@ class Engine {
     Record* record = nullptr;
     Share place;  // of a session node, in its order
   };
-  /// What a session node, a count group, a node with joins or one that drops remembers of a call.
+  /// What a node of a loop, of sessions, with joins or counts, or one that drops remembers of a
+  /// call.
   struct CallRecord {
     OrderQueue queue;
-    std::vector<Waiting>
-        waiting;  // `on_full: drop_oldest`: those that may be dropped, as they came
+    std::vector<Waiting> waiting;  // `drop_oldest`: those that may be dropped, as they came
     CountBucket count;
     Credit credit;
     std::uint64_t session = 0;
     std::uint64_t released = 0;
     std::uint32_t running = 0;
+    std::int64_t came = 0;            // of a node of a loop: for so many activations
     bool ran = false;                 // of a node with joins: at least once
     std::vector<std::uint64_t> lost;  // by group: fields that did not come, as the caller was told
     void clear();
   };
-
   struct Floor {
     Origin home;
     std::uint64_t number = 0;
   };
-
   /// True when more waits here than may, and the message would add to it.
   bool is_full(const Message& message) const;
   void receive_frame(Message& message, Effects& effects);
   void receive_settled(Message& message, Effects& effects);
   void receive_cancel(Message& message, Effects& effects);
+  void cancel_call(const CallId& call, Effects& effects);
   void receive_abort(Message& message, Effects& effects);
   void receive_call_ended(const Message& message, Effects& effects);
   void say_aborted(const CallId& call, std::uint64_t session, Effects& effects);
@@ -126,7 +126,6 @@ class Engine {
   void drop_buckets(Given is_given_up);
   void recycle_call(const CallId& call);
   CallRecord& record_of(const CallId& call) { return **calls_.find(call); }
-
   Record& new_record(const CallId& call, std::uint64_t session, std::uint16_t group);
   void free_record(Record& record);
   /// Those of a call that wait or run, in the order of their index. Valid until the next use.
@@ -142,8 +141,7 @@ class Engine {
   void continue_path(Record& record, const std::vector<std::uint32_t>& path) const;
   /// Everything it waits for is there: run it, or queue it. Takes the shares.
   void ready(Record& record, Shares& shares, Effects& effects);
-  /// How many activations run now, on one replica or on each. 0: it may not run (cancelled, a loop
-  /// limit), and has ended at once.
+  /// How many activations run now, one a replica. 0: it may not (cancelled, too old, a limit).
   std::uint32_t start(Record& record, Shares& shares, std::uint64_t sequence, Effects& effects);
   /// Makes `next` the next replica's: on the same inputs, with the next part of what `record`
   /// holds, of which it leaves enough for `left - 1` others.
@@ -158,6 +156,11 @@ class Engine {
   /// True when an input is older than the node wants. Says so to the caller.
   bool is_stale(Record& record, Effects& effects);
   std::unique_ptr<Failure> merge_iterations(Record& record) const;
+  /// Of a node of a loop: true once, when more comes in a call than `limits: frames`.
+  bool is_one_too_many(CallRecord& call) const;
+  void tell_too_many(Record& record, Effects& effects);
+  /// Null: of every field came as many frames as the role reads.
+  std::unique_ptr<Failure> check_frames(const Record& record, const PlanGroup& group) const;
   /// The activation's record; null when it has ended already.
   Record* running(ActivationId activation) const {
     if (activation.index >= records_.size()) return nullptr;
@@ -183,8 +186,7 @@ class Engine {
   /// Adds to what is held; what does not fit goes back.
   void keep_credit(Credit& held, const Message& message, Effects& effects);
 
-  /// A bucket that got some fields can never fire: what to tell the caller, if that is news and the
-  /// node has not run in another way.
+  /// Of a bucket that can never fire: what to tell, if it is news and the node has not run.
   Lost note_lost(const Bucket& bucket, std::uint16_t group, std::uint64_t missing);
   /// The first run in a call: takes back what was told before.
   void note_run(Record& record, Effects& effects);

@@ -6,11 +6,15 @@
 
 namespace sluice {
 
-void Engine::receive_cancel(Message& message, Effects& effects) {
-  cancelled_[message.call] = true;
-  for (const Record* record : records_of(message.call))
+void Engine::cancel_call(const CallId& call, Effects& effects) {
+  cancelled_[call] = true;
+  for (const Record* record : records_of(call))
     if (record->state == State::running)
       effects.cancels.push_back({node_.id, {record->index, record->generation}});
+}
+
+void Engine::receive_cancel(Message& message, Effects& effects) {
+  cancel_call(message.call, effects);
   splitter_.send_credit(message.credit, message.call, message.session, effects);
 }
 

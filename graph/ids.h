@@ -32,6 +32,13 @@ struct CallId {
   friend auto operator<=>(const CallId&, const CallId&) = default;
 };
 
+/// A session, numbered by its home in each of its lives.
+struct SessionId {
+  std::uint64_t number = 0;
+  Origin home;
+  friend auto operator<=>(const SessionId&, const SessionId&) = default;
+};
+
 /// A scope, named by the machine that opened it. Number 0: none.
 struct ScopeId {
   std::uint64_t number = 0;
@@ -69,6 +76,9 @@ inline std::uint64_t spread(Origin origin, Mix mix) {
   return std::bit_cast<std::uint64_t>(origin) * mix.origin;
 }
 inline std::uint64_t spread(const CallId& id, Mix mix) {
+  return spread(id.number, mix) + spread(id.home, mix);
+}
+inline std::uint64_t spread(const SessionId& id, Mix mix) {
   return spread(id.number, mix) + spread(id.home, mix);
 }
 inline std::uint64_t spread(const ScopeId& id, Mix mix) {

@@ -1,5 +1,6 @@
 #include "graph/missing.h"
 
+#include <bit>
 #include <map>
 #include <set>
 #include <utility>
@@ -28,6 +29,17 @@ std::string join_text(const Plan& plan, const PlanNode& node, std::uint16_t inde
   const PlanGroup& group = node.groups[index];
   std::string text = node.name + ": ";
   if (node.groups.size() > 1) text += "group " + std::to_string(index) + ": ";
+  const NodeId root = plan.collectors[group.collector].root;
+  if (root != entry_node && std::cmp_equal(std::popcount(fields), group.fields.size())) {
+    // Each of them came for some yield, or did not for any: none had all.
+    for (const std::string& field : group.fields)
+      text += (&field == &group.fields.front()  ? ""
+               : &field == &group.fields.back() ? " and "
+                                                : ", ") +
+              field;
+    return text + " never came for one and the same yield of " + plan.nodes[root].name +
+           ", it did not run";
+  }
   for (std::uint16_t field = 0; field < group.fields.size(); ++field)
     if ((fields >> field & 1U) != 0)
       text +=

@@ -118,6 +118,10 @@ struct PlanGroup {
   bool by_path = false;
   /// Per field: the only edge that can bring it, or `none`. Such a slot is critical.
   std::vector<EdgeId> critical;
+  /// Fields of which the role reads at most one frame (`PortFrames`), and of these those that it
+  /// cannot do without; a bit each.
+  std::uint64_t single = 0;
+  std::uint64_t needed = 0;
 };
 
 struct PlanNode {

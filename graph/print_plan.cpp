@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <chrono>
 #include <set>
 
+#include "base/count_text.h"
 #include "graph/print.h"
 #include "graph/print_picture.h"
 
@@ -59,13 +61,56 @@ std::string sources_of(const Plan& plan, const Edge& edge) {
   return text;
 }
 
+/// Without a frame of the field the group cannot run: of a count, it is counted as one or more, or
+/// it is the only field and all of it is taken.
+bool is_needed(const PlanGroup& group, std::size_t field) {
+  for (const PlanCount& count : group.counts)
+    if (count.field == field)
+      return count.kind == PlanCount::Kind::literal
+                 ? count.literal > 0
+                 : count.kind == PlanCount::Kind::all && group.fields.size() == 1;
+  return true;
+}
+
 std::string critical_text(const Plan& plan, const PlanGroup& group) {
   std::set<std::string> slots;
-  for (const EdgeId id : group.critical)
-    if (id != none) slots.insert(plan.nodes[plan.edges[id].from].name);
+  for (std::size_t field = 0; field < group.critical.size(); ++field)
+    if (group.critical[field] != none && is_needed(group, field))
+      slots.insert(plan.nodes[plan.edges[group.critical[field]].from].name);
   std::string text;
   for (const std::string& slot : slots) text += (text.empty() ? "" : ", ") + slot;
   return text;
+}
+
+std::string counts_text(const Plan& plan, const PlanGroup& group) {
+  std::string text;
+  for (const PlanCount& count : group.counts)
+    text += (text.empty() ? "" : ", ") + count_text(plan, group, count);
+  return text;
+}
+
+/// When a count runs, with what, and when it does not.
+std::string explain_count(const Plan& plan, const PlanGroup& group) {
+  using Kind = PlanCount::Kind;
+  const auto is_none = [](const PlanCount& count) {
+    return count.kind == Kind::literal && count.literal == 0;
+  };
+  const std::string counts = counts_text(plan, group);
+  if (std::ranges::all_of(group.counts, is_none))
+    return "once per call, with no frame, whatever comes: " + counts +
+           ". A frame that comes is left over, of which the call warns.\n";
+  const bool all = std::ranges::any_of(
+      group.counts, [](const PlanCount& count) { return count.kind == Kind::all; });
+  const bool fewer = std::ranges::any_of(group.counts, [&](const PlanCount& count) {
+    return count.kind != Kind::all && !is_none(count);
+  });
+  const std::string when = all ? "no more frames can come, with them in logical order: "
+                           : group.by_path
+                               ? "no more frames can come, with the first in logical order: "
+                               : "the first frames in logical order are there: ";
+  const std::string with = !fewer ? "none" : all ? "fewer, or with none" : "fewer";
+  return "once per call, when " + when + counts + ". It never runs when the stream ends with " +
+         with + ".\n";
 }
 
 /// Whom the node tells that no more will come: the collectors its flows lead to.
@@ -88,8 +133,7 @@ std::string group_text(const Plan& plan, const PlanGroup& group, std::size_t ind
   const Collector& c = plan.collectors[group.collector];
   text += std::string(kind_name(c.kind)) + " of " + edges + "\n      bucket: ";
   if (c.kind == CollectorKind::count) {
-    text += "one per call,";
-    for (const PlanCount& count : group.counts) text += " " + count_text(plan, group, count);
+    text += "one per call, " + counts_text(plan, group);
   } else {
     text += "one per frame of " + plan.nodes[c.root].name +
             " (root: the nearest node that every path to the slots passes)";
@@ -103,6 +147,11 @@ std::string json_list(const std::vector<T>& items, Text text) {
   std::string list = "[";
   for (const T& item : items) list += (list.size() > 1 ? "," : "") + text(item);
   return list + "]";
+}
+
+std::string ms_text(std::chrono::nanoseconds time) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) +
+         " ms";
 }
 
 }  // namespace
@@ -221,9 +270,7 @@ std::string explain_node(const Plan& plan, const PlanNode& node) {
     }
     const Collector& c = plan.collectors[group.collector];
     if (c.kind == CollectorKind::count) {
-      text += "once per call, when the first frames in logical order are there:";
-      for (const PlanCount& count : group.counts) text += " " + count_text(plan, group, count);
-      text += ". It never runs when the stream ends with fewer.\n";
+      text += explain_count(plan, group);
       continue;
     }
     text += "once for each frame of '" + plan.nodes[c.root].name + "', when no more of " + slots +
@@ -249,8 +296,15 @@ std::string explain_node(const Plan& plan, const PlanNode& node) {
             ". When one more comes, the oldest that has not begun is dropped,\n  as if it had not "
             "been made, and the call warns of it (on_full: drop_oldest).\n";
   if (node.loop_index != none)
-    text += "  It stands in a loop of at most " + std::to_string(plan.limits.loop_iterations) +
-            " turns.\n";
+    text += "  It stands in a loop: at most " +
+            count_text(plan.limits.loop_iterations, "turn") + " of one chain of frames, and " +
+            count_text(plan.limits.frames, "frame") +
+            " for it in a call; one more is a failure (limits).\n";
+  if (node.max_age.count() != 0)
+    text += "  What it gets of a call older than " + ms_text(node.max_age) +
+            " is dropped, and the call warns of it (max_age).\n";
+  if (node.deadline.count() != 0)
+    text += "  A run fails when it has taken " + ms_text(node.deadline) + " (deadline).\n";
   if (node.skip_errors) text += "  Its failures are skipped (on_error: skip).\n";
   return text + bounds_text(plan, node);
 }

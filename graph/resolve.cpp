@@ -1,9 +1,9 @@
 // Names to tables: nodes, groups, edges and outputs.
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "graph/compile.h"
+#include "graph/fields_read.h"
 
 namespace sluice::compiling {
 
@@ -11,24 +11,9 @@ namespace {
 
 constexpr std::string_view inputs_name = "inputs";
 
-using Referred = std::map<std::string, std::set<std::string>, std::less<>>;
-
-/// Which fields of each node anything in the file refers to: a scripted node's outputs.
-Referred referred_fields(const WorkflowSpec& spec) {
-  Referred referred;
-  const auto add = [&](const FieldRef& ref) { referred[ref.node].insert(ref.field); };
-  for (const NodeSpec& node : spec.nodes) {
-    for (const GroupSpec& group : node.groups)
-      for (const FieldSpec& field : group.fields) std::ranges::for_each(field.sources, add);
-    for (const CountSpec& count : node.counts)
-      if (const auto* ref = std::get_if<FieldRef>(&count.frames)) add(*ref);
-  }
-  for (const OutputSpec& output : spec.outputs) std::ranges::for_each(output.sources, add);
-  return referred;
-}
-
 std::vector<std::string> outputs_of(const NodeSpec& node, const RoleSpec* role,
-                                    const Declarations& declarations, const Referred& referred) {
+                                    const Declarations& declarations,
+                                    const FieldsByNode& referred) {
   std::vector<std::string> names;
   const PluginDeclaration* plugin =
       role != nullptr ? find_plugin(declarations, role->plugin.text) : nullptr;
@@ -36,7 +21,7 @@ std::vector<std::string> outputs_of(const NodeSpec& node, const RoleSpec* role,
       plugin != nullptr ? find_interface(*plugin, node.interface.text) : nullptr;
   if (interface != nullptr) {
     for (const Port& port : interface->outputs) names.push_back(port.name);
-  } else if (!node.outputs.empty()) {
+  } else if (!node.outputs.empty() && node.refused_outputs.empty()) {
     for (const Name& name : node.outputs) names.push_back(name.text);
   } else if (const auto it = referred.find(node.name.text); it != referred.end()) {
     names.assign(it->second.begin(), it->second.end());
@@ -83,7 +68,7 @@ class Resolver {
       plan_.input_types.push_back(input.type);
     }
     plan_.nodes.push_back(std::move(entry));
-    const Referred referred = referred_fields(spec_);
+    const FieldsByNode referred = fields_read(spec_);
     for (const NodeSpec& spec : spec_.nodes) {
       PlanNode node;
       node.id = static_cast<NodeId>(plan_.nodes.size());
@@ -109,6 +94,7 @@ class Resolver {
       const InterfaceDeclaration* interface = interface_of(spec, found, declarations);
       node.yields_max = interface != nullptr ? interface->yields_max : 0;
       node.output_bytes_max = bytes_of(interface, node.outputs);
+      interfaces_.push_back(interface);
       plan_.nodes.push_back(std::move(node));
     }
   }
@@ -122,6 +108,7 @@ class Resolver {
         for (const FieldSpec& field : spec.fields) {
           const auto to = static_cast<std::uint16_t>(node.groups[group].fields.size());
           node.groups[group].fields.push_back(field.field.text);
+          note_frames(interfaces_[i], field.field.text, to, node.groups[group]);
           for (const FieldRef& source : field.sources) connect(source, node.id, group, to);
         }
         if (!spec_.nodes[i].counts.empty() && group == 0) add_counts(spec_.nodes[i], node);
@@ -139,6 +126,14 @@ class Resolver {
   }
 
  private:
+  static void note_frames(const InterfaceDeclaration* interface, const std::string& field,
+                          std::uint16_t index, PlanGroup& group) {
+    const Port* port = interface != nullptr ? find_port(interface->inputs, field) : nullptr;
+    if (port == nullptr || port->frames == PortFrames::any) return;
+    group.single |= std::uint64_t{1} << index;
+    if (port->frames == PortFrames::one) group.needed |= std::uint64_t{1} << index;
+  }
+
   /// Follows `colocate` to the role that has an executor of its own.
   std::uint16_t executor_of(std::uint16_t role) const {
     for (std::size_t steps = 0; role != none && steps < spec_.roles.size(); ++steps) {
@@ -227,6 +222,7 @@ class Resolver {
 
   const WorkflowSpec& spec_;
   Plan& plan_;
+  std::vector<const InterfaceDeclaration*> interfaces_;  // of the spec's nodes; null: any ports
 };
 
 }  // namespace
@@ -250,6 +246,7 @@ Doubts doubts_of(const WorkflowSpec& spec, const Plan& plan) {
     doubts.nodes[i + 1] = !good;
     doubts.any = doubts.any || !good;
   }
+  doubts.any = doubts.any || spec.unread.outputs;
   for (const OutputSpec& output : spec.outputs) doubts.any = doubts.any || !whole(output.sources);
   return doubts;
 }

@@ -59,6 +59,7 @@ struct NodeSpec {
   std::vector<GroupSpec> groups;   // in OR order
   std::vector<CountSpec> counts;   // non-empty: a count group (then there is one group)
   std::vector<Name> outputs;       // given for `scripted` roles only
+  std::vector<std::string> refused_outputs;  // names that are none, as written; "": not even a word
   OnError on_error = OnError::fail;
   std::chrono::milliseconds deadline{0};  // of one activation; 0: none
   std::chrono::milliseconds max_age{0};   // older calls' frames are dropped; 0: never
@@ -89,6 +90,9 @@ struct RoleSpec {
   std::vector<OptionSpec> options; // `options: { key: value }`
 };
 
+/// Where the engine of a global parameter computes.
+enum class EngineDevice : std::uint8_t { cpu, cuda };
+
 struct GlobalParamSpec {
   Name name;
   std::string included_from;
@@ -99,6 +103,8 @@ struct GlobalParamSpec {
   Dtype kv_dtype = Dtype::f32;     // of keys and values; or bf16
   std::optional<Name> ssd;         // folder in which full pages are kept too
   std::int64_t ssd_bytes = std::int64_t{4} << 30;
+  EngineDevice device = EngineDevice::cpu;
+  Mark device_mark;                // where the file says it
 };
 
 struct InputSpec {

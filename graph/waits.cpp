@@ -182,8 +182,8 @@ void check_loops(Plan& plan, const Dominators& dominators, const Doubts& doubts,
                       "): with a frame, all its further turns would be gone",
                   "give `on_full` to a node in front of the loop");
     }
-    // A name that is wrong may have been the way out.
-    if (!exit && !doubts.any)
+    // A name that is wrong may have been the way out; that there are no outputs is said.
+    if (!exit && !doubts.any && !plan.outputs.empty())
       add_error(diagnostics, start.mark, "loop-without-exit",
                 "the loop " + path_text(plan, start.id, start.id, none) +
                     " has no way out: no output and no node outside it can be reached",

@@ -3,7 +3,7 @@
 // A tile is 16 rows of 64 bytes. C += A B takes A [16, 32] bf16 with rows as they lie in memory,
 // and B [32, 16] bf16 as 16 rows of pairs: row i holds (B[2i][n], B[2i + 1][n]) for each column n.
 // C is [16, 16] f32. A stored matrix' row-major transpose is such a B once its pairs are
-// transposed: `pack_rows`.
+// transposed: `pack_rows`. Of bytes, a row holds 64 and B's rows are of fours; C is whole numbers.
 // Measured: one core's two threads share the unit; with operands that come from the second cache
 // it multiplies at its full rate, where oneDNN 2.7's products reach a third of it.
 // Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18.
@@ -18,8 +18,10 @@
 #include "kernels/exp_avx512.h"
 
 #if defined(__x86_64__)
-#define SLUICE_AMX \
-  [[gnu::target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")]]
+#define SLUICE_AMX                                                       \
+  [[gnu::target(                                                         \
+      "amx-tile,amx-bf16,amx-int8,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni," \
+      "avx512bf16,avx2,fma,f16c")]]
 #endif
 
 namespace sluice::kernels {
@@ -47,10 +49,14 @@ struct alignas(64) Config {
 /// All eight tiles at their full size.
 inline constexpr Config config;
 
+/// For 32 bytes along a row: sums in 0 to 3, A in 4 and 5, B in 6 and 7.
+inline constexpr Config groups{.row_bytes = {64, 64, 64, 64, 32, 32, 64, 64},
+                               .rows = {16, 16, 16, 16, 16, 16, 8, 8}};
+
 /// While one lives, the thread's tiles are set up. oneDNN sets up its own at each of its kernels.
 class Tiles {
  public:
-  SLUICE_AMX Tiles() { _tile_loadconfig(&config); }
+  SLUICE_AMX explicit Tiles(const Config& sizes = config) { _tile_loadconfig(&sizes); }
   SLUICE_AMX ~Tiles() { _tile_release(); }
   Tiles(const Tiles&) = delete;
   Tiles& operator=(const Tiles&) = delete;

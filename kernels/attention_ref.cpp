@@ -22,6 +22,10 @@ void attend(const AttentionShape& shape, std::span<const float> q,
       const std::size_t kv_head = head / (shape.heads / shape.kv_heads);
       const float* query = q.data() + row * shape.q_row() + head * d;
       std::vector<double> weight(limit_of_row[row]);
+      if (weight.empty()) {  // a row that sees nothing
+        std::ranges::fill(out.subspan((row * shape.heads + head) * d, d), 0.0F);
+        continue;
+      }
       for (std::size_t t = 0; t < weight.size(); ++t) {
         const Value* key = sequence.keys[t / shape.page_tokens] + sequence.offset +
                            (t % shape.page_tokens) * row_width + kv_head * d;

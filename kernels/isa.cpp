@@ -19,8 +19,9 @@ std::atomic<Isa> limit{Isa::amx};
 bool tiles_granted() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  constexpr unsigned amx_bf16 = 1U << 22U, amx_tile = 1U << 24U;
-  if ((d & amx_bf16) == 0 || (d & amx_tile) == 0) return false;
+  constexpr unsigned amx_bf16 = 1U << 22U, amx_tile = 1U << 24U, amx_int8 = 1U << 25U;
+  constexpr unsigned all = amx_bf16 | amx_tile | amx_int8;
+  if ((d & all) != all) return false;
   constexpr long request_permission = 0x1023, tile_data = 18;
   return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }

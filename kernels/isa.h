@@ -20,7 +20,7 @@ enum class Isa : std::uint8_t {
   vnni,       // AVX-512 VNNI: products of bytes
   bf16,       // AVX-512 BF16
   bf16_fast,  // at twice the rate of f32 (AMD since Zen 5); on tiles nobody asks
-  amx,        // tiles of bf16
+  amx,        // tiles of bf16 and of bytes
 };
 
 inline constexpr Isa isa_levels[] = {Isa::portable, Isa::avx2,      Isa::avx512, Isa::vnni,

@@ -2,7 +2,7 @@
 //
 // Shape: x [rows, in], W [out, in] row-major as checkpoints store it, y [rows, out]. Sums are f32.
 // Few rows are bound by reading W, so they take a matrix-vector path over the stored type; many
-// rows go to the processor's tiles, to products in bf16 or, in f32, to oneDNN.
+// rows go to the processor's tiles, to products of our own over narrow formats, or to oneDNN.
 #pragma once
 
 #include <cstddef>

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "kernels/huge_vector.h"
 #include "kernels/isa.h"
+#include "kernels/next_part.h"
 #include "kernels/onednn.h"
 #include "kernels/parallel.h"
 #include "kernels/quant.h"
@@ -15,15 +16,13 @@ namespace {
 
 /// Values of a matrix that are worth a thread.
 constexpr std::size_t values_per_thread = 1 << 16;
-/// Values of x that are worth a thread while they are rounded.
-constexpr std::size_t values_of_x = 1 << 12;
 /// Rows of f16 or bf16 that are widened at a time.
 constexpr std::size_t widened_rows = 128;
 /// Rows of a matrix that are one thread's at a time: two panels, which stay in the second cache.
 constexpr std::size_t piece_outs = 2 * panel_outs;
-/// Tiles of x that the whole matrix meets before the next ones, with VNNI: 512 rows stay near, and
+/// Rows of x that the whole matrix meets before the next ones, as bytes: so many stay near, and
 /// taking the matrix apart anew for the next ones is little.
-constexpr std::size_t tiles_at_once = 512 / pair_rows_most;
+constexpr std::size_t rows_at_once = 512;
 
 bool is_quantised(const BlockRows& part) { return layout_of(part.type).values != 1; }
 
@@ -143,20 +142,21 @@ struct TileRange {
 };
 
 /// `body(piece, tiles, next)` for each of `count` pieces and all tiles of x, over the threads;
-/// `next`: which piece the same thread has behind it, or count where that is not known yet.
+/// `next`: which piece the same thread probably has behind it, or count where it has none.
 template <typename Body>
 void each_piece(const WholeTiles& x, std::size_t count, const Body& body) {
-  const std::size_t at_once = x.in_bytes ? tiles_at_once : x.tiles();
+  const std::size_t at_once = x.in_bytes ? rows_at_once / x.each : x.tiles();
   const std::size_t ranges = (x.tiles() + at_once - 1) / at_once;
   const std::size_t values = piece_outs * x.in * std::min(x.rows, at_once * x.each);
-  parallel_for(ranges * count, values_per_thread / values + 1,
-               [&](std::size_t begin, std::size_t end) {
-                 for (std::size_t i = begin; i < end; ++i) {
-                   const std::size_t first = i / count * at_once;
-                   body(i % count, TileRange{first, std::min(x.tiles(), first + at_once)},
-                        i + 1 < end ? (i + 1) % count : count);
-                 }
-               });
+  const std::size_t threads = thread_count(), all = ranges * count;
+  parallel_for(all, values_per_thread / values + 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t first = i / count * at_once;
+      const std::size_t next = i + 1 < end ? i + 1 : probably_next(all, end, threads);
+      body(i % count, TileRange{first, std::min(x.tiles(), first + at_once)},
+           next < all ? next % count : count);
+    }
+  });
 }
 
 /// Rounds x, over the threads; what comes of it is this thread's, for all who take part.
@@ -164,9 +164,10 @@ const WholeTiles& whole_tiles(std::span<const float> x, std::size_t rows, std::s
   thread_local WholeTiles kept;
   WholeTiles& tiles = kept;
   tiles.resize(rows, in);
-  parallel_for(tiles.tiles(), values_of_x / (tiles.each * in) + 1,
+  const std::size_t values = tiles.each * in * tiles.tiles() / tiles.pieces();
+  parallel_for(tiles.pieces(), values_of_piece / (values + 1) + 1,
                [&](std::size_t begin, std::size_t end) {
-                 for (std::size_t tile = begin; tile < end; ++tile) tiles.fill(x, tile);
+                 for (std::size_t i = begin; i < end; ++i) tiles.fill(x, i);
                });
   return tiles;
 }

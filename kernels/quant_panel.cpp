@@ -76,14 +76,18 @@ void WholeTiles::resize(std::size_t rows_of_x, std::size_t in_of_x) {
   rows = rows_of_x;
   in = in_of_x;
   in_bytes = uses(Isa::vnni);
+  const std::size_t whole_tiles = (rows + amx_rows - 1) / amx_rows * amx_rows;
+  for_amx =
+      uses(Isa::amx) && rows > amx_rows && (whole_tiles - rows) * amx_empty_share <= whole_tiles;
   const std::size_t most = in_bytes ? pair_rows_most : tile_rows_most;
   const std::size_t count = (rows + most - 1) / most;
   const std::size_t even = (rows + count - 1) / count;
-  each = std::max<std::size_t>((even + 1) / 2 * 2, 2);
+  each = for_amx ? amx_rows : std::max<std::size_t>((even + 1) / 2 * 2, 2);
   grow(whole, tiles() * each * in);
   grow(scales, tiles() * each * (in / group_values));
   grow(sums, tiles() * each * (in / group_values));
   if (in_bytes) grow(totals, tiles() * each * (in / group_values) * 2);
+  tile_pieces = in_bytes ? std::max<std::size_t>(each * in / values_of_piece, 1) : 1;
 }
 
 TileProduct::TileProduct(const WholeTiles& t, std::size_t tile)
@@ -93,27 +97,34 @@ TileProduct::TileProduct(const WholeTiles& t, std::size_t tile)
       totals(t.in_bytes ? t.totals.data() + tile * t.each * (t.in / group_values) * 2 : nullptr),
       groups(t.in / group_values) {}
 
-void WholeTiles::fill(std::span<const float> x, std::size_t tile) {
-  thread_local WholeRows row;
+void WholeTiles::fill(std::span<const float> x, std::size_t piece) {
   thread_local std::vector<float> zeros;
+  const std::size_t groups = in / group_values, tile = piece / tile_pieces;
+  const std::size_t first = groups * (piece % tile_pieces) / tile_pieces;
+  const std::size_t count = groups * (piece % tile_pieces + 1) / tile_pieces - first;
+  if (zeros.size() < in && (tile + 1) * each > rows) zeros.resize(in);
+  const float* from[amx_rows];
+  for (std::size_t r = 0; r < each; ++r)
+    from[r] =
+        (tile * each + r < rows ? &x[(tile * each + r) * in] : zeros.data()) + first * group_values;
+  if (!in_bytes) return fill_rows(from, tile);
+  const std::size_t at = (tile * groups + first) * each;
+  fill_tile_vnni(from, count, each,
+                 reinterpret_cast<std::int8_t*>(whole.data() + at * group_values),
+                 scales.data() + at, sums.data() + at, totals.data() + 2 * at);
+}
+
+void WholeTiles::fill_rows(const float* const* from, std::size_t tile) {
+  thread_local WholeRows row;
   const std::size_t groups = in / group_values;
   std::int16_t* to = whole.data() + tile * each * in;
-  float* to_scales = scales.data() + tile * each * groups;
-  float* to_sums = sums.data() + tile * each * groups;
-  if (zeros.size() < in && (tile + 1) * each > rows) zeros.resize(in);
-  const float* from[tile_rows_most];
-  for (std::size_t r = 0; r < each; ++r)
-    from[r] = tile * each + r < rows ? &x[(tile * each + r) * in] : zeros.data();
-  if (in_bytes)
-    return fill_tile_vnni(from, groups, each, reinterpret_cast<std::int8_t*>(to), to_scales,
-                          to_sums, totals.data() + tile * each * groups * 2);
   for (std::size_t r = 0; r < each; ++r) {
     row.assign({from[r], in}, in);
     for (std::size_t pair = 0; pair < in / 2; ++pair)
       std::memcpy(to + (pair * each + r) * 2, &row.whole[pair * 2], 2 * sizeof(std::int16_t));
     for (std::size_t g = 0; g < groups; ++g) {
-      to_scales[g * each + r] = row.scales[g];
-      to_sums[g * each + r] = row.sums[g];
+      scales[(tile * groups + g) * each + r] = row.scales[g];
+      sums[(tile * groups + g) * each + r] = row.sums[g];
     }
   }
 }
@@ -163,14 +174,14 @@ void multiply_tile(const Panel& panel, const TileProduct& p, std::size_t rows, T
 
 void multiply_pair(const PairRows& pair, const WholeTiles& x, std::size_t begin, std::size_t end,
                    const PairOut& out) {
-  SixteenRows rows[2];
-  for (const std::size_t side : {0, 1})
-    rows[side] = sixteen_rows(*pair.matrix[side], pair.begin[side], pair.count[side], side);
   thread_local HugeVector<float> sums;
   const std::size_t size = (end - begin) * x.each * 2 * panel_outs;
   grow(sums, size);
   std::fill_n(sums.data(), size, 0.0F);
-  multiply_pair_vnni(pair, rows, x, begin, end, out, sums.data());
+  PairProduct p{pair, x, begin, end, out, {}, sums.data()};
+  for (const std::size_t side : {0, 1})
+    p.rows[side] = sixteen_rows(*pair.matrix[side], pair.begin[side], pair.count[side], side);
+  x.for_amx ? multiply_pair_amx(p) : multiply_pair_vnni(p);
 }
 
 void multiply_rows(const BlockRows& w, std::size_t begin, std::size_t count, const TileProduct& p,

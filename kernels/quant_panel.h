@@ -26,6 +26,13 @@ constexpr std::size_t panel_outs = 16;
 constexpr std::size_t tile_rows_most = 12;
 /// The same where they meet two times sixteen rows of the matrix, with VNNI: twelve are 8 % slower.
 constexpr std::size_t pair_rows_most = 8;
+/// The same on the processor's matrix tiles. For more rows than these, and where at most an eighth
+/// of what the tiles hold would be zeros: a single tile takes as long as VNNI does, and one that is
+/// not full as long as a full one.
+constexpr std::size_t amx_rows = 16;
+constexpr std::size_t amx_empty_share = 8;
+/// Values of x that are worth a thread while they are rounded.
+constexpr std::size_t values_of_piece = 1 << 12;
 
 /// What a group has besides whole numbers and a scale: minima, or scales of their own for its last
 /// sixteen values.
@@ -56,7 +63,8 @@ struct SixteenRows {
 struct WholeTiles {
   std::size_t rows = 0, in = 0;
   std::size_t each = 0;   // rows of a tile
-  bool in_bytes = false;  // for VNNI
+  bool in_bytes = false;  // for VNNI, or the processor's matrix tiles
+  bool for_amx = false;   // the latter: each is amx_rows
   /// [tiles][in / 2][each][2]; bytes: [tiles][in / 32][2: high, low][8][each][4].
   HugeVector<std::int16_t> whole;
   HugeVector<float> scales, sums;  // [tiles][in / 32][each], as in WholeRows
@@ -64,9 +72,15 @@ struct WholeTiles {
   HugeVector<std::int32_t> totals;
 
   std::size_t tiles() const { return (rows + each - 1) / each; }
-  /// Makes room; then each tile is filled.
+  /// Makes room; then each of `pieces()` is filled.
   void resize(std::size_t rows_of_x, std::size_t in_of_x);
-  void fill(std::span<const float> x, std::size_t tile);
+  std::size_t pieces() const { return tiles() * tile_pieces; }
+  void fill(std::span<const float> x, std::size_t piece);
+
+ private:
+  void fill_rows(const float* const* from, std::size_t tile);
+
+  std::size_t tile_pieces = 1;
 };
 
 /// A tile of x.
@@ -114,10 +128,17 @@ void multiply_rows(const BlockRows& w, std::size_t begin, std::size_t count, con
 /// The paths. Requires: `uses` them.
 void fill_panel_avx2(const BlockRows& w, std::size_t begin, std::size_t count, Panel& panel);
 void multiply_tile_avx2(const Panel& panel, const TileProduct& p, std::size_t rows, TileSums& to);
-/// Tiles [begin, end) of x with a pair, which stands at `w`. `sums`: room for [rows of the
-/// tiles][2] times sixteen, zeros.
-void multiply_pair_vnni(const PairRows& pair, const SixteenRows (&w)[2], const WholeTiles& x,
-                        std::size_t begin, std::size_t end, const PairOut& out, float* sums);
+/// Tiles [begin, end) of x with a pair, which stands at `rows`.
+struct PairProduct {
+  const PairRows& pair;
+  const WholeTiles& x;
+  std::size_t begin, end;
+  const PairOut& out;
+  SixteenRows rows[2];
+  float* sums;  // room for [rows of the tiles][2] times sixteen, zeros
+};
+void multiply_pair_vnni(const PairProduct& p);
+void multiply_pair_amx(const PairProduct& p);
 void multiply_rows_vnni(BlockType type, const SixteenRows& w, const TileProduct& p,
                         std::size_t rows, TileSums& to);
 /// A tile's bytes, scales, sums and totals of `each` rows.

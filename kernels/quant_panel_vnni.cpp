@@ -6,8 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "kernels/exp_avx512.h"
-#include "kernels/quant_panel.h"
+#include "kernels/quant_pair.h"
 #include "kernels/quant_turned.h"
 
 namespace sluice::kernels {
@@ -219,15 +218,6 @@ SLUICE_PANEL_VNNI void direct(const SixteenRows& rows, const TileProduct& p, Til
   for (std::size_t r = 0; r < R; ++r) _mm512_storeu_ps(to[r], sums[r][0]);
 }
 
-/// Groups that are taken out of their blocks at a time: of two of the largest. With a tile of x and
-/// its sums they stay in the first cache.
-constexpr std::size_t groups_at_once = 18;
-/// So many that all turns are about as long; whole blocks.
-constexpr std::size_t groups_of_turn(std::size_t groups, std::size_t of_block) {
-  const std::size_t blocks = groups / of_block, most = groups_at_once / of_block;
-  const std::size_t turns = (blocks + most - 1) / most;
-  return (blocks + turns - 1) / turns * of_block;
-}
 /// What their blocks have of each row, four bytes each, sixteen fours at a time: at most so many.
 constexpr std::size_t fours_at_once = 112;
 
@@ -275,34 +265,6 @@ SLUICE_PANEL_VNNI void turn(const SixteenRows& rows, std::size_t count, std::siz
                     side, to);
 }
 
-/// What this thread probably multiplies next is asked for while it multiplies these rows, some
-/// lines with each step, so that memory is never idle. Into the second cache; the first holds x and
-/// the rows.
-class Ahead {
- public:
-  Ahead(const Stretch (&next)[2], std::size_t steps) {
-    for (const std::size_t side : {0, 1}) {
-      at_[side] = reinterpret_cast<const char*>(next[side].at);
-      lines_[side] = (next[side].bytes + line - 1) / line;
-      each_[side] = lines_[side] / steps + 1;
-    }
-  }
-  SLUICE_PANEL_INLINE void ask() {
-#pragma GCC unroll 2
-    for (std::size_t side = 0; side < 2; ++side) {
-      const std::size_t count = std::min(each_[side], lines_[side]);
-      for (std::size_t i = 0; i < count; ++i, at_[side] += line)
-        _mm_prefetch(at_[side], _MM_HINT_T1);
-      lines_[side] -= count;
-    }
-  }
-
- private:
-  static constexpr std::size_t line = 64;
-  const char* at_[2];
-  std::size_t lines_[2], each_[2];  // left, of a step
-};
-
 /// `count` groups, of x from `first` on, against a tile: added to `to`, [R][2] times sixteen.
 template <std::size_t R, PanelKind kind>
 SLUICE_PANEL_VNNI void multiply(const PairGroups& w, std::size_t count, int offset_bits,
@@ -334,60 +296,21 @@ Multiply for_rows(std::size_t rows) {
   }
 }
 
-/// Sums [rows][2] times sixteen go where they belong: y's rows begin at `to`.
-SLUICE_PANEL_VNNI void put_pair(const float* sums, std::size_t rows, const std::size_t (&count)[2],
-                                const PairOut& out, float* to) {
-  __mmask16 here[2];
-  for (const std::size_t side : {0, 1})
-    here[side] = count[side] == panel_outs ? 0xffff : tail_mask(count[side]);
-  for (std::size_t r = 0; r < rows; ++r, sums += 2 * panel_outs, to += out.stride) {
-    __m512 some[2] = {_mm512_loadu_ps(sums), _mm512_loadu_ps(sums + panel_outs)};
-    if (out.finish.kind == Finish::gate) {
-      const __m512 gate = activated16(out.finish.activation, some[0]);
-      _mm512_mask_storeu_ps(to, here[0], _mm512_mul_ps(gate, some[1]));
-      continue;
-    }
-    for (const std::size_t side : {0, 1}) {
-      float* at = to + side * panel_outs;
-      if (out.finish.kind == Finish::add)
-        some[side] = _mm512_add_ps(_mm512_maskz_loadu_ps(here[side], at), some[side]);
-      _mm512_mask_storeu_ps(at, here[side], some[side]);
-    }
-  }
-}
-
-/// Where a pair's products will go: else what waits to be written holds up the next tile's sums.
-void ask_for_rows(const float* to, std::size_t rows, std::size_t stride) {
-  for (std::size_t r = 0; r < rows; ++r)
-    for (const std::size_t side : {0, 1})
-      __builtin_prefetch(to + r * stride + side * panel_outs, 1);
-}
-
 }  // namespace
 
-void multiply_pair_vnni(const PairRows& pair, const SixteenRows (&w)[2], const WholeTiles& x,
-                        std::size_t begin, std::size_t end, const PairOut& out, float* sums) {
-  with_quantised(pair.matrix[0]->type, [&]<BlockType T>() {
-    constexpr std::size_t of_block = values_of<T>() / group_values;
+void multiply_pair_vnni(const PairProduct& p) {
+  with_quantised(p.pair.matrix[0]->type, [&]<BlockType T>() {
     thread_local PairGroups turned;
-    const Multiply multiply = for_rows<kind_of<T>()>(x.each);
-    const std::size_t groups = x.in / group_values, at_once = groups_of_turn(groups, of_block);
-    Ahead ahead(pair.next, groups * (end - begin));
-    for (std::size_t first = 0; first < groups; first += at_once) {
-      const std::size_t count = std::min(at_once, groups - first);
-      const std::size_t bytes = first / of_block * bytes_of<T>();
-      for (const std::size_t side : {0, 1})
-        turn<T>({w[side].first + bytes, w[side].stride}, count, side, turned);
-      for (std::size_t tile = begin; tile < end; ++tile) {
-        float* const of_tile = sums + (tile - begin) * x.each * 2 * panel_outs;
-        const std::size_t row = tile * x.each, rows = std::min(x.each, x.rows - row);
-        float* const to = out.y + row * out.stride;
-        const bool last = first + count == groups;
-        if (last) ask_for_rows(to, rows, out.stride);
-        multiply(turned, count, offset_bits<T>(), {x, tile}, first, of_tile, ahead);
-        if (last) put_pair(of_tile, rows, pair.count, out, to);
-      }
-    }
+    const Multiply multiply = for_rows<kind_of<T>()>(p.x.each);
+    Ahead ahead(p.pair.next, p.x.in / group_values * (p.end - p.begin));
+    multiply_turns<T>(
+        p,
+        [](const SixteenRows& rows, std::size_t count, std::size_t side) {
+          turn<T>(rows, count, side, turned);
+        },
+        [&](const PairTurn& now, std::size_t tile, float* sums) {
+          multiply(turned, now.count, offset_bits<T>(), {p.x, tile}, now.first, sums, ahead);
+        });
   });
 }
 
@@ -514,10 +437,7 @@ SLUICE_PANEL_VNNI void fill_tile_vnni(const float* const* rows, std::size_t grou
 
 #else
 
-void multiply_pair_vnni(const PairRows&, const SixteenRows (&)[2], const WholeTiles&, std::size_t,
-                        std::size_t, const PairOut&, float*) {
-  SLUICE_CHECK(false, "no such machine");
-}
+void multiply_pair_vnni(const PairProduct&) { SLUICE_CHECK(false, "no such machine"); }
 void multiply_rows_vnni(BlockType, const SixteenRows&, const TileProduct&, std::size_t, TileSums&) {
   SLUICE_CHECK(false, "no such machine");
 }

@@ -1,6 +1,6 @@
 // Sixteen rows of a matrix at a time, a group of 32 values each, turned by AVX-512 into what meets
 // x: four values of all sixteen rows in a register, as bytes without a sign. For
-// kernels/quant_panel_vnni.cpp only.
+// kernels/quant_panel_*.cpp only.
 #pragma once
 
 #if defined(__x86_64__)
@@ -122,6 +122,11 @@ struct TurnedBlock {
   }
 
   SLUICE_PANEL_INLINE void group(std::size_t g, TurnedGroup& to) const {
+    factors(g, to);
+    wholes(g, to.whole);
+  }
+  /// Without the whole numbers.
+  SLUICE_PANEL_INLINE void factors(std::size_t g, TurnedGroup& to) const {
     to.low = d;
     if constexpr (has_minimum<T>()) to.minimum = m;
     if constexpr (T == BlockType::q4_k || T == BlockType::q5_k) {
@@ -132,7 +137,6 @@ struct TurnedBlock {
       to.low = _mm512_mul_ps(d, scale(2 * g));
       to.high = _mm512_mul_ps(d, scale(2 * g + 1));
     }
-    wholes(g, to.whole);
   }
 
  private:

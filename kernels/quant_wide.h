@@ -1,5 +1,5 @@
 // What AVX2 makes of a group of each block type, for products of few rows and for panels. For
-// kernels/quant_*avx2.cpp only.
+// kernels/quant_*avx2.cpp and kernels/quant_panel_amx.cpp only.
 #pragma once
 
 #if defined(__x86_64__)
@@ -18,8 +18,8 @@ SLUICE_BLOCKS_AVX2 inline __m256i load32(const std::uint8_t* at) {
 /// Sixteen bytes' low halves, then their high halves.
 SLUICE_BLOCKS_AVX2 inline __m256i nibbles(const std::uint8_t* at) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-  const __m256i both =
-      _mm256_inserti128_si256(_mm256_castsi128_si256(bytes), _mm_srli_epi16(bytes, 4), 1);
+  const __m256i both = _mm256_srlv_epi32(_mm256_broadcastsi128_si256(bytes),
+                                         _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
   return _mm256_and_si256(both, _mm256_set1_epi8(15));
 }
 

@@ -1,5 +1,5 @@
 // Sixteen rows of bytes, turned: four bytes of each row in a register. For
-// kernels/quant_panel_vnni.cpp only.
+// kernels/quant_panel_*.cpp only.
 #pragma once
 
 #if defined(__x86_64__)

@@ -30,14 +30,17 @@ Plugin playing(ModelCheck can_play, Plugin plugin, bool several = false) {
 }
 
 /// Whichever its model needs.
-Result<std::unique_ptr<GlobalParam>> make_paged_kv(const GlobalParamMaking& making) {
+Result<std::unique_ptr<GlobalParam>> make_paged_kv(const GlobalParamMaking& making,
+                                                   const TextDevice* cuda) {
   if (making.model_directory.empty())
     return invalid_argument("a paged_kv needs `model:`, the checkpoint whose keys it holds");
   const Result<ModelKind> kind = kind_of_model(making.model_directory);
   if (!kind.ok()) return kind.error();
+  if (making.spec->device == EngineDevice::cuda)
+    if (Result<void> can = check_cuda(making.model_directory); !can.ok()) return can.error();
   if (*kind == ModelKind::drawing) return PagedKv::make(making);
   if (*kind == ModelKind::diffusion) return DiffusionKv::make(making);
-  return *kind == ModelKind::policy ? PolicyKv::make(making) : ChatSessions::make(making);
+  return *kind == ModelKind::policy ? PolicyKv::make(making) : ChatSessions::make(making, cuda);
 }
 
 /// Of a conversation's pages each stands for itself; what draws or acts goes on with them in place.
@@ -57,7 +60,7 @@ Plugin over_machines(Plugin plugin) {
 
 }  // namespace
 
-void add_builtin_plugins(Catalog& catalog) {
+void add_builtin_plugins(Catalog& catalog, const TextDevice* cuda) {
   catalog.add(parse_request_plugin());
   catalog.add(playing(check_vision_encoder, vision_encoder_plugin(), true));
   catalog.add(over_machines(playing(check_language_model, language_model_plugin(), true)));
@@ -68,7 +71,10 @@ void add_builtin_plugins(Catalog& catalog) {
   catalog.add(playing(check_class_denoiser, class_denoiser_plugin()));
   catalog.add(playing(check_image_codec, image_codec_plugin(), true));
   catalog.add(scripted_plugin());
-  catalog.add_global_param("paged_kv", make_paged_kv, check_paged_kv, check_shared_kv);
+  const auto make_kv = [cuda](const GlobalParamMaking& making) {
+    return make_paged_kv(making, cuda);
+  };
+  catalog.add_global_param("paged_kv", make_kv, check_paged_kv, check_shared_kv);
 }
 
 }  // namespace sluice

@@ -23,6 +23,7 @@
 namespace sluice {
 
 struct PlanNode;
+class TextDevice;
 
 /// A session's parameters shared by the roles that list them (e.g. the paged KV store).
 class GlobalParam {
@@ -99,7 +100,8 @@ class Catalog {
   std::map<std::string, ModelCheck, std::less<>> model_checks_, shared_checks_;  // by kind
 };
 
-/// All of ours, as `sluice roles` lists them.
-void add_builtin_plugins(Catalog& catalog);
+/// All of ours, as `sluice roles` lists them. `cuda`: where those run whose `paged_kv` says
+/// `device: cuda`; null: the program was built without. It outlives what the catalog makes.
+void add_builtin_plugins(Catalog& catalog, const TextDevice* cuda = nullptr);
 
 }  // namespace sluice

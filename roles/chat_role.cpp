@@ -175,7 +175,7 @@ Result<void> ChatRole::go_on(Activation& activation, SharedEngine::Turn& mine) {
   try {
     return go_on_with(activation, *handed, mine);
   } catch (const std::exception& e) {
-    handed->drop(sessions_.pool(), mine.engine());
+    handed->drop(sessions_.pages(), mine.engine());
     take_back(*handed);
     return thrown(e);
   }
@@ -288,7 +288,7 @@ void ChatRole::drop_handed(const Activation& activation, SharedEngine::Turn& min
   }
   std::optional<HandedAnswer> handed = sessions_.take_handed(prefix->number, activation.session());
   if (!handed.has_value()) return;
-  handed->drop(sessions_.pool(), mine.engine());
+  handed->drop(sessions_.pages(), mine.engine());
   take_back(*handed);
 }
 
@@ -467,7 +467,7 @@ Result<RoleInstance> make_chat_role(const RoleMaking& making,
       read_engine_options(*making.role, making.model_directory, known);
   if (!said.ok()) return said.error();
   const Result<ChatEngine*> engine =
-      sessions->engine(making.model_directory, said->format, said->planner);
+      sessions->engine(making.model_directory, said->format_on(sessions->device()), said->planner);
   if (!engine.ok()) return engine.error();
   return RoleInstance(std::unique_ptr<SteppedRole>(std::make_unique<ChatRole>(
       making.role->name.text, **engine, *sessions, said->share_prefixes, said->tokens_max)));

@@ -14,17 +14,43 @@ const RowsOrigin& HandedAnswer::origin() const {
   return std::get<Dropped>(state).origin;
 }
 
-void HandedAnswer::drop(KvPool& pool, ModelEngine& engine) {
+void HandedAnswer::drop(KvPages& pages, ModelEngine& engine) {
   if (auto* held = std::get_if<InEngine>(&state)) {
     engine.remove(held->task);
-    pool.release(held->generation.sequence);
+    pages.release(held->generation.sequence);
   } else if (auto* kept = std::get_if<InPages>(&state)) {
-    pool.release(kept->generation.sequence);
+    pages.release(kept->generation.sequence);
   }
   state = Dropped{RowsOrigin(origin())};
 }
 
-Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking& making) {
+namespace {
+
+/// What stands against a GPU before a model is read.
+Result<void> check_on_cuda(const GlobalParamMaking& making, const TextDevice* cuda) {
+  const GlobalParamSpec& spec = *making.spec;
+  const std::string out = "; leave device out";
+  if (spec.ssd.has_value() || making.peers != nullptr || spec.kv_dtype != Dtype::f32)
+    return invalid_argument(
+        "with device: cuda its pages are on the GPU alone, in the precision of "
+        "its roles: not in a folder (ssd), not shared over machines, not in "
+        "a kv_dtype of their own" +
+        out);
+  if (cuda == nullptr)
+    return Error{
+        ErrorCode::unavailable,
+        "its device: cuda cannot be had, this program was built without CUDA: build it where "
+        "nvcc is found, or leave device out to run on the CPU"};
+  if (const Result<void> found = cuda->find(); !found.ok())
+    return Error{found.error().code, "its device: cuda cannot be had: " + found.error().message +
+                                         out + " to run on the CPU"};
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking& making,
+                                                        const TextDevice* cuda) {
   if (making.model_directory.empty())
     return invalid_argument(
         "a paged_kv needs `model:`, the checkpoint whose keys and values it "
@@ -34,14 +60,42 @@ Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking&
   if (!architecture->text.has_value())
     return invalid_argument(making.model_directory + ": a model of family " +
                             std::string(to_string(architecture->family)) + " has no decoder");
+  auto made = std::make_unique<ChatSessions>();
+  made->spec_ = *making.spec;
+  made->directory_ = making.model_directory;
+  if (making.spec->device == EngineDevice::cuda) {
+    if (Result<void> can = check_on_cuda(making, cuda); !can.ok()) return can.error();
+    made->cuda_ = cuda;
+    return std::unique_ptr<GlobalParam>(std::move(made));
+  }
   Result<KeptPool> pool =
       make_kept_pages(*architecture->text, *making.spec, making.peers, making.shared_name);
   if (!pool.ok()) return pool.error();
-  auto made = std::make_unique<ChatSessions>();
-  made->name_ = making.spec->name.text;
-  made->directory_ = making.model_directory;
   made->kept_ = std::move(pool).value();
   return std::unique_ptr<GlobalParam>(std::move(made));
+}
+
+KvPages& ChatSessions::pages() {
+  SLUICE_CHECK(cuda_ == nullptr || engine_ != nullptr, "a GPU's pages come with the engine");
+  return engine_ != nullptr ? engine_->text->pages() : *kept_.pool;
+}
+
+/// Of a decoder that runs on a GPU only the embedding is kept on the host.
+Result<Model> ChatSessions::open_model(const std::string& directory,
+                                       kernels::WeightFormat format) const {
+  if (cuda_ == nullptr) return open_beside(*kept_.pool, directory_, directory, format);
+  if (Result<void> same = check_made_for(directory_, directory); !same.ok()) return same.error();
+  return Model::open(directory, format, ModelParts::around_decoder);
+}
+
+Result<std::unique_ptr<TextEngine>> ChatSessions::text_of(const Model& model) {
+  if (cuda_ == nullptr)
+    return std::unique_ptr<TextEngine>(std::make_unique<CpuText>(model.text(), *kept_.pool));
+  auto made = cuda_->load(model.architecture(), model.file(), model.format(),
+                          static_cast<std::size_t>(spec_.page_tokens), pages_of(spec_));
+  if (made.ok()) return made;
+  return Error{made.error().code,
+               "device: cuda of '" + spec_.name.text + "': " + made.error().message};
 }
 
 Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::WeightFormat format,
@@ -53,13 +107,18 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
       return same.error();
     return engine_.get();
   }
-  Result<Model> model = open_beside(pool(), directory_, directory, format);
+  Result<Model> model = open_model(directory, format);
   if (!model.ok()) return model.error();
+  // Before the chat: that looks whether the files have changed behind all that was read of them.
+  Result<std::unique_ptr<TextEngine>> text = text_of(*model);
+  if (!text.ok()) return text.error();
   Result<ChatModel> chat = ChatModel::open(directory, std::move(model).value());
   if (!chat.ok()) return chat.error();
   if (!chat->chat().ok()) return chat->chat().error();
-  if (kept_.peers != nullptr) chat->name_by_content(directory);
-  engine_ = std::make_unique<ChatEngine>(std::move(chat).value(), pool(), format, options);
+  if (kept_.peers != nullptr)
+    if (Result<void> named = chat->name_by_content(directory); !named.ok()) return named.error();
+  engine_ = std::make_unique<ChatEngine>(std::move(chat).value(), std::move(text).value(), format,
+                                         options);
   SharedEngine::Turn turn(engine_->shared);
   turn.engine().use(kept_.source());
   turn.engine().make_room = [this](const Planner& planner) { (void)make_room(planner, 0); };
@@ -111,7 +170,7 @@ std::optional<HandedAnswer> ChatSessions::take_handed(std::uint64_t number,
 void ChatSessions::drop_handed(ChatSession& session, ModelEngine& engine) {
   const auto it = handed_.find(std::exchange(session.handed, 0));
   if (it != handed_.end()) {
-    it->second.drop(pool(), engine);
+    it->second.drop(pages(), engine);
     handed_.erase(it);
   }
   session.answering = false;
@@ -123,7 +182,7 @@ void ChatSessions::drop_late(ModelEngine& engine) {
   const Nanoseconds now = clock();
   for (auto& [number, handed] : handed_)
     if (now >= handed.until && !std::holds_alternative<HandedAnswer::Dropped>(handed.state))
-      handed.drop(pool(), engine);
+      handed.drop(pages(), engine);
 }
 
 /// Before every forward, whoever runs it. Where there are fewer pages than are waited for, sessions
@@ -134,18 +193,18 @@ bool ChatSessions::make_room(const Planner& planner, std::size_t more) {
   const std::size_t awaited =
       more + (kept_.source() != nullptr ? kept_.source()->pages_awaited() : 0);
   const auto fits = [&] {
-    const std::size_t free = pool().pages_free();
+    const std::size_t free = pages().pages_free();
     return awaited <= free && planner.fits(static_cast<std::uint32_t>(free - awaited));
   };
   if (fits()) return true;
   for (auto& [name, session] : sessions_)
-    if (!session.answering) pool().release(session.sequence);
+    if (!session.answering) pages().release(session.sequence);
   if (kept_.peers == nullptr || fits()) return fits();
   // Whoever goes on with these has their prompts.
   for (auto& [number, handed] : handed_) {
     auto* const kept = std::get_if<HandedAnswer::InPages>(&handed.state);
     if (kept == nullptr || !kept->generation.origin.pictures.empty()) continue;
-    pool().release(kept->generation.sequence);
+    pages().release(kept->generation.sequence);
     handed.state = HandedAnswer::Dropped{RowsOrigin(kept->generation.origin)};
   }
   return fits();
@@ -160,13 +219,13 @@ void ChatSessions::go_on_behind(ChatSession& session, Generation& generation,
       session.origin,
       std::span(session.tokens).first(std::min(session.tokens.size(), said.tokens())),
       generation.origin, generation.history);
-  pool().truncate(said, std::min(same, generation.history.size() - 1));
+  pages().truncate(said, std::min(same, generation.history.size() - 1));
   const std::size_t answer = std::max<std::size_t>(generation.options.tokens_max, 1) - 1;
   const std::size_t all =
       std::min(generation.history.size() + answer, model.model().text().shape().positions_max);
-  const std::size_t more = pool().missing(said, all - said.tokens());
-  if (!make_room(planner, more)) pool().release(said);
-  (void)model.keep_prefix(pool(), std::move(said), session.origin, session.tokens, generation,
+  const std::size_t more = pages().missing(said, all - said.tokens());
+  if (!make_room(planner, more)) pages().release(said);
+  (void)model.keep_prefix(pages(), std::move(said), session.origin, session.tokens, generation,
                           false);
 }
 
@@ -203,10 +262,12 @@ std::vector<std::pair<std::string, std::uint64_t>> ChatSessions::counts() const 
   std::vector<std::pair<std::string, std::uint64_t>> list{
       {"pulled_pages", counts.pulled},
       {"pulled_bytes", counts.pulled_bytes},
+      {"pulled_by_reading", counts.read},
       {"not_worth", counts.not_worth},
       {"stale_messages", counts.stale},
       {"served_pages", counts.served.pages},
       {"served_bytes", counts.served.bytes},
+      {"served_places", counts.served.placed},
       {"served_short", counts.served.missing},
       {"served_busy", counts.served.busy},
       {"refused_messages", counts.served.refused}};
@@ -223,9 +284,14 @@ void ChatSessions::count_prompt(std::size_t tokens, const Generation& done) {
 
 PoolReport ChatSessions::report() const {
   PoolReport report;
-  report.name = name_;
+  report.name = spec_.name.text;
   report.model = directory_;
-  add_pages(*kept_.pool, report);
+  if (engine_ != nullptr) {
+    add_pages(engine_->text->pages(), report);
+  } else if (kept_.pool != nullptr) {
+    add_pages(*kept_.pool, report);
+  }
+  if (cuda_ != nullptr) report.layout += ", on a GPU";
   add_source(kept_, report);
   prompts_.show(report);
   const Nanoseconds now = clock();
@@ -241,7 +307,7 @@ PoolReport ChatSessions::report() const {
 
 std::optional<PoolReport> ChatSessions::pool_report(std::chrono::milliseconds patience) const {
   PoolReport unseen;
-  unseen.name = name_;
+  unseen.name = spec_.name.text;
   unseen.model = directory_;
   return view_.read(
       engine_ != nullptr ? &engine_->shared : nullptr, [this] { return report(); }, patience,
@@ -254,7 +320,7 @@ void ChatSessions::end_session(std::string_view session) {
   turn.was_used();
   for (auto it = handed_.begin(); it != handed_.end();) {
     const bool is_its = it->second.session == session;
-    if (is_its) it->second.drop(pool(), turn.engine());
+    if (is_its) it->second.drop(pages(), turn.engine());
     it = is_its ? handed_.erase(it) : std::next(it);
   }
   std::erase_if(sessions_, [&](const auto& one) { return one.first.first == session; });

@@ -17,6 +17,7 @@
 #include "engine/storage/kept_pool.h"
 #include "engine/tasks/chat_model.h"
 #include "engine/tasks/shared_engine.h"
+#include "engine/tasks/text_device.h"
 #include "roles/catalog.h"
 #include "roles/handed_prefix.h"
 #include "roles/pool_view.h"
@@ -63,22 +64,23 @@ struct HandedAnswer {
 
   const RowsOrigin& origin() const;
   /// Its pages are given up.
-  void drop(KvPool& pool, ModelEngine& engine);
+  void drop(KvPages& pages, ModelEngine& engine);
 };
 
 /// The checkpoint and its engine: one for all roles and replicas over the same pages.
 struct ChatEngine {
-  ChatEngine(ChatModel loaded, KvPool& pool, kernels::WeightFormat weights, PlannerOptions options)
+  ChatEngine(ChatModel loaded, std::unique_ptr<TextEngine> decoder, kernels::WeightFormat weights,
+             PlannerOptions options)
       : model(std::move(loaded)),
         format(weights),
         step_rows(options.budget),
-        text(model.model().text(), pool),
-        shared(text, options) {}
+        text(std::move(decoder)),
+        shared(*text, options) {}
 
   ChatModel model;
   kernels::WeightFormat format;
   std::uint32_t step_rows;
-  CpuText text;
+  std::unique_ptr<TextEngine> text;  // of the model's decoder, on the CPU or a GPU
   SharedEngine shared;
 };
 
@@ -86,7 +88,11 @@ class ChatSessions final : public GlobalParam {
  public:
   static constexpr Nanoseconds handed_patience = 60'000'000'000;
 
-  static Result<std::unique_ptr<GlobalParam>> make(const GlobalParamMaking& making);
+  /// `cuda`: as `add_builtin_plugins`. Errors: those of the pages and their configuration;
+  /// unavailable (it is to be on a GPU, and there is none), invalid_argument (and on a GPU pages
+  /// are in no folder, not shared with other machines, and as wide as the roles say).
+  static Result<std::unique_ptr<GlobalParam>> make(const GlobalParamMaking& making,
+                                                   const TextDevice* cuda = nullptr);
 
   /// Waits for the forward under way. The pages of an answer that is being made go with it.
   void end_session(std::string_view session) override;
@@ -120,7 +126,9 @@ class ChatSessions final : public GlobalParam {
   std::optional<PoolReport> pool_report(std::chrono::milliseconds patience) const override;
   /// Of a prompt that was computed, where its pages came from.
   void count_prompt(std::size_t tokens, const Generation& done);
-  KvPool& pool() { return *kept_.pool; }
+  /// Requires: they are on the CPU, or an engine was loaded, with which a GPU's come.
+  KvPages& pages();
+  EngineDevice device() const { return cuda_ != nullptr ? EngineDevice::cuda : EngineDevice::cpu; }
   /// Null: the pages are in memory alone.
   const KvTier* tier() const { return kept_.tier.get(); }
   /// Null: there are no other machines.
@@ -128,13 +136,17 @@ class ChatSessions final : public GlobalParam {
   std::function<Nanoseconds()> clock = engine_clock;
 
  private:
+  Result<Model> open_model(const std::string& directory, kernels::WeightFormat format) const;
+  Result<std::unique_ptr<TextEngine>> text_of(const Model& model);
   bool make_room(const Planner& planner, std::size_t more);
   void take_said(SaidAnswer said);
   std::uint64_t next_number();
   PoolReport report() const;
 
-  std::string name_, directory_;
-  KeptPool kept_;
+  std::string directory_;
+  GlobalParamSpec spec_;
+  const TextDevice* cuda_ = nullptr;  // null: on the CPU
+  KeptPool kept_;                     // on the CPU
   std::unique_ptr<ChatEngine> engine_;
   std::map<std::pair<std::string, std::string>, ChatSession> sessions_;  // by name and role
   std::map<std::uint64_t, HandedAnswer> handed_;

@@ -205,6 +205,17 @@ Result<void> check_option(const std::string& path, std::string_view plugin,
                           std::string(option) + "': leave it out");
 }
 
+Result<void> check_cuda(const std::string& path) {
+  const Result<Architecture> model = Architecture::load(path);
+  if (!model.ok()) return model.error();
+  const ModelKind kind = kind_of(*model);
+  if (kind == ModelKind::chat) return {};
+  const bool acts = kind == ModelKind::policy;
+  return invalid_argument("with device: cuda roles run models that answer with words, and " + path +
+                          " holds one that " + (acts ? "acts" : "draws") + " (family " +
+                          std::string(to_string(model->family)) + "): leave device out");
+}
+
 Result<ModelKind> kind_of_model(const std::string& path) {
   const Result<Architecture> model = Architecture::load(path);
   if (!model.ok()) return model.error();

@@ -34,6 +34,9 @@ Result<void> check_interface(const std::string& path, std::string_view plugin,
 Result<void> check_option(const std::string& path, std::string_view plugin,
                           std::string_view option);
 
+/// Whether its decoder runs on a GPU under roles: of models that answer with words, and no others.
+Result<void> check_cuda(const std::string& path);
+
 /// Which of them a checkpoint is, by the parts it has.
 enum class ModelKind : std::uint8_t {
   chat,

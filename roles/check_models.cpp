@@ -23,7 +23,8 @@ class Models {
     for (const RoleSpec& role : spec_.roles)
       if (const Plugin* plugin = catalog_.find(role.plugin.text)) check_role(role, *plugin);
     for (const GlobalParamSpec& param : spec_.global_params) {
-      can_play(param.model, catalog_.model_check_of_kind(param.kind.text));
+      const bool plays = can_play(param.model, catalog_.model_check_of_kind(param.kind.text));
+      if (plays && param.device == EngineDevice::cuda) check_device(param);
       check_same_use(param);
     }
   }
@@ -62,7 +63,7 @@ class Models {
           plugin.declaration.options.end())
         check_statistics_of(role);
     }
-    check_params(role, plugin);
+    check_params(role, plugin, plays);
   }
 
   void check_option_of(const RoleSpec& role, const OptionSpec& option, const Plugin& plugin) {
@@ -84,6 +85,22 @@ class Models {
             found.error().message);
   }
 
+  void check_device(const GlobalParamSpec& param) {
+    if (const Result<void> runs = check_cuda(param.model->text); !runs.ok())
+      error(param.device_mark, "wrong-device", runs.error().message);
+    for (const RoleSpec& role : spec_.roles) {
+      if (std::ranges::find(role.global_params, param.name.text, &Name::text) ==
+          role.global_params.end())
+        continue;
+      for (const OptionSpec& option : role.options)
+        if (option.key.text == "precision" && option.value.text == "int8")
+          error(option.value.mark, "wrong-device",
+                "role '" + role.name.text + "' computes on '" + param.name.text +
+                    "' on a GPU (device: cuda), which runs the precisions exact and bf16",
+                "precision: bf16");
+    }
+  }
+
   /// Roles over the same keys share an engine, and so its precision and the rows of its forwards.
   void check_same_use(const GlobalParamSpec& param) {
     const RoleSpec* first = nullptr;
@@ -101,7 +118,7 @@ class Models {
         first = &role;
         agreed = *said;
       }
-      const bool same_precision = said->format == agreed.format;
+      const bool same_precision = said->format_on(param.device) == agreed.format_on(param.device);
       if (same_precision && said->planner.budget == agreed.planner.budget) continue;
       error(listed->mark, "other-use",
             "roles '" + first->name.text + "' and '" + role.name.text + "' compute on '" +
@@ -120,7 +137,7 @@ class Models {
   }
 
   /// A role that needs a model computes on the keys of that model, which are in one place.
-  void check_params(const RoleSpec& role, const Plugin& plugin) {
+  void check_params(const RoleSpec& role, const Plugin& plugin, bool plays) {
     for (const std::string& kind : plugin.declaration.global_param_kinds) {
       const GlobalParamSpec* first = nullptr;
       for (const Name& name : role.global_params) {
@@ -135,12 +152,13 @@ class Models {
           continue;
         }
         first = &*param;
-        check_param(role, name, *param);
+        check_param(role, name, *param, plays);
       }
     }
   }
 
-  void check_param(const RoleSpec& role, const Name& name, const GlobalParamSpec& param) {
+  void check_param(const RoleSpec& role, const Name& name, const GlobalParamSpec& param,
+                   bool plays) {
     if (!param.model.has_value())
       return error(name.mark, "missing-model",
                    "role '" + role.name.text + "' computes on '" + param.name.text +
@@ -151,6 +169,9 @@ class Models {
     if (!is_there(role.model) || !is_there(param.model) ||
         fs::equivalent(role.model->text, param.model->text, failed) || failed)
       return;
+    // Where one of the two is wrong by itself, that it differs follows from it.
+    const ModelCheck& check = catalog_.model_check_of_kind(param.kind.text);
+    if (!plays || (check && !check(param.model->text).ok())) return;
     error(name.mark, "other-model",
           "the model of role '" + role.name.text + "' is " + role.model->text + ", that of its '" +
               param.name.text + "' is " + param.model->text,

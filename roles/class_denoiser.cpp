@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "engine/tasks/ddim_steps.h"
+#include "roles/contents.h"
 #include "roles/diffusion_kv.h"
 #include "roles/drawing_role.h"
 
@@ -100,11 +101,18 @@ Plugin class_denoiser_plugin() {
       .name = "class_denoiser",
       .meaning = "draws latents of a class with a DiT",
       .interfaces = {{.name = "draw",
-                      .inputs = {{"label", ValueType::number, "the class", false},
+                      .inputs = {{.name = "label",
+                                  .type = ValueType::number,
+                                  .meaning = "the class",
+                                  .frames = PortFrames::one},
                                  {"noise", ValueType::tensor, "what the drawing begins as", false,
-                                  0, Dtype::f32, latent}},
-                      .outputs = {{"latents", ValueType::tensor, "what was drawn", false, 0,
-                                   Dtype::f32, latent}},
+                                  0, Dtype::f32, latent, PortFrames::at_most_one}},
+                      .outputs = {{.name = "latents",
+                                   .type = ValueType::tensor,
+                                   .meaning = "what was drawn",
+                                   .dtype = Dtype::f32,
+                                   .shape = latent,
+                                   .content = contents::latents}},
                       .frames = {},
                       .yields_max = 1}},
       .session_state = false,

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "engine/tasks/flow_steps.h"
+#include "roles/contents.h"
 #include "roles/drawing_role.h"
 #include "roles/engine_options.h"
 #include "roles/paged_kv.h"
@@ -92,8 +93,15 @@ Plugin denoiser_plugin() {
       .name = "denoiser",
       .meaning = "draws latents by flow matching on the language model's layers and KV",
       .interfaces = {{.name = "generate",
-                      .inputs = {{"prompt", ValueType::tensor, "where the drawing begins", false}},
-                      .outputs = {{"latents", ValueType::tensor, "what was drawn", false}},
+                      .inputs = {{.name = "prompt",
+                                  .type = ValueType::tensor,
+                                  .meaning = "where the drawing begins",
+                                  .frames = PortFrames::one,
+                                  .content = contents::drawing_start}},
+                      .outputs = {{.name = "latents",
+                                   .type = ValueType::tensor,
+                                   .meaning = "what was drawn",
+                                   .content = contents::latents}},
                       .frames = {},
                       .yields_max = 1}},
       .session_state = true,

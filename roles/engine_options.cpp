@@ -20,8 +20,8 @@ const OptionDeclaration all[] = {
      .most = 99999,
      .fallback = std::to_string(EngineOptions().tokens_max)},
     {.name = "precision",
-     .meaning = "of the weights; left out: bf16, but the blocks of a GGUF file and models/scenes "
-                "as they lie",
+     .meaning = "of the weights; left out: bf16, but on a CPU the blocks of a GGUF file and "
+                "models/scenes as they lie",
      .choices = {"exact", "bf16", "int8"}},
     {.name = "share_prefixes",
      .meaning = "keys and values of what sessions have in common, once",
@@ -82,6 +82,7 @@ std::int64_t number(const std::string& text) {
 
 void read_one(const std::string& name, const std::string& value, EngineOptions& made) {
   if (name == "max_tokens") made.tokens_max = static_cast<std::size_t>(number(value));
+  if (name == "precision") made.says_format = true;
   if (name == "precision")
     made.format = value == "exact"  ? kernels::WeightFormat::exact
                   : value == "bf16" ? kernels::WeightFormat::bf16

@@ -18,6 +18,7 @@ namespace sluice {
 
 struct EngineOptions {
   kernels::WeightFormat format = kernels::WeightFormat::bf16;
+  bool says_format = false;
   PlannerOptions planner;
   bool share_prefixes = true;
   std::size_t tokens_max = 256;    // of an answer whose message does not say
@@ -28,6 +29,11 @@ struct EngineOptions {
   bool asks_subtask = false;       // pi0.5: for words, not for an action
   std::string statistics;          // the data set's name; empty: the only one
   Nanoseconds deadline = 0;        // of a control cycle or a drawing, from its beginning; 0: none
+
+  /// On a GPU it is bf16 where the role does not say.
+  kernels::WeightFormat format_on(EngineDevice device) const {
+    return device == EngineDevice::cuda && !says_format ? kernels::WeightFormat::bf16 : format;
+  }
 };
 
 /// The declarations of the options of these names, in their order.

@@ -6,6 +6,7 @@
 
 #include "engine/family/model.h"
 #include "engine/picture/picture_input.h"
+#include "roles/contents.h"
 
 namespace sluice {
 
@@ -122,12 +123,22 @@ Plugin image_codec_plugin() {
       .name = "image_codec",
       .meaning = "pictures to latents and back",
       .interfaces = {{.name = "encode",
-                      .inputs = {{"image", ValueType::image, "the picture", false}},
-                      .outputs = {{"latents", ValueType::tensor, "its latent tokens", false}},
+                      .inputs = {{.name = "image",
+                                  .type = ValueType::image,
+                                  .meaning = "the picture",
+                                  .frames = PortFrames::one}},
+                      .outputs = {{.name = "latents",
+                                   .type = ValueType::tensor,
+                                   .meaning = "its latent tokens",
+                                   .content = contents::latents}},
                       .frames = {},
                       .yields_max = 1},
                      {.name = "decode",
-                      .inputs = {{"latents", ValueType::tensor, "latent tokens", false}},
+                      .inputs = {{.name = "latents",
+                                  .type = ValueType::tensor,
+                                  .meaning = "latent tokens",
+                                  .frames = PortFrames::one,
+                                  .content = contents::latents}},
                       .outputs = {{"image", ValueType::image, "the picture they show", false}},
                       .frames = {},
                       .yields_max = 1}},

@@ -11,11 +11,15 @@ constexpr std::size_t default_tokens = 16384;
 
 }  // namespace
 
+std::size_t pages_of(const GlobalParamSpec& spec) {
+  return spec.pages > 0 ? static_cast<std::size_t>(spec.pages)
+                        : default_tokens / static_cast<std::size_t>(spec.page_tokens) + 1;
+}
+
 Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
                                  PeerPort* peers, const std::string& shared_name) {
   const auto page_tokens = static_cast<std::size_t>(spec.page_tokens);
-  const std::size_t pages =
-      spec.pages > 0 ? static_cast<std::size_t>(spec.pages) : default_tokens / page_tokens + 1;
+  const std::size_t pages = pages_of(spec);
   const MemoryPlan plan{0,
                         kv_bytes(shape, spec.kv_dtype) * static_cast<double>(pages * page_tokens),
                         machine_bytes(), pages * page_tokens};
@@ -49,10 +53,14 @@ Result<void> check_same_use(const KvUse& made, const KvUse& asked) {
   return {};
 }
 
+Result<void> check_made_for(const std::string& made_for, const std::string& directory) {
+  if (directory == made_for) return {};
+  return invalid_argument("its model is " + directory + ", its paged_kv is made for " + made_for);
+}
+
 Result<Model> open_beside(const KvPool& pool, const std::string& made_for,
                           const std::string& directory, kernels::WeightFormat format) {
-  if (directory != made_for)
-    return invalid_argument("its model is " + directory + ", its paged_kv is made for " + made_for);
+  if (Result<void> same = check_made_for(made_for, directory); !same.ok()) return same.error();
   const std::size_t tokens = pool.pages() * pool.shape().page_tokens;
   return Model::open(
       directory, format, ModelParts::all,

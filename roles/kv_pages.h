@@ -20,6 +20,9 @@ Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const Glob
 Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
                                  PeerPort* peers = nullptr, const std::string& shared_name = {});
 
+/// How many a specification means.
+std::size_t pages_of(const GlobalParamSpec& spec);
+
 /// What all roles over one `paged_kv` agree on.
 struct KvUse {
   kernels::WeightFormat format = kernels::WeightFormat::exact;
@@ -27,6 +30,9 @@ struct KvUse {
 };
 /// Errors: invalid_argument, which of them differs.
 Result<void> check_same_use(const KvUse& made, const KvUse& asked);
+
+/// Errors: invalid_argument (a role's model is not the one that the pages were made for).
+Result<void> check_made_for(const std::string& made_for, const std::string& directory);
 
 /// The checkpoint at `directory`, which must be the one that the pages were made for and fit this
 /// machine together with them. Errors: invalid_argument, exhausted, and those of its files.

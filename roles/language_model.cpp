@@ -8,6 +8,7 @@
 #include "graph/diagnostic.h"
 #include "roles/chat_role.h"
 #include "roles/check_model.h"
+#include "roles/contents.h"
 #include "roles/emissions.h"
 #include "roles/engine_options.h"
 #include "roles/paged_kv.h"
@@ -142,7 +143,7 @@ Result<void> LanguageModel::embed(Activation& activation) {
 
 Result<void> LanguageModel::append_rows(const Tensor& tensor, std::vector<float>& rows) const {
   const auto width = static_cast<std::int64_t>(backbone().width());
-  if (tensor.dtype() != Dtype::f32 || tensor.count() % width != 0)
+  if (tensor.dtype() != Dtype::f32 || tensor.shape().empty() || tensor.shape().back() != width)
     return invalid_argument("the rows are " + tensor.describe() +
                             ", this model needs f32 rows of width " + std::to_string(width));
   rows.insert(rows.end(), tensor.f32().begin(), tensor.f32().end());
@@ -387,40 +388,68 @@ Result<RoleInstance> make(const RoleMaking& making) {
       std::make_unique<LanguageModel>(**kv, **host, said->tokens_max)));
 }
 
-const Port features{"features", ValueType::tensor, "a picture's feature tokens", false,
-                    0,          Dtype::f32,        {any_size, any_size}};
+const Port features{.name = "features",
+                    .type = ValueType::tensor,
+                    .meaning = "a picture's feature tokens",
+                    .dtype = Dtype::f32,
+                    .shape = {any_size, any_size},
+                    .content = contents::picture_rows};
+const Port hidden{.name = "hidden",
+                  .type = ValueType::tensor,
+                  .meaning = "rows of text",
+                  .content = contents::text_rows};
 const Port token{"token", ValueType::text, "a piece of the answer", false};
-const Port prefix{"prefix", ValueType::number, "where what was read is kept", false};
+const Port prefix{.name = "prefix",
+                  .type = ValueType::number,
+                  .meaning = "where what was read is kept",
+                  .frames = PortFrames::one,
+                  .content = contents::prefix};
 
 InterfaceDeclaration generate() {
   return {.name = "generate",
           .inputs = {{"text", ValueType::text, "a piece of the message", false},
-                     {"hidden", ValueType::tensor, "rows of text", false},
+                     hidden,
                      features,
-                     {"latents", ValueType::tensor, "the same picture's latents", false}},
-          .outputs = {token, {"draw_prompt", ValueType::tensor, "where a drawing begins", false}},
+                     {.name = "latents",
+                      .type = ValueType::tensor,
+                      .meaning = "the same picture's latents",
+                      .content = contents::latents}},
+          .outputs = {token,
+                      {.name = "draw_prompt",
+                       .type = ValueType::tensor,
+                       .meaning = "where a drawing begins",
+                       .content = contents::drawing_start}},
           .frames = {{"token"}, {"draw_prompt"}},
           .yields_max = 0};
 }
 
 InterfaceDeclaration prefill() {
-  return {
-      .name = "prefill",
-      .inputs =
-          {{"text", ValueType::text, "a piece of the message", false},
-           features,
-           {"instruction", ValueType::text, "what a robot is to do", false},
-           {"tokens", ValueType::tensor, "the same as tokens", false, 0, Dtype::i32, {any_size}},
-           {"state",
-            ValueType::tensor,
-            "a robot's state, scaled",
-            false,
-            0,
-            Dtype::f32,
-            {any_size}}},
-      .outputs = {prefix},
-      .frames = {},
-      .yields_max = 1};
+  return {.name = "prefill",
+          .inputs = {{"text", ValueType::text, "a piece of the message", false},
+                     features,
+                     {.name = "instruction",
+                      .type = ValueType::text,
+                      .meaning = "what a robot is to do",
+                      .frames = PortFrames::at_most_one},
+                     {"tokens",
+                      ValueType::tensor,
+                      "the same as tokens",
+                      false,
+                      0,
+                      Dtype::i32,
+                      {any_size},
+                      PortFrames::at_most_one},
+                     {"state",
+                      ValueType::tensor,
+                      "a robot's state, scaled",
+                      false,
+                      0,
+                      Dtype::f32,
+                      {any_size},
+                      PortFrames::at_most_one}},
+          .outputs = {prefix},
+          .frames = {},
+          .yields_max = 1};
 }
 
 }  // namespace
@@ -431,9 +460,14 @@ Plugin language_model_plugin() {
       .name = "language_model",
       .meaning = "answers about text and pictures, token by token, over a session's paged KV",
       .interfaces = {{.name = "embed",
-                      .inputs = {{"text", ValueType::text, "a piece of the request", false}},
-                      .outputs = {{"hidden", ValueType::tensor, "its rows for the backbone",
-                                   false}},
+                      .inputs = {{.name = "text",
+                                  .type = ValueType::text,
+                                  .meaning = "a piece of the request",
+                                  .frames = PortFrames::one}},
+                      .outputs = {{.name = "hidden",
+                                   .type = ValueType::tensor,
+                                   .meaning = "its rows for the backbone",
+                                   .content = contents::text_rows}},
                       .frames = {},
                       .yields_max = 1},
                      generate(),

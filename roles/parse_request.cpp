@@ -226,7 +226,10 @@ Plugin parse_request_plugin() {
       .meaning = "takes a JSON request apart into texts and pictures, in order",
       .interfaces =
           {{.name = "parse",
-            .inputs = {{"request", ValueType::json, "the request", false}},
+            .inputs = {{.name = "request",
+                        .type = ValueType::json,
+                        .meaning = "the request",
+                        .frames = PortFrames::one}},
             .outputs = {{"text", ValueType::text, "a piece of text", false, request_bytes_max},
                         {"image", ValueType::image, "a picture", false, image_pixels_max * 3}},
             .frames = {{"text"}, {"image"}},

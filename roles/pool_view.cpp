@@ -17,7 +17,7 @@ void PromptCounts::show(PoolReport& report) const {
   report.asked = memory_ + brought_ + computed_;
 }
 
-void add_pages(const KvPool& pool, PoolReport& report) {
+void add_pages(const KvPages& pool, PoolReport& report) {
   const KvShape& shape = pool.shape();
   report.layout = std::to_string(shape.layers) + " layers, keys and values of " +
                   std::to_string(shape.row) + " in " + std::string(to_string(shape.dtype));
@@ -53,6 +53,12 @@ void add_source(const KeptPool& kept, PoolReport& report) {
     report.brought_bytes = counts.pulled_bytes;
     report.given_pages = counts.served.pages;
     report.given_bytes = counts.served.bytes;
+    if (counts.index.has_value()) {
+      const PageIndex::Counts& index = counts.index->index;
+      report.index =
+          PoolReport::Index{index.asked, index.found, index.unanswered,  counts.index->stale,
+                            index.told,  index.anew,  counts.index->down};
+    }
   }
 }
 

@@ -26,7 +26,7 @@ class PromptCounts {
   std::uint64_t prompts_ = 0, memory_ = 0, brought_ = 0, computed_ = 0;
 };
 
-void add_pages(const KvPool& pool, PoolReport& report);
+void add_pages(const KvPages& pool, PoolReport& report);
 void add_source(const KeptPool& kept, PoolReport& report);
 
 /// The last report that anybody has asked for.

@@ -1,5 +1,6 @@
 #include "roles/robot_policy.h"
 
+#include "roles/contents.h"
 #include "roles/policy_role.h"
 #include "roles/token_policy.h"
 
@@ -13,9 +14,9 @@ constexpr std::string_view of_all[] = {"precision", "step_tokens", "steps",     
                                        "priority",  "deadline_ms", "statistics"};
 
 const Port state{"state",    ValueType::tensor, "the robot's state, scaled", false, 0,
-                 Dtype::f32, {any_size}};
+                 Dtype::f32, {any_size},        PortFrames::at_most_one};
 const Port noise{"noise", ValueType::tensor, "what the actions begin as", false,
-                 0,       Dtype::f32,        {any_size, any_size}};
+                 0,       Dtype::f32,        {any_size, any_size},        PortFrames::at_most_one};
 const Port actions{"actions", ValueType::tensor, "a chunk of actions", false,
                    0,         Dtype::f32,        {any_size, any_size}};
 
@@ -61,10 +62,22 @@ Plugin plugin_of(std::string name, std::string meaning, std::span<const std::str
 Plugin robot_policy_plugin() {
   std::vector<Port> inputs;
   for (const std::string_view camera : camera_ports)
-    inputs.push_back({std::string(camera), ValueType::image, "what a camera sees", false});
-  inputs.push_back({"instruction", ValueType::text, "what the robot is to do", false});
-  inputs.push_back(
-      {"tokens", ValueType::tensor, "the same as tokens", false, 0, Dtype::i32, {any_size}});
+    inputs.push_back({.name = std::string(camera),
+                      .type = ValueType::image,
+                      .meaning = "what a camera sees",
+                      .frames = PortFrames::at_most_one});
+  inputs.push_back({.name = "instruction",
+                    .type = ValueType::text,
+                    .meaning = "what the robot is to do",
+                    .frames = PortFrames::at_most_one});
+  inputs.push_back({"tokens",
+                    ValueType::tensor,
+                    "the same as tokens",
+                    false,
+                    0,
+                    Dtype::i32,
+                    {any_size},
+                    PortFrames::at_most_one});
   inputs.push_back(state);
   inputs.push_back(noise);
   Plugin plugin = plugin_of("robot_policy", "a robot's next actions, from what it sees and is told",
@@ -74,9 +87,15 @@ Plugin robot_policy_plugin() {
 }
 
 Plugin action_expert_plugin() {
-  Plugin plugin = plugin_of(
-      "action_expert", "a robot's next actions over a prefix of a language_model", of_experts,
-      {{"prefix", ValueType::number, "what the robot sees and was told", false}, state, noise});
+  Plugin plugin = plugin_of("action_expert",
+                            "a robot's next actions over a prefix of a language_model", of_experts,
+                            {{.name = "prefix",
+                              .type = ValueType::number,
+                              .meaning = "what the robot sees and was told",
+                              .frames = PortFrames::one,
+                              .content = contents::prefix},
+                             state,
+                             noise});
   plugin.make = make_expert;
   return plugin;
 }

@@ -46,8 +46,9 @@ class Activation {
 
   /// All frames of an input field in logical order; empty when the group has no such field.
   virtual std::span<const PayloadRef> inputs(std::string_view field) const = 0;
-  /// The only or first frame of an input field; null when the group has no such field. A field that
-  /// the role did not declare is an empty value, and an error of the call when the activation ends.
+  /// The only or first frame of an input field; null when none came, or the group has no such
+  /// field; never null of a port that is declared `PortFrames::one`. A field that the role did not
+  /// declare is an empty value, and an error of the call when the activation ends.
   const Payload* input(std::string_view field) const {
     const auto frames = inputs(field);
     return frames.empty() ? absent(field) : frames.front().get();

@@ -20,7 +20,8 @@ Result<SharedModel> shared_model_of(const RoleMaking& making, const EngineOption
       return SharedModel{&(*host)->model, &(*host)->shared};
     }
     if (auto* kv = dynamic_cast<ChatSessions*>(param)) {
-      const Result<ChatEngine*> engine = kv->engine(directory, options.format, options.planner);
+      const Result<ChatEngine*> engine =
+          kv->engine(directory, options.format_on(kv->device()), options.planner);
       if (!engine.ok()) return engine.error();
       return SharedModel{&(*engine)->model.model(), &(*engine)->shared};
     }

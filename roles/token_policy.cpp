@@ -255,8 +255,8 @@ Result<RoleInstance> make_token_policy(const RoleMaking& making, ChatSessions& s
   const Result<EngineOptions> options =
       read_engine_options(*making.role, making.model_directory, known);
   if (!options.ok()) return options.error();
-  const Result<ChatEngine*> engine =
-      sessions.engine(making.model_directory, options->format, options->planner);
+  const Result<ChatEngine*> engine = sessions.engine(
+      making.model_directory, options->format_on(sessions.device()), options->planner);
   if (!engine.ok()) return engine.error();
   const Result<const ActionStatistics*> robot =
       statistics_named((*engine)->model.model().architecture(), options->statistics);

@@ -6,6 +6,7 @@
 
 #include "engine/picture/picture_cache.h"
 #include "engine/tasks/encoding.h"
+#include "roles/contents.h"
 #include "roles/emissions.h"
 #include "roles/engine_options.h"
 #include "roles/picture_features.h"
@@ -231,44 +232,46 @@ Result<RoleInstance> make(const RoleMaking& making) {
 std::vector<Port> cameras() {
   std::vector<Port> ports;
   for (const std::string_view camera : camera_ports)
-    ports.push_back({std::string(camera), ValueType::image, "what a camera sees", false});
+    ports.push_back({.name = std::string(camera),
+                     .type = ValueType::image,
+                     .meaning = "what a camera sees",
+                     .frames = PortFrames::at_most_one});
   return ports;
+}
+
+Port features(const char* meaning) {
+  return {.name = "features",
+          .type = ValueType::tensor,
+          .meaning = meaning,
+          .dtype = Dtype::f32,
+          .shape = {any_size, any_size},
+          .content = contents::picture_rows};
 }
 
 }  // namespace
 
 Plugin vision_encoder_plugin() {
   Plugin plugin;
-  plugin.declaration = {
-      .name = "vision_encoder",
-      .meaning = "looks at a picture of any size",
-      .interfaces = {{.name = "encode",
-                      .inputs = {{"image", ValueType::image, "the picture", false}},
-                      .outputs = {{"features",
-                                   ValueType::tensor,
-                                   "its feature tokens",
-                                   false,
-                                   0,
-                                   Dtype::f32,
-                                   {any_size, any_size}}},
-                      .frames = {},
-                      .yields_max = 1},
-                     {.name = "encode_cameras",
-                      .inputs = cameras(),
-                      .outputs = {{"features",
-                                   ValueType::tensor,
-                                   "what a robot sees",
-                                   false,
-                                   0,
-                                   Dtype::f32,
-                                   {any_size, any_size}}},
-                      .frames = {},
-                      .yields_max = 1}},
-      .session_state = false,
-      .needs_model = true,
-      .any_ports = false,
-      .global_param_kinds = {"paged_kv"},
-      .options = engine_options(option_names)};
+  plugin.declaration = {.name = "vision_encoder",
+                        .meaning = "looks at a picture of any size",
+                        .interfaces = {{.name = "encode",
+                                        .inputs = {{.name = "image",
+                                                    .type = ValueType::image,
+                                                    .meaning = "the picture",
+                                                    .frames = PortFrames::one}},
+                                        .outputs = {features("its feature tokens")},
+                                        .frames = {},
+                                        .yields_max = 1},
+                                       {.name = "encode_cameras",
+                                        .inputs = cameras(),
+                                        .outputs = {features("what a robot sees")},
+                                        .frames = {},
+                                        .yields_max = 1}},
+                        .session_state = false,
+                        .needs_model = true,
+                        .any_ports = false,
+                        .global_param_kinds = {"paged_kv"},
+                        .options = engine_options(option_names)};
   plugin.make = make;
   return plugin;
 }

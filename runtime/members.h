@@ -1,12 +1,12 @@
-// Who belongs to a cluster: the list, as the callers' machine keeps it.
+// Who belongs to a cluster: the list, as the keeper has it.
 //
 // A machine is let in when it asks, in the life in which it speaks; it is lost when nothing was
 // heard of it for a lease, when another cannot hear it, when what it said was wrong, or when it
 // speaks in a later life. A life that was lost does not come back: it is refused until a later one
-// is there. The others never decide: a member asks the first life of the home that it hears, and
+// is there. The others never decide: a member asks the first life of the keeper that it hears, and
 // when that falls silent, is followed by another, or says that the member's own life is over, the
 // member begins a new one (`Member`). Pure: what a transport reports goes in, what is to be done
-// comes out. A registry that several homes share would stand behind the same events and effects.
+// comes out.
 // Thread: one at a time. Source: omni-flow, section 3.4 (instances);
 // docs/CLUSTER.md, "Who is there".
 #pragma once
@@ -27,8 +27,8 @@ struct MemberEffect {
     refuse,  // talk to this life no more, and tell it so
     lost,    // it is over: tell all, and end what ran there
     joined,  // it is there: tell all, and it that it is let in
-    ask,     // this life, of the home, to be let in
-    report,  // tell the home that this life cannot be heard, or is wrong
+    ask,     // this life, of the keeper, to be let in
+    report,  // tell the keeper that this life cannot be heard, or is wrong
     anew,    // this machine's own life is over: forget all, begin another
   };
   Kind kind = Kind::refuse;
@@ -37,10 +37,10 @@ struct MemberEffect {
 };
 using MemberEffects = std::vector<MemberEffect>;
 
-/// The home's side.
+/// The keeper's side.
 class Members {
  public:
-  /// `self`: the home's own number. Nobody else is there yet.
+  /// `self`: the keeper's own number. Nobody else is there yet.
   Members(std::size_t machines, std::uint32_t self) : self_(self), lives_(machines) {}
 
   void connected(Origin life, MemberEffects& effects) {
@@ -100,27 +100,28 @@ class Members {
   std::vector<Life> lives_;
 };
 
-/// Everybody else's side: one life, which is bound to one life of the home.
+/// Everybody else's side: one life, which is bound to one life of the keeper.
 class Member {
  public:
-  explicit Member(std::uint32_t home) : home_{home, 0} {}
+  explicit Member(std::uint32_t keeper) : keeper_{keeper, 0} {}
 
   void connected(Origin life, MemberEffects& effects) {
     unheard_.erase(life.machine);
-    if (over_ || life.machine != home_.machine || life == home_) return;
-    if (home_.incarnation != 0) return anew("the home has begun anew", effects);
-    home_ = life;
+    if (over_ || life.machine != keeper_.machine || life == keeper_) return;
+    if (keeper_.incarnation != 0)
+      return anew("the machine that keeps the list has begun anew", effects);
+    keeper_ = life;
     effects.push_back({MemberEffect::Kind::ask, life, {}});
   }
   /// Nothing was heard of this life for a lease, or what it says is wrong.
   void lost(Origin life, const std::string& why, MemberEffects& effects) {
     if (over_) return;
-    if (life == home_) return anew("the home is lost: " + why, effects);
-    if (life.machine == home_.machine) return;
+    if (life == keeper_) return anew("the machine that keeps the list is lost: " + why, effects);
+    if (life.machine == keeper_.machine) return;
     unheard_[life.machine] = {life, why};
     report(life.machine, effects);
   }
-  /// The home says that this life is there. It may have been reported before the home knew of it.
+  /// The keeper says that this life is there. It may have been reported before it knew of it.
   void joined(Origin life, MemberEffects& effects) {
     const auto unheard = unheard_.find(life.machine);
     if (!over_ && unheard != unheard_.end() && unheard->second.first == life)
@@ -131,7 +132,7 @@ class Member {
     if (!over_) anew("this life counts as lost", effects);
   }
   /// Incarnation 0: it was not heard yet.
-  Origin home() const { return home_; }
+  Origin keeper() const { return keeper_; }
 
  private:
   void anew(std::string why, MemberEffects& effects) {
@@ -141,10 +142,10 @@ class Member {
 
   void report(std::uint32_t machine, MemberEffects& effects) {
     const auto& [life, why] = unheard_[machine];
-    if (home_.incarnation != 0) effects.push_back({MemberEffect::Kind::report, life, why});
+    if (keeper_.incarnation != 0) effects.push_back({MemberEffect::Kind::report, life, why});
   }
 
-  Origin home_;
+  Origin keeper_;
   std::map<std::uint32_t, std::pair<Origin, std::string>> unheard_;  // by machine: life, why
   bool over_ = false;
 };

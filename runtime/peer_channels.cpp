@@ -57,12 +57,14 @@ class PeerChannels final : public PeerPort, private TransportListener {
 
   PeerLife self() const override { return self_; }
   const std::array<std::uint8_t, 32>& secret() const override { return options_.secret; }
+  RemoteMemory* memory() override { return options_.memory.get(); }
   bool open(std::uint64_t channel, Listener& listener) override;
   void close(std::uint64_t channel) override;
   void send(std::uint64_t channel, PeerLife to, Bytes message) override;
   Ref<Buffer> make_body(PeerLife to, std::size_t size) override;
   void send(std::uint64_t channel, PeerLife to, Bytes message, const Ref<Buffer>& body) override;
   void notice(std::uint32_t machine, const std::string& what) override;
+  IndexPort* index() override { return options_.index.get(); }
 
  private:
   struct Peer {

@@ -29,9 +29,11 @@ struct PeerPortOptions {
   /// This machine's transport in that life; called again where links have ended.
   std::function<Result<std::unique_ptr<Transport>>(Origin self)> connect;
   std::array<std::uint8_t, 32> secret{};
+  std::shared_ptr<RemoteMemory> memory{};  // that the machines read by themselves; null: none
   std::chrono::nanoseconds first_pause = std::chrono::milliseconds(250);
   std::function<void(const std::string&)> notice{};  // takes a line; empty: nobody reads it
   std::vector<std::string> names{};                  // of the machines, for that
+  std::shared_ptr<IndexPort> index{};                // `PeerPort::index`
 };
 
 /// Meets the machines. Errors: those of the first `connect`.

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "graph/together.h"
 #include "workflows/cluster_host.h"
+#include "workflows/cluster_way.h"
 #include "workflows/yaml_reader.h"
 
 namespace sluice {
@@ -21,8 +22,8 @@ using Kind = YamlNode::Kind;
 constexpr std::array<std::string_view, 6> cluster_part{"cluster", "workflows", "machines",
                                                        "lease",   "keys",      "registry"};
 constexpr std::array<std::string_view, 3> registry_part{"address", "user", "password_file"};
-constexpr std::array<std::string_view, 5> machine_part{"address", "pages", "home", "roles",
-                                                       "hosts"};
+constexpr std::array<std::string_view, 6> machine_part{"address", "pages", "home",
+                                                       "keeper",  "roles", "hosts"};
 constexpr std::size_t machines_max = 256;
 constexpr std::size_t workflows_max = 100;
 constexpr std::size_t user_bytes_max = 64;
@@ -76,7 +77,7 @@ class ClusterLoader : public YamlReader {
  private:
   void warn_of_idle() {
     for (const ClusterMachine& machine : spec_.machines)
-      if (machine.roles.empty() && !machine.home)
+      if (machine.roles.empty() && !machine.home && !machine.keeper)
         warning(machine.name.mark, "idle-machine",
                 "machine '" + machine.name.text + "' has no role to run",
                 "give it `roles`, or remove it");
@@ -208,14 +209,14 @@ class ClusterLoader : public YamlReader {
       else
         address_unread_ = true;
     }
-    if (const YamlNode* pages = find(node, "pages");
-        pages && expect(*pages, Kind::scalar, "an address"))
-      machine.pages = Name{pages->scalar, pages->mark};
+    if (const YamlNode* pages = find(node, "pages")) load_pages(*pages, machine, diagnostics_);
     if (const YamlNode* home = find(node, "home")) {
       const std::size_t before = diagnostics_.size();
       choice<bool>(*home, "home", {{"true", true}, {"false", false}}, machine.home);
       if (diagnostics_.size() != before) home_unread_ = true;
     }
+    if (const YamlNode* keeper = find(node, "keeper"))
+      choice<bool>(*keeper, "keeper", {{"true", true}, {"false", false}}, machine.keeper);
     if (const YamlNode* roles = find(node, "roles"); roles && expect(*roles, Kind::list, "roles"))
       for (const YamlNode& role : roles->items)
         if (auto known = name(role, "a role's name")) machine.roles.push_back(std::move(*known));
@@ -223,19 +224,19 @@ class ClusterLoader : public YamlReader {
   }
 
   void check_home(Mark mark) {
-    const ClusterMachine* home = nullptr;
+    const ClusterMachine* keeper = nullptr;
     for (const ClusterMachine& machine : spec_.machines) {
-      if (!machine.home) continue;
-      if (home != nullptr)
-        error(machine.name.mark, "two-homes",
-              "'" + machine.name.text + "' and '" + home->name.text + "' (" +
-                  line_of(home->name.mark) + ") are both the home",
-              "calls begin on one machine: remove `home: true` from the others");
+      if (!machine.keeper) continue;
+      if (keeper != nullptr)
+        error(machine.name.mark, "two-keepers",
+              "'" + machine.name.text + "' and '" + keeper->name.text + "' (" +
+                  line_of(keeper->name.mark) + ") both keep the list of who is there",
+              "one machine keeps it: remove `keeper: true` from the others");
       else
-        home = &machine;
+        keeper = &machine;
     }
-    if (home == nullptr && !home_unread_)
-      error(mark, "no-home", "no machine is the home, where calls begin",
+    if (std::ranges::none_of(spec_.machines, &ClusterMachine::home) && !home_unread_)
+      error(mark, "no-home", "no machine is a home, where calls begin",
             "write `home: true` in one of the machines");
   }
 
@@ -249,6 +250,15 @@ class ClusterLoader : public YamlReader {
               "'" + machine.name.text + "' has an address for its pages, and no `address`",
               "without addresses all machines are processes of this one, and meet by themselves");
       if (!machine.address) continue;
+      const bool is_far =
+          !is_local(machine.address->text) || (machine.pages && !is_local(machine.pages->text));
+      if (machine.ucx && !machine.ucx->devices && is_far)
+        error(machine.ucx->mark, "untrusted-fabric",
+              "the pages of '" + machine.name.text +
+                  "' come by ucx, which proves nobody and encrypts nothing, and the machine is "
+                  "reached over a network",
+              "fabric: trusted and devices: NAME, where whoever reaches that device may read and "
+              "write this machine's memory; or leave `by` out");
       for (const Name* address : {&*machine.address, machine.pages ? &*machine.pages : nullptr}) {
         if (address == nullptr) continue;
         check_address(*address);
@@ -527,10 +537,17 @@ class Placer {
 
 }  // namespace
 
-std::uint32_t ClusterSpec::home() const {
+std::vector<std::uint32_t> ClusterSpec::homes() const {
+  std::vector<std::uint32_t> homes;
   for (std::uint32_t i = 0; i < machines.size(); ++i)
-    if (machines[i].home) return i;
-  return 0;
+    if (machines[i].home) homes.push_back(i);
+  return homes;
+}
+
+std::uint32_t ClusterSpec::keeper() const {
+  for (std::uint32_t i = 0; i < machines.size(); ++i)
+    if (machines[i].keeper) return i;
+  return homes().front();
 }
 
 LoadedCluster load_cluster(std::string file_name, std::string_view text) {

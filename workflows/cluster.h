@@ -32,11 +32,21 @@ struct ClusterHost {
 inline constexpr std::uint64_t host_memory_least = std::uint64_t{256} << 20U;
 inline constexpr std::uint32_t host_cores_max = 1024;
 
+/// How others get a machine's pages: read by themselves, over UCX.
+struct PagesByUcx {
+  Mark mark;
+  /// Network devices that reach nobody but whom the machine trusts with its memory, as the file
+  /// says; nothing: processes of this computer only.
+  std::optional<Name> devices{};
+};
+
 struct ClusterMachine {
   Name name;
-  std::optional<Name> address;  // where the others reach it
-  std::optional<Name> pages;    // and its pages, where roles on several machines share some
-  bool home = false;            // calls begin here
+  std::optional<Name> address;    // where the others reach it
+  std::optional<Name> pages;      // and its pages, where roles on several machines share some
+  std::optional<PagesByUcx> ucx;  // by which these come; nothing: in messages, or shared memory
+  bool home = false;              // calls begin here
+  bool keeper = false;            // the file says that it keeps the list of who is there
   std::vector<Name> roles;
   std::vector<ClusterHost> hosts;
 };
@@ -52,7 +62,10 @@ struct ClusterSpec {
   std::optional<Name> registry_user;      // as whom it is asked; nothing: without AUTH
   std::optional<Name> registry_password;  // where there is a user: a file, relative to this one
 
-  std::uint32_t home() const;  // its number; requires a file without errors
+  // Numbers; require a file without errors.
+  std::vector<std::uint32_t> homes() const;
+  /// The machine that keeps the list of who is there: the one that says so, else the first home.
+  std::uint32_t keeper() const;
 };
 
 struct LoadedCluster {

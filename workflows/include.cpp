@@ -87,10 +87,14 @@ void import(const std::vector<T>& from, const std::string& file, Mark mark, cons
 Result<std::string> read_included(const std::string& file, const std::string& written,
                                   std::string& help) {
   Result<std::string> text = read_whole_file(file, yaml_bytes_max);
-  if (text.ok() && !is_scenario(*text)) return text;
+  const std::string other = !text.ok()             ? ""
+                            : is_scenario(*text) ? "a scenario"
+                            : is_profile(*text)  ? "a profile"
+                                                 : "";
+  if (text.ok() && other.empty()) return text;
   if (text.ok()) {
     help = "include files of roles and global parameters";
-    return invalid_argument(file + ": this is a scenario, not a workflow");
+    return invalid_argument(file + ": this is " + other + ", not a workflow");
   }
   help = "the path of an included file is relative to this file";
   if (written.starts_with("~") || written.starts_with("$"))

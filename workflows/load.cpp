@@ -6,9 +6,9 @@
 #include <set>
 #include <utility>
 
-#include "base/byte_size.h"
 #include "graph/check.h"
 #include "graph/print.h"
+#include "workflows/load_global_param.h"
 #include "workflows/load_tree.h"
 #include "workflows/meant_type.h"
 #include "workflows/misplaced.h"
@@ -24,8 +24,6 @@ using Kind = YamlNode::Kind;
 constexpr std::array<std::string_view, 11> workflow_part{
     "sluice",  "workflow", "inputs", "global_params", "roles",  "nodes",
     "outputs", "limits",   "calls",  "on_error",      "include"};
-constexpr std::array<std::string_view, 7> global_param_part{
-    "kind", "model", "page_tokens", "pages", "kv_dtype", "ssd", "ssd_bytes"};
 constexpr std::array<std::string_view, 8> role_part{
     "plugin", "model", "global_params", "replicas", "balance", "colocate", "options", "idempotent"};
 constexpr std::array<std::string_view, 9> node_part{
@@ -33,7 +31,7 @@ constexpr std::array<std::string_view, 9> node_part{
 constexpr std::array<std::string_view, 4> limits_part{"deadline", "loop_iterations", "frames",
                                                       "calls"};
 constexpr std::array<KnownKeys, 5> tables{{{"workflow", workflow_part},
-                                           {"global_param", global_param_part},
+                                           {"global_param", GlobalParamReader::keys},
                                            {"role", role_part},
                                            {"node", node_part},
                                            {"limits", limits_part}}};
@@ -54,7 +52,8 @@ std::string odd_character(std::string_view text) {
 
 class Loader : public YamlReader {
  public:
-  Loader(WorkflowSpec& spec, Diagnostics& diagnostics) : YamlReader(diagnostics), spec_(spec) {}
+  Loader(WorkflowSpec& spec, Diagnostics& diagnostics)
+      : YamlReader(diagnostics), spec_(spec), params_(diagnostics) {}
 
   /// False: it is no workflow, or too large to be one.
   bool load(const YamlNode& root);
@@ -73,7 +72,9 @@ class Loader : public YamlReader {
     }
     if (is_name(ref.node) && is_name(ref.field)) return ref;
     // A name that is wrong was reported where it is declared.
-    if (bad_names_.contains(ref.node == "inputs" ? ref.field : ref.node)) return ref;
+    if (bad_names_.contains(ref.node == "inputs" ? ref.field : ref.node) ||
+        bad_names_.contains(node.scalar))
+      return ref;
     const std::string plain = in_small_letters(ref.node + "." + ref.field);
     error(node.mark, "bad-source", in_quotes(node.scalar) + " is not a source",
           is_name(in_small_letters(ref.node)) && is_name(in_small_letters(ref.field))
@@ -107,22 +108,26 @@ class Loader : public YamlReader {
   }
   void note_bad_names(const YamlNode* map) {
     if (map == nullptr) return;
-    for (const auto& [key, value] : map->entries)
+    for (const auto& [key, value] : map->entries) {
       if (!is_name(key.scalar)) bad_names_.insert(key.scalar);
+      if (const YamlNode* fields = value.find("outputs"))
+        for (const YamlNode& field : fields->items)
+          if (!is_name(field.scalar)) bad_names_.insert(key.scalar + "." + field.scalar);
+    }
   }
   void load_sections(const YamlNode& root);
   void find_misplaced(const YamlNode& root);
   bool is_misplaced(const YamlNode& value) const { return misplaced_.contains(&value); }
   void load_version(const YamlNode& root);
-  void load_kv_dtype(const YamlNode& node, GlobalParamSpec& spec);
-  void load_ssd(const YamlNode& node, GlobalParamSpec& spec);
   void load_includes(const YamlNode& node);
   void load_run(NodeSpec& spec, const YamlNode& key, const YamlNode& node);
   void load_inputs(const YamlNode& node);
   void load_global_params(const YamlNode& node);
   void load_role(const YamlNode& key, const YamlNode& node);
   void load_role_extras(RoleSpec& role, const YamlNode& node);
+  void load_nodes(const YamlNode& map);
   void load_node(const YamlNode& key, const YamlNode& node);
+  void load_fields(NodeSpec& spec, const YamlNode& list);
   void load_queue(NodeSpec& spec, const YamlNode& node);
   void load_groups(NodeSpec& spec, const YamlNode& node);
   void load_counts(NodeSpec& spec, const YamlNode& node);
@@ -130,6 +135,7 @@ class Loader : public YamlReader {
   void load_limits(const YamlNode& node);
 
   WorkflowSpec& spec_;
+  GlobalParamReader params_;
   std::set<std::string, std::less<>> bad_names_;  // declared, and reported there
   std::set<const YamlNode*> misplaced_;           // read as keys of the workflow
   std::size_t sources_ = 0;
@@ -139,8 +145,9 @@ class Loader : public YamlReader {
 void Loader::load_inputs(const YamlNode& node) {
   spec_.unread.inputs = !expect(node, Kind::map, "inputs");
   if (spec_.unread.inputs || !bounded(node, "inputs", WorkflowBounds::inputs)) return;
-  for (const auto& [key, value] : node.entries) {
-    if (is_misplaced(value)) continue;
+  for (const YamlEntry& entry : node.entries) {
+    if (is_misplaced(entry.value)) continue;
+    const auto& [key, value] = parted(entry);
     const auto input = name(key, "an input's name");
     if (!input) continue;
     if (!expect(value, Kind::scalar, "the type of input " + in_quotes(key.scalar))) {
@@ -167,63 +174,8 @@ void Loader::load_global_params(const YamlNode& node) {
     if (is_misplaced(value)) continue;
     const auto param = name(key, "a global parameter's name");
     if (!param) continue;
-    GlobalParamSpec spec;
-    spec.name = *param;
-    if (!expect(value, Kind::map, "global parameter " + in_quotes(key.scalar))) {
-      spec_.global_params.push_back(std::move(spec));
-      continue;
-    }
-    check_keys(value, global_param_part, "global parameter " + in_quotes(key.scalar));
-    if (const YamlNode* kind = find(value, "kind")) {
-      spec.kind = name(*kind, "a kind").value_or(Name{});
-    } else {
-      error(key.mark, "missing-key", "global parameter '" + key.scalar + "' needs a 'kind'",
-            "kind: paged_kv");
-    }
-    if (const YamlNode* model = find(value, "model");
-        model && expect(*model, Kind::scalar, "model"))
-      spec.model = Name{model->scalar, model->mark};
-    if (const YamlNode* tokens = find(value, "page_tokens"))
-      spec.page_tokens = number(*tokens, "page_tokens", 1, 4096).value_or(spec.page_tokens);
-    if (const YamlNode* pages = find(value, "pages"))
-      spec.pages = number(*pages, "pages", 1, 1 << 30).value_or(spec.pages);
-    if (const YamlNode* dtype = find(value, "kv_dtype");
-        dtype && expect(*dtype, Kind::scalar, "kv_dtype"))
-      load_kv_dtype(*dtype, spec);
-    load_ssd(value, spec);
-    spec_.global_params.push_back(std::move(spec));
+    spec_.global_params.push_back(params_.load(*param, key, value));
   }
-}
-
-void Loader::load_kv_dtype(const YamlNode& node, GlobalParamSpec& spec) {
-  if (node.scalar == "bf16")
-    spec.kv_dtype = Dtype::bf16;
-  else if (node.scalar != "f32")
-    error(node.mark, "wrong-value",
-          in_quotes(node.scalar) + " is no kv_dtype, keys and values are kept in f32 or bf16",
-          "kv_dtype: bf16");
-}
-
-void Loader::load_ssd(const YamlNode& node, GlobalParamSpec& spec) {
-  const YamlNode* ssd = find(node, "ssd");
-  const YamlNode* bytes = find(node, "ssd_bytes");
-  if (ssd && expect(*ssd, Kind::scalar, "ssd")) {
-    if (ssd->scalar.empty())
-      error(ssd->mark, "wrong-value", "ssd names no folder", "ssd: /var/cache/pages");
-    else
-      spec.ssd = Name{ssd->scalar, ssd->mark};
-  }
-  if (!bytes || !expect(*bytes, Kind::scalar, "ssd_bytes")) return;
-  const auto size = parse_byte_size(bytes->scalar);
-  if (!size || *size < 1 << 20)
-    error(bytes->mark, "wrong-value",
-          in_quotes(bytes->scalar) + " is no size of 1 MiB or more for ssd_bytes",
-          "a number and KiB, MiB, GiB or TiB: ssd_bytes: 4GiB");
-  else if (!ssd)
-    error(bytes->mark, "wrong-value", "ssd_bytes stands without ssd, the folder that it limits",
-          "ssd: /var/cache/pages");
-  else
-    spec.ssd_bytes = static_cast<std::int64_t>(*size);
 }
 
 void Loader::load_role_extras(RoleSpec& role, const YamlNode& node) {
@@ -236,13 +188,19 @@ void Loader::load_role_extras(RoleSpec& role, const YamlNode& node) {
       if (auto param = name(item, "a global parameter's name"))
         role.global_params.push_back(std::move(*param));
   if (options && expect(*options, Kind::map, "options"))
-    for (const auto& [key, value] : options->entries)
+    for (const YamlEntry& entry : options->entries) {
+      const auto& [key, value] = parted(entry);
       if (expect(value, Kind::scalar, "option '" + key.scalar + "'"))
         role.options.push_back({{key.scalar, key.mark}, {value.scalar, value.mark}});
+    }
 }
 
 void Loader::load_role(const YamlNode& key, const YamlNode& node) {
   if (is_misplaced(node)) return;
+  if (lacks_colon(key)) {
+    spec_.unread.roles = true;
+    return;
+  }
   const auto role_name = name(key, "a role's name");
   if (!role_name) return;
   RoleSpec role;
@@ -323,9 +281,11 @@ void Loader::load_groups(NodeSpec& spec, const YamlNode& node) {
       spec.groups.clear();
       return;
     }
-    for (const auto& [key, value] : item.entries)
+    for (const YamlEntry& entry : item.entries) {
+      const auto& [key, value] = parted(entry);
       if (auto field = name(key, "a field's name"))
         group.fields.push_back({std::move(*field), sources(value)});
+    }
     spec.groups.push_back(std::move(group));
   }
 }
@@ -345,7 +305,8 @@ void Loader::load_counts(NodeSpec& spec, const YamlNode& node) {
     return;
   }
   if (!expect(node, Kind::map, "count of node " + in_quotes(spec.name.text))) return;
-  for (const auto& [key, value] : node.entries) {
+  for (const YamlEntry& entry : node.entries) {
+    const auto& [key, value] = parted(entry);
     auto field = name(key, "a field's name");
     if (!field) continue;
     // What cannot be read counts as `all`: the field is not said to lack a count.
@@ -383,6 +344,10 @@ void Loader::load_run(NodeSpec& spec, const YamlNode& key, const YamlNode& node)
 
 void Loader::load_node(const YamlNode& key, const YamlNode& node) {
   if (is_misplaced(node)) return;
+  if (lacks_colon(key)) {
+    spec_.unread.nodes = true;
+    return;
+  }
   const auto node_name = name(key, "a node's name");
   if (!node_name) return;
   if (node_name->text == "inputs") {
@@ -416,14 +381,39 @@ void Loader::load_node(const YamlNode& key, const YamlNode& node) {
   load_queue(spec, node);
   if (const YamlNode* outputs = find(node, "outputs");
       outputs && !is_misplaced(*outputs) && expect(*outputs, Kind::list, "a node's outputs"))
-    for (const YamlNode& item : outputs->items)
-      if (auto output = name(item, "an output field's name")) {
-        if (std::ranges::find(spec.outputs, output->text, &Name::text) != spec.outputs.end())
-          error(item.mark, "duplicate-output",
-                "the output " + in_quotes(output->text) + " stands twice", "remove one of them");
-        spec.outputs.push_back(std::move(*output));
-      }
+    load_fields(spec, *outputs);
   spec_.nodes.push_back(std::move(spec));
+}
+
+void Loader::load_fields(NodeSpec& spec, const YamlNode& list) {
+  for (const YamlNode& item : list.items) {
+    auto output = name(item, "an output field's name");
+    if (!output || !is_name(output->text)) {
+      // Of `x: text` the word in front of the ':'.
+      const bool typed = item.kind == Kind::map && !item.entries.empty();
+      spec.refused_outputs.push_back(typed ? item.entries[0].key.scalar : item.scalar);
+      continue;
+    }
+    if (std::ranges::find(spec.outputs, output->text, &Name::text) != spec.outputs.end())
+      error(item.mark, "duplicate-output",
+            "the output " + in_quotes(output->text) + " stands twice", "remove one of them");
+    spec.outputs.push_back(std::move(*output));
+  }
+}
+
+void Loader::load_nodes(const YamlNode& map) {
+  const auto is_part = [](const YamlEntry& entry) {
+    return std::ranges::find(node_part, entry.key.scalar) != node_part.end();
+  };
+  bool below_empty = false;
+  for (const auto& [key, value] : map.entries) {
+    // Keys of the node above that are not indented: that it is empty has been said.
+    const bool is_key = std::ranges::find(node_part, key.scalar) != node_part.end();
+    const bool is_node = value.kind == Kind::map &&
+                         (key.scalar != "count" || std::ranges::any_of(value.entries, is_part));
+    below_empty = value.kind == Kind::null || (below_empty && is_key && !is_node);
+    if (!below_empty || value.kind == Kind::null) load_node(key, value);
+  }
 }
 
 void Loader::load_queue(NodeSpec& spec, const YamlNode& node) {
@@ -442,11 +432,10 @@ void Loader::load_queue(NodeSpec& spec, const YamlNode& node) {
 void Loader::load_outputs(const YamlNode& node) {
   spec_.unread.outputs = !expect(node, Kind::map, "outputs");
   if (spec_.unread.outputs || !bounded(node, "outputs", WorkflowBounds::outputs)) return;
-  for (const auto& [key, value] : node.entries) {
-    if (is_misplaced(value)) continue;
-    if (lacks_colon(key, value))
-      spec_.unread.outputs = true;
-    else if (auto output = name(key, "an output's name"))
+  for (const YamlEntry& entry : node.entries) {
+    if (is_misplaced(entry.value)) continue;
+    const auto& [key, value] = parted(entry);
+    if (auto output = name(key, "an output's name"))
       spec_.outputs.push_back({std::move(*output), sources(value)});
   }
 }
@@ -510,8 +499,7 @@ void Loader::load_sections(const YamlNode& root) {
   }
   if (const YamlNode* node = find(root, "nodes")) {
     spec_.unread.nodes = !expect(*node, Kind::map, "nodes");
-    if (!spec_.unread.nodes && bounded(*node, "nodes", WorkflowBounds::nodes))
-      for (const auto& [key, value] : node->entries) load_node(key, value);
+    if (!spec_.unread.nodes && bounded(*node, "nodes", WorkflowBounds::nodes)) load_nodes(*node);
   }
   if (const YamlNode* node = find(root, "outputs")) load_outputs(*node);
   if (const YamlNode* node = find(root, "limits")) load_limits(*node);

@@ -25,8 +25,8 @@ constexpr std::array<std::string_view, 10> manifest_part{
     "interfaces",  "options", "params",  "session_state", "needs_model"};
 constexpr std::array<std::string_view, 4> interface_part{"inputs", "outputs", "frames",
                                                          "yields_max"};
-constexpr std::array<std::string_view, 6> port_part{"type",  "meaning",   "dtype",
-                                                    "shape", "bytes_max", "count_source"};
+constexpr std::array<std::string_view, 7> port_part{"type",      "meaning",      "dtype", "shape",
+                                                    "bytes_max", "count_source", "frames"};
 constexpr std::array<std::string_view, 6> option_part{"type", "meaning", "least",
                                                       "most", "choices", "default"};
 constexpr std::array<KnownKeys, 4> tables{{{"manifest", manifest_part},
@@ -197,6 +197,13 @@ Port ManifestLoader::load_port(const YamlNode& key, const YamlNode& node) {
     port.dtype = to;
   }
   if (const YamlNode* shape = find(node, "shape"); shape && shaped) load_shape(port, *shape);
+  if (const YamlNode* frames = find(node, "frames"))
+    choice(*frames, "frames",
+           std::vector<std::pair<std::string_view, PortFrames>>{
+               {"any", PortFrames::any},
+               {"at_most_one", PortFrames::at_most_one},
+               {"one", PortFrames::one}},
+           port.frames);
   return port;
 }
 
@@ -204,7 +211,13 @@ std::vector<Port> ManifestLoader::load_ports(const YamlNode& node, const std::st
   std::vector<Port> ports;
   if (!expect(node, Kind::map, what) || !bounded(node, "fields a side")) return ports;
   for (const auto& [key, value] : node.entries)
-    if (name(key, "a field's name")) ports.push_back(load_port(key, value));
+    if (name(key, "a field's name")) {
+      ports.push_back(load_port(key, value));
+      const YamlNode* frames = value.kind == Kind::map ? find(value, "frames") : nullptr;
+      if (frames != nullptr && what == "outputs")
+        error(frames->mark, "not-an-input", "frames is for inputs: how many one activation reads",
+              "remove it; `yields_max` bounds what an activation yields");
+    }
   return ports;
 }
 

@@ -36,7 +36,7 @@ class ScenarioLoader : public YamlReader {
       return error(root.mark.line == 0 ? Mark{1, 1, 1} : root.mark, "not-a-scenario",
                    "a scenario is a map, this is " + std::string(kind_name(root.kind)),
                    "begin with `scenario: what it shows`, a profile with `profile: NAME`");
-    if (const YamlNode* profile = root.find("profile")) {
+    if (const YamlNode* profile = meant_profile(root)) {
       check_keys(root, profile_part, "a profile");
       if (expect(*profile, Kind::scalar, "a profile's name")) spec_.name = profile->scalar;
       if (find(root, "nodes") == nullptr && root.entries.size() == 1)
@@ -68,16 +68,24 @@ class ScenarioLoader : public YamlReader {
   }
 
  private:
+  /// The value of `profile`, of a misspelt one in a file that names nothing to test.
+  static const YamlNode* meant_profile(const YamlNode& root) {
+    const YamlNode* profile = root.find("profile");
+    if (profile != nullptr || root.find("scenario") != nullptr ||
+        root.find("workflow") != nullptr || root.find("calls") != nullptr)
+      return profile;
+    for (const auto& [key, value] : root.entries)
+      if (!nearest_name(key.scalar, {"profile"}).empty()) return &value;
+    return nullptr;
+  }
   /// A map without anything to compare. What could not be read may have expected something.
   static bool expects_nothing(const YamlNode& node) {
     const auto empty = [](const YamlNode& map) {
       return map.kind == Kind::map && map.entries.empty();
     };
     return node.kind == Kind::map && std::ranges::all_of(node.entries, [&](const YamlEntry& entry) {
-             if (entry.key.scalar == "calls")
-               return entry.value.kind == Kind::list &&
-                      std::ranges::all_of(entry.value.items, empty);
-             return entry.key.scalar == "firings" && empty(entry.value);
+             return entry.key.scalar == "calls" && entry.value.kind == Kind::list &&
+                    std::ranges::all_of(entry.value.items, empty);
            });
   }
   void load_nodes(const YamlNode& root) {
@@ -107,27 +115,61 @@ class ScenarioLoader : public YamlReader {
         call.session = {session->scalar, session->mark};
       if (const YamlNode* inputs = find(item, "inputs");
           inputs && expect(*inputs, Kind::map, "a call's inputs"))
-        for (const auto& [key, value] : inputs->entries)
+        for (const YamlEntry& entry : inputs->entries) {
+          const auto& [key, value] = parted(entry);
           if (auto input = name(key, "an input's name");
               input && expect(value, Kind::scalar, "input '" + key.scalar + "'"))
             call.inputs.emplace_back(*input, Name{value.scalar, value.mark});
+        }
       spec_.calls.push_back(std::move(call));
     }
   }
 
-  YieldsSpec yields(const YamlNode& node) {
+  /// Nothing, with an error, where it is no list of frames.
+  std::optional<YieldsSpec> yields(const YamlNode& node) {
     YieldsSpec frames;
-    if (!expect(node, Kind::list, "yields")) return frames;
+    if (node.kind == Kind::scalar)
+      return expect(node, Kind::list, "yields", frames_help({&node, 1})), std::nullopt;
+    if (!expect(node, Kind::list, "yields")) return std::nullopt;
     if (node.items.size() > yields_max)
       error(node.mark, "too-many-yields",
             "a script yields at most " + std::to_string(yields_max) + " frames");
     for (const YamlNode& item : node.items) {
-      if (!expect(item, Kind::list, "a frame")) continue;
-      std::vector<Name>& frame = frames.emplace_back();
-      for (const YamlNode& field : item.items)
-        if (auto known = name(field, "a field's name")) frame.push_back(std::move(*known));
+      if (item.kind != Kind::list)
+        return expect(item, Kind::list, "a frame", frames_help(node.items)), std::nullopt;
+      if (!item.items.empty() && item.items[0].kind == Kind::list)
+        return error(item.items[0].mark, "wrong-kind", "a field of a frame is a name, not a list",
+                     "yields: [ [ a ], [ b ] ] is two frames; for each turn of a loop such a list "
+                     "stands in by_iteration"),
+               std::nullopt;
+      load_frame(item, frames.emplace_back());
     }
     return frames;
+  }
+  void load_frame(const YamlNode& node, std::vector<Name>& frame) {
+    for (const YamlNode& item : node.items) {
+      auto field = name(item, "a field's name");
+      if (!field) continue;
+      if (std::ranges::find(frame, field->text, &Name::text) != frame.end())
+        error(item.mark, "duplicate-field",
+              "the field " + in_quotes(field->text) + " stands twice in this frame",
+              "remove one of them; [ " + field->text + " ], [ " + field->text +
+                  " ] is two frames with it");
+      frame.push_back(std::move(*field));
+    }
+  }
+  /// How names in place of frames are written as frames of one field each.
+  static std::string frames_help(std::span<const YamlNode> names) {
+    std::string frames;
+    for (const YamlNode& one : names) {
+      if (frames.size() > 60) {
+        frames += ", ...";
+        break;
+      }
+      if (is_name(one.scalar)) frames += (frames.empty() ? "[ " : ", [ ") + one.scalar + " ]";
+    }
+    return "each frame is a list of its fields: [ " + (frames.empty() ? "[ field ]" : frames) +
+           " ]";
   }
 
   void load_latency(NodeScriptSpec& spec, const YamlNode& node) {
@@ -160,7 +202,7 @@ class ScenarioLoader : public YamlReader {
     std::string_view given;
     if (const YamlNode* list = find(node, "yields")) {
       given = "yields";
-      spec.by_iteration.push_back(yields(*list));
+      spec.by_iteration.push_back(yields(*list).value_or(YieldsSpec{}));
     }
     for (const std::string what : {"by_iteration", "by_replica"}) {
       const YamlNode* entries = find(node, what);
@@ -173,7 +215,11 @@ class ScenarioLoader : public YamlReader {
         error(entries->mark, "bad-script", what + " needs an entry", what + ": [ [ ] ]");
       given = what == "by_iteration" ? "by_iteration" : "by_replica";
       spec.by_iteration.clear();
-      for (const YamlNode& entry : entries->items) spec.by_iteration.push_back(yields(entry));
+      for (const YamlNode& entry : entries->items) {
+        auto frames = yields(entry);
+        if (!frames) break;  // the next are most likely written in the same way
+        spec.by_iteration.push_back(std::move(*frames));
+      }
       if (what == "by_replica") spec.by_replica = Name{what, entries->mark};
     }
   }
@@ -187,11 +233,13 @@ class ScenarioLoader : public YamlReader {
     load_yields(spec, key.scalar, node);
     if (const YamlNode* values = find(node, "values");
         values && expect(*values, Kind::map, "values"))
-      for (const auto& [field, value] : values->entries)
+      for (const YamlEntry& entry : values->entries) {
+        const auto& [field, value] = parted(entry);
         if (auto known = name(field, "a field's name"))
           if (const auto count =
                   number(value, "the value of '" + field.scalar + "'", -count_max, count_max))
             spec.values.emplace_back(std::move(*known), *count);
+      }
     if (const YamlNode* latency = find(node, "latency")) load_latency(spec, *latency);
     load_failure(spec, node);
     spec_.nodes.push_back(std::move(spec));
@@ -200,10 +248,16 @@ class ScenarioLoader : public YamlReader {
   void counts(const YamlNode& node, const std::string& what,
               std::vector<std::pair<Name, std::int64_t>>& to) {
     if (!expect(node, Kind::map, what)) return;
-    for (const auto& [key, value] : node.entries)
+    if (node.entries.empty())
+      error(node.mark, "empty-expectation",
+            what + " is empty, and what is not named is not compared: this expects nothing",
+            what + ": { NAME: 0 } expects none of NAME; or remove this");
+    for (const YamlEntry& entry : node.entries) {
+      const auto& [key, value] = parted(entry);
       if (auto known = name(key, "a name"))
         if (const auto count = number(value, "the number of '" + key.scalar + "'", 0, count_max))
           to.emplace_back(std::move(*known), *count);
+    }
   }
 
   void load_expected_call(const YamlNode& item) {
@@ -264,8 +318,14 @@ bool is_scenario(std::string_view text) {
     return !nearest_name(entry.key.scalar, {"scenario"}).empty();
   };
   return root.find("scenario") != nullptr ||
-         (root.find("calls") != nullptr && root.find("sluice") == nullptr &&
-          std::ranges::any_of(root.entries, meant));
+         ((root.find("calls") != nullptr || root.find("workflow") != nullptr) &&
+          root.find("sluice") == nullptr && std::ranges::any_of(root.entries, meant));
+}
+
+bool is_profile(std::string_view text) {
+  Diagnostics ignored;
+  const YamlNode root = read_yaml(text, ignored);
+  return root.find("profile") != nullptr && root.find("sluice") == nullptr;
 }
 
 }  // namespace sluice

@@ -23,5 +23,7 @@ Result<LoadedScenario> load_scenario_file(const std::string& path);
 
 /// True when a YAML file says that it is a scenario: a key `scenario` at its top.
 bool is_scenario(std::string_view text);
+/// True when it says that it is a profile.
+bool is_profile(std::string_view text);
 
 }  // namespace sluice

@@ -97,6 +97,36 @@ std::string path_help(const std::string& path, const std::string& file) {
          "${NAME:-path}";
 }
 
+/// What is wrong with a path is wrong wherever it is named, and is said once, at the first place.
+class Mistakes {
+ public:
+  void add(Diagnostic found) {
+    const auto known =
+        std::ranges::find(all_, found.message, [](const Known& one) { return one.first.message; });
+    if (known == all_.end()) {
+      all_.push_back({std::move(found), 1});
+      return;
+    }
+    ++known->places;
+    if (std::pair(found.mark.line, found.mark.column) <
+        std::pair(known->first.mark.line, known->first.mark.column))
+      known->first.mark = found.mark;
+  }
+  void report_to(Diagnostics& diagnostics) {
+    for (auto& [first, places] : all_) {
+      if (places > 1) first.message += " (named in " + std::to_string(places) + " places)";
+      report(diagnostics, std::move(first));
+    }
+  }
+
+ private:
+  struct Known {
+    Diagnostic first;
+    std::size_t places = 0;
+  };
+  std::vector<Known> all_;
+};
+
 }  // namespace
 
 Environment process_environment() {
@@ -128,29 +158,30 @@ Result<std::string> expand_path(std::string_view path, const Environment& enviro
 }
 
 void resolve_models(LoadedWorkflow& loaded, const Environment& environment) {
+  Mistakes mistakes;
   const auto resolve = [&](std::optional<Name>& model) {
     if (!model.has_value() || (model->text.empty() && model->mark.line + model->mark.column == 0))
       return;  // none, or refused
     const Result<std::string> path = expand_path(model->text, environment);
     if (!path.ok())
-      return report(
-          loaded.diagnostics,
-          {Severity::error, model->mark, "bad-model-path", path.error().message,
-           path.error().message.ends_with("is not closed") ? "write the closing }"
-                                                           : "set it, or write ${NAME:-default}"});
+      return mistakes.add({Severity::error, model->mark, "bad-model-path", path.error().message,
+                           path.error().message.ends_with("is not closed")
+                               ? "write the closing }"
+                               : "set it, or write ${NAME:-default}"});
     if (const auto found = directory_of(*path, loaded.spec.file)) {
       model->text = found->string();
       return;
     }
-    report(loaded.diagnostics, {Severity::error, model->mark, "no-such-model",
-                                "there is no directory " + in_quotes(*path) + " with the model" +
-                                    (fs::path(*path).is_absolute()
-                                         ? ""
-                                         : ", neither here nor beside the workflow or above it"),
-                                path_help(*path, loaded.spec.file)});
+    mistakes.add(
+        {Severity::error, model->mark, "no-such-model",
+         "there is no directory " + in_quotes(*path) + " with the model" +
+             (fs::path(*path).is_absolute() ? ""
+                                            : ", neither here nor beside the workflow or above it"),
+         path_help(*path, loaded.spec.file)});
   };
   for (RoleSpec& role : loaded.spec.roles) resolve(role.model);
   for (GlobalParamSpec& param : loaded.spec.global_params) resolve(param.model);
+  mistakes.report_to(loaded.diagnostics);
   name_overrides(loaded);
 }
 

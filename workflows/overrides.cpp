@@ -55,6 +55,14 @@ std::vector<std::string> keys_at(const std::vector<std::string>& parts, std::siz
   return {};
 }
 
+/// Whether what stands at the first `depth` parts is a list.
+bool is_list(const std::vector<std::string>& parts, std::size_t depth) {
+  if (depth == 1) return parts[0] == "include";
+  if (depth != 3) return false;
+  return (parts[0] == "roles" && parts[2] == "global_params") ||
+         (parts[0] == "nodes" && (parts[2] == "inputs" || parts[2] == "outputs"));
+}
+
 void place(YamlNode& node, Mark mark) {
   node.mark = mark;
   for (YamlNode& item : node.items) place(item, mark);
@@ -107,6 +115,11 @@ std::optional<Overrides::Miss> Overrides::look_up(const YamlNode& root,
       if (at == nullptr) return Miss{depth, before + " is a list without this entry", {}};
       continue;
     }
+    if (at == &absent && is_list(parts, depth))
+      return Miss{depth,
+                  before + " is a list, of which the file has no entry",
+                  {},
+                  "give all of it: --set " + joined(parts, depth) + "=[VALUE]"};
     const YamlNode* next = at->find(parts[depth]);
     const std::vector<std::string> keys = keys_at(parts, depth);
     const bool is_name = depth == 1 && is_names(parts[0]);
@@ -139,6 +152,7 @@ std::optional<Overrides::Miss> Overrides::put(YamlNode& root, std::size_t index,
     const bool in_list = at->kind == Kind::list;
     YamlNode* next = const_cast<YamlNode*>(in_list ? item_of(*at, part) : at->find(part));
     if (next == nullptr) {
+      if (at->kind != Kind::map) at->mark = mark;
       at->kind = Kind::map;
       YamlNode key;
       key.kind = Kind::scalar;
@@ -177,7 +191,7 @@ void Overrides::report_rest(const WorkflowSpec& spec, Diagnostics& diagnostics) 
     miss.known.erase(std::unique(miss.known.begin(), miss.known.end()), miss.known.end());
     const std::string near =
         nearest_name(parts[miss.depth], {miss.known.begin(), miss.known.end()});
-    std::string help;
+    std::string help = miss.help;
     for (const std::string& known : miss.known)
       help += (help.empty() ? "there are " : ", ") + known;
     if (!near.empty()) {

@@ -37,6 +37,7 @@ class Overrides {
     std::size_t depth = 0;           // of the part of the path that is not there
     std::string what;                // in words
     std::vector<std::string> known;  // that could stand there
+    std::string help = "";           // where no name could
   };
   struct Outcome {
     bool applied = false;

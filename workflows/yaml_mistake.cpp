@@ -44,6 +44,8 @@ class Scan {
 
   /// A quote that is still open at the end, or that closes lines below.
   std::optional<std::size_t> open_quote() const { return quote_ != 0 ? quote_at_ : long_quote_; }
+  /// A bracket that closes one of the other kind.
+  bool is_mixed() const { return mixed_; }
   std::optional<std::size_t> open_bracket() const {
     return brackets_.empty() ? std::nullopt : std::optional(brackets_.back());
   }
@@ -81,6 +83,7 @@ class Scan {
     } else if (c == '{' || c == '[') {
       brackets_.push_back(i);
     } else if ((c == '}' || c == ']') && !brackets_.empty()) {
+      mixed_ = mixed_ || text_[brackets_.back()] != (c == '}' ? '{' : '[');
       brackets_.pop_back();
     }
   }
@@ -136,6 +139,7 @@ class Scan {
   bool space_ = true;
   char before_ = '\n';  // the last character that is no space
   std::vector<std::size_t> brackets_;
+  bool mixed_ = false;
   std::vector<std::size_t> indents_;
   std::optional<std::size_t> long_quote_;
   std::optional<std::size_t> tab_;
@@ -256,6 +260,38 @@ std::optional<Diagnostic> stray_line(std::string_view text, std::size_t byte) {
                 "align the two");
 }
 
+/// A key that is too long for the parser, which then does not expect the ':' at `byte`.
+std::optional<Diagnostic> long_key(std::string_view text, std::size_t byte) {
+  constexpr std::size_t key_max = 1024;
+  const std::size_t before = text.substr(0, byte).find_last_of("\n{[,") + 1;  // npos + 1 is 0
+  const std::size_t first = std::min(text.find_first_not_of(' ', before), byte);
+  if (byte - first <= key_max) return std::nullopt;
+  return syntax(text, first, "this key is longer than " + std::to_string(key_max) + " bytes",
+                "a name has at most 64 characters");
+}
+
+/// A bracket at `byte` without which all others of the text close each other.
+bool is_one_too_many(std::string_view text, std::size_t byte) {
+  if (byte >= text.size() || (text[byte] != ']' && text[byte] != '}')) return false;
+  std::string rest(text);
+  rest[byte] = ' ';
+  const Scan scan(rest, rest.size());
+  return !scan.is_mixed() && !scan.open_bracket() && !scan.open_quote();
+}
+
+/// A list or a map within a flow that follows its key's ':' without a space, or a '='.
+std::optional<Diagnostic> glued_bracket(std::string_view text, std::size_t byte) {
+  if (byte >= text.size() || (text[byte] != '[' && text[byte] != '{')) return std::nullopt;
+  const std::size_t sign = text.substr(0, byte).find_last_not_of(' ');
+  if (sign == std::string_view::npos) return std::nullopt;
+  if (text[sign] == ':' && sign + 1 == byte)
+    return syntax(text, sign, "a space must follow this ':'",
+                  std::string("write `: ") + text[byte] + "` in place of `:" + text[byte] + "`");
+  if (text[sign] == '=')
+    return syntax(text, sign, "a ':' is missing here", "write ':' and a space in place of the '='");
+  return std::nullopt;
+}
+
 }  // namespace
 
 Mark place_of(std::string_view text, std::size_t byte) {
@@ -302,6 +338,30 @@ std::optional<Diagnostic> wrong_lines(std::string_view text) {
                 std::string("remove the '") + first + "' in front of each line");
 }
 
+std::optional<Diagnostic> indented_start(std::string_view text) {
+  std::optional<std::size_t> start;  // of the first line that says something, behind its indent
+  bool one = false;                  // space
+  for (std::size_t at = 0; at < text.size(); at = std::min(text.find('\n', at), text.size()) + 1) {
+    const std::string_view line = text.substr(at);
+    if (line.starts_with("---") || line.starts_with("...")) return std::nullopt;
+    const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    if (indent == line.size() ||
+        std::string_view("#\r\n").find(line[indent]) != std::string_view::npos)
+      continue;
+    if (!start) {
+      if (indent == 0) return std::nullopt;
+      start = at + indent;
+      one = indent == 1;
+    } else if (indent == 0) {
+      return syntax(
+          text, *start,
+          "this line is indented, and line " + std::to_string(place_of(text, at).line) + " is not",
+          one ? "remove the space in front of it" : "remove the spaces in front of it");
+    }
+  }
+  return std::nullopt;
+}
+
 Diagnostic glued_dash(std::string_view text, std::size_t byte) {
   return syntax(text, byte, "a space must follow the '-' of a list entry",
                 "write `- ` in place of `-`");
@@ -330,6 +390,11 @@ Diagnostic unclosed_quote(std::string_view text, std::size_t byte) {
 }
 
 Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::string& parser) {
+  // What the parser says of nesting that is too deep for it, far beyond what is allowed here.
+  if (parser.find("bad file") != std::string::npos)
+    return syntax(text, byte, "nesting is deeper than 64", "flatten the file");
+  if (parser.find("illegal map value") != std::string::npos)
+    if (auto key = long_key(text, byte)) return std::move(*key);
   const Scan scan(text, byte);
   if (const auto tab = scan.tab())
     return syntax(text, *tab, "a tab indents this line", "indent with spaces");
@@ -351,6 +416,9 @@ Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::st
           flow && scan.open_bracket() ? late_mark(text, *scan.open_bracket()) : std::nullopt)
     return syntax(text, *mark, "a '?' at the end of a word within braces needs quotes",
                   "remove it, or put the value in quotes");
+  if ((flow || ends) && is_one_too_many(text, byte))
+    return syntax(text, byte, "this bracket closes nothing", "remove it, or open it before");
+  if (auto glued = flow ? glued_bracket(text, byte) : std::nullopt) return std::move(*glued);
   if (const auto bracket = scan.open_bracket(); bracket && (flow || block || ends))
     return syntax(text, *bracket, "this bracket is not closed",
                   std::string("write the closing ") + (text[*bracket] == '{' ? '}' : ']') +

@@ -73,7 +73,7 @@ std::string help_for(const YamlNode& node, Kind expected) {
 /// What other programs call this key, when it stands here under its own name nowhere yet.
 std::string called_elsewhere(const YamlNode& map, std::string_view key,
                              std::span<const std::string_view> known) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 15> others{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 16> others{
       {{"type", "plugin"},
        {"kind", "plugin"},
        {"checkpoint", "model"},
@@ -88,6 +88,7 @@ std::string called_elsewhere(const YamlNode& map, std::string_view key,
        {"from", "inputs"},
        {"steps", "nodes"},
        {"includes", "include"},
+       {"version", "sluice"},
        {"description", "meaning"}}};
   for (const auto& [other, ours] : others)
     if (other == key && std::ranges::find(known, ours) != known.end() && map.find(ours) == nullptr)
@@ -146,6 +147,33 @@ bool YamlReader::expect(const YamlNode& node, YamlNode::Kind kind, const std::st
   return false;
 }
 
+const YamlEntry& YamlReader::parted(const YamlEntry& entry) {
+  constexpr std::string_view signs = ": =";
+  const auto& [key, value] = entry;
+  const std::string& text = key.scalar;
+  const std::size_t at = text.find_first_of(signs);
+  if (value.kind != Kind::null || key.quoted || key.refused || at == std::string::npos ||
+      !is_name(text.substr(0, at)))
+    return entry;
+  const std::size_t rest = std::min(text.find_first_not_of(signs, at), text.size());
+  const std::string between = text.substr(at, rest - at);
+  YamlEntry& parts = parted_.emplace_back(entry);
+  parts.key.scalar.resize(at);
+  if (rest < text.size()) {
+    parts.value = key;
+    parts.value.scalar = trimmed(text.substr(rest));
+  }
+  const bool colon = between.find(':') != std::string::npos;
+  const bool equals = !colon && between.find('=') != std::string::npos;
+  error(key.mark, colon ? "missing-space" : "missing-colon",
+        colon ? "a space must follow the ':' in " + in_quotes(text)
+              : "a ':' is missing in " + in_quotes(text),
+        equals ? "write ':' and a space in place of the '='"
+               : "write " + parts.key.scalar + ": " +
+                     (rest < text.size() ? parts.value.scalar : "VALUE"));
+  return parts;
+}
+
 /// `a:b`, `a = b` and a ':' of another script: the key and the value that they hold are read as
 /// such.
 void YamlReader::read_what_was_meant(const YamlNode& map, const YamlNode& key,
@@ -162,15 +190,18 @@ void YamlReader::read_what_was_meant(const YamlNode& map, const YamlNode& key,
         Glue{" ", "write a ':' behind the key"},
         Glue{wide_colon, "write ':' in place of the ':' of another script (U+FF1A)"}}) {
     const std::size_t at = key.scalar.find(mark);
+    if (at == std::string::npos) continue;
+    const std::string rest = trimmed(key.scalar.substr(at + mark.size()));
+    const bool opens = rest.starts_with('{') || rest.starts_with('[');
     // With a value of its own the key is a wrong one, not two words.
-    if (at == std::string::npos || (mark == " " && value.kind != Kind::null)) continue;
+    if (mark == " " && value.kind != Kind::null && !opens) continue;
     const auto head = std::ranges::find(known, trimmed(key.scalar.substr(0, at)));
     if (mark == wide_colon || head != known.end()) help = words;
     if (head == known.end()) continue;
     YamlNode& read = separated_.emplace_back(key);
-    read.scalar = trimmed(key.scalar.substr(at + mark.size()));
+    read.scalar = rest;
     // More than a word: what it was to be is not known.
-    read.refused = mark == wide_colon && value.kind != Kind::null;
+    read.refused = opens || value.kind != Kind::null;
     if (read.refused) read.kind = Kind::null;
     return read_as(map, *head, read);
   }
@@ -207,6 +238,15 @@ const YamlNode* YamlReader::find(const YamlNode& map, std::string_view key) cons
   return it == meant_.end() ? nullptr : it->second;
 }
 
+bool YamlReader::lacks_colon(const YamlNode& key) {
+  const std::size_t brace = key.scalar.find('{');
+  const std::string before = trimmed(key.scalar.substr(0, brace));
+  if (key.kind != Kind::scalar || brace == std::string::npos || !is_name(before)) return false;
+  error(key.mark, "missing-colon", "a ':' is missing behind '" + before + "'",
+        "write " + before + ": { ... }");
+  return true;
+}
+
 std::optional<Name> YamlReader::name(const YamlNode& node, const std::string& what) {
   if (!expect(node, Kind::scalar, what)) return std::nullopt;
   const std::string odd = misleading_character(node.scalar);
@@ -223,6 +263,7 @@ std::optional<Name> YamlReader::name(const YamlNode& node, const std::string& wh
 std::optional<std::int64_t> YamlReader::number(const YamlNode& node, const std::string& what,
                                                std::int64_t least, std::int64_t most,
                                                const std::string& suggestion) {
+  if (node.refused) return std::nullopt;
   std::int64_t value = 0;
   const char* end = node.scalar.data() + node.scalar.size();
   const auto [stop, failed] = std::from_chars(node.scalar.data(), end, value);

@@ -47,19 +47,15 @@ class YamlReader {
   /// The value of `key`, or of the unknown key that `check_keys` took for it: what is misspelt is
   /// said once, and read all the same.
   const YamlNode* find(const YamlNode& map, std::string_view key) const;
-  /// `{ name value }`: an error is said, and true.
-  bool lacks_colon(const YamlNode& key, const YamlNode& value) {
-    const std::size_t space = key.scalar.find(' ');
-    if (value.kind != YamlNode::Kind::null || key.quoted || space == std::string::npos)
-      return false;
-    error(key.mark, "missing-colon", "a ':' is missing in " + in_quotes(key.scalar),
-          "write " + key.scalar.substr(0, space) + ":" + key.scalar.substr(space));
-    return true;
-  }
+  /// `{ name:value }`, `{ name value }` and `{ name = value }`: an error is said, and they are read
+  /// as two.
+  const YamlEntry& parted(const YamlEntry& entry);
   /// From here on `find` gives this value for that key.
   void read_as(const YamlNode& map, std::string_view key, const YamlNode& value) {
     meant_.emplace(std::pair(&map, key), &value);
   }
+  /// True when the key is `name { ...`: an error that the ':' is missing.
+  bool lacks_colon(const YamlNode& key);
   std::optional<Name> name(const YamlNode& node, const std::string& what);
   std::optional<std::int64_t> number(const YamlNode& node, const std::string& what,
                                      std::int64_t least, std::int64_t most,
@@ -99,6 +95,7 @@ class YamlReader {
   Diagnostics& diagnostics_;
   std::map<std::pair<const YamlNode*, std::string_view>, const YamlNode*> meant_;
   std::deque<YamlNode> separated_;  // values that were parts of their keys
+  std::deque<YamlEntry> parted_;    // likewise, with the keys
 };
 
 }  // namespace sluice

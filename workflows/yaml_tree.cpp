@@ -5,6 +5,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -184,12 +185,18 @@ class Builder final : public YAML::EventHandler {
         report(diagnostics_, wide_space_mistake(text_, key_at_));
       if (!node.quoted && begins_with_glued_dash(node.scalar))
         report(diagnostics_, glued_dash(text_, key_at_));
+      node.refused = node.refused || node.kind != YamlNode::Kind::scalar;  // check_key said so
       top.key = std::move(node);
       top.has_key = true;
     } else {
       // An empty value has no place of its own: it stands where its key does.
       if (node.kind == YamlNode::Kind::null) node.mark = top.key.mark;
-      top.node.entries.push_back({std::move(top.key), std::move(node)});
+      const bool merges = top.key.scalar == "<<" && !top.key.quoted;
+      // Refused, and read all the same: what stands below it is not said to be missing.
+      if (merges && node.kind == YamlNode::Kind::map)
+        std::ranges::move(node.entries, std::back_inserter(top.node.entries));
+      else
+        top.node.entries.push_back({std::move(top.key), std::move(node)});
       top.has_key = false;
     }
   }
@@ -259,9 +266,11 @@ YamlNode read_yaml(std::string_view text, Diagnostics& diagnostics) {
     YamlNode second;
     Diagnostics ignored;
     Builder more(text, places, second, ignored);
-    if (parser.HandleNextDocument(more))
-      report(diagnostics, {Severity::error, second.mark, "yaml-documents",
-                           "a file holds one document", "put the second one in a file of its own"});
+    if (parser.HandleNextDocument(more)) {
+      const Diagnostic two{Severity::error, second.mark, "yaml-documents",
+                           "a file holds one document", "put the second one in a file of its own"};
+      report(diagnostics, indented_start(text).value_or(two));
+    }
   } catch (const YAML::Exception& error) {
     const bool placed = !error.mark.is_null() && error.mark.pos >= 0;
     const std::size_t at = placed ? static_cast<std::size_t>(error.mark.pos) : text.size();
@@ -273,7 +282,8 @@ YamlNode read_yaml(std::string_view text, Diagnostics& diagnostics) {
 
 bool is_readable(const Diagnostics& diagnostics) {
   return std::ranges::none_of(diagnostics, [](const Diagnostic& d) {
-    return d.code == "yaml-syntax" || d.code == "file-size" || d.code == "yaml-documents";
+    return d.code == "yaml-syntax" || d.code == "file-size" || d.code == "yaml-documents" ||
+           d.code == "yaml-size" || d.code == "yaml-depth";
   });
 }
 

@@ -37,7 +37,7 @@ inline constexpr std::size_t yaml_bytes_max = std::size_t{1} << 20;
 /// Appends what is wrong. The tree is whole when nothing was an error.
 YamlNode read_yaml(std::string_view text, Diagnostics& diagnostics);
 
-/// False when the text is not YAML at all, so that its tree says nothing.
+/// False when the text is not YAML at all, or too large: its tree says nothing then.
 bool is_readable(const Diagnostics& diagnostics);
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "base/crc32c.h"
@@ -13,6 +14,19 @@
 namespace sluice {
 
 namespace {
+
+/// What is read of a folder besides its weights.
+constexpr std::string_view files_read[] = {
+    "chat_template.jinja",      "chat_template.json", "config.json",     "dataset_statistics.json",
+    "generation_config.json",   "tokenizer.json",     "tokenizer.model", "tokenizer_config.json",
+    "preprocessor_config.json",
+};
+
+bool is_read(const std::filesystem::path& file) {
+  const std::string name = file.filename().string();
+  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") ||
+         std::ranges::find(files_read, name) != std::end(files_read);
+}
 
 /// False: there is no such file.
 bool append_file(const std::string& path, std::string& text) {
@@ -49,8 +63,11 @@ std::string identity(const std::string& path, bool (*append)(const std::string&,
   std::vector<std::string> files;
   if (std::filesystem::is_directory(path, error)) {
     for (std::filesystem::directory_iterator it(path, error), end; !error && it != end;
-         it.increment(error))
-      files.push_back(it->path().string());
+         it.increment(error)) {
+      std::error_code broken;  // a link to nowhere: what it is to be cannot be read
+      if (is_read(it->path()) && !std::filesystem::is_directory(it->path(), broken))
+        files.push_back(it->path().string());
+    }
     std::ranges::sort(files);
   } else {
     files.push_back(path);

@@ -8,10 +8,12 @@
 
 namespace sluice {
 
-/// `path`: a file, or a directory whose files count. Empty: it cannot be read.
+/// `path`: a file, or a directory. Of a directory those files count that a checkpoint is read from:
+/// its configuration, weights, tokenizer, chat template and preprocessing; what else lies there, or
+/// below it, may change. Empty: it cannot be read.
 std::string checkpoint_identity(const std::string& path);
-/// The same for equal files wherever they lie; of files below directories only the names count.
-/// Reads all of them. No protection against who may write them.
+/// The same for equal files wherever they lie. Reads all of them. No protection against who may
+/// write them.
 std::string checkpoint_content(const std::string& path);
 
 }  // namespace sluice

@@ -28,6 +28,13 @@ Error corrupt(const std::string& file, const std::string& what) {
   return {ErrorCode::corrupt, file + ": " + what};
 }
 
+/// Of a name in the file, for messages: without what would command a terminal.
+std::string printable(std::string_view name) {
+  std::string text;
+  for (const char c : name) text += static_cast<unsigned char>(c) < ' ' || c == 0x7f ? '?' : c;
+  return text;
+}
+
 /// A header's object, a tensor's, and its lists are three.
 constexpr std::size_t depth_max = 64;
 
@@ -55,7 +62,7 @@ bool is_nested_too_deep(std::string_view text) {
 /// One entry of the header. `data` is the part of the file after the header.
 Result<TensorView> read_entry(const std::string& file, const std::string& name, const Json& entry,
                               std::span<const std::byte> data) {
-  const std::string at = "tensor '" + name + "': ";
+  const std::string at = "tensor '" + printable(name) + "': ";
   if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() ||
       !entry.contains("shape") || !entry["shape"].is_array() || !entry.contains("data_offsets") ||
       !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2)
@@ -64,7 +71,7 @@ Result<TensorView> read_entry(const std::string& file, const std::string& name, 
   view.name = name;
   view.dtype = entry["dtype"].get<std::string>();
   const std::size_t width = width_of(view.dtype);
-  if (width == 0) return corrupt(file, at + "unknown dtype '" + view.dtype + "'");
+  if (width == 0) return corrupt(file, at + "unknown dtype '" + printable(view.dtype) + "'");
   if (entry["shape"].size() > Tensor::rank_max) return corrupt(file, at + "more than 8 dimensions");
   std::uint64_t bytes = width;
   for (const Json& size : entry["shape"]) {
@@ -156,8 +163,8 @@ Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> file,
   std::ranges::sort(places);
   for (std::size_t i = 1; i < places.size(); ++i)
     if (places[i - 1].first + places[i - 1].second->bytes.size() > places[i].first)
-      return corrupt(name, "tensors '" + places[i - 1].second->name + "' and '" +
-                               places[i].second->name + "' overlap");
+      return corrupt(name, "tensors '" + printable(places[i - 1].second->name) + "' and '" +
+                               printable(places[i].second->name) + "' overlap");
   return made;
 }
 
@@ -190,7 +197,8 @@ Result<SafetensorsFile> SafetensorsFile::open_index(const std::string& path) {
   for (const auto& [tensor, shard] : index["weight_map"].items()) {
     const std::string name = shard.is_string() ? shard.get<std::string>() : "";
     if (name.empty() || name.find('/') != std::string::npos || !name.ends_with(".safetensors"))
-      return corrupt(path, "tensor '" + tensor + "': the shard is not a plain file name");
+      return corrupt(path,
+                     "tensor '" + printable(tensor) + "': the shard is not a plain file name");
     auto it = shards.find(name);
     if (it == shards.end()) {
       Result<SafetensorsFile> opened =
@@ -200,7 +208,9 @@ Result<SafetensorsFile> SafetensorsFile::open_index(const std::string& path) {
       whole.mappings_.push_back(it->second.mappings_.front());
     }
     const TensorView* view = it->second.find(tensor);
-    if (view == nullptr) return corrupt(path, "shard " + name + " has no tensor '" + tensor + "'");
+    if (view == nullptr)
+      return corrupt(path,
+                     "shard " + printable(name) + " has no tensor '" + printable(tensor) + "'");
     whole.tensors_.emplace(tensor, *view);
   }
   return whole;

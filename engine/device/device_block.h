@@ -37,6 +37,10 @@ class Uploader {
   DeviceLinear linear(const Linear& from);
   DeviceNorm norm(const Norm& from) { return {floats(from.weight), floats(from.bias)}; }
   DeviceBlock block(const Block& from);
+  /// What is loaded does not fit the device's kernels.
+  void refuse(const Error& why) {
+    if (outcome_.ok()) outcome_ = why;
+  }
   Result<void> outcome() const { return outcome_; }
 
  private:

@@ -14,7 +14,9 @@ using device::Memory;
 
 /// What a choice of tokens reads and writes.
 struct Choices {
-  Memory rows, logits, tokens, next, options, history;
+  Memory rows, logits, next, scratch;
+  DeviceTable tokens, options, history;
+  DeviceTables tables;  // with these
 };
 
 /// Rows that have their places and did not get through the layers are in no sequence.
@@ -45,14 +47,14 @@ class Impl final : public DeviceDecoder {
  private:
   std::size_t width() const { return shape().block.width; }
   const DeviceLinear& head() const { return shape().tied ? embedding_ : head_; }
-  Result<void> make_room(std::size_t choices, std::size_t history);
+  Result<void> make_room(std::size_t choices);
   Result<void> run_placed(DeviceKv& kv, std::span<const Chunk> chunks,
                           std::span<const DeviceChunk> placed, std::vector<float>& hidden,
                           const Conditions* conditions);
   Result<void> run_steps(DeviceKv& kv, std::span<const DecodeStep> steps,
                          std::vector<std::int32_t>& next);
   Result<void> run_step(DeviceKv& kv, std::size_t count);
-  void upload_choices(std::span<const DecodeStep> steps);
+  Result<void> upload_choices(std::span<const DecodeStep> steps);
 
   std::unique_ptr<DeviceWork> work_;
   DeviceLayers<T> layers_;
@@ -77,14 +79,12 @@ Result<void> Impl<T>::load(const DecoderNames& names, const SafetensorsFile& fil
 }
 
 template <typename T>
-Result<void> Impl<T>::make_room(std::size_t choices, std::size_t history) {
+Result<void> Impl<T>::make_room(std::size_t choices) {
   Room room;
   room.need(c_.rows, choices * width() * sizeof(T));
   room.need(c_.logits, choices * shape().vocabulary * sizeof(float));
-  room.need(c_.tokens, choices * sizeof(std::int32_t));
   room.need(c_.next, choices * sizeof(std::int32_t));
-  room.need(c_.options, choices * sizeof(device::SampleRow));
-  room.need(c_.history, history * sizeof(std::int32_t));
+  room.need(c_.scratch, device::sample_scratch(choices, shape().vocabulary));
   if (room.moved()) ++moves_;
   return room.outcome();
 }
@@ -127,7 +127,7 @@ template <typename T>
 Result<void> Impl<T>::logits(std::span<const float> hidden, std::vector<float>& logits) {
   SLUICE_CHECK(shape().vocabulary != 0, "a decoder without a vocabulary has no logits");
   const std::size_t rows = hidden.size() / width();
-  if (Result<void> made = make_room(rows, 1); !made.ok()) return made;
+  if (Result<void> made = make_room(rows); !made.ok()) return made;
   std::vector<T> narrowed(hidden.size());
   for (std::size_t i = 0; i < hidden.size(); ++i)
     if constexpr (std::is_same_v<T, Bf16>)
@@ -144,7 +144,7 @@ Result<void> Impl<T>::logits(std::span<const float> hidden, std::vector<float>& 
 }
 
 template <typename T>
-void Impl<T>::upload_choices(std::span<const DecodeStep> steps) {
+Result<void> Impl<T>::upload_choices(std::span<const DecodeStep> steps) {
   std::vector<std::int32_t> tokens, history;
   std::vector<device::SampleRow> options;
   for (const DecodeStep& step : steps) {
@@ -156,9 +156,10 @@ void Impl<T>::upload_choices(std::span<const DecodeStep> steps) {
                        static_cast<std::uint32_t>(step.sampling.top_k), begin,
                        static_cast<std::uint32_t>(history.size()), step.uniform});
   }
-  work_->put(c_.tokens, tokens);
-  work_->put(c_.options, options);
-  work_->put(c_.history, history);
+  // The history is last: a recording of so many steps serves whatever its length.
+  const DeviceTables::Filled tables[] = {
+      {c_.tokens, tokens}, {c_.options, options}, {c_.history, history}};
+  return c_.tables.send(*work_, tables);
 }
 
 /// From tokens to the next ones; everything it reads is in the buffers.
@@ -167,12 +168,14 @@ Result<void> Impl<T>::run_step(DeviceKv& kv, std::size_t count) {
   device::gather_rows(embedding_.weight.as<T>(), c_.tokens.as<std::int32_t>(), count, width(),
                       shape().embedding_scale, layers_.hidden(), work_->stream());
   if (auto done = layers_.run(kv, Until::rows); !done.ok()) return done;
-  layers_.norm(c_.rows.as<T>());
-  if (auto done = work_->apply(head(), c_.rows.as<T>(), c_.logits.as<float>(), count); !done.ok())
-    return done;
+  float* logits = c_.logits.as<float>();
+  const Result<const float*> bias =
+      work_->multiply_normed(head(), layers_.last_norm(), {}, c_.rows.as<T>(), logits, count);
+  if (!bias.ok()) return bias.error();
+  device::add_bias(logits, *bias, count, shape().vocabulary, work_->stream());
   device::sample(c_.logits.as<float>(), count, shape().vocabulary,
                  c_.options.as<device::SampleRow>(), c_.history.as<std::int32_t>(),
-                 c_.next.as<std::int32_t>(), work_->stream());
+                 c_.scratch.as<void>(), c_.next.as<std::int32_t>(), work_->stream());
   return {};
 }
 
@@ -180,7 +183,6 @@ template <typename T>
 Result<void> Impl<T>::step(DeviceKv& kv, std::span<const DecodeStep> steps,
                            std::vector<std::int32_t>& next) {
   std::vector<DeviceChunk> placed;
-  std::size_t history = 0;
   for (const DecodeStep& step : steps) {
     if (step.token < 0 || static_cast<std::size_t>(step.token) >= shape().vocabulary)
       return invalid_argument("token " + std::to_string(step.token) +
@@ -189,10 +191,9 @@ Result<void> Impl<T>::step(DeviceKv& kv, std::span<const DecodeStep> steps,
     if (!step.sampling.bias.empty())
       return invalid_argument("a bias of logits is not supported on the device");
     placed.push_back({step.sequence, 1, Mask::causal, {}, {&step.position, 1}});
-    history += step.history.size();
   }
   if (steps.empty()) return {};
-  if (Result<void> made = make_room(steps.size(), history); !made.ok()) return made;
+  if (Result<void> made = make_room(steps.size()); !made.ok()) return made;
   if (Result<void> done = layers_.place(kv, placed); !done.ok()) return done;
   return or_take_back(run_steps(kv, steps, next), kv, placed);
 }
@@ -201,9 +202,9 @@ Result<void> Impl<T>::step(DeviceKv& kv, std::span<const DecodeStep> steps,
 template <typename T>
 Result<void> Impl<T>::run_steps(DeviceKv& kv, std::span<const DecodeStep> steps,
                                 std::vector<std::int32_t>& next) {
-  upload_choices(steps);
-  const Recordings::Key key{steps.size(), reinterpret_cast<std::uintptr_t>(kv.store.as<void>())};
-  Result<void> done = recordings_.run(*work_, key, moves_ + layers_.moves(),
+  if (Result<void> sent = upload_choices(steps); !sent.ok()) return sent;
+  const Recordings::Key key{steps.size(), 0, kv.number};
+  Result<void> done = recordings_.run(*work_, key, moves_ + c_.tables.moves() + layers_.moves(),
                                       [&] { return run_step(kv, steps.size()); });
   if (!done.ok()) return done;
   next.resize(steps.size());
@@ -228,9 +229,6 @@ Result<std::unique_ptr<DeviceDecoder>> DeviceDecoder::load(const DecoderShape& s
                                                            const DecoderNames& names,
                                                            const SafetensorsFile& file,
                                                            Precision precision) {
-  if (shape.block.head_dim > 256)
-    return invalid_argument("heads of " + std::to_string(shape.block.head_dim) +
-                            " values; the device's attention takes 256");
   return precision == Precision::exact ? make<float>(shape, names, file)
                                        : make<Bf16>(shape, names, file);
 }

@@ -21,7 +21,8 @@ namespace sluice {
 struct DeviceKv {
   KvPages pages;
   device::Memory store;
-  device::Memory across;  // of an expert that looks across: the same pages, projected once more
+  device::Memory across;   // of an expert that looks across: the same pages, projected once more
+  std::size_t number = 0;  // another for each that is made
 };
 
 class DeviceDecoder {

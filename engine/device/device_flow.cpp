@@ -123,8 +123,8 @@ Result<void> DeviceFlow<T>::embed_actions(std::size_t step, std::size_t requests
   if (head_.family == Family::pi05) return work_.apply(in_, typed, expert_.hidden(), actions);
   T* inner = b_.inner.as<T>();
   if (auto done = work_.apply(in_, typed, inner, actions); !done.ok()) return done;
-  device::add_bias(inner, b_.biases.as<float>() + step * width, actions, width, work_.stream());
-  device::activate(kernels::Activation::silu, inner, actions * width, work_.stream());
+  const float* bias = b_.biases.as<float>() + step * width;
+  device::activate(kernels::Activation::silu, inner, bias, actions, width, work_.stream());
   if (!is_pi0()) return work_.apply(time_out_, inner, expert_.hidden(), actions);
   float* stacked = b_.stacked.as<float>();
   auto done = work_.apply(time_out_, inner, stacked + requests * width, actions);
@@ -148,8 +148,8 @@ Result<void> DeviceFlow<T>::run_step(DeviceKv& kv, std::size_t step, std::size_t
     out = b_.inner.as<T>();
   }
   if (auto done = work_.apply(out_, out, b_.velocity.as<float>(), actions); !done.ok()) return done;
-  device::add_rows(b_.x.as<float>(), b_.velocity.as<float>(), actions, head_.shape.dims,
-                   b_.dt.as<float>(), {}, work_.stream());
+  const device::Branch<float> moved{b_.velocity.as<float>(), nullptr, b_.dt.as<float>(), {}};
+  device::add_rows(b_.x.as<float>(), moved, actions, head_.shape.dims, work_.stream());
   return {};
 }
 
@@ -162,7 +162,8 @@ Result<void> DeviceFlow<T>::run_steps(DeviceKv& kv, std::size_t steps, std::size
       if (auto done = run_step(kv, step, requests); !done.ok()) return done;
     return {};
   };
-  if (!watch) return recordings_.run(work_, {steps, requests}, moves_ + expert_.moves(), all);
+  if (!watch)
+    return recordings_.run(work_, {steps, requests, kv.number}, moves_ + expert_.moves(), all);
   std::vector<float> velocities(requests * head_.shape.horizon * head_.shape.dims);
   for (std::size_t step = 0; step < steps; ++step) {
     if (auto done = run_step(kv, step, requests); !done.ok()) return done;

@@ -1,7 +1,11 @@
 #include "engine/device/device_layers.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <string>
+#include <type_traits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -9,11 +13,26 @@ namespace sluice {
 
 namespace {
 
-/// Parts that a sequence is cut into when few rows attend: enough blocks for a whole GPU.
-constexpr std::size_t splits_few_rows = 16;
-constexpr std::size_t rows_few = 64;
+/// What the kernels' arithmetic reaches to.
+constexpr std::size_t head_dim_most = 256;
+constexpr std::size_t positions_most = std::size_t{1} << 24;
+constexpr std::size_t vocabulary_most = std::size_t{1} << 24;
+constexpr std::size_t page_tokens_most = std::size_t{1} << 16;
 
-std::size_t splits_of(std::size_t rows) { return rows <= rows_few ? splits_few_rows : 1; }
+Error out_of_reach(std::size_t number, const char* of, std::size_t most) {
+  return invalid_argument(std::to_string(number) + " " + of + "; a device's kernels take 1 to " +
+                          std::to_string(most));
+}
+
+Result<void> check_shape(const DecoderShape& shape) {
+  if (shape.block.head_dim > head_dim_most)
+    return out_of_reach(shape.block.head_dim, "values of a head", head_dim_most);
+  if (shape.positions_max > positions_most)
+    return out_of_reach(shape.positions_max, "positions", positions_most);
+  if (shape.vocabulary > vocabulary_most)
+    return out_of_reach(shape.vocabulary, "tokens of a vocabulary", vocabulary_most);
+  return {};
+}
 
 }  // namespace
 
@@ -28,6 +47,7 @@ struct DeviceLayers<T>::Staging {
 template <typename T>
 void DeviceLayers<T>::load(const DecoderNames& names, WeightLoader& load, Uploader& up,
                            bool normed) {
+  if (const Result<void> fits = check_shape(shape_); !fits.ok()) return up.refuse(fits.error());
   for (std::size_t i = 0; i < shape_.layers; ++i) {
     const bool cross = shape_.cross_every != 0 && i % shape_.cross_every != 0;
     blocks_.push_back(up.block(
@@ -41,12 +61,17 @@ void DeviceLayers<T>::load(const DecoderNames& names, WeightLoader& load, Upload
 template <typename T>
 Result<DeviceKv> DeviceLayers<T>::make_kv(std::size_t page_tokens, std::size_t pages,
                                           std::size_t layers) const {
-  const KvShape kv{layers == 0 ? shape_.layers : layers, block().kv_heads * block().head_dim,
-                   page_tokens};
-  const std::size_t bytes = kv.page_values() * pages * sizeof(T);
+  static std::atomic<std::size_t> made_before = 0;
+  if (page_tokens == 0 || page_tokens > page_tokens_most)
+    return out_of_reach(page_tokens, "tokens of a page", page_tokens_most);
+  const KvShape kv{.layers = layers == 0 ? shape_.layers : layers,
+                   .row = block().kv_heads * block().head_dim,
+                   .page_tokens = page_tokens,
+                   .dtype = std::is_same_v<T, device::Bf16> ? Dtype::bf16 : Dtype::f32};
+  const std::size_t bytes = kv.page_bytes() * pages;
   Result<device::Memory> store = device::Memory::allocate(bytes);
   if (!store.ok()) return store.error();
-  DeviceKv made{KvPages(kv, pages), std::move(store).value(), {}};
+  DeviceKv made{KvPages(kv, pages), std::move(store).value(), {}, ++made_before};
   if (shape_.cross_every == 0) return made;
   Result<device::Memory> across = device::Memory::allocate(bytes);
   if (!across.ok()) return across.error();
@@ -129,7 +154,7 @@ void DeviceLayers<T>::stage(std::span<const DeviceChunk> chunks, Staging& stagin
 }
 
 template <typename T>
-Result<void> DeviceLayers<T>::make_room(std::size_t sequences) {
+Result<void> DeviceLayers<T>::make_room() {
   Room room;
   const BlockShape& s = block();
   const std::size_t heads = s.heads * s.head_dim;
@@ -140,33 +165,29 @@ Result<void> DeviceLayers<T>::make_room(std::size_t sequences) {
   for (device::Memory* rows : {&b_.q, &b_.mixed}) room.need(*rows, rows_ * heads * sizeof(T));
   room.need(b_.inner, rows_ * s.mlp * (s.gated ? 2 : 1) * sizeof(T));
   if (s.gated) room.need(b_.activated, rows_ * s.mlp * sizeof(T));
-  for (device::Memory* table : {&b_.cosine, &b_.sine, &b_.cross_cosine, &b_.cross_sine})
-    room.need(*table, rows_ * s.head_dim / 2 * sizeof(float));
-  for (device::Memory* numbers : {&b_.sequence, &b_.place, &b_.visible, &b_.before, &b_.condition})
-    room.need(*numbers, rows_ * sizeof(std::uint32_t));
-  room.need(b_.runs, sequences * sizeof(device::RowRun));
-  room.need(b_.pages, sequences * pages_max_ * sizeof(std::uint32_t));
-  const std::size_t few = std::min(rows_, rows_few);
-  room.need(b_.scratch, std::max(device::attention_scratch(s.head_shape(), rows_, 1),
-                                 device::attention_scratch(s.head_shape(), few, splits_few_rows)) *
-                            sizeof(float));
+  const kernels::HeadShape head_shape = s.head_shape();
+  const std::size_t splits = device::attention_splits<T>(head_shape, rows_, runs_, run_rows_max_);
+  room.need(b_.scratch, device::attention_scratch(head_shape, rows_, splits) * sizeof(float));
   if (room.moved()) ++moves_;
   return room.outcome();
 }
 
+/// Where the tables come to stand depends on how many rows and sequences there are, and a recording
+/// is of one such number; `pages` is last, so that it moves none when a sequence has more.
 template <typename T>
-void DeviceLayers<T>::upload(const Staging& staging) {
-  work_.put(b_.cosine, staging.rope.cosine);
-  work_.put(b_.sine, staging.rope.sine);
-  work_.put(b_.cross_cosine, staging.cross_rope.cosine);
-  work_.put(b_.cross_sine, staging.cross_rope.sine);
-  work_.put(b_.sequence, staging.sequence);
-  work_.put(b_.place, staging.place);
-  work_.put(b_.visible, staging.visible);
-  work_.put(b_.before, staging.before);
-  work_.put(b_.condition, staging.condition);
-  work_.put(b_.runs, staging.runs);
-  work_.put(b_.pages, staging.pages);
+Result<void> DeviceLayers<T>::upload(const Staging& staging) {
+  const DeviceTables::Filled tables[] = {{b_.cosine, staging.rope.cosine},
+                                         {b_.sine, staging.rope.sine},
+                                         {b_.cross_cosine, staging.cross_rope.cosine},
+                                         {b_.cross_sine, staging.cross_rope.sine},
+                                         {b_.sequence, staging.sequence},
+                                         {b_.place, staging.place},
+                                         {b_.visible, staging.visible},
+                                         {b_.before, staging.before},
+                                         {b_.condition, staging.condition},
+                                         {b_.runs, staging.runs},
+                                         {b_.pages, staging.pages}};
+  return tables_.send(work_, tables);
 }
 
 template <typename T>
@@ -174,13 +195,12 @@ Result<void> DeviceLayers<T>::place(DeviceKv& kv, std::span<const DeviceChunk> c
   if (Result<void> extended = extend(kv, chunks); !extended.ok()) return extended;
   Staging staging;
   stage(chunks, staging);
-  if (Result<void> made = make_room(chunks.size()); !made.ok()) {
-    for (const DeviceChunk& chunk : chunks)
-      kv.pages.truncate(*chunk.sequence, chunk.sequence->tokens() - chunk.count);
-    return made;
-  }
-  upload(staging);
-  return {};
+  Result<void> done = make_room();
+  if (done.ok()) done = upload(staging);
+  if (done.ok()) return done;
+  for (const DeviceChunk& chunk : chunks)
+    kv.pages.truncate(*chunk.sequence, chunk.sequence->tokens() - chunk.count);
+  return done;
 }
 
 template <typename T>
@@ -256,24 +276,25 @@ Result<void> DeviceLayers<T>::look_across(DeviceKv& kv, std::span<const DeviceCh
   return {};
 }
 
-/// From [q | k | v] to what the rows mix, or no further than the pages.
+/// From [q | k | v], without the bias, to what the rows mix, or no further than the pages.
 template <typename T>
-void DeviceLayers<T>::attend(DeviceKv& kv, std::size_t layer, bool mixes) {
+void DeviceLayers<T>::attend(DeviceKv& kv, std::size_t layer, const float* bias, bool mixes) {
   const bool across = blocks_[layer].is_cross();
   const kernels::HeadShape heads = block().head_shape();
   const std::size_t stored = layer % kv.pages.shape().layers;
   const bool turns = shape_.turns(layer);
-  const device::Memory& cosine = across ? b_.cross_cosine : b_.cosine;
-  const device::Memory& sine = across ? b_.cross_sine : b_.sine;
+  const DeviceTable cosine = across ? b_.cross_cosine : b_.cosine;
+  const DeviceTable sine = across ? b_.cross_sine : b_.sine;
   kernels::HeadShape split = heads;
   if (across) split.kv_heads = 0;  // there are queries only
-  device::rotate_and_store(split, b_.qkv.as<T>(), rows_, turns ? cosine.as<float>() : nullptr,
+  device::rotate_and_store(split, b_.qkv.as<T>(), bias, rows_, turns ? cosine.as<float>() : nullptr,
                            turns ? sine.as<float>() : nullptr, b_.q.as<T>(), pages(kv, false),
                            stored, places(false), work_.stream());
   if (!mixes) return;
+  const std::size_t splits = device::attention_splits<T>(heads, rows_, runs_, run_rows_max_);
   device::attention(heads, b_.q.as<T>(), rows_, b_.runs.as<device::RowRun>(), runs_, run_rows_max_,
-                    pages(kv, across), stored, places(across), splits_of(rows_),
-                    b_.scratch.as<float>(), b_.mixed.as<T>(), work_.stream());
+                    pages(kv, across), stored, places(across), splits, b_.scratch.as<float>(),
+                    b_.mixed.as<T>(), work_.stream());
 }
 
 template <typename T>
@@ -281,58 +302,91 @@ Result<void> DeviceLayers<T>::run_layer(DeviceKv& kv, std::size_t layer, Until u
                                         const std::uint32_t* condition) {
   const DeviceBlock& weights = blocks_[layer];
   const BlockShape& s = block();
-  const bool rms = s.norm == NormKind::rms;
-  T* normed = b_.normed.as<T>();
-  T* branch = b_.branch.as<T>();
-  const auto norm = [&](const DeviceNorm& n, std::size_t which) {
-    const float eps = which == 1 && s.eps2 != 0 ? s.eps2 : s.eps;
-    device::norm_rows(hidden(), rows_, s.width, rms, n.weight.as<float>(), n.bias.as<float>(), eps,
-                      modulated(layer, which, condition), normed, work_.stream());
-  };
-  const auto add = [&](const device::Memory& scale, std::size_t which) {
-    device::add_rows(hidden(), branch, rows_, s.width, scale.as<float>(),
-                     modulated(layer, which, condition), work_.stream());
-  };
-  norm(weights.norm1, 0);
-  if (auto done = work_.apply(weights.qkv, normed, b_.qkv.as<T>(), rows_); !done.ok()) return done;
+  const device::Modulated first = modulated(layer, 0, condition);
+  const Result<const float*> bias =
+      multiply_normed(weights.qkv, norm_of(weights.norm1, s.eps, first), b_.qkv);
+  if (!bias.ok()) return bias.error();
   const bool ends = until == Until::keys && layer + 1 == blocks_.size();
-  attend(kv, layer, !ends);
+  attend(kv, layer, *bias, !ends);
   if (ends) return {};
-  if (auto done = work_.apply(weights.out, b_.mixed.as<T>(), branch, rows_); !done.ok())
+  if (auto done = add(weights.out, b_.mixed, weights.scale1, first); !done.ok()) return done;
+  const device::Modulated second = modulated(layer, 1, condition);
+  if (auto done = project_up(weights, norm_of(weights.norm2, s.eps2 != 0 ? s.eps2 : s.eps, second));
+      !done.ok())
     return done;
-  add(weights.scale1, 0);
-  norm(weights.norm2, 1);
-  if (auto done = work_.apply(weights.up, normed, b_.inner.as<T>(), rows_); !done.ok()) return done;
-  T* activated = s.gated ? b_.activated.as<T>() : b_.inner.as<T>();
+  return add(weights.down, s.gated ? b_.activated : b_.inner, weights.scale2, second);
+}
+
+/// Of the hidden rows with what was added to them last.
+template <typename T>
+Result<const float*> DeviceLayers<T>::multiply_normed(const DeviceLinear& linear,
+                                                      const device::Norm& norm,
+                                                      const device::Memory& to) {
+  return work_.multiply_normed(linear, norm, std::exchange(waiting_, {}), b_.normed.as<T>(),
+                               to.as<T>(), rows_);
+}
+
+/// The norm, the wide product and its activation.
+template <typename T>
+Result<void> DeviceLayers<T>::project_up(const DeviceBlock& weights, const device::Norm& norm) {
+  const BlockShape& s = block();
+  T* inner = b_.inner.as<T>();
+  T* activated = b_.activated.as<T>();
+  if (s.gated && device::fits_normed<T>(rows_, s.width)) {
+    const DeviceLinear& up = weights.up;
+    device::matvec_gated(norm, s.activation, up.weight.as<T>(), up.bias.as<float>(), activated,
+                         rows_, s.mlp, s.width, work_.stream());
+    return {};
+  }
+  const Result<const float*> bias = multiply_normed(weights.up, norm, b_.inner);
+  if (!bias.ok()) return bias.error();
   if (s.gated)
-    device::gated(s.activation, b_.inner.as<T>(), rows_, s.mlp, activated, work_.stream());
+    device::gated(s.activation, inner, *bias, rows_, s.mlp, activated, work_.stream());
   else
-    device::activate(s.activation, activated, rows_ * s.mlp, work_.stream());
-  if (auto done = work_.apply(weights.down, activated, branch, rows_); !done.ok()) return done;
-  add(weights.scale2, 1);
+    device::activate(s.activation, inner, *bias, rows_, s.mlp, work_.stream());
+  return {};
+}
+
+/// A branch goes to the hidden rows: of few rows at once, else before the next norm.
+template <typename T>
+Result<void> DeviceLayers<T>::add(const DeviceLinear& linear, const device::Memory& x,
+                                  const device::Memory& scale, const device::Modulated& modulated) {
+  if (rows_ <= device::matvec_rows) {
+    work_.matvec_added(linear, x.as<T>(), scale.as<float>(), modulated, hidden(), rows_);
+    return {};
+  }
+  T* branch = b_.branch.as<T>();
+  const Result<const float*> bias = work_.multiply(linear, x.as<T>(), branch, rows_);
+  if (!bias.ok()) return bias.error();
+  waiting_ = {branch, *bias, scale.as<float>(), modulated};
   return {};
 }
 
 template <typename T>
 Result<void> DeviceLayers<T>::run(DeviceKv& kv, Until until, const std::uint32_t* condition) {
   SLUICE_CHECK(!block().adaptive || conditions_ != 0, "an adaptive decoder takes a condition");
+  waiting_ = {};
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
     if (auto done = run_layer(kv, layer, until, condition); !done.ok()) return done;
+  if (waiting_.rows != nullptr)
+    device::add_rows(hidden(), waiting_, rows_, block().width, work_.stream());
   return {};
 }
 
 template <typename T>
-template <typename U>
-void DeviceLayers<T>::norm(U* to, const std::uint32_t* condition) {
-  device::norm_rows(hidden(), rows_, block().width, block().norm == NormKind::rms,
-                    norm_.weight.as<float>(), norm_.bias.as<float>(), block().eps,
-                    modulated(shape_.layers, 0, condition), to, work_.stream());
+device::Norm DeviceLayers<T>::norm_of(const DeviceNorm& norm, float eps,
+                                      const device::Modulated& modulated) const {
+  return {
+      hidden(), block().norm == NormKind::rms, norm.weight.as<float>(), norm.bias.as<float>(), eps,
+      modulated};
+}
+
+template <typename T>
+device::Norm DeviceLayers<T>::last_norm(const std::uint32_t* condition) const {
+  return norm_of(norm_, block().eps, modulated(shape_.layers, 0, condition));
 }
 
 template class DeviceLayers<float>;
 template class DeviceLayers<device::Bf16>;
-template void DeviceLayers<float>::norm(float*, const std::uint32_t*);
-template void DeviceLayers<device::Bf16>::norm(float*, const std::uint32_t*);
-template void DeviceLayers<device::Bf16>::norm(device::Bf16*, const std::uint32_t*);
 
 }  // namespace sluice

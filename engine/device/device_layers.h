@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/device/device_decoder.h"
+#include "engine/device/device_tables.h"
 #include "engine/device/device_work.h"
 
 namespace sluice {
@@ -34,11 +35,12 @@ enum class Until : std::uint8_t {
 /// What rows need on their way through the layers.
 struct DeviceRows {
   device::Memory hidden, normed, qkv, q, mixed, branch, inner, activated;
-  device::Memory cosine, sine, sequence, place, visible, condition;  // where each row stands
-  device::Memory cross_cosine, cross_sine, before;  // the same for layers that look across
-  device::Memory gathered, projected;               // of a sequence's tokens, for the same
+  DeviceTable cosine, sine, sequence, place, visible, condition;  // where each row stands
+  DeviceTable cross_cosine, cross_sine, before;  // the same for layers that look across
+  device::Memory gathered, projected;            // of a sequence's tokens, for the same
   device::Memory modulation;  // of adaptive norms: layer by layer, then the last norm's
-  device::Memory runs, pages, scratch;
+  DeviceTable runs, pages;
+  device::Memory scratch;
 };
 
 template <typename T>
@@ -66,12 +68,16 @@ class DeviceLayers {
 
   /// `condition`: of each row, instead of the chunks'; null: theirs.
   Result<void> run(DeviceKv& kv, Until until, const std::uint32_t* condition = nullptr);
-  /// The last norm of the rows. `to` may be `hidden`.
+  /// The last norm of the rows.
+  device::Norm last_norm(const std::uint32_t* condition = nullptr) const;
+  /// To [rows, width], which may be `hidden`.
   template <typename U>
-  void norm(U* to, const std::uint32_t* condition = nullptr);
+  void norm(U* to, const std::uint32_t* condition = nullptr) {
+    device::norm_rows(last_norm(condition), rows_, shape_.block.width, to, work_.stream());
+  }
 
   /// Grows when something has another address or size: recordings are void then.
-  std::size_t moves() const { return moves_; }
+  std::size_t moves() const { return moves_ + tables_.moves(); }
 
  private:
   struct Staging;
@@ -80,13 +86,19 @@ class DeviceLayers {
   Result<void> extend(DeviceKv& kv, std::span<const DeviceChunk> chunks) const;
   void copy_pages(DeviceKv& kv, std::span<const CopyPage> copies) const;
   void stage(std::span<const DeviceChunk> chunks, Staging& staging);
-  Result<void> make_room(std::size_t sequences);
-  void upload(const Staging& staging);
+  Result<void> make_room();
+  Result<void> upload(const Staging& staging);
   device::Places places(bool across) const;
   device::Pages<T> pages(const DeviceKv& kv, bool across) const;
   device::Modulated modulated(std::size_t layer, std::size_t norm,
                               const std::uint32_t* condition) const;
-  void attend(DeviceKv& kv, std::size_t layer, bool mixes);
+  device::Norm norm_of(const DeviceNorm& norm, float eps, const device::Modulated& modulated) const;
+  void attend(DeviceKv& kv, std::size_t layer, const float* bias, bool mixes);
+  Result<const float*> multiply_normed(const DeviceLinear& linear, const device::Norm& norm,
+                                       const device::Memory& to);
+  Result<void> project_up(const DeviceBlock& weights, const device::Norm& norm);
+  Result<void> add(const DeviceLinear& linear, const device::Memory& x, const device::Memory& scale,
+                   const device::Modulated& modulated);
   Result<void> run_layer(DeviceKv& kv, std::size_t layer, Until until,
                          const std::uint32_t* condition);
 
@@ -95,9 +107,11 @@ class DeviceLayers {
   std::vector<DeviceBlock> blocks_;
   DeviceNorm norm_;
   DeviceRows b_;
+  DeviceTables tables_;                                 // of the rows
   std::size_t rows_ = 0, runs_ = 0, run_rows_max_ = 0;  // that are placed
   std::size_t pages_max_ = 1;                           // of a sequence; only grows
   std::size_t conditions_ = 0;
+  device::Branch<T> waiting_;  // not yet added to the hidden rows
   std::size_t moves_ = 0;
 };
 

@@ -6,6 +6,37 @@
 
 namespace sluice {
 
+namespace {
+
+class CudaTexts final : public TextDevice {
+ public:
+  Result<void> find() const override {
+    const Result<device::About> about = device::find_device();
+    return about.ok() ? Result<void>() : about.error();
+  }
+  Result<std::unique_ptr<TextEngine>> load(const Architecture& architecture,
+                                           const SafetensorsFile& file,
+                                           kernels::WeightFormat format, std::size_t page_tokens,
+                                           std::size_t pages) const override {
+    if (format == kernels::WeightFormat::int8)
+      return invalid_argument("a GPU runs the precisions exact and bf16, not int8");
+    const bool narrow = format == kernels::WeightFormat::bf16;
+    auto made =
+        DeviceText::load(architecture, file,
+                         narrow ? DeviceDecoder::Precision::bf16 : DeviceDecoder::Precision::exact,
+                         page_tokens, pages);
+    if (!made.ok()) return made.error();
+    return std::unique_ptr<TextEngine>(std::move(made).value());
+  }
+};
+
+}  // namespace
+
+const TextDevice& cuda_texts() {
+  static const CudaTexts texts;
+  return texts;
+}
+
 Result<std::unique_ptr<DeviceText>> DeviceText::load(const Architecture& architecture,
                                                      const SafetensorsFile& file,
                                                      DeviceDecoder::Precision precision,

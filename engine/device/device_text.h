@@ -9,6 +9,7 @@
 
 #include "engine/device/device_decoder.h"
 #include "engine/family/architecture.h"
+#include "engine/tasks/text_device.h"
 
 namespace sluice {
 
@@ -37,5 +38,8 @@ class DeviceText final : public TextEngine {
   DeviceKv kv_;
   kernels::Weight embedding_;
 };
+
+/// The first GPU, for roles.
+const TextDevice& cuda_texts();
 
 }  // namespace sluice

@@ -23,7 +23,11 @@ Result<void> Recordings::run(DeviceWork& on, const Key& key, std::size_t moves,
   moves_ = moves;
   const auto [known, first] = recorded_.try_emplace(key);
   // The first time products are chosen, and what they need is made, which a recording must not do.
-  if (first) return work();
+  if (first) {
+    const Result<void> done = work();
+    if (!done.ok()) recorded_.erase(known);
+    return done;
+  }
   if (known->second == nullptr) {
     device::begin_recording(on.stream());
     const Result<void> ran = work();

@@ -3,6 +3,7 @@
 // Shape and errors: as kernels/cuda/device.h. Thread: one caller at a time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -23,7 +24,13 @@ class DeviceWork {
   DeviceWork& operator=(const DeviceWork&) = delete;
 
   device::Stream stream() const { return stream_; }
-  Result<void> synchronise() { return device::synchronise(stream_); }
+  Result<void> synchronise() {
+    Result<void> done = device::synchronise(stream_);
+    if (done.ok()) ++waits_;
+    return done;
+  }
+  /// How often all that was given to the stream has been waited for.
+  std::size_t waits() const { return waits_; }
 
   template <typename Values>
   void put(const device::Memory& to, const Values& values) {
@@ -36,15 +43,46 @@ class DeviceWork {
   /// y = x W^T + bias, rows [rows, in] to [rows, out].
   template <typename T, typename U>
   Result<void> apply(const DeviceLinear& linear, const T* x, U* y, std::size_t rows) {
+    const Result<const float*> bias = multiply(linear, x, y, rows);
+    if (!bias.ok()) return bias.error();
+    device::add_bias(y, *bias, rows, linear.out, stream_);
+    return {};
+  }
+  /// The same; of many rows the bias is given back, for what follows to add it. Null: none is left.
+  template <typename T, typename U>
+  Result<const float*> multiply(const DeviceLinear& linear, const T* x, U* y, std::size_t rows) {
     const float* bias = linear.bias.as<float>();
     const T* weight = linear.weight.as<T>();
     if (rows <= device::matvec_rows) {
       device::matvec(x, weight, bias, y, rows, linear.out, linear.in, stream_);
-      return {};
+      return nullptr;
     }
     Result<void> done = products_->multiply(x, weight, y, rows, linear.out, linear.in, stream_);
-    if (done.ok()) device::add_bias(y, bias, rows, linear.out, stream_);
-    return done;
+    if (!done.ok()) return done.error();
+    return bias;
+  }
+  /// `multiply` of the norm of hidden rows, to which `branch` is added first; `normed` [rows, in]
+  /// is where the rows stand in between, if there are many or a branch is added.
+  template <typename T, typename U>
+  Result<const float*> multiply_normed(const DeviceLinear& linear, const device::Norm& norm,
+                                       const device::Branch<T>& branch, T* normed, U* y,
+                                       std::size_t rows) {
+    if (branch.rows == nullptr && device::fits_normed<T>(rows, linear.in)) {
+      device::matvec_normed(norm, linear.weight.as<T>(), linear.bias.as<float>(), y, rows,
+                            linear.out, linear.in, stream_);
+      return nullptr;
+    }
+    if (branch.rows != nullptr)
+      device::add_and_norm(norm, branch, rows, linear.in, normed, stream_);
+    else
+      device::norm_rows(norm, rows, linear.in, normed, stream_);
+    return multiply(linear, normed, y, rows);
+  }
+  template <typename T>
+  void matvec_added(const DeviceLinear& linear, const T* x, const float* scale,
+                    const device::Modulated& modulated, float* hidden, std::size_t rows) {
+    device::matvec_added(x, linear.weight.as<T>(), linear.bias.as<float>(), scale, modulated,
+                         hidden, rows, linear.out, linear.in, stream_);
   }
 
  private:
@@ -53,13 +91,15 @@ class DeviceWork {
 
   device::Stream stream_;
   std::unique_ptr<device::Products> products_;
+  std::size_t waits_ = 0;
 };
 
 /// Work that is done once, then recorded, then launched as one; anew when something has moved.
 class Recordings {
  public:
-  /// What a recording depends on besides addresses: how many of what.
-  using Key = std::pair<std::size_t, std::uintptr_t>;
+  /// What a recording depends on besides addresses of its owner's: how many of what, and whose
+  /// pages (`DeviceKv::number`).
+  using Key = std::array<std::size_t, 3>;
   /// `moves`: changes when an address does that `work` uses.
   Result<void> run(DeviceWork& on, const Key& key, std::size_t moves,
                    const std::function<Result<void>()>& work);

@@ -188,13 +188,17 @@ Result<void> take_part(const std::string& name, const std::optional<Shape>& shap
 
 Result<void> Model::load_parts(ModelParts parts) {
   Result<void> loaded;
-  if (parts == ModelParts::all) {
+  const bool runs_decoder = parts == ModelParts::all;
+  if (runs_decoder || parts == ModelParts::around_decoder) {
     DecoderNames names;
     if (architecture_.text.has_value())
       names = find_decoder(*file_, *architecture_.text);  // may find it tied
-    loaded = take_part(
-        name_in_format("text"), architecture_.text, text_,
-        [&](const DecoderShape& shape) { return Decoder::load(shape, names, *file_, format_); });
+    loaded = take_part(name_in_format(runs_decoder ? "text" : "text embedding"), architecture_.text,
+                       text_, [&](const DecoderShape& shape) {
+                         return runs_decoder
+                                    ? Decoder::load(shape, names, *file_, format_)
+                                    : Decoder::load_embedding_alone(shape, names, *file_, format_);
+                       });
     if (loaded.ok())
       loaded = take_part(name_in_format("diffusion"), architecture_.diffusion, diffusion_,
                          [&](const DiffusionShape& shape) {

@@ -43,8 +43,9 @@ std::string find_prefix(const SafetensorsFile& file, std::span<const std::string
 /// Which parts of a checkpoint are loaded.
 enum class ModelParts : std::uint8_t {
   all,
-  pictures,  // what `features` needs: no decoder
-  codec,     // what makes latents of pictures, or pictures of latents
+  around_decoder,  // all but the decoder's layers, which run elsewhere: `text` embeds, and no more
+  pictures,        // what `features` needs: no decoder
+  codec,           // what makes latents of pictures, or pictures of latents
 };
 
 class Model {
@@ -67,6 +68,9 @@ class Model {
   /// (`LoadedParts`). Empty: nobody shares its parts.
   std::string name_in_format(const std::string& part) const;
   std::string name_of(const std::string& part) const;
+  /// `checkpoint_identity` of what it was opened from, taken before anything of it was read. Empty:
+  /// it is of what the caller had.
+  const std::string& files() const { return files_; }
 
   const Architecture& architecture() const { return architecture_; }
   const SafetensorsFile& file() const { return *file_; }

@@ -84,6 +84,17 @@ Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& nam
   return made;
 }
 
+Result<Decoder> Decoder::load_embedding_alone(const DecoderShape& shape, const DecoderNames& names,
+                                              const SafetensorsFile& file,
+                                              kernels::WeightFormat format) {
+  Decoder made;
+  made.shape_ = shape;
+  WeightLoader load(file, format);
+  made.embedding_ = load_embedding(load, file, names, shape).weight;
+  if (Result<void> outcome = load.outcome(); !outcome.ok()) return outcome.error();
+  return made;
+}
+
 std::size_t Decoder::stream_bytes() const {
   std::size_t bytes = shape_.tied ? embedding_.stream_bytes() : head_.stream_bytes();
   for (const Block& block : blocks_) bytes += block.stream_bytes();
@@ -284,6 +295,7 @@ void Decoder::step(KvPool& pool, std::span<float> hidden, Rows& rows) const {
 
 Result<void> Decoder::run(KvPool& pool, std::span<const Chunk> chunks, std::vector<float>& hidden,
                           const Conditions* shared, const Watch& watch, Until until) const {
+  SLUICE_CHECK(blocks_.size() == shape_.layers, "only the embedding of this decoder is here");
   // Kept from call to call: a prefill's rows are tens of megabytes, which would be cleared anew.
   thread_local Rows rows;
   rows.clear();

@@ -147,6 +147,15 @@ void KvPages::publish(KvSequence& sequence, const RowsOrigin& origin,
   }
 }
 
+KvPool::KvPool(const KvShape& shape, std::size_t pages, const PageKeys::Secret& secret,
+               Ref<Buffer> memory)
+    : KvPages(shape, pages, secret), memory_(std::move(memory)) {
+  const std::size_t bytes = shape.page_bytes() * pages;
+  if (!memory_) own_.resize(bytes);
+  SLUICE_CHECK(!memory_ || memory_->size() >= bytes);
+  store_ = memory_ ? std::span(memory_->data(), bytes) : std::span(own_);
+}
+
 Result<void> KvPool::extend(KvSequence& sequence, std::size_t tokens) {
   const Result<void> made = KvPages::extend(sequence, tokens, copies_);
   copy_pages();

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/result.h"
 #include "base/tensor.h"
 #include "dataplane/page_table.h"
@@ -141,8 +142,9 @@ class KvPages {
 /// Pages in the machine's memory.
 class KvPool : public KvPages {
  public:
-  KvPool(const KvShape& shape, std::size_t pages, const PageKeys::Secret& secret = {})
-      : KvPages(shape, pages, secret), store_(shape.page_bytes() * pages) {}
+  /// `memory`: zero-filled, where the pages stand from its beginning on; null: memory of its own.
+  KvPool(const KvShape& shape, std::size_t pages, const PageKeys::Secret& secret = {},
+         Ref<Buffer> memory = {});
 
   Result<void> extend(KvSequence& sequence, std::size_t tokens);
   Result<void> reserve(KvSequence& sequence, std::size_t tokens);
@@ -162,7 +164,7 @@ class KvPool : public KvPages {
   using KvPages::open;
   /// All of a page: `shape().page_bytes()`.
   std::span<const std::byte> content(Page page) const {
-    return std::span(store_).subspan(page * shape().page_bytes(), shape().page_bytes());
+    return store_.subspan(page * shape().page_bytes(), shape().page_bytes());
   }
 
   /// Requires: Value is what the pages hold: float, or std::uint16_t for bf16.
@@ -185,7 +187,9 @@ class KvPool : public KvPages {
  private:
   void copy_pages();
 
-  std::vector<std::byte> store_;
+  std::vector<std::byte> own_;
+  Ref<Buffer> memory_;
+  std::span<std::byte> store_;  // in one of these
   std::vector<CopyPage> copies_;
 };
 

@@ -23,9 +23,17 @@ Result<KeptPool> KeptPool::make_among(const KvShape& shape, std::size_t pages, P
         "a page of " + std::to_string(shape.page_tokens) + " tokens has " +
         std::to_string(shape.page_bytes()) + " bytes, and machines exchange pages of at most " +
         std::to_string(pages::page_bytes_most) + ": give it fewer `page_tokens`");
+  const PageRegion region{static_cast<std::uint32_t>(pages),
+                          static_cast<std::uint32_t>(shape.page_bytes())};
+  Ref<Buffer> memory;
+  if (port.memory() != nullptr) {
+    Result<Ref<Buffer>> readable = port.memory()->make(region.size());
+    if (!readable.ok()) return readable.error();
+    memory = std::move(readable).value();
+  }
   KeptPool made;
-  made.pool = std::make_unique<KvPool>(shape, pages, port.secret());
-  made.peers = std::make_unique<KvPeers>(*made.pool, port, name);
+  made.pool = std::make_unique<KvPool>(shape, pages, port.secret(), memory);
+  made.peers = std::make_unique<KvPeers>(*made.pool, port, name, std::move(memory));
   if (!made.peers->is_open())
     return invalid_argument("another pool of this machine has the name '" + name +
                             "' among other machines");

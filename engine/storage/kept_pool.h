@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "engine/storage/kv_peers.h"
 #include "engine/storage/kv_tier.h"
@@ -17,6 +18,16 @@ struct KeptPool {
   std::unique_ptr<KvTier> tier;    // null: no folder
   std::unique_ptr<KvPeers> peers;  // null: no other machines
 
+  KeptPool() = default;
+  KeptPool(KeptPool&&) = default;
+  KeptPool& operator=(KeptPool&& other) noexcept {
+    peers = nullptr;  // before the pool that it has now
+    tier = nullptr;
+    pool = std::move(other.pool);
+    tier = std::move(other.tier);
+    peers = std::move(other.peers);
+    return *this;
+  }
   PageSource* source() const {
     return tier != nullptr ? static_cast<PageSource*>(tier.get()) : peers.get();
   }
@@ -24,8 +35,9 @@ struct KeptPool {
   /// An empty `folder`: memory alone.
   static Result<KeptPool> make(const KvShape& shape, std::size_t pages, const std::string& folder,
                                std::uint64_t bytes_most);
-  /// Beside pools of this name on other machines. Errors: invalid_argument (another pool here has
-  /// it; a page is larger than a message holds).
+  /// Beside pools of this name on other machines; in memory that they can read by themselves where
+  /// the port has some. Errors: invalid_argument (another pool here has it; a page is larger than a
+  /// message holds), exhausted (there is not so much of such memory).
   static Result<KeptPool> make_among(const KvShape& shape, std::size_t pages, PeerPort& port,
                                      const std::string& name);
 };

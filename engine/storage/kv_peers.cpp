@@ -33,31 +33,52 @@ Bytes random_bytes() {
   return bytes;
 }
 
+PageRegion region_of(const KvPool& pool) {
+  return {static_cast<std::uint32_t>(pool.pages()),
+          static_cast<std::uint32_t>(pool.shape().page_bytes())};
+}
+
+/// None: nobody else reads the pages.
+std::span<std::byte> stamps_of(const PageRegion& region, const Ref<Buffer>& memory) {
+  if (!memory) return {};
+  SLUICE_CHECK(memory->size() == region.size());
+  return std::span(memory->data(), memory->size()).subspan(region.stamps());
+}
+
 /// What waiting for its owner takes beside a message's bytes.
 constexpr std::size_t news_overhead = 128;
 
 }  // namespace
 
 std::string_view to_string(PullEnd end) {
-  constexpr std::string_view names[pull_ends] = {"done", "nobody", "missing", "busy",
-                                                 "late", "lost",   "broken",  "refused"};
+  constexpr std::string_view names[pull_ends] = {"done", "nobody", "missing", "busy",   "late",
+                                                 "lost", "broken", "refused", "changed"};
   return names[static_cast<std::size_t>(end)];
 }
 
-KvPeers::KvPeers(KvPool& pool, PeerPort& port, const std::string& name)
+KvPeers::KvPeers(KvPool& pool, PeerPort& port, const std::string& name, Ref<Buffer> memory)
     : pool_(pool),
       port_(port),
       channel_(sha256_prefix("pages of " + name)),
       hello_(hello_of(pool, port)),
-      export_(pool),
+      memory_(std::move(memory)),
+      region_(region_of(pool)),
+      export_(pool, hello_.incarnation, stamps_of(region_, memory_)),
       puller_(hello_),
       handshake_(port.secret(), port.self(), hello_),
       server_(hello_, random_bytes<PageKeys::Secret>()) {
   SLUICE_CHECK(pool.shape().page_bytes() <= pages::page_bytes_most);
   is_open_ = port_.open(channel_, *this);
+  if (!is_open_ || port_.index() == nullptr) return;
+  index_ = std::make_unique<KvIndex>(pool, export_, *port_.index(), channel_, port_.self(), [this] {
+    const std::lock_guard lock(mutex_);
+    index_answered_ = true;
+    news_came_.notify_all();
+  });
 }
 
 KvPeers::~KvPeers() {
+  regions_.clear();  // nothing is read any more
   if (is_open_) port_.close(channel_);
 }
 
@@ -104,6 +125,14 @@ void KvPeers::met(PeerLife peer, const pages::Hello& hello) {
     news_came_.notify_all();
   }
   for (pages::Bytes& note : notes) port_.send(channel_, peer, std::move(note));
+  if (!memory_) return;
+  // Whoever has the key can read all of the pool, so it is told nobody before it has proved that it
+  // has the pool's secret.
+  const Result<std::vector<std::byte>> key = port_.memory()->key(memory_);
+  if (key.ok())
+    port_.send(channel_, peer, encode(pages::Region{hello_.incarnation, region_.pages, *key}));
+  else
+    port_.notice(peer.machine, "cannot read the pages here: " + key.error().message);
 }
 
 void KvPeers::lost(PeerLife peer) {
@@ -128,7 +157,7 @@ void KvPeers::lost(PeerLife peer) {
   const auto unheard =
       std::stable_partition(met, news_.end(), [&](const News& one) { return one.peer != peer; });
   for (auto one = unheard; one != news_.end(); ++one)
-    if (one->kind == News::Kind::message) news_bytes_[peer.machine] -= one->bytes() + news_overhead;
+    if (one->kind != News::Kind::met) news_bytes_[peer.machine] -= one->bytes() + news_overhead;
   news_.erase(unheard, news_.end());
 }
 
@@ -185,14 +214,14 @@ void KvPeers::serve(PeerLife peer, const pages::Message& message) {
   }
 }
 
-void KvPeers::hold(PeerLife peer, pages::Bytes bytes, Ref<Buffer> body) {
+void KvPeers::hold(PeerLife peer, News::Kind kind, pages::Bytes bytes, Ref<Buffer> body) {
   if (!known_.contains(peer)) return server_.take_nonsense();
   // Whatever may be in flight, of pages of any size.
   const auto asked = std::max<std::size_t>(PagePuller::in_flight_most, hello_.page_bytes);
   const std::size_t most = asked + asked / hello_.page_bytes * 2 * news_overhead + inbox_slack;
   const std::lock_guard lock(mutex_);
   std::size_t& held = news_bytes_[peer.machine];
-  News news{News::Kind::message, peer, std::move(bytes), {}, std::move(body)};
+  News news{kind, peer, std::move(bytes), {}, std::move(body)};
   if (held + news.bytes() + news_overhead > most) return server_.take_nonsense();
   held += news.bytes() + news_overhead;
   news_.push_back(std::move(news));
@@ -212,8 +241,10 @@ void KvPeers::arrived(PeerLife peer, std::vector<std::byte> bytes, Ref<Buffer> b
   else if (const auto* noted = std::get_if<pages::Noted>(&*message))
     hear(peer, *noted);
   else if (std::get_if<pages::Found>(&*message) || std::get_if<pages::PageContent>(&*message) ||
-           std::get_if<pages::End>(&*message))
-    hold(peer, std::move(bytes), std::move(body));
+           std::get_if<pages::End>(&*message) || std::get_if<pages::Place>(&*message))
+    hold(peer, News::Kind::message, std::move(bytes), std::move(body));
+  else if (std::get_if<pages::Region>(&*message))
+    hold(peer, News::Kind::region, std::move(bytes), {});
   else
     serve(peer, *message);
   const std::lock_guard lock(mutex_);
@@ -227,16 +258,49 @@ void KvPeers::take_news(std::int64_t now) {
     news.swap(news_);
     news_bytes_.clear();
   }
-  for (News& one : news) {
-    if (one.kind == News::Kind::met)
-      puller_.met(one.peer, one.hello, now);
-    else if (one.kind == News::Kind::lost)
-      puller_.lost(one.peer, now);
-    else
-      puller_.take(one.peer, std::move(one.message), now, one.body);
-  }
+  for (News& one : news) take(one, now);
   const std::lock_guard lock(mutex_);
   counts_.stale = puller_.stale();
+}
+
+void KvPeers::take(News& one, std::int64_t now) {
+  switch (one.kind) {
+    case News::Kind::met:
+      regions_.erase(one.peer);
+      return puller_.met(one.peer, one.hello, now);
+    case News::Kind::lost:
+      regions_.erase(one.peer);
+      return puller_.lost(one.peer, now);
+    case News::Kind::region:
+      return reach(one.peer, one.message);
+    case News::Kind::read:
+      return puller_.read_ended(one.number, std::move(one.body), now);
+    case News::Kind::message:
+      return puller_.take(one.peer, std::move(one.message), now, one.body);
+  }
+}
+
+void KvPeers::reach(PeerLife peer, const pages::Bytes& message) {
+  const std::optional<pages::Message> read = pages::decode(message);
+  const auto& region = std::get<pages::Region>(*read);
+  RemoteMemory* const memory = port_.memory();
+  if (memory == nullptr || !puller_.is_to_open(peer, region)) return;
+  auto reached = memory->reach(region.key, *this);
+  const PageRegion all{region.pages, hello_.page_bytes};
+  if (!reached.ok() || (*reached)->size() != all.size())
+    return port_.notice(peer.machine,
+                        "says of its pages what cannot be, so they come in messages: " +
+                            (reached.ok() ? "another size" : reached.error().message));
+  regions_[peer] = std::move(reached).value();
+  puller_.opened(peer, region.pages);
+}
+
+void KvPeers::read_ended(std::uint64_t number, Ref<Buffer> bytes) {
+  const std::lock_guard lock(mutex_);
+  News one{News::Kind::read, {}, {}, {}, std::move(bytes)};
+  one.number = number;
+  news_.push_back(std::move(one));
+  news_came_.notify_all();
 }
 
 bool KvPeers::begin(std::uint64_t task, const RowsOrigin& origin,
@@ -257,7 +321,7 @@ bool KvPeers::begin(std::uint64_t task, const RowsOrigin& origin,
 bool KvPeers::start(Fetch& fetch, std::int64_t now) {
   fetch.begin = fetch.next = fetch.end = pool_.table().match(fetch.keys);
   fetch.pull = fetch.behind = 0;
-  fetch.is_over = false;
+  fetch.is_over = fetch.is_named = false;
   fetch.put = {};
   if (fetch.keys.size() <= fetch.begin) return false;
   for (const Fetch& other : fetches_)
@@ -276,18 +340,15 @@ bool KvPeers::start(Fetch& fetch, std::int64_t now) {
     ++counts_.not_worth;
     return false;
   }
-  const auto begin = fetch.keys.begin() + static_cast<std::ptrdiff_t>(fetch.begin);
-  if (!puller_.begin(next_pull_, {begin, fetch.keys.end()}, now, fetch.first)) return false;
-  fetch.pull = next_pull_++;
   fetch.asked = now;
-  send_all();
-  return true;
+  return ask_index(fetch, half, now) || ask_machines(fetch, now);
 }
 
 void KvPeers::forget(std::uint64_t task) {
   const auto it = std::ranges::find(fetches_, task, &Fetch::task);
   if (it == fetches_.end()) return;
   puller_.cancel(it->pull);
+  if (index_ != nullptr) index_->forget(it->pull);
   const std::uint64_t gone = it->pull;
   fetches_.erase(it);
   for (Fetch& fetch : fetches_)
@@ -297,10 +358,17 @@ void KvPeers::forget(std::uint64_t task) {
 
 void KvPeers::send_all() {
   for (PeerMessage& one : puller_.take_out()) port_.send(channel_, one.peer, std::move(one.bytes));
+  for (const PageRead& one : puller_.take_reads()) {
+    const auto region = regions_.find(one.peer);
+    if (region == regions_.end())
+      read_ended(one.number, {});  // it has gone meanwhile
+    else
+      region->second->read(one.number, one.content, one.stamp);
+  }
 }
 
 void KvPeers::found(Fetch& fetch, const PullEvent& event, std::int64_t now) {
-  find_guard_.learn(1, now - fetch.asked);
+  if (!fetch.is_named) find_guard_.learn(1, now - fetch.asked);
   const std::size_t pages = std::min(event.pages, pool_.pages());
   std::optional<std::int64_t> compute;
   if (fetch.per_token.has_value())
@@ -334,6 +402,7 @@ void KvPeers::put_arrived(Fetch& fetch) {
   {
     const std::lock_guard lock(mutex_);
     counts_.pulled += put;
+    for (std::size_t i = 0; i < put; ++i) counts_.read += fetch.arrived[i].body ? 1 : 0;
     counts_.pulled_bytes += put * hello_.page_bytes;
   }
   if (put < contents.size()) {
@@ -374,7 +443,7 @@ void KvPeers::take_events(std::int64_t now, bool waits) {
         if (event.end == PullEnd::nobody) find_guard_.learn(1, now - fetch.asked);
         put_arrived(fetch);
         learn(fetch, now, waits);
-        fetch.is_over = true;
+        fetch.is_over = !ask_others(fetch, event.end, now);
         break;
     }
   }
@@ -410,12 +479,14 @@ void KvPeers::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nan
   const bool waits = most.count() > 0 && !fetches_.empty();
   if (waits) {
     std::unique_lock lock(mutex_);
-    news_came_.wait_for(lock, most, [&] { return !news_.empty(); });
+    news_came_.wait_for(lock, most, [&] { return !news_.empty() || index_answered_; });
+    index_answered_ = false;
     now = storage_clock();
   }
   if (!waits)
     for (Fetch& fetch : fetches_) ++fetch.glances;
   take_news(now);
+  take_found(now);
   puller_.tick(now);
   take_events(now, waits);
   take_events(now, waits);  // what ended because of the first
@@ -492,8 +563,11 @@ std::vector<KvPeers::Word> KvPeers::take_words() {
 }
 
 KvPeers::Counts KvPeers::counts() const {
+  const auto index = index_ != nullptr ? std::optional(index_->counts()) : std::nullopt;
   const std::lock_guard lock(mutex_);
-  return counts_;
+  Counts counts = counts_;
+  counts.index = index;
+  return counts;
 }
 
 std::size_t KvPeers::unheard() const {

@@ -5,9 +5,13 @@
 // port. Questions are answered on the port's thread, page by page, from what is published; what
 // comes for this pool waits for its owner, for each peer as much as this side has asked it for. A
 // page that memory has is not pulled, and prompts that begin alike share one pull. What was pulled
-// is held until its pull ends, and becomes cache then, in the order of its chain. Where pulling
-// fails or costs more than computing the prompt is computed, and a counter says why. Users of the
-// pools may also tell each other something (`tell`). Thread: the pool's owner; counts from any.
+// is held until its pull ends, and becomes cache then, in the order of its chain. Where the port
+// has memory that machines read by themselves, pages are read where they stand; else their content
+// comes in messages. Where pulling fails or costs more than computing the prompt is computed, and a
+// counter says why. Users of the pools may also tell each other something (`tell`). Where the port
+// has an index of pages it is asked first, and who it names is asked for the pages at once; the
+// others are asked where it names nobody, or who it named has given them up. Thread: the pool's
+// owner; counts from any.
 // Source: omni-flow, section 4.2 (transfer).
 #pragma once
 
@@ -25,12 +29,15 @@
 #include "dataplane/page_handshake.h"
 #include "dataplane/page_puller.h"
 #include "dataplane/read_guard.h"
+#include "engine/storage/kv_index.h"
 #include "engine/storage/page_export.h"
 #include "engine/storage/page_source.h"
 
 namespace sluice {
 
-class KvPeers final : public PageSource, private PeerPort::Listener {
+class KvPeers final : public PageSource,
+                      private PeerPort::Listener,
+                      private RemoteRegion::Listener {
  public:
   static constexpr std::size_t inbox_slack = std::size_t{4} << 20U;  // beside what was asked for
   static constexpr std::size_t tells_most = 256;                     // that have not arrived
@@ -41,10 +48,12 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
 
   struct Counts {
     std::uint64_t pulled = 0, pulled_bytes = 0;   // pages that came and were put into the pool
+    std::uint64_t read = 0;                       // of those, where they stood
     std::array<std::uint64_t, pull_ends> ends{};  // of pulls, by `PullEnd`
     std::uint64_t not_worth = 0;                  // prompts for which computing is quicker
     std::uint64_t stale = 0;                      // messages that nobody waited for
     PageServerCounts served;
+    std::optional<KvIndexCounts> index = {};  // none: there is none
   };
   struct Word {
     PeerLife from;
@@ -54,7 +63,9 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   /// Borrows both; the pool was made with the port's secret. `name`: of the pool, the same on all
   /// machines. Where another pool has the name (`is_open`: not) nothing is given and nothing
   /// pulled.
-  KvPeers(KvPool& pool, PeerPort& port, const std::string& name);
+  /// `memory`: of the port's, in which the pool's pages stand, and room for their stamps; null:
+  /// nobody else reads them.
+  KvPeers(KvPool& pool, PeerPort& port, const std::string& name, Ref<Buffer> memory = {});
   ~KvPeers() override;
   KvPeers(const KvPeers&) = delete;
   KvPeers& operator=(const KvPeers&) = delete;
@@ -86,15 +97,18 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   Counts counts() const;
   /// What came for the owner and was not taken yet: messages, and machines met and lost.
   std::size_t unheard() const;
+  /// Null: there is none.
+  const KvIndex* index() const { return index_.get(); }
 
  private:
   struct News {
-    enum class Kind : std::uint8_t { met, lost, message };
+    enum class Kind : std::uint8_t { met, lost, message, region, read };
     Kind kind = Kind::message;
     PeerLife peer;
     pages::Bytes message = {};
-    pages::Hello hello = {};  // of one that was met
-    Ref<Buffer> body = {};    // of a message whose end stands elsewhere
+    pages::Hello hello = {};   // of one that was met
+    Ref<Buffer> body = {};     // of a message whose end stands elsewhere; what was read
+    std::uint64_t number = 0;  // of a read that has ended
     std::size_t bytes() const { return message.size() + (body ? body->size() : 0); }
   };
   struct Telling {
@@ -116,6 +130,9 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
     std::optional<PeerLife> first = {};  // whom it asks first
     PeerLife peer = {};
     bool is_over = false;
+    bool asks_index = false;              // and waits for its answer
+    bool is_indexed = false;              // the index was asked
+    bool is_named = false;                // and has named whom is asked for the pages
     std::vector<PullEvent> arrived = {};  // in order, from `next` on
     Sequence put = {};                    // the pages before `next`, once some have come
   };
@@ -126,17 +143,27 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
     arrived(peer, std::move(message), {});
   }
   void arrived(PeerLife peer, std::vector<std::byte> message, Ref<Buffer> body) override;
+  void read_ended(std::uint64_t number, Ref<Buffer> bytes) override;
   void take_handshake(PeerLife peer, const PageHandshake::Outcome& outcome);
   void met(PeerLife peer, const pages::Hello& hello);
   void hear(PeerLife peer, const pages::Note& note);
   void hear(PeerLife peer, const pages::Noted& noted);
   void serve(PeerLife peer, const pages::Message& message);
   /// For the owner.
-  void hold(PeerLife peer, pages::Bytes bytes, Ref<Buffer> body);
+  void hold(PeerLife peer, News::Kind kind, pages::Bytes bytes, Ref<Buffer> body);
   void send(std::vector<PeerMessage>& messages);
 
   bool start(Fetch& fetch, std::int64_t now);
+  bool ask_index(Fetch& fetch, std::optional<std::int64_t> compute, std::int64_t now);
+  bool ask_machines(Fetch& fetch, std::int64_t now);
+  void take_found(std::int64_t now);
+  bool begin_at(Fetch& fetch, const PageIndex::Found& found, std::int64_t now);
+  /// Whoever was named has given up what it had: others may have it.
+  bool ask_others(Fetch& fetch, PullEnd how, std::int64_t now);
   void take_news(std::int64_t now);
+  void take(News& one, std::int64_t now);
+  /// The peer's pages can be read from now on, if what it says of them can be.
+  void reach(PeerLife peer, const pages::Bytes& message);
   void take_events(std::int64_t now, bool waits);
   void found(Fetch& fetch, const PullEvent& event, std::int64_t now);
   void put_arrived(Fetch& fetch);
@@ -148,16 +175,19 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   PeerPort& port_;
   const std::uint64_t channel_;
   const pages::Hello hello_;
+  const Ref<Buffer> memory_;
+  const PageRegion region_;
   PageExport export_;
   bool is_open_ = false;
 
   // The owner's.
   PagePuller puller_;
   std::map<std::uint32_t, ReadGuard> guards_;  // by machine
-  ReadGuard find_guard_;                       // of questions, each a "byte"
+  ReadGuard find_guard_, index_guard_;         // of questions, each a "byte"
   std::vector<Fetch> fetches_;
   std::uint64_t next_pull_ = 1, next_note_ = 1;
   std::optional<PeerLife> first_;
+  std::map<PeerLife, std::unique_ptr<RemoteRegion>> regions_;
 
   // The listener's, of which one call runs at a time.
   PageHandshake handshake_;
@@ -174,6 +204,9 @@ class KvPeers final : public PageSource, private PeerPort::Listener {
   std::set<PeerLife> there_;  // as the port's thread knows it
   std::set<std::uint32_t> met_machines_;
   Counts counts_;
+  bool index_answered_ = false;
+
+  std::unique_ptr<KvIndex> index_;  // the first to go: it tells the others
 };
 
 std::string_view to_string(PullEnd end);

@@ -1,15 +1,28 @@
 #include "engine/storage/page_export.h"
 
+#include <array>
+#include <atomic>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "dataplane/page_region.h"
 
 namespace sluice {
 
-PageExport::PageExport(KvPool& pool) : pool_(pool), entries_(pool.pages()) { pool.watch(this); }
+PageExport::PageExport(KvPool& pool, std::uint64_t incarnation, std::span<std::byte> stamps)
+    : pool_(pool), incarnation_(incarnation), stamps_(stamps), entries_(pool.pages()) {
+  SLUICE_CHECK(stamps.empty() || stamps.size() == pool.pages() * PageRegion::stamp_bytes);
+  pool.watch(this);
+}
 
-PageExport::~PageExport() { pool_.watch(nullptr); }
+PageExport::~PageExport() {
+  pool_.watch(nullptr);
+  if (stamps_.empty()) return;
+  // Whoever gets the memory next writes into it.
+  for (Page page = 0; page < entries_.size(); ++page)
+    write_stamp(page, std::array<std::byte, PageRegion::stamp_bytes>{});
+}
 
 void PageExport::published(Page page) {
   const std::lock_guard lock(mutex_);
@@ -22,6 +35,18 @@ void PageExport::dropped(Page page) {
   const std::lock_guard lock(mutex_);
   by_word_.erase(entries_[page].key.words[0]);
   entries_[page] = {};
+  if (!stamps_.empty()) write_stamp(page, std::array<std::byte, PageRegion::stamp_bytes>{});
+}
+
+/// Word by word, for peers read it meanwhile; before all that is written behind it.
+void PageExport::write_stamp(Page page, std::span<const std::byte> stamp) {
+  for (std::size_t at = 0; at < PageRegion::stamp_bytes; at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, stamp.data() + at, sizeof word);
+    auto* const place = stamps_.data() + page * PageRegion::stamp_bytes + at;
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(place)).store(word);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 Page PageExport::find(const PageKey& key) const {
@@ -39,11 +64,25 @@ std::optional<ServedPage> PageExport::read(const PageKey& key, Take take) {
   const std::lock_guard lock(mutex_);
   const Page page = find(key);
   if (page == no_page) return std::nullopt;
+  const ServedPage one = served(page);
+  take(pool_.content(page));
+  return one;
+}
+
+ServedPage PageExport::served(Page page) {
   Entry& entry = entries_[page];
-  const auto content = pool_.content(page);
-  if (!entry.crc32c.has_value()) entry.crc32c = crc32c(content);
-  take(content);
-  return ServedPage{entry.generation, *entry.crc32c};
+  if (!entry.crc32c.has_value()) entry.crc32c = crc32c(pool_.content(page));
+  return {entry.generation, *entry.crc32c};
+}
+
+std::optional<PlacedPage> PageExport::place(const PageKey& key) {
+  const std::lock_guard lock(mutex_);
+  const Page page = stamps_.empty() ? no_page : find(key);
+  if (page == no_page) return std::nullopt;
+  const ServedPage one = served(page);
+  const auto bytes = static_cast<std::uint32_t>(pool_.shape().page_bytes());
+  write_stamp(page, stamp_of({0, incarnation_, one.generation, key, 0, bytes, one.crc32c}));
+  return PlacedPage{one, page};
 }
 
 std::optional<ServedPage> PageExport::append(const PageKey& key, pages::Bytes& to) {

@@ -3,6 +3,8 @@
 // The pool's owner tells what is published and, before anything else is written there, what is
 // dropped; whoever copies a page holds the lock meanwhile, so its owner waits for one copy at most,
 // and no copy has anything else in it. The checksum is computed when a page is first given away.
+// Where peers read the pages by themselves nobody waits for them: a stamp says what stands in a
+// page, and is cleared before anything else is written there (`PageRegion`).
 // Thread: `PageWatcher`'s by the pool's owner, `PageLookup`'s by any.
 #pragma once
 
@@ -18,7 +20,8 @@ namespace sluice {
 class PageExport final : public PageWatcher, public PageLookup {
  public:
   /// Borrows the pool, and watches it until the end.
-  explicit PageExport(KvPool& pool);
+  /// `stamps`: of the pages, where peers read them by themselves; else none.
+  PageExport(KvPool& pool, std::uint64_t incarnation = 0, std::span<std::byte> stamps = {});
   ~PageExport() override;
   PageExport(const PageExport&) = delete;
   PageExport& operator=(const PageExport&) = delete;
@@ -28,6 +31,7 @@ class PageExport final : public PageWatcher, public PageLookup {
   bool has(const PageKey& key) const override;
   std::optional<ServedPage> append(const PageKey& key, pages::Bytes& to) override;
   std::optional<ServedPage> copy(const PageKey& key, std::span<std::byte> to) override;
+  std::optional<PlacedPage> place(const PageKey& key) override;
 
  private:
   struct Entry {
@@ -41,7 +45,12 @@ class PageExport final : public PageWatcher, public PageLookup {
   template <typename Take>
   std::optional<ServedPage> read(const PageKey& key, Take take);
 
+  ServedPage served(Page page);
+  void write_stamp(Page page, std::span<const std::byte> stamp);
+
   KvPool& pool_;
+  const std::uint64_t incarnation_;
+  const std::span<std::byte> stamps_;
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;                       // by page
   std::unordered_map<std::uint64_t, Page> by_word_;  // a key's first; others are compared

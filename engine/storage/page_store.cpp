@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/check.h"
+#include "base/count_text.h"
 #include "base/sha256.h"
 
 namespace sluice {
@@ -22,8 +23,11 @@ std::uint64_t segment_bytes_of(const PageStoreOptions& options) {
   return std::max(segment_bytes_least, options.bytes_most / segments_most);
 }
 
-std::string mebibytes(std::uint64_t bytes) {
-  return std::to_string((bytes + (1U << 20U) - 1) >> 20U) + " MiB";
+/// Rounded up, in a unit that tells small sizes apart.
+std::string size_text(std::uint64_t bytes) {
+  if (bytes < 1U << 10U) return count_text(bytes, "byte");
+  const unsigned shift = bytes < 16U << 20U ? 10 : 20;
+  return std::to_string((bytes + (1U << shift) - 1) >> shift) + (shift == 10 ? " KiB" : " MiB");
 }
 
 }  // namespace
@@ -37,10 +41,10 @@ Result<std::unique_ptr<PageStore>> PageStore::open(const PageStoreOptions& optio
   SLUICE_CHECK(options.page_bytes > 0);
   const std::uint64_t least = 2 * (segment_block + record_bytes(options.page_bytes));
   if (options.page_bytes > record_content_most || options.bytes_most < least)
-    return invalid_argument(options.folder + ": its " + mebibytes(options.bytes_most) +
+    return invalid_argument(options.folder + ": its " + size_text(options.bytes_most) +
                             " are too few: a page of this model takes " +
-                            mebibytes(record_bytes(options.page_bytes)) + ", give at least " +
-                            mebibytes(least));
+                            size_text(record_bytes(options.page_bytes)) + ", give at least " +
+                            size_text(least));
   Result<StoreFolder> folder = StoreFolder::open(options.folder);
   if (!folder.ok()) return folder.error();
   SegmentIndex index(folder->owner(), sha256_prefix(options.layout), options.page_bytes,

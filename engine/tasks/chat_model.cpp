@@ -71,7 +71,7 @@ Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
   ChatModel made;
   made.chat_ = ChatTemplate::load(directory, model.architecture());
   made.model_ = std::move(model);
-  made.name(checkpoint_identity(directory));
+  made.name(made.model_.files());
   made.tokenizer_ = std::move(tokenizer).value();
   made.steps_ = std::move(steps).value();
   made.end_tokens_ = open_end_tokens(directory);
@@ -83,6 +83,7 @@ Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
       if (ids.size() == 1 && std::ranges::find(made.end_tokens_, ids[0]) == made.end_tokens_.end())
         made.end_tokens_.push_back(ids[0]);
     }
+  if (Result<void> same = made.check_unchanged(directory); !same.ok()) return same.error();
   return made;
 }
 
@@ -92,7 +93,21 @@ void ChatModel::name(const std::string& files) {
     identity_ = files + " at precision " + std::to_string(static_cast<int>(model_.format()));
 }
 
-void ChatModel::name_by_content(const std::string& path) { name(checkpoint_content(path)); }
+/// Behind all that was read of it: rows of one checkpoint's weights must not go under another's
+/// name, and a tokenizer may not be the weights'.
+Result<void> ChatModel::check_unchanged(const std::string& path) const {
+  if (model_.files().empty() || checkpoint_identity(path) == model_.files()) return {};
+  return Error{ErrorCode::unavailable,
+               path + ": its files changed while they were read, and may be of two checkpoints; "
+                      "load it again"};
+}
+
+Result<void> ChatModel::name_by_content(const std::string& path) {
+  const std::string content = checkpoint_content(path);
+  if (Result<void> same = check_unchanged(path); !same.ok()) return same;
+  name(content);
+  return {};
+}
 
 std::optional<PictureInput> ChatModel::find_picture(const std::string& content) const {
   const std::lock_guard held(seen_->mutex);

@@ -3,7 +3,7 @@
 // Joins a model with its tokenizer, its chat template and its picture preprocessing.
 // Thread: any; immutable after `open`, a lock guards what is remembered of pictures.
 // Errors: as those four; invalid_argument (no tokenizer, a prompt that is longer than the model
-// reads).
+// reads); unavailable (files that changed while they were read: load it again).
 #pragma once
 
 #include <memory>
@@ -27,11 +27,12 @@ std::vector<std::int32_t> open_end_tokens(const std::string& path);
 
 class ChatModel {
  public:
-  /// `path`: a directory that also holds tokenizer.json or tokenizer.model, or a GGUF file.
+  /// `path`: a directory that also holds tokenizer.json or tokenizer.model, or a GGUF file. Its
+  /// rows are shared, by the name of the files, where `model` was opened from there.
   static Result<ChatModel> open(const std::string& path, Model model);
 
   /// Named by its files' bytes from now on, not by where they lie: the same on all machines.
-  void name_by_content(const std::string& path);
+  Result<void> name_by_content(const std::string& path);
 
   const Model& model() const { return model_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
@@ -81,6 +82,7 @@ class ChatModel {
   Result<ChatTemplate> chat_ = Error{};
   std::vector<std::int32_t> end_tokens_;  // the checkpoint's own
   void name(const std::string& files);
+  Result<void> check_unchanged(const std::string& path) const;
   std::string identity_;  // of its rows: checkpoint and precision
   std::unique_ptr<Seen> seen_ = std::make_unique<Seen>();
 };

@@ -1,6 +1,7 @@
 #include "engine/tasks/generation.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/random.h"
 #include "engine/tasks/shared_prefix.h"
@@ -16,9 +17,9 @@ double uniform_of(std::uint64_t seed, std::size_t n) {
 }
 
 /// How many bytes at the end of `text` may be the beginning of `stop`.
-std::size_t overlap(const std::string& text, const std::string& stop) {
+std::size_t overlap(std::string_view text, std::string_view stop) {
   for (std::size_t n = std::min(text.size(), stop.size() - 1); n > 0; --n)
-    if (text.compare(text.size() - n, n, stop, 0, n) == 0) return n;
+    if (text.ends_with(stop.substr(0, n))) return n;
   return 0;
 }
 
@@ -174,6 +175,10 @@ void GenerationTask::read() {
   const std::string& whole = g.decoded.text();
   const std::size_t shown = g.text.size();
   std::size_t end = whole.size();
+  // Bytes that are not a whole character yet stand there as U+FFFD: they may become anything, the
+  // next character of a stop string too.
+  std::string_view clear = whole;
+  while (clear.ends_with("\xef\xbf\xbd")) clear.remove_suffix(3);
   std::size_t held = 0;
   for (const std::string& stop : g.options.stop) {
     if (stop.empty()) continue;
@@ -183,14 +188,11 @@ void GenerationTask::read() {
       end = std::min(end, at);
       g.finish = Generation::Finish::stop;
     }
-    held = std::max(held, overlap(whole, stop));
+    held = std::max(held, overlap(clear, stop));
   }
   // What may become a stop string is kept back, and so is an unfinished character, until it is
   // clear.
-  if (g.finish == Generation::Finish::none) {
-    end -= held;
-    while (end >= 3 && whole.compare(end - 3, 3, "\xef\xbf\xbd") == 0) end -= 3;
-  }
+  if (g.finish == Generation::Finish::none) end = clear.size() - held;
   if (end > shown) g.text.append(whole, shown, end - shown);
 }
 

@@ -97,93 +97,127 @@ Error no_role(const std::string& role, const char* what) {
   return invalid_argument("the model's chat template has no role '" + role + "' " + what);
 }
 
-std::string chatml(std::span<const ChatMessage> messages, const std::string& system) {
-  std::string text;
-  const auto append_message = [&](const std::string& role, const std::string& what) {
-    text += "<|im_start|>" + role + "\n" + what + "<|im_end|>\n";
-  };
-  if (!system.empty() && (messages.empty() || messages.front().role != "system"))
-    append_message("system", system);
-  for (const ChatMessage& message : messages) {
-    std::string what;
-    for (const PictureInput& picture : message.pictures) what += qwen_picture(picture);
-    append_message(message.role, what + message.text);
+/// A prompt as it grows: a template's text, and what others say between.
+class Growing {
+ public:
+  explicit Growing(std::string begin = "") { prompt_.text = std::move(begin); }
+
+  Growing& operator+=(std::string_view of_template) {
+    prompt_.text += of_template;
+    return *this;
   }
-  return text + "<|im_start|>assistant\n";
+  /// Is no part of the template, whatever stands in it.
+  Growing& say(std::string_view text) {
+    const std::size_t begin = prompt_.text.size();
+    prompt_.text += text;
+    if (!text.empty()) prompt_.said.push_back({begin, prompt_.text.size()});
+    return *this;
+  }
+  RenderedChat release() { return std::move(prompt_); }
+
+ private:
+  RenderedChat prompt_;
+};
+
+RenderedChat chatml(std::span<const ChatMessage> messages, const std::string& system) {
+  Growing text;
+  if (!system.empty() && (messages.empty() || messages.front().role != "system"))
+    text += "<|im_start|>system\n" + system + "<|im_end|>\n";
+  for (const ChatMessage& message : messages) {
+    text += "<|im_start|>" + message.role + "\n";
+    for (const PictureInput& picture : message.pictures) text += qwen_picture(picture);
+    text.say(message.text) += "<|im_end|>\n";
+  }
+  text += "<|im_start|>assistant\n";
+  return text.release();
 }
 
-std::string llama3(std::span<const ChatMessage> messages, const std::string* date) {
-  std::string text = "<|begin_of_text|>";
-  const auto append_message = [&](const std::string& role, const std::string& what) {
-    text += "<|start_header_id|>" + role + "<|end_header_id|>\n\n" + what + "<|eot_id|>";
+RenderedChat llama3(std::span<const ChatMessage> messages, const std::string* date) {
+  Growing text("<|begin_of_text|>");
+  const auto append_message = [&](const std::string& role, const std::string& before,
+                                  const std::string& what) {
+    text += "<|start_header_id|>" + role + "<|end_header_id|>\n\n" + before;
+    text.say(what) += "<|eot_id|>";
   };
   if (date != nullptr) {
     const bool has_system = !messages.empty() && messages.front().role == "system";
-    append_message("system", "Cutting Knowledge Date: December 2023\nToday Date: " + *date +
-                                 "\n\n" + (has_system ? trimmed(messages.front().text) : ""));
+    append_message("system", "Cutting Knowledge Date: December 2023\nToday Date: " + *date + "\n\n",
+                   has_system ? trimmed(messages.front().text) : "");
     if (has_system) messages = messages.subspan(1);
   }
-  for (const ChatMessage& message : messages) append_message(message.role, trimmed(message.text));
-  return text + "<|start_header_id|>assistant<|end_header_id|>\n\n";
+  for (const ChatMessage& message : messages)
+    append_message(message.role, "", trimmed(message.text));
+  text += "<|start_header_id|>assistant<|end_header_id|>\n\n";
+  return text.release();
 }
 
-Result<std::string> gemma(std::span<const ChatMessage> messages) {
-  std::string text = "<bos>";
+Result<RenderedChat> gemma(std::span<const ChatMessage> messages) {
+  Growing text("<bos>");
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const ChatMessage& message = messages[i];
     if (message.role == "system") return no_role("system", "(Gemma)");
     if ((message.role == "user") != (i % 2 == 0))
       return invalid_argument("Gemma's chat begins with the user and takes turns");
-    text += "<start_of_turn>" + (message.role == "assistant" ? "model" : message.role) + "\n" +
-            trimmed(message.text) + "<end_of_turn>\n";
+    text += "<start_of_turn>" + (message.role == "assistant" ? "model" : message.role) + "\n";
+    text.say(trimmed(message.text)) += "<end_of_turn>\n";
   }
-  return text + "<start_of_turn>model\n";
+  text += "<start_of_turn>model\n";
+  return text.release();
 }
 
-Result<std::string> llama2(std::span<const ChatMessage> messages) {
+Result<RenderedChat> llama2(std::span<const ChatMessage> messages) {
   std::string system;
   if (!messages.empty() && messages.front().role == "system") {
     system = "<<SYS>>\n" + messages.front().text + "\n<</SYS>>\n\n";
     messages = messages.subspan(1);
   }
-  std::string text;
+  Growing text;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const ChatMessage& message = messages[i];
     if ((message.role == "user") != (i % 2 == 0))
       return invalid_argument("Llama 2's chat begins with the user and takes turns");
-    if (message.role == "user")
-      text += "<s>[INST] " + trimmed((i == 0 ? system : "") + message.text) + " [/INST]";
-    else
-      text += " " + trimmed(message.text) + " </s>";
+    if (message.role == "user") {
+      text += "<s>[INST] ";
+      // The system's marks are text for the model too, not tokens.
+      text.say(trimmed((i == 0 ? system : "") + message.text)) += " [/INST]";
+    } else {
+      text += " ";
+      text.say(trimmed(message.text)) += " </s>";
+    }
   }
-  return text;
+  return text.release();
 }
 
-std::string smolvlm(std::span<const ChatMessage> messages) {
-  std::string text = "<|im_start|>";
+RenderedChat smolvlm(std::span<const ChatMessage> messages) {
+  Growing text("<|im_start|>");
   for (const ChatMessage& message : messages) {
     std::string role = message.role;
     if (!role.empty())
       role[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(role[0])));
     text += role + (message.pictures.empty() ? ": " : ":");
     for (const PictureInput& picture : message.pictures) text += smolvlm_picture(picture);
-    text += message.text + "<end_of_utterance>\n";
+    text.say(message.text) += "<end_of_utterance>\n";
   }
-  return text + "Assistant:";
+  text += "Assistant:";
+  return text.release();
 }
 
-Result<std::string> one_prompt(Kind kind, std::span<const ChatMessage> messages) {
+Result<RenderedChat> one_prompt(Kind kind, std::span<const ChatMessage> messages) {
   if (messages.size() != 1 || messages.front().role != "user")
     return invalid_argument("this model takes one prompt of the user, not a chat");
   const ChatMessage& message = messages.front();
   if (kind == Kind::paligemma) {
     std::size_t rows = 0;
     for (const PictureInput& picture : message.pictures) rows += picture.feature_rows;
-    return repeated("<image>", rows) + "<bos>" + message.text + "\n";
+    Growing text(repeated("<image>", rows) + "<bos>");
+    text.say(message.text) += "\n";
+    return text.release();
   }
   std::string lower = message.text;
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return "<s>In: What action should the robot take to " + lower + "?\nOut:";
+  Growing text("<s>In: What action should the robot take to ");
+  text.say(lower) += "?\nOut:";
+  return text.release();
 }
 
 }  // namespace
@@ -245,7 +279,7 @@ Result<ChatTemplate> ChatTemplate::load(const std::string& directory,
   return recognise(*text, directory);
 }
 
-Result<std::string> ChatTemplate::render(std::span<const ChatMessage> messages) const {
+Result<RenderedChat> ChatTemplate::rendered(std::span<const ChatMessage> messages) const {
   const bool takes_pictures = kind_ == Kind::chatml || kind_ == Kind::smolvlm ||
                               kind_ == Kind::paligemma || kind_ == Kind::openvla;
   for (const ChatMessage& message : messages) {
@@ -276,6 +310,12 @@ Result<std::string> ChatTemplate::render(std::span<const ChatMessage> messages) 
   return invalid_argument("the model's chat is tokens, no text");
 }
 
+Result<std::string> ChatTemplate::render(std::span<const ChatMessage> messages) const {
+  Result<RenderedChat> made = rendered(messages);
+  if (!made.ok()) return made.error();
+  return std::move(made->text);
+}
+
 /// The answers stand as they were said: what is told again is what was computed.
 Result<std::vector<std::int32_t>> ChatTemplate::turns(std::span<const ChatMessage> messages,
                                                       const Tokenizer& tokenizer) const {
@@ -289,7 +329,8 @@ Result<std::vector<std::int32_t>> ChatTemplate::turns(std::span<const ChatMessag
       ids.insert(ids.end(), picture.feature_rows, picture_token_);
       ids.push_back(turns_.image_end);
     }
-    const std::vector<std::int32_t> words = tokenizer.encode(message.text);
+    const TextRange said{0, message.text.size()};
+    const std::vector<std::int32_t> words = tokenizer.encode_quoting(message.text, {&said, 1});
     ids.insert(ids.end(), words.begin(), words.end());
     if (!asks) ids.push_back(turns_.eos);
   }
@@ -300,9 +341,9 @@ Result<std::vector<std::int32_t>> ChatTemplate::turns(std::span<const ChatMessag
 Result<std::vector<std::int32_t>> ChatTemplate::tokens(std::span<const ChatMessage> messages,
                                                        const Tokenizer& tokenizer) const {
   if (kind_ == Kind::turns) return turns(messages, tokenizer);
-  const Result<std::string> text = render(messages);
+  const Result<RenderedChat> text = rendered(messages);
   if (!text.ok()) return text.error();
-  std::vector<std::int32_t> ids = tokenizer.encode(*text);
+  std::vector<std::int32_t> ids = tokenizer.encode_quoting(text->text, text->said);
   for (const std::int32_t last : last_tokens())
     if (ids.empty() || ids.back() != last) ids.push_back(last);
   return ids;

@@ -25,6 +25,12 @@ struct ChatMessage {
   std::vector<PictureInput> pictures;
 };
 
+/// A prompt as text.
+struct RenderedChat {
+  std::string text;
+  std::vector<TextRange> said;  // by the messages, and no part of the template; in order, not empty
+};
+
 class ChatTemplate {
  public:
   enum class Kind : std::uint8_t {
@@ -47,7 +53,8 @@ class ChatTemplate {
   /// Of Llama 3.1's header, as "26 Jul 2024".
   void set_date(std::string date) { date_ = std::move(date); }
   /// The prompt up to where the answer begins; image tokens as many as pictures have rows, but for
-  /// OpenVLA's, which have no token.
+  /// OpenVLA's, which have no token. Special tokens are the template's alone: what reads as one in
+  /// a message is text.
   Result<std::vector<std::int32_t>> tokens(std::span<const ChatMessage> messages,
                                            const Tokenizer& tokenizer) const;
   /// The same as text. Requires: not `turns`.
@@ -58,6 +65,7 @@ class ChatTemplate {
   std::vector<std::int32_t> last_tokens() const;
 
  private:
+  Result<RenderedChat> rendered(std::span<const ChatMessage> messages) const;
   Result<std::vector<std::int32_t>> turns(std::span<const ChatMessage> messages,
                                           const Tokenizer& tokenizer) const;
 

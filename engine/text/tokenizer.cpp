@@ -58,6 +58,11 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool with_spe
   return kind_ ? kind_->encode(text, with_special) : std::vector<std::int32_t>();
 }
 
+std::vector<std::int32_t> Tokenizer::encode_quoting(std::string_view text,
+                                                    std::span<const TextRange> quoted) const {
+  return kind_ ? kind_->encode_quoting(text, quoted) : std::vector<std::int32_t>();
+}
+
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool with_special) const {
   return kind_ ? kind_->decode(ids, with_special) : std::string();
 }

@@ -19,6 +19,11 @@
 
 namespace sluice {
 
+/// Bytes of a text, from `begin` up to `end`.
+struct TextRange {
+  std::size_t begin = 0, end = 0;
+};
+
 class Tokenizer {
  public:
   static constexpr std::size_t file_bytes_max = std::size_t{256} << 20;
@@ -33,6 +38,10 @@ class Tokenizer {
 
   /// `with_special`: what the model's template adds too, such as <bos>.
   std::vector<std::int32_t> encode(std::string_view text, bool with_special = false) const;
+  /// The same, where others have written what lies in `quoted`, in order: what reads there as a
+  /// special token is text like any other (transformers' `split_special_tokens`).
+  std::vector<std::int32_t> encode_quoting(std::string_view text,
+                                           std::span<const TextRange> quoted) const;
   /// Special tokens are left out unless asked for. Bytes that are no UTF-8 become U+FFFD.
   std::string decode(std::span<const std::int32_t> ids, bool with_special = false) const;
   /// Words that the vocabulary lacks, as they are written, in order, each once. Only of a tokenizer
@@ -52,6 +61,10 @@ class Tokenizer::Kind {
  public:
   virtual ~Kind() = default;
   virtual std::vector<std::int32_t> encode(std::string_view text, bool with_special) const = 0;
+  virtual std::vector<std::int32_t> encode_quoting(std::string_view text,
+                                                   std::span<const TextRange>) const {
+    return encode(text, false);
+  }
   virtual std::string decode(std::span<const std::int32_t> ids, bool with_special) const = 0;
   virtual std::vector<std::string> unknown_words(std::string_view) const { return {}; }
   virtual std::string_view word(std::int32_t id) const = 0;

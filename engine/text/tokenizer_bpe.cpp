@@ -210,9 +210,11 @@ Result<void> BpeTokenizer::read_template(const Json& step, const std::string& na
 
 template <typename Text, typename Token>
 void BpeTokenizer::split_added(std::string_view text, const std::vector<Added>& added,
-                               const Text& on_text, const Token& on_token) const {
+                               std::span<const TextRange> quoted, const Text& on_text,
+                               const Token& on_token) const {
   std::size_t done = 0;
   for (std::size_t at = 0; at < text.size();) {
+    while (!quoted.empty() && quoted.front().end <= at) quoted = quoted.subspan(1);
     const Added* found = nullptr;
     for (const Added& token : added) {
       if (text.compare(at, token.content.size(), token.content) != 0) continue;
@@ -222,6 +224,14 @@ void BpeTokenizer::split_added(std::string_view text, const std::vector<Added>& 
         continue;
       found = &token;
       break;
+    }
+    if (found != nullptr && found->special && !quoted.empty() &&
+        quoted.front().begin < at + found->content.size()) {
+      // Whole within a quotation it is passed over whole, with what might be a token in it.
+      const bool within =
+          quoted.front().begin <= at && at + found->content.size() <= quoted.front().end;
+      at += within ? found->content.size() : character_length(text, at);
+      continue;
     }
     if (found == nullptr) {
       at += character_length(text, at);
@@ -241,22 +251,58 @@ void BpeTokenizer::split_added(std::string_view text, const std::vector<Added>& 
 std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text, bool with_special) const {
   std::vector<std::int32_t> ids;
   if (with_special) ids = before_;
-  const std::string whole = repaired(text);
+  append_ids(repaired(text), {}, ids);
+  if (with_special) ids.insert(ids.end(), after_.begin(), after_.end());
+  return ids;
+}
+
+std::vector<std::int32_t> BpeTokenizer::encode_quoting(std::string_view text,
+                                                       std::span<const TextRange> quoted) const {
+  // What is repaired may be longer, so each part is by itself.
+  std::string whole;
+  std::vector<TextRange> places;
+  std::size_t done = 0;
+  for (const TextRange& range : quoted) {
+    whole += repaired(text.substr(done, range.begin - done));
+    const std::size_t begin = whole.size();
+    whole += repaired(text.substr(range.begin, range.end - range.begin));
+    places.push_back({begin, whole.size()});
+    done = range.end;
+  }
+  whole += repaired(text.substr(done));
+  std::vector<std::int32_t> ids;
+  append_ids(whole, places, ids);
+  return ids;
+}
+
+std::vector<TextRange> BpeTokenizer::quoted_in(std::span<const TextRange> quoted,
+                                               std::string_view part, std::size_t at) const {
+  std::vector<TextRange> places;
+  if (added_normalized_.empty()) return places;  // nobody asks
+  const auto place = [&](std::size_t end) {
+    return end <= at ? 0 : normalizer_(part.substr(0, std::min(end - at, part.size()))).size();
+  };
+  for (const TextRange& range : quoted)
+    if (range.end > at && range.begin < at + part.size())
+      places.push_back({place(range.begin), place(range.end)});
+  return places;
+}
+
+void BpeTokenizer::append_ids(std::string_view text, std::span<const TextRange> quoted,
+                              std::vector<std::int32_t>& ids) const {
   const auto token = [&](std::int32_t id) { ids.push_back(id); };
   split_added(
-      whole, added_raw_,
+      text, added_raw_, quoted,
       [&](std::string_view segment, std::size_t at) {
         const std::string normalized = normalizer_(segment);
         split_added(
-            normalized, added_normalized_,
+            normalized, added_normalized_, quoted_in(quoted, segment, at),
             [&](std::string_view part, std::size_t inner) {
               encode_segment(part, at == 0 && inner == 0, ids);
             },
             token);
       },
       token);
-  if (with_special) ids.insert(ids.end(), after_.begin(), after_.end());
-  return ids;
 }
 
 void BpeTokenizer::encode_segment(std::string_view text, bool first,

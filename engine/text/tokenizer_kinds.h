@@ -43,6 +43,8 @@ class BpeTokenizer final : public Tokenizer::Kind {
   Result<void> merge_by_scores(std::span<const double> scores, const std::string& name);
 
   std::vector<std::int32_t> encode(std::string_view text, bool with_special) const override;
+  std::vector<std::int32_t> encode_quoting(std::string_view text,
+                                           std::span<const TextRange> quoted) const override;
   std::string decode(std::span<const std::int32_t> ids, bool with_special) const override;
   std::string_view word(std::int32_t id) const override;
 
@@ -63,10 +65,17 @@ class BpeTokenizer final : public Tokenizer::Kind {
   Result<void> read_template(const nlohmann::json& step, const std::string& name);
   void put_word(std::int32_t id, const std::string& content);
 
-  /// Calls `text` and `token` for what lies between and for each added token, in order.
+  /// Calls `text` and `token` for what lies between and for each added token, in order. One that is
+  /// special and has a byte in `quoted` is no token.
   template <typename Text, typename Token>
-  void split_added(std::string_view text, const std::vector<Added>& added, const Text& on_text,
+  void split_added(std::string_view text, const std::vector<Added>& added,
+                   std::span<const TextRange> quoted, const Text& on_text,
                    const Token& on_token) const;
+  /// `quoted`, of a text from which `part` begins at `at`, as it lies in the normalized part.
+  std::vector<TextRange> quoted_in(std::span<const TextRange> quoted, std::string_view part,
+                                   std::size_t at) const;
+  void append_ids(std::string_view text, std::span<const TextRange> quoted,
+                  std::vector<std::int32_t>& ids) const;
   void encode_segment(std::string_view text, bool first, std::vector<std::int32_t>& ids) const;
   void encode_piece(const std::string& piece, std::vector<std::int32_t>& ids) const;
   void first_symbols(const std::string& piece, std::vector<std::int32_t>& symbols) const;

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <bit>
 #include <type_traits>
 
 #include "kernels/cuda/attention_task.h"
@@ -6,184 +8,444 @@ namespace sluice::device {
 
 namespace {
 
-/// Queries of one key head that a block serves: each key and value is read once for all of them.
-constexpr unsigned tile = 8;
 constexpr unsigned warps = 4;
 constexpr unsigned threads = warps * warp_size;
 constexpr unsigned dims_max = 256;
-constexpr unsigned per_lane = dims_max / warp_size;
+/// Queries of one key head that a block of few rows serves at most.
+constexpr unsigned queries_max = queries_for_tiles - 1;
+constexpr unsigned join_warps = 8;
+constexpr unsigned join_threads = join_warps * warp_size;
 
-/// What a part of a sequence gives a query: the largest score, the sum of weights, and the mix.
-constexpr std::size_t part_floats(std::size_t head_dim) { return head_dim + 2; }
+/// A lane's values of a head as they lie in memory: 32 bits of them per register.
+template <typename T>
+struct Slice {
+  using Words = Piece<std::uint32_t>;
+  static constexpr unsigned per_word = sizeof(std::uint32_t) / sizeof(T);
+  static constexpr unsigned bits = 8 * sizeof(T);
+  std::uint32_t words[values_each / per_word];
 
-struct Shared {
-  float q[tile][dims_max];
-  float weights[warps][tile][warp_size];
-  float most[warps][tile], sum[warps][tile];
-  float mixed[warps][tile][dims_max];
+  __device__ __forceinline__ float operator[](unsigned i) const {
+    return widen_bits(words[i / per_word] >> i % per_word * bits, T{});
+  }
+  /// `whole`: all of them begin on 16 bytes. Else those behind `count` repeat the first.
+  __device__ __forceinline__ void load(const T* from, unsigned count, bool whole) {
+    if (whole) {
+      SLUICE_UNROLL
+      for (unsigned w = 0; w < values_each / per_word; w += Words::count) {
+        const Words read = *reinterpret_cast<const Words*>(from + w * per_word);
+        SLUICE_UNROLL
+        for (unsigned i = 0; i < Words::count; ++i) words[w + i] = read.values[i];
+      }
+      return;
+    }
+    SLUICE_UNROLL
+    for (unsigned w = 0; w < values_each / per_word; ++w) {
+      words[w] = 0;
+      SLUICE_UNROLL
+      for (unsigned i = 0; i < per_word; ++i) {
+        const unsigned value = w * per_word + i;
+        words[w] |= bits_of(from[value < count ? value : 0]) << i * bits;
+      }
+    }
+  }
+  __device__ __forceinline__ void clear_behind(unsigned count) {
+    SLUICE_UNROLL
+    for (unsigned i = 0; i < values_each; ++i)
+      if (i >= count) words[i / per_word] &= ~(0xffffffffU >> (32 - bits) << i % per_word * bits);
+  }
+
+ private:
+  static __device__ __forceinline__ float widen_bits(std::uint32_t low, Bf16) {
+    return device::load(Bf16{static_cast<std::uint16_t>(low)});
+  }
+  static __device__ __forceinline__ float widen_bits(std::uint32_t low, float) {
+    return std::bit_cast<float>(low);
+  }
+  static __device__ __forceinline__ std::uint32_t bits_of(Bf16 value) { return value.bits; }
+  static __device__ __forceinline__ std::uint32_t bits_of(float value) {
+    return std::bit_cast<std::uint32_t>(value);
+  }
 };
 
-/// The products of one key with all queries of the tile.
-template <typename T>
-__device__ __forceinline__ void dots(const Shared& s, const T* key, unsigned dims, float* scores) {
-  constexpr unsigned piece = Piece<T>::count;
-  for (unsigned j = 0; j < tile; ++j) scores[j] = 0;
-  if (dims % piece != 0) {
-    for (unsigned i = 0; i < dims; ++i)
-      for (unsigned j = 0; j < tile; ++j) scores[j] += s.q[j][i] * load(key[i]);
-    return;
-  }
-  for (unsigned i = 0; i < dims; i += piece) {
-    const Piece<T> k = load_piece(key + i);
-    for (unsigned e = 0; e < piece; ++e)
-      for (unsigned j = 0; j < tile; ++j) scores[j] += s.q[j][i + e] * load(k.values[e]);
-  }
-}
+/// Tokens of which a lane reads keys and values before it uses any: as many as registers hold.
+template <typename T, unsigned QUERIES>
+constexpr unsigned tokens_ahead = sizeof(T) > 2            ? 2
+                                  : QUERIES == queries_max ? 3
+                                                           : 4;
 
-/// What a warp has found so far, for each query; columns of the mix by lane.
+/// What the lanes that share tokens have found so far, for each query.
+template <unsigned QUERIES>
 struct Found {
-  float most[tile], sum[tile], mixed[tile][per_lane];
+  float most[QUERIES], sum[QUERIES], mixed[QUERIES][values_each];
+
+  __device__ __forceinline__ void clear() {
+    SLUICE_UNROLL
+    for (unsigned j = 0; j < QUERIES; ++j) {
+      most[j] = -INFINITY;
+      sum[j] = 0;
+      SLUICE_UNROLL
+      for (unsigned i = 0; i < values_each; ++i) mixed[j][i] = 0;
+    }
+  }
+  /// Takes what the lanes `mask` further on have found of other tokens.
+  __device__ __forceinline__ void join(unsigned mask) {
+    SLUICE_UNROLL
+    for (unsigned j = 0; j < QUERIES; ++j) {
+      const float other_most = __shfl_xor_sync(0xffffffffU, most[j], mask);
+      const float other_sum = __shfl_xor_sync(0xffffffffU, sum[j], mask);
+      const float next = fmaxf(most[j], other_most);
+      const float mine = __expf(most[j] - base_of(next));
+      const float theirs = __expf(other_most - base_of(next));
+      most[j] = next;
+      sum[j] = sum[j] * mine + other_sum * theirs;
+      SLUICE_UNROLL
+      for (unsigned i = 0; i < values_each; ++i)
+        mixed[j][i] = mixed[j][i] * mine + __shfl_xor_sync(0xffffffffU, mixed[j][i], mask) * theirs;
+    }
+  }
 };
 
-/// Scores of 32 tokens, one per lane, into weights; what was found before shrinks to the new most.
-__device__ __forceinline__ void weigh(Shared& s, Found& found, const float* scores,
-                                      const unsigned* limit, bool there, unsigned token) {
-  const unsigned lane = threadIdx.x % warp_size;
-  const unsigned warp = threadIdx.x / warp_size;
-  for (unsigned j = 0; j < tile; ++j) {
-    const float score = there && token < limit[j] ? scores[j] : -INFINITY;
-    const float next = fmaxf(found.most[j], warp_max(score));
-    const float weight = score == -INFINITY ? 0.0F : __expf(score - next);
-    const float kept = found.most[j] == -INFINITY ? 0.0F : __expf(found.most[j] - next);
-    found.most[j] = next;
-    found.sum[j] = found.sum[j] * kept + warp_sum(weight);
-    for (unsigned i = 0; i < per_lane; ++i) found.mixed[j][i] *= kept;
-    s.weights[warp][j][lane] = weight;
-  }
-  __syncwarp();
-}
+/// What the warps of a block have found.
+template <unsigned QUERIES, unsigned LANES>
+struct alignas(16) Shared {
+  float mixed[warps][QUERIES][LANES * values_each];
+  float most[warps][QUERIES], sum[warps][QUERIES];
+};
 
-/// One value row of the tile into the mix.
-template <typename T>
-__device__ __forceinline__ void mix(const Shared& s, Found& found, const T* value, unsigned t,
-                                    unsigned dims) {
-  const unsigned lane = threadIdx.x % warp_size;
-  const unsigned warp = threadIdx.x / warp_size;
-  for (unsigned i = 0; i < per_lane; ++i) {
-    const unsigned column = i * warp_size + lane;
-    if (column >= dims) break;
-    const float v = load(value[column]);
-    for (unsigned j = 0; j < tile; ++j) found.mixed[j][i] += s.weights[warp][j][t] * v;
-  }
-}
+/// A lane's side of a block's work: LANES lanes share a token.
+template <typename T, unsigned QUERIES, unsigned LANES>
+struct Walk {
+  static constexpr unsigned groups = threads / LANES;
 
-/// The warps' findings, joined, to where the splits are joined later.
-__device__ __forceinline__ void write_part(Shared& s, const Found& found, const AttentionTask& task,
-                                           std::size_t heads, float* scratch) {
-  const unsigned lane = threadIdx.x % warp_size;
+  const TokenStore<T>& store;
+  const std::uint32_t* sequence_pages;
+  // The lane's first column in a token's row. A lane behind the head reads the head's first one,
+  // counts no columns, and its part of q is zero.
+  std::size_t column;
+  unsigned count;
+  float scale;
+  unsigned limit[QUERIES];
+  Slice<T> q[QUERIES];
+
+  /// The block's queries. Returns how many tokens they see at most.
+  __device__ __forceinline__ unsigned load(const T* from, const AttentionTask& task,
+                                           const Places& places, unsigned first) {
+    unsigned row = task.row_of(0);
+    unsigned head = task.first_query % task.group;
+    unsigned longest = 0;
+    SLUICE_UNROLL
+    for (unsigned j = 0; j < QUERIES; ++j) {
+      // Behind the last query comes the last again, which sees nothing then.
+      limit[j] = j < task.count ? places.visible[row] : 0;
+      longest = longest < limit[j] ? limit[j] : longest;
+      const std::size_t query = std::size_t{row} * task.heads + task.kv_head * task.group + head;
+      q[j].load(from + query * task.dims + first, count, store.whole);
+      if (j + 1 < task.count) {
+        row += head + 1 == task.group ? 1 : 0;
+        head = head + 1 == task.group ? 0 : head + 1;
+      }
+    }
+    SLUICE_UNROLL
+    for (unsigned j = 0; j < QUERIES; ++j) q[j].clear_behind(count);
+    return longest;
+  }
+  template <unsigned AHEAD>
+  __device__ __forceinline__ void score(const Slice<T> (&keys)[AHEAD],
+                                        const unsigned (&tokens)[AHEAD],
+                                        float (&scores)[QUERIES][AHEAD]) const {
+    SLUICE_UNROLL
+    for (unsigned j = 0; j < QUERIES; ++j) {
+      SLUICE_UNROLL
+      for (unsigned t = 0; t < AHEAD; ++t) {
+        float product = 0;
+        SLUICE_UNROLL
+        for (unsigned i = 0; i < values_each; ++i) product += q[j][i] * keys[t][i];
+        scores[j][t] = product;
+      }
+      SLUICE_UNROLL
+      for (unsigned mask = LANES / 2; mask > 0; mask /= 2) {
+        SLUICE_UNROLL
+        for (unsigned t = 0; t < AHEAD; ++t)
+          scores[j][t] += __shfl_xor_sync(0xffffffffU, scores[j][t], mask);
+      }
+      SLUICE_UNROLL
+      for (unsigned t = 0; t < AHEAD; ++t)
+        scores[j][t] = tokens[t] < limit[j] ? scores[j][t] * scale : -INFINITY;
+    }
+  }
+  /// The tokens of this group of lanes among the next AHEAD * `groups`, all read before any is
+  /// used. Behind the end it is the last token again, which no query sees. Requires: from < end.
+  template <unsigned AHEAD>
+  __device__ __forceinline__ void take(Found<QUERIES>& found, unsigned from, unsigned end) const {
+    const T* at[AHEAD];
+    unsigned tokens[AHEAD];
+    SLUICE_UNROLL
+    for (unsigned t = 0; t < AHEAD; ++t) {
+      const unsigned token = from + t * groups + threadIdx.x / LANES;
+      tokens[t] = token < end ? token : 0xffffffffU;
+      at[t] = store.find(sequence_pages, token < end ? token : end - 1) + column;
+    }
+    Slice<T> keys[AHEAD], values[AHEAD];
+    SLUICE_UNROLL
+    for (unsigned t = 0; t < AHEAD; ++t) {
+      keys[t].load(at[t], count, store.whole);
+      values[t].load(at[t] + store.values, count, store.whole);
+    }
+    float scores[QUERIES][AHEAD];
+    score(keys, tokens, scores);
+    SLUICE_UNROLL
+    for (unsigned j = 0; j < QUERIES; ++j) {
+      float next = found.most[j];
+      SLUICE_UNROLL
+      for (unsigned t = 0; t < AHEAD; ++t) next = fmaxf(next, scores[j][t]);
+      const float kept = __expf(found.most[j] - base_of(next));
+      found.most[j] = next;
+      found.sum[j] *= kept;
+      SLUICE_UNROLL
+      for (unsigned i = 0; i < values_each; ++i) found.mixed[j][i] *= kept;
+      SLUICE_UNROLL
+      for (unsigned t = 0; t < AHEAD; ++t) {
+        const float weight = __expf(scores[j][t] - base_of(next));
+        found.sum[j] += weight;
+        SLUICE_UNROLL
+        for (unsigned i = 0; i < values_each; ++i) found.mixed[j][i] += weight * values[t][i];
+      }
+    }
+  }
+};
+
+/// Four columns of a query's result.
+struct Columns {
+  float most = -INFINITY, sum = 0;
+  Piece<float> mixed{};
+
+  template <unsigned QUERIES, unsigned LANES>
+  __device__ __forceinline__ void join(const Shared<QUERIES, LANES>& s, unsigned j, unsigned from) {
+    SLUICE_UNROLL
+    for (unsigned w = 0; w < warps; ++w) most = fmaxf(most, s.most[w][j]);
+    SLUICE_UNROLL
+    for (unsigned w = 0; w < warps; ++w) {
+      const float share = __expf(s.most[w][j] - base_of(most));
+      sum += share * s.sum[w][j];
+      const Piece<float> more = load_piece(&s.mixed[w][j][from]);
+      SLUICE_UNROLL
+      for (unsigned c = 0; c < Piece<float>::count; ++c) mixed.values[c] += share * more.values[c];
+    }
+  }
+};
+
+/// The warps' findings, joined, to `out` if the sequence is in one part, else to `parts`.
+template <typename T, unsigned QUERIES, unsigned LANES>
+__device__ __forceinline__ void write(Shared<QUERIES, LANES>& s, const Found<QUERIES>& found,
+                                      const AttentionTask& task, const Parts& parts, T* out) {
+  constexpr unsigned each = Piece<float>::count;
+  constexpr unsigned pieces = LANES * values_each / each;
   const unsigned warp = threadIdx.x / warp_size;
-  for (unsigned j = 0; j < tile; ++j) {
-    if (lane == 0) {
+  if (threadIdx.x % warp_size < LANES) {
+    SLUICE_UNROLL
+    for (unsigned j = 0; j < QUERIES; ++j) {
       s.most[warp][j] = found.most[j];
       s.sum[warp][j] = found.sum[j];
+      SLUICE_UNROLL
+      for (unsigned i = 0; i < values_each; ++i)
+        s.mixed[warp][j][threadIdx.x % LANES * values_each + i] = found.mixed[j][i];
     }
-    for (unsigned i = 0; i < per_lane; ++i)
-      if (i * warp_size + lane < task.dims)
-        s.mixed[warp][j][i * warp_size + lane] = found.mixed[j][i];
   }
   __syncthreads();
-  for (unsigned j = 0; j < task.count; ++j) {
-    const std::size_t query = task.row_of(j) * heads + task.head_of(j);
-    float* part = scratch + (query * gridDim.z + blockIdx.z) * part_floats(task.dims);
-    float top = -INFINITY;
-    for (unsigned w = 0; w < warps; ++w) top = fmaxf(top, s.most[w][j]);
-    float total = 0;
-    float share[warps];
-    for (unsigned w = 0; w < warps; ++w) {
-      share[w] = s.most[w][j] == -INFINITY ? 0.0F : __expf(s.most[w][j] - top);
-      total += share[w] * s.sum[w][j];
-    }
-    if (threadIdx.x == 0) {
-      part[0] = top;
-      part[1] = total;
-    }
-    for (unsigned i = threadIdx.x; i < task.dims; i += threads) {
-      float value = 0;
-      for (unsigned w = 0; w < warps; ++w) value += share[w] * s.mixed[w][j][i];
-      part[2 + i] = value;
+  for (unsigned e = threadIdx.x; e < task.count * pieces; e += threads) {
+    const unsigned j = e / pieces;
+    const unsigned from = e % pieces * each;
+    if (from >= task.dims) continue;
+    Columns columns;
+    columns.join(s, j, from);
+    const std::size_t query = task.query_of(j);
+    const float share = columns.sum > 0 ? 1 / columns.sum : 0.0F;
+    if (gridDim.z > 1 && from == 0) parts.write_found(query, columns.most, columns.sum);
+    SLUICE_UNROLL
+    for (unsigned c = 0; c < each; ++c) {
+      if (from + c >= task.dims) break;
+      if (gridDim.z == 1)
+        store(out + query * task.dims + from + c, columns.mixed.values[c] * share);
+      else
+        parts.mix_of(query, task.dims)[from + c] = columns.mixed.values[c];
     }
   }
 }
 
-/// Grid: query tiles of the longest run x runs, key heads, splits. A warp takes 32 tokens at a
-/// time: a token per lane for the scores, then columns per lane for the mix.
-template <typename T>
-__global__ void attention_kernel(kernels::HeadShape shape, const T* q, const RowRun* runs,
-                                 unsigned tiles, Pages<T> pages, std::size_t layer, Places places,
-                                 float scale, float* scratch) {
-  SLUICE_SHARED(Shared, s);
-  const AttentionTask task = find_task(shape, runs, tiles, tile);
+/// Grid: query tiles of the longest run x runs, key heads, parts.
+template <typename T, unsigned QUERIES, unsigned LANES>
+__global__ void few_kernel(kernels::HeadShape shape, const T* q, const RowRun* runs, unsigned tiles,
+                           TokenStore<T> store, Places places, float scale, Parts parts, T* out) {
+  wait_for_inputs();
+  using Lane = Walk<T, QUERIES, LANES>;
+  using Block = Shared<QUERIES, LANES>;
+  constexpr unsigned ahead = tokens_ahead<T, QUERIES>;
+  SLUICE_SHARED(Block, s);
+  const AttentionTask task = find_task(shape, runs, tiles, QUERIES);
   if (task.count == 0) return;  // the whole block
-  for (unsigned i = threadIdx.x; i < tile * task.dims; i += threads) {
-    const unsigned j = i / task.dims;
-    const T* from = q + (task.row_of(j) * shape.heads + task.head_of(j)) * task.dims;
-    s->q[j][i % task.dims] = j < task.count ? load(from[i % task.dims]) * scale : 0.0F;
+  const unsigned column = threadIdx.x % LANES * values_each;
+  const unsigned behind = column < task.dims ? task.dims - column : 0;
+  const unsigned first = behind != 0 ? column : 0;
+  Lane walk{store,
+            places.pages + places.sequence[task.run.first] * places.pages_max,
+            std::size_t{task.kv_head} * task.dims + first,
+            behind < values_each ? behind : values_each,
+            scale,
+            {},
+            {}};
+  const unsigned longest = walk.load(q, task, places, first);
+  const TokenRange part = find_part(longest, Lane::groups);
+  if (part.begin >= part.end && gridDim.z > 1) {
+    if (threadIdx.x < task.count) parts.write_found(task.query_of(threadIdx.x), -INFINITY, 0);
+    return;
   }
-  unsigned limit[tile];
-  unsigned longest = 0;
-  Found found;
-  for (unsigned j = 0; j < tile; ++j) {
-    limit[j] = j < task.count ? places.visible[task.row_of(j)] : 0;
-    longest = limit[j] > longest ? limit[j] : longest;
-    found.most[j] = -INFINITY;
-    found.sum[j] = 0;
-    for (unsigned i = 0; i < per_lane; ++i) found.mixed[j][i] = 0;
-  }
-  const std::uint32_t* sequence_pages =
-      places.pages + places.sequence[task.run.first] * places.pages_max;
-  const auto begin = static_cast<unsigned>(std::size_t{longest} * blockIdx.z / gridDim.z);
-  const auto end = static_cast<unsigned>(std::size_t{longest} * (blockIdx.z + 1) / gridDim.z);
-  __syncthreads();
-  for (unsigned from = begin + threadIdx.x / warp_size * warp_size; from < end; from += threads) {
-    const unsigned token = from + threadIdx.x % warp_size;
-    const bool there = token < end;
-    float scores[tile];
-    dots(*s, find_token(pages, layer, false, sequence_pages, there ? token : end - 1, task),
-         task.dims, scores);
-    weigh(*s, found, scores, limit, there, token);
-    const unsigned here = end - from < warp_size ? end - from : warp_size;
-    for (unsigned t = 0; t < here; ++t)
-      mix(*s, found, find_token(pages, layer, true, sequence_pages, from + t, task), t, task.dims);
-    __syncwarp();
-  }
-  write_part(*s, found, task, shape.heads, scratch);
+  Found<QUERIES> found;
+  found.clear();
+  unsigned from = part.begin;
+  for (; from + Lane::groups < part.end; from += ahead * Lane::groups)
+    walk.template take<ahead>(found, from, part.end);
+  if (from < part.end) walk.template take<1>(found, from, part.end);
+  SLUICE_UNROLL
+  for (unsigned mask = LANES; mask < warp_size; mask *= 2) found.join(mask);
+  write(*s, found, task, parts, out);
 }
 
-/// A block per row and head: joins the parts.
+/// What `join_kernel` shares: of each part its weight, and of each warp its parts' mix.
+struct Joining {
+  float shares[attention_splits_max];
+  float mixed[join_warps][dims_max];
+};
+
+/// Each part's weight in the result. Two parts per lane of a warp.
+__device__ __forceinline__ void find_shares(Joining& s, const float* found, unsigned splits) {
+  static_assert(attention_splits_max == 2 * warp_size);
+  const unsigned lane = threadIdx.x % warp_size;
+  float most[2], sum[2];
+  SLUICE_UNROLL
+  for (unsigned h = 0; h < 2; ++h) {
+    const unsigned p = h * warp_size + lane;
+    most[h] = p < splits ? found[p * 2] : -INFINITY;
+    sum[h] = p < splits ? found[p * 2 + 1] : 0.0F;
+  }
+  const float top = base_of(warp_max(fmaxf(most[0], most[1])));
+  const float weight[2] = {__expf(most[0] - top), __expf(most[1] - top)};
+  const float total = warp_sum(weight[0] * sum[0] + weight[1] * sum[1]);
+  SLUICE_UNROLL
+  for (unsigned h = 0; h < 2; ++h)
+    s.shares[h * warp_size + lane] = total > 0 ? weight[h] / total : 0.0F;
+}
+
+/// A block per row and head: joins the parts. A warp takes every eighth part, a lane four columns.
 template <typename T>
-__global__ void join_kernel(const float* scratch, unsigned splits, unsigned dims, T* out) {
+__global__ void join_kernel(Parts parts, unsigned splits, unsigned dims, T* out) {
+  wait_for_inputs();
+  constexpr unsigned columns = Piece<float>::count;
+  constexpr unsigned parts_each = attention_splits_max / join_warps;
+  SLUICE_SHARED(Joining, s);
   const std::size_t query = blockIdx.x;
-  const float* parts = scratch + query * splits * part_floats(dims);
-  float top = -INFINITY;
-  for (unsigned p = 0; p < splits; ++p) top = fmaxf(top, parts[p * part_floats(dims)]);
-  for (unsigned i = threadIdx.x; i < dims; i += blockDim.x) {
-    float total = 0;
-    float value = 0;
-    for (unsigned p = 0; p < splits; ++p) {
-      const float* part = parts + p * part_floats(dims);
-      const float share = part[0] == -INFINITY ? 0.0F : __expf(part[0] - top);
-      total += share * part[1];
-      value += share * part[2 + i];
+  const unsigned warp = threadIdx.x / warp_size;
+  if (warp == 0) find_shares(*s, parts.found + query * splits * 2, splits);
+  __syncthreads();
+  for (unsigned at = threadIdx.x % warp_size * columns; at < dims; at += warp_size * columns) {
+    Piece<float> mixes[parts_each];
+    SLUICE_UNROLL
+    for (unsigned k = 0; k < parts_each; ++k) {
+      const unsigned p = k * join_warps + warp;
+      const float* mix = parts.mixes + (query * splits + p) * dims + at;
+      const bool there = s->shares[p] != 0;  // an empty part's mix was never written
+      if (dims % columns == 0) {
+        mixes[k] = there ? load_piece(mix) : Piece<float>{};
+        continue;
+      }
+      SLUICE_UNROLL
+      for (unsigned c = 0; c < columns; ++c)
+        mixes[k].values[c] = there && at + c < dims ? mix[c] : 0.0F;
     }
-    store(out + query * dims + i, value / total);
+    float mixed[columns] = {};
+    SLUICE_UNROLL
+    for (unsigned k = 0; k < parts_each; ++k) {
+      SLUICE_UNROLL
+      for (unsigned c = 0; c < columns; ++c)
+        mixed[c] += s->shares[k * join_warps + warp] * mixes[k].values[c];
+    }
+    SLUICE_UNROLL
+    for (unsigned c = 0; c < columns; ++c) s->mixed[warp][at + c] = mixed[c];
+  }
+  __syncthreads();
+  for (unsigned i = threadIdx.x; i < dims; i += join_threads) {
+    float value = 0;
+    SLUICE_UNROLL
+    for (unsigned w = 0; w < join_warps; ++w) value += s->mixed[w][i];
+    store(out + query * dims + i, value);
   }
 }
+
+std::size_t queries_of(const kernels::HeadShape& shape, std::size_t run_rows_max) {
+  return run_rows_max * (shape.heads / shape.kv_heads);
+}
+
+/// What a launch of few rows needs.
+template <typename T>
+struct Few {
+  kernels::HeadShape shape;
+  const T* q;
+  const RowRun* runs;
+  std::size_t run_count, queries;  // queries: of a key head in the longest run
+  TokenStore<T> store;
+  Places places;
+  std::size_t splits;
+  Parts parts;
+  T* out;
+  Stream stream;
+
+  template <unsigned QUERIES, unsigned LANES>
+  void launch() const {
+    const Few f = *this;  // a launch may be kept for later
+    const auto kernel = few_kernel<T, QUERIES, LANES>;
+    const unsigned tiles = blocks_for(queries, QUERIES);
+    const float scale = 1 / std::sqrt(static_cast<float>(shape.head_dim));
+    const Dim grid{static_cast<unsigned>(run_count * tiles), static_cast<unsigned>(shape.kv_heads),
+                   static_cast<unsigned>(splits)};
+    const std::size_t shared = sizeof(Shared<QUERIES, LANES>);
+    SLUICE_LAUNCH(kernel, grid, threads, shared, f.stream, f.shape, f.q, f.runs, tiles, f.store,
+                  f.places, scale, f.parts, f.out);
+  }
+  template <unsigned QUERIES>
+  void launch() const {
+    if (shape.head_dim <= 64) return launch<QUERIES, 8>();
+    if (shape.head_dim <= 128) return launch<QUERIES, 16>();
+    launch<QUERIES, 32>();
+  }
+  void launch() const {
+    if (queries <= 1) return launch<1>();
+    if (queries <= 2) return launch<2>();
+    if (queries <= 4) return launch<4>();
+    launch<8>();
+  }
+};
 
 }  // namespace
 
+template <typename T>
+std::size_t attention_splits(const kernels::HeadShape& shape, std::size_t rows,
+                             std::size_t run_count, std::size_t run_rows_max) {
+  if (rows == 0) return 1;
+  // Enough for the SMs of a large GPU; half of them where blocks are of tiles, which write more.
+  constexpr std::size_t blocks_few = 256, blocks_tiled = 128;
+  const std::size_t queries = queries_of(shape, run_rows_max);
+  const bool tiled = std::is_same_v<T, Bf16> && queries >= queries_for_tiles;
+  // Of the rows there are: runs may be much shorter than the longest.
+  const std::size_t tiles = std::min<std::size_t>(
+      run_count * blocks_for(queries, tiled ? tile_queries : queries_max),
+      run_count + blocks_for(queries_of(shape, rows), tiled ? tile_queries : queries_max));
+  const std::size_t blocks = tiles * shape.kv_heads;
+  return std::clamp<std::size_t>((tiled ? blocks_tiled : blocks_few) / blocks, 1,
+                                 attention_splits_max);
+}
+
 std::size_t attention_scratch(const kernels::HeadShape& shape, std::size_t rows,
                               std::size_t splits) {
-  return rows * shape.heads * splits * part_floats(shape.head_dim);
+  return splits == 1 ? 0 : rows * shape.heads * splits * (shape.head_dim + 2);
 }
 
 template <typename T>
@@ -192,30 +454,32 @@ void attention(const kernels::HeadShape& shape, const T* q, std::size_t rows, co
                std::size_t layer, const Places& places, std::size_t splits, float* scratch, T* out,
                Stream stream) {
   if (rows == 0) return;
-  const std::size_t group = shape.heads / shape.kv_heads;
-  if constexpr (std::is_same_v<T, Bf16>)
-    if (splits == 1 && run_rows_max * group > tile)
-      return attention_in_tiles(shape, q, runs, run_count, run_rows_max, pages, layer, places, out,
-                                stream);
-  const unsigned tiles = blocks_for(run_rows_max * group, tile);
-  const float scale = 1 / std::sqrt(static_cast<float>(shape.head_dim));
-#ifndef SLUICE_EMULATED
-  static const bool raised =
-      cudaFuncSetAttribute(attention_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           sizeof(Shared)) == cudaSuccess;
-  (void)raised;  // a refusal shows as a launch that fails
-#endif
-  const Dim grid{static_cast<unsigned>(run_count * tiles), static_cast<unsigned>(shape.kv_heads),
-                 static_cast<unsigned>(splits)};
-  SLUICE_LAUNCH(attention_kernel<T>, grid, threads, sizeof(Shared), stream, shape, q, runs, tiles,
-                pages, layer, places, scale, scratch);
-  SLUICE_LAUNCH(join_kernel<T>, Dim{static_cast<unsigned>(rows * shape.heads)}, threads, 0, stream,
-                scratch, static_cast<unsigned>(splits), static_cast<unsigned>(shape.head_dim), out);
+  const std::size_t queries = queries_of(shape, run_rows_max);
+  const Parts parts =
+      splits == 1 ? Parts{} : Parts::in(scratch, rows * shape.heads, splits, shape.head_dim);
+  const Few<T> few{
+      shape,  q,      runs,  run_count, queries, TokenStore<T>(pages, layer, shape.head_dim, q),
+      places, splits, parts, out,       stream};
+  if constexpr (std::is_same_v<T, Bf16>) {
+    if (queries >= queries_for_tiles)
+      attention_in_tiles(shape, q, runs, run_count, run_rows_max, pages, layer, places, splits,
+                         parts, out, stream);
+    else
+      few.launch();
+  } else {
+    few.launch();
+  }
+  if (splits == 1) return;
+  SLUICE_LAUNCH(join_kernel<T>, Dim{static_cast<unsigned>(rows * shape.heads)}, join_threads,
+                sizeof(Joining), stream, parts, static_cast<unsigned>(splits),
+                static_cast<unsigned>(shape.head_dim), out);
 }
 
-#define SLUICE_INSTANCES(T)                                                                   \
-  template void attention<T>(const kernels::HeadShape&, const T*, std::size_t, const RowRun*, \
-                             std::size_t, std::size_t, const Pages<T>&, std::size_t,          \
+#define SLUICE_INSTANCES(T)                                                                     \
+  template std::size_t attention_splits<T>(const kernels::HeadShape&, std::size_t, std::size_t, \
+                                           std::size_t);                                        \
+  template void attention<T>(const kernels::HeadShape&, const T*, std::size_t, const RowRun*,   \
+                             std::size_t, std::size_t, const Pages<T>&, std::size_t,            \
                              const Places&, std::size_t, float*, T*, Stream);
 SLUICE_INSTANCES(float)
 SLUICE_INSTANCES(Bf16)

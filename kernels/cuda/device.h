@@ -38,8 +38,10 @@ struct About {
 };
 /// The first device. Errors: unavailable (no driver, no device, one that is too old).
 Result<About> find_device();
+/// The SMs of the device in use, asked once; 1 if there is none.
+unsigned processors();
 
-/// Bytes of device memory; freed when it goes.
+/// Bytes of device memory; freed when it goes, which waits for the device's work.
 class Memory {
  public:
   Memory() = default;
@@ -66,12 +68,38 @@ class Memory {
   std::size_t bytes_ = 0;
 };
 
+/// Bytes of the host that the device reads by itself (pinned). Freed when they go, which requires
+/// that no copy from them is under way.
+class HostMemory {
+ public:
+  HostMemory() = default;
+  static Result<HostMemory> allocate(std::size_t bytes);
+  HostMemory(HostMemory&& other) noexcept
+      : data_(std::move(other.data_)), bytes_(std::exchange(other.bytes_, 0)) {}
+  HostMemory& operator=(HostMemory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+
+  std::size_t bytes() const { return bytes_; }
+  std::byte* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const;
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  std::size_t bytes_ = 0;
+};
+
 Result<Stream> make_stream();
 void free_stream(Stream stream);
 /// In the stream's order. The host's bytes may change when it returns.
 void copy_in(void* device, const void* host, std::size_t bytes, Stream stream);
+/// The first `bytes`, which must stay as they are until the stream has come past the copy.
+void copy_pinned(void* device, const HostMemory& host, std::size_t bytes, Stream stream);
 void copy_out(void* host, const void* device, std::size_t bytes, Stream stream);
-void clear(void* device, std::size_t bytes, Stream stream);
 /// Waits. Errors: unavailable, with what went wrong since the last time.
 Result<void> synchronise(Stream stream);
 

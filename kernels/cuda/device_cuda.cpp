@@ -30,6 +30,15 @@ void remember(cudaError_t error) {
   if (first_failure == cudaSuccess) first_failure = error;
 }
 
+/// Of the device in use; 0 where it does not tell.
+int attribute(cudaDeviceAttr which) {
+  int device = 0;
+  int value = 0;
+  const bool told = cudaGetDevice(&device) == cudaSuccess &&
+                    cudaDeviceGetAttribute(&value, which, device) == cudaSuccess;
+  return told ? value : 0;
+}
+
 /// cuBLASLt's functions that are used.
 struct Library {
   decltype(&cublasLtCreate) create = nullptr;
@@ -192,6 +201,11 @@ Result<About> find_device() {
   return about;
 }
 
+unsigned processors() {
+  static const int count = attribute(cudaDevAttrMultiProcessorCount);
+  return count > 0 ? static_cast<unsigned>(count) : 1;
+}
+
 Result<Memory> Memory::allocate(std::size_t bytes) {
   Memory made;
   if (const cudaError_t error = cudaMalloc(&made.data_, bytes); error != cudaSuccess) {
@@ -204,6 +218,17 @@ Result<Memory> Memory::allocate(std::size_t bytes) {
 Memory::~Memory() {
   if (data_ != nullptr) cudaFree(data_);
 }
+
+Result<HostMemory> HostMemory::allocate(std::size_t bytes) {
+  void* data = nullptr;
+  if (const cudaError_t error = cudaMallocHost(&data, bytes); error != cudaSuccess)
+    return failure((std::to_string(bytes) + " pinned bytes of the host").c_str(), error);
+  HostMemory made;
+  made.data_.reset(static_cast<std::byte*>(data));
+  made.bytes_ = bytes;
+  return made;
+}
+void HostMemory::Free::operator()(std::byte* data) const { cudaFreeHost(data); }
 
 Result<Stream> make_stream() {
   cudaStream_t stream = nullptr;
@@ -218,11 +243,11 @@ void copy_in(void* device, const void* host, std::size_t bytes, Stream stream) {
   // From pageable memory: the host's bytes are read before this returns.
   remember(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, of(stream)));
 }
+void copy_pinned(void* device, const HostMemory& host, std::size_t bytes, Stream stream) {
+  remember(cudaMemcpyAsync(device, host.data(), bytes, cudaMemcpyHostToDevice, of(stream)));
+}
 void copy_out(void* host, const void* device, std::size_t bytes, Stream stream) {
   remember(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, of(stream)));
-}
-void clear(void* device, std::size_t bytes, Stream stream) {
-  remember(cudaMemsetAsync(device, 0, bytes, of(stream)));
 }
 
 Result<void> synchronise(Stream stream) {
@@ -251,8 +276,13 @@ void begin_recording(Stream stream) {
 
 Result<std::unique_ptr<Graph>> end_recording(Stream stream) {
   cudaGraph_t graph = nullptr;
-  if (const cudaError_t error = cudaStreamEndCapture(of(stream), &graph); error != cudaSuccess)
+  remember(cudaStreamEndCapture(of(stream), &graph));
+  // What was refused on the way is missing from the graph.
+  remember(cudaGetLastError());
+  if (const cudaError_t error = std::exchange(first_failure, cudaSuccess); error != cudaSuccess) {
+    if (graph != nullptr) cudaGraphDestroy(graph);
     return failure("the work cannot be recorded", error);
+  }
   cudaGraphExec_t ready = nullptr;
   const cudaError_t error = cudaGraphInstantiate(&ready, graph, 0);
   cudaGraphDestroy(graph);

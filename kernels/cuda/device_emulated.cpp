@@ -1,4 +1,5 @@
 // A device that is the CPU: for tests of what runs on a GPU.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -14,6 +15,22 @@ namespace {
 using Recorded = std::vector<std::function<void()>>;
 Recorded recorded;
 bool recording = false;
+
+/// A copy from pinned memory that a GPU might still be at: the bytes, and what they must be.
+struct UnderWay {
+  const std::byte* from;
+  std::vector<std::byte> bytes;
+
+  void check() const {
+    SLUICE_CHECK(std::equal(bytes.begin(), bytes.end(), from),
+                 "pinned memory has changed before a copy from it was waited for");
+  }
+};
+std::vector<UnderWay> under_way;
+void wait_for_copies() {
+  for (const UnderWay& copy : under_way) copy.check();
+  under_way.clear();
+}
 
 emulated::Fault* fault = nullptr;
 
@@ -89,6 +106,7 @@ void emulated::submit(std::function<void()> work) {
 Result<About> find_device() {
   return About{"emulation on the CPU", std::size_t{1} << 30, std::size_t{1} << 30, 2};
 }
+unsigned processors() { return 2; }  // few, so that blocks take several rows
 
 Result<Memory> Memory::allocate(std::size_t bytes) {
   if (Result<void> fails = may_fail(emulated::Fault::Of::others); !fails.ok()) return fails.error();
@@ -100,7 +118,23 @@ Result<Memory> Memory::allocate(std::size_t bytes) {
   return made;
 }
 Memory::~Memory() {
-  if (data_ != nullptr) ::operator delete (data_, std::align_val_t{256});
+  if (data_ == nullptr) return;
+  wait_for_copies();  // as `cudaFree` does for all work
+  ::operator delete (data_, std::align_val_t{256});
+}
+
+Result<HostMemory> HostMemory::allocate(std::size_t bytes) {
+  if (Result<void> fails = may_fail(emulated::Fault::Of::others); !fails.ok()) return fails.error();
+  HostMemory made;
+  made.data_.reset(static_cast<std::byte*>(::operator new(bytes)));
+  std::memset(made.data_.get(), 0xff, bytes);
+  made.bytes_ = bytes;
+  return made;
+}
+void HostMemory::Free::operator()(std::byte* data) const {
+  SLUICE_CHECK(std::ranges::none_of(under_way, [&](const auto& c) { return c.from == data; }),
+               "pinned memory is freed before a copy from it was waited for");
+  ::operator delete(data);
 }
 
 Result<Stream> make_stream() {
@@ -112,13 +146,18 @@ void copy_in(void* device, const void* host, std::size_t bytes, Stream) {
   SLUICE_CHECK(!recording, "a recording holds work of the device only");
   if (bytes != 0) std::memcpy(device, host, bytes);
 }
+void copy_pinned(void* device, const HostMemory& host, std::size_t bytes, Stream stream) {
+  copy_in(device, host.data(), bytes, stream);
+  under_way.push_back({host.data(), {host.data(), host.data() + bytes}});
+}
 void copy_out(void* host, const void* device, std::size_t bytes, Stream) {
   if (bytes != 0) std::memcpy(host, device, bytes);
 }
-void clear(void* device, std::size_t bytes, Stream) { std::memset(device, 0, bytes); }
 Result<void> synchronise(Stream) {
   SLUICE_CHECK(!recording, "a recording cannot be waited for");
-  return may_fail(emulated::Fault::Of::waits);
+  if (Result<void> fails = may_fail(emulated::Fault::Of::waits); !fails.ok()) return fails;
+  wait_for_copies();
+  return {};
 }
 
 Result<std::unique_ptr<Products>> make_products() {

@@ -3,6 +3,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -49,6 +50,7 @@ struct Thread {
   float given[2] = {};  // in this shuffle and the one before
   unsigned shuffles = 0;
   unsigned fiber = 0;
+  bool waited = false;  // for what the kernels before have written
   bool done = false;
 };
 
@@ -107,6 +109,7 @@ void enter() {
       become(block.begun++);
       self().fiber = block.fiber;
       (*block.body)();
+      SLUICE_CHECK(self().waited, "a kernel's thread ends and has not waited for its inputs");
       self().done = true;
       for (Barrier* barrier : {&block.whole, &block.warps[block.current / warp]}) {
         --barrier->alive;
@@ -139,6 +142,7 @@ SLUICE_SWITCHES void resume(unsigned index) {
 
 void wait(Barrier& barrier) {
   Thread& thread = self();
+  SLUICE_CHECK(thread.waited, "a kernel's threads meet and have not waited for their inputs");
   thread.before = &barrier;
   thread.opened = barrier.opened;
   ++barrier.come;
@@ -155,6 +159,9 @@ unsigned find_idle() {
 }
 
 void prepare_block() {
+  // As a GPU, which gives a block memory with anything in it; these are no numbers.
+  if (!block.shared.empty())
+    std::memset(block.shared.data(), 0xff, block.shared.size() * sizeof(block.shared[0]));
   std::ranges::fill(block.threads, Thread());
   const auto count = static_cast<unsigned>(block.threads.size());
   block.begun = 0;
@@ -188,8 +195,12 @@ void run_block() {
 }  // namespace
 
 void run(Dim3 grid, Dim3 size, std::size_t shared_bytes, const std::function<void()>& body) {
+  // What a GPU refuses.
+  SLUICE_CHECK(size.x * size.y <= 1024 && grid.y < 1U << 16 && grid.z < 1U << 16 &&
+                   shared_bytes <= std::size_t{99} << 10,
+               "a block or a grid is larger than a GPU takes");
   block.threads.resize(std::size_t{size.x} * size.y);
-  // As many bytes as asked for and no more, so that a sanitizer sees who goes beyond.
+  // Hardly more than was asked for, so that a sanitizer sees who goes beyond.
   block.shared = std::vector<std::max_align_t>(shared_bytes / sizeof(std::max_align_t) + 1);
   block.body = &body;
   block_size = size;
@@ -206,6 +217,7 @@ void* shared_memory() { return block.shared.data(); }
 
 void wait_for_warp() { wait(block.warps[block.current / warp]); }
 void wait_for_block() { wait(block.whole); }
+void wait_for_inputs() { self().waited = true; }
 
 float shuffle_xor(float value, unsigned mask) {
   // Two slots by turns: nobody is two shuffles ahead of a lane that has not read yet.

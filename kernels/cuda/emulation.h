@@ -5,6 +5,7 @@
 // address sanitizer sees every access. Slow: for tests only. Thread: one launch at a time.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +39,10 @@ void run(Dim3 grid, Dim3 block, std::size_t shared_bytes, const std::function<vo
 void* shared_memory();
 void wait_for_block();
 void wait_for_warp();
-/// The value that lane `source(lane)` of the warp gives.
+/// A kernel whose threads wait for each other, or end, before it ends the program: on a GPU they
+/// would read too early.
+void wait_for_inputs();
+/// The value that lane `lane ^ mask` of the warp gives.
 float shuffle_xor(float value, unsigned mask);
 
 }  // namespace sluice::device::emulated
@@ -47,6 +51,7 @@ float shuffle_xor(float value, unsigned mask);
 #define __device__
 #define __forceinline__ inline
 #define __restrict__
+#define __launch_bounds__(threads)
 #define threadIdx ::sluice::device::emulated::thread_index
 #define blockIdx ::sluice::device::emulated::block_index
 #define blockDim ::sluice::device::emulated::block_size
@@ -55,9 +60,22 @@ float shuffle_xor(float value, unsigned mask);
 namespace sluice::device {
 
 inline void __syncthreads() { emulated::wait_for_block(); }
-inline void __syncwarp() { emulated::wait_for_warp(); }
 inline float __shfl_xor_sync(unsigned, float value, unsigned mask) {
   return emulated::shuffle_xor(value, mask);
+}
+inline std::uint64_t __shfl_xor_sync(unsigned, std::uint64_t value, unsigned mask) {
+  const auto part = [&](std::uint64_t bits) {
+    const auto word = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    return std::uint64_t{std::bit_cast<std::uint32_t>(emulated::shuffle_xor(word, mask))};
+  };
+  const std::uint64_t high = part(value >> 32);
+  return high << 32 | part(value);
+}
+/// A block's threads run by turns: nobody comes between.
+inline std::uint32_t atomicAdd(std::uint32_t* to, std::uint32_t value) {
+  const std::uint32_t old = *to;
+  *to += value;
+  return old;
 }
 inline float rsqrtf(float x) { return 1.0F / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }

@@ -14,6 +14,8 @@
 #include "kernels/cuda/emulation.h"
 #else
 #include <cuda_runtime.h>
+
+#include <utility>
 #endif
 
 namespace sluice::device {
@@ -26,6 +28,7 @@ using Dim = emulated::Dim3;
   ((void)(stream), emulated::submit([=] {                                   \
      emulated::run(grid, Dim{block}, shared, [=] { kernel(__VA_ARGS__); }); \
    }))
+inline void wait_for_inputs() { emulated::wait_for_inputs(); }
 #else
 using Dim = dim3;
 #define SLUICE_UNROLL _Pragma("unroll")
@@ -33,7 +36,38 @@ using Dim = dim3;
   extern __shared__ __align__(128) unsigned char sluice_shared[]; \
   type* name = reinterpret_cast<type*>(sluice_shared)
 #define SLUICE_LAUNCH(kernel, grid, block, shared, stream, ...) \
-  kernel<<<grid, block, shared, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__)
+  launch_early(kernel, grid, block, shared, static_cast<cudaStream_t>(stream), __VA_ARGS__)
+
+/// Whether `launch_early` may do what it is for.
+bool launches_early();
+
+/// A kernel that may be brought to the processors while the one before it ends: from Hopper on,
+/// where `wait_for_inputs` then waits. Source: CUDA C++ Programming Guide, programmatic dependent
+/// launch.
+template <typename... Parameters, typename... Arguments>
+void launch_early(void (*kernel)(Parameters...), Dim grid, unsigned block, std::size_t shared,
+                  cudaStream_t stream, Arguments&&... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared;
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = launches_early() ? 1 : 0;
+  // A refusal is reported by `synchronise`, as of every launch.
+  (void)cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+}
+/// What the kernels before have written is there. Each kernel calls it first, in all threads:
+/// before it, only weights are read and nothing is written.
+__device__ __forceinline__ void wait_for_inputs() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 #endif
 
 inline constexpr unsigned warp_size = 32;
@@ -87,15 +121,6 @@ __device__ __forceinline__ float block_sum(float value, float* scratch) {
   const unsigned lane = threadIdx.x % warp_size;
   return warp_sum(lane < warps ? scratch[lane] : 0.0F);
 }
-__device__ __forceinline__ float block_max(float value, float* scratch) {
-  const unsigned warps = blockDim.x / warp_size;
-  value = warp_max(value);
-  __syncthreads();
-  if (threadIdx.x % warp_size == 0) scratch[threadIdx.x / warp_size] = value;
-  __syncthreads();
-  const unsigned lane = threadIdx.x % warp_size;
-  return warp_max(lane < warps ? scratch[lane] : scratch[0]);
-}
 
 /// 16 bytes: what a lane reads at once. Requires: an address that is a multiple of it.
 template <typename T>
@@ -106,6 +131,15 @@ struct alignas(16) Piece {
 template <typename T>
 __device__ __forceinline__ Piece<T> load_piece(const T* from) {
   return *reinterpret_cast<const Piece<T>*>(from);
+}
+
+/// Asks for the line of memory at `from`, which is read soon.
+__device__ __forceinline__ void prefetch(const void* from) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+#else
+  (void)from;
+#endif
 }
 
 inline unsigned blocks_for(std::size_t count, std::size_t per_block) {

@@ -1,3 +1,4 @@
+#include "kernels/cuda/columns.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/kernels.h"
 
@@ -10,45 +11,64 @@ constexpr unsigned threads = block_of(128);
 /// Where one row of keys or values of a sequence stands.
 template <typename T>
 __device__ __forceinline__ T* row_in_pages(const Pages<T>& pages, std::size_t layer, bool values,
-                                           const std::uint32_t* sequence_pages, std::size_t place) {
-  const std::size_t page = sequence_pages[place / pages.page_tokens];
+                                           const std::uint32_t* sequence_pages, unsigned place) {
+  const auto page_tokens = static_cast<unsigned>(pages.page_tokens);
+  const std::size_t page = sequence_pages[place / page_tokens];
   const std::size_t half = (page * pages.layers + layer) * 2 + (values ? 1 : 0);
-  return pages.data + (half * pages.page_tokens + place % pages.page_tokens) * pages.row;
+  return pages.data + (half * pages.page_tokens + place % page_tokens) * pages.row;
 }
 
-/// A block per row; a thread per pair of values half a head apart.
+/// A block per row; a thread takes a few pairs of values that stand half a head apart.
 template <typename T>
-__global__ void rotate_kernel(kernels::HeadShape shape, const T* qkv, const float* cosine,
-                              const float* sine, T* q, Pages<T> pages, std::size_t layer,
-                              Places places) {
+__global__ void rotate_kernel(kernels::HeadShape shape, const T* qkv, const float* bias,
+                              const float* cosine, const float* sine, T* q, Pages<T> pages,
+                              std::size_t layer, Places places) {
+  wait_for_inputs();
   const std::size_t row = blockIdx.x;
-  const std::size_t half = shape.head_dim / 2;
-  const std::size_t head_count = shape.heads + 2 * shape.kv_heads;
-  const T* in = qkv + row * head_count * shape.head_dim;
+  const auto dims = static_cast<unsigned>(shape.head_dim);
+  const auto heads = static_cast<unsigned>(shape.heads);
+  const auto kv_heads = static_cast<unsigned>(shape.kv_heads);
+  const unsigned half = dims / 2;
+  const unsigned units = (half + columns_most - 1) / columns_most;  // of a head
+  const bool whole = half % columns_most == 0;
+  const T* in = qkv + row * (heads + 2 * kv_heads) * dims;
   const std::uint32_t* sequence_pages = places.pages + places.sequence[row] * places.pages_max;
   T* keys = row_in_pages(pages, layer, false, sequence_pages, places.place[row]);
   T* values = row_in_pages(pages, layer, true, sequence_pages, places.place[row]);
-  for (std::size_t i = threadIdx.x; i < head_count * half; i += blockDim.x) {
-    const std::size_t head = i / half;
-    const std::size_t pair = i % half;
-    const float a = load(in[head * shape.head_dim + pair]);
-    const float b = load(in[head * shape.head_dim + half + pair]);
-    const bool is_value = head >= shape.heads + shape.kv_heads;
-    const bool is_query = head < shape.heads;
-    const bool turns = cosine != nullptr && (is_query || (!is_value && !shape.keys_unrotated));
-    const float c = turns ? cosine[row * half + pair] : 1.0F;
-    const float s = turns ? sine[row * half + pair] : 0.0F;
-    T* to = is_value              ? values + (head - shape.heads - shape.kv_heads) * shape.head_dim
-            : head >= shape.heads ? keys + (head - shape.heads) * shape.head_dim
-                                  : q + (row * shape.heads + head) * shape.head_dim;
-    store(to + pair, a * c - b * s);
-    store(to + half + pair, b * c + a * s);
+  for (unsigned i = threadIdx.x; i < (heads + 2 * kv_heads) * units; i += blockDim.x) {
+    const unsigned head = i / units;
+    const unsigned pair = i % units * columns_most;
+    const unsigned count = half - pair < columns_most ? half - pair : columns_most;
+    const unsigned first = head * dims + pair;
+    Taken<T> a(in + first, count, whole);
+    Taken<T> b(in + first + half, count, whole);
+    if (bias != nullptr) {
+      a.add(Taken<float>(bias + first, count, whole));
+      b.add(Taken<float>(bias + first + half, count, whole));
+    }
+    const bool is_value = head >= heads + kv_heads;
+    if (cosine != nullptr && (head < heads || (!is_value && !shape.keys_unrotated))) {
+      const Taken<float> c(cosine + row * half + pair, count, whole);
+      const Taken<float> s(sine + row * half + pair, count, whole);
+      SLUICE_UNROLL
+      for (unsigned k = 0; k < columns_most; ++k) {
+        const float turned = a.values[k] * c.values[k] - b.values[k] * s.values[k];
+        b.values[k] = b.values[k] * c.values[k] + a.values[k] * s.values[k];
+        a.values[k] = turned;
+      }
+    }
+    T* to = is_value        ? values + (head - heads - kv_heads) * dims
+            : head >= heads ? keys + (head - heads) * dims
+                            : q + (row * heads + head) * dims;
+    put(to + pair, a.values, count, whole);
+    put(to + half + pair, b.values, count, whole);
   }
 }
 
 template <typename T>
 __global__ void pages_to_rows_kernel(Pages<T> pages, std::size_t layer, bool values,
                                      const std::uint32_t* sequence_pages, T* rows) {
+  wait_for_inputs();
   const T* from = row_in_pages(pages, layer, values, sequence_pages, blockIdx.x);
   for (std::size_t i = threadIdx.x; i < pages.row; i += blockDim.x)
     rows[blockIdx.x * pages.row + i] = from[i];
@@ -57,6 +77,7 @@ __global__ void pages_to_rows_kernel(Pages<T> pages, std::size_t layer, bool val
 template <typename T>
 __global__ void rows_to_pages_kernel(const T* rows, Pages<T> pages, std::size_t layer, bool values,
                                      const std::uint32_t* sequence_pages) {
+  wait_for_inputs();
   T* to = row_in_pages(pages, layer, values, sequence_pages, blockIdx.x);
   for (std::size_t i = threadIdx.x; i < pages.row; i += blockDim.x)
     to[i] = rows[blockIdx.x * pages.row + i];
@@ -65,6 +86,7 @@ __global__ void rows_to_pages_kernel(const T* rows, Pages<T> pages, std::size_t 
 /// A thread per column: what it overwrites it has read before.
 template <typename T>
 __global__ void shift_kernel(T* rows, std::size_t count, std::size_t width, std::size_t by) {
+  wait_for_inputs();
   const std::size_t column = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (column >= width) return;
   for (std::size_t row = by; row < count; ++row)
@@ -75,6 +97,7 @@ __global__ void shift_kernel(T* rows, std::size_t count, std::size_t width, std:
 template <typename T>
 __global__ void cut_kernel(const std::uint8_t* picture, std::size_t side, std::size_t patch,
                            const float* mean, const float* deviation, T* patches) {
+  wait_for_inputs();
   const std::size_t grid = side / patch;
   const std::size_t top = blockIdx.x / grid * patch;
   const std::size_t left = blockIdx.x % grid * patch;
@@ -91,12 +114,13 @@ __global__ void cut_kernel(const std::uint8_t* picture, std::size_t side, std::s
 }  // namespace
 
 template <typename T>
-void rotate_and_store(const kernels::HeadShape& shape, const T* qkv, std::size_t rows,
-                      const float* cosine, const float* sine, T* q, const Pages<T>& pages,
-                      std::size_t layer, const Places& places, Stream stream) {
+void rotate_and_store(const kernels::HeadShape& shape, const T* qkv, const float* bias,
+                      std::size_t rows, const float* cosine, const float* sine, T* q,
+                      const Pages<T>& pages, std::size_t layer, const Places& places,
+                      Stream stream) {
   if (rows == 0) return;
   SLUICE_LAUNCH(rotate_kernel<T>, Dim{static_cast<unsigned>(rows)}, threads, 0, stream, shape, qkv,
-                cosine, sine, q, pages, layer, places);
+                bias, cosine, sine, q, pages, layer, places);
 }
 
 template <typename T>
@@ -132,9 +156,9 @@ void cut_normalised(const std::uint8_t* picture, std::size_t side, std::size_t p
 }
 
 #define SLUICE_INSTANCES(T)                                                                       \
-  template void rotate_and_store<T>(const kernels::HeadShape&, const T*, std::size_t,             \
-                                    const float*, const float*, T*, const Pages<T>&, std::size_t, \
-                                    const Places&, Stream);                                       \
+  template void rotate_and_store<T>(const kernels::HeadShape&, const T*, const float*,            \
+                                    std::size_t, const float*, const float*, T*, const Pages<T>&, \
+                                    std::size_t, const Places&, Stream);                          \
   template void pages_to_rows<T>(const Pages<T>&, std::size_t, bool, const std::uint32_t*,        \
                                  std::size_t, T*, Stream);                                        \
   template void rows_to_pages<T>(const T*, const Pages<T>&, std::size_t, bool,                    \

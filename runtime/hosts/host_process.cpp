@@ -29,7 +29,6 @@ constexpr std::size_t unsent_max = 1 << 16;  // messages
 constexpr milliseconds before_kill{500};
 constexpr milliseconds to_leave{2'000};
 constexpr std::size_t works_shown = 4;
-constexpr std::size_t sessions_max = 10'000;
 
 std::string how_it_ended(int status) {
   if (WIFSIGNALED(status)) {
@@ -128,15 +127,12 @@ void HostProcess::ends(HostLife& life, std::uint64_t work) {
 
 bool HostProcess::session_lost(const HostLife& life, std::string_view session) {
   const std::lock_guard lock(mutex_);
-  if (sessions_.size() >= sessions_max) sessions_.clear();
-  std::uint64_t& last = sessions_[std::string(session)];
-  const std::uint64_t before = std::exchange(last, life.number);
-  return before != 0 && before != life.number;
+  return sessions_.used(session, life.number);
 }
 
 void HostProcess::session_ends(std::string_view session) {
   const std::lock_guard lock(mutex_);
-  if (const auto it = sessions_.find(session); it != sessions_.end()) sessions_.erase(it);
+  sessions_.forget(session);
 }
 
 std::string HostProcess::tries_again(const HostLife& life) {

@@ -25,6 +25,7 @@
 #include "runtime/hosts/channel.h"
 #include "runtime/hosts/host_protocol.h"
 #include "runtime/hosts/host_supervision.h"
+#include "runtime/hosts/known_sessions.h"
 
 namespace sluice::hosts {
 
@@ -140,6 +141,8 @@ class HostProcess {
   std::string works_text() const;
   Error wait_for_death(std::unique_lock<std::mutex>& lock, const HostLife& life);
 
+  static constexpr std::size_t sessions_max = 10'000;
+
   const std::string name_;
   const HostOptions options_;
   std::mutex mutex_;
@@ -147,7 +150,7 @@ class HostProcess {
   HostSupervision supervision_;
   std::shared_ptr<HostLife> life_;  // the newest
   std::vector<std::unique_ptr<Making>> members_;
-  std::map<std::string, std::uint64_t, std::less<>> sessions_;  // the life in which each was last
+  KnownSessions sessions_{sessions_max};
   std::uint64_t works_ = 0;
   std::uint64_t lives_ = 0;
   std::string ended_;  // how the last life did

@@ -60,6 +60,7 @@ Result<void> put(const MakeParam& make, ByteWriter& writer) {
   writer.u8(make.spec.ssd ? 1 : 0);
   if (make.spec.ssd) writer.text(make.spec.ssd->text);
   writer.signed_number(make.spec.ssd_bytes);
+  writer.u8(make.spec.device == EngineDevice::cuda ? 1 : 0);
   return {};
 }
 void read(ByteReader& reader, MakeParam& make) {
@@ -72,6 +73,7 @@ void read(ByteReader& reader, MakeParam& make) {
   if (read_bool(reader, "whether pages have a folder"))
     make.spec.ssd.emplace().text = reader.text("a folder", path_max);
   make.spec.ssd_bytes = reader.signed_number("bytes of a folder");
+  if (read_bool(reader, "whether it is on a GPU")) make.spec.device = EngineDevice::cuda;
 }
 
 Result<void> put(const MakeRole& make, ByteWriter& writer) {

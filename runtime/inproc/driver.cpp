@@ -106,7 +106,7 @@ void Driver::drive(std::size_t done) {
       if (recorder_ && !closing_) run_engines();
       give_back(event);
       ++done;
-      ++handled;
+      if (++handled % events_max == 0) look_between();
     }
   }
 }
@@ -174,7 +174,18 @@ void Driver::handle(Event& event) {
 }
 
 void Driver::handle_call(Event& event) {
-  if (closing_ || event.call->ended()) return sessions_->call_ended(*event.call->record);
+  const auto refuse_call = [&](Error why) {
+    sessions_->call_ended(*event.call->record);
+    forget(*event.call);
+    event.call->end({false, std::move(why), "", {}});
+  };
+  if (closing_ || event.call->ended())
+    return refuse_call({ErrorCode::unavailable, "no call begins here any more"});
+  if (peers_ && !peers_->names.has_room({event.call->record->number, peers_->where().self}))
+    return refuse_call({ErrorCode::exhausted,
+                        "this home has " + std::to_string(peers_->place.sessions_max) +
+                            " sessions that have not ended, as many as may be: no call begins in "
+                            "another one until one of them is ended"});
   // Nothing of the call runs before `Loop::run`, so its caller is known in time.
   std::uint64_t given = 0;
   for (std::size_t i = 0; recorder_ && i < event.inputs.size(); ++i)
@@ -188,7 +199,7 @@ void Driver::handle_call(Event& event) {
   // Of a call that was refused no other machine hears, nor of its session.
   if (peers_ && loop_.knows(id)) {
     const std::uint64_t session = event.call->record->number;
-    peers_->names[session] = event.call->session_name;
+    peers_->names.set({session, peers_->where().self}, event.call->session_name);
     peers_->sessions = std::max(peers_->sessions, session + 1);
     for (const SessionMove& move : loop_.take_moves()) session_moved(move, *event.call);
   }

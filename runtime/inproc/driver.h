@@ -45,16 +45,16 @@ class Driver final : public std::enable_shared_from_this<Driver>,
 
   /// Starts the clock's thread.
   void run();
-  /// Ends all calls for their callers, tells what runs, and starts nothing more. Not from an
-  /// observer.
-  void close();
+  /// Ends all calls for their callers, who hear why, tells what runs, and starts nothing more. Not
+  /// from an observer.
+  void close(const std::string& why = "the runner was destroyed before the call ended");
 
   /// Queues a call. `inputs` by the plan's input index.
   void start(const Ref<CallState>& call, std::vector<PayloadRef> inputs);
   void cancel(const Ref<CallState>& call);
   /// News of another machine, or from it.
   void hear(std::unique_ptr<PeerEvent> event);
-  /// None of the session's calls is under way: the other machines may forget it.
+  /// None of this home's session's calls is under way: the other machines may forget it.
   void session_ended(std::uint64_t session);
   RunnerCounts counts() const;
   Trace trace() const { return recorder_ ? recorder_->trace() : Trace{}; }
@@ -127,14 +127,29 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void take_back(Origin from, const Control& control);
   void forget_windows(std::uint32_t machine);
   void tell(std::uint32_t machine, const Control& control);
-  void tell_session(std::uint32_t machine, std::uint64_t session);
+  void tell_all(const Control& control);
+  void tell_session(std::uint32_t machine, const SessionId& session);
   void handle_peer(std::unique_ptr<PeerEvent> event);
   void handle_message(std::unique_ptr<PeerEvent> event);
   void handle_control(Origin from, const Control& control);
-  void take_admitted(Origin home, const Control& control);
+  /// By the keeper, or by another home.
+  void take_welcome(Origin from, const Control& control);
+  void enter_if_let_in();
   void take_session(Origin from, const Control& control);
+  /// Empty, or why the sender cannot name this session.
+  std::string session_problem(Origin from, const Control& control) const;
+  void take_give_up(Origin from, const Control& control);
+  void take_session_ended(Origin from, const Control& control);
+  /// At the keeper.
   void handle_joined(Origin life);
+  /// It is there, as the keeper says.
+  void take_joined(Origin life);
+  /// Calls of this home that the others still give up.
+  std::vector<std::uint64_t> let_back(Origin life);
   void handle_lost(Origin life, const std::string& why);
+  void forget_home(Origin home);
+  /// Calls of this home that used the machine end for their callers.
+  void end_calls_on(std::uint32_t machine);
   void handle_session_ended(std::uint64_t session);
   /// Its call is the first on the machine where it is now.
   void session_moved(const SessionMove& move, const CallState& call);
@@ -155,6 +170,8 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   // The clock's side: driver_clock.cpp.
   void tick();
   bool look(std::unique_lock<std::mutex>& lock);
+  /// The clock's thread drives and does not come to an end: what is due by now.
+  void look_between();
   void decide(CallWatch::What what, const Ref<CallState>& call);
   void set_clock();
   void wake_clock();

@@ -37,7 +37,7 @@ void Driver::cancel(const Ref<CallState>& call) {
   announce(Event::Kind::cancel, call);
 }
 
-void Driver::close() {
+void Driver::close(const std::string& why) {
   announce(Event::Kind::close, {});
   closed_.wait(false);
   {
@@ -51,11 +51,7 @@ void Driver::close() {
     const std::lock_guard lock(clock_mutex_);
     open.swap(watched_);
   }
-  for (const auto& [key, call] : open)
-    call->end({false,
-               {ErrorCode::unavailable, "the runner was destroyed before the call ended"},
-               "",
-               {}});
+  for (const auto& [key, call] : open) call->end({false, {ErrorCode::unavailable, why}, "", {}});
   {
     const std::lock_guard lock(clock_mutex_);
     stop_ = true;
@@ -125,6 +121,13 @@ bool Driver::look(std::unique_lock<std::mutex>& lock) {
   if (nodes) announce(Event::Kind::time, {});
   lock.lock();
   return true;
+}
+
+void Driver::look_between() {
+  if (closing_ || std::this_thread::get_id() != clock_.get_id()) return;
+  std::unique_lock lock(clock_mutex_);
+  // Something is announced while this thread drives, so what it decides is handled later.
+  look(lock);
 }
 
 void Driver::decide(CallWatch::What what, const Ref<CallState>& call) {

@@ -4,15 +4,14 @@
 
 #include "base/failpoint.h"
 #include "runtime/inproc/driver.h"
+#include "runtime/node/session_names.h"
 
 namespace sluice {
 
 namespace {
 
-/// Of messages that came before the home told of their sender.
+/// Of messages that came before the keeper told of their sender.
 constexpr std::size_t early_bytes_max = std::size_t{64} << 20U;
-/// Of one workflow, which have not ended.
-constexpr std::size_t sessions_max = std::size_t{1} << 20U;
 
 std::size_t held_bytes(const PeerEvent& event) {
   return event.bytes.size() + sizeof(PeerEvent) + 64;  // and what the allocator and the row take
@@ -40,7 +39,7 @@ void Driver::session_ended(std::uint64_t session) {
 void Driver::send(std::uint32_t machine, const Message& message) {
   // Whoever is away here was there for nobody who caused this: the call's end is under way.
   if (!peers_->lives.is_there(machine)) return;
-  tell_session(machine, message.session);
+  tell_session(machine, {message.session, message.call.home});
   wire::Bytes bytes;
   wire::ByteWriter out(bytes);
   out.number(peers_->place.workflow);
@@ -142,13 +141,19 @@ void Driver::tell(std::uint32_t machine, const Control& control) {
                              encode_control(control));
 }
 
-void Driver::tell_session(std::uint32_t machine, std::uint64_t session) {
-  const auto name = peers_->names.find(session);
-  if (name == peers_->names.end()) return;  // it has ended, and nobody waits for what comes of it
-  if (machine == peers_->where().home || !peers_->told[machine].insert(session).second) return;
+void Driver::tell_all(const Control& control) {
+  for (std::uint32_t machine = 0; machine < peers_->where().machines; ++machine)
+    if (machine != peers_->where().self.machine) tell(machine, control);
+}
+
+void Driver::tell_session(std::uint32_t machine, const SessionId& session) {
+  const std::string* const name = peers_->names.find(session);
+  if (name == nullptr) return;  // it has ended, and nobody waits for what comes of it
+  if (machine == session.home.machine || !peers_->told[machine].insert(session).second) return;
   Control control{.kind = Control::Kind::session, .workflow = peers_->place.workflow};
-  control.number = session;
-  control.text = name->second;
+  control.number = session.number;
+  control.life = session.home;
+  control.text = *name;
   tell(machine, control);
   failpoint("session_named");
 }
@@ -157,12 +162,14 @@ void Driver::end_broken() {
   while (!peers_->broken.empty()) {
     for (BrokenCall& broken : std::exchange(peers_->broken, {})) {
       const std::string node = broken.node == entry_node ? "" : plan_->nodes[broken.node].name;
-      if (!peers_->where().is_home()) {
+      if (broken.call.home != peers_->where().self) {
+        // One of a life of its home that is over goes with that life.
+        if (!peers_->lives.accepts(broken.call.home)) continue;
         Control control{.kind = Control::Kind::give_up, .workflow = peers_->place.workflow};
         control.number = broken.call.number;
         control.text = broken.error.message;
         control.node = broken.node;
-        tell(peers_->where().home, control);
+        tell(broken.call.home.machine, control);
       } else if (OpenCall* const open = calls_.find(broken.call)) {
         end_early(*open, {false, broken.error, node, {}});
         loop_.give_up(broken.call);
@@ -174,15 +181,16 @@ void Driver::end_broken() {
 
 void Driver::handle_session_ended(std::uint64_t session) {
   loop_.session_ended(session);
-  const auto name = peers_->names.find(session);
-  if (name == peers_->names.end()) return;
+  const SessionId id{session, peers_->where().self};
+  const std::string* const name = peers_->names.find(id);
+  if (name == nullptr) return;
   Control control{.kind = Control::Kind::session_ended, .workflow = peers_->place.workflow};
   control.number = session;
-  control.text = name->second;
-  peers_->names.erase(name);
+  control.text = *name;
+  peers_->names.erase(id);
   // Whoever was not told of it by the home may have heard of it from another.
   for (std::uint32_t machine = 0; machine < peers_->where().machines; ++machine) {
-    peers_->told[machine].erase(session);
+    peers_->told[machine].erase(id);
     if (machine != peers_->where().self.machine) tell(machine, control);
     if (!peers_->lives.is_there(machine) && session < peers_->sessions_at_loss[machine])
       peers_->place.port->session_void(machine, control.text);
@@ -218,18 +226,24 @@ void Driver::handle_peer(std::unique_ptr<PeerEvent> event) {
 void Driver::handle_message(std::unique_ptr<PeerEvent> event) {
   if (event->from.incarnation <= peers_->wrong[event->from.machine]) return;
   const Origin known = peers_->lives.life_of(event->from.machine);
-  const bool is_home = peers_->where().is_home();
+  const bool is_keeper = peers_->where().is_keeper();
   const bool accepted = peers_->lives.accepts(event->from);
-  if (is_home && event->news > peers_->news)
-    return refuse(event->from, "it knows more than the home has told");
+  if (is_keeper && event->news > peers_->news)
+    return refuse(event->from, "it knows more than the keeper has told");
   // What it causes may go to a machine of which only its sender has heard yet.
-  const bool too_early = !is_home && (!peers_->admitted || event->news > peers_->news);
+  const bool too_early = !is_keeper && (!peers_->let_in.is_in() || event->news > peers_->news);
   if (accepted && !too_early) return receive(*event);
   if (event->from.incarnation > known.incarnation || accepted) hold(std::move(event));
 }
 
 void Driver::receive(const PeerEvent& event) {
   const auto bytes = std::span(event.bytes).subspan(event.begin);
+  // Whoever has heard of a life has heard the keeper's news of it, and so has this machine by now.
+  const std::optional<Origin> home = wire::home_of(bytes);
+  if (home && home->machine < peers_->where().machines &&
+      home->incarnation > peers_->lives.life_of(home->machine).incarnation)
+    return refuse(event.from, "it speaks of a call of a life of machine '" +
+                                  peers_->place.machines[home->machine] + "' that has not begun");
   if (Result<void> taken = loop_.receive(event.from, bytes, steady_now()); !taken.ok())
     refuse(event.from, taken.error().message);
   failpoint("message_taken");
@@ -238,7 +252,7 @@ void Driver::receive(const PeerEvent& event) {
 void Driver::hold(std::unique_ptr<PeerEvent> event) {
   const std::size_t size = held_bytes(*event);
   if (peers_->early_bytes + size > early_bytes_max)
-    return refuse(event->from, "it sends too much before the home has told of it");
+    return refuse(event->from, "it sends too much before the keeper has told of it");
   peers_->early_bytes += size;
   peers_->early.push_back(std::move(event));
 }
@@ -256,76 +270,132 @@ void Driver::refuse(Origin life, const std::string& why) {
 
 void Driver::handle_control(Origin from, const Control& control) {
   using Kind = Control::Kind;
-  const bool of_home = from.machine == peers_->where().home;
-  // A session's name may come before the home has told of who says it.
-  if (control.kind == Kind::session) {
-    return take_session(from, control);
+  const Residence& where = peers_->where();
+  if (control.life.machine >= where.machines)
+    return refuse(from, "it speaks of a machine that is not there");
+  switch (control.kind) {
+    case Kind::session:  // it may come before the keeper has told of who says it
+      return take_session(from, control);
+    case Kind::taken:
+      return take_back(from, control);
+    case Kind::give_up:
+      return take_give_up(from, control);
+    case Kind::session_ended:
+      return take_session_ended(from, control);
+    case Kind::welcome:
+      if (!where.is_home(from.machine) || from.machine == where.keeper)
+        return refuse(from, "it lets a machine in, and is no home");
+      if (peers_->let_in.has_spoken(from)) return refuse(from, "it lets a machine in twice");
+      return take_welcome(from, control);
+    default:
+      break;
   }
-  if (control.kind == Kind::give_up && peers_->where().is_home()) {
-    if (!peers_->lives.accepts(from) || control.node >= plan_->nodes.size()) return;
-    peers_->broken.push_back({{control.number, peers_->where().self},
-                              control.node,
-                              {ErrorCode::unavailable, control.text}});
-    return;
-  }
-  if (control.kind == Kind::taken) return take_back(from, control);
-  if (!of_home || control.life.machine >= peers_->where().machines)
-    return refuse(from, "it says what only the home may say");
+  if (from.machine != where.keeper) return refuse(from, "it says what only the keeper may say");
   if (control.kind == Kind::joined || control.kind == Kind::lost || control.kind == Kind::admitted)
     peers_->news = std::max(peers_->news, control.number);
   switch (control.kind) {
     case Kind::joined:
-      if (peers_->lives.life_of(control.life.machine).incarnation < control.life.incarnation)
-        forget_windows(control.life.machine);
-      peers_->lives.joined(control.life);
-      return receive_held();
+      return take_joined(control.life);
     case Kind::lost:
       handle_lost(control.life, control.text);
       return receive_held();
     case Kind::admitted:
-      return take_admitted(from, control);
-    case Kind::session_ended: {
-      peers_->ended_sessions.add(control.number);
-      peers_->names.erase(control.number);
-      for (auto& told : peers_->told) told.erase(control.number);
-      peers_->place.port->session_over(control.text, control.number);
-      return;
-    }
+      peers_->lives.joined(from);
+      if (where.is_home()) loop_.machine_back(from.machine);
+      peers_->let_in.by_keeper();
+      return take_welcome(from, control);
     default:
-      return refuse(from, "it says what goes to the home");
+      return refuse(from, "it says what goes to the keeper");
   }
 }
 
-void Driver::take_admitted(Origin home, const Control& control) {
-  peers_->admitted = true;
-  peers_->lives.joined(home);
+void Driver::take_give_up(Origin from, const Control& control) {
+  const Residence& where = peers_->where();
+  if (!where.is_home()) return refuse(from, "it says what goes to a home");
+  if (where.nodes.nodes_of(from.machine).empty())
+    return refuse(from, "it gives up a call, and takes part in none");
+  if (!peers_->lives.accepts(from) || control.node >= plan_->nodes.size()) return;
+  peers_->broken.push_back({{control.number, peers_->where().self},
+                            control.node,
+                            {ErrorCode::unavailable, control.text}});
+}
+
+void Driver::take_welcome(Origin from, const Control& control) {
   std::vector<CallId> calls;
-  for (const std::uint64_t call : control.calls) calls.push_back({call, home});
+  for (const std::uint64_t call : control.calls) calls.push_back({call, from});
   loop_.forget(calls);
+  peers_->let_in.by_home(from);
+  enter_if_let_in();
+}
+
+void Driver::enter_if_let_in() {
+  if (!peers_->let_in.enters()) return;
   peers_->place.port->admitted();
   receive_held();
+}
+
+std::string Driver::session_problem(Origin from, const Control& control) const {
+  const Residence& where = peers_->where();
+  const std::uint32_t home = control.life.machine;
+  if (!where.is_home(home)) return "it names a session of a machine on which no calls begin";
+  if (home == where.self.machine) return "it names a session of this machine";
+  if (home == from.machine && control.life != from) return "it names a session of another life";
+  if (home != from.machine && where.nodes.nodes_of(from.machine).empty())
+    return "it names a session of another home, and takes part in no call";
+  const std::string end = session_name_end(where.homes, peers_->place.machines, home);
+  if (!control.text.ends_with(end)) return "it names a session as no session of its home is named";
+  return {};
 }
 
 void Driver::take_session(Origin from, const Control& control) {
   const bool is_later = from.incarnation > peers_->lives.life_of(from.machine).incarnation;
   const bool is_wrong = from.incarnation <= peers_->wrong[from.machine];
   if (is_wrong || (!peers_->lives.accepts(from) && !is_later)) return;
-  if (peers_->ended_sessions.contains(control.number)) return;  // its end came on a shorter way
-  if (peers_->names.size() >= sessions_max && !peers_->names.contains(control.number))
-    return refuse(from, "it names more than " + std::to_string(sessions_max) + " sessions");
-  peers_->names.emplace(control.number, control.text);
-  peers_->place.port->session_known(control.text, control.number);
+  if (const std::string problem = session_problem(from, control); !problem.empty())
+    return refuse(from, problem);
+  const SessionId id{control.number, control.life};
+  const std::uint32_t home = id.home.machine;
+  const Origin known = peers_->lives.life_of(id.home.machine);
+  if (id.home.incarnation <= known.incarnation && !peers_->lives.accepts(id.home)) return;
+  if (peers_->ended_sessions.contains(id)) return;  // its end came on a shorter way
+  if (!peers_->names.has_room(id))
+    return refuse(from, "it names more than " + std::to_string(peers_->names.most_of(home)) +
+                            " sessions of one home");
+  // Its home's word counts more than another's.
+  const std::string* const name = peers_->names.find(id);
+  if (name != nullptr && *name != control.text && from.machine != id.home.machine)
+    return refuse(from, "it gives a session another name");
+  peers_->names.set(id, control.text);
+  peers_->place.port->session_known(control.text, id);
+}
+
+void Driver::take_session_ended(Origin from, const Control& control) {
+  if (!peers_->where().is_home(from.machine))
+    return refuse(from, "it says what only a home may say");
+  const SessionId id{control.number, from};
+  peers_->ended_sessions.add(id);
+  peers_->names.erase(id);
+  for (auto& told : peers_->told) told.erase(id);
+  peers_->place.port->session_over(control.text, id);
 }
 
 // ---- who is there
+
+std::vector<std::uint64_t> Driver::let_back(Origin life) {
+  std::vector<std::uint64_t> calls;
+  if (!peers_->where().is_home()) return calls;
+  for (const CallId& call : loop_.machine_back(life.machine)) calls.push_back(call.number);
+  peers_->place.port->tell_void(life);
+  return calls;
+}
 
 void Driver::handle_joined(Origin life) {
   const std::uint32_t self = peers_->where().self.machine;
   peers_->lives.joined(life);
   Control news{.kind = Control::Kind::joined, .workflow = peers_->place.workflow};
   news.number = ++peers_->news;
-  const std::vector<CallId> given_up = loop_.machine_back(life.machine);
-  // Whatever the others send it now it takes after these, for they come by the home's own link.
+  std::vector<std::uint64_t> given_up = let_back(life);
+  // Whatever the others send it now it takes after these, for they come by the keeper's own link.
   for (std::uint32_t other = 0; other < peers_->where().machines; ++other) {
     if (other == self || other == life.machine || !peers_->lives.is_there(other)) continue;
     news.life = peers_->lives.life_of(other);
@@ -336,36 +406,70 @@ void Driver::handle_joined(Origin life) {
   // Only it: the others know of these calls, and still count what of them runs there.
   news.kind = Control::Kind::admitted;
   news.life = life;
-  for (const CallId& call : given_up) news.calls.push_back(call.number);
+  news.calls = std::move(given_up);
   tell(life.machine, news);
 }
 
+void Driver::take_joined(Origin life) {
+  const Residence& where = peers_->where();
+  const bool is_later = peers_->lives.life_of(life.machine).incarnation < life.incarnation;
+  if (is_later) forget_windows(life.machine);
+  peers_->lives.joined(life);
+  peers_->let_in.joined(life);
+  if (is_later && where.is_home()) {
+    Control welcome{.kind = Control::Kind::welcome, .workflow = peers_->place.workflow};
+    welcome.calls = let_back(life);
+    tell(life.machine, welcome);
+  }
+  receive_held();
+}
+
 void Driver::handle_lost(Origin life, const std::string& why) {
-  if (life.machine == peers_->where().self.machine || !peers_->lives.accepts(life)) return;
+  const Residence& where = peers_->where();
+  if (life.machine == where.self.machine || !peers_->lives.accepts(life)) return;
   peers_->lives.lost(life);
+  peers_->let_in.lost(life);
   forget_windows(life.machine);
   peers_->told[life.machine].clear();
   peers_->why[life.machine] = why;
-  if (!peers_->where().is_home()) return;
-  peers_->sessions_at_loss[life.machine] = peers_->sessions;
-  loop_.machine_lost(life.machine);
+  if (where.is_home(life.machine)) forget_home(life);
+  if (where.is_home()) {
+    peers_->sessions_at_loss[life.machine] = peers_->sessions;
+    loop_.machine_lost(life.machine);
+  }
   loop_.run();
-  // Behind what its calls were aborted with.
-  Control news{.kind = Control::Kind::lost, .workflow = peers_->place.workflow};
-  news.number = ++peers_->news;
-  news.life = life;
-  news.text = why;
-  for (std::uint32_t other = 0; other < peers_->where().machines; ++other)
-    if (other != peers_->where().self.machine) tell(other, news);
-  // Roles elsewhere may take long to let go: no caller waits for that.
+  if (where.is_keeper()) {
+    // Behind what its calls were aborted with.
+    Control news{.kind = Control::Kind::lost, .workflow = peers_->place.workflow};
+    news.number = ++peers_->news;
+    news.life = life;
+    news.text = why;
+    tell_all(news);
+  } else {
+    enter_if_let_in();
+  }
+  if (where.is_home()) end_calls_on(life.machine);
+}
+
+void Driver::forget_home(Origin home) {
+  const auto is_of_it = [&](const SessionId& session) {
+    return session.home.machine == home.machine && session.home.incarnation <= home.incarnation;
+  };
+  peers_->names.forget(home);
+  for (auto& told : peers_->told) std::erase_if(told, is_of_it);
+  loop_.home_lost(home);
+}
+
+/// Roles elsewhere may take long to let go: no caller waits for that.
+void Driver::end_calls_on(std::uint32_t machine) {
   const Residence& where = peers_->where();
-  const std::vector<NodeId> gone = where.nodes.nodes_of(life.machine);
+  const std::vector<NodeId> gone = where.nodes.nodes_of(machine);
   std::vector<CallId> broken;
   calls_.for_each([&](const CallId& id, const OpenCall& open) {
     if (!open.given_up && loop_.is_given_up(id)) broken.push_back(id);
   });
   for (const CallId& id : broken) {
-    const auto there = [&](NodeId node) { return where.machine(node, id) == life.machine; };
+    const auto there = [&](NodeId node) { return where.machine(node, id) == machine; };
     const auto node = std::ranges::find_if(gone, there);
     if (node == gone.end()) continue;  // given up for another reason
     OpenCall& open = *calls_.find(id);
@@ -389,7 +493,12 @@ Error Driver::away(NodeId node, const CallId& call) const {
 // ---- calls of other machines
 
 std::uint64_t Driver::number_of(const CallId& call) const {
-  return call.number * peers_->place.workflows + peers_->place.workflow;
+  const std::vector<bool>& homes = peers_->where().homes;
+  const auto count = [&](auto end) {
+    return static_cast<std::uint64_t>(std::count(homes.begin(), end, true));
+  };
+  const std::uint64_t number = call.number * peers_->place.workflows + peers_->place.workflow;
+  return number * count(homes.end()) + count(homes.begin() + call.home.machine);
 }
 
 const Ref<CallState>& Driver::call_of(const StartActivation& start) {
@@ -397,8 +506,8 @@ const Ref<CallState>& Driver::call_of(const StartActivation& start) {
   Peers::Guest& guest = peers_->guests[start.call];
   ++guest.activations;
   if (guest.call) return guest.call;
-  const auto name = peers_->names.find(start.session);
-  auto* const made = new CallState({}, name == peers_->names.end() ? "" : name->second);
+  const std::string* const name = peers_->names.find({start.session, start.call.home});
+  auto* const made = new CallState({}, name == nullptr ? "" : *name);
   made->id = start.call;
   made->number = number_of(start.call);
   guest.call = Ref<CallState>(made);

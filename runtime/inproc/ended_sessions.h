@@ -4,9 +4,10 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <unordered_set>
+
+#include "graph/ids.h"
 
 namespace sluice {
 
@@ -14,18 +15,21 @@ class EndedSessions {
  public:
   static constexpr std::size_t most = 4096;
 
-  void add(std::uint64_t session) {
+  void add(const SessionId& session) {
     if (!known_.insert(session).second) return;
     order_.push_back(session);
     if (order_.size() <= most) return;
     known_.erase(order_.front());
     order_.pop_front();
   }
-  bool contains(std::uint64_t session) const { return known_.contains(session); }
+  bool contains(const SessionId& session) const { return known_.contains(session); }
 
  private:
-  std::unordered_set<std::uint64_t> known_;
-  std::deque<std::uint64_t> order_;
+  struct Hash {
+    std::size_t operator()(const SessionId& session) const { return spread(session, Mix{}); }
+  };
+  std::unordered_set<SessionId, Hash> known_;
+  std::deque<SessionId> order_;
 };
 
 }  // namespace sluice

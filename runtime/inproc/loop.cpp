@@ -118,7 +118,7 @@ inline void Loop::dispatch(Message& message) {
   Engine* const engine = engines_[message.to].get();
   if (engine != nullptr && (!has_replicas_ || where_.is_here(message.to, message.call)))
     engine->receive(message, effects_);
-  else if (message.to == entry_node && where_.is_home())
+  else if (message.to == entry_node && message.call.home.machine == where_.self.machine)
     coordinator_.receive(message, effects_);
   else
     port_->send(where_.machine(message.to, message.call), message);
@@ -166,10 +166,7 @@ Result<void> Loop::receive(Origin from, std::span<const std::byte> bytes, Instan
   };
   if (where_.machine(message->to, message->call) != where_.self.machine)
     return refuse("a message for node " + std::to_string(message->to) + ", which is not here");
-  if (message->call.home.machine != where_.home)
-    return refuse("a message of a call of machine " + std::to_string(message->call.home.machine) +
-                  ", which is no home");
-  if (from.machine == where_.home && message->call.home != from)
+  if (message->call.home.machine == from.machine && message->call.home != from)
     return refuse("a call of another life");
   const bool is_frame = message->kind == Message::Kind::frame;
   dispatch(*message);
@@ -180,6 +177,11 @@ Result<void> Loop::receive(Origin from, std::span<const std::byte> bytes, Instan
 
 void Loop::machine_lost(std::uint32_t machine) {
   coordinator_.nodes_lost(where_.nodes.nodes_of(machine), effects_, machine);
+}
+
+void Loop::home_lost(Origin home) {
+  for (const auto& engine : engines_)
+    if (engine) engine->home_lost(home, effects_);
 }
 
 std::vector<CallId> Loop::machine_back(std::uint32_t machine) {

@@ -68,13 +68,16 @@ class Loop {
   /// See `Coordinator`.
   void session_ended(std::uint64_t session) { coordinator_.session_ended(session); }
   std::vector<SessionMove> take_moves() { return coordinator_.take_moves(); }
-  /// A machine is gone with all it knew: the home's calls that run there fail.
+  /// A machine is gone with all it knew: calls of this home that run there fail.
   void machine_lost(std::uint32_t machine);
-  /// It is there, and has forgotten all. Returns the calls that the others still give up.
+  /// This life is over, and its calls with it: what there is of them here goes.
+  void home_lost(Origin home);
+  /// It is there, and has forgotten all. Returns the calls of this home that the others still give
+  /// up.
   std::vector<CallId> machine_back(std::uint32_t machine);
   /// Late messages of these calls may come from others, and must be dropped.
   void forget(const std::vector<CallId>& given_up);
-  /// The home's call waits only for the nodes to let go of it.
+  /// The call, of this home, waits only for the nodes to let go of it.
   bool is_given_up(const CallId& call) const { return coordinator_.is_given_up(call); }
   bool knows(const CallId& call) const { return coordinator_.knows(call); }
 

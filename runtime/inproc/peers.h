@@ -4,7 +4,6 @@
 // Thread: whoever drives.
 #pragma once
 
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,7 +11,9 @@
 #include "graph/table.h"
 #include "runtime/inproc/call_state.h"
 #include "runtime/inproc/ended_sessions.h"
+#include "runtime/inproc/known_sessions.h"
 #include "runtime/inproc/yield_gates.h"
+#include "runtime/let_in.h"
 #include "runtime/membership.h"
 #include "runtime/node/port.h"
 #include "runtime/windows.h"
@@ -40,7 +41,9 @@ struct Peers {
         gates(plan.nodes.size(), place.waits),
         lives(place.where.machines, false),
         wrong(place.where.machines),
+        let_in(others_of(place.where)),
         told(place.where.machines),
+        names(place.where.machines, place.where.self.machine, place.sessions_max),
         why(place.where.machines, "it has not joined yet"),
         sessions_at_loss(place.where.machines) {
     lives.joined(place.where.self);
@@ -53,6 +56,13 @@ struct Peers {
   };
 
   const Residence& where() const { return place.where; }
+  /// Homes that let machines in, beside the keeper.
+  static std::vector<bool> others_of(const Residence& where) {
+    std::vector<bool> homes = where.homes;
+    for (const std::uint32_t machine : {where.keeper, where.self.machine})
+      if (machine < homes.size()) homes[machine] = false;
+    return homes;
+  }
 
   DriverPlace place;
   Windows windows;
@@ -61,10 +71,10 @@ struct Peers {
   std::vector<NodeId> ended;      // likewise: nodes of activations
   std::vector<NodeId> came;       // likewise: nodes of frames that had waited for whoever drives
   Membership lives;
-  std::vector<std::uint32_t> wrong;            // by machine: lives up to this one broke the rules
-  bool admitted = false;                       // by the home
-  std::vector<std::set<std::uint64_t>> told;   // by machine: sessions whose names it has
-  std::map<std::uint64_t, std::string> names;  // of sessions
+  std::vector<std::uint32_t> wrong;        // by machine: lives up to this one broke the rules
+  LetIn let_in;                            // not at the keeper
+  std::vector<std::set<SessionId>> told;   // by machine: sessions whose names it has
+  KnownSessions names;
   EndedSessions ended_sessions;
   std::vector<std::string> why;  // by machine: that it is not there
   /// At home, by machine that is away and was there: sessions below this may have left something.
@@ -72,9 +82,9 @@ struct Peers {
   std::uint64_t sessions = 0;  // at home: each that it has named has a smaller number
   Table<Guest, CallId> guests;
   std::vector<BrokenCall> broken;
-  /// Of who is there: what the home has told here; at home, what it has told.
+  /// Of who is there: what the keeper has told here; at the keeper, what it has told.
   std::uint64_t news = 0;
-  /// Messages whose senders know more than the home has told here yet.
+  /// Messages whose senders know more than the keeper has told here yet.
   std::vector<std::unique_ptr<PeerEvent>> early;
   std::size_t early_bytes = 0;
 };

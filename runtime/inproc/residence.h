@@ -1,4 +1,4 @@
-// Which of a plan's nodes live on this machine, and where the others do.
+// Which of a plan's nodes live on this machine, where the others do, and where calls begin.
 //
 // Thread: immutable.
 #pragma once
@@ -16,19 +16,22 @@ namespace sluice {
 
 struct Residence {
   Origin self;                 // this machine, in this life
-  std::uint32_t home = 0;      // the callers' machine
+  std::uint32_t keeper = 0;    // keeps the list of who is there
+  std::vector<bool> homes{};   // by machine: calls begin there; empty: here, and nobody else is
   std::uint32_t machines = 1;  // their numbers are below this
   NodeMachines nodes;          // empty: all are here
   /// What the others may say; borrowed until nothing of them is heard any more. Null: nobody else.
   const wire::Contract* contract = nullptr;
 
   bool is_alone() const { return nodes.of.empty(); }
-  bool is_home() const { return self.machine == home; }
+  bool is_keeper() const { return self.machine == keeper; }
+  bool is_home(std::uint32_t machine) const { return machine < homes.size() && homes[machine]; }
+  bool is_home() const { return is_alone() || is_home(self.machine); }
   /// Perhaps in some calls only.
   bool is_here(NodeId node) const { return is_alone() || nodes.lives(node, self.machine); }
-  /// Where messages for the node go in this call; the entry is at home.
+  /// Where messages for the node go in this call; the entry is at the call's home.
   std::uint32_t machine(NodeId node, const CallId& call) const {
-    return node == entry_node ? home : nodes.machine(node, call);
+    return node == entry_node ? call.home.machine : nodes.machine(node, call);
   }
   bool is_here(NodeId node, const CallId& call) const {
     return is_alone() || machine(node, call) == self.machine;
@@ -36,7 +39,7 @@ struct Residence {
   /// Whether frames of the edge may go from one machine to the other.
   bool leads(const Edge& edge, std::uint32_t from, std::uint32_t to) const {
     const auto may_be = [&](NodeId node, std::uint32_t machine) {
-      return node == entry_node ? machine == home : nodes.lives(node, machine);
+      return node == entry_node ? is_home(machine) : nodes.lives(node, machine);
     };
     return may_be(edge.from, from) && may_be(edge.to, to);
   }

@@ -4,6 +4,7 @@
 
 #include "runtime/call_stream.h"
 #include "runtime/inproc/inproc_runner.h"
+#include "runtime/wire/codec.h"
 
 namespace sluice {
 
@@ -22,36 +23,15 @@ class InprocHandle final : public CallHandle {
   Ref<CallState> call_;
 };
 
-/// For each input of the workflow the ports that read it, under the input's name.
-using InputPorts = std::vector<std::vector<Port>>;
-
-InputPorts ports_of(const WorkflowSpec& spec, const Plan& plan, const Catalog& catalog) {
-  InputPorts ports(plan.inputs.size());
-  for (std::size_t i = 0; i < plan.inputs.size(); ++i)
-    ports[i].push_back({plan.inputs[i], plan.input_types[i], ""});
-  for (const EdgeId id : plan.nodes[entry_node].edges) {
-    const Edge& edge = plan.edges[id];
-    if (edge.is_output()) continue;
-    const PlanNode& node = plan.nodes[edge.to];
-    const InterfaceDeclaration* interface = catalog.interface_of(spec, node);
-    if (interface == nullptr) continue;
-    for (const FieldMap& map : edge.fields)
-      if (const Port* port = find_port(interface->inputs, node.groups[edge.group].fields[map.to])) {
-        ports[map.from].push_back(*port);
-        ports[map.from].back().name = plan.inputs[map.from];
-      }
-  }
-  return ports;
-}
-
 class InprocRunner final : public Runner {
  public:
   InprocRunner(std::shared_ptr<RoleHost> host, std::shared_ptr<Driver> driver, InputPorts ports,
-               SessionEnded session_ended)
+               SessionEnded session_ended, std::string name_end)
       : host_(std::move(host)),
         driver_(std::move(driver)),
         ports_(std::move(ports)),
-        session_ended_(std::move(session_ended)) {}
+        session_ended_(std::move(session_ended)),
+        name_end_(std::move(name_end)) {}
   ~InprocRunner() override { driver_->close(); }
 
   std::shared_ptr<CallHandle> start(CallRequest request, CallObserver observer) override;
@@ -62,14 +42,26 @@ class InprocRunner final : public Runner {
  private:
   /// By the plan's input index.
   Result<std::vector<PayloadRef>> inputs_of(CallRequest& request) const;
+  Result<void> check_session(const std::string& name) const;
 
   std::shared_ptr<RoleHost> host_;  // outlives what its lanes run
   std::shared_ptr<Driver> driver_;
   InputPorts ports_;
   SessionEnded session_ended_;
+  const std::string name_end_;
 };
 
-Result<void> InprocRunner::end_session(const std::string& session) {
+/// A name that other machines hear whole.
+Result<void> InprocRunner::check_session(const std::string& name) const {
+  const std::size_t most = wire::words_max - name_end_.size();
+  if (name.size() <= most) return {};
+  return invalid_argument("a session's name has " + std::to_string(name.size()) +
+                          " bytes, at most " + std::to_string(most) + " are allowed");
+}
+
+Result<void> InprocRunner::end_session(const std::string& name) {
+  if (Result<void> checked = check_session(name); !checked.ok()) return checked;
+  const std::string session = name + name_end_;
   const std::optional<std::uint64_t> number = host_->sessions()->number_of(session);
   Result<void> ended = host_->end_session(session);
   if (ended.ok() && number && session_ended_) session_ended_(*number);
@@ -94,10 +86,18 @@ Result<std::vector<PayloadRef>> InprocRunner::inputs_of(CallRequest& request) co
 }
 
 std::shared_ptr<CallHandle> InprocRunner::start(CallRequest request, CallObserver observer) {
-  auto* const made = new CallState(std::move(observer), request.session);
+  const std::string session = request.session + name_end_;
+  auto* const made = new CallState(std::move(observer), session);
   const Ref<CallState> call(made);
   auto handle = std::make_shared<InprocHandle>(driver_, call);
-  Result<std::vector<PayloadRef>> inputs = inputs_of(request);
+  Result<void> named = check_session(request.session);
+  if (named.ok() && host_->sessions()->is_over(session))
+    named = Error{ErrorCode::unavailable,
+                  "session '" + session +
+                      "' is to end, and a role still holds on to a call of it: it begins anew "
+                      "when that has ended"};
+  Result<std::vector<PayloadRef>> inputs =
+      named.ok() ? inputs_of(request) : Result<std::vector<PayloadRef>>(named.error());
   if (!inputs.ok()) {
     call->end({false, inputs.error(), "", {}});
     return handle;
@@ -106,19 +106,37 @@ std::shared_ptr<CallHandle> InprocRunner::start(CallRequest request, CallObserve
   made->deadline = driver_->plan().limits.deadline;
   if (request.deadline.count() > 0) made->deadline = std::min(made->deadline, request.deadline);
   made->number = host_->sessions()->new_call_number();
-  made->record = &host_->sessions()->call_begins(request.session);
+  made->record = &host_->sessions()->call_begins(session);
   driver_->start(call, std::move(inputs).value());
   return handle;
 }
 
 }  // namespace
 
+InputPorts input_ports(const WorkflowSpec& spec, const Plan& plan, const Catalog& catalog) {
+  InputPorts ports(plan.inputs.size());
+  for (std::size_t i = 0; i < plan.inputs.size(); ++i)
+    ports[i].push_back({plan.inputs[i], plan.input_types[i], ""});
+  for (const EdgeId id : plan.nodes[entry_node].edges) {
+    const Edge& edge = plan.edges[id];
+    if (edge.is_output()) continue;
+    const PlanNode& node = plan.nodes[edge.to];
+    const InterfaceDeclaration* interface = catalog.interface_of(spec, node);
+    if (interface == nullptr) continue;
+    for (const FieldMap& map : edge.fields)
+      if (const Port* port = find_port(interface->inputs, node.groups[edge.group].fields[map.to])) {
+        ports[map.from].push_back(*port);
+        ports[map.from].back().name = plan.inputs[map.from];
+      }
+  }
+  return ports;
+}
+
 std::unique_ptr<Runner> make_runner(std::shared_ptr<RoleHost> host, std::shared_ptr<Driver> driver,
-                                    const Graph& graph, const Catalog& catalog,
-                                    SessionEnded session_ended) {
-  InputPorts ports = ports_of(*graph.spec, *graph.plan, catalog);
+                                    InputPorts ports, SessionEnded session_ended,
+                                    std::string name_end) {
   return std::make_unique<InprocRunner>(std::move(host), std::move(driver), std::move(ports),
-                                        std::move(session_ended));
+                                        std::move(session_ended), std::move(name_end));
 }
 
 CallOutcome Runner::call(CallRequest request, const OnOutput& on_output) {
@@ -143,7 +161,8 @@ Result<std::vector<std::unique_ptr<Runner>>> Runner::create_together(std::span<c
   std::vector<std::unique_ptr<Runner>> runners;
   for (std::size_t i = 0; i < drivers.size(); ++i) {
     drivers[i]->run();
-    runners.push_back(make_runner(host, drivers[i], graphs[i], catalog, {}));
+    runners.push_back(make_runner(host, drivers[i],
+                                  input_ports(*graphs[i].spec, *graphs[i].plan, catalog), {}, {}));
   }
   return runners;
 }

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace sluice {
 
@@ -18,6 +19,7 @@ struct SessionRecord {
   std::uint64_t number = 0;  // of no other session, ever: keeps it on one replica
   std::size_t calls = 0;     // under way
   bool ending = false;       // what is held of it is being dropped; its next call waits for that
+  bool is_over = false;      // no call of it begins before it has ended
 };
 
 class Sessions {
@@ -40,6 +42,22 @@ class Sessions {
     const auto it = sessions_.find(session);
     if (it == sessions_.end()) return {};
     return it->second.number;
+  }
+  std::vector<std::string> names() {
+    const std::lock_guard held(mutex_);
+    std::vector<std::string> all;
+    for (const auto& [name, record] : sessions_) all.push_back(name);
+    return all;
+  }
+  /// It is to end as soon as no call of it is under way; until then none begins.
+  void set_over(const std::string& session) {
+    const std::lock_guard held(mutex_);
+    if (const auto it = sessions_.find(session); it != sessions_.end()) it->second.is_over = true;
+  }
+  bool is_over(const std::string& session) {
+    const std::lock_guard held(mutex_);
+    const auto it = sessions_.find(session);
+    return it != sessions_.end() && it->second.is_over;
   }
   /// Forgets the session after `drop()`, which may take its time: only calls of the same session
   /// wait for it. Returns its calls under way; when there are any, nothing was done.

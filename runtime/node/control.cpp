@@ -8,22 +8,24 @@ namespace {
 
 using Kind = Control::Kind;
 
-constexpr auto last_kind = Kind::forget;
+constexpr auto last_kind = Kind::welcome;
 constexpr std::uint64_t calls_max = std::uint64_t{1} << 20U;
 constexpr std::uint64_t any_number = ~std::uint64_t{0};
 constexpr std::uint64_t u32_max = 0xffff'ffffU;
 
 bool has_workflow(Kind kind) {
-  return kind <= Kind::admitted || kind == Kind::give_up || kind == Kind::taken;
+  return kind <= Kind::admitted || kind == Kind::give_up || kind == Kind::taken ||
+         kind == Kind::welcome;
 }
-bool has_number(Kind kind) { return has_workflow(kind); }
+bool has_number(Kind kind) { return has_workflow(kind) && kind != Kind::welcome; }
+bool has_calls(Kind kind) { return kind == Kind::admitted || kind == Kind::welcome; }
 bool has_text(Kind kind) {
   return kind == Kind::session || kind == Kind::session_ended || kind == Kind::unheard ||
          kind == Kind::give_up || kind == Kind::lost || kind == Kind::forget;
 }
 bool has_life(Kind kind) {
-  return kind == Kind::joined || kind == Kind::lost || kind == Kind::admitted ||
-         kind == Kind::unheard;
+  return kind == Kind::session || kind == Kind::joined || kind == Kind::lost ||
+         kind == Kind::admitted || kind == Kind::unheard;
 }
 
 }  // namespace
@@ -42,7 +44,7 @@ wire::Bytes encode_control(const Control& control) {
   if (has_text(kind)) out.text(std::string_view(control.text).substr(0, wire::words_max));
   if (kind == Kind::give_up) out.number(control.node);
   if (kind == Kind::taken) out.number(control.edge);
-  if (kind == Kind::admitted) {
+  if (has_calls(kind)) {
     out.number(control.calls.size());
     for (const std::uint64_t call : control.calls) out.number(call);
   }
@@ -66,7 +68,7 @@ Result<Control> decode_control(std::span<const std::byte> bytes) {
   if (control.kind == Kind::give_up)
     control.node = static_cast<NodeId>(in.number("a node", 0xffff));
   if (control.kind == Kind::taken) control.edge = static_cast<EdgeId>(in.number("an edge", 0xffff));
-  if (control.kind == Kind::admitted) {
+  if (has_calls(control.kind)) {
     const std::size_t calls = in.count("calls", calls_max);
     for (std::size_t i = 0; i < calls && in.ok(); ++i)
       control.calls.push_back(in.number("a call", any_number));

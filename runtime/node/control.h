@@ -20,27 +20,28 @@ namespace sluice {
 
 struct Control {
   enum class Kind : std::uint8_t {
-    session,        // `number` is the session `text`
-    session_ended,  // from the home: nothing of session `text` is needed any more
-    joined,         // from the home: `life` is there
-    lost,           // from the home: `life` is over
-    admitted,       // from the home: you are let in, in `life`; the others still give up `calls`
-    unheard,        // to the home: `life` cannot be heard, or is wrong, because of `text`
-    give_up,        // to the home: call `number` cannot go on, because of `text`, at `node`
-    ask,            // to the home: let this machine in
-    leaving,        // to the home: this machine is being stopped
+    session,        // `number`, of the home `life`, is the session `text`
+    session_ended,  // from its home: nothing of session `text` is needed any more
+    joined,         // from the keeper: `life` is there
+    lost,           // from the keeper: `life` is over
+    admitted,       // from the keeper: you are let in, in `life`; the others still give up `calls`
+    unheard,        // to the keeper: `life` cannot be heard, or is wrong, because of `text`
+    give_up,        // to its home: call `number` cannot go on, because of `text`, at `node`
+    ask,            // to the keeper: let this machine in
+    leaving,        // to the keeper: this machine is being stopped
     taken,          // to who makes frames of `edge`: `number` bytes of its window are free again
-    forget,         // from the home, before you are let in: what you hold of session `text` is void
+    forget,         // from its home, before it lets you in: what you hold of session `text` is void
+    welcome,        // from a home that is not the keeper: it lets you in, with `calls` as above
   };
   Kind kind = Kind::session;
-  std::uint32_t workflow = 0;  // the first five, give_up and taken
-  /// Of a session or call; bytes; of joined, lost, admitted: in the home's row.
+  std::uint32_t workflow = 0;  // the first five, give_up, taken and welcome
+  /// Of a session or call; bytes; of joined, lost, admitted: in the keeper's row.
   std::uint64_t number = 0;
   std::string text{};
   Origin life{};
   NodeId node = entry_node;
   EdgeId edge = 0;
-  std::vector<std::uint64_t> calls{};  // admitted: of the sender
+  std::vector<std::uint64_t> calls{};  // admitted, welcome: of the sender
 };
 
 wire::Bytes encode_control(const Control& control);

@@ -1,30 +1,45 @@
 #include "runtime/node/life.h"
 
+#include <limits>
 #include <utility>
 
 #include "base/failpoint.h"
+#include "runtime/node/session_names.h"
+#include "runtime/wire/codec.h"
 
 namespace sluice {
 
 namespace {
 
-/// Of what waits for the end of a session.
-constexpr std::size_t received_bytes_max = std::size_t{64} << 20U;
+/// All but homes that have no roles: those may come and go.
+std::vector<bool> needed_of(const NodeOptions& options) {
+  std::vector<bool> needed = options.are_homes();
+  needed.flip();
+  needed[options.keeper] = true;
+  for (const RoleMachines& roles : options.placed)
+    for (const std::vector<std::uint32_t>& machines : roles)
+      for (const std::uint32_t machine : machines) needed[machine] = true;
+  return needed;
+}
 
 }  // namespace
 
-Life::Life(const NodeOptions& options, Origin self, LifeKeeper& keeper)
+Life::Life(const NodeOptions& options, Origin self, LifeOwner& owner)
     : options_(options),
       self_(self),
-      keeper_(keeper),
-      members_(options.machines.size(), options.home),
-      member_(options.home),
+      homes_(options.are_homes()),
+      needed_(needed_of(options)),
+      owner_(owner),
+      received_(options.machines.size()),
+      members_(options.machines.size(), options.keeper),
+      member_(options.keeper),
       roster_(options.machines.size(), std::chrono::steady_clock::now()),
+      joins_(options.machines.size()),
       void_(options.machines.size()) {
   roster_.joined(self, std::chrono::steady_clock::now());
 }
 
-Life::~Life() { stop(false); }
+Life::~Life() { stop(false, "the machine's life is over"); }
 
 void Life::start(std::vector<std::shared_ptr<Driver>> drivers,
                  std::unique_ptr<Transport> transport) {
@@ -38,18 +53,22 @@ void Life::start(std::vector<std::shared_ptr<Driver>> drivers,
   failpoint("life_began");
 }
 
-void Life::stop(bool leaves) {
-  if (stopped_.exchange(true)) return;
-  if (leaves && !is_home()) {
-    Origin home;
+void Life::stop(bool leaves, const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_.exchange(true)) return;
+    changed_.notify_all();
+  }
+  if (leaves && !is_keeper()) {
+    Origin keeper;
     {
       const std::lock_guard lock(mutex_);
-      home = member_.home();
+      keeper = member_.keeper();
     }
-    if (home.incarnation != 0)
-      transport_->send(home, Channel::control, encode_control({.kind = Control::Kind::leaving}));
+    if (keeper.incarnation != 0)
+      transport_->send(keeper, Channel::control, encode_control({.kind = Control::Kind::leaving}));
   }
-  for (const auto& driver : drivers_) driver->close();
+  for (const auto& driver : drivers_) driver->close(why);
   if (transport_) transport_->stop();
   const std::lock_guard lock(made_mutex_);
   transport_.reset();  // its address is free for the next life
@@ -91,33 +110,40 @@ void Life::note_lost(Origin life, const std::string& why) {
 
 std::vector<std::string> Life::wait(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, patience, [&] { return stopped_ || is_complete(); });
+  if (stopped_) return {options_.machines[self_.machine]};
+  return is_complete() ? std::vector<std::string>() : missing();
+}
+
+bool Life::is_let_in() const {
+  const std::lock_guard lock(mutex_);
   // By the workflows: the drivers may not be there yet.
-  const auto is_complete = [&] {
-    return !stopped_ &&
-           (is_home() ? members_.missing().empty() : admissions_ >= options_.placed.size());
-  };
-  changed_.wait_for(lock, patience, is_complete);
-  std::vector<std::string> missing;
-  if (is_complete()) return missing;
-  if (!is_home()) return {options_.machines[options_.home]};
-  for (const std::uint32_t machine : members_.missing())
-    missing.push_back(options_.machines[machine]);
-  return missing;
+  return !stopped_ && (is_keeper() || admissions_ >= options_.placed.size());
+}
+
+bool Life::is_complete() const {
+  if (stopped_ || (!is_keeper() && admissions_ < options_.placed.size())) return false;
+  return (!is_keeper() && !is_home(self_.machine)) || missing().empty();
+}
+
+std::vector<std::string> Life::missing() const {
+  if (!is_keeper() && admissions_ < options_.placed.size())
+    return {options_.machines[options_.keeper]};
+  std::vector<std::string> names;
+  for (std::uint32_t machine = 0; machine < needed_.size(); ++machine)
+    if (needed_[machine] && roster_.rows()[machine].state != Roster::State::there)
+      names.push_back(options_.machines[machine]);
+  return names;
 }
 
 // ---- what the transport says
 
 void Life::received(Origin from, Channel channel, wire::Bytes bytes) {
   if (!is_known(from)) return;
-  const std::size_t size = bytes.size() + sizeof(Parcel);
   bool is_taken = false;
   {
     const std::lock_guard lock(received_mutex_);
-    is_taken = received_bytes_ + size <= received_bytes_max || received_.empty();
-    if (is_taken) {
-      received_bytes_ += size;
-      received_.push_back({from, channel, std::move(bytes)});
-    }
+    is_taken = received_.add({from, channel, std::move(bytes)});
   }
   if (!is_taken) return refuse(from, "it sends too much while a session's end is waited for");
   take_received();
@@ -125,51 +151,95 @@ void Life::received(Origin from, Channel channel, wire::Bytes bytes) {
 
 void Life::take_received() {
   std::unique_lock lock(received_mutex_);
-  take_again_ = true;
   if (taking_) return;  // whoever takes looks again
   taking_ = true;
-  while (std::exchange(take_again_, false)) {
-    bool goes_on = true;
-    while (goes_on && !received_.empty()) {
-      Parcel parcel = std::move(received_.front());
-      received_.pop_front();
-      const std::size_t size = parcel.bytes.size() + sizeof(Parcel);
+  while (std::optional<Parcel> parcel = received_.next()) {
+    const std::uint32_t from = parcel->from.machine;
+    const std::size_t size = Received::size_of(*parcel);
+    if (received_.holds_any(from)) {
+      const std::optional<std::uint32_t> home = home_of(*parcel);
+      if (home && received_.holds(from, *home)) {
+        received_.hold(*home, *std::move(parcel));
+        continue;
+      }
+    }
+    Took took = Took::done;
+    std::uint64_t gone = 0;
+    do {
+      gone = gone_;
       lock.unlock();
-      goes_on = take(parcel);
+      took = take(*parcel);
       lock.lock();
-      if (goes_on)
-        received_bytes_ -= size;
-      else
-        received_.push_front(std::move(parcel));
+    } while (took != Took::done && gone != gone_);  // a session has ended meanwhile
+    if (took == Took::done) {
+      received_.done(from, size);
+    } else if (took == Took::link_waits) {
+      received_.hold_link(*std::move(parcel));
+    } else {
+      const std::uint32_t home = home_of(*parcel).value_or(from);
+      received_.hold(home, *std::move(parcel));
     }
   }
   taking_ = false;
 }
 
-bool Life::take(Parcel& parcel) {
+Life::Took Life::take(Parcel& parcel) {
   if (parcel.channel == Channel::control) return take_control(parcel.from, parcel.bytes);
   take_message(parcel.from, std::move(parcel.bytes));
-  return true;
+  return Took::done;
+}
+
+std::optional<std::uint32_t> Life::home_of(const Parcel& parcel) const {
+  if (parcel.channel == Channel::control) {
+    const Result<Control> read = decode_control(parcel.bytes);
+    if (!read.ok()) return {};
+    switch (read->kind) {
+      case Control::Kind::session:
+        return read->life.machine;
+      case Control::Kind::session_ended:
+      case Control::Kind::forget:
+      case Control::Kind::welcome:
+        return parcel.from.machine;
+      default:
+        return {};
+    }
+  }
+  wire::ByteReader in(parcel.bytes);
+  (void)in.number("a workflow", drivers_.size() - 1);
+  (void)in.number("a count of news", ~std::uint64_t{0});
+  const std::optional<Origin> home =
+      wire::home_of(std::span(parcel.bytes).last(in.ok() ? in.left() : 0));
+  return home ? std::optional(home->machine) : std::nullopt;
 }
 
 void Life::ask() {
-  Origin home;
+  Origin keeper;
   {
     const std::lock_guard lock(mutex_);
-    home = member_.home();
+    keeper = member_.keeper();
   }
   if (!stopped_)
-    transport_->send(home, Channel::control, encode_control({.kind = Control::Kind::ask}));
+    transport_->send(keeper, Channel::control, encode_control({.kind = Control::Kind::ask}));
   failpoint("asked");
 }
 
-void Life::go_on() {
-  if (!stopped_) take_received();
+void Life::go_on(std::uint32_t home) {
+  if (stopped_) return;
+  {
+    const std::lock_guard lock(received_mutex_);
+    ++gone_;
+    received_.go_on(home);
+  }
+  take_received();
 }
 
-bool Life::is_bound_to(Origin home) {
+bool Life::is_bound_to(Origin keeper) {
   const std::lock_guard lock(mutex_);
-  return !is_home() && member_.home() == home;
+  return !is_keeper() && member_.keeper() == keeper;
+}
+
+bool Life::is_session_of(std::uint32_t home, const std::string& name) const {
+  return is_home(home) && name.ends_with(session_name_end(homes_, options_.machines, home));
 }
 
 void Life::take_message(Origin from, wire::Bytes bytes) {
@@ -185,60 +255,107 @@ void Life::take_message(Origin from, wire::Bytes bytes) {
   drivers_[workflow]->hear(std::move(event));
 }
 
-bool Life::take_control(Origin from, const wire::Bytes& bytes) {
+Life::Took Life::take_control(Origin from, const wire::Bytes& bytes) {
   Result<Control> read = decode_control(bytes);
   if (!read.ok()) {
     refuse(from, read.error().message);
-    return true;
+    return Took::done;
   }
   Control& control = *read;
   if (control.workflow >= drivers_.size() || control.life.machine >= options_.machines.size()) {
     refuse(from, "it speaks of a workflow or a machine that is not there");
-    return true;
+    return Took::done;
   }
   switch (control.kind) {
     case Control::Kind::unheard:
       add({Reported{control.life}, from, "machine '" + name(from) + "' says: " + control.text});
-      return true;
+      return Took::done;
     case Control::Kind::ask:
+      // What roles here keep of an earlier life of a home goes before it is let in.
+      if (is_keeper() && is_home(from.machine) && from.incarnation > 0)
+        owner_.home_over({from.machine, from.incarnation - 1});
+      if (is_keeper() && is_home(from.machine) && owner_.is_ending_of(from.machine))
+        return Took::link_waits;
       add({Asked{}, from, {}});
-      return true;
+      return Took::done;
     case Control::Kind::leaving:
       add({Silent{}, from, "it was stopped"});
-      return true;
-    case Control::Kind::lost:
-      if (from.machine == options_.home) transport_->refuse(control.life);
-      if (is_bound_to(from)) note_lost(control.life, control.text);
-      failpoint("told_lost");
-      break;
-    case Control::Kind::joined:
-      if (!is_bound_to(from)) break;
-      note_there(control.life);
-      add({Joined{}, control.life, {}});
-      break;
+      return Took::done;
     case Control::Kind::forget:
-      if (is_bound_to(from)) keeper_.session_void(control.text);
-      return true;
-    case Control::Kind::admitted:
-      if (keeper_.is_ending_any()) return false;  // what it was told to forget
-      if (is_bound_to(from)) note_there(from);
-      break;
-    case Control::Kind::session:
-      if (keeper_.is_ending(control.text)) return false;
-      break;
-    case Control::Kind::session_ended:
-      if (is_bound_to(from)) keeper_.session_ended(control.text, control.number);
-      break;
+      if (is_session_of(from.machine, control.text))
+        owner_.session_void(from.machine, control.text);
+      else
+        refuse(from, "it speaks of what is no session of its own");
+      return Took::done;
     default:
       break;
   }
+  if (const Took took = look_at(from, control); took != Took::done) return took;
   auto event = std::make_unique<PeerEvent>();
   event->kind = PeerEvent::Kind::control;
   event->from = from;
   const std::uint32_t workflow = control.workflow;
+  const bool joined = control.kind == Control::Kind::joined && is_bound_to(from);
+  const Origin life = control.life;
   event->control = std::move(control);
   drivers_[workflow]->hear(std::move(event));
-  return true;
+  if (joined) note_joined(life);
+  return Took::done;
+}
+
+void Life::note_joined(Origin life) {
+  const std::lock_guard lock(mutex_);
+  Joins& joins = joins_[life.machine];
+  if (joins.incarnation < life.incarnation) joins = {life.incarnation, 0};
+  if (joins.incarnation == life.incarnation && ++joins.drivers == drivers_.size())
+    roster_.joined(life, std::chrono::steady_clock::now());
+  changed_.notify_all();
+}
+
+/// Homes that went while this machine was away: the keeper has named all that are there.
+void Life::end_homes_away() {
+  constexpr std::uint32_t every = std::numeric_limits<std::uint32_t>::max();
+  for (std::uint32_t machine = 0; machine < options_.machines.size(); ++machine) {
+    if (!is_home(machine) || machine == self_.machine || machine == options_.keeper) continue;
+    const bool is_there = [&] {
+      const std::lock_guard lock(mutex_);
+      return joins_[machine].incarnation != 0;
+    }();
+    if (!is_there) owner_.home_over({machine, every});
+  }
+}
+
+Life::Took Life::look_at(Origin from, const Control& control) {
+  const Origin life = control.life;
+  switch (control.kind) {
+    case Control::Kind::lost:
+      if (from.machine == options_.keeper) transport_->refuse(life);
+      if (is_bound_to(from)) note_lost(life, control.text);
+      if (is_bound_to(from) && is_home(life.machine)) owner_.home_over(life);
+      failpoint("told_lost");
+      return Took::done;
+    case Control::Kind::joined:
+      if (!is_bound_to(from)) return Took::done;
+      if (is_home(life.machine) && life.incarnation > 0)
+        owner_.home_over({life.machine, life.incarnation - 1});
+      if (is_home(life.machine) && owner_.is_ending_of(life.machine)) return Took::link_waits;
+      add({Joined{}, life, {}});
+      return Took::done;
+    case Control::Kind::admitted:
+      if (is_bound_to(from)) end_homes_away();
+      return owner_.is_ending_of(from.machine) ? Took::link_waits : Took::done;
+    case Control::Kind::welcome:
+      // What it was told to forget.
+      return owner_.is_ending_of(from.machine) ? Took::home_waits : Took::done;
+    case Control::Kind::session:
+      return owner_.is_ending(life.machine, control.text) ? Took::home_waits : Took::done;
+    case Control::Kind::session_ended:
+      if (is_session_of(from.machine, control.text))
+        owner_.session_ended(control.text, {control.number, from});
+      return Took::done;
+    default:
+      return Took::done;
+  }
 }
 
 void Life::connected(Origin life) { add({Connected{}, life, {}}); }
@@ -257,12 +374,12 @@ void Life::refuse(Origin life, const std::string& why) {
   add({Silent{}, life, "what it sent was refused: " + why});
 }
 
-void Life::session_known(const std::string& session, std::uint64_t number) {
-  keeper_.session_known(session, number);
+void Life::session_known(const std::string& session, const SessionId& id) {
+  owner_.session_known(session, id);
 }
 
-void Life::session_over(const std::string& session, std::uint64_t number) {
-  keeper_.session_over(session, number);
+void Life::session_over(const std::string& session, const SessionId& id) {
+  owner_.session_over(session, id);
 }
 
 void Life::session_void(std::uint32_t machine, const std::string& session) {
@@ -285,7 +402,8 @@ void Life::tell_void(Origin life) {
 
 void Life::admitted() {
   const std::lock_guard lock(mutex_);
-  ++admissions_;
+  if (++admissions_ == options_.placed.size())
+    roster_.joined(member_.keeper(), std::chrono::steady_clock::now());
   failpoint("admitted");
   changed_.notify_all();
 }
@@ -312,18 +430,18 @@ void Life::add(News news) {
 MemberEffects Life::decide(const News& news) {
   MemberEffects effects;
   if (std::holds_alternative<Connected>(news.what)) {
-    is_home() ? members_.connected(news.life, effects) : member_.connected(news.life, effects);
+    is_keeper() ? members_.connected(news.life, effects) : member_.connected(news.life, effects);
   } else if (std::holds_alternative<Asked>(news.what)) {
-    if (is_home()) members_.asked(news.life, effects);
+    if (is_keeper()) members_.asked(news.life, effects);
   } else if (const auto* reported = std::get_if<Reported>(&news.what)) {
-    if (is_home()) members_.reported(news.life, reported->about, news.why, effects);
+    if (is_keeper()) members_.reported(news.life, reported->about, news.why, effects);
   } else if (std::holds_alternative<Joined>(news.what)) {
-    if (!is_home()) member_.joined(news.life, effects);
+    if (!is_keeper()) member_.joined(news.life, effects);
   } else if (std::holds_alternative<Silent>(news.what)) {
-    is_home() ? members_.lost(news.life, news.why, effects)
-              : member_.lost(news.life, news.why, effects);
-  } else if (is_home()) {
-    members_.lost(news.life, "it refuses what the home sends", effects);
+    is_keeper() ? members_.lost(news.life, news.why, effects)
+                : member_.lost(news.life, news.why, effects);
+  } else if (is_keeper()) {
+    members_.lost(news.life, "it refuses what the keeper sends", effects);
   } else {
     member_.refused(effects);
   }
@@ -337,25 +455,25 @@ void Life::perform(const MemberEffect& effect) {
     case MemberEffect::Kind::lost:
       notice("machine '" + name(effect.life) + "' is lost: " + effect.why);
       note_lost(effect.life, effect.why);
+      if (is_home(effect.life.machine)) owner_.home_over(effect.life);
       failpoint("lost");
       return tell_drivers(PeerEvent::Kind::lost, effect.life, effect.why);
     case MemberEffect::Kind::joined:
       notice("machine '" + name(effect.life) + "' is there");
-      note_there(effect.life);
-      tell_void(effect.life);  // before a driver lets it in
       failpoint("joined");
-      return tell_drivers(PeerEvent::Kind::joined, effect.life, {});
+      tell_drivers(PeerEvent::Kind::joined, effect.life, {});
+      return note_there(effect.life);  // who waits for it begins calls, which come behind that
     case MemberEffect::Kind::ask:
-      return keeper_.bound(effect.life);
+      return owner_.bound(effect.life);
     case MemberEffect::Kind::report: {
       Control control{.kind = Control::Kind::unheard};
       control.life = effect.life;
       control.text = effect.why;
-      return transport_->send(member_.home(), Channel::control, encode_control(control));
+      return transport_->send(member_.keeper(), Channel::control, encode_control(control));
     }
     case MemberEffect::Kind::anew:
       notice("begins a new life: " + effect.why);
-      return keeper_.over(effect.why);
+      return owner_.over(effect.why);
   }
 }
 

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
 #include "runtime/inproc/inproc_runner.h"
+#include "runtime/node/ending_sessions.h"
+#include "runtime/node/home_runner.h"
 #include "runtime/node/life.h"
+#include "runtime/node/session_names.h"
 #include "runtime/node/wait_graphs.h"
 
 namespace sluice {
@@ -22,18 +26,30 @@ std::string list_of(const std::vector<std::string>& names) {
   return list;
 }
 
+/// In which steps what a home's own roles keep of a session waits for a call of the life before to
+/// let go of it.
+constexpr std::chrono::milliseconds own_tries_every{20};
+
 struct OwnedGraph {
   std::shared_ptr<const Plan> plan;
   std::vector<NodePlace> places;
   NodeMachines machines;
   std::unique_ptr<wire::Contract> contract;
+  InputPorts inputs;
   std::vector<bool> stops;  // by edge
 };
 
-class NodeImpl final : public Node, private LifeKeeper {
+class NodeImpl final : public Node, private LifeOwner {
  public:
   NodeImpl(const Catalog& catalog, NodeOptions options)
-      : options_(std::move(options)), host_(std::make_shared<RoleHost>(catalog, options_.runner)) {}
+      : options_(std::move(options)),
+        homes_(options_.are_homes()),
+        host_(std::make_shared<RoleHost>(catalog, options_.runner)),
+        ending_(
+            options_.machines.size(),
+            // None of its calls is under way, as the home says.
+            [this](const std::string& session) { (void)host_->end_session(session); },
+            [this](std::uint32_t home) { session_gone(home); }) {}
   ~NodeImpl() override;
 
   Result<void> begin(std::span<const Graph> graphs, const Catalog& catalog);
@@ -50,22 +66,36 @@ class NodeImpl final : public Node, private LifeKeeper {
 
  private:
   void over(const std::string& why) override;
-  void bound(Origin home) override;
-  void session_known(const std::string& session, std::uint64_t number) override;
-  void session_ended(const std::string& session, std::uint64_t number) override;
-  void session_over(const std::string& session, std::uint64_t number) override;
-  void session_void(const std::string& session) override;
-  bool is_ending(const std::string& session) override;
-  bool is_ending_any() override;
+  void bound(Origin keeper) override;
+  void session_known(const std::string& session, const SessionId& id) override;
+  void session_ended(const std::string& session, const SessionId& id) override;
+  void session_over(const std::string& session, const SessionId& id) override;
+  void session_void(std::uint32_t home, const std::string& session) override;
+  void home_over(Origin home) override;
+  bool is_ending(std::uint32_t home, const std::string& session) override {
+    return ending_.is_ending(home, session);
+  }
+  bool is_ending_of(std::uint32_t home) override { return ending_.is_ending_of(home); }
 
-  bool is_home() const { return options_.self == options_.home; }
+  bool is_home() const { return homes_[options_.self]; }
   Result<std::shared_ptr<Life>> new_life();
-  /// What takes long, one after the other: ends sessions, asks the home, begins the next life.
+  /// Calls begin in this life.
+  void set_runners(const std::shared_ptr<Life>& life);
+  /// Of sessions that others have named.
+  template <typename Is>
+  void end_those(Is is_over);
+  /// A session of this home, which others have named, does not end any more.
+  void session_gone(std::uint32_t home);
+  /// What takes long, one after the other, when no session is ending: asks the keeper, begins the
+  /// next life.
   void keep();
-  void end_next_session(std::unique_lock<std::mutex>& lock);
+  void end_own_sessions(std::unique_lock<std::mutex>& lock);
+  /// Those of which no call is under way any more.
+  void end_own_over(std::unique_lock<std::mutex>& lock);
   void begin_next_life(std::unique_lock<std::mutex>& lock);
 
   const NodeOptions options_;
+  const std::vector<bool> homes_;  // by machine
   const std::shared_ptr<RoleHost> host_;
   std::vector<OwnedGraph> graphs_;
   std::size_t window_ = 0;
@@ -79,18 +109,24 @@ class NodeImpl final : public Node, private LifeKeeper {
   std::uint32_t lives_ = 0;
   bool over_ = false;
   bool stop_ = false;
-  Origin home_{};      // the one that the sessions are of; incarnation 0: none yet
-  bool asks_ = false;  // is to be let in, as soon as no session ends
-  std::set<std::pair<std::string, std::uint64_t>> sessions_;  // that others have named
-  std::deque<std::string> ending_;                            // of them no more
-  std::vector<std::unique_ptr<Runner>> runners_;
-  std::thread keeper_;
+  std::string over_why_;
+  Origin keeper_{0, 0};  // the one that this machine was let in by last; incarnation 0: none yet
+  bool asks_ = false;    // is to be let in, as soon as no session ends
+  /// In which lives of this machine others have named a session.
+  struct Named {
+    std::uint32_t first = 0, last = 0;
+  };
+  std::map<std::pair<std::string, SessionId>, Named> sessions_;
+  EndingSessions ending_;                             // of them no more
+  std::set<std::string> own_over_;  // at a home: its sessions of earlier lives that have not ended
+  std::vector<std::unique_ptr<HomeRunner>> runners_;  // at a home
+  std::thread thread_;
 };
 
 Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catalog) {
   const std::vector<std::vector<bool>> stops = stopping_edges(wait_graphs(graphs));
   window_ = options_.window_bytes != 0 ? options_.window_bytes
-                                       : window_for(graphs, options_.placed, options_.home);
+                                       : window_for(graphs, options_.placed, options_.homes);
   const auto here_of = [&](std::size_t workflow) {
     std::vector<bool> here;
     for (const std::vector<std::uint32_t>& machines : options_.placed[workflow])
@@ -106,39 +142,48 @@ Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catal
     if (!places.ok()) return places.error();
     graph.places = std::move(places).value();
     graph.machines =
-        machines_of_nodes(*graphs[i].spec, *graph.plan, options_.placed[i], options_.home);
-    wire::Placement placement{graph.machines, std::vector<bool>(options_.machines.size())};
-    placement.homes[options_.home] = true;
+        machines_of_nodes(*graphs[i].spec, *graph.plan, options_.placed[i], options_.homes.front());
+    graph.inputs = input_ports(*graphs[i].spec, *graph.plan, catalog);
     graph.contract = std::make_unique<wire::Contract>(
-        *graph.plan, std::move(placement),
+        *graph.plan, wire::Placement{graph.machines, homes_},
         wire::ports_of(*graphs[i].spec, *graph.plan, catalog.declarations()));
   }
   host_->run();
   incarnation_ = options_.incarnation;
   Result<std::shared_ptr<Life>> made = new_life();
   if (!made.ok()) return made.error();
-  if (!is_home()) {
-    keeper_ = std::thread([this] { keep(); });
-    return {};
-  }
-  const auto session_ended = [this](std::uint64_t session) {
-    for (const auto& driver : life_->drivers()) driver->session_ended(session);
-  };
-  for (std::size_t i = 0; i < graphs.size(); ++i)
-    runners_.push_back(make_runner(host_, life_->drivers()[i], graphs[i], catalog, session_ended));
+  thread_ = std::thread([this] { keep(); });
   return {};
+}
+
+void NodeImpl::set_runners(const std::shared_ptr<Life>& life) {
+  const auto session_ended = [life](std::uint64_t session) {
+    for (const auto& driver : life->drivers()) driver->session_ended(session);
+  };
+  const auto may_begin = [life, this] {
+    return life->is_let_in() ? std::string()
+                             : "no call can begin at machine '" + options_.machines[options_.self] +
+                                   "' until it is let in";
+  };
+  const std::string end = session_name_end(homes_, options_.machines, options_.self);
+  for (std::size_t i = 0; i < graphs_.size(); ++i) {
+    if (runners_.size() == i) runners_.push_back(std::make_unique<HomeRunner>());
+    runners_[i]->set(make_runner(host_, life->drivers()[i], graphs_[i].inputs, session_ended, end),
+                     may_begin);
+  }
 }
 
 Result<std::shared_ptr<Life>> NodeImpl::new_life() {
   const Origin self{options_.self, incarnation_};
   Result<std::unique_ptr<Transport>> transport = options_.connect(self);
   if (!transport.ok()) return transport.error();
-  auto life = std::make_shared<Life>(options_, self, static_cast<LifeKeeper&>(*this));
+  auto life = std::make_shared<Life>(options_, self, static_cast<LifeOwner&>(*this));
   std::vector<std::shared_ptr<Driver>> drivers;
   for (std::size_t i = 0; i < graphs_.size(); ++i) {
     DriverPlace place;
     place.where.self = self;
-    place.where.home = options_.home;
+    place.where.keeper = options_.keeper;
+    place.where.homes = homes_;
     place.where.machines = static_cast<std::uint32_t>(options_.machines.size());
     place.where.nodes = graphs_[i].machines;
     place.where.contract = graphs_[i].contract.get();
@@ -147,6 +192,7 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
     place.machines = options_.machines;
     place.stops = graphs_[i].stops;
     place.window = window_;
+    place.sessions_max = options_.sessions_max;
     place.waits = waits_;
     place.port = &life->port();
     drivers.push_back(std::make_shared<Driver>(
@@ -159,8 +205,10 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
     lived_ = self.incarnation;
     ++lives_;
     over_ = asks_ = false;
+    changed_.notify_all();
   }
   life->start(std::move(drivers), std::move(transport).value());
+  if (is_home()) set_runners(life);
   return life;
 }
 
@@ -170,9 +218,10 @@ NodeImpl::~NodeImpl() {
     stop_ = true;
     changed_.notify_all();
   }
-  if (keeper_.joinable()) keeper_.join();
+  if (thread_.joinable()) thread_.join();
+  ending_.stop();
   runners_.clear();
-  if (life_) life_->stop(true);
+  if (life_) life_->stop(true, "the machine was stopped");
 }
 
 Result<void> NodeImpl::wait_for_members(std::chrono::milliseconds patience, const Look& look) {
@@ -191,7 +240,11 @@ Result<void> NodeImpl::wait_for_members(std::chrono::milliseconds patience, cons
     if (missing.empty()) return {};
     if (look)
       if (Result<void> go_on = look(missing); !go_on.ok()) return go_on;
-    if (left.count() <= 0)
+    if (left.count() > 0) {
+      // One that is over has nobody to wait for.
+      std::unique_lock lock(mutex_);
+      if (over_) changed_.wait_for(lock, step, [&] { return life_ != life || stop_; });
+    } else
       return Error{ErrorCode::deadline, (missing.size() == 1 ? "machine " : "machines ") +
                                             list_of(missing) + " did not join within " +
                                             std::to_string(patience.count()) + " ms"};
@@ -205,7 +258,9 @@ NodeStatus NodeImpl::status() const {
     const std::lock_guard lock(mutex_);
     life = life_;
     status.lives = lives_;
+    status.over = over_;
   }
+  status.let_in = life->is_let_in() && !status.over;
   status.now = std::chrono::steady_clock::now();
   status.self = life->self();
   for (Roster::Row& row : life->roster()) status.machines.push_back({std::move(row), {}});
@@ -215,66 +270,94 @@ NodeStatus NodeImpl::status() const {
   return status;
 }
 
-void NodeImpl::over(const std::string&) {
+void NodeImpl::over(const std::string& why) {
   const std::lock_guard lock(mutex_);
   over_ = true;
+  over_why_ = why;
   changed_.notify_all();
 }
 
-void NodeImpl::bound(Origin home) {
+template <typename Is>
+void NodeImpl::end_those(Is is_over) {
+  std::set<std::pair<std::uint32_t, std::string>> names;
+  std::erase_if(sessions_, [&](const auto& known) {
+    if (!is_over(known)) return false;
+    names.insert({known.first.second.home.machine, known.first.first});
+    return true;
+  });
+  for (const auto& [home, name] : names) ending_.add(home, name);
+}
+
+void NodeImpl::bound(Origin keeper) {
   const std::lock_guard lock(mutex_);
-  if (home_.incarnation != 0 && home_ != home) {
-    for (const auto& [session, number] : sessions_) ending_.push_back(session);
-    sessions_.clear();
-  }
-  home_ = home;
+  // All homes begin anew with it.
+  if (keeper_.incarnation != 0 && keeper_ != keeper) end_those([](const auto&) { return true; });
+  keeper_ = keeper;
   asks_ = true;
   changed_.notify_all();
 }
 
-void NodeImpl::session_known(const std::string& session, std::uint64_t number) {
+void NodeImpl::session_known(const std::string& session, const SessionId& id) {
   const std::lock_guard lock(mutex_);
-  sessions_.emplace(session, number);
+  sessions_.try_emplace({session, id}, Named{lived_, lived_}).first->second.last = lived_;
 }
 
-void NodeImpl::session_ended(const std::string& session, std::uint64_t number) {
+void NodeImpl::session_ended(const std::string& session, const SessionId& id) {
   const std::lock_guard lock(mutex_);
-  if (sessions_.erase({session, number}) == 0) return;
-  ending_.push_back(session);
-  changed_.notify_all();
+  if (sessions_.erase({session, id}) == 0) return;
+  ending_.add(id.home.machine, session);
 }
 
-void NodeImpl::session_over(const std::string& session, std::uint64_t number) {
+void NodeImpl::session_over(const std::string& session, const SessionId& id) {
   const std::lock_guard lock(mutex_);
-  sessions_.erase({session, number});
+  sessions_.erase({session, id});
 }
 
-void NodeImpl::session_void(const std::string& session) {
+void NodeImpl::session_void(std::uint32_t home, const std::string& session) {
   const std::lock_guard lock(mutex_);
-  if (std::erase_if(sessions_, [&](const auto& known) { return known.first == session; }) == 0)
-    return;
-  ending_.push_back(session);
-  changed_.notify_all();
+  bool any = false;
+  for (auto known = sessions_.lower_bound({session, {0, {0, 0}}});
+       known != sessions_.end() && known->first.first == session;) {
+    Named& named = known->second;
+    any = any || named.first != lived_;
+    named.first = lived_;
+    // It may have been named in this life already, in which nothing of it has run here yet.
+    known = named.last == lived_ ? std::next(known) : sessions_.erase(known);
+  }
+  if (any) ending_.add(home, session);
 }
 
-bool NodeImpl::is_ending(const std::string& session) {
+void NodeImpl::home_over(Origin home) {
   const std::lock_guard lock(mutex_);
-  return std::ranges::find(ending_, session) != ending_.end();
+  end_those([&](const auto& known) {
+    const Origin of = known.first.second.home;
+    return of.machine == home.machine && of.incarnation <= home.incarnation;
+  });
 }
 
-bool NodeImpl::is_ending_any() {
-  const std::lock_guard lock(mutex_);
-  return !ending_.empty();
+void NodeImpl::session_gone(std::uint32_t home) {
+  std::shared_ptr<Life> life;
+  {
+    const std::lock_guard lock(mutex_);
+    life = life_;
+    changed_.notify_all();
+  }
+  life->go_on(home);
 }
 
 void NodeImpl::keep() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stop_ || over_ || asks_ || !ending_.empty(); });
+    const auto is_due = [this] { return (over_ || asks_) && !ending_.is_ending_any(); };
+    const auto has_news = [&] { return stop_ || is_due(); };
+    if (own_over_.empty())
+      changed_.wait(lock, has_news);
+    else
+      changed_.wait_for(lock, own_tries_every, has_news);
     if (stop_) return;
-    if (!ending_.empty()) {
-      end_next_session(lock);
-    } else if (over_) {
+    if (!own_over_.empty()) end_own_over(lock);
+    if (!is_due()) continue;
+    if (over_) {
       begin_next_life(lock);
     } else {
       asks_ = false;
@@ -286,23 +369,42 @@ void NodeImpl::keep() {
   }
 }
 
-void NodeImpl::end_next_session(std::unique_lock<std::mutex>& lock) {
-  const std::string session = ending_.front();
+/// What roles here keep of this home's sessions: others drop theirs, for its life is over. A call
+/// of that life may take a while to let go, for which the next life waits no longer than a caller.
+void NodeImpl::end_own_sessions(std::unique_lock<std::mutex>& lock) {
+  const auto names = host_->sessions()->names();
+  for (const std::string& name : names) host_->sessions()->set_over(name);
+  own_over_.insert(names.begin(), names.end());
+  const auto until = std::chrono::steady_clock::now() + options_.runner.grace;
+  for (;;) {
+    end_own_over(lock);
+    if (own_over_.empty() || stop_ || std::chrono::steady_clock::now() >= until) break;
+    changed_.wait_for(lock, own_tries_every, [this] { return stop_; });
+  }
+  for (const std::string& name : own_over_)
+    if (options_.notice)
+      options_.notice("session '" + name + "' has a call of the life before that a role holds on " +
+                      "to: it ends when the role lets go, and no call of it begins until then");
+}
+
+void NodeImpl::end_own_over(std::unique_lock<std::mutex>& lock) {
+  const std::set<std::string> names = own_over_;
+  std::set<std::string> left;
   lock.unlock();
-  (void)host_->end_session(session);  // none of its calls is under way, as the home says
+  for (const std::string& name : names)
+    if (host_->sessions()->is_over(name) && !host_->end_session(name).ok()) left.insert(name);
   lock.lock();
-  ending_.pop_front();
-  const std::shared_ptr<Life> life = life_;
-  lock.unlock();
-  life->go_on();
-  lock.lock();
+  own_over_ = std::move(left);  // nobody else changes it
 }
 
 void NodeImpl::begin_next_life(std::unique_lock<std::mutex>& lock) {
   const std::shared_ptr<Life> gone = life_;
+  const std::string why = "machine '" + options_.machines[options_.self] +
+                          "', where the call began, begins anew: " + over_why_;
   lock.unlock();
-  gone->stop(false);
+  gone->stop(false, why);
   lock.lock();
+  if (is_home()) end_own_sessions(lock);
   incarnation_ = std::max(lived_ + 1, options_.incarnation);  // one that never began is not used up
   lock.unlock();
   Result<std::shared_ptr<Life>> made = new_life();

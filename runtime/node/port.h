@@ -22,14 +22,14 @@ struct PeerEvent {
   enum class Kind : std::uint8_t {
     message,  // `from` sent the bytes from `begin` on
     control,  // `from` sent `control`
-    joined,   // at home: `from` is there
-    lost,     // at home: `from` is over, because of `why`
+    joined,   // at the keeper: `from` is there
+    lost,     // at the keeper: `from` is over, because of `why`
   };
   Kind kind = Kind::message;
   Origin from;
   wire::Bytes bytes;
   std::size_t begin = 0;
-  std::uint64_t news = 0;  // message: of the home's, what its sender knew
+  std::uint64_t news = 0;  // message: of the keeper's, what its sender knew
   Control control;
   std::string why;
 };
@@ -44,15 +44,17 @@ class NodePort {
   /// What this life said is wrong, which ends it.
   virtual void refuse(Origin life, const std::string& why) = 0;
   /// Roles may hold something of the session from now on, so its end has to reach this machine.
-  /// `number`: the home's for it, of no other session, also of its name.
-  virtual void session_known(const std::string& session, std::uint64_t number) = 0;
-  /// The home has ended it, and the driver will not name it again.
-  virtual void session_over(const std::string& session, std::uint64_t number) = 0;
-  /// At home: what that machine holds of the session is void, and it is told when it is back.
+  /// `id`: of no other session, also of its name.
+  virtual void session_known(const std::string& session, const SessionId& id) = 0;
+  /// Its home has ended it, and the driver will not name it again.
+  virtual void session_over(const std::string& session, const SessionId& id) = 0;
+  /// At its home: what that machine holds of it is void, which `tell_void` says when it is back.
   virtual void session_void(std::uint32_t machine, const std::string& session) = 0;
+  /// At a home: this life is there, and the driver will let it in.
+  virtual void tell_void(Origin life) = 0;
   /// A line for people.
   virtual void notice(const std::string& line) const = 0;
-  /// The home has let this machine in.
+  /// The keeper and all homes have let this machine in.
   virtual void admitted() = 0;
 };
 
@@ -64,6 +66,7 @@ struct DriverPlace {
   std::vector<std::string> machines;  // their names, by number
   std::vector<bool> stops;            // by edge: see `stopping_edges`
   std::size_t window = 1;             // of each edge between two machines, in bytes
+  std::size_t sessions_max = std::size_t{1} << 20U;  // of this home, which have not ended
   std::shared_ptr<GateWaits> waits;   // of all workflows of the process
   NodePort* port = nullptr;           // borrowed until the driver has closed
 };

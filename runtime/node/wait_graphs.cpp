@@ -69,12 +69,11 @@ std::vector<WaitGraph> wait_graphs(std::span<const Graph> graphs) {
 }
 
 std::size_t window_for(std::span<const Graph> graphs, const std::vector<RoleMachines>& placed,
-                       std::uint32_t home) {
-  const std::vector<std::uint32_t> callers{home};
+                       const std::vector<std::uint32_t>& homes) {
   std::size_t edges = 1;
   for (std::size_t i = 0; i < graphs.size(); ++i) {
     const auto machines = [&](NodeId node) -> const std::vector<std::uint32_t>& {
-      return node == entry_node ? callers : placed[i][graphs[i].plan->nodes[node].role];
+      return node == entry_node ? homes : placed[i][graphs[i].plan->nodes[node].role];
     };
     for (const Edge& edge : graphs[i].plan->edges)
       for (const std::uint32_t from : machines(edge.from))

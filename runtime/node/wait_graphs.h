@@ -19,6 +19,6 @@ std::vector<WaitGraph> wait_graphs(std::span<const Graph> graphs);
 
 /// Of each edge: together the windows hold what a machine may have to keep of others, or less.
 std::size_t window_for(std::span<const Graph> graphs, const std::vector<RoleMachines>& placed,
-                       std::uint32_t home);
+                       const std::vector<std::uint32_t>& homes);
 
 }  // namespace sluice

@@ -34,6 +34,11 @@ std::vector<std::string> registry_acl(const std::string& cluster) {
           "+zrangebyscore", "~sluice:" + cluster + ":*"};
 }
 
+std::vector<std::string> page_index_acl() {
+  return {"+info", "+fcall", "+hdel",  "+hkeys",     "+hlen",
+          "+sadd", "+srem",  "+scard", "+sismember", "+unlink"};
+}
+
 Result<std::vector<std::string>> private_redis_command(const std::string& folder,
                                                        const std::string& cluster) {
   const std::string program = find_program("redis-server");
@@ -48,12 +53,13 @@ Result<std::vector<std::string>> private_redis_command(const std::string& folder
   };
   add({"--port", "0", "--unixsocket", private_redis_socket(folder), "--unixsocketperm", "600"});
   add({"--dir", folder, "--save", "", "--appendonly", "no", "--daemonize", "no"});
-  add({"--maxmemory", "64mb", "--maxmemory-policy", "noeviction", "--loglevel", "warning"});
+  add({"--maxmemory", "256mb", "--maxmemory-policy", "noeviction", "--loglevel", "warning"});
   // Its crash report takes locks that the crash may have left held: it would stand still, not die.
   add({"--crash-log-enabled", "no", "--crash-memcheck-enabled", "no"});
   add({"--user", "default", "reset", "on", "nopass"});
-  const std::vector<std::string> rules = registry_acl(cluster);
-  words.insert(words.end(), rules.begin(), rules.end());
+  for (const std::vector<std::string>& rules : {registry_acl(cluster), page_index_acl()})
+    words.insert(words.end(), rules.begin(), rules.end());
+  add({"+function|load"});  // it begins without any, and nobody else uses it
   return words;
 }
 

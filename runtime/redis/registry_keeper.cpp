@@ -67,6 +67,7 @@ class Keeper final : public RegistryKeeper {
  private:
   void keep();
   void ask(const RegistryQuestion& question);
+  Result<void> connect(std::chrono::steady_clock::time_point until);
   void broke(const std::string& why);
   void tell();
   /// True when the keeper is to end.
@@ -111,6 +112,8 @@ bool Keeper::wait(Instant until) const {
 }
 
 void Keeper::keep() {
+  // The end came amid a question, perhaps: what the server did then is not known.
+  bool is_cut_off = false;
   for (;;) {
     std::optional<RegistryQuestion> question;
     Instant due{};
@@ -122,22 +125,28 @@ void Keeper::keep() {
     }
     if (question) ask(*question);
     tell();
+    if (question) is_cut_off = !link_;
     if (wait(question ? now() : std::max(due, now() + milliseconds(1)))) break;
   }
-  if (!link_) return;
   stop_.hear();
+  if (is_cut_off) (void)connect(steady_clock::now() + farewell_patience);
+  if (!link_) return;
   failpoint("registry_leave");
   (void)link_->ask(entry_.farewell(), steady_clock::now() + farewell_patience);
 }
 
+Result<void> Keeper::connect(steady_clock::time_point until) {
+  Result<RedisLink> made =
+      RedisLink::connect(options_.address, until, stop_.descriptor(), options_.login);
+  if (!made.ok()) return made.error();
+  link_.emplace(std::move(made).value());
+  return {};
+}
+
 void Keeper::ask(const RegistryQuestion& question) {
   const auto until = steady_clock::now() + entry_.patience();
-  if (!link_) {
-    Result<RedisLink> made =
-        RedisLink::connect(options_.address, until, stop_.descriptor(), options_.login);
-    if (!made.ok()) return broke(made.error().message);
-    link_.emplace(std::move(made).value());
-  }
+  if (!link_)
+    if (const Result<void> made = connect(until); !made.ok()) return broke(made.error().message);
   failpoint(question.words[1] == registry::enter ? "registry_enter" : "registry_renew");
   const Result<RedisValue> answer = link_->ask(question.words, until);
   failpoint("registry_answered");

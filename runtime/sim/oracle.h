@@ -133,7 +133,7 @@ class Oracle {
     bool given_up = false;
     bool orphaned = false;
     bool failed = false;
-    Few<Flying, 4> flying;
+    Few<Flying, 4, &Flying::number> flying;
     Few<ActivationNumber, 4> running;
     std::uint64_t settled = 0;
     std::uint64_t frames = 0;

@@ -64,7 +64,9 @@ class Simulation final : public TroubleHost {
       check_progress();
       want_tick();
       if (report_.events >= options_.events_max)
-        oracle_.violated("C7: no end after " + std::to_string(report_.events) + " events");
+        oracle_.violated("C7: no end after " + std::to_string(report_.events) +
+                         " events: its limits (loop_iterations, frames) allow more than that, or "
+                         "the engine goes in a circle");
       if (!oracle_.violations().empty()) break;
     }
     finish();

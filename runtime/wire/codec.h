@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/result.h"
@@ -54,6 +55,8 @@ Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, cons
 /// The same, of a sender who may lend.
 Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, const Sender& sender,
                         Instant now, const Limits& limits, Pools& pools, Lending& lending);
+/// The home of a message's call, by its head alone; nothing: it has none.
+std::optional<Origin> home_of(std::span<const std::byte> bytes);
 /// Whoever sent it: for tests and tools, never for what a link brings.
 Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, Instant now,
                         const Limits& limits, Pools& pools);

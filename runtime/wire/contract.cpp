@@ -129,7 +129,8 @@ std::string_view Contract::notice_problem(const Message& message, Origin from) c
   if (failure.node == entry_node || !lives(failure.node, from.machine, message.call))
     return "a failure of a node that is not the sender's";
   const bool of_home =
-      failure.kind == FailureKind::frame_limit || failure.kind == FailureKind::node_lost;
+      failure.kind == FailureKind::node_lost ||
+      (failure.kind == FailureKind::frame_limit && plan_.nodes[failure.node].loop_index == none);
   return of_home ? "a failure that only the call's home tells" : "";
 }
 

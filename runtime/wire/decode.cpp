@@ -299,6 +299,18 @@ Result<Message*> decode_from(const Plan& plan, std::span<const std::byte> bytes,
 
 }  // namespace
 
+std::optional<Origin> home_of(std::span<const std::byte> bytes) {
+  constexpr std::uint64_t u32_max = 0xffff'ffffU;
+  ByteReader in(bytes);
+  (void)in.u8("a version");
+  (void)in.u8("a kind");
+  (void)in.number("a place in the plan", 0xffff);
+  Origin home;
+  home.machine = static_cast<std::uint32_t>(in.number("a home", u32_max));
+  home.incarnation = static_cast<std::uint32_t>(in.number("an incarnation", u32_max));
+  return in.ok() ? std::optional(home) : std::nullopt;
+}
+
 Result<Message*> decode(const Plan& plan, std::span<const std::byte> bytes, const Sender& sender,
                         Instant now, const Limits& limits, Pools& pools) {
   Lending none;

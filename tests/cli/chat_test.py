@@ -99,7 +99,7 @@ def pictures():
         def asked(*more):
             done = subprocess.run([SLUICE, "model", "ask", model, question, "--tokens", "12", *more], capture_output=True, timeout=300)
             # The chat prints no bytes that would command a terminal.
-            return re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", done.stdout.decode()).strip()
+            return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", done.stdout.decode()).strip()
 
         wanted, blind = asked("--image", picture), asked()
         expect(f"{name} sees", wanted and blind and wanted != blind, (wanted, blind))
@@ -122,6 +122,21 @@ def pictures():
         expect(f"{name}: /reset forgets the picture", re.search(r" (0|16) kept", said) and blind in said.replace("\r\n", "\n"), (blind, said))
         talk.type("/quit\n")
         expect(f"{name}: it ends well", talk.status() == 0, talk.seen)
+
+
+def refused_with_a_picture():
+    """A message that is refused was not said: its picture stands before the next one."""
+    model = os.path.join(ROOT, "tests/golden/conversation_qwen")
+    picture, question = os.path.join(model, "picture.png"), "What is on the table?"
+
+    def tokens(*lines):
+        done = subprocess.run([SLUICE, "chat", model, "--tokens", "4", "--stats"], input="\n".join(lines).encode(), capture_output=True,
+                              timeout=300)
+        return re.findall(rb"prompt +(\d+) tokens", done.stderr), done
+
+    seen, blind = tokens(f"/image {picture}", question)[0], tokens(question)[0]
+    after, done = tokens(f"/image {picture}", "word " * 2000, question)
+    expect("the picture of a refused message", after == seen != blind and b"there is room for" in done.stderr, (after, seen, done))
 
 
 def drawings():
@@ -329,6 +344,7 @@ def main():
     workflow()
     ten_turns()
     pictures()
+    refused_with_a_picture()
     drawings()
     editing()
     suspended()

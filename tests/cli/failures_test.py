@@ -6,6 +6,7 @@ Every failure is one line on standard error and an exit status that says so; not
 """
 import json
 import os
+import pty
 import re
 import resource
 import shutil
@@ -28,12 +29,16 @@ SCENARIO = at("workflows/scenarios/image_edit_two_pictures.yaml")
 QWEN, SMOL, LLAMA, PI0 = (at("tests/golden", name) for name in ("conversation_qwen", "conversation_smolvlm", "llama", "pi0"))
 
 
-def sluice(*args, cwd=ROOT, stdout=subprocess.PIPE, seconds=120, descriptors=None):
-    """Exit status, standard output, standard error; no status: it hung. `descriptors`: how many files it may have open."""
+def sluice(*args, cwd=ROOT, stdout=subprocess.PIPE, seconds=120, descriptors=None, memory=None):
+    """Exit status, standard output, standard error; no status: it hung. `descriptors`: how many files it may have open.
+    `memory`: how many bytes its addresses may take."""
     limit = None
-    if descriptors is not None:
+    if descriptors is not None or memory is not None:
         def limit():
-            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+            if descriptors is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+            if memory is not None:
+                resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     try:
         done = subprocess.run([SLUICE, *args], cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, timeout=seconds,
                               stdin=subprocess.DEVNULL, preexec_fn=limit)
@@ -307,6 +312,10 @@ def names_of_outputs(scratch):
     for name in ("-", "image=-"):
         refused(f"--out {name}", f"--out {name}: outputs go to files", *draw, "--out", name, cwd=scratch)
     expect("no file of that name", not os.path.exists(os.path.join(scratch, "-")), os.listdir(scratch))
+    path = os.path.join(scratch, "none.png")
+    code, out, err = sluice("run", CHAT, "--image", at("models/scenes/samples/table.png"), "--prompt", "what color is the circle", "--out", "image=" + path)
+    expect("a file that nothing came for", code == 0 and "red" in out and not os.path.exists(path) and
+           f"note: nothing came for the output 'image': {path} was not written" in err, (code, out, err))
     for ending in ("jpg", "jpeg", "npy"):
         path = os.path.join(scratch, "drawn." + ending)
         refused(f"a picture as {ending}", f"a picture is written as PNG; name it {scratch}/drawn.png", *draw, "--out", path)
@@ -330,9 +339,57 @@ def no_descriptors(scratch):
     for how in (["--prompt", "draw a star", "--seed", "1", "--out", os.path.join(scratch, "star.png")], ["--calls", lines]):
         for most in range(4, 10):
             code, out, err = sluice("run", CHAT, *how, cwd=scratch, descriptors=most)
-            expect(f"{most} descriptors", code == 0 or (code is not None and (err or '"ok":false' in out)), (code, out, err))
-            said.add("no file descriptor can be opened (Too many open files)" in err)
+            none = "no file descriptor can be opened (Too many open files)" in err
+            expect(f"{most} descriptors", (code == 0 and not none) or (code == 1 and (err or '"ok":false' in out)), (code, out, err))
+            said.add(none)
     expect("descriptors are named where there are none", True in said, said)
+
+
+def hostile_names(scratch):
+    """What a file or a model says does not command the terminal: escapes are shown, or left out."""
+    folder = os.path.join(scratch, "hostile")
+    shutil.copytree(LLAMA, folder)
+    header = json.dumps({"a\x1b]0;title\x07\x9b2J": {"dtype": "\x1b[2J", "shape": [1], "data_offsets": [0, 4]}}, ensure_ascii=False).encode()
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header + bytes(4))
+    code, out, err = sluice("model", "inspect", folder)
+    expect("a hostile tensor name", code == 1 and "unknown dtype" in err and not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", out + err), (code, out, err))
+    refused("an escape in a name of a file", "\\x1b[2J", "model", "inspect", "/nowhere\x1b[2J")
+    code, out, err = sluice("model", "ask", QWEN, "what does <|image_pad|> mean?", "--tokens", "4")
+    expect("a question about a special token", code == 0 and "error" not in err, (code, out, err))
+    # An answer with control characters: whole in a pipe, without them in a terminal.
+    ask = [SLUICE, "model", "ask", at("tests/golden/gguf/llama.gguf"), "Hello", "--tokens", "60", "--temperature", "1.5", "--seed", "4"]
+    piped = subprocess.run(ask, capture_output=True, timeout=120).stdout
+    pid, end = pty.fork()
+    if pid == 0:
+        os.execv(SLUICE, ask)
+    seen = b""
+    while True:
+        try:
+            got = os.read(end, 4096)
+        except OSError:  # the program has ended
+            got = b""
+        if not got:
+            break
+        seen += got
+    os.waitpid(pid, 0)
+    os.close(end)
+    plain = re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", piped.decode())
+    shown = seen.decode().replace("\r\n", "\n")
+    expect("an answer in a terminal", plain != piped.decode() and plain in shown and "\x07" not in shown, (piped, seen))
+
+
+def no_memory():
+    """An answer gets pages for what the model reads, whatever was asked for; where memory runs out, that is said."""
+    with open(SLUICE, "rb") as binary:
+        if b"__asan_init" in binary.read():
+            return  # then a process reserves more than any limit
+    model, limit = at("tests/golden/gguf/llama.gguf"), 1500 << 20
+    code, out, err = sluice("model", "ask", model, "Hello", "--tokens", str(1 << 20), memory=limit)
+    expect("more tokens than the model reads", code == 0 and out.strip() and "error" not in err, (code, out, err))
+    # 2 GB of keys and values, which the machine may have and the process may not.
+    refused("no memory", "memory ran out", "model", "bench", model, "--batch", "1024", "--prompt", "1", "--tokens", "1000",
+            memory=limit)
 
 
 def main():
@@ -348,6 +405,8 @@ def main():
         wrong_contents(scratch)
         names_of_outputs(scratch)
         no_descriptors(scratch)
+        hostile_names(scratch)
+    no_memory()
     bad_options()
     print("\n".join(failures) if failures else "all as expected")
     sys.exit(1 if failures else 0)

@@ -57,8 +57,8 @@ def command_line(flow):
     refused("a session without a name", 2, "--session", "empty", args=["run", CHAT, "--prompt", "x", "--session", ""])
     huge = "99999999999999999999"
     for what, args in (("simulate", [CHAT]), ("test", ["workflows"]), ("chat", [GGUF]), ("run", [CHAT, "--prompt", "x"])):
-        refused(f"a seed beyond 64 bits: {what}", 2, "--seed", huge, "whole number from", args=[what, *args, "--seed", huge])
-    refused("half a token", 2, "--max-tokens", "'5.5' is not a whole number", args=["run", CHAT, "--prompt", "x", "--max-tokens", "5.5"])
+        refused(f"a seed beyond 64 bits: {what}", 2, "--seed", huge, "of 64 bits at most", args=[what, *args, "--seed", huge])
+    refused("half a token", 2, "--max-tokens", "is '5.5', it must be a whole number", args=["run", CHAT, "--prompt", "x", "--max-tokens", "5.5"])
 
 
 def no_such_file(scratch):
@@ -78,6 +78,10 @@ def kinds_of_files(file):
         refused(f"{command} of a profile", 1, "this is a profile", "--profile", args=[command, profile])
     refused("a workflow as a profile", 1, "this is a workflow, not a profile", args=["simulate", CHAT, "--profile", CHAT])
     refused("a profile without its name", 1, "`profile: NAME`", args=["simulate", CHAT, "--profile", nameless])
+    misspelt = file("mp.yaml", "profil: slow\nnodes: { parse: { latency: 5ms } }\n")
+    code, out, err = sluice("simulate", CHAT, "--profile", misspelt)
+    expect("a misspelt profile", code == 1 and "mp.yaml:1:1: error: unknown key 'profil'" in err
+           and "did you mean 'profile'?" in err, (code, out, err))
     code, out, err = sluice("simulate", CHAT, "--profile", profile, "--calls", "2")
     expect("a profile", code == 0 and not err, (code, out, err))
     code, out, err = sluice("simulate", CHAT, "--calls", "4", "--seeds", "3")

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,9 +32,7 @@ def run(*words, text=b"", file_bytes=None):
     if file_bytes is not None:
         def limit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
-    # Python ignores the signal of that limit; its children do when they are not told otherwise.
-    done = subprocess.run([SLUICE, *words], input=text, capture_output=True, timeout=600, preexec_fn=limit,
-                          restore_signals=file_bytes is None)
+    done = subprocess.run([SLUICE, *words], input=text, capture_output=True, timeout=600, preexec_fn=limit)
     return done.returncode, done.stdout, done.stderr.decode()
 
 
@@ -57,6 +56,17 @@ def check_model(model, folder, prompt):
         elif seen:
             expect(f"{turn} computes the end only", seen[0][2] > 100 and seen[0][3] <= 16, said)
     return want
+
+
+def test_inside(checkpoint):
+    """The pages may lie in the checkpoint's own folder, with a log beside it that grows."""
+    shutil.copytree(os.path.join(ROOT, "tests/golden/conversation_qwen"), checkpoint)
+    for turn in range(3):
+        _, _, said = run("model", "ask", checkpoint, "What is on the table? " * 3, "--tokens", "4", "--kv-folder", checkpoint + "/kv")
+        with open(checkpoint + "/asked.log", "a", encoding="utf-8") as log:
+            log.write(said)
+        seen = pages(said)
+        expect(f"pages inside the checkpoint's folder, turn {turn}", len(seen) == 1 and (seen[0][2] >= 16) == (turn > 0), said)
 
 
 def watched(folder, count):
@@ -145,7 +155,8 @@ def test_full_disk(folder):
 
 def test_errors(folder):
     os.mkdir(folder, 0o700)
-    for words, part in ((("--kv-bytes", "4X"), "is no size"), (("--kv-bytes", "100"), "are too few")):
+    for words, part in ((("--kv-bytes", "4X"), "is no size"), (("--kv-bytes", "100"), "its 100 bytes are too few"),
+                        (("--kv-bytes", "1KiB"), "its 1 KiB are too few: a page of this model takes ")):
         status, _, said = run("model", "ask", MODEL, "hi", "--raw", "--kv-folder", folder, *words)
         expect(f"{words} is refused", status != 0 and part in said, said)
     os.chmod(folder, 0o755)
@@ -158,6 +169,7 @@ def test_errors(folder):
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         test_folder(scratch + "/kv")
+        test_inside(scratch + "/model")
         test_chat(scratch + "/chat")
         test_full_disk(scratch + "/full")
         test_errors(scratch + "/errors")

@@ -8,7 +8,7 @@ namespace sluice::cli {
 using namespace std::chrono_literals;
 
 TEST_CASE("calls wait from a process's death to the machine's next life, while it is restarted") {
-  RestartHold hold(2, 1000ms);
+  RestartHold hold(2, 1000ms, 300ms);
   const RestartHold::Time begin{};
   CHECK_FALSE(hold.waits(1, true, begin));  // it was never there
   hold.lives(1);
@@ -25,6 +25,20 @@ TEST_CASE("calls wait from a process's death to the machine's next life, while i
   CHECK_FALSE(hold.waits(1, true, begin + 1001ms));
   hold.died(1, begin + 2000ms);  // with a patience of its own
   CHECK(hold.waits(1, true, begin + 2999ms));
+}
+
+TEST_CASE("calls wait a lease for a machine that this life has not met, and no longer") {
+  RestartHold hold(2, 1000ms, 300ms);
+  const RestartHold::Time begin{};
+  CHECK(hold.meets(1, 2, begin));
+  CHECK(hold.meets(1, 2, begin + 299ms));
+  CHECK_FALSE(hold.meets(1, 2, begin + 300ms));
+  CHECK(hold.meets(0, 2, begin + 300ms));  // each has a lease of its own
+  CHECK(hold.meets(1, 3, begin + 400ms));  // and each life
+  CHECK_FALSE(hold.meets(1, 3, begin + 700ms));
+  RestartHold hasty(1, 200ms, 300ms);
+  CHECK(hasty.meets(0, 1, begin));
+  CHECK_FALSE(hasty.meets(0, 1, begin + 200ms));
 }
 
 }  // namespace sluice::cli

@@ -264,12 +264,13 @@ def calls(scratch, flow):
     lines = [json.dumps(seen), "", json.dumps(again), json.dumps(other), "no JSON", json.dumps(ask("draw a red circle", id="drawn")),
              json.dumps(ask("", id="empty")), json.dumps(ask("x", idd=1)), json.dumps({"id": "lacks", "inputs": {}}),
              json.dumps({"id": "bad", "inputs": {"request": None}, "deadline_ms": 0}), "[" * 100000,
-             json.dumps(ask("draw a blue square", id="late", deadline_ms=1)), json.dumps(ask("hello", session=""))]
+             json.dumps(ask("draw a blue square", id="late", deadline_ms=1)), json.dumps(ask("hello", id="nameless", session="")),
+             json.dumps(ask("hello", id=14, end_session="yes"))]
     source = scratch.file("calls.jsonl", "\n".join(lines))
     folder = scratch.path("pictures")
     code, out, err = sluice("run", CHAT, "--calls", source, "--out", folder)
     results = {r["line"]: r for r in map(json.loads, out.splitlines())}
-    expect("a result for each line that is not blank", code == 1 and sorted(results) == [1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13], (code, out, err))
+    expect("a result for each line that is not blank", code == 1 and sorted(results) == [1, *range(3, 15)], (code, out, err))
     _, single, _ = sluice("run", CHAT, "--prompt", "what color is the circle", "--image", TABLE)
     expect("the answer is that of a single call", results[1]["ok"] and results[1]["outputs"] == {"text": single.strip()} and
            results[1]["id"] == "seen" and results[1]["session"] == "a", results[1])
@@ -280,7 +281,8 @@ def calls(scratch, flow):
            scratch.read("pictures", "call-6-image.png").startswith(b"\x89PNG"), drawn)
     for line, needle, id_ in ((5, "line 5: it is not JSON, as byte 2 of the line shows", None), (7, "prompt is empty", "empty"), (8, "did you mean 'id'?", None),
                               (9, "lacks 'request' (json)", "lacks"), (10, "'deadline_ms' is 0", "bad"), (11, "deeper than 64", None),
-                              (12, "deadline of 1 ms", "late"), (13, "'session'", None)):
+                              (12, "deadline of 1 ms", "late"), (13, "'session'", "nameless"),
+                              (14, "'end_session'", 14)):
         r = results[line]
         expect(f"line {line}", not r["ok"] and needle in r["error"]["message"] and r["id"] == id_ and r["outputs"] == {}, r)
     expect("who failed", results[7]["error"].get("node") == "parse" and results[12]["error"]["code"] == "deadline", results[7])
@@ -434,6 +436,40 @@ def terminal(scratch):
     expect("and its status says so", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130, "")
 
 
+def counted(scratch):
+    """A caller's number that a role cannot take costs that call, not those beside it; `test` says the same of it."""
+    flow = scratch.file("counted.yaml", """sluice: 1
+workflow: counted
+inputs: { q: json, n: number }
+roles: { any: { plugin: parse_request } }
+nodes:
+  all:  { run: any.parse, inputs: [ { request: inputs.q } ] }
+  some: { run: any.parse, inputs: [ { request: inputs.q } ], count: { request: inputs.n } }
+outputs: { some: some.text, all: all.text }
+""")
+    request = {"content": [{"type": "text", "text": "hi"}]}
+    lines = "".join(json.dumps({"inputs": {"q": request, "n": n}}) + "\n" for n in (0, 1))
+    code, out, err = sluice("run", flow, "--calls", "-", "--concurrency", "1", stdin=lines.encode())
+    results = [json.loads(line) for line in out.splitlines()]
+    expect("a count of none", code == 1 and [r["ok"] for r in results] == [False, True] and results[1]["outputs"]["some"] == "hi" and
+           results[0]["error"].get("node") == "some" and results[0]["error"]["message"] == "0 frames of 'request' came, and 'any.parse' reads one",
+           (code, out, err))
+    scenario = scratch.file("counted.scenario.yaml", """scenario: counted
+workflow: counted.yaml
+calls: [ { inputs: { q: x, n: 0 } } ]
+expect: { calls: [ { status: error, cause: some } ] }
+""")
+    code, out, err = sluice("test", scenario)
+    expect("a count of none in a scenario", code == 0, (out, err))
+
+
+def causes():
+    """Of the failures of one node the cause is told, not what followed from it, whichever words sort first."""
+    code, _, err = sluice("run", CHAT, "--set", "global_params.kv.pages=1", "--prompt", "what color is the circle",
+                          "--image", os.path.join(ROOT, "models/scenes/samples/table.png"))
+    expect("a full pool is the cause", code == 1 and "the KV pool is full" in err and "an earlier piece" not in err, (code, err))
+
+
 def outside(scratch, flow):
     """Full disks and readers that have gone."""
     text = "".join(json.dumps(word("x", id=n, session=str(n))) + "\n" for n in range(50)).encode()
@@ -488,6 +524,8 @@ def main():
         prompts(scratch)
         calls(scratch, flow)
         terminal(scratch)
+        counted(scratch)
+        causes()
         outside(scratch, flow)
         slow_pipe(scratch, flow)
     print("\n".join(failures) if failures else "all as expected")

@@ -50,7 +50,10 @@ def transcripts(folder):
     yield "validate", [["validate", FILE], ["validate", FILE, "--format", "json"], ["validate", WRONG, FILE],
                        ["validate", WRONG, "--format", "json"], ["validate", WRONG, "--format", "sarif"],
                        ["plan", WRONG], ["validate", f"{HERE}/nowhere.yaml"]]
-    yield "plan", [["plan", FILE]] + [["plan", FILE, "--explain", node] for node in NODES + ["nobody"]]
+    counts = f"{HERE}/counts.yaml"
+    yield "plan", [["plan", FILE]] + [["plan", FILE, "--explain", node] for node in NODES + ["nobody"]] + \
+        [["plan", counts]] + [["plan", counts, "--explain", node] for node in (
+            "every", "both", "all_of_two", "nothing", "some", "by_number", "late", "")]
     for kind in ("json", "mermaid", "dot", "svg"):
         yield f"plan_{kind}", [["plan", FILE, "--format", kind]]
     yield "test", [["test", HERE, "--seeds", "20"], ["test", SCENARIO, "--seeds", "2", "--json"],
@@ -65,6 +68,10 @@ def transcripts(folder):
                        ["simulate", "workflows/robot_multitask.yaml", "--calls", "300"],
                        ["simulate", "workflows/robot_multitask.yaml", "--calls", "300", "--concurrency", "300"],
                        ["simulate", "workflows/robot_multitask.yaml", "--calls", "300", "--concurrency", "150"],
+                       *(["simulate", "workflows/robot_multitask.yaml", *words.split()] for words in (
+                           "--calls 1 --set limits.deadline=5ms", "--calls 20 --concurrency 1 --set limits.deadline=5ms",
+                           "--calls 20 --set limits.deadline=5ms", "--calls 20 --rate 1 --set limits.deadline=5ms",
+                           "--calls 300 --set limits.deadline=20ms", "--calls 2000 --rate 1000", "--calls 1 --seeds 8 --faults --nodes 3")),
                        ["simulate", "workflows/image_chat.yaml", "--calls", "300", "--nodes", "3", "--faults"],
                        ["simulate", "workflows/robot_multitask.yaml", "--concurrency", "8", "--rate", "30"],
                        ["simulate", "workflows/image_chat.yaml", "--calls", "4", "--sessions", "1", "--rate", "50", "--trace", turns],

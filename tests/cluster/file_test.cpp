@@ -71,7 +71,8 @@ TEST_CASE("a cluster file says which role runs where") {
   const Placement placed = place_roles(loaded, specs);
   CHECK(loaded.diagnostics.empty());
   CHECK(placed == Placement{{{0}, {1}, {1}, {0}}, {{0}, {1}, {1}, {0}}});
-  CHECK(loaded.spec.home() == 0);
+  CHECK(loaded.spec.homes() == std::vector<std::uint32_t>{0});
+  CHECK(loaded.spec.keeper() == 0);
   CHECK(loaded.spec.machines[0].hosts.empty());
   REQUIRE(loaded.spec.machines[1].hosts.size() == 1);
   CHECK(loaded.spec.machines[1].hosts[0].name.text == "models");
@@ -315,11 +316,12 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
        "3:41 wrong-kind the registry's user must be a single value, this is a list | write one "
        "value, without the '-' or the [ ]"},
       {with_machines("  front: { roles: [ ear, eye, mind, hand ] }\n"),
-       "4:3 no-home no machine is the home, where calls begin | write `home: true` in one of the "
+       "4:3 no-home no machine is a home, where calls begin | write `home: true` in one of the "
        "machines"},
-      {with_machines(front + "  gpu: { home: true, roles: [ mind, hand ] }\n"),
-       "5:3 two-homes 'gpu' and 'front' (line 4) are both the home | calls begin on one machine: "
-       "remove `home: true` from the others"},
+      {with_machines(front + "  gpu: { keeper: true, roles: [ mind ] }\n"
+                             "  arm: { keeper: true, roles: [ hand ] }\n"),
+       "6:3 two-keepers 'arm' and 'gpu' (line 5) both keep the list of who is there | one machine "
+       "keeps it: remove `keeper: true` from the others"},
       {with_machines(front + "  gpu: { roles: [ mind, hand, ear ] }\n"),
        "5:31 must-be-together role 'ear' is on 'gpu' and 'eye' on 'front' (line 4), but 'eye' is "
        "colocated with 'ear' | put both on the same machines"},

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 
-from cluster_test import (ROOT, SLUICE, check, command_of, failures, run_and_clean, stat_of, until)
+from cluster_test import (ROOT, SLUICE, check, children, command_of, failures, run_and_clean, stat_of, until)
 from cluster_test import Up as AnyUp
 from kill_world import free_ports
 
@@ -91,7 +91,7 @@ def pools_are_seen(up: Up, where: str):
     check("a (reader): " in ask("sessions").stdout, f"{where}: {ask('sessions').stdout}")
 
 
-def pulled(folder: str, want: dict, ways, more: str, where: str):
+def pulled(folder: str, want: dict, ways, more: str, where: str, served: str = "served_pages"):
     # Whoever does not hear from another in time computes for itself: on a slow machine all may.
     for last in (False, False, True):
         up = Up(write_cluster(folder, ways, more))
@@ -103,9 +103,62 @@ def pulled(folder: str, want: dict, ways, more: str, where: str):
     check(pages > 0, f"{where}: no page was pulled")
     pools_are_seen(up, where)
     for one, other in (("read", "write"), ("write", "read")):
-        check(up.count(one, "pulled_pages") <= up.count(other, "served_pages"),
+        check(up.count(one, "pulled_pages") <= up.count(other, served),
               f"{where}: {one} pulled more pages than {other} served")
         check(up.count(one, "pulls_broken") == 0, f"{where}: {one} got broken pages")
+        reads = up.count(one, "pulled_by_reading")
+        check(reads == (up.count(one, "pulled_pages") if served == "served_places" else 0), f"{where}: {reads} were read")
+    up.stop()
+
+
+def by_ucx(place, want: dict):
+    """Read where they stand, in mapped memory; over a network by RDMA alone, of which there is none here."""
+    way = ", pages: { by: ucx }"
+    pulled(place("ucx"), want, ("", way, way), "lease: 3s\n", "ucx", "served_places")
+    # One that reads by itself, and one that does not, exchange pages in messages.
+    pulled(place("ucx_half"), want, ("", "", ", pages: { by: ucx }"), "lease: 3s\n", "half ucx")
+    for device in ("nowhere0", "lo"):
+        other = f", pages: {{ by: ucx, fabric: trusted, devices: {device} }}"
+        cluster = write_cluster(place(f"ucx_{device}"), ("", other, other))
+        done = subprocess.run([SLUICE, "node", "--cluster", cluster, "--name", "read"], cwd=ROOT,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=20)
+        check(done.returncode == 1 and f"no RDMA device '{device}'" in done.stderr, f"no such device: {done.stderr}")
+
+
+def indexed(folder: str):
+    """The registry's server says who has which pages: of prompts that begin alike, read on two machines, one is found.
+    When the server is killed, what it knew comes from the machines again."""
+    turns = [(name, TURNS[0][1]) for name in "abcdef"]
+    want = run([WORKFLOW], write_calls(folder, turns))
+    path = os.path.join(folder, "cluster.yaml")
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(f"cluster: 1\nworkflows: [ {WORKFLOW} ]\nmachines:\n  front: {{ home: true, roles: [ parser ] }}\n"
+                  "  one: { roles: [ reader ] }\n  two: { roles: [ reader ] }\n  write: { roles: [ writer ] }\n"
+                  "lease: 1s\nregistry: private\n")
+    up = Up(path, machines=3)
+
+    def servers() -> list[int]:
+        return [child for child in children(up.process.pid) if "redis-server" in " ".join(command_of(child)[:1])]
+
+    def index() -> dict:
+        done = subprocess.run([SLUICE, "pool", "status", "--cluster", path, "--format", "json"], cwd=ROOT,
+                              stdout=subprocess.PIPE, text=True, timeout=20)
+        return {one["machine"]: one.get("index", {}) for one in json.loads(done.stdout)["pools"]}
+
+    until(lambda: [one.get("down") for one in index().values()] == 3 * [""], 20, "all machines tell the index")
+    same(want, run(["--cluster", path], write_calls(folder, turns)), "with an index")
+    seen = index()
+    check(sum(one.get("found", 0) for one in seen.values()) > 0, f"a prompt that begins alike is found: {seen}")
+    check(sum(up.count(name, "pulled_pages") for name in seen) > 0, "its pages are pulled")
+    before = servers()
+    check(len(before) == 1, f"one server: {before}")
+    os.kill(before[0], signal.SIGKILL)
+    until(lambda: all(one["anew"] > seen[name]["anew"] and one["down"] == "" for name, one in index().items()), 20,
+          "all is told anew")
+    again = [(name, TURNS[0][1]) for name in "ghijkl"]
+    got = run(["--cluster", path], write_calls(folder, again))
+    same({number: one["outputs"] for number, one in want.items()},
+         {number: one.get("outputs") for number, one in got.items()}, "after the server was killed")
     up.stop()
 
 
@@ -207,6 +260,15 @@ def refused(folder: str):
     done = subprocess.run([SLUICE, "validate", path], cwd=ROOT, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=20)
     check(done.returncode == 1 and "must-be-together" in done.stdout, f"a drawing: {done.stdout}")
+    on_gpu = os.path.join(folder, "on_gpu.yaml")
+    with open(f"{ROOT}/workflows/prefill_decode.yaml", encoding="utf-8") as shipped, \
+            open(on_gpu, "w", encoding="utf-8") as out:
+        out.write(shipped.read().replace("pages: 256", "pages: 256, device: cuda"))
+    write_cluster(folder, workflow=on_gpu)
+    done = subprocess.run([SLUICE, "validate", path], cwd=ROOT, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=20)
+    check(done.returncode == 1 and "its pages are on a GPU (`device: cuda`)" in done.stdout,
+          f"pages of a GPU: {done.stdout}")
     ports = free_ports(3)
     write_cluster(folder, [f", address: tcp://127.0.0.1:{port}" for port in ports])
     done = subprocess.run([SLUICE, "validate", path], cwd=ROOT, stdout=subprocess.PIPE,
@@ -227,8 +289,10 @@ def main() -> int:
         pulled(place("ipc"), want, ("", "", ""), "lease: 3s\n", "ipc")
         left = os.path.join(base, "sluice")
         check(not os.path.exists(left), f"left behind: {list(os.walk(left))}")
+        by_ucx(place, want)
         with_keys(place("tcp"), want)
         two_workflows(place("two"), want)
+        indexed(place("index"))
         reader_is_killed(place("killed"), want)
         for name in ("read", "write"):
             stands_still(place(f"stands_{name}"), want, name)

@@ -132,7 +132,8 @@ TEST_CASE("steps on the device see each sequence's own history, as the CPU's cho
   KvPool pool(text.kv_shape(4), 64);
   DeviceKv kv = loaded.decoder->make_kv(4, 64).value();
   int punished = 0;
-  for (const std::size_t longest : {1U, 9U, 40U}) {  // each needs more room than the one before
+  for (const std::size_t longest :
+       {1U, 9U, 40U, 90U}) {  // each needs more room than the one before
     std::vector<KvSequence> ours(3), theirs(3);
     std::vector<std::vector<std::int32_t>> histories(3);
     std::vector<DecodeStep> steps;
@@ -163,6 +164,43 @@ TEST_CASE("steps on the device see each sequence's own history, as the CPU's cho
     CHECK(next == want);
   }
   CHECK(punished > 3);
+}
+
+TEST_CASE("recorded steps go on when only the tables of rows have moved") {
+  if (!there()) return;
+  const Loaded loaded = load("llama", DeviceDecoder::Precision::exact);
+  const Model cpu = Model::open(directory + "llama").value();
+  const Decoder& text = cpu.text();
+  KvPool pool(text.kv_shape(4), 16);
+  DeviceKv kv = loaded.decoder->make_kv(4, 64).value();
+  std::vector<float> rows, hidden, logits;
+  text.embed(tokens_of(32, loaded.shape.vocabulary, 2), rows);
+  KvSequence one, ours, theirs;
+  const Chunk whole{&one, rows};
+  REQUIRE(loaded.decoder->forward(kv, {&whole, 1}, hidden).ok());
+  std::int32_t last = 7;
+  const auto step = [&] {
+    std::vector<std::int32_t> next;
+    const auto at = Position::at(static_cast<std::int32_t>(ours.tokens()));
+    const DecodeStep asked{&ours, last, at, {}, {}, 0};
+    REQUIRE(loaded.decoder->step(kv, {&asked, 1}, next).ok());
+    std::vector<float> row;
+    text.embed({&last, 1}, row);
+    const Chunk same{&theirs, row};
+    REQUIRE(text.forward(pool, {&same, 1}, hidden).ok());
+    text.logits(hidden, logits);
+    last = static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin());
+    CHECK(next.front() == last);
+  };
+  for (int i = 0; i < 3; ++i) step();
+  // As many rows as before and many more sequences: only their pages take more room.
+  std::vector<KvSequence> each(32);
+  std::vector<Chunk> chunks;
+  const std::size_t width = loaded.shape.block.width;
+  for (std::size_t i = 0; i < each.size(); ++i)
+    chunks.push_back({&each[i], std::span(rows).subspan(i * width, width)});
+  REQUIRE(loaded.decoder->forward(kv, chunks, hidden).ok());
+  for (int i = 0; i < 6; ++i) step();
 }
 
 TEST_CASE("a generator on the device says what one on the CPU says") {
@@ -325,6 +363,27 @@ TEST_CASE("what does not fit is refused and changes nothing") {
   std::vector<std::int32_t> next;
   const DecodeStep outside{&a, 128, {}, {}, {}, 0};
   CHECK(!loaded.decoder->step(kv, {&outside, 1}, next).ok());
+  // What the kernels' arithmetic does not reach.
+  for (const std::size_t page_tokens : {std::size_t{0}, (std::size_t{1} << 16) + 1}) {
+    const auto made = loaded.decoder->make_kv(page_tokens, 1);
+    REQUIRE(!made.ok());
+    CHECK(made.error().message.find(std::to_string(page_tokens) + " tokens of a page") !=
+          std::string::npos);
+  }
+  const SafetensorsFile file = SafetensorsFile::random(1);
+  const auto refused = [&](DecoderShape shape) {
+    const DecoderNames names = find_decoder(file, shape);
+    const auto decoder = DeviceDecoder::load(shape, names, file, DeviceDecoder::Precision::bf16);
+    REQUIRE(!decoder.ok());
+    CHECK(decoder.error().code == ErrorCode::invalid_argument);
+    return decoder.error().message;
+  };
+  DecoderShape wide = loaded.shape;
+  wide.block.head_dim = 264;
+  CHECK(refused(wide) == "264 values of a head; a device's kernels take 1 to 256");
+  DecoderShape far = loaded.shape;
+  far.positions_max = (std::size_t{1} << 24) + 1;
+  CHECK(refused(far) == "16777217 positions; a device's kernels take 1 to 16777216");
 }
 
 #ifndef SLUICE_CUDA

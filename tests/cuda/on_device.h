@@ -28,7 +28,8 @@ class OnDevice {
     copy_in(memory_.as<T>(), values.data(), count_ * sizeof(T), nullptr);
     REQUIRE(synchronise(nullptr).ok());
   }
-  explicit OnDevice(std::size_t count) : OnDevice(std::vector<T>(count)) {}
+  /// Floats begin as no numbers: what a kernel does not write is seen.
+  explicit OnDevice(std::size_t count) : OnDevice(std::vector<T>(count, nothing())) {}
   operator T*() const { return memory_.as<T>(); }
   std::vector<T> read() const {
     std::vector<T> values(count_);
@@ -38,6 +39,12 @@ class OnDevice {
   }
 
  private:
+  static T nothing() {
+    if constexpr (std::is_same_v<T, float>) return NAN;
+    if constexpr (std::is_same_v<T, Bf16>) return {0x7fc0};
+    return {};
+  }
+
   Memory memory_;
   std::size_t count_;
 };

@@ -26,17 +26,24 @@ inline std::string text_of(const pages::Message& message) {
   if (const auto* find = std::get_if<Find>(&message))
     text += " " + std::to_string(find->id) + keys_text(find->keys);
   if (const auto* ask = std::get_if<Ask>(&message))
-    text += " " + std::to_string(ask->id) + keys_text(ask->keys);
+    text += " " + std::to_string(ask->id) + keys_text(ask->keys) +
+            (ask->for_places ? " for places" : "");
   if (const auto* found = std::get_if<Found>(&message))
     text += " " + std::to_string(found->id) + " " + std::to_string(found->pages) + " " +
             std::to_string(found->receipt);
-  if (const auto* page = std::get_if<PageContent>(&message)) {
-    const PageHead& head = page->head;
-    text += " " + std::to_string(head.id) + " " + std::to_string(head.incarnation) + " " +
-            std::to_string(head.generation) + keys_text({head.key}) + " " +
-            std::to_string(head.index) + " " + std::to_string(head.length) + " " +
-            std::to_string(head.crc32c) + ", " + std::to_string(page->content.size()) + " bytes";
-  }
+  const auto head_text = [](const PageHead& head) {
+    return " " + std::to_string(head.id) + " " + std::to_string(head.incarnation) + " " +
+           std::to_string(head.generation) + keys_text({head.key}) + " " +
+           std::to_string(head.index) + " " + std::to_string(head.length) + " " +
+           std::to_string(head.crc32c);
+  };
+  if (const auto* page = std::get_if<PageContent>(&message))
+    text += head_text(page->head) + ", " + std::to_string(page->content.size()) + " bytes";
+  if (const auto* place = std::get_if<Place>(&message))
+    text += head_text(place->head) + " in page " + std::to_string(place->page);
+  if (const auto* region = std::get_if<Region>(&message))
+    text += " " + std::to_string(region->incarnation) + " " + std::to_string(region->pages) + ", " +
+            std::to_string(region->key.size()) + " bytes";
   if (const auto* end = std::get_if<End>(&message))
     text += " " + std::to_string(end->id) + " " + std::to_string(end->pages) + " " +
             std::to_string(static_cast<int>(end->status)) + " " + std::to_string(end->receipt);

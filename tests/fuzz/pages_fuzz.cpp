@@ -34,6 +34,8 @@ void require(bool what) {
   if (!what) __builtin_trap();
 }
 
+constexpr PageRegion region{4, page_bytes};
+
 /// Four pages.
 class Shelf final : public PageLookup {
  public:
@@ -63,6 +65,7 @@ class Machine {
     if (!has_met) return;
     server_.met(peer);
     puller_.met(peer, hello_of(2), 0);
+    puller_.opened(peer, region.pages);
     const std::vector<PageKey> keys{key_of(0), key_of(1), key_of(2), key_of(9)};
     require(puller_.begin(1, keys, 0) && puller_.begin(2, {key_of(3)}, 0));
     // The second is found and asked for.
@@ -120,6 +123,12 @@ class Machine {
 
  private:
   void hear_events() {
+    for (const PageRead& one : puller_.take_reads()) {
+      require(one.content.size == page_bytes && one.stamp.size == PageRegion::stamp_bytes);
+      require(one.content.offset + page_bytes <= region.stamps());
+      require(one.stamp.offset + PageRegion::stamp_bytes <= region.size());
+      puller_.read_ended(one.number, Buffer::zeros(page_bytes + PageRegion::stamp_bytes), 1);
+    }
     for (PullEvent& event : puller_.take_events()) {
       if (event.kind == PullEvent::Kind::found) puller_.fetch(event.pull, event.pages, 1);
       if (event.kind == PullEvent::Kind::page) require(event.content.size() == page_bytes);

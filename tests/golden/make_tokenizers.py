@@ -35,8 +35,12 @@ def cases(tokenizer):
     made = []
     for text in TEXTS:
         plain = tokenizer.encode(text, add_special_tokens=False)
+        tokenizer.encode_special_tokens = True
+        quoted = tokenizer.encode(text, add_special_tokens=False).ids
+        tokenizer.encode_special_tokens = False
         made.append({"text": text, "ids": plain.ids,
                      "with_special": tokenizer.encode(text, add_special_tokens=True).ids,
+                     **({"quoted": quoted} if quoted != plain.ids else {}),
                      "decoded": tokenizer.decode(plain.ids, skip_special_tokens=True),
                      "decoded_all": tokenizer.decode(plain.ids, skip_special_tokens=False)})
     # Any ids must decode, also in an order that no text gives.

@@ -113,6 +113,24 @@ TEST_CASE("a join of which a field got nothing never runs, and the call still en
   require_clean(harness);
 }
 
+TEST_CASE("fields that came for different yields of their root are told as such") {
+  Harness harness(head + R"(
+nodes:
+  source: { run: any.run, inputs: [ { x: inputs.x } ] }
+  left:   { run: any.run, inputs: [ { v: source.a } ] }
+  right:  { run: any.run, inputs: [ { v: source.b } ] }
+  join:   { run: any.run, inputs: [ { l: left.v, r: right.v } ] }
+outputs: { out: join.v, a: left.v }
+)");
+  harness.yields["source"] = {{"a"}, {"b"}};
+  const CallId call = harness.call();
+  harness.run();
+  CHECK(harness.status[call] == "ok");
+  CHECK(harness.warnings == std::vector<std::string>{"join: l and r never came for one and the "
+                                                     "same yield of source, it did not run"});
+  require_clean(harness);
+}
+
 TEST_CASE("a failure ends the call with its node's message, and everything else runs to its end") {
   Harness harness(diamond);
   harness.yields["source"] = {{"v"}, {"v"}};
@@ -366,6 +384,64 @@ limits: { loop_iterations: 30 }
   CHECK(short_one.status[ended] == "ok");
   CHECK(count_of(short_one, "think") == 1);
   require_clean(short_one);
+}
+
+TEST_CASE("a loop whose turns multiply their frames ends its call at the limit, in any order") {
+  const std::string role = GENERATE("any", "ordered");
+  const std::uint64_t seed = GENERATE(0U, 1U, 2U, 3U);
+  INFO(role << " " << seed);
+  Harness harness(head + "nodes:\n  think: { run: " + role +
+                  ".run, inputs: [ { v: inputs.x }, { v: act.v } ] }\n" + R"(
+  act:   { run: any.run, inputs: [ { v: think.act } ] }
+  both:  { run: any.run, inputs: [ { a: think.say, b: inputs.x } ] }
+outputs: { out: both.v }
+limits: { frames: 300 }
+)");
+  SplitMix64 random(seed);
+  if (seed != 0) harness.pick = [&](std::size_t size) { return random.next() % size; };
+  harness.merge_last = seed % 2 == 0;
+  harness.yields["act"] = {{"v"}, {"v"}};
+  const CallId call = harness.call();
+  harness.run();
+  CHECK(harness.status[call].find("' reached the limit of 300 frames for a node of a loop") !=
+        std::string::npos);
+  CHECK(count_of(harness, "think") < 310);  // until the end of the call is known there
+  require_clean(harness);
+  const CallId again = harness.call();
+  harness.run();
+  CHECK(harness.status[again] == harness.status[call]);
+  harness.yields["act"] = {};
+  const CallId next = harness.call();
+  harness.run();
+  CHECK(harness.status[next] == "ok");
+  require_clean(harness);
+}
+
+TEST_CASE("as many frames as the limit may come to a node of a loop, and of none any number") {
+  const std::size_t frames = GENERATE(5U, 6U);
+  Harness harness(head + R"(
+nodes:
+  source: { run: any.run, inputs: [ { x: inputs.x } ] }
+  think: { run: ordered.run, inputs: [ { v: source.v }, { v: act.v } ] }
+  act:   { run: any.run, inputs: [ { v: think.act } ] }
+  after: { run: any.run, inputs: [ { v: source.v } ] }
+  both:  { run: any.run, inputs: [ { a: think.say, b: inputs.x, c: after.v } ] }
+outputs: { out: both.v }
+limits: { frames: 5 }
+)");
+  harness.yields["source"] = std::vector<std::vector<std::string>>(frames, {"v"});
+  harness.yields["after"] = {{"v"}, {"v"}};
+  harness.yields["act"] = {};
+  const CallId call = harness.call();
+  harness.run();
+  if (frames == 5) {
+    CHECK(harness.status[call] == "ok");
+    CHECK(count_of(harness, "after") == 5);
+    CHECK(count_of(harness, "both") == 1);
+  } else {
+    CHECK(harness.status[call].find("'think' reached the limit of 5 frames") != std::string::npos);
+  }
+  require_clean(harness);
 }
 
 TEST_CASE("a cancelled call ends with that outcome and leaves nothing behind") {

@@ -12,9 +12,12 @@ Declarations scripted() {
   return {plugin};
 }
 
-Harness::Harness(const std::string& yaml) : loaded_(load_workflow("test.yaml", yaml)) {
-  check(loaded_.spec, scripted(), loaded_.diagnostics);
-  plan_ = compile(loaded_.spec, scripted(), loaded_.diagnostics);
+Harness::Harness(const std::string& yaml) : Harness(yaml, scripted()) {}
+
+Harness::Harness(const std::string& yaml, const Declarations& declarations)
+    : loaded_(load_workflow("test.yaml", yaml)) {
+  check(loaded_.spec, declarations, loaded_.diagnostics);
+  plan_ = compile(loaded_.spec, declarations, loaded_.diagnostics);
   for (const Diagnostic& d : loaded_.diagnostics) {
     INFO(d.message);
     REQUIRE(d.severity == Severity::warning);

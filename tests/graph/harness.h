@@ -27,8 +27,8 @@ struct Firing {
 /// of a node that runs on each replica, "node@replica#yield<...>".
 class Harness : public LoopHost {
  public:
-  /// `order`: picks which of the started activations answers next; default the oldest.
   explicit Harness(const std::string& yaml);
+  Harness(const std::string& yaml, const Declarations& declarations);
 
   // By "node", or "node@replica" where it runs on each.
   std::map<std::string, Yields> yields;              // default: one frame with all fields

@@ -190,7 +190,6 @@ TEST_CASE("a row's product over blocks has the same bits beside any other rows")
 
 TEST_CASE("with VNNI a row's product over blocks has the same bits beside one other or many") {
   if (!has(Isa::vnni)) return;  // the list of paths says so
-  const AtMost at_most(Isa::vnni);
   for (const BlockLayout& layout : block_layouts()) {
     if (layout.values == 1) continue;
     constexpr std::size_t in = 768, out = 50, most = 30;
@@ -198,13 +197,50 @@ TEST_CASE("with VNNI a row's product over blocks has the same bits beside one ot
     const Weight weight = Weight::of_blocks({matrix.rows});
     const std::vector<float> x = draw(most * in, 3);
     std::vector<float> all(most * out);
-    matmul_cpu(x, weight, {}, all, most);
-    for (const std::size_t rows : {2, 3, 4, 5, 8, 12, 13, 29}) {
-      INFO(layout.name << " rows " << rows);
-      std::vector<float> some(rows * out);
-      matmul_cpu(std::span(x).last(rows * in), weight, {}, some, rows);
-      CHECK(std::ranges::equal(some, std::span(all).last(rows * out)));
+    {
+      const AtMost at_most(Isa::vnni);
+      matmul_cpu(x, weight, {}, all, most);
     }
+    for (const Isa path : paths()) {
+      if (path < Isa::vnni) continue;
+      const AtMost at_most(path);
+      for (const std::size_t rows : {2, 3, 4, 5, 8, 12, 16, 29}) {
+        INFO(layout.name << " path " << name_of(path) << " rows " << rows);
+        std::vector<float> some(rows * out);
+        matmul_cpu(std::span(x).last(rows * in), weight, {}, some, rows);
+        CHECK(std::ranges::equal(some, std::span(all).last(rows * out)));
+      }
+    }
+  }
+}
+
+TEST_CASE("on matrix tiles products over blocks have the bits that they have without") {
+  if (!has(Isa::amx)) return;  // the list of paths says so
+  for (const BlockLayout& layout : block_layouts()) {
+    if (layout.values == 1) continue;
+    for (const std::size_t in : {layout.values, 5 * layout.values, std::size_t{1536}})
+      for (const std::size_t out : {1, 16, 17, 70}) {
+        const Matrix matrix(*block_type_named(layout.name), out, in, 7);
+        const Weight weight = Weight::of_blocks({matrix.rows});
+        for (const std::size_t rows : {5, 14, 16, 17, 29, 530}) {
+          INFO(layout.name << " in " << in << " out " << out << " rows " << rows);
+          std::vector<float> x = draw(rows * in, 3);
+          // What no whole number says, a group of zeros, and sizes of many powers of two.
+          x[in + 3] = std::numeric_limits<float>::infinity();
+          x[2 * in + 4] = std::numeric_limits<float>::quiet_NaN();
+          std::fill_n(&x[3 * in], 32, 0.0F);
+          for (std::size_t i = 0; i < in; ++i)
+            x[4 * in + i] *= std::exp2f(static_cast<float>(i % 40));
+          const auto product = [&](Isa path) {
+            const AtMost at_most(path);
+            std::vector<float> y(rows * out + 16, 77);
+            matmul_cpu(x, weight, {}, y, rows);
+            return y;
+          };
+          const std::vector<float> want = product(Isa::vnni), got = product(Isa::amx);
+          CHECK(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)) == 0);
+        }
+      }
   }
 }
 

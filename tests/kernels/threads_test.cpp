@@ -4,9 +4,11 @@
 #include <functional>
 
 #include "base/random.h"
+#include "base/turns.h"
 #include "base/worker_pool.h"
 #include "kernels/attention.h"
 #include "kernels/conv2d.h"
+#include "kernels/next_part.h"
 #include "kernels/parallel.h"
 
 namespace sluice::kernels {
@@ -97,6 +99,26 @@ TEST_CASE("a loop's parts cover its indices once, whatever its grain") {
         for (std::size_t i = begin; i < end; ++i) ++times[i];
       });
       CHECK(std::ranges::count(times, 1) == static_cast<std::ptrdiff_t>(count));
+    }
+}
+
+TEST_CASE("a thread's next part is guessed where threads take parts by turns") {
+  for (const std::uint32_t threads : {1U, 2U, 3U, 8U})
+    for (const std::uint32_t count : {1U, 2U, 18U, 96U, 1000U}) {
+      Turns turns;
+      turns.open(count);
+      std::vector<std::size_t> guesses;  // one for each part, in the order in which they are taken
+      for (Turns::Seen seen = turns.seen(); seen.left() != 0; seen = turns.seen()) {
+        const std::size_t begin = count - seen.left();
+        INFO("part " << guesses.size() << " of " << count << " over " << threads << " threads");
+        if (guesses.size() >= threads) CHECK(guesses[guesses.size() - threads] == begin);
+        const std::uint32_t part = seen.part(threads);
+        REQUIRE(turns.take(seen, part, false));
+        guesses.push_back(probably_next(count, begin + part, threads));
+      }
+      const std::size_t last = std::min<std::size_t>(threads, guesses.size());
+      CHECK(std::all_of(guesses.end() - static_cast<std::ptrdiff_t>(last), guesses.end(),
+                        [&](std::size_t guess) { return guess == count; }));
     }
 }
 

@@ -169,7 +169,7 @@ TEST_CASE(
   test::Outcomes outcomes("chat_begins");
   const std::string directory = std::string(SLUICE_SOURCE_DIR) + "/models/scenes";
   ChatModel chat = std::move(ChatModel::open(directory, Model::open(directory).value()).value());
-  chat.name_by_content(directory);
+  REQUIRE(chat.name_by_content(directory).ok());
   const std::size_t width = chat.model().text().width();
   const auto begins = [&](const Result<Generation>& made) {
     if (!made.ok()) return std::string(to_string(made.error().code)) + ", " + made.error().message;

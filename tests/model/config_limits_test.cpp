@@ -157,5 +157,26 @@ TEST_CASE("models/scenes is a family: its parts are read, and what does not fit 
   }
 }
 
+TEST_CASE("layers of a codec of models/scenes stand in each other four deep, and no deeper") {
+  const auto nested = [](int depth) {
+    std::string text = "\"op\": \"silu\"";
+    for (int i = 0; i < depth; ++i) text = "\"op\": \"residual\", \"body\": [{" + text + "}]";
+    return problem_of(scenes_with("\"op\": \"silu\"", text));
+  };
+  CHECK(nested(4).find("must be a short list of layers") == std::string::npos);
+  CHECK(nested(5).find(".body' must be a short list of layers") != std::string::npos);
+}
+
+TEST_CASE("a codec of models/scenes has up to 256 layers in a list, and no more") {
+  const auto of_layers = [](int layers) {
+    std::string text = "{\"op\": \"silu\"}";
+    for (int i = 1; i < layers; ++i) text += ", {\"op\": \"silu\"}";
+    return problem_of(
+        scenes_with("\"op\": \"silu\"", "\"op\": \"residual\", \"body\": [" + text + "]"));
+  };
+  CHECK(of_layers(256).find("must be a short list of layers") == std::string::npos);
+  CHECK(of_layers(257).find("must be a short list of layers") != std::string::npos);
+}
+
 }  // namespace
 }  // namespace sluice

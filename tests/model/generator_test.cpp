@@ -198,6 +198,44 @@ TEST_CASE("streamed text never shrinks: what may become a stop string is kept ba
   CHECK(spanning > 2);
 }
 
+TEST_CASE("a stop string is found though one of its characters comes in several tokens") {
+  Loaded loaded;
+  CpuText engine(loaded.model.text(), loaded.pool);
+  // What was shown after each token, and whether the answer ended by the stop string.
+  const auto shown = [&](const std::string& text, const std::string& stop) {
+    Generation asked;
+    asked.options.tokens_max = 100;
+    asked.options.stop = {stop};
+    GenerationTask task(std::move(asked), &loaded.tokenizer);
+    std::vector<std::string> texts;
+    for (const std::int32_t token : loaded.tokenizer.encode(text)) {
+      if (task.done()) break;
+      task.take(engine, {{}, {}, token});
+      texts.push_back(task.generation().text);
+    }
+    return std::pair(texts, task.generation().finish == Generation::Finish::stop);
+  };
+  REQUIRE(loaded.tokenizer.encode("\u755c").size() > 1);
+  const std::string replaced = "\ufffd";
+  for (const auto& [text, stop] : std::vector<std::pair<std::string, std::string>>{
+           {"xc\u755c!", "c\u755c"},
+           {"xc\u755c\u755c!", "c\u755c\u755c!"},
+           {"xab\u755c", "ab\u755c"},
+           {"x" + replaced + "c\u755c!", "c\u755c"},
+           {"xc" + replaced + "d!", "c" + replaced + "d"},
+           {"xc" + replaced + "\u755cd!", "c" + replaced + "\u755c"}}) {
+    INFO(text);
+    const auto [texts, stopped] = shown(text, stop);
+    CHECK(stopped);
+    CHECK(texts.back() == text.substr(0, text.find(stop)));
+    for (std::size_t i = 1; i < texts.size(); ++i) CHECK(texts[i].starts_with(texts[i - 1]));
+  }
+  // What was kept back for nothing is shown when that is clear.
+  const auto [texts, stopped] = shown("xc\u755c!", "c\u755d");
+  CHECK_FALSE(stopped);
+  CHECK(texts.back() == "xc\u755c!");
+}
+
 TEST_CASE("a prompt whose rows see each other goes whole, over the budget when it is alone") {
   Loaded loaded;
   GenerationOptions options;

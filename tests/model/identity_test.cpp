@@ -30,7 +30,8 @@ void set_time(const fs::path& path, std::int64_t seconds, std::int64_t nanosecon
 
 TEST_CASE("a checkpoint has one identity until one of its files is another in anything") {
   const ScratchFolder scratch;
-  const fs::path folder = fs::path(scratch.path()) / "model", a = folder / "a", b = folder / "b";
+  const fs::path folder = fs::path(scratch.path()) / "model", a = folder / "config.json",
+                 b = folder / "tokenizer.json";
   fs::create_directory(folder);
   std::set<std::string> seen;
   const auto is_new = [&](const fs::path& path) {
@@ -54,13 +55,43 @@ TEST_CASE("a checkpoint has one identity until one of its files is another in an
   write(b, "12");
   set_time(b, 1000, 1);
   CHECK(is_new(folder));
-  fs::rename(b, folder / "c");
+  fs::rename(b, folder / "tokenizer.model");
   CHECK(is_new(folder));
   fs::copy_file(a, folder / "d");  // the same in another place
   set_time(folder / "d", 1000, 0);
   fs::rename(folder / "d", a);
   CHECK(is_new(folder));
   CHECK(checkpoint_identity(b.string()).empty());
-  fs::create_symlink("nowhere", folder / "broken");
+  fs::create_symlink("nowhere", folder / "model.safetensors");
   CHECK(checkpoint_identity(folder.string()).empty());
+}
+
+TEST_CASE("what is not read of a checkpoint's folder makes it no other") {
+  const ScratchFolder scratch;
+  const fs::path folder = fs::path(scratch.path()) / "model";
+  fs::create_directory(folder);
+  const auto both = [&] {
+    return checkpoint_identity(folder.string()) + checkpoint_content(folder.string());
+  };
+  std::string before = both();
+  for (const char* name :
+       {"config.json", "generation_config.json", "dataset_statistics.json", "tokenizer.json",
+        "tokenizer.model", "tokenizer_config.json", "chat_template.jinja", "chat_template.json",
+        "preprocessor_config.json", "model.safetensors", "model-00001-of-00002.safetensors",
+        "model.safetensors.index.json", "diffusion_pytorch_model.safetensors"}) {
+    INFO(name);
+    write(folder / name, "1");
+    const std::string with = both();
+    CHECK(with.size() == 64);
+    CHECK(with != before);
+    before = with;
+  }
+  write(folder / "README.md", "1");
+  write(folder / "training.log", "1");
+  fs::create_symlink("nowhere", folder / "broken");
+  fs::create_directories(folder / "kv" / "pages");
+  CHECK(both() == before);
+  write(folder / "training.log", "12");
+  write(folder / "kv" / "config.json", "1");
+  CHECK(both() == before);
 }

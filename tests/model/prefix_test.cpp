@@ -9,6 +9,7 @@
 
 #include "answer_all.h"
 #include "base/random.h"
+#include "engine/checkpoint/identity.h"
 #include "engine/picture/image_file.h"
 #include "engine/tasks/chat_model.h"
 #include "engine/tasks/shared_prefix.h"
@@ -151,6 +152,47 @@ TEST_CASE("rows that see each other are shared as one block, others one by one")
     REQUIRE(made.history.size() > 1);
     CHECK(made.origin.block == (name == "paligemma" ? made.history.size() : 0));
   }
+}
+
+TEST_CASE("rows of a checkpoint that is replaced while it is read go under nobody's name") {
+  namespace fs = std::filesystem;
+  const ScratchFolder scratch;
+  const fs::path folder = fs::path(scratch.path()) / "model", weights = "model.safetensors";
+  const fs::path other = fs::path(scratch.path()) / weights;
+  fs::copy(golden + "conversation_qwen", folder);
+  const auto model_of = [&](const Result<ChatModel>& chat) {
+    return chat->begin_raw("xqzk", {})->origin.model;
+  };
+  Result<ChatModel> chat = ChatModel::open(folder, Model::open(folder).value());
+  REQUIRE(chat.ok());
+  const std::string old = model_of(chat);
+  CHECK(old.starts_with(checkpoint_identity(folder)));
+  const auto replace = [&] {
+    fs::copy(folder / weights, other);
+    fs::rename(other, folder / weights);
+  };
+  Model model = std::move(Model::open(folder)).value();
+  replace();
+  const Result<ChatModel> mixed = ChatModel::open(folder, std::move(model));
+  REQUIRE_FALSE(mixed.ok());
+  CHECK(mixed.error().code == ErrorCode::unavailable);
+  CHECK(mixed.error().message.find("changed while they were read") != std::string::npos);
+  // One that is loaded already keeps the name of what it read, and does not take another's.
+  CHECK(model_of(chat) == old);
+  CHECK_FALSE(chat->name_by_content(folder).ok());
+  CHECK(model_of(chat) == old);
+  Result<ChatModel> again = ChatModel::open(folder, Model::open(folder).value());
+  REQUIRE(again.ok());
+  CHECK(model_of(again) != old);
+  CHECK(again->name_by_content(folder).ok());
+  CHECK(model_of(again).starts_with(checkpoint_content(folder)));
+  // Of what the caller had nobody knows what lies there.
+  const auto loaded =
+      ChatModel::open(folder, Model::load(Architecture::load(folder).value(),
+                                          open_weights(folder).value())
+                                  .value());
+  REQUIRE(loaded.ok());
+  CHECK(model_of(loaded).empty());
 }
 
 TEST_CASE("what pictures became is kept within its bound, the last asked for longest") {

@@ -380,8 +380,8 @@ TEST_CASE("a page is as large as a message holds, and a store as large as its pa
   options.bytes_most = 1;
   options.page_bytes = 1;
   CHECK(said() ==
-        "SCRATCH/pages: its 1 MiB are too few: a page of this model takes 1 MiB, give at least "
-        "1 MiB");
+        "SCRATCH/pages: its 1 byte are too few: a page of this model takes 4 KiB, give at least "
+        "16 KiB");
   options.bytes_most = std::uint64_t{64} << 30U;
   options.page_bytes = record_content_most + 1;
   CHECK(said() ==

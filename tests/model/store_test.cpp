@@ -480,8 +480,8 @@ TEST_CASE("a folder may be as small as two segments of a page, and how large tha
   large.page_bytes = 3U << 20U;
   CHECK(PageStore::open(large).error().message ==
         scratch.pages() +
-            ": its 1 MiB are too few: a page of this model takes 4 MiB, "
-            "give at least 7 MiB");
+            ": its 1024 KiB are too few: a page of this model takes 3076 KiB, "
+            "give at least 6160 KiB");
 }
 
 TEST_CASE("a process killed while it writes leaves a subset of the pages, and none that is wrong") {

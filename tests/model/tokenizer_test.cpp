@@ -30,6 +30,7 @@ TEST_CASE("ids and texts are those of the library that made the file") {
     const nlohmann::json cases = nlohmann::json::parse(file, nullptr, false);
     REQUIRE(cases.is_array());
     REQUIRE(cases.size() > 30);
+    int quoted = 0;
     for (const nlohmann::json& one : cases) {
       const auto ids = one["ids"].get<std::vector<std::int32_t>>();
       const std::string text = one["text"].is_string() ? one["text"].get<std::string>() : "";
@@ -37,11 +38,16 @@ TEST_CASE("ids and texts are those of the library that made the file") {
       if (one["text"].is_string()) {
         CHECK(tokenizer.encode(text) == ids);
         CHECK(tokenizer.encode(text, true) == one["with_special"].get<std::vector<std::int32_t>>());
+        const TextRange all{0, text.size()};
+        CHECK(tokenizer.encode_quoting(text, {&all, 1}) == one.value("quoted", ids));
+        CHECK(tokenizer.encode_quoting(text, {}) == ids);
+        quoted += one.contains("quoted") ? 1 : 0;
       }
       CHECK(tokenizer.decode(ids) == one["decoded"].get<std::string>());
       if (one.contains("decoded_all"))
         CHECK(tokenizer.decode(ids, true) == one["decoded_all"].get<std::string>());
     }
+    CHECK((quoted > 0) == !pieces);
   }
 }
 

@@ -17,6 +17,20 @@ import yaml
 
 from mutate import judge, missing, replaced, shapes
 
+class Words(yaml.SafeLoader):
+    """Of what stands without quotes only true and false are truth values, as in YAML 1.2: `yes` and `on` are words."""
+
+
+Words.yaml_implicit_resolvers = {
+    first: [(tag, what) for tag, what in known if tag != "tag:yaml.org,2002:bool"]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+Words.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(?:true|false)$"), list("tf"))
+
+
+def read(text: str):
+    return yaml.load(text, Words)
+
+
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 
@@ -85,6 +99,16 @@ class Schema:
         return None
 
 
+def spelt_otherwise(text: str):
+    """The same workflow: numbers and truth values in quotes, a node whose name is a truth value elsewhere."""
+    yield "quotes", re.sub(r"\b(sluice|replicas|queue|page_tokens|pages|loop_iterations|frames|calls|idempotent): "
+                           r"(\d+|true|false)\b(?!\w)", r'\1: "\2"', text)
+    node = re.search(r"^nodes:\n  (?:#.*\n  )*([a-z_0-9]+):", text, re.M)
+    for word in ("yes", "no", "on", "off", "y", "n"):
+        if node and not re.search(rf"\b{word}\b", text):
+            yield word, re.sub(rf"(^  |[ \[]){node[1]}(?=\.|:\s+\{{|:\n)", rf"\g<1>{word}", text, flags=re.M)
+
+
 def documented_keys(root: str) -> dict[str, set[str]]:
     with open(f"{root}/docs/WORKFLOW.md") as f:
         text = f.read()
@@ -108,12 +132,12 @@ def main() -> int:
     good = glob.glob(f"{root}/workflows/*.yaml") + glob.glob(f"{root}/tests/mutants/base/*.yaml")
     assert len(good) >= 8, "no workflows to look at"
     library = "sluice: 1\nroles: { any: { plugin: scripted } }\n"
-    if found := check.wrong(yaml.safe_load(library), schema) or refused_of([library])[0] or None:
+    if found := check.wrong(read(library), schema) or refused_of([library])[0] or None:
         problems.append(f"roles to include: {found}")
     for path in good:
         with open(path) as f:
             text = f.read()
-        if found := check.wrong(yaml.safe_load(text), schema):
+        if found := check.wrong(read(text), schema):
             problems.append(f"{path}: {found}")
         unknown = replaced(text, "key", r"\b(plugin|run|balance|replicas|deadline|outputs|limits)(?=: )",
                            lambda m: m[1] + "x", 1)
@@ -121,9 +145,15 @@ def main() -> int:
             if wrong == text:
                 continue
             planted.append((path, kind, line, wrong))
+    right = [(path, how, text) for path in good for how, text in spelt_otherwise(open(path).read())]
+    for (path, how, text), is_refused in zip(right, refused_of([r[2] for r in right])):
+        if is_refused or (found := check.wrong(read(text), schema)):
+            problems.append(f"{path}, spelt with {how}: {'the loader refuses it' if is_refused else found}")
+    if len(right) < 20:
+        problems.append(f"only {len(right)} files are spelt otherwise")
     for (path, kind, line, wrong), is_refused in zip(planted, refused_of([p[3] for p in planted])):
         refused += 1
-        fits = check.wrong(yaml.safe_load(wrong), schema) is None
+        fits = check.wrong(read(wrong), schema) is None
         if fits or not is_refused:
             problems.append(f"{path}, {kind} in line {line}: accepted by "
                             f"{'the schema' if fits else 'the loader'}")

@@ -12,7 +12,8 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import planted  # noqa: E402
 
-TABLES = {"tests/sim/mutants.py": "MUTANTS", "tests/dataplane/mutants.py": "MUTANTS", "tests/plant/chosen.py": "MISTAKES"}
+TABLES = {"tests/sim/mutants.py": "MUTANTS", "tests/dataplane/mutants.py": "MUTANTS",
+          "tests/index/mutants.py": "MUTANTS", "tests/plant/chosen.py": "MISTAKES"}
 
 
 def rows(path: str, table: str):

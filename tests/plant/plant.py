@@ -23,6 +23,7 @@ import re
 import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,14 +36,15 @@ import mistakes as mistakes_of  # noqa: E402
 # Scripts get the program as {sluice}.
 AREAS = {
     "base": ["test_base", "test_graph", "test_roles", "script:failing_calls"],
-    "dataplane": ["test_dataplane", "script:pool", "test_model"],
+    "dataplane": ["test_dataplane", "test_index", "script:pool", "test_model"],
     "kernels": ["test_kernels", "test_model"],
-    "roles": ["test_roles", "script:transcripts", "script:request_options", "script:cli", "test_runtime"],
+    "roles": ["test_roles", "script:transcripts", "script:request_options", "script:cli", "test_runtime",
+              "test_cuda_roles"],
     **{f"engine/{room}": ["test_model", "test_roles", "test_workflows", "script:transcripts"]
        for room in ("checkpoint", "layers", "family", "picture", "text", "policy", "check", "plan")},
     # Decoders and policies on a device are run as tasks too: on the emulation, so that no GPU is needed.
     "engine/tasks": ["test_model", "test_roles", "test_workflows", "script:transcripts", "test_cuda"],
-    "engine/device": ["test_cuda"],
+    "engine/device": ["test_cuda", "test_cuda_roles"],
     "engine/storage": ["test_model", "test_roles", "script:kv_folder", "script:transcripts"],
     "runtime": ["test_runtime", "script:cli", "script:run"],
     "runtime/wire": ["test_wire", "test_sim", "test_runtime"],
@@ -241,17 +243,29 @@ class Build:
             raise SystemExit(f"{program} does not link with a changed {path}: {done.stderr[-2000:]}")
 
 
+def case_that_failed(output):
+    """The name of Catch2's test case that failed, also by a signal. None: the output is not Catch2's, or tells none."""
+    found = re.findall(r"^-{20,}\n(.+)\n(?:.*\n)?-{20,}\n", output, re.M)
+    return found[-1].strip() if found else None
+
+
 def who_failed(output):
     """The name of Catch2's test case that failed, or the last line of a script."""
-    found = re.findall(r"^-{20,}\n(.+)\n(?:.*\n)?-{20,}\n", output, re.M)
-    if found:
-        return found[-1].strip()
+    if (case := case_that_failed(output)) is not None:
+        return case
     lines = [line for line in output.strip().split("\n") if line.strip()]
     return lines[-1].strip()[:120] if lines else "no word"
 
 
 def program_of(test):
     return "sluice" if test.startswith("script:") else test
+
+
+def prepare():
+    """A child as a terminal starts it, also where this program was started to go on without one."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_MAX, FILE_MAX))
+    for one in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(one, signal.SIG_DFL)
 
 
 def run_program(build, test, linked, seconds, cases=()):
@@ -263,17 +277,19 @@ def run_program(build, test, linked, seconds, cases=()):
     # What a mistake leaves behind goes with the folder, and one that writes without end is ended by the limit.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="2", SLUICE_FIRST_FAILURE_ENDS="1",
-                           TMPDIR=folder)
+                           TMPDIR=folder,
+                           SLUICE_CASE_SECONDS=str(max(1, int(0.9 * seconds))))  # what waits for ever fails by its name
         try:
             done = subprocess.run(words, cwd=build.root, capture_output=True, text=True, errors="replace",
                                   timeout=seconds, env=environment, stdin=subprocess.DEVNULL,
-                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_MAX, FILE_MAX)))
+                                  preexec_fn=prepare)
         except subprocess.TimeoutExpired:
             return f"{test}: did not end in {seconds:.0f} s"
     if done.returncode == 0:
         return None
     if done.returncode < 0:
-        return f"{test}: ended by signal {-done.returncode}"
+        case = case_that_failed(done.stdout)
+        return f"{test}: {case or 'no word'} (signal {-done.returncode})"
     return f"{test}: {who_failed(done.stdout or done.stderr)}"
 
 

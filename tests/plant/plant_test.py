@@ -30,7 +30,22 @@ def expect(condition, what):
         sys.exit(what)
 
 
+ABORTED = """
+-------------------------------------------------------------------------------
+a call that waits for ever
+-------------------------------------------------------------------------------
+tests/x_test.cpp:7
+...............................................................................
+
+tests/x_test.cpp:9: FAILED:
+due to a fatal error condition:
+  SIGABRT - Abort (abnormal termination) signal
+"""
+
+
 def main():
+    expect(plant.case_that_failed(ABORTED) == "a call that waits for ever", "a case that waits is not named")
+    expect(plant.case_that_failed("nothing of Catch2's\n") is None, "a case is named where there is none")
     found = mistakes.of_text("base/x.cpp", SNIPPET)
     after = {m.after.strip() for m in found}
     for line in ("if (a <= b && !ready(a, b)) return a + 1;", "if (a < b || !ready(a, b)) return a + 1;",

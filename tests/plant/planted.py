@@ -1,5 +1,5 @@
 """Plants mistakes in sources, one at a time, and says which of them a test notices: the driver of the tables
-tests/sim/mutants.py and tests/dataplane/mutants.py, whose command line is
+tests/sim/mutants.py, tests/dataplane/mutants.py and tests/index/mutants.py, whose command line is
 
     mutants.py ROOT BUILD [--jobs N] [--only PATTERN]
 
@@ -17,6 +17,7 @@ import resource
 import shutil
 import subprocess
 import tempfile
+import time
 
 
 MEMORY_MAX = 4 << 30  # bytes of address space, for each process of a mutant's tests
@@ -75,6 +76,24 @@ def misplaced(mutants, root: str) -> list[str]:
     return found
 
 
+def by_invariant(cases: str, patience: float):
+    """A judge: killed is what breaks the invariant that its name begins with, as the test's `cases` print it."""
+    def judge(program: str, mutant) -> tuple[bool, str]:
+        with tempfile.TemporaryFile("w+") as said:
+            try:
+                passes = subprocess.run([program, cases], stdout=said, stderr=subprocess.STDOUT, timeout=patience,
+                                        preexec_fn=bound_memory).returncode == 0
+            except subprocess.TimeoutExpired:
+                passes = False
+            said.seek(0)
+            named = list(dict.fromkeys(re.findall(r"^broken invariant: (\w+)$", said.read(), re.M)))
+        words = ", ".join(named) or ("none, and the tests pass" if passes else "none, but the tests fail")
+        if mutant is None:
+            return not passes or bool(named), "; broken: " + words
+        return not passes and mutant[0].split()[0] in named, "; broken: " + words
+    return judge
+
+
 def main(mutants, target: str, judge, jobs: int) -> int:
     """`judge(program, mutant)`: whether it was noticed, and words about it; `mutant` is None for what is unchanged."""
     a = argparse.ArgumentParser()
@@ -97,9 +116,10 @@ def main(mutants, target: str, judge, jobs: int) -> int:
         killed = 0
 
         def tried_once(number, mutant):
-            outcome = judge(bench.build(number, mutant), mutant)
+            began = time.monotonic()
+            noticed, words = judge(bench.build(number, mutant), mutant)
             shutil.rmtree(f"{folder}/{number}")  # eighty programs would fill a small disk
-            return outcome
+            return noticed, f"{words}, {time.monotonic() - began:.0f} s"
 
         with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
             tried = pool.map(tried_once, range(len(chosen)), chosen)

@@ -1,10 +1,12 @@
 // What each host may take, and how hosts are as whoever asks sees them.
 #include "hosted_world.h"
 #include "runtime/hosts/cores.h"
+#include "tests/sanitized.h"
 
 using namespace sluice;
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
+using sluice::testing::sanitized;  // then more is reserved than any limit
 using State = hosts::HostSupervision::State;
 
 namespace {
@@ -22,11 +24,6 @@ nodes:
 outputs: { one: n_one.word, two: n_two.word, three: n_three.word }
 )";
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool sanitized = true;  // which reserves more than any limit
-#else
-constexpr bool sanitized = false;
-#endif
 constexpr std::uint64_t gib = std::uint64_t{1} << 30U;
 
 std::vector<hosts::HostGroup> bound(hosts::HostLimits limits) {

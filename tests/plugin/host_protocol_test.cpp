@@ -32,6 +32,7 @@ MakeParam param() {
   make.model_directory = "/m";
   make.spec.ssd = Name{"/s", {}};
   make.spec.ssd_bytes = 1 << 20;
+  make.spec.device = EngineDevice::cuda;
   return make;
 }
 

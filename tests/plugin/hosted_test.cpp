@@ -1,9 +1,11 @@
 // Roles in processes of their own: each way to die costs its own calls; everything else goes on.
 #include "hosted_world.h"
+#include "tests/sanitized.h"
 
 using namespace sluice;
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
+using sluice::testing::sanitized;
 
 namespace {
 
@@ -34,12 +36,6 @@ const std::vector<hosts::HostGroup> shaky_and_calm{{"shaky", {"one", "two"}}, {"
 struct Death {
   std::string deed, words;
 };
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
 
 std::vector<Death> lies() {
   const std::string wrong = "sent what is no message of a role host (";

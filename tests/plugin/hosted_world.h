@@ -72,22 +72,28 @@ class Gate {
   }
   ~Gate() {
     if (fd_ >= 0) ::close(fd_);
+    if (kept_ >= 0) ::close(kept_);
   }
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   std::string deed() const { return "at " + path_; }
   /// Until a role is there: again, behind the death of the one that was.
   void meet() {
+    if (kept_ >= 0) ::close(kept_);  // or the gate would meet itself
     const int fd = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd_ >= 0) ::close(fd_);
     fd_ = fd;
+    kept_ = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   }
+  /// For one role; of several, for one that is still to come too: the byte waits for it.
   void open() const { REQUIRE(::write(fd_, "x", 1) == 1); }
 
  private:
   static inline int made = 0;
   const std::string path_;
   int fd_ = -1;
+  /// A reader of our own: a byte written between two roles is kept, and no broken pipe.
+  int kept_ = -1;
 };
 
 /// When it goes, this process has the descriptors and children that it had.

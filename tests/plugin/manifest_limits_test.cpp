@@ -162,6 +162,20 @@ TEST_CASE("a manifest's port is what it says") {
   CHECK(problems(of_rank(Tensor::rank_max)).empty());
   CHECK(problems(of_rank(Tensor::rank_max + 1)).find("a shape has 1 to ") != std::string::npos);
   CHECK(problems(of_rank(0)).find(", this has 0") != std::string::npos);
+  CHECK(problems(output("type: text, frames: one")).find("frames is for inputs") !=
+        std::string::npos);
+  const auto input = [](const std::string& of) {
+    Parts parts;
+    parts.inputs = "x: { " + of + " }";
+    return parts;
+  };
+  CHECK_FALSE(problems(input("type: text, frames: two")).empty());
+  for (const auto& [name, frames] : {std::pair{"any", PortFrames::any},
+                                     {"at_most_one", PortFrames::at_most_one},
+                                     {"one", PortFrames::one}}) {
+    const auto loaded = load_manifest(input("type: text, frames: " + std::string(name)).text());
+    CHECK(loaded.manifest.declaration.interfaces.at(0).inputs.at(0).frames == frames);
+  }
   CHECK(problems(output("type: text, dtype: f32")).find("is for tensor and audio only") !=
         std::string::npos);
   const std::vector<std::pair<std::string, ValueType>> types{

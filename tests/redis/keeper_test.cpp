@@ -343,7 +343,7 @@ TEST_CASE("a registry of one's own is started by these words, from a folder of t
                             "--daemonize",
                             "no",
                             "--maxmemory",
-                            "64mb",
+                            "256mb",
                             "--maxmemory-policy",
                             "noeviction",
                             "--loglevel",
@@ -370,6 +370,17 @@ TEST_CASE("a registry of one's own is started by these words, from a folder of t
                             "+zrem",
                             "+zscore",
                             "+zrangebyscore",
-                            "~sluice:laptop:*"});
+                            "~sluice:laptop:*",
+                            "+info",
+                            "+fcall",
+                            "+hdel",
+                            "+hkeys",
+                            "+hlen",
+                            "+sadd",
+                            "+srem",
+                            "+scard",
+                            "+sismember",
+                            "+unlink",
+                            "+function|load"});
   }
 }

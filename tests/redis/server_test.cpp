@@ -1,15 +1,11 @@
 // Entries in a real Redis server: killed, stopped, emptied, started again empty, of another
 // version.
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -20,6 +16,7 @@
 
 #include "runtime/redis/private_server.h"
 #include "runtime/redis/registry_keeper.h"
+#include "tests/redis_server.h"
 #include "tests/scratch_folder.h"
 
 namespace sluice {
@@ -31,77 +28,16 @@ using Kind = RegistryStanding::Kind;
 constexpr auto patience = 20s;
 constexpr auto lease = 2s;
 
-template <typename Condition>
-bool until(const Condition& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    ::poll(nullptr, 0, 2);
-  }
-  return true;
-}
-
-/// The product's private server, with a second user who may do anything.
-class Server {
+class Server : public RealServer {
  public:
-  explicit Server(const ScratchFolder& folder) : folder_(folder.path()) { start(); }
+  explicit Server(const ScratchFolder& folder) : RealServer(folder.path()) {}
   /// A shared one: its `default` needs another password, and `lab` may do what the rule says.
   Server(const ScratchFolder& folder, const std::string& password,
          const std::vector<std::string>& rule)
-      : folder_(folder.path()), more_{"--requirepass", "another", "--user", "lab", "on"} {
-    more_.push_back(">" + password);
-    more_.insert(more_.end(), rule.begin(), rule.end());
-    start();
-  }
-  ~Server() { end(); }
+      : RealServer(folder.path(), words(password, rule), true) {}
 
-  void start() {
-    auto command = private_redis_command(folder_, "laptop");
-    REQUIRE(command.ok());
-    for (const char* word : {"--user", "root", "on", "nopass", "~*", "+@all"})
-      command->emplace_back(word);
-    if (!more_.empty()) {  // without the private server's own `default`
-      const auto user = std::ranges::find(*command, "default");
-      REQUIRE(user != command->end());
-      const auto root = std::ranges::find(*command, "root");
-      command->erase(user - 1, root - 1);
-      command->insert(command->end(), more_.begin(), more_.end());
-    }
-    std::vector<char*> words;
-    for (std::string& word : *command) words.push_back(word.data());
-    words.push_back(nullptr);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      const int nothing = ::open("/dev/null", O_RDWR);
-      ::dup2(nothing, STDOUT_FILENO);
-      ::execv(words[0], words.data());
-      ::_exit(127);
-    }
-    REQUIRE(until([&] {
-      const Result<RedisLink> link = connect();
-      return link.ok() || link.error().message.starts_with("it asks for a password");
-    }));
-  }
-  void end() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-  void signal(int number) const { ::kill(pid_, number); }
   Result<RedisLink> connect() const {
-    return RedisLink::connect({private_redis_socket(folder_), "", 0},
-                              std::chrono::steady_clock::now() + 5s, -1);
-  }
-  RedisValue as_root(const std::vector<std::string>& words) const {
-    const auto deadline = std::chrono::steady_clock::now() + 5s;
-    Result<RedisLink> link = RedisLink::connect({private_redis_socket(folder_), "", 0}, deadline,
-                                                -1, RedisLogin{"root", "x", ""});
-    REQUIRE(link.ok());
-    Result<RedisValue> answer = link->ask(words, deadline);
-    REQUIRE(answer.ok());
-    REQUIRE(answer->kind != RedisValue::Kind::error);
-    return std::move(answer).value();
+    return RedisLink::connect(address(), std::chrono::steady_clock::now() + 5s, -1);
   }
 
   std::unique_ptr<RegistryKeeper> keeper(const std::string& machine,
@@ -111,16 +47,20 @@ class Server {
                                          std::optional<RedisLogin> login = std::nullopt) const {
     RegistryOptions options;
     options.login = std::move(login);
-    options.address.path = private_redis_socket(folder_);
+    options.address.path = address().path;
     options.shown = "unix://" + options.address.path;
     options.entry = {"laptop", machine, new_registry_token(), workflow, least, lease, young};
     return RegistryKeeper::create(std::move(options));
   }
 
  private:
-  std::string folder_;
-  std::vector<std::string> more_;
-  pid_t pid_ = -1;
+  static std::vector<std::string> words(const std::string& password,
+                                        const std::vector<std::string>& rule) {
+    std::vector<std::string> more{"--requirepass", "another", "--user", "lab", "on",
+                                  ">" + password};
+    more.insert(more.end(), rule.begin(), rule.end());
+    return more;
+  }
 };
 
 bool is(const RegistryKeeper& keeper, Kind kind) { return keeper.standing().kind == kind; }

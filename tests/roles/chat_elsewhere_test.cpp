@@ -99,7 +99,7 @@ TEST_CASE("an answer to a prompt that was read elsewhere is what one machine say
   CHECK(writer.count("pulled_pages") == reader.count("served_pages"));
   for (Machine* machine : {&reader, &writer}) {
     machine->sessions->end_session("a");
-    CHECK(machine->chats().pool().pages_free() == machine->chats().pool().pages());
+    CHECK(machine->chats().pages().pages_free() == machine->chats().pages().pages());
   }
 }
 

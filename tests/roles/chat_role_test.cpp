@@ -425,7 +425,7 @@ TEST_CASE("a chat_kv that does not say how many pages holds 16,384 tokens") {
     param.page_tokens = page_tokens;
     auto made = ChatSessions::make({&param, directory});
     REQUIRE(made.ok());
-    KvPool& pool = dynamic_cast<ChatSessions&>(**made).pool();
+    KvPages& pool = dynamic_cast<ChatSessions&>(**made).pages();
     const auto tokens = pool.pages_free() * static_cast<std::size_t>(page_tokens);
     CHECK(tokens >= 16'384);
     CHECK(tokens <= 16'384 + static_cast<std::size_t>(page_tokens));

@@ -17,8 +17,9 @@ namespace sluice {
 inline const std::string directory =
     std::string(SLUICE_SOURCE_DIR) + "/tests/golden/conversation_qwen";
 
-/// `ssd`: the folder of its pages; empty: none.
+/// `ssd`: the folder of its pages; empty: none. `cuda`: the GPU of its decoder; null: the CPU.
 struct ChatWorld {
+  std::string model;
   GlobalParamSpec param;
   RoleSpec role;
   std::unique_ptr<GlobalParam> sessions;
@@ -26,23 +27,26 @@ struct ChatWorld {
   std::vector<StepOutcome> ended;
 
   explicit ChatWorld(std::int64_t pages = 64, std::vector<OptionSpec> options = {},
-                     const std::string& ssd = {}) {
+                     const std::string& ssd = {}, const TextDevice* cuda = nullptr,
+                     std::string checkpoint = directory)
+      : model(std::move(checkpoint)) {
     param.page_tokens = 8;
     param.pages = pages;
     if (!ssd.empty()) param.ssd = Name{ssd, {}};
-    sessions = ChatSessions::make({&param, directory}).value();
+    if (cuda != nullptr) param.device = EngineDevice::cuda;
+    sessions = ChatSessions::make({&param, model}, cuda).value();
     role.options = std::move(options);
     role.options.push_back({{"precision", {}}, {"exact", {}}});
     RoleMaking making;
     making.role = &role;
-    making.model_directory = directory;
+    making.model_directory = model;
     making.global_params = {sessions.get()};
     auto made = chat_model_plugin().make(making);
     INFO((made.ok() ? "" : made.error().message));
     REQUIRE(made.ok());
     chat = std::get<std::unique_ptr<SteppedRole>>(std::move(made).value());
   }
-  KvPool& pool() { return static_cast<ChatSessions&>(*sessions).pool(); }
+  KvPages& pool() { return static_cast<ChatSessions&>(*sessions).pages(); }
   void run() {
     while (chat->busy()) chat->step(ended);
   }

@@ -61,6 +61,16 @@ TEST_CASE("a role computes on the keys of its own model, which are in one place"
                       chat + ", global_params: [kv]")) ==
         "other-model: the model of role 'r' is tests/golden/conversation_qwen, that of its 'kv' is "
         "tests/golden/conversation_smolvlm\n");
+  // One of the two is wrong by itself, or was refused: that they differ follows from it.
+  const std::string none = root + "/tests";
+  CHECK(said(workflow("kv: { kind: paged_kv, model: " + none + " }",
+                      chat + ", global_params: [kv]")) ==
+        "wrong-model: tests/config.json: no such file\n");
+  CHECK(said(workflow(kv, "plugin: chat_model, model: " + none + ", global_params: [kv]")) ==
+        "wrong-model: tests/config.json: no such file\n");
+  CHECK(said(workflow("kv: { kind: paged_kv, model: [" + qwen + "] }",
+                      chat + ", global_params: [kv]"))
+            .empty());
   CHECK(said(workflow("kv: { kind: paged_kv }", chat + ", global_params: [kv]")) ==
         "missing-model: role 'r' computes on 'kv', which says no model\n");
   CHECK(said(workflow(kv + ", two: { kind: paged_kv, model: " + qwen + " }",
@@ -270,4 +280,49 @@ TEST_CASE("each golden checkpoint is played by the roles that have the parts it 
     CHECK(check_action_expert(path).ok() == robot);
     CHECK(check_vision_encoder(path).ok() == sees);
   }
+}
+
+TEST_CASE("on a GPU run models that answer with words, exact or in bf16") {
+  const auto on_cuda = [](const std::string& model, const std::string& plugin,
+                          const std::string& more = "", const std::string& run = "r.answer") {
+    return said(workflow("kv: { kind: paged_kv, model: " + model + ", device: cuda }",
+                         "plugin: " + plugin + ", model: " + model + ", global_params: [kv]" + more,
+                         run));
+  };
+  const std::string qwen = of("conversation_qwen"), gguf = of("gguf/llama.gguf");
+  CHECK(on_cuda(qwen, "chat_model").empty());
+  CHECK(on_cuda(gguf, "chat_model").empty());
+  CHECK(on_cuda(of("openvla"), "robot_policy", "", "r.act").empty());
+  for (const char* precision : {"exact", "bf16"})
+    CHECK(on_cuda(qwen, "chat_model", std::string(", options: { precision: ") + precision + " }")
+              .empty());
+  CHECK(
+      on_cuda(qwen, "chat_model", ", options: { precision: int8 }") ==
+      "wrong-device: role 'r' computes on 'kv' on a GPU (device: cuda), which runs the precisions "
+      "exact and bf16\n");
+  CHECK(
+      on_cuda(root + "/models/scenes", "language_model", "", "r.generate") ==
+      "wrong-device: with device: cuda roles run models that answer with words, and models/scenes "
+      "holds one that draws (family scenes): leave device out\n");
+  CHECK(on_cuda(of("pi0"), "robot_policy", "", "r.act") ==
+        "wrong-device: with device: cuda roles run models that answer with words, and "
+        "tests/golden/pi0 holds one that acts (family pi0): leave device out\n");
+  // What is wrong with the checkpoint itself is said alone.
+  CHECK(on_cuda(root + "/tests", "chat_model") == "wrong-model: tests/config.json: no such file\n");
+}
+
+TEST_CASE("roles that say no precision agree with bf16 on a GPU, and over a GGUF file with exact") {
+  const std::string gguf = of("gguf/llama.gguf");
+  const auto two = [&](const std::string& device, const std::string& precision) {
+    const std::string role = "plugin: chat_model, model: " + gguf + ", global_params: [kv]";
+    return said(workflow("kv: { kind: paged_kv, model: " + gguf + ", device: " + device + " }",
+                         role + ", balance: session }\n  s: { " + role +
+                             ", options: { precision: " + precision + " }"));
+  };
+  const std::string differ =
+      "other-use: roles 'r' and 's' compute on 'kv' with different precision\n";
+  CHECK(two("cuda", "bf16").empty());
+  CHECK(two("cuda", "exact") == differ);
+  CHECK(two("cpu", "exact").empty());
+  CHECK(two("cpu", "bf16") == differ);
 }

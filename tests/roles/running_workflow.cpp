@@ -29,9 +29,10 @@ struct RunningWorkflow::Parts {
 };
 
 RunningWorkflow::RunningWorkflow(const std::string& name,
-                                 const std::vector<std::pair<std::string, std::string>>& changes)
+                                 const std::vector<std::pair<std::string, std::string>>& changes,
+                                 const TextDevice* cuda)
     : parts_(std::make_unique<Parts>()) {
-  add_builtin_plugins(parts_->catalog);
+  add_builtin_plugins(parts_->catalog, cuda);
   const std::string root = SLUICE_SOURCE_DIR;
   std::string text = read(root + "/workflows/" + name);
   for (const auto& [from, to] : changes) {
@@ -68,7 +69,7 @@ std::string RunningWorkflow::run(Inputs inputs, const std::string& session, Outp
 
 Outputs RunningWorkflow::call(Inputs inputs, const std::string& session) {
   Outputs outputs;
-  CHECK(run(std::move(inputs), session, outputs).empty());
+  CHECK(run(std::move(inputs), session, outputs) == "");
   return outputs;
 }
 

@@ -11,14 +11,18 @@
 
 namespace sluice {
 
+class TextDevice;
+
 using Inputs = std::vector<std::pair<std::string, PayloadRef>>;
 using Outputs = std::map<std::string, std::vector<PayloadRef>>;
 
 class RunningWorkflow {
  public:
   /// `name`: of a file under workflows/; each change replaces a text in it, wherever it stands.
+  /// `cuda`: as `add_builtin_plugins`.
   explicit RunningWorkflow(const std::string& name,
-                           const std::vector<std::pair<std::string, std::string>>& changes = {});
+                           const std::vector<std::pair<std::string, std::string>>& changes = {},
+                           const TextDevice* cuda = nullptr);
   ~RunningWorkflow();
 
   /// A call that ends well.

@@ -173,6 +173,20 @@ TEST_CASE("a piece that fails fails its turn, and the rest of it is refused") {
   CHECK(frames_in_words(asked) == fresh(ask_it));
 }
 
+TEST_CASE("rows of another width are refused, also where as many numbers would be whole rows") {
+  const std::vector<std::int64_t> shapes[] = {{16, 32}, {512}, {2, 1, 128}, {256, 2}};
+  for (const std::vector<std::int64_t>& shape : shapes) {
+    World world;
+    FakeActivation& wrong = world.activations.emplace_back("generate", "s");
+    wrong.give("hidden", make_tensor(std::move(Tensor::zeros(Dtype::f32, shape)).value()));
+    world.model->admit(wrong);
+    world.run();
+    REQUIRE(world.ended.size() == 1);
+    REQUIRE(!world.ended[0].result.ok());
+    CHECK_THAT(world.ended[0].result.error().message, Catch::Contains("f32 rows of width 256"));
+  }
+}
+
 TEST_CASE("an empty piece in a turn adds nothing to it") {
   World world;
   world.say("what color is", 1, false);

@@ -80,7 +80,7 @@ struct World {
     else
       why = made.error().message;
   }
-  KvPool& pool() { return static_cast<ChatSessions&>(*shared).pool(); }
+  KvPages& pool() { return static_cast<ChatSessions&>(*shared).pages(); }
   FakeActivation& asked() { return activations.emplace_back("act"); }
   /// How it ended; empty: well.
   std::string run(FakeActivation& activation) {

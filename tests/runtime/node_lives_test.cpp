@@ -85,6 +85,7 @@ TEST_CASE("what roles hold of sessions is the home's, and goes with it") {
   // Another life of the machine, the same home: it goes on.
   cluster.network.silence(1, 0);
   REQUIRE(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.node(1).wait_for_members(10s).ok());
   REQUIRE(cluster.home().wait_for_members(10s).ok());
   CHECK(cluster.call("lisa", "z").second == "xyz ");
   cluster.start(0, 9);
@@ -219,31 +220,35 @@ TEST_CASE("a session that is named and ended while a driver is busy is not kept"
   CHECK(of_lisa == 0);
 }
 
-TEST_CASE("a life waits for the home until it is let in, and has no members when it is over") {
-  struct Keeper final : LifeKeeper {
+TEST_CASE("a life waits for the keeper until it is let in, and has no members when it is over") {
+  struct Owner final : LifeOwner {
     void over(const std::string&) override {}
     void bound(Origin) override {}
-    void session_known(const std::string&, std::uint64_t) override {}
-    void session_ended(const std::string&, std::uint64_t) override {}
-    void session_over(const std::string&, std::uint64_t) override {}
-    void session_void(const std::string&) override {}
-    bool is_ending(const std::string&) override { return false; }
-    bool is_ending_any() override { return false; }
-  } keeper;
+    void session_known(const std::string&, const SessionId&) override {}
+    void session_ended(const std::string&, const SessionId&) override {}
+    void session_over(const std::string&, const SessionId&) override {}
+    void session_void(std::uint32_t, const std::string&) override {}
+    void home_over(Origin) override {}
+    bool is_ending(std::uint32_t, const std::string&) override { return false; }
+    bool is_ending_of(std::uint32_t) override { return false; }
+  } owner;
   NodeOptions options;
   options.machines = {"front", "gpu"};
   options.self = 1;
   options.placed = {{{1}}, {{1}}};
   MemoryNetwork network;
-  Life life(options, {1, 1}, keeper);
+  Life life(options, {1, 1}, owner);
   CHECK(life.wait(0ms) == std::vector<std::string>{"front"});  // no driver is there yet
   life.start({}, network.join({1, 1}));
   life.port().admitted();
   CHECK(life.wait(0ms) == std::vector<std::string>{"front"});
   life.port().admitted();
   CHECK(life.wait(0ms).empty());
-  life.stop(false);
-  CHECK(life.wait(0ms) == std::vector<std::string>{"front"});
+  const std::vector<std::string> itself{"gpu"};
+  life.stop(false, "it ends");
+  const auto stopped = std::chrono::steady_clock::now();
+  CHECK(life.wait(20s) == itself);
+  CHECK(std::chrono::steady_clock::now() - stopped < 10s);
 }
 
 TEST_CASE("over TCP, too, a machine begins another life at its address") {
@@ -285,6 +290,7 @@ TEST_CASE("a life that is lost names no sessions") {
   const Origin gone = cluster.network.life_of(1);
   cluster.network.silence(1, 0);
   REQUIRE(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.node(1).wait_for_members(10s).ok());
   REQUIRE(cluster.home().wait_for_members(10s).ok());
   Control control{.kind = Control::Kind::session};
   control.text = "false";  // for the number of the first session

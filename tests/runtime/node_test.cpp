@@ -62,6 +62,7 @@ TEST_CASE("a call whose machine is lost ends with its name, calls meanwhile too,
   held.let_go.open();
   cluster.network.thaw(1);
   CHECK(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.node(1).wait_for_members(10s).ok());
   REQUIRE(cluster.home().wait_for_members(10s).ok());
   const auto [again, text] = cluster.call();
   INFO(again.error.message);
@@ -131,6 +132,7 @@ TEST_CASE("a machine that another cannot hear is lost") {
     return cluster.noticed("machine 'gpu' is lost: machine 'disk' says: nothing was heard");
   }));
   CHECK(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.node(1).wait_for_members(10s).ok());
   REQUIRE(cluster.home().wait_for_members(10s).ok());
   CHECK(cluster.call().first.ok);
 }
@@ -147,6 +149,7 @@ TEST_CASE("a machine that another could not hear before it was let in is lost, t
     return cluster.noticed("machine 'gpu' is lost: machine 'disk' says: nothing was heard");
   }));
   REQUIRE(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.node(1).wait_for_members(10s).ok());
   REQUIRE(cluster.home().wait_for_members(10s).ok());
   CHECK(cluster.call().first.ok);
 }
@@ -180,6 +183,7 @@ TEST_CASE("a machine that sends nonsense is refused and named, and the rest goes
   cluster.network.inject(life, 0, nonsense == 3 ? Channel::control : Channel::message, bytes);
   CHECK(eventually([&] { return cluster.noticed("what machine 'gpu' sent is refused"); }));
   CHECK(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.node(1).wait_for_members(10s).ok());
   REQUIRE(cluster.home().wait_for_members(10s).ok());
   CHECK(cluster.call().first.ok);
 }
@@ -220,13 +224,14 @@ TEST_CASE("what only an engine refuses is its call's error, and nobody is fenced
   CHECK(cluster.node(2).lives() == 1);
 }
 
-TEST_CASE("what only the home may say is refused when another says it") {
+TEST_CASE("what only the keeper may say is refused when another says it") {
   TestCluster cluster({chain_yaml}, {0, 1, 2}, chain_role);
   Control control{.kind = Control::Kind::lost};
   control.life = cluster.network.life_of(2);
   cluster.network.inject(cluster.network.life_of(1), 2, Channel::control, encode_control(control));
-  CHECK(eventually([&] { return cluster.noticed("it says what only the home may say"); }));
+  CHECK(eventually([&] { return cluster.noticed("it says what only the keeper may say"); }));
   REQUIRE(eventually([&] { return cluster.node(1).lives() == 2; }));
+  REQUIRE(cluster.node(1).wait_for_members(10s).ok());
   REQUIRE(cluster.home().wait_for_members(10s).ok());
   CHECK(cluster.call().first.ok);
 }
@@ -239,7 +244,7 @@ TEST_CASE("much that waits for the home's word is refused, however small its par
   out.number(99);  // more news than the home has told anybody
   for (int i = 0; i < (64 << 20) / 200; ++i)
     cluster.network.inject(cluster.network.life_of(1), 2, Channel::message, bytes);
-  CHECK(eventually([&] { return cluster.noticed("it sends too much before the home"); }));
+  CHECK(eventually([&] { return cluster.noticed("it sends too much before the keeper"); }));
 }
 
 TEST_CASE("what overtakes the home's word of its sender waits for it") {

@@ -41,6 +41,9 @@ struct Wiring {
   std::size_t window = 0;
   RoleMachines spread{};  // not empty: in place of `placed`, for roles on several machines
   std::function<std::unique_ptr<SteppedRole>()> stepped{};  // of the plugin `stepped`
+  std::vector<std::uint32_t> homes{0};
+  std::uint32_t keeper = 0;
+  std::size_t sessions = std::size_t{1} << 20U;  // of each home
 };
 
 /// What roles hold of sessions, elsewhere.
@@ -55,8 +58,8 @@ class Memory final : public GlobalParam {
   const std::function<void(std::string)>& ends_;
 };
 
-/// A cluster of machines 0 (the home), 1, 2 and maybe 3; role i of each workflow runs on machine
-/// `placed[i]`.
+/// A cluster of machines 0 (the home and keeper, where nothing else is said), 1, 2 and maybe 3;
+/// role i of each workflow runs on machine `placed[i]`.
 class TestCluster {
  public:
   TestCluster(std::vector<std::string> yamls, const std::vector<std::uint32_t>& placed,
@@ -64,6 +67,9 @@ class TestCluster {
       : placed_(std::move(wiring.spread)),
         connect_(std::move(wiring.connect)),
         window_(wiring.window),
+        homes_(std::move(wiring.homes)),
+        keeper_(wiring.keeper),
+        sessions_(wiring.sessions),
         nodes_(wiring.machines) {
     if (placed_.empty())
       for (const std::uint32_t machine : placed) placed_.push_back({machine});
@@ -100,8 +106,7 @@ class TestCluster {
     for (std::size_t i = 0; i < yamls.size(); ++i)
       graphs_.push_back({&loaded_[i].spec, &plans_[i]});
     for (std::uint32_t machine = 0; machine < nodes_.size(); ++machine) start(machine, 1);
-    REQUIRE(home().wait_for_members(10s).ok());
-    for (std::uint32_t machine = 1; machine < nodes_.size(); ++machine)
+    for (std::uint32_t machine = 0; machine < nodes_.size(); ++machine)
       REQUIRE(nodes_[machine]->wait_for_members(10s).ok());
   }
   ~TestCluster() {
@@ -114,12 +119,15 @@ class TestCluster {
     options.machines = {"front", "gpu", "disk", "arm"};
     options.machines.resize(nodes_.size());
     options.self = machine;
+    options.homes = homes_;
+    options.keeper = keeper_;
     options.placed.assign(graphs_.size(), placed_);
     options.connect = [this](Origin self) -> Result<std::unique_ptr<Transport>> {
       return connect_ ? connect_(self) : network.join(self);
     };
     options.incarnation = incarnation;
     options.window_bytes = window_;
+    options.sessions_max = sessions_;
     options.notice = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
       notices_ += line + "\n";
@@ -140,11 +148,21 @@ class TestCluster {
   Node& node(std::uint32_t machine) { return *nodes_[machine]; }
   std::pair<CallOutcome, std::string> call(const std::string& session = "s",
                                            const std::string& text = "x", std::size_t graph = 0) {
+    return call_at(0, session, text, graph);
+  }
+  std::pair<CallOutcome, std::string> call_at(std::uint32_t machine,
+                                              const std::string& session = "s",
+                                              const std::string& text = "x",
+                                              std::size_t graph = 0) {
     std::string came;
-    CallOutcome outcome = home().runner(graph).call(
+    CallOutcome outcome = node(machine).runner(graph).call(
         {session, {{"x", make_text(text)}}, 20s},
         [&](std::string_view, const PayloadRef& value) { came += value->text + " "; });
     return {std::move(outcome), came};
+  }
+  std::string notices() {
+    const std::lock_guard lock(mutex_);
+    return notices_;
   }
   bool noticed(const std::string& words) {
     const std::lock_guard lock(mutex_);
@@ -159,6 +177,9 @@ class TestCluster {
   RoleMachines placed_;
   Connect connect_;
   std::size_t window_;
+  std::vector<std::uint32_t> homes_;
+  std::uint32_t keeper_;
+  std::size_t sessions_;
   Catalog catalog_;
   std::deque<LoadedWorkflow> loaded_;
   std::deque<Plan> plans_;

@@ -189,7 +189,7 @@ TEST_CASE("windows of all edges between machines have 32 MiB, each 64 KiB to 4 M
     const std::vector<Graph> graphs(workflows, Graph{&one.loaded.spec, &one.plan});
     RoleMachines placed;
     for (const std::uint32_t machine : roles) placed.push_back({machine});
-    return window_for(graphs, std::vector(workflows, placed), home);
+    return window_for(graphs, std::vector(workflows, placed), {home});
   };
   constexpr std::size_t all = std::size_t{32} << 20U, most = std::size_t{4} << 20U;
   CHECK(window(0, {}, 0) == most);

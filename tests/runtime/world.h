@@ -86,36 +86,42 @@ class SteppedScript final : public SteppedRole {
   std::vector<Activation*> active_;
 };
 
-/// Waits for a call that was started.
-struct Waiting {
+/// Waits for a call that was started. What the call tells outlives this where a test ends early.
+class Waiting {
+  struct Told {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::string text;
+    CallOutcome outcome;
+    int ends = 0;
+  };
+  const std::shared_ptr<Told> told_ = std::make_shared<Told>();
+
+ public:
   CallObserver observer() {
-    return {[this](std::string_view, const PayloadRef& value) {
-              const std::lock_guard lock(mutex_);
-              text += value->text + " ";
+    return {[told = told_](std::string_view, const PayloadRef& value) {
+              const std::lock_guard lock(told->mutex);
+              told->text += value->text + " ";
             },
-            [this](CallOutcome told) {
-              const std::lock_guard lock(mutex_);
-              outcome = std::move(told);
-              ++ends;
-              changed_.notify_all();
+            [told = told_](CallOutcome ended) {
+              const std::lock_guard lock(told->mutex);
+              told->outcome = std::move(ended);
+              ++told->ends;
+              told->changed.notify_all();
             }};
   }
   CallOutcome& wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return ends > 0; });
+    std::unique_lock lock(told_->mutex);
+    told_->changed.wait(lock, [this] { return told_->ends > 0; });
     return outcome;
   }
   bool ended() {
-    const std::lock_guard lock(mutex_);
-    return ends > 0;
+    const std::lock_guard lock(told_->mutex);
+    return told_->ends > 0;
   }
-  std::string text;
-  CallOutcome outcome;
-  int ends = 0;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  std::string& text = told_->text;
+  CallOutcome& outcome = told_->outcome;
+  int& ends = told_->ends;
 };
 
 struct TestWorld {

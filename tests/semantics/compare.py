@@ -44,16 +44,16 @@ def plain(warning: str) -> str:
     """What did not come, without from whom (that is in the tests of graph/)."""
     if warning.startswith("the call brought no output"):
         return "the call brought no output"
-    join = re.match(r"(\w+): (?:group (\d+): )?\w+ did not come from", warning)
+    join = re.match(r"(\w+): (?:group (\d+): )?(.*) (?:did not come from|never came for one)", warning)
     if not join:
         return warning
-    fields = sorted(re.findall(r"(\w+) did not come from", warning))
+    fields = sorted(re.findall(r"(\w+) did not come from", warning) or re.split(", | and ", join[3]))
     return f"{join[1]} {join[2] or 0}: {' '.join(fields)} did not come"
 
 
 def counted(warnings: list[str]) -> list[str]:
     """Those that both know, each once, with how often it came."""
-    known = ("left over", "max_age", "did not come", "no output", "on_full")
+    known = ("left over", "max_age", "did not come", "never came", "no output", "on_full")
     times = collections.Counter(plain(w) for w in warnings if any(k in w for k in known))
     return sorted(w if n == 1 else f"{w} ({n} times)" for w, n in times.items())
 
@@ -112,7 +112,7 @@ def main():
     a.add_argument("--jobs", type=int, default=2)
     a = a.parse_args()
     totals = {"compared": 0, "refused": 0, "too large": 0, "calls": 0, "errors": 0, "firings": 0,
-              "cut short": 0}
+              "cut short": 0, "never run": 0}
     wrong = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = a.keep or temporary
@@ -148,6 +148,23 @@ def deep():
     sys.setrecursionlimit(100_000)
 
 
+def never_run(sluice: str, names: list[str]) -> dict:
+    """Of each scenario the nodes of which a warning of its workflow says that they never run."""
+    flows = collections.defaultdict(list)
+    for name in names:
+        with open(name) as f:
+            flow = re.search(r"^workflow: (.+)$", f.read(), re.M)
+        flows[os.path.join(os.path.dirname(name), flow[1])].append(name)
+    out = subprocess.run([sluice, "validate", "--format", "json", *flows],
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    found = collections.defaultdict(set)
+    for said in json.loads(out.stdout):
+        if said["code"] == "count-never-reached":
+            for name in flows[said["file"]]:
+                found[name].add(re.match(r"node '(\w+)' waits for", said["message"])[1])
+    return found
+
+
 def compare_batch(sluice: str, names: list[str], seeds: int) -> tuple[str, int, dict]:
     """What differs, in words, how many workflows do, and what was seen."""
     totals, expected = collections.Counter(), {}
@@ -160,9 +177,10 @@ def compare_batch(sluice: str, names: list[str], seeds: int) -> tuple[str, int, 
             expected[name] = None  # a workflow that validation must refuse: `compare` sees to it
     out = io.StringIO()
     wrong = 0
+    idle = never_run(sluice, list(expected))
     with contextlib.redirect_stdout(out):
         for name, result in zip(expected, run_engine(sluice, list(expected), seeds)):
-            wrong += compare(name, result, expected[name], totals)
+            wrong += compare(name, result, expected[name], totals, idle[name])
     return out.getvalue(), wrong, dict(totals)
 
 
@@ -180,7 +198,8 @@ def refuted(sluice: str, cases: str, seeds: int) -> int:
     return wrong
 
 
-def compare(name: str, result: dict, expected: dict | None, totals: dict) -> int:
+def compare(name: str, result: dict, expected: dict | None, totals: dict, idle: set = frozenset()) -> int:
+    """1 where they differ; `idle` are the nodes of which validation says that they never run."""
     refused = not result["calls"] and any(f.startswith("workflow:") for f in result["failures"])
     if too_wide(name) and not refused:
         print(f"{name}\n    a node has too many fields, and the engine says {result['failures']}")
@@ -197,6 +216,9 @@ def compare(name: str, result: dict, expected: dict | None, totals: dict) -> int
     if expected is None or waits_for_ever(name):
         print(f"{name}\n    must be refused: its joins wait for each other")
         return 1
+    totals["never run"] += len(idle)
+    ran = {firing["node"] for call in expected["calls"] for firing in call["firings"]}
+    problems += [f"{node} runs, and validation warns that it never does" for node in idle & ran]
     for i, (ours, theirs) in enumerate(zip(result["calls"], expected["calls"])):
         totals["calls"] += 1
         totals["errors"] += theirs["status"] == "error"

@@ -427,7 +427,7 @@ class Call:
                 self.failures.append((n, "count_source"))
             if not numbers:
                 return None
-        elif numbers[0] < 0:
+        if numbers[0] < 0:
             self.failures.append((n, "count_source"))
             return None
         return numbers[0]

@@ -16,6 +16,7 @@ import sys
 
 
 DEEP = 0.05  # of the drawings have a long loop besides
+DOUBLING = 0.08  # have one whose turns multiply their frames
 EACH = 0.5   # have nodes that run on each replica
 
 
@@ -298,19 +299,14 @@ class Maker:
             script["fail_when_iteration"] = self.rng.randrange(3)
         return f"{tail}.{back}"
 
-    def add_deep(self, rng: random.Random):
-        """A loop of so many turns that a collector's share becomes too small to divide, and a count
-        or a join of all that its turns bring. Delivered, so that the collector has something to
-        keep for its node. Drawn from numbers of its own: the rest of the drawing stays as it is."""
+    def add_own_loop(self, rng: random.Random, draw_turns, most):
+        """A loop of two nodes, and a count or a join of all that its turns bring: the names of the
+        second and of the last. Drawn from numbers of its own: the rest of the drawing stays as it is."""
         first = len(self.order) + 1
         head, tail, all_of = (f"n{first + i}" for i in range(3))
         kind = lambda: rng.choice(("plain.go", "many.go", "talk.go"))
         begin = f"inputs.{rng.choice(self.inputs)}"
-        turns = []
-        for _ in range(rng.randrange(16, 30)):
-            frames = [["f0"]] * rng.randrange(3)
-            frames.insert(rng.randrange(len(frames) + 1), rng.choice((["back"], ["back", "f0"])))
-            turns.append(frames)
+        turns = draw_turns()
         self.nodes[head] = {"run": kind(), "inputs": [{"a": begin}, {"r": f"{tail}.back"}],
                             "outputs": ["f0"]}
         self.nodes[tail] = {"run": kind(), "inputs": [{"a": f"{head}.f0"}],
@@ -321,10 +317,33 @@ class Maker:
                                    "count": {"a": rng.choice((1, 3, "all"))}}
         else:
             self.nodes[all_of]["inputs"] = [{"a": f"{tail}.f0", "b": begin}]
-        self.scripts[tail] = {"by_iteration": turns + [[["f0"]]]}
+        self.scripts[tail] = {"by_iteration": turns}
         self.order += [head, tail, all_of]
-        self.turns_most = (64,)
-        return {"deep": f"{all_of}.f0"}
+        self.turns_most = most
+        return tail, all_of
+
+    def add_deep(self, rng: random.Random):
+        """A loop of so many turns that a collector's share becomes too small to divide. Delivered, so
+        that the collector has something to keep for its node."""
+        def turns():
+            for _ in range(rng.randrange(16, 30)):
+                frames = [["f0"]] * rng.randrange(3)
+                frames.insert(rng.randrange(len(frames) + 1), rng.choice((["back"], ["back", "f0"])))
+                yield frames
+            yield [["f0"]]
+        return {"deep": f"{self.add_own_loop(rng, lambda: list(turns()), (64,))[1]}.f0"}
+
+    def add_doubling(self, rng: random.Random):
+        """A loop of few turns that each bring several frames for the next: they multiply."""
+        def turns():
+            for _ in range(rng.randrange(1, 5)):
+                frames = [rng.choice((["back"], ["back", "f0"])) for _ in range(rng.choice((2, 2, 2, 3)))]
+                for _ in range(rng.randrange(2)):
+                    frames.insert(rng.randrange(len(frames) + 1), ["f0"])
+                yield frames
+            yield [["f0"]] * rng.randrange(2)
+        tail, all_of = self.add_own_loop(rng, lambda: list(turns()), self.turns_most)
+        return {"doubled": f"{all_of}.f0", "turns": f"{tail}.f0"}
 
     def make(self):
         for i in range(self.rng.randrange(3, 42 if self.flavour == "sessions" else 26)):
@@ -427,6 +446,9 @@ def generate(seed: int, count: int, folder: str, deadline: str = "30s", queue: i
         apart = random.Random(f"{seed}:{i}:deep")
         if apart.random() < DEEP:
             outputs |= maker.add_deep(apart)
+        apart = random.Random(f"{seed}:{i}:doubled")
+        if apart.random() < DOUBLING:
+            outputs |= maker.add_doubling(apart)
         apart = random.Random(f"{seed}:{i}:full")
         if apart.random() < 0.5:
             maker.let_drop(apart, queue)

@@ -35,9 +35,13 @@ class Told final : public EvictionPolicy {
 
 }  // namespace
 
-ChangingPages::ChangingPages(const Contents& contents)
-    : contents_(contents), words_(slots * page_words) {
+ChangingPages::ChangingPages(const Contents& contents, Ref<Buffer> memory)
+    : contents_(contents), own_(memory ? 0 : region.size() / 8), memory_(std::move(memory)) {
   SLUICE_CHECK(contents.count() >= keys_there);
+  SLUICE_CHECK(!memory_ || memory_->size() >= region.size());
+  using Word = std::atomic<std::uint64_t>;
+  words_ = memory_ ? std::span(reinterpret_cast<Word*>(memory_->data()), region.size() / 8)
+                   : std::span(own_);
   begin_anew();
   owner_ = std::thread([this] { run(); });
 }
@@ -112,8 +116,28 @@ void ChangingPages::publish(std::size_t number) {
   entries_[number] = {page, table_->generation(page)};
 }
 
+void ChangingPages::write_stamp(Page page, std::span<const std::byte> stamp) {
+  for (std::size_t i = 0; i < PageRegion::stamp_bytes / 8; ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, stamp.data() + 8 * i, 8);
+    words_[region.stamp(page).offset / 8 + i].store(word);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+std::optional<PlacedPage> ChangingPages::place(std::size_t number, std::uint64_t incarnation) {
+  const std::lock_guard lock(mutex_);
+  const Entry& entry = entries_[number];
+  if (entry.page == no_page) return std::nullopt;
+  const ServedPage served{entry.generation, contents_.sum(number)};
+  write_stamp(entry.page, stamp_of({0, incarnation, served.generation, key_of(number), 0,
+                                    static_cast<std::uint32_t>(page_bytes), served.crc32c}));
+  return PlacedPage{served, entry.page};
+}
+
 void ChangingPages::dropped(Page page) {
   const std::lock_guard lock(mutex_);
+  write_stamp(page, std::array<std::byte, PageRegion::stamp_bytes>{});
   entries_[number_of(table_->key(page))] = {};
   replaced_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -142,6 +166,14 @@ std::optional<ServedPage> Copier::copy(const PageKey& key, std::span<std::byte> 
   const std::uint32_t sum =
       is_blind_ ? crc32c({content, page_bytes}) : pages_.contents().sum(number);
   return ServedPage{entry.generation, sum};
+}
+
+/// Its reader reads it later: it is replaced then.
+std::optional<PlacedPage> Copier::place(const PageKey& key) {
+  std::optional<PlacedPage> placed = pages_.place(number_of(key), incarnation_);
+  pages_.copied();
+  if (placed) maybe_replace(placed->page);
+  return placed;
 }
 
 void Copier::maybe_replace(Page page) {
@@ -186,6 +218,11 @@ void Asker::tick() {
   take_events();
 }
 
+void Asker::read_ended(std::uint64_t number, Ref<Buffer> bytes) {
+  puller_.read_ended(number, std::move(bytes), now());
+  take_events();
+}
+
 void Asker::take_events() {
   for (const PullEvent& event : puller_.take_events()) {
     switch (event.kind) {
@@ -197,7 +234,7 @@ void Asker::take_events() {
         if (!contents_.are(event.content, number_of(asked_[event.pages]))) ++tally.undetected;
         break;
       case PullEvent::Kind::ended:
-        if (event.end == PullEnd::broken) {
+        if (event.end == PullEnd::broken || event.end == PullEnd::changed) {
           ++tally.reads;
           ++tally.detected;
         }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dataplane/page_puller.h"
+#include "dataplane/page_region.h"
 #include "dataplane/page_server.h"
 #include "dataplane/page_table.h"
 #include "soak_pages.h"
@@ -22,6 +23,7 @@ namespace sluice::soak {
 
 inline constexpr std::size_t keys_there = 64;
 inline constexpr std::uint32_t slots = 60;
+inline constexpr PageRegion region{slots, page_bytes};
 
 class ChangingPages final : private PageWatcher {
  public:
@@ -30,7 +32,8 @@ class ChangingPages final : private PageWatcher {
     std::uint64_t generation = 0;
   };
 
-  explicit ChangingPages(const Contents& contents);
+  /// `memory`: where they stand, and their stamps behind them; null: memory of their own.
+  explicit ChangingPages(const Contents& contents, Ref<Buffer> memory = {});
   ~ChangingPages() override;
   ChangingPages(const ChangingPages&) = delete;
   ChangingPages& operator=(const ChangingPages&) = delete;
@@ -40,6 +43,8 @@ class ChangingPages final : private PageWatcher {
     const std::lock_guard lock(mutex_);
     return entries_[number];
   }
+  /// Where it stands, with its stamp; none: it is not there.
+  std::optional<PlacedPage> place(std::size_t number, std::uint64_t incarnation);
   /// Whatever stands there now.
   void copy(Page page, std::size_t from_word, std::size_t end_word, std::byte* to) const;
   /// As the owner does: gives up the page, if it has something, for another content.
@@ -65,9 +70,12 @@ class ChangingPages final : private PageWatcher {
   void publish(std::size_t number);
   void published(Page) override {}
   void dropped(Page page) override;
+  void write_stamp(Page page, std::span<const std::byte> stamp);
 
   const Contents& contents_;
-  std::vector<std::atomic<std::uint64_t>> words_;
+  std::vector<std::atomic<std::uint64_t>> own_;
+  const Ref<Buffer> memory_;
+  std::span<std::atomic<std::uint64_t>> words_;  // in one of these
   mutable std::mutex mutex_;
   std::array<Entry, keys_there> entries_{};
   std::mutex owner_mutex_;            // whoever acts as the owner has it
@@ -84,12 +92,14 @@ class ChangingPages final : private PageWatcher {
 /// amid it.
 class Copier final : public PageLookup {
  public:
-  Copier(ChangingPages& pages, std::uint64_t seed, bool is_blind)
-      : pages_(pages), random_(seed), is_blind_(is_blind) {}
+  /// `incarnation`: of the stamps.
+  Copier(ChangingPages& pages, std::uint64_t seed, bool is_blind, std::uint64_t incarnation = 0)
+      : pages_(pages), random_(seed), is_blind_(is_blind), incarnation_(incarnation) {}
 
   bool has(const PageKey& key) const override;
   std::optional<ServedPage> append(const PageKey& key, pages::Bytes& to) override;
   std::optional<ServedPage> copy(const PageKey& key, std::span<std::byte> to) override;
+  std::optional<PlacedPage> place(const PageKey& key) override;
 
  private:
   void maybe_replace(Page page);
@@ -97,6 +107,7 @@ class Copier final : public PageLookup {
   ChangingPages& pages_;
   SplitMix64 random_;
   bool is_blind_;
+  std::uint64_t incarnation_;
 };
 
 pages::Hello hello_of(std::uint64_t incarnation);
@@ -114,6 +125,10 @@ class Asker {
   /// What was asked takes too long.
   void tick();
   bool is_over() const { return is_over_; }
+  /// The peer's pages are read where they stand.
+  void open(PeerLife peer) { puller_.opened(peer, slots); }
+  std::vector<PageRead> take_reads() { return puller_.take_reads(); }
+  void read_ended(std::uint64_t number, Ref<Buffer> bytes);
   std::vector<PeerMessage> take_out() { return puller_.take_out(); }
 
   Tally tally;

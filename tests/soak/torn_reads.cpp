@@ -1,7 +1,7 @@
 // Reads of pages of 64 KiB that are overwritten, given to others, cut or begun anew meanwhile: none
 // may be taken for what was published under its key.
 //
-// Usage: torn_reads [--memory N] [--tcp N] [--ssd N --folder DIR] [--blind]
+// Usage: torn_reads [--memory N] [--ucx N] [--tcp N] [--ssd N --folder DIR] [--blind]
 // So many reads of each kind; DIR is made and removed. Exit status 1: one was taken that is wrong,
 // or none was refused, and then nothing was tried; with --blind, none that is wrong was taken. Ten
 // million:
@@ -31,6 +31,7 @@ std::optional<Options> options_of(const std::vector<std::string>& words) {
     const std::string& name = words[i];
     const std::string& value = words[++i];
     std::uint64_t* const number = name == "--memory" ? &options.memory
+                                  : name == "--ucx"  ? &options.ucx
                                   : name == "--tcp"  ? &options.tcp
                                   : name == "--ssd"  ? &options.ssd
                                                      : nullptr;
@@ -71,7 +72,8 @@ int main(int count, char** arguments) {
   const std::optional<Options> given = options_of({arguments + 1, arguments + count});
   if (!given.has_value()) {
     std::fprintf(stderr,
-                 "usage: torn_reads [--memory N] [--tcp N] [--ssd N --folder DIR] [--blind]\n");
+                 "usage: torn_reads [--memory N] [--ucx N] [--tcp N] [--ssd N --folder DIR] "
+                 "[--blind]\n");
     return 2;
   }
   const Options& options = *given;
@@ -87,6 +89,7 @@ int main(int count, char** arguments) {
       is_right = report(what, wanted, read(options), replaced, options.is_blind) && is_right;
   };
   check("memory", options.memory, read_memory, "pages replaced");
+  check("ucx", options.ucx, read_ucx, "pages replaced");
   check("tcp", options.tcp, read_tcp, "pages replaced");
   check("ssd", options.ssd, read_ssd, "segments removed");
   return is_right ? 0 : 1;

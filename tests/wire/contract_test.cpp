@@ -175,8 +175,14 @@ TEST_CASE("what only a home tells is not believed of a node") {
         message.failure =
             std::make_unique<Failure>(Failure{sample.from, {ErrorCode::unavailable, "gone"}, kind});
       });
-      CHECK(ends_with(listener.hear(bytes, {sample.from, 3}, entry_node),
-                      "a failure that only the call's home tells"));
+      // A node of a loop counts what comes in it.
+      const bool may =
+          kind == FailureKind::frame_limit && plan.nodes[sample.from].loop_index != none;
+      const std::string heard = listener.hear(bytes, {sample.from, 3}, entry_node);
+      if (may)
+        CHECK(heard.empty());
+      else
+        CHECK(ends_with(heard, "a failure that only the call's home tells"));
       ++failures;
     }
     const NodeId other = sample.from == 1 ? 2 : 1;

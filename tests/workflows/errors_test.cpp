@@ -79,6 +79,25 @@ TEST_CASE("every author error gives its golden message, at the line the file exp
   }
 }
 
+TEST_CASE("one mistake is one error, and nothing that follows from it") {
+  std::size_t count = 0;
+  for (const fs::path& path : cases()) {
+    if (!path.filename().string().starts_with("once_")) continue;
+    ++count;
+    INFO(path.filename().string());
+    CHECK(diagnose(path.filename().string(), read(path)).size() == 1);
+  }
+  CHECK(count >= 14);
+}
+
+TEST_CASE("of a file with too many values only that is said") {
+  std::string text = "sluice: 1\nworkflow: w\ninputs: { a: text, b: [";
+  for (int i = 0; i < 100'001; ++i) text += "x,";
+  const Diagnostics found = diagnose("many.yaml", text + "] }\n");
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].code == "yaml-size");
+}
+
 TEST_CASE("a planted change of a message is seen") {
   const std::string text = read(folder / "unknown_node.yaml");
   std::string other = text;

@@ -98,6 +98,8 @@ TEST_CASE("what is wrong with files that others include is said at its place the
   files.write("deep/wrong.yaml", library("far", "include: [ ../wrong.yaml ]\n"));
   add("wrong, behind another", flow("deep/wrong.yaml", "far"));
   add("wrong, by two ways", flow("wrong.yaml, deep/wrong.yaml", "far"));
+  files.write("profile.yaml", "profile: p\nnodes: { see: { latency: 1ms, yields: [ [ y ] ] } }\n");
+  add("a profile", flow("profile.yaml", "vit"));
   add("no map", flow("plain.yaml", "vit"));
   add("a circle of two", flow("a.yaml", "a"));
   add("itself", flow("self.yaml", "self"));
@@ -145,6 +147,7 @@ TEST_CASE("a value beside a file stands in its place, or is refused with what co
                           "nodes.see.inputs.1.x=inputs.x",
                           "nodes.see.inputs.a=1",
                           "inclde=[]",
+                          "limits.deadline.x=1",
                           "limits.frames=10",
                           "limits.frame=10",
                           "limits.frames=[",

@@ -184,6 +184,24 @@ TEST_CASE("models are found where they are, and said to be missing where they ar
   CHECK(loaded->diagnostics[0].mark.line == 5);
 }
 
+TEST_CASE("a model that is missing is said once, at the first place that names it") {
+  LoadedWorkflow loaded = load_workflow(
+      "w.yaml",
+      "sluice: 1\nglobal_params: { kv: { kind: paged_kv, model: /no/such } }\nroles:\n"
+      "  a: { plugin: chat_model, model: /no/such }\n"
+      "  b: { plugin: chat_model, model: /no/other }\n"
+      "  c: { plugin: chat_model, model: '${NO}' }\n  d: { plugin: chat_model, model: '${NO}' }\n");
+  resolve_models(loaded, [](const std::string&) { return std::optional<std::string>(); });
+  REQUIRE(loaded.diagnostics.size() == 3);
+  sort_diagnostics(loaded.diagnostics);
+  CHECK(loaded.diagnostics[0].mark.line == 2);
+  CHECK(loaded.diagnostics[0].message ==
+        "there is no directory '/no/such' with the model (named in 2 places)");
+  CHECK(loaded.diagnostics[1].message == "there is no directory '/no/other' with the model");
+  CHECK(loaded.diagnostics[2].mark.line == 6);
+  CHECK(loaded.diagnostics[2].message.ends_with("(named in 2 places)"));
+}
+
 TEST_CASE("what to write in place of a model's path depends on what stands there") {
   const Folder folder;
   const std::string file = folder.write("weights.bin", "x");

@@ -25,7 +25,8 @@ include: [library.yaml]
 inputs: { x: text, y: json }
 global_params:
   memory: { kind: paged_kv, model: somewhere, page_tokens: 32, pages: 100,
-            kv_dtype: bf16, ssd: there, ssd_bytes: 3MiB }
+            kv_dtype: bf16, ssd: there, ssd_bytes: 3MiB, device: cpu }
+  fast: { kind: paged_kv, model: somewhere, device: cuda }
 roles:
   one: { plugin: scripted, model: elsewhere, replicas: 3, balance: session, global_params: [memory],
          options: { first: 1, second: two } }
@@ -55,7 +56,7 @@ on_error: cancel
   CHECK(spec.inputs[0].name.text == "x");
   CHECK(spec.inputs[0].type == ValueType::text);
   CHECK(spec.inputs[1].type == ValueType::json);
-  REQUIRE(spec.global_params.size() == 1);
+  REQUIRE(spec.global_params.size() == 2);
   CHECK(spec.global_params[0].name.text == "memory");
   CHECK(spec.global_params[0].kind.text == "paged_kv");
   CHECK(spec.global_params[0].model->text == "somewhere");
@@ -64,6 +65,9 @@ on_error: cancel
   CHECK(spec.global_params[0].kv_dtype == Dtype::bf16);
   CHECK(spec.global_params[0].ssd->text == "there");
   CHECK(spec.global_params[0].ssd_bytes == 3 << 20);
+  CHECK(spec.global_params[0].device == EngineDevice::cpu);
+  CHECK(spec.global_params[1].device == EngineDevice::cuda);
+  CHECK(spec.global_params[1].device_mark.column == 53);
   REQUIRE(spec.roles.size() == 2);
   const RoleSpec& one = spec.roles[0];
   CHECK(one.name.text == "one");

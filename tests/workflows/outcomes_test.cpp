@@ -107,13 +107,13 @@ TEST_CASE("each place of a cluster's file that is changed is refused or read, as
   outcomes.require_as_kept();
 }
 
-TEST_CASE("the home of a cluster is the machine that says so, wherever it stands") {
+TEST_CASE("a home of a cluster is the machine that says so, wherever it stands") {
   for (const std::uint32_t home : {0U, 1U, 2U}) {
     std::string text = "cluster: 1\nworkflows: [ chat.yaml ]\nmachines:\n";
     for (std::uint32_t i = 0; i < 3; ++i)
       text += "  m" + std::to_string(i) + ": { home: " + (i == home ? "true" : "false") +
               ", roles: [ ] }\n";
-    CHECK(load_cluster("c.yaml", text).spec.home() == home);
+    CHECK(load_cluster("c.yaml", text).spec.homes() == std::vector<std::uint32_t>{home});
   }
 }
 

@@ -96,6 +96,9 @@ TEST_CASE("What is not there is an error, with the nearest that is") {
   refused(folder, "nodes.see.run.more=1", "'nodes.see.run' is a single value", "");
   refused(folder, "nodes.see.inputs.1.x=inputs.x", "is a list without this entry", "");
   refused(folder, "nodes.see.inputs.x=inputs.x", "is a list without this entry", "");
+  refused(folder, "roles.llm.global_params.0=kv", "is a list, of which the file has no entry",
+          "--set roles.llm.global_params=[VALUE]");
+  refused(folder, "limits.deadline.x=1", "deadline must be a single value, this is a map", "");
 }
 
 TEST_CASE("A wrong value says that it was given beside the file, wherever it is found wrong") {

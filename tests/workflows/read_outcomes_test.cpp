@@ -99,7 +99,8 @@ std::string text_of(const LoadedScenario& loaded) {
 void add(const char* what, const std::vector<Port>& ports, Words& words) {
   for (const Port& port : ports)
     words.add(what, port.name, static_cast<int>(port.type), port.meaning, port.count_source,
-              port.bytes_max, port.dtype ? static_cast<int>(*port.dtype) : -1, port.shape);
+              static_cast<int>(port.frames), port.bytes_max,
+              port.dtype ? static_cast<int>(*port.dtype) : -1, port.shape);
 }
 
 std::string text_of(const LoadedManifest& loaded) {

@@ -26,7 +26,70 @@ std::string problems(const std::string& calls, const std::string& nodes) {
 
 const std::string call = "{}";
 
+/// The one thing that is wrong with a scenario, with what to do; else how many are.
+std::string problem(const std::string& nodes, const std::string& expect,
+                    const std::string& inputs = "") {
+  const LoadedScenario loaded = load_scenario(
+      "s.yaml", "scenario: s\nworkflow: w.yaml\ncalls: [ { inputs: {" + inputs +
+                    "} } ]\nnodes: {" + nodes + "}\nexpect: " + expect + "\n");
+  if (loaded.diagnostics.size() != 1) return std::to_string(loaded.diagnostics.size());
+  const Diagnostic& d = loaded.diagnostics[0];
+  return d.code + ": " + d.message + " [" + d.suggestion + "]";
+}
+
+const std::string ok = "{ calls: [ { status: ok } ] }";
+
 }  // namespace
+
+TEST_CASE("names in place of frames are shown as frames, once for the whole script") {
+  CHECK(problem("n: { yields: [ [again] ] }", ok) == "0");
+  CHECK(problem("n: { yields: again }", ok) ==
+        "wrong-kind: yields must be a list, this is a single value [each frame is a list of its "
+        "fields: [ [ again ] ]]");
+  CHECK(problem("n: { yields: [a, b] }", ok) ==
+        "wrong-kind: a frame must be a list, this is a single value [each frame is a list of its "
+        "fields: [ [ a ], [ b ] ]]");
+  CHECK(problem("n: { by_iteration: [ [a], [b], [c] ] }", ok) ==
+        "wrong-kind: a frame must be a list, this is a single value [each frame is a list of its "
+        "fields: [ [ a ] ]]");
+  CHECK(problem("n: { yields: [ [ [a] ], [ [b] ] ] }", ok)
+            .starts_with("wrong-kind: a field of a frame is a name, not a list ["));
+  const std::string many = problem("n: { yields: [" + repeated(1000, "again") + "] }", ok);
+  CHECK(many.size() < 250);
+  CHECK(many.find("[ again ], ... ]") != std::string::npos);
+}
+
+TEST_CASE("a field stands once in a frame of a script") {
+  CHECK(problem("n: { yields: [ [x, y], [x] ] }", ok) == "0");
+  CHECK(problem("n: { yields: [ [x, y, x] ] }", ok) ==
+        "duplicate-field: the field 'x' stands twice in this frame [remove one of them; [ x ], [ x "
+        "] is two frames with it]");
+  CHECK(problem("n: { by_iteration: [ [ [x, x] ] ] }", ok).starts_with("duplicate-field: "));
+}
+
+TEST_CASE("an expectation that compares nothing is refused") {
+  CHECK(problem("", "{ calls: [ { outputs: { o: 0 } } ] }") == "0");
+  CHECK(problem("", "{ calls: [ { status: ok, outputs: {} } ] }") ==
+        "empty-expectation: outputs is empty, and what is not named is not compared: this expects "
+        "nothing [outputs: { NAME: 0 } expects none of NAME; or remove this]");
+  CHECK(problem("", "{ firings: {} }").starts_with("empty-expectation: firings is empty"));
+}
+
+TEST_CASE("a space that lacks behind the ':' in braces is one mistake of a scenario too") {
+  CHECK(problem("", ok, "q:a") ==
+        "missing-space: a space must follow the ':' in 'q:a' [write q: a]");
+  CHECK(problem("", "{ calls: [ { outputs: { o:1 } } ] }").starts_with("missing-space: "));
+  CHECK(problem("n: { values: { v:1 } }", ok).starts_with("missing-space: "));
+}
+
+TEST_CASE("a misspelt `profile` is said to be that") {
+  const LoadedScenario loaded =
+      load_scenario("p.yaml", "profil: p\nnodes: { n: { latency: 1ms } }\n");
+  REQUIRE(loaded.diagnostics.size() == 1);
+  CHECK(loaded.diagnostics[0].message == "unknown key 'profil' in a profile");
+  CHECK(loaded.diagnostics[0].suggestion == "did you mean 'profile'?");
+  CHECK(loaded.spec.name == "p");
+}
 
 TEST_CASE("a scenario makes at most ten thousand calls") {
   CHECK(problems(repeated(10'000, call), "").empty());

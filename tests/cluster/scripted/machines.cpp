@@ -1,4 +1,5 @@
-// Scenarios over three real processes: their scripted roles run, and say what they fired on.
+// Scenarios over three real processes: their scripted roles run, and say what they fired on. Calls
+// begin at two homes, half of the workflows at each.
 //
 //     scripted_machines SCENARIO...
 //
@@ -33,7 +34,8 @@
 namespace sluice {
 namespace {
 
-constexpr std::uint32_t machines = 3;
+constexpr std::uint32_t machines = 3;    // that have roles; the first is a home and the keeper
+constexpr std::uint32_t other_home = 3;  // has none
 
 struct Loaded {
   std::string file;
@@ -119,8 +121,8 @@ class ScriptedRole final : public Role {
       }
     std::string identity =
         sim::runner_text(node, replica_) + "|" + std::to_string(activation.group());
-    std::string json = "{\"node\":\"" + node.name +
-                       "\",\"group\":" + std::to_string(activation.group());
+    std::string json =
+        "{\"node\":\"" + node.name + "\",\"group\":" + std::to_string(activation.group());
     if (node.fan_out() > 1) json += ",\"replica\":" + std::to_string(replica_);
     json += ",\"inputs\":{";
     for (auto& [field, tokens] : inputs) {
@@ -165,8 +167,8 @@ Plugin scripted(const std::vector<std::unique_ptr<Loaded>>& all, Fired& fired) {
   plugin.declaration.any_ports = true;
   plugin.make = [&](const RoleMaking& making) -> Result<RoleInstance> {
     const std::size_t workflow = std::stoul(making.role->options.back().value.text);
-    return RoleInstance(std::unique_ptr<Role>(std::make_unique<ScriptedRole>(
-        *all[workflow], workflow, making.replica, fired)));
+    return RoleInstance(std::unique_ptr<Role>(
+        std::make_unique<ScriptedRole>(*all[workflow], workflow, making.replica, fired)));
   };
   return plugin;
 }
@@ -207,7 +209,8 @@ Result<std::unique_ptr<Node>> make_node(std::uint32_t self, const std::string& f
                                         const std::vector<const Loaded*>& runs,
                                         const Catalog& catalog) {
   NodeOptions options;
-  options.machines = {"m0", "m1", "m2"};
+  options.machines = {"m0", "m1", "m2", "m3"};
+  options.homes = {0, other_home};
   options.self = self;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     RoleMachines& placed = options.placed.emplace_back();
@@ -218,7 +221,7 @@ Result<std::unique_ptr<Node>> make_node(std::uint32_t self, const std::string& f
     ZmqOptions zmq;
     zmq.self = life;
     zmq.bind = "ipc://" + folder + "/" + std::to_string(self);
-    for (std::uint32_t machine = 0; machine < machines; ++machine)
+    for (std::uint32_t machine = 0; machine <= other_home; ++machine)
       if (machine != self)
         zmq.peers.push_back({machine, "ipc://" + folder + "/" + std::to_string(machine), ""});
     return make_zmq_transport(std::move(zmq));
@@ -257,7 +260,7 @@ std::string json_of(const Loaded& loaded, std::size_t index, const Called& calle
 }
 
 /// Starts all calls of all workflows, and waits until each has ended.
-void call_all(Node& home, const std::vector<const Loaded*>& runs,
+void call_all(const std::array<Node*, 2>& homes, const std::vector<const Loaded*>& runs,
               std::map<const Loaded*, std::vector<std::unique_ptr<Called>>>& calls) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -281,16 +284,16 @@ void call_all(Node& home, const std::vector<const Loaded*>& runs,
         const std::lock_guard lock(mutex);
         ++open;
       }
-      home.runner(i).start(std::move(request),
-                           {[&called](std::string_view output, const PayloadRef&) {
-                              const std::lock_guard lock(called.mutex);
-                              ++called.outputs[std::string(output)];
-                            },
-                            [&](CallOutcome outcome) {
-                              const std::lock_guard lock(mutex);
-                              called.outcome = std::move(outcome);
-                              if (--open == 0) changed.notify_all();
-                            }});
+      homes[i / 3 % 2]->runner(i).start(std::move(request),
+                                        {[&called](std::string_view output, const PayloadRef&) {
+                                           const std::lock_guard lock(called.mutex);
+                                           ++called.outputs[std::string(output)];
+                                         },
+                                         [&](CallOutcome outcome) {
+                                           const std::lock_guard lock(mutex);
+                                           called.outcome = std::move(outcome);
+                                           if (--open == 0) changed.notify_all();
+                                         }});
     }
   }
   std::unique_lock lock(mutex);
@@ -373,14 +376,16 @@ int main_of(int argc, char** argv) {
   int status = 1;
   std::map<const Loaded*, std::vector<std::unique_ptr<Called>>> calls;
   {
-    auto home = make_node(0, folder, runs, catalog);
-    if (!home.ok()) {
-      std::fprintf(stderr, "m0: %s\n", home.error().message.c_str());
-    } else if (Result<void> there = (*home)->wait_for_members(std::chrono::seconds(30));
-               !there.ok()) {
-      std::fprintf(stderr, "%s\n", there.error().message.c_str());
-    } else {
-      call_all(**home, runs, calls);
+    auto keeper = make_node(0, folder, runs, catalog);
+    auto other = make_node(other_home, folder, runs, catalog);
+    const auto joins = [](Result<std::unique_ptr<Node>>& home) {
+      const Result<void> there =
+          home.ok() ? (*home)->wait_for_members(std::chrono::seconds(30)) : home.error();
+      if (!there.ok()) std::fprintf(stderr, "%s\n", there.error().message.c_str());
+      return there.ok();
+    };
+    if (joins(keeper) && joins(other)) {
+      call_all({keeper->get(), other->get()}, runs, calls);
       status = 0;
     }
     ::close(end[1]);

@@ -1,0 +1,58 @@
+// Memory of this process that other machines read by themselves, and reads of theirs.
+//
+// Who makes a region hands its key to those who may read it; they read any part of it as long as
+// the region is there, whatever its owner does to the bytes meanwhile, and it does not hear of it.
+// So a reader verifies what has come. A read ends once: with its bytes, without them, or unheard
+// when whoever asked for it has gone; it never writes into memory that is not its own any more.
+// Thread: any. Units: bytes. Implemented by runtime/ucx, and in tests by one process's memory.
+// Source: omni-flow, section 4.2 (transfer).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/result.h"
+
+namespace sluice {
+
+/// A region of another process. When it goes, what is being read of it ends unheard.
+class RemoteRegion {
+ public:
+  struct Part {
+    std::uint64_t offset = 0;
+    std::size_t size = 0;
+  };
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    /// One call at a time, on a thread of the memory's; must return soon. `bytes`: both parts, one
+    /// behind the other; null: they could not be read.
+    virtual void read_ended(std::uint64_t number, Ref<Buffer> bytes) = 0;
+  };
+
+  virtual ~RemoteRegion() = default;
+  virtual std::uint64_t size() const = 0;
+  /// Reads `first` and, when that is here whole, `then`. Never blocks. A part that the region has
+  /// not ends the read without bytes.
+  virtual void read(std::uint64_t number, Part first, Part then) = 0;
+};
+
+class RemoteMemory {
+ public:
+  virtual ~RemoteMemory() = default;
+  /// Zero-filled; others may read it until its last reference goes. It may outlive this.
+  /// Errors: exhausted; there is not so much, or it cannot be read by others.
+  virtual Result<Ref<Buffer>> make(std::size_t size) = 0;
+  /// What a reader of a region of `make` needs; of no use in another life of this process.
+  virtual Result<std::vector<std::byte>> key(const Ref<Buffer>& region) = 0;
+  /// Of bytes that their maker is trusted with. Borrows the listener until the region goes, which
+  /// is before this. Errors: corrupt; they are no key. Whether it can be reached shows in reads.
+  virtual Result<std::unique_ptr<RemoteRegion>> reach(std::span<const std::byte> key,
+                                                      RemoteRegion::Listener& listener) = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,67 @@
+// Whom a prompt's pages are asked of: who the index names, or the other machines by turns.
+#include <algorithm>
+
+#include "engine/storage/kv_peers.h"
+
+namespace sluice {
+
+bool KvPeers::ask_index(Fetch& fetch, std::optional<std::int64_t> compute, std::int64_t now) {
+  if (index_ == nullptr || fetch.is_indexed) return false;
+  // Who has read the prompt just now knows better: the index may not have heard of it yet.
+  if (fetch.first.has_value() && puller_.may_ask(*fetch.first, now)) return false;
+  if (!index_guard_.pays(1, compute)) return false;
+  const auto keys = std::span<const PageKey>(fetch.keys).subspan(fetch.begin);
+  if (!index_->find(next_pull_, keys, now)) return false;
+  fetch.pull = next_pull_++;
+  fetch.asks_index = fetch.is_indexed = true;
+  return true;
+}
+
+bool KvPeers::ask_machines(Fetch& fetch, std::int64_t now) {
+  const std::uint64_t pull = fetch.pull != 0 ? fetch.pull : next_pull_;
+  const auto begin = fetch.keys.begin() + static_cast<std::ptrdiff_t>(fetch.begin);
+  if (!puller_.begin(pull, {begin, fetch.keys.end()}, now, fetch.first)) return false;
+  next_pull_ = std::max(next_pull_, pull + 1);
+  fetch.pull = pull;
+  send_all();
+  return true;
+}
+
+/// Asks who is named first, of those that may be asked, for the pages at once.
+bool KvPeers::begin_at(Fetch& fetch, const PageIndex::Found& found, std::int64_t now) {
+  const std::vector<PageKey> keys(fetch.keys.begin() + static_cast<std::ptrdiff_t>(fetch.begin),
+                                  fetch.keys.end());
+  for (const PageProvider& one : found.providers) {
+    const std::size_t pages = std::min(one.pages, keys.size());
+    if (!puller_.begin_at(fetch.pull, keys, one.peer, pages, now)) continue;
+    fetch.is_named = true;
+    return true;
+  }
+  return false;
+}
+
+void KvPeers::take_found(std::int64_t now) {
+  if (index_ == nullptr) return;
+  for (const PageIndex::Found& found : index_->take_found(now)) {
+    const auto it = std::ranges::find(fetches_, found.id, &Fetch::pull);
+    if (it == fetches_.end() || !it->asks_index) continue;
+    it->asks_index = false;
+    if (found.is_answered) index_guard_.learn(1, now - it->asked);
+    if (begin_at(*it, found, now)) continue;
+    it->asked = now;
+    it->is_over = !ask_machines(*it, now);
+  }
+}
+
+bool KvPeers::ask_others(Fetch& fetch, PullEnd how, std::int64_t now) {
+  const bool is_gone = how == PullEnd::missing || how == PullEnd::busy || how == PullEnd::lost ||
+                       how == PullEnd::changed;
+  if (!fetch.is_named || !is_gone || fetch.next > fetch.begin) return false;
+  fetch.is_named = false;
+  index_->add_stale();
+  fetch.asked = now;
+  fetch.end = fetch.begin;
+  return ask_machines(fetch, now);
+}
+
+}  // namespace sluice

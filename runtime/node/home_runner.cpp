@@ -1,0 +1,59 @@
+#include "runtime/node/home_runner.h"
+
+#include <utility>
+
+namespace sluice {
+
+namespace {
+
+/// Of a call that did not begin.
+class NoCall final : public CallHandle {
+ public:
+  void cancel() override {}
+};
+
+}  // namespace
+
+void HomeRunner::set(std::shared_ptr<Runner> runner, std::function<std::string()> may_begin) {
+  std::vector<std::shared_ptr<Runner>> over;
+  const std::lock_guard lock(mutex_);
+  Now before = std::exchange(now_, {std::move(runner), std::move(may_begin)});
+  if (before.runner) before_.push_back(std::move(before.runner));
+  std::erase_if(before_, [&](std::shared_ptr<Runner>& one) {
+    const RunnerCounts counts = one->counts();
+    if (counts.activations != 0) return false;
+    gone_.dropped += counts.dropped;
+    gone_.refused += counts.refused;
+    over.push_back(std::move(one));
+    return true;
+  });
+}
+
+std::shared_ptr<CallHandle> HomeRunner::start(CallRequest request, CallObserver observer) {
+  const Now now = this->now();
+  const std::string why = now.may_begin();
+  if (why.empty()) return now.runner->start(std::move(request), std::move(observer));
+  if (observer.on_end) observer.on_end({false, {ErrorCode::unavailable, why}, "", {}});
+  return std::make_shared<NoCall>();
+}
+
+Result<void> HomeRunner::end_session(const std::string& session) {
+  return now().runner->end_session(session);
+}
+
+RunnerCounts HomeRunner::counts() const {
+  const std::lock_guard lock(mutex_);
+  RunnerCounts all = gone_;
+  const auto add = [&](const RunnerCounts& counts) {
+    all.calls += counts.calls;
+    all.given_up += counts.given_up;
+    all.activations += counts.activations;
+    all.dropped += counts.dropped;
+    all.refused += counts.refused;
+  };
+  add(now_.runner->counts());
+  for (const auto& one : before_) add(one->counts());
+  return all;
+}
+
+}  // namespace sluice

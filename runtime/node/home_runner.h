@@ -1,0 +1,44 @@
+// A workflow's runner at a home, through the lives of its machine.
+//
+// Calls begin in the machine's present life, once that is let in. Those of a life that is over have
+// ended by then; a runner whose roles have not returned is kept, and counted, until they have.
+// Thread: any. Owns: the runners.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/runner.h"
+
+namespace sluice {
+
+class HomeRunner final : public Runner {
+ public:
+  /// Calls begin here from now on. `may_begin`: empty, or why none can.
+  void set(std::shared_ptr<Runner> runner, std::function<std::string()> may_begin);
+
+  std::shared_ptr<CallHandle> start(CallRequest request, CallObserver observer) override;
+  Result<void> end_session(const std::string& session) override;
+  RunnerCounts counts() const override;
+  Trace trace() const override { return now().runner->trace(); }
+
+ private:
+  struct Now {
+    std::shared_ptr<Runner> runner;
+    std::function<std::string()> may_begin;
+  };
+  Now now() const {
+    const std::lock_guard lock(mutex_);
+    return now_;
+  }
+
+  mutable std::mutex mutex_;
+  Now now_;
+  std::vector<std::shared_ptr<Runner>> before_;
+  RunnerCounts gone_;  // of those that are gone: what was counted ever
+};
+
+}  // namespace sluice

@@ -1,0 +1,225 @@
+"""Two homes before one cluster: the bytes of one process from both, calls of both at once, and the death of one, which
+costs its own calls only.
+
+    python3 homes_test.py SLUICE ROOT
+
+Nothing sleeps: conditions are polled until a deadline.
+"""
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+
+from cluster_test import (CALM, LEASE, MACHINES, ROOT, SLUICE, Home, Up, check, failures, line, run_and_clean, started,
+                          stat_of, until)
+
+HOMES = ("front", "side")
+
+
+def write_cluster(folder: str, keeper: str, lease: float) -> str:
+    """`parser` is with `eyes`, so no home has roles."""
+    path = os.path.join(folder, "cluster.yaml")
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(f"cluster: 1\nworkflows: [ {ROOT}/workflows/image_chat.yaml ]\nmachines:\n")
+        for home in HOMES:
+            out.write(f"  {home}: {{ home: true }}\n")
+        for machine, roles in {**MACHINES, "eyes": "[ parser, vit ]"}.items():
+            out.write(f"  {machine}: {{ roles: {roles}{', keeper: true' if machine == keeper else ''} }}\n")
+        out.write(f"lease: {int(lease * 1000)}ms\n")
+    return path
+
+
+class NamedHome(Home):
+    """One of several, whose notes are kept."""
+
+    def __init__(self, cluster: str, folder: str, name: str):
+        self.notes = os.path.join(folder, name + ".notes")
+        with open(self.notes, "w", encoding="utf-8") as notes:
+            self.process = subprocess.Popen(
+                [SLUICE, "run", "--cluster", cluster, "--name", name, "--calls", "-", "--out", folder, "--join-within",
+                 "20"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=notes)
+        started.append(self.process)
+        self.text, self.next, self.answered = b"", 0, set()
+
+    def count(self, words: str) -> int:
+        with open(self.notes, encoding="utf-8") as notes:
+            return notes.read().count(words)
+
+
+def status(cluster: str) -> dict:
+    done = subprocess.run([SLUICE, "status", "--cluster", cluster, "--format", "json"], cwd=ROOT,
+                          stdout=subprocess.PIPE, text=True, timeout=20)
+    return {one["name"]: one for one in json.loads(done.stdout or "{}").get("machines", [])}
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def results_of(where: list[str], calls: str, outputs: str) -> tuple[dict, dict]:
+    """What each call says, and the files it has made. One at a time, as in cluster_test.py."""
+    os.mkdir(outputs)
+    done = subprocess.run([SLUICE, "run", *where, "--calls", calls, "--out", outputs, "--concurrency", "1"], cwd=ROOT,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    check(done.returncode == 0, f"run {where}: {done.stderr}")
+    said = {json.loads(text)["id"]: text.replace(outputs, "") for text in done.stdout.splitlines()}
+    files = {}
+    for name in sorted(os.listdir(outputs)):
+        with open(os.path.join(outputs, name), "rb") as file:
+            files[name] = file.read()
+    return said, files
+
+
+def same_bytes(folder: str):
+    """Both homes, one after the other and at once, say what one process says, in sessions that are called alike."""
+    cluster = write_cluster(folder, "talk", 3.0)
+    calls = os.path.join(folder, "calls.jsonl")
+    with open(calls, "w", encoding="utf-8") as out:
+        for number in range(6):
+            out.write(line(number, f"d{number}" if number % 2 else f"q{number % 4}") + "\n")
+    want = results_of([f"{ROOT}/workflows/image_chat.yaml"], calls, os.path.join(folder, "alone"))
+    check(len(want[0]) == 6 and len(want[1]) == 3, f"one process: {sorted(want[0])} {sorted(want[1])}")
+    up = Up(cluster)
+    for name in HOMES:
+        got = results_of(["--cluster", cluster, "--name", name], calls, os.path.join(folder, name))
+        check(got == want, f"'{name}' says {got[0]}, one process {want[0]}")
+    outputs = {name: os.path.join(folder, name + "-beside") for name in HOMES}
+    beside = []
+    for name, output in outputs.items():
+        os.mkdir(output)
+        beside.append(subprocess.Popen([SLUICE, "run", "--cluster", cluster, "--name", name, "--calls", calls, "--out",
+                                        output, "--concurrency", "1"], cwd=ROOT, stdout=subprocess.PIPE,
+                                       stderr=subprocess.DEVNULL, text=True))
+        started.append(beside[-1])
+    for (name, output), process in zip(outputs.items(), beside):
+        said, _ = process.communicate(timeout=60)
+        got = {json.loads(text)["id"]: text.replace(output, "") for text in said.splitlines()}
+        check(process.returncode == 0 and got == want[0], f"'{name}' beside the other says {got}")
+    at_rest(cluster)
+    check(all(row.get("lives") == 1 for name, row in status(cluster).items() if name not in HOMES),
+          "homes come and go, and nobody begins anew")
+    up.stop()
+
+
+def at_rest(cluster: str):
+    def is_at_rest() -> bool:
+        return all(row.get("activations", 0) == 0 and row.get("calls", 0) == 0 for row in status(cluster).values())
+    until(is_at_rest, 20, "nothing runs and nothing is open")
+
+
+def one_dies(folder: str):
+    """`side` is killed amid its calls, and stands still for longer than a lease; the calls of `front` end well."""
+    cluster = write_cluster(folder, "talk", LEASE)
+    up = Up(cluster)
+    front = NamedHome(cluster, folder, "front")
+    until(lambda: (front.call(0, 20) or {}).get("ok"), 20, "the first call")
+    front.pause()
+    before = {name: descriptors(status(cluster)[name]["pid"]) for name in MACHINES}
+    for how in (signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP):
+        side = NamedHome(cluster, folder, "side")
+        until(lambda: (side.call(0, 20) or {}).get("ok"), 20, "a call at the other home")
+        rows = status(cluster)
+        check([rows[name]["process"] for name in HOMES] == ["ready", "ready"], f"both homes are shown: {rows}")
+        for _ in range(4):
+            side.ask(1)
+            front.ask(1)
+        os.kill(side.process.pid, how)
+        for _ in range(4):
+            said = front.answer(20)
+            check(said is not None and said["ok"], f"a call of the other home: {said}")
+        until(lambda: front.count("machine 'side' is lost") > 0 or status(cluster)["side"].get("state") == "lost", 20,
+              "the keeper finds out")
+        if how == signal.SIGSTOP:
+            os.kill(side.process.pid, signal.SIGCONT)
+            until(lambda: status(cluster)["side"].get("state") == "there", 20, "it is let in again")
+            for _ in range(4):
+                said = side.answer(20)
+                check(said is not None and (said["ok"] or "machine 'side'" in str(said)), f"a call amid it: {said}")
+            until(lambda: (side.call(0, 20) or {}).get("ok"), 20, "it begins calls again")
+            side.stop()
+        else:
+            side.process.wait(timeout=10)
+        front.pause()
+        at_rest(cluster)
+    until(lambda: {name: descriptors(status(cluster)[name]["pid"]) for name in MACHINES} == before, 20,
+          f"the machines have the descriptors that they had: {before}")
+    check(all(status(cluster)[name]["lives"] == 1 for name in MACHINES), "no machine has begun anew")
+    front.stop()
+    up.stop()
+
+
+def keeper_dies(folder: str):
+    """Calls that come while the keeper's process is started again, and while a machine has not come back to it, wait
+    and go well."""
+    fail = os.path.join(folder, "fail")
+    os.mkdir(fail)
+    os.environ["SLUICE_FAILPOINTS"] = fail
+    cluster = write_cluster(folder, "talk", CALM)
+    up = Up(cluster)
+    homes = {name: NamedHome(cluster, folder, name) for name in HOMES}
+    for home in homes.values():
+        until(lambda home=home: (home.call(1, 20) or {}).get("ok"), 20, "the first call")
+        home.call(1, 20)  # by now it has seen all processes
+    rows = status(cluster)
+    paint = rows["paint"]["pid"]
+    with open(os.path.join(fail, "point"), "w", encoding="utf-8") as out:
+        out.write(f"{int(signal.SIGSTOP)} 1")
+    os.rename(os.path.join(fail, "point"), os.path.join(fail, "paint.life_began"))
+    os.kill(rows["talk"]["pid"], signal.SIGKILL)
+    until(lambda: stat_of(paint)[:1] == ["T"], 20, "the machine stands still where it begins anew")
+    until(lambda: all(status(cluster)[name].get("state") == "there" for name in HOMES), 20, "the homes are let in")
+    for home in homes.values():
+        home.ask(1)
+    for name, home in homes.items():
+        until(lambda home=home: home.count("and has not met machine 'paint' yet; new calls wait for it") == 1
+              or select.select([home.process.stdout], [], [], 0)[0], 20, f"calls of '{name}' wait")
+    os.kill(paint, signal.SIGCONT)
+    for name, home in homes.items():
+        result = home.answer(20)
+        check(result is not None and result["ok"], f"'{name}': a call while a machine is not met yet: {result}")
+    keeper = status(cluster)["talk"]["pid"]
+    os.kill(keeper, signal.SIGKILL)
+    until(lambda: not stat_of(keeper), 5, "it is dead, with all its threads")
+    for _ in range(6):
+        for home in homes.values():
+            home.ask(0)
+    for name, home in homes.items():
+        for _ in range(6):
+            result = home.answer(20)
+            check(result is not None and result["ok"], f"'{name}': a call while the keeper is away: {result}")
+        home.stop()
+    up.stop()
+    del os.environ["SLUICE_FAILPOINTS"]
+
+
+def mistakes_are_told(folder: str):
+    cluster = write_cluster(folder, "talk", 3.0)
+
+    def says(*words: str) -> subprocess.CompletedProcess:
+        return subprocess.run([SLUICE, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=20)
+    check(says("validate", cluster).returncode == 0, "two homes are no mistake")
+    done = says("run", "--cluster", cluster, "--name", "talk", "--prompt", "x")
+    check(done.returncode != 0 and "calls begin at no machine of that name" in done.stdout
+          and "front, side" in done.stdout, done.stdout)
+    done = says("node", "--cluster", cluster, "--name", "side")
+    check(done.returncode != 0 and f"`sluice run --cluster {cluster} --name side` is that machine" in done.stdout,
+          done.stdout)
+    done = says("run", "--cluster", cluster, "--join-within", "1", "--prompt", "x")
+    check(done.returncode != 0 and f"`sluice up {cluster}` starts the others" in done.stdout, done.stdout)
+
+
+def main() -> int:
+    for test in (mistakes_are_told, same_bytes, one_dies, keeper_dies):
+        with tempfile.TemporaryDirectory() as folder:
+            test(folder)
+    print(f"{len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    run_and_clean(main)

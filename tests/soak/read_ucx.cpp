@@ -1,0 +1,152 @@
+// Pages that a reader reads by itself, over UCX, out of the memory in which their owner goes on
+// writing: nobody waits for it, and it is told where each stands before it is replaced.
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+
+#include "changing_pages.h"
+#include "runtime/ucx/ucx_memory.h"
+
+namespace sluice::soak {
+namespace {
+
+constexpr PeerLife client{9, 1};
+constexpr std::uint64_t reads_a_life = 20'000;
+constexpr PageKeys::Secret receipts{4, 2};
+constexpr auto patience = std::chrono::seconds(30);
+
+template <typename Value>
+Value made(Result<Value> value) {
+  if (value.ok()) return std::move(value).value();
+  std::fprintf(stderr, "torn_reads: %s\n", value.error().message.c_str());
+  std::_Exit(2);
+}
+
+/// What UCX's thread says, for one thread.
+class Reads final : public RemoteRegion::Listener {
+ public:
+  struct Ended {
+    std::uint64_t number = 0;
+    Ref<Buffer> bytes;
+  };
+  Ended next() {
+    std::unique_lock lock(mutex_);
+    SLUICE_CHECK(came_.wait_for(lock, patience, [&] { return !ended_.empty(); }),
+                 "a read did not end");
+    Ended one = std::move(ended_.front());
+    ended_.pop_front();
+    return one;
+  }
+
+ private:
+  void read_ended(std::uint64_t number, Ref<Buffer> bytes) override {
+    const std::lock_guard lock(mutex_);
+    ended_.push_back({number, std::move(bytes)});
+    came_.notify_one();
+  }
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::deque<Ended> ended_;
+};
+
+class Reader {
+ public:
+  Reader(ChangingPages& pages, RemoteMemory& memory, std::span<const std::byte> key, bool is_blind)
+      : pages_(pages),
+        asker_(pages.contents(), 8, 5),
+        region_(made(memory.reach(key, reads_))),
+        is_blind_(is_blind) {
+    begin_life();
+  }
+
+  Tally read(std::uint64_t reads) {
+    for (std::uint64_t next_life = reads_a_life; asker_.tally.reads < reads;) {
+      asker_.tick();
+      asker_.begin();
+      ask();
+      // To the end of what is under way, of pulls that have ended too.
+      while (!said_.empty() || !wanted_.empty()) said_.empty() ? hear_read() : hear();
+      SLUICE_CHECK(asker_.is_over(), "a question was not answered");
+      if (asker_.tally.reads < next_life) continue;
+      next_life += reads_a_life;
+      ++asker_.tally.restarts;
+      pages_.restart();
+      asker_.lost(peer_);
+      begin_life();
+    }
+    return asker_.tally;
+  }
+
+ private:
+  void begin_life() {
+    peer_.incarnation = ++life_;
+    server_ = PageServer(hello_of(life_), receipts);
+    server_.met(client);
+    copier_ = std::make_unique<Copier>(pages_, 100 + life_, is_blind_, life_);
+    asker_.met(peer_);
+    asker_.open(peer_);
+  }
+  void ask() {
+    std::vector<PeerMessage> out;
+    for (const PeerMessage& one : asker_.take_out())
+      server_.take(client, *pages::decode(one.bytes), *copier_, out);
+    while (server_.has_more()) server_.go_on(*copier_, out);
+    for (PeerMessage& one : out) said_.push_back(std::move(one));
+  }
+  void hear() {
+    pages::Bytes message = std::move(said_.front().bytes);
+    said_.pop_front();
+    const auto said = pages::decode(message);
+    const auto* const place = std::get_if<pages::Place>(&*said);
+    const std::size_t number = place != nullptr ? number_of(place->head.key) : 0;
+    asker_.take(peer_, std::move(message));
+    for (const PageRead& one : asker_.take_reads()) {
+      wanted_[one.number] = number;
+      region_->read(one.number, one.content, one.stamp);
+    }
+    ask();
+  }
+  void hear_read() {
+    Reads::Ended one = reads_.next();
+    SLUICE_CHECK(one.bytes, "UCX could not read");
+    const auto wanted = wanted_.extract(one.number);
+    // Blind: what would be taken if nobody verified it.
+    const auto content = bytes_of(one.bytes).first(page_bytes);
+    if (is_blind_ && !pages_.contents().are(content, wanted.mapped())) ++asker_.tally.undetected;
+    asker_.read_ended(one.number, std::move(one.bytes));
+    ask();
+  }
+
+  ChangingPages& pages_;
+  Asker asker_;
+  Reads reads_;
+  std::unique_ptr<RemoteRegion> region_;
+  const bool is_blind_;
+  PageServer server_{hello_of(0), receipts};
+  std::unique_ptr<Copier> copier_;
+  std::uint32_t life_ = 0;
+  PeerLife peer_{1, 0};
+  std::deque<PeerMessage> said_;
+  std::map<std::uint64_t, std::size_t> wanted_;  // which content, by read that is under way
+};
+
+}  // namespace
+
+Tally read_ucx(const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const Contents contents(keys_there);
+  const std::unique_ptr<RemoteMemory> owner = made(make_ucx_memory({}));
+  const std::unique_ptr<RemoteMemory> other = made(make_ucx_memory({}));
+  const Ref<Buffer> memory = made(owner->make(region.size()));
+  ChangingPages pages(contents, memory);
+  Reader reader(pages, *other, made(owner->key(memory)), options.is_blind);
+  Tally tally = reader.read(options.ucx);
+  tally.replaced = pages.replaced();
+  tally.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return tally;
+}
+
+}  // namespace sluice::soak

@@ -1,0 +1,69 @@
+// Memory that the machines of one process read: a read copies at once, and a test looks on between
+// its two parts.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/little_endian.h"
+#include "base/remote_memory.h"
+
+namespace sluice {
+
+class OneMemory final : public RemoteMemory {
+ public:
+  /// Of all of these: what stands where, and what happens before each read and amid it.
+  struct World {
+    std::map<std::uint64_t, Ref<Buffer>> regions;
+    std::uint64_t next = 1;
+    std::function<void()> before, amid;
+    bool is_reachable = true;
+    std::size_t reads = 0;
+  };
+  explicit OneMemory(World& world) : world_(world) {}
+
+  Result<Ref<Buffer>> make(std::size_t size) override { return Buffer::zeros(size); }
+  Result<std::vector<std::byte>> key(const Ref<Buffer>& region) override {
+    std::vector<std::byte> bytes;
+    append_little_endian(world_.next, 8, bytes);
+    world_.regions[world_.next++] = region;
+    return bytes;
+  }
+  Result<std::unique_ptr<RemoteRegion>> reach(std::span<const std::byte> key,
+                                              RemoteRegion::Listener& listener) override {
+    const auto it = world_.regions.find(key.size() == 8 ? little_endian(key) : 0);
+    if (it == world_.regions.end()) return Error{ErrorCode::corrupt, "no key"};
+    return std::unique_ptr<RemoteRegion>(std::make_unique<Region>(world_, it->second, listener));
+  }
+
+ private:
+  class Region final : public RemoteRegion {
+   public:
+    Region(World& world, Ref<Buffer> bytes, Listener& listener)
+        : world_(world), bytes_(std::move(bytes)), listener_(listener) {}
+    std::uint64_t size() const override { return bytes_->size(); }
+    void read(std::uint64_t number, Part first, Part then) override {
+      ++world_.reads;
+      Ref<Buffer> to = world_.is_reachable ? Buffer::zeros(first.size + then.size) : Ref<Buffer>();
+      if (to) {
+        if (world_.before) world_.before();
+        std::memcpy(to->data(), bytes_->data() + first.offset, first.size);
+        if (world_.amid) world_.amid();
+        std::memcpy(to->data() + first.size, bytes_->data() + then.offset, then.size);
+      }
+      listener_.read_ended(number, std::move(to));
+    }
+
+   private:
+    World& world_;
+    const Ref<Buffer> bytes_;
+    Listener& listener_;
+  };
+
+  World& world_;
+};
+
+}  // namespace sluice

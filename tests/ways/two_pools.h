@@ -1,0 +1,130 @@
+// Two machines of one process with a pool of small pages each, and a way for their content.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstring>
+#include <string>
+
+#include "base/random.h"
+#include "engine/storage/kept_pool.h"
+#include "engine/storage/storage_clock.h"
+#include "one_memory.h"
+#include "runtime/ucx/ucx_memory.h"
+#include "tests/peer_hub.h"
+
+namespace sluice {
+
+/// How the content of a page travels.
+enum class Way : std::uint8_t { message, body, one_memory, ucx };
+inline constexpr Way all_ways[] = {Way::message, Way::body, Way::one_memory, Way::ucx};
+/// Of those, where a reader reads by itself.
+inline constexpr Way read_ways[] = {Way::one_memory, Way::ucx};
+
+inline std::string name_of(Way way) {
+  constexpr const char* names[] = {"message", "shared memory", "one memory", "ucx"};
+  return names[static_cast<std::size_t>(way)];
+}
+
+inline constexpr KvShape small_pages{2, 16, 4};  // 1 KiB
+inline constexpr std::size_t page_tokens = 4;
+
+inline std::vector<std::int32_t> tokens_of(std::int32_t prompt, std::size_t pages) {
+  std::vector<std::int32_t> tokens;
+  for (std::size_t i = 0; i <= pages * page_tokens; ++i)
+    tokens.push_back(prompt * 1000 + static_cast<std::int32_t>(i));
+  return tokens;
+}
+
+inline RowsOrigin origin() {
+  RowsOrigin made;
+  made.model = "ways";
+  return made;
+}
+
+/// What is published under a key, always.
+inline std::vector<std::byte> content_of(const PageKey& key) {
+  SplitMix64 random(key.words[0]);
+  std::vector<std::byte> content(small_pages.page_bytes());
+  for (std::byte& byte : content) byte = static_cast<std::byte>(random.next());
+  return content;
+}
+
+/// All pages of a prompt. Returns how many there was room for.
+inline std::size_t put(KvPool& pool, std::int32_t prompt, std::size_t pages) {
+  const std::vector<PageKey> keys = pool.keys_of(origin(), tokens_of(prompt, pages));
+  std::vector<std::vector<std::byte>> contents;
+  std::vector<const std::byte*> places;
+  for (const PageKey& key : keys) contents.push_back(content_of(key));
+  for (const auto& content : contents) places.push_back(content.data());
+  Sequence behind = pool.open({});
+  return pool.put(behind, keys, places);
+}
+
+/// How many leading pages of a prompt are there; each is what was published.
+inline std::size_t there(KvPool& pool, std::int32_t prompt, std::size_t pages) {
+  const std::vector<PageKey> keys = pool.keys_of(origin(), tokens_of(prompt, pages));
+  const Sequence found = pool.open(keys);
+  for (std::size_t i = 0; i < found.published(); ++i) {
+    const auto content = pool.content(found.pages()[i]);
+    const std::vector<std::byte> wanted = content_of(keys[i]);
+    CHECK(std::memcmp(content.data(), wanted.data(), wanted.size()) == 0);
+  }
+  return found.published();
+}
+
+struct TwoPools {
+  static constexpr std::size_t room = 16;  // pages of the owner
+
+  PeerHub hub;
+  OneMemory::World world;
+  Way way;
+  PeerHub::Port &owner_port, &reader_port;
+  KeptPool owner, reader;
+
+  explicit TwoPools(Way by)
+      : way(by),
+        owner_port(add(1)),
+        reader_port(add(2)),
+        owner(among(owner_port, room)),
+        reader(among(reader_port, 4 * room)) {}
+
+  PeerHub::Port& add(std::uint32_t machine, std::uint32_t life = 1) {
+    PeerHub::Port& port = hub.add(machine, life);
+    port.shares_bodies = way == Way::body;
+    if (way == Way::one_memory) port.readable = std::make_shared<OneMemory>(world);
+    if (way == Way::ucx) {
+      auto made = make_ucx_memory({});
+      INFO((made.ok() ? std::string() : made.error().message));
+      REQUIRE(made.ok());
+      port.readable = std::move(made).value();
+    }
+    return port;
+  }
+  static KeptPool among(PeerPort& port, std::size_t pages) {
+    auto made = KeptPool::make_among(small_pages, pages, port, "ways");
+    INFO((made.ok() ? std::string() : made.error().message));
+    REQUIRE(made.ok());
+    return std::move(made).value();
+  }
+  bool reads() const { return way == Way::one_memory || way == Way::ucx; }
+
+  /// Of a prompt that the reader has not. Returns the pages that came for it.
+  std::size_t pull(std::int32_t prompt, std::size_t pages) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    KvPeers& peers = *reader.peers;
+    if (!peers.begin(1, origin(), tokens_of(prompt, pages), {}, storage_clock())) return 0;
+    std::vector<PageSource::Ready> ready;
+    while (ready.empty()) {
+      REQUIRE(std::chrono::steady_clock::now() < until);
+      peers.poll(storage_clock(), ready, std::chrono::milliseconds(100));
+    }
+    CHECK_FALSE(peers.is_waited_for());
+    return ready[0].tokens / page_tokens;
+  }
+  std::uint64_t ended(PullEnd how) const {
+    return reader.peers->counts().ends[static_cast<std::size_t>(how)];
+  }
+};
+
+}  // namespace sluice

@@ -1,0 +1,90 @@
+#include "workflows/load_global_param.h"
+
+#include "base/byte_size.h"
+
+namespace sluice {
+
+using Kind = YamlNode::Kind;
+
+GlobalParamSpec GlobalParamReader::load(const Name& param, const YamlNode& key,
+                                        const YamlNode& node) {
+  GlobalParamSpec spec;
+  spec.name = param;
+  if (!expect(node, Kind::map, "global parameter " + in_quotes(key.scalar))) return spec;
+  check_keys(node, keys, "global parameter " + in_quotes(key.scalar));
+  if (const YamlNode* kind = find(node, "kind")) {
+    spec.kind = name(*kind, "a kind").value_or(Name{});
+  } else {
+    error(key.mark, "missing-key", "global parameter '" + key.scalar + "' needs a 'kind'",
+          "kind: paged_kv");
+  }
+  // What was refused stands as a model without a name, so that it is not said to lack one.
+  if (const YamlNode* model = find(node, "model"))
+    spec.model = expect(*model, Kind::scalar, "model") ? Name{model->scalar, model->mark} : Name{};
+  if (const YamlNode* tokens = find(node, "page_tokens"))
+    spec.page_tokens = number(*tokens, "page_tokens", 1, 4096).value_or(spec.page_tokens);
+  if (const YamlNode* pages = find(node, "pages"))
+    spec.pages = number(*pages, "pages", 1, 1 << 30).value_or(spec.pages);
+  if (const YamlNode* dtype = find(node, "kv_dtype");
+      dtype && expect(*dtype, Kind::scalar, "kv_dtype"))
+    load_kv_dtype(*dtype, spec);
+  load_ssd(node, spec);
+  load_device(node, spec);
+  return spec;
+}
+
+void GlobalParamReader::load_kv_dtype(const YamlNode& node, GlobalParamSpec& spec) {
+  if (node.scalar == "bf16")
+    spec.kv_dtype = Dtype::bf16;
+  else if (node.scalar != "f32")
+    error(node.mark, "wrong-value",
+          in_quotes(node.scalar) + " is no kv_dtype, keys and values are kept in f32 or bf16",
+          "kv_dtype: bf16");
+}
+
+/// A GPU's pages are in its memory alone, in the precision of the roles that compute on them.
+void GlobalParamReader::load_device(const YamlNode& node, GlobalParamSpec& spec) {
+  const YamlNode* device = find(node, "device");
+  if (!device || !expect(*device, Kind::scalar, "device") || device->scalar == "cpu") return;
+  if (device->scalar != "cuda") {
+    error(device->mark, "wrong-value",
+          in_quotes(device->scalar) + " is no device, models run on the cpu or on cuda, a GPU",
+          "device: cuda");
+    return;
+  }
+  spec.device = EngineDevice::cuda;
+  spec.device_mark = device->mark;
+  if (const YamlNode* ssd = find(node, "ssd"))
+    error(ssd->mark, "wrong-value",
+          "ssd keeps pages of the CPU in a folder; with device: cuda they are on the GPU alone",
+          "leave ssd out, or device");
+  if (const YamlNode* dtype = find(node, "kv_dtype"))
+    error(dtype->mark, "wrong-value",
+          "kv_dtype is of pages of the CPU; with device: cuda they have the precision of the roles "
+          "that list them",
+          "leave kv_dtype out, and write the option precision: bf16 at the role");
+}
+
+void GlobalParamReader::load_ssd(const YamlNode& node, GlobalParamSpec& spec) {
+  const YamlNode* ssd = find(node, "ssd");
+  const YamlNode* bytes = find(node, "ssd_bytes");
+  if (ssd && expect(*ssd, Kind::scalar, "ssd")) {
+    if (ssd->scalar.empty())
+      error(ssd->mark, "wrong-value", "ssd names no folder", "ssd: /var/cache/pages");
+    else
+      spec.ssd = Name{ssd->scalar, ssd->mark};
+  }
+  if (!bytes || !expect(*bytes, Kind::scalar, "ssd_bytes")) return;
+  const auto size = parse_byte_size(bytes->scalar);
+  if (!size || *size < 1 << 20)
+    error(bytes->mark, "wrong-value",
+          in_quotes(bytes->scalar) + " is no size of 1 MiB or more for ssd_bytes",
+          "a number and KiB, MiB, GiB or TiB: ssd_bytes: 4GiB");
+  else if (!ssd)
+    error(bytes->mark, "wrong-value", "ssd_bytes stands without ssd, the folder that it limits",
+          "ssd: /var/cache/pages");
+  else
+    spec.ssd_bytes = static_cast<std::int64_t>(*size);
+}
+
+}  // namespace sluice

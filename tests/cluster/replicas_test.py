@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 
-from cluster_test import LEASE, ROOT, SLUICE, check, failures, run_and_clean, until
+from cluster_test import CALM, ROOT, SLUICE, check, failures, run_and_clean, until
 from pages_test import TURNS, run, same, write_calls
 from pages_test import Up as PagesUp
 from restart_test import HeardHome
@@ -64,7 +64,7 @@ def same_words(folder: str):
 
 
 def a_session_moves(folder: str):
-    cluster = write_cluster(folder, LEASE)
+    cluster = write_cluster(folder, CALM)  # who is there must not be suspected on a busy machine
     up = PagesUp(cluster)
     home = ChatHome(cluster, folder)
     until(lambda: home.say("a", "Hello there").get("ok"), 20, "the first call")

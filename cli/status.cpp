@@ -54,7 +54,7 @@ Json process_row(const std::string& name, bool home, bool keeper, const RunningP
 void add_membership(const Json* list, Json& row) {
   if (list == nullptr || !list->is_array()) return;
   for (const Json& one : *list)
-    if (one.is_object() && text_of(one, "name") == row["name"])
+    if (one.is_object() && text_of(one, "name") == row["name"].get<std::string>())
       for (const auto& [key, value] : one.items())
         if (key != "name") row[key] = value;
 }

@@ -351,7 +351,7 @@ Result<void> DeviceLayers<T>::project_up(const DeviceBlock& weights, const devic
 template <typename T>
 Result<void> DeviceLayers<T>::add(const DeviceLinear& linear, const device::Memory& x,
                                   const device::Memory& scale, const device::Modulated& modulated) {
-  if (rows_ <= device::matvec_rows) {
+  if (rows_ <= device::matvec_rows<T>) {
     work_.matvec_added(linear, x.as<T>(), scale.as<float>(), modulated, hidden(), rows_);
     return {};
   }

@@ -53,7 +53,7 @@ class DeviceWork {
   Result<const float*> multiply(const DeviceLinear& linear, const T* x, U* y, std::size_t rows) {
     const float* bias = linear.bias.as<float>();
     const T* weight = linear.weight.as<T>();
-    if (rows <= device::matvec_rows) {
+    if (rows <= device::matvec_rows<T>) {
       device::matvec(x, weight, bias, y, rows, linear.out, linear.in, stream_);
       return nullptr;
     }

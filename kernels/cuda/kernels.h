@@ -6,6 +6,8 @@
 // stream; a launch that fails is reported by `synchronise`.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/device.h"
 #include "kernels/elementwise.h"
 #include "kernels/sample.h"
@@ -115,7 +117,9 @@ std::size_t attention_scratch(const kernels::HeadShape& shape, std::size_t rows,
                               std::size_t splits);
 
 /// `Products::multiply` for up to `matvec_rows` rows, and a bias: bound by reading the weight once.
-inline constexpr std::size_t matvec_rows = 4;
+/// Two rows of bf16 are faster on tensor cores already, which these do not use.
+template <typename T>
+inline constexpr std::size_t matvec_rows = std::is_same_v<T, Bf16> ? 1 : 4;
 template <typename T, typename U>
 void matvec(const T* x, const T* weight, const float* bias, U* y, std::size_t rows, std::size_t out,
             std::size_t in, Stream stream);

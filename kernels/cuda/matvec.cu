@@ -204,10 +204,12 @@ template <unsigned W, typename T, typename From, typename To>
 void launch(const From& from, const T* direct, const T* weight, const To& to, std::size_t rows,
             std::size_t out, std::size_t in, Stream stream) {
   if (rows == 0 || out == 0) return;
-  if (rows == 1) return launch<1, W>(from, direct, weight, to, out, in, stream);
-  if (rows == 2) return launch<2, W>(from, direct, weight, to, out, in, stream);
-  if (rows == 3) return launch<3, W>(from, direct, weight, to, out, in, stream);
-  launch<4, W>(from, direct, weight, to, out, in, stream);
+  if constexpr (matvec_rows < T >> 1) {
+    if (rows == 2) return launch<2, W>(from, direct, weight, to, out, in, stream);
+    if (rows == 3) return launch<3, W>(from, direct, weight, to, out, in, stream);
+    if (rows == 4) return launch<4, W>(from, direct, weight, to, out, in, stream);
+  }
+  launch<1, W>(from, direct, weight, to, out, in, stream);
 }
 
 template <typename T>
@@ -219,7 +221,7 @@ const T* unless_staged(const T* x, std::size_t rows, std::size_t in) {
 
 template <typename T>
 bool fits_normed(std::size_t rows, std::size_t in) {
-  return rows <= matvec_rows && rows * in * sizeof(T) <= staged_bytes;
+  return rows <= matvec_rows<T> && rows * in * sizeof(T) <= staged_bytes;
 }
 
 template <typename T, typename U>

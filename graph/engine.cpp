@@ -159,7 +159,9 @@ void Engine::CallRecord::clear() {
   running = 0;
   came = 0;
   ran = false;
-  lost.clear();
+  missing.clear();
+  silent = false;
+  left_out = 0;
 }
 
 void Engine::recycle_call(const CallId& call) {
@@ -331,6 +333,7 @@ std::uint32_t Engine::start(Record& record, Shares& shares, std::uint64_t sequen
                             Effects& effects) {
   splitter_.begin(record.holding, shares, record.credit, record.call, record.session, sequence);
   record.state = State::running;
+  record.yielded = 0;
   std::unique_ptr<Failure> failure;
   if (plan_.loop_nodes != 0) failure = merge_iterations(record);
   record.born = record.arrivals.empty() ? now_ : record.arrivals.front().frame->born;
@@ -388,7 +391,8 @@ inline void Engine::close(Record& record, std::unique_ptr<Failure> failure, Effe
   // What the workflow tolerates is a role's failure; a limit is a limit.
   if (failure && node_.skip_errors &&
       (failure->kind == FailureKind::role_failed || failure->kind == FailureKind::deadline)) {
-    warn(record, {node_.name + " failed and was skipped: " + failure->error.message}, effects);
+    warn_stopped(record, node_.name + " failed and was skipped: " + failure->error.message,
+                 effects);
     failure.reset();
   }
   if (record.holding.credit) splitter_.end(record.holding, std::move(failure), effects);
@@ -397,23 +401,39 @@ inline void Engine::close(Record& record, std::unique_ptr<Failure> failure, Effe
 
 void Engine::warn(ActivationId activation, std::vector<std::string> warnings, Effects& effects) {
   Record* const record = running(activation);
-  if (record != nullptr) warn(*record, std::move(warnings), effects);
+  if (record != nullptr) tell(*record, {std::move(warnings), nullptr, {}}, effects);
 }
 
-void Engine::warn(Record& record, std::vector<std::string> warnings, Effects& effects) {
+void Engine::tell(Record& record, Notice notice, Effects& effects) {
   if (!record.holding.credit) return;  // nobody hears of it any more
   Shares nothing;
   splitter_.settle(nothing, {}, Splitter::half_credit(record.holding), record.call, record.session,
-                   {std::move(warnings), nullptr, {}}, effects);
+                   std::move(notice), effects);
+}
+
+void Engine::warn_stopped(Record& record, std::string warning, Effects& effects) {
+  Notice notice{{}, nullptr, {node_.id, 0, 0, Lost::Kind::stopped}};
+  notice.warnings.push_back(std::move(warning));
+  tell(record, std::move(notice), effects);
+}
+
+void Engine::note_silent(Record& record, Effects& effects) {
+  if (!record.holding.credit || is_cancelled(record.call)) return;
+  CallRecord& call = call_record(record.call, record.session);
+  const std::uint64_t before = call.silent ? call.left_out : ~std::uint64_t{0};
+  call.left_out = before & node_.read & ~record.yielded;
+  if (call.silent && call.left_out == before) return;
+  call.silent = true;
+  tell(record, {{}, nullptr, {node_.id, 0, call.left_out, Lost::Kind::silent}}, effects);
 }
 
 bool Engine::is_stale(Record& record, Effects& effects) {
   if (now_ - record.born <= node_.max_age) return false;
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(node_.max_age);
-  warn(record,
-       {node_.name + ": inputs older than max_age (" + std::to_string(limit.count()) +
-        " ms) were dropped"},
-       effects);
+  warn_stopped(record,
+               node_.name + ": inputs older than max_age (" + std::to_string(limit.count()) +
+                   " ms) were dropped",
+               effects);
   return true;
 }
 
@@ -446,6 +466,10 @@ void Engine::yielded(ActivationId activation, Frame* frame, bool last, Effects& 
       frame->path = record->path;
       frame->path.push_back(static_cast<std::uint32_t>(record->holding.yields));
     }
+    record->yielded |= shared->mask;
+    // Before the yield that may take the last credit along.
+    if (last && (node_.read & ~record->yielded) != 0) [[unlikely]]
+      note_silent(*record, effects);
     splitter_.yield(record->holding, shared, last, effects);
   }
   if (last) finish(*record, nullptr, effects);
@@ -466,6 +490,8 @@ void Engine::finish(Record& record, std::unique_ptr<Failure> failure, Effects& e
       say_aborted(call, session, effects);
     return;
   }
+  if (!failure && (node_.read & ~record.yielded) != 0) [[unlikely]]
+    note_silent(record, effects);
   close(record, std::move(failure), effects);
   if (node_.order == none && node_.queue_max == 0) return;
   // A home that is wrong may have let the engine forget the call.
@@ -508,21 +534,20 @@ void Engine::close_bucket(Bucket& bucket, Effects& effects) {
 
 Lost Engine::note_lost(const Bucket& bucket, std::uint16_t group, std::uint64_t missing) {
   CallRecord& call = call_record(bucket.scope()->call, bucket.session());
-  call.lost.resize(node_.groups.size());
-  if (call.ran || (missing & ~call.lost[group]) == 0) return {};
-  call.lost[group] |= missing;
-  return {node_.id, group, missing};
+  call.missing.resize(node_.groups.size());
+  CallRecord::Missing& told = call.missing[group];
+  if (call.ran || ((missing & ~told.some) == 0 && (told.all & ~missing) == 0)) return {};
+  told.some |= missing;
+  told.all &= missing;
+  return {node_.id, group, missing, Lost::Kind::missing};
 }
 
 void Engine::note_run(Record& record, Effects& effects) {
   last_run_ = record.call;
   CallRecord& call = call_record(record.call, record.session);
-  const bool told = !call.ran && !call.lost.empty();
+  const bool told = !call.ran && !call.missing.empty();
   call.ran = true;
-  if (!told) return;
-  Shares nothing;
-  splitter_.settle(nothing, {}, Splitter::half_credit(record.holding), record.call, record.session,
-                   {{}, nullptr, {node_.id, 0, 0}}, effects);
+  if (told) tell(record, {{}, nullptr, {node_.id, 0, 0, Lost::Kind::ran}}, effects);
 }
 
 Notice Engine::count_notice(const CallRecord& call, const PlanGroup& group) const {
@@ -557,6 +582,8 @@ void Engine::end_count(const CallId& id, CallRecord& call, const PlanGroup& grou
   Notice notice = count_notice(call, group);
   const std::vector<CollectorId>& outer = plan_.collectors[group.collector].outer;
   const bool dead = !call.count.fired();
+  if (dead && call.count.any_came())
+    notice.lost = {node_.id, 0, call.count.without_frames(group), Lost::Kind::few};
   if (dead || !notice.empty()) {
     Shares nothing;
     splitter_.settle(dead ? call.count.deposit()->outer : nothing, outer,

@@ -80,6 +80,7 @@ class Engine {
     std::vector<std::uint16_t> iterations;
     std::vector<std::uint32_t> path;  // where the plan asks for it
     Instant born{};                   // of the oldest input
+    std::uint64_t yielded = 0;        // the outputs that it has yielded so far
     Instant deadline = Instant::max();
     Record* earlier = nullptr;  // of those with a deadline, in the order they started
     Record* later = nullptr;
@@ -103,7 +104,13 @@ class Engine {
     std::uint32_t running = 0;
     std::int64_t came = 0;            // of a node of a loop: for so many activations
     bool ran = false;                 // of a node with joins: at least once
-    std::vector<std::uint64_t> lost;  // by group: fields that did not come, as the caller was told
+    struct Missing {
+      std::uint64_t some = 0;                  // fields that one bucket lacked or another
+      std::uint64_t all = ~std::uint64_t{0};  // that all of them lacked
+    };
+    std::vector<Missing> missing;  // by group of joins, as the home was told
+    bool silent = false;           // an activation left out outputs, and the home was told ...
+    std::uint64_t left_out = 0;    // ... of those that each of these left out
     void clear();
   };
   struct Floor {
@@ -151,7 +158,11 @@ class Engine {
   void finish(Record& record, std::unique_ptr<Failure> failure, Effects& effects);
   void close(Record& record, std::unique_ptr<Failure> failure, Effects& effects);
   /// To the caller, with half of the record's credit.
-  void warn(Record& record, std::vector<std::string> warnings, Effects& effects);
+  void tell(Record& record, Notice notice, Effects& effects);
+  /// A warning of inputs, or work, that came to nothing.
+  void warn_stopped(Record& record, std::string warning, Effects& effects);
+  /// It ends well: tells which outputs it did not yield, if none before it did and that is news.
+  void note_silent(Record& record, Effects& effects);
   void fill_inputs(Record& record, const PlanGroup& group);
   /// True when an input is older than the node wants. Says so to the caller.
   bool is_stale(Record& record, Effects& effects);

@@ -132,6 +132,7 @@ struct PlanNode {
   std::string interface;
   std::string run;  // `role.interface`, as the file says it
   std::vector<std::string> outputs;
+  std::uint64_t read = 0;                       // the outputs that an edge carries, as bits
   std::vector<std::uint64_t> output_bytes_max;  // of one value; 0: not bounded
   std::vector<PlanGroup> groups;
   std::vector<EdgeId> edges;  // outgoing

@@ -172,6 +172,7 @@ class Resolver {
     }
     Edge& edge = plan_.edges[*it];
     edge.mask |= std::uint64_t{1} << output;
+    plan_.nodes[from->id].read |= std::uint64_t{1} << output;
     if (field == none) return &edge;
     for (FieldMap& map : edge.fields)
       if (map.from == output) map.last = false;

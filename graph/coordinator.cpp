@@ -15,7 +15,7 @@ namespace {
 /// from whose message came first: the first node in the file; of one node's failures the kind that
 /// stands first in `FailureKind`, and of those the message that sorts first, causes first. A call
 /// that has been cancelled, or lost a machine, keeps the failure it had then: what fails later may
-/// follow from it. A loop's limit of frames cuts the call short, so it is told before what has
+/// follow from it. A node's limit of frames cuts the call short, so it is told before what has
 /// failed until then.
 bool is_told_before(const Failure& a, const Failure& b) {
   const bool cuts = a.kind == FailureKind::frame_limit, other = b.kind == FailureKind::frame_limit;
@@ -38,7 +38,7 @@ Coordinator::Coordinator(const Plan& plan, Pools& pools, Replicas replicas)
       calls_(pools.mix),
       sessions_(pools.mix) {
   for (const PlanNode& node : plan.nodes)
-    if (node.order != none || node.queue_max != 0 || node.loop_index != none || has_join(node))
+    if (node.order != none || node.queue_max != 0 || node.frames_counted || has_join(node))
       keepers_.push_back(node.id);
 }
 

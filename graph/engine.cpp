@@ -21,7 +21,7 @@ Engine::Engine(const Plan& plan, NodeId self, Pools& pools)
   joins_ = has_join(plan.nodes[self]);
 }
 
-inline Engine::CallRecord& Engine::call_record(const CallId& call, std::uint64_t session) {
+Engine::CallRecord& Engine::call_record(const CallId& call, std::uint64_t session) {
   CallRecord*& record = calls_[call];
   if (record == nullptr) {
     record =
@@ -158,15 +158,13 @@ void Engine::CallRecord::clear() {
   session = released = 0;
   running = 0;
   came = 0;
-  ran = false;
-  missing.clear();
-  silent = false;
-  left_out = 0;
+  news.clear();
 }
 
 void Engine::recycle_call(const CallId& call) {
   CallRecord* record = *calls_.find(call);
   calls_.erase(call);
+  if (record == counted_) counted_ = nullptr;
   record->clear();
   free_calls_.give(record);
 }
@@ -255,8 +253,7 @@ void Engine::free_record(Record& record) {
 }
 
 void Engine::ready(Record& record, Shares& shares, Effects& effects) {
-  if (node_.loop_index != none && is_one_too_many(call_record(record.call, record.session)))
-    tell_too_many(record, effects);
+  if (node_.frames_counted && is_one_too_many(record)) tell_too_many(record, effects);
   if (node_.order == none) {
     if (node_.queue_max != 0)
       return line_up(call_record(record.call, record.session), record, shares, effects);
@@ -399,34 +396,6 @@ inline void Engine::close(Record& record, std::unique_ptr<Failure> failure, Effe
   free_record(record);
 }
 
-void Engine::warn(ActivationId activation, std::vector<std::string> warnings, Effects& effects) {
-  Record* const record = running(activation);
-  if (record != nullptr) tell(*record, {std::move(warnings), nullptr, {}}, effects);
-}
-
-void Engine::tell(Record& record, Notice notice, Effects& effects) {
-  if (!record.holding.credit) return;  // nobody hears of it any more
-  Shares nothing;
-  splitter_.settle(nothing, {}, Splitter::half_credit(record.holding), record.call, record.session,
-                   std::move(notice), effects);
-}
-
-void Engine::warn_stopped(Record& record, std::string warning, Effects& effects) {
-  Notice notice{{}, nullptr, {node_.id, 0, 0, Lost::Kind::stopped}};
-  notice.warnings.push_back(std::move(warning));
-  tell(record, std::move(notice), effects);
-}
-
-void Engine::note_silent(Record& record, Effects& effects) {
-  if (!record.holding.credit || is_cancelled(record.call)) return;
-  CallRecord& call = call_record(record.call, record.session);
-  const std::uint64_t before = call.silent ? call.left_out : ~std::uint64_t{0};
-  call.left_out = before & node_.read & ~record.yielded;
-  if (call.silent && call.left_out == before) return;
-  call.silent = true;
-  tell(record, {{}, nullptr, {node_.id, 0, call.left_out, Lost::Kind::silent}}, effects);
-}
-
 bool Engine::is_stale(Record& record, Effects& effects) {
   if (now_ - record.born <= node_.max_age) return false;
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(node_.max_age);
@@ -530,24 +499,6 @@ void Engine::close_bucket(Bucket& bucket, Effects& effects) {
   bucket.take(record.arrivals);
   recycle_bucket({scope->id, scope->call});
   ready(record, scope->outer, effects);
-}
-
-Lost Engine::note_lost(const Bucket& bucket, std::uint16_t group, std::uint64_t missing) {
-  CallRecord& call = call_record(bucket.scope()->call, bucket.session());
-  call.missing.resize(node_.groups.size());
-  CallRecord::Missing& told = call.missing[group];
-  if (call.ran || ((missing & ~told.some) == 0 && (told.all & ~missing) == 0)) return {};
-  told.some |= missing;
-  told.all &= missing;
-  return {node_.id, group, missing, Lost::Kind::missing};
-}
-
-void Engine::note_run(Record& record, Effects& effects) {
-  last_run_ = record.call;
-  CallRecord& call = call_record(record.call, record.session);
-  const bool told = !call.ran && !call.missing.empty();
-  call.ran = true;
-  if (told) tell(record, {{}, nullptr, {node_.id, 0, 0, Lost::Kind::ran}}, effects);
 }
 
 Notice Engine::count_notice(const CallRecord& call, const PlanGroup& group) const {

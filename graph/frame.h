@@ -129,7 +129,7 @@ enum class FailureKind : std::uint8_t {
   role_failed,   // the role said so, or its inputs are not as many frames as it reads
   loop_limit,    // limits: loop_iterations
   count_source,  // the number of a count group did not come exactly once
-  frame_limit,   // limits: frames, of the outputs or of a node of a loop
+  frame_limit,   // limits: frames, of the outputs or of what comes to a node
   deadline,      // the call's, or the node's
   cancelled,     // by the caller
   node_lost,     // the node's machine is gone, or lost what it knew

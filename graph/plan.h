@@ -145,8 +145,11 @@ struct PlanNode {
   std::uint16_t held = 0;           // how many of them are held
   std::uint16_t loop_index = none;  // among the nodes that stand in a loop; none: in no loop
   bool skip_errors = false;
-  std::uint32_t yields_max = 0;         // most frames of one activation; 0: no bound
-  std::uint64_t activations_max = 0;    // in one call, where bounded; 0: not bounded
+  std::uint32_t yields_max = 0;       // most frames of one activation; 0: no bound
+  std::uint64_t activations_max = 0;  // in one call, where bounded; 0: not bounded
+  /// `limits: frames` bounds what comes to it in one call: it stands in a loop, or frames may
+  /// multiply on their way to it.
+  bool frames_counted = false;
   std::chrono::nanoseconds deadline{};  // of one activation; zero: none
   std::chrono::nanoseconds max_age{};   // of the calls whose frames it takes; zero: any
   /// `on_full: drop_oldest`: how many sets of inputs of one call may wait for it; 0: any number.

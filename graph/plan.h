@@ -150,6 +150,9 @@ struct PlanNode {
   /// `limits: frames` bounds what comes to it in one call: it stands in a loop, or frames may
   /// multiply on their way to it.
   bool frames_counted = false;
+  /// The outputs that its role yields in one frame, each set as bits; empty: not declared.
+  std::vector<std::uint64_t> frames;
+  std::uint64_t once = 0;  // outputs that come once in a call, as the role declares; bits
   std::chrono::nanoseconds deadline{};  // of one activation; zero: none
   std::chrono::nanoseconds max_age{};   // of the calls whose frames it takes; zero: any
   /// `on_full: drop_oldest`: how many sets of inputs of one call may wait for it; 0: any number.

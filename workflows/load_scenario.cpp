@@ -203,6 +203,7 @@ class ScenarioLoader : public YamlReader {
     if (const YamlNode* list = find(node, "yields")) {
       given = "yields";
       spec.by_iteration.push_back(yields(*list).value_or(YieldsSpec{}));
+      spec.yields_marks.push_back(list->mark);
     }
     for (const std::string what : {"by_iteration", "by_replica"}) {
       const YamlNode* entries = find(node, what);
@@ -215,10 +216,12 @@ class ScenarioLoader : public YamlReader {
         error(entries->mark, "bad-script", what + " needs an entry", what + ": [ [ ] ]");
       given = what == "by_iteration" ? "by_iteration" : "by_replica";
       spec.by_iteration.clear();
+      spec.yields_marks.clear();
       for (const YamlNode& entry : entries->items) {
         auto frames = yields(entry);
         if (!frames) break;  // the next are most likely written in the same way
         spec.by_iteration.push_back(std::move(*frames));
+        spec.yields_marks.push_back(entry.mark);
       }
       if (what == "by_replica") spec.by_replica = Name{what, entries->mark};
     }

@@ -86,6 +86,10 @@ void compare_calls(const ScenarioSpec& spec, const ScenarioRun& run, const sim::
     const std::string cause = call.failure ? plan.nodes[call.failure->node].name : "nothing";
     if (expected.cause && expected.cause->text != cause)
       failures.push_back(which + "the cause is " + cause + ", expected " + expected.cause->text);
+    for (std::size_t o = 0; expected.no_outputs && o < call.outputs.size(); ++o)
+      if (call.outputs[o] != 0)
+        failures.push_back(which + "output " + plan.outputs[o].name + " brought " +
+                           count_text(call.outputs[o], "frame") + ", expected no output");
     for (const auto& [name, count] : expected.outputs) {
       const auto at = std::ranges::find(plan.outputs, name.text, &PlanOutput::name);
       const auto came = call.outputs[static_cast<std::size_t>(at - plan.outputs.begin())];

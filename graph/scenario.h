@@ -43,6 +43,7 @@ struct ExpectedCall {
   std::optional<Name> status;  // "ok" or "error"
   std::optional<Name> cause;   // the node
   std::vector<std::pair<Name, std::int64_t>> outputs;
+  bool no_outputs = false;  // `outputs: none`: of none a frame
 };
 
 struct ScenarioSpec {

@@ -254,7 +254,9 @@ class ScenarioLoader : public YamlReader {
     if (node.entries.empty())
       error(node.mark, "empty-expectation",
             what + " is empty, and what is not named is not compared: this expects nothing",
-            what + ": { NAME: 0 } expects none of NAME; or remove this");
+            what == "outputs" ? "outputs: none expects no output at all, outputs: { NAME: 0 } none "
+                                "of NAME; or remove this"
+                              : what + ": { NAME: 0 } expects none of NAME; or remove this");
     for (const YamlEntry& entry : node.entries) {
       const auto& [key, value] = parted(entry);
       if (auto known = name(key, "a name"))
@@ -276,7 +278,10 @@ class ScenarioLoader : public YamlReader {
       const YamlNode* node = cause->kind == Kind::map ? cause->find("node") : cause;
       if (node != nullptr) call.cause = name(*node, "a node's name");
     }
-    if (const YamlNode* outputs = find(item, "outputs")) counts(*outputs, "outputs", call.outputs);
+    if (const YamlNode* outputs = find(item, "outputs")) {
+      call.no_outputs = outputs->kind == Kind::scalar && outputs->scalar == "none";
+      if (!call.no_outputs) counts(*outputs, "outputs", call.outputs);
+    }
   }
 
   void load_expect(const YamlNode& node) {

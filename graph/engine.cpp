@@ -436,7 +436,7 @@ void Engine::yielded(ActivationId activation, Frame* frame, bool last, Effects& 
       frame->path.push_back(static_cast<std::uint32_t>(record->holding.yields));
     }
     record->yielded |= shared->mask;
-    // Before the yield that may take the last credit along.
+    // Before the yield, which may take the last credit along.
     if (last && (node_.read & ~record->yielded) != 0) [[unlikely]]
       note_silent(*record, effects);
     splitter_.yield(record->holding, shared, last, effects);
@@ -445,7 +445,11 @@ void Engine::yielded(ActivationId activation, Frame* frame, bool last, Effects& 
 }
 
 void Engine::ended(ActivationId activation, std::unique_ptr<Failure> failure, Effects& effects) {
-  if (Record* record = running(activation)) finish(*record, std::move(failure), effects);
+  Record* record = running(activation);
+  if (record == nullptr) return;
+  if (!failure && (node_.read & ~record->yielded) != 0 && !is_given_up(record->call)) [[unlikely]]
+    note_silent(*record, effects);
+  finish(*record, std::move(failure), effects);
 }
 
 void Engine::finish(Record& record, std::unique_ptr<Failure> failure, Effects& effects) {
@@ -459,8 +463,6 @@ void Engine::finish(Record& record, std::unique_ptr<Failure> failure, Effects& e
       say_aborted(call, session, effects);
     return;
   }
-  if (!failure && (node_.read & ~record.yielded) != 0) [[unlikely]]
-    note_silent(record, effects);
   close(record, std::move(failure), effects);
   if (node_.order == none && node_.queue_max == 0) return;
   // A home that is wrong may have let the engine forget the call.

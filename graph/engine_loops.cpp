@@ -30,9 +30,9 @@ bool Engine::is_one_too_many(const Record& record) {
     counted_of_ = record.call;
   }
   CallRecord& call = *counted_;
-  const bool was_within = call.came <= plan_.limits.frames;
-  call.came += std::max<std::uint32_t>(node_.fan_out(), 1);
-  return was_within && call.came > plan_.limits.frames;
+  const std::uint32_t more = node_.fan_out();
+  call.came += more;
+  return call.came > plan_.limits.frames && call.came - more <= plan_.limits.frames;
 }
 
 void Engine::tell_too_many(Record& record, Effects& effects) {

@@ -86,6 +86,10 @@ void compare_calls(const ScenarioSpec& spec, const ScenarioRun& run, const sim::
     const std::string cause = call.failure ? plan.nodes[call.failure->node].name : "nothing";
     if (expected.cause && expected.cause->text != cause)
       failures.push_back(which + "the cause is " + cause + ", expected " + expected.cause->text);
+    for (std::size_t o = 0; expected.no_outputs && o < call.outputs.size(); ++o)
+      if (call.outputs[o] != 0)
+        failures.push_back(which + "output " + plan.outputs[o].name + " brought " +
+                           count_text(call.outputs[o], "frame") + ", expected no output");
     for (const auto& [name, count] : expected.outputs) {
       const auto at = std::ranges::find(plan.outputs, name.text, &PlanOutput::name);
       const auto came = call.outputs[static_cast<std::size_t>(at - plan.outputs.begin())];
@@ -179,24 +183,26 @@ sim::Options seed_options(const Plan& plan, std::uint64_t seed, bool keep_firing
   return options;
 }
 
-/// A loop was given more frames than the limit, and may multiply them without end.
-bool has_full_loop(const sim::Report& report) {
+/// A node was given more frames than the limit: they multiply on their way to it, perhaps without
+/// end.
+bool has_full_node(const sim::Report& report) {
   return std::ranges::any_of(report.calls, [](const sim::CallReport& call) {
     return call.failure && call.failure->kind == FailureKind::frame_limit &&
            call.failure->node != entry_node;
   });
 }
 
-/// What the same calls come to when nothing is cancelled: the most that they can bring. A loop that
-/// multiplies its frames has no end, so a limit stays; a call that reaches it is held against
+/// What the same calls come to when nothing is cancelled: the most that they can bring. Where
+/// frames multiply there may be no end, so a limit stays; a call that reaches it is held against
 /// nothing.
-sim::Report uncut(const ScenarioRun& run, bool full_loop, std::uint64_t seed) {
+sim::Report uncut(const ScenarioRun& run, bool is_full, std::uint64_t seed) {
   Plan plan = run.plan;
   plan.cancel_on_error = false;
-  if (plan.loop_nodes == 0)
+  const auto counted = std::ranges::count(plan.nodes, true, &PlanNode::frames_counted);
+  if (counted == 0)
     plan.limits.frames = std::numeric_limits<decltype(plan.limits.frames)>::max();
-  else if (!full_loop)
-    plan.limits.frames = std::max<std::int64_t>(200'000 / plan.loop_nodes, plan.limits.frames);
+  else if (!is_full)
+    plan.limits.frames = std::max<std::int64_t>(200'000 / counted, plan.limits.frames);
   plan.limits.calls = std::numeric_limits<decltype(plan.limits.calls)>::max();
   plan.limits.deadline = std::chrono::hours(24 * 365);
   for (PlanNode& node : plan.nodes) {
@@ -238,12 +244,12 @@ void compare_cut(const ScenarioSpec& spec, const sim::Report& full, const sim::R
 
 /// Why no other order is tried: it would take as long and show the same. Empty: they are tried.
 std::string why_enough(const ScenarioRun& run, const sim::Report& report) {
-  constexpr std::uint64_t events_enough = 1'000'000;  // where a loop is full
+  constexpr std::uint64_t events_enough = 1'000'000;  // where a node is full
   const std::string events = count_text(run.events, "event");
   if (!std::ranges::all_of(report.calls, &sim::CallReport::ended))
     return "calls had not ended after " + events;
-  if (run.events > events_enough && has_full_loop(report))
-    return "a loop reached its limit of frames, in " + events;
+  if (run.events > events_enough && has_full_node(report))
+    return "a node reached its limit of frames, in " + events;
   return "";
 }
 
@@ -257,11 +263,11 @@ void run_seeds(const ScenarioSpec& spec, const Seeds& seeds, ScenarioRun& run) {
         sim::simulate(run.plan, run.script, seed_options(run.plan, seed, cut || i == 0));
     if (!cut && any_met_limit(run, report)) {
       cut = true;  // seeds before came to the same as the first, which is held against `full` too
-      full = uncut(run, has_full_loop(report), seeds.first);
+      full = uncut(run, has_full_node(report), seeds.first);
       if (i != 0) compare_cut(spec, *full, run.report, seeds.first, run);
       report = sim::simulate(run.plan, run.script, seed_options(run.plan, seed, true));
     }
-    if (cut && !full) full = uncut(run, has_full_loop(report), seeds.first);
+    if (cut && !full) full = uncut(run, has_full_node(report), seeds.first);
     run.events += report.events;
     const std::string enough = why_enough(run, report);
     for (const std::string& violation : report.violations)

@@ -3,8 +3,10 @@
 // A node runs once for each frame of a direct group, once for each yield of a join's root, once for
 // a count; on each replica where it is told to (`balance: broadcast`). Roles say how many frames an
 // activation yields at most, and how large a value is; where one does not, or in a loop, there is
-// no bound.
+// no bound. And where what comes in a call is counted when it runs, since frames may multiply on
+// their way (`limits: frames`).
 #include <algorithm>
+#include <optional>
 
 #include "graph/compile.h"
 
@@ -78,9 +80,72 @@ class Bounds {
   std::vector<State> state_;
 };
 
+/// How frames come to a node: along how many streams of unknown length that multiply each other,
+/// and how many frames of one and the same stream's frame.
+struct Ways {
+  std::uint64_t streams = 0;
+  std::uint64_t each = 0;
+};
+
+/// Which nodes' frames are counted. A stream is what one node yields, where that may be several
+/// frames. One stream is no multiplication, however long it is, and neither is one that comes to a
+/// node along a few ways: most such ways are branches. What comes to a node that counts is bounded,
+/// so behind it a stream begins anew.
+class Counted {
+ public:
+  explicit Counted(Plan& plan) : plan_(plan), known_(plan.nodes.size()) {}
+
+  void run() {
+    known_[entry_node] = Ways{0, 1};
+    for (const PlanNode& node : plan_.nodes) (void)ways(node.id);
+  }
+
+ private:
+  static constexpr std::uint64_t few = 64;
+  static constexpr std::uint64_t most_ways = std::uint64_t{1} << 40;
+
+  Ways yielded(NodeId id) {
+    Ways ways = this->ways(id);
+    if (id != entry_node && plan_.nodes[id].yields_max != 1) ++ways.streams;
+    return ways;
+  }
+
+  Ways ways(NodeId id) {
+    PlanNode& node = plan_.nodes[id];
+    if (known_[id]) return *known_[id];
+    if (node.loop_index != none) {
+      node.frames_counted = true;
+      known_[id] = Ways{1, 1};
+      return *known_[id];
+    }
+    Ways sum;
+    for (const PlanGroup& group : node.groups) {
+      Ways one{0, 1};
+      if (group.collector == none)
+        one = group.edges.empty() ? Ways{} : yielded(plan_.edges[group.edges[0]].from);
+      else if (group.counts.empty())
+        one = yielded(plan_.collectors[group.collector].root);
+      sum = {std::max(sum.streams, one.streams), std::min(sum.each + one.each, most_ways)};
+    }
+    sum.each = std::min(sum.each * node.fan_out(), most_ways);
+    const auto limit = static_cast<std::uint64_t>(plan_.limits.frames);
+    const bool within = node.activations_max != unbounded && node.activations_max <= limit;
+    node.frames_counted = !within && (sum.streams > 1 || sum.each > few);
+    if (node.frames_counted) sum = {1, 1};
+    known_[id] = sum;
+    return sum;
+  }
+
+  Plan& plan_;
+  std::vector<std::optional<Ways>> known_;
+};
+
 }  // namespace
 
-void bound_frames(Plan& plan) { Bounds(plan).run(); }
+void bound_frames(Plan& plan) {
+  Bounds(plan).run();
+  Counted(plan).run();
+}
 
 void warn_of_counts_too_large(const Plan& plan, Diagnostics& diagnostics) {
   for (const PlanNode& node : plan.nodes)

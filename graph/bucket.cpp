@@ -217,6 +217,19 @@ std::optional<std::string> CountBucket::broken(const PlanNode& node, const PlanG
   return std::nullopt;
 }
 
+bool CountBucket::any_came() const {
+  return std::ranges::any_of(counts_, [](const Count& count) { return count.came > 0; });
+}
+
+std::uint64_t CountBucket::without_frames(const PlanGroup& group) const {
+  std::uint64_t fields = 0;
+  for (std::size_t i = 0; i < counts_.size(); ++i)
+    if (counts_[i].came == 0 && counts_[i].wanted != 0 &&
+        group.counts[i].kind != PlanCount::Kind::all)
+      fields |= std::uint64_t{1} << group.counts[i].field;
+  return fields;
+}
+
 std::vector<std::string> CountBucket::warnings(const PlanNode& node, const PlanGroup& group) const {
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < counts_.size(); ++i) {

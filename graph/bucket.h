@@ -92,6 +92,10 @@ class CountBucket {
   /// At the end of the stream: a count whose number did not come exactly once, in words.
   std::optional<std::string> broken(const PlanNode& node, const PlanGroup& group,
                                     const Plan& plan) const;
+  /// At the end of the stream: whether there was a frame of any field, and the fields that want
+  /// some and got none, as bits.
+  bool any_came() const;
+  std::uint64_t without_frames(const PlanGroup& group) const;
   /// At the end of the stream: shortages and what was left over, in words.
   std::vector<std::string> warnings(const PlanNode& node, const PlanGroup& group) const;
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/count_text.h"
-#include "graph/missing.h"
 
 namespace sluice {
 
@@ -16,7 +15,7 @@ namespace {
 /// from whose message came first: the first node in the file; of one node's failures the kind that
 /// stands first in `FailureKind`, and of those the message that sorts first, causes first. A call
 /// that has been cancelled, or lost a machine, keeps the failure it had then: what fails later may
-/// follow from it. A loop's limit of frames cuts the call short, so it is told before what has
+/// follow from it. A node's limit of frames cuts the call short, so it is told before what has
 /// failed until then.
 bool is_told_before(const Failure& a, const Failure& b) {
   const bool cuts = a.kind == FailureKind::frame_limit, other = b.kind == FailureKind::frame_limit;
@@ -39,7 +38,7 @@ Coordinator::Coordinator(const Plan& plan, Pools& pools, Replicas replicas)
       calls_(pools.mix),
       sessions_(pools.mix) {
   for (const PlanNode& node : plan.nodes)
-    if (node.order != none || node.queue_max != 0 || node.loop_index != none || has_join(node))
+    if (node.order != none || node.queue_max != 0 || node.frames_counted || has_join(node))
       keepers_.push_back(node.id);
 }
 
@@ -119,6 +118,7 @@ void Coordinator::start(Number id, CallRecord& call, Effects& effects) {
     frame->values[i] = std::move(call.inputs[i]);
     frame->mask |= std::uint64_t{1} << i;
   }
+  call.untold.given = frame->mask;
   frame->iterations.assign(plan_.loop_nodes, 0);
   if (plan_.paths) frame->path.assign(1, 0);
   frame->born = call.arrived;
@@ -155,7 +155,7 @@ void Coordinator::receive(Message& message, Effects& effects) {
     }
     case Message::Kind::credit:
       for (std::string& warning : message.warnings) call.warnings.add(std::move(warning));
-      if (message.lost.node != entry_node) call.lost.push_back(message.lost);
+      call.untold.add(message.lost);
       if (message.failure) {
         const bool cancel =
             plan_.cancel_on_error || message.failure->kind == FailureKind::frame_limit;
@@ -454,11 +454,12 @@ Coordinator::Number Coordinator::finish_one(Number id, Effects& effects) {
   end.call = name_of(id);
   end.session = session;
   end.failure = std::move(call.failure);
-  if (started && !end.failure) add_missing(plan_, call.lost, call.delivered == 0, call.warnings);
+  if (started && !end.failure) call.untold.say(plan_, call.delivered == 0, call.warnings);
+  const std::vector<NodeId> silent = call.untold.silent_nodes();
   if (!call.warnings.empty()) end.warnings = call.warnings.counted();
   const Number next = leave_queue(call);
   forget(id);
-  if (started) tell_ended(id, session, all, effects);
+  if (started) tell_ended(id, session, all, silent, effects);
   if (next == 0 || plan_.calls == CallMode::overlap) return 0;
   CallRecord& follower = record_of(next);
   if (follower.started) return 0;
@@ -473,7 +474,7 @@ void Coordinator::CallRecord::clear() {
   for (OutputRecord& output : outputs) output.clear();
   failure.reset();
   warnings.clear();
-  lost.clear();
+  untold.clear();
   delivered = 0;
   started = cancelled = aborting = false;
   pending.clear();
@@ -512,7 +513,8 @@ Coordinator::Number Coordinator::leave_queue(const CallRecord& record) {
   return first;
 }
 
-void Coordinator::tell_ended(Number id, std::uint64_t session, bool all, Effects& effects) {
+void Coordinator::tell_ended(Number id, std::uint64_t session, bool all,
+                             const std::vector<NodeId>& silent, Effects& effects) {
   const auto tell = [&](NodeId node) {
     if (is_away(node, id)) return;
     Message* message = pools_.new_message(Message::Kind::call_ended, node, name_of(id), session);
@@ -521,6 +523,8 @@ void Coordinator::tell_ended(Number id, std::uint64_t session, bool all, Effects
   };
   if (!all) {
     for (const NodeId node : keepers_) tell(node);
+    for (const NodeId node : silent)
+      if (!std::ranges::binary_search(keepers_, node)) tell(node);
     return;
   }
   for (const PlanNode& node : plan_.nodes)

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "graph/effect.h"
+#include "graph/missing.h"
 #include "graph/order_queue.h"
 #include "graph/plan.h"
 #include "graph/replica_choice.h"
@@ -94,7 +95,7 @@ class Coordinator {
     std::vector<OutputRecord> outputs;
     std::unique_ptr<Failure> failure;
     Warnings warnings;
-    std::vector<Lost> lost;  // what nodes told about their joins
+    Untold untold;  // what nodes told of outputs and fields that do not come
     Instant arrived{};
     Instant allowed{};
     Instant deadline{};
@@ -148,8 +149,10 @@ class Coordinator {
   void check_outputs(Number id, CallRecord& call, Effects& effects);
   /// Ends the call when nothing of it is left. The result is a call that has started in its place.
   Number finish_one(Number id, Effects& effects);
+  /// Those that remember something of it: of each call, or of this one since they were `silent`.
   /// `all`: also those that only know that it was cancelled, or given up.
-  void tell_ended(Number id, std::uint64_t session, bool all, Effects& effects);
+  void tell_ended(Number id, std::uint64_t session, bool all, const std::vector<NodeId>& silent,
+                  Effects& effects);
   /// The call that is next to end by its deadline; 0: none.
   Number first_timed();
   void add_due(Instant deadline, Number id);

@@ -21,7 +21,7 @@ Engine::Engine(const Plan& plan, NodeId self, Pools& pools)
   joins_ = has_join(plan.nodes[self]);
 }
 
-inline Engine::CallRecord& Engine::call_record(const CallId& call, std::uint64_t session) {
+Engine::CallRecord& Engine::call_record(const CallId& call, std::uint64_t session) {
   CallRecord*& record = calls_[call];
   if (record == nullptr) {
     record =
@@ -158,13 +158,13 @@ void Engine::CallRecord::clear() {
   session = released = 0;
   running = 0;
   came = 0;
-  ran = false;
-  lost.clear();
+  news.clear();
 }
 
 void Engine::recycle_call(const CallId& call) {
   CallRecord* record = *calls_.find(call);
   calls_.erase(call);
+  if (record == counted_) counted_ = nullptr;
   record->clear();
   free_calls_.give(record);
 }
@@ -253,8 +253,7 @@ void Engine::free_record(Record& record) {
 }
 
 void Engine::ready(Record& record, Shares& shares, Effects& effects) {
-  if (node_.loop_index != none && is_one_too_many(call_record(record.call, record.session)))
-    tell_too_many(record, effects);
+  if (node_.frames_counted && is_one_too_many(record)) tell_too_many(record, effects);
   if (node_.order == none) {
     if (node_.queue_max != 0)
       return line_up(call_record(record.call, record.session), record, shares, effects);
@@ -331,6 +330,7 @@ std::uint32_t Engine::start(Record& record, Shares& shares, std::uint64_t sequen
                             Effects& effects) {
   splitter_.begin(record.holding, shares, record.credit, record.call, record.session, sequence);
   record.state = State::running;
+  record.yielded = 0;
   std::unique_ptr<Failure> failure;
   if (plan_.loop_nodes != 0) failure = merge_iterations(record);
   record.born = record.arrivals.empty() ? now_ : record.arrivals.front().frame->born;
@@ -388,32 +388,21 @@ inline void Engine::close(Record& record, std::unique_ptr<Failure> failure, Effe
   // What the workflow tolerates is a role's failure; a limit is a limit.
   if (failure && node_.skip_errors &&
       (failure->kind == FailureKind::role_failed || failure->kind == FailureKind::deadline)) {
-    warn(record, {node_.name + " failed and was skipped: " + failure->error.message}, effects);
+    warn_stopped(record, node_.name + " failed and was skipped: " + failure->error.message,
+                 effects);
     failure.reset();
   }
   if (record.holding.credit) splitter_.end(record.holding, std::move(failure), effects);
   free_record(record);
 }
 
-void Engine::warn(ActivationId activation, std::vector<std::string> warnings, Effects& effects) {
-  Record* const record = running(activation);
-  if (record != nullptr) warn(*record, std::move(warnings), effects);
-}
-
-void Engine::warn(Record& record, std::vector<std::string> warnings, Effects& effects) {
-  if (!record.holding.credit) return;  // nobody hears of it any more
-  Shares nothing;
-  splitter_.settle(nothing, {}, Splitter::half_credit(record.holding), record.call, record.session,
-                   {std::move(warnings), nullptr, {}}, effects);
-}
-
 bool Engine::is_stale(Record& record, Effects& effects) {
   if (now_ - record.born <= node_.max_age) return false;
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(node_.max_age);
-  warn(record,
-       {node_.name + ": inputs older than max_age (" + std::to_string(limit.count()) +
-        " ms) were dropped"},
-       effects);
+  warn_stopped(record,
+               node_.name + ": inputs older than max_age (" + std::to_string(limit.count()) +
+                   " ms) were dropped",
+               effects);
   return true;
 }
 
@@ -446,13 +435,21 @@ void Engine::yielded(ActivationId activation, Frame* frame, bool last, Effects& 
       frame->path = record->path;
       frame->path.push_back(static_cast<std::uint32_t>(record->holding.yields));
     }
+    record->yielded |= shared->mask;
+    // Before the yield, which may take the last credit along.
+    if (last && (node_.read & ~record->yielded) != 0) [[unlikely]]
+      note_silent(*record, effects);
     splitter_.yield(record->holding, shared, last, effects);
   }
   if (last) finish(*record, nullptr, effects);
 }
 
 void Engine::ended(ActivationId activation, std::unique_ptr<Failure> failure, Effects& effects) {
-  if (Record* record = running(activation)) finish(*record, std::move(failure), effects);
+  Record* record = running(activation);
+  if (record == nullptr) return;
+  if (!failure && (node_.read & ~record->yielded) != 0 && !is_given_up(record->call)) [[unlikely]]
+    note_silent(*record, effects);
+  finish(*record, std::move(failure), effects);
 }
 
 void Engine::finish(Record& record, std::unique_ptr<Failure> failure, Effects& effects) {
@@ -506,25 +503,6 @@ void Engine::close_bucket(Bucket& bucket, Effects& effects) {
   ready(record, scope->outer, effects);
 }
 
-Lost Engine::note_lost(const Bucket& bucket, std::uint16_t group, std::uint64_t missing) {
-  CallRecord& call = call_record(bucket.scope()->call, bucket.session());
-  call.lost.resize(node_.groups.size());
-  if (call.ran || (missing & ~call.lost[group]) == 0) return {};
-  call.lost[group] |= missing;
-  return {node_.id, group, missing};
-}
-
-void Engine::note_run(Record& record, Effects& effects) {
-  last_run_ = record.call;
-  CallRecord& call = call_record(record.call, record.session);
-  const bool told = !call.ran && !call.lost.empty();
-  call.ran = true;
-  if (!told) return;
-  Shares nothing;
-  splitter_.settle(nothing, {}, Splitter::half_credit(record.holding), record.call, record.session,
-                   {{}, nullptr, {node_.id, 0, 0}}, effects);
-}
-
 Notice Engine::count_notice(const CallRecord& call, const PlanGroup& group) const {
   Notice notice{call.count.warnings(node_, group), nullptr, {}};
   if (auto broken = call.count.broken(node_, group, plan_))
@@ -557,6 +535,8 @@ void Engine::end_count(const CallId& id, CallRecord& call, const PlanGroup& grou
   Notice notice = count_notice(call, group);
   const std::vector<CollectorId>& outer = plan_.collectors[group.collector].outer;
   const bool dead = !call.count.fired();
+  if (dead && call.count.any_came())
+    notice.lost = {node_.id, 0, call.count.without_frames(group), Lost::Kind::few};
   if (dead || !notice.empty()) {
     Shares nothing;
     splitter_.settle(dead ? call.count.deposit()->outer : nothing, outer,

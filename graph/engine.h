@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "graph/bucket.h"
+#include "graph/call_news.h"
 #include "graph/effect.h"
 #include "graph/frame.h"
 #include "graph/order_queue.h"
@@ -39,8 +40,7 @@ class Engine {
   void yielded(ActivationId activation, Frame* frame, bool last, Effects& effects);
   /// The role ended, well (null) or not.
   void ended(ActivationId activation, std::unique_ptr<Failure> failure, Effects& effects);
-  /// Sends what the role warns of to the call's home. Before the yield or the end that may take the
-  /// activation's last credit along.
+  /// Sends what the role warns of to the call's home, before what may take its last credit along.
   void warn(ActivationId activation, std::vector<std::string> warnings, Effects& effects);
 
   /// The moment from now on, for ages and deadlines. Never goes back.
@@ -52,10 +52,9 @@ class Engine {
     return first_due_ == nullptr ? Instant::max() : first_due_->deadline;
   }
 
-  /// For an engine that takes the place of one that was lost: messages of these calls are late.
+  /// For an engine in the place of one that was lost: messages of these calls are late.
   void forget(const std::vector<CallId>& given_up);
-  /// This home is gone with its calls, in this life and those before: drops all there is of them.
-  /// What still comes of them is late.
+  /// This home is gone, as are its calls of this life and those before: drops all there is of them.
   void home_lost(Origin home, Effects& effects);
 
   /// False when the activation has ended already: a late event.
@@ -80,6 +79,7 @@ class Engine {
     std::vector<std::uint16_t> iterations;
     std::vector<std::uint32_t> path;  // where the plan asks for it
     Instant born{};                   // of the oldest input
+    std::uint64_t yielded = 0;        // the outputs that it has yielded so far
     Instant deadline = Instant::max();
     Record* earlier = nullptr;  // of those with a deadline, in the order they started
     Record* later = nullptr;
@@ -91,8 +91,7 @@ class Engine {
     Record* record = nullptr;
     Share place;  // of a session node, in its order
   };
-  /// What a node of a loop, of sessions, with joins or counts, or one that drops remembers of a
-  /// call.
+  /// What a node remembers of a call that needs it: see the coordinator's `tell_ended`.
   struct CallRecord {
     OrderQueue queue;
     std::vector<Waiting> waiting;  // `drop_oldest`: those that may be dropped, as they came
@@ -101,9 +100,8 @@ class Engine {
     std::uint64_t session = 0;
     std::uint64_t released = 0;
     std::uint32_t running = 0;
-    std::int64_t came = 0;            // of a node of a loop: for so many activations
-    bool ran = false;                 // of a node with joins: at least once
-    std::vector<std::uint64_t> lost;  // by group: fields that did not come, as the caller was told
+    std::int64_t came = 0;  // where frames are counted: for so many activations
+    CallNews news;
     void clear();
   };
   struct Floor {
@@ -143,21 +141,23 @@ class Engine {
   void ready(Record& record, Shares& shares, Effects& effects);
   /// How many activations run now, one a replica. 0: it may not (cancelled, too old, a limit).
   std::uint32_t start(Record& record, Shares& shares, std::uint64_t sequence, Effects& effects);
-  /// Makes `next` the next replica's: on the same inputs, with the next part of what `record`
-  /// holds, of which it leaves enough for `left - 1` others.
+  /// Makes `next` the next replica's: on the same inputs, with 1 / `left` of what `record` holds.
   void fork(Record& record, Record& next, std::uint32_t left);
   void run(Record& record, std::uint32_t replica, Effects& effects);
   /// It has ended: what follows from that.
   void finish(Record& record, std::unique_ptr<Failure> failure, Effects& effects);
   void close(Record& record, std::unique_ptr<Failure> failure, Effects& effects);
   /// To the caller, with half of the record's credit.
-  void warn(Record& record, std::vector<std::string> warnings, Effects& effects);
+  void tell(Record& record, Notice notice, Effects& effects);
+  void warn_stopped(Record& record, std::string warning, Effects& effects);
+  /// It ends well: tells which outputs it left out, if that is news.
+  void note_silent(Record& record, Effects& effects);
   void fill_inputs(Record& record, const PlanGroup& group);
   /// True when an input is older than the node wants. Says so to the caller.
   bool is_stale(Record& record, Effects& effects);
   std::unique_ptr<Failure> merge_iterations(Record& record) const;
-  /// Of a node of a loop: true once, when more comes in a call than `limits: frames`.
-  bool is_one_too_many(CallRecord& call) const;
+  /// True once, when more comes in a call than `limits: frames`.
+  bool is_one_too_many(const Record& record);
   void tell_too_many(Record& record, Effects& effects);
   /// Null: of every field came as many frames as the role reads.
   std::unique_ptr<Failure> check_frames(const Record& record, const PlanGroup& group) const;
@@ -186,12 +186,11 @@ class Engine {
   /// Adds to what is held; what does not fit goes back.
   void keep_credit(Credit& held, const Message& message, Effects& effects);
 
-  /// Of a bucket that can never fire: what to tell, if it is news and the node has not run.
+  /// Of a bucket that can never fire: what to tell, if it is news.
   Lost note_lost(const Bucket& bucket, std::uint16_t group, std::uint64_t missing);
   /// The first run in a call: takes back what was told before.
   void note_run(Record& record, Effects& effects);
-  /// The bucket of the share's scope; null (and refused) when that is another join's, which only a
-  /// peer that is wrong can bring about.
+  /// The bucket of the share's scope; null (and refused) when a wrong peer says another join's.
   Bucket* bucket_of(const Share& share, const Message& message, CollectorId collector,
                     Effects& effects);
   void close_bucket(Bucket& bucket, Effects& effects);
@@ -227,9 +226,8 @@ class Engine {
   Splitter splitter_;
   std::vector<Record*> records_;  // all that were made
   FreeList<Record> free_records_;
-  /// Chains of records by their call, spread over the number of chains, once a call was cancelled
-  /// while there were many records: then a scan for each would take as long as all calls times all
-  /// records.
+  /// Chains of records by their call, once a call was cancelled while there were many records: a
+  /// scan for each would take as long as all calls times all records.
   std::vector<Record*> by_call_;
   std::vector<Record*> found_;
   Record* first_due_ = nullptr;  // all have the same time to run, so the first started ends first
@@ -244,6 +242,8 @@ class Engine {
   std::uint32_t next_replica_ = 0;
   bool joins_ = false;  // a group of the node is a join
   CallId last_run_;     // the call whose run was noted last
+  CallId counted_of_;   // the call whose frames were counted last
+  CallRecord* counted_ = nullptr;
   Instant now_{};
 };
 

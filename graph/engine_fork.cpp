@@ -12,6 +12,7 @@ void Engine::fork(Record& record, Record& next, std::uint32_t left) {
   next.inputs = record.inputs;
   next.iterations = record.iterations;
   next.born = record.born;
+  next.yielded = 0;
   if (plan_.paths) {
     next.path = record.path;
     next.path.insert(next.path.end(), {node_.fan_out() - left, 0});

@@ -62,10 +62,11 @@ void Engine::drop_oldest(CallRecord& call, Effects& effects) {
     splitter_.begin(record.holding, record.shares, record.credit, record.call, record.session,
                     node_.order == none ? 0 : call.released++);
     note_not_started(record, true, effects);
-    warn(record,
-         {node_.name + ": inputs that waited were dropped for newer ones (on_full: drop_oldest, " +
-          "queue: " + std::to_string(node_.queue_max) + ")"},
-         effects);
+    warn_stopped(record,
+                 node_.name +
+                     ": inputs that waited were dropped for newer ones (on_full: drop_oldest, " +
+                     "queue: " + std::to_string(node_.queue_max) + ")",
+                 effects);
     splitter_.end(record.holding, nullptr, effects);
     free_record(record);
   }

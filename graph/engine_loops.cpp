@@ -1,4 +1,5 @@
-// What bounds a loop: the turns of one chain of frames, and what comes to a node of it in one call.
+// What bounds loops and frames that multiply: the turns of one chain of frames, and what comes to
+// one node in a call.
 #include <algorithm>
 #include <utility>
 
@@ -23,10 +24,15 @@ std::unique_ptr<Failure> Engine::merge_iterations(Record& record) const {
       FailureKind::loop_limit});
 }
 
-bool Engine::is_one_too_many(CallRecord& call) const {
-  const bool was_within = call.came <= plan_.limits.frames;
-  call.came += std::max<std::uint32_t>(node_.fan_out(), 1);
-  return was_within && call.came > plan_.limits.frames;
+bool Engine::is_one_too_many(const Record& record) {
+  if (counted_ == nullptr || counted_of_ != record.call) {
+    counted_ = &call_record(record.call, record.session);
+    counted_of_ = record.call;
+  }
+  CallRecord& call = *counted_;
+  const std::uint32_t more = node_.fan_out();
+  call.came += more;
+  return call.came > plan_.limits.frames && call.came - more <= plan_.limits.frames;
 }
 
 void Engine::tell_too_many(Record& record, Effects& effects) {
@@ -39,8 +45,12 @@ void Engine::tell_too_many(Record& record, Effects& effects) {
               {ErrorCode::exhausted,
                "node '" + node_.name + "' reached the limit of " +
                    count_text(plan_.limits.frames, "frame") +
-                   " for a node of a loop (limits: frames); they multiply where a turn makes "
-                   "several for the next"},
+                   (node_.loop_index != none
+                        ? " for a node of a loop (limits: frames); they multiply where a turn "
+                          "makes several for the next"
+                        : " that come to a node in one call (limits: frames); they multiply where "
+                          "one node after the other yields several, or one frame comes several "
+                          "ways")},
               FailureKind::frame_limit});
   Shares nothing;
   record.credit.refine();

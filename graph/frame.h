@@ -129,7 +129,7 @@ enum class FailureKind : std::uint8_t {
   role_failed,   // the role said so, or its inputs are not as many frames as it reads
   loop_limit,    // limits: loop_iterations
   count_source,  // the number of a count group did not come exactly once
-  frame_limit,   // limits: frames, of the outputs or of a node of a loop
+  frame_limit,   // limits: frames, of the outputs or of what comes to a node
   deadline,      // the call's, or the node's
   cancelled,     // by the caller
   node_lost,     // the node's machine is gone, or lost what it knew
@@ -143,12 +143,19 @@ struct Failure {
   FailureKind kind = FailureKind::role_failed;
 };
 
-/// What a node tells the entry about its joins: fields of a group that did not come where others
-/// did; or (no fields) that the node ran after all.
+/// What a node tells the entry, so that a call without an output can say why.
 struct Lost {
+  enum class Kind : std::uint8_t {
+    missing,  // a join: `fields` of `group` did not come where others did
+    ran,      // a join of which that was told: its node ran after all
+    few,      // a count: too few frames came, and of `fields` none
+    silent,   // an activation ended well: these outputs (bits) it, and all before it, did not yield
+    stopped,  // inputs were dropped, or an activation failed and was skipped
+  };
   NodeId node = entry_node;  // the entry: nothing is told
   std::uint16_t group = 0;
   std::uint64_t fields = 0;
+  Kind kind = Kind::missing;
 };
 
 struct Message {

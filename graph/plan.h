@@ -132,6 +132,7 @@ struct PlanNode {
   std::string interface;
   std::string run;  // `role.interface`, as the file says it
   std::vector<std::string> outputs;
+  std::uint64_t read = 0;                       // the outputs that an edge carries, as bits
   std::vector<std::uint64_t> output_bytes_max;  // of one value; 0: not bounded
   std::vector<PlanGroup> groups;
   std::vector<EdgeId> edges;  // outgoing
@@ -144,8 +145,14 @@ struct PlanNode {
   std::uint16_t held = 0;           // how many of them are held
   std::uint16_t loop_index = none;  // among the nodes that stand in a loop; none: in no loop
   bool skip_errors = false;
-  std::uint32_t yields_max = 0;         // most frames of one activation; 0: no bound
-  std::uint64_t activations_max = 0;    // in one call, where bounded; 0: not bounded
+  std::uint32_t yields_max = 0;       // most frames of one activation; 0: no bound
+  std::uint64_t activations_max = 0;  // in one call, where bounded; 0: not bounded
+  /// `limits: frames` bounds what comes to it in one call: it stands in a loop, or frames may
+  /// multiply on their way to it.
+  bool frames_counted = false;
+  /// The outputs that its role yields in one frame, each set as bits; empty: not declared.
+  std::vector<std::uint64_t> frames;
+  std::uint64_t once = 0;  // outputs that come once in a call, as the role declares; bits
   std::chrono::nanoseconds deadline{};  // of one activation; zero: none
   std::chrono::nanoseconds max_age{};   // of the calls whose frames it takes; zero: any
   /// `on_full: drop_oldest`: how many sets of inputs of one call may wait for it; 0: any number.

@@ -36,6 +36,22 @@ const InterfaceDeclaration* interface_of(const NodeSpec& spec, const RoleSpec* r
   return plugin != nullptr ? find_interface(*plugin, spec.interface.text) : nullptr;
 }
 
+/// What its frames may hold.
+void declare_frames(const InterfaceDeclaration& interface, PlanNode& node) {
+  const auto bit = [](std::size_t output) {
+    return output < outputs_per_node_max ? std::uint64_t{1} << output : 0;
+  };
+  for (const std::vector<std::string>& names : interface.frames) {
+    std::uint64_t& frame = node.frames.emplace_back(0);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i)
+      if (std::ranges::find(names, node.outputs[i]) != names.end()) frame |= bit(i);
+  }
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    const Port* port = find_port(interface.outputs, node.outputs[i]);
+    if (port != nullptr && port->count_source) node.once |= bit(i);
+  }
+}
+
 /// A number is eight bytes; of others the declaration knows.
 std::vector<std::uint64_t> bytes_of(const InterfaceDeclaration* interface,
                                     const std::vector<std::string>& outputs) {
@@ -94,6 +110,7 @@ class Resolver {
       const InterfaceDeclaration* interface = interface_of(spec, found, declarations);
       node.yields_max = interface != nullptr ? interface->yields_max : 0;
       node.output_bytes_max = bytes_of(interface, node.outputs);
+      if (interface != nullptr) declare_frames(*interface, node);
       interfaces_.push_back(interface);
       plan_.nodes.push_back(std::move(node));
     }
@@ -172,6 +189,7 @@ class Resolver {
     }
     Edge& edge = plan_.edges[*it];
     edge.mask |= std::uint64_t{1} << output;
+    plan_.nodes[from->id].read |= std::uint64_t{1} << output;
     if (field == none) return &edge;
     for (FieldMap& map : edge.fields)
       if (map.from == output) map.last = false;

@@ -23,6 +23,7 @@ using YieldsSpec = std::vector<std::vector<Name>>;
 struct NodeScriptSpec {
   Name node;
   std::vector<YieldsSpec> by_iteration;  // the last repeats; empty: one frame with every field
+  std::vector<Mark> yields_marks;        // where each of them stands
   std::optional<Name> by_replica;        // they are: not turns, but replicas
   std::vector<std::pair<Name, std::int64_t>> values;
   std::chrono::milliseconds latency_least{1};
@@ -42,6 +43,7 @@ struct ExpectedCall {
   std::optional<Name> status;  // "ok" or "error"
   std::optional<Name> cause;   // the node
   std::vector<std::pair<Name, std::int64_t>> outputs;
+  bool no_outputs = false;  // `outputs: none`: of none a frame
 };
 
 struct ScenarioSpec {

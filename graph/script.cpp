@@ -90,12 +90,64 @@ class Binder {
     for (const auto& [field, value] : spec.values)
       if (const std::size_t index = find_field(*node, field); index < node->outputs.size())
         script.values[index] = value;
+    check_possible(spec, *node, script);
     supply_values(spec, *node, script);
     script.latency_least = spec.latency_least;
     script.latency_most = spec.latency_most;
     script.fail = spec.fail;
     script.fail_when_iteration = spec.fail_when_iteration;
     script.fail_on_replica = spec.fail_on_replica;
+  }
+
+  static std::string field_list(const PlanNode& node, std::uint64_t frame) {
+    std::string list;
+    for (std::size_t i = 0; i < node.outputs.size(); ++i)
+      if ((frame >> i & 1U) != 0) list += (list.empty() ? "" : ", ") + node.outputs[i];
+    return list;
+  }
+
+  static bool is_possible(const PlanNode& node, std::uint64_t frame) {
+    return frame == 0 || node.frames.empty() ||
+           std::ranges::any_of(node.frames,
+                               [&](std::uint64_t whole) { return (frame & ~whole) == 0; });
+  }
+
+  /// What the role says of its frames holds for its script; the first thing that does not is told.
+  void check_possible(const NodeScriptSpec& spec, const PlanNode& node, const NodeScript& script) {
+    const std::string says = "'" + node.run + "' ";
+    const auto report = [&](Mark mark, const char* code, std::string what, std::string help) {
+      diagnostics_.push_back(
+          {Severity::error, mark, code, "'" + node.name + "' " + std::move(what), std::move(help)});
+    };
+    for (std::size_t i = 0; i < spec.by_iteration.size(); ++i) {
+      const std::vector<std::uint64_t>& frames = script.by_iteration[i];
+      if (node.yields_max != 0 && frames.size() > node.yields_max)
+        return report(spec.yields_marks[i], "too-many-yields",
+                      "yields " + count_text(frames.size(), "frame") + " at once, and " + says +
+                          "yields at most " + std::to_string(node.yields_max),
+                      "leave out what no activation of it can yield");
+      std::uint64_t came = 0;
+      for (std::size_t y = 0; y < frames.size(); ++y) {
+        const std::vector<Name>& names = spec.by_iteration[i][y];
+        if (!is_possible(node, frames[y])) return report_apart(node, frames[y], names[0].mark);
+        if (const std::uint64_t again = came & frames[y] & node.once; again != 0)
+          return report(names[0].mark, "yielded-again",
+                        "yields " + field_list(node, again) + " a second time, and " + says +
+                            "yields it once in a call",
+                        "leave it out of all frames but one");
+        came |= frames[y];
+      }
+    }
+  }
+
+  void report_apart(const PlanNode& node, std::uint64_t frame, Mark mark) {
+    std::string apart;
+    for (const std::uint64_t whole : node.frames)
+      apart += (apart.empty() ? "[ " : ", [ ") + field_list(node, whole) + " ]";
+    diagnostics_.push_back({Severity::error, mark, "impossible-frame",
+                            "'" + node.name + "' yields " + field_list(node, frame) +
+                                " in one frame, and '" + node.run + "' never does",
+                            "each of its frames is within one of these: " + apart});
   }
 
   /// Elsewhere no order of events says which replica runs what.
@@ -107,12 +159,11 @@ class Binder {
              "'" + node.name + "' runs on one replica of its role, and which one is not said",
              "give the role `balance: broadcast`, or remove `" + key + "`"});
       if (highest >= node.replicas)
-        diagnostics_.push_back({Severity::error, mark, "unknown-replica",
-                                key + " of '" + node.name + "' speaks of replica " +
-                                    std::to_string(highest) +
-                                    ", counted from 0, and its role has " +
-                                    count_text(node.replicas, "replica"),
-                                "replicas are 0 to " + std::to_string(node.replicas - 1)});
+        diagnostics_.push_back(
+            {Severity::error, mark, "unknown-replica",
+             key + " of '" + node.name + "' speaks of replica " + std::to_string(highest) +
+                 ", counted from 0, and its role has " + count_text(node.replicas, "replica"),
+             "replicas are 0 to " + std::to_string(node.replicas - 1)});
     };
     if (spec.by_replica) check(spec.by_replica->mark, "by_replica", spec.by_iteration.size() - 1);
     if (spec.fail_on_replica)
@@ -131,7 +182,7 @@ class Binder {
         alone |= std::uint64_t{1} << index & ~named;
     if (alone == 0) return;
     std::vector<std::uint64_t>& first = script.by_iteration.front();
-    if (first.empty()) first.push_back(0);
+    if (first.empty() || !is_possible(node, first.front() | alone)) first.insert(first.begin(), 0);
     first.front() |= alone;
   }
 

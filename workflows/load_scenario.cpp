@@ -203,6 +203,7 @@ class ScenarioLoader : public YamlReader {
     if (const YamlNode* list = find(node, "yields")) {
       given = "yields";
       spec.by_iteration.push_back(yields(*list).value_or(YieldsSpec{}));
+      spec.yields_marks.push_back(list->mark);
     }
     for (const std::string what : {"by_iteration", "by_replica"}) {
       const YamlNode* entries = find(node, what);
@@ -215,10 +216,12 @@ class ScenarioLoader : public YamlReader {
         error(entries->mark, "bad-script", what + " needs an entry", what + ": [ [ ] ]");
       given = what == "by_iteration" ? "by_iteration" : "by_replica";
       spec.by_iteration.clear();
+      spec.yields_marks.clear();
       for (const YamlNode& entry : entries->items) {
         auto frames = yields(entry);
         if (!frames) break;  // the next are most likely written in the same way
         spec.by_iteration.push_back(std::move(*frames));
+        spec.yields_marks.push_back(entry.mark);
       }
       if (what == "by_replica") spec.by_replica = Name{what, entries->mark};
     }
@@ -251,7 +254,9 @@ class ScenarioLoader : public YamlReader {
     if (node.entries.empty())
       error(node.mark, "empty-expectation",
             what + " is empty, and what is not named is not compared: this expects nothing",
-            what + ": { NAME: 0 } expects none of NAME; or remove this");
+            what == "outputs" ? "outputs: none expects no output at all, outputs: { NAME: 0 } none "
+                                "of NAME; or remove this"
+                              : what + ": { NAME: 0 } expects none of NAME; or remove this");
     for (const YamlEntry& entry : node.entries) {
       const auto& [key, value] = parted(entry);
       if (auto known = name(key, "a name"))
@@ -273,7 +278,10 @@ class ScenarioLoader : public YamlReader {
       const YamlNode* node = cause->kind == Kind::map ? cause->find("node") : cause;
       if (node != nullptr) call.cause = name(*node, "a node's name");
     }
-    if (const YamlNode* outputs = find(item, "outputs")) counts(*outputs, "outputs", call.outputs);
+    if (const YamlNode* outputs = find(item, "outputs")) {
+      call.no_outputs = outputs->kind == Kind::scalar && outputs->scalar == "none";
+      if (!call.no_outputs) counts(*outputs, "outputs", call.outputs);
+    }
   }
 
   void load_expect(const YamlNode& node) {

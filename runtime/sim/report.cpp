@@ -19,7 +19,9 @@ std::uint64_t loop_events(const Plan& plan) {
   constexpr std::uint64_t each = 6, most = 45'000'000;
   const std::uint64_t frames = std::min<std::uint64_t>(
       static_cast<std::uint64_t>(std::max<std::int64_t>(plan.limits.frames, 0)), most);
-  return std::min(most, each * frames * plan.loop_nodes);
+  const auto counted =
+      static_cast<std::uint64_t>(std::ranges::count(plan.nodes, true, &PlanNode::frames_counted));
+  return std::min(most, each * frames * counted);
 }
 
 }  // namespace sluice::sim

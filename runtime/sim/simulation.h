@@ -77,8 +77,8 @@ struct Report {
   Instant finished{};
 };
 
-/// About as many events as pass in a call before its loops have reached `limits: frames`; no more
-/// than can be waited for.
+/// About as many events as pass in a call before the nodes that count frames have reached `limits:
+/// frames`; no more than can be waited for.
 std::uint64_t loop_events(const Plan& plan);
 
 Report simulate(const Plan& plan, const Script& script, const Options& options);

@@ -22,7 +22,7 @@
 
 namespace sluice::wire {
 
-inline constexpr std::uint8_t version = 2;
+inline constexpr std::uint8_t version = 3;
 inline constexpr std::size_t attributes_max = 64;      // of one value
 inline constexpr std::size_t warnings_max = 1000;      // of one message
 inline constexpr std::size_t words_max = 16 * 1024;    // bytes of a warning or an error's text

@@ -130,7 +130,7 @@ std::string_view Contract::notice_problem(const Message& message, Origin from) c
     return "a failure of a node that is not the sender's";
   const bool of_home =
       failure.kind == FailureKind::node_lost ||
-      (failure.kind == FailureKind::frame_limit && plan_.nodes[failure.node].loop_index == none);
+      (failure.kind == FailureKind::frame_limit && !plan_.nodes[failure.node].frames_counted);
   return of_home ? "a failure that only the call's home tells" : "";
 }
 

@@ -251,13 +251,17 @@ class Decoder {
 
   void read_lost() {
     Lost& lost = message_->lost;
+    lost.kind = static_cast<Lost::Kind>(
+        reader_.number("news of a kind", static_cast<std::uint64_t>(Lost::Kind::stopped)));
     lost.node = read_node(1);
     const std::vector<PlanGroup>& groups = plan_.nodes[lost.node].groups;
     lost.group = static_cast<std::uint16_t>(reader_.number("a group", 0xffff));
-    lost.fields = reader_.number("a group's fields", any);
+    lost.fields = reader_.number("fields", any);
     if (lost.group >= groups.size()) return reader_.fail("a group that the node does not have");
-    const std::size_t fields = groups[lost.group].fields.size();
-    if (fields < 64 && lost.fields >> fields != 0) reader_.fail("a field that the group lacks");
+    const std::size_t fields = lost.kind == Lost::Kind::silent
+                                   ? plan_.nodes[lost.node].outputs.size()
+                                   : groups[lost.group].fields.size();
+    if (fields < 64 && lost.fields >> fields != 0) reader_.fail("a field that the node lacks");
   }
 
   const Plan& plan_;

@@ -176,6 +176,7 @@ class Encoder {
       writer_.text(cut(message.failure->error.message));
     }
     if (message.lost.node != entry_node) {
+      writer_.u8(static_cast<std::uint8_t>(message.lost.kind));
       writer_.number(message.lost.node);
       writer_.number(message.lost.group);
       writer_.number(message.lost.fields);

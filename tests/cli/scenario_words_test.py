@@ -51,6 +51,21 @@ def passes(what, file, *args, fails=""):
     expect(what, code == (1 if fails else 0) and fails in out, (code, out, err))
 
 
+def nothing(scratch):
+    """That a call brings no output at all is said in one word, and an empty map says nothing."""
+    silent = "{ yields: [] }"
+    passes("no output", scenario(scratch, "", "", silent, "{ status: ok, outputs: none }"))
+    passes("an output after all", scenario(scratch, "", "", "{}", "{ outputs: none }"),
+           fails="output o brought 1 frame, expected no output")
+    code, out, err = sluice("test", scenario(scratch, "", "", silent, "{ outputs: {} }"))
+    expect("an empty map", code == 1 and "two.scenario.yaml:5:31: error: outputs is empty" in out + err
+           and "outputs: none expects no output at all" in out + err, (code, out, err))
+    # Why there is none is said too.
+    code, out, err = sluice("test", scenario(scratch, "", "", silent, "{ status: ok, outputs: none }"))
+    expect("the reason", "the call brought no output: o did not come from b.z: node 'a' ran and yielded nothing on 'y'"
+           in out + err, (code, out, err))
+
+
 def deadlines(scratch):
     """What comes at a node's deadline itself may stand on either side of it."""
     for does in ("{ latency: [5ms, 5ms] }", "{ latency: [1ms, 9ms] }", "{ latency: 4ms }",
@@ -152,6 +167,7 @@ def said_once(scratch):
 
 def main():
     with tempfile.TemporaryDirectory() as scratch:
+        nothing(scratch)
         deadlines(scratch)
         ages(scratch)
         multiplied(scratch)

@@ -463,8 +463,11 @@ TEST_CASE(
   harness.run();
   CHECK(harness.status[call] == "ok");
   CHECK(harness.warnings ==
-        std::vector<std::string>{"join: r did not come from right.v, it did not run",
-                                 "the call brought no output: out did not come from join.v"});
+        std::vector<std::string>{
+            "join: r did not come from right.v, it did not run: node 'right' "
+            "ran and yielded nothing on 'v'",
+            "the call brought no output: out did not come from join.v: node 'right' ran and "
+            "yielded nothing on 'v'"});
   require_clean(harness);
 }
 

@@ -5,7 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "graph/check.h"
 #include "tests/sim/world.h"
+#include "workflows/load.h"
+#include "workflows/load_scenario.h"
 
 using namespace sluice;
 
@@ -50,4 +53,64 @@ TEST_CASE("a node yields the fields that its script names, and fails where it sa
   CHECK_FALSE(fails.fails(2, 0));
   CHECK(fails.yields(1, 0) == std::vector<std::uint64_t>{2});
   CHECK(fails.yields(5, 0) == std::vector<std::uint64_t>{2});
+}
+
+namespace {
+
+/// What is wrong with the script of a node whose role yields at most three frames, each of them
+/// either `text`, or `image` with the number `n`, which comes once in a call: line and words.
+std::string problems(const std::string& script) {
+  PluginDeclaration teller;
+  teller.name = "teller";
+  InterfaceDeclaration tell;
+  tell.name = "tell";
+  tell.inputs = {{"x", ValueType::any, ""}};
+  tell.outputs = {{"text", ValueType::text, ""},
+                  {"image", ValueType::image, ""},
+                  {"n", ValueType::number, "", true}};
+  tell.frames = {{"text"}, {"image", "n"}};
+  tell.yields_max = 3;
+  teller.interfaces = {tell};
+  LoadedWorkflow loaded = load_workflow("w.yaml", R"(
+sluice: 1
+workflow: told
+inputs: { x: text }
+roles: { teller: { plugin: teller, replicas: 2, balance: broadcast } }
+nodes:
+  say: { run: teller.tell, inputs: [ { x: inputs.x } ] }
+outputs: { text: say.text, image: say.image, n: say.n }
+)");
+  const Declarations declarations{teller};
+  check(loaded.spec, declarations, loaded.diagnostics);
+  const Plan plan = compile(loaded.spec, declarations, loaded.diagnostics);
+  REQUIRE(!has_errors(loaded.diagnostics));
+  LoadedScenario scenario =
+      load_scenario("s.yaml", "scenario: s\nworkflow: w.yaml\ncalls: [ {} ]\nnodes:\n  say: { " +
+                                  script + " }\nexpect: { firings: { say: 2 } }\n");
+  (void)bind_scenario(scenario.spec, plan, scenario.diagnostics);
+  std::string text;
+  for (const Diagnostic& d : scenario.diagnostics)
+    text += std::to_string(d.mark.line) + ": " + d.message + " [" + d.suggestion + "]\n";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a script yields nothing that its role declares impossible") {
+  CHECK(problems("yields: [ [text], [image, n], [text] ]").empty());
+  CHECK(problems("yields: [ [image] ], values: { n: 2 }").empty());
+  CHECK(problems("yields: [ [], [text] ], values: { n: 2 }").empty());
+  CHECK(
+      problems("yields: [ [text], [text, image] ]") ==
+      "5: 'say' yields text, image in one frame, and 'teller.tell' never does [each of its frames "
+      "is within one of these: [ text ], [ image, n ]]\n");
+  CHECK(problems("by_replica: [ [ [text] ],\n    [ [image],\n      [text, n] ] ]") ==
+        "7: 'say' yields text, n in one frame, and 'teller.tell' never does [each of its frames is "
+        "within one of these: [ text ], [ image, n ]]\n");
+  CHECK(problems("by_iteration: [ [ [text] ],\n    [ [text], [text], [text], [text] ] ]") ==
+        "6: 'say' yields 4 frames at once, and 'teller.tell' yields at most 3 [leave out what no "
+        "activation of it can yield]\n");
+  CHECK(problems("yields: [ [image, n],\n    [text], [n] ]") ==
+        "6: 'say' yields n a second time, and 'teller.tell' yields it once in a call [leave it out "
+        "of all frames but one]\n");
 }

@@ -41,14 +41,26 @@ def is_told(ours: tuple | None, theirs: tuple | None) -> bool:
 
 
 def plain(warning: str) -> str:
-    """What did not come, without from whom (that is in the tests of graph/)."""
-    if warning.startswith("the call brought no output"):
-        return "the call brought no output"
+    """What did not come and why, without from whom (that is in the tests of graph/)."""
+    if warning.startswith("the call brought no output: "):
+        return "the call brought no output" + reasons(warning)
     join = re.match(r"(\w+): (?:group (\d+): )?(.*) (?:did not come from|never came for one)", warning)
     if not join:
         return warning
     fields = sorted(re.findall(r"(\w+) did not come from", warning) or re.split(", | and ", join[3]))
-    return f"{join[1]} {join[2] or 0}: {' '.join(fields)} did not come"
+    return f"{join[1]} {join[2] or 0}: {' '.join(fields)} did not come" + reasons(warning)
+
+
+def reasons(warning: str) -> str:
+    """As `Call.why` says them."""
+    names = r"((?:'\w+'(?:, | and | or )?)+)"
+    told = re.findall(rf"inputs? {names} (?:was|were) not given|"
+                      rf"node '(\w+)' ran and yielded nothing on {names}|and (\d+ more)$", warning)
+    found = [(node or "inputs", sorted(re.findall(r"\w+", re.sub(" (and|or) ", " ", given + left_out))), more)
+             for given, node, left_out, more in told]
+    if all(more for *_, more in found):
+        return ""  # of outputs there are more
+    return "".join(f"; {more}" if more else f"; {node}: {' '.join(fields)}" for node, fields, more in found)
 
 
 def counted(warnings: list[str]) -> list[str]:

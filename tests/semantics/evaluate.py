@@ -86,6 +86,7 @@ class Workflow:
         self.outputs = {k: v if isinstance(v, list) else [v] for k, v in data["outputs"].items()}
         self.loop_limit = (data.get("limits") or {}).get("loop_iterations", 64)
         self.groups = {n: [self._group(g) for g in spec["inputs"]] for n, spec in self.nodes.items()}
+        self.read = self._read()
         self.fields = self._fields()
         self.successors = defaultdict(set)
         for n in self.order:
@@ -133,7 +134,15 @@ class Workflow:
                 found.add(source[0])
         return found
 
-    def _fields(self):
+    def takes(self, node, producer):
+        """The outputs of `producer` that `node` reads."""
+        taken = {name for group in self.groups[node] for sources in group.values()
+                 for n, name in sources if n == producer}
+        numbers = [self.count_source(node, f) for f in self.nodes[node].get("count", {})]
+        return taken | {s[1] for s in numbers if s and s[0] == producer}
+
+    def _read(self):
+        """Of each node the outputs that somebody takes."""
         fields = defaultdict(set)
         for n in self.order:
             for group in self.groups[n]:
@@ -147,6 +156,10 @@ class Workflow:
             for source in sources:
                 node, name = source.split(".")
                 fields[node].add(name)
+        return fields
+
+    def _fields(self):
+        fields = defaultdict(set, self.read)
         for n, spec in self.nodes.items():
             if "outputs" in spec:
                 fields[n] = set(spec["outputs"])
@@ -223,7 +236,10 @@ class Call:
     def __init__(self, workflow, scripts, index, given):
         self.w, self.scripts, self.index, self.given = workflow, scripts, index, given
         self.firings, self.failures, self.warnings = [], [], []
-        self.lost = defaultdict(set)         # join -> fields that did not come where others did
+        self.lost = defaultdict(list)        # join -> of each bucket that got some, what it lacked
+        self.few = {}                        # count -> fields of which none came, where others did
+        self.left_out = {}                   # node -> outputs that it never yielded, where it ran
+        self.stopped = set()                 # nodes that dropped inputs, or were skipped
         self.delivered = {name: 0 for name in workflow.outputs}
         self.work = []
         self.scopes = defaultdict(dict)      # join -> pass of the root -> frames
@@ -284,6 +300,7 @@ class Call:
             self.failures.append((n, "loop_limit"))
             return
         if self.stale(n, frames):
+            self.stopped.add(n)
             self.warnings.append(f"{n}: inputs older than max_age "
                                  f"({milliseconds(self.w.nodes[n]['max_age']):.0f} ms) were dropped")
             return
@@ -313,7 +330,10 @@ class Call:
                 script.get("fail_on_replica") == (replica or 0):
             if self.w.nodes[n].get("on_error") != "skip":
                 self.failures.append((n, "deadline" if late else "role_failed"))
+            self.stopped.add(n)
             return
+        if left_out := self.w.read[n] - {name for names in yields for name in names}:
+            self.left_out[n] = self.left_out.get(n, left_out) & left_out
         for y, names in enumerate(yields):
             self.work.append(Frame(activation, y, frozenset(names), token(f"{identity}#{y}")))
 
@@ -385,17 +405,20 @@ class Call:
         if not missing:
             self.start(n, g, values, at, frames)
         elif any(values.values()):
-            self.lost[n, g] |= missing
+            self.lost[n, g].append(missing)
 
     def close_count(self, n):
         group = self.w.groups[n][0]
         frames = sorted(self.collected[n], key=lambda f: (f.by.chain + ((f.index,),),
                                                           f.by.ways + ((f.index,),)))
         values, left, used, dead, any_frame, wanted_all, unknown = {}, [], [], False, False, 0, False
+        none = set()
         for f, sources in group.items():
             came = [(frame, v) for frame in frames for v in self.values_of(frame, group)[f]]
             any_frame |= bool(came)
             wanted = self.wanted(n, f, frames, len(came))
+            if not came and wanted != 0 and self.w.nodes[n]["count"][f] != "all":
+                none.add(f)
             if wanted is None:
                 unknown = True
                 continue
@@ -406,6 +429,8 @@ class Call:
             if len(came) > wanted:
                 left.append((f, len(came) - wanted))
         if unknown or dead or (not any_frame and wanted_all > 0):
+            if any_frame:
+                self.few[n] = none
             return
         for f, k in left:
             self.warnings.append(f"{n}: {k} frame{'s' if k > 1 else ''} of {f} left over")
@@ -435,11 +460,58 @@ class Call:
     def missing(self):
         """What the caller of a call that ended well should hear."""
         ran = {a.node for a in self.firings}
-        for (n, g), fields in self.lost.items():
-            if n not in ran:
-                self.warnings.append(f"{n} {g}: {' '.join(sorted(fields))} did not come")
+        for (n, g), buckets in self.lost.items():
+            if n in ran:
+                continue
+            every = set.intersection(*buckets)
+            why = self.why([s for f in every for s in self.w.groups[n][g][f]])
+            fields = sorted(every or set.union(*buckets))
+            self.warnings.append(f"{n} {g}: {' '.join(fields)} did not come{why}")
         if not any(self.delivered.values()):
-            self.warnings.append("the call brought no output")
+            why = self.why([tuple(s.split(".")) for o in self.w.outputs.values() for s in o])
+            self.warnings.append(f"the call brought no output{why}")
+
+    def why(self, sources):
+        """Where what never came ended: nodes that ran and left it out, inputs that were not given."""
+        ends, stops, seen, open_ = defaultdict(set), set(), set(), list(sources)
+        while open_:
+            n, f = open_.pop()
+            if n == "inputs":
+                if f not in self.given:
+                    ends[n].add(f)
+            elif n in self.left_out:
+                if f in self.left_out[n]:  # or it came, and another field of the same frame did not
+                    ends[n].add(f)
+            elif n in self.stopped:
+                stops.add(n)
+            elif n not in seen:
+                seen.add(n)
+                for g, group in enumerate(self.w.groups[n]):
+                    lacked = set(group)
+                    if (n, g) in self.lost:
+                        lacked = set.intersection(*self.lost[n, g])
+                    elif n in self.few:
+                        lacked = self.few[n]
+                    if not lacked:
+                        stops.add(n)
+                    open_ += [s for f in lacked for s in group[f]]
+        last = [n for n in ends if not self.led_on(n, {*ends, *stops})]
+        if not last and not stops:
+            last = ends
+        named = sorted(last, key=(["inputs"] + self.w.order).index)
+        more = [f"{len(named) - 4} more"] if len(named) > 4 else []
+        return "".join(f"; {text}" for text in [f"{n}: {' '.join(sorted(ends[n]))}" for n in named[:4]] + more)
+
+    def led_on(self, n, others):
+        """What it did yield may have come to another of these: it took a branch."""
+        yielded = set(self.given) if n == "inputs" else self.w.read[n] - self.left_out[n]
+        reached, open_ = set(), [m for m in self.w.order if self.w.takes(m, n) & yielded]
+        while open_:
+            m = open_.pop()
+            if m not in reached and m != n:
+                reached.add(m)
+                open_ += self.w.successors[m]
+        return bool(reached & others)
 
     def result(self):
         if not self.failures:

@@ -250,5 +250,5 @@ TEST_CASE("what a message says of another version is said") {
   Pools pools;
   const auto refused = wire::decode(plan, wire::Bytes(40, std::byte{9}), Instant{}, {}, pools);
   REQUIRE(!refused.ok());
-  CHECK(refused.error().message == "a message of version 9; this is version 2");
+  CHECK(refused.error().message == "a message of version 9; this is version 3");
 }

@@ -175,9 +175,8 @@ TEST_CASE("what only a home tells is not believed of a node") {
         message.failure =
             std::make_unique<Failure>(Failure{sample.from, {ErrorCode::unavailable, "gone"}, kind});
       });
-      // A node of a loop counts what comes in it.
-      const bool may =
-          kind == FailureKind::frame_limit && plan.nodes[sample.from].loop_index != none;
+      // A node of a loop counts what comes in it, and so does one to which frames may multiply.
+      const bool may = kind == FailureKind::frame_limit && plan.nodes[sample.from].frames_counted;
       const std::string heard = listener.hear(bytes, {sample.from, 3}, entry_node);
       if (may)
         CHECK(heard.empty());

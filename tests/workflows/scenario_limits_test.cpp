@@ -29,9 +29,9 @@ const std::string call = "{}";
 /// The one thing that is wrong with a scenario, with what to do; else how many are.
 std::string problem(const std::string& nodes, const std::string& expect,
                     const std::string& inputs = "") {
-  const LoadedScenario loaded = load_scenario(
-      "s.yaml", "scenario: s\nworkflow: w.yaml\ncalls: [ { inputs: {" + inputs +
-                    "} } ]\nnodes: {" + nodes + "}\nexpect: " + expect + "\n");
+  const LoadedScenario loaded =
+      load_scenario("s.yaml", "scenario: s\nworkflow: w.yaml\ncalls: [ { inputs: {" + inputs +
+                                  "} } ]\nnodes: {" + nodes + "}\nexpect: " + expect + "\n");
   if (loaded.diagnostics.size() != 1) return std::to_string(loaded.diagnostics.size());
   const Diagnostic& d = loaded.diagnostics[0];
   return d.code + ": " + d.message + " [" + d.suggestion + "]";
@@ -71,7 +71,11 @@ TEST_CASE("an expectation that compares nothing is refused") {
   CHECK(problem("", "{ calls: [ { outputs: { o: 0 } } ] }") == "0");
   CHECK(problem("", "{ calls: [ { status: ok, outputs: {} } ] }") ==
         "empty-expectation: outputs is empty, and what is not named is not compared: this expects "
-        "nothing [outputs: { NAME: 0 } expects none of NAME; or remove this]");
+        "nothing [outputs: none expects no output at all, outputs: { NAME: 0 } none of NAME; or "
+        "remove this]");
+  CHECK(problem("", "{ calls: [ { outputs: none } ] }") == "0");
+  CHECK(problem("", "{ calls: [ { outputs: some } ] }")
+            .starts_with("wrong-kind: outputs must be a map"));
   CHECK(problem("", "{ firings: {} }").starts_with("empty-expectation: firings is empty"));
 }
 

@@ -480,6 +480,8 @@ void Loader::load_includes(const YamlNode& node) {
   for (const YamlNode& item : node.items)
     if (expect(item, Kind::scalar, "an included file"))
       spec_.includes.push_back({item.scalar, item.mark});
+    else
+      spec_.unread.roles = spec_.unread.global_params = true;
 }
 
 void Loader::find_misplaced(const YamlNode& root) {

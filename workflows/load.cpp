@@ -209,7 +209,8 @@ void Loader::load_role(const YamlNode& key, const YamlNode& node) {
   if (!role_name) return;
   RoleSpec role;
   role.name = *role_name;
-  if (!expect(node, Kind::map, "role " + in_quotes(key.scalar))) {
+  if (!expect(node, Kind::map, "role " + in_quotes(key.scalar),
+              is_name(node.scalar) ? "write { plugin: " + node.scalar + " }" : "")) {
     spec_.roles.push_back(std::move(role));
     return;
   }

@@ -415,6 +415,22 @@ static std::optional<Diagnostic> glued_above(std::string_view text, std::size_t 
                     std::string(above.size() - colon <= 60 ? above.substr(colon + 1) : "VALUE"));
 }
 
+/// `outputs: out: a.x`, where the parser did not expect the second ':'.
+static std::optional<Diagnostic> two_keys(std::string_view text, std::size_t byte) {
+  const std::size_t line = line_of(text, byte);
+  const std::size_t at = std::min(text.find_first_not_of(" -", line), byte);
+  const std::string_view head = text.substr(at, byte - at);
+  const std::size_t colon = head.find(": ");
+  const std::size_t second = head.find_first_not_of(' ', std::min(colon, head.size() - 1) + 1);
+  if (colon == std::string_view::npos || second == std::string_view::npos ||
+      !is_name(head.substr(0, colon)) || !is_name(head.substr(second)))
+    return std::nullopt;
+  const std::string key(head.substr(0, colon)), inner(head.substr(second));
+  return syntax(
+      text, byte, "this line has two keys, one as the value of the other",
+      "write " + key + ": { " + inner + ": VALUE }, or `" + inner + ":` below it, indented");
+}
+
 /// A '${' within braces, which ends the value before it.
 static Diagnostic dollar_mistake(std::string_view text, std::size_t byte) {
   const std::size_t end = text.find_first_of("}\n", byte);
@@ -433,7 +449,7 @@ Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::st
   if (parser.find("bad file") != std::string::npos)
     return syntax(text, byte, "nesting is deeper than 64", "flatten the file");
   if (parser.find("illegal map value") != std::string::npos)
-    for (const auto look : {long_key, glued_above})
+    for (const auto look : {long_key, two_keys, glued_above})
       if (auto found = look(text, byte)) return std::move(*found);
   const Scan scan(text, byte);
   if (const auto tab = scan.tab())

@@ -14,6 +14,13 @@ bool holds(const CallInputs& inputs, std::string_view name) {
   return std::ranges::any_of(inputs, [&](const auto& input) { return input.first == name; });
 }
 
+/// Neither given nor said to be left out, though something reads it.
+bool is_missing(const Plan& plan, const CallInputs& inputs, const std::vector<std::string>& without,
+                const std::string& name) {
+  return !holds(inputs, name) && std::ranges::find(without, name) == without.end() &&
+         is_read(plan, name);
+}
+
 }  // namespace
 
 Result<std::size_t> find_input(const Plan& plan, const std::string& name) {
@@ -32,6 +39,22 @@ Result<std::size_t> find_input(const Plan& plan, const std::string& name) {
   return Error{ErrorCode::not_found,
                "the workflow has no input '" + name + "'; " +
                    (near.empty() ? "it has " + all + how : "did you mean '" + near + "'?")};
+}
+
+bool is_read(const Plan& plan, std::string_view name) {
+  const auto reads = [&](const Edge& edge, std::uint16_t field) {
+    return edge.from == entry_node && plan.inputs[field] == name;
+  };
+  for (const Edge& edge : plan.edges)
+    for (const FieldMap& map : edge.fields)
+      if (reads(edge, map.from)) return true;
+  for (const PlanNode& node : plan.nodes)
+    for (const PlanGroup& group : node.groups)
+      for (const PlanCount& count : group.counts)
+        if (count.kind == PlanCount::Kind::runtime &&
+            reads(plan.edges[count.source], count.source_field))
+          return true;
+  return false;
 }
 
 Result<void> read_input(const Plan& plan, const std::string& given, CallInputs& inputs) {
@@ -75,7 +98,7 @@ std::string missing_inputs(const Plan& plan, const CallInputs& inputs,
   std::string missing;
   for (std::size_t i = 0; i < plan.inputs.size(); ++i) {
     const std::string& name = plan.inputs[i];
-    if (holds(inputs, name) || std::ranges::find(without, name) != without.end()) continue;
+    if (!is_missing(plan, inputs, without, name)) continue;
     missing += (missing.empty() ? "'" : ", '") + name + "' (" +
                std::string(to_string(plan.input_types[i])) + ")";
   }
@@ -94,7 +117,7 @@ Result<void> check_whole(const Plan& plan, const CallInputs& inputs,
   const std::string missing = missing_inputs(plan, inputs, without);
   if (missing.empty()) return {};
   const auto first = std::ranges::find_if(plan.inputs, [&](const std::string& name) {
-    return !holds(inputs, name) && std::ranges::find(without, name) == without.end();
+    return is_missing(plan, inputs, without, name);
   });
   const auto index = static_cast<std::size_t>(first - plan.inputs.begin());
   return invalid_argument("the call lacks " + missing + ": " +

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,11 @@ Result<std::size_t> find_input(const Plan& plan, const std::string& name);
 /// standard input.
 Result<void> read_input(const Plan& plan, const std::string& given, CallInputs& inputs);
 
-/// Inputs that are neither given nor said to be left out, in words; empty: the call is whole.
+/// Whether a node, a count or an output reads this input.
+bool is_read(const Plan& plan, std::string_view name);
+
+/// Inputs that are read, and neither given nor said to be left out, in words; empty: the call is
+/// whole.
 std::string missing_inputs(const Plan& plan, const CallInputs& inputs,
                            const std::vector<std::string>& without);
 /// The same as an error, and `without` checked.

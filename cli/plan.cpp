@@ -13,7 +13,8 @@ namespace sluice::cli {
 namespace {
 
 /// A node, `inputs`, or an output (`outputs.name` when a node has its name).
-Result<std::string> explain(const Plan& plan, const std::string& wanted, const std::string& file) {
+Result<std::string> explain(const Plan& plan, const WorkflowSpec& spec, const std::string& wanted,
+                            const std::string& file) {
   if (wanted == "inputs") return explain_inputs(plan);
   if (const PlanNode* node = plan.find(wanted)) return explain_node(plan, *node);
   const std::string prefix = "outputs.";
@@ -23,6 +24,15 @@ Result<std::string> explain(const Plan& plan, const std::string& wanted, const s
   for (const PlanOutput& output : plan.outputs) {
     if (output.name == name) return explain_output(plan, output);
     names.push_back(output.name);
+  }
+  for (const RoleSpec& role : spec.roles) {
+    if (role.name.text != wanted) continue;
+    std::string runs;
+    for (const NodeSpec& node : spec.nodes)
+      if (node.role.text == wanted) runs += (runs.empty() ? "" : ", ") + node.name.text;
+    return invalid_argument(
+        "'" + wanted + "' is a role of " + file +
+        (runs.empty() ? ", which no node runs" : ", not a node; nodes that run it: " + runs));
   }
   const std::string near = nearest_name(name, names);
   return invalid_argument("no node or output '" + wanted + "' in " + file +
@@ -36,7 +46,8 @@ int plan(const std::string& file, const std::string& format, const std::string& 
   print_diagnostics(*compiled);
   if (!compiled->ok()) return 1;
   if (!explained.empty()) {
-    const Result<std::string> text = explain(compiled->plan, explained, file);
+    const Result<std::string> text =
+        explain(compiled->plan, compiled->loaded.spec, explained, file);
     if (!text.ok()) return fail(text.error().message);
     std::fputs(text->c_str(), stdout);
     return 0;

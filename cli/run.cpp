@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/base64.h"
+#include "cli/call_check.h"
 #include "cli/call_value.h"
 #include "cli/cluster_home.h"
 #include "cli/commands.h"
@@ -21,7 +22,6 @@
 #include "cli/output_files.h"
 #include "cli/printer.h"
 #include "cli/progress.h"
-#include "cli/request_pictures.h"
 #include "cli/run_calls.h"
 #include "cli/trace.h"
 #include "runtime/call_stream.h"
@@ -59,7 +59,7 @@ struct RunOptions {
 
 /// Text that was typed or piped as a prompt: the end of its line is not part of it.
 Result<std::string> prompt_of(const RunOptions& options) {
-  if (options.prompt != "-") return checked_text("--prompt", options.prompt.value_or(""));
+  if (options.prompt != "-") return checked_text("--prompt", *options.prompt);
   Result<std::string> text = read_standard_input();
   if (!text.ok()) return Error{text.error().code, "--prompt: " + text.error().message};
   if (text->ends_with('\n')) text->pop_back();
@@ -85,9 +85,11 @@ Result<PayloadRef> make_request(const RunOptions& options) {
     if (!bytes.ok()) return bytes.error();
     content.push_back({{"type", "image"}, {"data", base64_encode(*bytes)}, {"name", path}});
   }
-  Result<std::string> prompt = prompt_of(options);
-  if (!prompt.ok()) return prompt.error();
-  content.push_back({{"type", "text"}, {"text", *prompt}});
+  if (options.prompt) {
+    Result<std::string> prompt = prompt_of(options);
+    if (!prompt.ok()) return prompt.error();
+    content.push_back({{"type", "text"}, {"text", *prompt}});
+  }
   Json chosen = Json::object();
   const auto add = [&](const char* name, const auto& value) {
     if (value.has_value()) chosen[name] = *value;
@@ -128,8 +130,9 @@ Result<CallInputs> inputs_of(const RunOptions& options, const Plan& plan) {
   if (options.asks() && left_out)
     return invalid_argument(
         "--without request: --prompt, --image and their like make it; leave one of them out");
-  if (takes_request && !given && !left_out) {
-    if (options.request.empty() && !options.prompt)
+  if (takes_request && !given && !left_out && (options.asks() || is_read(plan, "request"))) {
+    const bool is_said = options.prompt || !options.images.empty() || !options.request.empty();
+    if (!is_said && is_read(plan, "request"))
       return invalid_argument(
           "the call asks nothing: --prompt TEXT says what to answer or to draw, --request FILE "
           "brings the whole request");
@@ -407,10 +410,8 @@ int run(const RunOptions& options, const Catalog& catalog,
   if (!lines.ok()) return fail(lines.error().message);
   Result<CallInputs> inputs = many ? CallInputs() : inputs_of(options, plan);
   if (!inputs.ok()) return fail(inputs.error().message);
-  const bool pictures = reads_pictures(compiled.loaded.spec, plan);
-  if (!pictures)
-    if (Result<void> none = check_no_picture(*inputs); !none.ok())
-      return fail(none.error().message);
+  const CallCheck check(compiled.loaded.spec, plan, many ? GivenBy::lines : GivenBy::options);
+  if (Result<void> fits = check.check(*inputs); !fits.ok()) return fail(fits.error().message);
   const auto texts =
       std::ranges::count_if(output_types(compiled, catalog), [&](const OutputType& output) {
         return !is_file_type(output.type) && !files->is_named(output.name);
@@ -433,8 +434,7 @@ int run(const RunOptions& options, const Catalog& catalog,
   }
   if (!interrupts) interrupts.emplace(Interrupts::Of::end);
   Runner& runner = *running->runner;
-  CallsOptions calls{options.calls, options.session, options.concurrency, pictures, {},
-                     &*interrupts};
+  CallsOptions calls{options.calls, options.session, options.concurrency, &check, {}, &*interrupts};
   if (running->home) calls.waits_for = [home = running->home.get()] { return home->waits_for(); };
   RunEnd end = many ? run_calls(calls, *lines, plan, runner, std::move(files).value(), *progress)
                     : run_one(options, plan, std::move(inputs).value(), std::move(files).value(),

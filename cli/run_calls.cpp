@@ -21,13 +21,13 @@
 #include "base/bell.h"
 #include "base/count_text.h"
 #include "base/failpoint.h"
+#include "cli/call_check.h"
 #include "cli/call_lines.h"
 #include "cli/commands.h"
 #include "cli/file_kind.h"
 #include "cli/interrupt.h"
 #include "cli/line_buffer.h"
 #include "cli/progress.h"
-#include "cli/request_pictures.h"
 
 namespace sluice::cli {
 
@@ -142,7 +142,7 @@ void Calls::start(NumberedLine text) {
                           ? Error{ErrorCode::exhausted,
                                   "it is longer than " + std::to_string(line_bytes_max) + " bytes"}
                           : read_call(text.text, plan_, call->line);
-  if (read.ok() && !options_.reads_pictures) read = check_no_picture(call->line.inputs);
+  if (read.ok()) read = options_.check->check(call->line.inputs);
   if (call->line.end_session && !call->line.session.empty()) {
     ending_.emplace();
     ending_->number = call->line.number;

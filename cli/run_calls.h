@@ -13,14 +13,15 @@
 
 namespace sluice::cli {
 
+class CallCheck;
 class Interrupts;
 class Progress;
 
 struct CallsOptions {
-  std::string source;           // a file, or `-`
-  std::string session;          // of a line that names none
-  std::size_t concurrency = 8;  // calls under way at once
-  bool reads_pictures = true;   // false: a request with one is refused
+  std::string source;                // a file, or `-`
+  std::string session;               // of a line that names none
+  std::size_t concurrency = 8;       // calls under way at once
+  const CallCheck* check = nullptr;  // of what each brings, before it begins
   /// Words on machines that no call begins without, for now; empty: there are none of these.
   std::function<std::string()> waits_for;
   Interrupts* interrupts = nullptr;  // one of these cancels what is under way

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/file_kind.h"
 #include "cli/scenario_run.h"
+#include "graph/print.h"
 
 namespace sluice::cli {
 
@@ -71,6 +72,36 @@ struct Tally {
   std::uint64_t events = 0;
 };
 
+/// Counts whose number the scenario does not give, as warnings: they are 0, so nothing is counted.
+std::string unsaid_counts(const ScenarioRun& run) {
+  const Result<LoadedScenario> loaded = load_scenario_file(run.file);
+  if (!run.ran || !loaded.ok()) return "";
+  std::string text;
+  for (const PlanNode& node : run.plan.nodes)
+    for (const PlanGroup& group : node.groups)
+      for (const PlanCount& count : group.counts) {
+        if (count.kind != PlanCount::Kind::runtime) continue;
+        const PlanNode& from = run.plan.nodes[run.plan.edges[count.source].from];
+        if (from.id == entry_node) continue;
+        const std::string& field = from.outputs[count.source_field];
+        Mark mark{1, 1, 1};
+        bool said = false;
+        for (const NodeScriptSpec& script : loaded->spec.nodes) {
+          if (script.node.text != from.name) continue;
+          mark = script.node.mark;
+          said = std::ranges::any_of(script.values,
+                                     [&](const auto& value) { return value.first.text == field; });
+        }
+        if (said) continue;
+        const Diagnostic unsaid{Severity::warning, mark, "unsaid-count",
+                                "node '" + node.name + "' counts by " + from.name + "." + field +
+                                    ", a number that no `values` give: it is 0, or never comes",
+                                "nodes: { " + from.name + ": { values: { " + field + ": 1 } } }"};
+        text += diagnostic_text(unsaid, run.file, loaded->text);
+      }
+  return text;
+}
+
 void print_run(const ScenarioRun& run, bool skipped) {
   const bool ok = run.failures.empty();
   const char* const how = skipped ? "skipped" : ok ? "ok    " : "FAILED";
@@ -112,7 +143,7 @@ int test(const TestOptions& options, const Catalog& catalog) {
       lacks = run.lacks;
       diagnostics = run.diagnostics;
     }
-    if (!skipped) std::fputs(run.diagnostics.c_str(), stderr);
+    if (!skipped) std::fputs((run.diagnostics + unsaid_counts(run)).c_str(), stderr);
     if (options.json)
       std::puts(scenario_json(run, skipped).c_str());
     else

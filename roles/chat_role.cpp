@@ -171,7 +171,9 @@ Result<void> ChatRole::go_on(Activation& activation, SharedEngine::Turn& mine) {
   turns_.reserve(turns_.size() + 1);
   std::optional<HandedAnswer> handed = sessions_.take_handed(prefix->number, activation.session());
   if (!handed.has_value())
-    return Error{ErrorCode::stale, "the session has moved on since its prompt was read"};
+    return Error{ErrorCode::stale,
+                 "no answer of this session waits under the prefix: it was begun already, the "
+                 "session's next call took it away, or the prefix was read into another paged_kv"};
   try {
     return go_on_with(activation, *handed, mine);
   } catch (const std::exception& e) {

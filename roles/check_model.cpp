@@ -205,6 +205,77 @@ Result<void> check_option(const std::string& path, std::string_view plugin,
                           std::string(option) + "': leave it out");
 }
 
+namespace {
+
+/// An input that a plugin declares for other kinds of checkpoints.
+struct Unread {
+  std::string_view plugin;
+  ModelKind kind;
+  std::string_view interface, field;
+  std::string_view instead;
+  std::vector<Family> families = {};  // none: all of the kind
+};
+
+constexpr std::string_view of_answers = "a message is `text`, and `features` of its pictures";
+const Unread all_unread[] = {
+    {"language_model", ModelKind::drawing, "generate", "text",
+     "run `embed` over the text, and take its `hidden`"},
+    {"language_model", ModelKind::chat, "generate", "hidden", of_answers},
+    {"language_model", ModelKind::chat, "generate", "latents", of_answers},
+    {"language_model", ModelKind::chat, "prefill", "instruction", of_answers},
+    {"language_model", ModelKind::chat, "prefill", "tokens", of_answers},
+    {"language_model", ModelKind::chat, "prefill", "state", of_answers},
+    {"language_model", ModelKind::policy, "prefill", "text",
+     "what a robot is told is its `instruction`, or `tokens`"},
+    {"language_model",
+     ModelKind::policy,
+     "prefill",
+     "state",
+     "it is read with the actions: give it to `act`",
+     {Family::pi0}},
+    {"action_expert",
+     ModelKind::policy,
+     "act",
+     "state",
+     "it is read with what the robot sees: give it to `prefill`",
+     {Family::pi05, Family::smolvla}},
+    {"robot_policy", ModelKind::chat, "act", "state", "leave it out"},
+    {"robot_policy", ModelKind::chat, "act", "noise", "leave it out"},
+};
+
+}  // namespace
+
+Result<void> check_input(const std::string& path, std::string_view plugin,
+                         std::string_view interface, std::string_view field) {
+  const Result<Architecture> model = Architecture::load(path);
+  if (!model.ok()) return {};  // that is said elsewhere
+  const auto* const found = std::ranges::find_if(all_unread, [&](const Unread& one) {
+    return one.plugin == plugin && one.kind == kind_of(*model) && one.interface == interface &&
+           one.field == field &&
+           (one.families.empty() ||
+            std::ranges::find(one.families, model->family) != one.families.end());
+  });
+  if (found == std::end(all_unread)) return {};
+  return invalid_argument("`" + std::string(interface) + "` of " + std::string(plugin) +
+                          " over a model of the family " + std::string(to_string(model->family)) +
+                          " (" + path + ") does not read `" + std::string(field) +
+                          "`: " + std::string(found->instead));
+}
+
+Result<void> check_sees(const std::string& path, std::string_view plugin, std::string_view field) {
+  const bool shows = (plugin == "chat_model" && field == "image") ||
+                     (plugin == "language_model" && field == "features");
+  const Result<Architecture> model = Architecture::load(path);
+  if (!shows || !model.ok() || model->vision.has_value() || model->qwen_vision.has_value())
+    return {};
+  return invalid_argument("the model " + path + " (family " +
+                          std::string(to_string(model->family)) + ") takes no pictures");
+}
+
+bool needs_words(std::string_view plugin, std::string_view field) {
+  return (plugin == "robot_policy" || plugin == "language_model") && field == "instruction";
+}
+
 Result<void> check_cuda(const std::string& path) {
   const Result<Architecture> model = Architecture::load(path);
   if (!model.ok()) return model.error();

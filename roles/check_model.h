@@ -34,6 +34,17 @@ Result<void> check_interface(const std::string& path, std::string_view plugin,
 Result<void> check_option(const std::string& path, std::string_view plugin,
                           std::string_view option);
 
+/// And whether it reads an input that its plugin declares. An activation with one that it does not
+/// read fails.
+Result<void> check_input(const std::string& path, std::string_view plugin,
+                         std::string_view interface, std::string_view field);
+/// And whether it sees pictures at all. Of roles that read none nothing.
+Result<void> check_sees(const std::string& path, std::string_view plugin, std::string_view field);
+
+/// Whether a role cannot do without words in this input: those of a robot, that is to do nothing
+/// it was not told. A message that is a picture alone can be answered.
+bool needs_words(std::string_view plugin, std::string_view field);
+
 /// Whether its decoder runs on a GPU under roles: of models that answer with words, and no others.
 Result<void> check_cuda(const std::string& path);
 

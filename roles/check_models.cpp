@@ -6,6 +6,7 @@
 #include <string>
 
 #include "roles/check_model.h"
+#include "roles/check_wiring.h"
 #include "roles/engine_options.h"
 
 namespace sluice {
@@ -133,7 +134,7 @@ class Models {
         find_interface(plugin.declaration, node.interface.text) == nullptr)
       return;
     const Result<void> fits = plugin.check_interface(role.model->text, node.interface.text);
-    if (!fits.ok()) error(node.interface.mark, "wrong-interface", fits.error().message);
+    if (!fits.ok()) return error(node.interface.mark, "wrong-interface", fits.error().message);
   }
 
   /// A role that needs a model computes on the keys of that model, which are in one place.
@@ -190,6 +191,7 @@ class Models {
 
 void check_models(const WorkflowSpec& spec, const Catalog& catalog, Diagnostics& diagnostics) {
   Models(spec, catalog, diagnostics).check();
+  check_wiring(spec, catalog, diagnostics);
 }
 
 }  // namespace sluice

@@ -54,9 +54,12 @@ Result<std::unique_ptr<Drawing>> Denoiser::begin(const Activation& activation,
   const LatentFlowShape& shape = flow().shape();
   const auto length = static_cast<std::size_t>(prompt.attribute("length").value_or(0));
   if (length == 0 || conversation.is_answering || conversation.sequence.tokens() != length)
-    return Error{ErrorCode::stale, "the session has moved on since the drawing was asked for (" +
-                                       std::to_string(conversation.sequence.tokens()) +
-                                       " tokens, the prompt had " + std::to_string(length) + ")"};
+    return Error{
+        ErrorCode::stale,
+        "the session has moved on since the drawing was asked for, or that was written into "
+        "another paged_kv (" +
+            std::to_string(conversation.sequence.tokens()) + " tokens here, the prompt had " +
+            std::to_string(length) + ")"};
   FlowOptions options;
   options.steps = static_cast<std::size_t>(std::max<std::int64_t>(
       prompt.attribute("steps").value_or(static_cast<std::int64_t>(shape.steps)), 0));

@@ -199,7 +199,10 @@ class ParseRequest final : public Role {
       words = words || (piece->text && !is_blank(piece->text->text));
       pieces.push_back(std::move(piece).value());
     }
-    if (!words) return invalid_argument("the prompt is empty: say what you want to know or draw");
+    // Whether a picture can be answered without words is for those to say who read it.
+    if (!words &&
+        std::ranges::none_of(pieces, [](const Piece& piece) { return bool(piece.image); }))
+      return invalid_argument("the prompt is empty: say what you want to know or draw");
     attributes.emplace_back("generate", 1);
     auto* closing = new Payload;
     closing->type = ValueType::text;

@@ -66,8 +66,8 @@ Result<const PolicyPrefix*> PolicyKv::prefix_of(std::string_view session,
     return found;
   return Error{ErrorCode::stale,
                "the session has another prefix by now, or none: a session's prefix is its last "
-               "one, so with `calls: overlap` the next call took it away; `calls: serial` keeps "
-               "it until this call has ended"};
+               "one, so with `calls: overlap` the next call took it away (`calls: serial` keeps "
+               "it until this call has ended); one of another paged_kv is not here"};
 }
 
 PoolReport PolicyKv::report() const {

@@ -147,6 +147,7 @@ Result<std::vector<std::int32_t>> PolicyRole::read_words(const Asked& asked) con
   }
   const Payload* text = given(*asked.activation, "instruction");
   if (text == nullptr) return std::vector<std::int32_t>();
+  if (Result<void> words = check_instruction(text->text); !words.ok()) return words.error();
   if (!host_.tokenizer.ok())
     return invalid_argument("an instruction needs a tokenizer: " + host_.tokenizer.error().message +
                             "; or give `tokens`");
@@ -350,6 +351,11 @@ void PolicyRole::step(std::vector<StepOutcome>& ended) {
 }
 
 }  // namespace
+
+Result<void> check_instruction(std::string_view text) {
+  if (text.find_first_not_of(" \t\r\n") != std::string_view::npos) return {};
+  return invalid_argument("the instruction is empty: say what the robot is to do");
+}
 
 std::string camera_names() {
   std::string names;

@@ -27,6 +27,9 @@ enum class PolicyPart : std::uint8_t {
 Result<RoleInstance> make_policy_role(const RoleMaking& making, PolicyKv& kv, PolicyPart part,
                                       const std::vector<OptionDeclaration>& known);
 
+/// Errors: invalid_argument (there are no words in it).
+Result<void> check_instruction(std::string_view text);
+
 /// Pictures of cameras, those that are there: image0, image1, ...
 inline constexpr std::string_view camera_ports[] = {"image0", "image1", "image2", "image3"};
 /// "image0, image1, image2 or image3", for messages.

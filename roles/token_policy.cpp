@@ -123,7 +123,7 @@ Result<void> TokenPolicy::read_words(Asked& asked) const {
   if (given("instruction").empty())
     return invalid_argument("there is nothing to act on: no instruction, no tokens");
   asked.said.text = given("instruction").front()->text;
-  return {};
+  return check_instruction(asked.said.text);
 }
 
 /// Outside the turn: the works of others go on meanwhile.

@@ -89,10 +89,13 @@ class ClusterLoader : public YamlReader {
       return error({1, 1, 1}, "missing-key", "the cluster names no workflow",
                    "workflows: [ FILE ], relative to this file");
     if (!expect(*list, Kind::list, "workflows")) return;
-    if (list->items.empty()) error(list->mark, "no-workflows", "the cluster names no workflow");
+    if (list->items.empty())
+      error(list->mark, "no-workflows", "the cluster names no workflow",
+            "workflows: [ FILE ], relative to this file");
     if (list->items.size() > workflows_max)
       return error(list->mark, "too-many",
-                   "a cluster runs at most " + std::to_string(workflows_max) + " workflows");
+                   "a cluster runs at most " + std::to_string(workflows_max) + " workflows",
+                   "run the others as a cluster of their own");
     all_workflows_ = !list->items.empty();
     for (const YamlNode& item : list->items)
       if (expect(item, Kind::scalar, "a workflow's file"))
@@ -185,7 +188,8 @@ class ClusterLoader : public YamlReader {
     if (!expect(*map, Kind::map, "machines")) return;
     if (map->entries.size() > machines_max)
       return error(map->mark, "too-many",
-                   "a cluster has at most " + std::to_string(machines_max) + " machines");
+                   "a cluster has at most " + std::to_string(machines_max) + " machines",
+                   "make two clusters of it");
     const std::size_t before = diagnostics_.size();
     for (const auto& [key, value] : map->entries) load_machine(key, value);
     all_machines_ = diagnostics_.size() == before;

@@ -76,8 +76,10 @@ class Loader : public YamlReader {
         bad_names_.contains(node.scalar))
       return ref;
     const std::string plain = in_small_letters(ref.node + "." + ref.field);
+    const std::string bare = in_template(node.scalar);
     error(node.mark, "bad-source", in_quotes(node.scalar) + " is not a source",
-          is_name(in_small_letters(ref.node)) && is_name(in_small_letters(ref.field))
+          !bare.empty() ? "a source is written as it is: " + bare
+          : is_name(in_small_letters(ref.node)) && is_name(in_small_letters(ref.field))
               ? "names are in lower case: " + plain
               : "write node.field, or inputs.field for what a call brings in" +
                     odd_character(node.scalar));
@@ -86,7 +88,8 @@ class Loader : public YamlReader {
   std::vector<FieldRef> sources(const YamlNode& node) {
     std::vector<FieldRef> refs;
     if (node.kind == Kind::list) {
-      if (node.items.empty()) error(node.mark, "bad-source", "a field needs a source");
+      if (node.items.empty())
+        error(node.mark, "bad-source", "a field needs a source", "write node.field");
       for (const YamlNode& item : node.items)
         if (auto ref = field_ref(item)) refs.push_back(std::move(*ref));
     } else if (auto ref = field_ref(node)) {
@@ -119,6 +122,7 @@ class Loader : public YamlReader {
   void find_misplaced(const YamlNode& root);
   bool is_misplaced(const YamlNode& value) const { return misplaced_.contains(&value); }
   void load_version(const YamlNode& root);
+  void load_call_mode(const YamlNode& node);
   void load_includes(const YamlNode& node);
   void load_run(NodeSpec& spec, const YamlNode& key, const YamlNode& node);
   void load_inputs(const YamlNode& node);
@@ -205,7 +209,8 @@ void Loader::load_role(const YamlNode& key, const YamlNode& node) {
   if (!role_name) return;
   RoleSpec role;
   role.name = *role_name;
-  if (!expect(node, Kind::map, "role " + in_quotes(key.scalar))) {
+  if (!expect(node, Kind::map, "role " + in_quotes(key.scalar),
+              is_name(node.scalar) ? "write { plugin: " + node.scalar + " }" : "")) {
     spec_.roles.push_back(std::move(role));
     return;
   }
@@ -272,7 +277,8 @@ void Loader::load_groups(NodeSpec& spec, const YamlNode& node) {
     if (!expect(item, Kind::map, "an input group")) continue;
     GroupSpec group;
     group.mark = item.mark;
-    if (item.entries.empty()) error(item.mark, "empty-group", "an input group needs a field");
+    if (item.entries.empty())
+      error(item.mark, "empty-group", "an input group needs a field", "{ field: node.field }");
     if (item.entries.size() > WorkflowBounds::fields) {
       error(item.entries[WorkflowBounds::fields].key.mark, "too-many-fields",
             "an input group has at most " + std::to_string(WorkflowBounds::fields) +
@@ -475,6 +481,8 @@ void Loader::load_includes(const YamlNode& node) {
   for (const YamlNode& item : node.items)
     if (expect(item, Kind::scalar, "an included file"))
       spec_.includes.push_back({item.scalar, item.mark});
+    else
+      spec_.unread.roles = spec_.unread.global_params = true;
 }
 
 void Loader::find_misplaced(const YamlNode& root) {
@@ -505,6 +513,18 @@ void Loader::load_sections(const YamlNode& root) {
   if (const YamlNode* node = find(root, "limits")) load_limits(*node);
 }
 
+/// How the calls of one session go; how many run at once is a limit.
+void Loader::load_call_mode(const YamlNode& node) {
+  const bool is_count =
+      !node.scalar.empty() && node.scalar[0] != '0' &&
+      std::ranges::all_of(node.scalar, [](char c) { return c >= '0' && c <= '9'; });
+  choice<CallMode>(node, "calls", {{"serial", CallMode::serial}, {"overlap", CallMode::overlap}},
+                   spec_.calls,
+                   is_count ? "how many may be under way at once is `limits: { calls: " +
+                                  node.scalar.substr(0, 20) + " }`"
+                            : "");
+}
+
 bool Loader::load(const YamlNode& root) {
   if (root.kind != Kind::map) {
     error(root.mark.line == 0 ? Mark{1, 1, 1} : root.mark, "not-a-workflow",
@@ -533,9 +553,7 @@ bool Loader::load(const YamlNode& root) {
     error({1, 1, 1}, "missing-key", "the workflow has no name", "workflow: a_name");
   for (const std::string_view part : {"inputs", "roles", "nodes"}) note_bad_names(find(root, part));
   load_sections(root);
-  if (const YamlNode* calls = find(root, "calls"))
-    choice<CallMode>(*calls, "calls",
-                     {{"serial", CallMode::serial}, {"overlap", CallMode::overlap}}, spec_.calls);
+  if (const YamlNode* calls = find(root, "calls")) load_call_mode(*calls);
   if (const YamlNode* on_error = find(root, "on_error"))
     choice<bool>(*on_error, "on_error of a workflow", {{"finish", false}, {"cancel", true}},
                  spec_.cancel_on_error);

@@ -49,7 +49,8 @@ class ManifestLoader : public YamlReader {
     if (count <= things_max) return true;
     error(node.mark, "too-many",
           "a plugin has at most " + std::to_string(things_max) + " " + what + ", here are " +
-              std::to_string(count));
+              std::to_string(count),
+          "make two plugins of it");
     return false;
   }
   const YamlNode* needed(const YamlNode& map, std::string_view key, const std::string& example) {
@@ -66,7 +67,8 @@ class ManifestLoader : public YamlReader {
     if (plain && node.scalar.size() <= words_max) return node.scalar;
     error(node.mark, "bad-text",
           what + " is " + in_quotes(node.scalar) + ", it must be one line of at most " +
-              std::to_string(words_max) + " bytes");
+              std::to_string(words_max) + " bytes",
+          "write it shorter, without control characters");
     return "";
   }
   bool truth(const YamlNode& node, const std::string& what) {
@@ -79,7 +81,8 @@ class ManifestLoader : public YamlReader {
   void add(std::vector<std::string>& to, std::string item, const YamlNode& node,
            const std::string& list) {
     if (std::ranges::find(to, item) != to.end())
-      return error(node.mark, "twice", in_quotes(item) + " stands twice in " + list);
+      return error(node.mark, "twice", in_quotes(item) + " stands twice in " + list,
+                   "remove one of them");
     to.push_back(std::move(item));
   }
   /// Keys that an option of this type does not have: they would be ignored.
@@ -91,7 +94,8 @@ class ManifestLoader : public YamlReader {
         error(value->mark, "wrong-key",
               std::string("'") + key + "' is " +
                   (type == Written::choice ? "not for a choice, which has 'choices'"
-                                           : "for an option of the type choice only"));
+                                           : "for an option of the type choice only"),
+              "remove it, or change the option's type");
   }
   bool load_choices(OptionDeclaration& option, const YamlNode& key, const YamlNode& node);
   bool refused(const YamlNode& key, const std::string& message, const std::string& help = "") {
@@ -123,7 +127,7 @@ std::optional<double> ManifestLoader::real(const YamlNode& node, const std::stri
   if (node.kind == Kind::scalar && failed == std::errc() && stop == end && value >= -1e300 &&
       value <= 1e300)
     return value;
-  error(node.mark, "bad-number", what + " must be a number");
+  error(node.mark, "bad-number", what + " must be a number", "write it as 0.5 or 1e-3");
   return std::nullopt;
 }
 
@@ -144,7 +148,8 @@ void ManifestLoader::load_shape(Port& port, const YamlNode& node) {
   if (node.items.empty() || node.items.size() > Tensor::rank_max)
     return error(node.mark, "bad-shape",
                  "a shape has 1 to " + std::to_string(Tensor::rank_max) + " sizes, this has " +
-                     std::to_string(node.items.size()));
+                     std::to_string(node.items.size()),
+                 "shape: [ 16, any ]");
   for (const YamlNode& item : node.items)
     port.shape.push_back(
         item.kind == Kind::scalar && item.scalar == "any"
@@ -184,7 +189,8 @@ Port ManifestLoader::load_port(const YamlNode& key, const YamlNode& node) {
   const bool shaped = port.type == ValueType::tensor || port.type == ValueType::audio;
   for (const char* name : {"dtype", "shape"})
     if (const YamlNode* value = find(node, name); value && !shaped)
-      error(value->mark, "not-a-tensor", std::string(name) + " is for tensor and audio only");
+      error(value->mark, "not-a-tensor", std::string(name) + " is for tensor and audio only",
+            "remove it, or write type: tensor");
   if (const YamlNode* dtype = find(node, "dtype"); dtype && shaped) {
     Dtype to = Dtype::f32;
     choice(*dtype, "dtype",
@@ -303,7 +309,8 @@ bool ManifestLoader::load_bounds(OptionDeclaration& option, Written type, const 
     option.real_least = lowest.value_or(0);
     option.real_most = highest.value_or(0);
     if (lowest && highest && *lowest > *highest)
-      error(most->mark, "bad-number", "most is below least");
+      error(most->mark, "bad-number", "most is below least",
+            "least: the smaller one, most: the larger");
     return lowest && highest && *lowest <= *highest;
   }
   const bool text = type == Written::text;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "base/file.h"
 #include "graph/print.h"
@@ -12,6 +13,7 @@ namespace sluice {
 namespace {
 
 using Kind = YamlNode::Kind;
+namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 5> scenario_part{"scenario", "workflow", "calls", "nodes",
                                                         "expect"};
@@ -104,7 +106,8 @@ class ScenarioLoader : public YamlReader {
             "calls: [ { session: a, inputs: { name: value } } ]");
     if (calls->items.size() > calls_max)
       return error(calls->mark, "too-many-calls",
-                   "a scenario makes at most " + std::to_string(calls_max) + " calls");
+                   "a scenario makes at most " + std::to_string(calls_max) + " calls",
+                   "take it apart; `sluice simulate --calls N` makes more");
     for (const YamlNode& item : calls->items) {
       if (!expect(item, Kind::map, "a call")) continue;
       check_keys(item, call_part, "a call");
@@ -133,7 +136,7 @@ class ScenarioLoader : public YamlReader {
     if (!expect(node, Kind::list, "yields")) return std::nullopt;
     if (node.items.size() > yields_max)
       error(node.mark, "too-many-yields",
-            "a script yields at most " + std::to_string(yields_max) + " frames");
+            "a script yields at most " + std::to_string(yields_max) + " frames", "write fewer");
     for (const YamlNode& item : node.items) {
       if (item.kind != Kind::list)
         return expect(item, Kind::list, "a frame", frames_help(node.items)), std::nullopt;
@@ -187,6 +190,12 @@ class ScenarioLoader : public YamlReader {
     spec.latency_most = *most;
   }
 
+  /// One field's name in place of a list of lists of frames; empty: it is something else.
+  static std::string script_help(const std::string& what, const YamlNode& node) {
+    if (node.kind != Kind::scalar || !is_name(node.scalar)) return "";
+    return what + ": [ [ [ " + node.scalar + " ] ] ] is one entry: one frame with one field";
+  }
+
   void load_failure(NodeScriptSpec& spec, const YamlNode& node) {
     if (const YamlNode* fail = find(node, "fail"))
       choice<bool>(*fail, "fail", {{"true", true}, {"false", false}}, spec.fail);
@@ -207,7 +216,8 @@ class ScenarioLoader : public YamlReader {
     }
     for (const std::string what : {"by_iteration", "by_replica"}) {
       const YamlNode* entries = find(node, what);
-      if (entries == nullptr || !expect(*entries, Kind::list, what)) continue;
+      if (entries == nullptr || !expect(*entries, Kind::list, what, script_help(what, *entries)))
+        continue;
       if (!given.empty())
         error(entries->mark, "two-scripts",
               "'" + name + "' has both `" + std::string(given) + "` and `" + what + "`",
@@ -313,7 +323,18 @@ LoadedScenario load_scenario(std::string file_name, std::string_view text) {
 Result<LoadedScenario> load_scenario_file(const std::string& path) {
   Result<std::string> text = read_whole_file(path, yaml_bytes_max);
   if (!text.ok()) return text.error();
-  return load_scenario(path, *text);
+  LoadedScenario loaded = load_scenario(path, *text);
+  const Name& workflow = loaded.spec.workflow;
+  std::error_code failed;
+  if (const fs::path file = fs::path(path).parent_path() / workflow.text;
+      !workflow.text.empty() && !fs::exists(file, failed)) {
+    report(loaded.diagnostics,
+           {Severity::error, workflow.mark, "no-such-workflow",
+            "there is no file " + in_quotes(file.string()) + " with the workflow",
+            "write where it is, relative to this file"});
+    sort_diagnostics(loaded.diagnostics);
+  }
+  return loaded;
 }
 
 bool is_scenario(std::string_view text) {

@@ -164,10 +164,13 @@ void resolve_models(LoadedWorkflow& loaded, const Environment& environment) {
       return;  // none, or refused
     const Result<std::string> path = expand_path(model->text, environment);
     if (!path.ok())
-      return mistakes.add({Severity::error, model->mark, "bad-model-path", path.error().message,
-                           path.error().message.ends_with("is not closed")
-                               ? "write the closing }"
-                               : "set it, or write ${NAME:-default}"});
+      return mistakes.add(
+          {Severity::error, model->mark, "bad-model-path", path.error().message,
+           path.error().message.ends_with("is not closed") ? "write the closing }"
+           : path.error().message.ends_with("names no variable of the environment")
+               ? "write a path, or \"${NAME:-path}\" with a name of letters, digits "
+                 "and _; a model comes from no node or input"
+               : "set it, or write ${NAME:-default}"});
     if (const auto found = directory_of(*path, loaded.spec.file)) {
       model->text = found->string();
       return;

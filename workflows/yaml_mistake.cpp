@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <initializer_list>
 #include <string>
 #include <vector>
 
 #include "base/utf8.h"
+#include "workflows/yaml_reader.h"
 
 namespace sluice {
 
@@ -389,12 +391,66 @@ Diagnostic unclosed_quote(std::string_view text, std::size_t byte) {
                 std::string("write the closing ") + text[byte] + " at the end of the value");
 }
 
+/// A bracket behind `name:`, of which the parser makes one word.
+static bool is_glued_key(std::string_view text, std::size_t bracket) {
+  if (bracket < 2 || text[bracket - 1] != ':') return false;
+  const std::size_t before = text.substr(0, bracket - 1).find_last_of(" \n") + 1;  // npos + 1: 0
+  return is_name(text.substr(before, bracket - 1 - before));
+}
+
+/// `name:value` in the line above the one in which the parser met a ':' it did not expect.
+static std::optional<Diagnostic> glued_above(std::string_view text, std::size_t byte) {
+  const std::size_t line = line_of(text, byte);
+  const std::size_t last = text.substr(0, line).find_last_not_of(" \t\r\n");
+  if (last == std::string_view::npos) return std::nullopt;
+  std::size_t at = text.find_first_not_of(" -", line_of(text, last + 1));
+  const std::string_view above = text.substr(at, last + 1 - at);
+  const std::size_t colon = above.find(':');
+  if (colon == std::string_view::npos || colon + 1 == above.size() ||
+      std::isalnum(static_cast<unsigned char>(above[colon + 1])) == 0 ||
+      !is_name(above.substr(0, colon)))
+    return std::nullopt;
+  return syntax(text, at + colon, "a space must follow this ':'",
+                "write " + std::string(above.substr(0, colon)) + ": " +
+                    std::string(above.size() - colon <= 60 ? above.substr(colon + 1) : "VALUE"));
+}
+
+/// `outputs: out: a.x`, where the parser did not expect the second ':'.
+static std::optional<Diagnostic> two_keys(std::string_view text, std::size_t byte) {
+  const std::size_t line = line_of(text, byte);
+  const std::size_t at = std::min(text.find_first_not_of(" -", line), byte);
+  const std::string_view head = text.substr(at, byte - at);
+  const std::size_t colon = head.find(": ");
+  const std::size_t second = head.find_first_not_of(' ', std::min(colon, head.size() - 1) + 1);
+  if (colon == std::string_view::npos || second == std::string_view::npos ||
+      !is_name(head.substr(0, colon)) || !is_name(head.substr(second)))
+    return std::nullopt;
+  const std::string key(head.substr(0, colon)), inner(head.substr(second));
+  return syntax(
+      text, byte, "this line has two keys, one as the value of the other",
+      "write " + key + ": { " + inner + ": VALUE }, or `" + inner + ":` below it, indented");
+}
+
+/// A '${' within braces, which ends the value before it.
+static Diagnostic dollar_mistake(std::string_view text, std::size_t byte) {
+  const std::size_t end = text.find_first_of("}\n", byte);
+  const std::string bare = end == std::string_view::npos || text[end] == '\n'
+                               ? std::string()
+                               : in_template(text.substr(byte, end + 1 - byte));
+  if (!bare.empty())
+    return syntax(text, byte, "what a node or an input brings is written without '${'",
+                  "write " + bare);
+  return syntax(text, byte, "'${' within braces needs quotes around the value",
+                "write \"${NAME:-default}\"");
+}
+
 Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::string& parser) {
   // What the parser says of nesting that is too deep for it, far beyond what is allowed here.
   if (parser.find("bad file") != std::string::npos)
     return syntax(text, byte, "nesting is deeper than 64", "flatten the file");
   if (parser.find("illegal map value") != std::string::npos)
-    if (auto key = long_key(text, byte)) return std::move(*key);
+    for (const auto look : {long_key, two_keys, glued_above})
+      if (auto found = look(text, byte)) return std::move(*found);
   const Scan scan(text, byte);
   if (const auto tab = scan.tab())
     return syntax(text, *tab, "a tab indents this line", "indent with spaces");
@@ -410,8 +466,7 @@ Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::st
   const std::size_t line = line_of(text, byte);
   if (const std::size_t dollar = text.substr(line, text.find('\n', byte) - line).find("${");
       flow && dollar != std::string_view::npos)
-    return syntax(text, line + dollar, "'${' within braces needs quotes around the value",
-                  "write \"${NAME:-default}\"");
+    return dollar_mistake(text, line + dollar);
   if (const auto mark =
           flow && scan.open_bracket() ? late_mark(text, *scan.open_bracket()) : std::nullopt)
     return syntax(text, *mark, "a '?' at the end of a word within braces needs quotes",
@@ -419,6 +474,10 @@ Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::st
   if ((flow || ends) && is_one_too_many(text, byte))
     return syntax(text, byte, "this bracket closes nothing", "remove it, or open it before");
   if (auto glued = flow ? glued_bracket(text, byte) : std::nullopt) return std::move(*glued);
+  if (const auto bracket = scan.open_bracket(); bracket && is_glued_key(text, *bracket))
+    return syntax(
+        text, *bracket - 1, "a space must follow this ':'",
+        std::string("write `: ") + text[*bracket] + "` in place of `:" + text[*bracket] + "`");
   if (const auto bracket = scan.open_bracket(); bracket && (flow || block || ends))
     return syntax(text, *bracket, "this bracket is not closed",
                   std::string("write the closing ") + (text[*bracket] == '{' ? '}' : ']') +

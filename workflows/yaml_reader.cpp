@@ -31,6 +31,19 @@ bool is_name(std::string_view text) {
       text, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
 }
 
+std::string in_template(std::string_view text) {
+  const bool marked = text.starts_with('$') || text.starts_with("{{");
+  const std::size_t first = text.find_first_not_of("${ ");
+  const std::size_t end = text.find_last_not_of("} ");
+  if (!marked || first == std::string_view::npos || end == std::string_view::npos || end < first)
+    return "";
+  const std::string_view inside = text.substr(first, end + 1 - first);
+  const std::size_t dot = inside.find('.');
+  const bool names = dot != std::string_view::npos && is_name(inside.substr(0, dot)) &&
+                     is_name(inside.substr(dot + 1));
+  return names ? std::string(inside) : "";
+}
+
 namespace {
 
 /// Without the spaces around it, no-break ones too, and without typographic quotes.
@@ -51,12 +64,24 @@ std::string trimmed(std::string_view text) {
   return std::string(text);
 }
 
+/// Without quotes that stand around all of it, which were not read as such.
+std::string unquoted(const std::string& text) {
+  const bool quoted =
+      text.size() > 1 && (text[0] == '"' || text[0] == '\'') && text.back() == text[0];
+  return quoted ? text.substr(1, text.size() - 2) : text;
+}
+
 /// How to write what is expected in place of what stands there.
 std::string help_for(const YamlNode& node, Kind expected) {
   const bool plain = node.kind == Kind::scalar && !node.scalar.empty() &&
                      node.scalar.size() <= 100 &&
                      node.scalar.find_first_of("\n\r,[]{}\"'#&*!|>%@`") == std::string::npos &&
                      node.scalar.find(": ") == std::string::npos;
+  const std::size_t colon = node.scalar.find(':');
+  if (expected == Kind::map && plain && colon != std::string::npos &&
+      is_name(node.scalar.substr(0, colon)) && colon + 1 < node.scalar.size())
+    return "a space must follow the ':': write " + node.scalar.substr(0, colon) + ": " +
+           node.scalar.substr(colon + 1);
   if (expected == Kind::map)
     return node.kind == Kind::list   ? "write `name: value` without the '-' or the [ ]"
            : node.kind == Kind::null ? "write its entries below it, indented, or in { }"
@@ -161,7 +186,7 @@ const YamlEntry& YamlReader::parted(const YamlEntry& entry) {
   parts.key.scalar.resize(at);
   if (rest < text.size()) {
     parts.value = key;
-    parts.value.scalar = trimmed(text.substr(rest));
+    parts.value.scalar = unquoted(trimmed(text.substr(rest)));
   }
   const bool colon = between.find(':') != std::string::npos;
   const bool equals = !colon && between.find('=') != std::string::npos;
@@ -191,7 +216,7 @@ void YamlReader::read_what_was_meant(const YamlNode& map, const YamlNode& key,
         Glue{wide_colon, "write ':' in place of the ':' of another script (U+FF1A)"}}) {
     const std::size_t at = key.scalar.find(mark);
     if (at == std::string::npos) continue;
-    const std::string rest = trimmed(key.scalar.substr(at + mark.size()));
+    const std::string rest = unquoted(trimmed(key.scalar.substr(at + mark.size())));
     const bool opens = rest.starts_with('{') || rest.starts_with('[');
     // With a value of its own the key is a wrong one, not two words.
     if (mark == " " && value.kind != Kind::null && !opens) continue;
@@ -212,6 +237,8 @@ void YamlReader::check_keys(const YamlNode& map, std::span<const std::string_vie
   for (const auto& [key, value] : map.entries) {
     if (std::ranges::find(known, key.scalar) != known.end() || key.scalar == "<<" || key.refused)
       continue;
+    std::string meant;
+    read_what_was_meant(map, key, value, known, meant);
     std::string near = nearest_name(trimmed(key.scalar), {known.begin(), known.end()});
     if (near.empty()) near = called_elsewhere(map, key.scalar, known);
     const auto it = std::ranges::find(known, near);
@@ -227,8 +254,8 @@ void YamlReader::check_keys(const YamlNode& map, std::span<const std::string_vie
     const bool digits = !key.scalar.empty() && key.scalar[0] >= '0' && key.scalar[0] <= '9';
     if (digits && value.kind == Kind::null)
       help = "a ',' ends the value before it: write a '.' in a number with a fraction";
-    read_what_was_meant(map, key, value, known, help);
-    error(key.mark, "unknown-key", "unknown key " + in_quotes(key.scalar) + " in " + where, help);
+    error(key.mark, "unknown-key", "unknown key " + in_quotes(key.scalar) + " in " + where,
+          meant.empty() ? help : meant);
   }
 }
 
@@ -240,10 +267,16 @@ const YamlNode* YamlReader::find(const YamlNode& map, std::string_view key) cons
 
 bool YamlReader::lacks_colon(const YamlNode& key) {
   const std::size_t brace = key.scalar.find('{');
-  const std::string before = trimmed(key.scalar.substr(0, brace));
+  std::string before = trimmed(key.scalar.substr(0, brace));
+  const bool glued = before.ends_with(':');
+  if (glued) before.pop_back();
   if (key.kind != Kind::scalar || brace == std::string::npos || !is_name(before)) return false;
-  error(key.mark, "missing-colon", "a ':' is missing behind '" + before + "'",
-        "write " + before + ": { ... }");
+  if (glued)
+    error(key.mark, "missing-space", "a space must follow the ':' behind '" + before + "'",
+          "write " + before + ": { ... }");
+  else
+    error(key.mark, "missing-colon", "a ':' is missing behind '" + before + "'",
+          "write " + before + ": { ... }");
   return true;
 }
 

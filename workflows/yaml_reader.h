@@ -26,6 +26,9 @@ std::string_view kind_name(YamlNode::Kind kind);
 std::string misleading_character(std::string_view text);
 /// `[a-z][a-z0-9_]*`, at most 64 characters.
 bool is_name(std::string_view text);
+/// `name.name` of `${name.name}`, `{{ name.name }}` and `$name.name`, as other languages write
+/// what ours has as it stands; empty: it is none of them.
+std::string in_template(std::string_view text);
 
 class YamlReader {
  public:
@@ -54,7 +57,8 @@ class YamlReader {
   void read_as(const YamlNode& map, std::string_view key, const YamlNode& value) {
     meant_.emplace(std::pair(&map, key), &value);
   }
-  /// True when the key is `name { ...`: an error that the ':' is missing.
+  /// True when the key is `name { ...` or `name:{ ...`: an error that the ':' or a space is
+  /// missing.
   bool lacks_colon(const YamlNode& key);
   std::optional<Name> name(const YamlNode& node, const std::string& what);
   std::optional<std::int64_t> number(const YamlNode& node, const std::string& what,
@@ -69,7 +73,8 @@ class YamlReader {
   /// False, with an error, when it is none of them.
   template <typename T>
   bool choice(const YamlNode& node, const std::string& what,
-              const std::vector<std::pair<std::string_view, T>>& choices, T& to) {
+              const std::vector<std::pair<std::string_view, T>>& choices, T& to,
+              const std::string& suggestion = "") {
     if (!expect(node, YamlNode::Kind::scalar, what)) return false;
     std::vector<std::string_view> names;
     std::string list;
@@ -84,7 +89,9 @@ class YamlReader {
     const std::string near = nearest_name(node.scalar, names);
     error(node.mark, "bad-choice",
           what + " cannot be " + in_quotes(node.scalar) + " (" + list + ")",
-          near.empty() ? "" : "did you mean '" + near + "'?");
+          !suggestion.empty() ? suggestion
+          : near.empty()      ? ""
+                              : "did you mean '" + near + "'?");
     return false;
   }
 

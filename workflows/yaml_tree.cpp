@@ -12,6 +12,7 @@
 
 #include "base/utf8.h"
 #include "workflows/yaml_mistake.h"
+#include "workflows/yaml_reader.h"
 
 namespace sluice {
 
@@ -202,10 +203,15 @@ class Builder final : public YAML::EventHandler {
   }
   void check_key(Open& map, const YamlNode& key) {
     if (key.kind != YamlNode::Kind::scalar) {
+      // `{{ a.b }}`, as templates have it.
+      const bool one = key.kind == YamlNode::Kind::map && key.entries.size() == 1;
+      const std::string bare =
+          one ? in_template("{{" + key.entries[0].key.scalar + "}}") : std::string();
       error(key.mark, "yaml-key",
             "a key must be a word, this is " +
                 std::string(key.kind == YamlNode::Kind::null ? "nothing" : "a map or a list"),
-            "write `name: value`");
+            bare.empty() ? "write `name: value`" : "what was meant is written as " + bare);
+      map.node.refused = true;  // what else is wrong with it follows from this
       return;
     }
     if (!key.quoted && key.scalar == "null")

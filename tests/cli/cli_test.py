@@ -302,7 +302,7 @@ def main():
         one_line_error("text named png", "it is plain text", *ask, file("text.png", b"hello there\n"))
         one_line_error("truncated JPEG", "truncated", *ask, file("cut.jpg", photo[: len(photo) // 2]))
         one_line_error("huge PNG", "20000 x 20000", *ask, file("huge.png", png_header(20000, 20000)))
-        one_line_error("empty prompt", "the prompt is empty", "run", CHAT, "--prompt", "", "--image", TABLE)
+        one_line_error("empty prompt", "the prompt is empty", "run", CHAT, "--prompt", "")
         one_line_error("no prompt", "the call asks nothing: --prompt TEXT", "run", CHAT)
         one_line_error("option out of range", "max_tokens", "run", CHAT, "--prompt", "hello", "--max-tokens", "0")
         one_line_error("missing workflow", "no such file", "run", "workflows/none.yaml", "--prompt", "x")
@@ -365,6 +365,7 @@ def main():
         expect("a path with a default", sluice("validate", file("variable.yaml", variable))[0] == 0, variable)
         code, out, err = sluice("plan", CHAT, "--explain", "inputs")
         expect("inputs explained", code == 0 and "request (json), read by parse" in out, (out, err))
+        one_line_error("a role explained", "not a node; nodes that run it: embed, generate", "plan", CHAT, "--explain", "llm")
         code, out, err = sluice("plan", CHAT, "--explain", "text")
         expect("an output explained", code == 0 and "in logical order of 'generate'" in out, (out, err))
 

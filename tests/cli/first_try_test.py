@@ -133,6 +133,11 @@ def overrides(file):
     wrong = file("wrong.yaml", WORDS.replace("OTHER", "").replace("parse.text", "parse.tex"))
     code, out, err = sluice("validate", wrong, "--set", "limits.deadline=5s")
     expect("what the file has wrong by itself", code == 1 and "wrong.yaml:7:" in out and "--set" not in out, (code, out, err))
+    mended = file("mended.yaml", "sluice: 1\nworkflow: w\ninputs: { t: text, extra: text }\nroles: { p: { plugin: scripted } }\n"
+                  "nodes: { a: { run: p.a, inputs: [ { t: inputs.t } ], outputs: [x] } }\noutputs: { o: a.x }\nlimits: { deadline: 5 }\n")
+    code, out, err = sluice("validate", mended, "--set", "limits.deadline=5s")
+    expect("what an override that mends the file lets be seen", code == 0 and "mended.yaml:3:20: warning: nothing reads the input 'extra'" in out
+           and "--set" not in out, (code, out, err))
 
 
 def cascades(file, folder):

@@ -165,9 +165,30 @@ def said_once(scratch):
         expect(name, code == 1 and words in out + err and "1 file, 1 error, 0 warnings" in out + err, (code, out[-900:], err[-900:]))
 
 
+def unsaid_counts(folder):
+    """A count by a number that the scenario gives nowhere is warned of, at the script of the node that makes it."""
+    counted = TWO.replace("outputs: [y]%A", "outputs: [y, n]").replace("{ x: a.y } ]", "{ x: a.y } ], count: { x: a.n }").replace("%B", "")
+    write(folder, "counted.yaml", counted)
+    head = "scenario: s\nworkflow: counted.yaml\ncalls: [ { inputs: { q: x } } ]\n"
+    for nodes, place in (("", "1:1"), ("nodes: { a: { yields: [ [y, n] ] } }\n", "4:10"), ("nodes: { a: { values: { n: 1 } } }\n", "")):
+        path = write(folder, "counted.scenario.yaml", head + nodes + "expect: { calls: [ { status: ok } ] }\n")
+        code, out, err = sluice("test", path, "--seeds", "2")
+        want = f"{path}:{place}: warning: node 'b' counts by a.n, a number that no `values` give: it is 0, or never comes [unsaid-count]"
+        expect(f"a count by a number that is given or not: {nodes}", code == 0 and (err.startswith(want) if place else not err), (out, err))
+
+
+def missing_workflow(folder):
+    path = write(folder, "astray.scenario.yaml", "scenario: s\nworkflow: astray.yaml\ncalls: [ { inputs: { q: x } } ]\nexpect: { calls: [ { status: ok } ] }\n")
+    code, out, err = sluice("test", path)
+    expect("a workflow that is not there, at its line", code == 1 and f"{path}:2:11: error: there is no file " in err and
+           err.count("error:") == 1, (out, err))
+
+
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         nothing(scratch)
+        unsaid_counts(scratch)
+        missing_workflow(scratch)
         deadlines(scratch)
         ages(scratch)
         multiplied(scratch)

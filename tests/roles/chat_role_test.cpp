@@ -502,7 +502,9 @@ TEST_CASE("an answer that one role begins another goes on with, once, in its own
   const std::string want = alone({"Hello there"}, false)[0];
   const FakeActivation read_first = pair.read_message("Hello there", 1);
   FakeActivation thief = pair.going_on(read_first, "b");
-  CHECK(pair.end_of(*pair.writer, thief) == "the session has moved on since its prompt was read");
+  CHECK(pair.end_of(*pair.writer, thief) ==
+        "no answer of this session waits under the prefix: it was begun already, the session's "
+        "next call took it away, or the prefix was read into another paged_kv");
   FakeActivation wrote = pair.going_on(read_first);
   CHECK(pair.end_of(*pair.writer, wrote).empty());
   CHECK(said(wrote) == want);

@@ -36,7 +36,24 @@ std::string workflow(const std::string& params, const std::string& role,
                      const std::string& run = "r.answer") {
   return "sluice: 1\nworkflow: w\ninputs: { text: text }\nglobal_params: { " + params +
          " }\nroles:\n  r: { " + role + ", balance: session }\nnodes:\n  n: { run: " + run +
-         ", inputs: [ { text: inputs.text } ] }\noutputs: { o: n.token }\n";
+         ", inputs: [ { any: inputs.text } ] }\noutputs: { o: n.token }\n";
+}
+
+/// With a role over the pages of its model, whose node reads these fields.
+std::string reads(const std::string& plugin, const std::string& model, const std::string& run,
+                  const std::string& fields, const std::string& more = "") {
+  std::string group;
+  for (std::size_t at = 0; at < fields.size();) {
+    const std::size_t end = std::min(fields.find(' ', at), fields.size());
+    group += (group.empty() ? "" : ", ") + fields.substr(at, end - at) + ": inputs.text";
+    at = end + 1;
+  }
+  return said(
+      "sluice: 1\nworkflow: w\ninputs: { text: text }\nglobal_params: { kv: { kind: "
+      "paged_kv, model: " +
+      model + " } }\nroles: { r: { plugin: " + plugin + ", model: " + model +
+      ", global_params: [kv], balance: session" + more + " } }\nnodes:\n  n: { run: r." + run +
+      ", inputs: [ { " + group + " }, { " + group + " } ] }\n");
 }
 
 /// With commas: a new family changes nothing here.
@@ -252,7 +269,7 @@ TEST_CASE("roles over the same keys that compute in different ways are refused")
         "sluice: 1\nworkflow: w\ninputs: { text: text }\nglobal_params: { kv: { kind: "
         "paged_kv, model: " +
         model + " } }\nroles:\n" + role("a", first) + role("b", second) +
-        "nodes:\n  n: { run: a.generate, inputs: [ { hidden: inputs.text } ] }\noutputs: "
+        "nodes:\n  n: { run: a.generate, inputs: [ { any: inputs.text } ] }\noutputs: "
         "{ o: n.token }\n");
   };
   CHECK(two(scenes, "language_model", "precision: bf16", "precision: int8") ==
@@ -325,4 +342,169 @@ TEST_CASE("roles that say no precision agree with bf16 on a GPU, and over a GGUF
   CHECK(two("cuda", "exact") == differ);
   CHECK(two("cpu", "exact").empty());
   CHECK(two("cpu", "bf16") == differ);
+}
+
+TEST_CASE(
+    "an input that a role does not read over its checkpoint is refused, once, with what it reads") {
+  const std::string scenes = root + "/models/scenes", qwen = of("conversation_qwen");
+  const auto unread = [](const std::string& what, const std::string& field,
+                         const std::string& instead) {
+    return "unread-input: " + what + " does not read `" + field + "`: " + instead + "\n";
+  };
+  CHECK(reads("language_model", scenes, "generate", "text") ==
+        unread("`generate` of language_model over a model of the family scenes (models/scenes)",
+               "text", "run `embed` over the text, and take its `hidden`"));
+  CHECK(reads("language_model", scenes, "generate", "hidden features latents").empty());
+  const std::string answers = "a message is `text`, and `features` of its pictures";
+  const std::string over =
+      " of language_model over a model of the family qwen2_5_vl "
+      "(tests/golden/conversation_qwen)";
+  for (const char* field : {"hidden", "latents"})
+    CHECK(reads("language_model", qwen, "generate", field) ==
+          unread("`generate`" + over, field, answers));
+  for (const char* field : {"instruction", "tokens", "state"})
+    CHECK(reads("language_model", qwen, "prefill", field) ==
+          unread("`prefill`" + over, field, answers));
+  CHECK(reads("language_model", qwen, "generate", "text features").empty());
+  CHECK(reads("language_model", of("pi05"), "prefill", "text")
+            .ends_with(
+                "does not read `text`: what a robot is told is its `instruction`, or `tokens`\n"));
+  CHECK(reads("language_model", of("pi0"), "prefill", "state")
+            .ends_with("does not read `state`: it is read with the actions: give it to `act`\n"));
+  CHECK(reads("action_expert", of("pi0"), "act", "state").empty());
+  for (const char* family : {"pi05", "smolvla"}) {
+    CHECK(reads("language_model", of(family), "prefill", "state features instruction").empty());
+    CHECK(reads("action_expert", of(family), "act", "state")
+              .ends_with("does not read `state`: it is read with what the robot sees: give it to "
+                         "`prefill`\n"));
+  }
+  for (const char* field : {"state", "noise"}) {
+    CHECK(reads("robot_policy", of("openvla"), "act", field)
+              .ends_with("does not read `" + std::string(field) + "`: leave it out\n"));
+    CHECK(reads("robot_policy", of("pi05"), "act", field).empty());
+  }
+  CHECK(reads("robot_policy", of("openvla"), "act", "image0 instruction").empty());
+  const std::string two =
+      "unread-input: a policy whose actions are words (tests/golden/openvla) sees one camera, and "
+      "this group has `image0` and `image2`\n";
+  CHECK(reads("robot_policy", of("openvla"), "act", "image0 instruction image2") == two + two);
+  CHECK(reads("robot_policy", of("pi05"), "act", "image0 image2").empty());
+  const std::string asks = ", options: { prompt: subtask }";
+  CHECK(reads("language_model", of("pi05"), "prefill", "instruction state", asks) ==
+        "unread-input: the prompt of a sub-task holds no `state`, and role 'r' has the option "
+        "`prompt: subtask`\n");
+  CHECK(reads("language_model", of("pi05"), "prefill", "instruction features", asks).empty());
+  // Where the interface or the checkpoint is wrong, that is said alone.
+  CHECK(reads("language_model", qwen, "embed", "hidden").starts_with("wrong-interface: "));
+  CHECK(reads("language_model", root + "/tests", "generate", "hidden") ==
+        "wrong-model: tests/config.json: no such file\n");
+}
+
+TEST_CASE("a picture for a model that sees none is warned of") {
+  CHECK(reads("chat_model", of("llama"), "answer", "image") ==
+        "unread-input: the model tests/golden/llama (family llama) takes no pictures\n");
+  CHECK(reads("language_model", of("llama"), "generate", "text features") ==
+        "unread-input: the model tests/golden/llama (family llama) takes no pictures\n");
+  for (const char* model : {"conversation_qwen", "conversation_smolvlm", "paligemma", "openvla"})
+    CHECK(reads("chat_model", of(model), "answer", "image text").empty());
+}
+
+TEST_CASE("a robot needs words in its instruction, a message may be a picture alone") {
+  for (const char* plugin : {"robot_policy", "language_model"})
+    CHECK(needs_words(plugin, "instruction"));
+  for (const char* field : {"text", "features", "image0"})
+    CHECK_FALSE(needs_words("language_model", field));
+  CHECK_FALSE(needs_words("scripted", "instruction"));
+}
+
+namespace {
+
+/// Two roles, each over its own pages and model; the second goes on with what the first makes.
+std::string two_nodes(const std::string& first, const std::string& first_model,
+                      const std::string& first_run, const std::string& output,
+                      const std::string& second, const std::string& second_model,
+                      const std::string& second_run, const std::string& input,
+                      const std::string& pools, const std::string& calls = "serial") {
+  const auto role = [](const std::string& plugin, const std::string& model,
+                       const std::string& pool) {
+    return "{ plugin: " + plugin + ", model: " + model +
+           (pool.empty() ? "" : ", global_params: [" + pool + "]") + ", balance: session }";
+  };
+  const std::size_t comma = pools.find(',');
+  return said("sluice: 1\nworkflow: w\ninputs: { x: text }\ncalls: " + calls +
+              "\nglobal_params:\n  kv: { kind: paged_kv, model: " + first_model +
+              " }\n  other: { kind: paged_kv, model: " + second_model +
+              " }\nroles:\n  r: " + role(first, first_model, pools.substr(0, comma)) + "\n  s: " +
+              role(second, second_model, pools.substr(comma + 1)) + "\nnodes:\n  n: { run: r." +
+              first_run + ", inputs: [ { any: inputs.x } ] }\n  m: { run: s." + second_run +
+              ", inputs: [ { " + input + ": n." + output + " } ] }\noutputs: { o: m.token }\n");
+}
+
+}  // namespace
+
+TEST_CASE("what one role has read stands in its pages, and no other role's") {
+  const std::string qwen = of("conversation_qwen"), pi05 = of("pi05"),
+                    scenes = root + "/models/scenes";
+  const std::string apart =
+      "other-pool: what node 'n' has read stands in 'kv', and node 'm' goes on in 'other'\n";
+  const auto answer = [&](const std::string& pools, const std::string& calls = "serial") {
+    return two_nodes("language_model", qwen, "prefill", "prefix", "language_model", qwen, "decode",
+                     "prefix", pools, calls);
+  };
+  const auto act = [&](const std::string& pools, const std::string& calls = "serial") {
+    return two_nodes("language_model", pi05, "prefill", "prefix", "action_expert", pi05, "act",
+                     "prefix", pools, calls);
+  };
+  const auto draw = [&](const std::string& pools, const std::string& calls = "serial") {
+    return two_nodes("language_model", scenes, "generate", "draw_prompt", "denoiser", scenes,
+                     "generate", "prompt", pools, calls);
+  };
+  CHECK(answer("kv,other") == apart);
+  CHECK(act("kv,other") == apart);
+  CHECK(draw("kv,other") == apart);
+  const std::string overlaps =
+      "overlapping-calls: with `calls: overlap` a session's next call may take away what node 'n' "
+      "has read before node 'm' goes on with it, which then fails\n";
+  for (const std::string pools : {"kv,kv", "other,other"}) {
+    CHECK(answer(pools).empty());
+    CHECK(act(pools).empty());
+    CHECK(draw(pools).empty());
+    CHECK(answer(pools, "overlap") == overlaps);
+    CHECK(act(pools, "overlap") == overlaps);
+    CHECK(draw(pools, "overlap") == overlaps);
+  }
+}
+
+TEST_CASE("rows and latents of another model are refused where their shapes differ") {
+  const std::string qwen = of("conversation_qwen"), smol = of("conversation_smolvlm");
+  const std::string scenes = root + "/models/scenes";
+  const auto width = [](const std::string& path) {
+    return std::to_string(Architecture::load(path)->text->block.width);
+  };
+  const auto seen = [&](const std::string& eyes, const std::string& reader) {
+    return two_nodes("vision_encoder", eyes, "encode", "features", "language_model", reader,
+                     "generate", "features", ",other");
+  };
+  CHECK(seen(qwen, qwen).empty());
+  CHECK(seen(smol, smol).empty());
+  for (const std::string& eyes : {qwen, smol})
+    CHECK(seen(eyes, scenes) == "other-model: node 'n' makes rows of " + width(eyes) + " values (" +
+                                    eyes.substr(root.size() + 1) +
+                                    "), and node 'm' reads rows of " + width(scenes) +
+                                    " values (models/scenes)\n");
+  const auto drawn = [&](const std::string& painter, const std::string& model,
+                         const std::string& codec) {
+    const std::string all = two_nodes(painter, model, painter == "denoiser" ? "generate" : "draw",
+                                      "latents", "image_codec", codec, "decode", "latents", "kv,");
+    // A VAE has no pages: what that says of `other` is not meant here.
+    const std::size_t at = all.find("other-model: node");
+    return at == std::string::npos ? std::string() : all.substr(at);
+  };
+  CHECK(drawn("denoiser", scenes, scenes).empty());
+  CHECK(drawn("class_denoiser", of("dit"), of("vae")).empty());
+  CHECK(
+      drawn("denoiser", scenes, of("vae")).starts_with("other-model: node 'n' makes latents of "));
+  CHECK(drawn("class_denoiser", of("dit"), scenes)
+            .starts_with("other-model: node 'n' makes latents of 4 channels (tests/golden/dit), "
+                         "and node 'm' reads latents of "));
 }

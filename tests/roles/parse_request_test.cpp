@@ -105,6 +105,18 @@ TEST_CASE("a picture at the end is closed by an empty text") {
   CHECK(parsed->activation.frames[2].second->attribute("generate") == 1);
 }
 
+TEST_CASE("a picture alone is a request, which an empty text closes") {
+  const auto parsed = parse(R"({"content":[)" + image_piece("a.png", pixel_png()) +
+                            R"(,{"type":"text","text":" "}],"options":{"max_tokens":3}})");
+  REQUIRE(parsed->result.ok());
+  const auto& frames = parsed->activation.frames;
+  REQUIRE(frames.size() == 2);
+  CHECK(frames[0].first == "image");
+  CHECK(frames[1].first == "text");
+  CHECK(frames[1].second->attribute("generate") == 1);
+  CHECK(frames[1].second->attribute("max_tokens") == 3);
+}
+
 TEST_CASE("a wrong request yields nothing and is refused in words that name the field and limit") {
   struct Row {
     std::string request;
@@ -131,7 +143,6 @@ TEST_CASE("a wrong request yields nothing and is refused in words that name the 
       {content(R"([{"type":"text"}])"), "content[0] needs a string 'text'"},
       {content(R"([{"type":"text","test":"a"}])"), "did you mean 'text'?"},
       {content(R"([{"type":"text","text":" \n"}])"), "the prompt is empty"},
-      {content("[" + image_piece("a.png", pixel_png()) + "]"), "the prompt is empty"},
       {content(R"([{"type":"image"}])"), "needs a string 'data'"},
       {content(R"([{"type":"image","data":"!!!!","name":"c.png"}])"), "c.png is not base64"},
       {content(R"([{"type":"image","data":"","name":4}])"), "'name' must be a string"},

@@ -121,6 +121,13 @@ TEST_CASE("what a policy cannot act on is refused in words that name it") {
         "no instruction");
   CHECK(world.run(*world.trunk, world.asked("prefill")) ==
         "there is nothing to act on: no features, no instruction");
+  for (const char* blank : {"", " \n"}) {
+    const std::string empty = "the instruction is empty: say what the robot is to do";
+    CHECK(refused([&](FakeActivation& a) { a.give("instruction", make_text(blank)); }) == empty);
+    FakeActivation& read = world.asked("prefill");
+    read.give("instruction", make_text(blank));
+    CHECK(world.run(*world.trunk, read) == empty);
+  }
   const auto width = static_cast<std::int64_t>(Architecture::load(directory)->text->block.width);
   const auto unread = [&](Dtype dtype, const std::vector<std::int64_t>& shape) {
     FakeActivation& made = world.asked("prefill");

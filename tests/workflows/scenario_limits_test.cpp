@@ -1,6 +1,8 @@
 // The limits of a scenario are where they are said to be: the most is taken, one more is refused.
 #include <catch2/catch.hpp>
+#include <fstream>
 
+#include "tests/scratch_folder.h"
 #include "workflows/load_scenario.h"
 
 using namespace sluice;
@@ -52,6 +54,10 @@ TEST_CASE("names in place of frames are shown as frames, once for the whole scri
   CHECK(problem("n: { by_iteration: [ [a], [b], [c] ] }", ok) ==
         "wrong-kind: a frame must be a list, this is a single value [each frame is a list of its "
         "fields: [ [ a ] ]]");
+  for (const std::string what : {"by_iteration", "by_replica"})
+    CHECK(problem("n: { " + what + ": again }", ok) ==
+          "wrong-kind: " + what + " must be a list, this is a single value [" + what +
+              ": [ [ [ again ] ] ] is one entry: one frame with one field]");
   CHECK(problem("n: { yields: [ [ [a] ], [ [b] ] ] }", ok)
             .starts_with("wrong-kind: a field of a frame is a name, not a list ["));
   const std::string many = problem("n: { yields: [" + repeated(1000, "again") + "] }", ok);
@@ -146,4 +152,21 @@ TEST_CASE("a script fails at one of 65535 turns of a loop, and has one kind of y
         std::string::npos);
   CHECK(said("fail_on_replica: 256").find("fail_on_replica") != std::string::npos);
   CHECK(said("fail: maybe").find("fail") != std::string::npos);
+}
+
+TEST_CASE("a workflow that is not there is said at the line that names it") {
+  const ScratchFolder folder;
+  const std::string path = folder.path() + "/s.yaml";
+  const auto said = [&](const std::string& workflow) {
+    std::ofstream(path) << "scenario: s\nworkflow: " + workflow +
+                               "\ncalls: [ {} ]\nexpect: { calls: [ { status: ok } ] }\n";
+    const Result<LoadedScenario> loaded = load_scenario_file(path);
+    std::string text;
+    for (const Diagnostic& d : loaded->diagnostics)
+      text += d.code + " in line " + std::to_string(d.mark.line) + ": " + d.message + "\n";
+    return text;
+  };
+  CHECK(said("s.yaml").empty());
+  CHECK(said("nowhere.yaml") == "no-such-workflow in line 2: there is no file '" + folder.path() +
+                                    "/nowhere.yaml' with the workflow\n");
 }

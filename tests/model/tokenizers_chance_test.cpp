@@ -258,6 +258,43 @@ TEST_CASE("tokenizers that chance puts together say of texts what they said befo
   outcomes.require_as_kept();
 }
 
+TEST_CASE("what stands in quotations has the tokens that it had before, wherever these begin") {
+  test::Outcomes outcomes("tokenizers_quoting");
+  constexpr const char* parts[] = {"<x>", "<n>",      "<w>",    "<x",    "x>", "ab",
+                                   "a",   "b",        " ",      "1",     "_",  "\u00e4",
+                                   "A",   "\xe2\x82", "<x><n>", "  <w> "};
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    Chance chance(seed);
+    const Json file = some_tokenizer(chance);
+    const Result<Tokenizer> tokenizer = Tokenizer::parse(file.dump(), "t");
+    if (!tokenizer.ok()) continue;
+    std::vector<std::string> journal;
+    for (int i = 0; i < 40; ++i) {
+      std::string text;
+      for (std::uint64_t most = chance.pick(8); most > 0; --most) text += chance.of(parts);
+      std::vector<TextRange> quoted;
+      for (std::size_t at = chance.pick(6); at < text.size(); at += chance.pick(4)) {
+        const std::size_t end = std::min<std::size_t>(at + 1 + chance.pick(7), text.size());
+        quoted.push_back({at, end});
+        at = end;
+      }
+      std::string line;
+      for (const std::int32_t id : tokenizer->encode_quoting(text, quoted))
+        line += std::to_string(id) + ' ';
+      journal.push_back(line);
+      if (seed > 2 || i > 9) continue;
+      std::string shown = text;
+      for (std::size_t one = quoted.size(); one > 0; --one) {
+        shown.insert(quoted[one - 1].end, "]");
+        shown.insert(quoted[one - 1].begin, "[");
+      }
+      outcomes.add("chance " + std::to_string(seed), repaired(shown) + ": " + line);
+    }
+    outcomes.add("digests", test::digest_of(journal));
+  }
+  outcomes.require_as_kept();
+}
+
 TEST_CASE("models' tokenizers say of texts what they said before") {
   test::Outcomes outcomes("tokenizers_of_models");
   const auto add = [&](const std::string& name, const Tokenizer& tokenizer) {

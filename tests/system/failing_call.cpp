@@ -1,9 +1,11 @@
 #include "tests/system/failing_call.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +13,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
+#include <optional>
 #include <string_view>
 
 namespace {
@@ -26,6 +29,15 @@ bool fails(std::string_view function) {
   if (number < first.load() || number > last.load()) return false;
   errno = error.load();
   return true;
+}
+
+/// For calls that move bytes: how many of those that were asked for; none: it fails.
+std::optional<size_t> moves(std::string_view function, size_t size) {
+  const int before = errno;
+  if (!fails(function)) return size;
+  if (errno != sluice::test::FailingCall::half) return {};
+  errno = before;
+  return size / 2;
 }
 
 template <typename Function>
@@ -127,6 +139,70 @@ ssize_t send(int file, const void* from, size_t size, int flags) {
 ssize_t recv(int file, void* to, size_t size, int flags) {
   if (fails("recv")) return -1;
   return next<ssize_t(int, void*, size_t, int)>("recv")(file, to, size, flags);
+}
+int open(const char* path, int flags, ...) {
+  if (fails("open")) return -1;
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = va_arg(rest, mode_t);
+  va_end(rest);
+  return next<int(const char*, int, ...)>("open")(path, flags, mode);
+}
+int openat(int folder, const char* path, int flags, ...) {
+  if (fails("openat")) return -1;
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = va_arg(rest, mode_t);
+  va_end(rest);
+  return next<int(int, const char*, int, ...)>("openat")(folder, path, flags, mode);
+}
+int mkdir(const char* path, mode_t mode) noexcept {
+  if (fails("mkdir")) return -1;
+  return next<int(const char*, mode_t)>("mkdir")(path, mode);
+}
+int unlinkat(int folder, const char* path, int flags) noexcept {
+  if (fails("unlinkat")) return -1;
+  return next<int(int, const char*, int)>("unlinkat")(folder, path, flags);
+}
+int renameat(int from, const char* old_path, int to, const char* path) noexcept {
+  if (fails("renameat")) return -1;
+  return next<int(int, const char*, int, const char*)>("renameat")(from, old_path, to, path);
+}
+int fstatat(int folder, const char* path, struct stat* to, int flags) noexcept {
+  if (fails("fstatat")) return -1;
+  return next<int(int, const char*, struct stat*, int)>("fstatat")(folder, path, to, flags);
+}
+DIR* fdopendir(int folder) {
+  if (fails("fdopendir")) return nullptr;
+  return next<DIR*(int)>("fdopendir")(folder);
+}
+ssize_t getrandom(void* to, size_t size, unsigned flags) {
+  if (fails("getrandom")) return -1;
+  return next<ssize_t(void*, size_t, unsigned)>("getrandom")(to, size, flags);
+}
+int fsync(int file) {
+  if (fails("fsync")) return -1;
+  return next<int(int)>("fsync")(file);
+}
+int fdatasync(int file) {
+  if (fails("fdatasync")) return -1;
+  return next<int(int)>("fdatasync")(file);
+}
+ssize_t read(int file, void* to, size_t size) {
+  const std::optional<size_t> can = moves("read", size);
+  return can ? next<ssize_t(int, void*, size_t)>("read")(file, to, *can) : -1;
+}
+ssize_t write(int file, const void* from, size_t size) {
+  const std::optional<size_t> can = moves("write", size);
+  return can ? next<ssize_t(int, const void*, size_t)>("write")(file, from, *can) : -1;
+}
+ssize_t pread(int file, void* to, size_t size, off_t at) {
+  const std::optional<size_t> can = moves("pread", size);
+  return can ? next<ssize_t(int, void*, size_t, off_t)>("pread")(file, to, *can, at) : -1;
+}
+ssize_t pwrite(int file, const void* from, size_t size, off_t at) {
+  const std::optional<size_t> can = moves("pwrite", size);
+  return can ? next<ssize_t(int, const void*, size_t, off_t)>("pwrite")(file, from, *can, at) : -1;
 }
 int poll(pollfd* events, nfds_t count, int patience) {
   if (fails("poll")) return -1;

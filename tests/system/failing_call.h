@@ -8,8 +8,9 @@ namespace sluice::test {
 
 class FailingCall {
  public:
+  static constexpr int half = 0;
   /// Of the calls of `function` from now on the `at`th, and `times - 1` behind it, end with that
-  /// error; the others are made.
+  /// error; the others are made. `half`: of those that move bytes it moves half of them instead.
   FailingCall(const char* function, int error, int at = 1, int times = 1);
   ~FailingCall();
   FailingCall(const FailingCall&) = delete;

@@ -10,6 +10,7 @@ namespace sluice::kernels {
 void keep_library_on_this_thread();
 
 /// c [m, n] = a [m, k] b, or on top of what is there, with b [k, n] or, transposed, [n, k].
+/// On a processor with AVX2 and no AVX-512 a row of c has the same bits whatever m is.
 struct Sgemm {
   bool transposed = false, on_top = false;
   std::size_t m = 0, n = 0, k = 0;

@@ -56,7 +56,7 @@ roles: {{ one: {{ plugin: copies, replicas: 2, options: {{ times: 2 }} }} }}
 nodes:
 {CHAIN}  last: {{ run: one.copy, inputs: [ {{ text: inputs.text }} ] }}
 outputs: {{ text: last.text }}
-limits: {{ deadline: 500ms }}
+limits: {{ deadline: DEADLINE, frames: FRAMES }}
 """
 failures = []
 
@@ -86,14 +86,13 @@ def run(folder, flow, nodes, most, arguments):
     check(used < MEGABYTES, f"it took {used} MB")
 
 
-def doubles(folder):
-    """Of frames without end the call still hears of its deadline, long before all are handled: it would end well."""
+def doubles(folder, deadline, frames, words):
+    """Frames without end, which would end well: the call ends at a limit, long before all are handled, and says it."""
     with open(os.path.join(folder, "flow.yaml"), "w", encoding="utf-8") as out:
-        out.write(DOUBLES)
+        out.write(DOUBLES.replace("DEADLINE", deadline).replace("FRAMES", frames))
     done = subprocess.run([SLUICE, "run", "flow.yaml", "--plugins", PLUGINS, "--input", "text=ab"], cwd=folder,
                           capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
-    check(done.returncode == 1 and "the call did not end within its deadline of 500 ms (limits: deadline)" in done.stderr,
-          f"{NODES} nodes that double: {done.returncode}, {done.stderr[-500:]}")
+    check(done.returncode == 1 and words in done.stderr, f"{NODES} nodes that double: {done.returncode}, {done.stderr[-500:]}")
 
 
 def main():
@@ -106,7 +105,8 @@ def main():
         else:
             run(folder, COPIES, ("there", "back"), MOST, ["flow.yaml"])
             run(folder, ANSWERS, ("say",), 40, ["flow.yaml"])
-            doubles(folder)
+            doubles(folder, "500ms", "1000000000", "the call did not end within its deadline of 500 ms (limits: deadline)")
+            doubles(folder, "60m", "3000", "reached the limit of 3000 frames that come to a node in one call (limits: frames)")
     print("\n".join(failures) if failures else "all as expected")
     sys.exit(1 if failures else 0)
 

@@ -48,7 +48,7 @@ int timeout_of(steady_clock::duration left) {
 
 bool is_readable(const Descriptor& descriptor) {
   pollfd event{descriptor.get(), POLLIN, 0};
-  return descriptor.get() >= 0 && ::poll(&event, 1, 0) > 0;
+  return ::poll(&event, 1, 0) > 0;
 }
 
 }  // namespace

@@ -268,11 +268,10 @@ void Driver::refuse(Origin life, const std::string& why) {
   peers_->place.port->refuse(life, why);
 }
 
+/// Requires: it speaks of a machine that is there, as the life has seen.
 void Driver::handle_control(Origin from, const Control& control) {
   using Kind = Control::Kind;
   const Residence& where = peers_->where();
-  if (control.life.machine >= where.machines)
-    return refuse(from, "it speaks of a machine that is not there");
   switch (control.kind) {
     case Kind::session:  // it may come before the keeper has told of who says it
       return take_session(from, control);

@@ -56,10 +56,11 @@ AREAS = {
     "runtime/redis": ["test_redis", "script:registry"],
     "runtime/registry": ["test_redis", "script:registry"],
     "runtime/sim": ["test_sim", "script:transcripts", "script:scenarios", "script:cli"],
-    "cli": ["cli/test_cli_parts", "cli/test_pool_snapshot", "cli/test_page_secret", "script:interrupt",
+    "cli": ["cli/test_cli_parts", "cli/test_cli_given", "cli/test_pool_snapshot", "cli/test_page_secret", "script:interrupt",
             "script:transcripts", "script:first_try", "script:own_workflow",
             "script:given_up", "script:chat", "script:pool", "script:isolate", "script:cli", "script:kv_folder", "script:request_options",
-            "script:help", "script:restart", "script:failing_calls", "script:failures", "script:down", "script:run", "script:cluster"],
+            "script:help", "script:restart", "script:failing_calls", "script:failures", "script:down", "script:run", "script:cluster",
+            "script:numbers", "script:scenario_words"],
     "plugin": ["plugin/test_plugin", "script:isolate"],
     "workflows": ["test_workflows", "test_cluster", "script:scenarios", "script:author_errors", "plugin/test_plugin",
                   "script:transcripts"],
@@ -70,15 +71,19 @@ AREAS = {
 SLOWER = {
     "": ["script:cli", "script:run", "script:kv_folder", "script:chat", "script:failures"],
     "engine": ["test_alloc", "script:pages", "script:whole_semantics"],
-    "dataplane": ["script:kv_folder", "script:pages", "test_roles"],
-    "graph": ["test_alloc", "script:whole_semantics", "script:hunt"],
+    "engine/storage": ["test_ways", "test_index_pools"],
+    "dataplane": ["test_ways", "test_index_pools", "script:kv_folder", "script:pages", "test_roles"],
+    "graph": ["test_alloc", "script:whole_semantics", "script:scenario_words", "script:frames", "script:replicas",
+              "script:hunt"],
     "runtime": ["script:restart", "script:end", "script:down", "script:pages", "script:three_hosts", "script:kill_matrix",
-                "script:failing_calls"],
-    "runtime/sim": ["script:hunt"],
+                "script:failing_calls", "script:homes", "script:replicas", "script:frames", "script:frames_machines"],
+    "runtime/sim": ["script:scenario_words", "script:hunt"],
     "runtime/inproc": ["test_alloc", "script:whole_semantics", "script:interrupt"],
-    "cli": ["script:end", "script:pages", "script:three_hosts", "script:kill_matrix"],
+    "cli": ["script:frames", "script:homes", "script:replicas", "script:end", "script:pages", "script:three_hosts",
+            "script:kill_matrix"],
     "plugin": ["script:given_up", "script:restart"],
-    "workflows": ["script:schema", "script:whole_semantics", "script:cluster"],
+    "workflows": ["script:schema", "script:whole_semantics", "script:scenario_words", "script:frames", "script:replicas",
+                  "script:cluster"],
     "base": ["test_alloc", "test_model", "test_shm", "test_zmq", "script:pages", "script:kill_matrix"],
 }
 SCRIPTS = {
@@ -107,6 +112,12 @@ SCRIPTS = {
     "pages": ["python3", "tests/cluster/pages_test.py", "{sluice}", "."],
     "three_hosts": ["python3", "tests/cluster/three_hosts_test.py", "{sluice}", "."],
     "kill_matrix": ["python3", "tests/cluster/kill_matrix_test.py", "{sluice}", ".", "--every", "2"],
+    "scenario_words": ["python3", "tests/cli/scenario_words_test.py", "{sluice}", "."],
+    "numbers": ["python3", "tests/cli/numbers_test.py", "{sluice}"],
+    "frames": ["python3", "tests/cli/frames_test.py", "{sluice}", ".", "{build}/tests/plugin/roles", "here"],
+    "frames_machines": ["python3", "tests/cli/frames_test.py", "{sluice}", ".", "{build}/tests/plugin/roles", "machines"],
+    "homes": ["python3", "tests/cluster/homes_test.py", "{sluice}", "."],
+    "replicas": ["python3", "tests/cluster/replicas_test.py", "{sluice}", "."],
     "schema": ["python3", "tests/mutants/schema_test.py", "{sluice}", "."],
     "hunt": ["python3", "tests/sim/hunt.py", "{sluice}", "--workflows", "100", "--seeds", "2000", "--shipped",
              "workflows/agent_loop.yaml", "workflows/chat.yaml"],
@@ -114,13 +125,14 @@ SCRIPTS = {
     "semantics": ["python3", "tests/semantics/compare.py", "{sluice}", "--count", "200", "--seed", "100"],
 }
 # Programs of some files of an area only.
-OF_PARTS = {"cli/test_cli_parts", "cli/test_pool_snapshot", "cli/test_page_secret"}
+OF_PARTS = {"cli/test_cli_parts", "cli/test_cli_given", "cli/test_pool_snapshot", "cli/test_page_secret"}
 # What this machine's processor may not have, or its library picks; tests elsewhere see it.
 LEFT_OUT = re.compile(r"_amx\.cpp$")
 # Processes with leases: on a busy machine one may fail by itself, so it has to fail twice.
 TIMED = {"script:cluster", "script:down", "script:registry", "script:restart", "script:isolate", "test_zmq", "test_redis",
          "script:interrupt", "plugin/test_plugin", "script:end", "script:pages", "script:three_hosts", "script:kill_matrix",
-         "script:failing_calls", "script:chat"}
+         "script:failing_calls", "script:chat", "script:homes", "script:replicas", "script:frames_machines",
+         "test_index_pools"}
 # Each mistake is linked into several programs: the quickest linker that is installed, or the usual one.
 LINKER = next((name for name in ("mold", "lld") if shutil.which(name)), "")
 SECONDS_MAX = 600  # of a test with nothing planted; with a mistake ten times what it took then

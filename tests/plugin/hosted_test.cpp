@@ -54,6 +54,10 @@ std::vector<Death> lies() {
           Death{"another", wrong + "an answer to what was not asked)"},
           Death{"warning", wrong + "an answer to what was not asked)"},
           Death{"made again", wrong + "an answer to what was not asked)"},
+          Death{"steps idle", wrong + "a role that is not busy holds activations)"},
+          Death{"steps, no number", wrong + "an answer to what was not asked)"},
+          Death{"steps, stranger", wrong + "an answer to what was not asked)"},
+          Death{"steps, reference", wrong + "yielded an input that is not there)"},
           Death{"status", "ended with status 3" + one},
           Death{"lost", "closed its connection" + one},
           Death{"killed", "died by SIGKILL" + one},
@@ -385,4 +389,15 @@ TEST_CASE("a host that does not keep to the protocol is ended, and the program g
     CHECK_THAT(world.refused, Contains(lie.words));
     CHECK_THAT(world.refused, Contains("role 'one': "));
   }
+}
+
+TEST_CASE("a stepped role that speaks of what has ended for everybody is not listened to") {
+  const NothingLeft nothing;
+  hosts::HostOptions options = HostedWorld::host_options();
+  options.command = {SLUICE_LYING_HOST, "steps, late words"};
+  HostedWorld world(three_roles("mortal"), {{"late", {"one"}}}, options);
+  const Answer answer = world.call({.inputs = {{"one", make_text("hello")}}});
+  CHECK(answer.error() == "ok");
+  CHECK(answer.outputs == std::vector<std::string>{"said"});
+  CHECK(answer.outcome.warnings.empty());
 }

@@ -1,4 +1,5 @@
 // A role host that does not keep to the protocol, in the way that its argument says.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -53,6 +54,18 @@ void lie(Channel& channel, const std::string& how) {
   if (how == "warning") reply(channel, Warned{2, "of nothing"});
   if (how == "made again") reply(channel, Made{});
   if (how == "kind") send(channel, wire::Bytes(1, std::byte{100}));
+  if (how == "says no") reply(channel, Made{false, Error{ErrorCode::exhausted, "it never ends"}});
+  if (how == "steps idle") reply(channel, Stepped{});
+  if (how == "steps, no number") reply(channel, Made{});
+  if (how == "steps, stranger") reply(channel, Ended{2, {}, ""});
+  if (how == "steps, reference") reply(channel, Yielded{1, {{"word", {}, 0, 9}}});
+  if (how == "steps, late words") {
+    reply(channel, Warned{2, "of what has ended"});
+    reply(channel, Yielded{2, {{"word", make_text("of what has ended"), 0, 0}}});
+    reply(channel, Yielded{1, {{"word", make_text("said"), 0, 0}}});
+    reply(channel, Ended{1, {}, ""});
+    reply(channel, Stepped{});
+  }
 }
 
 /// Something of the process itself. Does not return where it stays.
@@ -72,10 +85,17 @@ void misbehave(Channel& channel, const std::string& how) {
   }
 }
 
+/// In its first life it dies of the first activation; the next ones cannot make the role.
+std::string of_its_life(const std::string& how, const char* mark) {
+  if (how != "made once") return how;
+  const int first = ::open(mark, O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  return first < 0 ? "refuses" : "status";
+}
+
 }  // namespace
 
 int main(int, char** argv) {
-  const std::string how = argv[1];
+  const std::string how = of_its_life(argv[1], argv[2]);
   receive();  // hello
   if (how == "mute") receive();
   wire::Bytes hello = encode(Control(Hello{}));
@@ -88,8 +108,12 @@ int main(int, char** argv) {
   if (how == "dies while it makes") ::_exit(4);
   if (how == "closes while it makes") channel = Channel(Descriptor());
   if (how != "closes while it makes")
-    reply(channel,
-          how == "refuses" ? Made{false, Error{ErrorCode::exhausted, "it has no room"}} : Made{});
+    reply(channel, how == "refuses" ? Made{false, Error{ErrorCode::exhausted, "it has no room"}}
+                                    : Made{how.starts_with("steps"), {}});
+  if (how == "deaf") {
+    ::signal(SIGTERM, SIG_IGN);
+    for (;;) ::pause();
+  }
   if (how != "closes while it makes" && !channel.receive().ok()) return 1;
   if (how == "control") send(wire::Bytes(3, std::byte{9}));
   misbehave(channel, how);

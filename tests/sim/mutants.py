@@ -83,8 +83,6 @@ MUTANTS = [
      "if (one.lacks && (node == nullptr || !node->ran))", "if (one.lacks)", None),
     ("a node that yields nothing is not told", "graph/engine.cpp",
      "if (!failure && (node_.read & ~record->yielded) != 0 && ", "if (false && ", None),
-    ("a branch that was not taken is named", "graph/missing.cpp",
-     "if (!branches && is_branch(node)) continue;", "", None),
     ("C12 what is left is settled twice", "graph/split.cpp",
      "      effects.messages.push_back(message);\n    }\n    part.rest = Share{};",
      "      effects.messages.push_back(message);\n      Message* again = pools_.new_message("

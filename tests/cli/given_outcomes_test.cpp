@@ -125,9 +125,15 @@ TEST_CASE("each place of a call's line that is changed is read or refused, as be
       "\"deadline_ms\": 86400000,\n\"end_session\": true,\n\"inputs\": {\n"
       "\"t\": \"words\",\n\"j\": {\"k\": [1, 2.5]},\n\"n\": -7,\n\"i\": "
       "{\"base64\": \"" +
-      png + "\"},\n\"a\": {\"file\": \"" + place.path() + "/a.npy\"},\n\"x\": {\"file\": \"" +
-      place.path() + "/a.npy\"},\n\"b\": {\"base64\": \"AAEC\"},\n\"y\": null}}";
-  const auto read = [&](const std::string& text) { return call_of(place, types.plan, text); };
+      png +
+      "\"},\n\"a\": {\"file\": \"FILE\"},\n\"x\": {\"file\": \"FILE\"},\n\"b\": {\"base64\": "
+      "\"AAEC\"},\n\"y\": null}}";
+  const auto read = [&](const std::string& text) {
+    std::string placed = text;
+    for (std::size_t at; (at = placed.find("\"FILE\"")) != std::string::npos;)
+      placed.replace(at + 1, 4, place.path() + "/a.npy");
+    return call_of(place, types.plan, placed);
+  };
   outcomes.change_text("a line", line, read);
   const Planned text(
       "sluice: 1\nworkflow: w\ninputs: { t: text }\nroles: { r: { plugin: scripted "

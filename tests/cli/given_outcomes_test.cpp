@@ -58,8 +58,13 @@ nodes:
 outputs: { one: most.v, two: rest.v }
 )";
 
+/// A folder of the test's own, in which it stands: names of files in it are the same anywhere.
 class Place : public ScratchFolder {
  public:
+  Place() { fs::current_path(path()); }
+  ~Place() { fs::current_path(before_); }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
   std::string write(const std::string& name, const std::string& bytes) const {
     const std::string file = path() + "/" + name;
     std::ofstream(file, std::ios::binary) << bytes;
@@ -76,6 +81,9 @@ class Place : public ScratchFolder {
                ? "well"
                : std::string(to_string(made.error().code)) + ": " + said(made.error().message);
   }
+
+ private:
+  fs::path before_ = fs::current_path();
 };
 
 Tensor tensor_of(Dtype dtype, std::vector<std::int64_t> shape) {
@@ -126,15 +134,10 @@ TEST_CASE("each place of a call's line that is changed is read or refused, as be
       "\"t\": \"words\",\n\"j\": {\"k\": [1, 2.5]},\n\"n\": -7,\n\"i\": "
       "{\"base64\": \"" +
       png +
-      "\"},\n\"a\": {\"file\": \"FILE\"},\n\"x\": {\"file\": \"FILE\"},\n\"b\": {\"base64\": "
+      "\"},\n\"a\": {\"file\": \"a.npy\"},\n\"x\": {\"file\": \"a.npy\"},\n\"b\": {\"base64\": "
       "\"AAEC\"},\n\"y\": null}}";
-  const auto read = [&](const std::string& text) {
-    std::string placed = text;
-    for (std::size_t at; (at = placed.find("\"FILE\"")) != std::string::npos;)
-      placed.replace(at + 1, 4, place.path() + "/a.npy");
-    return call_of(place, types.plan, placed);
-  };
-  outcomes.change_text("a line", line, read);
+  outcomes.change_text("a line", line,
+                       [&](const std::string& text) { return call_of(place, types.plan, text); });
   const Planned text(
       "sluice: 1\nworkflow: w\ninputs: { t: text }\nroles: { r: { plugin: scripted "
       "} }\nnodes: { a: { run: r.go, inputs: [ { t: inputs.t } ], outputs: [ v ] } "

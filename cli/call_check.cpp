@@ -18,8 +18,9 @@ bool is_blank(const std::string& text) {
 
 /// What a request holds, as far as it can be read: what is wrong with it, its role says.
 struct Content {
-  bool is_list = false;  // of one piece at least
+  bool is_list = false;  // of one piece at least, each a text or an image
   bool has_words = false;
+  bool has_blanks = false;  // a text without words, or a picture behind which there is no text
   std::vector<std::string> pictures;  // their names; empty: it has none
 };
 
@@ -31,20 +32,30 @@ Content content_of(const Payload& request) {
     return content;
   content.is_list = true;
   for (const Json& piece : json["content"]) {
-    if (!piece.is_object()) continue;
-    const Json type = piece.value("type", Json());
+    const Json type = piece.is_object() ? piece.value("type", Json()) : Json();
     if (type == Json("text")) {
       const Json text = piece.value("text", Json());
-      content.has_words = content.has_words || !text.is_string() || !is_blank(text);
+      const bool blank = text.is_string() && is_blank(text);
+      content.has_words = content.has_words || !blank;
+      content.has_blanks = content.has_blanks || blank;
     } else if (type == Json("image")) {
       const Json name = piece.value("name", Json());
       content.pictures.push_back(name.is_string() ? name.get<std::string>() : std::string());
+      content.has_blanks = content.has_blanks || &piece == &json["content"].back();
+    } else {
+      return {};
     }
   }
   return content;
 }
 
 }  // namespace
+
+/// A role that reads `tokens` does not look at the words beside them.
+bool CallCheck::Reader::must_have_words(const CallCheck& check) const {
+  return node != nullptr && !node->skip_errors && needs_words(check.plugin_of(*node), field) &&
+         std::ranges::find(group->fields, "tokens") == group->fields.end();
+}
 
 const std::string& CallCheck::plugin_of(const PlanNode& node) const {
   return spec_.roles[node.role].plugin.text;
@@ -67,15 +78,16 @@ std::vector<CallCheck::Reader> CallCheck::readers_of(const PlanNode& from,
     const PlanNode* node = edge.is_output() ? nullptr : &plan_.nodes[edge.to];
     for (const FieldMap& map : edge.fields)
       if (name_of(map.from) == field)
-        readers.push_back(
-            {node, node == nullptr ? std::string_view() : node->groups[edge.group].fields[map.to]});
+        readers.push_back(node == nullptr ? Reader{}
+                                          : Reader{node, &node->groups[edge.group],
+                                                   node->groups[edge.group].fields[map.to]});
   }
   for (const PlanNode& node : plan_.nodes)
     for (const PlanGroup& group : node.groups)
       for (const PlanCount& count : group.counts)
         if (count.kind == PlanCount::Kind::runtime && plan_.edges[count.source].from == from.id &&
             name_of(count.source_field) == field)
-          readers.push_back({&node, {}});
+          readers.push_back({&node, &group, {}});
   return readers;
 }
 
@@ -117,23 +129,29 @@ Result<void> CallCheck::check_request(const Payload& request) const {
   if (!content.pictures.empty())
     if (Result<void> read = check_pictures(images, content.pictures.front()); !read.ok())
       return read;
-  if (content.has_words) return {};
-  if (content.pictures.empty())
+  if (!content.has_words && content.pictures.empty())
     return invalid_argument(
         std::string("the prompt is empty, and there is no picture: ") +
         (lines ? "put a text or an image into the request's content"
                : "--prompt TEXT says what you want to know or draw, --image FILE shows a picture"));
-  for (const Reader& text : texts)
-    if (text.node != nullptr && needs_words(plugin_of(*text.node), text.field))
-      return invalid_argument("the request has no words, and node '" + text.node->name +
-                              "' needs them as its `" + std::string(text.field) + "`: " + words);
+  for (const Reader& text : texts) {
+    if (!text.must_have_words(*this)) continue;
+    const std::string needs =
+        "node '" + text.node->name + "' needs them as its `" + std::string(text.field) + "`: ";
+    if (!content.has_words)
+      return invalid_argument("the request has no words, and " + needs + words);
+    if (content.has_blanks)
+      return invalid_argument(
+          "a text of the request has no words, or its last piece is a picture, and " + needs +
+          "put words behind the pictures");
+  }
   return {};
 }
 
 Result<void> CallCheck::check_text(const std::string& input, const Payload& text) const {
   if (!is_blank(text.text)) return {};
   for (const Reader& reader : readers_of(plan_.nodes[entry_node], input))
-    if (reader.node != nullptr && needs_words(plugin_of(*reader.node), reader.field))
+    if (reader.must_have_words(*this))
       return invalid_argument(
           "the input '" + input + "' has no words, and node '" + reader.node->name +
           "' needs them as its `" + std::string(reader.field) + "`" +
@@ -141,16 +159,19 @@ Result<void> CallCheck::check_text(const std::string& input, const Payload& text
   return {};
 }
 
+/// A picture that only nodes take which see none, and which fail the call.
 Result<void> CallCheck::check_sight(const std::string& input) const {
+  Result<void> why;
   for (const Reader& reader : readers_of(plan_.nodes[entry_node], input)) {
-    if (reader.node == nullptr) continue;
+    if (reader.node == nullptr) return {};
     const Result<void> sees =
         check_sees(model_of(*reader.node), plugin_of(*reader.node), reader.field);
-    if (!sees.ok())
-      return invalid_argument("the input '" + input + "' goes to node '" + reader.node->name +
-                              "': " + sees.error().message);
+    if (sees.ok() || reader.node->skip_errors) return {};
+    if (why.ok())
+      why = invalid_argument("the input '" + input + "' goes to node '" + reader.node->name +
+                             "': " + sees.error().message);
   }
-  return {};
+  return why;
 }
 
 Result<void> CallCheck::check(const CallInputs& inputs) const {

@@ -30,7 +30,11 @@ class CallCheck {
  private:
   struct Reader {
     const PlanNode* node = nullptr;  // null: an output of the workflow
-    std::string_view field;          // of the node
+    const PlanGroup* group = nullptr;
+    std::string_view field;  // of the group
+
+    /// Without them the call fails.
+    bool must_have_words(const CallCheck& check) const;
   };
   /// What takes a field of a node, or of the entry.
   std::vector<Reader> readers_of(const PlanNode& from, std::string_view field) const;

@@ -147,6 +147,8 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
     }
     Compiled& kept = cluster.workflows.emplace_back(std::move(compiled).value());
     add_workflow(kept.loaded, digest);
+    // Follows from what plugins declare, of which a machine may have another version.
+    for (const PlanNode& node : kept.plan.nodes) digest.add(node.frames_counted ? "counted" : "");
     find_models(kept, catalog);
     specs.push_back(&kept.loaded.spec);
     if (kept.loaded.spec.is_library)

@@ -191,8 +191,9 @@ Result<Script> make_script(const SimulateOptions& options, const Plan& plan) {
     if (!loaded.ok()) return loaded.error();
     profile = std::move(loaded).value();
     profile.spec.expected_calls.clear();
-    std::erase_if(profile.diagnostics,
-                  [](const Diagnostic& d) { return d.code == "expects-nothing"; });
+    std::erase_if(profile.diagnostics, [](const Diagnostic& d) {
+      return d.code == "expects-nothing" || d.code == "no-such-workflow";
+    });
   }
   Script script;
   if (!has_errors(profile.diagnostics))

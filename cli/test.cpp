@@ -72,6 +72,13 @@ struct Tally {
   std::uint64_t events = 0;
 };
 
+bool yields(const NodeScriptSpec& script, const std::string& field) {
+  for (const YieldsSpec& turn : script.by_iteration)
+    for (const std::vector<Name>& frame : turn)
+      if (std::ranges::find(frame, field, &Name::text) != frame.end()) return true;
+  return false;
+}
+
 /// Counts whose number the scenario does not give, as warnings: they are 0, so nothing is counted.
 std::string unsaid_counts(const ScenarioRun& run) {
   const Result<LoadedScenario> loaded = load_scenario_file(run.file);
@@ -89,7 +96,9 @@ std::string unsaid_counts(const ScenarioRun& run) {
         for (const NodeScriptSpec& script : loaded->spec.nodes) {
           if (script.node.text != from.name) continue;
           mark = script.node.mark;
-          said = std::ranges::any_of(script.values,
+          // One that fails, or whose frames do not hold it, leaves it out on purpose.
+          said = script.fail || (!script.by_iteration.empty() && !yields(script, field)) ||
+                 std::ranges::any_of(script.values,
                                      [&](const auto& value) { return value.first.text == field; });
         }
         if (said) continue;

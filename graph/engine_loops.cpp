@@ -49,8 +49,8 @@ void Engine::tell_too_many(Record& record, Effects& effects) {
                         ? " for a node of a loop (limits: frames); they multiply where a turn "
                           "makes several for the next"
                         : " that come to a node in one call (limits: frames); they multiply where "
-                          "one node after the other yields several, or one frame comes several "
-                          "ways")},
+                          "one node after the other may yield several (a role that yields one says "
+                          "so: yields_max: 1), or one frame comes several ways")},
               FailureKind::frame_limit});
   Shares nothing;
   record.credit.refine();

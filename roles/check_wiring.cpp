@@ -65,7 +65,7 @@ class Wiring {
       for (const GroupSpec& group : node.groups) {
         check_cameras(*runs, group);
         for (const FieldSpec& field : group.fields)
-          if (said.insert(field.field.text).second) check_field(*runs, field);
+          check_field(*runs, field, said.insert(field.field.text).second);
       }
     }
   }
@@ -101,22 +101,37 @@ class Wiring {
     return Runs{&*node, &*role, interface};
   }
 
-  void check_field(const Runs& to, const FieldSpec& field) {
+  /// Whether the role reads the field; if not, that is told.
+  bool check_read(const Runs& to, const FieldSpec& field) {
+    const std::string& name = field.field.text;
+    const Result<void> read =
+        check_input(to.model(), to.role->plugin.text, to.interface->name, name);
+    if (!read.ok()) {
+      error(field.field.mark, "unread-input", read.error().message);
+      return false;
+    }
+    if (const Result<void> sees = check_sees(to.model(), to.role->plugin.text, name); !sees.ok()) {
+      error(field.field.mark, "unread-input", sees.error().message,
+            "a call with one is refused; take the input out, or take a model that sees",
+            Severity::warning);
+      return false;
+    }
+    if (name == "state" && asks_subtask(*to.role)) {
+      error(field.field.mark, "unread-input",
+            "the prompt of a sub-task holds no `state`, and role '" + to.role->name.text +
+                "' has the option `prompt: subtask`",
+            "leave the input out, or the option");
+      return false;
+    }
+    return true;
+  }
+
+  /// `first`: of the node's groups that have the field.
+  void check_field(const Runs& to, const FieldSpec& field, bool first) {
     const std::string& name = field.field.text;
     const Port* port = find_port(to.interface->inputs, name);
     if (port == nullptr) return;  // that is said elsewhere
-    const Result<void> read =
-        check_input(to.model(), to.role->plugin.text, to.interface->name, name);
-    if (!read.ok()) return error(field.field.mark, "unread-input", read.error().message);
-    if (const Result<void> sees = check_sees(to.model(), to.role->plugin.text, name); !sees.ok())
-      return error(field.field.mark, "unread-input", sees.error().message,
-                   "a call with one is refused; take the input out, or take a model that sees",
-                   Severity::warning);
-    if (name == "state" && asks_subtask(*to.role))
-      return error(field.field.mark, "unread-input",
-                   "the prompt of a sub-task holds no `state`, and role '" + to.role->name.text +
-                       "' has the option `prompt: subtask`",
-                   "leave the input out, or the option");
+    if (first && !check_read(to, field)) return;
     for (const FieldRef& source : field.sources) check_source(to, *port, source);
   }
 

@@ -437,6 +437,13 @@ static Diagnostic dollar_mistake(std::string_view text, std::size_t byte) {
   const std::string bare = end == std::string_view::npos || text[end] == '\n'
                                ? std::string()
                                : in_template(text.substr(byte, end + 1 - byte));
+  const std::string_view before = text.substr(0, byte);
+  const std::size_t key_end = before.find_last_not_of(' ') + 1;
+  const bool path =
+      before.substr(0, key_end).ends_with("model:") || before.substr(0, key_end).ends_with("ssd:");
+  if (!bare.empty() && path)
+    return syntax(text, byte, "a path comes from no node and no input",
+                  "write the path, or \"${NAME:-default}\" with a variable of the environment");
   if (!bare.empty())
     return syntax(text, byte, "what a node or an input brings is written without '${'",
                   "write " + bare);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/check.h"
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/kernels.h"
@@ -204,7 +205,8 @@ template <unsigned W, typename T, typename From, typename To>
 void launch(const From& from, const T* direct, const T* weight, const To& to, std::size_t rows,
             std::size_t out, std::size_t in, Stream stream) {
   if (rows == 0 || out == 0) return;
-  if constexpr (matvec_rows < T >> 1) {
+  SLUICE_CHECK(rows <= matvec_rows<T>, "more rows than a product without tensor cores takes");
+  if constexpr ((matvec_rows<T>) > 1) {
     if (rows == 2) return launch<2, W>(from, direct, weight, to, out, in, stream);
     if (rows == 3) return launch<3, W>(from, direct, weight, to, out, in, stream);
     if (rows == 4) return launch<4, W>(from, direct, weight, to, out, in, stream);

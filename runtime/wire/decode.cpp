@@ -262,6 +262,23 @@ class Decoder {
                                    ? plan_.nodes[lost.node].outputs.size()
                                    : groups[lost.group].fields.size();
     if (fields < 64 && lost.fields >> fields != 0) reader_.fail("a field that the node lacks");
+    if (!can_tell(groups[lost.group], lost)) reader_.fail("news that such a node does not tell");
+  }
+
+  static bool can_tell(const PlanGroup& group, const Lost& lost) {
+    const bool counts = !group.counts.empty();
+    switch (lost.kind) {
+      case Lost::Kind::missing:
+        return group.collector != none && !counts && lost.fields != 0;
+      case Lost::Kind::few:
+        return counts;
+      case Lost::Kind::silent:
+        return lost.group == 0;
+      case Lost::Kind::ran:
+      case Lost::Kind::stopped:
+        return lost.group == 0 && lost.fields == 0;
+    }
+    return false;
   }
 
   const Plan& plan_;
@@ -282,8 +299,8 @@ std::uint32_t checksum_at(std::span<const std::byte> four) {
 }
 
 Result<Message*> decode_from(const Plan& plan, std::span<const std::byte> bytes,
-                             const Sender* sender, Instant now, const Limits& limits,
-                             Pools& pools, Lending& lending) {
+                             const Sender* sender, Instant now, const Limits& limits, Pools& pools,
+                             Lending& lending) {
   constexpr std::size_t tail = sizeof(std::uint32_t);
   if (bytes.size() > limits.bytes_max)
     return Error{ErrorCode::exhausted, "a message of " + std::to_string(bytes.size()) +

@@ -300,6 +300,15 @@ def pictures_alone(scratch):
     for args in (["--prompt", ""], ["--prompt", " "]):
         refused("no words and no picture", "error: the prompt is empty, and there is no picture: --prompt TEXT says", "--image FILE shows",
                 args=[CHAT, *args])
+    for piece, words in (('"hello"', "content[0]"), ('{"type": "txt", "text": "hello"}', "content[0]: type must be text or image")):
+        refused("a piece that is neither, in its role's words", words,
+                args=[CHAT, "--request", scratch.file("odd.json", '{"content": [' + piece + "]}")])
+    behind = scratch.file("behind.json", json.dumps({"content": [{"type": "text", "text": "go"}, *request["content"]]}))
+    refused("a picture behind the words for a robot", "a text of the request has no words, or its last piece is a picture, and node 'act' needs",
+            "put words behind the pictures", args=[told, "--request", behind])
+    skipped = scratch.file("skipped.yaml", TOLD.replace("tests/golden", at("tests/golden")).replace("parse.text } ] }", "parse.text } ], on_error: skip }"))
+    code, out, err = sluice("run", skipped, "--image", TABLE)
+    expect("a node that may fail is left to do so", code == 0 and "error" not in err, (code, out, err))
     blind = [at("workflows/chat.yaml"), *(f"--set={p}.model={at('tests/golden/llama')}" for p in ("global_params.kv", "roles.llm"))]
     refused("a picture for a model that sees none", "error: the picture a.png of the request goes to node 'answer': the model ",
             "takes no pictures", args=[*blind, "--request", alone])

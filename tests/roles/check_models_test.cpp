@@ -460,6 +460,17 @@ TEST_CASE("what one role has read stands in its pages, and no other role's") {
                      "generate", "prompt", pools, calls);
   };
   CHECK(answer("kv,other") == apart);
+  const std::string reads = "{ plugin: language_model, model: " + qwen + ", balance: session, ";
+  CHECK(
+      said(
+          "sluice: 1\nworkflow: w\ninputs: { x: text }\nglobal_params:\n  kv: { kind: paged_kv, "
+          "model: " +
+          qwen + " }\n  other: { kind: paged_kv, model: " + qwen + " }\nroles:\n  r: " + reads +
+          "global_params: [kv] }\n  s: " + reads +
+          "global_params: [other] }\nnodes:\n  n: { run: r.prefill, inputs: [ { text: inputs.x } ] "
+          "}\n  o: { run: s.prefill, inputs: [ { text: inputs.x } ] }\n  m: { run: s.decode, "
+          "inputs: [ { prefix: o.prefix }, { prefix: n.prefix } ] }\noutputs: { o: m.token }\n") ==
+      apart);
   CHECK(act("kv,other") == apart);
   CHECK(draw("kv,other") == apart);
   const std::string overlaps =

@@ -187,12 +187,43 @@ TEST_CASE("what only a home tells is not believed of a node") {
     const NodeId other = sample.from == 1 ? 2 : 1;
     const wire::Bytes lost = changed(plan, sample.bytes, [&](Message& message) {
       message.failure.reset();
-      message.lost = {other, 0, 0};
+      message.lost = {other, 0, 0, Lost::Kind::ran};
     });
     CHECK(ends_with(listener.hear(lost, {sample.from, 3}, entry_node),
                     "news of a node that is not the sender's"));
   }
   CHECK(failures > 10);
+}
+
+TEST_CASE("a node tells only what one of its kind can") {
+  const Plan plan = plan_of(everything);
+  Listener listener(plan);
+  std::size_t refused = 0, taken = 0;
+  for (const Sample& sample : conversation(plan, 5)) {
+    if (kind_of(sample.bytes) != Message::Kind::credit) continue;
+    const PlanNode& node = plan.nodes[sample.from];
+    for (std::uint16_t group = 0; group < node.groups.size(); ++group)
+      for (const Lost::Kind kind : {Lost::Kind::missing, Lost::Kind::ran, Lost::Kind::few,
+                                    Lost::Kind::silent, Lost::Kind::stopped})
+        for (const std::uint64_t fields : {0U, 1U}) {
+          const bool counts = !node.groups[group].counts.empty();
+          const bool joins = node.groups[group].collector != none && !counts;
+          const bool may = kind == Lost::Kind::missing  ? joins && fields != 0
+                           : kind == Lost::Kind::few    ? counts
+                           : kind == Lost::Kind::silent ? group == 0
+                                                        : group == 0 && fields == 0;
+          const wire::Bytes bytes = changed(plan, sample.bytes, [&](Message& message) {
+            message.failure.reset();
+            message.lost = {sample.from, group, fields, kind};
+          });
+          const std::string heard = listener.hear(bytes, {sample.from, 3}, entry_node);
+          INFO(node.name << " group " << group << " kind " << static_cast<int>(kind));
+          CHECK((may ? heard.empty() : ends_with(heard, "news that such a node does not tell")));
+          ++(may ? taken : refused);
+        }
+  }
+  CHECK(refused > 10);
+  CHECK(taken > 10);
 }
 
 TEST_CASE("an input of a call is what each of its readers declares, by the input's own name") {

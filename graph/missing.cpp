@@ -34,6 +34,30 @@ std::string sources(const Plan& plan, const std::vector<EdgeId>& edges, std::uin
   return text;
 }
 
+/// Nodes that ran, or the entry: the outputs that never came of them.
+using Ends = std::map<NodeId, std::uint64_t>;
+
+/// ": node 'a' ran and yielded nothing on 'f'"; empty: nothing is known.
+std::string reasons_text(const Plan& plan, const Ends& ends) {
+  std::vector<std::string> reasons;
+  for (const auto& [node, left_out] : ends) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < plan.nodes[node].outputs.size(); ++i)
+      if ((left_out >> i & 1U) != 0) names.push_back("'" + plan.nodes[node].outputs[i] + "'");
+    if (node == entry_node)
+      reasons.push_back((names.size() == 1 ? "input " : "inputs ") + listed(names, " and ") +
+                        (names.size() == 1 ? " was" : " were") + " not given");
+    else
+      reasons.push_back("node '" + plan.nodes[node].name + "' ran and yielded nothing on " +
+                        listed(names, " or "));
+  }
+  if (reasons.empty()) return "";
+  const std::size_t more = reasons.size() - std::min(reasons.size(), reasons_named);
+  reasons.resize(reasons.size() - more);
+  return ": " + listed(reasons, ", ") +
+         (more == 0 ? "" : ", and " + std::to_string(more) + " more");
+}
+
 /// Follows what never came in the call back to where it ended.
 class Search {
  public:
@@ -41,46 +65,31 @@ class Search {
 
   /// `field` of a group (or of an output: 0) that these edges lead to.
   void follow(const std::vector<EdgeId>& edges, std::uint16_t field) {
-    for (const EdgeId id : edges)
-      for (const FieldMap& map : plan_.edges[id].fields)
-        if (map.to == field) visit(plan_.edges[id].from, map.from);
+    follow(edges, field, false);
     while (!open_.empty()) step();
   }
 
-  /// ": node 'a' ran and yielded nothing on 'f'"; empty: nothing is known.
-  std::string text() const {
-    std::vector<std::string> reasons = words(false);
+  Ends found() const {
+    Ends last;
+    for (const auto& [node, left_out] : ends_)
+      if (waited_for_.contains(node) || !is_branch(node)) last.emplace(node, left_out);
     // In a circle each may have led on to the other.
-    if (reasons.empty() && stops_.empty()) reasons = words(true);
-    if (reasons.empty()) return "";
-    const std::size_t more = reasons.size() - std::min(reasons.size(), reasons_named);
-    reasons.resize(reasons.size() - more);
-    return ": " + listed(reasons, ", ") +
-           (more == 0 ? "" : ", and " + std::to_string(more) + " more");
+    return last.empty() && stops_.empty() ? ends_ : last;
   }
 
  private:
-  std::vector<std::string> words(bool branches) const {
-    std::vector<std::string> reasons;
-    for (const auto& [node, left_out] : ends_) {
-      if (!branches && is_branch(node)) continue;
-      std::vector<std::string> names;
-      for (std::size_t i = 0; i < plan_.nodes[node].outputs.size(); ++i)
-        if ((left_out >> i & 1U) != 0) names.push_back("'" + plan_.nodes[node].outputs[i] + "'");
-      if (node == entry_node)
-        reasons.push_back((names.size() == 1 ? "input " : "inputs ") + listed(names, " and ") +
-                          (names.size() == 1 ? " was" : " were") + " not given");
-      else
-        reasons.push_back("node '" + plan_.nodes[node].name + "' ran and yielded nothing on " +
-                          listed(names, " or "));
-    }
-    return reasons;
+  /// `waited_for`: by a node that got some of what it needs.
+  void follow(const std::vector<EdgeId>& edges, std::uint16_t field, bool waited_for) {
+    for (const EdgeId id : edges)
+      for (const FieldMap& map : plan_.edges[id].fields)
+        if (map.to == field) visit(plan_.edges[id].from, map.from, waited_for);
   }
 
   /// `output` of `node` never came in the call.
-  void visit(NodeId node, std::uint16_t output) {
+  void visit(NodeId node, std::uint16_t output, bool waited_for) {
     const std::uint64_t bit = std::uint64_t{1} << output;
     const Untold::Told* told = untold_.find(node, 0);
+    if (waited_for) waited_for_.insert(node);
     if (node == entry_node) {
       if ((untold_.given & bit) == 0) ends_[node] |= bit;
     } else if (told != nullptr && told->silent) {
@@ -89,14 +98,15 @@ class Search {
       stops_.insert(node);
     } else if (told != nullptr && told->ran) {
       // It yielded this, or the machine that says so is wrong.
-    } else if (seen_.insert(node).second) {
-      open_.push_back(node);
+    } else if (seen_.insert({node, waited_for}).second) {
+      open_.emplace_back(node, waited_for);
     }
   }
 
   /// A node that did not run: what did its groups lack?
   void step() {
-    const PlanNode& node = plan_.nodes[open_.back()];
+    const auto [id, waited_for] = open_.back();
+    const PlanNode& node = plan_.nodes[id];
     open_.pop_back();
     for (std::uint16_t g = 0; g < node.groups.size(); ++g) {
       const PlanGroup& group = node.groups[g];
@@ -104,16 +114,14 @@ class Search {
       const bool lacks = told != nullptr && (told->lacks || told->few);
       // Each of its fields came, though not together, or not often enough: that has its own line.
       if (lacks && told->every == 0) stops_.insert(node.id);
-      for (std::uint16_t field = 0; field < group.fields.size(); ++field) {
-        if (lacks && (told->every >> field & 1U) == 0) continue;
-        for (const EdgeId id : group.edges)
-          for (const FieldMap& map : plan_.edges[id].fields)
-            if (map.to == field) visit(plan_.edges[id].from, map.from);
-      }
+      if (lacks && told->every != 0) waiting_.insert(node.id);
+      for (std::uint16_t field = 0; field < group.fields.size(); ++field)
+        if (!lacks || (told->every >> field & 1U) != 0)
+          follow(group.edges, field, waited_for || lacks);
     }
   }
 
-  /// It yielded something else, and that led on to another end.
+  /// It yielded something else, and that led on to another end, or to a node that waits for more.
   bool is_branch(NodeId node) const {
     const Untold::Told* told = untold_.find(node, 0);
     const std::uint64_t yielded =
@@ -130,7 +138,8 @@ class Search {
           continue;
         reached[edge.to] = true;
         if (edge.to == node) continue;
-        if (ends_.contains(edge.to) || stops_.contains(edge.to)) return true;
+        if (ends_.contains(edge.to) || stops_.contains(edge.to) || waiting_.contains(edge.to))
+          return true;
         open.push_back(edge.to);
       }
     }
@@ -139,10 +148,12 @@ class Search {
 
   const Plan& plan_;
   const Untold& untold_;
-  std::map<NodeId, std::uint64_t> ends_;  // who ran, or the entry; the outputs that never came
-  std::set<NodeId> stops_;                // where it ended for a reason that has its own line
-  std::set<NodeId> seen_;
-  std::vector<NodeId> open_;
+  Ends ends_;
+  std::set<NodeId> stops_;       // where it ended for a reason that has its own line
+  std::set<NodeId> waiting_;     // got some of what they need
+  std::set<NodeId> waited_for_;  // for these, or for what they wait for in turn
+  std::set<std::pair<NodeId, bool>> seen_;
+  std::vector<std::pair<NodeId, bool>> open_;
 };
 
 std::string join_text(const Plan& plan, const Untold& untold, const Untold::Told& told) {
@@ -164,7 +175,7 @@ std::string join_text(const Plan& plan, const Untold& untold, const Untold::Told
     text += group.fields[field] + " did not come from " + sources(plan, group.edges, field) + ", ";
     search.follow(group.edges, field);
   }
-  return text + "it did not run" + search.text();
+  return text + "it did not run" + reasons_text(plan, search.found());
 }
 
 }  // namespace
@@ -199,9 +210,9 @@ void Untold::add(const Lost& lost) {
 }
 
 const Untold::Told* Untold::find(NodeId node, std::uint16_t group) const {
-  for (const Told& one : told_)
-    if (one.node == node && one.group == group) return &one;
-  return nullptr;
+  const auto key = [](const Told& one) { return std::pair(one.node, one.group); };
+  const auto at = std::ranges::lower_bound(told_, std::pair(node, group), {}, key);
+  return at != told_.end() && key(*at) == std::pair(node, group) ? &*at : nullptr;
 }
 
 std::vector<NodeId> Untold::silent_nodes() const {
@@ -223,16 +234,18 @@ void Untold::say(const Plan& plan, bool no_output, Warnings& warnings) const {
   }
   if (!no_output) return;
   std::string text = "the call brought no output: ";
-  Search search(plan, *this);
+  Ends ends;
   for (std::size_t i = 0; i < plan.outputs.size(); ++i) {
+    Search search(plan, *this);
     search.follow(plan.outputs[i].edges, 0);
+    for (const auto& [node, left_out] : search.found()) ends[node] |= left_out;
     if (i < outputs_named)
       text += (i == 0 ? "" : ", ") + plan.outputs[i].name + " did not come from " +
               sources(plan, plan.outputs[i].edges, 0);
   }
   if (plan.outputs.size() > outputs_named)
     text += ", and " + std::to_string(plan.outputs.size() - outputs_named) + " more";
-  warnings.add(text + search.text());
+  warnings.add(text + reasons_text(plan, ends));
 }
 
 }  // namespace sluice

@@ -103,6 +103,28 @@ outputs: { out: think.answer }
      {},
      {none_of("out did not come from think.answer: node 'think' ran and yielded nothing on "
               "'answer'")}},
+    {"a branch that was taken as far as a join which waits for another",
+     R"(
+  side: { run: any.run, inputs: [ { v: source.l } ] }
+  look: { run: any.run, inputs: [ { h: source.see, i: side.v } ] }
+  say:  { run: any.run, inputs: [ { v: source.plain }, { v: look.v } ] }
+outputs: { out: say.v }
+)",
+     {{"source", {{"l", "see"}}}, {"side", {}}},
+     {},
+     {"look: i did not come from side.v, it did not run: node 'side' ran and yielded nothing on "
+      "'v'",
+      none_of("out did not come from say.v: node 'side' ran and yielded nothing on 'v'")}},
+    {"each output for a reason of its own",
+     R"(
+  say: { run: any.run, inputs: [ { v: source.plain } ] }
+  log: { run: any.run, inputs: [ { v: source.trace } ] }
+outputs: { out: say.v, logged: log.v }
+)",
+     {{"source", {{"trace"}}}, {"log", {}}},
+     {},
+     {none_of("out did not come from say.v, logged did not come from log.v: node 'source' ran and "
+              "yielded nothing on 'plain', node 'log' ran and yielded nothing on 'v'")}},
     {"frames to count that never came",
      R"(
   piece: { run: any.run, inputs: [ { v: source.v } ] }

@@ -464,18 +464,29 @@ class Call:
             if n in ran:
                 continue
             every = set.intersection(*buckets)
-            why = self.why([s for f in every for s in self.w.groups[n][g][f]])
+            why = self.named(self.ends([s for f in every for s in self.w.groups[n][g][f]]))
             fields = sorted(every or set.union(*buckets))
             self.warnings.append(f"{n} {g}: {' '.join(fields)} did not come{why}")
         if not any(self.delivered.values()):
-            why = self.why([tuple(s.split(".")) for o in self.w.outputs.values() for s in o])
-            self.warnings.append(f"the call brought no output{why}")
+            all_ends = defaultdict(set)
+            for output in self.w.outputs.values():
+                for n, left_out in self.ends([tuple(s.split(".")) for s in output]).items():
+                    all_ends[n] |= left_out
+            self.warnings.append(f"the call brought no output{self.named(all_ends)}")
 
-    def why(self, sources):
+    def named(self, ends):
+        names = sorted(ends, key=(["inputs"] + self.w.order).index)
+        more = [f"{len(names) - 4} more"] if len(names) > 4 else []
+        return "".join(f"; {text}" for text in [f"{n}: {' '.join(sorted(ends[n]))}" for n in names[:4]] + more)
+
+    def ends(self, sources):
         """Where what never came ended: nodes that ran and left it out, inputs that were not given."""
-        ends, stops, seen, open_ = defaultdict(set), set(), set(), list(sources)
+        ends, stops, waiting, waited_for = defaultdict(set), set(), set(), set()
+        seen, open_ = set(), [(*source, False) for source in sources]
         while open_:
-            n, f = open_.pop()
+            n, f, waits = open_.pop()
+            if waits:
+                waited_for.add(n)
             if n == "inputs":
                 if f not in self.given:
                     ends[n].add(f)
@@ -484,23 +495,23 @@ class Call:
                     ends[n].add(f)
             elif n in self.stopped:
                 stops.add(n)
-            elif n not in seen:
-                seen.add(n)
+            elif (n, waits) not in seen:
+                seen.add((n, waits))
                 for g, group in enumerate(self.w.groups[n]):
-                    lacked = set(group)
+                    lacked, got_some = set(group), True
                     if (n, g) in self.lost:
                         lacked = set.intersection(*self.lost[n, g])
                     elif n in self.few:
                         lacked = self.few[n]
-                    if not lacked:
-                        stops.add(n)
-                    open_ += [s for f in lacked for s in group[f]]
-        last = [n for n in ends if not self.led_on(n, {*ends, *stops})]
-        if not last and not stops:
-            last = ends
-        named = sorted(last, key=(["inputs"] + self.w.order).index)
-        more = [f"{len(named) - 4} more"] if len(named) > 4 else []
-        return "".join(f"; {text}" for text in [f"{n}: {' '.join(sorted(ends[n]))}" for n in named[:4]] + more)
+                    else:
+                        got_some = False
+                    if got_some:
+                        (waiting if lacked else stops).add(n)
+                    open_ += [(*s, waits or got_some) for f in lacked for s in group[f]]
+        # One that led on to another took a branch, unless somebody waits for what it left out.
+        last = {n: left_out for n, left_out in ends.items()
+                if n in waited_for or not self.led_on(n, {*ends, *stops, *waiting})}
+        return last if last or stops else ends
 
     def led_on(self, n, others):
         """What it did yield may have come to another of these: it took a branch."""

@@ -97,6 +97,7 @@ SCRIPTS = {
     "chat": ["python3", "tests/cli/chat_test.py", "{sluice}", "."],
     "transcripts": ["python3", "tests/cli/transcripts_test.py", "{sluice}", "."],
     "run": ["python3", "tests/cli/run_test.py", "{sluice}", "."],
+    "call_check": ["python3", "tests/cli/call_check_test.py", "{sluice}", "."],
     "help": ["python3", "tests/cli/help_test.py", "{sluice}", "."],
     "request_options": ["python3", "tests/cli/request_options_test.py", "{sluice}", "."],
     "pool": ["python3", "tests/cli/pool_test.py", "{sluice}"],

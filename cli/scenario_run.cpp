@@ -335,10 +335,11 @@ ScenarioRun run_scenario(const std::string& path, const WorkflowOptions& options
     run.failures.push_back(loaded.error().message);
     return run;
   }
-  run.name = loaded->spec.name;
+  run.loaded = std::move(*loaded);
+  run.name = run.loaded.spec.name;
   std::string wrong = "the scenario has errors";
-  if (!has_errors(loaded->diagnostics)) {
-    Result<Script> script = bind(path, options, catalog, run, *loaded);
+  if (!has_errors(run.loaded.diagnostics)) {
+    Result<Script> script = bind(path, options, catalog, run, run.loaded);
     if (script.ok()) {
       run.script = std::move(script).value();
       run.ran = true;
@@ -346,13 +347,13 @@ ScenarioRun run_scenario(const std::string& path, const WorkflowOptions& options
       wrong = script.error().message;
     }
   }
-  for (const Diagnostic& d : loaded->diagnostics)
-    run.diagnostics += diagnostic_text(d, path, loaded->text);
+  for (const Diagnostic& d : run.loaded.diagnostics)
+    run.diagnostics += diagnostic_text(d, path, run.loaded.text);
   if (!run.ran) {
     run.failures.push_back(wrong);
     return run;
   }
-  run_seeds(loaded->spec, seeds, run);
+  run_seeds(run.loaded.spec, seeds, run);
   return run;
 }
 

@@ -21,6 +21,7 @@ struct Seeds {
 struct ScenarioRun {
   std::string file;
   std::string name;
+  LoadedScenario loaded;  // of the file, if it can be read
   std::uint64_t seeds = 0;
   Plan plan;
   Script script;

@@ -265,9 +265,9 @@ Result<void> check_input(const std::string& path, std::string_view plugin,
 Result<void> check_sees(const std::string& path, std::string_view plugin, std::string_view field) {
   const bool shows = (plugin == "chat_model" && field == "image") ||
                      (plugin == "language_model" && field == "features");
+  if (!shows) return {};
   const Result<Architecture> model = Architecture::load(path);
-  if (!shows || !model.ok() || model->vision.has_value() || model->qwen_vision.has_value())
-    return {};
+  if (!model.ok() || model->vision.has_value() || model->qwen_vision.has_value()) return {};
   return invalid_argument("the model " + path + " (family " +
                           std::string(to_string(model->family)) + ") takes no pictures");
 }

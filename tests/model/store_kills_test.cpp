@@ -149,7 +149,7 @@ bool dies(const ScratchFolder& scratch, std::uint64_t most, Death death, Progres
 }  // namespace
 
 TEST_CASE("a process may be killed at any block of any write: whole pages come back, no others") {
-  constexpr std::size_t step = testing::sanitized ? 3 : 1;
+  constexpr std::size_t step = testing::sanitized ? 7 : 1;
   const ScratchFolder first;
   (void)open_store(first, 1U << 20U);
   // Where there is room for all, and where old segments go.

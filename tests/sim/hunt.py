@@ -44,6 +44,7 @@ def main() -> int:
     a.add_argument("--seeds", type=int, default=50)
     a.add_argument("--seed", type=int, default=1)
     a.add_argument("--jobs", type=int, default=2)
+    a.add_argument("--least", type=int, default=100, help="how often each kind of fault has to happen")
     a.add_argument("--shipped", nargs="*", default=[])
     a = a.parse_args()
     totals, seeds, events, tried = {}, 0, 0, 0
@@ -72,7 +73,7 @@ def main() -> int:
     print(f"{tried} workflows, {seeds} seeds, {events} events, 0 violations")
     for kind, count in totals.items():
         print(f"  {count} {kind}")
-    missing = [kind for kind, count in totals.items() if count < 100]
+    missing = [kind for kind, count in totals.items() if count < a.least]
     if missing:
         print("too rarely reached:", ", ".join(missing))
     return 1 if missing else 0

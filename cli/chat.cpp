@@ -279,35 +279,35 @@ int chat(Options options) {
 
 }  // namespace
 
-void add_chat(CLI::App& app, Chosen& chosen) {
+void add_chat(Command app, Chosen& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* sub = app.add_subcommand("chat", "Talk with a checkpoint, turn by turn");
-  sub->add_option("MODEL", options->path,
-                  "a GGUF file, or a directory with config.json, safetensors and a tokenizer")
-      ->required();
-  sub->add_option("--system", options->system, "what the system says first");
-  sub->add_option("--context", options->context_given,
-                  "tokens there is room for: all that is said, rounded up to whole pages of 16; "
-                  "left out, no more than the model reads")
-      ->check(CLI::Range(64, 1 << 20))
-      ->default_str(std::to_string(context_default));
+  Command sub = app.add_subcommand("chat", "Talk with a checkpoint, turn by turn");
+  sub.add_option("MODEL", options->path,
+                 "a GGUF file, or a directory with config.json, safetensors and a tokenizer")
+      .required();
+  sub.add_option("--system", options->system, "what the system says first");
+  sub.add_option("--context", options->context_given,
+                 "tokens there is room for: all that is said, rounded up to whole pages of 16; "
+                 "left out, no more than the model reads")
+      .check(Range(64, 1 << 20))
+      .shown_default(std::to_string(context_default));
   GenerationOptions& generation = options->generation;
   generation.tokens_max = 1024;
-  sub->add_option("--max-tokens,--tokens", generation.tokens_max, "of an answer, at most")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  sub->add_option("--temperature", generation.sampling.temperature, "0: the likeliest token")
-      ->check(CLI::Range(0.0, 100.0));
-  sub->add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all");
-  sub->add_option("--top-p", generation.sampling.top_p, "of those with so much probability")
-      ->check(CLI::Range(0.0, 1.0));
-  sub->add_option("--seed", generation.seed, "of the draws");
-  sub->add_option("--precision", options->precision, "exact, bf16 or int8")
-      ->check(CLI::IsMember({"exact", "bf16", "int8"}));
-  sub->add_flag("--stats", options->stats, "tell for each turn what was kept and what is new");
-  add_kv_dtype(*sub, options->kept);
-  add_kv_folder(*sub, options->kv);
-  sub->callback([options, &chosen] { chosen = [=] { return chat(*options); }; });
+  sub.add_option("--max-tokens,--tokens", generation.tokens_max, "of an answer, at most")
+      .check(Range(1, 1 << 20))
+      .shown_default();
+  sub.add_option("--temperature", generation.sampling.temperature, "0: the likeliest token")
+      .check(Range(0.0, 100.0));
+  sub.add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all");
+  sub.add_option("--top-p", generation.sampling.top_p, "of those with so much probability")
+      .check(Range(0.0, 1.0));
+  sub.add_option("--seed", generation.seed, "of the draws");
+  sub.add_option("--precision", options->precision, "exact, bf16 or int8")
+      .one_of({"exact", "bf16", "int8"});
+  sub.add_flag("--stats", options->stats, "tell for each turn what was kept and what is new");
+  add_kv_dtype(sub, options->kept);
+  add_kv_folder(sub, options->kv);
+  sub.callback([options, &chosen] { chosen = [=] { return chat(*options); }; });
 }
 
 }  // namespace sluice::cli

@@ -4,11 +4,11 @@
 // 130 Ctrl-C ended it.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "roles/catalog.h"
 
 namespace sluice::cli {
@@ -16,33 +16,33 @@ namespace sluice::cli {
 /// Set by the command that was chosen.
 using Chosen = std::function<int()>;
 
-void add_validate(CLI::App& app, const Catalog& catalog, Chosen& chosen);
-void add_plan(CLI::App& app, const Catalog& catalog, Chosen& chosen);
+void add_validate(Command app, const Catalog& catalog, Chosen& chosen);
+void add_plan(Command app, const Catalog& catalog, Chosen& chosen);
 /// `plugins`: folders that were given; the machines of a cluster get them too.
-void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen,
+void add_run(Command app, const Catalog& catalog, Chosen& chosen,
              const std::vector<std::string>& plugins);
-void add_node(CLI::App& app, const Catalog& catalog, Chosen& chosen);
-void add_up(CLI::App& app, const Catalog& catalog, Chosen& chosen,
+void add_node(Command app, const Catalog& catalog, Chosen& chosen);
+void add_up(Command app, const Catalog& catalog, Chosen& chosen,
             const std::vector<std::string>& plugins);
-void add_status(CLI::App& app, Chosen& chosen);
-void add_down(CLI::App& app, Chosen& chosen);
-void add_test(CLI::App& app, const Catalog& catalog, Chosen& chosen);
-void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen);
-void add_why(CLI::App& app, Chosen& chosen);
-void add_model(CLI::App& app, Chosen& chosen);
+void add_status(Command app, Chosen& chosen);
+void add_down(Command app, Chosen& chosen);
+void add_test(Command app, const Catalog& catalog, Chosen& chosen);
+void add_simulate(Command app, const Catalog& catalog, Chosen& chosen);
+void add_why(Command app, Chosen& chosen);
+void add_model(Command app, Chosen& chosen);
 /// Under `model`.
-void add_model_ask(CLI::App& model, Chosen& chosen);
-void add_model_bench(CLI::App& model, Chosen& chosen);
-void add_pool(CLI::App& app, Chosen& chosen);
-void add_chat(CLI::App& app, Chosen& chosen);
+void add_model_ask(Command model, Chosen& chosen);
+void add_model_bench(Command model, Chosen& chosen);
+void add_pool(Command app, Chosen& chosen);
+void add_chat(Command app, Chosen& chosen);
 /// Not shown to people.
-void add_role_host(CLI::App& app, const Catalog& catalog, Chosen& chosen);
-void add_roles(CLI::App& app, const Catalog& catalog, Chosen& chosen);
+void add_role_host(Command app, const Catalog& catalog, Chosen& chosen);
+void add_roles(Command app, const Catalog& catalog, Chosen& chosen);
 
-void add_new(CLI::App& app, const Catalog& catalog, Chosen& chosen);
+void add_new(Command app, const Catalog& catalog, Chosen& chosen);
 
 /// Gives `validate`, `plan`, `test`, `simulate`, `run` and `roles` the option `--plugins DIR`.
-void accept_plugins(CLI::App& app, std::vector<std::string>& folders);
+void accept_plugins(Command app, std::vector<std::string>& folders);
 /// Adds the folders' plugins to the catalog. Returns 0, or 1 when it has said what is wrong.
 int add_plugin_folders(Catalog& catalog, const std::vector<std::string>& folders);
 /// What stands under each command's --help; all commands are there.

@@ -125,12 +125,12 @@ int down(const std::string& file) {
 
 }  // namespace
 
-void add_down(CLI::App& app, Chosen& chosen) {
+void add_down(Command app, Chosen& chosen) {
   auto file = std::make_shared<std::string>();
-  CLI::App* command =
+  Command command =
       app.add_subcommand("down", "End the machines of a cluster that run on this computer");
-  command->add_option("--cluster", *file, "A cluster file (YAML)")->type_name("FILE")->required();
-  command->callback([&chosen, file] { chosen = [file] { return down(*file); }; });
+  command.add_option("--cluster", *file, "A cluster file (YAML)").type_name("FILE").required();
+  command.callback([&chosen, file] { chosen = [file] { return down(*file); }; });
 }
 
 }  // namespace sluice::cli

@@ -1,5 +1,6 @@
 // What stands in each command's --help besides its options. A test runs every one of them, from the
 // repository.
+#include <CLI/CLI.hpp>
 #include <array>
 #include <string>
 #include <string_view>

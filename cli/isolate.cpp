@@ -25,24 +25,23 @@ hosts::HostedCatalog with_hosts(const Catalog& catalog,
   return hosts::host_roles(catalog, workflows, groups, options);
 }
 
-void add_isolate_options(CLI::App& command, IsolateOptions& options) {
+void add_isolate_options(Command command, IsolateOptions& options) {
   command
       .add_option("--isolate", options.roles,
                   "Roles to run in processes of their own, or `all`: one that crashes or hangs "
                   "costs its own calls")
-      ->type_name("ROLE[,ROLE]")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+      .type_name("ROLE[,ROLE]")
+      .separated_by(',');
   command
-      .add_option_function<std::string>(
+      .add_option(
           "--host-memory",
           [&options](const std::string& given) {
             options.memory = parse_byte_size(given).value_or(0);
           },
           "Of --isolate: the most address space that each of the processes may take")
-      ->type_name("SIZE")
-      ->needs("--isolate")
-      ->check([](const std::string& given) {
+      .type_name("SIZE")
+      .needs("--isolate")
+      .check([](const std::string& given) {
         return parse_byte_size(given).value_or(0) >= host_memory_least
                    ? std::string()
                    : "'" + given + "' is no size of 256MiB or more, as in 4GiB";
@@ -84,11 +83,11 @@ Result<void> check_cores_of(const Cluster& cluster, std::uint32_t machine) {
   return {};
 }
 
-void add_role_host(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_role_host(Command app, const Catalog& catalog, Chosen& chosen) {
+  Command command = app.add_subcommand(
       "role-host", "Be a host of roles: started by `sluice run` and `sluice node`, by nobody else");
-  command->group("");  // --help does not show it
-  command->callback([&catalog, &chosen] {
+  command.hide();
+  command.callback([&catalog, &chosen] {
     chosen = [&catalog] {
       int type = 0;
       socklen_t size = sizeof type;

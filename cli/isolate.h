@@ -23,7 +23,7 @@ struct IsolateOptions {
   std::vector<std::string> roles;  // or `all`; none: no hosts
   std::uint64_t memory = 0;        // bytes, of each host
 };
-void add_isolate_options(CLI::App& command, IsolateOptions& options);
+void add_isolate_options(Command command, IsolateOptions& options);
 /// As `with_hosts`. Errors: roles that are not there, or cannot be apart; begin with `--isolate`.
 Result<hosts::HostedCatalog> isolated(const IsolateOptions& options, const Catalog& catalog,
                                       const WorkflowSpec& workflow,

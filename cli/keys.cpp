@@ -75,18 +75,18 @@ int make_all(const std::string& directory, const std::vector<std::string>& machi
 
 }  // namespace
 
-void add_keys(CLI::App& app, Chosen& chosen) {
+void add_keys(Command app, Chosen& chosen) {
   struct Options {
     std::string directory;
     std::vector<std::string> machines;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("keys", "Make the keys by which machines know each other");
-  command->add_option("directory", options->directory, "Where to; made if it is not there")
-      ->required();
-  command->add_option("--machine", options->machines, "A machine's name; may be given many times")
-      ->required();
-  command->callback([&chosen, options] {
+  Command command = app.add_subcommand("keys", "Make the keys by which machines know each other");
+  command.add_option("directory", options->directory, "Where to; made if it is not there")
+      .required();
+  command.add_option("--machine", options->machines, "A machine's name; may be given many times")
+      .required();
+  command.callback([&chosen, options] {
     chosen = [options] {
       const Result<void> names = check_names(options->machines);
       return names.ok() ? make_all(options->directory, options->machines)

@@ -5,6 +5,6 @@
 
 namespace sluice::cli {
 
-void add_keys(CLI::App& app, Chosen& chosen);
+void add_keys(Command app, Chosen& chosen);
 
 }  // namespace sluice::cli

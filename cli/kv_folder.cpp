@@ -8,19 +8,19 @@
 
 namespace sluice::cli {
 
-void add_kv_folder(CLI::App& command, KvFolder& folder) {
+void add_kv_folder(Command command, KvFolder& folder) {
   command.add_option("--kv-folder", folder.path,
                      "keep keys and values there too: what was said is not computed again, by "
                      "later processes either");
   command.add_option("--kv-bytes", folder.bytes, "that --kv-folder may grow to: 4GiB, 512MiB")
-      ->check(CLI::Validator(
-          [](std::string& text) {
+      .check(
+          [](const std::string& text) {
             return parse_byte_size(text).has_value()
                        ? std::string()
                        : "'" + text + "' is no size: a number and KiB, MiB, GiB or TiB";
           },
-          "SIZE"))
-      ->default_str(folder.bytes);
+          "SIZE")
+      .shown_default(folder.bytes);
 }
 
 Result<KeptPool> make_pool(const KvShape& shape, std::size_t pages, const KvFolder& folder) {

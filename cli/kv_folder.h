@@ -1,9 +1,9 @@
 // The options --kv-folder and --kv-bytes: pages in a folder, found again by the next process.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
+#include "cli/command_line.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/tasks/generation.h"
 
@@ -14,7 +14,7 @@ struct KvFolder {
   std::string bytes = "4GiB";
 };
 
-void add_kv_folder(CLI::App& command, KvFolder& folder);
+void add_kv_folder(Command command, KvFolder& folder);
 Result<KeptPool> make_pool(const KvShape& shape, std::size_t pages, const KvFolder& folder);
 /// On standard error: where a prompt's tokens came from, and whether the folder works. Nothing
 /// without a tier.

@@ -133,10 +133,10 @@ int check(const std::string& directory, const std::string& inputs, const std::st
 
 }  // namespace
 
-void add_model(CLI::App& app, Chosen& chosen) {
-  CLI::App* command =
+void add_model(Command app, Chosen& chosen) {
+  Command command =
       app.add_subcommand("model", "What a checkpoint is, whether it computes, and how fast");
-  command->require_subcommand(1);
+  command.require_subcommand();
   struct Options {
     std::string directory, inputs, outputs;
     std::string precision = "exact";
@@ -144,37 +144,36 @@ void add_model(CLI::App& app, Chosen& chosen) {
   };
   auto options = std::make_shared<Options>();
   const auto part = [&](const char* name, const char* meaning) {
-    CLI::App* sub = command->add_subcommand(name, meaning);
-    sub->add_option("DIR", options->directory,
-                    "a GGUF file, or a directory with config.json and safetensors")
-        ->required();
+    Command sub = command.add_subcommand(name, meaning);
+    sub.add_option("DIR", options->directory,
+                   "a GGUF file, or a directory with config.json and safetensors")
+        .required();
     return sub;
   };
-  CLI::App* inspecting = part("inspect", "Family, shapes, tensors and the memory it would take");
-  const auto precision = [&](CLI::App* sub) {
-    sub->add_option("--precision", options->precision,
-                    "exact (f32 sums of what is stored), bf16 or int8")
-        ->check(CLI::IsMember({"exact", "bf16", "int8"}));
+  Command inspecting = part("inspect", "Family, shapes, tensors and the memory it would take");
+  const auto precision = [&](Command sub) {
+    sub.add_option("--precision", options->precision,
+                   "exact (f32 sums of what is stored), bf16 or int8")
+        .one_of({"exact", "bf16", "int8"});
   };
   precision(inspecting);
-  inspecting->callback([options, &chosen] {
+  inspecting.callback([options, &chosen] {
     chosen = [=] { return inspect(options->directory, format_named(options->precision)); };
   });
-  CLI::App* checking =
-      part("check", "Load it; with inputs, run it and write every stage's outputs");
-  checking->add_option("--inputs", options->inputs, "a safetensors file; names in docs/MODELS.md");
-  checking->add_option("--outputs", options->outputs, "where the outputs go, as safetensors")
-      ->needs("--inputs");
+  Command checking = part("check", "Load it; with inputs, run it and write every stage's outputs");
+  checking.add_option("--inputs", options->inputs, "a safetensors file; names in docs/MODELS.md");
+  checking.add_option("--outputs", options->outputs, "where the outputs go, as safetensors")
+      .needs("--inputs");
   precision(checking);
-  add_kv_dtype(*checking, options->kept);
-  checking->callback([options, &chosen] {
+  add_kv_dtype(checking, options->kept);
+  checking.callback([options, &chosen] {
     chosen = [=] {
       return check(options->directory, options->inputs, options->outputs,
                    format_named(options->precision), options->kept.dtype());
     };
   });
-  add_model_ask(*command, chosen);
-  add_model_bench(*command, chosen);
+  add_model_ask(command, chosen);
+  add_model_bench(command, chosen);
 }
 
 }  // namespace sluice::cli

@@ -166,34 +166,34 @@ int ask(Options options) {
 
 }  // namespace
 
-void add_model_ask(CLI::App& model, Chosen& chosen) {
+void add_model_ask(Command model, Chosen& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* sub = model.add_subcommand("ask", "Let it answer a prompt, with pictures");
-  sub->add_option("DIR", options->directory,
-                  "a GGUF file, or a directory with config.json, safetensors and a tokenizer")
-      ->required();
-  sub->add_option("PROMPT", options->prompt, "what the user says; - reads standard input")
-      ->required();
-  sub->add_option("--image", options->images, "a PNG or JPEG before the prompt; may be repeated");
-  sub->add_option("--system", options->system, "what the system says first");
-  sub->add_flag("--raw", options->raw, "the prompt as it is, without the chat template");
+  Command sub = model.add_subcommand("ask", "Let it answer a prompt, with pictures");
+  sub.add_option("DIR", options->directory,
+                 "a GGUF file, or a directory with config.json, safetensors and a tokenizer")
+      .required();
+  sub.add_option("PROMPT", options->prompt, "what the user says; - reads standard input")
+      .required();
+  sub.add_option("--image", options->images, "a PNG or JPEG before the prompt; may be repeated");
+  sub.add_option("--system", options->system, "what the system says first");
+  sub.add_flag("--raw", options->raw, "the prompt as it is, without the chat template");
   GenerationOptions& generation = options->generation;
-  sub->add_option("--max-tokens,--tokens", generation.tokens_max, "of the answer, at most")
-      ->check(CLI::Range(1, 1 << 20));
-  sub->add_option("--temperature", generation.sampling.temperature, "0: the likeliest token")
-      ->check(CLI::Range(0.0, 100.0));
-  sub->add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all");
-  sub->add_option("--top-p", generation.sampling.top_p, "of those with so much probability")
-      ->check(CLI::Range(0.0, 1.0));
-  sub->add_option("--seed", generation.seed, "of the draws");
-  sub->add_option("--stop", generation.stop, "texts that end the answer");
-  sub->add_option("--precision", options->precision, "exact, bf16 or int8")
-      ->check(CLI::IsMember({"exact", "bf16", "int8"}));
-  sub->add_option("--device", options->device, "cpu or cuda, for the decoder")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  add_kv_dtype(*sub, options->kept);
-  add_kv_folder(*sub, options->kv);
-  sub->callback([options, &chosen] { chosen = [=] { return ask(*options); }; });
+  sub.add_option("--max-tokens,--tokens", generation.tokens_max, "of the answer, at most")
+      .check(Range(1, 1 << 20));
+  sub.add_option("--temperature", generation.sampling.temperature, "0: the likeliest token")
+      .check(Range(0.0, 100.0));
+  sub.add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all");
+  sub.add_option("--top-p", generation.sampling.top_p, "of those with so much probability")
+      .check(Range(0.0, 1.0));
+  sub.add_option("--seed", generation.seed, "of the draws");
+  sub.add_option("--stop", generation.stop, "texts that end the answer");
+  sub.add_option("--precision", options->precision, "exact, bf16 or int8")
+      .one_of({"exact", "bf16", "int8"});
+  sub.add_option("--device", options->device, "cpu or cuda, for the decoder")
+      .one_of({"cpu", "cuda"});
+  add_kv_dtype(sub, options->kept);
+  add_kv_folder(sub, options->kv);
+  sub.callback([options, &chosen] { chosen = [=] { return ask(*options); }; });
 }
 
 }  // namespace sluice::cli

@@ -190,30 +190,27 @@ Result<SafetensorsFile> bench_weights(const BenchOptions& options) {
   return open_weights(options.directory);
 }
 
-void add_model_bench(CLI::App& model, Chosen& chosen) {
+void add_model_bench(Command model, Chosen& chosen) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* sub =
+  Command sub =
       model.add_subcommand("bench", "Its tokens per second, or its control step, on this machine");
-  sub->add_option("DIR", options->directory,
-                  "a GGUF file, or a directory with config.json and safetensors")
-      ->required();
-  sub->add_option("--prompt", options->prompt, "tokens of the prompt; 512, or what fits")
-      ->check(CLI::Range(1, 1 << 16))
-      ->default_str("");
-  sub->add_option("--tokens", options->answer, "tokens to decode")->check(CLI::Range(1, 1 << 16));
-  sub->add_option("--batch", options->batch, "sequences or robots at once")
-      ->check(CLI::Range(1, 1024));
-  sub->add_option("--views", options->views, "a policy's cameras that are there; all")
-      ->check(CLI::Range(1, 16));
-  sub->add_option("--words", options->words, "tokens of a policy's prompt")
-      ->check(CLI::Range(1, 1024));
-  sub->add_flag("--random", options->random, "draw the weights: DIR needs config.json only");
-  sub->add_option("--precision", options->precision, "exact, bf16 or int8")
-      ->check(CLI::IsMember({"exact", "bf16", "int8"}));
-  add_kv_dtype(*sub, options->kept);
-  sub->add_option("--device", options->device, "cpu or cuda")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  sub->callback([options, &chosen] { chosen = [=] { return bench(*options); }; });
+  sub.add_option("DIR", options->directory,
+                 "a GGUF file, or a directory with config.json and safetensors")
+      .required();
+  sub.add_option("--prompt", options->prompt, "tokens of the prompt; 512, or what fits")
+      .check(Range(1, 1 << 16))
+      .shown_default("");
+  sub.add_option("--tokens", options->answer, "tokens to decode").check(Range(1, 1 << 16));
+  sub.add_option("--batch", options->batch, "sequences or robots at once").check(Range(1, 1024));
+  sub.add_option("--views", options->views, "a policy's cameras that are there; all")
+      .check(Range(1, 16));
+  sub.add_option("--words", options->words, "tokens of a policy's prompt").check(Range(1, 1024));
+  sub.add_flag("--random", options->random, "draw the weights: DIR needs config.json only");
+  sub.add_option("--precision", options->precision, "exact, bf16 or int8")
+      .one_of({"exact", "bf16", "int8"});
+  add_kv_dtype(sub, options->kept);
+  sub.add_option("--device", options->device, "cpu or cuda").one_of({"cpu", "cuda"});
+  sub.callback([options, &chosen] { chosen = [=] { return bench(*options); }; });
 }
 
 }  // namespace sluice::cli

@@ -10,12 +10,12 @@ kernels::WeightFormat format_named(const std::string& precision) {
                                : kernels::WeightFormat::exact;
 }
 
-void add_kv_dtype(CLI::App& command, KvKept& kept) {
+void add_kv_dtype(Command command, KvKept& kept) {
   command
       .add_option("--kv-dtype", kept.named,
                   "f32 or bf16, which takes half the memory, of keys and values on the CPU")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
+      .one_of({"f32", "bf16"})
+      .shown_default();
 }
 
 Result<void> show_plan(const MemoryPlan& plan, std::FILE* to) {

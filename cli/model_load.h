@@ -1,10 +1,10 @@
 // Loads a checkpoint for a command, after its memory plan was printed and fits.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
 
+#include "cli/command_line.h"
 #include "engine/family/memory_plan.h"
 #include "engine/family/model.h"
 #include "engine/tasks/chat_model.h"
@@ -19,7 +19,7 @@ struct KvKept {
   std::string named = "f32";
   Dtype dtype() const { return named == "bf16" ? Dtype::bf16 : Dtype::f32; }
 };
-void add_kv_dtype(CLI::App& command, KvKept& kept);
+void add_kv_dtype(Command command, KvKept& kept);
 
 /// Errors besides the family's: a folder's file was named instead of the folder.
 Result<Architecture> load_architecture(const std::string& directory);

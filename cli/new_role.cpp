@@ -100,21 +100,21 @@ int new_role(const std::string& name, std::string directory, bool stepped, const
 
 }  // namespace
 
-void add_new(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
+void add_new(Command app, const Catalog& catalog, Chosen& chosen) {
   struct Options {
     std::string name;
     std::string directory;
     bool stepped = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("new", "Begin something of your own");
-  command->require_subcommand(1);
-  CLI::App* role = command->add_subcommand("role", "A project of one role, as a plugin");
-  role->add_option("name", options->name, "The role's name, as workflows will call it")->required();
-  role->add_option("directory", options->directory, "Where to (default: the name)");
-  role->add_flag("--stepped", options->stepped,
-                 "A role that advances many activations together, a step at a time");
-  role->callback([&catalog, &chosen, options] {
+  Command command = app.add_subcommand("new", "Begin something of your own");
+  command.require_subcommand();
+  Command role = command.add_subcommand("role", "A project of one role, as a plugin");
+  role.add_option("name", options->name, "The role's name, as workflows will call it").required();
+  role.add_option("directory", options->directory, "Where to (default: the name)");
+  role.add_flag("--stepped", options->stepped,
+                "A role that advances many activations together, a step at a time");
+  role.callback([&catalog, &chosen, options] {
     chosen = [&catalog, options] {
       return new_role(options->name, options->directory, options->stepped, catalog);
     };

@@ -201,37 +201,37 @@ int up(const NodeCommand& options, const std::vector<std::string>& plugins,
   return 0;
 }
 
-CLI::App* add(CLI::App& app, const char* name, const char* what, NodeCommand& options) {
-  CLI::App* command = app.add_subcommand(name, what);
-  add_workflow_options(*command, options.workflow);
+Command add(Command app, const char* name, const char* what, NodeCommand& options) {
+  Command command = app.add_subcommand(name, what);
+  add_workflow_options(command, options.workflow);
   return command;
 }
 
 }  // namespace
 
-void add_node(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
+void add_node(Command app, const Catalog& catalog, Chosen& chosen) {
   auto options = std::make_shared<NodeCommand>();
-  CLI::App* command = add(app, "node", "Be one machine of a cluster, until SIGTERM", *options);
-  command->add_option("--cluster", options->cluster, "A cluster file (YAML)")
-      ->type_name("FILE")
-      ->required();
-  command->add_option("--name", options->name, "Which of its machines")
-      ->type_name("MACHINE")
-      ->required();
-  command->add_flag("--quiet", options->quiet, "Say nothing about machines that come and go");
-  command->callback([&catalog, &chosen, options, command] {
-    options->plugins = command->get_option("--plugins")->results();
+  Command command = add(app, "node", "Be one machine of a cluster, until SIGTERM", *options);
+  command.add_option("--cluster", options->cluster, "A cluster file (YAML)")
+      .type_name("FILE")
+      .required();
+  command.add_option("--name", options->name, "Which of its machines")
+      .type_name("MACHINE")
+      .required();
+  command.add_flag("--quiet", options->quiet, "Say nothing about machines that come and go");
+  command.callback([&catalog, &chosen, options, command] {
+    options->plugins = command.option("--plugins").results();
     chosen = [&catalog, options] { return node(*options, catalog); };
   });
 }
 
-void add_up(CLI::App& app, const Catalog& catalog, Chosen& chosen,
+void add_up(Command app, const Catalog& catalog, Chosen& chosen,
             const std::vector<std::string>& plugins) {
   auto options = std::make_shared<NodeCommand>();
-  CLI::App* command =
+  Command command =
       add(app, "up", "Start all machines of a cluster but its homes as processes here", *options);
-  command->add_option("file", options->cluster, "A cluster file (YAML)")->required();
-  command->callback([&catalog, &chosen, &plugins, options] {
+  command.add_option("file", options->cluster, "A cluster file (YAML)").required();
+  command.callback([&catalog, &chosen, &plugins, options] {
     chosen = [&catalog, &plugins, options] { return up(*options, plugins, catalog); };
   });
 }

@@ -63,7 +63,7 @@ int plan(const std::string& file, const std::string& format, const std::string& 
 
 }  // namespace
 
-void add_plan(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
+void add_plan(Command app, const Catalog& catalog, Chosen& chosen) {
   struct Options {
     std::string file;
     std::string format = "text";
@@ -71,23 +71,23 @@ void add_plan(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
     WorkflowOptions workflow;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Command command =
       app.add_subcommand("plan", "Show nodes, groups, buckets and who waits for whom");
-  command->add_option("file", options->file, "A workflow file (YAML)")->required();
-  CLI::Option* const format =
-      command->add_option("--format", options->format, "text, json, mermaid, dot or svg")
-          ->check(CLI::IsMember({"text", "json", "mermaid", "dot", "svg"}));
+  command.add_option("file", options->file, "A workflow file (YAML)").required();
+  const Option format =
+      command.add_option("--format", options->format, "text, json, mermaid, dot or svg")
+          .one_of({"text", "json", "mermaid", "dot", "svg"});
   command
-      ->add_option(
+      .add_option(
           "--explain", options->explained,
           "Say in words what makes a node run, what `inputs` brings or how an output is ordered")
-      ->check([](const std::string& given) {
+      .check([](const std::string& given) {
         return given.empty() ? std::string("it needs the name of a node or an output, or `inputs`")
                              : std::string();
       })
-      ->excludes(format);
-  add_workflow_options(*command, options->workflow);
-  command->callback([&catalog, &chosen, options] {
+      .excludes(format);
+  add_workflow_options(command, options->workflow);
+  command.callback([&catalog, &chosen, options] {
     chosen = [&catalog, options] {
       return plan(options->file, options->format, options->explained, options->workflow, catalog);
     };

@@ -6,12 +6,11 @@
 
 namespace sluice::cli {
 
-void accept_plugins(CLI::App& app, std::vector<std::string>& folders) {
-  for (const char* name : {"validate", "plan", "test", "simulate", "run", "node", "up", "role-host",
-                           "roles"})
-    app.get_subcommand(name)
-        ->add_option("--plugins", folders, "A folder of plugins (NAME.role.yaml beside NAME.so)")
-        ->allow_extra_args(false);
+void accept_plugins(Command app, std::vector<std::string>& folders) {
+  for (const char* name :
+       {"validate", "plan", "test", "simulate", "run", "node", "up", "role-host", "roles"})
+    app.subcommand(name).add_option("--plugins", folders,
+                                    "A folder of plugins (NAME.role.yaml beside NAME.so)");
 }
 
 int add_plugin_folders(Catalog& catalog, const std::vector<std::string>& folders) {

@@ -146,34 +146,32 @@ int sessions(const StatusCommand& options) {
   return 0;
 }
 
-void add_options(CLI::App& command, StatusCommand& options) {
-  command
-      .add_option("--cluster", options.cluster, "A cluster file (YAML), whose machines run here")
-      ->type_name("FILE");
-  command.add_option("--format", options.format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}));
+void add_options(Command command, StatusCommand& options) {
+  command.add_option("--cluster", options.cluster, "A cluster file (YAML), whose machines run here")
+      .type_name("FILE");
+  command.add_option("--format", options.format, "text or json").one_of({"text", "json"});
 }
 
 }  // namespace
 
-void add_pool_status(CLI::App& pool, Chosen& chosen) {
+void add_pool_status(Command pool, Chosen& chosen) {
   auto options = std::make_shared<StatusCommand>();
-  CLI::App* command = pool.add_subcommand(
+  Command command = pool.add_subcommand(
       "status",
       "Tell what pages a folder, or the pools of a cluster's machines, have; 1: some of a folder's "
       "are broken, as far as their ends tell");
-  command->add_option("DIR", options->folder, "A folder of --kv-folder, or of a paged_kv's ssd");
-  add_options(*command, *options);
-  command->add_flag("--watch", options->is_watched,
-                    "Once a second until Ctrl-C, with what has happened since; json: a line each");
-  command->callback([&chosen, options] { chosen = [options] { return status(*options); }; });
+  command.add_option("DIR", options->folder, "A folder of --kv-folder, or of a paged_kv's ssd");
+  add_options(command, *options);
+  command.add_flag("--watch", options->is_watched,
+                   "Once a second until Ctrl-C, with what has happened since; json: a line each");
+  command.callback([&chosen, options] { chosen = [options] { return status(*options); }; });
 
   auto asked = std::make_shared<StatusCommand>();
-  CLI::App* list = pool.add_subcommand(
+  Command list = pool.add_subcommand(
       "sessions", "Tell which sessions the pools of a cluster's machines hold pages of");
-  list->add_option("DIR", asked->folder, "A folder has none: says what to ask instead");
-  add_options(*list, *asked);
-  list->callback([&chosen, asked] { chosen = [asked] { return sessions(*asked); }; });
+  list.add_option("DIR", asked->folder, "A folder has none: says what to ask instead");
+  add_options(list, *asked);
+  list.callback([&chosen, asked] { chosen = [asked] { return sessions(*asked); }; });
 }
 
 }  // namespace sluice::cli

@@ -40,25 +40,23 @@ int pages(const PagesCommand& options) {
 
 }  // namespace
 
-void add_pool_store(CLI::App& pool, Chosen& chosen) {
+void add_pool_store(Command pool, Chosen& chosen) {
   auto options = std::make_shared<PagesCommand>();
-  CLI::App* list =
-      pool.add_subcommand("pages", "Tell which pages a folder has, by segment and key");
-  list->add_option("DIR", options->folder, "A folder of --kv-folder, or of a paged_kv's ssd")
-      ->required();
-  list->add_flag("--keys", options->keys, "A line for each page too");
-  list->add_option("--format", options->format, "text or json, which has all keys")
-      ->check(CLI::IsMember({"text", "json"}));
-  list->callback([&chosen, options] { chosen = [options] { return pages(*options); }; });
+  Command list = pool.add_subcommand("pages", "Tell which pages a folder has, by segment and key");
+  list.add_option("DIR", options->folder, "A folder of --kv-folder, or of a paged_kv's ssd")
+      .required();
+  list.add_flag("--keys", options->keys, "A line for each page too");
+  list.add_option("--format", options->format, "text or json, which has all keys")
+      .one_of({"text", "json"});
+  list.callback([&chosen, options] { chosen = [options] { return pages(*options); }; });
 
   auto checked = std::make_shared<PagesCommand>();
-  CLI::App* command =
-      pool.add_subcommand("verify", "Read all pages of a folder; 1: some are broken");
-  command->add_option("DIR", checked->folder, "A folder of --kv-folder, or of a paged_kv's ssd")
-      ->required();
-  command->add_option("--format", checked->format, "text or json, as of `pool status`")
-      ->check(CLI::IsMember({"text", "json"}));
-  command->callback([&chosen, checked] { chosen = [checked] { return verify(*checked); }; });
+  Command command = pool.add_subcommand("verify", "Read all pages of a folder; 1: some are broken");
+  command.add_option("DIR", checked->folder, "A folder of --kv-folder, or of a paged_kv's ssd")
+      .required();
+  command.add_option("--format", checked->format, "text or json, as of `pool status`")
+      .one_of({"text", "json"});
+  command.callback([&chosen, checked] { chosen = [checked] { return verify(*checked); }; });
 }
 
 }  // namespace sluice::cli

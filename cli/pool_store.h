@@ -7,8 +7,8 @@
 namespace sluice::cli {
 
 /// `status`, of a folder or of a cluster, and `sessions`.
-void add_pool_status(CLI::App& pool, Chosen& chosen);
+void add_pool_status(Command pool, Chosen& chosen);
 /// `pages` and `verify`.
-void add_pool_store(CLI::App& pool, Chosen& chosen);
+void add_pool_store(Command pool, Chosen& chosen);
 
 }  // namespace sluice::cli

@@ -89,39 +89,38 @@ int replay(const std::string& name, std::uint32_t capacity, const std::string& p
 
 }  // namespace
 
-void add_pool(CLI::App& app, Chosen& chosen) {
+void add_pool(Command app, Chosen& chosen) {
   struct Options {
     std::string file;
     std::uint32_t blocks = 0;
     std::string policy{eviction_names().front()};
   };
   auto options = std::make_shared<Options>();
-  CLI::App* pool =
+  Command pool =
       app.add_subcommand("pool", "The pool of pages: what it holds, and what it would keep");
-  pool->require_subcommand(1);
-  add_pool_status(*pool, chosen);
-  add_pool_store(*pool, chosen);
-  pool->add_subcommand("functions",
-                       "Print what a Redis server that others share must have loaded: pipe it to "
-                       "`redis-cli -x FUNCTION LOAD`")
-      ->callback([&chosen] {
+  pool.require_subcommand();
+  add_pool_status(pool, chosen);
+  add_pool_store(pool, chosen);
+  pool.add_subcommand("functions",
+                      "Print what a Redis server that others share must have loaded: pipe it to "
+                      "`redis-cli -x FUNCTION LOAD`")
+      .callback([&chosen] {
         chosen = [] {
           const std::string_view text = page_index_functions();
           return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? 0 : 1;
         };
       });
-  CLI::App* command =
-      pool->add_subcommand("trace", "Replay a trace; print the blocks that hit, in %");
+  Command command = pool.add_subcommand("trace", "Replay a trace; print the blocks that hit, in %");
   command
-      ->add_option("file", options->file,
-                   "A trace in Mooncake's format (JSON lines); - reads standard input")
-      ->required();
-  command->add_option("--blocks", options->blocks, "Blocks that the pool holds")
-      ->required()
-      ->check(CLI::Range(1u, most_blocks));
-  command->add_option("--policy", options->policy,
-                      "Which block goes first: " + policy_names() + ", which is the most possible");
-  command->callback([&chosen, options] {
+      .add_option("file", options->file,
+                  "A trace in Mooncake's format (JSON lines); - reads standard input")
+      .required();
+  command.add_option("--blocks", options->blocks, "Blocks that the pool holds")
+      .required()
+      .check(Range(1u, most_blocks));
+  command.add_option("--policy", options->policy,
+                     "Which block goes first: " + policy_names() + ", which is the most possible");
+  command.callback([&chosen, options] {
     chosen = [options] { return replay(options->file, options->blocks, options->policy); };
   });
 }

@@ -102,12 +102,12 @@ int roles(const Catalog& catalog, const std::string& name) {
 
 }  // namespace
 
-void add_roles(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
-  CLI::App* command =
+void add_roles(Command app, const Catalog& catalog, Chosen& chosen) {
+  Command command =
       app.add_subcommand("roles", "List the plugins that roles can run, or show one of them");
   auto name = std::make_shared<std::string>();
-  command->add_option("name", *name, "A plugin, to see what its fields and options are for");
-  command->callback(
+  command.add_option("name", *name, "A plugin, to see what its fields and options are for");
+  command.callback(
       [&catalog, &chosen, name] { chosen = [&catalog, name] { return roles(catalog, *name); }; });
 }
 

@@ -483,10 +483,10 @@ Result<void> check_options(const RunOptions& options) {
 }
 
 /// Of workflows whose input is `request: json`.
-void add_request_options(CLI::App& command, RunOptions& options) {
+void add_request_options(Command command, RunOptions& options) {
   constexpr const char* group = "For an input `request: json`";
   const auto add = [&](const char* name, auto& to, const char* what) {
-    return command.add_option(name, to, what)->group(group);
+    return command.add_option(name, to, what).group(group);
   };
   add("--prompt", options.prompt, "What to ask, or what to draw; - reads standard input");
   add("--image", options.images, "A PNG or JPEG of any size; may be repeated");
@@ -504,7 +504,7 @@ void add_request_options(CLI::App& command, RunOptions& options) {
       "Below 1: a drawing starts from the given picture (default: 1)");
 }
 
-void add_calls_options(CLI::App& command, RunOptions& options) {
+void add_calls_options(Command command, RunOptions& options) {
   command
       .add_option(
           "--calls", options.calls,
@@ -512,75 +512,72 @@ void add_calls_options(CLI::App& command, RunOptions& options) {
           "\"deadline_ms\", \"end_session\"}; an input is its value, or {\"file\": PATH} as "
           "pictures are; in a request a picture is {\"type\": \"image\", \"data\": BASE64}; "
           "results come as JSON lines when they are there")
-      ->type_name("FILE|-");
+      .type_name("FILE|-");
   command.add_option("--concurrency", options.concurrency, "Of --calls, so many at once")
-      ->needs("--calls")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+      .needs("--calls")
+      .check(Range(1, 1024))
+      .shown_default();
   command
       .add_option("--session", options.session,
                   "The name of the calls' session, within this run; without it each line of "
                   "--calls that names none has one of its own")
-      ->check([](const std::string& given) {
+      .check([](const std::string& given) {
         return given.empty() ? std::string("a session's name is not empty") : std::string();
       });
 }
 
 }  // namespace
 
-void add_run(CLI::App& app, const Catalog& catalog, Chosen& chosen,
+void add_run(Command app, const Catalog& catalog, Chosen& chosen,
              const std::vector<std::string>& plugins) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app.add_subcommand("run", "Run a workflow: one call, or many");
-  command->add_option("file", options->file,
-                      "A workflow file (YAML); with --cluster one of its workflows, or its name");
+  Command command = app.add_subcommand("run", "Run a workflow: one call, or many");
+  command.add_option("file", options->file,
+                     "A workflow file (YAML); with --cluster one of its workflows, or its name");
   command
-      ->add_option("--cluster", options->cluster,
-                   "Run it on the machines of a cluster file (YAML); those that nobody has started "
-                   "are started here, and stopped afterwards, where it has one home")
-      ->type_name("FILE");
+      .add_option("--cluster", options->cluster,
+                  "Run it on the machines of a cluster file (YAML); those that nobody has started "
+                  "are started here, and stopped afterwards, where it has one home")
+      .type_name("FILE");
   command
-      ->add_option("--name", options->name,
-                   "Of --cluster: the machine that this is, one on which calls begin (default: the "
-                   "first)")
-      ->needs("--cluster")
-      ->type_name("MACHINE");
+      .add_option("--name", options->name,
+                  "Of --cluster: the machine that this is, one on which calls begin (default: the "
+                  "first)")
+      .needs("--cluster")
+      .type_name("MACHINE");
   command
-      ->add_option("--join-within", options->join_seconds,
-                   "Of --cluster: how long to wait for the other machines, in seconds")
-      ->needs("--cluster")
-      ->check(CLI::Range(1, 3600))
-      ->capture_default_str();
+      .add_option("--join-within", options->join_seconds,
+                  "Of --cluster: how long to wait for the other machines, in seconds")
+      .needs("--cluster")
+      .check(Range(1, 3600))
+      .shown_default();
   command
-      ->add_option("--input", options->inputs,
-                   "An input, read as its declared type: text, JSON and numbers as they stand, "
-                   "pictures (PNG, JPEG) and tensors (.npy) from @FILE or - (standard input)")
-      ->type_name("NAME=VALUE|@FILE|-")
-      ->check([](const std::string& given) {
+      .add_option("--input", options->inputs,
+                  "An input, read as its declared type: text, JSON and numbers as they stand, "
+                  "pictures (PNG, JPEG) and tensors (.npy) from @FILE or - (standard input)")
+      .type_name("NAME=VALUE|@FILE|-")
+      .check([](const std::string& given) {
         return given.find('=') != std::string::npos
                    ? std::string()
                    : "'" + given + "' is not NAME=VALUE, NAME=@FILE or NAME=-";
       })
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--without", options->without, "An input that this call does not bring")
-      ->type_name("NAME")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      .repeated();
+  command.add_option("--without", options->without, "An input that this call does not bring")
+      .type_name("NAME")
+      .repeated();
   command
-      ->add_option("--out", options->outs,
-                   "Where an output goes; a lone FILE is for the one picture or tensor "
-                   "(default: OUTPUT.png or .npy here, text to standard output)")
-      ->type_name("NAME=FILE|FOLDER|FILE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_calls_options(*command, *options);
-  command->add_option("--trace", options->trace,
-                      "Write what ran when to this file: for ui.perfetto.dev, and `sluice why`");
-  add_isolate_options(*command, options->isolate);
-  add_request_options(*command, *options);
-  add_workflow_options(*command, options->workflow);
-  command->callback([&catalog, &chosen, &plugins, options] {
+      .add_option("--out", options->outs,
+                  "Where an output goes; a lone FILE is for the one picture or tensor "
+                  "(default: OUTPUT.png or .npy here, text to standard output)")
+      .type_name("NAME=FILE|FOLDER|FILE")
+      .repeated();
+  add_calls_options(command, *options);
+  command.add_option("--trace", options->trace,
+                     "Write what ran when to this file: for ui.perfetto.dev, and `sluice why`");
+  add_isolate_options(command, options->isolate);
+  add_request_options(command, *options);
+  add_workflow_options(command, options->workflow);
+  command.callback([&catalog, &chosen, &plugins, options] {
     chosen = [&catalog, &plugins, options] {
       const Result<void> fits = check_options(*options);
       return fits.ok() ? run(*options, catalog, plugins) : fail_usage(fits.error().message);

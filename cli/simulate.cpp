@@ -347,41 +347,41 @@ int simulate(const SimulateOptions& options, const Catalog& catalog) {
 
 }  // namespace
 
-void add_simulate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
+void add_simulate(Command app, const Catalog& catalog, Chosen& chosen) {
   auto options = std::make_shared<SimulateOptions>();
-  CLI::App* command = app.add_subcommand(
+  Command command = app.add_subcommand(
       "simulate", "Predict times and queues of a workflow under load, or hunt for trouble");
-  command->add_option("file", options->file, "A workflow file (YAML)")->required();
-  command->add_option("--calls", options->calls, "How many calls arrive")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}));
-  command->add_option("--sessions", options->sessions, "Over how many sessions they are spread")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000}));
-  const CLI::Option* concurrency =
+  command.add_option("file", options->file, "A workflow file (YAML)").required();
+  command.add_option("--calls", options->calls, "How many calls arrive")
+      .check(Range(std::uint64_t{1}, std::uint64_t{1'000'000}));
+  command.add_option("--sessions", options->sessions, "Over how many sessions they are spread")
+      .check(Range(std::uint64_t{1}, std::uint64_t{100'000}));
+  const Option concurrency =
       command
-          ->add_option("--concurrency", options->concurrency,
-                       "Calls under way at once: as one ends the next begins; as many as --calls: "
-                       "all come at the same moment")
-          ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}))
-          ->capture_default_str();
-  const CLI::Option* rate =
+          .add_option("--concurrency", options->concurrency,
+                      "Calls under way at once: as one ends the next begins; as many as --calls: "
+                      "all come at the same moment")
+          .check(Range(std::uint64_t{1}, std::uint64_t{1'000'000}))
+          .shown_default();
+  const Option rate =
       command
-          ->add_option("--rate", options->rate,
-                       "Calls per second that come whether others have ended or not, in place of "
-                       "--concurrency")
-          ->check(CLI::Range(1e-6, 1e9));
-  command->add_option("--nodes", options->machines, "Over how many machines roles are spread")
-      ->check(CLI::Range(1U, 1024U));
-  command->add_option("--profile", options->profile,
-                      "A profile or scenario: what roles yield and how long they take");
-  command->add_option("--seed", options->seed, "Everything random follows from it");
-  command->add_option("--seeds", options->seeds, "Try this many seeds and print totals only")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
-  command->add_option("--trace", options->trace, "Write a Chrome/Perfetto trace to this file");
-  command->add_flag("--faults", options->faults,
-                    "Roles fail and hang, links break, machines pause or are lost, callers cancel");
-  add_workflow_options(*command, options->workflow);
-  command->callback([&catalog, &chosen, options, concurrency, rate] {
-    const bool both = concurrency->count() > 0 && rate->count() > 0;
+          .add_option("--rate", options->rate,
+                      "Calls per second that come whether others have ended or not, in place of "
+                      "--concurrency")
+          .check(Range(1e-6, 1e9));
+  command.add_option("--nodes", options->machines, "Over how many machines roles are spread")
+      .check(Range(1U, 1024U));
+  command.add_option("--profile", options->profile,
+                     "A profile or scenario: what roles yield and how long they take");
+  command.add_option("--seed", options->seed, "Everything random follows from it");
+  command.add_option("--seeds", options->seeds, "Try this many seeds and print totals only")
+      .check(Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
+  command.add_option("--trace", options->trace, "Write a Chrome/Perfetto trace to this file");
+  command.add_flag("--faults", options->faults,
+                   "Roles fail and hang, links break, machines pause or are lost, callers cancel");
+  add_workflow_options(command, options->workflow);
+  command.callback([&catalog, &chosen, options, concurrency, rate] {
+    const bool both = concurrency.count() > 0 && rate.count() > 0;
     chosen = [&catalog, options, both] {
       if (both)
         return fail_usage(

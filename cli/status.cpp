@@ -281,16 +281,15 @@ int status(const StatusCommand& options) {
 
 }  // namespace
 
-void add_status(CLI::App& app, Chosen& chosen) {
+void add_status(Command app, Chosen& chosen) {
   auto options = std::make_shared<StatusCommand>();
-  CLI::App* command =
+  Command command =
       app.add_subcommand("status", "Say how the machines of a cluster are, as seen from here");
-  command->add_option("--cluster", options->cluster, "A cluster file (YAML)")
-      ->type_name("FILE")
-      ->required();
-  command->add_option("--format", options->format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}));
-  command->callback([&chosen, options] { chosen = [options] { return status(*options); }; });
+  command.add_option("--cluster", options->cluster, "A cluster file (YAML)")
+      .type_name("FILE")
+      .required();
+  command.add_option("--format", options->format, "text or json").one_of({"text", "json"});
+  command.callback([&chosen, options] { chosen = [options] { return status(*options); }; });
 }
 
 }  // namespace sluice::cli

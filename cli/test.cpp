@@ -168,17 +168,17 @@ int test(const TestOptions& options, const Catalog& catalog) {
 
 }  // namespace
 
-void add_test(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
+void add_test(Command app, const Catalog& catalog, Chosen& chosen) {
   auto options = std::make_shared<TestOptions>();
-  CLI::App* command = app.add_subcommand(
+  Command command = app.add_subcommand(
       "test", "Run the scenarios of workflows under many orders of events, without models");
-  command->add_option("paths", options->paths, "Scenario files, or folders to search")->required();
-  command->add_option("--seeds", options->seeds.count, "How many orders of events to try")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
-  command->add_option("--seed", options->seeds.first, "The first seed, to repeat a failure");
-  command->add_flag("--json", options->json, "One JSON object per scenario and line");
-  add_workflow_options(*command, options->workflow);
-  command->callback([&catalog, &chosen, options] {
+  command.add_option("paths", options->paths, "Scenario files, or folders to search").required();
+  command.add_option("--seeds", options->seeds.count, "How many orders of events to try")
+      .check(Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
+  command.add_option("--seed", options->seeds.first, "The first seed, to repeat a failure");
+  command.add_flag("--json", options->json, "One JSON object per scenario and line");
+  add_workflow_options(command, options->workflow);
+  command.callback([&catalog, &chosen, options] {
     chosen = [&catalog, options] { return test(*options, catalog); };
   });
 }

@@ -1,5 +1,6 @@
 #include "cli/usage.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

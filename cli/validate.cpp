@@ -122,23 +122,23 @@ int validate(const std::vector<std::string>& files, const std::string& format,
 
 }  // namespace
 
-void add_validate(CLI::App& app, const Catalog& catalog, Chosen& chosen) {
+void add_validate(Command app, const Catalog& catalog, Chosen& chosen) {
   struct Options {
     std::vector<std::string> files;
     std::string format = "text";
     WorkflowOptions workflow;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Command command = app.add_subcommand(
       "validate", "Find what is wrong with workflows, cluster files and manifests");
   command
-      ->add_option("files", options->files,
-                   "Workflow files, cluster files and manifests of roles (YAML)")
-      ->required();
-  command->add_option("--format", options->format, "text, json or sarif")
-      ->check(CLI::IsMember({"text", "json", "sarif"}));
-  add_workflow_options(*command, options->workflow);
-  command->callback([&catalog, &chosen, options] {
+      .add_option("files", options->files,
+                  "Workflow files, cluster files and manifests of roles (YAML)")
+      .required();
+  command.add_option("--format", options->format, "text, json or sarif")
+      .one_of({"text", "json", "sarif"});
+  add_workflow_options(command, options->workflow);
+  command.callback([&catalog, &chosen, options] {
     chosen = [&catalog, options] {
       return validate(options->files, options->format, options->workflow, catalog);
     };

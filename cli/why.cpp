@@ -270,21 +270,21 @@ int why(const std::string& path, std::int64_t call) {
 
 }  // namespace
 
-void add_why(CLI::App& app, Chosen& chosen) {
+void add_why(Command app, Chosen& chosen) {
   struct Options {
     std::string trace;
     std::int64_t call = 0;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Command command = app.add_subcommand(
       "why", "Say what a call of a trace waited for, step by step, and what it did not run");
   command
-      ->add_option("trace", options->trace,
-                   "A file written by `sluice run --trace` or `sluice simulate --trace`")
-      ->required();
-  command->add_option("call", options->call, "Which call, from 1; of `run --calls` its line")
-      ->required();
-  command->callback(
+      .add_option("trace", options->trace,
+                  "A file written by `sluice run --trace` or `sluice simulate --trace`")
+      .required();
+  command.add_option("call", options->call, "Which call, from 1; of `run --calls` its line")
+      .required();
+  command.callback(
       [&chosen, options] { chosen = [options] { return why(options->trace, options->call); }; });
 }
 

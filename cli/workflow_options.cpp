@@ -8,14 +8,13 @@ std::vector<Override> WorkflowOptions::overrides() const {
   return overrides;
 }
 
-void add_workflow_options(CLI::App& command, WorkflowOptions& options) {
+void add_workflow_options(Command command, WorkflowOptions& options) {
   command
       .add_option("--set", options.set,
                   "In place of what the file says, as in roles.llm.replicas=2; may be repeated")
-      ->type_name("PATH=VALUE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->check([](const std::string& text) {
+      .type_name("PATH=VALUE")
+      .repeated()
+      .check([](const std::string& text) {
         const Result<Override> override = parse_override(text);
         return override.ok() ? std::string() : override.error().message;
       });

@@ -1,10 +1,10 @@
 // Options of every command that takes workflows: validate, plan, test, simulate and run.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "workflows/override.h"
 
 namespace sluice::cli {
@@ -16,6 +16,6 @@ struct WorkflowOptions {
 };
 
 /// `options` lives as long as the command.
-void add_workflow_options(CLI::App& command, WorkflowOptions& options);
+void add_workflow_options(Command command, WorkflowOptions& options);
 
 }  // namespace sluice::cli

@@ -5,6 +5,7 @@
 
 #include "runtime/membership.h"
 #include "runtime/sim/simulation.h"
+#include "tests/sanitized.h"
 #include "world.h"
 
 using namespace sluice;
@@ -145,9 +146,9 @@ TEST_CASE("each kind of trouble alone comes to an end for every call") {
     options.machines = options.homes = 3;
     options.between_calls = 600us;
     options.faults.suspect = 0.1;
-    const sim::FaultCounts counts = run(busy, options, 400, orphaned);
-    CHECK(counts.suspects > 500);
-    CHECK(orphaned > 100);
+    const sim::FaultCounts counts = run(busy, options, testing::seeds(400), orphaned);
+    CHECK(counts.suspects > testing::seeds(500));
+    CHECK(orphaned > testing::seeds(100));
   }
   SECTION("homes that are lost with their calls") {
     options.faults.kill = 0.1;

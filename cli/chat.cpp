@@ -296,12 +296,7 @@ void add_chat(Command app, Chosen& chosen) {
   sub.add_option("--max-tokens,--tokens", generation.tokens_max, "of an answer, at most")
       .check(Range(1, 1 << 20))
       .shown_default();
-  sub.add_option("--temperature", generation.sampling.temperature, "0: the likeliest token")
-      .check(Range(0.0, 100.0));
-  sub.add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all");
-  sub.add_option("--top-p", generation.sampling.top_p, "of those with so much probability")
-      .check(Range(0.0, 1.0));
-  sub.add_option("--seed", generation.seed, "of the draws");
+  add_sampling(sub, generation);
   sub.add_option("--precision", options->precision, "exact, bf16 or int8")
       .one_of({"exact", "bf16", "int8"});
   sub.add_flag("--stats", options->stats, "tell for each turn what was kept and what is new");

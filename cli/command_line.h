@@ -1,6 +1,6 @@
 // What a command takes: its options, and what runs when it is typed. The commands are declared with
 // these; the parser behind them is CLI11, whose header takes each file that includes it longer to
-// compile than all else in it, so few do (main, usage, examples, plugins).
+// compile than all else in it, so four do: command_line, main, usage and examples.
 //
 // Handles of what the parser holds: copied freely, valid as long as the parser's object is.
 #pragma once

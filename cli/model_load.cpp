@@ -18,6 +18,15 @@ void add_kv_dtype(Command command, KvKept& kept) {
       .shown_default();
 }
 
+void add_sampling(Command command, GenerationOptions& generation) {
+  command.add_option("--temperature", generation.sampling.temperature, "0: the likeliest token")
+      .check(Range(0.0, 100.0));
+  command.add_option("--top-k", generation.sampling.top_k, "of so many likeliest; 0: all");
+  command.add_option("--top-p", generation.sampling.top_p, "of those with so much probability")
+      .check(Range(0.0, 1.0));
+  command.add_option("--seed", generation.seed, "of the draws");
+}
+
 Result<void> show_plan(const MemoryPlan& plan, std::FILE* to) {
   std::fprintf(to, "memory     %s\n", plan.text().c_str());
   return plan.check();

@@ -20,6 +20,8 @@ struct KvKept {
   Dtype dtype() const { return named == "bf16" ? Dtype::bf16 : Dtype::f32; }
 };
 void add_kv_dtype(Command command, KvKept& kept);
+/// --temperature, --top-k, --top-p and --seed.
+void add_sampling(Command command, GenerationOptions& generation);
 
 /// Errors besides the family's: a folder's file was named instead of the folder.
 Result<Architecture> load_architecture(const std::string& directory);

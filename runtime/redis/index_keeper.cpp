@@ -25,7 +25,7 @@ using std::chrono::steady_clock;
 using Instant = IndexClient::Instant;
 using Deadline = RedisLink::Deadline;
 
-constexpr milliseconds connect_patience{250}, farewell_patience{200};
+constexpr milliseconds connect_patience{250}, farewell_patience{500};
 constexpr Instant longest_wait = std::chrono::seconds(60);
 
 Instant now() { return steady_clock::now().time_since_epoch(); }
@@ -129,6 +129,7 @@ std::optional<IndexQuestion> Keeper::next_question(IndexClient*& whose, Instant&
 }
 
 void Keeper::keep() {
+  bool is_cut_off = false;
   for (bool is_over = false; !is_over;) {
     say_farewells();
     IndexClient* whose = nullptr;
@@ -136,8 +137,11 @@ void Keeper::keep() {
     const std::optional<IndexQuestion> question = next_question(whose, due);
     if (question) ask(whose, *question);
     is_over = wait(question ? Instant{} : due);
+    // The end came amid a question, perhaps: a farewell needs a new link then.
+    is_cut_off = question && !link_;
   }
   stop_.hear();
+  if (is_cut_off) (void)connect(steady_clock::now() + farewell_patience);
   say_farewells();
 }
 

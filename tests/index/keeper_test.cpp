@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "base/random.h"
 #include "dataplane/page_index.h"
@@ -126,6 +127,23 @@ class Machine final : private IndexClient {
   std::unique_ptr<IndexPort> keeper_;
 };
 
+/// Asks one question, which the server never answers.
+class EndsAmidQuestion final : public IndexClient {
+ public:
+  std::optional<IndexQuestion> ask(Instant) override {
+    if (std::exchange(has_asked_, true)) return std::nullopt;
+    return IndexQuestion{1, {"BLPOP", "nothing", "0"}, 60s};
+  }
+  Instant due() const override { return Instant::max(); }
+  void answered(std::uint64_t, const std::vector<std::string>&, Instant) override {}
+  void refused(std::uint64_t, const std::string&, Instant) override {}
+  void broke(const std::string&, Instant) override {}
+  std::vector<std::string> farewell() const override { return {"SET", "farewell", "said"}; }
+
+ private:
+  bool has_asked_ = false;
+};
+
 std::vector<PageProvider> has(std::uint32_t machine, std::size_t pages, std::uint32_t life = 1) {
   return {{{machine, life}, pages}};
 }
@@ -148,6 +166,23 @@ TEST_CASE("what a machine publishes another finds, until it is withdrawn or the 
   CHECK(server.as_root({"EXISTS", "sluice:laptop:pages:7:has:0"}).number == 0);
   CHECK(asks.finds(40, {}));
   CHECK(asks.notices().empty());
+}
+
+TEST_CASE("a pool that ends while a question of it is open takes its leave nevertheless") {
+  const ScratchFolder folder;
+  const RealServer server(folder.path());
+  EndsAmidQuestion client;
+  IndexOptions options;
+  options.address = server.address();
+  options.login = RedisLogin{"root", "x", "f"};
+  std::unique_ptr<IndexPort> keeper = make_index_keeper(std::move(options));
+  keeper->open(client);
+  REQUIRE(until([&] {
+    return server.as_root({"INFO", "clients"}).text.find("blocked_clients:1") != std::string::npos;
+  }));
+  keeper->close(client);
+  keeper.reset();
+  CHECK(server.as_root({"GET", "farewell"}).text == "said");
 }
 
 TEST_CASE("a server that is killed, emptied or put back to a copy has all pages again") {

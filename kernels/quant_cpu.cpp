@@ -106,8 +106,24 @@ Piece piece_at(std::span<const BlockRows> parts, std::size_t at) {
   return {};
 }
 
+/// Where rows [begin, begin + count) stand, those between them counted.
+Stretch stretch_of(const BlockRows& part, std::size_t begin, std::size_t count) {
+  const std::size_t bytes = std::min(count, part.rows - begin) * part.row_bytes();
+  return {part.row(begin), part.interleaved == 0 ? bytes : 2 * bytes};
+}
+
+/// Asks for one of so many equal shares of it, into the caches.
+void ask_for(const Stretch& next, std::size_t share, std::size_t shares) {
+  constexpr std::size_t line = 64;
+  for (std::size_t at = next.bytes * share / shares; at < next.bytes * (share + 1) / shares;
+       at += line)
+    __builtin_prefetch(next.at + at);
+}
+
 /// The two panels against all tiles: a tile of x meets one after the other while it is near.
-void panels_rows(const WholeTiles& x, const Piece& piece, float* y, std::size_t stride) {
+/// `next`: asked for meanwhile.
+void panels_rows(const WholeTiles& x, const Piece& piece, const Stretch& next, float* y,
+                 std::size_t stride) {
   thread_local Panel panels[2];
   const std::size_t used = piece.count[1] == 0 ? 1 : 2;
   for (std::size_t i = 0; i < used; ++i)
@@ -115,6 +131,7 @@ void panels_rows(const WholeTiles& x, const Piece& piece, float* y, std::size_t 
   alignas(64) TileSums sums;
   for (std::size_t tile = 0; tile < x.tiles(); ++tile)
     for (std::size_t i = 0; i < used; ++i) {
+      ask_for(next, used * tile + i, used * x.tiles());
       multiply_tile(panels[i], {x, tile}, x.each, sums);
       put(sums, std::min(x.each, x.rows - tile * x.each), piece.count[i],
           y + tile * x.each * stride + i * panel_outs, stride);
@@ -128,12 +145,6 @@ void direct_rows(const WholeTiles& x, const Piece& piece, float* y, std::size_t 
     multiply_rows(*piece.part, piece.begin + i * panel_outs, piece.count[i], {x, 0}, x.each, sums);
     put(sums, x.rows, piece.count[i], y + i * panel_outs, stride);
   }
-}
-
-/// Where rows [begin, begin + count) stand, those between them counted.
-Stretch stretch_of(const BlockRows& part, std::size_t begin, std::size_t count) {
-  const std::size_t bytes = std::min(count, part.rows - begin) * part.row_bytes();
-  return {part.row(begin), part.interleaved == 0 ? bytes : 2 * bytes};
 }
 
 /// What pairs are multiplied with at a time.
@@ -193,15 +204,17 @@ void quantised_rows(const WholeTiles& x, std::span<const BlockRows> parts, std::
   each_piece(x, pieces, [&](std::size_t at, const TileRange& tiles, std::size_t next) {
     const Piece piece = piece_at(parts, at);
     float* to = y.data() + piece.out;
-    if (!x.in_bytes) return panels_rows(x, piece, to, out);
-    if (x.rows <= block_rows_few) return direct_rows(x, piece, to, out);
-    PairRows pair{{piece.part, piece.part},
-                  {piece.begin, piece.begin + panel_outs},
-                  {piece.count[0], piece.count[1]}};
+    Stretch behind;
     if (next < pieces) {
-      const Piece behind = piece_at(parts, next);
-      pair.next[0] = stretch_of(*behind.part, behind.begin, piece_outs);
+      const Piece other = piece_at(parts, next);
+      behind = stretch_of(*other.part, other.begin, piece_outs);
     }
+    if (!x.in_bytes) return panels_rows(x, piece, behind, to, out);
+    if (x.rows <= block_rows_few) return direct_rows(x, piece, to, out);
+    const PairRows pair{{piece.part, piece.part},
+                        {piece.begin, piece.begin + panel_outs},
+                        {piece.count[0], piece.count[1]},
+                        {behind, {}}};
     multiply_pair(pair, x, tiles.begin, tiles.end, {to, out, finish});
   });
 }

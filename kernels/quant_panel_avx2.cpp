@@ -99,6 +99,9 @@ SLUICE_BLOCKS_AVX2 [[gnu::always_inline]] inline void add_scaled(
       const __m256i two = two_of_x(x + 2 * r);
       whole[r][0] = _mm256_add_epi32(whole[r][0], _mm256_madd_epi16(first, two));
       whole[r][1] = _mm256_add_epi32(whole[r][1], _mm256_madd_epi16(second, two));
+      // One row after the other: otherwise the compiler begins with all products, for which there
+      // are no registers left.
+      asm volatile("" : "+x"(whole[r][0]), "+x"(whole[r][1]) : : "memory");
     }
   }
 #pragma GCC unroll 6
@@ -148,10 +151,15 @@ void fill_panel_avx2(const BlockRows& w, std::size_t begin, std::size_t count, P
 }
 
 void multiply_tile_avx2(const Panel& panel, const TileProduct& p, std::size_t rows, TileSums& to) {
-  constexpr std::size_t most = tile_rows_most / 2;
-  std::size_t first = 0;
-  for (; rows - first >= most; first += most) multiply<most>(panel, p, rows, first, to);
-  for (; first < rows; first += 2) multiply<2>(panel, p, rows, first, to);
+  // Two rows alone take almost as long as four: eight are four and four.
+  for (std::size_t first = 0; first < rows;) {
+    const std::size_t left = rows - first;
+    const std::size_t count = left == 8 ? 4 : std::min<std::size_t>(left, 6);
+    if (count == 6) multiply<6>(panel, p, rows, first, to);
+    if (count == 4) multiply<4>(panel, p, rows, first, to);
+    if (count == 2) multiply<2>(panel, p, rows, first, to);
+    first += count;
+  }
 }
 
 #else

@@ -455,11 +455,11 @@ Coordinator::Number Coordinator::finish_one(Number id, Effects& effects) {
   end.session = session;
   end.failure = std::move(call.failure);
   if (started && !end.failure) call.untold.say(plan_, call.delivered == 0, call.warnings);
-  const std::vector<NodeId> silent = call.untold.silent_nodes();
+  call.untold.silent_nodes(silent_);
   if (!call.warnings.empty()) end.warnings = call.warnings.counted();
   const Number next = leave_queue(call);
   forget(id);
-  if (started) tell_ended(id, session, all, silent, effects);
+  if (started) tell_ended(id, session, all, effects);
   if (next == 0 || plan_.calls == CallMode::overlap) return 0;
   CallRecord& follower = record_of(next);
   if (follower.started) return 0;
@@ -513,8 +513,7 @@ Coordinator::Number Coordinator::leave_queue(const CallRecord& record) {
   return first;
 }
 
-void Coordinator::tell_ended(Number id, std::uint64_t session, bool all,
-                             const std::vector<NodeId>& silent, Effects& effects) {
+void Coordinator::tell_ended(Number id, std::uint64_t session, bool all, Effects& effects) {
   const auto tell = [&](NodeId node) {
     if (is_away(node, id)) return;
     Message* message = pools_.new_message(Message::Kind::call_ended, node, name_of(id), session);
@@ -523,7 +522,7 @@ void Coordinator::tell_ended(Number id, std::uint64_t session, bool all,
   };
   if (!all) {
     for (const NodeId node : keepers_) tell(node);
-    for (const NodeId node : silent)
+    for (const NodeId node : silent_)
       if (!std::ranges::binary_search(keepers_, node)) tell(node);
     return;
   }

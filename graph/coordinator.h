@@ -149,10 +149,9 @@ class Coordinator {
   void check_outputs(Number id, CallRecord& call, Effects& effects);
   /// Ends the call when nothing of it is left. The result is a call that has started in its place.
   Number finish_one(Number id, Effects& effects);
-  /// Those that remember something of it: of each call, or of this one since they were `silent`.
-  /// `all`: also those that only know that it was cancelled, or given up.
-  void tell_ended(Number id, std::uint64_t session, bool all, const std::vector<NodeId>& silent,
-                  Effects& effects);
+  /// Those that remember something of it: of each call, or of this one (`silent_`). `all`: also
+  /// those that only know that it was cancelled, or given up.
+  void tell_ended(Number id, std::uint64_t session, bool all, Effects& effects);
   /// The call that is next to end by its deadline; 0: none.
   Number first_timed();
   void add_due(Instant deadline, Number id);
@@ -188,6 +187,7 @@ class Coordinator {
   };
   std::vector<Due> due_;         // a heap, the next first; some have ended
   std::vector<NodeId> keepers_;  // nodes that remember something of each call to its end
+  std::vector<NodeId> silent_;   // and of the call that ends now
   std::vector<Away> away_;       // sorted
   bool waits_for_starts_ = false;
   std::deque<Number> ready_;     // then: calls whose turn has come; some have ended

@@ -215,11 +215,10 @@ const Untold::Told* Untold::find(NodeId node, std::uint16_t group) const {
   return at != told_.end() && key(*at) == std::pair(node, group) ? &*at : nullptr;
 }
 
-std::vector<NodeId> Untold::silent_nodes() const {
-  std::vector<NodeId> nodes;
+void Untold::silent_nodes(std::vector<NodeId>& nodes) const {
+  nodes.clear();
   for (const Told& one : told_)
     if (one.silent) nodes.push_back(one.node);
-  return nodes;
 }
 
 void Untold::clear() {

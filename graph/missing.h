@@ -39,8 +39,8 @@ class Untold {
   void add(const Lost& lost);
   /// Appends a line for each join that never ran, and one when the call brought no output.
   void say(const Plan& plan, bool no_output, Warnings& warnings) const;
-  /// Sorted: each remembers something of the call, to its end.
-  std::vector<NodeId> silent_nodes() const;
+  /// Sorted, in place of what `nodes` has: each remembers something of the call, to its end.
+  void silent_nodes(std::vector<NodeId>& nodes) const;
   /// Null: nothing was told.
   const Told* find(NodeId node, std::uint16_t group) const;
   void clear();

@@ -45,6 +45,8 @@ int plan(const std::string& file, const std::string& format, const std::string& 
   if (!compiled.ok()) return fail(compiled.error().message);
   print_diagnostics(*compiled);
   if (!compiled->ok()) return 1;
+  if (compiled->loaded.spec.is_library)
+    return fail(file + " has roles for other workflows to include, and nothing to plan");
   if (!explained.empty()) {
     const Result<std::string> text =
         explain(compiled->plan, compiled->loaded.spec, explained, file);

@@ -102,6 +102,10 @@ class Checker {
         error(role.name.mark, "missing-model",
               "role '" + role.name.text + "' runs '" + plugin->name + "', which needs a model",
               "model: the directory of the checkpoint");
+      if (!plugin->needs_model && !plugin->any_ports && role.model)
+        warn(role.name.mark, "idle-model",
+             "role '" + role.name.text + "' names a model, and '" + plugin->name + "' uses none",
+             "remove `model`, or give the role another plugin");
       if (plugin->session_state && role.balance != Balance::session)
         error(role.name.mark, "needs-session-balance",
               "role '" + role.name.text + "' keeps state between the calls of a session",

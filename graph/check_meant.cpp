@@ -1,6 +1,7 @@
 #include "graph/check_meant.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <string>
 #include <utility>
@@ -28,13 +29,18 @@ void check_groups(const NodeSpec& node, Diagnostics& diagnostics) {
                            "remove one of them"});
 }
 
-void check_deadline(const NodeSpec& node, const WorkflowLimits& limits, Diagnostics& diagnostics) {
-  if (node.deadline <= limits.deadline) return;
-  report(diagnostics, {Severity::warning, node.name.mark, "idle-deadline",
-                       "node '" + node.name.text + "' has a deadline of " +
-                           std::to_string(node.deadline.count()) + " ms, and its call ends after " +
-                           std::to_string(limits.deadline.count()) + " ms",
-                       "give the call more time (limits: deadline), or remove the node's"});
+void check_times(const NodeSpec& node, const WorkflowLimits& limits, Diagnostics& diagnostics) {
+  const auto check = [&](std::chrono::milliseconds time, const char* code, const char* has,
+                         const char* remove) {
+    if (time <= limits.deadline) return;
+    report(diagnostics,
+           {Severity::warning, node.name.mark, code,
+            "node '" + node.name.text + "' " + has + " " + std::to_string(time.count()) +
+                " ms, and its call ends after " + std::to_string(limits.deadline.count()) + " ms",
+            std::string("give the call more time (limits: deadline), or ") + remove});
+  };
+  check(node.deadline, "idle-deadline", "has a deadline of", "remove the node's");
+  check(node.max_age, "idle-max-age", "drops what is older than", "remove `max_age`");
 }
 
 }  // namespace
@@ -42,7 +48,7 @@ void check_deadline(const NodeSpec& node, const WorkflowLimits& limits, Diagnost
 void check_meant(const WorkflowSpec& spec, Diagnostics& diagnostics) {
   for (const NodeSpec& node : spec.nodes) {
     check_groups(node, diagnostics);
-    check_deadline(node, spec.limits, diagnostics);
+    check_times(node, spec.limits, diagnostics);
   }
   if (spec.is_library) return;
   for (const GlobalParamSpec& param : spec.global_params) {

@@ -125,8 +125,10 @@ void end_loops(Script& script, const Plan& plan) {
     const std::uint64_t cut = loops.cut()[node.id];
     if (cut == 0) continue;
     std::vector<std::vector<std::uint64_t>>& yields = script.nodes[node.id].by_iteration;
-    const std::uint64_t rest = yields.front().front() & ~cut;
-    yields.push_back(rest == 0 ? std::vector<std::uint64_t>{} : std::vector{rest});
+    std::vector<std::uint64_t> rest;
+    for (const std::uint64_t frame : yields.front())
+      if ((frame & ~cut) != 0) rest.push_back(frame & ~cut);
+    yields.push_back(std::move(rest));
   }
 }
 

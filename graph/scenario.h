@@ -22,7 +22,7 @@ using YieldsSpec = std::vector<std::vector<Name>>;
 /// What a node does instead of running its role.
 struct NodeScriptSpec {
   Name node;
-  std::vector<YieldsSpec> by_iteration;  // the last repeats; empty: one frame with every field
+  std::vector<YieldsSpec> by_iteration;  // the last repeats; empty: as its role declares
   std::vector<Mark> yields_marks;        // where each of them stands
   std::optional<Name> by_replica;        // they are: not turns, but replicas
   std::vector<std::pair<Name, std::int64_t>> values;

@@ -34,11 +34,25 @@ class Binder {
                             near.empty() ? what + "s: " + list : "did you mean '" + near + "'?"});
   }
 
-  static NodeScript default_script(const PlanNode& node) {
-    NodeScript script;
+  /// One frame with every output; where the role says what comes apart, a frame of each.
+  static std::vector<std::uint64_t> default_frames(const PlanNode& node) {
+    std::uint64_t came = 0;
+    std::vector<std::uint64_t> frames;
+    for (const std::uint64_t whole : node.frames) {
+      const std::uint64_t frame = whole & ~(came & node.once);
+      if (node.yields_max != 0 && frames.size() == node.yields_max) break;
+      if (frame != 0) frames.push_back(frame);
+      came |= frame;
+    }
+    if (!frames.empty()) return frames;
     std::uint64_t all = 0;
     for (std::size_t i = 0; i < node.outputs.size(); ++i) all |= std::uint64_t{1} << i;
-    script.by_iteration = {{all}};
+    return {all};
+  }
+
+  static NodeScript default_script(const PlanNode& node) {
+    NodeScript script;
+    script.by_iteration = {default_frames(node)};
     script.values.assign(node.outputs.size(), 0);
     const NodeScriptSpec plain;
     script.latency_least = plain.latency_least;

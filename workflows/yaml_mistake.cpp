@@ -51,6 +51,9 @@ class Scan {
   std::optional<std::size_t> open_bracket() const {
     return brackets_.empty() ? std::nullopt : std::optional(brackets_.back());
   }
+  bool is_open(std::size_t bracket) const {
+    return std::ranges::find(brackets_, bracket) != brackets_.end();
+  }
   std::optional<std::size_t> tab() const { return tab_; }
   /// A no-break space, or one of another script, in front of a line.
   std::optional<std::size_t> wide_indent() const { return wide_indent_; }
@@ -451,6 +454,25 @@ static Diagnostic dollar_mistake(std::string_view text, std::size_t byte) {
                 "write \"${NAME:-default}\"");
 }
 
+/// The parser, which met something at `byte` within this bracket, says that it is not closed, and
+/// it is, further down.
+static std::optional<Diagnostic> missing_comma(std::string_view text, std::size_t byte,
+                                               std::size_t bracket) {
+  const Scan whole(text, text.size());
+  if (whole.is_mixed() || whole.open_quote() || whole.is_open(bracket)) return std::nullopt;
+  const bool glued =
+      byte > 0 && std::string_view(" \t\r\n,").find(text[byte - 1]) == std::string_view::npos;
+  if (glued && (text[byte] == '[' || text[byte] == '{'))
+    return syntax(text, byte, "a bracket within a value needs quotes around the value",
+                  "put the value in quotes, or write a space or a ',' before the bracket");
+  // It is the ':' behind a key: the comma is missing before that.
+  const std::size_t last = byte == 0 ? 0 : text.find_last_not_of(' ', byte - 1);
+  const std::size_t at =
+      text[byte] == ':' ? text.find_last_of(" \t\n,[{", last) + 1 : byte;  // npos + 1: 0
+  return syntax(text, at, "a ',' is missing before this",
+                "entries within brackets have a ',' between them");
+}
+
 Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::string& parser) {
   // What the parser says of nesting that is too deep for it, far beyond what is allowed here.
   if (parser.find("bad file") != std::string::npos)
@@ -485,6 +507,8 @@ Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::st
     return syntax(
         text, *bracket - 1, "a space must follow this ':'",
         std::string("write `: ") + text[*bracket] + "` in place of `:" + text[*bracket] + "`");
+  if (const auto bracket = scan.open_bracket(); bracket && flow)
+    if (auto comma = missing_comma(text, byte, *bracket)) return std::move(*comma);
   if (const auto bracket = scan.open_bracket(); bracket && (flow || block || ends))
     return syntax(text, *bracket, "this bracket is not closed",
                   std::string("write the closing ") + (text[*bracket] == '{' ? '}' : ']') +

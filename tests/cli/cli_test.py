@@ -142,7 +142,7 @@ def why_by_hand(file):
            "      in all       0.000       0.500       0.500       3.000  and 8.000 on other machines, or on the way there and back\n"
            "  the trace holds nothing of b, c: other machines run them, or would have\n"
            "  most of it: on other machines, or on the way there and back, 8.000 ms\n", out)
-    code, out, err = sluice("simulate", CHAT, "--calls", "2", "--concurrency", "1", "--faults", "--seed", "16")
+    code, out, err = sluice("simulate", CHAT, "--calls", "2", "--concurrency", "1", "--faults", "--seed", "20")
     expect("faults are to blame, not the load", "note           --faults lets machines pause and roles hang and shortens deadlines" in out and "under way at once" not in out, out)
     one_line_error("why of a call too many", "no call 9, there are 6 (0 to 5)", "why", trace, "9")
     one_line_error("why of no calls at all", "no call 0, there are none", "why",
@@ -450,6 +450,8 @@ outputs: { o: n.y }
         expect("include", code == 0, (code, out, err))
         code, out, err = sluice("validate", file("round.yaml", user.replace(b"library.yaml", b"round.yaml")))
         expect("include in a circle", code == 1 and "round in a circle: round.yaml -> round.yaml" in out, (code, out, err))
+        code, out, err = sluice("plan", library)
+        expect("a file of roles alone has no plan", code == 1 and out == "" and "nothing to plan" in err, out + err)
         file("library.yaml", b"sluice: 1\nworkflow: library\nroles:\n  a: { plugin: nosuch, replicas: 0 }\n")
         file("middle.yaml", b"sluice: 1\ninclude: [ library.yaml ]\nroles: { b: { plugin: scripted } }\n")
         top = file("top.yaml", user.replace(b"[library", b"[middle"))

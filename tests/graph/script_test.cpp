@@ -57,9 +57,9 @@ TEST_CASE("a node yields the fields that its script names, and fails where it sa
 
 namespace {
 
-/// What is wrong with the script of a node whose role yields at most three frames, each of them
-/// either `text`, or `image` with the number `n`, which comes once in a call: line and words.
-std::string problems(const std::string& script) {
+/// A node `say`, whose role yields at most `most` frames, each of them either `text`, or `image`
+/// with the number `n`, which comes once in a call.
+Plan plan_of_teller(std::uint32_t most) {
   PluginDeclaration teller;
   teller.name = "teller";
   InterfaceDeclaration tell;
@@ -69,7 +69,7 @@ std::string problems(const std::string& script) {
                   {"image", ValueType::image, ""},
                   {"n", ValueType::number, "", true}};
   tell.frames = {{"text"}, {"image", "n"}};
-  tell.yields_max = 3;
+  tell.yields_max = most;
   teller.interfaces = {tell};
   LoadedWorkflow loaded = load_workflow("w.yaml", R"(
 sluice: 1
@@ -82,8 +82,14 @@ outputs: { text: say.text, image: say.image, n: say.n }
 )");
   const Declarations declarations{teller};
   check(loaded.spec, declarations, loaded.diagnostics);
-  const Plan plan = compile(loaded.spec, declarations, loaded.diagnostics);
+  Plan plan = compile(loaded.spec, declarations, loaded.diagnostics);
   REQUIRE(!has_errors(loaded.diagnostics));
+  return plan;
+}
+
+/// What is wrong with the script of a node that yields at most three frames: line and words.
+std::string problems(const std::string& script) {
+  const Plan plan = plan_of_teller(3);
   LoadedScenario scenario =
       load_scenario("s.yaml", "scenario: s\nworkflow: w.yaml\ncalls: [ {} ]\nnodes:\n  say: { " +
                                   script + " }\nexpect: { firings: { say: 2 } }\n");
@@ -95,6 +101,18 @@ outputs: { text: say.text, image: say.image, n: say.n }
 }
 
 }  // namespace
+
+TEST_CASE("without a script what a role yields apart comes in frames of its own") {
+  Diagnostics diagnostics;
+  const auto yields = [&](std::uint32_t most) {
+    const Plan plan = plan_of_teller(most);
+    return bind_scenario({}, plan, diagnostics).nodes[plan.find("say")->id].by_iteration;
+  };
+  CHECK(yields(3) == std::vector<std::vector<std::uint64_t>>{{0b001, 0b110}});
+  CHECK(yields(0) == yields(3));
+  CHECK(yields(1) == std::vector<std::vector<std::uint64_t>>{{0b001}});
+  CHECK(diagnostics.empty());
+}
 
 TEST_CASE("a script yields nothing that its role declares impossible") {
   CHECK(problems("yields: [ [text], [image, n], [text] ]").empty());

@@ -13,16 +13,26 @@ using namespace sluice;
 
 namespace {
 
+/// Roles `r` take and give anything; `talker.say` yields `plan` and `answer` apart.
 Plan plan_of(const std::string& nodes) {
-  PluginDeclaration scripted;
+  PluginDeclaration scripted, talks;
   scripted.name = "scripted";
   scripted.any_ports = true;
+  talks.name = "talks";
+  InterfaceDeclaration say;
+  say.name = "say";
+  say.inputs = {{"x", ValueType::any, ""}};
+  say.outputs = {{"plan", ValueType::any, ""}, {"answer", ValueType::any, ""}};
+  say.frames = {{"plan"}, {"answer"}};
+  talks.interfaces = {say};
+  const Declarations declarations{scripted, talks};
   LoadedWorkflow loaded = load_workflow("loops.yaml",
                                         "sluice: 1\nworkflow: loops\ninputs: { a: text }\n"
-                                        "roles: { r: { plugin: scripted } }\nnodes:\n" +
+                                        "roles: { r: { plugin: scripted }, talker: { plugin: "
+                                        "talks } }\nnodes:\n" +
                                             nodes);
-  check(loaded.spec, {scripted}, loaded.diagnostics);
-  Plan plan = compile(loaded.spec, {scripted}, loaded.diagnostics);
+  check(loaded.spec, declarations, loaded.diagnostics);
+  Plan plan = compile(loaded.spec, declarations, loaded.diagnostics);
   REQUIRE(!has_errors(loaded.diagnostics));
   return plan;
 }
@@ -55,6 +65,20 @@ TEST_CASE("the node that can leave a loop does so the second time") {
   act: { run: r.b, inputs: [ { x: think.plan } ], outputs: [done] }
 outputs: { o: think.answer }
 )")) == "think2 act1");
+}
+
+TEST_CASE("of what comes apart the second time leaves out what leads back") {
+  const Plan plan = plan_of(R"(
+  think: { run: talker.say, inputs: [ { x: inputs.a }, { x: act.done } ] }
+  act: { run: r.b, inputs: [ { x: think.plan } ], outputs: [done] }
+outputs: { o: think.answer }
+)");
+  CHECK(firings(plan) == "think2 act1");
+  Diagnostics diagnostics;
+  Script script = bind_scenario({}, plan, diagnostics);
+  end_loops(script, plan);
+  CHECK(script.nodes[plan.find("think")->id].by_iteration ==
+        std::vector<std::vector<std::uint64_t>>{{0b01, 0b10}, {0b10}});
 }
 
 TEST_CASE("a loop that leaves by what it repeats ends too") {

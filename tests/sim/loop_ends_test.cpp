@@ -37,11 +37,17 @@ Plan plan_of(const std::string& nodes) {
   return plan;
 }
 
-/// Of one call whose nodes nobody described: how often each fired, e.g. "a2 b1".
-std::string firings(const Plan& plan) {
+/// Nobody described its nodes.
+Script script_of(const Plan& plan) {
   Diagnostics diagnostics;
   Script script = bind_scenario({}, plan, diagnostics);
   end_loops(script, plan);
+  return script;
+}
+
+/// Of one call whose nodes nobody described: how often each fired, e.g. "a2 b1".
+std::string firings(const Plan& plan) {
+  Script script = script_of(plan);
   script.sessions = {"s"};
   script.calls = {{0, 1, {}}};
   const sim::Report report = sim::simulate(plan, script, {});
@@ -74,9 +80,7 @@ TEST_CASE("of what comes apart the second time leaves out what leads back") {
 outputs: { o: think.answer }
 )");
   CHECK(firings(plan) == "think2 act1");
-  Diagnostics diagnostics;
-  Script script = bind_scenario({}, plan, diagnostics);
-  end_loops(script, plan);
+  const Script script = script_of(plan);
   CHECK(script.nodes[plan.find("think")->id].by_iteration ==
         std::vector<std::vector<std::uint64_t>>{{0b01, 0b10}, {0b10}});
 }
@@ -119,8 +123,6 @@ TEST_CASE("without a loop nothing is left out") {
 outputs: { o: two.y }
 )");
   CHECK(firings(plan) == "one1 two1");
-  Diagnostics diagnostics;
-  Script script = bind_scenario({}, plan, diagnostics);
-  end_loops(script, plan);
+  const Script script = script_of(plan);
   for (const NodeScript& node : script.nodes) CHECK(node.by_iteration.size() == 1);
 }

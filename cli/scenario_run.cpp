@@ -313,9 +313,8 @@ json call_json(const ScenarioRun& run, std::size_t index) {
     if (node.fan_out() > 1) one["replica"] = firing.replica;
     one["inputs"] = json::object();
     for (const sim::FiringInput& input : firing.inputs)
-      for (const sim::Token token : input.tokens)
-        one["inputs"][node.groups[firing.group].fields[input.field]].push_back(
-            sim::token_text(token));
+      one["inputs"][node.groups[firing.group].fields[input.field]].push_back(
+          sim::token_text(input.token));
     firings.emplace_back(sim::identity_of(run.plan, firing), std::move(one));
   }
   std::ranges::sort(firings, {}, [](const auto& one) { return one.first; });

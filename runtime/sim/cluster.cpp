@@ -93,10 +93,13 @@ Cluster::Cluster(const Plan& plan, const Options& options, std::uint32_t homes, 
       counts_(counts),
       nodes_(machines_of_nodes(plan, honest_, options)),
       contract_(plan, placement(), {}),
+      machines_(options.machines),
       stops_(stopping_edges(std::vector{by_executor(plan)}).front()),
       network_(options, agenda, random, oracle, counts) {
   for (std::uint32_t i = 0; i < options.machines; ++i) {
-    Machine& machine = machines_.emplace_back(options.machines);
+    Machine& machine = machines_[i];
+    machine.peers = Membership(options.machines);
+    machine.told.resize(options.machines);
     machine.pools.self.machine = i;
     machine.pools.waiting_max = waiting_from_others_max;
     make_windows(machine);

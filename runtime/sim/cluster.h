@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -43,10 +42,8 @@ struct Clock {
 };
 
 struct Machine {
-  explicit Machine(std::size_t machines) : peers(machines), told(machines) {}
-
   Pools pools;  // `self`: which machine, in which life
-  Membership peers;
+  Membership peers{0};
   std::vector<std::uint64_t> told;    // by machine: up to which life it knows to be over, plus 1
   std::unique_ptr<Windows> windows;   // null: nothing bounds what is on its way
   std::unique_ptr<Coordinator> home;  // null: no callers here, or nobody is there
@@ -143,7 +140,7 @@ class Cluster {
   const wire::Contract contract_;
   std::vector<wire::Bytes> heard_;
   std::uint64_t overheard_ = 0;
-  std::deque<Machine> machines_;
+  std::vector<Machine> machines_;
   std::vector<std::vector<std::unique_ptr<Engine>>> engines_;  // by machine, then by node
   std::vector<Placed> timed_;
   struct Took {

@@ -21,15 +21,12 @@ Oracle::Oracle(const Plan& plan, const Script& script) : plan_(plan), script_(sc
 }
 
 bool Oracle::Identities::insert(Token token) {
-  const std::span<Token> few = std::span(first).first(std::min(size, first.size()));
-  if (std::ranges::find(few, token) != few.end()) return false;
-  if (size < first.size()) {
-    first[size++] = token;
-    return true;
-  }
-  if (!others) others = std::make_unique<std::unordered_set<Token>>();
-  ++size;
-  return others->insert(token).second;
+  if (!table && list.size() == many)
+    table = std::make_unique<std::unordered_set<Token>>(list.begin(), list.end());
+  if (table) return table->insert(token).second;
+  if (std::ranges::find(list, token) != list.end()) return false;
+  list.push_back(token);
+  return true;
 }
 
 void Oracle::violated(std::string what) {

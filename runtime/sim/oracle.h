@@ -6,7 +6,6 @@
 // Thread: one. Source: docs/SIMULATION.md.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -115,9 +114,9 @@ class Oracle {
     /// False when it is there.
     bool insert(Token token);
 
-    std::size_t size = 0;
-    std::array<Token, 4> first{};
-    std::unique_ptr<std::unordered_set<Token>> others;
+    static constexpr std::size_t many = 64;
+    std::vector<Token> list;
+    std::unique_ptr<std::unordered_set<Token>> table;  // behind `many`
   };
   struct Queue {
     std::vector<FrameNumber> frames;  // as they came

@@ -260,15 +260,15 @@ class Simulation final : public TroubleHost {
     const std::uint32_t index = new_running();
     Running& running = running_[index];
     running.start = start;
-    Firing firing = firing_of(plan_, start, oracle_.call_of(start.call));
-    running.identity = identity_of(plan_, firing);
+    set_firing(plan_, start, oracle_.call_of(start.call), firing_);
+    set_identity(plan_, firing_, running.identity);
     const Token identity = yield_token(running.identity, ~0U);
     const bool fenced = cluster_.machine(at).away;
-    running.fact = oracle_.started(start, firing, identity, fenced);
+    running.fact = oracle_.started(start, firing_, identity, fenced);
     if (!fenced) spread_.started(start, at);
-    report_.calls[firing.call].firings_hash += mixed(identity, order_token(start));
-    running.span = spans_.open(start, firing.call, identity, now_);
-    if (options_.keep_firings) report_.firings.push_back(std::move(firing));
+    report_.calls[firing_.call].firings_hash += mixed(identity, order_token(start));
+    running.span = spans_.open(start, firing_.call, identity, now_);
+    if (options_.keep_firings) report_.firings.push_back(firing_);
     const NodeScript& script = script_.nodes[start.node];
     running.yields = &script.yields(start.iteration, start.replica);
     const nanoseconds latency = cluster_.draw({script.latency_least, script.latency_most});
@@ -294,10 +294,11 @@ class Simulation final : public TroubleHost {
     const std::uint32_t index = free_.back();
     free_.pop_back();
     Running& running = running_[index];
-    const std::uint32_t generation = running.generation + 1;
-    running = Running();
-    running.generation = generation;
-    running.used = true;
+    Running fresh;
+    fresh.used = true;
+    fresh.generation = running.generation + 1;
+    fresh.identity = std::move(running.identity);  // its memory
+    running = std::move(fresh);
     return index;
   }
 
@@ -571,6 +572,7 @@ class Simulation final : public TroubleHost {
   Agenda agenda_;
   Oracle oracle_;
   Effects effects_;
+  Firing firing_;  // what starts now
   Cluster cluster_;
   Troubles troubles_;
   Hostile hostile_;

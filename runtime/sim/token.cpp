@@ -1,15 +1,31 @@
 #include "runtime/sim/token.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cstring>
 
 #include "base/sha256.h"
 
 namespace sluice::sim {
 
+namespace {
+
+// Numbers go behind a text without a text of their own: an identity is made for every activation.
+void append_token(std::string& text, Token token) {
+  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[token >> shift & 15U];
+}
+void append_number(std::string& text, std::uint64_t number) {
+  std::array<char, 20> digits{};
+  text.append(digits.data(),
+              std::to_chars(digits.begin(), digits.end(), number).ptr - digits.data());
+}
+
+}  // namespace
+
 std::string token_text(Token token) {
-  std::string text(16, '0');
-  for (std::size_t i = 0; i < 16; ++i) text[15 - i] = "0123456789abcdef"[token >> (4 * i) & 15U];
+  std::string text;
+  append_token(text, token);
   return text;
 }
 
@@ -18,9 +34,10 @@ Token input_token(const std::string& input, std::size_t call) {
 }
 
 Token yield_token(const std::string& identity, std::size_t yield) {
-  std::string name;
-  name.reserve(identity.size() + 12);
-  return sha256_prefix(name.append(identity).append("#").append(std::to_string(yield)));
+  thread_local std::string name;  // its memory is kept
+  name.assign(identity).append("#");
+  append_number(name, yield);
+  return sha256_prefix(name);
 }
 
 PayloadRef token_payload(Token token, std::uint32_t frame, std::int64_t number) {
@@ -44,19 +61,23 @@ std::uint32_t frame_of(const Payload& payload) {
   return frame;
 }
 
-Firing firing_of(const Plan& plan, const StartActivation& start, std::size_t call) {
-  Firing firing{call, start.node, start.group, {}};
-  if (plan.nodes[start.node].fan_out() > 1) firing.replica = start.replica;
+void set_firing(const Plan& plan, const StartActivation& start, std::size_t call, Firing& firing) {
+  firing.call = call;
+  firing.node = start.node;
+  firing.group = start.group;
+  firing.replica = plan.nodes[start.node].fan_out() > 1 ? start.replica : 0;
+  firing.inputs.clear();
+  for (const InputValue& input : start.inputs)
+    firing.inputs.push_back({input.field, token_of(*input.value)});
   const std::vector<std::string>& fields = plan.nodes[start.node].groups[start.group].fields;
-  for (const InputValue& input : start.inputs) {
-    if (firing.inputs.empty() || firing.inputs.back().field != input.field)
-      firing.inputs.push_back({input.field, {}});
-    firing.inputs.back().tokens.push_back(token_of(*input.value));
-  }
-  for (FiringInput& input : firing.inputs) std::ranges::sort(input.tokens);
   std::ranges::sort(firing.inputs, [&](const FiringInput& a, const FiringInput& b) {
-    return fields[a.field] < fields[b.field];
+    return a.field == b.field ? a.token < b.token : fields[a.field] < fields[b.field];
   });
+}
+
+Firing firing_of(const Plan& plan, const StartActivation& start, std::size_t call) {
+  Firing firing;
+  set_firing(plan, start, call, firing);
   return firing;
 }
 
@@ -64,17 +85,24 @@ std::string runner_text(const PlanNode& node, std::uint32_t replica) {
   return node.fan_out() == 1 ? node.name : node.name + "@" + std::to_string(replica);
 }
 
-std::string identity_of(const Plan& plan, const Firing& firing) {
+void set_identity(const Plan& plan, const Firing& firing, std::string& identity) {
   const PlanNode& node = plan.nodes[firing.node];
-  std::string identity = runner_text(node, firing.replica);
-  identity.append("|").append(std::to_string(firing.group));
+  identity = runner_text(node, firing.replica);
+  append_number(identity += '|', firing.group);
+  std::uint16_t field = none;
   for (const FiringInput& input : firing.inputs) {
-    identity.append("|").append(node.groups[firing.group].fields[input.field]).append("=");
-    for (std::size_t i = 0; i < input.tokens.size(); ++i) {
-      if (i != 0) identity += '+';
-      identity += token_text(input.tokens[i]);
-    }
+    if (input.field == field)
+      identity += '+';
+    else
+      identity.append("|").append(node.groups[firing.group].fields[input.field]) += '=';
+    field = input.field;
+    append_token(identity, input.token);
   }
+}
+
+std::string identity_of(const Plan& plan, const Firing& firing) {
+  std::string identity;
+  set_identity(plan, firing, identity);
   return identity;
 }
 

@@ -32,10 +32,10 @@ PayloadRef token_payload(Token token, std::uint32_t frame, std::int64_t number);
 Token token_of(const Payload& payload);
 std::uint32_t frame_of(const Payload& payload);
 
-/// One input field of a firing, its tokens sorted.
+/// One value that a firing got.
 struct FiringInput {
   std::uint16_t field = 0;  // index in the group's fields
-  std::vector<Token> tokens;
+  Token token = 0;
 };
 
 /// One activation that started.
@@ -43,12 +43,15 @@ struct Firing {
   std::size_t call = 0;
   NodeId node = 0;
   std::uint16_t group = 0;
-  std::vector<FiringInput> inputs;  // by the field's name
+  std::vector<FiringInput> inputs;  // by the field's name, a field's by token
   std::uint32_t replica = 0;        // of a node that runs on each
 };
 
 Firing firing_of(const Plan& plan, const StartActivation& start, std::size_t call);
 std::string identity_of(const Plan& plan, const Firing& firing);
+/// The same, in memory that there is.
+void set_firing(const Plan& plan, const StartActivation& start, std::size_t call, Firing& firing);
+void set_identity(const Plan& plan, const Firing& firing, std::string& identity);
 /// What stands for the node in an identity: its name, with the replica where it runs on each.
 std::string runner_text(const PlanNode& node, std::uint32_t replica);
 /// Of the order in which its values came, of which the identity says nothing.

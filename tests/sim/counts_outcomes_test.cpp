@@ -1,6 +1,7 @@
 // A node that counts, by every pair of counts, of frames that come in every number: how often it
 // runs, with how many values of each field, and what the call says.
 #include <catch2/catch.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,9 @@ std::string text_of(const Plan& plan, const sim::Report& report) {
   for (const sim::Firing& firing : report.firings) {
     if (firing.node != take) continue;
     text += "runs with";
-    for (const sim::FiringInput& input : firing.inputs)
-      text += " " + std::to_string(input.tokens.size());
+    std::map<std::uint16_t, std::size_t> values;  // by field
+    for (const sim::FiringInput& input : firing.inputs) ++values[input.field];
+    for (const auto& [field, count] : values) text += " " + std::to_string(count);
     text += "; ";
   }
   const sim::CallReport& call = report.calls.at(0);

@@ -216,10 +216,11 @@ class Checker {
         return;
       }
       if (!seen.insert(next->name.text).second) {
-        error(role.colocate->mark, "colocate-circle",
-              "the roles that share a place go round in a circle ('" + role.name.text + "')",
-              "let one of them stand alone");
-        return;
+        if (!circle_.contains(next->name.text))  // else it is told
+          error(next->colocate->mark, "colocate-circle",
+                "the roles that share a place go round in a circle ('" + next->name.text + "')",
+                "let one of them stand alone");
+        return circle_.merge(seen);
       }
       at = next;
     }
@@ -568,6 +569,7 @@ class Checker {
   }
 
   const WorkflowSpec& spec_;
+  std::set<std::string> circle_;  // roles from which one comes to a circle of `colocate`
   const Declarations& declarations_;
   Diagnostics& diagnostics_;
   const FieldsByNode refused_;

@@ -30,6 +30,7 @@ struct NodeScriptSpec {
   std::chrono::milliseconds latency_most{5};
   bool fail = false;
   std::optional<std::int64_t> fail_when_iteration;
+  Mark fail_when_iteration_mark;
   std::optional<std::int64_t> fail_on_replica;
   Mark fail_on_replica_mark;
 };

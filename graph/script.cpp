@@ -89,6 +89,7 @@ class Binder {
     const PlanNode* node = find_node(spec.node);
     if (node == nullptr) return;
     check_replicas(spec, *node);
+    check_turns(spec, *node);
     NodeScript& script = script_.nodes[node->id];
     script.by_replica = spec.by_replica.has_value();
     if (!spec.by_iteration.empty()) script.by_iteration.clear();
@@ -183,6 +184,23 @@ class Binder {
     if (spec.fail_on_replica)
       check(spec.fail_on_replica_mark, "fail_on_replica",
             static_cast<std::size_t>(*spec.fail_on_replica));
+  }
+
+  /// What stands in no loop has one turn, the first.
+  void check_turns(const NodeScriptSpec& spec, const PlanNode& node) {
+    if (node.loop_index != none) return;
+    const auto report = [&](Mark mark, const std::string& what, const std::string& help) {
+      diagnostics_.push_back(
+          {Severity::error, mark, "no-such-turn",
+           "'" + node.name + "' stands in no loop: its only turn is 0, and " + what, help});
+    };
+    if (!spec.by_replica && spec.by_iteration.size() > 1)
+      report(spec.yields_marks[1], "`by_iteration` says what it yields at others",
+             "write what it yields as `yields`");
+    if (spec.fail_when_iteration.value_or(0) > 0)
+      report(spec.fail_when_iteration_mark,
+             "it is told to fail at " + std::to_string(*spec.fail_when_iteration),
+             "`fail: true` fails it whenever it runs");
   }
 
   /// A number of `values` that no frame names comes with the first frame.

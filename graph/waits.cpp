@@ -148,6 +148,18 @@ std::vector<std::size_t> find_cycle(const std::vector<std::vector<std::size_t>>&
   return {};
 }
 
+/// That no output depends on the loop or on what leads into it: both follow from its having no way
+/// out.
+void forget_unused(const Plan& plan, const std::vector<bool>& leads_there,
+                   Diagnostics& diagnostics) {
+  std::erase_if(diagnostics, [&](const Diagnostic& one) {
+    return one.code == "unused-node" && std::ranges::any_of(plan.nodes, [&](const PlanNode& node) {
+             return leads_there[node.id] && node.mark.line == one.mark.line &&
+                    node.mark.column == one.mark.column;
+           });
+  });
+}
+
 }  // namespace
 
 void check_loops(Plan& plan, const Dominators& dominators, const Doubts& doubts,
@@ -183,11 +195,12 @@ void check_loops(Plan& plan, const Dominators& dominators, const Doubts& doubts,
                   "give `on_full` to a node in front of the loop");
     }
     // A name that is wrong may have been the way out; that there are no outputs is said.
-    if (!exit && !doubts.any && !plan.outputs.empty())
-      add_error(diagnostics, start.mark, "loop-without-exit",
-                "the loop " + path_text(plan, start.id, start.id, none) +
-                    " has no way out: no output and no node outside it can be reached",
-                "connect a field of one of its nodes to an output or to a node outside the loop");
+    if (exit || doubts.any || plan.outputs.empty()) continue;
+    forget_unused(plan, back, diagnostics);
+    add_error(diagnostics, start.mark, "loop-without-exit",
+              "the loop " + path_text(plan, start.id, start.id, none) +
+                  " has no way out: no output and no node outside it can be reached",
+              "connect a field of one of its nodes to an output or to a node outside the loop");
   }
 }
 

@@ -199,8 +199,10 @@ class ScenarioLoader : public YamlReader {
   void load_failure(NodeScriptSpec& spec, const YamlNode& node) {
     if (const YamlNode* fail = find(node, "fail"))
       choice<bool>(*fail, "fail", {{"true", true}, {"false", false}}, spec.fail);
-    if (const YamlNode* turn = find(node, "fail_when_iteration"))
+    if (const YamlNode* turn = find(node, "fail_when_iteration")) {
       spec.fail_when_iteration = number(*turn, "fail_when_iteration", 0, 65'535);
+      spec.fail_when_iteration_mark = turn->mark;
+    }
     if (const YamlNode* replica = find(node, "fail_on_replica")) {
       spec.fail_on_replica = number(*replica, "fail_on_replica", 0, 255);
       spec.fail_on_replica_mark = replica->mark;

@@ -136,8 +136,9 @@ std::string_view belongs_to(std::string_view key, std::span<const std::string_vi
 }  // namespace
 
 std::string misleading_character(std::string_view text) {
-  constexpr std::array<std::pair<char32_t, char32_t>, 9> ranges{
-      {{0x00ad, 0x00ad},  // a hyphen that is not shown
+  constexpr std::array<std::pair<char32_t, char32_t>, 10> ranges{
+      {{0x00a0, 0x00a0},  // a space that is no space
+       {0x00ad, 0x00ad},  // a hyphen that is not shown
        {0x0370, 0x052f},  // Greek and Cyrillic letters
        {0x200b, 0x200f},  // no width, or a direction
        {0x202a, 0x202e},

@@ -125,10 +125,21 @@ TEST_CASE("a script yields nothing that its role declares impossible") {
   CHECK(problems("by_replica: [ [ [text] ],\n    [ [image],\n      [text, n] ] ]") ==
         "7: 'say' yields text, n in one frame, and 'teller.tell' never does [each of its frames is "
         "within one of these: [ text ], [ image, n ]]\n");
-  CHECK(problems("by_iteration: [ [ [text] ],\n    [ [text], [text], [text], [text] ] ]") ==
+  CHECK(problems("by_replica: [ [ [text] ],\n    [ [text], [text], [text], [text] ] ]") ==
         "6: 'say' yields 4 frames at once, and 'teller.tell' yields at most 3 [leave out what no "
         "activation of it can yield]\n");
   CHECK(problems("yields: [ [image, n],\n    [text], [n] ]") ==
         "6: 'say' yields n a second time, and 'teller.tell' yields it once in a call [leave it out "
         "of all frames but one]\n");
+}
+
+TEST_CASE("a script speaks of a turn that a node in no loop does not have") {
+  const std::string where = ": 'say' stands in no loop: its only turn is 0, and ";
+  CHECK(problems("by_iteration: [ [ [text] ],\n    [ [image, n] ] ]") ==
+        "6" + where +
+            "`by_iteration` says what it yields at others [write what it yields as `yields`]\n");
+  CHECK(problems("fail_when_iteration: 1") ==
+        "5" + where + "it is told to fail at 1 [`fail: true` fails it whenever it runs]\n");
+  CHECK(problems("by_iteration: [ [ [text] ] ]").empty());
+  CHECK(problems("fail_when_iteration: 0").empty());
 }

@@ -85,4 +85,24 @@ TEST_CASE("twenty diagnostics are shown, errors before warnings, in the order of
   outcomes.require_as_kept();
 }
 
+TEST_CASE("what is wrong in an included file is shown there, with the way that leads to it") {
+  const IncludedFiles included{{"one.yaml", "a: 1\n", {2, 12, 8}},
+                               {"two.yaml", "b: 2\nc: 3\n", {1 + included_lines, 4, 1}},
+                               {"three.yaml", "d: 4\n", {3, 12, 10}}};
+  const Diagnostic in_two = found(2 + 2 * included_lines, 4, 1);
+  CHECK(place_text(in_two.mark, "main.yaml", included) == "two.yaml:2");
+  CHECK(place_text({1 + 3 * included_lines, 1, 1}, "main.yaml", included) == "three.yaml:1");
+  CHECK(place_text({5, 1, 1}, "main.yaml", included) == "main.yaml:5");
+  const std::string text = diagnostic_text(in_two, "main.yaml", "", included);
+  INFO(text);
+  CHECK(text.starts_with("two.yaml:2:4: "));
+  CHECK(text.find("  c: 3\n     ^\n") != std::string::npos);
+  CHECK(text.find("one.yaml:1:4") != std::string::npos);
+  CHECK(text.find("main.yaml:2:12") != std::string::npos);
+  const std::string json = diagnostic_json(in_two, "main.yaml", included);
+  INFO(json);
+  CHECK(json.find(R"("file":"two.yaml")") != std::string::npos);
+  CHECK(json.find(R"("included_from":["one.yaml:1:4","main.yaml:2:12"])") != std::string::npos);
+}
+
 }  // namespace sluice

@@ -13,7 +13,9 @@
 #include "base/random.h"
 #include "engine/family/model.h"
 #include "engine/storage/kept_pool.h"
+#include "engine/storage/storage_clock.h"
 #include "engine/tasks/generator.h"
+#include "tests/directories.h"
 #include "tests/scratch_folder.h"
 
 using namespace sluice;
@@ -165,6 +167,21 @@ TEST_CASE("what a forward took while pages came is not taken for the disk's time
   CHECK(held.begin(1, 0.01 * second, 5 * second));  // pays: nobody has seen a slow disk
   CHECK(held.tier->not_worth() == 0);
   CHECK(held.poll_all(5 * second) == std::vector<std::uint64_t>{1});
+}
+
+TEST_CASE(
+    "pages that are computed in less time than the disk takes are not read, which is counted") {
+  const Model model = Model::open(golden + "qwen2").value();
+  Scratch scratch;
+  SlowTier held(model, scratch);
+  held.holds = false;
+  const std::int64_t before = storage_clock() - second;  // the disk takes a second
+  REQUIRE(held.begin(0, std::nullopt, before));
+  std::vector<KvTier::Ready> ready;
+  while (ready.empty()) held.tier->poll(before, ready, std::chrono::seconds(1));
+  CHECK(held.tier->not_worth() == 0);
+  CHECK_FALSE(held.begin(1, 1.0, storage_clock()));
+  CHECK(held.tier->not_worth() == 1);
 }
 
 TEST_CASE("a read that hangs frees all who wait at once, is one failure, and is not read beside") {

@@ -521,6 +521,44 @@ TEST_CASE("a call beyond the limit of calls is refused at once, and a later one 
   CHECK(world.runner->counts().refused == 1);
 }
 
+TEST_CASE("what a call held goes when it is given up, and not only when its role has returned") {
+  Deaf deaf;
+  TestWorld world;
+  world.add_scripted(deaf.script());
+  PluginDeclaration declaration;
+  declaration.name = "sorts";
+  declaration.any_ports = true;
+  world.add(declaration, [](Activation& a, std::uint32_t) -> Result<void> {
+    const PayloadRef x(a.input("x"));
+    a.yield(x->text == "slow" ? "slow" : "quick", x);
+    return {};
+  });
+  world.run(R"(
+sluice: 1
+workflow: test
+inputs: { x: text }
+roles: { any: { plugin: scripted }, first: { plugin: sorts } }
+nodes:
+  sort: { run: first.sort, inputs: [ { x: inputs.x } ], outputs: [slow, quick] }
+  work: { run: any.work, inputs: [ { x: sort.slow } ], outputs: [v] }
+  both: { run: any.both, inputs: [ { x: work.v, kept: sort.slow } ], outputs: [v] }
+outputs: { out: both.v, quick: sort.quick }
+)",
+            with_grace(0ms));
+  const PayloadRef input = make_text("slow");
+  Waiting first;
+  const auto handle = world.runner->start({"s", {{"x", input}}}, first.observer());
+  deaf.inside.wait();
+  const std::uint32_t held = input->references();
+  handle->cancel();
+  CHECK(first.wait().error.code == ErrorCode::cancelled);
+  CHECK(world.call("t", "quick").first.ok);  // that comes behind its giving up
+  CHECK(input->references() < held);  // what waited for `work` is gone, what `work` reads is not
+  CHECK(world.runner->counts().activations == 1);
+  deaf.gate.open();
+  world.until_idle();
+}
+
 TEST_CASE("a call that was given up counts until its role has returned") {
   Deaf deaf;
   TestWorld world;

@@ -1,4 +1,4 @@
-// Where the sources and this build lie; every test is compiled with it (`-include`).
+// Where the sources and this build lie.
 //
 // As definitions on the command line they would make the objects of each checkout its own, and a
 // compiler cache useless between checkouts.

@@ -8,6 +8,8 @@
 #include <set>
 #include <sstream>
 
+#include "tests/directories.h"
+
 namespace sluice::test {
 
 namespace {

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "base/file.h"
+#include "tests/directories.h"
 
 namespace sluice::test {
 

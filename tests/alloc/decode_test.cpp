@@ -6,6 +6,7 @@
 #include "counter.h"
 #include "engine/family/model.h"
 #include "engine/tasks/generator.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

@@ -18,6 +18,7 @@
 #include "base/sha256_blocks.h"
 #include "base/tensor.h"
 #include "base/utf8.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

@@ -12,6 +12,8 @@
 #include <functional>
 #include <string>
 
+#include "tests/directories.h"
+
 using namespace sluice;
 
 namespace {

@@ -5,6 +5,7 @@
 #include "on_device.h"
 #ifndef SLUICE_CUDA
 #include "kernels/cuda/emulation.h"
+#include "tests/directories.h"
 #endif
 
 using namespace sluice;

@@ -7,6 +7,7 @@
 #include "engine/policy/flow_policy.h"
 #include "kernels/cuda/emulation.h"
 #include "on_device.h"
+#include "tests/directories.h"
 #include "tests/sanitized.h"
 
 using namespace sluice;

@@ -4,6 +4,7 @@
 #include "engine/device/device_policy.h"
 #include "engine/policy/flow_policy.h"
 #include "on_device.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 using namespace sluice::device;

@@ -10,6 +10,7 @@
 #include "roles/language_model.h"
 #include "roles/robot_policy.h"
 #include "tests/cuda_roles/watched_texts.h"
+#include "tests/directories.h"
 #include "tests/roles/chat_world.h"
 #include "tests/scratch_folder.h"
 

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/cuda_roles/watched_texts.h"
+#include "tests/directories.h"
 #include "tests/peer_hub.h"
 #include "tests/roles/chat_world.h"
 #ifdef SLUICE_EMULATED_TESTS

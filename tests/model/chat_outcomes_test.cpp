@@ -8,6 +8,7 @@
 
 #include "engine/tasks/chat_model.h"
 #include "engine/text/chat.h"
+#include "tests/directories.h"
 #include "tests/outcomes.h"
 #include "tests/scratch_folder.h"
 

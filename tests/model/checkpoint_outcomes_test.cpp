@@ -13,6 +13,7 @@
 #include "engine/checkpoint/weights.h"
 #include "engine/family/gguf_model.h"
 #include "engine/text/gguf_tokenizer.h"
+#include "tests/directories.h"
 #include "tests/outcomes.h"
 #include "tests/scratch_folder.h"
 

@@ -6,6 +6,7 @@
 
 #include "engine/picture/image_file.h"
 #include "engine/tasks/chat_model.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

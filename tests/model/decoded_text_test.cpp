@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

@@ -9,6 +9,7 @@
 #include "engine/family/model.h"
 #include "engine/tasks/ddim_steps.h"
 #include "engine/tasks/model_engine.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "engine/tasks/generation.h"
 #include "engine/tasks/model_engine.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

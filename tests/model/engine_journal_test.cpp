@@ -16,6 +16,7 @@
 #include "engine/tasks/generation.h"
 #include "engine/tasks/model_engine.h"
 #include "engine/tasks/shared_prefix.h"
+#include "tests/directories.h"
 #include "tests/journal.h"
 #include "tests/outcomes.h"
 

@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "engine/policy/flow_policy.h"
 #include "golden.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

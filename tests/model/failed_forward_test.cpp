@@ -8,6 +8,7 @@
 #include "engine/tasks/generation.h"
 #include "engine/tasks/model_engine.h"
 #include "engine/tasks/shared_prefix.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

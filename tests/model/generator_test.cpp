@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "engine/family/model.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

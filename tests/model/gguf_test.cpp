@@ -11,6 +11,7 @@
 #include "engine/family/gguf_model.h"
 #include "engine/tasks/chat_model.h"
 #include "engine/text/gguf_tokenizer.h"
+#include "tests/directories.h"
 #include "tests/kernels/paths.h"
 
 using namespace sluice;

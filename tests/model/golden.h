@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/check/model_check.h"
+#include "tests/directories.h"
 
 namespace sluice::golden {
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/check/model_check.h"
+#include "tests/directories.h"
 #include "tests/outcomes.h"
 
 namespace sluice {

@@ -10,6 +10,7 @@
 #include "engine/family/architecture.h"
 #include "engine/picture/picture_input.h"
 #include "engine/text/tokenizer.h"
+#include "tests/directories.h"
 #include "tests/outcomes.h"
 
 namespace sluice {

@@ -15,6 +15,7 @@
 #include "engine/storage/kept_pool.h"
 #include "engine/storage/page_window.h"
 #include "engine/tasks/generator.h"
+#include "tests/directories.h"
 #include "tests/peer_hub.h"
 
 using namespace sluice;

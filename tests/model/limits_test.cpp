@@ -5,6 +5,7 @@
 
 #include "engine/check/model_check.h"
 #include "engine/plan/planner.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

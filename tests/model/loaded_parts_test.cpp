@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/policy/flow_policy.h"
+#include "tests/directories.h"
 #include "tests/scratch_folder.h"
 
 using namespace sluice;

@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "tests/directories.h"
+
 using namespace sluice;
 
 namespace {

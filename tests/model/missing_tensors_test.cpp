@@ -4,6 +4,7 @@
 
 #include "engine/family/model.h"
 #include "engine/policy/flow_policy.h"
+#include "tests/directories.h"
 #include "tests/journal.h"
 #include "tests/outcomes.h"
 

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "engine/tasks/generation.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "engine/layers/decoder.h"
 #include "golden.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

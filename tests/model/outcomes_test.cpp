@@ -16,6 +16,7 @@
 #include "engine/picture/picture_input.h"
 #include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
+#include "tests/directories.h"
 
 namespace sluice {
 namespace {

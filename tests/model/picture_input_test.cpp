@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/checkpoint/named_tensors.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

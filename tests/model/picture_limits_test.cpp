@@ -3,6 +3,7 @@
 
 #include "engine/family/architecture.h"
 #include "engine/picture/picture_input.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

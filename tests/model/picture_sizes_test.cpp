@@ -7,6 +7,7 @@
 
 #include "engine/picture/picture_cache.h"
 #include "engine/picture/picture_input.h"
+#include "tests/directories.h"
 #include "tests/outcomes.h"
 
 namespace sluice {

@@ -13,6 +13,7 @@
 #include "engine/picture/image_file.h"
 #include "engine/tasks/chat_model.h"
 #include "engine/tasks/shared_prefix.h"
+#include "tests/directories.h"
 #include "tests/scratch_folder.h"
 
 using namespace sluice;
@@ -187,10 +188,9 @@ TEST_CASE("rows of a checkpoint that is replaced while it is read go under nobod
   CHECK(again->name_by_content(folder).ok());
   CHECK(model_of(again).starts_with(checkpoint_content(folder)));
   // Of what the caller had nobody knows what lies there.
-  const auto loaded =
-      ChatModel::open(folder, Model::load(Architecture::load(folder).value(),
-                                          open_weights(folder).value())
-                                  .value());
+  const auto loaded = ChatModel::open(
+      folder,
+      Model::load(Architecture::load(folder).value(), open_weights(folder).value()).value());
   REQUIRE(loaded.ok());
   CHECK(model_of(loaded).empty());
 }

@@ -8,6 +8,7 @@
 #include "engine/tasks/control_cycle.h"
 #include "engine/tasks/ddim_steps.h"
 #include "engine/tasks/flow_steps.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

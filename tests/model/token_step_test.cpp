@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/worker_pool.h"
 #include "engine/family/model.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 using kernels::WeightFormat;

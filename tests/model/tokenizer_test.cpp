@@ -5,6 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/directories.h"
+
 using namespace sluice;
 
 namespace {

@@ -10,6 +10,7 @@
 #include "engine/text/gguf_tokenizer.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/tokenizer_text.h"
+#include "tests/directories.h"
 #include "tests/journal.h"
 #include "tests/outcomes.h"
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/family/architecture.h"
+#include "tests/directories.h"
 #include "tests/journal.h"
 #include "tests/outcomes.h"
 

@@ -12,6 +12,7 @@
 
 #include "plugin/folder.h"
 #include "runtime/runner.h"
+#include "tests/directories.h"
 #include "workflows/load.h"
 
 namespace sluice {

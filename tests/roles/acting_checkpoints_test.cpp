@@ -16,6 +16,7 @@
 #include "fake_activation.h"
 #include "roles/vision_encoder.h"
 #include "running_workflow.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

@@ -11,6 +11,7 @@
 #include "engine/picture/image_file.h"
 #include "roles/language_model.h"
 #include "roles/vision_encoder.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

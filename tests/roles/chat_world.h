@@ -11,6 +11,7 @@
 #include "roles/catalog.h"
 #include "roles/chat_role.h"
 #include "roles/chat_sessions.h"
+#include "tests/directories.h"
 
 namespace sluice {
 

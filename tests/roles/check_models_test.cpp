@@ -7,6 +7,7 @@
 #include "engine/family/architecture.h"
 #include "graph/check.h"
 #include "roles/check_model.h"
+#include "tests/directories.h"
 #include "workflows/load.h"
 
 using namespace sluice;

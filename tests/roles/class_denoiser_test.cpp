@@ -5,6 +5,7 @@
 
 #include "fake_activation.h"
 #include "roles/diffusion_kv.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

@@ -6,6 +6,7 @@
 #include "engine/family/architecture.h"
 #include "engine/picture/picture_input.h"
 #include "engine/text/tokenizer.h"
+#include "tests/directories.h"
 
 namespace sluice {
 namespace {

@@ -13,6 +13,7 @@
 #include "engine/tasks/chat_model.h"
 #include "engine/tasks/ddim_steps.h"
 #include "running_workflow.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

@@ -9,6 +9,7 @@
 #include "engine/tasks/drawing.h"
 #include "engine/tasks/flow_steps.h"
 #include "engine/tasks/model_engine.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

@@ -8,6 +8,7 @@
 #include "roles/engine_options.h"
 #include "roles/handed_prefix.h"
 #include "roles/picture_features.h"
+#include "tests/directories.h"
 #include "tests/outcomes.h"
 
 using namespace sluice;

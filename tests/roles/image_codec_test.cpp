@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "fake_activation.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

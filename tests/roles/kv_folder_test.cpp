@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "chat_world.h"
+#include "tests/directories.h"
 #include "tests/scratch_folder.h"
 
 using namespace sluice;

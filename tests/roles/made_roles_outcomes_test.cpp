@@ -6,6 +6,7 @@
 
 #include "fake_activation.h"
 #include "roles/catalog.h"
+#include "tests/directories.h"
 #include "tests/outcomes.h"
 
 using namespace sluice;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "tests/directories.h"
 
 namespace sluice {
 namespace {

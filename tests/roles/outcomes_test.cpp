@@ -8,6 +8,7 @@
 #include "base/crc32c.h"
 #include "roles/npy_file.h"
 #include "roles/parse_request.h"
+#include "tests/directories.h"
 #include "tests/roles/fake_activation.h"
 
 namespace sluice {

@@ -12,6 +12,7 @@
 #include "roles/language_model.h"
 #include "roles/policy_kv.h"
 #include "roles/robot_policy.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

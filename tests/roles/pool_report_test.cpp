@@ -7,6 +7,7 @@
 
 #include "chat_world.h"
 #include "roles/paged_kv.h"
+#include "tests/directories.h"
 #include "tests/peer_hub.h"
 #include "tests/scratch_folder.h"
 

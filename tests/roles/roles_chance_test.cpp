@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "fake_activation.h"
 #include "roles/catalog.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

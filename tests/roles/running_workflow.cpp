@@ -6,6 +6,7 @@
 
 #include "graph/check.h"
 #include "runtime/runner.h"
+#include "tests/directories.h"
 #include "workflows/load.h"
 
 namespace sluice {

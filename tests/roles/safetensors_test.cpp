@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/directories.h"
+
 namespace sluice {
 namespace {
 

@@ -12,6 +12,7 @@
 #include "roles/language_model.h"
 #include "roles/paged_kv.h"
 #include "roles/vision_encoder.h"
+#include "tests/directories.h"
 
 namespace sluice {
 

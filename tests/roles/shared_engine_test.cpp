@@ -14,6 +14,7 @@
 #include "roles/language_model.h"
 #include "roles/paged_kv.h"
 #include "roles/vision_encoder.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

@@ -13,6 +13,7 @@
 #include "roles/policy_kv.h"
 #include "roles/robot_policy.h"
 #include "roles/vision_encoder.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 using kernels::WeightFormat;

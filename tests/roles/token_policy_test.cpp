@@ -16,6 +16,7 @@
 #include "engine/tasks/chat_model.h"
 #include "fake_activation.h"
 #include "roles/robot_policy.h"
+#include "tests/directories.h"
 
 using namespace sluice;
 

@@ -11,6 +11,7 @@
 #include "graph/plan.h"
 #include "graph/print.h"
 #include "roles/catalog.h"
+#include "tests/directories.h"
 #include "workflows/load.h"
 
 using namespace sluice;

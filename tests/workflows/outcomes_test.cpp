@@ -8,6 +8,7 @@
 
 #include "graph/check.h"
 #include "graph/print.h"
+#include "tests/directories.h"
 #include "workflows/cluster.h"
 #include "workflows/load.h"
 #include "workflows/load_manifest.h"

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "roles/catalog.h"
+#include "tests/directories.h"
 #include "workflows/load.h"
 
 namespace sluice {

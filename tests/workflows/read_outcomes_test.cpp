@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 
+#include "tests/directories.h"
 #include "tests/journal.h"
 #include "tests/outcomes.h"
 #include "workflows/cluster.h"

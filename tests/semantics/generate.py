@@ -275,6 +275,15 @@ class Maker:
                     and apart.random() < 0.6:
                 self.nodes[name] |= {"on_full": "drop_oldest", "queue": queue}
 
+    def leave_one_turn(self):
+        """A node in no loop has one turn; a script that speaks of others is refused."""
+        for name, script in self.scripts.items():
+            if "by_iteration" not in script or name in self.below(name):
+                continue
+            del script["by_iteration"][1:]
+            if script.get("fail_when_iteration", 0) > 0:
+                del script["fail_when_iteration"]
+
     def feeders(self, name):
         return {source.split(".")[0] for group in self.nodes[name]["inputs"]
                 for value in group.values() for source in unlisted(value)}
@@ -452,6 +461,7 @@ def generate(seed: int, count: int, folder: str, deadline: str = "30s", queue: i
         apart = random.Random(f"{seed}:{i}:full")
         if apart.random() < 0.5:
             maker.let_drop(apart, queue)
+        maker.leave_one_turn()
         with open(f"{folder}/w{i:05d}.yaml", "w") as f:
             f.write(workflow_text(maker, outputs, deadline))
         with open(f"{folder}/s{i:05d}.yaml", "w") as f:

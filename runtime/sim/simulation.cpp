@@ -260,8 +260,8 @@ class Simulation final : public TroubleHost {
     const std::uint32_t index = new_running();
     Running& running = running_[index];
     running.start = start;
-    set_firing(plan_, start, oracle_.call_of(start.call), firing_);
-    set_identity(plan_, firing_, running.identity);
+    firing_ = firing_of(plan_, start, oracle_.call_of(start.call), std::move(firing_));
+    running.identity = identity_of(plan_, firing_, std::move(running.identity));
     const Token identity = yield_token(running.identity, ~0U);
     const bool fenced = cluster_.machine(at).away;
     running.fact = oracle_.started(start, firing_, identity, fenced);

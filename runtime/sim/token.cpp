@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <utility>
 
 #include "base/sha256.h"
 
@@ -61,7 +62,8 @@ std::uint32_t frame_of(const Payload& payload) {
   return frame;
 }
 
-void set_firing(const Plan& plan, const StartActivation& start, std::size_t call, Firing& firing) {
+Firing firing_of(const Plan& plan, const StartActivation& start, std::size_t call, Firing memory) {
+  Firing firing = std::move(memory);
   firing.call = call;
   firing.node = start.node;
   firing.group = start.group;
@@ -73,11 +75,6 @@ void set_firing(const Plan& plan, const StartActivation& start, std::size_t call
   std::ranges::sort(firing.inputs, [&](const FiringInput& a, const FiringInput& b) {
     return a.field == b.field ? a.token < b.token : fields[a.field] < fields[b.field];
   });
-}
-
-Firing firing_of(const Plan& plan, const StartActivation& start, std::size_t call) {
-  Firing firing;
-  set_firing(plan, start, call, firing);
   return firing;
 }
 
@@ -85,8 +82,9 @@ std::string runner_text(const PlanNode& node, std::uint32_t replica) {
   return node.fan_out() == 1 ? node.name : node.name + "@" + std::to_string(replica);
 }
 
-void set_identity(const Plan& plan, const Firing& firing, std::string& identity) {
+std::string identity_of(const Plan& plan, const Firing& firing, std::string memory) {
   const PlanNode& node = plan.nodes[firing.node];
+  std::string identity = std::move(memory);
   identity = runner_text(node, firing.replica);
   append_number(identity += '|', firing.group);
   std::uint16_t field = none;
@@ -98,11 +96,6 @@ void set_identity(const Plan& plan, const Firing& firing, std::string& identity)
     field = input.field;
     append_token(identity, input.token);
   }
-}
-
-std::string identity_of(const Plan& plan, const Firing& firing) {
-  std::string identity;
-  set_identity(plan, firing, identity);
   return identity;
 }
 

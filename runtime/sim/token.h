@@ -47,11 +47,10 @@ struct Firing {
   std::uint32_t replica = 0;        // of a node that runs on each
 };
 
-Firing firing_of(const Plan& plan, const StartActivation& start, std::size_t call);
-std::string identity_of(const Plan& plan, const Firing& firing);
-/// The same, in memory that there is.
-void set_firing(const Plan& plan, const StartActivation& start, std::size_t call, Firing& firing);
-void set_identity(const Plan& plan, const Firing& firing, std::string& identity);
+/// `memory`: an earlier one, whose memory is used again.
+Firing firing_of(const Plan& plan, const StartActivation& start, std::size_t call,
+                 Firing memory = {});
+std::string identity_of(const Plan& plan, const Firing& firing, std::string memory = {});
 /// What stands for the node in an identity: its name, with the replica where it runs on each.
 std::string runner_text(const PlanNode& node, std::uint32_t replica);
 /// Of the order in which its values came, of which the identity says nothing.

@@ -8,6 +8,7 @@ finding. A file that is run by hand only may say, alone on a line, what else it 
     Not in the package lists: NAME, NAME
 """
 import ast
+import functools
 import os
 import re
 import sys
@@ -98,7 +99,13 @@ def first_words(tree, value):
                 yield from first_words(tree, node.value)
 
 
-def wanted_by_python(path, text, local):
+@functools.cache  # the self-test reads each file a hundred times
+def named_by_python(text):
+    """(kind, name) of what a Python file imports and starts."""
+    return tuple(read_by_python(text))
+
+
+def read_by_python(text):
     tree = ast.parse(text)
     yield PROGRAMS, "python3"
     for node in ast.walk(tree):
@@ -108,7 +115,7 @@ def wanted_by_python(path, text, local):
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names = [node.module]
         for name in (n.split(".")[0] for n in names):
-            if name not in sys.stdlib_module_names and name not in local:
+            if name not in sys.stdlib_module_names:
                 yield MODULES, name
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
             owner = node.func.value
@@ -126,7 +133,7 @@ def wanted(path, text, local):
     if path.endswith(("CMakeLists.txt", ".cmake")):
         return wanted_by_cmake(text)
     if path.endswith(".py"):
-        return wanted_by_python(path, text, local)
+        return ((table, name) for table, name in named_by_python(text) if table is not MODULES or name not in local)
     if path.endswith((".h", ".hpp", ".cpp", ".cu")):
         return wanted_by_cpp(text)
     return ((PROGRAMS, name) for name in programs(text) if "/" not in name or name.startswith("/"))

@@ -35,19 +35,26 @@ std::string canonical(std::string_view number) {
 }
 
 /// Hears of a line's parts in their order.
-struct IdNumbers {
+struct LineParts {
+  std::string_view top, member;  // the keys whose value is looked at
   int depth = 0;
-  bool in_id = false;
+  bool in_top = false, in_value = false;
   std::string changes;
   std::size_t wrong_byte = 0;
+  bool too_large = false;
 
   bool number_float(double value, const std::string& written) {
-    if (in_id && changes.empty() && canonical(written) != canonical(Json(value).dump()))
+    if (in_value && changes.empty() && canonical(written) != canonical(Json(value).dump()))
       changes = written;
     return true;
   }
   bool key(const std::string& name) {
-    if (depth == 1) in_id = name == "id";
+    if (depth == 1) {
+      in_top = name == top;
+      in_value = in_top && member.empty();
+    } else if (depth == 2 && in_top && !member.empty()) {
+      in_value = name == member;
+    }
     return true;
   }
   bool start_object(std::size_t) { return ++depth > 0; }
@@ -60,24 +67,31 @@ struct IdNumbers {
   bool number_unsigned(std::uint64_t) { return true; }
   bool string(const std::string&) { return true; }
   bool binary(const Json::binary_t&) { return true; }
-  bool parse_error(std::size_t byte, const std::string&, const Json::exception&) {
+  bool parse_error(std::size_t byte, const std::string&, const Json::exception& error) {
+    constexpr int out_of_range = 406;  // the library's: a number that no float holds
     wrong_byte = byte;
+    too_large = error.id == out_of_range;
     return false;
   }
 };
 
 }  // namespace
 
-std::string id_number_that_changes(std::string_view line) {
-  IdNumbers numbers;
-  Json::sax_parse(line, &numbers);
-  return numbers.changes;
+std::string number_that_changes(std::string_view line, std::string_view key,
+                                std::string_view member) {
+  LineParts parts;
+  parts.top = key;
+  parts.member = member;
+  Json::sax_parse(line, &parts);
+  return parts.changes;
 }
 
-std::size_t byte_that_is_wrong(std::string_view line) {
-  IdNumbers parts;
+std::string what_is_wrong(std::string_view line) {
+  LineParts parts;
   Json::sax_parse(line, &parts);
-  return parts.wrong_byte;
+  const std::string where = "as byte " + std::to_string(parts.wrong_byte) + " of the line shows";
+  return parts.too_large ? "a number in it is out of range, " + where + "; write it as a string"
+                         : "it is not JSON, " + where;
 }
 
 }  // namespace sluice::cli

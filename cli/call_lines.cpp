@@ -32,15 +32,27 @@ Result<Json> parse_checked(std::string_view text) {
   JsonLook look;
   Json line = Json::parse(text, std::ref(look), false);
   if (!look.problem().empty()) return invalid_argument(look.problem());
-  if (line.is_discarded())
-    return invalid_argument("it is not JSON, as byte " + std::to_string(byte_that_is_wrong(text)) +
-                            " of the line shows");
+  if (line.is_discarded()) return invalid_argument(what_is_wrong(text));
   if (!line.is_object()) return invalid_argument("a call is a JSON object: {\"inputs\": {...}}");
   return line;
 }
 
 std::string dumped(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+bool has_float(const Json& value) {
+  if (!value.is_structured()) return value.is_number_float();
+  return std::ranges::any_of(value, has_float);
+}
+
+/// Fails of a number in what stands at `key` of the line that would go on as another one.
+Result<void> check_numbers(std::string_view text, const Json& value, std::string_view key,
+                           std::string_view member = {}) {
+  const std::string changes = has_float(value) ? number_that_changes(text, key, member) : "";
+  if (changes.empty()) return {};
+  return invalid_argument("the number " + changes.substr(0, 40) +
+                          " would come back as another one; write it as a string");
 }
 
 /// The bytes of {"file": PATH} or {"base64": BYTES}.
@@ -73,7 +85,8 @@ Result<PayloadRef> value_in_line(const Json& value, ValueType type) {
   return bytes.ok() ? value_of(type, std::move(bytes).value()) : bytes.error();
 }
 
-Result<void> read_inputs(const Json& inputs, const Plan& plan, CallLine& call) {
+Result<void> read_inputs(std::string_view text, const Json& inputs, const Plan& plan,
+                         CallLine& call) {
   if (!inputs.is_object()) return invalid_argument("'inputs' must be an object of names");
   std::vector<std::string> without;
   for (const auto& [name, value] : inputs.items()) {
@@ -84,7 +97,9 @@ Result<void> read_inputs(const Json& inputs, const Plan& plan, CallLine& call) {
       continue;
     }
     const ValueType type = plan.input_types[*index];
-    Result<PayloadRef> made = value_in_line(value, type);
+    Result<void> kept;
+    if (type == ValueType::json) kept = check_numbers(text, value, "inputs", name);
+    Result<PayloadRef> made = kept.ok() ? value_in_line(value, type) : kept.error();
     if (!made.ok())
       return Error{made.error().code, "inputs." + name + " (" + std::string(to_string(type)) +
                                           "): " + made.error().message};
@@ -105,16 +120,9 @@ Result<void> read_deadline(const Json& value, CallLine& call) {
   return {};
 }
 
-bool has_float(const Json& value) {
-  if (!value.is_structured()) return value.is_number_float();
-  return std::ranges::any_of(value, has_float);
-}
-
 Result<void> read_id(std::string_view text, const Json& id, CallLine& call) {
-  const std::string changes = has_float(id) ? id_number_that_changes(text) : "";
-  if (!changes.empty())
-    return invalid_argument("'id': the number " + changes.substr(0, 40) +
-                            " would come back as another one; write it as a string");
+  if (const Result<void> kept = check_numbers(text, id, "id"); !kept.ok())
+    return invalid_argument("'id': " + kept.error().message);
   call.id = dumped(id);
   return {};
 }
@@ -165,7 +173,7 @@ Result<void> read_call(std::string_view text, const Plan& plan, CallLine& call) 
   if (const auto deadline = line->find("deadline_ms"); deadline != line->end())
     if (Result<void> read = read_deadline(*deadline, call); !read.ok()) return read;
   const auto inputs = line->find("inputs");
-  return read_inputs(inputs == line->end() ? Json::object() : *inputs, plan, call);
+  return read_inputs(text, inputs == line->end() ? Json::object() : *inputs, plan, call);
 }
 
 std::string result_line(const CallLine& call, const CallOutcome& outcome,

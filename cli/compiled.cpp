@@ -37,10 +37,16 @@ void name_causes(Diagnostics& diagnostics, const std::string& path,
                                     overrides.begin() + static_cast<std::ptrdiff_t>(count)));
     if (!loaded.ok()) return;
     plan_workflow(*loaded, catalog.declarations());
-    // Of a file with errors nothing is warned of: what an override that mends it lets be seen is
-    // not its doing.
-    if (count == 0 && has_errors(loaded->diagnostics))
-      std::erase_if(open, [](const Diagnostic* d) { return d->severity == Severity::warning; });
+    // Of a file with errors nothing is warned of, and one error can hide others: what overrides
+    // that mend it let be seen is not their doing.
+    if (count == 0 && has_errors(loaded->diagnostics)) {
+      const bool mends = std::ranges::any_of(loaded->diagnostics, [&](const Diagnostic& before) {
+        return std::ranges::none_of(diagnostics,
+                                    [&](const Diagnostic& now) { return same(before, now); });
+      });
+      std::erase_if(
+          open, [mends](const Diagnostic* d) { return mends || d->severity == Severity::warning; });
+    }
     std::erase_if(open, [&](Diagnostic* d) {
       const bool was_there = std::ranges::any_of(
           loaded->diagnostics, [&](const Diagnostic& other) { return same(*d, other); });

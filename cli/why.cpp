@@ -171,10 +171,14 @@ void print_parts(const Parts& parts, double begin) {
 /// Each kind of time of each node by itself, so that none is large for being many.
 void print_most(const Trace& trace, const Parts& parts, const json& facts) {
   std::map<std::string, double> share;
+  const std::string its_turn = "its turn, behind call " +
+                               std::to_string(number_of<std::int64_t>(facts, "behind")) +
+                               " of its session";
+  if (parts.steps.empty() && facts.contains("behind"))
+    share[its_turn] = number_of<double>(facts, "behind_us");
   for (const Step& step : parts.steps) {
     const std::string& node = step.what->node;
-    share["its turn, behind call " + std::to_string(number_of<std::int64_t>(facts, "behind")) +
-          " of its session"] += step.turn;
+    share[its_turn] += step.turn;
     share["on the way to " + node + ", or waiting for its other inputs"] += step.way;
     share["waiting for a replica of " + node] += step.queue;
     share["running " + node] += step.ran;
@@ -261,7 +265,10 @@ int why(const std::string& path, std::int64_t call) {
     end = known.back()->end;
   }
   const Parts parts = parts_of(*trace, begin, end, number_of<double>(facts, "behind_us"));
-  print_parts(parts, shown_from);
+  if (!parts.steps.empty())
+    print_parts(parts, shown_from);
+  else if (trace->elsewhere.empty())
+    std::printf("  no node ran\n");
   print_most(*trace, parts, facts);
   print_drops(*trace);
   print_skipped(facts);

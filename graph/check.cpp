@@ -528,8 +528,16 @@ class Checker {
   }
 
   void check_outputs() {
-    for (const OutputSpec& output : spec_.outputs)
-      for (const FieldRef& source : output.sources) (void)check_source(source);
+    for (const OutputSpec& output : spec_.outputs) {
+      std::set<std::pair<std::string, std::string>> seen;
+      for (const FieldRef& source : output.sources) {
+        (void)check_source(source);
+        if (!seen.emplace(source.node, source.field).second)
+          error(source.mark, "duplicate-source",
+                "'" + source.node + "." + source.field + "' is a source of this output already",
+                "remove one of them");
+      }
+    }
     if (spec_.is_library) return;
     if (spec_.outputs.empty() && !spec_.unread.outputs)
       error({1, 1, 1}, "no-outputs", "the workflow has no outputs, so nobody sees what it makes",

@@ -414,7 +414,7 @@ void Engine::tick(Effects& effects) {
     finish(record,
            std::make_unique<Failure>(Failure{
                node_.id,
-               {ErrorCode::deadline, "node '" + node_.name + "' ran longer than its " +
+               {ErrorCode::deadline, "node '" + node_.name + "' was not done within its " +
                                          "deadline of " + std::to_string(limit.count()) + " ms"},
                FailureKind::deadline}),
            effects);

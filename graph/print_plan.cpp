@@ -296,15 +296,19 @@ std::string explain_node(const Plan& plan, const PlanNode& node) {
             ". When one more comes, the oldest that has not begun is dropped,\n  as if it had not "
             "been made, and the call warns of it (on_full: drop_oldest).\n";
   if (node.loop_index != none)
-    text += "  It stands in a loop: at most " +
-            count_text(plan.limits.loop_iterations, "turn") + " of one chain of frames, and " +
+    text += "  It stands in a loop: at most " + count_text(plan.limits.loop_iterations, "turn") +
+            " of one chain of frames, and " + count_text(plan.limits.frames, "frame") +
+            " for it in a call; one more is a failure (limits).\n";
+  else if (node.frames_counted)
+    text += "  Frames may multiply on their way to it: at most " +
             count_text(plan.limits.frames, "frame") +
             " for it in a call; one more is a failure (limits).\n";
   if (node.max_age.count() != 0)
     text += "  What it gets of a call older than " + ms_text(node.max_age) +
             " is dropped, and the call warns of it (max_age).\n";
   if (node.deadline.count() != 0)
-    text += "  A run fails when it has taken " + ms_text(node.deadline) + " (deadline).\n";
+    text += "  A run fails when it is not done " + ms_text(node.deadline) +
+            " after its inputs are there; the time it waits for a replica counts (deadline).\n";
   if (node.skip_errors) text += "  Its failures are skipped (on_error: skip).\n";
   return text + bounds_text(plan, node);
 }

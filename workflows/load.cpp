@@ -299,7 +299,7 @@ void Loader::load_groups(NodeSpec& spec, const YamlNode& node) {
 void Loader::load_counts(NodeSpec& spec, const YamlNode& node) {
   const bool empty = node.kind == Kind::map && node.entries.empty();
   if (node.kind == Kind::scalar || empty) {
-    const std::string value = node.scalar == "all" ? "all" : "1";
+    const std::string value = empty || node.scalar.empty() ? "1" : node.scalar;
     std::string fields;
     for (const GroupSpec& group : spec.groups)
       for (const FieldSpec& field : group.fields)

@@ -80,6 +80,11 @@ const YamlNode* item_of(const YamlNode& list, const std::string& number) {
                                                                            : nullptr;
 }
 
+std::string entries_text(std::size_t count) {
+  if (count == 0) return "it has no entry";
+  return count == 1 ? "its only entry is 0" : "its entries are 0 to " + std::to_string(count - 1);
+}
+
 std::string text_of(const Override& override) {
   return "--set " + override.path + "=" + override.value;
 }
@@ -111,8 +116,10 @@ std::optional<Overrides::Miss> Overrides::look_up(const YamlNode& root,
     const std::string before = in_quotes(joined(parts, depth));
     if (at->kind == Kind::scalar) return Miss{depth, before + " is a single value", {}};
     if (at->kind == Kind::list) {
+      const std::size_t count = at->items.size();
       at = item_of(*at, parts[depth]);
-      if (at == nullptr) return Miss{depth, before + " is a list without this entry", {}};
+      if (at == nullptr)
+        return Miss{depth, before + " is a list without this entry", {}, entries_text(count)};
       continue;
     }
     if (at == &absent && is_list(parts, depth))
@@ -195,7 +202,11 @@ void Overrides::report_rest(const WorkflowSpec& spec, Diagnostics& diagnostics) 
     for (const std::string& known : miss.known)
       help += (help.empty() ? "there are " : ", ") + known;
     if (!near.empty()) {
-      parts[miss.depth] = near;
+      std::string& part = parts[miss.depth];
+      // Others write name[0].
+      const bool is_indexed = part.starts_with(near + "[") && part.ends_with(']');
+      part = is_indexed ? near + "." + part.substr(near.size() + 1, part.size() - near.size() - 2)
+                        : near;
       help = "did you mean '" + joined(parts, parts.size()) + "'?";
     }
     report(diagnostics, {Severity::error,

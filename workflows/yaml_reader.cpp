@@ -87,7 +87,8 @@ std::string help_for(const YamlNode& node, Kind expected) {
            : node.kind == Kind::null ? "write its entries below it, indented, or in { }"
                                      : "write `name: value`, in { } or indented below it";
   if (expected == Kind::list)
-    return node.kind == Kind::map ? "begin each entry with '- '"
+    return node.kind == Kind::map ? "put '- ' before the first line of each entry, its other lines "
+                                    "indented; or write [ ]"
            : plain                ? "write [ " + node.scalar + " ]"
                                   : "write its entries in [ ], or below it, each behind a '- '";
   if (node.kind == Kind::null) return "write a value behind the ':'";

@@ -134,6 +134,10 @@ def why_by_hand(file):
         whole = re.search(r"after ([\d.]+) ms", out)
         expect(f"the parts of call {number} are its time", not whole or sums and
                abs(sum(float(part or 0) for part in sums.groups()) - float(whole[1])) < 0.002, out)
+    late = [call(3, 0, 10000, status="error", cause="", message="too late", behind=2, behind_us=10000)]
+    code, out, err = sluice("why", file("late.json", json.dumps({"traceEvents": late}).encode()), "3")
+    expect("why of a call whose turn never came", code == 0 and out == "call 3 (s): error after 10.000 ms\n"
+           "  cause: too late\n  no node ran\n  most of it: its turn, behind call 2 of its session, 10.000 ms\n", out)
     home = [{"ph": "M", "pid": 2, "name": "elsewhere", "args": {"nodes": ["b", "c"]}},
             call(0, 1000, 12000), activity(0, 0, "a", 2000, 3000, 500, 500)]
     code, out, err = sluice("why", file("home.json", json.dumps({"traceEvents": home}).encode()), "0")

@@ -138,6 +138,12 @@ def overrides(file):
     code, out, err = sluice("validate", mended, "--set", "limits.deadline=5s")
     expect("what an override that mends the file lets be seen", code == 0 and "mended.yaml:3:20: warning: nothing reads the input 'extra'" in out
            and "--set" not in out, (code, out, err))
+    file("many.yaml", "sluice: 1\nroles: { q: { plugin: scripted, replicas: 1000 } }\n")
+    hidden = file("hidden.yaml", "sluice: 1\nworkflow: w\ninclude: [ many.yaml ]\ninputs: { t: text }\n"
+                  "nodes: { a: { run: qq.a, inputs: [ { t: inputs.t } ] } }\noutputs: { o: a.x }\n")
+    code, out, err = sluice("validate", hidden, "--set", "roles.q.replicas=2")
+    expect("an error that an override which mends another lets be seen", code == 1 and "hidden.yaml:5:" in out and
+           "'qq'" in out and "--set" not in out, (code, out, err))
 
 
 def cascades(file, folder):

@@ -74,7 +74,7 @@ def deadlines(scratch):
         passes(f"time decides: {does}", scenario(scratch, ", deadline: 5ms", "", does, "{ outputs: { o: 3 } }"))
     # What is expected of a call must hold in every order.
     hopes = scenario(scratch, ", deadline: 5ms", "", "{ latency: [5ms, 5ms] }", "{ status: ok }")
-    passes("in time by chance", hopes, fails="status is error, expected ok (node 'a' ran longer than its deadline of "
+    passes("in time by chance", hopes, fails="status is error, expected ok (node 'a' was not done within its deadline of "
            "5 ms; with the latency of its script it does in some orders only)")
     # Sure to be late, or to be in time: everything is compared.
     late = scenario(scratch, ", deadline: 5ms", "", "{ latency: [6ms, 9ms] }", "{ outputs: { o: 1 } }")
@@ -95,6 +95,19 @@ def ages(scratch):
     passes("always too old", always, fails="output o brought 0 frames, expected 1")
     more = scenario(scratch, "", old, "{ latency: [10ms, 100ms] }", "{ outputs: { o: 0 } }")
     passes("no more than expected", more, fails="output o brought 1 frame, expected 0")
+
+
+def outputs_limit(scratch):
+    """The limit of frames at an output is the call's own: its cause is `inputs`."""
+    nodes = "".join(f"  {name}: {{ run: up.{name}, inputs: [ {{ t: {source} }} ] }}\n"
+                    for name, source in (("a", "inputs.text"), ("b", "a.x"), ("c", "b.x")))
+    write(scratch, "many.yaml", "sluice: 1\nworkflow: many\ninputs: { text: text }\nroles: { up: { plugin: scripted } }\n"
+          f"nodes:\n{nodes}outputs: {{ o: c.x }}\nlimits: {{ frames: 10 }}\n")
+    for cause, fails in (("inputs", ""), ("c", "the cause is inputs, expected c")):
+        passes("27 frames of 10", write(scratch, "many.scenario.yaml", "scenario: 27\nworkflow: many.yaml\n"
+               "calls: [ { inputs: { text: q } } ]\nnodes:\n" +
+               "".join(f"  {name}: {{ yields: [ [x], [x], [x] ] }}\n" for name in "abc") +
+               f"expect: {{ calls: [ {{ status: error, cause: {cause} }} ] }}\n"), fails=fails)
 
 
 def multiplied(scratch):
@@ -195,6 +208,7 @@ def main():
         missing_workflow(scratch)
         deadlines(scratch)
         ages(scratch)
+        outputs_limit(scratch)
         multiplied(scratch)
         found_in_a_folder(scratch)
         shapes_of_yaml(scratch)

@@ -95,8 +95,12 @@ TEST_CASE("What is not there is an error, with the nearest that is") {
   refused(folder, "limits.dedline=5s", "there is no 'limits.dedline'", "'limits.deadline'");
   refused(folder, "outputs.other=see.y", "there is no 'outputs.other'", "there are z");
   refused(folder, "nodes.see.run.more=1", "'nodes.see.run' is a single value", "");
-  refused(folder, "nodes.see.inputs.1.x=inputs.x", "is a list without this entry", "");
-  refused(folder, "nodes.see.inputs.x=inputs.x", "is a list without this entry", "");
+  refused(folder, "nodes.see.inputs.1.x=inputs.x", "is a list without this entry",
+          "its only entry is 0");
+  refused(folder, "nodes.see.inputs.x=inputs.x", "is a list without this entry",
+          "its only entry is 0");
+  refused(folder, "nodes.see.inputs[0].x=inputs.x", "there is no 'nodes.see.inputs[0]'",
+          "'nodes.see.inputs.0.x'");
   refused(folder, "roles.llm.global_params.0=kv", "is a list, of which the file has no entry",
           "--set roles.llm.global_params=[VALUE]");
   refused(folder, "limits.deadline.x=1", "deadline must be a single value, this is a map", "");

@@ -10,7 +10,7 @@
 
 #include "base/base64.h"
 #include "base/nearest.h"
-#include "cli/call_id.h"
+#include "cli/call_numbers.h"
 #include "cli/call_value.h"
 #include "cli/input_file.h"
 #include "cli/json_look.h"

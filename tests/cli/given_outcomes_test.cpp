@@ -11,7 +11,6 @@
 #include <iterator>
 
 #include "base/base64.h"
-#include "cli/call_id.h"
 #include "cli/call_lines.h"
 #include "cli/call_value.h"
 #include "cli/file_kind.h"

@@ -2,7 +2,6 @@
 // its `id`, which comes back as it was given, and in its JSON inputs.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 

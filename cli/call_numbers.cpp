@@ -1,6 +1,7 @@
-#include "cli/call_id.h"
+#include "cli/call_numbers.h"
 
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 

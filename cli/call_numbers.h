@@ -1,5 +1,6 @@
 // Numbers in a call's line that a float of 64 bits does not hold, so they would go on as others: in
-// its `id`, which comes back as it was given, and in its JSON inputs.
+// its `id`, which comes back as it was given, and in its JSON inputs. And of a line that cannot be
+// read: why.
 #pragma once
 
 #include <string>

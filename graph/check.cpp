@@ -42,6 +42,7 @@ class Checker {
   }
 
  private:
+  using Seen = std::set<std::pair<std::string, std::string>>;  // node and field
   void add(Severity severity, Mark mark, std::string code, std::string message,
            std::string suggestion = "") {
     report(diagnostics_,
@@ -356,13 +357,10 @@ class Checker {
                   field.field.text + "'",
               meant(field.field.text, names_of(interface->inputs), "input"));
     }
-    std::set<std::pair<std::string, std::string>> seen;
+    Seen seen;
     for (const FieldRef& source : field.sources) {
       const std::optional<ValueType> type = check_source(source);
-      if (!seen.emplace(source.node, source.field).second)
-        error(source.mark, "duplicate-source",
-              "'" + source.node + "." + source.field + "' is a source of this field already",
-              "remove one of them");
+      check_is_new(source, seen, "field");
       if (port != nullptr && type) check_shape(node, *port, source);
       if (port == nullptr || !type || *type == port->type || *type == ValueType::any ||
           port->type == ValueType::any)
@@ -527,15 +525,20 @@ class Checker {
             "take it from a node that collects what the replicas make");
   }
 
+  /// A source that stands twice would bring each of its frames twice.
+  void check_is_new(const FieldRef& source, Seen& seen, const std::string& whose) {
+    if (!seen.emplace(source.node, source.field).second)
+      error(source.mark, "duplicate-source",
+            "'" + source.node + "." + source.field + "' is a source of this " + whose + " already",
+            "remove one of them");
+  }
+
   void check_outputs() {
     for (const OutputSpec& output : spec_.outputs) {
-      std::set<std::pair<std::string, std::string>> seen;
+      Seen seen;
       for (const FieldRef& source : output.sources) {
         (void)check_source(source);
-        if (!seen.emplace(source.node, source.field).second)
-          error(source.mark, "duplicate-source",
-                "'" + source.node + "." + source.field + "' is a source of this output already",
-                "remove one of them");
+        check_is_new(source, seen, "output");
       }
     }
     if (spec_.is_library) return;

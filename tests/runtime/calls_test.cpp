@@ -1,6 +1,7 @@
 // Calls that end for their callers whatever their roles do: deadlines, cancellation, the end of the
 // runner.
 #include <catch2/catch.hpp>
+#include <mutex>
 #include <thread>
 
 #include "world.h"
@@ -283,6 +284,7 @@ TEST_CASE("calls that call each other go on, however long one thread has driven"
   const auto held = world.runner->start({"a", {{"x", make_text("x")}}}, first.observer());
   deaf.inside.wait();
   std::size_t refused = 0;
+  std::mutex kept;  // started from here first, then by whoever drives
   std::vector<std::shared_ptr<CallHandle>> handles;
   std::function<void()> next = [&] {
     CallObserver observer = last.observer();
@@ -292,7 +294,9 @@ TEST_CASE("calls that call each other go on, however long one thread has driven"
         next();
         if (refused == 1) next();  // from now on they come in twos
       };
-    handles.push_back(world.runner->start({"b", {{"x", make_text("x")}}}, std::move(observer)));
+    auto handle = world.runner->start({"b", {{"x", make_text("x")}}}, std::move(observer));
+    const std::lock_guard lock(kept);
+    handles.push_back(std::move(handle));
   };
   next();
   CHECK(last.wait().error.code == ErrorCode::exhausted);

@@ -21,6 +21,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 

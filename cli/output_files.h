@@ -8,6 +8,7 @@
 // does not fit the workflow), unavailable (a file cannot be written).
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>

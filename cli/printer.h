@@ -5,6 +5,7 @@
 // Thread: one.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>

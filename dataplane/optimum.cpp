@@ -1,5 +1,6 @@
 #include "dataplane/optimum.h"
 
+#include <iterator>
 #include <set>
 #include <tuple>
 

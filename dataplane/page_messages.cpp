@@ -1,6 +1,7 @@
 #include "dataplane/page_messages.h"
 
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/little_endian.h"

@@ -1,6 +1,7 @@
 #include "graph/check_reach.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>

@@ -1,6 +1,7 @@
 #include "graph/diagnostic.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/utf8.h"
 

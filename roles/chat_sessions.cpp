@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "roles/kv_pages.h"
 

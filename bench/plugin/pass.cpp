@@ -1,6 +1,9 @@
 // The plugin of bench_plugin_hop.
 #include <algorithm>
+#include <cstdint>
 #include <sluice/role.hpp>
+#include <string_view>
+#include <vector>
 
 using namespace sluice::plugin;
 

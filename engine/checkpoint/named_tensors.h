@@ -3,6 +3,7 @@
 // Thread: none of it is shared. Errors: invalid_argument (which tensor, what it must be).
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>

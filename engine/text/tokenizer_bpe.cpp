@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <queue>
 
 #include "engine/text/tokenizer_kinds.h"

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstdint>
 #include <unordered_map>
 
 #include "engine/text/tokenizer_text.h"

@@ -1,6 +1,7 @@
 // A device that is the CPU: for tests of what runs on a GPU.
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "base/check.h"

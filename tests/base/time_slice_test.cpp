@@ -1,6 +1,7 @@
 #include "base/time_slice.h"
 
 #include <catch2/catch.hpp>
+#include <cstdint>
 
 namespace sluice {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"

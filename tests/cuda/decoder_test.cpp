@@ -1,4 +1,6 @@
 // The decoder on the device against the references that the CPU's is held to.
+#include <algorithm>
+
 #include "../model/golden.h"
 #include "engine/device/device_text.h"
 #include "engine/tasks/generator.h"

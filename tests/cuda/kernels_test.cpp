@@ -1,4 +1,6 @@
 // Each kernel of the GPU against the CPU's reference; odd sizes, f32 and bf16.
+#include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "kernels/attention.h"

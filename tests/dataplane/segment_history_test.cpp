@@ -2,8 +2,10 @@
 // leaves, what a scan makes of it. After each event the invariants of docs/POOL.md are looked at.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/random.h"
 #include "dataplane/segment_index.h"

@@ -1,5 +1,6 @@
 // Tables of pages in memory and on a disk, driven by chance: which page goes where and which goes,
 // beside what it was before.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "base/random.h"

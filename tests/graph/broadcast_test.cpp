@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
+#include <iterator>
 
 #include "base/random.h"
 #include "graph/print.h"

@@ -1,4 +1,5 @@
 // How diagnostics are shown: letters of every kind, lines of every length, more than are shown.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "base/nearest.h"

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <lua.hpp>
 #include <string_view>
+#include <utility>
 
 #include "base/check.h"
 

@@ -2,6 +2,7 @@
 // the server ends amid one, is emptied, or goes on with older data: at rest it says what is there.
 #include "dataplane/page_index.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <deque>

@@ -1,5 +1,6 @@
 #include "kernels/conv2d.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>

@@ -1,5 +1,6 @@
 #include "kernels/group_norm.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>

@@ -1,5 +1,6 @@
 // Every kernel on every instruction set against its reference, over odd sizes, with tolerances from
 // the length of the sums.
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,5 +1,6 @@
 #include "kernels/layout.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <vector>
 

@@ -1,9 +1,11 @@
 // Products over GGUF's block types: every path that the machine has, against sums in f64.
 #include "kernels/quant.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/random.h"
 #include "kernels/elementwise.h"

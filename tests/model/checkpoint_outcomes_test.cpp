@@ -1,5 +1,6 @@
 // Files of weights, their heads and indices changed in every place, and every value that is read of
 // them: what came of it before.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstring>

@@ -2,6 +2,7 @@
 // goes on between them.
 #include "engine/tasks/encoding.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 

@@ -6,6 +6,7 @@
 // shows.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <new>

@@ -1,4 +1,5 @@
 // What must not change a result: the batch, the pages, the pieces of a prompt, who else is there.
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>

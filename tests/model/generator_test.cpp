@@ -2,6 +2,7 @@
 // show.
 #include "engine/tasks/generator.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <map>

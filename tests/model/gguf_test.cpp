@@ -1,4 +1,5 @@
 // GGUF files against the references of tests/golden/make_gguf.py, and what is refused.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>

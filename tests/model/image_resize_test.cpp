@@ -1,6 +1,7 @@
 // Pictures of any shape in a square, beside the filter's definition in double precision.
 #include "engine/picture/image_resize.h"
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,5 +1,6 @@
 // A check's inputs, each left out, cut, of another shape, type or value: what every family says of
 // it, and the names and shapes of what it makes.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstring>

@@ -2,6 +2,7 @@
 // to its own, what is reserved is there, and nothing is lost.
 #include "engine/layers/kv.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
 

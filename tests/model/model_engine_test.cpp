@@ -1,6 +1,7 @@
 // Who waits for pages, while those of a task that is done are still with its owner.
 #include "engine/tasks/model_engine.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <new>
 

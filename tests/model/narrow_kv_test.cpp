@@ -1,5 +1,6 @@
 // Keys and values in bf16: half the bytes, every stage within what rounding them costs, and
 // nobody's answer depends on who else is there.
+#include <algorithm>
 #include <numeric>
 
 #include "base/random.h"

@@ -2,6 +2,7 @@
 // made of each.
 #include "tests/outcomes.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <fstream>

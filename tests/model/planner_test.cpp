@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>

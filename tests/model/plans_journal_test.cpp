@@ -1,6 +1,8 @@
 // The planner under wishes made by chance: who is admitted and who goes into each forward, beside
 // who it was before.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <map>
 
 #include "base/random.h"

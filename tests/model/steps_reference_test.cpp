@@ -1,8 +1,10 @@
 // What each step of a drawing or of a robot's actions computes, beside the formulas of the papers
 // written plainly here.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <numbers>
+#include <tuple>
 
 #include "base/random.h"
 #include "engine/tasks/control_cycle.h"

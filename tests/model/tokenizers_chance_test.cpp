@@ -1,7 +1,9 @@
 // Tokenizers made of parts that chance puts together, and those of models, over texts that chance
 // writes: the tokens and texts that came before.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"

@@ -1,6 +1,12 @@
 // What the C++ layer of plugins does for an author who makes a mistake: it is said, not swallowed.
 #include <catch2/catch.hpp>
+#include <cstdint>
+#include <optional>
 #include <sluice/role_test.hpp>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
 
 using namespace sluice::plugin;
 

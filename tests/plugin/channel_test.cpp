@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <filesystem>
+#include <memory>
 #include <thread>
 
 #include "runtime/hosts/host_protocol.h"

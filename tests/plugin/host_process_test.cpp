@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 
 #include "hosted_world.h"
 #include "runtime/hosts/hosted_role.h"

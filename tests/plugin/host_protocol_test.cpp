@@ -2,6 +2,7 @@
 #include "runtime/hosts/host_protocol.h"
 
 #include <catch2/catch.hpp>
+#include <type_traits>
 
 #include "tests/outcomes.h"
 

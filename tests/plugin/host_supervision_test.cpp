@@ -2,6 +2,7 @@
 #include "runtime/hosts/host_supervision.h"
 
 #include <catch2/catch.hpp>
+#include <vector>
 
 using namespace std::chrono_literals;
 using sluice::hosts::HostSupervision;

@@ -1,5 +1,6 @@
 // An entry in the registry under answers, times and breaks made by chance: what is asked and where
 // it stands after each, beside what it was.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "base/random.h"

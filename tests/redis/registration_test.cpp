@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "base/random.h"
 #include "runtime/registry/scripts.h"

@@ -1,4 +1,5 @@
 // The codec and the tokenizer against values that the training code wrote.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>

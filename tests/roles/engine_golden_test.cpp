@@ -1,4 +1,5 @@
 // The engine's f32 forward against the training framework's, and its equalities with itself.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>

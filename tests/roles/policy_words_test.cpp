@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <tuple>
 
 #include "engine/checkpoint/named_tensors.h"
 #include "engine/tasks/chat_model.h"

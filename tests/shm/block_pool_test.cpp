@@ -2,6 +2,7 @@
 #include "runtime/shm/block_pool.h"
 
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <map>
 #include <set>
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 from packages import PRODUCT, TEST, listed, packages, sources
+from standard import not_included
 
 # Who may include whom, in our own words; docs/ARCHITECTURE.md shows the same table.
 ALLOWED = {
@@ -110,6 +111,10 @@ def includes(root):
             for prefix, where in THIRD_PARTY.items():
                 if target.startswith(prefix) and not re.fullmatch(where, path):
                     yield f"{path}: {target} may be included by {where} only"
+
+
+def standard(root):
+    yield from not_included(dict(files(root, ".h", ".hpp", ".cpp", ".cu")), code_of)
 
 
 def words(root):
@@ -262,13 +267,14 @@ def python(root):
         yield f"pylint ends with {said.returncode}: {said.stderr.strip()}"
 
 
-GATES = {"includes": includes, "words": words, "sizes": sizes, "headers": headers, "text": text, "links": links,
-         "packages": packages, "types": types, "kernels": kernels, "purity": purity, "python": python}
+GATES = {"includes": includes, "standard": standard, "words": words, "sizes": sizes, "headers": headers, "text": text,
+         "links": links, "packages": packages, "types": types, "kernels": kernels, "purity": purity, "python": python}
 SLOW = ("purity", "python")  # planted for one by one
 
 PLANTED = [  # (gate, file, what is put at its end)
     ("includes", "graph/bad.h", '// A thing.\n#pragma once\n#include "roles/role.h"\n'),
     ("words", "graph/bad.cpp", "void f() { throw 1; }\n"),
+    ("standard", "graph/bad.cpp", "std::string f();\n"),
     ("types", "graph/bad.cpp", "namespace sluice {\nstruct Message {\n  int a;\n};\n}  // namespace sluice\n"),
     ("kernels", "kernels/cuda/bad.cu", "__global__ void f(int* a) {\n  *a = 1;\n  wait_for_inputs();\n}\n"),
     ("kernels", "kernels/cuda/bad.cu", "__global__ void f(int* a) {\n  *a = 1;\n}\n"),

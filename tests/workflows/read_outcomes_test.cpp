@@ -4,6 +4,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <type_traits>
 
 #include "tests/directories.h"
 #include "tests/journal.h"

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <iterator>
 
 #include "tests/outcomes.h"
 #include "tests/zmq/machines.h"

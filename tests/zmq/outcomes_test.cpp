@@ -2,6 +2,7 @@
 #include "tests/outcomes.h"
 
 #include <catch2/catch.hpp>
+#include <tuple>
 
 #include "runtime/zmq/address.h"
 #include "runtime/zmq/check_options.h"

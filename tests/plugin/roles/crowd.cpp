@@ -1,8 +1,13 @@
 // A stepped role with a global parameter: says numbers, one a step; its session's tally goes on.
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <sluice/role.hpp>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
 
 using namespace sluice::plugin;
 

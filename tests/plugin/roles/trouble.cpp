@@ -3,6 +3,7 @@
 #include <sluice/sluice_plugin.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>

@@ -45,8 +45,9 @@ struct CallOutcome {
 /// One output frame: the declared output's name and its value, in logical order per output.
 using OnOutput = std::function<void(std::string_view output, const PayloadRef& value)>;
 
-/// Who hears of a call. Thread: any of the runner's, one at a time, and nothing after the end. Must
-/// return soon: other calls wait meanwhile. May start and cancel calls, not wait for them.
+/// Who hears of a call. Thread: any of the runner's, and any that starts or cancels a call of it,
+/// before that returns; one at a time, and nothing after the end. Must return soon: other calls
+/// wait meanwhile. May start and cancel calls, not wait for them.
 struct CallObserver {
   OnOutput on_output;
   std::function<void(CallOutcome outcome)> on_end;
@@ -109,9 +110,9 @@ class Runner {
 
   using OnOutput = sluice::OnOutput;
 
-  /// Returns at once; any number of calls may be under way. A request that is refused ends with an
-  /// outcome too, before this returns; so does, soon, a call that comes while as many are under way
-  /// as the workflow takes (`exhausted`). Calls of one session run first in, first out.
+  /// Waits for no role; any number of calls may be under way. A request that is refused ends with
+  /// an outcome too, before this returns; so does, soon, a call that comes while as many are under
+  /// way as the workflow takes (`exhausted`). Calls of one session run first in, first out.
   virtual std::shared_ptr<CallHandle> start(CallRequest request, CallObserver observer) = 0;
   /// Blocks until the call has ended; outputs arrive on the caller's thread.
   CallOutcome call(CallRequest request, const OnOutput& on_output);

@@ -13,13 +13,11 @@ import os
 import re
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/tidy"))
+from cpp_text import code_of, own_headers  # noqa: E402
+
 SOURCES_MAX = 12  # of a group
 LINES_MAX = 3600  # of a group: the memory of its compilation
-COMMENTS = re.compile(r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
-
-
-def code_of(text: str) -> str:
-    return COMMENTS.sub(" ", text)
 
 
 def declared(text: str, everything: bool) -> set[str]:
@@ -101,12 +99,8 @@ class Sources:
         """What the headers of ours that it includes declare."""
         if path not in self.given:
             self.given[path] = names = set()  # a circle ends here
-            for name in re.findall(r'^#include "([^"]+)"', self.text(path), re.M):
-                for folder in (self.root, os.path.dirname(path), f"{self.root}/plugin/include"):
-                    other = os.path.normpath(os.path.join(folder, name))
-                    if os.path.exists(other):
-                        names |= self.included(other) | names_of(code_of(self.text(other)), True)
-                        break
+            for other in own_headers(path, self.text(path), os.path.exists, self.root):
+                names |= self.included(other) | names_of(code_of(self.text(other)), True)
         return self.given[path]
 
 

@@ -3,8 +3,9 @@
 The compiler does not see to it: most of the library is parsed once for all sources (`sluice_parsed_once` in
 CMakeLists.txt), and one header of the library brings others by chance.
 """
-import os
 import re
+
+from cpp_text import code_of, own_headers
 
 # Names, and the headers that give them: the first is what a finding asks for.
 GIVEN_BY = {
@@ -57,20 +58,16 @@ USED = [(re.compile(rf"\bstd::(?:ranges::)?({'|'.join(names.split())})\b"), head
         for names, headers in GIVEN_BY.items()]
 
 
-def not_included(texts, code_of):
-    """`texts`: of each source and header, by path from the root; `code_of` blanks comments and strings."""
+def not_included(texts):
+    """`texts`: of each source and header, by path from the root."""
     reached = {}
 
     def headers_of(path):
         if path in reached:
             return reached[path]
         reached[path] = own = set(re.findall(r"^#include <([^>]+)>", texts[path], re.M))  # a circle ends here
-        for name in re.findall(r'^#include "([^"]+)"', texts[path], re.M):
-            for folder in ("", os.path.dirname(path), "plugin/include", "tests"):
-                other = os.path.normpath(os.path.join(folder, name))
-                if other in texts:
-                    own |= headers_of(other)
-                    break
+        for other in own_headers(path, texts[path], texts.__contains__):
+            own |= headers_of(other)
         return own
 
     for path, text in texts.items():

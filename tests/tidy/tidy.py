@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 
+from cpp_text import code_of
 from packages import PRODUCT, TEST, listed, packages, sources
 from standard import not_included
 
@@ -89,12 +90,6 @@ def files(root, *suffixes):
                     yield os.path.relpath(path, root), open(path, encoding="utf-8", errors="replace").read()
 
 
-def code_of(text):
-    """Comments, strings and characters blanked; lines kept."""
-    pattern = r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
-    return re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
-
-
 def includes(root):
     for path, text in files(root, ".h", ".hpp", ".cpp", ".cu"):
         top = path.split("/")[0]
@@ -114,7 +109,7 @@ def includes(root):
 
 
 def standard(root):
-    yield from not_included(dict(files(root, ".h", ".hpp", ".cpp", ".cu")), code_of)
+    yield from not_included(dict(files(root, ".h", ".hpp", ".cpp", ".cu")))
 
 
 def words(root):

@@ -96,7 +96,8 @@ std::string instead_of_cluster(const YamlNode& root, const std::string& path) {
 std::string yaml_kind(const std::string& path) {
   const Result<std::string> text = read_whole_file(path, yaml_bytes_max);
   if (!text.ok()) return "";
-  const std::size_t first = text->find_first_not_of(" \t\r\n");
+  const std::size_t mark = text->starts_with("\xef\xbb\xbf") ? 3 : 0;  // as some editors begin
+  const std::size_t first = text->find_first_not_of(" \t\r\n", mark);
   if (first == std::string::npos || (*text)[first] == '{' || (*text)[first] == '[') return "";
   Diagnostics ignored;
   const YamlNode root = read_yaml(*text, ignored);

@@ -125,6 +125,11 @@ Result<void> check_whole(const Plan& plan, const CallInputs& inputs,
                           "; --without NAME runs what can run without one");
 }
 
+std::string file_of_input(const std::string& given) {
+  const std::string value = given.substr(given.find('=') + 1);
+  return value.starts_with("@") && !value.starts_with("@@") ? value.substr(1) : "";
+}
+
 bool reads_standard_input(const std::string& given) {
   return given.substr(given.find('=') + 1) == "-";
 }

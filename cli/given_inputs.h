@@ -34,6 +34,9 @@ std::string missing_inputs(const Plan& plan, const CallInputs& inputs,
 Result<void> check_whole(const Plan& plan, const CallInputs& inputs,
                          const std::vector<std::string>& without);
 
+/// The file that `NAME=@FILE` reads; empty: the value stands there, or comes from standard input.
+std::string file_of_input(const std::string& given);
+
 /// True when the value of `NAME=VALUE` is standard input.
 bool reads_standard_input(const std::string& given);
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace sluice::cli {
 
@@ -16,6 +17,7 @@ Result<bool> LineReader::next(std::string& line) {
       line = buffer_.substr(0, end);
       buffer_.erase(0, end == std::string::npos ? end : end + 1);
       if (line.ends_with('\r')) line.pop_back();
+      if (!std::exchange(begun_, true) && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);
       return true;
     }
     if (ended_) return false;

@@ -16,14 +16,15 @@ class LineReader {
 
   LineReader(int descriptor, int stop) : descriptor_(descriptor), stop_(stop) {}
 
-  /// Without the line's end; the last line needs none. False: the input has ended, or `stop` became
+  /// Without the line's end; the last line needs none. A byte order mark before the first line is
+  /// not part of it. False: the input has ended, or `stop` became
   /// readable before a line was there.
   Result<bool> next(std::string& line);
 
  private:
   int descriptor_, stop_;
   std::string buffer_;
-  bool ended_ = false;
+  bool ended_ = false, begun_ = false;
 };
 
 }  // namespace sluice::cli

@@ -48,8 +48,16 @@ Examples
 Exit status: 0 well; 1 a file or an input is wrong, or a call failed; 2 the command line is not
 understood; 130 Ctrl-C ended it, 143 SIGTERM, 129 SIGHUP.)";
 
+/// Words to a model may be none; a name of a file, say, may not: "$UNSET" would leave the option
+/// out.
+bool may_be_empty(const CLI::Option& option) {
+  const std::string name = option.get_name();
+  return option.get_positional() || option.get_items_expected_max() == 0 || name == "--prompt" ||
+         name == "--system";
+}
+
 /// What holds for every option: it takes one value each time, so that what stands behind it is a
-/// file, and a number is the one that was typed.
+/// file; there is a value; and a number is the one that was typed.
 void check_all_options(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     if (!option->get_positional()) option->allow_extra_args(false);
@@ -57,6 +65,7 @@ void check_all_options(CLI::App& app) {
     if (type.starts_with("INT")) option->check(fits_64_bits<std::int64_t>);
     if (type.starts_with("FLOAT")) option->check(a_number);
     if (type.starts_with("UINT")) option->check(fits_64_bits<std::uint64_t>);
+    if (!may_be_empty(*option)) option->check(not_empty);
   }
   for (CLI::App* command : app.get_subcommands({})) check_all_options(*command);
 }

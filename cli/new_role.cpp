@@ -73,6 +73,8 @@ int new_role(const std::string& name, std::string directory, bool stepped, const
                 "a letter, and have at most " +
                 std::to_string(name_max));
   if (is_kept(name)) return fail("'" + name + "' is a target of CMake's own: take another name");
+  if (name == "null")
+    return fail("'null' is no name in YAML: there it means that nothing is said");
   if (catalog.find(name) != nullptr)
     return fail("there is a plugin '" + name + "' already: `sluice roles` lists them");
   if (directory.empty()) directory = name;

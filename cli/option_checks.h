@@ -1,5 +1,5 @@
-// Checks of numbers that the parser of the command line takes and nobody means: -1 for one without
-// a sign, an empty text for 0, and "nan", which no range excludes.
+// Checks of what the parser of the command line takes and nobody means: an empty text, and of
+// numbers -1 for one without a sign, an empty text for 0, and "nan", which no range excludes.
 //
 // What such a check says is that it refuses; what may be given instead is the usage's to say
 // (`usage_problem`), which knows the option's range. Empty: it may be given.
@@ -13,6 +13,10 @@
 #include <string>
 
 namespace sluice::cli {
+
+inline std::string not_empty(const std::string& given) {
+  return given.empty() ? "it is empty: give it a value, or leave it out" : "";
+}
 
 /// A finite number, and nothing before or behind it.
 inline std::string a_number(const std::string& given) {

@@ -133,6 +133,8 @@ Result<OutputFiles> OutputFiles::make(const std::vector<std::string>& given,
   for (const std::string& text : given) {
     std::error_code failed;
     const std::size_t equals = text.find('=');
+    if (equals == 0)
+      return invalid_argument("--out " + text + ": no output is named before the '='");
     std::string name = text.substr(0, equals);
     std::string path = text;
     if (equals != std::string::npos && is_name(name)) {
@@ -207,6 +209,21 @@ std::vector<std::string> OutputFiles::unwritten() const {
     if (!begun_.contains(output))
       words.push_back("nothing came for the output '" + output + "': " + path + " was not written");
   return words;
+}
+
+Result<void> check_not_read(const OutputFiles& files, const std::string& trace,
+                            const std::vector<std::string>& read) {
+  for (const std::string& path : read) {
+    std::error_code failed;
+    if (path.empty() || path == "-" || !fs::exists(path, failed)) continue;
+    if (const std::string output = files.name_of(path); !output.empty())
+      return invalid_argument("--out " + output + ": it would be written over " + path +
+                              ", which is read: name another file");
+    if (!trace.empty() && is_same_file(path, trace))
+      return invalid_argument("--trace " + trace + ": it would be written over " + path +
+                              ", which is read: name another file");
+  }
+  return {};
 }
 
 Result<void> check_can_write(const std::string& path) {

@@ -54,6 +54,11 @@ class OutputFiles {
   std::string folder_;                                     // of the others; empty: here
 };
 
+/// That neither an output nor a trace (empty: none) goes to a file of `read`: what the command line
+/// names to be read. Empty texts and `-` are no files. Errors: invalid_argument.
+Result<void> check_not_read(const OutputFiles& files, const std::string& trace,
+                            const std::vector<std::string>& read);
+
 /// Whether a file can be made or written over there, as far as that shows without doing it. Errors:
 /// unavailable.
 Result<void> check_can_write(const std::string& path);

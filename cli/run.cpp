@@ -241,7 +241,14 @@ Result<OutputFiles> files_of(const RunOptions& options, const Compiled& compiled
     files = OutputFiles::make(options.outs, output_types(compiled, catalog));
   else if (!options.outs.empty())
     files = OutputFiles::in_folder(options.outs[0]);
-  if (!files.ok() || options.trace.empty()) return files;
+  if (!files.ok()) return files;
+  std::vector<std::string> read = options.images;
+  for (const std::string& given : options.inputs) read.push_back(file_of_input(given));
+  read.insert(read.end(),
+              {options.cluster, compiled.loaded.spec.file, options.calls, options.request});
+  if (const Result<void> kept = check_not_read(*files, options.trace, read); !kept.ok())
+    return kept.error();
+  if (options.trace.empty()) return files;
   if (const std::string output = files->name_of(options.trace); !output.empty())
     return invalid_argument("--trace " + options.trace + ": the output '" + output +
                             "' goes to that file");
@@ -473,6 +480,10 @@ Result<void> check_options(const RunOptions& options) {
   if (!options.request.empty() && (options.prompt || !options.images.empty() || options.samples()))
     return invalid_argument(
         "--request is the whole request: --prompt, --image and their like do not go with it");
+  if (const auto session = checked_text("--session", options.session); !session.ok())
+    return session.error();
+  if (options.trace == "-")
+    return invalid_argument("a trace goes to a file; one called '-' is ./-");
   if (options.calls.empty()) return {};
   if (options.asks() || !options.inputs.empty() || !options.without.empty())
     return invalid_argument("--calls: each line brings its inputs, no other input goes with it");
@@ -517,13 +528,9 @@ void add_calls_options(Command command, RunOptions& options) {
       .needs("--calls")
       .check(Range(1, 1024))
       .shown_default();
-  command
-      .add_option("--session", options.session,
-                  "The name of the calls' session, within this run; without it each line of "
-                  "--calls that names none has one of its own")
-      .check([](const std::string& given) {
-        return given.empty() ? std::string("a session's name is not empty") : std::string();
-      });
+  command.add_option("--session", options.session,
+                     "The name of the calls' session, within this run; without it each line of "
+                     "--calls that names none has one of its own");
 }
 
 }  // namespace

@@ -150,6 +150,8 @@ struct Failed {
   Counts calls;
   LoadCounts load;
 
+  bool all() const { return load.failed == load.calls; }
+
   void add(const sim::Report& report) {
     load.calls += report.calls.size();
     load.overlap = load.overlap || overlap(report);
@@ -256,6 +258,11 @@ void print_failed(const Plan& plan, const Script& script, const SimulateOptions&
   if (!advice.empty()) std::printf("  note           %s\n", advice.c_str());
 }
 
+/// Nothing is predicted by calls that all fail, unless they were to meet trouble.
+int status(const Failed& failed, const SimulateOptions& options) {
+  return failed.all() && !options.faults ? 1 : 0;
+}
+
 /// As it is typed: quoted where a shell would read more into it.
 std::string shell_word(const std::string& word) {
   const auto plain = [](char c) {
@@ -309,7 +316,7 @@ int hunt(const Plan& plan, const Script& script, const SimulateOptions& options)
               static_cast<unsigned long long>(options.seeds * options.calls));
   print_failed(plan, script, options, failed);
   if (options.faults) std::fputs(faults.text().c_str(), stdout);
-  return 0;
+  return status(failed, options);
 }
 
 int simulate(const SimulateOptions& options, const Catalog& catalog) {
@@ -321,9 +328,14 @@ int simulate(const SimulateOptions& options, const Catalog& catalog) {
     return fail(options.file + " has roles for other workflows to include, and nothing to run");
   Result<Script> script = make_script(options, compiled->plan);
   if (!script.ok()) return fail(script.error().message);
-  if (!options.trace.empty())
+  if (!options.trace.empty()) {
+    if (const Result<void> kept =
+            check_not_read({}, options.trace, {options.file, options.profile});
+        !kept.ok())
+      return fail(kept.error().message);
     if (const Result<void> can = check_can_write(options.trace); !can.ok())
       return fail("--trace: " + can.error().message);
+  }
   if (options.seeds > 1) return hunt(compiled->plan, *script, options);
   sim::Report report =
       sim::simulate(compiled->plan, *script, sim_options(compiled->plan, options, options.seed));
@@ -342,7 +354,7 @@ int simulate(const SimulateOptions& options, const Catalog& catalog) {
     std::printf("  trace          %s (open it in ui.perfetto.dev, or ask `sluice why`)\n",
                 options.trace.c_str());
   }
-  return report.violations.empty() ? 0 : 1;
+  return report.violations.empty() ? status(failed, options) : 1;
 }
 
 }  // namespace
@@ -387,6 +399,7 @@ void add_simulate(Command app, const Catalog& catalog, Chosen& chosen) {
         return fail_usage(
             "--rate says when calls come, --concurrency that the next comes when one ends: give "
             "one of them");
+      if (options->trace == "-") return fail_usage("a trace goes to a file; one called '-' is ./-");
       if (options->seeds > 1 && !options->trace.empty())
         return fail_usage("--trace writes one run: it does not go with --seeds, --seed chooses it");
       return simulate(*options, catalog);

@@ -44,4 +44,14 @@ std::string escaped_text(std::string_view text) {
   return all;
 }
 
+std::string escaped_line(std::string_view text) {
+  std::string line;
+  for (const char c : escaped_text(text))
+    if (c == '\n' || c == '\t')
+      line += c == '\n' ? "\\n" : "\\t";
+    else
+      line += c;
+  return line;
+}
+
 }  // namespace sluice::cli

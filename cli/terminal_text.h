@@ -13,5 +13,7 @@ namespace sluice::cli {
 std::string plain_text(std::string_view text);
 /// With `\x1b` and the like in their places, for messages.
 std::string escaped_text(std::string_view text);
+/// The same on one line: newlines and tabs too.
+std::string escaped_line(std::string_view text);
 
 }  // namespace sluice::cli

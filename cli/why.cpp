@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/json_fields.h"
+#include "cli/terminal_text.h"
 
 namespace sluice::cli {
 
@@ -39,11 +40,14 @@ struct Trace {
   std::set<std::int64_t> calls;  // the numbers of all
 };
 
+/// Names and messages of a trace are others' words: a session's name may be a caller's.
+std::string words_of(const json& from, const char* key) { return escaped_line(text_of(from, key)); }
+
 std::vector<std::string> names_in(const json& args) {
   std::vector<std::string> names;
   if (args.contains("nodes") && args["nodes"].is_array())
     for (const json& name : args["nodes"])
-      if (name.is_string()) names.push_back(name.get<std::string>());
+      if (name.is_string()) names.push_back(escaped_line(name.get<std::string>()));
   return names;
 }
 
@@ -63,7 +67,7 @@ Result<Trace> read_trace(const std::string& path, std::int64_t wanted) {
     const std::string kind = text_of(event, "cat");
     const std::int64_t call = number_of<std::int64_t>(args, "call", -1);
     if (text_of(event, "ph") == "i" && kind == "drop" && call == wanted)
-      ++trace.drops[{text_of(args, "node"), text_of(args, "why")}];
+      ++trace.drops[{words_of(args, "node"), words_of(args, "why")}];
     if (text_of(event, "ph") != "X") continue;
     const bool is_number = call >= 0 && call < std::numeric_limits<std::int64_t>::max();
     if (is_number && (kind == "call" || kind == "activation")) trace.calls.insert(call);
@@ -72,7 +76,7 @@ Result<Trace> read_trace(const std::string& path, std::int64_t wanted) {
     if (kind != "activation") continue;
     const double begin = number_of<double>(event, "ts");
     trace.spans[number_of<std::int64_t>(args, "span")] = {
-        text_of(event, "name"),
+        words_of(event, "name"),
         begin,
         begin + number_of<double>(event, "dur"),
         number_of<double>(args, "queued_us"),
@@ -203,12 +207,12 @@ void print_call(const Trace& trace, std::int64_t number) {
     return void(std::printf("call %lld has not ended\n", static_cast<long long>(number)));
   const json& args = trace.call["args"];
   std::printf("call %lld (%s): %s after %.3f ms\n", static_cast<long long>(number),
-              text_of(args, "session").c_str(), text_of(args, "status").c_str(),
+              words_of(args, "session").c_str(), words_of(args, "status").c_str(),
               number_of<double>(trace.call, "dur") / 1e3);
-  const std::string node = text_of(args, "cause");  // empty: no node failed
+  const std::string node = words_of(args, "cause");  // empty: no node failed
   if (args.contains("cause"))
     std::printf("  cause: %s%s%s\n", node.c_str(), node.empty() ? "" : ": ",
-                text_of(args, "message").c_str());
+                words_of(args, "message").c_str());
 }
 
 /// What came for nodes that drop what waits, and did not run.
@@ -233,11 +237,11 @@ void print_skipped(const json& facts) {
     if (one.is_object()) skipped.push_back(&one);
   const std::size_t shown = std::min(skipped.size(), lines_shown);
   for (std::size_t i = 0; i < shown; ++i)
-    width = std::max(width, text_of(*skipped[i], "node").size());
+    width = std::max(width, words_of(*skipped[i], "node").size());
   if (shown > 0) std::printf("  did not run:\n");
   for (std::size_t i = 0; i < shown; ++i)
     std::printf("    %-*s  %s\n", static_cast<int>(std::min<std::size_t>(width, 64)),
-                text_of(*skipped[i], "node").c_str(), text_of(*skipped[i], "why").c_str());
+                words_of(*skipped[i], "node").c_str(), words_of(*skipped[i], "why").c_str());
   if (skipped.size() > shown) std::printf("    and %zu more\n", skipped.size() - shown);
 }
 

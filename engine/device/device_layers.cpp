@@ -87,9 +87,9 @@ Result<void> DeviceLayers<T>::extend(DeviceKv& kv, std::span<const DeviceChunk> 
     KvSequence& sequence = *chunks[c].sequence;
     const std::size_t after = sequence.tokens() + chunks[c].count;
     extended = after > shape_.positions_max
-                   ? Error{ErrorCode::exhausted,
-                           "the sequence would have " + std::to_string(after) +
-                               " tokens, the model reads " + std::to_string(shape_.positions_max)}
+                   ? Error{ErrorCode::exhausted, "the sequence would have more than " +
+                                                     std::to_string(shape_.positions_max) +
+                                                     " tokens, the most that the model reads"}
                    : kv.pages.extend(sequence, chunks[c].count, copies);
     if (extended.ok()) continue;
     for (const DeviceChunk& done : chunks.first(c))

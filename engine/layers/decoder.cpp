@@ -133,9 +133,9 @@ Result<void> Decoder::place(KvPool& pool, std::span<const Chunk> chunks, std::ve
     Result<void> extended =
         before + count > shape_.positions_max
             ? Error{ErrorCode::exhausted,
-                    "the sequence would have " + std::to_string(before + count) +
-                        " tokens, the model reads " + std::to_string(shape_.positions_max) +
-                        "; start a new session"}
+                    "the sequence would have more than " + std::to_string(shape_.positions_max) +
+                        " tokens, the most that the model reads: ask for less, or start a new "
+                        "session"}
             : pool.extend(*chunk.sequence, count);
     if (!extended.ok()) {
       for (std::size_t back = 0; back < c; ++back)

@@ -40,6 +40,13 @@ std::string how_it_ended(int status) {
   return "ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
+/// What ends a program that gets no memory, where there is a limit: an exception that nobody
+/// expects.
+std::string limit_text(int status, std::uint64_t memory) {
+  if (memory == 0 || !WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT) return "";
+  return " (its `memory` is limited to " + std::to_string(memory >> 20) + " MiB of address space)";
+}
+
 std::string text_of(milliseconds time) { return std::to_string(time.count()) + " ms"; }
 
 int timeout_of(steady_clock::duration left) {
@@ -400,7 +407,8 @@ void HostProcess::reap() {
     // What its roles have started goes too. Its number is kept until it is waited for.
     ::kill(-pid_, SIGKILL);
     ::waitpid(pid_, &status, 0);
-    life_->how = "host '" + name_ + "' " + (asked_ ? *why_ : how_it_ended(status));
+    life_->how = "host '" + name_ + "' " +
+                 (asked_ ? *why_ : how_it_ended(status) + limit_text(status, options_.memory));
     life_->verdict = life_->how + works_text();
   }
   pid_ = -1;

@@ -138,6 +138,11 @@ def why_by_hand(file):
     code, out, err = sluice("why", file("late.json", json.dumps({"traceEvents": late}).encode()), "3")
     expect("why of a call whose turn never came", code == 0 and out == "call 3 (s): error after 10.000 ms\n"
            "  cause: too late\n  no node ran\n  most of it: its turn, behind call 2 of its session, 10.000 ms\n", out)
+    hostile = call(7, 0, 2000, status="error", cause="a\x1b[2J", message="it\nbroke\x07")
+    hostile["args"]["session"] = "s\x1b[31m\x07\nall is well"
+    code, out, err = sluice("why", file("hostile.json", json.dumps({"traceEvents": [hostile]}).encode()), "7")
+    expect("words of others command no terminal", code == 0 and out.startswith(
+        "call 7 (s\\x1b[31m\\x07\\nall is well): error after 2.000 ms\n  cause: a\\x1b[2J: it\\nbroke\\x07\n"), out)
     home = [{"ph": "M", "pid": 2, "name": "elsewhere", "args": {"nodes": ["b", "c"]}},
             call(0, 1000, 12000), activity(0, 0, "a", 2000, 3000, 500, 500)]
     code, out, err = sluice("why", file("home.json", json.dumps({"traceEvents": home}).encode()), "0")

@@ -170,7 +170,9 @@ def statuses(scratch):
 
     failing = at("workflows/scenarios/image_chat_encoder_fails.yaml")
     code, out, err = sluice("simulate", CHAT, "--calls", "5", "--profile", failing)
-    expect("failing calls are counted", code == 0 and "5 ended with an error" in out, (code, out, err))
+    expect("failing calls are counted", code == 1 and "5 ended with an error" in out, (code, out, err))
+    code, out, err = sluice("simulate", CHAT, "--calls", "5", "--profile", failing, "--seeds", "2")
+    expect("of all seeds, too", code == 1 and "10 of 10 calls ended with an error" in out, (code, out, err))
     code, out, err = sluice("simulate", CHAT, "--calls", "5")
     expect("no failing calls", code == 0 and "0 ended with an error" in out, (code, out, err))
     wrong = os.path.join(scratch, "profile.yaml")
@@ -392,6 +394,46 @@ def no_memory():
             memory=limit)
 
 
+def what_is_read(scratch):
+    """No output and no trace takes the place of a file that the command reads."""
+    files = {name: os.path.join(scratch, "read_" + name) for name in ("flow.yaml", "in.png", "calls.jsonl", "profile.yaml", "q.json")}
+    flow, picture, calls, profile, request = files.values()
+    shutil.copy(at("models/scenes/samples/table.png"), picture)
+    with open(CHAT, encoding="utf-8") as f:
+        text = f.read().replace("models/scenes", at("models/scenes"))
+    for path, words in ((flow, text), (calls, '{"inputs": {"request": {"content": [{"type": "text", "text": "hi"}]}}}\n'),
+                        (profile, "profile: p\nnodes: { parse: { latency: 5ms } }\n"),
+                        (request, '{"content": [{"type": "text", "text": "hi"}]}')):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(words)
+    before = {path: open(path, "rb").read() for path in files.values()}
+    link = os.path.join(scratch, "read_link")
+    os.link(flow, link)
+    for path, args in ((flow, ["run", flow, "--prompt", "hi", "--trace", flow]), (flow, ["run", flow, "--prompt", "hi", "--trace", link]),
+                       (flow, ["run", flow, "--prompt", "hi", "--out", "text=" + flow]),
+                       (picture, ["run", flow, "--prompt", "hi", "--image", picture, "--trace", picture]),
+                       (picture, ["run", flow, "--prompt", "draw a star", "--image", picture, "--out", picture]),
+                       (calls, ["run", flow, "--calls", calls, "--trace", calls]),
+                       (request, ["run", flow, "--request", request, "--trace", request]),
+                       (request, ["run", flow, "--input", "request=@" + request, "--trace", request]),
+                       (flow, ["simulate", flow, "--calls", "1", "--trace", flow]),
+                       (profile, ["simulate", flow, "--calls", "1", "--profile", profile, "--trace", profile])):
+        refused(f"over what is read: {args}", f"it would be written over {path}, which is read", *args)
+    for path, was in before.items():
+        expect("what is read stays", open(path, "rb").read() == was, path)
+    for args in (["run", flow, "--prompt", "hi"], ["simulate", flow]):
+        refused("a trace to standard output", "a trace goes to a file", *args, "--trace", "-", status=2)
+    refused("no output's name", "no output is named before the '='", "run", flow, "--prompt", "hi", "--out", "=x.png")
+
+
+def empty_values():
+    """An option with nothing behind it, as a variable that is not set leaves it, is not as if left out."""
+    for option in ("--cluster", "--calls", "--trace", "--request", "--session", "--name"):
+        refused(f"{option} of nothing", "it is empty", "run", CHAT, "--prompt", "hi", option, "", status=2)
+    refused("a folder of nothing", "it is empty", "chat", LLAMA, "--kv-folder", "", status=2)
+    refused("an empty prompt has words of its own", "the prompt is empty", "run", CHAT, "--prompt", "")
+
+
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         full_disk(scratch)
@@ -406,8 +448,10 @@ def main():
         names_of_outputs(scratch)
         no_descriptors(scratch)
         hostile_names(scratch)
+        what_is_read(scratch)
     no_memory()
     bad_options()
+    empty_values()
     print("\n".join(failures) if failures else "all as expected")
     sys.exit(1 if failures else 0)
 

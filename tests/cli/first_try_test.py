@@ -95,6 +95,7 @@ def texts(file, flow):
                               ("a question", ["model", "ask", GGUF, b"\xff"], b""), ("a question's file", ["model", "ask", GGUF, "-"], bad),
                               ("a system", ["model", "ask", GGUF, "hi", "--system", b"\xff"], b"")):
         refused(f"{what} that is no text", 1, "is not UTF-8", args=args, stdin=stdin)
+    refused("a session's name that is no text", 2, "--session: it is no text", "is not UTF-8", args=["run", CHAT, "--prompt", "x", "--session", b"a\xff"])
     refused("an empty question", 1, "PROMPT is empty", args=["model", "ask", GGUF, ""])
     refused("a call that asks nothing", 1, "--prompt TEXT", args=["run", CHAT])
     refused("no pieces", 1, "'content' is empty", args=["run", CHAT, "--input", 'request={"content": []}'])

@@ -524,6 +524,7 @@ TEST_CASE("what a terminal is given commands nothing") {
     if (c >= 0x80) CHECK(plain_text(wide).empty() == (c < 0xa0));
   }
   CHECK(escaped_text(std::string("\0\x1b[m\x7f", 5)) == "\\x00\\x1b[m\\x7f");
+  CHECK(escaped_line("a\n\tb\x1b") == "a\\n\\tb\\x1b");
   CHECK(escaped_text("\xc2\x80\xc2\x9f\xc2\xa0\xc2") == "\\x80\\x9f\xc2\xa0\xc2");
   CHECK(plain_text("\x1b[1m\xc3\xa4\n") == "[1m\xc3\xa4\n");
 }

@@ -398,6 +398,8 @@ outputs: { some: some.text, all: all.text }
     expect("a count of none", code == 1 and [r["ok"] for r in results] == [False, True] and results[1]["outputs"]["some"] == "hi" and
            results[0]["error"].get("node") == "some" and results[0]["error"]["message"] == "0 frames of 'request' came, and 'any.parse' reads one",
            (code, out, err))
+    marked = sluice("run", flow, "--calls", scratch.file("marked.jsonl", "\ufeff" + lines), "--concurrency", "1")
+    expect("a byte order mark is no part of the first line", marked == (code, out, err), marked)
     scenario = scratch.file("counted.scenario.yaml", """scenario: counted
 workflow: counted.yaml
 calls: [ { inputs: { q: x, n: 0 } } ]

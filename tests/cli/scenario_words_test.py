@@ -134,7 +134,7 @@ limits: { frames: 2000 }
     expect("a loop that should not multiply", code == 1 and limit in out and "C7" not in out, (code, out, err))
     profile = write(scratch, "profile.yaml", "profile: p\nnodes:\n  b: { yields: [ [y], [y] ] }\n")
     code, out, err = sluice("simulate", flow, "--profile", profile, "--calls", "1")
-    expect("simulated", code == 0 and limit in out and "VIOLATION" not in out, (code, out, err))
+    expect("simulated", code == 1 and limit in out and "VIOLATION" not in out, (code, out, err))
 
 
 def found_in_a_folder(scratch):

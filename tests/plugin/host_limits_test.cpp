@@ -79,8 +79,12 @@ TEST_CASE("each host takes what its limits say, and the others what all hosts ma
     CHECK(world.say("three", "cores") == said(usable));
     CHECK(world.say("two", "memory") == (sanitized ? "any" : std::to_string(gib)));
     CHECK(world.say("three", "memory") == (sanitized ? "any" : std::to_string(2 * gib)));
-    CHECK_THAT(world.say("one", "segv"), Contains("SIGSEGV"));
+    CHECK_THAT(world.say("one", "segv"), Contains("SIGSEGV; activations"));
   }
+  if (!sanitized)
+    CHECK_THAT(world.say("one", "abort"),
+               Contains("died by SIGABRT (its `memory` is limited to 1024 MiB of address space); "
+                        "activations"));
 }
 
 TEST_CASE("a host is ended as soon as its own limit says") {

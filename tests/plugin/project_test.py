@@ -62,7 +62,7 @@ def own_libraries(project, prefix):
 
 def refusals(sluice, scratch):
     for name, says in (("Loud", "cannot be a role's name"), ("../loud", "cannot be a role's name"),
-                       ("test", "a target of CMake's own"), ("denoiser", "there is a plugin 'denoiser' already"),
+                       ("test", "a target of CMake's own"), ("null", "'null' is no name in YAML"), ("denoiser", "there is a plugin 'denoiser' already"),
                        ("shout", "is there already: give another folder")):
         expect(f"new role {name}", run([sluice, "new", "role", name], cwd=scratch), 1, says)
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <string>
 #include <utility>
 
 namespace sluice {
@@ -19,6 +20,15 @@ std::optional<std::uint64_t> parse_byte_size(std::string_view text) {
       return number <= (std::uint64_t{1} << 62U) >> shift ? std::optional(number << shift)
                                                           : std::nullopt;
   return std::nullopt;
+}
+
+std::string_view byte_size_fault(std::string_view text) {
+  const std::size_t unit = text.find_first_not_of("0123456789");
+  if (unit == 0 || text.empty()) return "is no whole number with a unit";
+  const bool known =
+      parse_byte_size(unit == std::string_view::npos ? "1" : "1" + std::string(text.substr(unit)))
+          .has_value();
+  return known ? "is too large" : "has a unit that is not known";
 }
 
 }  // namespace sluice

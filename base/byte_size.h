@@ -11,4 +11,7 @@ namespace sluice {
 
 std::optional<std::uint64_t> parse_byte_size(std::string_view text);
 
+/// Why a text is no size, as "which ..." goes on.
+std::string_view byte_size_fault(std::string_view text);
+
 }  // namespace sluice

@@ -17,6 +17,7 @@
 #include "cli/page_secret.h"
 #include "cli/registry_entry.h"
 #include "graph/print.h"
+#include "roles/scripted.h"
 #include "runtime/redis/redis_link.h"
 
 namespace sluice::cli {
@@ -86,6 +87,16 @@ std::string other_homes(const Cluster& cluster, std::uint32_t machine) {
     if (home != machine)
       names += (names.empty() ? "" : ", ") + cluster.spec().machines[home].name.text;
   return names.empty() ? "" : "; `--name` takes another: " + names;
+}
+
+/// In the words of a machine that is to make it: a role that stands for one still to be written.
+std::string why_not_run(const RoleSpec& role) {
+  const Plugin scripted = scripted_plugin();
+  if (role.plugin.text != scripted.declaration.name) return "";
+  RoleMaking making;
+  making.role = &role;
+  const Result<RoleInstance> made = scripted.make(making);
+  return made.ok() ? "" : made.error().message;
 }
 
 /// Where programs of this user may keep sockets.
@@ -159,7 +170,7 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
   // What a workflow that is wrong, or could not be read, lacks says nothing of the roles.
   if (cluster.loaded.all_workflows && specs.size() == cluster.spec().workflows.size() &&
       std::ranges::all_of(cluster.workflows, &Compiled::ok))
-    cluster.placed = place_roles(cluster.loaded, specs, why_not_shared(catalog));
+    cluster.placed = place_roles(cluster.loaded, specs, why_not_shared(catalog), why_not_run);
   cluster.digest = digest_of(cluster, digest);
   sort_diagnostics(cluster.loaded.diagnostics);
   return cluster;

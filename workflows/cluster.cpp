@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <map>
 #include <set>
 #include <utility>
 
 #include "base/file.h"
 #include "graph/together.h"
+#include "workflows/cluster_address.h"
 #include "workflows/cluster_host.h"
+#include "workflows/cluster_reader.h"
+#include "workflows/cluster_registry.h"
 #include "workflows/cluster_way.h"
-#include "workflows/yaml_reader.h"
 
 namespace sluice {
 
@@ -21,27 +22,17 @@ using Kind = YamlNode::Kind;
 
 constexpr std::array<std::string_view, 6> cluster_part{"cluster", "workflows", "machines",
                                                        "lease",   "keys",      "registry"};
-constexpr std::array<std::string_view, 3> registry_part{"address", "user", "password_file"};
 constexpr std::array<std::string_view, 6> machine_part{"address", "pages", "home",
                                                        "keeper",  "roles", "hosts"};
 constexpr std::size_t machines_max = 256;
 constexpr std::size_t workflows_max = 100;
-constexpr std::size_t user_bytes_max = 64;
 constexpr std::int64_t lease_least = 60;  // milliseconds
 constexpr std::chrono::hours lease_most{1};
 
-std::string line_of(Mark mark) { return "line " + std::to_string(mark.line); }
-
-/// Nobody else reaches it: a socket of this machine.
-bool is_local(std::string_view address) {
-  return address.starts_with("ipc://") || address.starts_with("tcp://127.") ||
-         address.starts_with("tcp://[::1]:");
-}
-
-class ClusterLoader : public YamlReader {
+class ClusterLoader : public ClusterReader {
  public:
   ClusterLoader(ClusterSpec& spec, Diagnostics& diagnostics)
-      : YamlReader(diagnostics), spec_(spec), diagnostics_(diagnostics) {}
+      : ClusterReader(diagnostics), spec_(spec), diagnostics_(diagnostics) {}
 
   void load(const YamlNode& root) {
     if (root.kind != Kind::map)
@@ -58,16 +49,11 @@ class ClusterLoader : public YamlReader {
     if (const YamlNode* lease = find(root, "lease")) load_lease(*lease);
     if (const YamlNode* keys = find(root, "keys")) {
       has_keys_ = true;
-      if (expect(*keys, Kind::scalar, "the folder of keys"))
-        spec_.keys = Name{keys->scalar, keys->mark};
+      spec_.keys = text(*keys, "the folder of keys");
     }
     load_machines(root);
-    if (const YamlNode* registry = find(root, "registry"); registry != nullptr) {
-      if (registry->kind == Kind::map)
-        load_registry_with_login(*registry);
-      else if (expect(*registry, Kind::scalar, "the registry"))
-        load_registry(*registry);
-    }
+    if (const YamlNode* registry = find(root, "registry"))
+      load_registry(*registry, spec_, diagnostics_);
     // With a mistake in the file, what a machine lacks may be what was meant there.
     if (!has_errors(diagnostics_)) warn_of_idle();
   }
@@ -98,23 +84,23 @@ class ClusterLoader : public YamlReader {
                    "run the others as a cluster of their own");
     all_workflows_ = !list->items.empty();
     for (const YamlNode& item : list->items)
-      if (expect(item, Kind::scalar, "a workflow's file"))
-        load_workflow(item);
+      if (const auto path = text(item, "a workflow's path"))
+        load_workflow(*path);
       else
         all_workflows_ = false;
   }
 
-  void load_workflow(const YamlNode& item) {
-    const auto path_of = [](const std::string& text) {
-      return std::filesystem::path(text).lexically_normal();
+  void load_workflow(const Name& path) {
+    const auto normal = [](const std::string& written) {
+      return std::filesystem::path(written).lexically_normal();
     };
     for (const Name& known : spec_.workflows)
-      if (path_of(known.text) == path_of(item.scalar))
-        return error(item.mark, "same-workflow",
-                     "workflow " + in_quotes(item.scalar) + " is named already (" +
-                         line_of(known.mark) + ")",
-                     "name each workflow once: any number of calls run in it");
-    spec_.workflows.push_back({item.scalar, item.mark});
+      if (normal(known.text) == normal(path.text))
+        return error(
+            path.mark, "same-workflow",
+            "workflow " + in_quotes(path.text) + " is named already (" + line_of(known.mark) + ")",
+            "name each workflow once: any number of calls run in it");
+    spec_.workflows.push_back(path);
   }
 
   void load_lease(const YamlNode& node) {
@@ -127,58 +113,6 @@ class ClusterLoader : public YamlReader {
     spec_.lease = *lease;
   }
 
-  void load_registry_with_login(const YamlNode& map) {
-    check_keys(map, registry_part, "a registry");
-    std::array<const YamlNode*, registry_part.size()> parts{};
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      parts[i] = find(map, registry_part[i]);
-      if (parts[i] == nullptr)
-        error(
-            map.mark, "missing-key", "the registry has no " + std::string(registry_part[i]),
-            "registry: { address: unix:///PATH, user: NAME, password_file: FILE }, or the address "
-            "alone where the server asks for no password");
-      else if (!expect(*parts[i], Kind::scalar, "the registry's " + std::string(registry_part[i])))
-        parts[i] = nullptr;
-    }
-    const auto [address, user, file] = parts;
-    if (address != nullptr) load_registry(*address);
-    if (address != nullptr && (address->scalar == "none" || address->scalar == "private"))
-      error(address->mark, "bad-registry",
-            "a registry that is " + address->scalar + " has no user and no password",
-            "registry: " + address->scalar);
-    const auto is_plain = [](char c) { return c > ' ' && c <= '~'; };
-    if (user != nullptr && (user->scalar.empty() || user->scalar.size() > user_bytes_max ||
-                            !std::ranges::all_of(user->scalar, is_plain)))
-      error(user->mark, "bad-registry",
-            "the registry's user is " + in_quotes(user->scalar) +
-                ", it must be 1 to 64 printable characters without spaces",
-            "the name behind `ACL SETUSER` on the server");
-    else if (user != nullptr)
-      spec_.registry_user = Name{user->scalar, user->mark};
-    if (file != nullptr) spec_.registry_password = Name{file->scalar, file->mark};
-  }
-
-  void load_registry(const YamlNode& node) {
-    const std::string& text = node.scalar;
-    if (text == "none") return;
-    spec_.registry = Name{text, node.mark};
-    const bool is_address = text.starts_with("unix:///") || text.starts_with("tcp://127.") ||
-                            text.starts_with("tcp://[::1]:");
-    if (text != "private" && !is_address)
-      return error(node.mark, "bad-registry",
-                   "registry is " + in_quotes(text) +
-                       ", it must be none, private or a Redis "
-                       "server's address on each machine itself",
-                   "unix:///PATH, tcp://127.0.0.1:PORT or tcp://[::1]:PORT; a network between is "
-                   "crossed by a tunnel of yours");
-    for (const ClusterMachine& machine : spec_.machines)
-      if (text == "private" && machine.address && !is_local(machine.address->text))
-        return error(node.mark, "bad-registry",
-                     "a private registry is reached on one computer only, and machine '" +
-                         machine.name.text + "' is elsewhere",
-                     "write the address at which each machine reaches a shared Redis server");
-  }
-
   void load_machines(const YamlNode& root) {
     const YamlNode* map = find(root, "machines");
     if (map == nullptr)
@@ -186,6 +120,9 @@ class ClusterLoader : public YamlReader {
                    "machines: { front: { home: true, roles: [ ROLE ] } }");
     spec_.machines_mark = map->mark;
     if (!expect(*map, Kind::map, "machines")) return;
+    if (map->entries.empty())
+      return error(map->mark, "no-machines", "the cluster has no machines",
+                   "machines: { front: { home: true, roles: [ ROLE ] } }");
     if (map->entries.size() > machines_max)
       return error(map->mark, "too-many",
                    "a cluster has at most " + std::to_string(machines_max) + " machines",
@@ -194,7 +131,7 @@ class ClusterLoader : public YamlReader {
     for (const auto& [key, value] : map->entries) load_machine(key, value);
     all_machines_ = diagnostics_.size() == before;
     check_home(map->mark);
-    check_addresses();
+    check_addresses(spec_, {has_keys_, address_unread_}, diagnostics_);
   }
 
   void load_machine(const YamlNode& key, const YamlNode& node) {
@@ -208,10 +145,8 @@ class ClusterLoader : public YamlReader {
     ClusterMachine& machine = spec_.machines.emplace_back();
     machine.name = machine_name.value_or(Name{key.scalar, key.mark});
     if (const YamlNode* address = find(node, "address")) {
-      if (expect(*address, Kind::scalar, "an address"))
-        machine.address = Name{address->scalar, address->mark};
-      else
-        address_unread_ = true;
+      machine.address = text(*address, "an address");
+      if (!machine.address) address_unread_ = true;
     }
     if (const YamlNode* pages = find(node, "pages")) load_pages(*pages, machine, diagnostics_);
     if (const YamlNode* home = find(node, "home")) {
@@ -244,84 +179,11 @@ class ClusterLoader : public YamlReader {
             "write `home: true` in one of the machines");
   }
 
-  void check_addresses() {
-    const ClusterMachine* with = nullptr;
-    const ClusterMachine* without = nullptr;
-    for (const ClusterMachine& machine : spec_.machines) {
-      (machine.address ? with : without) = &machine;
-      if (machine.pages && !machine.address && !address_unread_)
-        error(machine.pages->mark, "bad-address",
-              "'" + machine.name.text + "' has an address for its pages, and no `address`",
-              "without addresses all machines are processes of this one, and meet by themselves");
-      if (!machine.address) continue;
-      const bool is_far =
-          !is_local(machine.address->text) || (machine.pages && !is_local(machine.pages->text));
-      if (machine.ucx && !machine.ucx->devices && is_far)
-        error(machine.ucx->mark, "untrusted-fabric",
-              "the pages of '" + machine.name.text +
-                  "' come by ucx, which proves nobody and encrypts nothing, and the machine is "
-                  "reached over a network",
-              "fabric: trusted and devices: NAME, where whoever reaches that device may read and "
-              "write this machine's memory; or leave `by` out");
-      for (const Name* address : {&*machine.address, machine.pages ? &*machine.pages : nullptr}) {
-        if (address == nullptr) continue;
-        check_address(*address);
-      }
-    }
-    check_each_has_its_own();
-    if (with != nullptr && without != nullptr && !address_unread_)
-      error(without->name.mark, "missing-address",
-            "'" + without->name.text + "' has no address, and '" + with->name.text + "' (" +
-                line_of(with->name.mark) + ") has one",
-            "give each machine an address, or none: then all are processes of this machine");
-  }
-
-  struct Address {
-    const ClusterMachine* machine = nullptr;
-    const Name* text = nullptr;
-  };
-
-  /// One error for each address that several machines have, at the second of them.
-  void check_each_has_its_own() {
-    std::map<std::string_view, std::vector<Address>> at;
-    for (const ClusterMachine& machine : spec_.machines) {
-      if (machine.address) at[machine.address->text].push_back({&machine, &*machine.address});
-      if (machine.pages) at[machine.pages->text].push_back({&machine, &*machine.pages});
-    }
-    for (const auto& [text, uses] : at) {
-      if (uses.size() < 2) continue;
-      std::string names;
-      for (const Address& use : uses)
-        names += (names.empty()          ? "'"
-                  : &use == &uses.back() ? " and '"
-                                         : ", '") +
-                 use.machine->name.text + "' (" + line_of(use.machine->name.mark) + ")";
-      error(uses[1].text->mark, "same-address", names + " have the same address",
-            "each machine listens at one of its own");
-    }
-  }
-
-  void check_address(const Name& address) {
-    if (!address.text.starts_with("ipc://") && !address.text.starts_with("tcp://"))
-      return error(address.mark, "bad-address", in_quotes(address.text) + " is no address",
-                   "tcp://HOST:PORT with the host as a number, or ipc:///FOLDER/NAME");
-    if (address.text.find('*') != std::string::npos)
-      return error(address.mark, "bad-address",
-                   in_quotes(address.text) + " would be open to every network",
-                   "write the one address at which the others reach this machine");
-    // Said once: one folder is for all, however many machines have such an address.
-    if (!is_local(address.text) && !has_keys_ && !std::exchange(keys_missed_, true))
-      error(address.mark, "missing-keys",
-            in_quotes(address.text) + " can be reached from elsewhere, and there are no keys",
-            "keys: FOLDER; `sluice keys FOLDER --machine NAME` makes them");
-  }
-
   ClusterSpec& spec_;
   Diagnostics& diagnostics_;
   bool all_workflows_ = false;
   bool all_machines_ = false;
   bool has_keys_ = false;
-  bool keys_missed_ = false;
   // Somebody's: nothing is said to lack it.
   bool home_unread_ = false;
   bool address_unread_ = false;
@@ -347,10 +209,14 @@ const Placed* not_of(const PlacedOn& role, const PlacedOn& other) {
 class Placer {
  public:
   Placer(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows,
-         const WhyNotShared& why_not_shared)
-      : cluster_(cluster), workflows_(workflows), why_not_shared_(why_not_shared) {}
+         const WhyNotShared& why_not_shared, const WhyNotRun& why_not_run)
+      : cluster_(cluster),
+        workflows_(workflows),
+        why_not_shared_(why_not_shared),
+        why_not_run_(why_not_run) {}
 
   Placement place() {
+    require_own_names();
     for (std::uint32_t i = 0; i < cluster_.spec.machines.size(); ++i)
       for (const Name& role : cluster_.spec.machines[i].roles) place_role(i, role);
     Placement placement;
@@ -358,6 +224,7 @@ class Placer {
       RoleMachines& of_roles = placement.emplace_back();
       for (const RoleSpec& role : workflow->roles) {
         of_roles.push_back(machines_of(*workflow, role));
+        require_runs(*workflow, role);
         check_spread(*workflow, role);
       }
       for (const TogetherRoles& pair : roles_together(*workflow)) require_together(*workflow, pair);
@@ -384,6 +251,41 @@ class Placer {
     return nullptr;
   }
 
+  /// By its name people say which workflow they mean.
+  void require_own_names() {
+    const std::vector<Name>& files = cluster_.spec.workflows;
+    const std::size_t count = std::min(files.size(), workflows_.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string& name = workflows_[i]->name.text;
+      const auto is_same = [&](const WorkflowSpec* other) { return other->name.text == name; };
+      const auto first = std::ranges::find_if(workflows_, is_same) - workflows_.begin();
+      const Name& other = files[static_cast<std::size_t>(first)];
+      if (!name.empty() && static_cast<std::size_t>(first) < i)
+        error(files[i].mark, "same-name",
+              "the workflow of " + in_quotes(files[i].text) + " is called '" + name +
+                  "', as that of " + in_quotes(other.text) + " is (" + line_of(other.mark) + ")",
+              "give one of them another name, behind `workflow:` in its file");
+    }
+  }
+
+  /// At the first machine that it is on.
+  void require_runs(const WorkflowSpec& workflow, const RoleSpec& role) {
+    const PlacedOn* placed = find(role.name.text);
+    if (placed == nullptr || !why_not_run_) return;
+    if (const std::string why_not = why_not_run_(role); !why_not.empty())
+      error(placed->front().at->mark, "cannot-run",
+            "role '" + role.name.text + "' of " + workflow.file + ": " + why_not);
+  }
+
+  /// What was said of this name when it was read: that it can be none. Null: nothing.
+  Diagnostic* said_of_name(const Name& role) {
+    const auto it = std::ranges::find_if(cluster_.diagnostics, [&](const Diagnostic& d) {
+      return d.code == "bad-name" && d.mark.line == role.mark.line &&
+             d.mark.column == role.mark.column;
+    });
+    return it == cluster_.diagnostics.end() ? nullptr : &*it;
+  }
+
   void place_role(std::uint32_t at, const Name& role) {
     std::vector<std::string_view> names;
     for (const WorkflowSpec* workflow : workflows_)
@@ -394,8 +296,13 @@ class Placer {
         unknown_ = true;
       else
         meant_.insert(near);
+      const std::string help = near.empty() ? "" : "did you mean '" + near + "'?";
+      if (Diagnostic* const said = said_of_name(role)) {
+        if (!help.empty()) said->suggestion = help;
+        return;
+      }
       return error(role.mark, "unknown-role", "no workflow has a role " + in_quotes(role.text),
-                   near.empty() ? "" : "did you mean '" + near + "'?");
+                   help);
     }
     auto on = std::ranges::find(placed_, role.text, &std::pair<std::string, PlacedOn>::first);
     if (on == placed_.end()) on = placed_.insert(on, {role.text, {}});
@@ -506,8 +413,9 @@ class Placer {
               "role '" + one.at->text + "' is in host '" + host->name.text + "', but it shares '" +
                   param + "' with another machine",
               "leave it out of the hosts");
+      // Where the file could not be read, it may have one.
       if (here.address && here.address->text.starts_with("tcp://") && !here.pages &&
-          without_pages_.insert(one.machine).second)
+          cluster_.all_machines && without_pages_.insert(one.machine).second)
         error(here.name.mark, "missing-pages",
               "machine '" + here.name.text + "' shares '" + param +
                   "' with another machine, which has no way to its pages",
@@ -532,6 +440,7 @@ class Placer {
   LoadedCluster& cluster_;
   std::span<const WorkflowSpec* const> workflows_;
   const WhyNotShared& why_not_shared_;
+  const WhyNotRun& why_not_run_;
   std::set<std::uint32_t> without_pages_;  // of which this was said
   std::set<const Name*> in_host_;          // likewise
   std::vector<std::pair<std::string, PlacedOn>> placed_;
@@ -575,8 +484,8 @@ Result<LoadedCluster> load_cluster_file(const std::string& path) {
 }
 
 Placement place_roles(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows,
-                      const WhyNotShared& why_not_shared) {
-  return Placer(cluster, workflows, why_not_shared).place();
+                      const WhyNotShared& why_not_shared, const WhyNotRun& why_not_run) {
+  return Placer(cluster, workflows, why_not_shared, why_not_run).place();
 }
 
 bool is_cluster(std::string_view text) {

@@ -83,16 +83,18 @@ Result<LoadedCluster> load_cluster_file(const std::string& path);
 
 /// By workflow, then by role: the numbers of its machines, in the file's order. Appends what is
 /// wrong: a role that stands nowhere, or twice on one machine, or on several and cannot; roles that
-/// must be on the same machines and are not; of a file with errors, what is wrong whatever the rest
-/// of it should say. Whole when there is no error. Requires the specs of all of the file's
-/// workflows.
+/// must be on the same machines and are not; roles that cannot run; workflows of one name; of a
+/// file with errors, what is wrong whatever the rest of it should say. Whole when there is no
+/// error. Requires the specs of all of the file's workflows.
 using Placement = std::vector<RoleMachines>;
 /// Whether two roles on different machines, or one on several, can share a global parameter: empty,
 /// or why not.
 using WhyNotShared =
     std::function<std::string(const RoleSpec&, const RoleSpec&, const GlobalParamSpec&)>;
+/// Why a role runs on no machine at all: empty, or why not.
+using WhyNotRun = std::function<std::string(const RoleSpec&)>;
 Placement place_roles(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows,
-                      const WhyNotShared& why_not_shared = {});
+                      const WhyNotShared& why_not_shared = {}, const WhyNotRun& why_not_run = {});
 
 /// True when a YAML file says that it is a cluster: a key `cluster` at its top.
 bool is_cluster(std::string_view text);

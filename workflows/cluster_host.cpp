@@ -49,8 +49,10 @@ class HostLoader : public YamlReader {
       return error(roles == nullptr ? node.mark : roles->mark, "no-roles", what + " has no roles",
                    "name roles of machine '" + machine_.name.text + "', or leave the host out");
     for (const YamlNode& item : roles->items)
-      if (auto role = name(item, "a role's name"); role && check_hosted(host, *role))
-        host.roles.push_back(std::move(*role));
+      // Whether it can be a name is said where the machine has it.
+      if (expect(item, Kind::scalar, "a role's name"))
+        if (Name role{item.scalar, item.mark}; check_hosted(host, role))
+          host.roles.push_back(std::move(role));
     machine_.hosts.push_back(std::move(host));
   }
 
@@ -70,13 +72,15 @@ class HostLoader : public YamlReader {
       return;
     }
     error(node.mark, "bad-memory",
-          "memory of " + what + " is " + in_quotes(node.scalar) + ", it must be 256MiB or more",
+          "memory of " + what + " is " + in_quotes(node.scalar) + ", " +
+              (bytes ? "it must be 256MiB or more"
+                     : "which " + std::string(byte_size_fault(node.scalar))),
           "a whole number and MiB, GiB or TiB, as in memory: 4GiB; address space is counted, which "
           "is more than what is used of it");
   }
 
   void load_hang_after(const YamlNode& node, ClusterHost& host, const std::string& what) {
-    const auto given = duration(node, "hang_after", 1, "60m");
+    const auto given = duration(node, "hang_after", 0, "60m");
     if (!given) return;
     if (*given < hang_after_least || *given > hang_after_most)
       return error(node.mark, "bad-hang-after",
@@ -116,7 +120,9 @@ class HostLoader : public YamlReader {
       error(role.mark, "not-here",
             "host '" + host.name.text + "' has the role " + in_quotes(role.text) +
                 ", which is not on machine '" + machine_.name.text + "'",
-            near.empty() ? "name it in the machine's `roles` too" : "did you mean '" + near + "'?");
+            !near.empty()        ? "did you mean '" + near + "'?"
+            : is_name(role.text) ? "name it in the machine's `roles` too"
+                                 : "names are lower-case letters, digits and _");
       return false;
     }
     const auto is_in = [&](const ClusterHost& other) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "workflows/yaml_reader.h"
+#include "workflows/cluster_reader.h"
 
 namespace sluice {
 
@@ -14,10 +14,10 @@ using Kind = YamlNode::Kind;
 constexpr std::array<std::string_view, 4> pages_part{"address", "by", "devices", "fabric"};
 constexpr std::size_t devices_bytes_max = 256;
 
-class WayLoader : public YamlReader {
+class WayLoader : public ClusterReader {
  public:
   WayLoader(ClusterMachine& machine, Diagnostics& diagnostics)
-      : YamlReader(diagnostics), machine_(machine) {}
+      : ClusterReader(diagnostics), machine_(machine) {}
 
   /// An address, or a map that says more.
   void load(const YamlNode& node) {
@@ -43,9 +43,7 @@ class WayLoader : public YamlReader {
   }
 
  private:
-  void load_address(const YamlNode& node) {
-    if (expect(node, Kind::scalar, "an address")) machine_.pages = Name{node.scalar, node.mark};
-  }
+  void load_address(const YamlNode& node) { machine_.pages = text(node, "an address"); }
 
   void load_devices(const YamlNode& node) {
     if (!expect(node, Kind::scalar, "devices")) return;

@@ -51,6 +51,9 @@ class Scan {
   std::optional<std::size_t> open_bracket() const {
     return brackets_.empty() ? std::nullopt : std::optional(brackets_.back());
   }
+  std::optional<std::size_t> outer_bracket() const {
+    return brackets_.empty() ? std::nullopt : std::optional(brackets_.front());
+  }
   bool is_open(std::size_t bracket) const {
     return std::ranges::find(brackets_, bracket) != brackets_.end();
   }
@@ -284,8 +287,84 @@ bool is_one_too_many(std::string_view text, std::size_t byte) {
   return !scan.is_mixed() && !scan.open_bracket() && !scan.open_quote();
 }
 
-/// A list or a map within a flow that follows its key's ':' without a space, or a '='.
-std::optional<Diagnostic> glued_bracket(std::string_view text, std::size_t byte) {
+/// What is missing behind the key at `at`; nothing: it has its ':' and a space, or is no key.
+std::optional<Diagnostic> key_without_colon(std::string_view text, std::size_t at) {
+  const std::string_view line = text.substr(at, text.find('\n', at) - at);
+  const std::size_t end =
+      std::min(line.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_"), line.size());
+  const std::string_view key = line.substr(0, end), rest = line.substr(end);
+  const std::size_t next = rest.find_first_not_of(" \t\r");
+  if (!is_name(key) || next == std::string_view::npos || rest[next] == '#') return std::nullopt;
+  if (rest.starts_with("\xef\xbc\x9a"))
+    return syntax(text, at + end, "this is the ':' of another script (U+FF1A)",
+                  "write ':' and a space in its place");
+  const bool colon = rest[next] == ':';
+  const bool wide = wide_space(rest.substr(colon ? next + 1 : 0)) > 0;
+  if (colon && wide)
+    return syntax(text, at + end + next, "a plain space must follow this ':'",
+                  "write a plain space in place of the no-break space");
+  if (colon || (!wide && std::string_view(" \t=[{").find(rest[0]) == std::string_view::npos))
+    return std::nullopt;
+  Diagnostic missing = syntax(text, at, "a ':' is missing behind " + in_quotes(key),
+                              rest[next] == '=' ? "write ':' and a space in place of the '='"
+                                                : "write a ':' behind the key");
+  missing.mark.length = static_cast<std::uint32_t>(key.size());
+  return missing;
+}
+
+/// Where the line above this one begins that says something; nothing: none does.
+std::optional<std::size_t> line_above(std::string_view text, std::size_t line) {
+  while (line > 0) {
+    line = line < 2 ? 0 : text.rfind('\n', line - 2) + 1;  // npos + 1 is 0
+    const std::size_t first = text.find_first_not_of(" -\t\r", line);
+    if (text[first] != '\n' && text[first] != '#') return line;
+  }
+  return std::nullopt;
+}
+
+/// A key in this line that has no ':', or in one above it which the parser reads on from.
+std::optional<Diagnostic> open_key(std::string_view text, std::size_t line) {
+  const auto first = [&](std::size_t at) { return text.find_first_not_of(" -", at); };
+  const auto said = [&](std::size_t at) {
+    const std::string_view all = text.substr(at, text.find('\n', at) - at);
+    const std::string_view before = all.substr(0, all.find(" #"));
+    return before.substr(0, before.find_last_not_of(" \t\r") + 1);  // npos + 1 is 0
+  };
+  const auto is_opened = [&](std::size_t at) { return said(at).ends_with(':'); };
+  const auto has_key = [&](std::size_t at) {
+    return is_opened(at) || said(at).find(": ") != std::string_view::npos;
+  };
+  const auto indent = [&](std::size_t at) { return first(at) - at; };
+  const auto is_entry = [&](std::size_t at) {
+    return text.substr(at, indent(at)).find('-') != std::string_view::npos;
+  };
+  std::optional<std::size_t> above = line_above(text, line);
+  while (above && !is_entry(line) && !has_key(line) && !has_key(*above) &&
+         indent(*above) <= indent(line)) {
+    line = *above;
+    above = line_above(text, line);
+  }
+  // Further in than a line that has its value, it goes on with that.
+  const bool begins =
+      !above || is_entry(line) || is_opened(*above) || indent(line) <= indent(*above);
+  return begins ? key_without_colon(text, first(line)) : std::nullopt;
+}
+
+/// A key without its ':', in the line of this bracket or above the one in which the parser met a
+/// ':' that it did not expect.
+std::optional<Diagnostic> missing_colon(std::string_view text, std::size_t byte,
+                                        std::optional<std::size_t> bracket) {
+  if (bracket)
+    if (auto found = open_key(text, line_of(text, *bracket))) return found;
+  const std::size_t line = line_of(text, byte);
+  if (text.substr(line, byte - line).find(": ") != std::string_view::npos) return std::nullopt;
+  const auto above = line_above(text, line);
+  return above ? open_key(text, *above) : std::nullopt;
+}
+
+/// A list or a map within a flow whose key has a ':' without a space, a '=' or no sign.
+std::optional<Diagnostic> glued_bracket(std::string_view text, std::size_t byte,
+                                        std::optional<std::size_t> outer) {
   if (byte >= text.size() || (text[byte] != '[' && text[byte] != '{')) return std::nullopt;
   const std::size_t sign = text.substr(0, byte).find_last_not_of(' ');
   if (sign == std::string_view::npos) return std::nullopt;
@@ -294,7 +373,9 @@ std::optional<Diagnostic> glued_bracket(std::string_view text, std::size_t byte)
                   std::string("write `: ") + text[byte] + "` in place of `:" + text[byte] + "`");
   if (text[sign] == '=')
     return syntax(text, sign, "a ':' is missing here", "write ':' and a space in place of the '='");
-  return std::nullopt;
+  const std::size_t key = text.find_last_of("{[,\n", sign);
+  if (!outer || text[*outer] != '{' || key == std::string_view::npos) return std::nullopt;
+  return key_without_colon(text, text.find_first_not_of(" \t", key + 1));
 }
 
 }  // namespace
@@ -341,30 +422,6 @@ std::optional<Diagnostic> wrong_lines(std::string_view text) {
                 std::string("each line begins with '") + first + "', as in a " +
                     (first == '+' ? "difference of two files" : "quotation"),
                 std::string("remove the '") + first + "' in front of each line");
-}
-
-std::optional<Diagnostic> indented_start(std::string_view text) {
-  std::optional<std::size_t> start;  // of the first line that says something, behind its indent
-  bool one = false;                  // space
-  for (std::size_t at = 0; at < text.size(); at = std::min(text.find('\n', at), text.size()) + 1) {
-    const std::string_view line = text.substr(at);
-    if (line.starts_with("---") || line.starts_with("...")) return std::nullopt;
-    const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
-    if (indent == line.size() ||
-        std::string_view("#\r\n").find(line[indent]) != std::string_view::npos)
-      continue;
-    if (!start) {
-      if (indent == 0) return std::nullopt;
-      start = at + indent;
-      one = indent == 1;
-    } else if (indent == 0) {
-      return syntax(
-          text, *start,
-          "this line is indented, and line " + std::to_string(place_of(text, at).line) + " is not",
-          one ? "remove the space in front of it" : "remove the spaces in front of it");
-    }
-  }
-  return std::nullopt;
 }
 
 Diagnostic glued_dash(std::string_view text, std::size_t byte) {
@@ -454,12 +511,17 @@ static Diagnostic dollar_mistake(std::string_view text, std::size_t byte) {
                 "write \"${NAME:-default}\"");
 }
 
+/// True when this bracket has its own one further down.
+static bool is_closed(std::string_view text, std::size_t bracket) {
+  const Scan whole(text, text.size());
+  return !whole.is_mixed() && !whole.open_quote() && !whole.is_open(bracket);
+}
+
 /// The parser, which met something at `byte` within this bracket, says that it is not closed, and
 /// it is, further down.
 static std::optional<Diagnostic> missing_comma(std::string_view text, std::size_t byte,
                                                std::size_t bracket) {
-  const Scan whole(text, text.size());
-  if (whole.is_mixed() || whole.open_quote() || whole.is_open(bracket)) return std::nullopt;
+  if (!is_closed(text, bracket)) return std::nullopt;
   const bool glued =
       byte > 0 && std::string_view(" \t\r\n,").find(text[byte - 1]) == std::string_view::npos;
   if (glued && (text[byte] == '[' || text[byte] == '{'))
@@ -477,7 +539,8 @@ Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::st
   // What the parser says of nesting that is too deep for it, far beyond what is allowed here.
   if (parser.find("bad file") != std::string::npos)
     return syntax(text, byte, "nesting is deeper than 64", "flatten the file");
-  if (parser.find("illegal map value") != std::string::npos)
+  const bool colon = parser.find("illegal map value") != std::string::npos;
+  if (colon)
     for (const auto look : {long_key, two_keys, glued_above})
       if (auto found = look(text, byte)) return std::move(*found);
   const Scan scan(text, byte);
@@ -487,10 +550,11 @@ Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::st
   if (auto merge = merge_mark(text)) return std::move(*merge);
   if (auto foreign = foreign_line(text)) return std::move(*foreign);
   if (const auto quote = scan.open_quote()) return unclosed_quote(text, *quote);
+  if (auto key = colon ? missing_colon(text, byte, scan.outer_bracket()) : std::nullopt)
+    return std::move(*key);
   const bool flow = parser.find("flow not found") != std::string::npos;
   const bool ends = parser.find("illegal flow end") != std::string::npos;
-  const bool block = parser.find("not found") != std::string::npos ||
-                     parser.find("illegal map value") != std::string::npos ||
+  const bool block = colon || parser.find("not found") != std::string::npos ||
                      parser.find("illegal block") != std::string::npos;
   const std::size_t line = line_of(text, byte);
   if (const std::size_t dollar = text.substr(line, text.find('\n', byte) - line).find("${");
@@ -502,22 +566,27 @@ Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::st
                   "remove it, or put the value in quotes");
   if ((flow || ends) && is_one_too_many(text, byte))
     return syntax(text, byte, "this bracket closes nothing", "remove it, or open it before");
-  if (auto glued = flow ? glued_bracket(text, byte) : std::nullopt) return std::move(*glued);
+  if (auto glued = flow ? glued_bracket(text, byte, scan.open_bracket()) : std::nullopt)
+    return std::move(*glued);
   if (const auto bracket = scan.open_bracket(); bracket && is_glued_key(text, *bracket))
     return syntax(
         text, *bracket - 1, "a space must follow this ':'",
         std::string("write `: ") + text[*bracket] + "` in place of `:" + text[*bracket] + "`");
   if (const auto bracket = scan.open_bracket(); bracket && flow)
     if (auto comma = missing_comma(text, byte, *bracket)) return std::move(*comma);
-  if (const auto bracket = scan.open_bracket(); bracket && (flow || block || ends))
+  if (const auto bracket = scan.open_bracket();
+      bracket && (flow || ends || (block && !is_closed(text, *bracket))))
     return syntax(text, *bracket, "this bracket is not closed",
                   std::string("write the closing ") + (text[*bracket] == '{' ? '}' : ']') +
                       ", and a ',' between the entries before it");
   if (const auto odd = scan.odd_indent(); odd && block)
     return syntax(text, *odd, "the indent of this line is that of no line above it",
                   "align it with the lines it belongs to");
-  if (parser.find("end of map not found") != std::string::npos)
+  if (parser.find("end of map not found") != std::string::npos) {
     if (auto stray = stray_line(text, byte)) return std::move(*stray);
+    const bool first = text.substr(line, byte - line).find_first_not_of(" -") == text.npos;
+    if (auto key = first ? key_without_colon(text, byte) : std::nullopt) return std::move(*key);
+  }
   for (const Words& words : known_words)
     if (parser.find(words.parser) != std::string::npos)
       return syntax(text, byte, std::string(words.message), std::string(words.suggestion));

@@ -20,9 +20,6 @@ std::optional<Diagnostic> wrong_bytes(std::string_view text);
 /// Lines that are no YAML's: ends of another system, each marked as a difference or a quotation.
 std::optional<Diagnostic> wrong_lines(std::string_view text);
 
-/// A first line that is indented where a later one is not, which ends the document for YAML.
-std::optional<Diagnostic> indented_start(std::string_view text);
-
 /// A '-' without its space, which YAML takes for a part of a word.
 Diagnostic glued_dash(std::string_view text, std::size_t byte);
 

@@ -71,12 +71,25 @@ std::string unquoted(const std::string& text) {
   return quoted ? text.substr(1, text.size() - 2) : text;
 }
 
+/// How to write `( a, b )` as a list.
+std::string in_square_brackets(std::string_view text) {
+  const std::size_t first = std::min(text.find_first_not_of("( "), text.size());
+  const std::size_t end = text.find_last_not_of(") ") + 1;  // npos + 1 is 0
+  const std::string inside(text.substr(first, std::max(first, end) - first));
+  const bool plain = text.ends_with(')') && !inside.empty() && inside.size() <= 100 &&
+                     inside.find_first_of("\n()[]{}\"':#") == std::string::npos;
+  return plain ? "write [ " + inside + " ]" : "write its entries in [ ]";
+}
+
 /// How to write what is expected in place of what stands there.
 std::string help_for(const YamlNode& node, Kind expected) {
   const bool plain = node.kind == Kind::scalar && !node.scalar.empty() &&
                      node.scalar.size() <= 100 &&
                      node.scalar.find_first_of("\n\r,[]{}\"'#&*!|>%@`") == std::string::npos &&
                      node.scalar.find(": ") == std::string::npos;
+  if (expected == Kind::list && node.kind == Kind::scalar && !node.quoted &&
+      node.scalar.starts_with('('))
+    return "round brackets mean nothing: " + in_square_brackets(node.scalar);
   const std::size_t colon = node.scalar.find(':');
   if (expected == Kind::map && plain && colon != std::string::npos &&
       is_name(node.scalar.substr(0, colon)) && colon + 1 < node.scalar.size())
@@ -91,7 +104,8 @@ std::string help_for(const YamlNode& node, Kind expected) {
                                     "indented; or write [ ]"
            : plain                ? "write [ " + node.scalar + " ]"
                                   : "write its entries in [ ], or below it, each behind a '- '";
-  if (node.kind == Kind::null) return "write a value behind the ':'";
+  if (node.kind == Kind::null)
+    return node.in_list ? "write a value, or leave the entry out" : "write a value behind the ':'";
   return node.kind == Kind::list ? "write one value, without the '-' or the [ ]"
                                  : "write one value, without { } or keys of its own";
 }
@@ -327,17 +341,19 @@ std::optional<std::chrono::milliseconds> YamlReader::duration(const YamlNode& no
   const auto [unit, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string_view suffix(unit, static_cast<std::size_t>(text.data() + text.size() - unit));
   const std::int64_t scale = suffix == "ms" ? 1 : suffix == "s" ? 1000 : suffix == "m" ? 60'000 : 0;
+  const bool reads = failed != std::errc::invalid_argument && scale != 0;
   constexpr std::int64_t most = std::int64_t{24} * 60 * 60 * 1000;
-  if (failed == std::errc() && scale != 0 && value >= least && value <= most / scale)
-    return std::chrono::milliseconds(value * scale);
-  const bool reads = failed == std::errc() && scale != 0;
-  error(
-      node.mark, "bad-duration",
-      what + " is " + in_quotes(text) + ", which is " +
-          (!reads          ? "not a duration"
-           : value < least ? "less than " + std::to_string(least) + "ms"
-                           : "more than a day"),
-      std::string("write a whole number and ms, s or m, at most ") + at_most + ": 500ms, 30s, 2m");
+  if (failed == std::errc::result_out_of_range) value = text.starts_with('-') ? -most : most + 1;
+  const std::int64_t milliseconds = std::clamp(value, -most, most + 1) * scale;
+  if (reads && milliseconds <= most && (milliseconds >= least || at_most != nullptr))
+    return std::chrono::milliseconds(milliseconds);
+  const std::string most_words = at_most == nullptr ? "a day" : at_most;
+  error(node.mark, "bad-duration",
+        what + " is " + in_quotes(text) + ", which is " +
+            (!reads                ? "not a duration"
+             : milliseconds > most ? "more than " + most_words
+                                   : "less than " + std::to_string(least) + "ms"),
+        "write a whole number and ms, s or m, at most " + most_words + ": 500ms, 30s, 2m");
   return std::nullopt;
 }
 

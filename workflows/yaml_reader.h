@@ -64,11 +64,11 @@ class YamlReader {
   std::optional<std::int64_t> number(const YamlNode& node, const std::string& what,
                                      std::int64_t least, std::int64_t most,
                                      const std::string& suggestion = "");
-  /// `500ms`, `30s`, `2m`, at least `least` of them, at most a day. `at_most`: where the caller
-  /// allows less, as the error says it.
+  /// `500ms`, `30s`, `2m`, at least `least` milliseconds, at most a day. `at_most`, in words: of a
+  /// caller that has a range of its own and says it, and gets what is less, below 0 too.
   std::optional<std::chrono::milliseconds> duration(const YamlNode& node, const std::string& what,
                                                     std::int64_t least = 1,
-                                                    const char* at_most = "a day");
+                                                    const char* at_most = nullptr);
 
   /// False, with an error, when it is none of them.
   template <typename T>

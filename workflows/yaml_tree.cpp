@@ -103,8 +103,9 @@ class Builder final : public YAML::EventHandler {
   }
   void OnSequenceEnd() override { close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                  YAML::EmitterStyle::value) override {
+                  YAML::EmitterStyle::value style) override {
     open(YamlNode::Kind::map, mark, tag, anchor);
+    stack_.back().in_braces = style == YAML::EmitterStyle::Flow;
   }
   void OnMapEnd() override { close(); }
 
@@ -113,6 +114,7 @@ class Builder final : public YAML::EventHandler {
     YamlNode node;
     YamlNode key;
     bool has_key = false;
+    bool in_braces = false;
     std::map<std::string, std::uint32_t, std::less<>> lines;  // of the keys so far
   };
 
@@ -160,8 +162,47 @@ class Builder final : public YAML::EventHandler {
   }
   void close() {
     YamlNode node = std::move(stack_.back().node);
+    if (stack_.back().in_braces) read_round_brackets(node);
     stack_.pop_back();
     add(std::move(node));
+  }
+  static void take_round_bracket(YamlNode& item) {
+    const std::size_t size = item.scalar.size();
+    const std::size_t begin = std::min(item.scalar.find_first_not_of(" ("), size);
+    item.scalar.erase(item.scalar.find_last_not_of(" )") + 1).erase(0, begin);  // npos + 1 is 0
+    item.mark.column += static_cast<std::uint32_t>(begin);
+    const auto cut = static_cast<std::uint32_t>(size - item.scalar.size());
+    item.mark.length -= std::min(item.mark.length - 1, cut);
+    item.in_list = true;
+  }
+  /// `key: (a, b)` in braces is `key: (a` and a key `b)`: read as the list that was meant.
+  void read_round_brackets(YamlNode& map) {
+    const auto is_alone = [](const YamlEntry& entry) {
+      return entry.value.kind == YamlNode::Kind::null && !entry.key.quoted && !entry.key.refused;
+    };
+    for (auto first = map.entries.begin(); first != map.entries.end(); ++first) {
+      YamlNode& value = first->value;
+      if (value.kind != YamlNode::Kind::scalar || value.quoted || !value.scalar.starts_with('(') ||
+          value.scalar.find(')') != std::string::npos)
+        continue;
+      const auto last = std::find_if(first + 1, map.entries.end(), [&](const YamlEntry& entry) {
+        return !is_alone(entry) || entry.key.scalar.ends_with(')');
+      });
+      if (last == map.entries.end() || !is_alone(*last)) continue;
+      std::vector<YamlNode> items{value};
+      for (auto entry = first + 1; entry <= last; ++entry) items.push_back(entry->key);
+      std::string list;
+      for (YamlNode& item : items) {
+        take_round_bracket(item);
+        list += (list.empty() ? "" : ", ") + item.scalar;
+      }
+      error(value.mark, "wrong-kind", "round brackets mean nothing here",
+            "write [ " + (list.size() <= 100 ? list : "...") + " ]");
+      value.kind = YamlNode::Kind::list;
+      value.items = std::move(items);
+      value.refused = true;  // as anything but a list
+      map.entries.erase(first + 1, last + 1);
+    }
   }
   void add(YamlNode node) {
     if (++nodes_ > nodes_max) {
@@ -180,6 +221,7 @@ class Builder final : public YAML::EventHandler {
       return;
     }
     if (top.node.kind == YamlNode::Kind::list) {
+      node.in_list = true;
       top.node.items.push_back(std::move(node));
     } else if (!top.has_key) {
       check_key(top, node);
@@ -238,6 +280,65 @@ class Builder final : public YAML::EventHandler {
   bool too_deep_ = false;
 };
 
+/// A first line that is indented where a later one is not, which ends the document for YAML.
+std::optional<Diagnostic> indented_start(std::string_view text) {
+  std::optional<std::size_t> start;  // of the first line that says something, behind its indent
+  bool one = false;                  // space
+  for (std::size_t at = 0; at < text.size(); at = std::min(text.find('\n', at), text.size()) + 1) {
+    const std::string_view line = text.substr(at);
+    if (line.starts_with("---") || line.starts_with("...")) return std::nullopt;
+    const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    if (indent == line.size() ||
+        std::string_view("#\r\n").find(line[indent]) != std::string_view::npos)
+      continue;
+    if (!start) {
+      if (indent == 0) return std::nullopt;
+      start = at + indent;
+      one = indent == 1;
+    } else if (indent == 0) {
+      return Diagnostic{
+          Severity::error, place_of(text, *start), "yaml-syntax",
+          "this line is indented, and line " + std::to_string(place_of(text, at).line) + " is not",
+          one ? "remove the space in front of it" : "remove the spaces in front of it"};
+    }
+  }
+  return std::nullopt;
+}
+
+/// The first '%' that the parser takes for the beginning of a directive: where it accepts no '@' in
+/// its place. It would end the document there, and skip the line in silence.
+std::optional<std::size_t> directive(std::string_view text, const Places& places) {
+  std::string changed(text);
+  bool found = false;
+  for (std::size_t at = 0; at < text.size(); at = std::min(text.find('\n', at), text.size()) + 1)
+    if (text[at] == '%') {
+      changed[at] = '@';
+      found = true;
+    }
+  if (!found) return std::nullopt;
+  std::istringstream stream{changed};
+  YamlNode root;
+  Diagnostics ignored;
+  try {
+    YAML::Parser parser(stream);
+    Builder builder(changed, places, root, ignored);
+    parser.HandleNextDocument(builder);
+  } catch (const YAML::Exception& error) {
+    const bool placed = !error.mark.is_null() && error.mark.pos >= 0;
+    const std::size_t at = placed ? static_cast<std::size_t>(error.mark.pos) : text.size();
+    if (at < text.size() && text[at] == '%' && changed[at] == '@') return at;
+  }
+  return std::nullopt;
+}
+
+Diagnostic directive_mistake(std::string_view text, std::size_t byte) {
+  const std::string_view line = text.substr(byte);
+  const bool known = line.starts_with("%YAML") || line.starts_with("%TAG");
+  return {Severity::error, place_of(text, byte), "yaml-syntax",
+          "a line that begins with '%' is a directive, and none is known here",
+          known ? "remove the line" : "begin a comment with '#', or remove the '%'"};
+}
+
 }  // namespace
 
 const YamlNode* YamlNode::find(std::string_view key) const {
@@ -266,6 +367,10 @@ YamlNode read_yaml(std::string_view text, Diagnostics& diagnostics) {
   }
   std::istringstream stream{std::string(text)};
   const Places places(text);
+  if (const auto at = directive(text, places)) {
+    report(diagnostics, directive_mistake(text, *at));
+    return root;
+  }
   try {
     YAML::Parser parser(stream);
     Builder builder(text, places, root, diagnostics);
@@ -281,8 +386,13 @@ YamlNode read_yaml(std::string_view text, Diagnostics& diagnostics) {
   } catch (const YAML::Exception& error) {
     const bool placed = !error.mark.is_null() && error.mark.pos >= 0;
     const std::size_t at = placed ? static_cast<std::size_t>(error.mark.pos) : text.size();
-    // What was found before the parser gave up says less than why it did.
-    diagnostics = {syntax_mistake(text, std::min(at, text.size()), error.msg)};
+    // What was found before the parser gave up says less than why it did, but for nesting: that it
+    // followed to depths of its own.
+    const auto deep = std::ranges::find(diagnostics, "yaml-depth", &Diagnostic::code);
+    if (deep != diagnostics.end() && error.msg.find("bad file") != std::string::npos)
+      diagnostics = {Diagnostic(*deep)};
+    else
+      diagnostics = {syntax_mistake(text, std::min(at, text.size()), error.msg)};
   }
   return root;
 }

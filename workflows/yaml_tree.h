@@ -21,6 +21,7 @@ struct YamlNode {
   std::string scalar;
   bool quoted = false;
   bool refused = false;                                  // an error said why it is not read
+  bool in_list = false;                                  // an entry of a list
   std::vector<YamlNode> items;     // list
   std::vector<YamlEntry> entries;  // map, in order
 

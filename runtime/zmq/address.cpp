@@ -84,10 +84,15 @@ Result<void> check_directory(const std::string& directory) {
   if (found.st_uid != geteuid())
     return invalid_argument("directory " + directory + " of an ipc address belongs to user " +
                             std::to_string(found.st_uid) + ", not to this one");
-  if ((found.st_mode & 077U) != 0)
-    return invalid_argument("directory " + directory +
-                            " of an ipc address is open to others: chmod 0700 closes it");
-  return {};
+  if ((found.st_mode & 077U) == 0) return {};
+  // Others use it too, so it has to stay open: /tmp, /run.
+  const bool shared =
+      (found.st_mode & (S_ISVTX | S_IWOTH)) != 0 || directory.find('/', 1) == std::string::npos;
+  return invalid_argument("directory " + directory + " of an ipc address is open to others: " +
+                          (shared
+                               ? "name a folder of your own, made with mode 0700, in /run/user/" +
+                                     std::to_string(geteuid()) + ", say"
+                               : "chmod 0700 closes it, where nobody else uses it"));
 }
 
 }  // namespace sluice::links

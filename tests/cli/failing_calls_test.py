@@ -42,6 +42,13 @@ inputs: { x: text }
 nodes: { say: { run: any.say, inputs: [ { x: inputs.x } ], outputs: [y] } }
 outputs: { y: say.y }
 """
+PLACED_FLOW = """sluice: 1
+workflow: placed
+include: [ readers.yaml ]
+inputs: { x: json }
+nodes: { say: { run: any.parse, inputs: [ { request: inputs.x } ] } }
+outputs: { y: say.text }
+"""
 REQUEST = '{"content": [{"type": "text", "text": "hello"}]}'
 CALL = '{"inputs": {"t": {"file": "HERE/t.txt"}, "b": {"base64": "AAEC"}, "request": %s}}\n' % REQUEST
 TRACE = """{"traceEvents": [{"ph": "X", "cat": "call", "name": "call", "ts": 0, "dur": 9, "args": {"call": 0, "session": "s", "status": "ok"}}]}"""
@@ -51,10 +58,11 @@ abi: 1.0
 kind: plain
 interfaces: { say: { inputs: { x: { type: text } }, outputs: { y: { type: text } } } }
 """
-FILES = {"flow.yaml": FLOW, "s.yml": SCENARIO, "tests/s.yml": SCENARIO.replace("flow.yaml", "../flow.yaml"), "main.yaml": LIBRARY_FLOW, "roles.yaml": "sluice: 1\nroles: { any: { plugin: scripted } }\n",
+FILES = {"flow.yaml": FLOW, "s.yml": SCENARIO, "tests/s.yml": SCENARIO.replace("flow.yaml", "../flow.yaml"), "main.yaml": LIBRARY_FLOW, "placed.yaml": PLACED_FLOW,
+         "readers.yaml": "sluice: 1\nroles: { any: { plugin: parse_request } }\n", "roles.yaml": "sluice: 1\nroles: { any: { plugin: scripted } }\n",
          "t.txt": "words", "request.json": REQUEST, "calls.jsonl": CALL + CALL, "trace.json": TRACE, "roles/shout.role.yaml": MANIFEST,
          "home.yaml": "cluster: 1\nworkflows: [ flow.yaml ]\nmachines:\n  m: { home: true, roles: [ reader ] }\n",
-         "cluster.yaml": "cluster: 1\nworkflows: [ main.yaml ]\nkeys: keys\nmachines:\n  m: { home: true, roles: [ any ] }\n"}
+         "cluster.yaml": "cluster: 1\nworkflows: [ placed.yaml ]\nkeys: keys\nmachines:\n  m: { home: true, roles: [ any ] }\n"}
 
 
 def commands():

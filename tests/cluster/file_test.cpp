@@ -3,61 +3,9 @@
 #include <utility>
 #include <vector>
 
-#include "graph/print.h"
-#include "workflows/cluster.h"
-#include "workflows/load.h"
+#include "tests/cluster/file_mistakes.h"
 
 namespace sluice {
-
-namespace {
-
-constexpr const char* workflow_text = R"(
-sluice: 1
-workflow: two
-inputs: { x: text }
-global_params: { kv: { kind: paged_kv } }
-roles:
-  ear:  { plugin: scripted }
-  mind: { plugin: scripted, global_params: [ kv ] }
-  hand: { plugin: scripted, global_params: [ kv ] }
-  eye:  { plugin: scripted, colocate: ear }
-nodes:
-  a: { run: ear.a, inputs: [ { x: inputs.x } ], outputs: [ v ] }
-outputs: { out: a.v }
-)";
-
-/// Each mistake as `line:column code`, in their order.
-std::string all_mistakes(const std::string& text) {
-  LoadedCluster loaded = load_cluster("c.yaml", text);
-  const LoadedWorkflow workflow = load_workflow("two.yaml", workflow_text);
-  const WorkflowSpec* specs[] = {&workflow.spec};
-  if (loaded.all_workflows) place_roles(loaded, specs);
-  sort_diagnostics(loaded.diagnostics);
-  std::string all;
-  for (const Diagnostic& d : loaded.diagnostics)
-    all += (all.empty() ? "" : ", ") + std::to_string(d.mark.line) + ":" +
-           std::to_string(d.mark.column) + " " + d.code;
-  return all;
-}
-
-/// The first mistake as `line:column code message | suggestion`; empty: none.
-std::string mistake(const std::string& text, const WhyNotShared& why_not = {}) {
-  LoadedCluster loaded = load_cluster("c.yaml", text);
-  const LoadedWorkflow workflow = load_workflow("two.yaml", workflow_text);
-  const WorkflowSpec* specs[] = {&workflow.spec};
-  if (!has_errors(loaded.diagnostics)) place_roles(loaded, specs, why_not);
-  sort_diagnostics(loaded.diagnostics);
-  if (loaded.diagnostics.empty()) return "";
-  const Diagnostic& d = loaded.diagnostics.front();
-  return std::to_string(d.mark.line) + ":" + std::to_string(d.mark.column) + " " + d.code + " " +
-         d.message + " | " + d.suggestion;
-}
-
-std::string with_machines(const std::string& machines, const std::string& more = "") {
-  return "cluster: 1\nworkflows: [ two.yaml ]\n" + more + "machines:\n" + machines;
-}
-
-}  // namespace
 
 TEST_CASE("a cluster file says which role runs where") {
   LoadedCluster loaded =
@@ -162,7 +110,10 @@ TEST_CASE("what a host may take that cannot be is told with its place and what t
       " | longer than its roles need to notice that they are cancelled: hang_after: 5s";
   const std::vector<std::pair<std::string, std::string>> rows{
       {"{ roles: [ ear ], memory: 4GB }",
-       "8:36 bad-memory memory of host 'a' is '4GB', it must be 256MiB or more" + memory_help},
+       "8:36 bad-memory memory of host 'a' is '4GB', which has a unit that is not known" +
+           memory_help},
+      {"{ roles: [ ear ], memory: 99999999999GiB }",
+       "8:36 bad-memory memory of host 'a' is '99999999999GiB', which is too large" + memory_help},
       {"{ roles: [ ear ], memory: 255MiB }",
        "8:36 bad-memory memory of host 'a' is '255MiB', it must be 256MiB or more" + memory_help},
       {"{ roles: [ ear ], memory: 0 }",
@@ -175,6 +126,12 @@ TEST_CASE("what a host may take that cannot be is told with its place and what t
        "ms, s or m, at most 60m: 500ms, 30s, 2m"},
       {"{ roles: [ ear ], hang_after: 9ms }",
        "8:40 bad-hang-after hang_after of host 'a' is '9ms', it must be from 10ms to 60m" +
+           hang_help},
+      {"{ roles: [ ear ], hang_after: 0s }",
+       "8:40 bad-hang-after hang_after of host 'a' is '0s', it must be from 10ms to 60m" +
+           hang_help},
+      {"{ roles: [ ear ], hang_after: -1s }",
+       "8:40 bad-hang-after hang_after of host 'a' is '-1s', it must be from 10ms to 60m" +
            hang_help},
       {"{ roles: [ ear ], hang_after: 61m }",
        "8:40 bad-hang-after hang_after of host 'a' is '61m', it must be from 10ms to 60m" +
@@ -224,6 +181,12 @@ TEST_CASE("the mistakes of a cluster file that do not follow from one another ar
        "3:11 bad-registry, 5:3 placed-nowhere"},
       {with_machines(front + "  gpu: { roles: [ mind ], adress: x }\n  arm: { roles: [ hand ] }\n"),
        "5:27 unknown-key, 5:35 bad-address, 6:3 missing-address, 6:19 must-be-together"},
+      // One mistake of a registry is one error.
+      {with_machines(front + gpu, "registry: { address: private }\n"), "3:22 bad-registry"},
+      {with_machines(front + gpu, "registry: { adress: 'unix:///run/r' }\n"), "3:13 unknown-key"},
+      {with_machines(front + gpu, "registry: { address: 'unix:///run/r' }\n"), "3:11 missing-key"},
+      // Of machines that are not there nothing is said to be missing.
+      {"cluster: 1\nworkflows: [ two.yaml ]\nmachines: {}\n", "3:11 no-machines"},
       // One role is misspelt, and another is missing.
       {with_machines(front + "  gpu: { roles: [ hant ] }\n"),
        "4:3 placed-nowhere, 5:19 unknown-role"},
@@ -272,6 +235,9 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
       {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "lease: 10ms\n"),
        "3:8 bad-lease lease is '10ms', it must be from 60ms to 60m | 3s is what stands for most "
        "networks"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "lease: -3s\n"),
+       "3:8 bad-lease lease is '-3s', it must be from 60ms to 60m | 3s is what stands for most "
+       "networks"},
       {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "lease: 0s\n"),
        "3:8 bad-lease lease is '0s', it must be from 60ms to 60m | 3s is what stands for most "
        "networks"},
@@ -283,7 +249,7 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
        "| "
        "keys: FOLDER; `sluice keys FOLDER --machine NAME` makes them"},
       {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "lease: 2000m\n"),
-       "3:8 bad-duration lease is '2000m', which is more than a day | write a whole number and ms, "
+       "3:8 bad-duration lease is '2000m', which is more than 60m | write a whole number and ms, "
        "s "
        "or m, at most 60m: 500ms, 30s, 2m"},
       {"cluster: 1\nworkflows: [ a/x, b, ./a/../a/x ]\nmachines: { a: { home: true } }",
@@ -307,6 +273,16 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
                      "registry: { address: 'unix:///s', password_file: k }\n"),
        "3:11 missing-key the registry has no user | registry: { address: unix:///PATH, user: NAME, "
        "password_file: FILE }, or the address alone where the server asks for no password"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n",
+                     "registry: { address: 'unix:///s' }\n"),
+       "3:11 missing-key the registry has no user and no password_file | registry: { address: "
+       "unix:///PATH, user: NAME, password_file: FILE }, or the address alone where the server "
+       "asks "
+       "for no password"},
+      {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "registry: {}\n"),
+       "3:11 missing-key the registry has no address, no user and no password_file | registry: { "
+       "address: unix:///PATH, user: NAME, password_file: FILE }, or the address alone where the "
+       "server asks for no password"},
       {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n",
                      "registry: { address: 'unix:///s', user: 'a b', password_file: k }\n"),
        "3:41 bad-registry the registry's user is 'a b', it must be 1 to 64 printable characters "
@@ -405,21 +381,6 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
     INFO(text);
     CHECK(mistake(text) == words);
   }
-}
-
-TEST_CASE("an address that many machines have is one error, which names them all") {
-  std::string machines;
-  for (const char* name : {"front", "gpu", "arm", "eye"})
-    machines += "  " + std::string(name) + ": { address: 'ipc:///a/b', roles: [] }\n";
-  machines += "  a: { address: 'ipc:///c', home: true }\n  b: { address: 'ipc:///c' }\n";
-  const LoadedCluster loaded = load_cluster("c.yaml", with_machines(machines));
-  std::vector<std::string> messages;
-  for (const Diagnostic& d : loaded.diagnostics)
-    messages.push_back(std::to_string(d.mark.line) + " " + d.message);
-  CHECK(messages == std::vector<std::string>{
-                        "5 'front' (line 4), 'gpu' (line 5), 'arm' (line 6) and 'eye' (line 7) "
-                        "have the same address",
-                        "9 'a' (line 8) and 'b' (line 9) have the same address"});
 }
 
 TEST_CASE("pages may be shared over machines that have a way to them") {

@@ -152,6 +152,13 @@ TEST_CASE("nesting without end is refused, not followed") {
   const Diagnostics found =
       diagnose("deep.yaml", "sluice: " + std::string(100, '[') + std::string(100, ']'));
   CHECK(std::ranges::count(found, "yaml-depth", &Diagnostic::code) == 1);
+  // Below what the parser follows, too: at the key that is one too many.
+  std::string block = "sluice: 1\n";
+  for (std::size_t i = 0; i < 600; ++i) block += std::string(i, ' ') + "a:\n";
+  const Diagnostics below = diagnose("deep.yaml", block);
+  REQUIRE(below.size() == 1);
+  CHECK(below.front().code == "yaml-depth");
+  CHECK(below.front().mark.line == 66);
 }
 
 TEST_CASE("diagnostics as JSON escape what needs it") {

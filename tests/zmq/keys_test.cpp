@@ -142,7 +142,12 @@ TEST_CASE("a transport that others could reach without keys is not made") {
     const std::string open = directory.path() + "/open";
     mkdir(open.c_str(), 0755);
     options.bind = "ipc://" + open + "/1";
-    CHECK(has(error_of(options), "open to others"));
+    CHECK(has(error_of(options), "open to others: chmod 0700 closes it"));
+    for (const mode_t shared : {01777U, 01755U, 0777U}) {  // as /tmp is
+      REQUIRE(chmod(open.c_str(), shared) == 0);
+      CHECK(has(error_of(options), "open to others: name a folder of your own"));
+      CHECK(!has(error_of(options), "chmod"));
+    }
     REQUIRE(chmod(open.c_str(), 0710) == 0);  // to a group only
     CHECK(has(error_of(options), "open to others"));
     const std::string link = directory.path() + "/link";

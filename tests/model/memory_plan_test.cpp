@@ -72,6 +72,25 @@ TEST_CASE("random weights are counted by their shapes") {
   CHECK(parameter_count(tied) == all - 128 * 64);
 }
 
+TEST_CASE("a model of several parts has the parameters of all") {
+  const auto of = [](const std::string& golden) {
+    return std::move(Architecture::load(std::string(SLUICE_SOURCE_DIR) + "/tests/golden/" + golden))
+        .value();
+  };
+  const auto tower = [](const TowerShape& shape) {
+    return static_cast<double>(shape.layers) * parameter_count(shape.block);
+  };
+  const Architecture sees = of("conversation_smolvlm"), sees_twice = of("openvla"),
+                     acts = of("pi0");
+  REQUIRE((sees.vision && sees_twice.second_vision && acts.vision && acts.action));
+  CHECK(parameter_count(sees) == parameter_count(*sees.text) + tower(*sees.vision));
+  CHECK(parameter_count(sees_twice) == parameter_count(*sees_twice.text) +
+                                           tower(*sees_twice.vision) +
+                                           tower(*sees_twice.second_vision));
+  CHECK(parameter_count(acts) ==
+        parameter_count(*acts.text) + tower(*acts.vision) + parameter_count(acts.action->expert));
+}
+
 TEST_CASE("a plan fits up to 95 % of the machine, and says its numbers when it does not") {
   MemoryPlan plan;
   plan.machine = 1000e6;

@@ -182,6 +182,21 @@ TEST_CASE("a shared object that is not what its manifest says is refused before 
   }
 }
 
+TEST_CASE("a stepped role's table lacks none of its functions") {
+  std::string manifest = broken_manifest;
+  const std::string kind = "kind: plain";
+  manifest.replace(manifest.find(kind), kind.size(), "kind: stepped");
+  for (const auto& [name, lacks] : {std::pair("kind", "admit"), std::pair("step", "step")}) {
+    const Folder folder;
+    folder.write("broken.role.yaml", manifest);
+    std::filesystem::copy_file(built_plugins() + "/broken_" + name + ".so",
+                               folder.path / "broken.so");
+    CHECK(World(folder.str(), breaking)
+              .refused.find("it has no function '" + std::string(lacks) +
+                            "', which a stepped role needs") != std::string::npos);
+  }
+}
+
 TEST_CASE("the code is looked for in the folder alone, by name, and not where anybody may write") {
   const Folder folder;
   folder.write("broken.role.yaml", broken_manifest);

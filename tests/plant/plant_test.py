@@ -93,6 +93,11 @@ def main():
         report.write(json.dumps({**first[0]._asdict(), "before": "gone", "outcome": "survived"}) + "\n")
         report.flush()
         expect(list(plant.survivors_of(report.name, places)) == [first[0], first[3]], "what is tried again")
+    place = type("Place", (), {"root": ROOT, "folder": ROOT})()
+    for status, fails in ((0, False), (plant.SKIPPED, False), (1, True)):
+        plant.SCRIPTS["ends"] = ["sh", "-c", f"exit {status}"]
+        expect((plant.run_program(place, "script:ends", "sluice", 60) is not None) == fails, f"a test that ends with {status}")
+    del plant.SCRIPTS["ends"]
     for script in plant.SCRIPTS.values():
         for word in script:
             expect(not word.startswith("tests/") or os.path.exists(os.path.join(ROOT, word)), f"there is no {word}")

@@ -299,6 +299,7 @@ def strict_lines(flow):
     bad = [(line("", n=most + 1), "inputs.n (number): it is not a whole number of 64 bits"),
            (line('{"id": 123456789012345678901, "session": "s", '), "'id': the number 123456789012345678901 would come back as another one; write it as a string"),
            (line('{"id": [{"a": 0.10000000000000000000001}], '), "'id': the number 0.1000"),
+           ("[[1]] x", "it is not JSON, as byte 7 of the line shows"),
            (line("").replace('"j": null', '"j": [0.1, {"a": 123456789012345678901}]'),
             "inputs.j (json): the number 123456789012345678901 would come back as another one; write it as a string"),
            (line("").replace('"j": null', '"j": [1e400]'), "a number in it is out of range, as byte "),

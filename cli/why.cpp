@@ -86,13 +86,14 @@ Result<Trace> read_trace(const std::string& path, std::int64_t wanted) {
   return trace;
 }
 
-/// The chain that ends last, first link first.
+/// The chain that ends last, first link first; an activity is in it once.
 std::vector<const Activity*> critical_path(const Trace& trace) {
   const Activity* last = nullptr;
   for (const auto& [id, activity] : trace.spans)
     if (last == nullptr || activity.end > last->end) last = &activity;
   std::vector<const Activity*> path;
-  while (last != nullptr && path.size() <= trace.spans.size()) {
+  std::set<const Activity*> seen;
+  while (last != nullptr && seen.insert(last).second) {
     path.push_back(last);
     const auto before = trace.spans.find(last->after);
     last = before == trace.spans.end() ? nullptr : &before->second;

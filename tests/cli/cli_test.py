@@ -176,7 +176,7 @@ def why_by_hand(file):
         expect(f"why of members of another type, {event}",
                (code == 0 and out.startswith("call 0 ")) if number > 3 else
                code == 1 and err.startswith("error: ") and "no call 0" in err, (code, out, err))
-    expect("a circle ends", sluice("why", circle, "0")[0] == 0, "")
+    expect("an activity of a circle is told once", why_of(circle).count("  a\n") == 1, "")
 
 
 def set_of_a_folder(scratch):

@@ -16,9 +16,10 @@ class TimeSlice {
  public:
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
-  /// What systems give before they look whether others wait is 3 to 4 ms. Of 1 to 3.5 ms tried
-  /// beside one busy process this was the best (bench/results/2026-11-24.md).
-  static constexpr std::chrono::microseconds most{2000};
+  /// What systems give before they look whether others wait is 3 to 4 ms. With slices of 5 ms a
+  /// pool gets a fifth less of its cores beside busy processes; of 1 to 3.5 ms none stands out
+  /// (bench/results/2026-11-28.md).
+  static constexpr std::chrono::microseconds most{3000};
   /// Between the ends of two parts: longer than parts take, shorter than what another process
   /// gets. Longer parts look the same; a worker that has only such never gives its core away.
   static constexpr std::chrono::microseconds away{700};

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -18,8 +19,12 @@ namespace sluice {
 
 namespace {
 
-/// Longer than what a decoder does between two products, shorter than a wake-up is worth.
-constexpr std::chrono::microseconds spin_most{40};
+/// Longer than what a decoder does between two products, shorter than a wake-up is worth; and while
+/// there are more threads than cores, when who spins may keep a part's thread from its core.
+constexpr std::chrono::microseconds spin_most{40}, spin_crowded{10};
+/// Where there are fewer cores, so many threads are there for them beside other processes: one busy
+/// process then takes a ninth of what they would get, three take less than a third.
+constexpr std::size_t crowded_least = 8;
 /// Place::news: besides, each loop that is opened adds `one_loop`.
 constexpr std::uint32_t over = 1, sleeps = 2, one_loop = 4;
 
@@ -34,9 +39,9 @@ void pause() {
 #endif
 }
 
-/// Until `ready()`, for a moment at most. False: not yet.
+/// Until `ready()`, for `most` at most. False: not yet.
 template <typename Ready>
-bool spin_until(const Ready& ready) {
+bool spin_until(const Ready& ready, std::chrono::microseconds most) {
   constexpr int looks = 16;  // at what is awaited, for each at the clock
   const auto start = std::chrono::steady_clock::now();
   do {
@@ -44,7 +49,7 @@ bool spin_until(const Ready& ready) {
       if (ready()) return true;
       pause();
     }
-  } while (std::chrono::steady_clock::now() - start < spin_most);
+  } while (std::chrono::steady_clock::now() - start < most);
   return ready();
 }
 
@@ -60,15 +65,40 @@ void wake(const std::atomic<std::uint32_t>& word, std::size_t most) {
 
 }  // namespace
 
-WorkerPool::WorkerPool(std::size_t threads) : threads_(std::max<std::size_t>(threads, 1)) {
-  for (std::size_t i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+WorkerPool::WorkerPool(std::size_t threads, std::size_t spares)
+    : threads_(std::max<std::size_t>(threads, 1)), spares_(threads_ > 1 ? spares : 0) {
+  workers_.reserve(workers_most());
+  awake_ = static_cast<std::uint32_t>(threads_ - 1);
+  for (std::size_t i = 1; i < threads_; ++i) workers_.emplace_back([this] { work(); });
 }
 
 WorkerPool::~WorkerPool() {
-  ending_ = true;
+  {
+    const std::lock_guard lock(workers_mutex_);
+    ending_ = true;
+  }
   ++opened_;
   wake_workers(workers_.size());
   for (std::thread& worker : workers_) worker.join();
+}
+
+/// Once. Where no more threads can be had, those that are there do.
+void WorkerPool::add_spares() {
+  if (spares_added_.load(std::memory_order_relaxed) || spares_added_.exchange(true)) return;
+  const std::lock_guard lock(workers_mutex_);
+  if (ending_) return;
+  try {
+    while (workers_.size() < workers_most()) {
+      awake_.fetch_add(1);
+      workers_.emplace_back([this] { work(); });
+    }
+  } catch (const std::system_error&) {
+    awake_.fetch_sub(1);
+  }
+}
+
+std::chrono::microseconds WorkerPool::spin() const {
+  return wanted() > threads_ ? spin_crowded : spin_most;
 }
 
 void WorkerPool::run(std::size_t count, std::size_t threads_most, const Work& work) {
@@ -83,8 +113,11 @@ void WorkerPool::run(std::size_t count, std::size_t threads_most, const Work& wo
   }
   place->work = work;
   place->threads.store(static_cast<std::uint32_t>(most), std::memory_order_relaxed);
+  place->helpers.store(static_cast<std::uint32_t>(most < threads() ? most - 1 : workers_most()),
+                       std::memory_order_relaxed);
   place->news.store(0, std::memory_order_relaxed);
   computing_.fetch_add(1, std::memory_order_relaxed);
+  awake_.fetch_add(1);
   open(*place, count);
   in_part = true;
   for (;;) {
@@ -94,6 +127,7 @@ void WorkerPool::run(std::size_t count, std::size_t threads_most, const Work& wo
     wait_for_news(*place, seen);
   }
   in_part = false;
+  awake_.fetch_sub(1);
   computing_.fetch_sub(1, std::memory_order_relaxed);
   const std::exception_ptr thrown = std::exchange(place->thrown, nullptr);
   place->failed.store(false, std::memory_order_relaxed);
@@ -124,9 +158,9 @@ void WorkerPool::open(Place& place, std::size_t count) {
   place.count.store(static_cast<std::uint32_t>(count), std::memory_order_relaxed);
   place.turns.open(static_cast<std::uint32_t>(count));
   opened_.fetch_add(1, std::memory_order_seq_cst);
-  const std::size_t most = std::min<std::size_t>(count, place.threads) - 1;
-  const std::size_t busy = computing_.load(std::memory_order_relaxed);
-  if (most != 0 && busy < threads()) wake_workers(std::min(most, threads() - busy));
+  const std::size_t most = std::min<std::size_t>(count - 1, place.helpers);
+  const std::size_t awake = awake_.load(), all = wanted();
+  if (most != 0 && awake < all) wake_workers(std::min(most, all - awake));
 }
 
 /// The caller's, until none is left to take.
@@ -136,12 +170,23 @@ void WorkerPool::take_parts(Place& place, bool gives_way) {
     const std::uint32_t part = seen.part(place.threads.load(std::memory_order_relaxed));
     if (!place.turns.take(seen, part, false)) continue;
     do_part(place, seen, part);
-    if (slice.is_over(TimeSlice::Clock::now()) && gives_way) {
-      ::sched_yield();
-      slice.begin(TimeSlice::Clock::now());
-    }
+    if (slice.is_over(TimeSlice::Clock::now()) && gives_way) give_way(slice);
     seen = place.turns.seen();
   }
+}
+
+/// Gives the core away, and learns whether anybody wanted it.
+void WorkerPool::give_way(TimeSlice& slice) {
+  const auto gave = TimeSlice::Clock::now();
+  ::sched_yield();
+  const auto back = TimeSlice::Clock::now();
+  slice.begin(back);
+  came_back(gave, back);
+}
+
+void WorkerPool::came_back(Crowd::Time gave, Crowd::Time back) {
+  crowd_.came_back(gave, back);
+  if (wanted() > threads_) add_spares();
 }
 
 void WorkerPool::do_part(Place& place, Turns::Seen seen, std::uint32_t part) {
@@ -180,7 +225,7 @@ void WorkerPool::end_loop(Place& place) {
 
 void WorkerPool::wait_for_news(Place& place, std::uint32_t seen) {
   const auto told = [&] { return place.news.load(std::memory_order_acquire) != seen; };
-  if (told() || spin_until(told)) return;
+  if (told() || spin_until(told, spin())) return;
   if (!place.news.compare_exchange_strong(seen, seen | sleeps, std::memory_order_acq_rel)) return;
   while (place.news.load(std::memory_order_acquire) == (seen | sleeps))
     sleep_on(place.news, seen | sleeps);
@@ -193,6 +238,7 @@ void WorkerPool::wake_workers(std::size_t most) {
     called = static_cast<std::uint32_t>(std::min<std::size_t>(asleep, most));
     if (called == 0) return;
   } while (!sleepers_.compare_exchange_weak(asleep, asleep - called));
+  awake_.fetch_add(called);  // from now on: the next loop calls others only
   calls_.fetch_add(called);
   wake(calls_, called);
 }
@@ -213,7 +259,7 @@ bool WorkerPool::help(TimeSlice& slice) {
   Turns::Seen best_seen = places_[0].turns.seen();
   for (Place& place : places_) {
     const Turns::Seen seen = place.turns.seen();
-    if (seen.left() == 0 || seen.helpers() + 1 >= place.threads.load(std::memory_order_relaxed))
+    if (seen.left() == 0 || seen.helpers() >= place.helpers.load(std::memory_order_relaxed))
       continue;
     if (best != nullptr && seen.helpers() >= best_seen.helpers()) continue;
     best = &place;
@@ -221,7 +267,7 @@ bool WorkerPool::help(TimeSlice& slice) {
   }
   if (best == nullptr) return false;
   bool helped = false;
-  if (computing_.fetch_add(1, std::memory_order_relaxed) < threads())
+  if (computing_.fetch_add(1, std::memory_order_relaxed) < wanted())
     helped = help(*best, best_seen, slice);
   computing_.fetch_sub(1, std::memory_order_relaxed);
   return helped;
@@ -231,18 +277,14 @@ bool WorkerPool::help(Place& place, Turns::Seen seen, TimeSlice& slice) {
   const std::uint32_t joined = seen.number();
   bool joins = true;
   while (seen.number() == joined && seen.left() != 0 &&
-         computing_.load(std::memory_order_relaxed) <= threads()) {
+         computing_.load(std::memory_order_relaxed) <= wanted()) {
     // What is read here is this loop's if a part can be taken.
-    const std::uint32_t threads = place.threads.load(std::memory_order_relaxed);
-    if (joins && seen.helpers() + 1 >= threads) break;
-    const std::uint32_t part = seen.part(threads);
+    if (joins && seen.helpers() >= place.helpers.load(std::memory_order_relaxed)) break;
+    const std::uint32_t part = seen.part(place.threads.load(std::memory_order_relaxed));
     if (!place.turns.take(seen, part, joins)) continue;
     joins = false;
     do_part(place, seen, part);
-    if (slice.is_over(TimeSlice::Clock::now())) {
-      ::sched_yield();
-      slice.begin(TimeSlice::Clock::now());
-    }
+    if (slice.is_over(TimeSlice::Clock::now())) give_way(slice);
     seen = place.turns.seen();
   }
   return !joins;
@@ -250,13 +292,17 @@ bool WorkerPool::help(Place& place, Turns::Seen seen, TimeSlice& slice) {
 
 void WorkerPool::wait_for_loops(std::uint32_t seen) {
   const auto opened = [&] { return opened_.load(std::memory_order_seq_cst) != seen; };
-  if (computing_.load(std::memory_order_relaxed) < threads() && spin_until(opened)) return;
+  if (awake_.load() <= wanted() && spin_until(opened, spin())) return;
+  awake_.fetch_sub(1);
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   if (opened()) {
     // Awake after all, unless somebody has called already.
     std::uint32_t asleep = sleepers_.load();
-    while (asleep != 0)
-      if (sleepers_.compare_exchange_weak(asleep, asleep - 1)) return;
+    while (asleep != 0) {
+      if (!sleepers_.compare_exchange_weak(asleep, asleep - 1)) continue;
+      awake_.fetch_add(1);
+      return;
+    }
   }
   for (std::uint32_t calls = calls_.load();;) {
     if (calls == 0) {
@@ -292,7 +338,9 @@ WorkerPool& WorkerPool::shared() {
     in_part = false;
   });
   SLUICE_CHECK(prepared == 0, "a handler for forks can be had");
-  auto made = std::make_unique<WorkerPool>(cores());
+  const std::size_t threads = cores();
+  auto made =
+      std::make_unique<WorkerPool>(threads, crowded_least > threads ? crowded_least - threads : 0);
   WorkerPool* other = nullptr;
   if (shared_pool.compare_exchange_strong(other, made.get())) return *made.release();
   return *other;

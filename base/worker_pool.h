@@ -7,7 +7,8 @@
 // a worker, and in a relay the caller too, gives its core away before the system would take it amid
 // one. Who waits spins for some tens of microseconds, then sleeps in the kernel. While as many
 // threads compute as the pool is for, callers counted, no worker joins: several callers share one
-// machine.
+// machine. While other processes want the cores (base/crowd.h) spare workers compute too, in loops
+// that may take all threads: those are kept from their cores less than they would be.
 // Thread: any number of callers; a loop inside a part runs on that part's thread. A fork's child
 // has no workers, so it gets a `shared` pool of its own; another pool's loops run on their callers.
 // Owns: the workers; `shared`'s live until the process ends.
@@ -17,13 +18,16 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/crowd.h"
 #include "base/turns.h"
 
 namespace sluice {
@@ -32,17 +36,21 @@ class TimeSlice;
 
 class WorkerPool {
  public:
-  /// So many threads, the caller's counted.
-  explicit WorkerPool(std::size_t threads);
+  /// So many threads, the caller's counted; `spares`: workers more while others want the cores,
+  /// made when that is first so.
+  explicit WorkerPool(std::size_t threads, std::size_t spares = 0);
   /// Requires: no caller is in `run`.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// The process's, for all cores that it may use; made when first asked for.
+  /// The process's, for all cores that it may use, with spare workers where there are few cores;
+  /// made when first asked for.
   static WorkerPool& shared();
 
   std::size_t threads() const { return threads_; }
+  /// One of its threads gave its core away and has it back.
+  void came_back(Crowd::Time gave, Crowd::Time back);
 
   /// `body(begin, end)` over parts of [0, count), on at most `threads_most` threads; returns when
   /// all are done. Requires: count <= count_most.
@@ -82,7 +90,8 @@ class WorkerPool {
   /// the next one has another number.
   struct Place {
     Turns turns;
-    std::atomic<std::uint32_t> threads{0};  // read before a part is taken; what follows, after it
+    std::atomic<std::uint32_t> threads{0};  // read before a part is taken, as the next
+    std::atomic<std::uint32_t> helpers{0};  // at most; what follows, after it
     std::atomic<std::uint32_t> count{0};
     Work work;
     std::exception_ptr thrown;
@@ -106,14 +115,23 @@ class WorkerPool {
   bool help(TimeSlice& slice);
   bool help(Place& place, Turns::Seen seen, TimeSlice& slice);
   void wait_for_loops(std::uint32_t seen);
+  void give_way(TimeSlice& slice);
+  void add_spares();
+  std::size_t workers_most() const { return threads_ + spares_ - 1; }
+  std::chrono::microseconds spin() const;
+  /// How many threads may compute now.
+  std::size_t wanted() const { return threads_ + (crowd_.is_here() ? spares_ : 0); }
 
-  const std::size_t threads_;
+  const std::size_t threads_, spares_;
+  Crowd crowd_;
   std::array<Place, 16> places_;
   alignas(64) std::atomic<std::uint32_t> opened_{0};     // loops so far: what idle workers watch
   alignas(64) std::atomic<std::uint32_t> computing_{0};  // threads in loops, callers counted
-  alignas(64) std::atomic<std::uint32_t> sleepers_{0};   // workers that nobody has called yet
-  std::atomic<std::uint32_t> calls_{0};                  // for sleepers; each takes one
-  std::atomic<bool> ending_{false};
+  std::atomic<std::uint32_t> awake_{0};  // callers, and workers that compute or look for a loop
+  alignas(64) std::atomic<std::uint32_t> sleepers_{0};  // workers that nobody has called yet
+  std::atomic<std::uint32_t> calls_{0};                 // for sleepers; each takes one
+  std::atomic<bool> ending_{false}, spares_added_{false};
+  std::mutex workers_mutex_;  // held while spare workers are added
   std::vector<std::thread> workers_;
 };
 

@@ -6,10 +6,11 @@
 // bf16) or of a file; the peer (llama.cpp's llama-bench, or bench/llama_bench.py) on the same file.
 // Alone, beside one and three processes that never rest, and beside another of its kind; by turns
 // in one run, medians. Targets on two cores: at most 1.3 times as long beside one busy process, 2.2
-// times beside three. The limit is what the scheduler gives as many threads that share no memory
-// and never wait for each other: they take pieces of arithmetic until as many are done as last,
-// alone, as long as our prompt and our answer. CPU time, against that alone, is what we lose
-// ourselves, by spinning and by cold caches; cores are what the scheduler gave.
+// times beside three. Beside it what the scheduler gives as many threads as there are cores that
+// share no memory and never wait for each other: they take pieces of arithmetic until as many are
+// done as last, alone, as long as our prompt and our answer. Ours are more threads while others
+// want the cores (base/crowd.h). CPU time, against that alone, is what we lose ourselves, by
+// spinning and by cold caches; cores are what the scheduler gave.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -141,11 +142,11 @@ class Ours {
   std::vector<float> rows_, row_, hidden_, logits_;
 };
 
-/// What the scheduler lets through: threads that only compute.
-class Limit {
+/// As many threads as cores, which only compute.
+class Independent {
  public:
   /// As much work as lasts, alone, as long as these.
-  explicit Limit(const Times& alone) {
+  explicit Independent(const Times& alone) {
     constexpr int tried = 2000;
     const auto start = Clock::now();
     for (int i = 0; i < tried; ++i) compute_piece();
@@ -267,18 +268,18 @@ void print(const char* who, const Measured& measured) {
   }
 }
 
-struct OursAndLimit {
-  Times ours, limit;
+struct OursAndIndependent {
+  Times ours, independent;
 };
 
 /// Both beside the same neighbours, one after the other.
-OursAndLimit ours_once(Ours& ours, const Limit& limit, const Options& options,
-                       const Company& company) {
+OursAndIndependent ours_once(Ours& ours, const Independent& independent, const Options& options,
+                             const Company& company) {
   const Neighbours neighbours({"/proc/self/exe", "--root", options.root, "--model", options.model,
                                "--be-busy", company.how},
                               company.count);
-  if (company.count != 0) (void)ours.answer_once();  // until they are there
-  return {ours.answer_once(), limit.work_once()};
+  (void)ours.answer_once();  // until they are there, and what was there before is forgotten
+  return {ours.answer_once(), independent.work_once()};
 }
 
 /// The peer makes a run for itself before the one that it counts.
@@ -299,14 +300,14 @@ Result<Times> peer_once(const Options& options, const Company& company) {
 Result<void> measure(const Options& options, const Decoder& decoder) {
   Ours ours(decoder);
   (void)ours.answer_once();  // warm-up
-  const Limit limit(ours.answer_once());
-  Measured of_ours(std::size(companies)), of_limit(std::size(companies)),
+  const Independent independent(ours.answer_once());
+  Measured of_ours(std::size(companies)), of_independent(std::size(companies)),
       of_peer(std::size(companies));
   for (int round = 0; round < rounds; ++round)
     for (std::size_t c = 0; c < std::size(companies); ++c) {
-      const OursAndLimit measured = ours_once(ours, limit, options, companies[c]);
+      const OursAndIndependent measured = ours_once(ours, independent, options, companies[c]);
       of_ours[c].push_back(measured.ours);
-      of_limit[c].push_back(measured.limit);
+      of_independent[c].push_back(measured.independent);
       if (options.peer.empty()) continue;
       const Result<Times> theirs = peer_once(options, companies[c]);
       if (!theirs.ok()) return theirs.error();
@@ -314,7 +315,7 @@ Result<void> measure(const Options& options, const Decoder& decoder) {
     }
   std::printf("%zu threads\n", thread_limit());
   print("ours", of_ours);
-  print("the limit: threads that never wait for each other", of_limit);
+  print("as many threads as cores, which never wait for each other", of_independent);
   if (!options.peer.empty()) print("llama.cpp", of_peer);
   return {};
 }

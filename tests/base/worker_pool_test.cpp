@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <latch>
@@ -146,6 +147,39 @@ TEST_CASE("a loop inside a part stays on the part's thread") {
   CHECK(strangers == 0);
   CHECK(std::ranges::count(sums, 4950) == 32);
   CHECK(thread_limit() == WorkerPool::shared().threads());
+}
+
+/// As if another process wanted the cores from now on.
+void crowd_in(WorkerPool& pool) {
+  const auto later = Crowd::Clock::now() + std::chrono::hours(1);
+  pool.came_back(later, later + std::chrono::milliseconds(2));
+}
+
+TEST_CASE("spare workers come while others want the cores") {
+  WorkerPool pool(2, 2);
+  crowd_in(pool);
+  for (int i = 0; i < 200; ++i) {
+    std::latch all(4);
+    pool.run(4, 2, [&](std::size_t, std::size_t) { all.arrive_and_wait(); });
+  }
+}
+
+TEST_CASE("no spare worker comes to a loop that may not take all threads") {
+  WorkerPool pool(3, 2);
+  crowd_in(pool);
+  for (int i = 0; i < 200; ++i) CHECK(threads_of(pool, 64, 2).size() <= 2);
+  WorkerPool one(1, 3);
+  crowd_in(one);
+  CHECK(threads_of(one, 64, 1) == std::set{std::this_thread::get_id()});
+}
+
+TEST_CASE("a pool with spare workers gives what one without gives, whether others come or go") {
+  WorkerPool pool(2, 2);
+  for (int i = 0; i < 50; ++i) {
+    if (i % 10 == 5) crowd_in(pool);
+    const auto times = times_of(pool, 4096, 2);
+    CHECK(std::ranges::count(times, 1) == 4096);
+  }
 }
 
 TEST_CASE("a caller waits for parts that were begun, not for workers that do not come") {

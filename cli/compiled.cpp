@@ -60,6 +60,12 @@ void name_causes(Diagnostics& diagnostics, const std::string& path,
 
 }  // namespace
 
+std::vector<std::string> Compiled::files() const {
+  std::vector<std::string> files{loaded.spec.file};
+  for (const IncludedFile& included : loaded.included) files.push_back(included.name);
+  return files;
+}
+
 Result<Compiled> compile_file(const std::string& path, const WorkflowOptions& options,
                               const Catalog& catalog) {
   if (Result<void> kind = check_is_workflow(path); !kind.ok()) return kind.error();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/workflow_options.h"
 #include "graph/plan.h"
@@ -14,6 +15,8 @@ struct Compiled {
   LoadedWorkflow loaded;  // with all diagnostics, sorted
   Plan plan;              // whole when there is no error
   bool ok() const { return !has_errors(loaded.diagnostics); }
+  /// The workflow's, and those that it includes.
+  std::vector<std::string> files() const;
 };
 
 /// Errors: the file cannot be read, or is a scenario.

@@ -242,10 +242,10 @@ Result<OutputFiles> files_of(const RunOptions& options, const Compiled& compiled
   else if (!options.outs.empty())
     files = OutputFiles::in_folder(options.outs[0]);
   if (!files.ok()) return files;
-  std::vector<std::string> read = options.images;
+  std::vector<std::string> read = compiled.files();
+  read.insert(read.end(), options.images.begin(), options.images.end());
   for (const std::string& given : options.inputs) read.push_back(file_of_input(given));
-  read.insert(read.end(),
-              {options.cluster, compiled.loaded.spec.file, options.calls, options.request});
+  read.insert(read.end(), {options.cluster, options.calls, options.request});
   if (const Result<void> kept = check_not_read(*files, options.trace, read); !kept.ok())
     return kept.error();
   if (options.trace.empty()) return files;

@@ -329,9 +329,9 @@ int simulate(const SimulateOptions& options, const Catalog& catalog) {
   Result<Script> script = make_script(options, compiled->plan);
   if (!script.ok()) return fail(script.error().message);
   if (!options.trace.empty()) {
-    if (const Result<void> kept =
-            check_not_read({}, options.trace, {options.file, options.profile});
-        !kept.ok())
+    std::vector<std::string> read = compiled->files();
+    read.push_back(options.profile);
+    if (const Result<void> kept = check_not_read({}, options.trace, read); !kept.ok())
       return fail(kept.error().message);
     if (const Result<void> can = check_can_write(options.trace); !can.ok())
       return fail("--trace: " + can.error().message);

@@ -406,6 +406,13 @@ def what_is_read(scratch):
                         (request, '{"content": [{"type": "text", "text": "hi"}]}')):
         with open(path, "w", encoding="utf-8") as f:
             f.write(words)
+    part, whole = os.path.join(scratch, "read_part.yaml"), os.path.join(scratch, "read_whole.yaml")
+    for path, words in ((part, "sluice: 1\nroles: { any: { plugin: scripted } }\n"),
+                        (whole, "sluice: 1\nworkflow: w\ninclude: [read_part.yaml]\ninputs: { x: json }\n"
+                                "nodes: { a: { run: any.a, inputs: [ { x: inputs.x } ] } }\noutputs: { y: a.y }\n")):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(words)
+        files[path] = path
     before = {path: open(path, "rb").read() for path in files.values()}
     link = os.path.join(scratch, "read_link")
     os.link(flow, link)
@@ -417,6 +424,9 @@ def what_is_read(scratch):
                        (request, ["run", flow, "--request", request, "--trace", request]),
                        (request, ["run", flow, "--input", "request=@" + request, "--trace", request]),
                        (flow, ["simulate", flow, "--calls", "1", "--trace", flow]),
+                       (part, ["simulate", whole, "--calls", "1", "--trace", part]),
+                       (part, ["run", whole, "--input", "x=1", "--trace", part]),
+                       (part, ["run", whole, "--input", "x=1", "--out", "y=" + part]),
                        (profile, ["simulate", flow, "--calls", "1", "--profile", profile, "--trace", profile])):
         refused(f"over what is read: {args}", f"it would be written over {path}, which is read", *args)
     for path, was in before.items():

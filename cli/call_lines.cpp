@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 5> keys{"id", "session", "inputs", "deadl
 
 /// Not deeper than we take apart without fear for the stack, and no key twice.
 Result<Json> parse_checked(std::string_view text) {
-  JsonLook look;
+  JsonLook look(2);  // of {"inputs": {NAME: VALUE}}
   Json line = Json::parse(text, std::ref(look), false);
   if (!look.problem().empty()) return invalid_argument(look.problem());
   if (line.is_discarded()) return invalid_argument(what_is_wrong(text));

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "cli/file_kind.h"
+#include "cli/output_files.h"
 #include "graph/print.h"
 #include "roles/check_models.h"
 #include "workflows/model_paths.h"
@@ -63,6 +65,13 @@ void name_causes(Diagnostics& diagnostics, const std::string& path,
 std::vector<std::string> Compiled::files() const {
   std::vector<std::string> files{loaded.spec.file};
   for (const IncludedFile& included : loaded.included) files.push_back(included.name);
+  const auto add = [&](const std::optional<Name>& model) {
+    if (!model.has_value()) return;
+    const std::vector<std::string> more = files_below(model->text);
+    files.insert(files.end(), more.begin(), more.end());
+  };
+  for (const RoleSpec& role : loaded.spec.roles) add(role.model);
+  for (const GlobalParamSpec& param : loaded.spec.global_params) add(param.model);
   return files;
 }
 

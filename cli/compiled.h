@@ -15,7 +15,7 @@ struct Compiled {
   LoadedWorkflow loaded;  // with all diagnostics, sorted
   Plan plan;              // whole when there is no error
   bool ok() const { return !has_errors(loaded.diagnostics); }
-  /// The workflow's, and those that it includes.
+  /// The workflow's, those that it includes, and those of its models.
   std::vector<std::string> files() const;
 };
 

@@ -51,6 +51,14 @@ bool is_ignored(int number) {
 
 }  // namespace
 
+void survive_broken_pipes() {
+  struct sigaction action {};
+  action.sa_handler = on_broken_pipe;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGPIPE, &action, nullptr);
+}
+
 Interrupts::Interrupts(Of of) {
   target = bell_.descriptor();
   first = 0;

@@ -16,6 +16,10 @@
 
 namespace sluice::cli {
 
+/// For good: who writes for a reader that is gone hears of it there, and nothing ends. Programs
+/// that are started from here inherit none of it.
+void survive_broken_pipes();
+
 class Interrupts {
  public:
   /// ctrl_c: each one, as often as it is pressed. end: the first of Ctrl-C, SIGTERM and SIGHUP

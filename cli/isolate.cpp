@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/byte_size.h"
+#include "cli/interrupt.h"
 #include "cli/supervisor.h"
 #include "runtime/hosts/cores.h"
 #include "runtime/hosts/host_child.h"
@@ -95,6 +96,7 @@ void add_role_host(Command app, const Catalog& catalog, Chosen& chosen) {
           type != SOCK_SEQPACKET)
         return fail(
             "role-host is started by `sluice run --isolate` and `sluice node`, not by hand");
+      survive_broken_pipes();  // what a role says may have no reader any more
       return hosts::serve_host(catalog, hosts::control_socket);
     };
   });

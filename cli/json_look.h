@@ -21,10 +21,15 @@ inline constexpr std::size_t json_keys_max = 20'000;
 /// A callback of the parser.
 class JsonLook {
  public:
+  /// `around`: levels that a value stands in and that do not count.
+  explicit JsonLook(int around = 0) : around_(around) {}
+
   /// False: this part is left out of what is parsed.
   bool operator()(int depth, nlohmann::ordered_json::parse_event_t event,
                   const nlohmann::ordered_json& part) {
-    if (depth > json_depth_max)
+    const bool opens = event == nlohmann::ordered_json::parse_event_t::object_start ||
+                       event == nlohmann::ordered_json::parse_event_t::array_start;
+    if (opens && depth >= around_ + json_depth_max)
       return says("it nests deeper than " + std::to_string(json_depth_max));
     const auto at = static_cast<std::size_t>(depth);
     if (event == nlohmann::ordered_json::parse_event_t::object_start) {
@@ -47,6 +52,7 @@ class JsonLook {
     return false;
   }
 
+  const int around_;
   std::vector<std::unordered_set<std::string>> names_;  // of the objects around, by depth
   std::string problem_;
 };

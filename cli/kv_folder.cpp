@@ -13,6 +13,7 @@ void add_kv_folder(Command command, KvFolder& folder) {
                      "keep keys and values there too: what was said is not computed again, by "
                      "later processes either");
   command.add_option("--kv-bytes", folder.bytes, "that --kv-folder may grow to: 4GiB, 512MiB")
+      .needs("--kv-folder")
       .check(
           [](const std::string& text) {
             return parse_byte_size(text).has_value()

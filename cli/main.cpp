@@ -46,7 +46,8 @@ Examples
   sluice model check DIR --inputs in.safetensors --outputs out.safetensors
 
 Exit status: 0 well; 1 a file or an input is wrong, or a call failed; 2 the command line is not
-understood; 130 Ctrl-C ended it, 143 SIGTERM, 129 SIGHUP.)";
+understood; 130 Ctrl-C ended it, 143 SIGTERM, 129 SIGHUP. `node` and `up` run until one of these
+comes, and give 0 then.)";
 
 /// Words to a model may be none; a name of a file, say, may not: "$UNSET" would leave the option
 /// out.
@@ -73,7 +74,16 @@ void check_all_options(CLI::App& app) {
 /// What was typed, the last word first, as the parser takes it. `help run` is `run --help`, and
 /// `version` is --version: what people try first.
 std::vector<std::string> words_of(int argc, const char* const* argv) {
-  std::vector<std::string> words(argv + 1, argv + argc);
+  std::vector<std::string> words;
+  bool options = true;  // until `--`
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    options = options && word != "--";
+    // The parser would take what follows `--trace=` for its value.
+    const bool is_empty = options && word.starts_with("--") && word.find('=') == word.size() - 1;
+    words.push_back(is_empty ? word.substr(0, word.size() - 1) : word);
+    if (is_empty) words.emplace_back();
+  }
   if (!words.empty() && words[0] == "help") {
     words.erase(words.begin());
     words.emplace_back("--help");

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/model_load.h"
+#include "cli/output_files.h"
 #include "engine/check/model_check.h"
 
 namespace sluice::cli {
@@ -115,6 +116,14 @@ int check(const std::string& directory, const std::string& inputs, const std::st
   std::error_code failed;
   if (!inputs.empty() && !std::filesystem::exists(inputs, failed))
     return fail(inputs + ": no such file");
+  if (!outputs.empty()) {
+    std::vector<std::string> read = files_below(directory);
+    read.push_back(inputs);
+    if (const Result<void> kept = check_not_over("--outputs " + outputs, outputs, read); !kept.ok())
+      return fail(kept.error().message);
+    if (const Result<void> can = check_can_write(outputs); !can.ok())
+      return fail("--outputs: " + can.error().message);
+  }
   const Result<Model> model = load_planned(directory, 4096, format, stdout, kv);
   if (!model.ok()) return fail(model.error().message);
   std::printf("loads      every tensor of family %s is there and has its shape\n",
@@ -122,8 +131,11 @@ int check(const std::string& directory, const std::string& inputs, const std::st
   if (inputs.empty()) return 0;
   const Result<SafetensorsFile> file = SafetensorsFile::open(inputs);
   if (!file.ok()) return fail(file.error().message);
-  const Result<NamedTensors> made = run_model(*model, NamedInputs(*file), kv);
+  const NamedInputs given(*file);
+  const Result<NamedTensors> made = run_model(*model, given, kv);
   if (!made.ok()) return fail(inputs + ": " + made.error().message);
+  // Of a camera that is masked, or mistyped.
+  for (const std::string& name : given.unread()) std::printf("not read   %s\n", name.c_str());
   for (const auto& [name, tensor] : *made)
     std::printf("output     %s %s\n", name.c_str(), tensor.describe().c_str());
   if (outputs.empty()) return 0;

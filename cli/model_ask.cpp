@@ -34,11 +34,7 @@ struct Options {
 };
 
 Result<Generation> begin(const ChatModel& model, const Options& options) {
-  if (options.raw) {
-    if (!options.images.empty() || !options.system.empty())
-      return invalid_argument("--raw takes neither --image nor --system");
-    return model.begin_raw(options.prompt, options.generation);
-  }
+  if (options.raw) return model.begin_raw(options.prompt, options.generation);
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system, {}});
   ChatMessage said{"user", options.prompt, {}};
@@ -174,9 +170,12 @@ void add_model_ask(Command model, Chosen& chosen) {
       .required();
   sub.add_option("PROMPT", options->prompt, "what the user says; - reads standard input")
       .required();
-  sub.add_option("--image", options->images, "a PNG or JPEG before the prompt; may be repeated");
-  sub.add_option("--system", options->system, "what the system says first");
-  sub.add_flag("--raw", options->raw, "the prompt as it is, without the chat template");
+  const Option image = sub.add_option("--image", options->images,
+                                      "a PNG or JPEG before the prompt; may be repeated");
+  const Option system = sub.add_option("--system", options->system, "what the system says first");
+  sub.add_flag("--raw", options->raw, "the prompt as it is, without the chat template")
+      .excludes(image)
+      .excludes(system);
   GenerationOptions& generation = options->generation;
   sub.add_option("--max-tokens,--tokens", generation.tokens_max, "of the answer, at most")
       .check(Range(1, 1 << 20));

@@ -162,6 +162,7 @@ std::string fit_prompt(BenchOptions& options, std::size_t positions) {
 }
 
 int bench(BenchOptions options) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what is known is told while the rest is measured
   const bool on_device = options.device == "cuda";
   if (on_device && options.precision == "int8") return fail("--device cuda runs exact and bf16");
   if (on_device && options.kept.dtype() == Dtype::bf16)

@@ -13,6 +13,7 @@
 #include "cli/cluster.h"
 #include "cli/cluster_home.h"
 #include "cli/commands.h"
+#include "cli/interrupt.h"
 #include "cli/isolate.h"
 #include "cli/machine_status.h"
 #include "cli/open_files.h"
@@ -47,6 +48,7 @@ class EndSignals {
     sigaction(SIGHUP, nullptr, &hangup);
     if (hangup.sa_handler != SIG_IGN) sigaddset(&set_, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    survive_broken_pipes();  // of what it tells, lines may be lost
   }
   bool is_pending() const {
     sigset_t pending;

@@ -58,8 +58,9 @@ std::string numbered(const fs::path& path, int number) {
          path.extension().string();
 }
 
-Result<std::string> write_new(const std::string& path, std::string_view bytes) {
-  for (int number = 1;; ++number) {
+/// Under the first name that is free, of those from `number` on.
+Result<std::string> write_new(const std::string& path, std::string_view bytes, int number) {
+  for (;; ++number) {
     std::string chosen = numbered(path, number);
     const Result<bool> written = write_file(chosen, bytes, Open::new_file);
     if (!written.ok()) return written.error();
@@ -194,11 +195,13 @@ Result<std::string> OutputFiles::write(std::string_view output, const Payload& v
   if (named == named_.end()) {
     const char* extension = value.type == ValueType::image ? ".png" : ".npy";
     return write_new((fs::path(folder_) / (prefix + std::string(output) + extension)).string(),
-                     bytes);
+                     bytes, 1);
   }
   const std::string& path = named->second;
   const bool first = begun_.emplace(output).second;
-  if (!first && is_file_type(value.type)) return write_new(numbered(path, 2), bytes);
+  std::error_code failed;
+  const bool is_device = fs::exists(path, failed) && !fs::is_regular_file(path, failed);
+  if (!first && is_file_type(value.type) && !is_device) return write_new(path, bytes, 2);
   const Result<bool> written = write_file(path, bytes, first ? Open::over : Open::append);
   return written.ok() ? Result<std::string>(path) : Result<std::string>(written.error());
 }
@@ -211,19 +214,34 @@ std::vector<std::string> OutputFiles::unwritten() const {
   return words;
 }
 
-Result<void> check_not_read(const OutputFiles& files, const std::string& trace,
+std::vector<std::string> files_below(const std::string& path) {
+  std::error_code failed;
+  if (!fs::is_directory(path, failed)) return {path};
+  std::vector<std::string> files;
+  for (auto it = fs::recursive_directory_iterator(path, failed);
+       !failed && it != fs::recursive_directory_iterator(); it.increment(failed))
+    if (it->is_regular_file(failed)) files.push_back(it->path().string());
+  return files;
+}
+
+Result<void> check_not_over(const std::string& option, const std::string& path,
                             const std::vector<std::string>& read) {
-  for (const std::string& path : read) {
+  for (const std::string& file : read) {
     std::error_code failed;
-    if (path.empty() || path == "-" || !fs::exists(path, failed)) continue;
-    if (const std::string output = files.name_of(path); !output.empty())
-      return invalid_argument("--out " + output + ": it would be written over " + path +
-                              ", which is read: name another file");
-    if (!trace.empty() && is_same_file(path, trace))
-      return invalid_argument("--trace " + trace + ": it would be written over " + path +
+    if (file.empty() || file == "-" || !fs::exists(file, failed)) continue;
+    if (is_same_file(file, path))
+      return invalid_argument(option + ": it would be written over " + file +
                               ", which is read: name another file");
   }
   return {};
+}
+
+Result<void> check_not_read(const OutputFiles& files, const std::string& trace,
+                            const std::vector<std::string>& read) {
+  for (const auto& [output, path] : files.named())
+    if (const Result<void> kept = check_not_over("--out " + output, path, read); !kept.ok())
+      return kept;
+  return trace.empty() ? Result<void>() : check_not_over("--trace " + trace, trace, read);
 }
 
 Result<void> check_can_write(const std::string& path) {

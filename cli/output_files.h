@@ -39,6 +39,8 @@ class OutputFiles {
   /// The output that the command line sends to that file; empty: none.
   std::string name_of(const std::string& path) const;
   bool is_named(std::string_view output) const { return named_.contains(output); }
+  /// What the command line names: the file of an output.
+  const std::map<std::string, std::string, std::less<>>& named() const { return named_; }
   /// True when values of the output go to a file.
   bool takes(std::string_view output, const Payload& value) const;
   /// Writes the value; its file's path. Text, JSON, numbers and bytes of one output follow each
@@ -53,6 +55,14 @@ class OutputFiles {
   std::set<std::string, std::less<>> begun_;               // whose named file was written
   std::string folder_;                                     // of the others; empty: here
 };
+
+/// The file; of a folder, all files below it: what reads a checkpoint or plugins may read of it.
+std::vector<std::string> files_below(const std::string& path);
+
+/// That `path`, which stands behind `option`, is none of the files of `read`, so that it may be
+/// written. Empty texts and `-` are no files. Errors: invalid_argument.
+Result<void> check_not_over(const std::string& option, const std::string& path,
+                            const std::vector<std::string>& read);
 
 /// That neither an output nor a trace (empty: none) goes to a file of `read`: what the command line
 /// names to be read. Empty texts and `-` are no files. Errors: invalid_argument.

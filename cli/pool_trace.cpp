@@ -46,11 +46,12 @@ Result<void> read_trace(const std::string& path, const TraceReader::Take& take) 
   return {};
 }
 
-/// "chosen, ...": all that `--policy` takes.
-std::string policy_names() {
-  std::string names;
-  for (const std::string_view name : eviction_names()) names += std::string(name) + ", ";
-  return names + "optimum";
+/// All that `--policy` takes.
+std::vector<std::string> policies() {
+  const auto names = eviction_names();
+  std::vector<std::string> all(names.begin(), names.end());
+  all.emplace_back("optimum");
+  return all;
 }
 
 int print_hits(const std::string& name, std::uint64_t hits, std::uint64_t blocks) {
@@ -118,8 +119,9 @@ void add_pool(Command app, Chosen& chosen) {
   command.add_option("--blocks", options->blocks, "Blocks that the pool holds")
       .required()
       .check(Range(1u, most_blocks));
-  command.add_option("--policy", options->policy,
-                     "Which block goes first: " + policy_names() + ", which is the most possible");
+  command
+      .add_option("--policy", options->policy, "Which block goes first; optimum: the most possible")
+      .one_of(policies());
   command.callback([&chosen, options] {
     chosen = [options] { return replay(options->file, options->blocks, options->policy); };
   });

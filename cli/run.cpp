@@ -235,7 +235,7 @@ void end_beside_roles(const Runner& runner, const RunEnd& end) {
 
 /// Where outputs go, and a trace: nothing runs for a file that cannot be written.
 Result<OutputFiles> files_of(const RunOptions& options, const Compiled& compiled,
-                             const Catalog& catalog) {
+                             const Catalog& catalog, const std::vector<std::string>& plugins) {
   Result<OutputFiles> files = OutputFiles();
   if (options.calls.empty())
     files = OutputFiles::make(options.outs, output_types(compiled, catalog));
@@ -246,6 +246,8 @@ Result<OutputFiles> files_of(const RunOptions& options, const Compiled& compiled
   read.insert(read.end(), options.images.begin(), options.images.end());
   for (const std::string& given : options.inputs) read.push_back(file_of_input(given));
   read.insert(read.end(), {options.cluster, options.calls, options.request});
+  for (const std::string& folder : plugins)
+    for (std::string& file : files_below(folder)) read.push_back(std::move(file));
   if (const Result<void> kept = check_not_read(*files, options.trace, read); !kept.ok())
     return kept.error();
   if (options.trace.empty()) return files;
@@ -411,7 +413,7 @@ int run(const RunOptions& options, const Catalog& catalog,
   const Compiled& compiled = prepared->compiled();
   const Plan& plan = compiled.plan;
   const bool many = !options.calls.empty();
-  Result<OutputFiles> files = files_of(options, compiled, catalog);
+  Result<OutputFiles> files = files_of(options, compiled, catalog, plugins);
   if (!files.ok()) return fail(files.error().message);
   const Result<int> lines = many ? open_calls(options.calls) : -1;
   if (!lines.ok()) return fail(lines.error().message);

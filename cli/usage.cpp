@@ -108,6 +108,9 @@ std::string about_value(const CLI::App& app, const std::string& message) {
   if (option == nullptr && std::regex_match(message, found, conversion))
     option = named_in(app, found.str(1));
   if (option == nullptr || option->count() == 0) return message;
+  if (option->count() > 1 && option->get_items_expected_max() == 1 &&
+      option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw)
+    return name_of(*option) + " is given more than once";
   const std::string& given = option->results().back();
   const std::string number = number_of(*option, given);
   if (number.empty()) return message;

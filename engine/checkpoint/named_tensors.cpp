@@ -39,8 +39,20 @@ std::string_view name_of(Dtype dtype) {
 }  // namespace
 
 const TensorView* NamedInputs::view(std::string_view name) const {
-  const TensorView* found = file_.find(name);
-  return found != nullptr ? found : file_.find("in." + std::string(name));
+  for (const std::string& written : {std::string(name), "in." + std::string(name)})
+    if (const TensorView* found = file_.find(written)) {
+      read_.insert(written);
+      return found;
+    }
+  return nullptr;
+}
+
+std::vector<std::string> NamedInputs::unread() const {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : file_.tensors())
+    if ((name.starts_with("in.") || name.find('.') == std::string::npos) && !read_.contains(name))
+      names.push_back(name);
+  return names;
 }
 
 std::vector<std::int64_t> NamedInputs::shape(std::string_view name) const {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,14 @@ class NamedInputs {
   Result<std::vector<float>> floats(std::string_view name) const;
   /// I64, I32, U8 or BOOL. Values fit 32 bits.
   Result<std::vector<std::int32_t>> integers(std::string_view name) const;
+  /// Names that nobody has asked for so far. Not those of other stages, `out.logits`, which stand
+  /// in one file with inputs.
+  std::vector<std::string> unread() const;
 
  private:
   const TensorView* view(std::string_view name) const;
   const SafetensorsFile& file_;
+  mutable std::set<std::string, std::less<>> read_;
 };
 
 void put_floats(NamedTensors& to, const std::string& name, std::vector<std::int64_t> shape,

@@ -153,7 +153,7 @@ def progress(scratch):
 def statuses(scratch):
     out = refused("a prompt over the context", "2048", "model", "ask", SMOL, "hello there " * 3000, "--tokens", "4")
     expect("no answer to it", not out.strip(), out)
-    refused("raw with a system", "--raw takes neither", "model", "ask", QWEN, "Hi", "--raw", "--system", "x")
+    refused("raw with a system", "--system excludes --raw", "model", "ask", QWEN, "Hi", "--raw", "--system", "x", status=2)
 
     good = open(SCENARIO, encoding="utf-8").read().replace("../image_edit.yaml", at("workflows/image_edit.yaml"))
     names = {}
@@ -399,8 +399,11 @@ def what_is_read(scratch):
     files = {name: os.path.join(scratch, "read_" + name) for name in ("flow.yaml", "in.png", "calls.jsonl", "profile.yaml", "q.json")}
     flow, picture, calls, profile, request = files.values()
     shutil.copy(at("models/scenes/samples/table.png"), picture)
+    weights = os.path.join(scratch, "read_model", "model.safetensors")
+    shutil.copytree(at("models/scenes"), os.path.dirname(weights))
+    files[weights] = weights
     with open(CHAT, encoding="utf-8") as f:
-        text = f.read().replace("models/scenes", at("models/scenes"))
+        text = f.read().replace("models/scenes", os.path.dirname(weights))
     for path, words in ((flow, text), (calls, '{"inputs": {"request": {"content": [{"type": "text", "text": "hi"}]}}}\n'),
                         (profile, "profile: p\nnodes: { parse: { latency: 5ms } }\n"),
                         (request, '{"content": [{"type": "text", "text": "hi"}]}')):
@@ -427,12 +430,17 @@ def what_is_read(scratch):
                        (part, ["simulate", whole, "--calls", "1", "--trace", part]),
                        (part, ["run", whole, "--input", "x=1", "--trace", part]),
                        (part, ["run", whole, "--input", "x=1", "--out", "y=" + part]),
+                       (weights, ["run", flow, "--prompt", "hi", "--trace", weights]),
+                       (weights, ["model", "check", os.path.dirname(weights), "--inputs", picture, "--outputs", weights]),
+                       (picture, ["model", "check", os.path.dirname(weights), "--inputs", picture, "--outputs", picture]),
                        (profile, ["simulate", flow, "--calls", "1", "--profile", profile, "--trace", profile])):
         refused(f"over what is read: {args}", f"it would be written over {path}, which is read", *args)
     for path, was in before.items():
         expect("what is read stays", open(path, "rb").read() == was, path)
     for args in (["run", flow, "--prompt", "hi"], ["simulate", flow]):
         refused("a trace to standard output", "a trace goes to a file", *args, "--trace", "-", status=2)
+    refused("outputs nowhere", "--outputs: /none/x.st: cannot be written: No such file or directory", "model", "check",
+            os.path.dirname(weights), "--inputs", picture, "--outputs", "/none/x.st")
     refused("no output's name", "no output is named before the '='", "run", flow, "--prompt", "hi", "--out", "=x.png")
 
 
@@ -440,8 +448,13 @@ def empty_values():
     """An option with nothing behind it, as a variable that is not set leaves it, is not as if left out."""
     for option in ("--cluster", "--calls", "--trace", "--request", "--session", "--name"):
         refused(f"{option} of nothing", "it is empty", "run", CHAT, "--prompt", "hi", option, "", status=2)
+        # What follows is not its value.
+        refused(f"{option}= before another", f"{option}: it is empty", "run", CHAT, "--prompt", "hi", option + "=", "--seed", "3", status=2)
     refused("a folder of nothing", "it is empty", "chat", LLAMA, "--kv-folder", "", status=2)
-    refused("an empty prompt has words of its own", "the prompt is empty", "run", CHAT, "--prompt", "")
+    for prompt in (("--prompt", ""), ("--prompt=",)):
+        refused("an empty prompt has words of its own", "the prompt is empty", "run", CHAT, *prompt)
+    refused("a wrong number, then another", "--max-tokens is given more than once", "model", "ask", QWEN, "Hi", "--max-tokens", "0",
+            "--max-tokens", "3", status=2)
 
 
 def main():

@@ -10,6 +10,7 @@
 #include "cli/compiled.h"
 #include "cli/file_kind.h"
 #include "graph/print.h"
+#include "plugin/folder.h"
 #include "workflows/load_manifest.h"
 #include "workflows/yaml_tree.h"
 
@@ -59,7 +60,8 @@ FileDiagnostics validate_cluster(const std::string& file, bool text, const Workf
   return {file, cluster->loaded.diagnostics};
 }
 
-/// A role's manifest in itself; what its folder must have besides, `--plugins FOLDER` checks.
+/// A role's manifest in itself, and beside what the program has of its own: one of a folder given
+/// by --plugins would be found twice. Whether its code is there, nobody looks.
 FileDiagnostics validate_manifest(const std::string& file, bool text, Counts& counts) {
   const Result<std::string> bytes = read_whole_file(file, manifest_bytes_max);
   if (!bytes.ok()) {
@@ -67,7 +69,10 @@ FileDiagnostics validate_manifest(const std::string& file, bool text, Counts& co
     if (text) std::fprintf(stderr, "error: %s\n", bytes.error().message.c_str());
     return {file, {{Severity::error, {}, "unreadable-file", bytes.error().message, ""}}};
   }
-  const LoadedManifest loaded = load_manifest(*bytes);
+  LoadedManifest loaded = load_manifest(*bytes);
+  Catalog ours;
+  add_builtin_plugins(ours);
+  check_manifest_place(ours, file, loaded);
   count(loaded.diagnostics, counts);
   if (text) std::fputs(diagnostics_text(loaded.diagnostics, file, loaded.text).c_str(), stdout);
   return {file, loaded.diagnostics};

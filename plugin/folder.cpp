@@ -69,16 +69,19 @@ void add(Catalog& catalog, const std::string& folder, const RoleManifest& manife
         });
 }
 
-/// What keeps a manifest that is right in itself from being this file's, in this program.
-void check_place(const Catalog& catalog, const fs::path& path, LoadedManifest& loaded) {
+}  // namespace
+
+void check_manifest_place(const Catalog& catalog, const std::string& path, LoadedManifest& loaded) {
+  if (has_errors(loaded.diagnostics)) return;
   const PluginDeclaration& declared = loaded.manifest.declaration;
   const Mark name = loaded.manifest.name_mark;
   const auto wrong = [&](Mark mark, std::string code, std::string message, std::string help) {
     report(loaded.diagnostics,
            {Severity::error, mark, std::move(code), std::move(message), std::move(help)});
   };
+  const std::string file = fs::path(path).filename().string();
   const std::string stem =
-      path.filename().string().substr(0, path.filename().string().size() - ending.size());
+      file.ends_with(ending) ? file.substr(0, file.size() - ending.size()) : declared.name;
   if (declared.name != stem)
     wrong(name, "wrong-name",
           "the manifest names '" + declared.name + "', its file " + in_quotes(stem),
@@ -90,12 +93,13 @@ void check_place(const Catalog& catalog, const fs::path& path, LoadedManifest& l
     wrong(name, "same-name", "there is a plugin '" + declared.name + "' already",
           "give this one another name: `sluice roles` lists those of the program, `sluice roles "
           "--plugins DIR` those of a folder too");
-  for (const std::string& kind : declared.global_param_kinds)
-    if (catalog.has_kind(kind))
-      wrong(name, "same-kind", "there is a kind of global parameter '" + kind + "' already", "");
+  for (std::size_t i = 0; i < declared.global_param_kinds.size(); ++i)
+    if (const std::string& kind = declared.global_param_kinds[i]; catalog.has_kind(kind))
+      wrong(loaded.manifest.param_marks[i], "same-kind",
+            "there is a kind of global parameter '" + kind + "' already",
+            "give this one another name");
+  sort_diagnostics(loaded.diagnostics);
 }
-
-}  // namespace
 
 std::string add_plugins(Catalog& catalog, const std::string& folder) {
   const Result<std::vector<fs::path>> paths = manifests_of(folder);
@@ -108,7 +112,7 @@ std::string add_plugins(Catalog& catalog, const std::string& folder) {
       continue;
     }
     LoadedManifest loaded = load_manifest(*text);
-    if (!has_errors(loaded.diagnostics)) check_place(catalog, path, loaded);
+    check_manifest_place(catalog, path.string(), loaded);
     problems += diagnostics_text(loaded.diagnostics, path.string(), loaded.text);
     if (!has_errors(loaded.diagnostics)) add(catalog, folder, loaded.manifest);
   }

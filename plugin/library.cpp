@@ -1,13 +1,18 @@
 #include "plugin/library.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 
 #include "graph/print.h"
+#include "plugin/elf_size.h"
 #include "plugin/text.h"
 
 namespace sluice {
@@ -27,6 +32,25 @@ constexpr std::size_t table_bytes =
 
 Error wrong(const std::string& path, const std::string& what) {
   return invalid_argument(path + ": " + what);
+}
+
+/// A file that ends before what its headers name: to load it would end the process. What cannot be
+/// read here the loader reads, or says why not.
+Result<void> check_whole(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return {};
+  struct stat status {};
+  const bool is_file = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+  const auto size = static_cast<std::size_t>(is_file ? status.st_size : 0);
+  void* bytes = size > 0 ? ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+  ::close(file);
+  if (bytes == MAP_FAILED) return {};
+  const std::uint64_t needed = elf_bytes_needed({static_cast<const std::byte*>(bytes), size});
+  ::munmap(bytes, size);
+  if (needed <= size) return {};
+  return wrong(path, "it cannot be loaded: it is cut off (its headers need " +
+                         std::to_string(needed) + " bytes, it has " + std::to_string(size) +
+                         "); build it or copy it anew");
 }
 
 std::string missing_function(const sluice_plugin& table, const RoleManifest& manifest) {
@@ -110,6 +134,7 @@ Result<std::string> find_library(const std::string& folder, const std::string& n
 }
 
 Result<const sluice_plugin*> open_library(const std::string& path, const RoleManifest& manifest) {
+  if (Result<void> whole = check_whole(path); !whole.ok()) return whole.error();
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* why = ::dlerror();

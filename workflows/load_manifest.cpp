@@ -348,8 +348,10 @@ void ManifestLoader::load_option(const YamlNode& key, const YamlNode& node) {
 void ManifestLoader::load_params(const YamlNode& node) {
   if (!expect(node, Kind::list, "params") || !bounded(node, "kinds of global parameters")) return;
   for (const YamlNode& item : node.items)
-    if (auto kind = name(item, "a kind of global parameter"))
+    if (auto kind = name(item, "a kind of global parameter")) {
       add(declared_.global_param_kinds, std::move(kind->text), item, "params");
+      manifest_.param_marks.resize(declared_.global_param_kinds.size(), item.mark);
+    }
   declared_.session_state = true;
 }
 
@@ -412,6 +414,7 @@ Facts facts_of(const RoleManifest& manifest) {
     add_ports(facts, at + ".outputs", interface.outputs);
     facts[at + ".yields_max"] = std::to_string(interface.yields_max);
     std::string& frames = facts[at + ".frames"];
+    if (interface.frames.empty()) frames = "none";
     for (const std::vector<std::string>& frame : interface.frames) {
       frames += "[";
       for (const std::string& field : frame) frames += " " + field;

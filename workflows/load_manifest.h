@@ -23,6 +23,7 @@ struct RoleManifest {
   bool stepped = false;
   Mark name_mark;  // where they stand in its text
   Mark abi_mark;
+  std::vector<Mark> param_marks;  // of the declaration's `global_param_kinds`, one by one
 };
 
 struct LoadedManifest {

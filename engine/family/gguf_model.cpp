@@ -1,5 +1,7 @@
 #include "engine/family/gguf_model.h"
 
+#include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace sluice {
@@ -12,6 +14,35 @@ constexpr std::string_view kinds[] = {"llama", "qwen2", "gemma"};
 
 Error corrupt(const GgufFile& file, const std::string& what) {
   return {ErrorCode::corrupt, file.name() + ": " + what};
+}
+
+/// What is no number would be left out of the configuration, and computed with a default.
+Result<void> check_finite(const GgufFile& file, const std::string& key) {
+  const auto value = file.number(key);
+  if (!value.has_value() || std::isfinite(*value)) return {};
+  return corrupt(file, key + " is " + (std::isnan(*value) ? "NaN" : "infinite") +
+                           "; it must be a number above 0");
+}
+
+/// Tensors of blocks behind the last one that is computed: the count is wrong, and so would be
+/// every answer.
+Result<void> check_blocks(const GgufFile& file, const std::string& kind, std::size_t blocks) {
+  std::uint64_t last = 0;
+  std::string of;
+  for (const auto& [name, tensor] : file.tensors()) {
+    if (!name.starts_with("blk.")) continue;
+    const char* end = name.data() + name.size();
+    std::uint32_t number = 0;
+    const auto [stop, failed] = std::from_chars(name.data() + 4, end, number);
+    if (failed != std::errc() || stop == end || *stop != '.') continue;
+    if (number < blocks || (!of.empty() && number <= last)) continue;
+    last = number;
+    of = name;
+  }
+  if (of.empty()) return {};
+  return corrupt(file, kind + ".block_count is " + std::to_string(blocks) +
+                           ", but the file has tensors of " + std::to_string(last + 1) +
+                           " blocks (" + of + ")");
 }
 
 /// The keys of a config.json, as far as the file has them.
@@ -124,11 +155,14 @@ Result<Architecture> gguf_architecture(const GgufFile& file) {
     return invalid_argument(file.name() + ": general.architecture is '" + kind +
                             "'; supported are llama, qwen2 and gemma");
   if (auto checked = check_options(file, kind); !checked.ok()) return checked.error();
+  for (const char* key : {".attention.layer_norm_rms_epsilon", ".rope.freq_base"})
+    if (auto finite = check_finite(file, kind + key); !finite.ok()) return finite.error();
   const Result<Json> config = config_of(file, kind);
   if (!config.ok()) return config.error();
   Result<Architecture> made = Architecture::parse(config->dump(), file.name());
   if (!made.ok()) return made;
   DecoderShape& text = *made->text;
+  if (auto all = check_blocks(file, kind, text.layers); !all.ok()) return all.error();
   text.block.norm_plus_one = false;
   text.block.qkv_bias = file.find("blk.0.attn_q.bias") != nullptr;
   text.block.out_bias = file.find("blk.0.attn_output.bias") != nullptr;
@@ -137,8 +171,10 @@ Result<Architecture> gguf_architecture(const GgufFile& file) {
       text.block.head_dim)
     return invalid_argument(file.name() + ": RoPE over a part of each head is not supported");
   if (file.text(kind + ".rope.scaling.type").value_or("none") == "linear") {
+    const std::string factor = kind + ".rope.scaling.factor";
+    if (auto finite = check_finite(file, factor); !finite.ok()) return finite.error();
     text.rope.scaling = Rope::Scaling::linear;
-    text.rope.factor = file.number(kind + ".rope.scaling.factor").value_or(1);
+    text.rope.factor = file.number(factor).value_or(1);
     if (!(text.rope.factor > 0)) return corrupt(file, "rope.scaling.factor must be above zero");
   }
   if (auto read = read_factors(file, text.rope, text.block.head_dim); !read.ok())

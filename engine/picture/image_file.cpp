@@ -15,12 +15,15 @@ namespace {
 /// The most that the PNG decoder may allocate at once, set from the checked header: a small file
 /// that unpacks to gigabytes is refused.
 thread_local std::size_t allocation_max = 0;
+thread_local bool asked_for_more = false;  // than that, since it was set
 
-void* bounded_allocate(std::size_t size) {
-  return size <= allocation_max ? std::malloc(size) : nullptr;
+bool is_allowed(std::size_t size) {
+  asked_for_more = asked_for_more || size > allocation_max;
+  return size <= allocation_max;
 }
+void* bounded_allocate(std::size_t size) { return is_allowed(size) ? std::malloc(size) : nullptr; }
 void* bounded_reallocate(void* old, std::size_t size) {
-  return size <= allocation_max ? std::realloc(old, size) : nullptr;
+  return is_allowed(size) ? std::realloc(old, size) : nullptr;
 }
 
 }  // namespace
@@ -51,6 +54,7 @@ namespace sluice {
 namespace {
 
 constexpr std::string_view png_magic = "\x89PNG\r\n\x1a\n";
+constexpr std::string_view jpeg_magic = "\xff\xd8\xff";
 
 Error corrupt(std::string what) { return {ErrorCode::corrupt, std::move(what)}; }
 
@@ -135,6 +139,15 @@ Result<Tensor> new_picture(const NewPicture& make, std::size_t height, std::size
   return make ? make(std::move(shape)) : Tensor::zeros(Dtype::u8, std::move(shape));
 }
 
+/// Why the decoder gave nothing, in words of ours where its own would say nothing to a user.
+Error png_failure(std::uint64_t width, std::uint64_t height) {
+  const std::string_view why = stbi_failure_reason();
+  if (why != "outofmem") return corrupt("the PNG is damaged (" + std::string(why) + ")");
+  if (!asked_for_more) return {ErrorCode::exhausted, "there is no memory to unpack the PNG"};
+  return corrupt("the PNG is damaged (it unpacks to more than its " + std::to_string(width) +
+                 " x " + std::to_string(height) + " pixels take)");
+}
+
 Result<Tensor> decode_png(std::string_view bytes, const NewPicture& make) {
   if (Result<void> sound = check_png(bytes); !sound.ok()) return sound.error();
   constexpr char of_a_palette = 3;
@@ -144,6 +157,7 @@ Result<Tensor> decode_png(std::string_view bytes, const NewPicture& make) {
   const std::uint64_t across = big_endian(bytes.substr(png_magic.size() + 8));
   const std::uint64_t down = big_endian(bytes.substr(png_magic.size() + 12));
   allocation_max = 2 * ((across * 8 + 9) * (down + 8) + bytes.size()) + 65'536;
+  asked_for_more = false;
   int width = 0;
   int height = 0;
   int channels = 0;
@@ -151,7 +165,7 @@ Result<Tensor> decode_png(std::string_view bytes, const NewPicture& make) {
       stbi_load_from_memory(reinterpret_cast<const stbi_uc*>(bytes.data()),
                             static_cast<int>(bytes.size()), &width, &height, &channels, 4),
       &stbi_image_free);
-  if (!pixels) return corrupt(std::string("the PNG is damaged (") + stbi_failure_reason() + ")");
+  if (!pixels) return png_failure(across, down);
   Result<Tensor> image =
       new_picture(make, static_cast<std::size_t>(height), static_cast<std::size_t>(width));
   if (!image.ok()) return image;
@@ -268,6 +282,12 @@ std::string what_it_is(std::string_view bytes) {
   return "it is plain text";
 }
 
+/// Of a file that ends within the bytes by which its format is known; empty: of another.
+std::string begun_format(std::string_view bytes) {
+  if (bytes.size() < 2) return "";  // one byte says too little
+  return png_magic.starts_with(bytes) ? "PNG" : jpeg_magic.starts_with(bytes) ? "JPEG" : "";
+}
+
 }  // namespace
 
 Result<Tensor> decode_image(std::string_view bytes, const NewPicture& make) {
@@ -276,7 +296,9 @@ Result<Tensor> decode_image(std::string_view bytes, const NewPicture& make) {
     return Error{ErrorCode::exhausted, "the file has " + std::to_string(bytes.size()) +
                                            " bytes, the limit is " + std::to_string(bytes_max)};
   if (bytes.starts_with(png_magic)) return decode_png(bytes, make);
-  if (bytes.starts_with("\xff\xd8\xff")) return decode_jpeg(bytes, make);
+  if (bytes.starts_with(jpeg_magic)) return decode_jpeg(bytes, make);
+  if (const std::string format = begun_format(bytes); !format.empty())
+    return corrupt("the " + format + " is truncated");
   return invalid_argument("not a PNG or JPEG: " + what_it_is(bytes));
 }
 

@@ -102,6 +102,20 @@ Result<void> add_tokens(const GgufFile& file, std::span<const std::string_view> 
   return {};
 }
 
+/// A token that is not there would be left out: an answer would have no end, a prompt no begin.
+Result<void> check_ids(const GgufFile& file, std::size_t tokens) {
+  for (const char* key : {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
+                          "tokenizer.ggml.eot_token_id"}) {
+    const std::uint64_t id = file.whole(key).value_or(0);
+    const bool below = file.number(key).value_or(0) < 0;
+    if (below || id >= tokens)
+      return Error{ErrorCode::corrupt,
+                   file.name() + ": " + key + " is " + (below ? "below 0" : std::to_string(id)) +
+                       ", and the vocabulary has " + std::to_string(tokens) + " tokens"};
+  }
+  return {};
+}
+
 void add_template(const GgufFile& file, std::span<const std::string_view> tokens, bool bos_default,
                   Json& made) {
   Json single = Json::array();
@@ -126,6 +140,7 @@ Result<Tokenizer> gguf_tokenizer(const GgufFile& file) {
   const std::vector<std::string_view> tokens = file.texts("tokenizer.ggml.tokens");
   Json made = {{"model", {{"type", "BPE"}, {"merges", Json::array()}}}};
   if (auto read = add_tokens(file, tokens, made); !read.ok()) return read.error();
+  if (auto known = check_ids(file, tokens.size()); !known.ok()) return known.error();
   const std::string_view pre = file.text("tokenizer.ggml.pre").value_or("");
   const bool pieces = kind == "llama";
   if (pieces) {

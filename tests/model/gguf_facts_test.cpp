@@ -179,7 +179,55 @@ void read(test::Outcomes& outcomes, const std::string& title, const GgufText& ma
   outcomes.add(title, words(*file, *architecture));
 }
 
+/// What is wrong with what the file says of the model; empty: nothing.
+std::string problem(const GgufText& made) {
+  const std::string text = made.text();
+  const Result<GgufFile> file = GgufFile::parse(std::as_bytes(std::span(text)), "file");
+  if (!file.ok()) return "not parsed: " + file.error().message;
+  const Result<Architecture> architecture = gguf_architecture(*file);
+  return architecture.ok() ? "" : architecture.error().message;
+}
+
 }  // namespace
+
+TEST_CASE("tensors of blocks that a GGUF file does not count are refused, other unread ones not") {
+  GgufText made = sound("llama");
+  for (int block = 0; block < 2; ++block)
+    made.tensors["blk." + std::to_string(block) + ".attn_norm.weight"] = {{64}, 0, {}};
+  for (const char* name : {"blk.attn_norm.weight", "blk.x.weight", "blk.9x.weight", "blk.9",
+                           "blk.-9.weight", "xblk.9.weight", "block.9.weight", "other.weight"})
+    made.tensors[name] = {{64}, 0, {}};
+  CHECK(problem(made) == "");
+  made.facts["llama.block_count"] = 1U;
+  CHECK(problem(made) ==
+        "file: llama.block_count is 1, but the file has tensors of 2 blocks "
+        "(blk.1.attn_norm.weight)");
+  for (const char* name : {"blk.9.ffn_up.weight", "blk.29.ffn_up.weight", "blk.29.attn_q.weight"})
+    made.tensors[name] = {{64}, 0, {}};
+  made.facts["llama.block_count"] = 7U;
+  CHECK(problem(made) ==
+        "file: llama.block_count is 7, but the file has tensors of 30 blocks "
+        "(blk.29.attn_q.weight)");
+  made.facts["llama.block_count"] = 30U;
+  CHECK(problem(made) == "");
+}
+
+TEST_CASE("a number of a GGUF file that is NaN or infinite is refused by its key") {
+  for (const std::string kind : {"llama", "qwen2", "gemma"})
+    for (const std::string key :
+         {"attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.scaling.factor"}) {
+      GgufText made = sound(kind);
+      made.facts[kind + ".rope.scaling.type"] = std::string("linear");
+      const std::string name = kind + "." + key;
+      for (const float value : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+        made.facts[name] = value;
+        CHECK(problem(made) == "file: " + name + " is " + (std::isnan(value) ? "NaN" : "infinite") +
+                                   "; it must be a number above 0");
+      }
+      made.facts[name] = 0.5F;
+      CHECK(problem(made) == "");
+    }
+}
 
 TEST_CASE("each fact of a GGUF file that is another is refused or read, as before") {
   test::Outcomes outcomes("gguf_facts");

@@ -95,6 +95,10 @@ TEST_CASE("what two manifests declare differently is named; what things mean is 
   CHECK(differs(with("most: 9", "most: 8")) ==
         "options.n is a whole number from 1 to 9 in A, a whole number from 1 to 8 in B");
   CHECK(differs(with("default: 3", "default: 4")) == "options.n.default is '3' in A, '4' in B");
+  const std::string frames = with("2] } }\n", "2] } }\n    frames: [[]]\n");
+  CHECK(differs(frames) == "interfaces.say.frames is none in A, [ ] in B");
+  CHECK(difference(load_manifest(frames).manifest, "A", load_manifest(good).manifest, "B") ==
+        "interfaces.say.frames is [ ] in A, none in B");
   const auto text = [](const std::string& more) {
     return with("type: whole, least: 1, most: 9, default: 3", "type: text, most: 9" + more);
   };
@@ -137,4 +141,30 @@ TEST_CASE("a folder's manifests must be its files', this ABI's, and nobody else'
   CHECK(add_plugins(catalog, one.str()) == "");
   CHECK(add_plugins(catalog, other.str()).find("`sluice roles --plugins DIR` those of a folder") !=
         std::string::npos);
+}
+
+TEST_CASE("a manifest beside a program's own plugins is told the place of what is there already") {
+  Catalog catalog;
+  Plugin taken;
+  taken.declaration.name = "taken";
+  catalog.add(std::move(taken));
+  catalog.add_global_param("tally", [](const GlobalParamMaking&) {
+    return Result<std::unique_ptr<GlobalParam>>(invalid_argument("never made"));
+  });
+  const auto problems = [&](const std::string& file, const std::string& text) {
+    LoadedManifest loaded = load_manifest(text);
+    check_manifest_place(catalog, file, loaded);
+    std::string all;
+    for (const Diagnostic& d : loaded.diagnostics)
+      all +=
+          std::to_string(d.mark.line) + ":" + std::to_string(d.mark.column) + " " + d.code + "\n";
+    return all;
+  };
+  CHECK(problems("good.role.yaml", good) == "");
+  CHECK(problems("a/b/good.role.yaml", good) == "");
+  CHECK(problems("other.yaml", good) == "");  // of no plugin's folder
+  CHECK(problems("a/good/other.role.yaml", good) == "2:7 wrong-name\n");
+  CHECK(problems("taken.role.yaml", with("name: good", "name: taken")) == "2:7 same-name\n");
+  CHECK(problems("good.role.yaml", good + "params: [strip, tally]\n") == "12:17 same-kind\n");
+  CHECK(problems("other.role.yaml", with("kind: plain", "kind: round")) == "5:7 bad-choice\n");
 }

@@ -1,9 +1,15 @@
 // Roles in shared objects, good and bad: what goes wrong is an error of its call, or of the start,
 // that names node, role and field; the program goes on.
+#include <elf.h>
 #include <unistd.h>
 
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <span>
 #include <thread>
 
+#include "plugin/elf_size.h"
 #include "world.h"
 
 using namespace sluice;
@@ -38,6 +44,15 @@ roles: { one: { plugin: broken } }
 nodes: { say: { run: one.say, inputs: [ { x: inputs.x } ] } }
 outputs: { y: say.y }
 )";
+
+std::string whole_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::uint64_t bytes_needed(const std::string& begin) {
+  return elf_bytes_needed(std::as_bytes(std::span(begin)));
+}
 
 }  // namespace
 
@@ -180,6 +195,72 @@ TEST_CASE("a shared object that is not what its manifest says is refused before 
       CHECK(answer.outputs == std::vector<std::string>{"as it is"});
     }
   }
+}
+
+TEST_CASE("a shared object that is cut off is refused before it is loaded, which would end us") {
+  const std::string code = whole_file(built_plugins() + "/broken_nothing.so");
+  const std::uint64_t needed = bytes_needed(code);
+  REQUIRE(needed > 5'000);
+  REQUIRE(needed <= code.size());
+  for (const std::uint64_t size :
+       {std::uint64_t{10}, std::uint64_t{63}, std::uint64_t{64}, std::uint64_t{100},
+        std::uint64_t{4'096}, needed / 2, needed - 1}) {
+    INFO(size);
+    const Folder folder;
+    folder.write("broken.role.yaml", broken_manifest);
+    folder.write("broken.so", code.substr(0, size));
+    CHECK(World(folder.str(), breaking)
+              .refused.find("broken.so: it cannot be loaded: it is cut off (its headers need " +
+                            std::to_string(size < 64 ? 64 : needed) + " bytes, it has " +
+                            std::to_string(size) + "); build it or copy it anew") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("the bytes that a shared object needs are those of its tables and of what is loaded") {
+  Elf64_Ehdr header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_ident[EI_DATA] = ELFDATA2LSB;
+  header.e_phentsize = sizeof(Elf64_Phdr);
+  header.e_shentsize = sizeof(Elf64_Shdr);
+  Elf64_Phdr segment{};
+  const auto needs = [&] {
+    std::string bytes(sizeof header + sizeof segment, '\0');
+    std::memcpy(bytes.data(), &header, sizeof header);
+    std::memcpy(bytes.data() + sizeof header, &segment, sizeof segment);
+    return bytes_needed(bytes);
+  };
+  CHECK(needs() == 64);
+  header.e_phoff = header.e_shoff = 1'000;  // of no entries
+  CHECK(needs() == 64);
+  header.e_shnum = 3;
+  CHECK(needs() == 1'000 + 3 * 64);
+  header.e_phnum = 5;  // none of them can be seen
+  CHECK(needs() == 1'000 + 5 * 56);
+  header.e_phoff = 64;
+  header.e_phnum = 1;
+  segment.p_offset = 2'000;
+  segment.p_filesz = 500;
+  CHECK(needs() == 1'000 + 3 * 64);  // of a kind that is not loaded
+  segment.p_type = PT_LOAD;
+  CHECK(needs() == 2'500);
+  segment.p_filesz = 0;  // zeros, which no file holds
+  CHECK(needs() == 1'000 + 3 * 64);
+  segment.p_filesz = UINT64_MAX;
+  CHECK(needs() == UINT64_MAX);
+  header.e_phoff = UINT64_MAX - 10;
+  CHECK(needs() == UINT64_MAX);
+  for (const int place : {EI_MAG3, EI_CLASS, EI_DATA}) {
+    ++header.e_ident[place];
+    CHECK(needs() == 0);
+    --header.e_ident[place];
+  }
+  const std::string begin(reinterpret_cast<const char*>(&header), sizeof header);
+  CHECK(bytes_needed("") == 0);
+  CHECK(bytes_needed(begin.substr(0, 5)) == 0);
+  CHECK(bytes_needed(begin.substr(0, 6)) == 64);
+  CHECK(bytes_needed("no code at all, and no shared object") == 0);
 }
 
 TEST_CASE("a stepped role's table lacks none of its functions") {

@@ -206,6 +206,14 @@ TEST_CASE("a file in another format is refused with a word about what it is") {
                 "no format known here");
 }
 
+TEST_CASE("a file that ends within the bytes of its format is of that format, and truncated") {
+  check_refused("\xff\xd8", "the JPEG is truncated");
+  for (std::size_t size = 2; size <= magic.size(); ++size)
+    check_refused(magic.substr(0, size), "the PNG is truncated");
+  for (const char* other : {"\x89P-", "\xff\xd8-", "\xff-", "PNG"})
+    check_refused(other, "not a PNG or JPEG");
+}
+
 TEST_CASE("damaged, cut, bottomless and enormous PNGs are refused") {
   const std::string sound = encode_png(picture(9, 9));
   for (std::size_t size = 0; size < sound.size(); ++size)
@@ -241,7 +249,8 @@ TEST_CASE("a small PNG that unpacks to very much is refused without the memory")
     data += static_cast<char>(byte);
   }
   const std::string header = be32(1) + be32(1) + "\x08\x02" + std::string(3, '\0');
-  check_refused(magic + chunk("IHDR", header) + chunk("IDAT", data) + chunk("IEND", ""), "damaged");
+  check_refused(magic + chunk("IHDR", header) + chunk("IDAT", data) + chunk("IEND", ""),
+                "the PNG is damaged (it unpacks to more than its 1 x 1 pixels take)");
 }
 
 TEST_CASE("no flip of a byte of a JPEG or PNG crashes a decoder") {

@@ -112,7 +112,7 @@ def errors(folder):
     code, out, err = trace(path, "--blocks", "0")
     expect("no room", code != 0 and "--blocks" in err and "1 to" in err, (code, err))
     code, out, err = trace(path, "--blocks", "10", "--policy", "best")
-    expect("an unknown policy", code == 1 and '"best"' in err and "optimum" in err and "lru" in err, (code, err))
+    expect("an unknown policy", code == 2 and "'best'" in err and "optimum" in err and "lru" in err, (code, err))
 
 
 def main():

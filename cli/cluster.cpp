@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "base/sha256.h"
+#include "cli/cluster_digest.h"
 #include "cli/cluster_links.h"
 #include "cli/cluster_pages.h"
 #include "cli/file_kind.h"
@@ -25,60 +26,6 @@ namespace sluice::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Texts one after the other, so that no two lists of texts look alike.
-class Digest {
- public:
-  void add(std::string_view text) { all_ += std::to_string(text.size()) + ":" + std::string(text); }
-  void add(std::uint64_t number) { add(std::to_string(number)); }
-  std::array<std::byte, 32> value() const {
-    const auto sum = sha256(all_);
-    std::array<std::byte, 32> bytes{};
-    std::ranges::transform(sum, bytes.begin(), [](std::uint8_t b) { return std::byte{b}; });
-    return bytes;
-  }
-
- private:
-  std::string all_;
-};
-
-void add_workflow(const LoadedWorkflow& loaded, Digest& digest) {
-  digest.add(loaded.text);
-  for (const Override& override : loaded.overrides)
-    digest.add(override.path + "=" + override.value);
-  // Of files that it includes, what it took from them.
-  for (const RoleSpec& role : loaded.spec.roles) {
-    digest.add(role.name.text);
-    digest.add(role.plugin.text);
-    digest.add(role.model ? role.model->text : "");
-    digest.add(role.replicas);
-    digest.add(static_cast<std::uint64_t>(role.balance));
-    digest.add(role.idempotent ? "idempotent" : "");
-    for (const OptionSpec& option : role.options)
-      digest.add(option.key.text + "=" + option.value.text);
-  }
-  for (const GlobalParamSpec& param : loaded.spec.global_params) {
-    digest.add(param.name.text);
-    digest.add(param.kind.text);
-    digest.add(param.model ? param.model->text : "");
-    digest.add(static_cast<std::uint64_t>(param.pages));
-    digest.add(static_cast<std::uint64_t>(param.page_tokens));
-    digest.add(to_string(param.kv_dtype));
-    digest.add(param.device == EngineDevice::cuda ? "cuda" : "cpu");
-  }
-}
-
-std::array<std::byte, 32> digest_of(const Cluster& cluster, Digest digest) {
-  digest.add(static_cast<std::uint64_t>(cluster.spec().lease.count()));
-  digest.add(cluster.spec().registry ? cluster.spec().registry->text : "none");
-  for (const ClusterMachine& machine : cluster.spec().machines) {
-    digest.add(machine.name.text);
-    digest.add(machine.home ? "home" : "");
-    digest.add(machine.keeper ? "keeper" : "");
-    for (const Name& role : machine.roles) digest.add(role.text);
-  }
-  return digest.value();
-}
 
 /// What else a caller could be.
 std::string other_homes(const Cluster& cluster, std::uint32_t machine) {
@@ -137,8 +84,7 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
   Cluster cluster;
   cluster.loaded = std::move(loaded).value();
   cluster.folder = cluster_folder(path);
-  Digest digest;
-  digest.add("sluice cluster 1");
+  ClusterDigest digest;
   if (const auto& registry = cluster.spec().registry; registry && registry->text != "private")
     if (const auto address = read_redis_address(registry->text);
         !address.ok() && std::ranges::find(cluster.loaded.diagnostics, "bad-registry",
@@ -157,9 +103,7 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
       continue;
     }
     Compiled& kept = cluster.workflows.emplace_back(std::move(compiled).value());
-    add_workflow(kept.loaded, digest);
-    // Follows from what plugins declare, of which a machine may have another version.
-    for (const PlanNode& node : kept.plan.nodes) digest.add(node.frames_counted ? "counted" : "");
+    digest.add_workflow(kept.loaded, catalog);
     find_models(kept, catalog);
     specs.push_back(&kept.loaded.spec);
     if (kept.loaded.spec.is_library)
@@ -171,7 +115,7 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
   if (cluster.loaded.all_workflows && specs.size() == cluster.spec().workflows.size() &&
       std::ranges::all_of(cluster.workflows, &Compiled::ok))
     cluster.placed = place_roles(cluster.loaded, specs, why_not_shared(catalog), why_not_run);
-  cluster.digest = digest_of(cluster, digest);
+  cluster.digest = digest.with(cluster.spec());
   sort_diagnostics(cluster.loaded.diagnostics);
   return cluster;
 }

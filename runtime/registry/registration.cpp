@@ -116,7 +116,7 @@ void Registration::refuse(const std::vector<std::string>& words) {
            printable(words[1]) + " ms";
   } else if (words.size() == 3 && words[0] == "differs" && !registered_) {
     why_ = "machine '" + printable(words[1]) +
-           "' has other workflows, overrides or places: digest " +
+           "' has other workflows, plugins, overrides or places: digest " +
            printable(words[2]).substr(0, 8) + "..., machine '" + settings_.machine + "' has " +
            settings_.workflow.substr(0, 8) + "...";
   } else {

@@ -55,7 +55,7 @@ std::optional<Refusal> judge(const Hello& hello, const PeerSettings& settings) {
               differ("cluster '" + hello.cluster + "'", "'" + settings.cluster + "'"));
   if (hello.workflow != settings.workflow)
     return no(Reason::workflow,
-              "its cluster file, workflows or --set are not those of " +
+              "its cluster file, workflows, plugins or --set are not those of " +
                   machine_words(settings.self.machine, settings) + ": " +
                   differ("digest " + hex(hello.workflow), hex(settings.workflow)));
   const std::int64_t lease =

@@ -134,7 +134,7 @@ def two_computers(folder: str):
             check(node.returncode == 1, f"{computer} is refused: {texts[-1]}")
     check("another process is machine 'eyes', in life" in texts[0] and "; this waited for 10000 ms" in texts[0],
           texts[0])
-    check("machine 'eyes' has other workflows, overrides or places: digest " in texts[1]
+    check("machine 'eyes' has other workflows, plugins, overrides or places: digest " in texts[1]
           and "machine 'paint' has" in texts[1], texts[1])
     # As when another took the name while this one could not reach the server.
     words = ("HSET", "sluice:lab:lives", "eyes", "4000000000 somebodyelse digest")

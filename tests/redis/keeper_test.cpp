@@ -135,7 +135,8 @@ TEST_CASE("an entry that is refused says why to who waits for it") {
             "it is new or was emptied, and lets in who was there before it lets newcomers in, in "
             "900 ms"},
            {list({"differs", "eyes", "0123456789"}),
-            "machine 'eyes' has other workflows, overrides or places: digest 01234567..., machine "
+            "machine 'eyes' has other workflows, plugins, overrides or places: digest 01234567..., "
+            "machine "
             "'front' has abcdef01..."},
            {list({"ok", "e", "4", "front"}), "its answer makes no sense"},
            {"*2\r\n$2\r\nok\r\n:7\r\n", "its answer makes no sense"},

@@ -124,7 +124,8 @@ TEST_CASE("processes with other workflows are refused, and both are named") {
   turn(front, model, 0ms);
   turn(eyes, model, 0ms);
   CHECK(eyes.standing(0ms).why ==
-        "machine 'front' has other workflows, overrides or places: digest aaaaaaaa..., machine "
+        "machine 'front' has other workflows, plugins, overrides or places: digest aaaaaaaa..., "
+        "machine "
         "'eyes' has bbbbbbbb...");
   turn(eyes, model, 1000ms);  // the other is gone
   CHECK(eyes.standing(1000ms).kind == Kind::current);

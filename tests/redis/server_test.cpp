@@ -56,8 +56,8 @@ class Server : public RealServer {
  private:
   static std::vector<std::string> words(const std::string& password,
                                         const std::vector<std::string>& rule) {
-    std::vector<std::string> more{"--requirepass", "another", "--user", "lab", "on",
-                                  ">" + password};
+    std::vector<std::string> more{"--requirepass", "another", "--user",
+                                  "lab",           "on",      ">" + password};
     more.insert(more.end(), rule.begin(), rule.end());
     return more;
   }
@@ -81,7 +81,7 @@ TEST_CASE("processes enter, are told of each other's workflows and names, and le
   {
     const auto other = server.keeper("eyes", "bbbbbbbbbb");
     REQUIRE(is_refused(*other,
-                       "machine 'front' has other workflows, overrides or places: digest "
+                       "machine 'front' has other workflows, plugins, overrides or places: digest "
                        "aaaaaaaa..., machine 'eyes' has bbbbbbbb..."));
     const auto refused = other->wait_for_entry(0ms);
     REQUIRE_FALSE(refused.ok());

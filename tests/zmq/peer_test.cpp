@@ -421,8 +421,8 @@ TEST_CASE("machines whose names are known are named, on either side of a link") 
   hello.lease_ms = 3000;
   hello.workflow[0] = std::byte{1};
   CHECK(said(hello) ==
-        "its cluster file, workflows or --set are not those of machine 'front': it has digest "
-        "01000000..., 00000000... is here");
+        "its cluster file, workflows, plugins or --set are not those of machine 'front': it has "
+        "digest 01000000..., 00000000... is here");
   hello.to = 7;
   CHECK(said(hello) == "it wants machine 7, this is machine 'front'");
   hello = {};

@@ -2,7 +2,9 @@
 // same run.
 //
 // Usage: bench_decoder [--root REPOSITORY] [--model FILE.gguf] [--precision exact|bf16|int8]
-//                      [--peer LLAMA_BENCH [BF16.gguf Q8_0.gguf]]
+//                      [--isa NAME] [--peer LLAMA_BENCH [BF16.gguf Q8_0.gguf]]
+// --isa: nothing above that instruction set (`bf16`: no tiles; names as in kernels/isa.h), as on a
+// processor without it; the peer keeps what it was built with.
 // --model: that file alone, as it lies, 512 tokens of prompt and 64 of answer; with `--precision
 // bf16`, of a BF16 file, activations are rounded before a product, as llama.cpp does it.
 // LLAMA_BENCH is llama.cpp's, or bench/llama_bench.py; bench/make_gguf.py writes the two files,
@@ -28,6 +30,7 @@
 #include "bench/peak.h"
 #include "bench/peer.h"
 #include "engine/family/model.h"
+#include "kernels/isa.h"
 #include "kernels/parallel.h"
 
 using namespace sluice;
@@ -190,13 +193,14 @@ double flops_of(const DecoderShape& shape) {
 }
 
 struct Options {
-  std::string root = ".", model, precision = "exact";
+  std::string root = ".", model, precision = "exact", isa;
   std::vector<std::string> peer;  // its program, and perhaps two files
 };
 
 constexpr const char* usage =
     "usage: bench_decoder [--root REPOSITORY] [--model FILE.gguf] [--precision exact|bf16|int8] "
-    "[--peer LLAMA_BENCH [BF16.gguf Q8_0.gguf]]";
+    "[--isa portable|avx2|avx512|vnni|bf16|bf16-fast|amx] [--peer LLAMA_BENCH [BF16.gguf "
+    "Q8_0.gguf]]";
 
 Options read_options(int argc, char** argv) {
   Options options;
@@ -205,6 +209,7 @@ Options read_options(int argc, char** argv) {
     if (name == "--root") options.root = argv[i + 1];
     if (name == "--model") options.model = argv[i + 1];
     if (name == "--precision") options.precision = argv[i + 1];
+    if (name == "--isa") options.isa = argv[i + 1];
     for (int k = i + 1; name == "--peer" && k < std::min(argc, i + 4) && argv[k][0] != '-'; ++k)
       options.peer.emplace_back(argv[k]);
   }
@@ -253,10 +258,26 @@ Result<void> measure_file(const Options& options) {
                  options.peer.empty() ? nullptr : &peer);
 }
 
+/// False: there is no such instruction set.
+bool limit_to(const std::string& isa) {
+  for (const kernels::Isa level : kernels::isa_levels)
+    if (isa == kernels::name_of(level)) {
+      kernels::limit_isa(level);
+      return true;
+    }
+  return isa.empty();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const Options options = read_options(argc, argv);
+  if (!limit_to(options.isa)) {
+    std::fprintf(stderr, "error: --isa %s: no such instruction set\n%s\n", options.isa.c_str(),
+                 usage);
+    return 1;
+  }
+  if (!options.isa.empty()) std::printf("instruction sets up to %s\n", options.isa.c_str());
   const Result<Architecture> scenes = Architecture::load(options.root + "/models/scenes");
   if (!scenes.ok()) {
     std::fprintf(stderr, "error: %s\n%s\n", scenes.error().message.c_str(), usage);

@@ -158,10 +158,11 @@ double product_rate(bool narrow) {
       WeightLoader(file, kernels::WeightFormat::bf16).linear("w", 4096, 4096, false).weight;
   const kernels::HugeVector<float> x(512 * 4096, 0.5F);
   kernels::HugeVector<float> y(512 * 4096);
-  kernels::limit_isa(narrow ? kernels::Isa::amx : kernels::Isa::bf16);
+  const kernels::Isa most = kernels::isa_limit();
+  if (!narrow) kernels::limit_isa(std::min(most, kernels::Isa::bf16));
   const double rate =
       rate_of(2.0 * 512 * 4096 * 4096, [&] { kernels::matmul_cpu(x, weight, {}, y, 512); });
-  kernels::limit_isa(kernels::Isa::amx);
+  kernels::limit_isa(most);
   return rate;
 }
 

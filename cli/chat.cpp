@@ -149,6 +149,7 @@ void Talk::take_back() {
 }
 
 Result<void> Talk::say(const std::string& text) {
+  warn_of_unknown_words(model_, options_.path, text);
   messages_.push_back({"user", text, std::move(pictures_)});
   pictures_.clear();
   std::vector<std::int32_t> prompt;
@@ -255,6 +256,7 @@ int chat(Options options) {
       make_pool(model->model().text().kv_shape(page_tokens, options.kept.dtype()),
                 options.context / page_tokens, options.kv);
   if (!pool.ok()) return fail(pool.error().message);
+  warn_of_unknown_words(*model, options.path, options.system);
   Interrupts interrupts(Interrupts::Of::ctrl_c);
   Talk talk(*model, options, interrupts, std::move(pool).value());
   const bool terminal = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;

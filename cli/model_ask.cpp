@@ -156,6 +156,8 @@ int ask(Options options) {
   if (!model.ok()) return fail(model.error().message);
   Result<Generation> generation = begin(*model, options);
   if (!generation.ok()) return fail(generation.error().message);
+  warn_of_unknown_words(*model, options.directory, options.system);
+  warn_of_unknown_words(*model, options.directory, options.prompt);
   return options.device == "cuda" ? answer_on_device(*model, options, std::move(generation).value())
                                   : answer_on_cpu(*model, options, std::move(generation).value());
 }

@@ -172,6 +172,8 @@ int bench(BenchOptions options) {
   const Result<Architecture> architecture = load_architecture(options.directory);
   if (!architecture.ok()) return fail(architecture.error().message);
   if (architecture->action.has_value()) return bench_policy(options, *architecture);
+  if (options.views != 0 || options.words != 0)
+    return fail_usage("--views and --words are of a policy, and the model is none");
   if (!architecture->text.has_value()) return fail("the model has no decoder to measure");
   if (const std::string wrong = fit_prompt(options, architecture->text->positions_max);
       !wrong.empty())
@@ -205,7 +207,9 @@ void add_model_bench(Command model, Chosen& chosen) {
   sub.add_option("--batch", options->batch, "sequences or robots at once").check(Range(1, 1024));
   sub.add_option("--views", options->views, "a policy's cameras that are there; all")
       .check(Range(1, 16));
-  sub.add_option("--words", options->words, "tokens of a policy's prompt").check(Range(1, 1024));
+  sub.add_option("--words", options->words, "tokens of a policy's prompt")
+      .check(Range(1, 1024))
+      .shown_default(std::to_string(BenchOptions::words_usual));
   sub.add_flag("--random", options->random, "draw the weights: DIR needs config.json only");
   sub.add_option("--precision", options->precision, "exact, bf16 or int8")
       .one_of({"exact", "bf16", "int8"});

@@ -11,9 +11,9 @@ namespace sluice::cli {
 
 struct BenchOptions {
   std::string directory, precision = "exact", device = "cpu";
-  static constexpr std::size_t prompt_usual = 512;
+  static constexpr std::size_t prompt_usual = 512, words_usual = 32;
   std::size_t prompt = 0, answer = 64, batch = 1;  // no prompt: the usual, or what fits
-  std::size_t views = 0, words = 32;               // of a policy; no views: all its cameras
+  std::size_t views = 0, words = 0;                // of a policy; none: all its cameras, the usual
   bool random = false;                             // weights are drawn
   KvKept kept;
 

@@ -107,6 +107,7 @@ int bench_cuda(const BenchOptions& options, const Architecture& architecture,
 int bench_policy(const BenchOptions& given, const Architecture& architecture) {
   BenchOptions options = given;
   if (options.views == 0) options.views = architecture.action->cameras;
+  if (options.words == 0) options.words = BenchOptions::words_usual;
   Result<SafetensorsFile> file = bench_weights(options);
   if (!file.ok()) return fail(file.error().message);
 #ifdef SLUICE_CUDA

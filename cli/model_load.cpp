@@ -1,6 +1,7 @@
 #include "cli/model_load.h"
 
 #include "cli/file_kind.h"
+#include "engine/text/unknown_words.h"
 
 namespace sluice::cli {
 
@@ -51,6 +52,13 @@ Result<ChatModel> load_chat(const std::string& path, std::size_t tokens,
   Result<Model> loaded = load_planned(path, tokens, format_named(precision), stderr, kv);
   if (!loaded.ok()) return loaded.error();
   return ChatModel::open(path, std::move(loaded).value());
+}
+
+void warn_of_unknown_words(const ChatModel& model, const std::string& path,
+                           const std::string& text) {
+  if (const std::string unknown = unknown_words_text(model.tokenizer(), text, path);
+      !unknown.empty())
+    std::fprintf(stderr, "warning: %s\n", unknown.c_str());
 }
 
 bool note_drawing(const Model& model, const Generation& answer) {

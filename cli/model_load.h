@@ -33,6 +33,9 @@ Result<Model> load_planned(const std::string& directory, std::size_t tokens,
 /// A model to talk with; the plan goes to standard error.
 Result<ChatModel> load_chat(const std::string& path, std::size_t tokens,
                             const std::string& precision, Dtype kv);
+/// A warning on standard error about words of a text that the model of that path does not know.
+void warn_of_unknown_words(const ChatModel& model, const std::string& path,
+                           const std::string& text);
 /// Whether the model answered with the token that begins a drawing, which roles of a workflow make
 /// and a talk alone cannot; says so on standard error.
 bool note_drawing(const Model& model, const Generation& answer);

@@ -70,8 +70,10 @@ bool has(Isa isa) {
   return isa <= found;
 }
 
-bool uses(Isa isa) { return isa <= limit.load(std::memory_order_relaxed) && has(isa); }
+bool uses(Isa isa) { return isa <= isa_limit() && has(isa); }
 
 void limit_isa(Isa most) { limit.store(most, std::memory_order_relaxed); }
+
+Isa isa_limit() { return limit.load(std::memory_order_relaxed); }
 
 }  // namespace sluice::kernels

@@ -33,6 +33,7 @@ bool has(Isa isa);
 bool uses(Isa isa);
 /// For tests and benches: nothing above `most`, as on a processor without it.
 void limit_isa(Isa most);
+Isa isa_limit();
 
 // GCC takes a body without a target of its own into a function with one.
 #define SLUICE_LOOP [[gnu::always_inline]] inline

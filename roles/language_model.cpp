@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/tasks/generation.h"
+#include "engine/text/unknown_words.h"
 #include "graph/diagnostic.h"
 #include "roles/chat_role.h"
 #include "roles/check_model.h"
@@ -104,26 +105,11 @@ class LanguageModel final : public SteppedRole {
   Emissions emissions_;
 };
 
-/// What the caller should know of words that the model reads as one unknown word.
-std::string unknown_text(const std::vector<std::string>& words, const std::string& directory) {
-  constexpr std::size_t named_max = 8;
-  std::string text =
-      "the model does not know the word" + std::string(words.size() > 1 ? "s " : " ");
-  for (std::size_t i = 0; i < std::min(words.size(), named_max); ++i) {
-    std::string word = words[i];
-    std::ranges::replace_if(
-        word, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
-    text += (i == 0 ? "" : ", ") + in_quotes(word);
-  }
-  if (words.size() > named_max)
-    text += " and " + std::to_string(words.size() - named_max) + " more";
-  return text + "; those it knows: " + directory + "/README.md";
-}
-
 Result<void> LanguageModel::embed(Activation& activation) {
   const Payload* text = activation.input("text");
-  if (const auto words = host_.tokenizer.unknown_words(text->text); !words.empty())
-    activation.warn(unknown_text(words, kv_.directory()));
+  if (std::string unknown = unknown_words_text(host_.tokenizer, text->text, kv_.directory());
+      !unknown.empty())
+    activation.warn(std::move(unknown));
   const std::vector<std::int32_t> ids = host_.tokenizer.encode(text->text);
   const std::size_t vocabulary = backbone().shape().vocabulary;
   for (const std::int32_t id : ids)

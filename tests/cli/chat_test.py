@@ -320,6 +320,12 @@ def pipes():
     expect("too long for the context", code == 1 and "/reset" in err and not out.strip(), (code, out, err))
     code, out, err = piped("x" * (3 << 20))
     expect("a line without end", code == 1 and "longer than" in err, (code, out[:80], err))
+    scenes = os.path.join(ROOT, "models/scenes")
+    for command, given in ((["chat", scenes, "--tokens", "2"], b"what zebras\nwhat\n"),
+                           (["model", "ask", scenes, "what zebras", "--tokens", "2"], b"")):
+        done = subprocess.run([SLUICE, *command], input=given, capture_output=True, timeout=300)
+        expect(f"{command[0]}: words that the model does not know",
+               done.stderr.decode().count("warning: the model does not know the word 'zebras'; those it knows: ") == 1, done)
     code, out, err = piped("")
     expect("no input at all ends well", code == 0 and not out, (code, out, err))
 

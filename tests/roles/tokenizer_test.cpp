@@ -1,4 +1,5 @@
 #include "engine/text/tokenizer.h"
+#include "engine/text/unknown_words.h"
 
 #include <catch2/catch.hpp>
 
@@ -26,6 +27,23 @@ TEST_CASE("unknown words are named as they are written, each once") {
   CHECK(tokenizer().unknown_words("What red circle?!").empty());
   CHECK(tokenizer().unknown_words("a Zebra, RED zebra Zebra") == Words{"a", "Zebra", "zebra"});
   CHECK(tokenizer().unknown_words("").empty());
+}
+
+TEST_CASE("who wrote unknown words is told which, on one line") {
+  const auto told = [](std::string_view text) {
+    return unknown_words_text(tokenizer(), text, "DIR");
+  };
+  CHECK(told("red circle").empty());
+  CHECK(told("a red Zebra") ==
+        "the model does not know the words 'a', 'Zebra'; those it knows: DIR/README.md");
+  CHECK(told("b\x1b b") ==
+        "the model does not know the words 'b?', 'b'; those it knows: DIR/README.md");
+  const std::string many = told("q w e r t y u i o p");
+  CHECK(many.find("'u', 'i' and 2 more; those") != std::string::npos);
+  // 79 bytes and half a character are no place to end.
+  CHECK(told(std::string(79, 'z') + "\xc3\xa9z") ==
+        "the model does not know the word '" + std::string(79, 'z') +
+            "...'; those it knows: DIR/README.md");
 }
 
 TEST_CASE("text cannot spell a special token") {

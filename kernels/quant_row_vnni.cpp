@@ -14,7 +14,7 @@
 #include <immintrin.h>
 
 #define SLUICE_ROW_VNNI \
-  [[gnu::target("avx512f,avx512bw,avx512vl,avx512vnni,avx512vbmi,avx2,fma,f16c")]]
+  [[gnu::target("avx512f,avx512bw,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]]
 #define SLUICE_ROW_INLINE SLUICE_ROW_VNNI [[gnu::always_inline]] inline
 #endif
 
@@ -22,7 +22,8 @@ namespace sluice::kernels {
 
 bool row_has_vnni(BlockType type) {
 #if defined(__x86_64__)
-  static const bool permutes = __builtin_cpu_supports("avx512vbmi");
+  static const bool permutes =
+      __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni");
   const bool here = type == BlockType::q4_0 || type == BlockType::q4_1 || type == BlockType::q8_0;
   return here && permutes && uses(Isa::vnni);
 #else
@@ -48,29 +49,27 @@ constexpr int offset_bits = T == BlockType::q8_0   ? 7
                             : T == BlockType::q4_0 ? 3
                                                    : -1;
 
-/// Where a permutation of two registers finds each byte. Of blocks of four bits: the first 64 bytes
-/// of four blocks and, from 64 on, their last 64. Of eight bits: bytes 0 to 127; for `last` bytes
-/// 18 to 81, then 72 to 135.
+/// Where a permutation of a register finds each byte: one of two registers takes three times as
+/// long.
 struct Places {
   std::uint8_t first[64], last[64], scale[32], minimum[32];
 };
+/// Of blocks of four bits: all but the last one's whole numbers are among the first 64 bytes of
+/// four blocks. Of eight bits: of blocks 0 and 1 among bytes 0 to 63, of the others 64 to 127; for
+/// `last` bytes 18 to 81, then 72 to 135.
 template <BlockType T>
 constexpr Places made_places() {
-  constexpr bool bytes = T == BlockType::q8_0;
   constexpr int block = bytes_of<T>();
-  const auto place = [](int byte) {
-    const int at = bytes || byte < 64 ? byte : byte + 64 - (static_cast<int>(fours) * block - 64);
-    return static_cast<std::uint8_t>(at);
-  };
+  constexpr int second = T == BlockType::q8_0 ? 64 : 0, second_last = 72;
   Places p{};
   for (int i = 0; i < 64; ++i) {
     const int byte = i / 16 * block + i % 16 + (has_minimum<T>() ? 4 : 2);
-    p.first[i] = place(byte);
-    p.last[i] = static_cast<std::uint8_t>(byte + 16 < 82 ? byte + 16 - 18 : byte + 16 - 72 + 64);
+    p.first[i] = static_cast<std::uint8_t>(byte - i / 32 * second);
+    p.last[i] = static_cast<std::uint8_t>(byte + 16 - (i < 32 ? 18 : second_last));
   }
   for (int i = 0; i < 32; ++i) {
-    p.scale[i] = place(i / 8 * block + i % 2);
-    p.minimum[i] = place(i / 8 * block + 2 + i % 2);
+    p.scale[i] = static_cast<std::uint8_t>(i / 8 * block + i % 2 - i / 16 * second);
+    p.minimum[i] = static_cast<std::uint8_t>(i / 8 * block + 2 + i % 2);
   }
   return p;
 }
@@ -82,11 +81,30 @@ SLUICE_ROW_INLINE __m512i load(const std::uint8_t* blocks, std::size_t bytes, st
   if (bytes >= at + 64) return _mm512_loadu_si512(blocks + at);
   return _mm512_maskz_loadu_epi8(bytes <= at ? 0 : (1ULL << (bytes - at)) - 1, blocks + at);
 }
-/// f16 numbers at these places of a and b.
-SLUICE_ROW_INLINE __m512 halves(__m512i a, __m512i b, const std::uint8_t (&at)[32]) {
+constexpr __mmask64 lower_half = 0xffffffff, first_three = ~std::uint64_t{0} >> 16U;
+
+/// Bytes of `a` at these places, where `of_a` says so; the others are of `other`.
+SLUICE_ROW_INLINE __m512i bytes_at(__m512i a, const std::uint8_t (&at)[64], __mmask64 of_a,
+                                   __m512i other) {
+  return _mm512_mask_permutexvar_epi8(other, of_a, _mm512_load_si512(at), a);
+}
+/// The first half's of `a`, the others of `b`.
+SLUICE_ROW_INLINE __m512i bytes_at(__m512i a, __m512i b, const std::uint8_t (&at)[64]) {
+  const __m512i upper = _mm512_permutexvar_epi8(_mm512_load_si512(at), b);
+  return bytes_at(a, at, lower_half, upper);
+}
+/// f16 numbers at these places.
+SLUICE_ROW_INLINE __m512 halves(__m512i a, const std::uint8_t (&at)[32]) {
   const __m256i where = _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
   return _mm512_cvtph_ps(
-      _mm512_castsi512_si256(_mm512_permutex2var_epi8(a, _mm512_castsi256_si512(where), b)));
+      _mm512_castsi512_si256(_mm512_permutexvar_epi8(_mm512_castsi256_si512(where), a)));
+}
+SLUICE_ROW_INLINE __m512 halves(__m512i a, __m512i b, const std::uint8_t (&at)[32]) {
+  const __m512i where =
+      _mm512_castsi256_si512(_mm256_load_si256(reinterpret_cast<const __m256i*>(at)));
+  const __m512i upper = _mm512_permutexvar_epi8(where, b);
+  return _mm512_cvtph_ps(
+      _mm512_castsi512_si256(_mm512_mask_permutexvar_epi8(upper, lower_half >> 16U, where, a)));
 }
 
 /// Four blocks, or as many of them as have `bytes`; the others are zeros.
@@ -98,20 +116,21 @@ SLUICE_ROW_INLINE Four four_of(const std::uint8_t* blocks, std::size_t bytes) {
   __m512i b = load(blocks, bytes, T == BlockType::q8_0 ? 64 : all - 64);
   asm("" : "+v"(a), "+v"(b));  // loaded once: they cross lines of the cache
   Four four;
-  four.scale = halves(a, b, p.scale);
-  four.first = _mm512_permutex2var_epi8(a, _mm512_load_si512(p.first), b);
   if constexpr (T == BlockType::q8_0) {
     const __m512i sign = _mm512_set1_epi8(-128);
-    four.last = _mm512_permutex2var_epi8(load(blocks, bytes, 18), _mm512_load_si512(p.last),
-                                         load(blocks, bytes, 72));
-    four.first = _mm512_xor_si512(four.first, sign);
-    four.last = _mm512_xor_si512(four.last, sign);
+    four.scale = halves(a, b, p.scale);
+    four.first = _mm512_xor_si512(bytes_at(a, b, p.first), sign);
+    four.last =
+        _mm512_xor_si512(bytes_at(load(blocks, bytes, 18), load(blocks, bytes, 72), p.last), sign);
   } else {
-    const __m512i half = _mm512_set1_epi8(15);
-    four.last = _mm512_and_si512(_mm512_srli_epi16(four.first, 4), half);
-    four.first = _mm512_and_si512(four.first, half);
+    // The last block's stand at the end of `b`, and so in their place.
+    const __m512i both = bytes_at(a, p.first, first_three, b);
+    const __m512i upper = _mm512_set1_epi64(0x1020408000000000);  // bits 4 to 7 go to 0 to 3
+    four.scale = halves(a, p.scale);
+    four.first = _mm512_and_si512(both, _mm512_set1_epi8(15));
+    four.last = _mm512_gf2p8affine_epi64_epi8(both, upper, 0);
   }
-  if constexpr (has_minimum<T>()) four.minimum = halves(a, b, p.minimum);
+  if constexpr (has_minimum<T>()) four.minimum = halves(a, p.minimum);
   return four;
 }
 
@@ -120,15 +139,14 @@ struct Sums {
 };
 template <BlockType T>
 SLUICE_ROW_INLINE void add(const Four& four, const FourGroups& x, Sums& sums) {
-  __m512i low = _mm512_setzero_si512();
-  if constexpr (offset_bits<T> >= 0)
-    low = _mm512_sub_epi32(low, _mm512_slli_epi32(_mm512_load_si512(x.totals), offset_bits<T>));
-  __m512i high =
+  __m512i whole =
       _mm512_dpbusd_epi32(_mm512_setzero_si512(), four.first, _mm512_load_si512(x.high[0]));
-  low = _mm512_dpbusd_epi32(low, four.first, _mm512_load_si512(x.low[0]));
-  high = _mm512_dpbusd_epi32(high, four.last, _mm512_load_si512(x.high[1]));
-  low = _mm512_dpbusd_epi32(low, four.last, _mm512_load_si512(x.low[1]));
-  const __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(high, 8), low);
+  whole = _mm512_dpbusd_epi32(whole, four.last, _mm512_load_si512(x.high[1]));
+  whole = _mm512_slli_epi32(whole, 8);
+  if constexpr (offset_bits<T> >= 0)
+    whole = _mm512_sub_epi32(whole, _mm512_slli_epi32(_mm512_load_si512(x.totals), offset_bits<T>));
+  whole = _mm512_dpbusd_epi32(whole, four.first, _mm512_load_si512(x.low[0]));
+  whole = _mm512_dpbusd_epi32(whole, four.last, _mm512_load_si512(x.low[1]));
   const __m512 scale = _mm512_mul_ps(four.scale, _mm512_load_ps(x.scales));
   sums.products = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), scale, sums.products);
   if constexpr (has_minimum<T>())

@@ -81,12 +81,21 @@ struct alignas(64) FourGroups {
   std::int32_t totals[16];              // of the whole numbers, there too
 };
 
+/// Eight groups of one row of x, as VNNI multiplies them with blocks of 256.
+struct alignas(64) EightGroups {
+  std::int8_t high[4][64], low[4][64];  // of two groups each, in order
+  std::int32_t totals[4][16];           // 32 times the sum of each four whole numbers
+  float scales[16];                     // of the groups, then their sums in WholeRows, negative
+  float twice[16];                      // scales, each two times
+};
+
 /// x as whole numbers: value = scale * whole, per group of 32. Kept between calls.
 struct WholeRows {
   std::vector<std::int16_t> whole;  // [rows, in]
   std::vector<float> scales;        // [rows, in / 32]
   std::vector<float> sums;          // of a group's values, as rounded
   std::vector<FourGroups> fours;    // of one row alone, where VNNI is used; else empty
+  std::vector<EightGroups> eights;  // the same; empty, too, where x is no whole blocks of 256
   void assign(std::span<const float> x, std::size_t in);
 };
 

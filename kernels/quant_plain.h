@@ -154,13 +154,18 @@ constexpr std::size_t bytes_of() {
   }
 }
 
-/// The AVX2 path's halves of `block_products` and `read_blocks`. Requires: `uses` it.
-/// Fills `fours` from the rest. Requires: VNNI.
+/// Fills `fours` and `eights` from the rest. Requires: VNNI.
+void split_groups(WholeRows& x);
 void split_four_groups(WholeRows& x);
-/// One row of x, four blocks at a time. True where it runs; then it requires `fours`.
-bool row_has_vnni(BlockType type);
+void split_eight_groups(WholeRows& x);
+/// True where one row of x may be multiplied by what follows, over blocks of any quantised type.
+bool row_has_vnni();
+/// Blocks of 32, four at a time (`fours`), or of 256 (`eights`).
 void row_products_vnni(const FewBlockRows& f, const BlockRows& w, std::size_t begin,
                        std::size_t end);
+void row_products_large_vnni(const FewBlockRows& f, const BlockRows& w, std::size_t begin,
+                             std::size_t end);
+/// The AVX2 path's halves of `block_products` and `read_blocks`. Requires: `uses` it.
 void block_products_avx2(const FewBlockRows& f, const BlockRows& w, std::size_t begin,
                          std::size_t end);
 void read_blocks_avx2(BlockType type, const std::uint8_t* row, std::span<float> to);

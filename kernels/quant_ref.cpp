@@ -154,13 +154,16 @@ void WholeRows::assign(std::span<const float> x, std::size_t in) {
   sums.resize(scales.size());
   wide<whole_groups>(x.data(), scales.size(), whole.data(), scales.data(), sums.data());
   fours.resize(x.size() == in && uses(Isa::vnni) ? (scales.size() + 3) / 4 : 0);
-  if (!fours.empty()) split_four_groups(*this);
+  eights.resize(x.size() % 256 == 0 && !fours.empty() ? x.size() / 256 : 0);
+  if (!fours.empty()) split_groups(*this);
 }
 
 void block_products(const FewBlockRows& f, const BlockRows& w, std::size_t begin, std::size_t end) {
   SLUICE_CHECK(f.rows <= block_rows_few, "few rows only");
-  if (f.rows == 1 && row_has_vnni(w.type) && !f.whole->fours.empty())
-    return row_products_vnni(f, w, begin, end);
+  const std::size_t values = layout_of(w.type).values;
+  if (f.rows == 1 && values != 1 && row_has_vnni())
+    return values == 32 ? row_products_vnni(f, w, begin, end)
+                        : row_products_large_vnni(f, w, begin, end);
   if (uses(Isa::avx2)) return block_products_avx2(f, w, begin, end);
   products_plain(f, w, begin, end);
 }

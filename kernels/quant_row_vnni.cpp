@@ -2,34 +2,28 @@
 // quarter of a register.
 //
 // x goes through in two bytes, so sums of a block are exact, as on the other paths.
-#include <algorithm>
+#include "kernels/quant_row_vnni.h"
+
 #include <cstring>
 
 #include "base/check.h"
 #include "kernels/isa.h"
-#include "kernels/matvec.h"
-#include "kernels/quant_plain.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-
-#define SLUICE_ROW_VNNI \
-  [[gnu::target("avx512f,avx512bw,avx512vl,avx512vnni,avx512vbmi,gfni,avx2,fma,f16c")]]
-#define SLUICE_ROW_INLINE SLUICE_ROW_VNNI [[gnu::always_inline]] inline
-#endif
 
 namespace sluice::kernels {
 
-bool row_has_vnni(BlockType type) {
+bool row_has_vnni() {
 #if defined(__x86_64__)
   static const bool permutes =
       __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni");
-  const bool here = type == BlockType::q4_0 || type == BlockType::q4_1 || type == BlockType::q8_0;
-  return here && permutes && uses(Isa::vnni);
+  return permutes && uses(Isa::vnni);
 #else
-  (void)type;
   return false;
 #endif
+}
+
+void split_groups(WholeRows& x) {
+  split_four_groups(x);
+  if (!x.eights.empty()) split_eight_groups(x);
 }
 
 #if defined(__x86_64__)
@@ -46,30 +40,39 @@ struct Four {
 };
 template <BlockType T>
 constexpr int offset_bits = T == BlockType::q8_0   ? 7
+                            : T == BlockType::q5_0 ? 4
                             : T == BlockType::q4_0 ? 3
                                                    : -1;
+template <BlockType T>
+constexpr bool is_fifth = T == BlockType::q5_0 || T == BlockType::q5_1;
+/// Where the second of two registers that hold four blocks begins.
+template <BlockType T>
+constexpr int second = T == BlockType::q8_0 ? 64 : static_cast<int>(fours* bytes_of<T>()) - 64;
 
 /// Where a permutation of a register finds each byte: one of two registers takes three times as
 /// long.
 struct Places {
   std::uint8_t first[64], last[64], scale[32], minimum[32];
+  std::uint8_t fifths[2][64];  // the fifth bits of eight whole numbers, in the fourth of each eight
 };
-/// Of blocks of four bits: all but the last one's whole numbers are among the first 64 bytes of
-/// four blocks. Of eight bits: of blocks 0 and 1 among bytes 0 to 63, of the others 64 to 127; for
-/// `last` bytes 18 to 81, then 72 to 135.
+/// Of blocks of four bits in the first register alone: it has all but the last block's whole
+/// numbers. Of others, blocks 0 and 1 in the first and 2 and 3 in the second; `last`, of eight bits
+/// alone, in bytes 18 to 81, then 72 to 135.
 template <BlockType T>
 constexpr Places made_places() {
-  constexpr int block = bytes_of<T>();
-  constexpr int second = T == BlockType::q8_0 ? 64 : 0, second_last = 72;
+  constexpr int block = bytes_of<T>(), head = has_minimum<T>() ? 4 : 2;
+  constexpr int ahead = T == BlockType::q4_0 || T == BlockType::q4_1 ? 0 : second<T>;
   Places p{};
   for (int i = 0; i < 64; ++i) {
-    const int byte = i / 16 * block + i % 16 + (has_minimum<T>() ? 4 : 2);
-    p.first[i] = static_cast<std::uint8_t>(byte - i / 32 * second);
-    p.last[i] = static_cast<std::uint8_t>(byte + 16 - (i < 32 ? 18 : second_last));
+    const int begin = i / 16 * block - i / 32 * ahead + head;
+    p.first[i] = static_cast<std::uint8_t>(begin + i % 16 + (is_fifth<T> ? 4 : 0));
+    p.last[i] = static_cast<std::uint8_t>(i / 16 * block + i % 16 + head + 16 - (i < 32 ? 18 : 72));
+    for (int of = 0; of < 2; ++of)
+      p.fifths[of][i] = static_cast<std::uint8_t>(begin + 2 * of + i % 16 / 8);
   }
   for (int i = 0; i < 32; ++i) {
-    p.scale[i] = static_cast<std::uint8_t>(i / 8 * block + i % 2 - i / 16 * second);
-    p.minimum[i] = static_cast<std::uint8_t>(i / 8 * block + 2 + i % 2);
+    p.scale[i] = static_cast<std::uint8_t>(i / 8 * block + i % 2 - i / 16 * ahead);
+    p.minimum[i] = static_cast<std::uint8_t>(p.scale[i] + 2);
   }
   return p;
 }
@@ -93,44 +96,52 @@ SLUICE_ROW_INLINE __m512i bytes_at(__m512i a, __m512i b, const std::uint8_t (&at
   const __m512i upper = _mm512_permutexvar_epi8(_mm512_load_si512(at), b);
   return bytes_at(a, at, lower_half, upper);
 }
-/// f16 numbers at these places.
-SLUICE_ROW_INLINE __m512 halves(__m512i a, const std::uint8_t (&at)[32]) {
-  const __m256i where = _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
-  return _mm512_cvtph_ps(
-      _mm512_castsi512_si256(_mm512_permutexvar_epi8(_mm512_castsi256_si512(where), a)));
-}
+/// f16 numbers at these places: of `a`, or of both as above.
+template <BlockType T>
 SLUICE_ROW_INLINE __m512 halves(__m512i a, __m512i b, const std::uint8_t (&at)[32]) {
   const __m512i where =
       _mm512_castsi256_si512(_mm256_load_si256(reinterpret_cast<const __m256i*>(at)));
-  const __m512i upper = _mm512_permutexvar_epi8(where, b);
+  constexpr __mmask64 of_a = T == BlockType::q4_0 || T == BlockType::q4_1 ? lower_half : 0xffff;
+  const __m512i upper = of_a == lower_half ? b : _mm512_permutexvar_epi8(where, b);
   return _mm512_cvtph_ps(
-      _mm512_castsi512_si256(_mm512_mask_permutexvar_epi8(upper, lower_half >> 16U, where, a)));
+      _mm512_castsi512_si256(_mm512_mask_permutexvar_epi8(upper, of_a, where, a)));
+}
+
+/// The fifth bits of the blocks' first sixteen whole numbers, or of their last, as 16 or nothing.
+SLUICE_ROW_INLINE __m512i fifths(__m512i a, __m512i b, const std::uint8_t (&at)[64]) {
+  // As matrices whose row for bit 4 is a byte of them: of each eight bytes it meets one bit each.
+  constexpr __mmask64 fourth = 0x0808080808080808;
+  const __m512i where = _mm512_load_si512(at);
+  const __m512i upper = _mm512_maskz_permutexvar_epi8(fourth & ~lower_half, where, b);
+  const __m512i rows = _mm512_mask_permutexvar_epi8(upper, fourth & lower_half, where, a);
+  const __m512i bits = _mm512_set1_epi64(static_cast<std::int64_t>(0x8040201008040201));
+  return _mm512_gf2p8affine_epi64_epi8(bits, rows, 0);
 }
 
 /// Four blocks, or as many of them as have `bytes`; the others are zeros.
 template <BlockType T>
 SLUICE_ROW_INLINE Four four_of(const std::uint8_t* blocks, std::size_t bytes) {
-  constexpr std::size_t all = fours * bytes_of<T>();
   const Places& p = places<T>;
-  __m512i a = load(blocks, bytes, 0);
-  __m512i b = load(blocks, bytes, T == BlockType::q8_0 ? 64 : all - 64);
+  __m512i a = load(blocks, bytes, 0), b = load(blocks, bytes, second<T>);
   asm("" : "+v"(a), "+v"(b));  // loaded once: they cross lines of the cache
   Four four;
+  four.scale = halves<T>(a, b, p.scale);
+  if constexpr (has_minimum<T>()) four.minimum = halves<T>(a, b, p.minimum);
   if constexpr (T == BlockType::q8_0) {
     const __m512i sign = _mm512_set1_epi8(-128);
-    four.scale = halves(a, b, p.scale);
     four.first = _mm512_xor_si512(bytes_at(a, b, p.first), sign);
     four.last =
         _mm512_xor_si512(bytes_at(load(blocks, bytes, 18), load(blocks, bytes, 72), p.last), sign);
-  } else {
-    // The last block's stand at the end of `b`, and so in their place.
-    const __m512i both = bytes_at(a, p.first, first_three, b);
-    const __m512i upper = _mm512_set1_epi64(0x1020408000000000);  // bits 4 to 7 go to 0 to 3
-    four.scale = halves(a, p.scale);
-    four.first = _mm512_and_si512(both, _mm512_set1_epi8(15));
-    four.last = _mm512_gf2p8affine_epi64_epi8(both, upper, 0);
+    return four;
   }
-  if constexpr (has_minimum<T>()) four.minimum = halves(a, p.minimum);
+  // Of blocks of four bits the last one's stand at the end of `b`, and so in their place.
+  const __m512i both = is_fifth<T> ? bytes_at(a, b, p.first) : bytes_at(a, p.first, first_three, b);
+  four.first = _mm512_and_si512(both, _mm512_set1_epi8(15));
+  four.last = _mm512_gf2p8affine_epi64_epi8(both, _mm512_set1_epi64(bits_high), 0);
+  if constexpr (is_fifth<T>) {
+    four.first = _mm512_or_si512(four.first, fifths(a, b, p.fifths[0]));
+    four.last = _mm512_or_si512(four.last, fifths(a, b, p.fifths[1]));
+  }
   return four;
 }
 
@@ -211,9 +222,9 @@ void split_four_groups(WholeRows& x) {
 
 void row_products_vnni(const FewBlockRows& f, const BlockRows& w, std::size_t begin,
                        std::size_t end) {
-  if (w.type == BlockType::q4_0) products<BlockType::q4_0>(f, w, begin, end);
-  if (w.type == BlockType::q4_1) products<BlockType::q4_1>(f, w, begin, end);
-  if (w.type == BlockType::q8_0) products<BlockType::q8_0>(f, w, begin, end);
+  with_quantised(w.type, [&]<BlockType T>() {
+    if constexpr (values_of<T>() == group_values) products<T>(f, w, begin, end);
+  });
 }
 
 #else

@@ -1,17 +1,26 @@
 #!/usr/bin/env python3
 """Writes a GGUF file again with its matrices in another type, for bench_decoder and its peer.
 
-Usage: requantize_gguf.py IN.gguf OUT.gguf Q8_0|BF16
+Usage: requantize_gguf.py IN.gguf OUT.gguf Q8_0|BF16|Q4_K_M|Q5_K_M|...
 
-Blocks are widened to f32 and rounded to the new type; vectors stay in f32, metadata as they are.
-Not in the package lists: gguf, numpy
+Blocks are widened to f32 and rounded to the new type; vectors stay in f32, metadata as they are. Mixtures of types, as
+Q4_K_M is one, are made by llama.cpp's Python package, which knows which matrix has which.
+Not in the package lists: gguf, llama_cpp, numpy
 """
+import ctypes
 import sys
 
 import gguf
 import numpy as np
 
 source, target, name = sys.argv[1:]
+if name not in ("Q8_0", "BF16"):
+    import llama_cpp
+
+    mixture = llama_cpp.llama_model_quantize_default_params()
+    mixture.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{name}")
+    mixture.allow_requantize = True
+    sys.exit(llama_cpp.llama_model_quantize(source.encode(), target.encode(), ctypes.byref(mixture)))
 kind = gguf.GGMLQuantizationType[name]
 reader = gguf.GGUFReader(source)
 fields = reader.fields

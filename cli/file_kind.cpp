@@ -165,6 +165,11 @@ Result<void> check_is_cluster(const std::string& path) {
   return what.empty() ? Result<void>{} : invalid_argument(path + ": " + what);
 }
 
+bool lacks_cluster(const std::string& path) {
+  const YamlNode root = read_root(path);
+  return root.find("sluice") == nullptr && !misnamed_cluster(root).empty();
+}
+
 bool is_manifest(const std::string& path) {
   return has_key(read_root(path), "sluice_role", "sluice");
 }

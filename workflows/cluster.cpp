@@ -42,7 +42,8 @@ class ClusterLoader : public ClusterReader {
     check_keys(root, cluster_part, "a cluster");
     const YamlNode* version = find(root, "cluster");
     if (version == nullptr)
-      error({1, 1, 1}, "missing-key", "the cluster file has no version", "cluster: 1");
+      error({1, 1, 1}, "missing-key", "the file does not say that it is a cluster file",
+            "begin with `cluster: 1`");
     else
       number(*version, "cluster", 1, 1);
     load_workflows(root);

@@ -220,7 +220,8 @@ def kinds(scratch, file):
         one_line_error(f"a cluster file that begins as a workflow, {command}", "write `cluster: 1` in place of `sluice: 1`",
                        command, file("misnamed.yaml", b"sluice: 1\n" + machines))
     code, out, err = sluice("validate", os.path.join(scratch, "headless.yaml"))
-    expect("the same of validate", code == 1 and err.count("error: ") == 1 and "lacks `cluster: 1`" in err, (code, out, err))
+    expect("validate says where it lacks that", code == 1 and "headless.yaml:1:1: error: the file does not say that it is a cluster file [missing-key]\n" in out and
+           "help: begin with `cluster: 1`\n" in out and not err, (code, out, err))
     for command in (["up"], ["run", "--cluster"], ["status", "--cluster"]):
         one_line_error(f"a cluster file that begins as a workflow, {command}", "write `cluster: 1` in place of `sluice: 1`",
                        *command, os.path.join(scratch, "misnamed.yaml"))

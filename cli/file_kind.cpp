@@ -118,7 +118,9 @@ std::string yaml_kind(const std::string& path) {
 /// A folder without a configuration is none; what it holds may be what was meant.
 Result<void> check_holds_checkpoint(const fs::path& folder) {
   std::error_code failed, ignored;
-  if (fs::exists(folder / "config.json", ignored)) return {};
+  const Result<bool> has_configuration = is_there((folder / "config.json").string());
+  if (!has_configuration.ok()) return has_configuration.error();
+  if (*has_configuration) return {};
   std::vector<std::string> inside;
   for (fs::directory_iterator at(folder, failed); !failed && at != fs::directory_iterator();
        at.increment(failed))
@@ -216,7 +218,9 @@ Result<void> check_is_calls(const std::string& path) {
 
 Result<void> check_is_checkpoint(const std::string& path) {
   std::error_code failed;
-  if (!fs::exists(path, failed)) return Error{ErrorCode::not_found, path + ": no such file"};
+  const Result<bool> there = is_there(path);
+  if (!there.ok()) return there.error();
+  if (!*there) return Error{ErrorCode::not_found, path + ": no such file"};
   const std::string ending = fs::path(path).extension().string();
   if (fs::is_directory(path, failed)) return check_holds_checkpoint(path);
   if (ending == ".gguf") return {};

@@ -200,6 +200,21 @@ def set_of_a_folder(scratch):
     expect("a value that does not fit is not skipped", code == 1 and "FAILED" in out and "roles.vit.replicas=none" in err, (code, out, err))
 
 
+def unknown_places(scratch, file):
+    """What the system says of a place that cannot be looked at is told; only of root it is no missing right to enter."""
+    os.symlink("round", os.path.join(scratch, "round"))
+    place, cannot = os.path.join(scratch, "round", "x"), "cannot be read: "
+    for command in (["test"], ["model", "inspect"], ["chat"], ["roles", "--plugins"], ["plan"], ["up"], ["run", CHAT, "--image"],
+                    ["run", CHAT, "--request"], ["run", CHAT, "--calls"], ["simulate", CHAT, "--profile"],
+                    ["model", "check", "tests/golden/llama", "--outputs", os.path.join(scratch, "o"), "--inputs"]):
+        one_line_error(f"a place that nobody can look at, {command}", cannot, *command, place)
+    code, out, err = sluice("validate", file("far.yaml", f"sluice: 1\nworkflow: w\ninputs: {{ x: text }}\nroles: {{ a: {{ plugin: chat_model, model: \"{place}\" }} }}\n"
+                                             "nodes: { n: { run: a.answer, inputs: [ { text: inputs.x } ] } }\noutputs: { y: n.token }\n".encode()))
+    expect("a model that nobody can look at", code == 1 and f"{place}: {cannot}" in out and "there is no directory" not in out, (code, out, err))
+    code, out, err = sluice("validate", file("locks.yaml", b"cluster: 1\nworkflows: [ w.yaml ]\nkeys: round/x\nmachines: { a: { home: true } }\n"))
+    expect("keys that nobody can look at", code == 1 and cannot in out and "[bad-key]" in out and "there is no folder" not in out, (code, out, err))
+
+
 def kinds(scratch, file):
     """A file of another kind than the command wants is named, once; `validate` takes them all."""
     cluster = "examples/cluster/laptop.yaml"
@@ -324,6 +339,7 @@ def main():
         one_line_error("a seed below 0", "0 or more", "test", "workflows", "--seed", "-1", status=2)
         one_line_error("a prompt that is no text", "PROMPT: it is no text: byte 2 is not UTF-8", "model", "ask", "tests/golden/qwen2", b"a\xff")
         kinds(scratch, file)
+        unknown_places(scratch, file)
         clusters(scratch, file)
 
         code, out, err = sluice(*ask, TABLE)

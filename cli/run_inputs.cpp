@@ -39,8 +39,10 @@ Result<PayloadRef> make_request(const RunOptions& options) {
   if (!options.request.empty()) return given_request(options.request);
   Json content = Json::array();
   for (const std::string& path : options.images) {
-    Result<std::string> bytes = read_file(path);
-    if (!bytes.ok()) return bytes.error();
+    const bool piped = path == "-";
+    Result<std::string> bytes = piped ? read_standard_input() : read_file(path);
+    if (!bytes.ok())
+      return Error{bytes.error().code, (piped ? "--image -: " : "") + bytes.error().message};
     content.push_back({{"type", "image"}, {"data", base64_encode(*bytes)}, {"name", path}});
   }
   if (options.prompt) {

@@ -17,7 +17,8 @@ void add_request_options(Command command, RunOptions& options) {
     return command.add_option(name, to, what).group(group);
   };
   add("--prompt", options.prompt, "What to ask, or what to draw; - reads standard input");
-  add("--image", options.images, "A PNG or JPEG of any size; may be repeated");
+  add("--image", options.images,
+      "A PNG or JPEG of any size, or - (standard input); may be repeated");
   add("--request", options.request, "The whole request as a JSON file instead, or -");
   add("--max-tokens,--tokens", options.max_tokens,
       "Longest answer in tokens (default: the role's)");
@@ -113,6 +114,8 @@ Result<void> check_run_options(const RunOptions& options) {
   if (options.calls == "-") reading.emplace_back("--calls");
   if (options.prompt == "-") reading.emplace_back("--prompt");
   if (options.request == "-") reading.emplace_back("--request");
+  for (const std::string& image : options.images)
+    if (image == "-") reading.emplace_back("--image");
   for (const std::string& given : options.inputs)
     if (reads_standard_input(given)) reading.push_back("--input " + given);
   if (reading.size() > 1)

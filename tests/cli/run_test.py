@@ -178,6 +178,11 @@ def prompts(scratch):
                             "--out", scratch.folder)
     expect("words the model does not know", code == 0 and out.strip() and err.startswith("warning: embed: the model does not know the word 'crimson'; ") and
            "models/scenes/README.md" in err, (code, out, err))
+    with open(TABLE, "rb") as f:
+        code2, seen, err2 = sluice("run", CHAT, "--prompt", "what color is the circle", "--image", "-", stdin=f.read())
+    expect("a picture through a pipe", code2 == 0 and seen == typed, (typed, seen, err2))
+    code, out, err = sluice("run", CHAT, "--prompt", "-", "--image", "-", stdin=b"x")
+    expect("a prompt and a picture through one pipe", code == 2 and "--image: standard input can be read once, and --prompt reads it" in err and not out, (code, out, err))
     request = json.dumps(question("what color is the circle")["inputs"]["request"])
     code, asked, err = sluice("run", CHAT, "--request", "-", stdin=request.encode())
     code2, given, err2 = sluice("run", CHAT, "--input", "request=" + request)

@@ -319,7 +319,8 @@ int hunt(const Plan& plan, const Script& script, const SimulateOptions& options)
   return status(failed, options);
 }
 
-int simulate(const SimulateOptions& options, const Catalog& catalog) {
+int simulate(const SimulateOptions& options, const Catalog& catalog,
+             const std::vector<std::string>& plugins) {
   Result<Compiled> compiled = compile_file(options.file, options.workflow, catalog);
   if (!compiled.ok()) return fail(compiled.error().message);
   print_diagnostics(*compiled);
@@ -331,6 +332,8 @@ int simulate(const SimulateOptions& options, const Catalog& catalog) {
   if (!options.trace.empty()) {
     std::vector<std::string> read = compiled->files();
     read.push_back(options.profile);
+    for (const std::string& folder : plugins)
+      for (std::string& file : files_below(folder)) read.push_back(std::move(file));
     if (const Result<void> kept = check_not_read({}, options.trace, read); !kept.ok())
       return fail(kept.error().message);
     if (const Result<void> can = check_can_write(options.trace); !can.ok())
@@ -359,7 +362,8 @@ int simulate(const SimulateOptions& options, const Catalog& catalog) {
 
 }  // namespace
 
-void add_simulate(Command app, const Catalog& catalog, Chosen& chosen) {
+void add_simulate(Command app, const Catalog& catalog, Chosen& chosen,
+                  const std::vector<std::string>& plugins) {
   auto options = std::make_shared<SimulateOptions>();
   Command command = app.add_subcommand(
       "simulate", "Predict times and queues of a workflow under load, or hunt for trouble");
@@ -392,9 +396,9 @@ void add_simulate(Command app, const Catalog& catalog, Chosen& chosen) {
   command.add_flag("--faults", options->faults,
                    "Roles fail and hang, links break, machines pause or are lost, callers cancel");
   add_workflow_options(command, options->workflow);
-  command.callback([&catalog, &chosen, options, concurrency, rate] {
+  command.callback([&catalog, &chosen, &plugins, options, concurrency, rate] {
     const bool both = concurrency.count() > 0 && rate.count() > 0;
-    chosen = [&catalog, options, both] {
+    chosen = [&catalog, &plugins, options, both] {
       if (both)
         return fail_usage(
             "--rate says when calls come, --concurrency that the next comes when one ends: give "
@@ -402,7 +406,7 @@ void add_simulate(Command app, const Catalog& catalog, Chosen& chosen) {
       if (options->trace == "-") return fail_usage("a trace goes to a file; one called '-' is ./-");
       if (options->seeds > 1 && !options->trace.empty())
         return fail_usage("--trace writes one run: it does not go with --seeds, --seed chooses it");
-      return simulate(*options, catalog);
+      return simulate(*options, catalog, plugins);
     };
   });
 }

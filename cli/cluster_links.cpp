@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "cli/shell_word.h"
 #include "runtime/zmq/address.h"
 #include "runtime/zmq/keys.h"
 #include "workflows/yaml_reader.h"
@@ -34,7 +35,7 @@ void check_addresses(LoadedCluster& cluster) {
 }
 
 std::string who_makes(const std::string& folder, const std::vector<std::string>& machines) {
-  std::string command = "sluice keys " + folder;
+  std::string command = "sluice keys " + shell_word(folder);
   for (const std::string& machine : machines) command += " --machine " + machine;
   return "`" + command + "` makes " + (machines.size() == 1 ? "it" : "them");
 }

@@ -1,12 +1,10 @@
 // `sluice simulate FILE`: what a workflow would do under load, and whether anything can break it.
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <functional>
 #include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "base/count_text.h"
@@ -15,6 +13,7 @@
 #include "cli/file_kind.h"
 #include "cli/load_advice.h"
 #include "cli/output_files.h"
+#include "cli/shell_word.h"
 #include "cli/trace.h"
 #include "graph/loop_ends.h"
 #include "graph/print.h"
@@ -261,18 +260,6 @@ void print_failed(const Plan& plan, const Script& script, const SimulateOptions&
 /// Nothing is predicted by calls that all fail, unless they were to meet trouble.
 int status(const Failed& failed, const SimulateOptions& options) {
   return failed.all() && !options.faults ? 1 : 0;
-}
-
-/// As it is typed: quoted where a shell would read more into it.
-std::string shell_word(const std::string& word) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("_-./=:,@").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 /// Many seeds: prints what was tried; on the first violation, how to see it again.

@@ -41,4 +41,11 @@ Result<std::string> read_whole_file(const std::string& path, std::size_t bytes_m
   return bytes;
 }
 
+Result<bool> is_there(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) == 0) return true;
+  if (errno == ENOENT || errno == ENOTDIR) return false;
+  return invalid_argument(path + ": cannot be read: " + std::strerror(errno));
+}
+
 }  // namespace sluice

@@ -88,6 +88,9 @@ std::string number_that_changes(std::string_view line, std::string_view key,
 }
 
 std::string what_is_wrong(std::string_view line) {
+  const std::size_t first = line.find_first_not_of(" \t");
+  if (first != std::string_view::npos && line[first] == '#')
+    return "JSON has no comments: remove this line, which begins with '#'";
   LineParts parts;
   Json::sax_parse(line, &parts);
   const std::string where = "as byte " + std::to_string(parts.wrong_byte) + " of the line shows";

@@ -14,7 +14,8 @@ namespace sluice::cli {
 std::string number_that_changes(std::string_view line, std::string_view key,
                                 std::string_view member = {});
 
-/// Of a line that cannot be read as JSON: why, with the byte, from 1, at which that shows.
+/// Of a line that cannot be read as JSON: why, with the byte, from 1, at which that shows; of one
+/// that is a comment, that there are none.
 std::string what_is_wrong(std::string_view line);
 
 }  // namespace sluice::cli

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/file.h"
+#include "cli/shell_word.h"
 #include "runtime/zmq/address.h"
 #include "runtime/zmq/keys.h"
 #include "workflows/yaml_reader.h"
@@ -33,7 +35,7 @@ void check_addresses(LoadedCluster& cluster) {
 }
 
 std::string who_makes(const std::string& folder, const std::vector<std::string>& machines) {
-  std::string command = "sluice keys " + folder;
+  std::string command = "sluice keys " + shell_word(folder);
   for (const std::string& machine : machines) command += " --machine " + machine;
   return "`" + command + "` makes " + (machines.size() == 1 ? "it" : "them");
 }
@@ -45,13 +47,18 @@ void check_keys(LoadedCluster& cluster) {
                                  std::move(suggestion)});
   };
   std::error_code failed;
-  const bool is_there = fs::is_directory(folder, failed);
+  const bool has_folder = fs::is_directory(folder, failed);
+  // A file in it, though none: a folder that is there may be one that is not to be entered.
+  for (const std::string& path : {folder, folder + "/" + shared_secret_name})
+    if (const Result<bool> there = is_there(path); !there.ok())
+      return error("bad-key", there.error().message,
+                   "write where a folder is that this user may enter");
   std::vector<std::string> missing;
   std::string files;
   for (const ClusterMachine& machine : cluster.spec.machines) {
     if (!is_name(machine.name.text)) continue;  // as was said
     const std::string file = machine.name.text + ".public";
-    if (is_there && fs::exists(fs::symlink_status(folder + "/" + file, failed))) {
+    if (has_folder && fs::exists(fs::symlink_status(folder + "/" + file, failed))) {
       if (const auto key = read_public(folder + "/" + file); !key.ok())
         error("bad-key", key.error().message, "");
       continue;
@@ -61,8 +68,8 @@ void check_keys(LoadedCluster& cluster) {
   }
   if (missing.empty()) return;
   error("missing-keys",
-        is_there ? "the folder of keys " + folder + " has no " + files
-                 : "there is no folder of keys " + folder,
+        has_folder ? "the folder of keys " + folder + " has no " + files
+                   : "there is no folder of keys " + folder,
         who_makes(folder, missing));
 }
 

@@ -27,7 +27,8 @@ void add_up(Command app, const Catalog& catalog, Chosen& chosen,
 void add_status(Command app, Chosen& chosen);
 void add_down(Command app, Chosen& chosen);
 void add_test(Command app, const Catalog& catalog, Chosen& chosen);
-void add_simulate(Command app, const Catalog& catalog, Chosen& chosen);
+void add_simulate(Command app, const Catalog& catalog, Chosen& chosen,
+                  const std::vector<std::string>& plugins);
 void add_why(Command app, Chosen& chosen);
 void add_model(Command app, Chosen& chosen);
 /// Under `model`.

@@ -92,6 +92,25 @@ std::string instead_of_cluster(const YamlNode& root, const std::string& path) {
          "; a cluster file has `cluster: 1`, `workflows:` and `machines:` (docs/CLUSTER.md)";
 }
 
+/// The line, from 1, of a comment above what is otherwise lines of JSON; 0: there is none.
+std::size_t commented_line(const std::string& path) {
+  const Result<std::string> text = read_whole_file(path, yaml_bytes_max);
+  if (!text.ok()) return 0;
+  std::size_t line = 1, comment = 0;
+  for (std::size_t at = 0; at < text->size(); ++line) {
+    const std::size_t end = std::min(text->find('\n', at), text->size());
+    const std::size_t first = std::min(text->find_first_not_of(" \t\r", at), end);
+    const std::string_view rest = std::string_view(*text).substr(first, end - first);
+    if (rest.starts_with('#')) {
+      comment = comment == 0 ? line : comment;
+    } else if (!rest.empty()) {
+      return rest.starts_with("{\"") ? comment : 0;
+    }
+    at = end + 1;
+  }
+  return 0;
+}
+
 /// Of a file that is YAML and not JSON; empty: it may be lines of JSON.
 std::string yaml_kind(const std::string& path) {
   const Result<std::string> text = read_whole_file(path, yaml_bytes_max);
@@ -118,7 +137,9 @@ std::string yaml_kind(const std::string& path) {
 /// A folder without a configuration is none; what it holds may be what was meant.
 Result<void> check_holds_checkpoint(const fs::path& folder) {
   std::error_code failed, ignored;
-  if (fs::exists(folder / "config.json", ignored)) return {};
+  const Result<bool> has_configuration = is_there((folder / "config.json").string());
+  if (!has_configuration.ok()) return has_configuration.error();
+  if (*has_configuration) return {};
   std::vector<std::string> inside;
   for (fs::directory_iterator at(folder, failed); !failed && at != fs::directory_iterator();
        at.increment(failed))
@@ -165,6 +186,11 @@ Result<void> check_is_cluster(const std::string& path) {
   return what.empty() ? Result<void>{} : invalid_argument(path + ": " + what);
 }
 
+bool lacks_cluster(const std::string& path) {
+  const YamlNode root = read_root(path);
+  return root.find("sluice") == nullptr && !misnamed_cluster(root).empty();
+}
+
 bool is_manifest(const std::string& path) {
   return has_key(read_root(path), "sluice_role", "sluice");
 }
@@ -203,6 +229,9 @@ Result<void> check_is_profile(const std::string& path) {
 }
 
 Result<void> check_is_calls(const std::string& path) {
+  if (const std::size_t line = commented_line(path); line != 0)
+    return invalid_argument(path + ":" + std::to_string(line) +
+                            ": JSON has no comments: remove this line, which begins with '#'");
   const std::string kind = yaml_kind(path);
   if (kind.empty()) return {};
   return invalid_argument(path + ": this is " + kind +
@@ -211,7 +240,9 @@ Result<void> check_is_calls(const std::string& path) {
 
 Result<void> check_is_checkpoint(const std::string& path) {
   std::error_code failed;
-  if (!fs::exists(path, failed)) return Error{ErrorCode::not_found, path + ": no such file"};
+  const Result<bool> there = is_there(path);
+  if (!there.ok()) return there.error();
+  if (!*there) return Error{ErrorCode::not_found, path + ": no such file"};
   const std::string ending = fs::path(path).extension().string();
   if (fs::is_directory(path, failed)) return check_holds_checkpoint(path);
   if (ending == ".gguf") return {};

@@ -13,6 +13,8 @@ namespace sluice::cli {
 
 Result<void> check_is_workflow(const std::string& path);
 Result<void> check_is_cluster(const std::string& path);
+/// A cluster file but for its `cluster: 1`, of which its reader says where it is missing.
+bool lacks_cluster(const std::string& path);
 /// Of a role in a shared object.
 bool is_manifest(const std::string& path);
 Result<void> check_is_scenario(const std::string& path);

@@ -168,7 +168,7 @@ int main(int argc, char** argv) {
   cli::add_status(app, chosen);
   cli::add_down(app, chosen);
   cli::add_test(app, catalog, chosen);
-  cli::add_simulate(app, catalog, chosen);
+  cli::add_simulate(app, catalog, chosen, plugin_folders);
   cli::add_why(app, chosen);
   cli::add_model(app, chosen);
   cli::add_pool(app, chosen);

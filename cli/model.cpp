@@ -1,8 +1,8 @@
 // `sluice model`: what a checkpoint is, whether it loads and computes, and how fast.
 #include <cstdio>
-#include <filesystem>
 #include <map>
 
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/model_load.h"
 #include "cli/output_files.h"
@@ -113,9 +113,11 @@ int inspect(const std::string& directory, kernels::WeightFormat format) {
 
 int check(const std::string& directory, const std::string& inputs, const std::string& outputs,
           kernels::WeightFormat format, Dtype kv) {
-  std::error_code failed;
-  if (!inputs.empty() && !std::filesystem::exists(inputs, failed))
-    return fail(inputs + ": no such file");
+  if (!inputs.empty()) {
+    const Result<bool> there = is_there(inputs);
+    if (!there.ok()) return fail(there.error().message);
+    if (!*there) return fail(inputs + ": no such file");
+  }
   if (!outputs.empty()) {
     std::vector<std::string> read = files_below(directory);
     read.push_back(inputs);

@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/role_template.h"
+#include "cli/shell_word.h"
 
 namespace sluice::cli {
 
@@ -96,7 +97,7 @@ int new_role(const std::string& name, std::string directory, bool stepped, const
   std::printf(
       "%s: a %s role, a workflow and their tests\n"
       "  cd %s && cmake -S . -B build && cmake --build build && ctest --test-dir build\n",
-      directory.c_str(), kind.c_str(), directory.c_str());
+      directory.c_str(), kind.c_str(), shell_word(directory).c_str());
   return 0;
 }
 

@@ -1,5 +1,7 @@
 // `sluice node`: one machine of a cluster. `sluice up`: all but the homes, as processes here.
+#include <poll.h>
 #include <signal.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,8 +9,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <optional>
+#include <thread>
+#include <utility>
 
+#include "base/bell.h"
 #include "base/failpoint.h"
 #include "cli/cluster.h"
 #include "cli/cluster_home.h"
@@ -61,18 +67,56 @@ class EndSignals {
     int which = 0;
     while (sigwait(&set_, &which) != 0) continue;
   }
-  /// From now on Ctrl-C or SIGTERM ends the program, as one that came since `wait` does. Not
-  /// SIGHUP: a terminal that closes sends it twice.
-  static void let_another_end() {
-    sigset_t both;
-    sigemptyset(&both);
-    sigaddset(&both, SIGINT);
-    sigaddset(&both, SIGTERM);
-    pthread_sigmask(SIG_UNBLOCK, &both, nullptr);
+  /// Ends the program as the signal does where nobody waits for it.
+  void end_by(int number) const {
+    ::raise(number);
+    pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
   }
 
  private:
   sigset_t set_{};
+};
+
+/// Another Ctrl-C or SIGTERM behind the one that was waited for, which came since or comes until
+/// `wait_no_more`. Not SIGHUP: a terminal that closes sends it twice.
+class AnotherSignal {
+ public:
+  explicit AnotherSignal(std::function<void()> hurry) : hurry_(std::move(hurry)) {
+    sigset_t both;
+    sigemptyset(&both);
+    sigaddset(&both, SIGINT);
+    sigaddset(&both, SIGTERM);
+    file_ = ::signalfd(-1, &both, SFD_CLOEXEC);  // -1: none is heard
+    thread_ = std::thread([this] { watch(); });
+  }
+  ~AnotherSignal() { wait_no_more(); }
+  AnotherSignal(const AnotherSignal&) = delete;
+  AnotherSignal& operator=(const AnotherSignal&) = delete;
+
+  /// Which it was; 0: none came.
+  int wait_no_more() {
+    if (!thread_.joinable()) return number_;
+    done_.ring();
+    thread_.join();
+    if (file_ >= 0) ::close(file_);
+    return number_;
+  }
+
+ private:
+  void watch() {
+    std::array<pollfd, 2> events{pollfd{file_, POLLIN, 0}, pollfd{done_.descriptor(), POLLIN, 0}};
+    while (::poll(events.data(), events.size(), -1) < 0) continue;  // another signal
+    signalfd_siginfo came{};
+    if (events[0].revents == 0 || ::read(file_, &came, sizeof came) != sizeof came) return;
+    number_ = static_cast<int>(came.ssi_signo);
+    hurry_();
+  }
+
+  const std::function<void()> hurry_;
+  const Bell done_;
+  int file_ = -1;
+  int number_ = 0;  // of the thread, until it has ended
+  std::thread thread_;
 };
 
 /// Loaded, or everything that is wrong with it was said.
@@ -184,22 +228,28 @@ int up(const NodeCommand& options, const std::vector<std::string>& plugins,
                     ? options.cluster + " has no machine but its homes: nothing is to be started"
                     : machines.error().message);
   }
+  int another = 0;
   {
     const Result<LockFile> lock = lock_processes(*cluster);
     if (!lock.ok()) return fail(lock.error().message);
     {
-      const Supervisor supervisor(*machines, false, [](const std::string& line) {
+      Supervisor supervisor(*machines, false, [](const std::string& line) {
         std::fprintf(stderr, "%s\n", line.c_str());
       });
-      const Result<StatusSocket> status = StatusSocket::listen(
-          up_status_path(cluster->folder), [&] { return processes_json(supervisor.status()); });
-      if (!status.ok()) return fail(status.error().message);
-      signals.wait();
-      EndSignals::let_another_end();  // the kernel ends the machines then
+      {
+        const Result<StatusSocket> status = StatusSocket::listen(
+            up_status_path(cluster->folder), [&] { return processes_json(supervisor.status()); });
+        if (!status.ok()) return fail(status.error().message);
+        signals.wait();
+      }
+      AnotherSignal hurries([&] { supervisor.hurry(); });
+      supervisor.stop();
+      another = hurries.wait_no_more();
     }
     remove_sockets(*cluster);  // before others may start machines of these names
   }
   leave_cluster_folder(cluster->folder);
+  if (another != 0) signals.end_by(another);  // nothing is left of it by then
   return 0;
 }
 

@@ -3,19 +3,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <utility>
 
-#include "base/base64.h"
 #include "cli/call_check.h"
 #include "cli/call_value.h"
 #include "cli/cluster_home.h"
 #include "cli/commands.h"
 #include "cli/compiled.h"
 #include "cli/given_inputs.h"
-#include "cli/input_file.h"
 #include "cli/interrupt.h"
 #include "cli/isolate.h"
 #include "cli/left_out.h"
@@ -23,6 +19,8 @@
 #include "cli/printer.h"
 #include "cli/progress.h"
 #include "cli/run_calls.h"
+#include "cli/run_inputs.h"
+#include "cli/run_options.h"
 #include "cli/trace.h"
 #include "runtime/call_stream.h"
 #include "runtime/runner.h"
@@ -30,120 +28,6 @@
 namespace sluice::cli {
 
 namespace {
-
-using Json = nlohmann::json;
-
-struct RunOptions {
-  std::string file;
-  std::string cluster;
-  std::string name;                // which of its homes
-  std::int64_t join_seconds = 60;  // for the other machines
-  std::vector<std::string> images, inputs, without, outs;
-  std::optional<std::string> prompt;
-  std::string request;
-  std::string calls;
-  std::size_t concurrency = 8;
-  std::string session;
-  std::string trace;
-  IsolateOptions isolate;
-  std::optional<std::int64_t> max_tokens, top_k, seed, steps;
-  std::optional<double> temperature, top_p, guidance, strength;
-  WorkflowOptions workflow;
-
-  bool samples() const {
-    return max_tokens || top_k || seed || steps || temperature || top_p || guidance || strength;
-  }
-  /// Something is said that goes into `request: json`.
-  bool asks() const { return prompt || !images.empty() || !request.empty() || samples(); }
-};
-
-/// Text that was typed or piped as a prompt: the end of its line is not part of it.
-Result<std::string> prompt_of(const RunOptions& options) {
-  if (options.prompt != "-") return checked_text("--prompt", *options.prompt);
-  Result<std::string> text = read_standard_input();
-  if (!text.ok()) return Error{text.error().code, "--prompt: " + text.error().message};
-  if (text->ends_with('\n')) text->pop_back();
-  if (text->ends_with('\r')) text->pop_back();
-  return checked_text("--prompt", std::move(text).value());
-}
-
-/// The whole request, as a file or standard input brings it.
-Result<PayloadRef> given_request(const std::string& from) {
-  Result<std::string> text = from == "-" ? read_standard_input() : read_file(from);
-  if (!text.ok()) return Error{text.error().code, "--request: " + text.error().message};
-  Result<PayloadRef> made = value_of(ValueType::json, std::move(text).value());
-  if (!made.ok())
-    return Error{made.error().code, "--request " + from + ": " + made.error().message};
-  return made;
-}
-
-Result<PayloadRef> make_request(const RunOptions& options) {
-  if (!options.request.empty()) return given_request(options.request);
-  Json content = Json::array();
-  for (const std::string& path : options.images) {
-    Result<std::string> bytes = read_file(path);
-    if (!bytes.ok()) return bytes.error();
-    content.push_back({{"type", "image"}, {"data", base64_encode(*bytes)}, {"name", path}});
-  }
-  if (options.prompt) {
-    Result<std::string> prompt = prompt_of(options);
-    if (!prompt.ok()) return prompt.error();
-    content.push_back({{"type", "text"}, {"text", *prompt}});
-  }
-  Json chosen = Json::object();
-  const auto add = [&](const char* name, const auto& value) {
-    if (value.has_value()) chosen[name] = *value;
-  };
-  add("max_tokens", options.max_tokens);
-  add("top_k", options.top_k);
-  add("seed", options.seed);
-  add("steps", options.steps);
-  add("temperature", options.temperature);
-  add("top_p", options.top_p);
-  add("guidance", options.guidance);
-  add("strength", options.strength);
-  return make_json(Json{{"content", content}, {"options", chosen}}.dump(
-      -1, ' ', false, Json::error_handler_t::replace));
-}
-
-/// `--input`s, and the `request` that --prompt, --image and their like make.
-Result<CallInputs> inputs_of(const RunOptions& options, const Plan& plan) {
-  CallInputs inputs;
-  for (const std::string& given : options.inputs)
-    if (Result<void> read = read_input(plan, given, inputs); !read.ok()) return read.error();
-  const auto request = std::ranges::find(plan.inputs, "request");
-  const bool takes_request =
-      request != plan.inputs.end() &&
-      plan.input_types[static_cast<std::size_t>(request - plan.inputs.begin())] == ValueType::json;
-  const bool given =
-      std::ranges::any_of(inputs, [](const auto& input) { return input.first == "request"; });
-  const bool left_out = std::ranges::find(options.without, "request") != options.without.end();
-  if (options.asks() && !takes_request)
-    return invalid_argument(
-        "--prompt, --image and the options beside them make an input `request: json`, which " +
-        options.file + " does not have: give its inputs as " +
-        how_to_give(plan.inputs[0], plan.input_types[0]) +
-        ", and what a role is told otherwise as --set roles.ROLE.options.NAME=VALUE");
-  if (options.asks() && given)
-    return invalid_argument(
-        "--input request is the whole request: --prompt, --image and their like do not go with it");
-  if (options.asks() && left_out)
-    return invalid_argument(
-        "--without request: --prompt, --image and their like make it; leave one of them out");
-  if (takes_request && !given && !left_out && (options.asks() || is_read(plan, "request"))) {
-    const bool is_said = options.prompt || !options.images.empty() || !options.request.empty();
-    if (!is_said && is_read(plan, "request"))
-      return invalid_argument(
-          "the call asks nothing: --prompt TEXT says what to answer or to draw, --request FILE "
-          "brings the whole request");
-    Result<PayloadRef> made = make_request(options);
-    if (!made.ok()) return made.error();
-    inputs.emplace_back("request", std::move(made).value());
-  }
-  if (Result<void> whole = check_whole(plan, inputs, options.without); !whole.ok())
-    return whole.error();
-  return inputs;
-}
 
 /// The type of what a role yields in a field, or of what a call brings.
 ValueType type_of(const Compiled& compiled, const Catalog& catalog, NodeId from,
@@ -460,135 +344,16 @@ int run(const RunOptions& options, const Catalog& catalog,
   return end.status;
 }
 
-/// What of the options does not go together.
-Result<void> check_options(const RunOptions& options) {
-  if (!options.isolate.roles.empty() && !options.cluster.empty())
-    return invalid_argument("--isolate: a cluster file says it, as `hosts` of a machine");
-  if (options.file.empty() && options.cluster.empty())
-    return invalid_argument("name a workflow file, or a cluster with --cluster FILE");
-  std::set<std::string> named;
-  for (const std::string& given : options.inputs)
-    if (const std::string name = given.substr(0, given.find('=')); !named.insert(name).second)
-      return invalid_argument("the input '" + name + "' is given twice");
-  std::vector<std::string> reading;
-  if (options.calls == "-") reading.emplace_back("--calls");
-  if (options.prompt == "-") reading.emplace_back("--prompt");
-  if (options.request == "-") reading.emplace_back("--request");
-  for (const std::string& given : options.inputs)
-    if (reads_standard_input(given)) reading.push_back("--input " + given);
-  if (reading.size() > 1)
-    return invalid_argument(reading[1] + ": standard input can be read once, and " + reading[0] +
-                            " reads it");
-  if (!options.request.empty() && (options.prompt || !options.images.empty() || options.samples()))
-    return invalid_argument(
-        "--request is the whole request: --prompt, --image and their like do not go with it");
-  if (const auto session = checked_text("--session", options.session); !session.ok())
-    return session.error();
-  if (options.trace == "-")
-    return invalid_argument("a trace goes to a file; one called '-' is ./-");
-  if (options.calls.empty()) return {};
-  if (options.asks() || !options.inputs.empty() || !options.without.empty())
-    return invalid_argument("--calls: each line brings its inputs, no other input goes with it");
-  if (options.outs.size() > 1 ||
-      (options.outs.size() == 1 && options.outs[0].find('=') != std::string::npos))
-    return invalid_argument("with --calls, --out names a folder: each call has outputs of its own");
-  return {};
-}
-
-/// Of workflows whose input is `request: json`.
-void add_request_options(Command command, RunOptions& options) {
-  constexpr const char* group = "For an input `request: json`";
-  const auto add = [&](const char* name, auto& to, const char* what) {
-    return command.add_option(name, to, what).group(group);
-  };
-  add("--prompt", options.prompt, "What to ask, or what to draw; - reads standard input");
-  add("--image", options.images, "A PNG or JPEG of any size; may be repeated");
-  add("--request", options.request, "The whole request as a JSON file instead, or -");
-  add("--max-tokens,--tokens", options.max_tokens,
-      "Longest answer in tokens (default: the role's)");
-  add("--temperature", options.temperature, "0 takes the likeliest (default: 0)");
-  add("--top-k", options.top_k, "Sample among the k most likely (default: 0, all)");
-  add("--top-p", options.top_p, "Sample among the likeliest of this probability (default: 1)");
-  add("--seed", options.seed, "Of sampling and of a drawing's noise (default: 0)");
-  add("--steps", options.steps, "Denoising steps of a drawing (default: the role's)");
-  add("--guidance", options.guidance,
-      "How closely a drawing follows the words (default: the role's)");
-  add("--strength", options.strength,
-      "Below 1: a drawing starts from the given picture (default: 1)");
-}
-
-void add_calls_options(Command command, RunOptions& options) {
-  command
-      .add_option(
-          "--calls", options.calls,
-          "Many calls, a JSON object a line: {\"id\", \"session\", \"inputs\", "
-          "\"deadline_ms\", \"end_session\"}; an input is its value, or {\"file\": PATH} as "
-          "pictures are; in a request a picture is {\"type\": \"image\", \"data\": BASE64}; "
-          "results come as JSON lines when they are there")
-      .type_name("FILE|-");
-  command.add_option("--concurrency", options.concurrency, "Of --calls, so many at once")
-      .needs("--calls")
-      .check(Range(1, 1024))
-      .shown_default();
-  command.add_option("--session", options.session,
-                     "The name of the calls' session, within this run; without it each line of "
-                     "--calls that names none has one of its own");
-}
-
 }  // namespace
 
 void add_run(Command app, const Catalog& catalog, Chosen& chosen,
              const std::vector<std::string>& plugins) {
   auto options = std::make_shared<RunOptions>();
   Command command = app.add_subcommand("run", "Run a workflow: one call, or many");
-  command.add_option("file", options->file,
-                     "A workflow file (YAML); with --cluster one of its workflows, or its name");
-  command
-      .add_option("--cluster", options->cluster,
-                  "Run it on the machines of a cluster file (YAML); those that nobody has started "
-                  "are started here, and stopped afterwards, where it has one home")
-      .type_name("FILE");
-  command
-      .add_option("--name", options->name,
-                  "Of --cluster: the machine that this is, one on which calls begin (default: the "
-                  "first)")
-      .needs("--cluster")
-      .type_name("MACHINE");
-  command
-      .add_option("--join-within", options->join_seconds,
-                  "Of --cluster: how long to wait for the other machines, in seconds")
-      .needs("--cluster")
-      .check(Range(1, 3600))
-      .shown_default();
-  command
-      .add_option("--input", options->inputs,
-                  "An input, read as its declared type: text, JSON and numbers as they stand, "
-                  "pictures (PNG, JPEG) and tensors (.npy) from @FILE or - (standard input)")
-      .type_name("NAME=VALUE|@FILE|-")
-      .check([](const std::string& given) {
-        return given.find('=') != std::string::npos
-                   ? std::string()
-                   : "'" + given + "' is not NAME=VALUE, NAME=@FILE or NAME=-";
-      })
-      .repeated();
-  command.add_option("--without", options->without, "An input that this call does not bring")
-      .type_name("NAME")
-      .repeated();
-  command
-      .add_option("--out", options->outs,
-                  "Where an output goes; a lone FILE is for the one picture or tensor "
-                  "(default: OUTPUT.png or .npy here, text to standard output)")
-      .type_name("NAME=FILE|FOLDER|FILE")
-      .repeated();
-  add_calls_options(command, *options);
-  command.add_option("--trace", options->trace,
-                     "Write what ran when to this file: for ui.perfetto.dev, and `sluice why`");
-  add_isolate_options(command, options->isolate);
-  add_request_options(command, *options);
-  add_workflow_options(command, options->workflow);
+  add_run_options(command, *options);
   command.callback([&catalog, &chosen, &plugins, options] {
     chosen = [&catalog, &plugins, options] {
-      const Result<void> fits = check_options(*options);
+      const Result<void> fits = check_run_options(*options);
       return fits.ok() ? run(*options, catalog, plugins) : fail_usage(fits.error().message);
     };
   });

@@ -1,12 +1,10 @@
 // `sluice simulate FILE`: what a workflow would do under load, and whether anything can break it.
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <functional>
 #include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "base/count_text.h"
@@ -15,6 +13,7 @@
 #include "cli/file_kind.h"
 #include "cli/load_advice.h"
 #include "cli/output_files.h"
+#include "cli/shell_word.h"
 #include "cli/trace.h"
 #include "graph/loop_ends.h"
 #include "graph/print.h"
@@ -263,18 +262,6 @@ int status(const Failed& failed, const SimulateOptions& options) {
   return failed.all() && !options.faults ? 1 : 0;
 }
 
-/// As it is typed: quoted where a shell would read more into it.
-std::string shell_word(const std::string& word) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("_-./=:,@").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 /// Many seeds: prints what was tried; on the first violation, how to see it again.
 int hunt(const Plan& plan, const Script& script, const SimulateOptions& options) {
   char number[32];
@@ -319,7 +306,8 @@ int hunt(const Plan& plan, const Script& script, const SimulateOptions& options)
   return status(failed, options);
 }
 
-int simulate(const SimulateOptions& options, const Catalog& catalog) {
+int simulate(const SimulateOptions& options, const Catalog& catalog,
+             const std::vector<std::string>& plugins) {
   Result<Compiled> compiled = compile_file(options.file, options.workflow, catalog);
   if (!compiled.ok()) return fail(compiled.error().message);
   print_diagnostics(*compiled);
@@ -331,6 +319,8 @@ int simulate(const SimulateOptions& options, const Catalog& catalog) {
   if (!options.trace.empty()) {
     std::vector<std::string> read = compiled->files();
     read.push_back(options.profile);
+    for (const std::string& folder : plugins)
+      for (std::string& file : files_below(folder)) read.push_back(std::move(file));
     if (const Result<void> kept = check_not_read({}, options.trace, read); !kept.ok())
       return fail(kept.error().message);
     if (const Result<void> can = check_can_write(options.trace); !can.ok())
@@ -359,7 +349,8 @@ int simulate(const SimulateOptions& options, const Catalog& catalog) {
 
 }  // namespace
 
-void add_simulate(Command app, const Catalog& catalog, Chosen& chosen) {
+void add_simulate(Command app, const Catalog& catalog, Chosen& chosen,
+                  const std::vector<std::string>& plugins) {
   auto options = std::make_shared<SimulateOptions>();
   Command command = app.add_subcommand(
       "simulate", "Predict times and queues of a workflow under load, or hunt for trouble");
@@ -392,9 +383,9 @@ void add_simulate(Command app, const Catalog& catalog, Chosen& chosen) {
   command.add_flag("--faults", options->faults,
                    "Roles fail and hang, links break, machines pause or are lost, callers cancel");
   add_workflow_options(command, options->workflow);
-  command.callback([&catalog, &chosen, options, concurrency, rate] {
+  command.callback([&catalog, &chosen, &plugins, options, concurrency, rate] {
     const bool both = concurrency.count() > 0 && rate.count() > 0;
-    chosen = [&catalog, options, both] {
+    chosen = [&catalog, &plugins, options, both] {
       if (both)
         return fail_usage(
             "--rate says when calls come, --concurrency that the next comes when one ends: give "
@@ -402,7 +393,7 @@ void add_simulate(Command app, const Catalog& catalog, Chosen& chosen) {
       if (options->trace == "-") return fail_usage("a trace goes to a file; one called '-' is ./-");
       if (options->seeds > 1 && !options->trace.empty())
         return fail_usage("--trace writes one run: it does not go with --seeds, --seed chooses it");
-      return simulate(*options, catalog);
+      return simulate(*options, catalog, plugins);
     };
   });
 }

@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -21,7 +23,7 @@ namespace sluice::cli {
 namespace {
 
 using std::chrono::steady_clock;
-constexpr std::chrono::seconds patience{5};
+constexpr std::chrono::seconds patience{5}, hurried_patience{1};
 
 /// Between fork and exec: only what is safe there.
 [[noreturn]] void become(char* const* arguments, bool quiet, pid_t parent, int death_signal) {
@@ -169,6 +171,21 @@ void Supervisor::watch() {
   }
 }
 
+bool Supervisor::has_ended(const Process& process, Respawn::Time told) {
+  for (;;) {
+    const auto until = told + (is_hurried_ ? hurried_patience : patience);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now());
+    std::array<pollfd, 2> events{pollfd{process.handle, POLLIN, 0},
+                                 pollfd{is_hurried_ ? -1 : hurry_.descriptor(), POLLIN, 0}};
+    const int found = ::poll(events.data(), events.size(),
+                             static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    if (found < 0 && errno == EINTR) continue;
+    if (found <= 0) return false;
+    if (events[0].revents != 0) return true;
+    is_hurried_ = true;
+  }
+}
+
 void Supervisor::end_all() {
   for (const Process& process : processes_)
     if (process.handle >= 0 && process.is_ours) {
@@ -177,17 +194,10 @@ void Supervisor::end_all() {
       ::kill(process.pid, SIGCONT);
       ::kill(process.pid, SIGTERM);
     }
-  const auto until = steady_clock::now() + patience;
+  const Respawn::Time told = steady_clock::now();
   for (Process& process : processes_) {
     if (process.handle < 0 || !process.is_ours) continue;
-    pollfd event{process.handle, POLLIN, 0};
-    int ended = -1;
-    while (ended < 0) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now());
-      ended = ::poll(&event, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
-      if (ended < 0 && errno != EINTR) break;
-    }
-    if (ended <= 0) ::kill(process.pid, SIGKILL);
+    if (!has_ended(process, told)) ::kill(process.pid, SIGKILL);
     ::waitpid(process.pid, nullptr, 0);
     const std::lock_guard lock(mutex_);
     forget(process);

@@ -44,6 +44,8 @@ class Supervisor {
   ~Supervisor() { stop(); }
   /// Asks all to end, and ends those that do not within five seconds.
   void stop();
+  /// From now on `stop` waits for one second. Thread: any.
+  void hurry() { hurry_.ring(); }
   /// Thread: any.
   std::vector<Status> status() const;
 
@@ -66,6 +68,8 @@ class Supervisor {
   void died(Process& process);
   void plan_next(Process& process);
   void end_all();
+  /// Waits for one that was told to end then; false: it has had its time.
+  bool has_ended(const Process& process, Respawn::Time told);
   /// It has ended, or is left alone.
   static void forget(Process& process);
   /// Until one dies, something is due or `until`; true when asked to stop.
@@ -75,7 +79,8 @@ class Supervisor {
   std::vector<Process> processes_;
   const bool quiet_;
   const std::function<void(const std::string&)> notice_;
-  const Bell stop_;
+  const Bell stop_, hurry_;
+  bool is_hurried_ = false;  // of the thread
   std::thread thread_;
 };
 

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/count_text.h"
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/file_kind.h"
 #include "cli/scenario_run.h"
@@ -36,30 +37,43 @@ struct Found {
   bool in_folder = false;  // it was searched for, not named
 };
 
+/// All scenarios below a folder, in order of their names.
+Result<std::vector<std::string>> scenarios_below(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code failed, ignored;
+  for (fs::recursive_directory_iterator at(folder, failed);
+       !failed && at != fs::recursive_directory_iterator(); at.increment(failed)) {
+    const std::string extension = at->path().extension().string();
+    if (at->is_regular_file(ignored) && (extension == ".yaml" || extension == ".yml") &&
+        holds_scenario(at->path()))
+      found.push_back(at->path().string());
+  }
+  if (failed)
+    return invalid_argument(folder + ": a folder of it cannot be read: " + failed.message() +
+                            "; name the files instead");
+  if (found.empty())
+    return Error{ErrorCode::not_found,
+                 folder + ": no scenario below it (a YAML file that begins with `scenario:`)"};
+  std::ranges::sort(found);
+  return found;
+}
+
 /// Files as they are; of a folder all scenarios below it, in order of their names.
 Result<std::vector<Found>> scenarios_of(const std::vector<std::string>& paths) {
   std::vector<Found> files;
   std::error_code failed;
   for (const std::string& path : paths) {
-    if (!fs::exists(path, failed))
-      return Error{ErrorCode::not_found, path + ": no such file or folder"};
+    const Result<bool> there = is_there(path);
+    if (!there.ok()) return there.error();
+    if (!*there) return Error{ErrorCode::not_found, path + ": no such file or folder"};
     if (!fs::is_directory(path, failed)) {
       if (Result<void> kind = check_is_scenario(path); !kind.ok()) return kind.error();
       files.push_back({path, false});
       continue;
     }
-    std::vector<std::string> found;
-    for (const auto& entry : fs::recursive_directory_iterator(path, failed)) {
-      const std::string extension = entry.path().extension().string();
-      if (entry.is_regular_file(failed) && (extension == ".yaml" || extension == ".yml") &&
-          holds_scenario(entry.path()))
-        found.push_back(entry.path().string());
-    }
-    if (found.empty())
-      return Error{ErrorCode::not_found,
-                   path + ": no scenario below it (a YAML file that begins with `scenario:`)"};
-    std::ranges::sort(found);
-    for (std::string& file : found) files.push_back({std::move(file), true});
+    Result<std::vector<std::string>> found = scenarios_below(path);
+    if (!found.ok()) return found.error();
+    for (std::string& file : *found) files.push_back({std::move(file), true});
   }
   return files;
 }

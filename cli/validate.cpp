@@ -32,9 +32,10 @@ void count(const Diagnostics& diagnostics, Counts& counts) {
     ++(d.severity == Severity::error ? counts.errors : counts.warnings);
 }
 
+/// Or lacks only the key that says so.
 bool names_cluster(const std::string& file) {
   const Result<std::string> text = read_whole_file(file, yaml_bytes_max);
-  return text.ok() && is_cluster(*text);
+  return text.ok() && (is_cluster(*text) || lacks_cluster(file));
 }
 
 /// A cluster's own diagnostics; what is wrong with its workflows stands where it names them.

@@ -22,10 +22,12 @@ constexpr std::size_t manifests_max = 1'000;
 Result<std::vector<fs::path>> manifests_of(const std::string& folder) {
   std::error_code failed;
   std::vector<fs::path> found;
+  const Result<bool> there = is_there(folder);
+  if (!there.ok()) return Error{there.error().code, there.error().message + " (--plugins)"};
   if (!fs::is_directory(folder, failed))
     return Error{ErrorCode::not_found,
-                 folder + (fs::exists(folder, failed) ? ": this is a file, not a folder (--plugins)"
-                                                      : ": no such folder (--plugins)")};
+                 folder + (*there ? ": this is a file, not a folder (--plugins)"
+                                  : ": no such folder (--plugins)")};
   fs::directory_iterator entries(folder, failed);
   if (failed) return Error{ErrorCode::not_found, folder + ": cannot be read: " + failed.message()};
   for (; entries != fs::directory_iterator(); entries.increment(failed)) {

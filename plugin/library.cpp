@@ -112,7 +112,9 @@ std::string abi_problem(std::uint32_t major, std::uint32_t minor) {
 Result<std::string> find_library(const std::string& folder, const std::string& name) {
   std::error_code failed;
   const fs::path place = fs::canonical(folder, failed);
-  if (failed) return Error{ErrorCode::not_found, folder + ": no such folder"};
+  if (failed == std::errc::no_such_file_or_directory)
+    return Error{ErrorCode::not_found, folder + ": no such folder"};
+  if (failed) return invalid_argument(folder + ": cannot be read: " + failed.message());
   std::vector<fs::path> found;
   for (const std::string& file : {name + ".so", "lib" + name + ".so"})
     if (fs::is_regular_file(place / file, failed)) found.push_back(place / file);

@@ -42,7 +42,8 @@ class ClusterLoader : public ClusterReader {
     check_keys(root, cluster_part, "a cluster");
     const YamlNode* version = find(root, "cluster");
     if (version == nullptr)
-      error({1, 1, 1}, "missing-key", "the cluster file has no version", "cluster: 1");
+      error({1, 1, 1}, "missing-key", "the file does not say that it is a cluster file",
+            "begin with `cluster: 1`");
     else
       number(*version, "cluster", 1, 1);
     load_workflows(root);
@@ -227,7 +228,7 @@ class Placer {
         require_runs(*workflow, role);
         check_spread(*workflow, role);
       }
-      for (const TogetherRoles& pair : roles_together(*workflow)) require_together(*workflow, pair);
+      require_all_together(*workflow);
       if (choices_of(*workflow, of_roles) > choices_max)
         error(cluster_.spec.machines_mark, "too-many",
               "the roles of " + workflow->file + " can be spread in more than " +
@@ -368,6 +369,20 @@ class Placer {
     for (const GlobalParamSpec& one : workflow.global_params)
       if (one.name.text == name) return &one;
     return nullptr;
+  }
+
+  /// Of two roles that are apart, one reason why they may not be is told.
+  void require_all_together(const WorkflowSpec& workflow) {
+    std::set<std::set<const RoleSpec*>> told;
+    for (const TogetherRoles& pair : roles_together(workflow)) {
+      const std::set<const RoleSpec*> both{pair.first, pair.second};
+      if (told.contains(both)) continue;
+      const std::size_t before = cluster_.diagnostics.size();
+      require_together(workflow, pair);
+      if (cluster_.diagnostics.size() != before &&
+          cluster_.diagnostics.back().code == "must-be-together")
+        told.insert(both);
+    }
   }
 
   void require_together(const WorkflowSpec& workflow, const TogetherRoles& pair) {

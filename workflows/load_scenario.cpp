@@ -327,12 +327,13 @@ Result<LoadedScenario> load_scenario_file(const std::string& path) {
   if (!text.ok()) return text.error();
   LoadedScenario loaded = load_scenario(path, *text);
   const Name& workflow = loaded.spec.workflow;
-  std::error_code failed;
-  if (const fs::path file = fs::path(path).parent_path() / workflow.text;
-      !workflow.text.empty() && !fs::exists(file, failed)) {
+  if (workflow.text.empty()) return loaded;
+  const std::string file = (fs::path(path).parent_path() / workflow.text).string();
+  if (const Result<bool> there = is_there(file); !there.ok() || !*there) {
     report(loaded.diagnostics,
            {Severity::error, workflow.mark, "no-such-workflow",
-            "there is no file " + in_quotes(file.string()) + " with the workflow",
+            there.ok() ? "there is no file " + in_quotes(file) + " with the workflow"
+                       : there.error().message,
             "write where it is, relative to this file"});
     sort_diagnostics(loaded.diagnostics);
   }

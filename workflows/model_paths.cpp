@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/file.h"
 #include "base/nearest.h"
 
 namespace sluice {
@@ -59,6 +60,14 @@ std::optional<fs::path> directory_of(const fs::path& path, const std::string& fi
   for (const fs::path& root : roots_of(file))
     if (is_model(root / path)) return plain(root / path);
   return std::nullopt;
+}
+
+/// Why it cannot be known whether a checkpoint is there; empty: it is not, or is.
+std::string why_unknown(const fs::path& path, const std::string& file) {
+  for (const fs::path& root : roots_of(file))
+    if (const Result<bool> there = is_there((root / path).string()); !there.ok())
+      return there.error().message;
+  return "";
 }
 
 /// The path with its last part as a checkpoint beside it is called; empty: none is near.
@@ -175,6 +184,9 @@ void resolve_models(LoadedWorkflow& loaded, const Environment& environment) {
       model->text = found->string();
       return;
     }
+    if (const std::string why = why_unknown(*path, loaded.spec.file); !why.empty())
+      return mistakes.add({Severity::error, model->mark, "no-such-model", why,
+                           "write where a checkpoint is that this user may read"});
     mistakes.add(
         {Severity::error, model->mark, "no-such-model",
          "there is no directory " + in_quotes(*path) + " with the model" +

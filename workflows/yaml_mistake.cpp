@@ -2,35 +2,22 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <initializer_list>
 #include <string>
 #include <vector>
 
 #include "base/utf8.h"
+#include "workflows/yaml_colon.h"
 #include "workflows/yaml_reader.h"
 
 namespace sluice {
 
 namespace {
 
-Diagnostic syntax(std::string_view text, std::size_t byte, std::string message,
-                  std::string suggestion) {
-  return {Severity::error, place_of(text, byte), "yaml-syntax", std::move(message),
-          std::move(suggestion)};
-}
-
 std::string hex_of(char byte) {
   static constexpr std::string_view hex = "0123456789abcdef";
   const auto value = static_cast<unsigned char>(byte);
   return std::string("\\x") + hex[value >> 4U] + hex[value & 15U];
-}
-
-/// The length of a space at the beginning of `text` that is none for YAML; 0: there is none.
-std::size_t wide_space(std::string_view text) {
-  for (const std::string_view space : {"\xc2\xa0", "\xe2\x80\xaf", "\xe3\x80\x80"})
-    if (text.starts_with(space)) return space.size();
-  return 0;
 }
 
 /// Quotes, brackets and indents up to where the parser gave up.
@@ -183,11 +170,6 @@ constexpr std::array<Words, 12> known_words{
      {"document indicator", "a line of '---' or '...' inside a value",
       "a file holds one document"}}};
 
-/// Where the line of this byte begins.
-std::size_t line_of(std::string_view text, std::size_t byte) {
-  return text.rfind('\n', byte == 0 ? 0 : byte - 1) + 1;  // npos + 1 is 0
-}
-
 /// What a merge of two versions leaves in a file.
 std::optional<Diagnostic> merge_mark(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
@@ -268,16 +250,6 @@ std::optional<Diagnostic> stray_line(std::string_view text, std::size_t byte) {
                 "align the two");
 }
 
-/// A key that is too long for the parser, which then does not expect the ':' at `byte`.
-std::optional<Diagnostic> long_key(std::string_view text, std::size_t byte) {
-  constexpr std::size_t key_max = 1024;
-  const std::size_t before = text.substr(0, byte).find_last_of("\n{[,") + 1;  // npos + 1 is 0
-  const std::size_t first = std::min(text.find_first_not_of(' ', before), byte);
-  if (byte - first <= key_max) return std::nullopt;
-  return syntax(text, first, "this key is longer than " + std::to_string(key_max) + " bytes",
-                "a name has at most 64 characters");
-}
-
 /// A bracket at `byte` without which all others of the text close each other.
 bool is_one_too_many(std::string_view text, std::size_t byte) {
   if (byte >= text.size() || (text[byte] != ']' && text[byte] != '}')) return false;
@@ -287,98 +259,23 @@ bool is_one_too_many(std::string_view text, std::size_t byte) {
   return !scan.is_mixed() && !scan.open_bracket() && !scan.open_quote();
 }
 
-/// What is missing behind the key at `at`; nothing: it has its ':' and a space, or is no key.
-std::optional<Diagnostic> key_without_colon(std::string_view text, std::size_t at) {
-  const std::string_view line = text.substr(at, text.find('\n', at) - at);
-  const std::size_t end =
-      std::min(line.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_"), line.size());
-  const std::string_view key = line.substr(0, end), rest = line.substr(end);
-  const std::size_t next = rest.find_first_not_of(" \t\r");
-  if (!is_name(key) || next == std::string_view::npos || rest[next] == '#') return std::nullopt;
-  if (rest.starts_with("\xef\xbc\x9a"))
-    return syntax(text, at + end, "this is the ':' of another script (U+FF1A)",
-                  "write ':' and a space in its place");
-  const bool colon = rest[next] == ':';
-  const bool wide = wide_space(rest.substr(colon ? next + 1 : 0)) > 0;
-  if (colon && wide)
-    return syntax(text, at + end + next, "a plain space must follow this ':'",
-                  "write a plain space in place of the no-break space");
-  if (colon || (!wide && std::string_view(" \t=[{").find(rest[0]) == std::string_view::npos))
-    return std::nullopt;
-  Diagnostic missing = syntax(text, at, "a ':' is missing behind " + in_quotes(key),
-                              rest[next] == '=' ? "write ':' and a space in place of the '='"
-                                                : "write a ':' behind the key");
-  missing.mark.length = static_cast<std::uint32_t>(key.size());
-  return missing;
-}
-
-/// Where the line above this one begins that says something; nothing: none does.
-std::optional<std::size_t> line_above(std::string_view text, std::size_t line) {
-  while (line > 0) {
-    line = line < 2 ? 0 : text.rfind('\n', line - 2) + 1;  // npos + 1 is 0
-    const std::size_t first = text.find_first_not_of(" -\t\r", line);
-    if (text[first] != '\n' && text[first] != '#') return line;
-  }
-  return std::nullopt;
-}
-
-/// A key in this line that has no ':', or in one above it which the parser reads on from.
-std::optional<Diagnostic> open_key(std::string_view text, std::size_t line) {
-  const auto first = [&](std::size_t at) { return text.find_first_not_of(" -", at); };
-  const auto said = [&](std::size_t at) {
-    const std::string_view all = text.substr(at, text.find('\n', at) - at);
-    const std::string_view before = all.substr(0, all.find(" #"));
-    return before.substr(0, before.find_last_not_of(" \t\r") + 1);  // npos + 1 is 0
-  };
-  const auto is_opened = [&](std::size_t at) { return said(at).ends_with(':'); };
-  const auto has_key = [&](std::size_t at) {
-    return is_opened(at) || said(at).find(": ") != std::string_view::npos;
-  };
-  const auto indent = [&](std::size_t at) { return first(at) - at; };
-  const auto is_entry = [&](std::size_t at) {
-    return text.substr(at, indent(at)).find('-') != std::string_view::npos;
-  };
-  std::optional<std::size_t> above = line_above(text, line);
-  while (above && !is_entry(line) && !has_key(line) && !has_key(*above) &&
-         indent(*above) <= indent(line)) {
-    line = *above;
-    above = line_above(text, line);
-  }
-  // Further in than a line that has its value, it goes on with that.
-  const bool begins =
-      !above || is_entry(line) || is_opened(*above) || indent(line) <= indent(*above);
-  return begins ? key_without_colon(text, first(line)) : std::nullopt;
-}
-
-/// A key without its ':', in the line of this bracket or above the one in which the parser met a
-/// ':' that it did not expect.
-std::optional<Diagnostic> missing_colon(std::string_view text, std::size_t byte,
-                                        std::optional<std::size_t> bracket) {
-  if (bracket)
-    if (auto found = open_key(text, line_of(text, *bracket))) return found;
-  const std::size_t line = line_of(text, byte);
-  if (text.substr(line, byte - line).find(": ") != std::string_view::npos) return std::nullopt;
-  const auto above = line_above(text, line);
-  return above ? open_key(text, *above) : std::nullopt;
-}
-
-/// A list or a map within a flow whose key has a ':' without a space, a '=' or no sign.
-std::optional<Diagnostic> glued_bracket(std::string_view text, std::size_t byte,
-                                        std::optional<std::size_t> outer) {
-  if (byte >= text.size() || (text[byte] != '[' && text[byte] != '{')) return std::nullopt;
-  const std::size_t sign = text.substr(0, byte).find_last_not_of(' ');
-  if (sign == std::string_view::npos) return std::nullopt;
-  if (text[sign] == ':' && sign + 1 == byte)
-    return syntax(text, sign, "a space must follow this ':'",
-                  std::string("write `: ") + text[byte] + "` in place of `:" + text[byte] + "`");
-  if (text[sign] == '=')
-    return syntax(text, sign, "a ':' is missing here", "write ':' and a space in place of the '='");
-  const std::size_t key = text.find_last_of("{[,\n", sign);
-  if (!outer || text[*outer] != '{' || key == std::string_view::npos) return std::nullopt;
-  return key_without_colon(text, text.find_first_not_of(" \t", key + 1));
-}
-
 }  // namespace
+
+std::size_t wide_space(std::string_view text) {
+  for (const std::string_view space : {"\xc2\xa0", "\xe2\x80\xaf", "\xe3\x80\x80"})
+    if (text.starts_with(space)) return space.size();
+  return 0;
+}
+
+std::size_t line_of(std::string_view text, std::size_t byte) {
+  return text.rfind('\n', byte == 0 ? 0 : byte - 1) + 1;  // npos + 1 is 0
+}
+
+Diagnostic syntax(std::string_view text, std::size_t byte, std::string message,
+                  std::string suggestion) {
+  return {Severity::error, place_of(text, byte), "yaml-syntax", std::move(message),
+          std::move(suggestion)};
+}
 
 Mark place_of(std::string_view text, std::size_t byte) {
   const std::string_view before = text.substr(0, byte);
@@ -449,46 +346,6 @@ Diagnostic wide_space_mistake(std::string_view text, std::size_t byte) {
 Diagnostic unclosed_quote(std::string_view text, std::size_t byte) {
   return syntax(text, byte, "this quote is not closed in its line",
                 std::string("write the closing ") + text[byte] + " at the end of the value");
-}
-
-/// A bracket behind `name:`, of which the parser makes one word.
-static bool is_glued_key(std::string_view text, std::size_t bracket) {
-  if (bracket < 2 || text[bracket - 1] != ':') return false;
-  const std::size_t before = text.substr(0, bracket - 1).find_last_of(" \n") + 1;  // npos + 1: 0
-  return is_name(text.substr(before, bracket - 1 - before));
-}
-
-/// `name:value` in the line above the one in which the parser met a ':' it did not expect.
-static std::optional<Diagnostic> glued_above(std::string_view text, std::size_t byte) {
-  const std::size_t line = line_of(text, byte);
-  const std::size_t last = text.substr(0, line).find_last_not_of(" \t\r\n");
-  if (last == std::string_view::npos) return std::nullopt;
-  std::size_t at = text.find_first_not_of(" -", line_of(text, last + 1));
-  const std::string_view above = text.substr(at, last + 1 - at);
-  const std::size_t colon = above.find(':');
-  if (colon == std::string_view::npos || colon + 1 == above.size() ||
-      std::isalnum(static_cast<unsigned char>(above[colon + 1])) == 0 ||
-      !is_name(above.substr(0, colon)))
-    return std::nullopt;
-  return syntax(text, at + colon, "a space must follow this ':'",
-                "write " + std::string(above.substr(0, colon)) + ": " +
-                    std::string(above.size() - colon <= 60 ? above.substr(colon + 1) : "VALUE"));
-}
-
-/// `outputs: out: a.x`, where the parser did not expect the second ':'.
-static std::optional<Diagnostic> two_keys(std::string_view text, std::size_t byte) {
-  const std::size_t line = line_of(text, byte);
-  const std::size_t at = std::min(text.find_first_not_of(" -", line), byte);
-  const std::string_view head = text.substr(at, byte - at);
-  const std::size_t colon = head.find(": ");
-  const std::size_t second = head.find_first_not_of(' ', std::min(colon, head.size() - 1) + 1);
-  if (colon == std::string_view::npos || second == std::string_view::npos ||
-      !is_name(head.substr(0, colon)) || !is_name(head.substr(second)))
-    return std::nullopt;
-  const std::string key(head.substr(0, colon)), inner(head.substr(second));
-  return syntax(
-      text, byte, "this line has two keys, one as the value of the other",
-      "write " + key + ": { " + inner + ": VALUE }, or `" + inner + ":` below it, indented");
 }
 
 /// A '${' within braces, which ends the value before it.
@@ -585,7 +442,8 @@ Diagnostic syntax_mistake(std::string_view text, std::size_t byte, const std::st
   if (parser.find("end of map not found") != std::string::npos) {
     if (auto stray = stray_line(text, byte)) return std::move(*stray);
     const bool first = text.substr(line, byte - line).find_first_not_of(" -") == text.npos;
-    if (auto key = first ? key_without_colon(text, byte) : std::nullopt) return std::move(*key);
+    for (const auto look : {key_without_colon, word_without_colon})
+      if (auto key = first ? look(text, byte) : std::nullopt) return std::move(*key);
   }
   for (const Words& words : known_words)
     if (parser.find(words.parser) != std::string::npos)

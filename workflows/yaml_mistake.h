@@ -14,6 +14,14 @@ namespace sluice {
 /// The line and column of a byte of the text.
 Mark place_of(std::string_view text, std::size_t byte);
 
+/// Where the line of this byte begins.
+std::size_t line_of(std::string_view text, std::size_t byte);
+/// The length of a space at the beginning of `text` that is none for YAML; 0: there is none.
+std::size_t wide_space(std::string_view text);
+/// An error at a byte.
+Diagnostic syntax(std::string_view text, std::size_t byte, std::string message,
+                  std::string suggestion);
+
 /// What keeps the bytes from being text: another encoding, control bytes. Nothing: it is UTF-8.
 std::optional<Diagnostic> wrong_bytes(std::string_view text);
 

@@ -45,33 +45,57 @@ Result<void> check_blocks(const GgufFile& file, const std::string& kind, std::si
                            " blocks (" + of + ")");
 }
 
+/// A key of a config.json, and what the file calls it, behind its kind.
+struct Key {
+  const char* config;
+  const char* file;
+  bool is_whole = true;
+  bool is_needed = false;
+};
+constexpr Key keys[] = {{"hidden_size", "embedding_length", true, true},
+                        {"num_hidden_layers", "block_count", true, true},
+                        {"num_attention_heads", "attention.head_count", true, true},
+                        {"num_key_value_heads", "attention.head_count_kv"},
+                        {"intermediate_size", "feed_forward_length", true, true},
+                        {"max_position_embeddings", "context_length"},
+                        {"head_dim", "attention.key_length"},
+                        {"rms_norm_eps", "attention.layer_norm_rms_epsilon", false, true},
+                        {"rope_theta", "rope.freq_base", false}};
+
+/// What is said of a config.json, in the file's own keys.
+Error in_keys_of_file(const GgufFile& file, const std::string& kind, const Error& error) {
+  if (!error.message.starts_with(file.name())) return error;
+  std::string what = error.message.substr(file.name().size());
+  for (const Key& key : keys) {
+    const std::string own = kind + "." + key.file;
+    for (std::size_t at = what.find(key.config); at != std::string::npos;
+         at = what.find(key.config, at + own.size()))
+      what.replace(at, std::string_view(key.config).size(), own);
+  }
+  const std::string head = kind + ".attention.key_length";
+  if (what.find(head) != std::string::npos && !file.has(head))
+    what += "; without it each head has " + kind + ".embedding_length / " + kind +
+            ".attention.head_count";
+  return {error.code, file.name() + what};
+}
+
 /// The keys of a config.json, as far as the file has them.
 Result<Json> config_of(const GgufFile& file, const std::string& kind) {
   const std::string at = kind + ".";
   Json config = {{"model_type", kind}};
-  const auto whole = [&](const char* to, const std::string& from) {
-    if (const auto value = file.whole(at + from); value.has_value()) config[to] = *value;
-  };
-  whole("hidden_size", "embedding_length");
-  whole("num_hidden_layers", "block_count");
-  whole("num_attention_heads", "attention.head_count");
-  whole("num_key_value_heads", "attention.head_count_kv");
-  whole("intermediate_size", "feed_forward_length");
-  whole("max_position_embeddings", "context_length");
-  whole("head_dim", "attention.key_length");
-  const auto number = [&](const char* to, const std::string& from) {
-    if (const auto value = file.number(at + from); value.has_value()) config[to] = *value;
-  };
-  number("rms_norm_eps", "attention.layer_norm_rms_epsilon");
-  number("rope_theta", "rope.freq_base");
-  for (const char* needed : {"hidden_size", "num_hidden_layers", "num_attention_heads",
-                             "intermediate_size", "rms_norm_eps"})
-    if (!config.contains(needed))
-      return corrupt(file, "the metadata of " + kind + " does not tell '" + needed +
+  for (const Key& key : keys) {
+    if (key.is_whole) {
+      if (const auto value = file.whole(at + key.file)) config[key.config] = *value;
+    } else if (const auto value = file.number(at + key.file)) {
+      config[key.config] = *value;
+    }
+    if (key.is_needed && !config.contains(key.config))
+      return corrupt(file, "the metadata of " + kind + " does not tell '" + at + key.file +
                                "', or not as one number");
+  }
   if (file.has(at + "attention.head_count_kv") && !config.contains("num_key_value_heads"))
-    return invalid_argument(file.name() +
-                            ": attention.head_count_kv differs from layer to layer, which is not "
+    return invalid_argument(file.name() + ": " + at +
+                            "attention.head_count_kv differs from layer to layer, which is not "
                             "supported");
   // What Gemma's own configuration calls the tanh form of GELU is its default here.
   const GgufFile::Tensor* embedding = file.find("token_embd.weight");
@@ -160,7 +184,7 @@ Result<Architecture> gguf_architecture(const GgufFile& file) {
   const Result<Json> config = config_of(file, kind);
   if (!config.ok()) return config.error();
   Result<Architecture> made = Architecture::parse(config->dump(), file.name());
-  if (!made.ok()) return made;
+  if (!made.ok()) return in_keys_of_file(file, kind, made.error());
   DecoderShape& text = *made->text;
   if (auto all = check_blocks(file, kind, text.layers); !all.ok()) return all.error();
   text.block.norm_plus_one = false;
@@ -175,7 +199,7 @@ Result<Architecture> gguf_architecture(const GgufFile& file) {
     if (auto finite = check_finite(file, factor); !finite.ok()) return finite.error();
     text.rope.scaling = Rope::Scaling::linear;
     text.rope.factor = file.number(factor).value_or(1);
-    if (!(text.rope.factor > 0)) return corrupt(file, "rope.scaling.factor must be above zero");
+    if (!(text.rope.factor > 0)) return corrupt(file, factor + " must be above zero");
   }
   if (auto read = read_factors(file, text.rope, text.block.head_dim); !read.ok())
     return read.error();

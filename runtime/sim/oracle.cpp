@@ -409,10 +409,11 @@ std::string Oracle::remains(std::size_t index) const {
   return text + (call.cancelled ? ", cancelled" : "") + (call.given_up ? ", given up" : "");
 }
 
-void Oracle::check_alive(const std::vector<std::size_t>& touched) {
+void Oracle::check_alive(const std::vector<std::size_t>& touched,
+                         std::vector<std::size_t>* longest) {
   for (const std::size_t index : touched) {
     const CallFacts& call = calls_[index];
-    if (!call.queues.empty()) check_waiting(index);
+    if (!call.queues.empty()) check_waiting(index, longest);
     check_half_done(index);
     if (call.started && !call.ended && !call.given_up && call.messages == 0 && call.running.empty())
       violated("C9: nothing of call " + std::to_string(index) + " is left, and it has not ended");

@@ -70,7 +70,9 @@ class Oracle {
   void check_orphans();
 
   /// After each event: a call of which nothing exists has ended, and no queue is too long.
-  void check_alive(const std::vector<std::size_t>& touched);
+  /// `longest`: by node that drops, how many waited in one call; raised where it is given.
+  void check_alive(const std::vector<std::size_t>& touched,
+                   std::vector<std::size_t>* longest = nullptr);
   /// What is left of a call, in words.
   std::string remains(std::size_t call) const;
   void violated(std::string what);
@@ -180,7 +182,7 @@ class Oracle {
   void check_at_once(const StartActivation& start, const CallFacts& call);
   void came(NodeId node, FrameNumber frame, CallFacts& call);
   /// When an event is over: no more waits for such a node than it says.
-  void check_waiting(std::size_t call);
+  void check_waiting(std::size_t call, std::vector<std::size_t>* longest);
   void check_drops(const EndCall& end, const CallFacts& call);
   std::vector<bool> upstream_of(const Collector& join) const;
   std::string where(const StartActivation& start) const;

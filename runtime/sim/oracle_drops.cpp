@@ -55,15 +55,17 @@ void Oracle::check_at_once(const StartActivation& start, const CallFacts& call) 
              std::to_string(most) + " that may");
 }
 
-void Oracle::check_waiting(std::size_t index) {
+void Oracle::check_waiting(std::size_t index, std::vector<std::size_t>* longest) {
   const CallFacts& call = calls_[index];
   if (call.given_up) return;
-  for (std::size_t id = 0; id < call.queues.size(); ++id)
-    if (const std::size_t waiting = call.queues[id].frames.size();
-        waiting > plan_.nodes[id].queue_max)
+  for (std::size_t id = 0; id < call.queues.size(); ++id) {
+    const std::size_t waiting = call.queues[id].frames.size();
+    if (longest != nullptr) (*longest)[id] = std::max((*longest)[id], waiting);
+    if (waiting > plan_.nodes[id].queue_max)
       violated("C27: call " + std::to_string(index) + ", " + std::to_string(waiting) +
                " wait for node '" + plan_.nodes[id].name + "', of " +
                std::to_string(plan_.nodes[id].queue_max) + " that may");
+  }
 }
 
 void Oracle::check_drops(const EndCall& end, const CallFacts& call) {

@@ -59,7 +59,7 @@ class Simulation final : public TroubleHost {
       report_.hash = mixed(
           report_.hash ^ static_cast<std::uint64_t>(now_.count()),
           (static_cast<std::uint64_t>(event.kind) << 56U) ^ event.index ^ (event.number << 20U));
-      oracle_.check_alive(touched_);
+      oracle_.check_alive(touched_, &report_.queue_peaks);
       touched_.clear();
       check_progress();
       want_tick();

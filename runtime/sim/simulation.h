@@ -70,7 +70,9 @@ struct Report {
   std::vector<Firing> firings;    // of all calls, in the order they started
   std::vector<Span> spans;
   std::vector<std::string> violations;   // what the oracle found; empty: nothing
-  std::vector<std::size_t> queue_peaks;  // by node: activations that waited for a replica
+  /// By node: most activations that waited for a replica, or sets of inputs of one call that waited
+  /// at a node which drops the oldest (where each frame is a set).
+  std::vector<std::size_t> queue_peaks;
   FaultCounts faults;
   std::uint64_t events = 0;
   std::uint64_t hash = 0;  // of every event in turn

@@ -122,6 +122,17 @@ TEST_CASE("a file is read whole, and what is no file is an error, never a wait")
   CHECK(read("some/below", 9).error().code == ErrorCode::not_found);
   CHECK(read(".", 9).error().code == ErrorCode::invalid_argument);
   CHECK_THAT(read(".", 9).error().message, Catch::Contains("this is a folder, not a file"));
+  // Whoever may not enter a folder does not know what is in it; a circle of links says so to root.
+  fs::create_symlink("round", folder / "round");
+  const auto there = [&](const char* name) { return is_there((folder / name).string()); };
+  CHECK(there("some").value());
+  CHECK(there(".").value());
+  CHECK_FALSE(there("absent").value());
+  CHECK_FALSE(there("some/below").value());
+  REQUIRE_FALSE(there("round/below").ok());
+  CHECK_THAT(there("round/below").error().message,
+             Catch::Contains("round/below: cannot be read: "));
+  CHECK(there("round/below").error().message == read("round/below", 9).error().message);
   REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
   CHECK_THAT(read("pipe", 9).error().message, Catch::Contains("not a regular file"));
 }

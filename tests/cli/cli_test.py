@@ -200,6 +200,21 @@ def set_of_a_folder(scratch):
     expect("a value that does not fit is not skipped", code == 1 and "FAILED" in out and "roles.vit.replicas=none" in err, (code, out, err))
 
 
+def unknown_places(scratch, file):
+    """What the system says of a place that cannot be looked at is told; only of root it is no missing right to enter."""
+    os.symlink("round", os.path.join(scratch, "round"))
+    place, cannot = os.path.join(scratch, "round", "x"), "cannot be read: "
+    for command in (["test"], ["model", "inspect"], ["chat"], ["roles", "--plugins"], ["plan"], ["up"], ["run", CHAT, "--image"],
+                    ["run", CHAT, "--request"], ["run", CHAT, "--calls"], ["simulate", CHAT, "--profile"],
+                    ["model", "check", "tests/golden/llama", "--outputs", os.path.join(scratch, "o"), "--inputs"]):
+        one_line_error(f"a place that nobody can look at, {command}", cannot, *command, place)
+    code, out, err = sluice("validate", file("far.yaml", f"sluice: 1\nworkflow: w\ninputs: {{ x: text }}\nroles: {{ a: {{ plugin: chat_model, model: \"{place}\" }} }}\n"
+                                             "nodes: { n: { run: a.answer, inputs: [ { text: inputs.x } ] } }\noutputs: { y: n.token }\n".encode()))
+    expect("a model that nobody can look at", code == 1 and f"{place}: {cannot}" in out and "there is no directory" not in out, (code, out, err))
+    code, out, err = sluice("validate", file("locks.yaml", b"cluster: 1\nworkflows: [ w.yaml ]\nkeys: round/x\nmachines: { a: { home: true } }\n"))
+    expect("keys that nobody can look at", code == 1 and cannot in out and "[bad-key]" in out and "there is no folder" not in out, (code, out, err))
+
+
 def kinds(scratch, file):
     """A file of another kind than the command wants is named, once; `validate` takes them all."""
     cluster = "examples/cluster/laptop.yaml"
@@ -220,7 +235,8 @@ def kinds(scratch, file):
         one_line_error(f"a cluster file that begins as a workflow, {command}", "write `cluster: 1` in place of `sluice: 1`",
                        command, file("misnamed.yaml", b"sluice: 1\n" + machines))
     code, out, err = sluice("validate", os.path.join(scratch, "headless.yaml"))
-    expect("the same of validate", code == 1 and err.count("error: ") == 1 and "lacks `cluster: 1`" in err, (code, out, err))
+    expect("validate says where it lacks that", code == 1 and "headless.yaml:1:1: error: the file does not say that it is a cluster file [missing-key]\n" in out and
+           "help: begin with `cluster: 1`\n" in out and not err, (code, out, err))
     for command in (["up"], ["run", "--cluster"], ["status", "--cluster"]):
         one_line_error(f"a cluster file that begins as a workflow, {command}", "write `cluster: 1` in place of `sluice: 1`",
                        *command, os.path.join(scratch, "misnamed.yaml"))
@@ -323,6 +339,7 @@ def main():
         one_line_error("a seed below 0", "0 or more", "test", "workflows", "--seed", "-1", status=2)
         one_line_error("a prompt that is no text", "PROMPT: it is no text: byte 2 is not UTF-8", "model", "ask", "tests/golden/qwen2", b"a\xff")
         kinds(scratch, file)
+        unknown_places(scratch, file)
         clusters(scratch, file)
 
         code, out, err = sluice(*ask, TABLE)

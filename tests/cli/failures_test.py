@@ -416,6 +416,12 @@ def what_is_read(scratch):
         with open(path, "w", encoding="utf-8") as f:
             f.write(words)
         files[path] = path
+    folder = os.path.join(scratch, "read_plugins")
+    os.mkdir(folder)
+    plugin = files["plugin"] = os.path.join(folder, "shout.role.yaml")
+    with open(plugin, "w", encoding="utf-8") as f:
+        f.write("sluice_role: 1\nname: shout\nmeaning: loud\nabi: 1.0\nkind: plain\ninterfaces:\n  speak:\n"
+                "    inputs: { text: { type: text, meaning: words } }\n    outputs: { word: { type: text, meaning: loud words } }\n")
     before = {path: open(path, "rb").read() for path in files.values()}
     link = os.path.join(scratch, "read_link")
     os.link(flow, link)
@@ -433,6 +439,8 @@ def what_is_read(scratch):
                        (weights, ["run", flow, "--prompt", "hi", "--trace", weights]),
                        (weights, ["model", "check", os.path.dirname(weights), "--inputs", picture, "--outputs", weights]),
                        (picture, ["model", "check", os.path.dirname(weights), "--inputs", picture, "--outputs", picture]),
+                       (plugin, ["simulate", flow, "--calls", "1", "--plugins", folder, "--trace", plugin]),
+                       (plugin, ["run", flow, "--prompt", "hi", "--plugins", folder, "--trace", plugin]),
                        (profile, ["simulate", flow, "--calls", "1", "--profile", profile, "--trace", profile])):
         refused(f"over what is read: {args}", f"it would be written over {path}, which is read", *args)
     for path, was in before.items():

@@ -381,6 +381,7 @@ TEST_CASE("a file of another kind than a command wants is named as what it is, a
       {"no_yaml.yaml", "a: [\n"},
       {"calls.jsonl", "{\"inputs\": {}}\n"},
       {"calls_behind_blanks.jsonl", " \n\t\r{\"inputs\": {}}\n"},
+      {"calls_below_a_comment.jsonl", "\n# these\n{\"inputs\": {}}\n"},
       {"calls_in_a_list.json", "[{}]\n"},
       {"words.txt", "some words\n"},
       {"weights.safetensors", "x"},

@@ -157,6 +157,9 @@ def wrong_inputs(scratch, flow, rest):
         path = scratch.file("calls.yaml", text)
         refused(f"{kind} as the calls", f"{path}: this is {kind}, not calls; --calls takes JSON, a call a line: {{\"inputs\": {{...}}}}",
                 args=[flow, "--calls", path])
+    for line, text in ((1, "# calls\n\n# of mine\n{\"inputs\": {}}\n"), (3, "\n \n  # calls\n{\"inputs\": {}}\n{}\n")):
+        path = scratch.file("calls.jsonl", text)
+        refused("a comment above the calls", f"{path}:{line}: JSON has no comments: remove this line, which begins with '#'", args=[flow, "--calls", path])
     refused("a pipe as the calls", "--calls -", args=[flow, "--calls", pipe], seconds=30)
     code, out, err = sluice("run", CHAT, "--prompt", "draw a red circle", "--steps", "2", "--out", pipe, seconds=60)
     expect("a pipe that nobody reads, as an output", code == 1 and "fifo: cannot be written" in err and not out, (code, out, err))
@@ -175,6 +178,11 @@ def prompts(scratch):
                             "--out", scratch.folder)
     expect("words the model does not know", code == 0 and out.strip() and err.startswith("warning: embed: the model does not know the word 'crimson'; ") and
            "models/scenes/README.md" in err, (code, out, err))
+    with open(TABLE, "rb") as f:
+        code2, seen, err2 = sluice("run", CHAT, "--prompt", "what color is the circle", "--image", "-", stdin=f.read())
+    expect("a picture through a pipe", code2 == 0 and seen == typed, (typed, seen, err2))
+    code, out, err = sluice("run", CHAT, "--prompt", "-", "--image", "-", stdin=b"x")
+    expect("a prompt and a picture through one pipe", code == 2 and "--image: standard input can be read once, and --prompt reads it" in err and not out, (code, out, err))
     request = json.dumps(question("what color is the circle")["inputs"]["request"])
     code, asked, err = sluice("run", CHAT, "--request", "-", stdin=request.encode())
     code2, given, err2 = sluice("run", CHAT, "--input", "request=" + request)
@@ -300,6 +308,7 @@ def strict_lines(flow):
            (line('{"id": 123456789012345678901, "session": "s", '), "'id': the number 123456789012345678901 would come back as another one; write it as a string"),
            (line('{"id": [{"a": 0.10000000000000000000001}], '), "'id': the number 0.1000"),
            ("[[1]] x", "it is not JSON, as byte 7 of the line shows"),
+           ("  # a call", "JSON has no comments: remove this line, which begins with '#'"),
            (line("").replace('"j": null', '"j": [0.1, {"a": 123456789012345678901}]'),
             "inputs.j (json): the number 123456789012345678901 would come back as another one; write it as a string"),
            (line("").replace('"j": null', '"j": [1e400]'), "a number in it is out of range, as byte "),

@@ -132,8 +132,23 @@ def again_at_the_end(run: str, cluster: str):
         process.communicate(timeout=60)
         check(process.returncode == -signal.SIGINT, f"{which}: another Ctrl-C: {process.returncode}")
         until(lambda: not eyes(), 20, f"{which}: the kernel ends the machines")
-        sluice("down", "--cluster", cluster)
+        if which == "run":
+            sluice("down", "--cluster", cluster)
         nothing_left(run, cluster, f"{which}: another Ctrl-C")
+
+
+def two_at_once(run: str, cluster: str):
+    """`up` that is told to end twice in one moment: its machines end in order, and it leaves nothing."""
+    for _ in range(3):
+        up = subprocess.Popen([SLUICE, "up", cluster], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(up)
+        for _ in range(3):
+            up.stdout.readline()
+        up.send_signal(signal.SIGTERM)
+        up.send_signal(signal.SIGTERM)
+        up.communicate(timeout=60)
+        check(up.returncode in (0, -signal.SIGTERM), f"two SIGTERM at once: {up.returncode}")
+        nothing_left(run, cluster, "two SIGTERM at once")
 
 
 def up_loses_its_terminal(run: str, cluster: str):
@@ -156,6 +171,7 @@ def main():
         reader_goes(run, folder, cluster)
         status_meanwhile(run, folder, cluster)
         again_at_the_end(run, cluster)
+        two_at_once(run, cluster)
         up_loses_its_terminal(run, cluster)
     print(f"told to end: {len(failures)} failures")
     return 1 if failures else 0

@@ -221,7 +221,10 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
       {"- a",
        "1:1 not-a-cluster a cluster file is a map, this is a list | begin with `cluster: 1`"},
       {"workflows: [ a ]\nmachines: { a: { home: true } }",
-       "1:1 missing-key the cluster file has no version | cluster: 1"},
+       "1:1 missing-key the file does not say that it is a cluster file | begin with `cluster: 1`"},
+      {"cluster: 1\nworkflows: [ a ]\nmachines\n  a: { home: true }\n",
+       "3:1 yaml-syntax a ':' is missing behind 'machines' | write a ':' behind it, and its value "
+       "behind that or in the lines below"},
       {"cluster: 2\nworkflows: [ a ]\nmachines: { a: { home: true } }",
        "1:10 bad-number cluster is '2', it must be 1 | "},
       {"cluster: 1\nmachines: { a: { home: true } }",

@@ -1,4 +1,5 @@
 // Cluster files: mistakes that are told once each, and mean one thing.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <utility>
@@ -150,6 +151,32 @@ TEST_CASE("two workflows of one name are refused at the second, with both files"
   copy.spec.name.text = "three";
   place_roles(loaded, specs);
   CHECK(loaded.diagnostics.empty());
+}
+
+TEST_CASE("two roles that are apart are told once, whatever they should be together for") {
+  const auto told = [](const std::string& machines) {
+    LoadedCluster loaded = load_cluster("c.yaml", with_machines(machines));
+    REQUIRE(loaded.diagnostics.empty());
+    LoadedWorkflow workflow = load_workflow("two.yaml", workflow_text);
+    std::vector<RoleSpec>& roles = workflow.spec.roles;
+    roles[1].colocate = Name{"hand", {}};  // mind, with which it shares pages too
+    const WorkflowSpec* specs[] = {&workflow.spec};
+    place_roles(loaded, specs);
+    std::string all;
+    for (const Diagnostic& d : loaded.diagnostics) all += d.code + " " + d.message + "\n";
+    return all;
+  };
+  CHECK(told("  front: { home: true, roles: [ ear, eye, mind ] }\n  gpu: { roles: [ hand ] }\n") ==
+        "must-be-together role 'mind' is on 'front' and 'hand' on 'gpu' (line 5), but 'mind' is "
+        "colocated with 'hand'\n");
+  CHECK(
+      told("  front: { home: true, roles: [ ear, eye, mind, hand ], hosts: { a: [ mind ] } }\n") ==
+      "must-be-together role 'hand' is in no host and 'mind' in host 'a', but 'mind' is "
+      "colocated with 'hand'\n");
+  // Each other pair is told by itself.
+  const std::string two =
+      told("  front: { home: true, roles: [ ear, mind ] }\n  gpu: { roles: [ eye, hand ] }\n");
+  CHECK(std::ranges::count(two, '\n') == 2);
 }
 
 TEST_CASE("a role that no machine can run is an error where it is placed first") {

@@ -229,6 +229,33 @@ TEST_CASE("a number of a GGUF file that is NaN or infinite is refused by its key
     }
 }
 
+TEST_CASE("what is wrong with a model of a GGUF file is told in the file's own keys") {
+  for (const std::string kind : {"llama", "qwen2"}) {
+    const auto told = [&](const std::string& key, const Fact& fact) {
+      GgufText made = sound(kind);
+      made.facts[kind + "." + key] = fact;
+      return problem(made);
+    };
+    const std::string file = "file: '" + kind + ".";
+    CHECK(told("attention.head_count_kv", 3U) ==
+          file + "attention.head_count_kv' must divide " + kind + ".attention.head_count");
+    CHECK(told("embedding_length", 0U) ==
+          file + "embedding_length' must be a whole number from 1 to 65536");
+    CHECK(told("attention.layer_norm_rms_epsilon", -1.0F) ==
+          file + "attention.layer_norm_rms_epsilon' must be above 0");
+    CHECK(told("attention.key_length", 3U) == file + "attention.key_length' must be even");
+    CHECK(told("embedding_length", 12U) == file +
+                                               "attention.key_length' must be even; without it "
+                                               "each head has " +
+                                               kind + ".embedding_length / " + kind +
+                                               ".attention.head_count");
+    GgufText none = sound(kind);
+    none.facts.erase(kind + ".feed_forward_length");
+    CHECK(problem(none) == "file: the metadata of " + kind + " does not tell '" + kind +
+                               ".feed_forward_length', or not as one number");
+  }
+}
+
 TEST_CASE("each fact of a GGUF file that is another is refused or read, as before") {
   test::Outcomes outcomes("gguf_facts");
   for (const std::string kind : {"llama", "qwen2", "gemma"}) {

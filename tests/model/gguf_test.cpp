@@ -383,7 +383,7 @@ TEST_CASE("what a GGUF file asks for and is not supported is refused by name") {
         std::string::npos);
   CHECK(gguf_architecture(only("general.architecture", "llama"))
             .error()
-            .message.find("hidden_size") != std::string::npos);
+            .message.find("'llama.embedding_length'") != std::string::npos);
   CHECK(gguf_tokenizer(only("tokenizer.ggml.model", "bert")).error().message.find("'bert'") !=
         std::string::npos);
   CHECK(gguf_tokenizer(only("tokenizer.ggml.model", "gpt2")).error().message.find("tokens") !=

@@ -98,6 +98,8 @@ def main():
         sluice = prefix + "/bin/sluice"
         expect("new role", run([sluice, "new", "role", "shout"], cwd=scratch), 0, "shout: a plain role")
         expect("new role", run([sluice, "new", "role", "speech", "deep/er", "--stepped"], cwd=scratch), 0)
+        expect("a folder with a blank, as it is typed", run([sluice, "new", "role", "speech", "my own/it's"], cwd=scratch), 0,
+               "my own/it's: a plain role, a workflow and their tests\n  cd 'my own/it'\\''s' && cmake -S . ")
         for project in (scratch + "/shout", scratch + "/deep/er"):
             build(project, prefix)
             if FAILURES:

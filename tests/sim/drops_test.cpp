@@ -1,5 +1,6 @@
 // Nodes with `on_full: drop_oldest` in the simulator, whose oracle holds every drop to C27: with
 // and without faults, and windows of one frame.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "runtime/sim/simulation.h"
@@ -79,6 +80,7 @@ std::string calls_of(std::size_t count) {
 TEST_CASE("without faults each call ends well, and what was dropped is told") {
   const Bound bound = film(calls_of(3));
   std::uint64_t dropped = 0;
+  std::vector<std::size_t> longest(bound.plan.nodes.size(), 0);
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     INFO("seed " << seed);
     sim::Options options;
@@ -91,8 +93,13 @@ TEST_CASE("without faults each call ends well, and what was dropped is told") {
       CHECK(call.outputs[bound.plan.outputs.size() - 1] == 1);  // the count's: it hears of the end
     }
     dropped += report.faults.dropped;
+    for (std::size_t id = 0; id < longest.size(); ++id)
+      longest[id] = std::max(longest[id], report.queue_peaks[id]);
   }
   CHECK(dropped > 1000);
+  // What waits at a node that drops is among the longest queues, up to what the node says.
+  for (const PlanNode& node : bound.plan.nodes)
+    if (node.name == "see" || node.name == "act") CHECK(longest[node.id] == node.queue_max);
 }
 
 TEST_CASE("under every kind of fault drops keep their rule") {

@@ -182,6 +182,14 @@ TEST_CASE("models are found where they are, and said to be missing where they ar
   CHECK(loaded->spec.roles[1].model->text == (folder.path() / "checkpoints/one").string());
   REQUIRE(codes(loaded->diagnostics) == std::vector<std::string>{"no-such-model"});
   CHECK(loaded->diagnostics[0].mark.line == 5);
+  // Where nobody can look, nothing is said to be missing.
+  fs::create_symlink("round", folder.path() / "round");
+  const std::string path = (folder.path() / "round/model").string();
+  LoadedWorkflow unknown =
+      load_workflow("w.yaml", "sluice: 1\nroles: { a: { plugin: p, model: \"" + path + "\" } }\n");
+  resolve_models(unknown, process_environment());
+  REQUIRE(codes(unknown.diagnostics) == std::vector<std::string>{"no-such-model"});
+  CHECK(unknown.diagnostics[0].message.starts_with(path + ": cannot be read: "));
 }
 
 TEST_CASE("a model that is missing is said once, at the first place that names it") {

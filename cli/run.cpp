@@ -327,7 +327,12 @@ int run(const RunOptions& options, const Catalog& catalog,
   }
   if (!interrupts) interrupts.emplace(Interrupts::Of::end);
   Runner& runner = *running->runner;
-  CallsOptions calls{options.calls, options.session, options.concurrency, &check, {}, &*interrupts};
+  CallsOptions calls{options.calls,
+                     options.session,
+                     options.concurrency.value_or(usual_concurrency(plan)),
+                     &check,
+                     {},
+                     &*interrupts};
   if (running->home) calls.waits_for = [home = running->home.get()] { return home->waits_for(); };
   RunEnd end = many ? run_calls(calls, *lines, plan, runner, std::move(files).value(), *progress)
                     : run_one(options, plan, std::move(inputs).value(), std::move(files).value(),

@@ -1,6 +1,7 @@
 // Many calls of one workflow, read and answered line by line: `sluice run --calls`.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <set>
@@ -17,10 +18,17 @@ class CallCheck;
 class Interrupts;
 class Progress;
 
+/// Calls under way at once where nobody says how many; fewer, where the workflow takes fewer:
+/// whoever sends them waits rather than be refused.
+inline constexpr std::size_t concurrency_usual = 8;
+inline std::size_t usual_concurrency(const Plan& plan) {
+  return std::min(concurrency_usual, static_cast<std::size_t>(plan.limits.calls));
+}
+
 struct CallsOptions {
   std::string source;                // a file, or `-`
   std::string session;               // of a line that names none
-  std::size_t concurrency = 8;       // calls under way at once
+  std::size_t concurrency = 0;       // calls under way at once
   const CallCheck* check = nullptr;  // of what each brings, before it begins
   /// Words on machines that no call begins without, for now; empty: there are none of these.
   std::function<std::string()> waits_for;

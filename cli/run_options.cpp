@@ -5,6 +5,7 @@
 
 #include "cli/call_value.h"
 #include "cli/given_inputs.h"
+#include "cli/run_calls.h"
 
 namespace sluice::cli {
 
@@ -45,7 +46,7 @@ void add_calls_options(Command command, RunOptions& options) {
   command.add_option("--concurrency", options.concurrency, "Of --calls, so many at once")
       .needs("--calls")
       .check(Range(1, 1024))
-      .shown_default();
+      .shown_default(std::to_string(concurrency_usual));
   command.add_option("--session", options.session,
                      "The name of the calls' session, within this run; without it each line of "
                      "--calls that names none has one of its own");

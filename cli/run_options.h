@@ -25,7 +25,7 @@ struct RunOptions {
   std::optional<std::string> prompt;
   std::string request;
   std::string calls;
-  std::size_t concurrency = 8;
+  std::optional<std::size_t> concurrency;  // none: the usual, or what the workflow takes
   std::string session;
   std::string trace;
   IsolateOptions isolate;

@@ -13,6 +13,7 @@
 #include "cli/file_kind.h"
 #include "cli/load_advice.h"
 #include "cli/output_files.h"
+#include "cli/run_calls.h"
 #include "cli/shell_word.h"
 #include "cli/trace.h"
 #include "graph/loop_ends.h"
@@ -34,7 +35,7 @@ struct SimulateOptions {
   std::uint64_t seed = 1;
   std::uint64_t seeds = 1;
   std::uint32_t machines = 1;
-  std::uint64_t concurrency = 8;  // as of `run --calls`
+  std::uint64_t concurrency = 0;  // as of `run --calls`; none: as many as there
   double rate = 0;                // 0: not given, calls begin as others end
   bool faults = false;
   WorkflowOptions workflow;
@@ -306,7 +307,7 @@ int hunt(const Plan& plan, const Script& script, const SimulateOptions& options)
   return status(failed, options);
 }
 
-int simulate(const SimulateOptions& options, const Catalog& catalog,
+int simulate(SimulateOptions options, const Catalog& catalog,
              const std::vector<std::string>& plugins) {
   Result<Compiled> compiled = compile_file(options.file, options.workflow, catalog);
   if (!compiled.ok()) return fail(compiled.error().message);
@@ -314,6 +315,7 @@ int simulate(const SimulateOptions& options, const Catalog& catalog,
   if (!compiled->ok()) return 1;
   if (compiled->loaded.spec.is_library)
     return fail(options.file + " has roles for other workflows to include, and nothing to run");
+  if (options.concurrency == 0) options.concurrency = usual_concurrency(compiled->plan);
   Result<Script> script = make_script(options, compiled->plan);
   if (!script.ok()) return fail(script.error().message);
   if (!options.trace.empty()) {
@@ -365,7 +367,7 @@ void add_simulate(Command app, const Catalog& catalog, Chosen& chosen,
                       "Calls under way at once: as one ends the next begins; as many as --calls: "
                       "all come at the same moment")
           .check(Range(std::uint64_t{1}, std::uint64_t{1'000'000}))
-          .shown_default();
+          .shown_default(std::to_string(concurrency_usual));
   const Option rate =
       command
           .add_option("--rate", options->rate,

@@ -51,12 +51,15 @@ double machine_bytes() {
 }
 
 std::string MemoryPlan::text() const {
-  return "weights " + megabytes(weights) + ", KV " + megabytes(kv) + " for " +
-         std::to_string(kv_tokens) + " tokens; the machine has " + megabytes(machine);
+  return (weights == 0 ? "" : "weights " + megabytes(weights) + ", ") + "KV " + megabytes(kv) +
+         " for " + std::to_string(kv_tokens) + " tokens; the machine has " + megabytes(machine);
 }
 
 Result<void> MemoryPlan::check() const {
   if (fits()) return {};
+  if (weights == 0)
+    return Error{ErrorCode::exhausted, "its keys and values do not fit: " + text() +
+                                           "; give it fewer `pages`, or `kv_dtype: bf16`"};
   return Error{ErrorCode::exhausted, "the model does not fit: " + text() +
                                          "; nothing was loaded. Take a narrower precision, or "
                                          "fewer pages for keys and values"};

@@ -12,7 +12,7 @@
 namespace sluice {
 
 struct MemoryPlan {
-  double weights = 0, kv = 0, machine = 0;
+  double weights = 0, kv = 0, machine = 0;  // no weights: of keys and values alone
   std::size_t kv_tokens = 0;
 
   bool fits() const { return weights + kv <= 0.95 * machine; }

@@ -109,7 +109,7 @@ Result<RoleInstance> make(const HostsRef& hosts, const std::string& name,
   }
   return make_hosted_role(host, std::move(request),
                           fields_of(hosts, making.role->name.text, declared),
-                          declared.session_state || !declared.global_param_kinds.empty());
+                          declared.session_state);
 }
 
 void add_plugin(Catalog& to, const Plugin& plugin, const HostsRef& hosts) {

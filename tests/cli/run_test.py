@@ -410,6 +410,15 @@ outputs: { some: some.text, all: all.text }
            (code, out, err))
     marked = sluice("run", flow, "--calls", scratch.file("marked.jsonl", "\ufeff" + lines), "--concurrency", "1")
     expect("a byte order mark is no part of the first line", marked == (code, out, err), marked)
+    with open(flow) as file:
+        limited = scratch.file("limited.yaml", file.read().replace("workflow: counted\n", "workflow: limited\nlimits: { calls: 2 }\n"))
+    many = json.dumps({"inputs": {"q": request, "n": 1}}) + "\n"
+    code, out, err = sluice("run", limited, "--calls", "-", stdin=(many * 60).encode())
+    expect("no more calls at once than are taken", code == 0 and out.count('"ok":true') == 60, (code, out, err))
+    code, out, err = sluice("simulate", limited, "--calls", "60")
+    expect("nor simulated ones", code == 0 and ", 0 ended with an error" in out, (code, out, err))
+    code, out, err = sluice("simulate", limited, "--calls", "60", "--concurrency", "8")
+    expect("unless they are asked for", "as many as it takes at once (limits: calls)" in out, (code, out, err))
     scenario = scratch.file("counted.scenario.yaml", """scenario: counted
 workflow: counted.yaml
 calls: [ { inputs: { q: x, n: 0 } } ]

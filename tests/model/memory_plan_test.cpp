@@ -106,4 +106,9 @@ TEST_CASE("a plan fits up to 95 % of the machine, and says its numbers when it d
   plan.weights = 951e6;
   plan.kv = 0;
   CHECK_FALSE(plan.fits());
+  plan.weights = 0;
+  plan.kv = 951e6;
+  CHECK(plan.check().error().message ==
+        "its keys and values do not fit: KV 951 MB for 12 tokens; the machine has 1000 MB; give it "
+        "fewer `pages`, or `kv_dtype: bf16`");
 }

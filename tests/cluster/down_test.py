@@ -222,6 +222,33 @@ def full_queue(run: str, cluster: str):
     check(node.wait(timeout=10) == 0, "a machine that is told to end while it stands still")
 
 
+def same_addresses(folder: str):
+    """Two clusters with the same ipc addresses: the first keeps them. Its sockets go with it, and a user's file stays."""
+    sockets = os.path.join(folder, "sockets")
+    os.mkdir(sockets, 0o700)
+    first, second = (write_cluster(folder, f", address: 'ipc://{sockets}/{{}}'", name) for name in ("one.yaml", "two.yaml"))
+    node = subprocess.Popen([SLUICE, "node", "--cluster", first, "--name", "eyes"], cwd=ROOT,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    started.append(node)
+    until(lambda: status(first).get("eyes", {}).get("process") == "ready", 20, "eyes is ready")
+    done = sluice("node", "--cluster", second, "--name", "eyes")
+    check(done.returncode == 1 and f"socket {sockets}/eyes is in use by a process that runs" in done.stderr
+          and "ready" not in done.stdout, f"an address of another cluster: {done}")
+    check(status(first)["eyes"]["process"] == "ready", "the first has its address still")
+    done = sluice("down", "--cluster", first)
+    check(done.returncode == 0 and node.wait(timeout=10) == 0, f"{done}")
+    check(os.listdir(sockets) == [], f"left at the addresses: {os.listdir(sockets)}")
+    for name in ("eyes", "eyes.memory"):
+        path = os.path.join(sockets, name)
+        with open(path, "w", encoding="utf-8") as out:
+            out.write("mine")
+        done = sluice("node", "--cluster", first, "--name", "eyes")
+        check(done.returncode == 1 and f"{path} is there and is no socket" in done.stderr, f"a file at {name}: {done}")
+        with open(path, encoding="utf-8") as file:
+            check(file.read() == "mine", f"the file at {name} is kept")
+        os.unlink(path)
+
+
 def leftovers(run: str, folder: str, cluster: str):
     up = Up(cluster)
     home = Home(cluster, folder)
@@ -246,7 +273,7 @@ def main():
         calm = write_cluster(folder, name="calm.yaml", lease=CALM)
         nobody(run, cluster)
         for part in (lambda: life_and_end(folder, cluster), lambda: started_by_hand(calm),
-                     lambda: full_queue(run, calm), lambda: edited_file(calm),
+                     lambda: full_queue(run, calm), lambda: edited_file(calm), lambda: same_addresses(folder),
                      lambda: leftovers(run, folder, calm)):
             part()
             check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")

@@ -129,7 +129,8 @@ void print_diagnostics(const Cluster& cluster) {
 
 std::string cluster_folder(const std::string& file) {
   std::error_code ignored;
-  const std::string canonical = fs::weakly_canonical(file, ignored).string();
+  // Absolute first: of a file that is gone the rest would be left as it is written.
+  const std::string canonical = fs::weakly_canonical(fs::absolute(file, ignored), ignored).string();
   std::array<char, 17> name{};
   std::snprintf(name.data(), name.size(), "%016llx",
                 static_cast<unsigned long long>(sha256_prefix(canonical)));

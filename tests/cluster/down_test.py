@@ -186,6 +186,10 @@ def edited_file(cluster: str):
     text = sluice("status", "--cluster", cluster).stdout
     check(f"eyes   pid {nodes['eyes'].pid}; not a machine of the file as it is now" in text, text)
     os.unlink(cluster)
+    done = subprocess.run([SLUICE, "status", "--cluster", os.path.basename(cluster)], cwd=os.path.dirname(cluster),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    check(done.returncode == 0 and f"eyes   pid {nodes['eyes'].pid}; the file cannot be read" in done.stdout,
+          f"status of a file that is gone, by its relative path: {done}")
     done = sluice("down", "--cluster", cluster)
     check("no such file" in done.stderr, f"down of a file that is gone: {done}")
     check(done.returncode == 0 and sorted(done.stdout.splitlines()) == [

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
 #include "cli/shell_word.h"
 #include "runtime/zmq/address.h"
+#include "runtime/zmq/ipc_socket.h"
 #include "runtime/zmq/keys.h"
+#include "runtime/zmq/zmq_transport.h"
 #include "workflows/yaml_reader.h"
 
 namespace sluice::cli {
@@ -21,12 +24,38 @@ bool is_said(const Diagnostics& diagnostics, Mark mark) {
   });
 }
 
+/// Where the sockets of an ipc address, which is always of this computer, are to stand. `folders`:
+/// of which this was said.
+void check_place(const Name& said, const std::string& folder, std::set<std::string>& folders,
+                 Diagnostics& diagnostics) {
+  if (!folders.insert(folder).second) return;
+  if (const Result<void> closed = links::check_directory(folder); !closed.ok()) {
+    report(diagnostics,
+           {Severity::error, said.mark, "bad-address", closed.error().message,
+            "an ipc address is in a folder that is there, is yours alone and has mode 0700"});
+    return;
+  }
+  folders.erase(folder);
+  for (const std::string& path : {links::ipc_path(said.text), shared_memory_socket(said.text)}) {
+    std::error_code failed;
+    const fs::file_status found = fs::symlink_status(path, failed);
+    if (!fs::exists(found) || fs::is_socket(found)) continue;
+    report(diagnostics, {Severity::error, said.mark, "bad-address",
+                         path + " is there and is no socket, so no machine takes it",
+                         "move it away, or name another address"});
+  }
+}
+
 void check_addresses(LoadedCluster& cluster) {
+  std::set<std::string> folders;
   const auto check = [&](const std::optional<Name>& said) {
     if (!said || is_said(cluster.diagnostics, said->mark)) return;
-    if (const auto address = links::read_address(said->text); !address.ok())
+    const auto address = links::read_address(said->text);
+    if (!address.ok())
       report(cluster.diagnostics,
              {Severity::error, said->mark, "bad-address", address.error().message, ""});
+    else if (!address->directory.empty())
+      check_place(*said, address->directory, folders, cluster.diagnostics);
   };
   for (const ClusterMachine& machine : cluster.spec.machines) {
     check(machine.address);

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -306,7 +307,31 @@ machines:
                            ("ipc://run/x", "a path from the root"), ("ipc:///" + 107 * "x", "at most 107"), ("ipc://", "a path from the root")):
         one = found(f'"{address}"', folder=keys)
         expect(f"{address}", len(one) == 1 and one[0][0] == 5 and one[0][2] == "bad-address" and words in one[0][3], one)
-    expect("a path of 107 bytes", found('"ipc:///' + 106 * "x" + '"', folder=keys) == [], "")
+    # Of an ipc address, which is of this computer, the folder and what stands there are looked at.
+    sockets = os.path.join(scratch, "sockets")
+    place = f'"ipc://{sockets}/front"'
+    one = found(place, f'"ipc://{sockets}/talk"', folder=keys)
+    expect("no folder of sockets", [(d[0], d[2]) for d in one] == [(5, "bad-address")] and f"directory {sockets} of an ipc address"
+           in one[0][3] and "make it with mode 0700" in one[0][3], one)
+    os.mkdir(sockets)
+    os.chmod(sockets, 0o755)
+    one = found(place, folder=keys)
+    expect("an open folder of sockets", [d[2] for d in one] == ["bad-address"] and "chmod 0700" in one[0][3], one)
+    one = found('"ipc:///tmp/front"', folder=keys)
+    expect("a folder of all", [d[2] for d in one] == ["bad-address"] and "name a folder of your own" in one[0][3], one)
+    os.chmod(sockets, 0o700)
+    expect("a folder of mode 0700", found(place, folder=keys) == [], "")
+    longest = f"ipc://{sockets}/"
+    expect("a path of 107 bytes", found(f'"{longest + (107 + len("ipc://") - len(longest)) * "x"}"', folder=keys) == [], "")
+    for name in ("front", "front.memory"):
+        path = file(f"sockets/{name}", b"mine")
+        one = found(place, folder=keys)
+        expect(f"a file at {name}", [d[2] for d in one] == ["bad-address"] and f"{path} is there and is no socket" in one[0][3]
+               and "move it away" in one[0][4], one)
+        os.remove(path)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(f"{sockets}/front")
+    expect("a socket that was left", found(place, folder=keys) == [], "")
     code, out = found('"tcp://10.0.0.1:0"', folder=keys, format="text")
     expect("with the line and a caret", code == 1 and "keyed.yaml:5:" in out and "address: \"tcp://10.0.0.1:0\"" in out and "^" in out, out)
 

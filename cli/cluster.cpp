@@ -190,7 +190,13 @@ Result<ZmqOptions> transport_options(const Cluster& cluster, Origin self,
   options.cluster = "sluice";
   options.notice = notice;
   if (!keys.empty()) {
-    Result<Keys> own = read_secret(keys + "/" + spec.machines[self.machine].name.text + ".secret");
+    const std::string file = keys + "/" + spec.machines[self.machine].name.text + ".secret";
+    if (std::error_code failed; fs::symlink_status(file, failed).type() == fs::file_type::not_found)
+      return invalid_argument(file +
+                              " is not there: copy it, with mode 0600, from the folder in "
+                              "which `sluice keys` made it beside the " +
+                              options.name + ".public that all machines have");
+    Result<Keys> own = read_secret(file);
     if (!own.ok()) return own.error();
     options.keys = std::move(own).value();
   }

@@ -300,6 +300,27 @@ machines:
     expect("a key that is none", len(one) == 1 and one[0][2] == "bad-key" and "talk.public holds no public key" in one[0][3], one)
     sluice("keys", os.path.join(scratch, "more_keys"), "--machine", "front", "--machine", "talk")
     keys = os.path.join(scratch, "more_keys")
+    # A secret that is there is looked at: in itself, and whether it is that of its machine.
+    kept = {}
+    for name in ("front.public", "front.secret", "talk.public", "talk.secret"):
+        with open(os.path.join(keys, name), "rb") as f:
+            kept[name] = f.read()
+    for name, data, words in (("talk.secret", kept["front.secret"], (f"{keys}/talk.secret is not the secret of {keys}/talk.public: it is that of 'front'",)),
+                              ("talk.secret", b"hello\n", (f"{keys}/talk.secret holds no key pair",)),
+                              ("talk.public", kept["front.public"], (f"{keys}/talk.public has the same key as {keys}/front.public",
+                                                                     f"{keys}/talk.secret is not the secret of {keys}/talk.public"))):
+        with open(os.path.join(keys, name), "wb") as f:
+            f.write(data)
+        one = found('"tcp://10.0.0.1:7000"', folder=keys)
+        expect(f"keys that are mixed up: {words}", sorted(d[2] for d in one) == ["bad-key"] * len(words)
+               and all(any(d[3].startswith(word) for d in one) for word in words), one)
+        with open(os.path.join(keys, name), "wb") as f:
+            f.write(kept[name])
+    os.chmod(os.path.join(keys, "talk.secret"), 0o644)
+    one = found('"tcp://10.0.0.1:7000"', folder=keys)
+    expect("a secret that is open", [d[2] for d in one] == ["bad-key"] and "talk.secret is open to others: chmod 0600" in one[0][3], one)
+    os.chmod(os.path.join(keys, "talk.secret"), 0o600)
+    expect("keys that were put back", found('"tcp://10.0.0.1:7000"', folder=keys) == [], "")
     for address, words in (("tcp://256.0.0.1:7000", "a numeric address is needed"), ("tcp://10.0.0.1:99999", "from 1 to 65535"),
                            ("tcp://10.0.0.1:0", "from 1 to 65535"), ("tcp://10.0.0.1:65536", "from 1 to 65535"),
                            ("tcp://10.0.0.1", "the port is missing"), ("tcp://:7000", "a numeric address is needed"),

@@ -140,7 +140,11 @@ TEST_CASE("an entry that is refused says why to who waits for it") {
             "'front' has abcdef01..."},
            {list({"ok", "e", "4", "front"}), "its answer makes no sense"},
            {"*2\r\n$2\r\nok\r\n:7\r\n", "its answer makes no sense"},
-           {"-NOPERM not you\x1b\r\n", "it says: NOPERM not you?"},
+           {"-ERR not you\x1b\r\n", "it says: ERR not you?"},
+           {"-NOPERM not you\x1b\r\n",
+            "it says: NOPERM not you?; what this cluster needs there is `ACL SETUSER default "
+            "+hello +eval +time +get +set +hget +hset +zadd +zrem +zscore +zrangebyscore "
+            "~sluice:laptop:*`"},
            {"?\r\n", "its answer is refused: it is no answer of a Redis server"},
            {"close", "it closed the connection"}}) {
     const Registry registry(answer);

@@ -139,7 +139,11 @@ std::string cluster_folder(const std::string& file) {
 
 Result<void> make_folder(const Cluster& cluster) {
   const std::string base = fs::path(cluster.folder).parent_path().string();
-  if (Result<void> made = make_private(base); !made.ok()) return made;
+  if (Result<void> made = make_private(base); !made.ok())
+    return Error{made.error().code,
+                 made.error().message +
+                     "; set XDG_RUNTIME_DIR, in which it is made, to a folder that is there and "
+                     "yours alone"};
   return make_private(cluster.folder);
 }
 

@@ -45,6 +45,9 @@ def nobody(run: str, cluster: str):
         done = subprocess.run([SLUICE, "down", "--cluster", cluster], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               env={**os.environ, "XDG_RUNTIME_DIR": wrong}, cwd=ROOT, timeout=60)
         check(done.returncode == 1 and "by /tmp/sluice-" in done.stderr and "is no absolute path here" in done.stderr, f"{done}")
+    done = subprocess.run([SLUICE, "up", cluster], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, "XDG_RUNTIME_DIR": os.path.join(run, "none")}, cwd=ROOT, timeout=60)
+    check(done.returncode == 1 and f"{run}/none/sluice: cannot be made" in done.stderr and "set XDG_RUNTIME_DIR" in done.stderr, f"{done}")
     base = os.path.join(run, "sluice")
     os.mkdir(base)
     for mode, owner, words in ((0o755, os.getuid(), "no folder of mode 0700"), (0o700, 12345, "belongs to user 12345")):

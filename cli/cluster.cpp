@@ -129,7 +129,8 @@ void print_diagnostics(const Cluster& cluster) {
 
 std::string cluster_folder(const std::string& file) {
   std::error_code ignored;
-  const std::string canonical = fs::weakly_canonical(file, ignored).string();
+  // Absolute first: of a file that is gone the rest would be left as it is written.
+  const std::string canonical = fs::weakly_canonical(fs::absolute(file, ignored), ignored).string();
   std::array<char, 17> name{};
   std::snprintf(name.data(), name.size(), "%016llx",
                 static_cast<unsigned long long>(sha256_prefix(canonical)));
@@ -138,7 +139,11 @@ std::string cluster_folder(const std::string& file) {
 
 Result<void> make_folder(const Cluster& cluster) {
   const std::string base = fs::path(cluster.folder).parent_path().string();
-  if (Result<void> made = make_private(base); !made.ok()) return made;
+  if (Result<void> made = make_private(base); !made.ok())
+    return Error{made.error().code,
+                 made.error().message +
+                     "; set XDG_RUNTIME_DIR, in which it is made, to a folder that is there and "
+                     "yours alone"};
   return make_private(cluster.folder);
 }
 
@@ -189,7 +194,13 @@ Result<ZmqOptions> transport_options(const Cluster& cluster, Origin self,
   options.cluster = "sluice";
   options.notice = notice;
   if (!keys.empty()) {
-    Result<Keys> own = read_secret(keys + "/" + spec.machines[self.machine].name.text + ".secret");
+    const std::string file = keys + "/" + spec.machines[self.machine].name.text + ".secret";
+    if (std::error_code failed; fs::symlink_status(file, failed).type() == fs::file_type::not_found)
+      return invalid_argument(file +
+                              " is not there: copy it, with mode 0600, from the folder in "
+                              "which `sluice keys` made it beside the " +
+                              options.name + ".public that all machines have");
+    Result<Keys> own = read_secret(file);
     if (!own.ok()) return own.error();
     options.keys = std::move(own).value();
   }

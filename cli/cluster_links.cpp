@@ -1,12 +1,20 @@
 #include "cli/cluster_links.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
 
 #include "base/file.h"
 #include "cli/shell_word.h"
 #include "runtime/zmq/address.h"
+#include "runtime/zmq/ipc_socket.h"
 #include "runtime/zmq/keys.h"
+#include "runtime/zmq/zmq_transport.h"
 #include "workflows/yaml_reader.h"
 
 namespace sluice::cli {
@@ -21,12 +29,38 @@ bool is_said(const Diagnostics& diagnostics, Mark mark) {
   });
 }
 
+/// Where the sockets of an ipc address, which is always of this computer, are to stand. `folders`:
+/// of which this was said.
+void check_place(const Name& said, const std::string& folder, std::set<std::string>& folders,
+                 Diagnostics& diagnostics) {
+  if (!folders.insert(folder).second) return;
+  if (const Result<void> closed = links::check_directory(folder); !closed.ok()) {
+    report(diagnostics,
+           {Severity::error, said.mark, "bad-address", closed.error().message,
+            "an ipc address is in a folder that is there, is yours alone and has mode 0700"});
+    return;
+  }
+  folders.erase(folder);
+  for (const std::string& path : {links::ipc_path(said.text), shared_memory_socket(said.text)}) {
+    std::error_code failed;
+    const fs::file_status found = fs::symlink_status(path, failed);
+    if (!fs::exists(found) || fs::is_socket(found)) continue;
+    report(diagnostics, {Severity::error, said.mark, "bad-address",
+                         path + " is there and is no socket, so no machine takes it",
+                         "move it away, or name another address"});
+  }
+}
+
 void check_addresses(LoadedCluster& cluster) {
+  std::set<std::string> folders;
   const auto check = [&](const std::optional<Name>& said) {
     if (!said || is_said(cluster.diagnostics, said->mark)) return;
-    if (const auto address = links::read_address(said->text); !address.ok())
+    const auto address = links::read_address(said->text);
+    if (!address.ok())
       report(cluster.diagnostics,
              {Severity::error, said->mark, "bad-address", address.error().message, ""});
+    else if (!address->directory.empty())
+      check_place(*said, address->directory, folders, cluster.diagnostics);
   };
   for (const ClusterMachine& machine : cluster.spec.machines) {
     check(machine.address);
@@ -40,9 +74,58 @@ std::string who_makes(const std::string& folder, const std::vector<std::string>&
   return "`" + command + "` makes " + (machines.size() == 1 ? "it" : "them");
 }
 
+/// Whether this user owns the file: the secrets of others are not looked into.
+bool is_mine(const std::string& path) {
+  struct stat found {};
+  return ::lstat(path.c_str(), &found) == 0 && found.st_uid == ::geteuid();
+}
+
+/// The files of keys that are there, each in itself and beside the others.
+class KeyFiles {
+ public:
+  using Say = std::function<void(const char* code, std::string message, std::string suggestion)>;
+  KeyFiles(std::string folder, const Say& say) : folder_(std::move(folder)), say_(say) {}
+
+  void add_public(const std::string& machine) {
+    const std::string file = folder_ + "/" + machine + ".public";
+    const Result<std::string> key = read_public(file);
+    if (!key.ok()) return say_("bad-key", key.error().message, "");
+    public_[machine] = *key;
+    const auto [owner, is_new] = owners_.try_emplace(*key, machine);
+    if (!is_new)
+      say_("bad-key", file + " has the same key as " + folder_ + "/" + owner->second + ".public",
+           anew(machine, owner->second));
+  }
+  /// Behind all that are public. Each machine needs only its own, so others may be missing.
+  void check_secret(const std::string& machine) const {
+    const std::string file = folder_ + "/" + machine + ".secret";
+    if (!is_mine(file)) return;
+    const Result<Keys> pair = read_secret(file);
+    if (!pair.ok()) return say_("bad-key", pair.error().message, "");
+    const auto known = public_.find(machine);
+    if (known == public_.end() || known->second == pair->public_key) return;
+    const auto owner = owners_.find(pair->public_key);
+    say_("bad-key",
+         file + " is not the secret of " + folder_ + "/" + machine + ".public" +
+             (owner == owners_.end() ? "" : ": it is that of '" + owner->second + "'"),
+         "put back the two files that `sluice keys` made for '" + machine + "'");
+  }
+
+ private:
+  static std::string anew(const std::string& one, const std::string& other) {
+    return "put back what `sluice keys` made for '" + one + "' and for '" + other +
+           "': by its key a machine is known";
+  }
+
+  const std::string folder_;
+  const Say& say_;
+  std::map<std::string, std::string> public_;  // by machine
+  std::map<std::string, std::string> owners_;  // machines by key, the first of each
+};
+
 void check_keys(LoadedCluster& cluster) {
   const std::string folder = keys_folder(cluster.spec);
-  const auto error = [&](const char* code, std::string message, std::string suggestion) {
+  const KeyFiles::Say error = [&](const char* code, std::string message, std::string suggestion) {
     report(cluster.diagnostics, {Severity::error, cluster.spec.keys->mark, code, std::move(message),
                                  std::move(suggestion)});
   };
@@ -53,19 +136,21 @@ void check_keys(LoadedCluster& cluster) {
     if (const Result<bool> there = is_there(path); !there.ok())
       return error("bad-key", there.error().message,
                    "write where a folder is that this user may enter");
+  KeyFiles kept(folder, error);
   std::vector<std::string> missing;
   std::string files;
   for (const ClusterMachine& machine : cluster.spec.machines) {
     if (!is_name(machine.name.text)) continue;  // as was said
     const std::string file = machine.name.text + ".public";
     if (has_folder && fs::exists(fs::symlink_status(folder + "/" + file, failed))) {
-      if (const auto key = read_public(folder + "/" + file); !key.ok())
-        error("bad-key", key.error().message, "");
+      kept.add_public(machine.name.text);
       continue;
     }
     missing.push_back(machine.name.text);
     files += (files.empty() ? "" : ", ") + file;
   }
+  for (const ClusterMachine& machine : cluster.spec.machines)
+    if (is_name(machine.name.text)) kept.check_secret(machine.name.text);
   if (missing.empty()) return;
   error("missing-keys",
         has_folder ? "the folder of keys " + folder + " has no " + files

@@ -15,13 +15,14 @@ namespace sluice::cli {
 hosts::HostedCatalog with_hosts(const Catalog& catalog,
                                 std::span<const WorkflowSpec* const> workflows,
                                 const std::vector<hosts::HostGroup>& groups,
-                                const std::vector<std::string>& plugins) {
+                                const std::vector<std::string>& plugins,
+                                const std::string& machine) {
   hosts::HostOptions options;
   options.command = {own_program(), "role-host"};
   for (const std::string& folder : plugins)
     options.command.insert(options.command.end(), {"--plugins", folder});
-  options.notice = [](const std::string& line) {
-    std::fprintf(stderr, "note: %s\n", line.c_str());
+  options.notice = [begin = machine.empty() ? "" : machine + ": "](const std::string& line) {
+    std::fprintf(stderr, "%snote: %s\n", begin.c_str(), line.c_str());
   };
   return hosts::host_roles(catalog, workflows, groups, options);
 }
@@ -56,7 +57,7 @@ Result<hosts::HostedCatalog> isolated(const IsolateOptions& options, const Catal
   auto groups = hosts::isolate({&spec, 1}, options.roles);
   if (!groups.ok()) return Error{groups.error().code, "--isolate: " + groups.error().message};
   for (hosts::HostGroup& group : *groups) group.limits.memory = options.memory;
-  return with_hosts(catalog, {&spec, 1}, *groups, plugins);
+  return with_hosts(catalog, {&spec, 1}, *groups, plugins, "");
 }
 
 hosts::HostedCatalog with_hosts_of(const Cluster& cluster, std::uint32_t machine,
@@ -70,7 +71,8 @@ hosts::HostedCatalog with_hosts_of(const Cluster& cluster, std::uint32_t machine
   }
   std::vector<const WorkflowSpec*> specs;
   for (const Compiled& compiled : cluster.workflows) specs.push_back(&compiled.loaded.spec);
-  return with_hosts(catalog, specs, groups, plugins);
+  const ClusterMachine& here = cluster.spec().machines[machine];
+  return with_hosts(catalog, specs, groups, plugins, here.home ? "" : here.name.text);
 }
 
 Result<void> check_cores_of(const Cluster& cluster, std::uint32_t machine) {

@@ -12,11 +12,13 @@
 namespace sluice::cli {
 
 /// The catalog with these hosts' roles in processes of this program; `plugins` are its folders.
-/// Borrows the catalog as long as the result is used.
+/// `machine`: whose lines about hosts stand among those of others; empty: nobody else's. Borrows
+/// the catalog as long as the result is used.
 hosts::HostedCatalog with_hosts(const Catalog& catalog,
                                 std::span<const WorkflowSpec* const> workflows,
                                 const std::vector<hosts::HostGroup>& groups,
-                                const std::vector<std::string>& plugins);
+                                const std::vector<std::string>& plugins,
+                                const std::string& machine);
 
 /// What `--isolate` and its like say.
 struct IsolateOptions {

@@ -122,6 +122,7 @@ class AddressChecker : public ClusterReader {
       if (machine.address) check_machine(machine);
     }
     check_each_has_its_own();
+    check_beside();
     if (with != nullptr && without != nullptr && !beside_.some_unread)
       error(without->name.mark, "missing-address",
             "'" + without->name.text + "' has no address, and '" + with->name.text + "' (" +
@@ -180,6 +181,26 @@ class AddressChecker : public ClusterReader {
       error(uses[1].text->mark, "same-address", names + " have the same address",
             "each machine listens at one of its own");
     }
+  }
+
+  /// Beside an ipc address stands the socket of its machine's memory.
+  void check_beside() {
+    std::map<std::string, const ClusterMachine*> taken;
+    std::vector<std::pair<std::string, const Name*>> said;
+    for (const ClusterMachine& machine : spec_.machines)
+      for (const std::optional<Name>* one : {&machine.address, &machine.pages}) {
+        if (!*one || !(*one)->text.starts_with("ipc://")) continue;
+        const ReadAddress read = read_machine_address((*one)->text);
+        if (!read.wrong.empty()) continue;
+        taken.emplace(read.plain + ".memory", &machine);
+        said.emplace_back(read.plain, &**one);
+      }
+    for (const auto& [plain, name] : said)
+      if (const auto other = taken.find(plain); other != taken.end())
+        error(name->mark, "same-address",
+              in_quotes(name->text) + " is where '" + other->second->name.text + "' (" +
+                  line_of(other->second->name.mark) + ") hands out its memory",
+              "another name: each machine has a socket ADDRESS.memory beside its own");
   }
 
   const ClusterSpec& spec_;

@@ -89,6 +89,11 @@ class RegistryLoader : public ClusterReader {
                    "unix:///PATH, tcp://127.0.0.1:PORT or tcp://[::1]:PORT; a network between is "
                    "crossed by a tunnel of yours");
     for (const ClusterMachine& machine : spec_.machines)
+      if (address.text == "private" && machine.name.text == "registry")
+        return error(machine.name.mark, "bad-name",
+                     "machine 'registry' has the name of the private registry's process",
+                     "another name, so that `sluice up` and `sluice status` tell the two apart");
+    for (const ClusterMachine& machine : spec_.machines)
       if (address.text == "private" && machine.address && is_far(machine.address->text))
         return error(address.mark, "bad-registry",
                      "a private registry is reached on one computer only, and machine '" +

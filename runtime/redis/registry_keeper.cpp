@@ -13,6 +13,7 @@
 
 #include "base/bell.h"
 #include "base/failpoint.h"
+#include "runtime/redis/private_server.h"
 #include "runtime/registry/scripts.h"
 
 namespace sluice {
@@ -28,8 +29,20 @@ constexpr milliseconds farewell_patience{200};
 
 Instant now() { return steady_clock::now().time_since_epoch(); }
 
+/// What a server's user lacks is in the rule of this cluster, whose name is in the keys.
+std::string rule_to_write(const RegistryOptions& options) {
+  std::string rule = "ACL SETUSER " + (options.login ? options.login->user : "default");
+  for (const std::string& word : registry_acl(options.entry.cluster))
+    if (word.starts_with('+') || word.starts_with('~')) rule += " " + word;
+  return rule;
+}
+
 /// A script's answer: a list of texts.
-Result<std::vector<std::string>> words_of(const RedisValue& value) {
+Result<std::vector<std::string>> words_of(const RedisValue& value, const RegistryOptions& options) {
+  if (value.kind == RedisValue::Kind::error && value.text.starts_with("NOPERM"))
+    return Error{ErrorCode::unavailable, "it says: " + printable(value.text) +
+                                             "; what this cluster needs there is `" +
+                                             rule_to_write(options) + "`"};
   if (value.kind == RedisValue::Kind::error)
     return Error{ErrorCode::unavailable, "it says: " + printable(value.text)};
   std::vector<std::string> words;
@@ -151,7 +164,7 @@ void Keeper::ask(const RegistryQuestion& question) {
   const Result<RedisValue> answer = link_->ask(question.words, until);
   failpoint("registry_answered");
   if (!answer.ok()) return broke(answer.error().message);
-  const auto words = words_of(*answer);
+  const auto words = words_of(*answer, options_);
   if (!words.ok()) return broke(words.error().message);
   const std::lock_guard lock(mutex_);
   entry_.answered(question.number, *words, now());

@@ -118,7 +118,8 @@ void Registration::refuse(const std::vector<std::string>& words) {
     why_ = "machine '" + printable(words[1]) +
            "' has other workflows, plugins, overrides or places: digest " +
            printable(words[2]).substr(0, 8) + "..., machine '" + settings_.machine + "' has " +
-           settings_.workflow.substr(0, 8) + "...";
+           settings_.workflow.substr(0, 8) + "...; there both are cluster '" + settings_.cluster +
+           "', by the name of the cluster file: give another cluster's file another name";
   } else {
     why_ = "its answer makes no sense";
   }

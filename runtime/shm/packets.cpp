@@ -30,6 +30,22 @@ Result<sockaddr_un> address_of(const std::string& path) {
   return address;
 }
 
+/// Whether a process has the socket file bound. A kernel says of one of another kind that it is of
+/// another kind, so who has it hears nothing; not each does, so its own kinds are asked too.
+Result<bool> is_served(const std::string& path, const sockaddr_un& address) {
+  for (const int kind : {SOCK_DGRAM, SOCK_STREAM, SOCK_SEQPACKET}) {
+    const Descriptor asks(::socket(AF_UNIX, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!asks) return system_says(path, "cannot be asked who serves it");
+    if (::connect(asks.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+      return true;
+    if (errno == ENOENT) return false;
+    if (errno == EACCES || errno == EPERM)
+      return system_says(path, "cannot be asked who serves it");
+    if (errno != ECONNREFUSED) return true;
+  }
+  return false;
+}
+
 bool is_same_user(const Descriptor& socket) {
   ucred who{};
   socklen_t size = sizeof who;
@@ -59,12 +75,35 @@ bool take_descriptors(const msghdr& message, Descriptor& first) {
 
 }  // namespace
 
+Result<void> free_socket_path(const std::string& path) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) {
+    if (errno == ENOENT) return {};
+    return system_says(path, "cannot be looked at");
+  }
+  if (!S_ISSOCK(found.st_mode))
+    return Error{ErrorCode::unavailable,
+                 path +
+                     " is there and is no socket, so it is kept: move it away, or name another "
+                     "address"};
+  const Result<sockaddr_un> address = address_of(path);
+  if (!address) return address.error();
+  const Result<bool> served = is_served(path, *address);
+  if (!served) return served.error();
+  if (*served)
+    return Error{ErrorCode::unavailable, "socket " + path +
+                                             " is in use by a process that runs: end it, or name "
+                                             "another address"};
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return system_says(path, "cannot be removed");
+  return {};
+}
+
 Result<Descriptor> listen_at(const std::string& path) {
   const Result<sockaddr_un> address = address_of(path);
   if (!address) return address.error();
   Descriptor socket(::socket(AF_UNIX, kind_of_socket, 0));
   if (!socket) return system_says(path, "cannot be made");
-  ::unlink(path.c_str());
+  if (const Result<void> room = free_socket_path(path); !room) return room.error();
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
     return system_says(path, "cannot be bound");
   if (::chmod(path.c_str(), S_IRUSR | S_IWUSR) != 0 || ::listen(socket.get(), 64) != 0)

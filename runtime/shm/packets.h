@@ -16,7 +16,10 @@
 
 namespace sluice::shm {
 
-/// Takes the path from whatever stands there; mode 0600.
+/// Removes a socket that nobody serves, as a killed process leaves it. Errors: whatever else stands
+/// at the path, which stays.
+Result<void> free_socket_path(const std::string& path);
+/// At a path that is freed for it; mode 0600.
 Result<Descriptor> listen_at(const std::string& path);
 /// A connection that waits, of a process of this user. Nothing: there is none, or it was refused.
 std::optional<Descriptor> accept_from(const Descriptor& listener);

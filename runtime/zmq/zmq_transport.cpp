@@ -13,10 +13,12 @@
 
 #include "base/bell.h"
 #include "base/failpoint.h"
+#include "runtime/shm/packets.h"
 #include "runtime/shm/shared_memory.h"
 #include "runtime/zmq/address.h"
 #include "runtime/zmq/check_options.h"
 #include "runtime/zmq/door.h"
+#include "runtime/zmq/ipc_socket.h"
 #include "runtime/zmq/peer.h"
 #include "runtime/zmq/sockets.h"
 
@@ -64,7 +66,10 @@ class ZmqTransport final : public Transport {
   ZmqTransport(ZmqOptions options, std::vector<links::Address> reached);
   ~ZmqTransport() override { stop(); }
 
-  void bind(bool ipv6) { bound_.bind(options_.bind, ipv6); }
+  void bind(const links::Address& own) {
+    bound_.bind(options_.bind, own.ipv6);
+    if (!own.directory.empty()) bound_file_.emplace(links::ipc_path(options_.bind));
+  }
   void start(TransportListener& listener) override;
   void send(Origin to, Channel channel, wire::Bytes bytes) override {
     ask({false, to, channel, std::move(bytes)});
@@ -113,6 +118,7 @@ class ZmqTransport final : public Transport {
   links::SocketSettings socket_settings_;
   std::optional<links::KeyKeeper> keys_;  // before the sockets that need its answers
   links::ParcelSocket bound_;
+  std::optional<links::SocketFile> bound_file_;  // of an ipc address; goes before the socket
   links::Door door_;
   links::NoticeLimit limit_;
   std::map<std::uint32_t, Neighbour> neighbours_;
@@ -180,9 +186,12 @@ ZmqTransport::ZmqTransport(ZmqOptions options, std::vector<links::Address> reach
   }
 }
 
+bool has_memory(const ZmqOptions& options) {
+  return options.shared_bytes >= shm::BlockPool::slab_bytes && options.bind.starts_with("ipc://");
+}
+
 void ZmqTransport::share_memory() {
-  if (options_.shared_bytes < shm::BlockPool::slab_bytes || !options_.bind.starts_with("ipc://"))
-    return;
+  if (!has_memory(options_)) return;
   shm::SharedMemoryOptions shared;
   shared.self = options_.self;
   shared.socket = shared_memory_socket(options_.bind);
@@ -516,10 +525,19 @@ void ZmqTransport::say(const LinkNotice& notice) {
     std::fprintf(stderr, "sluice: machine %u: %s\n", options_.self.machine, shown->c_str());
 }
 
+/// At an ipc address, and where the memory is handed out.
+Result<void> make_room(const ZmqOptions& options) {
+  Result<void> room = shm::free_socket_path(links::ipc_path(options.bind));
+  if (room && has_memory(options)) room = shm::free_socket_path(shared_memory_socket(options.bind));
+  if (room) return room;
+  return Error{room.error().code,
+               "address '" + options.bind + "' cannot be bound: " + room.error().message};
+}
+
 }  // namespace
 
 std::string shared_memory_socket(const std::string& ipc_address) {
-  return ipc_address.substr(std::string_view("ipc://").size()) + ".memory";
+  return links::ipc_path(ipc_address) + ".memory";
 }
 
 Result<std::unique_ptr<Transport>> make_zmq_transport(ZmqOptions options) {
@@ -534,9 +552,14 @@ Result<std::unique_ptr<Transport>> make_zmq_transport(ZmqOptions options) {
     reached.push_back(std::move(*address));
   }
   const std::string bind = options.bind;
+  std::optional<links::FolderTurn> turn;
+  if (!own->directory.empty()) {
+    turn.emplace(own->directory);
+    if (const Result<void> room = make_room(options); !room) return room.error();
+  }
   try {
     auto transport = std::make_unique<ZmqTransport>(std::move(options), std::move(reached));
-    transport->bind(own->ipv6);
+    transport->bind(*own);
     transport->share_memory();
     return std::unique_ptr<Transport>(std::move(transport));
   } catch (const zmq::error_t& error) {

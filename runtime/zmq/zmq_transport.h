@@ -64,8 +64,9 @@ inline constexpr std::size_t zmq_message_bytes_max = (std::size_t{64} << 20U) + 
 /// Where the machine with this ipc address hands out its shared memory.
 std::string shared_memory_socket(const std::string& ipc_address);
 
-/// Binds its address; machines are met after `start`. Where no memory can be shared it says so in a
-/// notice, and goes on without.
+/// Binds its address; machines are met after `start`. What stands at an ipc address, or at that of
+/// its memory, stays, unless it is a socket that nobody serves; its own goes with the transport.
+/// Where no memory can be shared it says so in a notice, and goes on without.
 /// Errors: invalid_argument (which option, why), unavailable (the address cannot be bound).
 Result<std::unique_ptr<Transport>> make_zmq_transport(ZmqOptions options);
 

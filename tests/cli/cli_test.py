@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -299,6 +300,27 @@ machines:
     expect("a key that is none", len(one) == 1 and one[0][2] == "bad-key" and "talk.public holds no public key" in one[0][3], one)
     sluice("keys", os.path.join(scratch, "more_keys"), "--machine", "front", "--machine", "talk")
     keys = os.path.join(scratch, "more_keys")
+    # A secret that is there is looked at: in itself, and whether it is that of its machine.
+    kept = {}
+    for name in ("front.public", "front.secret", "talk.public", "talk.secret"):
+        with open(os.path.join(keys, name), "rb") as f:
+            kept[name] = f.read()
+    for name, data, words in (("talk.secret", kept["front.secret"], (f"{keys}/talk.secret is not the secret of {keys}/talk.public: it is that of 'front'",)),
+                              ("talk.secret", b"hello\n", (f"{keys}/talk.secret holds no key pair",)),
+                              ("talk.public", kept["front.public"], (f"{keys}/talk.public has the same key as {keys}/front.public",
+                                                                     f"{keys}/talk.secret is not the secret of {keys}/talk.public"))):
+        with open(os.path.join(keys, name), "wb") as f:
+            f.write(data)
+        one = found('"tcp://10.0.0.1:7000"', folder=keys)
+        expect(f"keys that are mixed up: {words}", sorted(d[2] for d in one) == ["bad-key"] * len(words)
+               and all(any(d[3].startswith(word) for d in one) for word in words), one)
+        with open(os.path.join(keys, name), "wb") as f:
+            f.write(kept[name])
+    os.chmod(os.path.join(keys, "talk.secret"), 0o644)
+    one = found('"tcp://10.0.0.1:7000"', folder=keys)
+    expect("a secret that is open", [d[2] for d in one] == ["bad-key"] and "talk.secret is open to others: chmod 0600" in one[0][3], one)
+    os.chmod(os.path.join(keys, "talk.secret"), 0o600)
+    expect("keys that were put back", found('"tcp://10.0.0.1:7000"', folder=keys) == [], "")
     for address, words in (("tcp://256.0.0.1:7000", "a numeric address is needed"), ("tcp://10.0.0.1:99999", "from 1 to 65535"),
                            ("tcp://10.0.0.1:0", "from 1 to 65535"), ("tcp://10.0.0.1:65536", "from 1 to 65535"),
                            ("tcp://10.0.0.1", "the port is missing"), ("tcp://:7000", "a numeric address is needed"),
@@ -306,7 +328,32 @@ machines:
                            ("ipc://run/x", "a path from the root"), ("ipc:///" + 107 * "x", "at most 107"), ("ipc://", "a path from the root")):
         one = found(f'"{address}"', folder=keys)
         expect(f"{address}", len(one) == 1 and one[0][0] == 5 and one[0][2] == "bad-address" and words in one[0][3], one)
-    expect("a path of 107 bytes", found('"ipc:///' + 106 * "x" + '"', folder=keys) == [], "")
+    # Of an ipc address, which is of this computer, the folder and what stands there are looked at.
+    sockets = os.path.join(scratch, "sockets")
+    place = f'"ipc://{sockets}/front"'
+    one = found(place, f'"ipc://{sockets}/talk"', folder=keys)
+    expect("no folder of sockets", [(d[0], d[2]) for d in one] == [(5, "bad-address")] and f"directory {sockets} of an ipc address"
+           in one[0][3] and "make it with mode 0700" in one[0][3], one)
+    os.mkdir(sockets)
+    os.chmod(sockets, 0o755)
+    one = found(place, folder=keys)
+    expect("an open folder of sockets", [d[2] for d in one] == ["bad-address"] and "chmod 0700" in one[0][3], one)
+    one = found('"ipc:///tmp/front"', folder=keys)
+    expect("a folder of all", [d[2] for d in one] == ["bad-address"]
+           and ("name a folder of your own" if os.getuid() == 0 else "belongs to user") in one[0][3], one)
+    os.chmod(sockets, 0o700)
+    expect("a folder of mode 0700", found(place, folder=keys) == [], "")
+    longest = f"ipc://{sockets}/"
+    expect("a path of 107 bytes", found(f'"{longest + (107 + len("ipc://") - len(longest)) * "x"}"', folder=keys) == [], "")
+    for name in ("front", "front.memory"):
+        path = file(f"sockets/{name}", b"mine")
+        one = found(place, folder=keys)
+        expect(f"a file at {name}", [d[2] for d in one] == ["bad-address"] and f"{path} is there and is no socket" in one[0][3]
+               and "move it away" in one[0][4], one)
+        os.remove(path)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(f"{sockets}/front")
+    expect("a socket that was left", found(place, folder=keys) == [], "")
     code, out = found('"tcp://10.0.0.1:0"', folder=keys, format="text")
     expect("with the line and a caret", code == 1 and "keyed.yaml:5:" in out and "address: \"tcp://10.0.0.1:0\"" in out and "^" in out, out)
 

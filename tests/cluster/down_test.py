@@ -45,6 +45,9 @@ def nobody(run: str, cluster: str):
         done = subprocess.run([SLUICE, "down", "--cluster", cluster], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               env={**os.environ, "XDG_RUNTIME_DIR": wrong}, cwd=ROOT, timeout=60)
         check(done.returncode == 1 and "by /tmp/sluice-" in done.stderr and "is no absolute path here" in done.stderr, f"{done}")
+    done = subprocess.run([SLUICE, "up", cluster], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, "XDG_RUNTIME_DIR": os.path.join(run, "none")}, cwd=ROOT, timeout=60)
+    check(done.returncode == 1 and f"{run}/none/sluice: cannot be made" in done.stderr and "set XDG_RUNTIME_DIR" in done.stderr, f"{done}")
     base = os.path.join(run, "sluice")
     os.mkdir(base)
     for mode, owner, words in ((0o755, os.getuid(), "no folder of mode 0700"), (0o700, 12345, "belongs to user 12345")):
@@ -186,6 +189,10 @@ def edited_file(cluster: str):
     text = sluice("status", "--cluster", cluster).stdout
     check(f"eyes   pid {nodes['eyes'].pid}; not a machine of the file as it is now" in text, text)
     os.unlink(cluster)
+    done = subprocess.run([SLUICE, "status", "--cluster", os.path.basename(cluster)], cwd=os.path.dirname(cluster),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    check(done.returncode == 0 and f"eyes   pid {nodes['eyes'].pid}; the file cannot be read" in done.stdout,
+          f"status of a file that is gone, by its relative path: {done}")
     done = sluice("down", "--cluster", cluster)
     check("no such file" in done.stderr, f"down of a file that is gone: {done}")
     check(done.returncode == 0 and sorted(done.stdout.splitlines()) == [
@@ -222,6 +229,33 @@ def full_queue(run: str, cluster: str):
     check(node.wait(timeout=10) == 0, "a machine that is told to end while it stands still")
 
 
+def same_addresses(folder: str):
+    """Two clusters with the same ipc addresses: the first keeps them. Its sockets go with it, and a user's file stays."""
+    sockets = os.path.join(folder, "sockets")
+    os.mkdir(sockets, 0o700)
+    first, second = (write_cluster(folder, f", address: 'ipc://{sockets}/{{}}'", name) for name in ("one.yaml", "two.yaml"))
+    node = subprocess.Popen([SLUICE, "node", "--cluster", first, "--name", "eyes"], cwd=ROOT,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    started.append(node)
+    until(lambda: status(first).get("eyes", {}).get("process") == "ready", 20, "eyes is ready")
+    done = sluice("node", "--cluster", second, "--name", "eyes")
+    check(done.returncode == 1 and f"socket {sockets}/eyes is in use by a process that runs" in done.stderr
+          and "ready" not in done.stdout, f"an address of another cluster: {done}")
+    check(status(first)["eyes"]["process"] == "ready", "the first has its address still")
+    done = sluice("down", "--cluster", first)
+    check(done.returncode == 0 and node.wait(timeout=10) == 0, f"{done}")
+    check(os.listdir(sockets) == [], f"left at the addresses: {os.listdir(sockets)}")
+    for name in ("eyes", "eyes.memory"):
+        path = os.path.join(sockets, name)
+        with open(path, "w", encoding="utf-8") as out:
+            out.write("mine")
+        done = sluice("node", "--cluster", first, "--name", "eyes")
+        check(done.returncode == 1 and f"{path} is there and is no socket" in done.stderr, f"a file at {name}: {done}")
+        with open(path, encoding="utf-8") as file:
+            check(file.read() == "mine", f"the file at {name} is kept")
+        os.unlink(path)
+
+
 def leftovers(run: str, folder: str, cluster: str):
     up = Up(cluster)
     home = Home(cluster, folder)
@@ -246,7 +280,7 @@ def main():
         calm = write_cluster(folder, name="calm.yaml", lease=CALM)
         nobody(run, cluster)
         for part in (lambda: life_and_end(folder, cluster), lambda: started_by_hand(calm),
-                     lambda: full_queue(run, calm), lambda: edited_file(calm),
+                     lambda: full_queue(run, calm), lambda: edited_file(calm), lambda: same_addresses(folder),
                      lambda: leftovers(run, folder, calm)):
             part()
             check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")

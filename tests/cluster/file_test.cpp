@@ -353,6 +353,13 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
                      "  gpu: { address: 'ipc:///a/b', roles: [ mind, hand ] }\n"),
        "5:19 same-address 'front' (line 4) and 'gpu' (line 5) have the same address | each machine "
        "listens at one of its own"},
+      {with_machines("  front: { home: true, address: 'ipc:///a/b', roles: [ ear, eye ] }\n"
+                     "  gpu: { address: 'ipc:///a/b.memory', roles: [ mind, hand ] }\n"),
+       "5:19 same-address 'ipc:///a/b.memory' is where 'front' (line 4) hands out its memory | "
+       "another name: each machine has a socket ADDRESS.memory beside its own"},
+      {with_machines(front + "  registry: { roles: [ mind, hand ] }\n", "registry: private\n"),
+       "6:3 bad-name machine 'registry' has the name of the private registry's process | another "
+       "name, so that `sluice up` and `sluice status` tell the two apart"},
       {with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: { a: [ hant ] } }\n"),
        "5:47 not-here host 'a' has the role 'hant', which is not on machine 'gpu' | did you mean "
        "'hand'?"},

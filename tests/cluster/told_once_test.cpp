@@ -128,6 +128,10 @@ TEST_CASE("one address in two spellings is given twice") {
   CHECK(both("tcp://[::1]:7", "tcp://[0:0:0:0:0:0:0:1]:7") == "5:19 same-address");
   CHECK(both("tcp://127.0.0.1:7001", "tcp://127.0.0.1:07001") == "5:19 bad-address");
   CHECK(both("tcp://127.0.0.1:7001", "tcp://127.0.0.2:7001").empty());
+  // Each has a socket for its memory beside its address.
+  CHECK(both("ipc:///tmp/zz/a", "ipc:///tmp/zz//a.memory") == "5:19 same-address");
+  CHECK(both("ipc:///tmp/zz/a.memory", "ipc:///tmp/zz/a") == "4:33 same-address");
+  CHECK(both("ipc:///tmp/zz/a", "ipc:///tmp/zz/a.memories").empty());
   CHECK(both("tcp://localhost:1", "tcp://localhost:1") == "4:33 bad-address, 5:19 bad-address");
 }
 

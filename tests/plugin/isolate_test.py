@@ -165,6 +165,24 @@ def status(cluster):
     return json.loads(done.stdout)["machines"][0]["hosts"]
 
 
+def named(folder):
+    """What a machine of a cluster says of its hosts begins with its name, as all that it says."""
+    with subprocess.Popen([SLUICE, "node", "--cluster", os.path.join(folder, "hosted.yaml"), "--name", "talk"], cwd=ROOT,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as node:
+        expect("a machine with a host", "is ready" in node.stdout.readline(), node)
+        hosts = children(node.pid)
+        expect("one host", len(hosts) == 1, hosts)
+        for host in hosts:
+            os.kill(host, signal.SIGKILL)
+        until = time.monotonic() + 20
+        while children(node.pid) in ([], hosts) and time.monotonic() < until:  # until there is another
+            select.select([], [], [], 0.005)
+        node.terminate()
+        _, err = node.communicate(timeout=60)
+    expect("the machine and its host", any(line.startswith("talk: note: host 'models' died by SIGKILL")
+                                                       for line in err.splitlines()), err)
+
+
 def tried_again(folder, flow):
     """The host of an idempotent role is killed in the middle of an activation, and the call ends well, with a warning."""
     pipe = os.path.join(folder, "again")
@@ -252,6 +270,7 @@ def main():
         crash(flow)
         refused(folder, flow)
         limited(folder, flow)
+        named(folder)
         tried_again(folder, flow)
         killed(flow, os.path.join(folder, "pipe"))
     print("\n".join(failures) if failures else "isolate: clean")

@@ -137,10 +137,15 @@ TEST_CASE("an entry that is refused says why to who waits for it") {
            {list({"differs", "eyes", "0123456789"}),
             "machine 'eyes' has other workflows, plugins, overrides or places: digest 01234567..., "
             "machine "
-            "'front' has abcdef01..."},
+            "'front' has abcdef01...; there both are cluster 'laptop', by the name of the cluster "
+            "file: give another cluster's file another name"},
            {list({"ok", "e", "4", "front"}), "its answer makes no sense"},
            {"*2\r\n$2\r\nok\r\n:7\r\n", "its answer makes no sense"},
-           {"-NOPERM not you\x1b\r\n", "it says: NOPERM not you?"},
+           {"-ERR not you\x1b\r\n", "it says: ERR not you?"},
+           {"-NOPERM not you\x1b\r\n",
+            "it says: NOPERM not you?; what this cluster needs there is `ACL SETUSER default "
+            "+hello +eval +time +get +set +hget +hset +zadd +zrem +zscore +zrangebyscore "
+            "~sluice:laptop:*`"},
            {"?\r\n", "its answer is refused: it is no answer of a Redis server"},
            {"close", "it closed the connection"}}) {
     const Registry registry(answer);

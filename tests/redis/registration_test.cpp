@@ -126,7 +126,8 @@ TEST_CASE("processes with other workflows are refused, and both are named") {
   CHECK(eyes.standing(0ms).why ==
         "machine 'front' has other workflows, plugins, overrides or places: digest aaaaaaaa..., "
         "machine "
-        "'eyes' has bbbbbbbb...");
+        "'eyes' has bbbbbbbb...; there both are cluster 'laptop', by the name of the cluster "
+        "file: give another cluster's file another name");
   turn(eyes, model, 1000ms);  // the other is gone
   CHECK(eyes.standing(1000ms).kind == Kind::current);
 }

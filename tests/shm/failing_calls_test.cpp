@@ -125,13 +125,18 @@ TEST_CASE("a socket of shared memory that cannot be made or reached says why") {
     return said(listen_at(path));
   };
   const std::string denied = ": Permission denied";
-  CHECK(listened("socket") == socket + " cannot be made" + denied);
+  CHECK(listened("socket") == socket + " cannot be made" + denied);  // at a path where nothing is
   CHECK(listened("bind") == socket + " cannot be bound" + denied);
   CHECK(listened("chmod") == socket + " cannot listen" + denied);
   CHECK(listened("listen") == socket + " cannot listen" + denied);
   CHECK(said(connect_to(folder.socket(7))) == "unavailable: socket " + folder.socket(7) +
                                                   " cannot be reached: No such file or directory");
-  const Descriptor listener = std::move(listen_at(path).value());  // whatever stands there
+  // At what was left there.
+  CHECK(listened("connect") == socket + " cannot be asked who serves it" + denied);
+  CHECK(listened("socket") == socket + " cannot be asked who serves it" + denied);
+  const Descriptor listener = std::move(listen_at(path).value());
+  CHECK(said(listen_at(path)) ==
+        socket + " is in use by a process that runs: end it, or name another address");
   CHECK(std::filesystem::status(path).permissions() ==
         (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
   const auto connected = [&](const char* function) {

@@ -1,8 +1,11 @@
 // Keys in files, addresses, and what a transport refuses to be made from.
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <fstream>
 
 #include "runtime/zmq/address.h"
@@ -167,6 +170,62 @@ TEST_CASE("a transport that others could reach without keys is not made") {
   SECTION("a taken address") {
     cluster.begin(1);
     CHECK(has(error_of(options), "cannot be bound"));
+  }
+}
+
+TEST_CASE("an ipc address is taken only where no file and no process has it") {
+  namespace fs = std::filesystem;
+  const ScratchFolder directory;
+  Cluster cluster = make_cluster(2, Way::ipc, directory);
+  const ZmqOptions options = cluster.options[0];
+  const std::string end = GENERATE(as<std::string>{}, "", ".memory");
+  const std::string path = directory.path() + "/1" + end;
+  const std::string begin = "address '" + options.bind + "' cannot be bound: ";
+  SECTION("a file stays") {
+    std::ofstream(path) << "mine";
+    CHECK(has(error_of(options), begin + path + " is there and is no socket, so it is kept"));
+    CHECK(fs::file_size(path) == 4);
+    CHECK(fs::exists(directory.path() + "/1") == end.empty());  // nothing was begun
+  }
+  SECTION("so do a link and a folder") {
+    std::ofstream(directory.path() + "/file") << "mine";
+    fs::create_symlink(directory.path() + "/file", path);
+    CHECK(has(error_of(options), "is no socket, so it is kept"));
+    CHECK(fs::is_symlink(path));
+    fs::remove(path);
+    fs::create_directory(path);
+    CHECK(has(error_of(options), "is no socket, so it is kept"));
+  }
+  SECTION("of two machines the first keeps it, and its peer") {
+    if (end.empty()) cluster.begin_all();
+    if (!end.empty()) {
+      cluster.options_at(2).bind = "ipc://" + path;  // a machine where another has its memory
+      cluster.begin(2);
+    }
+    CHECK(has(error_of(options), begin + "socket " + path + " is in use by a process that runs"));
+    CHECK(fs::is_socket(path));
+    if (end.empty()) CHECK(cluster.wait_all_connected());
+  }
+  SECTION("what a killed process left makes room, and all is gone with the machine") {
+    const int left = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    REQUIRE(::bind(left, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    CHECK(has(error_of(options), "is in use"));  // it may listen at once
+    ::close(left);
+    REQUIRE(fs::is_socket(path));
+    cluster.begin_all();
+    CHECK(cluster.wait_all_connected());
+    for (const std::size_t machine : {1U, 2U}) cluster.end(machine);
+    CHECK(fs::is_empty(directory.path()));
+  }
+  SECTION("a machine that ends leaves what another has put in its place") {
+    cluster.begin(1);
+    fs::remove(directory.path() + "/1");
+    std::ofstream(directory.path() + "/1") << "mine";
+    cluster.end(1);
+    CHECK(fs::is_regular_file(directory.path() + "/1"));
   }
 }
 

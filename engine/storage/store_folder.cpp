@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/count_text.h"
 #include "base/sha256.h"
 
 namespace sluice {
@@ -140,6 +141,13 @@ Result<void> StoreFolder::read_secret(bool may_make) {
     return {};
   }
   if (errno != ENOENT) return error("its secret cannot be read");
+  const Result<std::vector<File>> segments = files();
+  if (!segments.ok()) return segments.error();
+  if (!segments->empty())
+    return invalid_argument(path_ + "/" + secret_name + ": it is not there, and " +
+                            count_text(segments->size(), "segment") +
+                            " of pages beside it; without it the pages cannot be found: put it "
+                            "back, or remove the folder");
   if (!may_make) return Error{ErrorCode::not_found, path_ + ": no pages are kept there"};
   if (::getrandom(secret_.data(), secret_.size(), 0) != static_cast<ssize_t>(secret_.size()))
     return error("there is no randomness for its secret");

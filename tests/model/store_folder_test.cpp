@@ -108,6 +108,19 @@ TEST_CASE("what stands in place of a folder, its lock or its secret is refused b
     CHECK(place.open() == "taken");
     CHECK(StoreFolder::look(place.path)->secret()[31] == 's');
   }
+  SECTION("segments whose secret is gone") {
+    place.make();
+    std::ofstream(place.path + "/segment-0000000000000001") << "pages";
+    const std::string why =
+        "invalid_argument, PAGES/secret: it is not there, and 1 segment of pages beside it; "
+        "without "
+        "it the pages cannot be found: put it back, or remove the folder";
+    CHECK(place.open() == why);
+    CHECK(place.look() == why);
+    CHECK_FALSE(fs::exists(place.path + "/secret"));
+    fs::remove(place.path + "/segment-0000000000000001");
+    CHECK(place.open() == "taken");
+  }
   SECTION("a folder where the new secret is written first") {
     place.make();
     fs::create_directory(place.path + "/secret.new");

@@ -44,6 +44,7 @@ struct StartActivation {
 struct CancelActivation {
   NodeId node = 0;
   ActivationId activation;
+  bool is_late = false;  // by its node's deadline, and so a failure of its own
 };
 
 /// Of a node with `on_full: drop_oldest`: inputs that came for it and will not run. For who

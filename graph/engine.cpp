@@ -409,7 +409,7 @@ bool Engine::is_stale(Record& record, Effects& effects) {
 void Engine::tick(Effects& effects) {
   while (first_due_ != nullptr && first_due_->deadline <= now_) {
     Record& record = *first_due_;
-    effects.cancels.push_back({node_.id, {record.index, record.generation}});
+    effects.cancels.push_back({node_.id, {record.index, record.generation}, true});
     const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(node_.deadline);
     finish(record,
            std::make_unique<Failure>(Failure{

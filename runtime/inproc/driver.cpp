@@ -332,6 +332,7 @@ void Driver::cancel(const CancelActivation& cancel) {
   if (cancel.activation.index >= running.size()) return;
   LaneActivation* const activation = running[cancel.activation.index];
   if (activation == nullptr || !(activation->id() == cancel.activation)) return;
+  if (cancel.is_late && recorder_) recorder_->failed(*activation);
   activation->cancel();
   let_go(*activation);
 }

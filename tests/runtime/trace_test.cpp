@@ -224,6 +224,33 @@ TEST_CASE("the cause of a call that no node failed is empty in the trace") {
   }
 }
 
+TEST_CASE(
+    "an activation that its node's deadline ended has failed in the trace, one of a cancelled call "
+    "not") {
+  for (const bool is_late : {true, false}) {
+    Traced world;
+    Gate begun;
+    world.add_scripted([&](Activation& a, std::uint32_t) -> Result<void> {
+      begun.open();
+      while (!a.cancelled()) std::this_thread::yield();
+      return hand_on(a);
+    });
+    std::string yaml = one_node();
+    const std::string outputs = "outputs: [v] }";
+    if (is_late) yaml.replace(yaml.find(outputs), outputs.size(), "outputs: [v], deadline: 1ms }");
+    world.run(yaml, traced(10));
+    Waiting waiting;
+    const auto handle = world.runner->start({"s", {{"x", make_text("x")}}}, waiting.observer());
+    begun.wait();
+    if (!is_late) handle->cancel();
+    CHECK_FALSE(waiting.wait().ok);
+    world.until_idle();
+    const Trace trace = world.runner->trace();
+    REQUIRE(trace.spans.size() == 1);
+    CHECK(trace.spans[0].failed == is_late);
+  }
+}
+
 TEST_CASE("a trace holds as many activations as it was made for, and says how many it left out") {
   for (const std::size_t room : {0U, 3U}) {
     Traced world;

@@ -120,7 +120,7 @@ TEST_CASE("a folder of pages takes files past the page cache where they can be h
       if (line.starts_with("create: ")) return line;
     return std::string("none");
   };
-  constexpr int of_file = 4;  // behind those of the lock and of the secret
+  constexpr int of_file = 5;  // behind those of the lock, of the secret and of what is there
   const std::string usual = lived("usual", EIO, 1000);
   CHECK(lived("no direct", EINVAL, of_file) == "create: well");
   CHECK(

@@ -173,6 +173,12 @@ void print_parts(const Parts& parts, double begin) {
               : "-");
 }
 
+/// A role may be on this machine and on others.
+bool ran_here(const Trace& trace, const std::string& node) {
+  return std::ranges::any_of(trace.spans,
+                             [&](const auto& span) { return span.second.node == node; });
+}
+
 /// Each kind of time of each node by itself, so that none is large for being many.
 void print_most(const Trace& trace, const Parts& parts, const json& facts) {
   std::map<std::string, double> share;
@@ -192,9 +198,11 @@ void print_most(const Trace& trace, const Parts& parts, const json& facts) {
     share["what was left to do behind " + parts.steps.back().what->node] = parts.ending;
   if (!trace.elsewhere.empty() && !trace.call.is_null()) {
     std::string nodes;
-    for (const std::string& node : trace.elsewhere) nodes += (nodes.empty() ? "" : ", ") + node;
-    std::printf("  the trace holds nothing of %s: other machines run them, or would have\n",
-                nodes.c_str());
+    for (const std::string& node : trace.elsewhere)
+      if (!ran_here(trace, node)) nodes += (nodes.empty() ? "" : ", ") + node;
+    if (!nodes.empty())
+      std::printf("  the trace holds nothing of %s: other machines run them, or would have\n",
+                  nodes.c_str());
     share["on other machines, or on the way there and back"] = parts.elsewhere;
   }
   const auto most = std::max_element(

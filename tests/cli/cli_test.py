@@ -144,7 +144,7 @@ def why_by_hand(file):
     code, out, err = sluice("why", file("hostile.json", json.dumps({"traceEvents": [hostile]}).encode()), "7")
     expect("words of others command no terminal", code == 0 and out.startswith(
         "call 7 (s\\x1b[31m\\x07\\nall is well): error after 2.000 ms\n  cause: a\\x1b[2J: it\\nbroke\\x07\n"), out)
-    home = [{"ph": "M", "pid": 2, "name": "elsewhere", "args": {"nodes": ["b", "c"]}},
+    home = [{"ph": "M", "pid": 2, "name": "elsewhere", "args": {"nodes": ["b", "a", "c"]}},
             call(0, 1000, 12000), activity(0, 0, "a", 2000, 3000, 500, 500)]
     code, out, err = sluice("why", file("home.json", json.dumps({"traceEvents": home}).encode()), "0")
     expect("why over machines", code == 0 and out == "call 0 (s): ok after 12.000 ms\n" + head +

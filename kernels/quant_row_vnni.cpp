@@ -47,7 +47,7 @@ template <BlockType T>
 constexpr bool is_fifth = T == BlockType::q5_0 || T == BlockType::q5_1;
 /// Where the second of two registers that hold four blocks begins.
 template <BlockType T>
-constexpr int second = T == BlockType::q8_0 ? 64 : static_cast<int>(fours* bytes_of<T>()) - 64;
+constexpr int second = T == BlockType::q8_0 ? 64 : static_cast<int>(bytes_of<T>() * fours) - 64;
 
 /// Where a permutation of a register finds each byte: one of two registers takes three times as
 /// long.

@@ -26,7 +26,7 @@ constexpr std::size_t page_tokens = 16;
 
 struct Options {
   std::string directory, prompt, system, precision = "exact", device = "cpu";
-  std::vector<std::string> images, stop;
+  std::vector<std::string> images;
   bool raw = false;
   KvFolder kv;
   KvKept kept;
@@ -149,6 +149,9 @@ int ask(Options options) {
     return fail("--kv-dtype is of pages of the CPU: leave --device cuda out");
   const Result<std::string> system = checked_text("--system", options.system);
   if (!system.ok()) return fail(system.error().message);
+  for (const std::string& stop : options.generation.stop)
+    if (const Result<std::string> text = checked_text("--stop", stop); !text.ok())
+      return fail(text.error().message);
   // Before the weights are read the plan is for 4096 tokens: how many the prompt has, and what the
   // model reads, is known behind them.
   const Result<ChatModel> model =

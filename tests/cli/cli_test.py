@@ -384,6 +384,7 @@ def main():
         one_line_error("unknown node", "generate", "plan", CHAT, "--explain", "generat")
         one_line_error("outputs without inputs", "--inputs", "model", "check", "tests/golden/llama", "--outputs", os.path.join(scratch, "o"), status=2)
         one_line_error("a seed below 0", "0 or more", "test", "workflows", "--seed", "-1", status=2)
+        one_line_error("a stop that is no text", "--stop: it is no text: byte 2 is not UTF-8", "model", "ask", "tests/golden/qwen2", "x", "--stop", b"a\xff")
         one_line_error("a prompt that is no text", "PROMPT: it is no text: byte 2 is not UTF-8", "model", "ask", "tests/golden/qwen2", b"a\xff")
         kinds(scratch, file)
         unknown_places(scratch, file)

@@ -271,8 +271,9 @@ bool Loader::load(const YamlNode& root) {
   load_version(root);
   find_misplaced(root);
   const auto has = [&](std::string_view key) { return find(root, key) != nullptr; };
-  spec_.is_library =
-      (has("roles") || has("global_params")) && !has("nodes") && !has("inputs") && !has("outputs");
+  const bool gathers = has("include") && !has("workflow");  // what others have, for others
+  spec_.is_library = (has("roles") || has("global_params") || gathers) && !has("nodes") &&
+                     !has("inputs") && !has("outputs");
   if (const YamlNode* workflow = find(root, "workflow"))
     spec_.name = name(*workflow, "a workflow's name").value_or(Name{});
   else if (!spec_.is_library)

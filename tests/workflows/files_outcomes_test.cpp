@@ -87,6 +87,9 @@ TEST_CASE("what is wrong with files that others include is said at its place the
   files.write("deep/far.yaml", library("far", "include: [ ../eyes.yaml ]\n"));
   add("one", flow("eyes.yaml", "vit"));
   add("one below a folder, with another", flow("deep/far.yaml", "far"));
+  files.write("gathers.yaml", "sluice: 1\ninclude: [ eyes.yaml, own.yaml ]\n");
+  add("one that only includes", flow("gathers.yaml", "vit"));
+  outcomes.add("that one by itself", files.said("gathers.yaml"));
   add("the same by two ways", flow("eyes.yaml, deep/far.yaml", "far"));
   add("twice", flow("eyes.yaml, eyes.yaml", "vit"));
   add("two of a name", flow("eyes.yaml, twin.yaml", "vit"));

@@ -134,6 +134,11 @@ def main() -> int:
     library = "sluice: 1\nroles: { any: { plugin: scripted } }\n"
     if found := check.wrong(read(library), schema) or refused_of([library])[0] or None:
         problems.append(f"roles to include: {found}")
+    gathers = "sluice: 1\ninclude: [ roles.yaml ]\n"
+    if found := check.wrong(read(gathers), schema):
+        problems.append(f"files to include: {found}")
+    if check.wrong(read(gathers + "workflow: x\n"), schema) is None:
+        problems.append("a workflow that only includes fits the schema")
     for path in good:
         with open(path) as f:
             text = f.read()

@@ -42,6 +42,13 @@ def until(condition, seconds: float, what: str):
     return None
 
 
+def no_more_descriptors(held, before: dict, seconds: float):
+    """`held()` comes down to what each process had before. A count taken while connections are still being made is one
+    too high and comes to less; what leaks is more, each time again."""
+    if not until(lambda: all(count <= before[who] for who, count in held().items()), seconds, "descriptors come back"):
+        check(False, f"descriptors: {held()}, {before} before")
+
+
 def write_cluster(folder: str, extra: str = "", name: str = "cluster.yaml",
                   lease: float = CALM) -> str:
     path = os.path.join(folder, name)

@@ -14,8 +14,8 @@ import signal
 import subprocess
 import tempfile
 
-from cluster_test import (CALM, MACHINES, ROOT, SLUICE, Home, Up, check, failures, line, run_and_clean, started,
-                          stat_of, until)
+from cluster_test import (CALM, MACHINES, ROOT, SLUICE, Home, Up, check, failures, line, no_more_descriptors,
+                          run_and_clean, started, stat_of, until)
 
 HOMES = ("front", "side")
 
@@ -56,8 +56,9 @@ def status(cluster: str) -> dict:
     return {one["name"]: one for one in json.loads(done.stdout or "{}").get("machines", [])}
 
 
-def descriptors(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))
+def descriptors(cluster: str) -> dict:
+    rows = status(cluster)
+    return {name: len(os.listdir(f"/proc/{rows[name]['pid']}/fd")) for name in MACHINES}
 
 
 def results_of(where: list[str], calls: str, outputs: str) -> tuple[dict, dict]:
@@ -118,7 +119,7 @@ def one_dies(folder: str):
     front = NamedHome(cluster, folder, "front")
     until(lambda: (front.call(0, 20) or {}).get("ok"), 20, "the first call")
     front.pause()
-    before = {name: descriptors(status(cluster)[name]["pid"]) for name in MACHINES}
+    before = descriptors(cluster)
     for how in (signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP):
         side = NamedHome(cluster, folder, "side")
         until(lambda: (side.call(0, 20) or {}).get("ok"), 20, "a call at the other home")
@@ -145,8 +146,7 @@ def one_dies(folder: str):
             side.process.wait(timeout=10)
         front.pause()
         at_rest(cluster)
-    until(lambda: {name: descriptors(status(cluster)[name]["pid"]) for name in MACHINES} == before, 20,
-          f"the machines have the descriptors that they had: {before}")
+    no_more_descriptors(lambda: descriptors(cluster), before, 20)
     check(all(status(cluster)[name]["lives"] == 1 for name in MACHINES), "no machine has begun anew")
     front.stop()
     up.stop()

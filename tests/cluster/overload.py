@@ -21,7 +21,8 @@ import sys
 import tempfile
 import time
 
-from cluster_test import ROOT, SLUICE, Up, check, children, command_of, failures, run_and_clean, started, stat_of, until
+from cluster_test import (ROOT, SLUICE, Up, check, children, command_of, failures, no_more_descriptors, run_and_clean,
+                          started, stat_of, until)
 
 CALLS = 64  # that the workflow takes at once
 WORK_MS = 4
@@ -170,9 +171,9 @@ class Watch:
         if len(sizes) == len(PROCESSES):  # else the host is being started again
             self.samples.append((time.monotonic(), sizes))
 
-    def descriptors(self) -> list[int]:
+    def descriptors(self) -> dict:
         """Of those that stay: not of the host."""
-        return [len(os.listdir(f"/proc/{pid}/fd")) for pid in self.processes()[:4]]
+        return {pid: len(os.listdir(f"/proc/{pid}/fd")) for pid in self.processes()[:4]}
 
     def slopes(self, after: float) -> list[float]:
         """Of each process, per minute, as a part of all memory: the lines through the samples after that moment."""
@@ -282,7 +283,7 @@ def main() -> int:
                                            capture_output=True, text=True, timeout=20).stdout)["machines"][0]
         check(status["calls"] == 0 and status["given_up"] == 0 and status["activations"] == 0, f"left over: {status}")
         check(status["refused"] == len(home.ended["refused"]), f"status counts {status['refused']} refusals")
-        until(lambda: watch.descriptors() == before, 5, f"descriptors {watch.descriptors()} are back at {before}")
+        no_more_descriptors(watch.descriptors, before, 5)
         home.stop()
         up.stop()
     check(sorted(os.listdir("/dev/shm")) == shm, f"/dev/shm has {os.listdir('/dev/shm')}, had {shm}")

@@ -175,6 +175,7 @@ std::string MachineStatus::text() const {
   json["activations"] = status.counts.activations;
   json["dropped"] = status.counts.dropped;
   json["refused"] = status.counts.refused;
+  json["repeated"] = status.counts.repeated;
   for (const ParamCounts& param : status.params)
     for (const auto& [name, count] : param.counts) json["pages"][param.name][name] = count;
   json["pools"] = Json::array();

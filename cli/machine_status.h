@@ -1,7 +1,7 @@
 // What one machine's process says to `sluice status`: one JSON object on one line.
 //
 //     { "machine", "home", "pid", "ready", "ending", "lives", "incarnation", "calls", "given_up",
-//       "activations", "dropped", "refused", "machines": [ { "name",
+//       "activations", "dropped", "refused", "repeated", "machines": [ { "name",
 //       "state": "not_seen|there|lost", "incarnation", "since_ms", "why", "connected", "heard_ms",
 //       "owed_bytes", "window_bytes",
 //       "lent": { "in_place", "in_place_bytes", "copied", "in_message", "in_message_bytes", "why",

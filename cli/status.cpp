@@ -45,7 +45,7 @@ Json process_row(const std::string& name, bool home, bool keeper, const RunningP
   };
   row["process"] = says("ending") ? "ending" : says("ready") ? "ready" : "loading";
   for (const char* key : {"lives", "calls", "given_up", "activations", "dropped", "refused",
-                          "pages", "pools", "hosts", "registry", "registry_why"})
+                          "repeated", "pages", "pools", "hosts", "registry", "registry_why"})
     if (const Json* value = member(answer->json, key)) row[key] = *value;
   return row;
 }
@@ -127,6 +127,7 @@ std::string load_words(const Json& row) {
   if (row["home"] == true && row.contains("calls"))
     add(count_text(number_of<std::uint64_t>(row, "calls"), "call"));
   if (number_of<std::uint64_t>(row, "refused") > 0) add(count("refused") + " refused");
+  if (number_of<std::uint64_t>(row, "repeated") > 0) add(count("repeated") + " begun once more");
   if (row.contains("activations"))
     add(count_text(number_of<std::uint64_t>(row, "activations"), "activation"));
   if (row.contains("registry") && row["registry"] != "current")

@@ -454,6 +454,7 @@ Coordinator::Number Coordinator::finish_one(Number id, Effects& effects) {
   end.call = name_of(id);
   end.session = session;
   end.failure = std::move(call.failure);
+  end.started = started;
   if (started && !end.failure) call.untold.say(plan_, call.delivered == 0, call.warnings);
   call.untold.silent_nodes(silent_);
   if (!call.warnings.empty()) end.warnings = call.warnings.counted();

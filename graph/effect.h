@@ -68,6 +68,7 @@ struct EndCall {
   std::uint64_t session = 0;
   std::unique_ptr<Failure> failure;  // null: ok
   std::vector<std::string> warnings;
+  bool started = false;  // else nothing of it ever ran
 };
 
 /// A message that does not go together with those before it: its sender is wrong. Nothing was done

@@ -40,6 +40,8 @@ struct CallOutcome {
   Error error;                        // when not ok: code and message
   std::string node;                   // the node that failed; empty when none did
   std::vector<std::string> warnings;  // e.g. "draw: 2 frames of prompt left over"
+  /// Whether it failed because a machine is gone that it used: before anything of it ran, or amid.
+  enum class Lost : std::uint8_t { no, before, amid } lost = Lost::no;
 };
 
 /// One output frame: the declared output's name and its value, in logical order per output.
@@ -87,6 +89,7 @@ struct RunnerCounts {
   std::size_t activations = 0;  // that run, or wait for their lane
   std::uint64_t dropped = 0;    // frames that came for calls that had ended for their callers, ever
   std::uint64_t refused = 0;    // calls, because too many were under way (limits: calls), ever
+  std::uint64_t repeated = 0;   // calls that began once more, because a machine was lost, ever
 };
 
 /// What a global parameter has done.

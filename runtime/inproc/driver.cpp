@@ -354,10 +354,13 @@ void Driver::end(EndCall& end) {
   if (end.failure && end.failure->kind == FailureKind::refused) refused_.fetch_add(1);
   outcome.warnings = std::move(end.warnings);
   if (end.failure) {
+    // Without a node: messages contradict each other, and the failure says how.
+    const bool is_lost =
+        end.failure->kind == FailureKind::node_lost && end.failure->node != entry_node;
+    if (is_lost) outcome.lost = end.started ? CallOutcome::Lost::amid : CallOutcome::Lost::before;
     outcome.error = end.failure->kind == FailureKind::cancelled ? stopped(*open.call)
-                    : end.failure->kind == FailureKind::node_lost
-                        ? away(end.failure->node, end.call)
-                        : std::move(end.failure->error);
+                    : is_lost                                   ? away(end.failure->node, end.call)
+                                                                : std::move(end.failure->error);
     if (end.failure->node != entry_node) outcome.node = plan_->nodes[end.failure->node].name;
   }
   if (recorder_) {

@@ -474,7 +474,10 @@ void Driver::end_calls_on(std::uint32_t machine) {
     OpenCall& open = *calls_.find(id);
     CallOutcome outcome;
     outcome.error = open.call->stopped ? stopped(*open.call) : away(*node, id);
-    if (!open.call->stopped) outcome.node = plan_->nodes[*node].name;
+    if (!open.call->stopped) {
+      outcome.node = plan_->nodes[*node].name;
+      outcome.lost = CallOutcome::Lost::amid;
+    }
     forget(*open.call);
     end_early(open, std::move(outcome));
   }

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "runtime/node/repeated_call.h"
+
 namespace sluice {
 
 namespace {
@@ -13,6 +15,14 @@ class NoCall final : public CallHandle {
 };
 
 }  // namespace
+
+HomeRunner::~HomeRunner() {
+  Now last;
+  const std::lock_guard lock(mutex_);
+  // A call that fails from here on may ask for its second beginning.
+  last.runner = std::exchange(now_.runner, nullptr);
+  now_.may_begin = [] { return std::string("the machine ends"); };
+}
 
 void HomeRunner::set(std::shared_ptr<Runner> runner, std::function<std::string()> may_begin) {
   std::vector<std::shared_ptr<Runner>> over;
@@ -30,6 +40,18 @@ void HomeRunner::set(std::shared_ptr<Runner> runner, std::function<std::string()
 }
 
 std::shared_ptr<CallHandle> HomeRunner::start(CallRequest request, CallObserver observer) {
+  if (!repeats_) return start_once(std::move(request), std::move(observer));
+  const auto call = std::make_shared<RepeatedCall>(
+      std::move(request), std::move(observer),
+      [this](CallRequest again, CallObserver told) {
+        return start_once(std::move(again), std::move(told));
+      },
+      limit_, repeated_);
+  call->begin();
+  return call;
+}
+
+std::shared_ptr<CallHandle> HomeRunner::start_once(CallRequest request, CallObserver observer) {
   const Now now = this->now();
   const std::string why = now.may_begin();
   if (why.empty()) return now.runner->start(std::move(request), std::move(observer));
@@ -44,6 +66,7 @@ Result<void> HomeRunner::end_session(const std::string& session) {
 RunnerCounts HomeRunner::counts() const {
   const std::lock_guard lock(mutex_);
   RunnerCounts all = gone_;
+  all.repeated = repeated_.load();
   const auto add = [&](const RunnerCounts& counts) {
     all.calls += counts.calls;
     all.given_up += counts.given_up;

@@ -2,9 +2,13 @@
 //
 // Calls begin in the machine's present life, once that is let in. Those of a life that is over have
 // ended by then; a runner whose roles have not returned is kept, and counted, until they have.
-// Thread: any. Owns: the runners.
+// Where the workflow allows it, a call whose machine is lost begins once more (`RepeatedCall`).
+// Thread: any. Owns: the runners, and outlives their calls.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -17,12 +21,19 @@ namespace sluice {
 
 class HomeRunner final : public Runner {
  public:
+  /// `repeats`: its calls may begin once more (`is_repeatable`). `limit`: the workflow's deadline.
+  HomeRunner(bool repeats, std::chrono::milliseconds limit) : repeats_(repeats), limit_(limit) {}
+  ~HomeRunner() override;
+  HomeRunner(const HomeRunner&) = delete;
+  HomeRunner& operator=(const HomeRunner&) = delete;
   /// Calls begin here from now on. `may_begin`: empty, or why none can.
   void set(std::shared_ptr<Runner> runner, std::function<std::string()> may_begin);
 
   std::shared_ptr<CallHandle> start(CallRequest request, CallObserver observer) override;
   Result<void> end_session(const std::string& session) override;
   RunnerCounts counts() const override;
+  /// Calls that began once more, ever.
+  std::uint64_t repeated() const { return repeated_.load(); }
   Trace trace() const override { return now().runner->trace(); }
 
  private:
@@ -35,6 +46,11 @@ class HomeRunner final : public Runner {
     return now_;
   }
 
+  std::shared_ptr<CallHandle> start_once(CallRequest request, CallObserver observer);
+
+  const bool repeats_;
+  const std::chrono::milliseconds limit_;
+  std::atomic<std::uint64_t> repeated_{0};
   mutable std::mutex mutex_;
   Now now_;
   std::vector<std::shared_ptr<Runner>> before_;

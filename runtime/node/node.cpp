@@ -14,6 +14,7 @@
 #include "runtime/node/ending_sessions.h"
 #include "runtime/node/home_runner.h"
 #include "runtime/node/life.h"
+#include "runtime/node/repeated_call.h"
 #include "runtime/node/session_names.h"
 #include "runtime/node/wait_graphs.h"
 
@@ -38,6 +39,7 @@ struct OwnedGraph {
   std::unique_ptr<wire::Contract> contract;
   InputPorts inputs;
   std::vector<bool> stops;  // by edge
+  bool repeats = false;     // its calls may begin once more
 };
 
 class NodeImpl final : public Node, private LifeOwner {
@@ -118,7 +120,7 @@ class NodeImpl final : public Node, private LifeOwner {
     std::uint32_t first = 0, last = 0;
   };
   std::map<std::pair<std::string, SessionId>, Named> sessions_;
-  EndingSessions ending_;                             // of them no more
+  EndingSessions ending_;           // of them no more
   std::set<std::string> own_over_;  // at a home: its sessions of earlier lives that have not ended
   std::vector<std::unique_ptr<HomeRunner>> runners_;  // at a home
   std::thread thread_;
@@ -139,6 +141,7 @@ Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catal
     OwnedGraph& graph = graphs_.emplace_back();
     graph.stops = stops[i];
     graph.plan = std::make_shared<const Plan>(*graphs[i].plan);
+    graph.repeats = is_repeatable(*graphs[i].spec, *graph.plan);
     Result<std::vector<NodePlace>> places = host_->add(*graphs[i].spec, *graph.plan, here_of(i));
     if (!places.ok()) return places.error();
     graph.places = std::move(places).value();
@@ -168,7 +171,9 @@ void NodeImpl::set_runners(const std::shared_ptr<Life>& life) {
   };
   const std::string end = session_name_end(homes_, options_.machines, options_.self);
   for (std::size_t i = 0; i < graphs_.size(); ++i) {
-    if (runners_.size() == i) runners_.push_back(std::make_unique<HomeRunner>());
+    if (runners_.size() == i)
+      runners_.push_back(
+          std::make_unique<HomeRunner>(graphs_[i].repeats, graphs_[i].plan->limits.deadline));
     runners_[i]->set(make_runner(host_, life->drivers()[i], graphs_[i].inputs, session_ended, end),
                      may_begin);
   }
@@ -267,6 +272,7 @@ NodeStatus NodeImpl::status() const {
   for (Roster::Row& row : life->roster()) status.machines.push_back({std::move(row), {}});
   for (const LinkState& link : life->links()) status.machines[link.life.machine].link = link;
   status.counts = life->counts();
+  for (const auto& runner : runners_) status.counts.repeated += runner->repeated();
   status.params = host_->param_counts();
   return status;
 }

@@ -36,7 +36,8 @@ struct Trace {
   /// Its inputs that did not run: by node and why, how often.
   std::map<std::pair<std::string, std::string>, std::uint64_t> drops;
   std::vector<std::string> elsewhere;  // nodes whose roles other machines have: no spans
-  json call;
+  json call;                           // as it began last
+  std::size_t beginnings = 0;    // that have ended; several: a machine was lost amid the others
   std::set<std::int64_t> calls;  // the numbers of all
 };
 
@@ -72,7 +73,10 @@ Result<Trace> read_trace(const std::string& path, std::int64_t wanted) {
     const bool is_number = call >= 0 && call < std::numeric_limits<std::int64_t>::max();
     if (is_number && (kind == "call" || kind == "activation")) trace.calls.insert(call);
     if (call != wanted) continue;
-    if (kind == "call") trace.call = event;
+    if (kind == "call") {
+      const double last = trace.call.is_null() ? 0 : number_of<double>(trace.call, "ts");
+      if (++trace.beginnings == 1 || number_of<double>(event, "ts") >= last) trace.call = event;
+    }
     if (kind != "activation") continue;
     const double begin = number_of<double>(event, "ts");
     trace.spans[number_of<std::int64_t>(args, "span")] = {
@@ -82,6 +86,10 @@ Result<Trace> read_trace(const std::string& path, std::int64_t wanted) {
         number_of<double>(args, "queued_us"),
         number_of<double>(args, "travelled_us"),
         number_of<std::int64_t>(args, "after", -1)};
+  }
+  if (trace.beginnings > 1) {
+    const double began = number_of<double>(trace.call, "ts");
+    std::erase_if(trace.spans, [&](const auto& span) { return span.second.begin < began; });
   }
   return trace;
 }
@@ -218,6 +226,9 @@ void print_call(const Trace& trace, std::int64_t number) {
   std::printf("call %lld (%s): %s after %.3f ms\n", static_cast<long long>(number),
               words_of(args, "session").c_str(), words_of(args, "status").c_str(),
               number_of<double>(trace.call, "dur") / 1e3);
+  if (trace.beginnings > 1)
+    std::printf("  it began %zu times, for a machine was lost; this is the last of them\n",
+                trace.beginnings);
   const std::string node = words_of(args, "cause");  // empty: no node failed
   if (args.contains("cause"))
     std::printf("  cause: %s%s%s\n", node.c_str(), node.empty() ? "" : ": ",

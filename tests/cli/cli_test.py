@@ -97,7 +97,10 @@ def why_by_hand(file):
               call(4, 1000, 10000), activity(4, 6, "a", 1000, 9000), activity(4, 7, "b", 3000, 8000, 500, 500, after=6),
               # Many short ways are no reason for all; each node's own time counts.
               call(5, 0, 4400), activity(5, 9, "a", 600, 500, 0, 600), activity(5, 10, "b", 1700, 700, 0, 600, after=9),
-              activity(5, 11, "c", 3000, 900, 0, 600, after=10)]
+              activity(5, 11, "c", 3000, 900, 0, 600, after=10),
+              # A machine was lost amid its first beginning.
+              call(6, 0, 3000, status="error", cause="b", message="machine 'x' is lost"), activity(6, 12, "a", 500, 900),
+              call(6, 3000, 2000), activity(6, 13, "a", 3500, 1500)]
     trace = file("by_hand.json", json.dumps({"traceEvents": events}).encode())
     head = "       at ms    its turn  on its way    in queue      ran ms  node\n"
     for number, want in enumerate((
@@ -128,7 +131,11 @@ def why_by_hand(file):
             "       1.700       0.000       0.600       0.000       0.700  b\n"
             "       3.000       0.000       0.600       0.000       0.900  c\n"
             "      in all       0.000       1.800       0.000       2.100  and 0.500 until the call ended\n"
-            "  most of it: running c, 0.900 ms\n")):
+            "  most of it: running c, 0.900 ms\n",
+            "call 6 (s): ok after 2.000 ms\n  it began 2 times, for a machine was lost; this is the last of them\n" + head +
+            "       0.500       0.000       0.500       0.000       1.500  a\n"
+            "      in all       0.000       0.500       0.000       1.500  -\n"
+            "  most of it: running a, 1.500 ms\n")):
         code, out, err = sluice("why", trace, str(number))
         expect(f"why of call {number}", code == 0 and out == want, out)
         sums = re.search(r"in all +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)(?:  and ([\d.]+))?", out)
@@ -154,7 +161,7 @@ def why_by_hand(file):
            "  most of it: on other machines, or on the way there and back, 8.000 ms\n", out)
     code, out, err = sluice("simulate", CHAT, "--calls", "2", "--concurrency", "1", "--faults", "--seed", "20")
     expect("faults are to blame, not the load", "note           --faults lets machines pause and roles hang and shortens deadlines" in out and "under way at once" not in out, out)
-    one_line_error("why of a call too many", "no call 9, there are 6 (0 to 5)", "why", trace, "9")
+    one_line_error("why of a call too many", "no call 9, there are 7 (0 to 6)", "why", trace, "9")
     one_line_error("why of no calls at all", "no call 0, there are none", "why",
                    file("none.json", json.dumps({"traceEvents": []}).encode()), "0")
     many = [{"node": f"n{i}", "why": "it had no reason"} for i in range(23)] + [1, {"node": 1}, {"node": "x", "why": []}]

@@ -58,7 +58,7 @@ AREAS = {
     "runtime/sim": ["test_sim", "script:transcripts", "script:scenarios", "script:cli"],
     "cli": ["cli/test_cli_parts", "cli/test_cli_given", "cli/test_pool_snapshot", "cli/test_page_secret", "script:interrupt",
             "script:transcripts", "script:first_try", "script:own_workflow",
-            "script:given_up", "script:chat", "script:pool", "script:isolate", "script:cli", "script:kv_folder", "script:request_options",
+            "script:given_up", "script:chat", "script:pool", "script:isolate", "script:cli", "script:why", "script:kv_folder", "script:request_options",
             "script:help", "script:restart", "script:failing_calls", "script:failures", "script:down", "script:run", "script:cluster",
             "script:numbers", "script:scenario_words"],
     "plugin": ["plugin/test_plugin", "script:isolate"],
@@ -88,6 +88,7 @@ SLOWER = {
 }
 SCRIPTS = {
     "cli": ["python3", "tests/cli/cli_test.py", "{sluice}", "."],
+    "why": ["python3", "tests/cli/why_test.py", "{sluice}", "."],
     "first_try": ["python3", "tests/cli/first_try_test.py", "{sluice}", "."],
     "own_workflow": ["python3", "tests/cli/own_workflow_test.py", "{sluice}", "."],
     "kv_folder": ["python3", "tests/cli/kv_folder_test.py", "{sluice}", "."],

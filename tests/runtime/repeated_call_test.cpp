@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <tuple>
 
 #include "test_cluster.h"
 
@@ -30,6 +31,23 @@ Wiring on_one() {
   wiring.spread = {{0}, {1}, {0}};
   return wiring;
 }
+
+/// What a call gets whose machine is lost while `b` holds on there, and what of it was repeated.
+struct LostAmid {
+  LostAmid(const std::string& yaml, Wiring wiring) {
+    HeldOnce held("b");
+    TestCluster cluster({yaml}, {}, held.role(), std::move(wiring));
+    std::thread caller([&] { std::tie(outcome, came) = cluster.call("held"); });
+    held.reached.wait();
+    cluster.kill(1);
+    caller.join();
+    repeated = cluster.home().status().counts.repeated;
+    held.let_go.open();
+  }
+  CallOutcome outcome;
+  std::string came;
+  std::uint64_t repeated = 0;
+};
 
 CallOutcome lost(const std::string& message, CallOutcome::Lost how = CallOutcome::Lost::amid) {
   CallOutcome outcome;
@@ -201,22 +219,14 @@ TEST_CASE("an attempt that ends before its start has returned is followed by the
 }
 
 TEST_CASE("a call of roles that may run twice survives a machine that is lost amid it") {
-  HeldOnce held("b");
-  TestCluster cluster({idempotent_chain()}, {}, held.role(), on_two());
-  std::pair<CallOutcome, std::string> first;
-  std::thread caller([&] { first = cluster.call("held"); });
-  held.reached.wait();
-  cluster.kill(1);
-  caller.join();
-  CHECK(first.first.ok);
-  CHECK(first.second == "held:x0+bx0 held:x1+bx1 held:x2+bx2 ");
-  const auto& warnings = first.first.warnings;
-  CHECK(std::ranges::count_if(warnings, [](const std::string& warning) {
+  const LostAmid call(idempotent_chain(), on_two());
+  CHECK(call.outcome.ok);
+  CHECK(call.came == "held:x0+bx0 held:x1+bx1 held:x2+bx2 ");
+  CHECK(std::ranges::count_if(call.outcome.warnings, [](const std::string& warning) {
           return warning.find("machine 'gpu', where node 'b' runs, is lost") == 0 &&
                  warning.ends_with("; the call began once more");
         }) == 1);
-  CHECK(cluster.home().status().counts.repeated == 1);
-  held.let_go.open();
+  CHECK(call.repeated == 1);
 }
 
 TEST_CASE("a call of which an output has come ends with the machine that is lost") {
@@ -251,32 +261,19 @@ TEST_CASE("a call of which an output has come ends with the machine that is lost
 }
 
 TEST_CASE("a call whose role is on one machine ends with it") {
-  HeldOnce held("b");
-  TestCluster cluster({idempotent_chain()}, {}, held.role(), on_one());
-  std::pair<CallOutcome, std::string> first;
-  std::thread caller([&] { first = cluster.call("held"); });
-  held.reached.wait();
-  cluster.kill(1);
-  caller.join();
-  CHECK(!first.first.ok);
-  CHECK(first.first.error.message.find("machine 'gpu', where node 'b' runs, is lost") == 0);
-  CHECK(cluster.home().status().counts.repeated == 0);
-  held.let_go.open();
+  const LostAmid call(idempotent_chain(), on_one());
+  CHECK(!call.outcome.ok);
+  CHECK(call.outcome.error.message.find("machine 'gpu', where node 'b' runs, is lost") == 0);
+  CHECK(call.repeated == 0);
 }
 
 TEST_CASE("a workflow with one role that may not run twice repeats no call") {
   std::string yaml = idempotent_chain();
   yaml.replace(yaml.find(", idempotent: true"), std::string(", idempotent: true").size(), "");
-  HeldOnce held("b");
-  TestCluster cluster({yaml}, {}, held.role(), on_two());
-  std::pair<CallOutcome, std::string> first;
-  std::thread caller([&] { first = cluster.call("held"); });
-  held.reached.wait();
-  cluster.kill(1);
-  caller.join();
-  CHECK(!first.first.ok);
-  CHECK(first.first.lost == CallOutcome::Lost::amid);
-  held.let_go.open();
+  const LostAmid call(yaml, on_two());
+  CHECK(!call.outcome.ok);
+  CHECK(call.outcome.lost == CallOutcome::Lost::amid);
+  CHECK(call.repeated == 0);
 }
 
 }  // namespace sluice

@@ -129,7 +129,6 @@ std::optional<IndexQuestion> Keeper::next_question(IndexClient*& whose, Instant&
 }
 
 void Keeper::keep() {
-  bool is_cut_off = false;
   for (bool is_over = false; !is_over;) {
     say_farewells();
     IndexClient* whose = nullptr;
@@ -137,24 +136,30 @@ void Keeper::keep() {
     const std::optional<IndexQuestion> question = next_question(whose, due);
     if (question) ask(whose, *question);
     is_over = wait(question ? Instant{} : due);
-    // The end came amid a question, perhaps: a farewell needs a new link then.
-    is_cut_off = question && !link_;
   }
   stop_.hear();
-  if (is_cut_off) (void)connect(steady_clock::now() + farewell_patience);
   say_farewells();
 }
 
-/// Pages of a pool that is gone are not looked for until its lease is over.
+/// Pages of a pool that is gone are not looked for until its lease is over. The end may cut off a
+/// question or a farewell: what is unsaid then is said through a new link.
 void Keeper::say_farewells() {
   std::vector<std::vector<std::string>> farewells;
   {
     const std::lock_guard lock(mutex_);
     farewells.swap(farewells_);
   }
+  if (farewells.empty()) return;
   failpoint("index_leave");
-  for (const auto& words : farewells)
-    if (link_ && !link_->ask(words, steady_clock::now() + farewell_patience).ok()) link_.reset();
+  std::size_t said = 0;
+  while (said < farewells.size() && connect(steady_clock::now() + farewell_patience).ok() &&
+         link_->ask(farewells[said], steady_clock::now() + farewell_patience).ok())
+    ++said;
+  if (said == farewells.size()) return;
+  link_.reset();
+  const std::lock_guard lock(mutex_);
+  farewells_.insert(farewells_.begin(), farewells.begin() + static_cast<std::ptrdiff_t>(said),
+                    farewells.end());
 }
 
 Result<void> Keeper::check_policy(Deadline until) {

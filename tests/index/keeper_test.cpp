@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "base/random.h"
@@ -144,6 +145,29 @@ class EndsAmidQuestion final : public IndexClient {
   bool has_asked_ = false;
 };
 
+/// Asks one question, so that there is a link, and is then quiet.
+class SaysFarewell final : public IndexClient {
+ public:
+  explicit SaysFarewell(std::string words) : words_(std::move(words)) {}
+  std::optional<IndexQuestion> ask(Instant) override {
+    if (std::exchange(has_asked_, true)) return std::nullopt;
+    return IndexQuestion{1, {"KEYS", "nothing"}, 60s};
+  }
+  Instant due() const override { return Instant::max(); }
+  void answered(std::uint64_t, const std::vector<std::string>&, Instant) override {
+    is_answered_ = true;
+  }
+  void refused(std::uint64_t, const std::string&, Instant) override {}
+  void broke(const std::string&, Instant) override {}
+  std::vector<std::string> farewell() const override { return {"SET", "farewell", words_}; }
+  bool is_answered() const { return is_answered_; }
+
+ private:
+  const std::string words_;
+  bool has_asked_ = false;
+  std::atomic<bool> is_answered_ = false;
+};
+
 std::vector<PageProvider> has(std::uint32_t machine, std::size_t pages, std::uint32_t life = 1) {
   return {{{machine, life}, pages}};
 }
@@ -183,6 +207,26 @@ TEST_CASE("a pool that ends while a question of it is open takes its leave never
   keeper->close(client);
   keeper.reset();
   CHECK(server.as_root({"GET", "farewell"}).text == "said");
+}
+
+TEST_CASE("a keeper that ends while a farewell is on its way says it again") {
+  const ScratchFolder folder;
+  const RealServer server(folder.path());
+  int said = 0;
+  for (int round = 0; round < 200; ++round) {
+    SaysFarewell client("farewell " + std::to_string(round));
+    IndexOptions options;
+    options.address = server.address();
+    options.login = RedisLogin{"root", "x", "f"};
+    std::unique_ptr<IndexPort> keeper = make_index_keeper(std::move(options));
+    keeper->open(client);
+    REQUIRE(until([&] { return client.is_answered(); }));
+    keeper->close(client);  // wakes the keeper, which is told to end at different moments then
+    for (int turn = 0; turn < round; ++turn) std::this_thread::yield();
+    keeper.reset();
+    said += server.as_root({"GET", "farewell"}).text == client.farewell()[2];
+  }
+  CHECK(said == 200);
 }
 
 TEST_CASE("a server that is killed, emptied or put back to a copy has all pages again") {

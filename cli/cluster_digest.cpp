@@ -58,6 +58,7 @@ void ClusterDigest::add_workflow(const LoadedWorkflow& loaded, const Catalog& ca
     add(role.model ? role.model->text : "");
     add(role.replicas);
     add(static_cast<std::uint64_t>(role.balance));
+    add(role.by_cache ? "by cache" : "");
     add(role.idempotent ? "idempotent" : "");
     for (const OptionSpec& option : role.options) add(option.key.text + "=" + option.value.text);
     if (const Plugin* plugin = catalog.find(role.plugin.text); plugin != nullptr)

@@ -40,7 +40,7 @@ void add_isolate_options(Command command, IsolateOptions& options) {
           [&options](const std::string& given) {
             options.memory = parse_byte_size(given).value_or(0);
           },
-          "Of --isolate: the most address space that each of the processes may take")
+          "Of --isolate: the most memory that each of the processes may take")
       .type_name("SIZE")
       .needs("--isolate")
       .check([](const std::string& given) {

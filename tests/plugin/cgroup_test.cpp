@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <iostream>
+#include <iterator>
 
 #include "hosted_world.h"
 #include "tests/sanitized.h"
@@ -54,7 +55,7 @@ class LooksLikeV2 {
     folder_.write("cgroups", "0::/run\n");
     folder_.write("mounts", "41 31 0:38 / " + tree + " rw - cgroup2 cgroup2 rw\n");
   }
-  CgroupSystem system() {
+  CgroupSystem kernel() {
     CgroupSystem system;
     system.cgroups = folder_.str() + "/cgroups";
     system.mounts = folder_.str() + "/mounts";
@@ -101,7 +102,7 @@ class LooksLikeV2 {
 };
 
 std::shared_ptr<Cgroups> opened(LooksLikeV2& tree) {
-  auto place = Cgroups::open(tree.system());
+  auto place = Cgroups::open(tree.kernel());
   INFO((place.ok() ? "" : place.error().message));
   REQUIRE(place.ok());
   return *place;
@@ -198,7 +199,7 @@ TEST_CASE("a program stays in its cgroup while others that it started are there"
 
 TEST_CASE("what a program that was killed has left is removed, and nothing else") {
   LooksLikeV2 tree;
-  const CgroupSystem system = tree.system();
+  const CgroupSystem system = tree.kernel();
   const auto left = [&](const std::string& name) {
     REQUIRE(system.make((tree.run / name).c_str()) == 0);
     return name;
@@ -222,7 +223,7 @@ TEST_CASE("what a program that was killed has left is removed, and nothing else"
 
 TEST_CASE("a name that is taken already is passed over") {
   LooksLikeV2 tree;
-  CgroupSystem system = tree.system();
+  CgroupSystem system = tree.kernel();
   int taken = 2;
   system.make = [&, make = system.make](const char* path) {
     if (taken-- <= 0) return make(path);
@@ -239,7 +240,7 @@ TEST_CASE("a program that could not switch the controller on is where it was") {
   LooksLikeV2 tree;
   fs::remove(tree.run / "cgroup.subtree_control");
   fs::create_symlink("/dev/full", tree.run / "cgroup.subtree_control");
-  const auto place = Cgroups::open(tree.system());
+  const auto place = Cgroups::open(tree.kernel());
   REQUIRE_FALSE(place.ok());
   CHECK_THAT(place.error().message,
              Contains("'+memory' could not be written to ") && Contains("; cgroup v1: "));
@@ -251,7 +252,7 @@ TEST_CASE("a host that the kernel ends in its cgroup says that its memory did it
   LooksLikeV2 tree;
   {
     const NothingLeft nothing;
-    HostedWorld world(two_hosts, limited_to(256 * mib), HostedWorld::host_options(), tree.system());
+    HostedWorld world(two_hosts, limited_to(256 * mib), HostedWorld::host_options(), tree.kernel());
     REQUIRE(world.refused == "");
     CHECK(world.say("one", "memory") == "any");
     const fs::path cgroup = tree.only_host();

@@ -397,6 +397,7 @@ TEST_CASE("a kernel's cgroup whose owner is killed is found by the next, with wh
     const pid_t inmate = ::fork();
     if (inmate == 0) {
       if (::write((*made)->entrance(), "0", 1) != 1) ::_exit(1);
+      for (int fd = 0; fd < 3; ++fd) ::close(fd);       // whose readers would wait for it
       ::execl("/bin/sleep", "sleep", "1000", nullptr);  // closes what it has of its owner
       ::_exit(1);
     }
@@ -423,5 +424,6 @@ TEST_CASE("a kernel's cgroup whose owner is killed is found by the next, with wh
   CHECK_FALSE(fs::exists(folder));
   pollfd ended{handle, POLLIN, 0};
   CHECK(::poll(&ended, 1, 20'000) == 1);
+  ::syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0);  // had it been left
   ::close(handle);
 }

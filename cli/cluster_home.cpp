@@ -216,6 +216,7 @@ Result<void> ClusterHome::start_processes(const WorkflowOptions& options,
   Result<std::vector<Supervisor::Machine>> machines =
       processes_of(cluster_, options, plugins, true);
   if (!machines.ok()) return machines.error();
+  cgroups_ = cgroups_of(cluster_);
   supervisor_.emplace(std::move(machines).value(), true, [](const std::string& line) {
     std::fprintf(stderr, "note: %s\n", line.c_str());
   });

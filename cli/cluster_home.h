@@ -57,6 +57,7 @@ class ClusterHome {
   const std::uint32_t self_;
   std::atomic<bool> quiet_{true};  // machines come and go as they should
   std::optional<LockFile> machine_lock_, processes_lock_;
+  std::shared_ptr<hosts::Cgroups> cgroups_;  // for hosts of those that it starts
   std::optional<Supervisor> supervisor_;
   std::unique_ptr<RegistryKeeper> registry_;
   hosts::HostedCatalog hosted_;  // the roles of this machine's hosts are elsewhere

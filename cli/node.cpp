@@ -232,6 +232,7 @@ int up(const NodeCommand& options, const std::vector<std::string>& plugins,
   {
     const Result<LockFile> lock = lock_processes(*cluster);
     if (!lock.ok()) return fail(lock.error().message);
+    const std::shared_ptr<hosts::Cgroups> cgroups = cgroups_of(*cluster);
     {
       Supervisor supervisor(*machines, false, [](const std::string& line) {
         std::fprintf(stderr, "%s\n", line.c_str());

@@ -23,7 +23,7 @@ namespace sluice {
 struct ClusterHost {
   Name name;
   std::vector<Name> roles;
-  std::uint64_t memory = 0;  // bytes of address space; 0: no limit
+  std::uint64_t memory = 0;  // bytes; 0: no limit
   /// From a role's cancellation to the end of its host; nothing: as docs/HOSTS.md says.
   std::optional<std::chrono::milliseconds> hang_after;
   std::vector<std::uint32_t> cores;  // it runs on these; empty: on any

@@ -103,8 +103,8 @@ TEST_CASE("a cluster file says what a host of roles may take") {
 
 TEST_CASE("what a host may take that cannot be is told with its place and what to write") {
   const std::string memory_help =
-      " | a whole number and MiB, GiB or TiB, as in memory: 4GiB; address space is counted, which "
-      "is more than what is used of it";
+      " | a whole number and MiB, GiB or TiB, as in memory: 4GiB; without a cgroup address space "
+      "is counted, which is more than what is used of it";
   const std::string cores_help = " | cores by their numbers, from 0: cores: [ 0, 1 ]";
   const std::string hang_help =
       " | longer than its roles need to notice that they are cancelled: hang_after: 5s";

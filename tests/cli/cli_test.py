@@ -201,6 +201,15 @@ def set_of_a_folder(scratch):
     expect("a value that does not fit is not skipped", code == 1 and "FAILED" in out and "roles.vit.replicas=none" in err, (code, out, err))
 
 
+def folder_of_pages(scratch, file):
+    """A relative `ssd` begins at the workflow file's folder, wherever the command is started."""
+    params = ", ".join(f"{name}: {{ kind: paged_kv, model: {ROOT}/tests/golden/qwen2, ssd: pages }}" for name in ("kv", "kvb"))
+    path = file("pages.yaml", f"sluice: 1\nworkflow: w\ninputs: {{ x: json }}\nglobal_params: {{ {params} }}\nroles: {{ a: {{ plugin: parse_request }} }}\n"
+                "nodes: { n: { run: a.parse, inputs: [ { request: inputs.x } ] } }\noutputs: { o: n.text }\n".encode())
+    code, out, err = sluice("validate", path)
+    expect("a relative ssd", code == 1 and f"'kv' and 'kvb' keep pages in one folder, {scratch}/pages;" in out, (code, out, err))
+
+
 def set_of_a_cluster(file):
     """--set goes to the workflows of a cluster file that have the name; one that none of them has is an error."""
     for name in "ab":
@@ -406,6 +415,7 @@ def main():
         kinds(scratch, file)
         unknown_places(scratch, file)
         set_of_a_cluster(file)
+        folder_of_pages(scratch, file)
         clusters(scratch, file)
 
         code, out, err = sluice(*ask, TABLE)

@@ -44,7 +44,8 @@ struct ClusterMachine {
   Name name;
   std::optional<Name> address;    // where the others reach it
   std::optional<Name> pages;      // and its pages, where roles on several machines share some
-  std::optional<PagesByUcx> ucx;  // by which these come; nothing: in messages, or shared memory
+  std::optional<PagesByUcx> ucx;  // by which these come; nothing: over `pages`, or shared memory
+  bool pages_in_messages = false;  // over a tcp address too, where others could read them
   bool home = false;              // calls begin here
   bool keeper = false;            // the file says that it keeps the list of who is there
   std::vector<Name> roles;

@@ -58,6 +58,7 @@ class ClusterHome {
   std::atomic<bool> quiet_{true};  // machines come and go as they should
   std::optional<LockFile> machine_lock_, processes_lock_;
   std::optional<Supervisor> supervisor_;
+  std::unique_ptr<StreamForwarder> forwarder_;  // where this machine forwards the registry
   std::unique_ptr<RegistryKeeper> registry_;
   hosts::HostedCatalog hosted_;  // the roles of this machine's hosts are elsewhere
   std::unique_ptr<Node> node_;

@@ -269,11 +269,8 @@ Result<std::unique_ptr<Node>> make_node(const Cluster& cluster, std::uint32_t ma
   }
   node.runner = std::move(options);
   std::unique_ptr<IndexPort> index;
-  if (page_sharing(cluster).machines.contains(machine)) {
-    auto made = begin_index(cluster, notice);
-    if (!made.ok()) return made.error();
-    index = std::move(made).value();
-  }
+  if (registry != nullptr && page_sharing(cluster).machines.contains(machine))
+    index = begin_index(*registry, notice);
   auto pages = connect_pages(cluster, {machine, node.incarnation}, notice, std::move(index));
   if (!pages.ok()) return pages.error();
   node.runner.peers = std::move(pages).value();

@@ -151,6 +151,8 @@ int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& optio
     fenced = true;
     ::kill(::getpid(), SIGTERM);
   };
+  const auto forwarder = begin_forwarding(cluster, number, notice);
+  if (!forwarder.ok()) return fail(options.name + ": " + forwarder.error().message);
   const auto entry = begin_entry(cluster, number, end, notice);
   if (!entry.ok()) return fail(entry.error().message);
   const auto shown = MachineStatus::show(cluster, number);

@@ -62,6 +62,10 @@ struct ClusterSpec {
   std::optional<Name> registry;           // `private`, or a Redis server's address; nothing: none
   std::optional<Name> registry_user;      // as whom it is asked; nothing: without AUTH
   std::optional<Name> registry_password;  // where there is a user: a file, relative to this one
+  /// The machine that has the server, where the others reach it through that one; nothing: each
+  /// machine reaches it by itself.
+  std::optional<Name> registry_at;
+  std::optional<Name> registry_forward;  // where there is such a machine: its address for that
 
   // Numbers; require a file without errors.
   std::vector<std::uint32_t> homes() const;

@@ -4,7 +4,8 @@
 // the region is there, whatever its owner does to the bytes meanwhile, and it does not hear of it.
 // So a reader verifies what has come. A read ends once: with its bytes, without them, or unheard
 // when whoever asked for it has gone; it never writes into memory that is not its own any more.
-// Thread: any. Units: bytes. Implemented by runtime/ucx, and in tests by one process's memory.
+// Thread: any. Units: bytes. Implemented by runtime/ucx and runtime/tcp, and in tests by one
+// process's memory.
 // Source: omni-flow, section 4.2 (transfer).
 #pragma once
 

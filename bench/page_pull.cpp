@@ -2,10 +2,11 @@
 // the time to the first token by pulling a prompt's pages beside computing them.
 //
 // Usage: bench_page_pull [MODEL [TOKENS]] | bench_page_pull --turns ipc|messages|tcp|ucx
-//        bench_page_pull --ucx [DEVICES]
+//        bench_page_pull --ucx [DEVICES] | bench_page_pull --tcp
 // First 1,024 pages of 64 KiB over ipc (content in memory that both have, and in messages) and over
-// tcp on the loopback, without keys: pull (question, pages, checks, into the pool) and a raw socket
-// of the same kind, by turns, medians of fifteen.
+// tcp on the loopback, without keys, in messages, read where they stand, and so encrypted (--tcp:
+// these alone): pull (question, pages, checks, into the pool) and a raw socket of the same kind, by
+// turns, medians of fifteen, two prompts by turns into a pool that has room for one.
 // With --ucx such pages read over UCX, on this computer or over RDMA DEVICES ("mlx5_0:1"): two
 // prompts by turns into a pool that has room for one, so that all memory was used before (the first
 // time of each beside it). By turns with it: ucx_perftest's gets of 64 KiB (always the same, so
@@ -17,12 +18,7 @@
 //   get SIZE COUNT REPEATS   COUNT pages of SIZE bytes (65536, 1048576, 16777216; 64 MiB together,
 //                            or one) from the other process into a pool that has none of them
 //   put SIZE COUNT REPEATS   from memory into this process's pool, where others find them
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,10 +37,12 @@
 #include <vector>
 
 #include "base/crc32c.h"
+#include "bench/raw_socket.h"
 #include "engine/family/model.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/tasks/generator.h"
 #include "runtime/peer_channels.h"
+#include "runtime/tcp/tcp_memory.h"
 #include "runtime/ucx/ucx_memory.h"
 #include "runtime/zmq/zmq_transport.h"
 
@@ -52,14 +50,8 @@ using namespace sluice;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr KvShape small_pages{8, 64, 16};  // 64 KiB
-constexpr std::size_t pages = 1024;
-constexpr std::size_t page_bytes = 65536, all_bytes = pages * page_bytes;
-
-double seconds_since(Clock::time_point from) {
-  return std::chrono::duration<double>(Clock::now() - from).count();
-}
+constexpr std::size_t pages = all_bytes / page_bytes;
 
 double median(std::vector<double> of) {
   std::ranges::sort(of);
@@ -69,7 +61,8 @@ double median(std::vector<double> of) {
 struct Way {
   std::string server, client;          // addresses
   std::size_t shared_bytes = 0;        // of memory that both have
-  std::optional<UcxOptions> ucx = {};  // pages are read by it
+  std::optional<UcxOptions> ucx = {};        // pages are read by it
+  std::optional<TcpMemoryOptions> tcp = {};  // or by this
 };
 
 std::unique_ptr<PeerPort> port_of(const Way& way, std::uint32_t machine,
@@ -87,6 +80,14 @@ std::unique_ptr<PeerPort> port_of(const Way& way, std::uint32_t machine,
   };
   if (way.ucx) {
     auto memory = make_ucx_memory(*way.ucx);
+    if (!memory.ok()) {
+      std::fprintf(stderr, "%s\n", memory.error().message.c_str());
+      std::exit(1);
+    }
+    port.memory = std::move(memory).value();
+  }
+  if (way.tcp) {
+    auto memory = make_tcp_memory(*way.tcp);
     if (!memory.ok()) {
       std::fprintf(stderr, "%s\n", memory.error().message.c_str());
       std::exit(1);
@@ -133,59 +134,6 @@ void beside(const std::function<void(int ready, int end)>& serve,
   close(end[1]);
   close(ready[0]);
   waitpid(child, nullptr, 0);
-}
-
-/// A socket on which `meet` (`bind` or `connect`) has been called with the address.
-template <typename Meet>
-int socket_at(bool tcp, const std::string& path, std::uint16_t port, Meet meet) {
-  const int made = socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM, 0);
-  const int yes = 1;
-  setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_in in{};
-  in.sin_family = AF_INET;
-  in.sin_port = htons(port);
-  in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  sockaddr_un un{};
-  un.sun_family = AF_UNIX;
-  std::strncpy(un.sun_path, path.c_str(), sizeof un.sun_path - 1);
-  const bool met = tcp ? meet(made, reinterpret_cast<sockaddr*>(&in), sizeof in) == 0
-                       : meet(made, reinterpret_cast<sockaddr*>(&un), sizeof un) == 0;
-  if (!met) std::exit(1);
-  return made;
-}
-
-int listening(bool tcp, const std::string& path, std::uint16_t port) {
-  unlink(path.c_str());  // of the way before
-  const int made = socket_at(tcp, path, port, ::bind);
-  if (listen(made, 1) != 0) std::exit(1);
-  return made;
-}
-
-int dialed(bool tcp, const std::string& path, std::uint16_t port) {
-  return socket_at(tcp, path, port, ::connect);
-}
-
-/// All the pages for each byte that comes.
-void serve_raw(int listener) {
-  const std::vector<char> bytes(all_bytes, 'x');
-  const int one = accept(listener, nullptr, nullptr);
-  for (char byte = 0; read(one, &byte, 1) == 1;)
-    for (std::size_t at = 0; at < all_bytes;) {
-      const ssize_t sent = send(one, bytes.data() + at, page_bytes - at % page_bytes, MSG_NOSIGNAL);
-      if (sent <= 0) return;
-      at += static_cast<std::size_t>(sent);
-    }
-}
-
-double pull_raw(int socket, std::vector<char>& to) {
-  const auto start = Clock::now();
-  if (write(socket, "x", 1) != 1) std::exit(1);
-  for (std::size_t at = 0; at < all_bytes;) {
-    const ssize_t got = read(socket, to.data() + at, page_bytes - at % page_bytes);
-    if (got <= 0) std::exit(1);
-    at += static_cast<std::size_t>(got);
-  }
-  return seconds_since(start);
 }
 
 KeptPool among(const KvShape& shape, std::size_t room, PeerPort& port,
@@ -235,48 +183,87 @@ std::vector<float> content_of(std::size_t bytes) {
   return content;
 }
 
-void bench_bytes(const char* name, bool tcp, std::size_t shared_bytes, const std::string& folder) {
-  const Way way = tcp ? Way{"tcp://127.0.0.1:47311", "tcp://127.0.0.1:47312"}
-                      : Way{"ipc://" + folder + "/0", "ipc://" + folder + "/1", shared_bytes};
+/// Two prompts that share no page.
+std::vector<std::vector<std::int32_t>> two_prompts() {
+  const std::size_t count = pages * small_pages.page_tokens + 1;
+  return {tokens_of(count, 0), tokens_of(count, 1)};
+}
+
+struct Rounds {
+  std::vector<double> pulled, streamed, copied, ratios;  // seconds; their ratio in one round
+};
+
+/// Each prompt takes the other's place in a pool that has room for one, so all memory was used
+/// before, as the raw socket's was.
+Rounds pull_by_turns(const Way& way, int socket) {
+  const std::unique_ptr<PeerPort> port = port_of(way, 1);
+  const auto prompts = two_prompts();
+  KeptPool kept = among(small_pages, pages, *port);
+  std::vector<char> to(all_bytes), from(all_bytes, 'y');
+  Rounds rounds;
+  for (std::size_t i = 0; i < 17; ++i) {
+    const double ours = pull_pages(kept, prompts[i % 2]);
+    const double theirs = pull_raw(socket, to);
+    const auto start = Clock::now();
+    std::memcpy(to.data(), from.data(), all_bytes);
+    const double copy = seconds_since(start);
+    if (kept.peers->counts().read != (way.tcp ? (i + 1) * pages : 0)) {
+      std::fprintf(stderr, "pages came by another way\n");
+      std::exit(1);
+    }
+    if (i < 2) continue;  // what was never touched
+    rounds.pulled.push_back(ours);
+    rounds.streamed.push_back(theirs);
+    rounds.copied.push_back(copy);
+    rounds.ratios.push_back(theirs / ours);
+  }
+  return rounds;
+}
+
+void bench_bytes(const char* name, const Way& way, const std::string& folder) {
+  const bool tcp = way.server.starts_with("tcp:");
   const std::string raw = folder + "/raw";
-  const std::vector<std::int32_t> tokens = tokens_of(pages * small_pages.page_tokens + 1);
   beside(
       [&](int ready, int end) {
         const std::unique_ptr<PeerPort> port = port_of(way, 0);
-        const KeptPool kept = among(small_pages, pages + 8, *port);
-        put_pages(*kept.pool, tokens, content_of(all_bytes));
+        const KeptPool kept = among(small_pages, 2 * pages + 8, *port);
+        for (const auto& tokens : two_prompts())
+          put_pages(*kept.pool, tokens, content_of(all_bytes));
         const int listener = listening(tcp, raw, 47313);
         if (write(ready, "x", 1) != 1) return;
         serve_raw(listener);
         wait_for_end(end);
       },
       [&] {
-        const std::unique_ptr<PeerPort> port = port_of(way, 1);
         const int socket = dialed(tcp, raw, 47313);
-        std::vector<char> to(all_bytes), from(all_bytes, 'y');
-        std::vector<double> pulled, streamed, copied, ratios;
-        for (int i = 0; i < 16; ++i) {
-          KeptPool kept = among(small_pages, pages + 8, *port);
-          const double ours = pull_pages(kept, tokens);
-          const double theirs = pull_raw(socket, to);
-          const auto start = Clock::now();
-          std::memcpy(to.data(), from.data(), all_bytes);
-          const double copy = seconds_since(start);
-          if (i == 0) continue;  // pages that were never touched
-          pulled.push_back(ours);
-          streamed.push_back(theirs);
-          copied.push_back(copy);
-          ratios.push_back(theirs / ours);
-        }
+        const Rounds rounds = pull_by_turns(way, socket);
         close(socket);
         const auto rate = [](double seconds) { return all_bytes / seconds / 1e9; };
-        const auto [least, most] = std::ranges::minmax(ratios);
+        const auto [least, most] = std::ranges::minmax(rounds.ratios);
         std::printf(
-            "%s: pull %.2f GB/s, raw socket %.2f (ratio %.2f; of one round %.2f to %.2f), memcpy "
-            "%.2f\n",
-            name, rate(median(pulled)), rate(median(streamed)), median(streamed) / median(pulled),
-            least, most, rate(median(copied)));
+            "%s: pull %.2f GB/s, raw socket %.2f (ratio %.2f; of one round %.2f to %.2f, median "
+            "%.2f), memcpy %.2f\n",
+            name, rate(median(rounds.pulled)), rate(median(rounds.streamed)),
+            median(rounds.streamed) / median(rounds.pulled), least, most, median(rounds.ratios),
+            rate(median(rounds.copied)));
+        std::fflush(stdout);
       });
+}
+
+Way ipc_way(const std::string& folder, std::size_t shared_bytes) {
+  return {"ipc://" + folder + "/0", "ipc://" + folder + "/1", shared_bytes};
+}
+
+Way tcp_way(bool is_read, bool is_encrypted = false) {
+  Way way{"tcp://127.0.0.1:47311", "tcp://127.0.0.1:47312"};
+  if (is_read) way.tcp = TcpMemoryOptions{.host = "127.0.0.1", .is_encrypted = is_encrypted};
+  return way;
+}
+
+void bench_tcp(const std::string& folder) {
+  bench_bytes("tcp, in messages", tcp_way(false), folder);
+  bench_bytes("tcp, read where they stand", tcp_way(true), folder);
+  bench_bytes("tcp, read where they stand, encrypted", tcp_way(true, true), folder);
 }
 
 /// A program with its standard output in a pipe; nothing is looked at that it says otherwise.
@@ -563,9 +550,14 @@ int main(int count, char** arguments) {
     std::filesystem::remove_all(name);
     return 0;
   }
-  bench_bytes("ipc, in memory that both have", false, std::size_t{128} << 20U, name);
-  bench_bytes("ipc, in messages", false, 0, name);
-  bench_bytes("tcp", true, 0, name);
+  if (count > 1 && std::string(arguments[1]) == "--tcp") {
+    bench_tcp(name);
+    std::filesystem::remove_all(name);
+    return 0;
+  }
+  bench_bytes("ipc, in memory that both have", ipc_way(name, std::size_t{128} << 20U), name);
+  bench_bytes("ipc, in messages", ipc_way(name, 0), name);
+  bench_tcp(name);
   if (count > 1)
     bench_first_token(arguments[1],
                       count > 2 ? static_cast<std::size_t>(std::atoi(arguments[2])) : 512, name);

@@ -64,6 +64,33 @@ Result<void> make_private(const std::string& folder) {
                folder + ": must be a folder of yours with mode 0700; sockets would stand in it"};
 }
 
+/// `--set` names a place of any of the workflows: one that has it not is compiled without it, if
+/// another has it. What none has stays an error.
+std::vector<Result<Compiled>> compile_all(const std::vector<std::string>& files,
+                                          const WorkflowOptions& options, const Catalog& catalog) {
+  std::vector<Result<Compiled>> all;
+  for (const std::string& file : files) all.push_back(compile_file(file, options, catalog));
+  const auto lacks = [](const Result<Compiled>& compiled, const std::string& set) {
+    return !compiled.ok() ||
+           std::ranges::any_of(compiled->loaded.diagnostics, [&](const Diagnostic& d) {
+             return d.code == "unknown-path" && d.message.starts_with("--set " + set + ": ");
+           });
+  };
+  WorkflowOptions nowhere;  // in no workflow
+  for (const std::string& set : options.set)
+    if (std::ranges::all_of(all, [&](const auto& one) { return lacks(one, set); }))
+      nowhere.set.push_back(set);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (!all[i].ok()) continue;
+    WorkflowOptions own;
+    for (const std::string& set : options.set)
+      if (!lacks(all[i], set) || std::ranges::find(nowhere.set, set) != nowhere.set.end())
+        own.set.push_back(set);
+    if (own.set.size() < options.set.size()) all[i] = compile_file(files[i], own, catalog);
+  }
+  return all;
+}
+
 }  // namespace
 
 bool Cluster::ok() const {
@@ -92,10 +119,14 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
       report(cluster.loaded.diagnostics,
              {Severity::error, registry->mark, "bad-registry", address.error().message, ""});
   check_links(cluster.loaded);
+  std::vector<std::string> files;
+  for (const Name& name : cluster.spec().workflows)
+    files.push_back((fs::path(path).parent_path() / name.text).lexically_normal().string());
+  std::vector<Result<Compiled>> all = compile_all(files, options, catalog);
   std::vector<const WorkflowSpec*> specs;
-  for (const Name& name : cluster.spec().workflows) {
-    const std::string file = (fs::path(path).parent_path() / name.text).lexically_normal().string();
-    Result<Compiled> compiled = compile_file(file, options, catalog);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const Name& name = cluster.spec().workflows[i];
+    Result<Compiled>& compiled = all[i];
     if (!compiled.ok()) {
       report(cluster.loaded.diagnostics,
              {Severity::error, name.mark, "bad-workflow", compiled.error().message,
@@ -109,7 +140,7 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
     if (kept.loaded.spec.is_library)
       report(cluster.loaded.diagnostics,
              {Severity::error, name.mark, "bad-workflow",
-              file + " has roles for others to include, and no nodes", ""});
+              files[i] + " has roles for others to include, and no nodes", ""});
   }
   // What a workflow that is wrong, or could not be read, lacks says nothing of the roles.
   if (cluster.loaded.all_workflows && specs.size() == cluster.spec().workflows.size() &&
@@ -238,11 +269,8 @@ Result<std::unique_ptr<Node>> make_node(const Cluster& cluster, std::uint32_t ma
   }
   node.runner = std::move(options);
   std::unique_ptr<IndexPort> index;
-  if (page_sharing(cluster).machines.contains(machine)) {
-    auto made = begin_index(cluster, notice);
-    if (!made.ok()) return made.error();
-    index = std::move(made).value();
-  }
+  if (registry != nullptr && page_sharing(cluster).machines.contains(machine))
+    index = begin_index(*registry, notice);
   auto pages = connect_pages(cluster, {machine, node.incarnation}, notice, std::move(index));
   if (!pages.ok()) return pages.error();
   node.runner.peers = std::move(pages).value();

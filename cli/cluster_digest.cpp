@@ -58,6 +58,7 @@ void ClusterDigest::add_workflow(const LoadedWorkflow& loaded, const Catalog& ca
     add(role.model ? role.model->text : "");
     add(role.replicas);
     add(static_cast<std::uint64_t>(role.balance));
+    add(role.by_cache ? "by cache" : "");
     add(role.idempotent ? "idempotent" : "");
     for (const OptionSpec& option : role.options) add(option.key.text + "=" + option.value.text);
     if (const Plugin* plugin = catalog.find(role.plugin.text); plugin != nullptr)
@@ -77,7 +78,10 @@ void ClusterDigest::add_workflow(const LoadedWorkflow& loaded, const Catalog& ca
 std::array<std::byte, 32> ClusterDigest::with(const ClusterSpec& spec) const {
   ClusterDigest whole = *this;
   whole.add(static_cast<std::uint64_t>(spec.lease.count()));
-  whole.add(spec.registry ? spec.registry->text : "none");
+  std::string registry = spec.registry ? spec.registry->text : "none";
+  if (spec.registry_at && spec.registry_forward)
+    registry += " at " + spec.registry_at->text + ", " + spec.registry_forward->text;
+  whole.add(registry);
   for (const ClusterMachine& machine : spec.machines) {
     whole.add(machine.name.text);
     whole.add(machine.home ? "home" : "");

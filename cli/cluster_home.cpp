@@ -168,6 +168,9 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(
   };
   if (Result<void> started = home->start_processes(options, plugins); !started.ok())
     return started.error();
+  auto forwarder = begin_forwarding(cluster, self, notice);
+  if (!forwarder.ok()) return forwarder.error();
+  home->forwarder_ = std::move(forwarder).value();
   auto entry = begin_entry(cluster, self, {}, notice);
   if (!entry.ok()) return entry.error();
   home->registry_ = std::move(entry).value();
@@ -216,6 +219,7 @@ Result<void> ClusterHome::start_processes(const WorkflowOptions& options,
   Result<std::vector<Supervisor::Machine>> machines =
       processes_of(cluster_, options, plugins, true);
   if (!machines.ok()) return machines.error();
+  cgroups_ = cgroups_of(cluster_);
   supervisor_.emplace(std::move(machines).value(), true, [](const std::string& line) {
     std::fprintf(stderr, "note: %s\n", line.c_str());
   });
@@ -279,6 +283,7 @@ ClusterHome::~ClusterHome() {
   end_processes();
   status_.reset();
   registry_.reset();
+  forwarder_.reset();
   processes_lock_.reset();
   leave_folder(cluster_, self_, std::move(machine_lock_));
 }

@@ -57,7 +57,9 @@ class ClusterHome {
   const std::uint32_t self_;
   std::atomic<bool> quiet_{true};  // machines come and go as they should
   std::optional<LockFile> machine_lock_, processes_lock_;
+  std::shared_ptr<hosts::Cgroups> cgroups_;  // for hosts of those that it starts
   std::optional<Supervisor> supervisor_;
+  std::unique_ptr<StreamForwarder> forwarder_;  // where this machine forwards the registry
   std::unique_ptr<RegistryKeeper> registry_;
   hosts::HostedCatalog hosted_;  // the roles of this machine's hosts are elsewhere
   std::unique_ptr<Node> node_;

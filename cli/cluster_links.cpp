@@ -66,6 +66,7 @@ void check_addresses(LoadedCluster& cluster) {
     check(machine.address);
     check(machine.pages);
   }
+  check(cluster.spec.registry_forward);
 }
 
 std::string who_makes(const std::string& folder, const std::vector<std::string>& machines) {

@@ -8,6 +8,7 @@
 #include "engine/storage/page_window.h"
 #include "runtime/inproc/role_host.h"
 #include "runtime/peer_channels.h"
+#include "runtime/tcp/tcp_memory.h"
 #include "runtime/ucx/ucx_memory.h"
 
 namespace sluice::cli {
@@ -29,12 +30,34 @@ std::string address_of(const Cluster& cluster, std::uint32_t machine) {
   return one.pages ? one.pages->text : cluster.address_of(machine) + page_socket_end;
 }
 
+/// Of tcp://HOST:PORT, without brackets; empty: the address is another one.
+std::string host_of(const std::string& address) {
+  constexpr std::string_view scheme = "tcp://";
+  const std::size_t colon = address.rfind(':');
+  if (!address.starts_with(scheme) || colon <= scheme.size()) return "";
+  std::string host = address.substr(scheme.size(), colon - scheme.size());
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return host;
+}
+
 /// Of the keys' folder; without keys, of the folder that only this user enters.
 Result<std::array<std::uint8_t, 32>> secret_of(const Cluster& cluster) {
   const ClusterSpec& spec = cluster.spec();
   if (spec.keys)
     return read_shared_secret((fs::path(spec.file).parent_path() / spec.keys->text).string());
   return page_secret(cluster.folder);
+}
+
+/// That the others read a machine's pages in; null: these come in messages, or shared memory.
+Result<std::unique_ptr<RemoteMemory>> memory_of(const Cluster& cluster, std::uint32_t machine) {
+  const ClusterMachine& one = cluster.spec().machines[machine];
+  if (one.ucx) return make_ucx_memory({one.ucx->devices ? one.ucx->devices->text : ""});
+  const std::string host = host_of(address_of(cluster, machine));
+  if (host.empty() || one.pages_in_messages) return std::unique_ptr<RemoteMemory>();
+  TcpMemoryOptions options;
+  options.host = host;
+  options.is_encrypted = cluster.spec().keys.has_value();
+  return make_tcp_memory(options);
 }
 
 }  // namespace
@@ -88,12 +111,9 @@ Result<std::shared_ptr<PeerPort>> connect_pages(
   port.notice = notice;
   port.index = std::move(index);
   for (const ClusterMachine& one : cluster.spec().machines) port.names.push_back(one.name.text);
-  if (const auto& by = cluster.spec().machines[self.machine].ucx) {
-    Result<std::unique_ptr<RemoteMemory>> memory =
-        make_ucx_memory({by->devices ? by->devices->text : ""});
-    if (!memory.ok()) return memory.error();
-    port.memory = std::move(memory).value();
-  }
+  Result<std::unique_ptr<RemoteMemory>> memory = memory_of(cluster, self.machine);
+  if (!memory.ok()) return memory.error();
+  port.memory = std::move(memory).value();
   port.connect = [&cluster, sharing, notice](Origin life) -> Result<std::unique_ptr<Transport>> {
     Result<ZmqOptions> options = transport_options(cluster, life, notice);
     if (!options.ok()) return options.error();

@@ -2,7 +2,9 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "base/byte_size.h"
 #include "cli/interrupt.h"
@@ -40,7 +42,7 @@ void add_isolate_options(Command command, IsolateOptions& options) {
           [&options](const std::string& given) {
             options.memory = parse_byte_size(given).value_or(0);
           },
-          "Of --isolate: the most address space that each of the processes may take")
+          "Of --isolate: the most memory that each of the processes may take")
       .type_name("SIZE")
       .needs("--isolate")
       .check([](const std::string& given) {
@@ -73,6 +75,16 @@ hosts::HostedCatalog with_hosts_of(const Cluster& cluster, std::uint32_t machine
   for (const Compiled& compiled : cluster.workflows) specs.push_back(&compiled.loaded.spec);
   const ClusterMachine& here = cluster.spec().machines[machine];
   return with_hosts(catalog, specs, groups, plugins, here.home ? "" : here.name.text);
+}
+
+std::shared_ptr<hosts::Cgroups> cgroups_of(const Cluster& cluster) {
+  const auto limits = [](const ClusterHost& host) { return host.memory != 0; };
+  if (std::ranges::none_of(cluster.spec().machines, [&](const ClusterMachine& machine) {
+        return std::ranges::any_of(machine.hosts, limits);
+      }))
+    return nullptr;
+  auto opened = hosts::Cgroups::open();
+  return opened.ok() ? std::move(opened).value() : nullptr;
 }
 
 Result<void> check_cores_of(const Cluster& cluster, std::uint32_t machine) {

@@ -1,6 +1,7 @@
 // Roles in hosts of their own: `--isolate`, `hosts:` of a cluster, and the command that is a host.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,12 @@ Result<hosts::HostedCatalog> isolated(const IsolateOptions& options, const Catal
 /// The same for the hosts that a cluster file gives a machine.
 hosts::HostedCatalog with_hosts_of(const Cluster& cluster, std::uint32_t machine,
                                    const Catalog& catalog, const std::vector<std::string>& plugins);
+
+/// For who starts the cluster's machines, before it does, and to be kept while they run: with
+/// version 2 of cgroups it is in one of its own from then on, and so are they, and their hosts'
+/// cgroups are made beside it. Null: no host has a limit, or there are no cgroups (of which the
+/// machines tell).
+std::shared_ptr<hosts::Cgroups> cgroups_of(const Cluster& cluster);
 
 /// Each core that the machine's hosts are bound to is one of this computer. Errors:
 /// invalid_argument, with machine, host and core.

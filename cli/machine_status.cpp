@@ -67,6 +67,20 @@ std::string_view word_of(hosts::HostSupervision::State state) {
   return "";
 }
 
+std::string_view word_of(hosts::MemoryStatus::Holder holder) {
+  switch (holder) {
+    case hosts::MemoryStatus::Holder::none:
+      return "";
+    case hosts::MemoryStatus::Holder::address_space:
+      return "address_space";
+    case hosts::MemoryStatus::Holder::cgroup_v1:
+      return "cgroup_v1";
+    case hosts::MemoryStatus::Holder::cgroup_v2:
+      return "cgroup_v2";
+  }
+  return "";
+}
+
 Json host_row(const hosts::HostReport& report) {
   const hosts::HostStatus& status = report.status;
   return {{"name", status.name},
@@ -77,7 +91,10 @@ Json host_row(const hosts::HostReport& report) {
           {"activations", status.activations},
           {"next_ms", status.next.count()},
           {"ended", status.ended},
-          {"tried_again", status.tried_again}};
+          {"tried_again", status.tried_again},
+          {"memory_by", word_of(status.memory.holder)},
+          {"memory_bytes", status.memory.limit},
+          {"memory_peak_bytes", status.memory.peak}};
 }
 
 Json machine_row(const std::string& name, const NodeStatus::Machine& row, Roster::Time now) {

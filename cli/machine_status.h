@@ -7,8 +7,10 @@
 //       "lent": { "in_place", "in_place_bytes", "copied", "in_message", "in_message_bytes", "why",
 //       "held_bytes" } }
 //       ], "hosts": [ { "name", "roles": [], "state": "waits|begins|serves|refused", "pid",
-//       "starts", "activations", "next_ms", "ended", "tried_again" } ], "pages" (of those shared
-//       over machines): { PARAMETER: { COUNTER: NUMBER } },
+//       "starts", "activations", "next_ms", "ended", "tried_again",
+//       "memory_by": "address_space|cgroup_v1|cgroup_v2" (empty: no limit), "memory_bytes",
+//       "memory_peak_bytes" (0: nobody knows) } ],
+//       "pages" (of those shared over machines): { PARAMETER: { COUNTER: NUMBER } },
 //       "pools" (of each paged_kv): [ as `json_of` of cli/pool_json.h ],
 //       "processes": as `processes_json`,
 //       "registry": "joining|current|lapsed|fenced", "registry_why" }

@@ -151,6 +151,8 @@ int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& optio
     fenced = true;
     ::kill(::getpid(), SIGTERM);
   };
+  const auto forwarder = begin_forwarding(cluster, number, notice);
+  if (!forwarder.ok()) return fail(options.name + ": " + forwarder.error().message);
   const auto entry = begin_entry(cluster, number, end, notice);
   if (!entry.ok()) return fail(entry.error().message);
   const auto shown = MachineStatus::show(cluster, number);
@@ -232,6 +234,7 @@ int up(const NodeCommand& options, const std::vector<std::string>& plugins,
   {
     const Result<LockFile> lock = lock_processes(*cluster);
     if (!lock.ok()) return fail(lock.error().message);
+    const std::shared_ptr<hosts::Cgroups> cgroups = cgroups_of(*cluster);
     {
       Supervisor supervisor(*machines, false, [](const std::string& line) {
         std::fprintf(stderr, "%s\n", line.c_str());

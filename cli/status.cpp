@@ -145,6 +145,19 @@ std::string load_words(const Json& row) {
   return words;
 }
 
+/// "; memory: 1024 MiB at most, by a cgroup (200 MiB so far)", of a host that has a limit.
+std::string memory_words(const Json& host) {
+  const std::string by = text_of(host, "memory_by");
+  if (by.empty()) return "";
+  const auto mib = [&](const char* key) {
+    return std::to_string(number_of<std::uint64_t>(host, key) >> 20U) + " MiB";
+  };
+  const std::string most = "; memory: " + mib("memory_bytes") + " at most, ";
+  if (by == "address_space") return most + "of address space";
+  const bool known = number_of<std::uint64_t>(host, "memory_peak_bytes") > 0;
+  return most + "by a cgroup" + (known ? " (" + mib("memory_peak_bytes") + " so far)" : "");
+}
+
 /// "talks; 2 activations", of a host of a machine's roles.
 std::string host_words(const Json& host) {
   const std::string state = text_of(host, "state");
@@ -162,6 +175,7 @@ std::string host_words(const Json& host) {
   words += "; started " + many("starts", "time");
   if (number_of<std::uint64_t>(host, "tried_again") > 0)
     words += "; tried again: " + many("tried_again", "activation");
+  words += memory_words(host);
   if (const std::string ended = shown_text(host, "ended"); !ended.empty())
     words += "; the last one: " + ended;
   return words;

@@ -56,6 +56,7 @@ struct PageRead {
   std::uint64_t number = 0;
   PeerLife peer;
   RemoteRegion::Part content, stamp;  // of the peer's region
+  pages::PageHead head;               // what is read is whole if it is this (`is_whole`)
 };
 
 class PagePuller {
@@ -99,8 +100,10 @@ class PagePuller {
   /// The peer's pages can be read where they stand, so many, until `closed`.
   void opened(PeerLife peer, std::uint32_t pages);
   void closed(PeerLife peer);
-  /// Of a `PageRead`: the page and its stamp; null: it could not be read.
-  void read_ended(std::uint64_t number, Ref<Buffer> bytes, std::int64_t now);
+  /// Of a `PageRead`: the page and its stamp; null: it could not be read. `is_whole`: what
+  /// somebody found who has looked already; none: it is looked at here.
+  void read_ended(std::uint64_t number, Ref<Buffer> bytes, std::int64_t now,
+                  std::optional<bool> is_whole = {});
   /// What is to be read, since the last time. Each ends once, whatever becomes of its pull.
   std::vector<PageRead> take_reads() { return std::exchange(reads_, {}); }
 

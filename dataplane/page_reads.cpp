@@ -38,10 +38,12 @@ void PagePuller::take_place(PeerLife from, const Place& place, std::int64_t now)
   ++question.reading;
   reading_[next_read_] = {it->first, from, place.head};
   const PageRegion region{pages, self_.page_bytes};
-  reads_.push_back({next_read_++, from, region.page(place.page), region.stamp(place.page)});
+  reads_.push_back(
+      {next_read_++, from, region.page(place.page), region.stamp(place.page), place.head});
 }
 
-void PagePuller::read_ended(std::uint64_t number, Ref<Buffer> bytes, std::int64_t now) {
+void PagePuller::read_ended(std::uint64_t number, Ref<Buffer> bytes, std::int64_t now,
+                            std::optional<bool> is_whole) {
   const auto it = reading_.find(number);
   if (it == reading_.end()) {
     ++stale_;
@@ -58,7 +60,7 @@ void PagePuller::read_ended(std::uint64_t number, Ref<Buffer> bytes, std::int64_
     ++stale_;
   } else if (!bytes) {
     end(pulls_.find(question.pull), PullEnd::lost, now);
-  } else if (!is_whole(bytes_of(bytes), reading.head)) {
+  } else if (!(is_whole ? *is_whole : sluice::is_whole(bytes_of(bytes), reading.head))) {
     peer.read_pause =
         peer.read_pause == 0 ? first_pause : std::min(2 * peer.read_pause, longest_pause);
     peer.read_until = now + peer.read_pause;

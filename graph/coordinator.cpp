@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/count_text.h"
+#include "graph/beginning.h"
 
 namespace sluice {
 
@@ -47,7 +48,8 @@ CallId Coordinator::call(std::uint64_t session, std::span<PayloadRef> inputs, In
   Number id = first_number(next_call_++);
   if (std::cmp_greater_equal(calls_.size(), plan_.limits.calls))
     return refuse(id, session, effects);
-  id += choice_.choose(session);
+  id += choice_.by_cache() ? choice_.choose(session, beginning_of(inputs, pools_.mix.number))
+                           : choice_.choose(session);
   CallRecord& call = new_record(id);
   call.session = session;
   for (PayloadRef& input : inputs) call.inputs.push_back(std::move(input));

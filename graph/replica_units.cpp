@@ -35,11 +35,12 @@ Units units_of(const WorkflowSpec& spec, const RoleMachines& placed) {
     const std::size_t first = first_of(role);  // stands no later
     if (first == role) {
       made.of_role[role] = static_cast<std::uint16_t>(made.units.size());
-      made.units.push_back({placed[role], false});
+      made.units.push_back({placed[role]});
     }
     made.of_role[role] = made.of_role[first];
     Replicas::Unit& unit = made.units[made.of_role[role]];
     unit.by_session = unit.by_session || spec.roles[role].balance == Balance::session;
+    unit.by_cache = unit.by_cache || spec.roles[role].by_cache;
   }
   return made;
 }

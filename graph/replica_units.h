@@ -1,7 +1,8 @@
 // Where a workflow's nodes live, from where its roles do.
 //
 // Roles that share memory or pages, and are on the same several machines, make one unit: a call
-// uses one machine of it. Where a role of a unit says `balance: session`, so does the unit.
+// uses one machine of it. Where a role of a unit says `balance: session` or `cache`, so does the
+// unit.
 #pragma once
 
 #include <cstdint>

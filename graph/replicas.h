@@ -25,6 +25,7 @@ class Replicas {
   struct Unit {
     std::vector<std::uint32_t> machines;  // two or more, each once
     bool by_session = false;              // a session stays on the machine that it has got
+    bool by_cache = false;                // then: a new one goes where its inputs are known
   };
 
   /// Every role is on one machine.

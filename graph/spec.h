@@ -85,6 +85,7 @@ struct RoleSpec {
   std::optional<Name> colocate;    // shares the executor of this role
   std::uint32_t replicas = 1;
   Balance balance = Balance::round_robin;
+  bool by_cache = false;           // `balance: cache`: a new session goes where it is known
   bool idempotent = false;         // an activation that yielded nothing may be tried again
   Mark idempotent_mark;
   std::vector<OptionSpec> options; // `options: { key: value }`

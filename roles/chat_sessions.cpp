@@ -264,6 +264,7 @@ std::vector<std::pair<std::string, std::uint64_t>> ChatSessions::counts() const 
       {"pulled_pages", counts.pulled},
       {"pulled_bytes", counts.pulled_bytes},
       {"pulled_by_reading", counts.read},
+      {"reads_without_bytes", counts.not_read},
       {"not_worth", counts.not_worth},
       {"stale_messages", counts.stale},
       {"served_pages", counts.served.pages},

@@ -5,9 +5,11 @@
 #include <set>
 #include <string>
 
+#include "engine/family/architecture.h"
 #include "roles/check_model.h"
 #include "roles/check_wiring.h"
 #include "roles/engine_options.h"
+#include "roles/kv_pages.h"
 
 namespace sluice {
 
@@ -26,6 +28,7 @@ class Models {
     for (const GlobalParamSpec& param : spec_.global_params) {
       const bool plays = can_play(param.model, catalog_.model_check_of_kind(param.kind.text));
       if (plays && param.device == EngineDevice::cuda) check_device(param);
+      if (plays && param.ssd.has_value()) check_folder(param);
       check_same_use(param);
     }
   }
@@ -99,6 +102,34 @@ class Models {
                 "role '" + role.name.text + "' computes on '" + param.name.text +
                     "' on a GPU (device: cuda), which runs the precisions exact and bf16",
                 "precision: bf16");
+    }
+  }
+
+  /// Whether the folder can keep this model's pages, and is no other global parameter's. Whether it
+  /// can be made is not looked at: it may be another machine's.
+  void check_folder(const GlobalParamSpec& param) {
+    const Result<ModelKind> kind = kind_of_model(param.model->text);
+    if (kind.ok() && *kind != ModelKind::chat)
+      return error(param.ssd->mark, "idle-ssd",
+                   "'" + param.name.text +
+                       "' has ssd, where only a model that answers with words keeps pages",
+                   "leave ssd out");
+    const Result<Architecture> model = Architecture::load(param.model->text);
+    if (model.ok() && model->text.has_value())
+      if (const Result<void> fits = check_page_folder(*model->text, param); !fits.ok())
+        error(param.ssd->mark, "small-folder", fits.error().message, "a greater ssd_bytes");
+    std::error_code failed;
+    const auto place = [&](const GlobalParamSpec& one) {
+      return fs::weakly_canonical(fs::absolute(one.ssd->text, failed), failed) / "";
+    };
+    for (const GlobalParamSpec& other : spec_.global_params) {
+      if (&other == &param) return;
+      if (!other.ssd.has_value() || place(other) != place(param)) continue;
+      return error(param.ssd->mark, "same-folder",
+                   "'" + other.name.text + "' and '" + param.name.text +
+                       "' keep pages in one folder, " + param.ssd->text +
+                       "; a folder is of one of them",
+                   "another folder for '" + param.name.text + "'");
     }
   }
 

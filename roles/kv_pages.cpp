@@ -1,6 +1,7 @@
 #include "roles/kv_pages.h"
 
 #include "engine/family/memory_plan.h"
+#include "engine/storage/page_store.h"
 
 namespace sluice {
 
@@ -8,6 +9,13 @@ namespace {
 
 /// Tokens for which there is room when the workflow does not say how many pages.
 constexpr std::size_t default_tokens = 16384;
+
+KvShape rows_of(const DecoderShape& shape, const GlobalParamSpec& spec) {
+  return {.layers = shape.layers,
+          .row = shape.block.kv_heads * shape.block.head_dim,
+          .page_tokens = static_cast<std::size_t>(spec.page_tokens),
+          .dtype = spec.kv_dtype};
+}
 
 }  // namespace
 
@@ -24,15 +32,17 @@ Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpe
                         kv_bytes(shape, spec.kv_dtype) * static_cast<double>(pages * page_tokens),
                         machine_bytes(), pages * page_tokens};
   if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
-  const KvShape rows{.layers = shape.layers,
-                     .row = shape.block.kv_heads * shape.block.head_dim,
-                     .page_tokens = page_tokens,
-                     .dtype = spec.kv_dtype};
+  const KvShape rows = rows_of(shape, spec);
   if (peers != nullptr && spec.ssd.has_value())
     return invalid_argument("its pages are shared over machines, which cannot have one `ssd`");
   if (peers != nullptr) return KeptPool::make_among(rows, pages, *peers, shared_name);
   return KeptPool::make(rows, pages, spec.ssd.has_value() ? spec.ssd->text : std::string(),
                         static_cast<std::uint64_t>(spec.ssd_bytes));
+}
+
+Result<void> check_page_folder(const DecoderShape& shape, const GlobalParamSpec& spec) {
+  return PageStore::check_size(spec.ssd->text, rows_of(shape, spec).page_bytes(),
+                               static_cast<std::uint64_t>(spec.ssd_bytes));
 }
 
 Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const GlobalParamSpec& spec) {

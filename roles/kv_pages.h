@@ -20,6 +20,10 @@ Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const Glob
 Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
                                  PeerPort* peers = nullptr, const std::string& shared_name = {});
 
+/// Whether the folder of a specification that names one has room for pages of this decoder. Errors:
+/// invalid_argument (`ssd_bytes` is too little).
+Result<void> check_page_folder(const DecoderShape& shape, const GlobalParamSpec& spec);
+
 /// How many a specification means.
 std::size_t pages_of(const GlobalParamSpec& spec);
 

@@ -54,7 +54,8 @@ class ClusterLoader : public ClusterReader {
     }
     load_machines(root);
     if (const YamlNode* registry = find(root, "registry"))
-      load_registry(*registry, spec_, diagnostics_);
+      load_registry(*registry, all_machines_, spec_, diagnostics_);
+    check_addresses(spec_, {has_keys_, address_unread_}, diagnostics_);
     // With a mistake in the file, what a machine lacks may be what was meant there.
     if (!has_errors(diagnostics_)) warn_of_idle();
   }
@@ -132,7 +133,6 @@ class ClusterLoader : public ClusterReader {
     for (const auto& [key, value] : map->entries) load_machine(key, value);
     all_machines_ = diagnostics_.size() == before;
     check_home(map->mark);
-    check_addresses(spec_, {has_keys_, address_unread_}, diagnostics_);
   }
 
   void load_machine(const YamlNode& key, const YamlNode& node) {

@@ -23,7 +23,7 @@ namespace sluice {
 struct ClusterHost {
   Name name;
   std::vector<Name> roles;
-  std::uint64_t memory = 0;  // bytes of address space; 0: no limit
+  std::uint64_t memory = 0;  // bytes; 0: no limit
   /// From a role's cancellation to the end of its host; nothing: as docs/HOSTS.md says.
   std::optional<std::chrono::milliseconds> hang_after;
   std::vector<std::uint32_t> cores;  // it runs on these; empty: on any
@@ -44,7 +44,8 @@ struct ClusterMachine {
   Name name;
   std::optional<Name> address;    // where the others reach it
   std::optional<Name> pages;      // and its pages, where roles on several machines share some
-  std::optional<PagesByUcx> ucx;  // by which these come; nothing: in messages, or shared memory
+  std::optional<PagesByUcx> ucx;  // by which these come; nothing: over `pages`, or shared memory
+  bool pages_in_messages = false;  // over a tcp address too, where others could read them
   bool home = false;              // calls begin here
   bool keeper = false;            // the file says that it keeps the list of who is there
   std::vector<Name> roles;
@@ -61,6 +62,10 @@ struct ClusterSpec {
   std::optional<Name> registry;           // `private`, or a Redis server's address; nothing: none
   std::optional<Name> registry_user;      // as whom it is asked; nothing: without AUTH
   std::optional<Name> registry_password;  // where there is a user: a file, relative to this one
+  /// The machine that has the server, where the others reach it through that one; nothing: each
+  /// machine reaches it by itself.
+  std::optional<Name> registry_at;
+  std::optional<Name> registry_forward;  // where there is such a machine: its address for that
 
   // Numbers; require a file without errors.
   std::vector<std::uint32_t> homes() const;

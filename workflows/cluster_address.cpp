@@ -121,6 +121,8 @@ class AddressChecker : public ClusterReader {
               "without addresses all machines are processes of this one, and meet by themselves");
       if (machine.address) check_machine(machine);
     }
+    if (spec_.registry_forward && !spec_.registry_forward->text.starts_with("ipc://"))
+      check_address(*spec_.registry_forward);
     check_each_has_its_own();
     check_beside();
     if (with != nullptr && without != nullptr && !beside_.some_unread)
@@ -132,7 +134,7 @@ class AddressChecker : public ClusterReader {
 
  private:
   struct Use {
-    const ClusterMachine* machine = nullptr;
+    std::string who;
     const Name* text = nullptr;
   };
 
@@ -168,16 +170,18 @@ class AddressChecker : public ClusterReader {
       for (const std::optional<Name>* said : {&machine.address, &machine.pages}) {
         if (!*said) continue;
         const ReadAddress read = read_machine_address((*said)->text);
-        if (read.wrong.empty()) at[read.plain].push_back({&machine, &**said});
+        if (read.wrong.empty())
+          at[read.plain].push_back(
+              {"'" + machine.name.text + "' (" + line_of(machine.name.mark) + ")", &**said});
       }
+    if (const auto& forward = spec_.registry_forward)
+      if (const ReadAddress read = read_machine_address(forward->text); read.wrong.empty())
+        at[read.plain].push_back({"the registry (" + line_of(forward->mark) + ")", &*forward});
     for (const auto& [plain, uses] : at) {
       if (uses.size() < 2) continue;
       std::string names;
       for (const Use& use : uses)
-        names += (names.empty()          ? "'"
-                  : &use == &uses.back() ? " and '"
-                                         : ", '") +
-                 use.machine->name.text + "' (" + line_of(use.machine->name.mark) + ")";
+        names += (names.empty() ? "" : &use == &uses.back() ? " and " : ", ") + use.who;
       error(uses[1].text->mark, "same-address", names + " have the same address",
             "each machine listens at one of its own");
     }

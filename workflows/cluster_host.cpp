@@ -75,8 +75,8 @@ class HostLoader : public YamlReader {
           "memory of " + what + " is " + in_quotes(node.scalar) + ", " +
               (bytes ? "it must be 256MiB or more"
                      : "which " + std::string(byte_size_fault(node.scalar))),
-          "a whole number and MiB, GiB or TiB, as in memory: 4GiB; address space is counted, which "
-          "is more than what is used of it");
+          "a whole number and MiB, GiB or TiB, as in memory: 4GiB; without a cgroup address space "
+          "is counted, which is more than what is used of it");
   }
 
   void load_hang_after(const YamlNode& node, ClusterHost& host, const std::string& what) {

@@ -1,5 +1,5 @@
 // What `registry:` of a cluster says: the Redis server that knows which process is which machine,
-// and as whom it is asked.
+// as whom it is asked, and which machine forwards it to the others.
 //
 // Errors: diagnostics with line and column; see docs/CLUSTER.md for the language.
 #pragma once
@@ -9,7 +9,8 @@
 
 namespace sluice {
 
-/// Into the cluster. Requires: its machines are read.
-void load_registry(const YamlNode& node, ClusterSpec& spec, Diagnostics& diagnostics);
+/// Into the cluster. Requires: its machines are read; `all_machines`: without a mistake.
+void load_registry(const YamlNode& node, bool all_machines, ClusterSpec& spec,
+                   Diagnostics& diagnostics);
 
 }  // namespace sluice

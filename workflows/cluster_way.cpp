@@ -25,8 +25,10 @@ class WayLoader : public ClusterReader {
     check_keys(node, pages_part, "the pages of machine '" + machine_.name.text + "'");
     if (const YamlNode* address = find(node, "address")) load_address(*address);
     bool by_ucx = false, is_trusted = false;
-    if (const YamlNode* by = find(node, "by"))
+    if (const YamlNode* by = find(node, "by")) {
       if (!choice<bool>(*by, "by", {{"message", false}, {"ucx", true}}, by_ucx)) return;
+      machine_.pages_in_messages = !by_ucx;
+    }
     const YamlNode* const fabric = find(node, "fabric");
     const YamlNode* const devices = find(node, "devices");
     if (fabric != nullptr && !choice<bool>(*fabric, "fabric", {{"trusted", true}}, is_trusted))

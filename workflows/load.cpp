@@ -144,13 +144,16 @@ void Loader::load_role(const YamlNode& key, const YamlNode& node) {
         expect(*model, Kind::scalar, "model") ? Name{model->scalar, model->mark} : refused_name;
   if (const YamlNode* replicas = find(node, "replicas"))
     role.replicas = static_cast<std::uint32_t>(number(*replicas, "replicas", 1, 256).value_or(1));
-  if (const YamlNode* balance = find(node, "balance"))
+  if (const YamlNode* balance = find(node, "balance")) {
     if (!choice<Balance>(*balance, "balance",
                          {{"round_robin", Balance::round_robin},
                           {"session", Balance::session},
+                          {"cache", Balance::session},
                           {"broadcast", Balance::broadcast}},
                          role.balance))
       role.balance = Balance::session;  // which of them it is, nothing depends on
+    role.by_cache = balance->kind == Kind::scalar && balance->scalar == "cache";
+  }
   if (const YamlNode* idempotent = find(node, "idempotent")) {
     choice<bool>(*idempotent, "idempotent", {{"true", true}, {"false", false}}, role.idempotent);
     role.idempotent_mark = idempotent->mark;

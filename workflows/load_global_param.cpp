@@ -71,6 +71,11 @@ void GlobalParamReader::load_ssd(const YamlNode& node, GlobalParamSpec& spec) {
   if (ssd && expect(*ssd, Kind::scalar, "ssd")) {
     if (ssd->scalar.empty())
       error(ssd->mark, "wrong-value", "ssd names no folder", "ssd: /var/cache/pages");
+    else if (ssd->scalar == "~" || ssd->scalar.starts_with("~/") ||
+             ssd->scalar.find("${") != std::string::npos)
+      error(ssd->mark, "wrong-value",
+            in_quotes(ssd->scalar) + ": ssd is a plain path; neither ~ nor ${NAME} is read in it",
+            "ssd: /var/cache/pages, or a path relative to the workflow file");
     else
       spec.ssd = Name{ssd->scalar, ssd->mark};
   }

@@ -83,7 +83,8 @@ void NodeReader::load_counts(NodeSpec& spec, const YamlNode& node) {
     auto field = name(key, "a field's name");
     if (!field) continue;
     // What cannot be read counts as `all`: the field is not said to lack a count.
-    CountSpec& count = spec.counts.emplace_back(std::move(*field), CountAll{}, value.mark);
+    spec.counts.push_back({std::move(*field), CountAll{}, value.mark});
+    CountSpec& count = spec.counts.back();
     const std::string what = "the count of '" + key.scalar + "'";
     if (value.scalar == "all" || !expect(value, Kind::scalar, what)) continue;
     const bool digit = !value.scalar.empty() && value.scalar[0] >= '0' && value.scalar[0] <= '9';

@@ -195,7 +195,12 @@ void resolve_models(LoadedWorkflow& loaded, const Environment& environment) {
          path_help(*path, loaded.spec.file)});
   };
   for (RoleSpec& role : loaded.spec.roles) resolve(role.model);
-  for (GlobalParamSpec& param : loaded.spec.global_params) resolve(param.model);
+  for (GlobalParamSpec& param : loaded.spec.global_params) {
+    resolve(param.model);
+    if (param.ssd.has_value())
+      param.ssd->text =
+          (fs::path(loaded.spec.file).parent_path() / param.ssd->text).lexically_normal().string();
+  }
   mistakes.report_to(loaded.diagnostics);
   name_overrides(loaded);
 }

@@ -23,7 +23,7 @@ Environment process_environment();
 Result<std::string> expand_path(std::string_view path, const Environment& environment);
 
 /// Replaces each `model:` of the spec by its directory; one that is not there is an error at its
-/// place.
+/// place. A relative `ssd:` is one beside the workflow file, whether it is there or not.
 void resolve_models(LoadedWorkflow& loaded, const Environment& environment);
 
 }  // namespace sluice

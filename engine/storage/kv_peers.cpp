@@ -266,41 +266,18 @@ void KvPeers::take_news(std::int64_t now) {
 void KvPeers::take(News& one, std::int64_t now) {
   switch (one.kind) {
     case News::Kind::met:
-      regions_.erase(one.peer);
+      close_region(one.peer);
       return puller_.met(one.peer, one.hello, now);
     case News::Kind::lost:
-      regions_.erase(one.peer);
+      close_region(one.peer);
       return puller_.lost(one.peer, now);
     case News::Kind::region:
       return reach(one.peer, one.message);
     case News::Kind::read:
-      return puller_.read_ended(one.number, std::move(one.body), now);
+      return take_read(one, now);
     case News::Kind::message:
       return puller_.take(one.peer, std::move(one.message), now, one.body);
   }
-}
-
-void KvPeers::reach(PeerLife peer, const pages::Bytes& message) {
-  const std::optional<pages::Message> read = pages::decode(message);
-  const auto& region = std::get<pages::Region>(*read);
-  RemoteMemory* const memory = port_.memory();
-  if (memory == nullptr || !puller_.is_to_open(peer, region)) return;
-  auto reached = memory->reach(region.key, *this);
-  const PageRegion all{region.pages, hello_.page_bytes};
-  if (!reached.ok() || (*reached)->size() != all.size())
-    return port_.notice(peer.machine,
-                        "says of its pages what cannot be, so they come in messages: " +
-                            (reached.ok() ? "another size" : reached.error().message));
-  regions_[peer] = std::move(reached).value();
-  puller_.opened(peer, region.pages);
-}
-
-void KvPeers::read_ended(std::uint64_t number, Ref<Buffer> bytes) {
-  const std::lock_guard lock(mutex_);
-  News one{News::Kind::read, {}, {}, {}, std::move(bytes)};
-  one.number = number;
-  news_.push_back(std::move(one));
-  news_came_.notify_all();
 }
 
 bool KvPeers::begin(std::uint64_t task, const RowsOrigin& origin,
@@ -360,10 +337,15 @@ void KvPeers::send_all() {
   for (PeerMessage& one : puller_.take_out()) port_.send(channel_, one.peer, std::move(one.bytes));
   for (const PageRead& one : puller_.take_reads()) {
     const auto region = regions_.find(one.peer);
-    if (region == regions_.end())
+    if (region == regions_.end()) {
       read_ended(one.number, {});  // it has gone meanwhile
-    else
-      region->second->read(one.number, one.content, one.stamp);
+      continue;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      readings_[one.number] = {one.peer, one.head};
+    }
+    region->second->read(one.number, one.content, one.stamp);
   }
 }
 

@@ -49,6 +49,7 @@ class KvPeers final : public PageSource,
   struct Counts {
     std::uint64_t pulled = 0, pulled_bytes = 0;   // pages that came and were put into the pool
     std::uint64_t read = 0;                       // of those, where they stood
+    std::uint64_t not_read = 0;                   // reads where they stand that brought nothing
     std::array<std::uint64_t, pull_ends> ends{};  // of pulls, by `PullEnd`
     std::uint64_t not_worth = 0;                  // prompts for which computing is quicker
     std::uint64_t stale = 0;                      // messages that nobody waited for
@@ -109,6 +110,8 @@ class KvPeers final : public PageSource,
     pages::Hello hello = {};   // of one that was met
     Ref<Buffer> body = {};     // of a message whose end stands elsewhere; what was read
     std::uint64_t number = 0;  // of a read that has ended
+    PeerLife owner = {};       // of what was read
+    bool is_whole = false;     // what was read
     std::size_t bytes() const { return message.size() + (body ? body->size() : 0); }
   };
   struct Telling {
@@ -143,7 +146,10 @@ class KvPeers final : public PageSource,
     arrived(peer, std::move(message), {});
   }
   void arrived(PeerLife peer, std::vector<std::byte> message, Ref<Buffer> body) override;
+  /// Looks at what was read on the thread that has it in its cache.
   void read_ended(std::uint64_t number, Ref<Buffer> bytes) override;
+  /// What is read of it ends unheard.
+  void close_region(PeerLife peer);
   void take_handshake(PeerLife peer, const PageHandshake::Outcome& outcome);
   void met(PeerLife peer, const pages::Hello& hello);
   void hear(PeerLife peer, const pages::Note& note);
@@ -162,6 +168,7 @@ class KvPeers final : public PageSource,
   bool ask_others(Fetch& fetch, PullEnd how, std::int64_t now);
   void take_news(std::int64_t now);
   void take(News& one, std::int64_t now);
+  void take_read(News& one, std::int64_t now);
   /// The peer's pages can be read from now on, if what it says of them can be.
   void reach(PeerLife peer, const pages::Bytes& message);
   void take_events(std::int64_t now, bool waits);
@@ -188,6 +195,7 @@ class KvPeers final : public PageSource,
   std::uint64_t next_pull_ = 1, next_note_ = 1;
   std::optional<PeerLife> first_;
   std::map<PeerLife, std::unique_ptr<RemoteRegion>> regions_;
+  std::set<PeerLife> unreadable_;  // of those, that cannot be reached: said once
 
   // The listener's, of which one call runs at a time.
   PageHandshake handshake_;
@@ -197,6 +205,11 @@ class KvPeers final : public PageSource,
   mutable std::mutex mutex_;  // of what follows; held for no page's time
   std::condition_variable news_came_;
   std::deque<News> news_;
+  struct Reading {
+    PeerLife peer;
+    pages::PageHead head;
+  };
+  std::map<std::uint64_t, Reading> readings_;  // under way, by number
   // By machine: how many lives it says that it has is its choice.
   std::map<std::uint32_t, std::size_t> news_bytes_;
   std::map<std::uint64_t, Telling> telling_;

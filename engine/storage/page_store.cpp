@@ -36,15 +36,26 @@ void PageStore::FreeBytes::operator()(std::byte* bytes) const {
   ::operator delete (bytes, std::align_val_t{segment_block});
 }
 
+Result<void> PageStore::check_size(const std::string& folder, std::size_t page_bytes,
+                                   std::uint64_t bytes_most) {
+  if (page_bytes > record_content_most)
+    return invalid_argument(folder + ": a page of this model takes " + size_text(page_bytes) +
+                            ", and a folder has pages of at most " +
+                            size_text(record_content_most) + ": fewer page_tokens");
+  const std::size_t record = record_bytes(static_cast<std::uint32_t>(page_bytes));
+  const std::uint64_t least = 2 * (segment_block + record);
+  if (bytes_most >= least) return {};
+  return invalid_argument(folder + ": its " + size_text(bytes_most) +
+                          " are too few: a page of this model takes " + size_text(record) +
+                          ", give at least " + size_text(least));
+}
+
 Result<std::unique_ptr<PageStore>> PageStore::open(const PageStoreOptions& options,
                                                    std::unique_ptr<BlockPort> port) {
   SLUICE_CHECK(options.page_bytes > 0);
-  const std::uint64_t least = 2 * (segment_block + record_bytes(options.page_bytes));
-  if (options.page_bytes > record_content_most || options.bytes_most < least)
-    return invalid_argument(options.folder + ": its " + size_text(options.bytes_most) +
-                            " are too few: a page of this model takes " +
-                            size_text(record_bytes(options.page_bytes)) + ", give at least " +
-                            size_text(least));
+  if (Result<void> fits = check_size(options.folder, options.page_bytes, options.bytes_most);
+      !fits.ok())
+    return fits.error();
   Result<StoreFolder> folder = StoreFolder::open(options.folder);
   if (!folder.ok()) return folder.error();
   SegmentIndex index(folder->owner(), sha256_prefix(options.layout), options.page_bytes,

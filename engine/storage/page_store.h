@@ -43,6 +43,10 @@ class PageStore {
  public:
   static constexpr std::size_t buffer_bytes = std::size_t{32} << 20U;
 
+  /// Whether a folder that grows to `bytes_most` has room for pages of this size. Errors:
+  /// invalid_argument, which names the folder and says how much it takes.
+  static Result<void> check_size(const std::string& folder, std::size_t page_bytes,
+                                 std::uint64_t bytes_most);
   /// `port` null: io_uring where the kernel gives rings, threads otherwise.
   static Result<std::unique_ptr<PageStore>> open(const PageStoreOptions& options,
                                                  std::unique_ptr<BlockPort> port = nullptr);

@@ -29,6 +29,8 @@ constexpr std::size_t unsent_max = 1 << 16;  // messages
 constexpr milliseconds before_kill{500};
 constexpr milliseconds to_leave{2'000};
 constexpr std::size_t works_shown = 4;
+constexpr milliseconds cgroups_every{100};  // while there are any to remove
+constexpr milliseconds to_remove{1'000};
 
 std::string how_it_ended(int status) {
   if (WIFSIGNALED(status)) {
@@ -38,13 +40,6 @@ std::string how_it_ended(int status) {
   }
   if (WEXITSTATUS(status) == lost_connection) return "closed its connection";
   return "ended with status " + std::to_string(WEXITSTATUS(status));
-}
-
-/// What ends a program that gets no memory, where there is a limit: an exception that nobody
-/// expects.
-std::string limit_text(int status, std::uint64_t memory) {
-  if (memory == 0 || !WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT) return "";
-  return " (its `memory` is limited to " + std::to_string(memory >> 20) + " MiB of address space)";
 }
 
 std::string text_of(milliseconds time) { return std::to_string(time.count()) + " ms"; }
@@ -162,6 +157,7 @@ HostStatus HostProcess::status() {
                  milliseconds(0));
   status.ended = ended_;
   status.tried_again = tried_again_;
+  status.memory = {holder_, options_.memory, cgroup_ == nullptr ? 0 : cgroup_->peak()};
   return status;
 }
 
@@ -232,14 +228,44 @@ void HostProcess::watch() {
     if (pid_ >= 0 && greeted_ && !why_) make_members(lock);
     if (!stopping_) rest(lock);
     attend();
+    remove_cgroups(milliseconds(0));
   }
   stop_process(lock);
+  remove_cgroups(to_remove);
+}
+
+std::unique_ptr<Cgroup> HostProcess::make_cgroup(std::string& without) const {
+  if (options_.memory == 0 || options_.cgroups == nullptr) return nullptr;
+  auto made = options_.cgroups->make(options_.memory);
+  if (made.ok()) return std::move(made).value();
+  without = made.error().message;
+  return nullptr;
+}
+
+void HostProcess::note_once(const std::string& without) {
+  if (without.empty() || std::exchange(noted_, true) || !options_.notice) return;
+  options_.notice("host '" + name_ + "': its `memory` is limited as address space, " +
+                  "for it has no cgroup: " + without);
 }
 
 void HostProcess::start(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
-  Result<Spawned> spawned = spawn(options_.command, options_.memory, options_.cores);
+  std::string without;
+  std::unique_ptr<Cgroup> cgroup = make_cgroup(without);
+  Result<Spawned> spawned = spawn(options_.command, options_.memory, options_.cores,
+                                  cgroup == nullptr ? -1 : cgroup->entrance());
+  if (cgroup != nullptr && (!spawned.ok() || spawned->not_in_cgroup != 0)) {
+    if (spawned.ok())
+      without = cgroup->folder() + " let nobody in: " + std::strerror(spawned->not_in_cgroup);
+    cgroup.reset();
+  }
   lock.lock();
+  using Holder = MemoryStatus::Holder;
+  holder_ = options_.memory == 0 ? Holder::none : Holder::address_space;
+  if (cgroup != nullptr)
+    holder_ = cgroup->version() == CgroupVersion::v1 ? Holder::cgroup_v1 : Holder::cgroup_v2;
+  cgroup_ = std::move(cgroup);
+  note_once(without);
   const auto now = steady_clock::now();
   supervision_.started(now);
   life_ = std::make_shared<HostLife>();
@@ -314,6 +340,7 @@ void HostProcess::rest(std::unique_lock<std::mutex>& lock) {
   const auto now = steady_clock::now();
   auto until = now + ping_every;
   if (pid_ < 0) until = std::max(supervision_.next(), now);
+  if (!left_cgroups_.empty()) until = std::min(until, now + cgroups_every);
   if (pid_ >= 0) until = std::min(until, std::max(ping_at_, now));
   if (pid_ >= 0 && why_) until = std::min(until, asked_ ? kill_at_ : end_at_);
   std::array<pollfd, 3> events{
@@ -401,17 +428,34 @@ std::string HostProcess::works_text() const {
   return works.empty() ? text : text + ")";
 }
 
+std::string HostProcess::memory_words(int status) const {
+  const int signal = WIFSIGNALED(status) && !asked_ ? WTERMSIG(status) : 0;
+  if (cgroup_ != nullptr) return memory_text(cgroup_->counts(), signal, options_.memory);
+  if (options_.memory == 0 || signal != SIGABRT) return "";
+  // What ends a program that gets no memory: an exception that nobody expects.
+  return " (its `memory` is limited to " + std::to_string(options_.memory >> 20) +
+         " MiB of address space)";
+}
+
+void HostProcess::remove_cgroups(milliseconds most) {
+  std::erase_if(left_cgroups_,
+                [&](const std::unique_ptr<Cgroup>& cgroup) { return cgroup->remove(most); });
+}
+
 void HostProcess::reap() {
   if (pid_ >= 0) {
     int status = 0;
     // What its roles have started goes too. Its number is kept until it is waited for.
     ::kill(-pid_, SIGKILL);
     ::waitpid(pid_, &status, 0);
-    life_->how = "host '" + name_ + "' " +
-                 (asked_ ? *why_ : how_it_ended(status) + limit_text(status, options_.memory));
+    life_->how =
+        "host '" + name_ + "' " + (asked_ ? *why_ : how_it_ended(status)) + memory_words(status);
     life_->verdict = life_->how + works_text();
   }
   pid_ = -1;
+  if (cgroup_ != nullptr && !cgroup_->remove(milliseconds(0)))
+    left_cgroups_.push_back(std::move(cgroup_));
+  cgroup_.reset();
   unsent_.clear();
   handle_.close();
   control_.close();

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/bell.h"
+#include "runtime/hosts/cgroup.h"
 #include "runtime/hosts/channel.h"
 #include "runtime/hosts/host_protocol.h"
 #include "runtime/hosts/host_supervision.h"
@@ -31,7 +32,10 @@ namespace sluice::hosts {
 
 struct HostOptions {
   std::vector<std::string> command;  // its control socket is `control_socket`
-  std::uint64_t memory = 0;          // of address space; 0: no limit
+  std::uint64_t memory = 0;          // 0: no limit
+  /// Where a cgroup for each process can be made, which limits `memory`; null: none, and the
+  /// process' address space is limited. What has no cgroup after all says so once.
+  std::shared_ptr<Cgroups> cgroups;
   std::vector<std::uint32_t> cores;  // it runs on these; empty: on this program's
   /// From an activation's cancellation to the end of the host, when it does not return.
   std::chrono::milliseconds hang_after{5'000};
@@ -45,6 +49,14 @@ struct HostOptions {
   std::function<void(const std::string&)> notice;  // a line about what died
 };
 
+/// What holds a host's memory, and how much of it: of the process that is there, or was last.
+struct MemoryStatus {
+  enum class Holder { none, address_space, cgroup_v1, cgroup_v2 };
+  Holder holder = Holder::none;
+  std::uint64_t limit = 0;
+  std::uint64_t peak = 0;  // of the process that is there, and its children; 0: nobody knows
+};
+
 /// How a host is, for whoever asks.
 struct HostStatus {
   std::string name;
@@ -55,6 +67,7 @@ struct HostStatus {
   std::chrono::milliseconds next{0};  // until the next process is started, where none is there
   std::string ended;                  // how the last one died; empty: none did
   std::uint64_t tried_again = 0;      // activations
+  MemoryStatus memory;
 };
 
 /// One process of a host, from its start to its death.
@@ -121,6 +134,9 @@ class HostProcess {
   // All on the host's thread and under its lock, but for where they say so.
   void watch();
   void start(std::unique_lock<std::mutex>& lock);
+  /// Of the next process. Null, with the reason in `without`: its address space is limited.
+  std::unique_ptr<Cgroup> make_cgroup(std::string& without) const;
+  void note_once(const std::string& without);
   void make_members(std::unique_lock<std::mutex>& lock);
   /// Without the lock.
   Result<Made> make(Making& making, Channel& channel, Descriptor theirs);
@@ -132,6 +148,7 @@ class HostProcess {
   void ask_to_end(Time now);
   void reap();
   void stop_process(std::unique_lock<std::mutex>& lock);
+  void remove_cgroups(std::chrono::milliseconds most);
   /// By any thread, under the lock.
   void want_end(const HostLife& life, const std::string& why, Time when);
   /// Now, or when its socket has room. `with`: a descriptor that goes with it, now or never.
@@ -139,6 +156,8 @@ class HostProcess {
   bool sends(const wire::Bytes& bytes, int with) const;
   void wake() const;
   std::string works_text() const;
+  /// What memory had to do with its death, whose status that is.
+  std::string memory_words(int status) const;
   Error wait_for_death(std::unique_lock<std::mutex>& lock, const HostLife& life);
 
   static constexpr std::size_t sessions_max = 10'000;
@@ -159,6 +178,8 @@ class HostProcess {
   // The present process.
   pid_t pid_ = -1;
   Descriptor handle_, control_;
+  std::unique_ptr<Cgroup> cgroup_;  // null: it is in none
+  MemoryStatus::Holder holder_ = MemoryStatus::Holder::none;
   std::deque<wire::Bytes> unsent_;  // while its socket is full
   bool greeted_ = false;
   std::uint64_t pinged_ = 0, answered_ = 0;
@@ -167,6 +188,8 @@ class HostProcess {
   std::optional<std::string> why_;
   Time end_at_{}, kill_at_{};
   bool asked_ = false;
+  std::vector<std::unique_ptr<Cgroup>> left_cgroups_;  // of processes that were, and not empty yet
+  bool noted_ = false;
 
   const Bell bell_;  // wakes the thread
   std::thread thread_;

@@ -16,8 +16,8 @@ namespace {
 /// Hosts by name, as long as somebody uses them.
 class Hosts {
  public:
-  Hosts(const std::vector<HostGroup>& groups, HostOptions options)
-      : groups_(groups), options_(std::move(options)) {}
+  Hosts(const std::vector<HostGroup>& groups, HostOptions options, CgroupSystem system)
+      : groups_(groups), options_(std::move(options)), system_(std::move(system)) {}
 
   /// Empty: the role is in this process.
   std::string of_role(const std::string& role) const {
@@ -47,8 +47,11 @@ class Hosts {
   std::shared_ptr<HostProcess> get(const std::string& name) {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<HostProcess> host = running_[name].lock();
-    if (host == nullptr)
-      running_[name] = host = std::make_shared<HostProcess>(name, options_of(name));
+    if (host == nullptr) {
+      HostOptions options = options_of(name);
+      if (options.memory != 0 && options.cgroups == nullptr) options.cgroups = cgroups();
+      running_[name] = host = std::make_shared<HostProcess>(name, std::move(options));
+    }
     return host;
   }
   std::vector<HostReport> report() {
@@ -66,6 +69,17 @@ class Hosts {
   }
 
  private:
+  /// Under the lock. Null: there is no place for any, which is said once.
+  std::shared_ptr<Cgroups> cgroups() {
+    if (std::exchange(looked_for_cgroups_, true)) return cgroups_;
+    auto opened = Cgroups::open(system_);
+    if (opened.ok())
+      cgroups_ = std::move(opened).value();
+    else if (options_.notice)
+      options_.notice("`memory` of hosts is limited as address space, for there is no cgroup: " +
+                      opened.error().message);
+    return cgroups_;
+  }
   HostOptions options_of(const std::string& host) const {
     HostOptions options = options_;
     const auto group = std::ranges::find(groups_, host, &HostGroup::name);
@@ -81,7 +95,10 @@ class Hosts {
   const HostOptions options_;
   std::map<std::string, std::string> of_params_;
   std::map<std::pair<std::string, std::string>, std::set<std::string>> fields_;
+  const CgroupSystem system_;
   std::mutex mutex_;
+  bool looked_for_cgroups_ = false;
+  std::shared_ptr<Cgroups> cgroups_;
   std::map<std::string, std::weak_ptr<HostProcess>> running_;
 };
 
@@ -183,8 +200,9 @@ Result<std::vector<HostGroup>> isolate(std::span<const WorkflowSpec* const> work
 }
 
 HostedCatalog host_roles(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
-                         const std::vector<HostGroup>& groups, const HostOptions& options) {
-  const auto hosts = std::make_shared<Hosts>(groups, options);
+                         const std::vector<HostGroup>& groups, const HostOptions& options,
+                         const CgroupSystem& system) {
+  const auto hosts = std::make_shared<Hosts>(groups, options, system);
   for (const WorkflowSpec* spec : workflows) hosts->learn(*spec);
   HostedCatalog made{{}, [hosts] { return hosts->report(); }};
   for (const PluginDeclaration& declared : catalog.declarations()) {

@@ -20,7 +20,7 @@ namespace sluice::hosts {
 
 /// In place of what the options of all hosts say, where something stands here.
 struct HostLimits {
-  std::uint64_t memory = 0;  // bytes
+  std::uint64_t memory = 0;  // bytes, by a cgroup where one can be made
   std::optional<std::chrono::milliseconds> hang_after = {};
   std::vector<std::uint32_t> cores = {};
 };
@@ -50,8 +50,10 @@ Result<std::vector<HostGroup>> isolate(std::span<const WorkflowSpec* const> work
                                        std::span<const std::string> roles);
 
 /// Borrows the specs while it is called. Each host's process starts with its first role and ends
-/// with its last. `options`: of all hosts.
+/// with its last. `options`: of all hosts. `system`: where cgroups are looked for, as soon as a
+/// host has a limit of memory.
 HostedCatalog host_roles(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
-                         const std::vector<HostGroup>& groups, const HostOptions& options);
+                         const std::vector<HostGroup>& groups, const HostOptions& options,
+                         const CgroupSystem& system = {});
 
 }  // namespace sluice::hosts

@@ -17,13 +17,14 @@ namespace sluice::hosts {
 
 struct Spawned {
   pid_t pid = -1;
-  Descriptor handle;   // readable when it has died
-  Descriptor control;  // this side of its socket
+  Descriptor handle;      // readable when it has died
+  Descriptor control;     // this side of its socket
+  int not_in_cgroup = 0;  // errno: it could not enter it, and has that much address space
 };
 
-/// `memory`: bytes of address space; 0: no limit. `cores`: it runs on these; empty: on those of the
-/// thread.
+/// `memory`: bytes; 0: no limit. `cores`: it runs on these; empty: on those of the thread.
+/// `cgroup`: the entrance of one that limits its memory; below 0: its address space is limited.
 Result<Spawned> spawn(std::vector<std::string> command, std::uint64_t memory,
-                      const std::vector<std::uint32_t>& cores);
+                      const std::vector<std::uint32_t>& cores, int cgroup = -1);
 
 }  // namespace sluice::hosts

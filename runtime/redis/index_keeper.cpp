@@ -50,7 +50,11 @@ Error forbidden(const std::string& what) {
 class Keeper final : public IndexPort {
  public:
   explicit Keeper(IndexOptions options)
-      : options_(std::move(options)), thread_([this] { keep(); }) {}
+      : options_(std::move(options)),
+        // Another machine's server is some turns of a network away.
+        patience_(options_.address.open ? std::max(connect_patience, options_.lease / 4)
+                                        : connect_patience),
+        thread_([this] { keep(); }) {}
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
   ~Keeper() override {
@@ -92,7 +96,8 @@ class Keeper final : public IndexPort {
   bool wait(Instant until) const;
 
   const IndexOptions options_;
-  std::mutex mutex_;  // held while a client is called
+  const milliseconds patience_;  // for a connection, and for functions to be loaded
+  std::mutex mutex_;             // held while a client is called
   std::vector<IndexClient*> clients_;
   std::vector<std::vector<std::string>> farewells_;
   // The keeper's thread alone.
@@ -204,7 +209,7 @@ Result<void> Keeper::connect(Deadline until) {
 Result<RedisValue> Keeper::ask_server(const std::vector<std::string>& words, Deadline until) {
   Result<RedisValue> answer = link_->ask(words, until);
   if (!answer.ok() || !is_error(*answer, "Function not found")) return answer;
-  const Deadline later = std::max(until, steady_clock::now() + connect_patience);
+  const Deadline later = std::max(until, steady_clock::now() + patience_);
   if (const Result<void> loaded = load_functions(later); !loaded.ok()) return loaded.error();
   return link_->ask(words, later);
 }
@@ -212,7 +217,7 @@ Result<RedisValue> Keeper::ask_server(const std::vector<std::string>& words, Dea
 void Keeper::ask(IndexClient* whose, const IndexQuestion& question) {
   const auto asked = steady_clock::now();
   failpoint("index_ask");
-  const Result<void> there = connect(asked + connect_patience);
+  const Result<void> there = connect(asked + patience_);
   Result<RedisValue> answer =
       there.ok() ? ask_server(question.words,
                               steady_clock::now() +

@@ -93,33 +93,58 @@ Result<RedisAddress> read_redis_address(const std::string& text) {
   return address;
 }
 
-Result<RedisLink> RedisLink::connect(const RedisAddress& address, Deadline until, int stop,
-                                     const std::optional<RedisLogin>& login) {
+Result<int> connect_redis(const RedisAddress& address) {
   const Result<SocketAddress> where = socket_address(address);
   if (!where.ok()) return where.error();
   const int socket =
       ::socket(where->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket < 0) return failed("no socket");
-  RedisLink link(socket, stop);
-  if (::connect(socket, reinterpret_cast<const sockaddr*>(&where->storage), where->size) != 0) {
-    if (errno != EINPROGRESS) return failed("it cannot be reached");
-    if (const Result<void> ready = link.wait(POLLOUT, until); !ready.ok()) return ready.error();
-    socklen_t size = sizeof errno;
-    int fate = 0;
-    ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &fate, &size);
-    errno = fate;
-    if (fate != 0) return failed("it cannot be reached");
+  if (::connect(socket, reinterpret_cast<const sockaddr*>(&where->storage), where->size) == 0 ||
+      errno == EINPROGRESS)
+    return socket;
+  const Error error = failed("it cannot be reached");
+  ::close(socket);
+  return error;
+}
+
+Result<RedisLink> RedisLink::dial(const RedisAddress& address, Deadline until, int stop) {
+  if (address.open) {
+    Result<RedisStream> stream = address.open();
+    if (!stream.ok()) return stream.error();
+    return RedisLink(stream->socket, stop, std::move(stream->why));
   }
-  if (login)
-    if (const Result<void> taken = link.log_in(*login, until); !taken.ok()) return taken.error();
-  if (const Result<void> fits = link.check_version(until); !fits.ok()) return fits.error();
+  const Result<int> socket = connect_redis(address);
+  if (!socket.ok()) return socket.error();
+  RedisLink link(*socket, stop, {});
+  if (const Result<void> ready = link.wait(POLLOUT, until); !ready.ok()) return ready.error();
+  socklen_t size = sizeof errno;
+  int fate = 0;
+  ::getsockopt(*socket, SOL_SOCKET, SO_ERROR, &fate, &size);
+  errno = fate;
+  if (fate != 0) return failed("it cannot be reached");
   return link;
+}
+
+Result<RedisLink> RedisLink::connect(const RedisAddress& address, Deadline until, int stop,
+                                     const std::optional<RedisLogin>& login) {
+  Result<RedisLink> link = dial(address, until, stop);
+  if (!link.ok()) return link.error();
+  if (login)
+    if (const Result<void> taken = link->log_in(*login, until); !taken.ok()) return taken.error();
+  if (const Result<void> fits = link->check_version(until); !fits.ok()) return fits.error();
+  return std::move(link).value();
 }
 
 RedisLink::RedisLink(RedisLink&& other) noexcept
     : socket_(std::exchange(other.socket_, -1)),
       stop_(other.stop_),
+      why_(std::move(other.why_)),
       reader_(std::move(other.reader_)) {}
+
+Error RedisLink::named(Error error) const {
+  if (why_) error.message = why_();
+  return error;
+}
 
 RedisLink::~RedisLink() {
   if (socket_ >= 0) ::close(socket_);
@@ -172,7 +197,7 @@ Result<void> RedisLink::wait(short what, Deadline until) const {
     if (ready < 0) return failed("it cannot be waited for");
     if (events[1].revents != 0) return Error{ErrorCode::cancelled, "nobody waits for it any more"};
     if (events[0].revents != 0) return {};
-    if (left.count() <= 0) return Error{ErrorCode::deadline, "it does not answer"};
+    if (left.count() <= 0) return named({ErrorCode::deadline, "it does not answer"});
   }
 }
 
@@ -193,7 +218,7 @@ Result<RedisValue> RedisLink::ask(const std::vector<std::string>& words, Deadlin
     if (const Result<void> ready = wait(POLLOUT, until); !ready.ok()) return ready.error();
     const ssize_t sent = ::send(socket_, left.data(), left.size(), MSG_NOSIGNAL);
     if (sent > 0) left.remove_prefix(static_cast<std::size_t>(sent));
-    if (sent < 0 && errno != EAGAIN && errno != EINTR) return failed("the connection broke");
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) return named(failed("the connection broke"));
   }
   std::array<char, 16384> part{};
   for (;;) {
@@ -202,8 +227,8 @@ Result<RedisValue> RedisLink::ask(const std::vector<std::string>& words, Deadlin
     if (*answer) return std::move(**answer);
     if (const Result<void> ready = wait(POLLIN, until); !ready.ok()) return ready.error();
     const ssize_t got = ::recv(socket_, part.data(), part.size(), 0);
-    if (got == 0) return Error{ErrorCode::unavailable, "it closed the connection"};
-    if (got < 0 && errno != EAGAIN && errno != EINTR) return failed("the connection broke");
+    if (got == 0) return named({ErrorCode::unavailable, "it closed the connection"});
+    if (got < 0 && errno != EAGAIN && errno != EINTR) return named(failed("the connection broke"));
     if (got <= 0) continue;
     if (const Result<void> fed = reader_.feed({part.data(), static_cast<std::size_t>(got)});
         !fed.ok())

@@ -76,6 +76,7 @@ class Keeper final : public RegistryKeeper {
     return entry_.standing(now());
   }
   Result<void> may_begin() const override;
+  const RegistryOptions& options() const override { return options_; }
 
  private:
   void keep();

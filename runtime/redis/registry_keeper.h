@@ -40,6 +40,8 @@ class RegistryKeeper {
   virtual RegistryStanding standing() const = 0;
   /// Nothing: the entry holds, and calls may begin. Errors: unavailable, stale; named.
   virtual Result<void> may_begin() const = 0;
+  /// As it was made with, for whoever asks the same server for something else.
+  virtual const RegistryOptions& options() const = 0;
 };
 
 /// Of this process alone, of all processes of all machines.

@@ -41,8 +41,10 @@ NodeMachines machines_of_nodes(const Plan& plan, std::uint32_t machines, const O
     }
     seen[node.executor] = true;
     unit_of.back() = of_executor[node.executor];
-    if (unit_of.back() != none && node.balance == Balance::session)
+    if (unit_of.back() != none && node.balance == Balance::session) {
       units[unit_of.back()].by_session = true;
+      units[unit_of.back()].by_cache = draw % 3 == 0;
+    }
   }
   where.replicas = Replicas(std::move(units), std::move(unit_of));
   return where;

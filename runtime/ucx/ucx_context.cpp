@@ -5,11 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <new>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -38,23 +36,6 @@ class Registered final : public Buffer {
   const std::shared_ptr<Context> context_;
   const Context::Mapping mapping_;
 };
-
-class Landed final : public Buffer {
- public:
-  static constexpr std::size_t head = 64;
-  Landed(std::shared_ptr<Landing> of, void* place, std::size_t size)
-      : Buffer(static_cast<std::byte*>(place) + head, size, nullptr), of_(std::move(of)) {}
-
- private:
-  void end() override {
-    const std::shared_ptr<Landing> of = std::move(of_);
-    const std::size_t all = head + size();
-    this->~Landed();
-    of->give_back(this, all);
-  }
-  std::shared_ptr<Landing> of_;
-};
-static_assert(sizeof(Landed) <= Landed::head);
 
 /// What may reach other computers is what the options name, and what reaches this one goes through
 /// memory that only this user's processes open.
@@ -202,38 +183,6 @@ void keep_group_out() {
     now.shm_perm.mode &= S_IRUSR | S_IWUSR;
     ::shmctl(segment, IPC_SET, &now);
   }
-}
-
-Landing::~Landing() {
-  for (const auto& [size, place] : free_) std::free(place);
-}
-
-Ref<Buffer> Landing::take(std::size_t size) {
-  const std::size_t all = Landed::head + size;
-  void* place = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto it = free_.find(all); it != free_.end()) {
-      place = it->second;
-      free_.erase(it);
-      kept_ -= all;
-    }
-  }
-  if (place == nullptr) place = std::malloc(all);
-  if (place == nullptr) return {};
-  return Ref<Buffer>(new (place) Landed(shared_from_this(), place, size));
-}
-
-void Landing::give_back(void* place, std::size_t size) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (kept_ + size <= kept_most) {
-      kept_ += size;
-      free_.emplace(size, place);
-      return;
-    }
-  }
-  std::free(place);
 }
 
 }  // namespace sluice::ucx

@@ -1,11 +1,10 @@
-// A context of UCX, the memory that is registered in it, and memory to read into.
+// A context of UCX and the memory that is registered in it.
 //
 // Owns: the context, until the last reference goes; registered memory refers to it.
 // Thread: any. Errors: unavailable (UCX cannot do this here), exhausted (there is no such memory).
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -53,25 +52,5 @@ class Context : public std::enable_shared_from_this<Context> {
 /// Shared segments that this process has and the user's group may enter, as UCX makes them, are the
 /// user's alone from now on.
 void keep_group_out();
-
-/// Memory that is used again: what is new has to be given by the system page by page.
-class Landing : public std::enable_shared_from_this<Landing> {
- public:
-  static constexpr std::size_t kept_most = std::size_t{64} << 20U;  // bytes that nobody has
-
-  ~Landing();
-  Landing() = default;
-  Landing(const Landing&) = delete;
-  Landing& operator=(const Landing&) = delete;
-
-  /// With whatever stands in it. Null: there is not so much.
-  Ref<Buffer> take(std::size_t size);
-  void give_back(void* place, std::size_t size);
-
- private:
-  std::mutex mutex_;
-  std::multimap<std::size_t, void*> free_;  // by size
-  std::size_t kept_ = 0;
-};
 
 }  // namespace sluice::ucx

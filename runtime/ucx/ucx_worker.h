@@ -18,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/landing.h"
 #include "runtime/ucx/ucx_context.h"
 #include "runtime/ucx/ucx_key.h"
 

@@ -9,13 +9,10 @@ namespace sluice::links {
 
 namespace {
 
-// Bounds of the library's own queues, in parcels; what a peer keeps to is far below (peer.h).
-constexpr int queue_out = 1024;
-constexpr int queue_in = 64;
 constexpr int never_ms = 24 * 3600 * 1000;
 constexpr int leave_within_ms = 200;        // what was given to a connection that is hung up
 constexpr std::size_t copied_below = 4096;  // smaller bodies are copied, larger ones shared
-constexpr std::int64_t frame_bytes_max = body_bytes_max + 256;  // CURVE puts 33 around each
+constexpr std::size_t around_piece = 256;   // CURVE puts 33 bytes around each
 constexpr const char* key_question = "inproc://zeromq.zap.01";
 
 void drop_shared(void*, void* hint) {
@@ -69,9 +66,10 @@ ParcelSocket::ParcelSocket(zmq::context_t& context, const SocketSettings& settin
   arrivals.descriptor = socket_.get(zmq::sockopt::fd);
   const int lease = static_cast<int>(settings.lease.count());
   socket_.set(zmq::sockopt::linger, leave_within_ms);
-  socket_.set(zmq::sockopt::maxmsgsize, frame_bytes_max);
-  socket_.set(zmq::sockopt::sndhwm, queue_out);
-  socket_.set(zmq::sockopt::rcvhwm, queue_in);
+  socket_.set(zmq::sockopt::maxmsgsize,
+              static_cast<std::int64_t>(settings.piece_bytes_max + around_piece));
+  socket_.set(zmq::sockopt::sndhwm, settings.queue_out);
+  socket_.set(zmq::sockopt::rcvhwm, settings.queue_in);
   socket_.set(zmq::sockopt::handshake_ivl, lease);
   if (bound) {
     socket_.set(zmq::sockopt::router_mandatory, true);

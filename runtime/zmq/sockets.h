@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -14,6 +15,7 @@
 
 #include "runtime/zmq/address.h"
 #include "runtime/zmq/keys.h"
+#include "runtime/zmq/parcel.h"
 #include "runtime/zmq/peer.h"
 
 namespace sluice::links {
@@ -22,6 +24,10 @@ namespace sluice::links {
 struct SocketSettings {
   Keys keys;  // empty: none are used
   std::chrono::milliseconds lease{};
+  // Bounds of the library: of a piece, and of its own queues, in messages.
+  std::size_t piece_bytes_max = body_bytes_max;
+  int queue_in = 64;
+  int queue_out = 1024;  // what a peer keeps to is far below (peer.h)
 };
 
 /// A parcel as it came. The views hold until the next one is taken.

@@ -91,6 +91,32 @@ def set_of_a_folder(scratch):
     expect("a value that does not fit is not skipped", code == 1 and "FAILED" in out and "roles.vit.replicas=none" in err, (code, out, err))
 
 
+def folder_of_pages(scratch, file):
+    """A relative `ssd` begins at the workflow file's folder, wherever the command is started."""
+    params = ", ".join(f"{name}: {{ kind: paged_kv, model: {ROOT}/tests/golden/qwen2, ssd: pages }}" for name in ("kv", "kvb"))
+    path = file("pages.yaml", f"sluice: 1\nworkflow: w\ninputs: {{ x: json }}\nglobal_params: {{ {params} }}\nroles: {{ a: {{ plugin: parse_request }} }}\n"
+                "nodes: { n: { run: a.parse, inputs: [ { request: inputs.x } ] } }\noutputs: { o: n.text }\n".encode())
+    code, out, err = sluice("validate", path)
+    expect("a relative ssd", code == 1 and f"'kv' and 'kvb' keep pages in one folder, {scratch}/pages;" in out, (code, out, err))
+
+
+def set_of_a_cluster(file):
+    """--set goes to the workflows of a cluster file that have the name; one that none of them has is an error."""
+    for name in "ab":
+        file(f"set_{name}.yaml", f"sluice: 1\nworkflow: {name}\ninputs: {{ x: json }}\nroles: {{ {name}: {{ plugin: parse_request }} }}\n"
+             f"nodes: {{ {name}: {{ run: {name}.parse, inputs: [ {{ request: inputs.x }} ] }} }}\noutputs: {{ o: {name}.text }}\n".encode())
+    both = file("set_both.yaml", b"cluster: 1\nworkflows: [ set_a.yaml, set_b.yaml ]\n"
+                b"machines:\n  one: { home: true, roles: [ a ] }\n  two: { roles: [ b ], keeper: true }\n")
+    for path in ("roles.a.replicas=2", "roles.b.replicas=2", "nodes.b.deadline=5s", "limits.calls=3"):
+        code, out, err = sluice("validate", both, "--set", path)
+        expect(f"--set {path} of a cluster file", code == 0 and not err and out == "1 file, 0 errors, 0 warnings\n", (code, out, err))
+    code, out, err = sluice("validate", both, "--set", "roles.b.replicas=none")
+    expect("a value that does not fit in the one workflow that has the name",
+           code == 1 and out.count("--set roles.b.replicas=none: replicas is 'none'") == 1 and out.count("error: ") == 1, (code, out, err))
+    code, out, err = sluice("validate", both, "--set", "roles.c.replicas=2", "--set", "roles.a.replicas=2")
+    expect("--set for no workflow of a cluster file", code == 1 and out.count("there is no 'roles.c'") == 2 and "roles.a'" not in out, (code, out, err))
+
+
 def unknown_places(scratch, file):
     """What the system says of a place that cannot be looked at is told; only of root it is no missing right to enter."""
     os.symlink("round", os.path.join(scratch, "round"))
@@ -278,6 +304,8 @@ def main():
         one_line_error("a prompt that is no text", "PROMPT: it is no text: byte 2 is not UTF-8", "model", "ask", "tests/golden/qwen2", b"a\xff")
         kinds(scratch, file)
         unknown_places(scratch, file)
+        set_of_a_cluster(file)
+        folder_of_pages(scratch, file)
         clusters(scratch, file)
 
         code, out, err = sluice(*ask, TABLE)

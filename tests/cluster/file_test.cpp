@@ -103,8 +103,8 @@ TEST_CASE("a cluster file says what a host of roles may take") {
 
 TEST_CASE("what a host may take that cannot be is told with its place and what to write") {
   const std::string memory_help =
-      " | a whole number and MiB, GiB or TiB, as in memory: 4GiB; address space is counted, which "
-      "is more than what is used of it";
+      " | a whole number and MiB, GiB or TiB, as in memory: 4GiB; without a cgroup address space "
+      "is counted, which is more than what is used of it";
   const std::string cores_help = " | cores by their numbers, from 0: cores: [ 0, 1 ]";
   const std::string hang_help =
       " | longer than its roles need to notice that they are cancelled: hang_after: 5s";
@@ -261,13 +261,15 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
       {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n", "registry: redis\n"),
        "3:11 bad-registry registry is 'redis', it must be none, private or a Redis server's "
        "address "
-       "on each machine itself | unix:///PATH, tcp://127.0.0.1:PORT or tcp://[::1]:PORT; a network "
-       "between is crossed by a tunnel of yours"},
+       "on each machine itself | unix:///PATH, tcp://127.0.0.1:PORT or tcp://[::1]:PORT; where "
+       "other computers are to reach it: { address: unix:///PATH, at: MACHINE, forward: "
+       "tcp://HOST:PORT }"},
       {with_machines("  front: { home: true, address: 'tcp://127.0.0.1:1', roles: [ ear, eye ] }\n"
                      "  gpu: { address: 'tcp://10.0.0.2:1', roles: [ mind, hand ] }\n",
                      "registry: private\nkeys: k\n"),
        "3:11 bad-registry a private registry is reached on one computer only, and machine 'gpu' is "
-       "elsewhere | write the address at which each machine reaches a shared Redis server"},
+       "elsewhere | name a shared Redis server: { address: unix:///PATH, at: MACHINE, forward: "
+       "tcp://HOST:PORT }, MACHINE being the one that has it"},
       {with_machines(front + "  gpu: { roles: [ mind, hand ] }\n",
                      "registry: { address: private, user: lab, password_file: k }\n"),
        "3:22 bad-registry a registry that is private has no user and no password | registry: "

@@ -169,7 +169,12 @@ def with_keys(folder: str, want: dict):
     ways = [f", address: tcp://127.0.0.1:{ports[0]}"] + [
         f", address: tcp://127.0.0.1:{ports[1 + 2 * i]}, pages: tcp://127.0.0.1:{ports[2 + 2 * i]}"
         for i in range(2)]
-    pulled(folder, want, ways, "keys: keys\n", "tcp")
+    # Read where they stand, encrypted; in messages if one of the two says so.
+    pulled(folder, want, ways, "keys: keys\n", "tcp with keys", "served_places")
+    in_messages = ways[:2] + [ways[2].replace("pages: ", "pages: { by: message, address: ") + " }"]
+    pulled(folder, want, in_messages, "keys: keys\n", "tcp with keys, in messages")
+    pulled(folder, want, ways, "", "tcp without keys", "served_places")
+    write_cluster(folder, ways, "keys: keys\n")
     os.unlink(f"{folder}/keys/kv-pages.secret")
     done = subprocess.run([SLUICE, "node", "--cluster", f"{folder}/cluster.yaml", "--name", "read"],
                           cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -28,14 +28,18 @@ std::string mistake(const std::string& pages, const std::string& address = local
 
 }  // namespace
 
-TEST_CASE("pages come in messages unless the file says ucx") {
+TEST_CASE("pages come over their address unless the file says ucx") {
   CHECK_FALSE(loaded("tcp://127.0.0.1:2").spec.machines[0].ucx.has_value());
   for (const char* by : {"", ", by: message"}) {
     const LoadedCluster cluster = loaded("{ address: tcp://127.0.0.1:2" + std::string(by) + " }");
     CHECK(cluster.diagnostics.empty());
     CHECK(cluster.spec.machines[0].pages->text == "tcp://127.0.0.1:2");
     CHECK_FALSE(cluster.spec.machines[0].ucx.has_value());
+    // Others may read them where they stand, unless the file says message.
+    CHECK(cluster.spec.machines[0].pages_in_messages == !std::string(by).empty());
   }
+  CHECK_FALSE(loaded("tcp://127.0.0.1:2").spec.machines[0].pages_in_messages);
+  CHECK_FALSE(loaded("{ address: tcp://127.0.0.1:2, by: ucx }").spec.machines[0].pages_in_messages);
   const LoadedCluster here = loaded("{ address: tcp://127.0.0.1:2, by: ucx }");
   CHECK(here.diagnostics.empty());
   REQUIRE(here.spec.machines[0].ucx.has_value());

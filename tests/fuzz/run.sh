@@ -1,14 +1,14 @@
 #!/bin/sh
 # Builds the fuzz targets with clang-14 and runs each for SECONDS_EACH (default 60) or RUNS executions.
 # Usage: tests/fuzz/run.sh [BUILD_DIR] [TARGET...]     targets: image_file npy workflow scenario
-#                                                 manifest config safetensors tokenizer gguf trace segment wire
+#                                                 manifest cluster config safetensors tokenizer gguf trace segment wire
 #                                                 links registry host shm_word pages
 # Not in the package lists: clang++-14
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build-fuzz}
 [ $# -gt 0 ] && shift
-targets=${*:-image_file npy workflow scenario manifest config safetensors tokenizer gguf trace segment wire links registry host shm_word pages}
+targets=${*:-image_file npy workflow scenario manifest cluster config safetensors tokenizer gguf trace segment wire links registry host shm_word pages}
 flags="-std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I$root"
 mkdir -p "$build"
 
@@ -17,7 +17,7 @@ sources() {
   case $1 in
     image_file) echo "$root/engine/picture/image_file.cpp $root/base/*.cpp" ;;
     npy) echo "$root/roles/npy_file.cpp $root/base/*.cpp" ;;
-    workflow | manifest) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp" ;;
+    workflow | manifest | cluster) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp" ;;
     config | safetensors | tokenizer | gguf) echo "$root/engine/family/architecture*.cpp $root/engine/checkpoint/safetensors.cpp \
       $root/engine/checkpoint/mapped_file.cpp $root/engine/*/gguf*.cpp $root/kernels/quant_ref.cpp $root/kernels/quant_avx*.cpp $root/kernels/isa.cpp \
       $root/engine/text/tokenizer*.cpp $root/engine/layers/rope.cpp $root/engine/picture/picture_input.cpp \
@@ -48,7 +48,7 @@ for target in $targets; do
   limit="-max_total_time=${SECONDS_EACH:-60}"
   [ -n "${RUNS:-}" ] && limit="-runs=$RUNS"
   dictionary=
-  case $target in workflow | scenario | manifest) dictionary="-dict=$root/tests/fuzz/yaml.dict" ;; esac
+  case $target in workflow | scenario | manifest | cluster) dictionary="-dict=$root/tests/fuzz/yaml.dict" ;; esac
   "$build/${target}_fuzz" "$limit" -artifact_prefix="$build/$target-" -rss_limit_mb=2048 -max_len=16384 -timeout=10 $dictionary \
     -print_final_stats=1 "$build/$target"
 done

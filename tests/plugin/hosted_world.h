@@ -27,15 +27,22 @@ struct HostedWorld {
     options.command = {SLUICE_ROLE_HOST, built_plugins()};
     return options;
   }
+  /// As where the kernel has none.
+  static hosts::CgroupSystem no_cgroups() {
+    hosts::CgroupSystem system;
+    system.cgroups = system.mounts = "/dev/null";
+    return system;
+  }
   HostedWorld(const std::string& workflow, const std::vector<hosts::HostGroup>& groups,
-              const hosts::HostOptions& options = host_options()) {
+              const hosts::HostOptions& options = host_options(),
+              const hosts::CgroupSystem& system = no_cgroups()) {
     REQUIRE(add_plugins(catalog, built_plugins()) == "");
     loaded = load_workflow("test.yaml", workflow);
     const Plan plan = plan_workflow(loaded, catalog.declarations());
     for (const Diagnostic& d : loaded.diagnostics) INFO(d.message);
     REQUIRE(!has_errors(loaded.diagnostics));
     const WorkflowSpec* const spec = &loaded.spec;
-    hosted = hosts::host_roles(catalog, {&spec, 1}, groups, options);
+    hosted = hosts::host_roles(catalog, {&spec, 1}, groups, options, system);
     auto made = Runner::create(loaded.spec, plan, hosted.catalog, {});
     if (made.ok())
       runner = std::move(made).value();

@@ -31,6 +31,34 @@ with open(SLUICE, "rb") as binary:
 failures = []
 
 
+def cgroup_place():
+    """The folder of version 1 in which this process, and whatever it starts, may make cgroups; none: they have none there."""
+    path = mount = None
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            for line in file:
+                _, controllers, named = line.rstrip("\n").split(":", 2)
+                path = named if "memory" in controllers.split(",") else path
+        with open("/proc/self/mountinfo", encoding="utf-8") as file:
+            for line in file:
+                words, of = line.split(" - ")
+                mounted = of.split()[0] == "cgroup" and "memory" in of.split()[2].split(",")
+                mount = words.split()[3:5] if mounted else mount
+    except OSError:
+        pass
+    if path is None or mount is None:
+        return None
+    folder = mount[1] + path.removeprefix(mount[0].rstrip("/"))
+    return folder if os.path.isdir(folder) and os.access(folder, os.W_OK) else None
+
+
+CGROUPS = cgroup_place()
+
+
+def cgroups_of(pid):
+    return [name for name in os.listdir(CGROUPS) if name.startswith("sluice-host-") and name.split("-")[3] == str(pid)]
+
+
 def expect(what, condition, seen):
     if not condition:
         failures.append(f"{what}: {seen}")
@@ -111,10 +139,22 @@ def refused(folder, flow):
 
 def limited(folder, flow):
     """What a host may take, on the command line and in a cluster file."""
-    if not SANITIZED:
+    if CGROUPS:
         code, out, err = run(flow, "--plugins", PLUGINS, "--isolate", "one", "--host-memory", "2GiB", "--calls", "-",
                              lines=call("a", one="memory"))
-        expect("--host-memory", code == 0 and json.loads(out)["outputs"] == {"said": str(2 << 30)}, (code, out, err))
+        expect("--host-memory", code == 0 and json.loads(out)["outputs"] == {"said": "any"} and not err, (code, out, err))
+        code, out, err = run(flow, "--plugins", PLUGINS, "--isolate", "one", "--host-memory", "256MiB", "--calls", "-",
+                             "--concurrency", "1", lines=call("a", one="eat") + call("b", one="hello"))
+        first, second = map(json.loads, out.splitlines())
+        expect("too much memory", code == 1 and second["ok"] and "host 'one' died by SIGKILL (the kernel ended it: its `memory` is"
+               " limited to 256 MiB, by a cgroup)" in first["error"]["message"], (out, err))
+    elif not SANITIZED:
+        code, out, err = run(flow, "--plugins", PLUGINS, "--isolate", "one", "--host-memory", "2GiB", "--calls", "-",
+                             lines=call("a", one="memory"))
+        expect("--host-memory", code == 0 and json.loads(out)["outputs"] in ({"said": str(2 << 30)}, {"said": "any"}),
+               (code, out, err))
+        expect("a note", ("limited as address space" in err) == ("any" not in out), err)
+    if not CGROUPS and not SANITIZED and "any" not in out:
         code, out, err = run(CHAT, "--isolate", "all", "--host-memory", "256MiB", "--prompt", "hi")
         # A thread that cannot be made, or the checkpoint that cannot be mapped; the file is as it should be.
         expect("too little memory", code == 1 and not out and "error: role '" in err and "regular file" not in err, (code, out, err))
@@ -125,7 +165,7 @@ def limited(folder, flow):
         expect(f"{words} is refused", code != 0 and not out and said in err, (code, out, err))
     cluster = os.path.join(folder, "limits.yaml")
     core = min(os.sched_getaffinity(0))
-    memory, limit = ("", "any") if SANITIZED else (", memory: 1GiB", str(1 << 30))
+    memory, limit = ("", ["any"]) if SANITIZED else (", memory: 1GiB", ["any"] if CGROUPS else ["any", str(1 << 30)])
 
     def write(cores):
         with open(cluster, "w", encoding="utf-8") as file:
@@ -143,7 +183,8 @@ def limited(folder, flow):
             program.stdin.flush()
             return json.loads(program.stdout.readline())
         seen = [ask(one="memory")["outputs"], ask(one="cores")["outputs"], ask(two="memory")["outputs"]]
-        expect("each host's own limits", seen == [{"said": limit}, {"said": f" {core}"}, {"besides": "any"}], seen)
+        expect("each host's own limits", seen[0].get("said") in limit and seen[1:] == [{"said": f" {core}"}, {"besides": "any"}],
+               seen)
         before = status(cluster)
         ask(one="segv")
         process = ask(one="process")["outputs"].get("said")
@@ -155,8 +196,13 @@ def limited(folder, flow):
            [("mine", ["one"], "serves", 1, ""), ("other", ["two"], "serves", 1, "")], before)
     expect("one was started again", after[0]["starts"] == 2 and str(after[0]["pid"]) == process
            and "died by SIGSEGV" in after[0]["ended"] and after[1] == before[1], (after, process))
-    expect("in words", f"  host 'mine' of one: pid {process}; 0 activations; started 2 times; the last one: host 'mine' died by SIGSEGV"
-           in text and "  host 'other' of two: pid " in text, text)
+    held = "" if SANITIZED else "address_space" if seen[0].get("said") != "any" else before[0]["memory_by"]
+    expect("what holds its memory", before[0]["memory_by"] == held and before[0]["memory_bytes"] == (held and 1 << 30 or 0)
+           and (before[0]["memory_peak_bytes"] > 0) == held.startswith("cgroup_v") and before[1]["memory_by"] == ""
+           and (not CGROUPS or SANITIZED or held.startswith("cgroup_v")), before)
+    words = "" if SANITIZED else "; memory: 1024 MiB at most, " + ("of address space" if held == "address_space" else "by a cgroup (")
+    expect("in words", f"  host 'mine' of one: pid {process}; 0 activations; started 2 times{words}" in text
+           and "; the last one: host 'mine' died by SIGSEGV" in text and "  host 'other' of two: pid " in text, text)
 
 
 def status(cluster):
@@ -261,6 +307,44 @@ def killed(flow, pipe):
             gone(hosts)
 
 
+def killed_in_cgroups(flow):
+    """Programs and hosts with cgroups are killed: whoever starts next removes what is left, with who is in it."""
+    if not CGROUPS:
+        return print("skipped, for there is no writable memory controller of cgroup v1: killed_in_cgroups")
+    words = [SLUICE, "run", flow, "--plugins", PLUGINS, "--isolate", "one", "--host-memory", "512MiB", "--calls", "-"]
+
+    def start():
+        return subprocess.Popen(words, cwd=ROOT, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, text=True)
+
+    def ask(program, deed):
+        program.stdin.write(call("a", one=deed))
+        program.stdin.flush()
+        return json.loads(program.stdout.readline()).get("outputs", {}).get("said")
+    with start() as program, start() as other:
+        beside = int(ask(other, "child"))
+        host, child = int(ask(program, "process")), int(ask(program, "child"))
+        expect("one cgroup each", len(cgroups_of(program.pid)) == len(cgroups_of(other.pid)) == 1, os.listdir(CGROUPS))
+        os.kill(host, signal.SIGKILL)
+        gone([host, child])
+        again = int(ask(program, "child"))
+        expect("one for the next life", len(cgroups_of(program.pid)) == 1, os.listdir(CGROUPS))
+        program.kill()
+        program.wait(timeout=60)
+        with start() as third:
+            expect("the next", ask(third, "hello") == "hello", "")
+            gone([again])
+            expect("what is left is removed", not cgroups_of(program.pid), os.listdir(CGROUPS))
+            expect("what is used is not", len(cgroups_of(other.pid)) == 1 and is_there(beside), os.listdir(CGROUPS))
+            third.stdin.close()
+            third.wait(timeout=60)
+        expect("nothing at an end", not cgroups_of(third.pid), os.listdir(CGROUPS))
+        other.stdin.close()
+        other.wait(timeout=60)
+        gone([beside])
+        expect("nor at another", not cgroups_of(other.pid), os.listdir(CGROUPS))
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         flow = os.path.join(folder, "mortals.yaml")
@@ -273,6 +357,7 @@ def main():
         named(folder)
         tried_again(folder, flow)
         killed(flow, os.path.join(folder, "pipe"))
+        killed_in_cgroups(flow)
     print("\n".join(failures) if failures else "isolate: clean")
     sys.exit(1 if failures else 0)
 

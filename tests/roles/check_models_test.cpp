@@ -520,3 +520,23 @@ TEST_CASE("rows and latents of another model are refused where their shapes diff
             .starts_with("other-model: node 'n' makes latents of 4 channels (tests/golden/dit), "
                          "and node 'm' reads latents of "));
 }
+
+TEST_CASE("a folder of pages that cannot be one is said where it stands", "[roles]") {
+  const auto with = [](const std::string& model, const std::string& more) {
+    const std::string kv = "{ kind: paged_kv, model: " + of(model) + ", ";
+    return said(workflow("kv: " + kv + "ssd: /pages }, other: " + kv + more + " }",
+                         "plugin: chat_model, model: " + of(model) + ", global_params: [ kv ]"));
+  };
+  CHECK(with("qwen2", "ssd: /pages2") == "");
+  CHECK(with("qwen2", "ssd: /x/.././pages/") ==
+        "same-folder: 'kv' and 'other' keep pages in one folder, /x/.././pages/; a folder is of "
+        "one of them\n");
+  const std::string small = with("qwen2", "page_tokens: 4096, ssd: /few, ssd_bytes: 1MiB");
+  CHECK(small.starts_with("small-folder: /few: its 1024 KiB are too few: a page of this model "));
+  CHECK(small.find(", give at least ") != std::string::npos);
+  const std::string drawing = root + "/models/scenes";
+  CHECK(said(workflow("kv: { kind: paged_kv, model: " + drawing + ", ssd: /pages }",
+                      "plugin: language_model, model: " + drawing + ", global_params: [ kv ]",
+                      "r.embed")) ==
+        "idle-ssd: 'kv' has ssd, where only a model that answers with words keeps pages\n");
+}

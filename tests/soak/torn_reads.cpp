@@ -1,10 +1,12 @@
 // Reads of pages of 64 KiB that are overwritten, given to others, cut or begun anew meanwhile: none
 // may be taken for what was published under its key.
 //
-// Usage: torn_reads [--memory N] [--ucx N] [--tcp N] [--ssd N --folder DIR] [--blind]
-// So many reads of each kind; DIR is made and removed. Exit status 1: one was taken that is wrong,
-// or none was refused, and then nothing was tried; with --blind, none that is wrong was taken. Ten
-// million:
+// Usage: torn_reads [--memory N] [--ucx N] [--sockets N] [--sealed N] [--tcp N]
+//                   [--ssd N --folder DIR] [--blind]
+// So many reads of each kind: of a memory that is shared, of one that is read over UCX, over tcp,
+// over tcp encrypted, in messages over tcp, of a disk; DIR is made and removed. Exit status 1: one
+// was taken that is wrong, or none was refused, and then nothing was tried; with --blind, none that
+// is wrong was taken. Ten million:
 //   nice -n 15 torn_reads --memory 8500000 --tcp 1000000 --ssd 500000 --folder DIR
 #include <cstdio>
 #include <cstdlib>
@@ -30,11 +32,13 @@ std::optional<Options> options_of(const std::vector<std::string>& words) {
     if (i + 1 == words.size()) return std::nullopt;
     const std::string& name = words[i];
     const std::string& value = words[++i];
-    std::uint64_t* const number = name == "--memory" ? &options.memory
-                                  : name == "--ucx"  ? &options.ucx
-                                  : name == "--tcp"  ? &options.tcp
-                                  : name == "--ssd"  ? &options.ssd
-                                                     : nullptr;
+    std::uint64_t* const number = name == "--memory"    ? &options.memory
+                                  : name == "--ucx"     ? &options.ucx
+                                  : name == "--sockets" ? &options.sockets
+                                  : name == "--sealed"  ? &options.sealed
+                                  : name == "--tcp"     ? &options.tcp
+                                  : name == "--ssd"     ? &options.ssd
+                                                        : nullptr;
     if (name == "--folder")
       options.folder = value;
     else if (number == nullptr || value.find_first_not_of("0123456789") != std::string::npos)
@@ -49,7 +53,7 @@ std::optional<Options> options_of(const std::vector<std::string>& words) {
 bool report(const char* what, std::uint64_t wanted, const Tally& tally, const char* replaced,
             bool is_blind) {
   std::printf(
-      "%-6s %llu reads: %llu refused, %llu wrong ones taken; %llu %s, %llu restarts; %.1f s, "
+      "%-7s %llu reads: %llu refused, %llu wrong ones taken; %llu %s, %llu restarts; %.1f s, "
       "%.2f GB/s\n",
       what, static_cast<unsigned long long>(tally.reads),
       static_cast<unsigned long long>(tally.detected),
@@ -72,8 +76,8 @@ int main(int count, char** arguments) {
   const std::optional<Options> given = options_of({arguments + 1, arguments + count});
   if (!given.has_value()) {
     std::fprintf(stderr,
-                 "usage: torn_reads [--memory N] [--ucx N] [--tcp N] [--ssd N --folder DIR] "
-                 "[--blind]\n");
+                 "usage: torn_reads [--memory N] [--ucx N] [--sockets N] [--sealed N] [--tcp N] "
+                 "[--ssd N --folder DIR] [--blind]\n");
     return 2;
   }
   const Options& options = *given;
@@ -90,6 +94,8 @@ int main(int count, char** arguments) {
   };
   check("memory", options.memory, read_memory, "pages replaced");
   check("ucx", options.ucx, read_ucx, "pages replaced");
+  check("sockets", options.sockets, read_sockets, "pages replaced");
+  check("sealed", options.sealed, read_sealed, "pages replaced");
   check("tcp", options.tcp, read_tcp, "pages replaced");
   check("ssd", options.ssd, read_ssd, "segments removed");
   return is_right ? 0 : 1;

@@ -21,7 +21,7 @@ CMAKE = {"Threads": BASE, "OpenMP": "g++", "yaml-cpp": "libyaml-cpp-dev", "nlohm
          "TBB": "libtbb-dev", "Catch2": "catch2", "Python3": "python3", "libturbojpeg": "libturbojpeg0-dev",
          "libpcre2-8": "libpcre2-dev", "libutf8proc": "libutf8proc-dev", "liburing": "liburing-dev", "sentencepiece": "libsentencepiece-dev",
          "libzmq": "libzmq3-dev", "libedit": "libedit-dev", "cppzmq": "cppzmq-dev", "hiredis": "libhiredis-dev",
-         "ucx": "libucx-dev", "lua5.1": "liblua5.1-0-dev"}
+         "ucx": "libucx-dev", "libcrypto": "libssl-dev", "lua5.1": "liblua5.1-0-dev"}
 PROGRAMS = {"cmake": "cmake", "ctest": "cmake", "ninja": "ninja-build", "c++": "g++", "g++": "g++", "git": "git",
             "python3": "python3", "pip3": "python3-pip", "cc": "g++", "gcc": "g++", "pkg-config": "pkg-config", "redis-server": "redis-server", "pylint": "pylint",
             "ip": "iproute2", "fio": "fio", "ucx_perftest": "ucx-utils",
@@ -36,7 +36,7 @@ HEADERS = {"yaml-cpp/": "libyaml-cpp-dev", "dnnl": "libdnnl-dev", "pcre2": "libp
            "utf8proc": "libutf8proc-dev", "sentencepiece": "libsentencepiece-dev", "turbojpeg": "libturbojpeg0-dev",
            "stb/": "libstb-dev", "nlohmann/": "nlohmann-json3-dev", "CLI/": "libcli11-dev",
            "oneapi/": "libtbb-dev", "histedit": "libedit-dev", "catch2/": "catch2", "zmq": "cppzmq-dev",
-           "hiredis/": "libhiredis-dev", "lua.hpp": "liblua5.1-0-dev", "ucp/": "libucx-dev", "ucm/": "libucx-dev",
+           "hiredis/": "libhiredis-dev", "openssl/": "libssl-dev", "lua.hpp": "liblua5.1-0-dev", "ucp/": "libucx-dev", "ucm/": "libucx-dev",
            "liburing": "liburing-dev", "sluice/": BASE,  # the last is ours
            **dict.fromkeys(("sys/", "arpa/", "netinet/", "linux/", "sanitizer/"), "g++"),
            **dict.fromkeys("""cpuid.h cxxabi.h dirent.h dlfcn.h elf.h errno.h execinfo.h fcntl.h immintrin.h link.h

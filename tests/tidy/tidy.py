@@ -59,13 +59,14 @@ THIRD_PARTY = {  # header prefix -> files that may include it
     "catch2/": r"tests/.*",
     "zmq": r"(runtime/zmq/.*|tests/zmq/.*|bench/links\.cpp)",
     "hiredis/": r"runtime/redis/.*",
+    "openssl/": r"runtime/tcp/.*",
     "ucp/": r"runtime/ucx/.*",
     "ucm/": r"runtime/ucx/.*",
     "lua": r"tests/index/.*",
     "liburing": r"(engine/storage/uring_port|bench/ssd)\.cpp",
 }
 LINKS = {"base": set(), "kernels": {"base"}, "graph": {"base"}, "dataplane": {"base"}, "engine": {"base", "kernels", "dataplane"}, "roles": {"base", "graph", "engine"},
-         "runtime": {"base", "graph", "roles"}, "shm": {"base", "graph"}, "zmq": {"base", "graph", "shm"}, "redis": {"base"}, "ucx": {"base"}, "workflows": {"base", "graph"},
+         "runtime": {"base", "graph", "roles"}, "shm": {"base", "graph"}, "zmq": {"base", "graph", "shm"}, "redis": {"base"}, "ucx": {"base"}, "tcp": {"base"}, "workflows": {"base", "graph"},
          "plugin": {"base", "graph", "roles", "workflows"}}
 BANNED = {  # pattern -> why; comments and strings are taken out first
     r"\bthrow\b": "ours never throws: return a Result",

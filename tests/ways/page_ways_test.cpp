@@ -144,9 +144,15 @@ TEST_CASE("memory that cannot be reached is left, and pages come in messages") {
   pools.world.is_reachable = false;
   CHECK(pools.pull(1, 4) == 0);
   CHECK(pools.ended(PullEnd::lost) == 1);
+  CHECK(pools.reader.peers->counts().not_read > 0);
   CHECK(pools.pull(1, 4) == 4);
   CHECK(pools.reader.peers->counts().read == 0);
   CHECK(there(*pools.reader.pool, 1, 4) == 4);
+  // Said once.
+  REQUIRE(pools.reader_port.notices.size() == 1);
+  CHECK(pools.reader_port.notices[0].first == 1);
+  CHECK(pools.reader_port.notices[0].second.find("cannot be read where they stand") !=
+        std::string::npos);
 }
 
 TEST_CASE("an owner that says what cannot be of its pages is read nowhere") {

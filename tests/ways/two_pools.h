@@ -1,6 +1,7 @@
 // Two machines of one process with a pool of small pages each, and a way for their content.
 #pragma once
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
@@ -10,19 +11,22 @@
 #include "engine/storage/kept_pool.h"
 #include "engine/storage/storage_clock.h"
 #include "one_memory.h"
+#include "runtime/tcp/tcp_memory.h"
 #include "runtime/ucx/ucx_memory.h"
 #include "tests/peer_hub.h"
 
 namespace sluice {
 
 /// How the content of a page travels.
-enum class Way : std::uint8_t { message, body, one_memory, ucx };
-inline constexpr Way all_ways[] = {Way::message, Way::body, Way::one_memory, Way::ucx};
+enum class Way : std::uint8_t { message, body, one_memory, ucx, tcp, tcp_encrypted };
+inline constexpr Way all_ways[] = {Way::message, Way::body, Way::one_memory,
+                                   Way::ucx,     Way::tcp,  Way::tcp_encrypted};
 /// Of those, where a reader reads by itself.
-inline constexpr Way read_ways[] = {Way::one_memory, Way::ucx};
+inline constexpr Way read_ways[] = {Way::one_memory, Way::ucx, Way::tcp, Way::tcp_encrypted};
 
 inline std::string name_of(Way way) {
-  constexpr const char* names[] = {"message", "shared memory", "one memory", "ucx"};
+  constexpr const char* names[] = {"message", "shared memory", "one memory",
+                                   "ucx",     "tcp",           "tcp, encrypted"};
   return names[static_cast<std::size_t>(way)];
 }
 
@@ -93,13 +97,20 @@ struct TwoPools {
     PeerHub::Port& port = hub.add(machine, life);
     port.shares_bodies = way == Way::body;
     if (way == Way::one_memory) port.readable = std::make_shared<OneMemory>(world);
-    if (way == Way::ucx) {
-      auto made = make_ucx_memory({});
+    if (way == Way::ucx || way == Way::tcp || way == Way::tcp_encrypted) {
+      auto made = way == Way::ucx ? make_ucx_memory({}) : make_tcp_memory(tcp_options());
       INFO((made.ok() ? std::string() : made.error().message));
       REQUIRE(made.ok());
       port.readable = std::move(made).value();
     }
     return port;
+  }
+  TcpMemoryOptions tcp_options() const {
+    TcpMemoryOptions options;
+    options.host = "127.0.0.1";
+    options.is_encrypted = way == Way::tcp_encrypted;
+    options.threads = 2;
+    return options;
   }
   static KeptPool among(PeerPort& port, std::size_t pages) {
     auto made = KeptPool::make_among(small_pages, pages, port, "ways");
@@ -107,7 +118,7 @@ struct TwoPools {
     REQUIRE(made.ok());
     return std::move(made).value();
   }
-  bool reads() const { return way == Way::one_memory || way == Way::ucx; }
+  bool reads() const { return std::ranges::count(read_ways, way) != 0; }
 
   /// Of a prompt that the reader has not. Returns the pages that came for it.
   std::size_t pull(std::int32_t prompt, std::size_t pages) {

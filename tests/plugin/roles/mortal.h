@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -32,6 +34,37 @@ inline std::string wait_at(const std::string& pipe) {
 inline void eat() {
   std::vector<std::string> eaten;
   for (;;) eaten.emplace_back(std::size_t{16} << 20U, 'x');
+}
+
+/// Runs in a child of the role's process, which gets a session of its own: its number.
+template <typename Deed>
+pid_t in_child(const Deed& deed) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::setsid();
+  deed();
+  ::_exit(0);
+}
+
+/// How a child ended that took that much memory: "0", or the signal that ended it.
+inline std::string child_takes(std::size_t bytes) {
+  const pid_t child = in_child([bytes] {
+    void* const taken =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (taken != MAP_FAILED) std::memset(taken, 1, bytes);
+  });
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return std::to_string(WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+/// Whether so much address space can be had, of which nothing is used.
+inline std::string reserve(std::size_t bytes) {
+  void* const place = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (place == MAP_FAILED) return "none";
+  ::munmap(place, bytes);
+  return "reserved";
 }
 
 /// What its process may use: the cores, each behind a space, or the bytes of address space.
@@ -91,6 +124,12 @@ inline Status act(const std::string& deed, std::string& said) {
   }
   if (deed == "cores") said = own_cores();
   if (deed == "memory") said = own_memory();
+  if (deed == "child")  // that outlives its parent
+    said = std::to_string(in_child([] {
+      for (;;) ::pause();
+    }));
+  if (deed.starts_with("child takes ")) said = child_takes(std::stoul(deed.substr(12)) << 20U);
+  if (deed.starts_with("reserve ")) said = reserve(std::stoul(deed.substr(8)) << 20U);
   if (deed == "print") (void)!::write(1, "printed\n", 8);
   return {};
 }

@@ -1,5 +1,5 @@
-// Pages that a reader reads by itself, over UCX, out of the memory in which their owner goes on
-// writing: nobody waits for it, and it is told where each stands before it is replaced.
+// Pages that a reader reads by itself, over UCX or TCP, out of the memory in which their owner goes
+// on writing: nobody waits for it, and it is told where each stands before it is replaced.
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -8,6 +8,7 @@
 #include <map>
 
 #include "changing_pages.h"
+#include "runtime/tcp/tcp_memory.h"
 #include "runtime/ucx/ucx_memory.h"
 
 namespace sluice::soak {
@@ -25,7 +26,7 @@ Value made(Result<Value> value) {
   std::_Exit(2);
 }
 
-/// What UCX's thread says, for one thread.
+/// What the memory's threads say, for one thread.
 class Reads final : public RemoteRegion::Listener {
  public:
   struct Ended {
@@ -111,7 +112,7 @@ class Reader {
   }
   void hear_read() {
     Reads::Ended one = reads_.next();
-    SLUICE_CHECK(one.bytes, "UCX could not read");
+    SLUICE_CHECK(one.bytes, "a page could not be read");
     const auto wanted = wanted_.extract(one.number);
     // Blind: what would be taken if nobody verified it.
     const auto content = bytes_of(one.bytes).first(page_bytes);
@@ -133,20 +134,39 @@ class Reader {
   std::map<std::uint64_t, std::size_t> wanted_;  // which content, by read that is under way
 };
 
-}  // namespace
-
-Tally read_ucx(const Options& options) {
+Tally read_over(std::unique_ptr<RemoteMemory> owner, std::unique_ptr<RemoteMemory> other,
+                std::uint64_t reads, bool is_blind) {
   const auto start = std::chrono::steady_clock::now();
   const Contents contents(keys_there);
-  const std::unique_ptr<RemoteMemory> owner = made(make_ucx_memory({}));
-  const std::unique_ptr<RemoteMemory> other = made(make_ucx_memory({}));
   const Ref<Buffer> memory = made(owner->make(region.size()));
   ChangingPages pages(contents, memory);
-  Reader reader(pages, *other, made(owner->key(memory)), options.is_blind);
-  Tally tally = reader.read(options.ucx);
+  Reader reader(pages, *other, made(owner->key(memory)), is_blind);
+  Tally tally = reader.read(reads);
   tally.replaced = pages.replaced();
   tally.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return tally;
+}
+
+std::unique_ptr<RemoteMemory> tcp_memory(bool is_encrypted) {
+  TcpMemoryOptions options;
+  options.host = "127.0.0.1";
+  options.is_encrypted = is_encrypted;
+  return made(make_tcp_memory(options));
+}
+
+}  // namespace
+
+Tally read_ucx(const Options& options) {
+  return read_over(made(make_ucx_memory({})), made(make_ucx_memory({})), options.ucx,
+                   options.is_blind);
+}
+
+Tally read_sockets(const Options& options) {
+  return read_over(tcp_memory(false), tcp_memory(false), options.sockets, options.is_blind);
+}
+
+Tally read_sealed(const Options& options) {
+  return read_over(tcp_memory(true), tcp_memory(true), options.sealed, options.is_blind);
 }
 
 }  // namespace sluice::soak

@@ -1,0 +1,53 @@
+// Pages of other machines that are read where they stand.
+#include "engine/storage/kv_peers.h"
+
+namespace sluice {
+
+void KvPeers::reach(PeerLife peer, const pages::Bytes& message) {
+  const std::optional<pages::Message> read = pages::decode(message);
+  const auto& region = std::get<pages::Region>(*read);
+  RemoteMemory* const memory = port_.memory();
+  if (memory == nullptr || !puller_.is_to_open(peer, region)) return;
+  auto reached = memory->reach(region.key, *this);
+  const PageRegion all{region.pages, hello_.page_bytes};
+  if (!reached.ok() || (*reached)->size() != all.size())
+    return port_.notice(peer.machine,
+                        "says of its pages what cannot be, so they come in messages: " +
+                            (reached.ok() ? "another size" : reached.error().message));
+  regions_[peer] = std::move(reached).value();
+  puller_.opened(peer, region.pages);
+}
+
+void KvPeers::take_read(News& one, std::int64_t now) {
+  const bool is_there = one.body || !regions_.contains(one.owner);
+  if (!is_there && unreadable_.insert(one.owner).second)
+    port_.notice(one.owner.machine,
+                 "has pages that cannot be read where they stand: its memory is not reached, or "
+                 "not in time; they come in messages until it joins again");
+  puller_.read_ended(one.number, std::move(one.body), now, one.is_whole);
+}
+
+void KvPeers::close_region(PeerLife peer) {
+  regions_.erase(peer);
+  unreadable_.erase(peer);
+  const std::lock_guard lock(mutex_);
+  std::erase_if(readings_, [&](const auto& one) { return one.second.peer == peer; });
+}
+
+void KvPeers::read_ended(std::uint64_t number, Ref<Buffer> bytes) {
+  News one{News::Kind::read, {}, {}, {}, std::move(bytes)};
+  one.number = number;
+  std::unique_lock lock(mutex_);
+  const auto reading = readings_.extract(number);
+  lock.unlock();
+  if (!reading.empty()) {
+    one.owner = reading.mapped().peer;
+    one.is_whole = one.body && is_whole(bytes_of(one.body), reading.mapped().head);
+  }
+  lock.lock();
+  counts_.not_read += one.body ? 0 : 1;
+  news_.push_back(std::move(one));
+  news_came_.notify_all();
+}
+
+}  // namespace sluice

@@ -1,0 +1,140 @@
+#include "runtime/tcp/tcp_link.h"
+
+#include <algorithm>
+
+#include "base/little_endian.h"
+
+namespace sluice::tcp {
+
+Link::Link(const Key& key, const Nonce& nonce, std::shared_ptr<Landing> landing)
+    : key_(key), landing_(std::move(landing)) {
+  hello_ = encode(Hello{key.grant, key.is_encrypted, nonce});
+  out_.assign(hello_.begin(), hello_.end());
+}
+
+void Link::ask(std::uint64_t number, const Request& request) {
+  unsent_.push_back({number, request});
+}
+
+std::vector<std::uint64_t> Link::unended() const {
+  std::vector<std::uint64_t> numbers;
+  for (const auto* const some : {&waiting_, &unsent_})
+    for (const Asked& one : *some) numbers.push_back(one.number);
+  return numbers;
+}
+
+void Link::give_up() {
+  state_ = State::broken;
+  unsent_.clear();
+  waiting_.clear();
+  bytes_ = {};
+}
+
+/// As many as there are, in frames.
+void Link::make_frames() {
+  out_.clear();
+  sent_ = 0;
+  while (!unsent_.empty() && out_.size() < 4 * frame_bytes_most) {
+    const std::size_t count = std::min(unsent_.size(), requests_most);
+    append_little_endian(count, 4, out_);
+    const std::size_t at = out_.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      append(unsent_.front().request, out_);
+      waiting_.push_back(unsent_.front());
+      unsent_.pop_front();
+    }
+    if (!seals_) continue;
+    const std::size_t size = out_.size() - at;
+    out_.resize(out_.size() + tag_bytes);
+    const std::span<std::byte> said = std::span(out_).subspan(at, size);
+    if (!seals_->begin() || !seals_->add(said, said.data()) ||
+        !seals_->seal(std::span<std::byte, tag_bytes>(said.data() + size, tag_bytes)))
+      state_ = State::broken;
+  }
+}
+
+std::span<const std::byte> Link::to_send() {
+  if (sent_ == out_.size() && state_ == State::open) make_frames();
+  if (state_ == State::broken) return {};
+  return std::span(out_).subspan(sent_);
+}
+
+void Link::sent(std::size_t bytes) { sent_ += bytes; }
+
+std::span<std::byte> Link::room() {
+  if (state_ == State::broken) return {};
+  if (state_ == State::greets) return std::span(welcome_).subspan(got_);
+  // Whatever comes that nobody has asked for breaks it (`took`).
+  if (waiting_.empty()) return std::span(welcome_).first(1);
+  const std::size_t all = waiting_.front().size();
+  if (!bytes_) {
+    bytes_ = landing_->take(all);
+    got_ = 0;
+    if (!bytes_) {
+      state_ = State::broken;
+      return {};
+    }
+  }
+  if (!opens_) return {bytes_->data() + got_, all - got_};
+  record_.resize(record_most + tag_bytes);
+  return std::span(record_).first(piece_of(all - got_) + tag_bytes).subspan(record_got_);
+}
+
+void Link::take_welcome() {
+  Nonce nonce{};
+  std::ranges::copy(std::span(welcome_).first(nonce.size()), nonce.begin());
+  if (!is_same(std::span(welcome_).subspan(nonce.size()),
+               mac_of(key_.secret, Purpose::owner_proof, hello_, nonce))) {
+    state_ = State::broken;
+    return;
+  }
+  const Mac proof = mac_of(key_.secret, Purpose::reader_proof, hello_, nonce);
+  out_.insert(out_.end(), proof.begin(), proof.end());
+  if (key_.is_encrypted) {
+    seals_.emplace(Cipher::Use::seals, Purpose::requests_key,
+                   mac_of(key_.secret, Purpose::requests_key, hello_, nonce));
+    opens_.emplace(Cipher::Use::opens, Purpose::answers_key,
+                   mac_of(key_.secret, Purpose::answers_key, hello_, nonce));
+  }
+  state_ = State::open;
+}
+
+/// The record that is here whole, into its read's memory.
+bool Link::open_record() {
+  const std::size_t size = record_got_ - tag_bytes;
+  record_got_ = 0;
+  if (!opens_->begin() || !opens_->add(std::span(record_).first(size), bytes_->data() + got_) ||
+      !opens_->is_whole(std::span<const std::byte, tag_bytes>(record_.data() + size, tag_bytes)))
+    return false;
+  got_ += size;
+  return true;
+}
+
+void Link::took(std::size_t bytes) {
+  if (state_ == State::greets) {
+    got_ += bytes;
+    if (got_ == welcome_bytes) take_welcome();
+    return;
+  }
+  if (state_ == State::broken || waiting_.empty()) {
+    state_ = State::broken;
+    return;
+  }
+  const std::size_t all = waiting_.front().size();
+  if (opens_) {
+    record_got_ += bytes;
+    if (record_got_ < piece_of(all - got_) + tag_bytes) return;
+    if (!open_record()) {
+      state_ = State::broken;
+      return;
+    }
+  } else {
+    got_ += bytes;
+  }
+  if (got_ < all) return;
+  ended_.push_back({waiting_.front().number, std::move(bytes_)});
+  bytes_ = {};
+  waiting_.pop_front();
+}
+
+}  // namespace sluice::tcp

@@ -1,0 +1,81 @@
+// The reader's side of one connection: reads and what comes go in, what is to be sent and reads
+// that have ended come out.
+//
+// Answers come in the order of the requests, so the bytes of each are received straight into memory
+// of its own, which is taken when its turn comes; sealed ones are received piece by piece and
+// opened there. Once it is broken nothing moves any more. Pure: no socket and no clock.
+// Thread: one. Units: bytes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/landing.h"
+#include "runtime/tcp/tcp_cipher.h"
+
+namespace sluice::tcp {
+
+class Link {
+ public:
+  struct Ended {
+    std::uint64_t number = 0;
+    Ref<Buffer> bytes;
+  };
+
+  /// `nonce`: random, and not used before.
+  Link(const Key& key, const Nonce& nonce, std::shared_ptr<Landing> landing);
+
+  /// Requires: it is within the region, and not empty.
+  void ask(std::uint64_t number, const Request& request);
+  /// The owner has proved itself.
+  bool is_open() const { return state_ == State::open; }
+  /// It is to be closed; what was asked for and has not ended, does not any more.
+  bool is_broken() const { return state_ == State::broken; }
+  std::size_t asked() const { return unsent_.size() + waiting_.size(); }
+  /// Numbers of those.
+  std::vector<std::uint64_t> unended() const;
+  /// It is broken from now on, and has nothing that is asked for.
+  void give_up();
+
+  std::span<const std::byte> to_send();
+  void sent(std::size_t bytes);
+  /// Where the next bytes go. Empty: it is broken.
+  std::span<std::byte> room();
+  void took(std::size_t bytes);
+  std::vector<Ended> take_ended() { return std::exchange(ended_, {}); }
+
+ private:
+  enum class State : std::uint8_t { greets, open, broken };
+  struct Asked {
+    std::uint64_t number = 0;
+    Request request;
+    std::size_t size() const { return request.first.size + request.then.size; }
+  };
+  void take_welcome();
+  void make_frames();
+  bool open_record();
+
+  const Key key_;
+  const std::shared_ptr<Landing> landing_;
+  State state_ = State::greets;
+  std::array<std::byte, hello_bytes> hello_{};
+  std::array<std::byte, welcome_bytes> welcome_{};
+  std::vector<std::byte> out_;
+  std::size_t sent_ = 0;
+  std::deque<Asked> unsent_, waiting_;
+  Ref<Buffer> bytes_;    // of the first that waits
+  std::size_t got_ = 0;  // of the welcome, or of those bytes
+  std::optional<Cipher> seals_, opens_;
+  std::vector<std::byte> record_;  // the one that comes, and its tag
+  std::size_t record_got_ = 0;
+  std::vector<Ended> ended_;
+};
+
+}  // namespace sluice::tcp

@@ -1,0 +1,197 @@
+#include "runtime/tcp/tcp_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/tcp/tcp_grants.h"
+
+namespace sluice::tcp {
+
+namespace {
+
+/// Of one connection before others have their turn.
+constexpr std::size_t turn_bytes = std::size_t{1} << 20U;
+
+}  // namespace
+
+void Remote::tell(std::uint64_t number, Ref<Buffer> bytes) {
+  const std::lock_guard lock(mutex_);
+  if (listener_ != nullptr) listener_->read_ended(number, std::move(bytes));
+}
+
+void Remote::close() {
+  const std::lock_guard lock(mutex_);
+  listener_ = nullptr;
+}
+
+Result<std::unique_ptr<Reader>> Reader::make(const TcpMemoryOptions& options,
+                                             std::shared_ptr<Landing> landing) {
+  auto waiter = Waiter::make();
+  if (!waiter.ok()) return waiter.error();
+  return std::make_unique<Reader>(options, std::move(landing), std::move(waiter).value());
+}
+
+Reader::Reader(const TcpMemoryOptions& options, std::shared_ptr<Landing> landing,
+               std::unique_ptr<Waiter> waiter)
+    : options_(options), landing_(std::move(landing)), waiter_(std::move(waiter)) {
+  thread_ = std::thread([this] { run(); });
+}
+
+Reader::~Reader() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  waiter_->ring();
+  thread_.join();
+}
+
+void Reader::put(Command command) {
+  bool is_first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_first = commands_.empty();
+    commands_.push_back(std::move(command));
+  }
+  if (is_first) waiter_->ring();
+}
+
+std::uint64_t Reader::open(std::shared_ptr<Remote> remote) {
+  const std::uint64_t connection = next_++;
+  put(Open{connection, std::move(remote)});
+  return connection;
+}
+
+void Reader::read(std::uint64_t connection, std::uint64_t number, const Request& request) {
+  put(Read{connection, number, request});
+}
+
+void Reader::close(std::uint64_t connection) { put(Close{connection}); }
+
+void Reader::run() {
+  for (;;) {
+    const std::vector<Waiter::Event> events = waiter_->wait(end_late());
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_over_) break;
+    }
+    take_commands();
+    for (const Waiter::Event& event : events)
+      if (const auto it = connections_.find(event.number); it != connections_.end())
+        move(it->second, event.can_read);
+  }
+  connections_.clear();
+}
+
+void Reader::take_commands() {
+  std::deque<Command> commands;
+  {
+    const std::lock_guard lock(mutex_);
+    commands.swap(commands_);
+  }
+  for (Command& command : commands) std::visit([this](auto& one) { perform(one); }, command);
+  for (auto& [number, one] : connections_)
+    if (std::exchange(one.has_changed, false)) move(one, false);
+}
+
+void Reader::perform(Open& open) {
+  Nonce nonce{};
+  fill_random(nonce.data(), nonce.size());
+  const Key& key = open.remote->key();
+  Connection& one =
+      connections_
+          .emplace(open.connection,
+                   Connection{open.connection, std::move(open.remote), dial(key.owner),
+                              Link(key, nonce, landing_), Clock::now() + options_.handshake_most})
+          .first->second;
+  if (!one.socket || !waiter_->add(one.socket, one.number, true, true)) fail(one);
+}
+
+void Reader::perform(const Read& read) {
+  const auto it = connections_.find(read.connection);
+  if (it == connections_.end()) return;  // closed: it ends unheard
+  Connection& one = it->second;
+  const bool can_be = is_within(read.request, one.remote->key().size);
+  if (!can_be || one.remote->has_failed()) return one.remote->tell(read.number, {});
+  if (read.request.first.size + read.request.then.size == 0)
+    return one.remote->tell(read.number, landing_->take(0));
+  if (one.link.is_open() && one.link.asked() == 0)
+    one.deadline = Clock::now() + options_.silence_most;
+  one.link.ask(read.number, read.request);
+  one.has_changed = true;
+}
+
+void Reader::perform(const Close& close) { connections_.erase(close.connection); }
+
+void Reader::move(Connection& one, bool can_read) {
+  if (one.link.is_broken() || !one.socket) return;
+  if (can_read) receive_some(one);
+  send_some(one);
+  tell_ended(one);
+  if (one.link.is_broken()) fail(one);
+}
+
+void Reader::receive_some(Connection& one) {
+  const bool was_open = one.link.is_open();
+  std::size_t got = 0;
+  while (got < turn_bytes) {
+    const std::span<std::byte> room = one.link.room();
+    std::size_t bytes = 0;
+    const Moved moved = room.empty() ? Moved::ended : receive(one.socket, room, bytes);
+    if (moved == Moved::ended) return fail(one);
+    if (moved == Moved::none) break;
+    one.link.took(bytes);
+    got += bytes;
+    if (bytes < room.size()) break;
+  }
+  if (got > 0 && (one.link.is_open() || was_open))
+    one.deadline = Clock::now() + options_.silence_most;
+}
+
+void Reader::send_some(Connection& one) {
+  bool is_full = false;
+  while (one.socket && !is_full) {
+    const std::span<const std::byte> bytes = one.link.to_send();
+    if (bytes.empty()) break;
+    std::size_t sent = 0;
+    const Moved moved = send(one.socket, std::span(&bytes, 1), sent);
+    if (moved == Moved::ended) return fail(one);
+    if (moved == Moved::none) is_full = true;
+    one.link.sent(sent);
+  }
+  if (one.socket && one.writes != is_full) {
+    one.writes = is_full;
+    waiter_->change(one.socket, one.number, true, is_full);
+  }
+}
+
+void Reader::tell_ended(Connection& one) {
+  for (Link::Ended& ended : one.link.take_ended())
+    one.remote->tell(ended.number, std::move(ended.bytes));
+}
+
+/// For good: all that is asked of the region from now on ends without bytes.
+void Reader::fail(Connection& one) {
+  one.remote->fail();
+  one.socket = Descriptor();
+  tell_ended(one);
+  for (const std::uint64_t number : one.link.unended()) one.remote->tell(number, {});
+  one.link.give_up();
+}
+
+std::chrono::nanoseconds Reader::end_late() {
+  const Clock::time_point now = Clock::now();
+  Clock::time_point next = Clock::time_point::max();
+  for (auto& [number, one] : connections_) {
+    const bool is_timed = one.socket && (!one.link.is_open() || one.link.asked() > 0);
+    if (!is_timed) continue;
+    if (one.deadline <= now)
+      fail(one);
+    else
+      next = std::min(next, one.deadline);
+  }
+  return next == Clock::time_point::max() ? std::chrono::nanoseconds(-1)
+                                          : std::max(next - now, Clock::duration::zero());
+}
+
+}  // namespace sluice::tcp

@@ -1,0 +1,108 @@
+// A thread that reads regions of other processes.
+//
+// It takes what it is told in order. A read that cannot be ends without bytes: at once where its
+// region has failed, and when its connection breaks, is not made in time, or stands still.
+// Thread: `open`, `read` and `close` from any; the listeners are called on its own.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "runtime/tcp/tcp_link.h"
+#include "runtime/tcp/tcp_memory.h"
+#include "runtime/tcp/tcp_socket.h"
+
+namespace sluice::tcp {
+
+/// What the connections of one region have in common.
+class Remote {
+ public:
+  Remote(Key key, RemoteRegion::Listener& listener) : key_(std::move(key)), listener_(&listener) {}
+
+  const Key& key() const { return key_; }
+  bool has_failed() const { return has_failed_.load(std::memory_order_relaxed); }
+  void fail() { has_failed_.store(true, std::memory_order_relaxed); }
+  /// Unheard once it is closed.
+  void tell(std::uint64_t number, Ref<Buffer> bytes);
+  /// Its listener is not called any more when this has returned.
+  void close();
+
+ private:
+  const Key key_;
+  std::atomic<bool> has_failed_{false};
+  std::mutex mutex_;  // held while the listener is called
+  RemoteRegion::Listener* listener_;
+};
+
+class Reader {
+ public:
+  static Result<std::unique_ptr<Reader>> make(const TcpMemoryOptions& options,
+                                              std::shared_ptr<Landing> landing);
+  Reader(const TcpMemoryOptions& options, std::shared_ptr<Landing> landing,
+         std::unique_ptr<Waiter> waiter);
+  ~Reader();
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  /// Begins a connection, of which the number is told.
+  std::uint64_t open(std::shared_ptr<Remote> remote);
+  void read(std::uint64_t connection, std::uint64_t number, const Request& request);
+  void close(std::uint64_t connection);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Open {
+    std::uint64_t connection = 0;
+    std::shared_ptr<Remote> remote;
+  };
+  struct Read {
+    std::uint64_t connection = 0, number = 0;
+    Request request;
+  };
+  struct Close {
+    std::uint64_t connection = 0;
+  };
+  using Command = std::variant<Open, Read, Close>;
+  struct Connection {
+    std::uint64_t number = 0;
+    std::shared_ptr<Remote> remote;
+    Descriptor socket;  // none: it has failed
+    Link link;
+    Clock::time_point deadline;  // for its handshake, or the next bytes
+    bool writes = true;
+    bool has_changed = false;  // since it was last looked at
+  };
+
+  void run();
+  void take_commands();
+  void perform(Open& open);
+  void perform(const Read& read);
+  void perform(const Close& close);
+  void move(Connection& one, bool can_read);
+  void receive_some(Connection& one);
+  void send_some(Connection& one);
+  void tell_ended(Connection& one);
+  void fail(Connection& one);
+  std::chrono::nanoseconds end_late();
+  void put(Command command);
+
+  const TcpMemoryOptions options_;
+  const std::shared_ptr<Landing> landing_;
+  const std::unique_ptr<Waiter> waiter_;
+  std::map<std::uint64_t, Connection> connections_;  // its thread's
+
+  std::mutex mutex_;
+  std::deque<Command> commands_;
+  bool is_over_ = false;
+  std::atomic<std::uint64_t> next_{1};
+  std::thread thread_;
+};
+
+}  // namespace sluice::tcp

@@ -1,0 +1,70 @@
+// Sockets, and what waits for them: owned descriptors, and an epoll with a bell.
+//
+// Thread: one, but for `ring`, which is anybody's. Errors: unavailable, exhausted.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "runtime/tcp/tcp_key.h"
+
+namespace sluice::tcp {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  int get() const { return number_; }
+  explicit operator bool() const { return number_ >= 0; }
+
+ private:
+  int number_;
+};
+
+/// Listens at a port of the system's choice.
+Result<Descriptor> listen_at(const std::string& host, std::uint16_t& port);
+/// None: there is no other connection, or (`can_wait`: false) no descriptor for it.
+Descriptor accept_at(const Descriptor& listener, bool& can_wait);
+/// A connection that is being made; it can be written to when it has been. None: it cannot be.
+Descriptor dial(const Endpoint& to);
+
+/// What became of one call.
+enum class Moved : std::uint8_t { some, none, ended };
+/// As much as comes at once; `none`: nothing is there yet.
+Moved receive(const Descriptor& from, std::span<std::byte> to, std::size_t& bytes);
+Moved send(const Descriptor& to, std::span<const std::span<const std::byte>> pieces,
+           std::size_t& bytes);
+
+/// Waits for descriptors in the kernel.
+class Waiter {
+ public:
+  struct Event {
+    std::uint64_t number = 0;
+    bool can_read = false, can_write = false;
+  };
+  static Result<std::unique_ptr<Waiter>> make();
+  Waiter(Descriptor all, Descriptor bell) : all_(std::move(all)), bell_(std::move(bell)) {}
+
+  /// `number`: not 0. It is removed by closing the descriptor.
+  bool add(const Descriptor& one, std::uint64_t number, bool reads, bool writes);
+  void change(const Descriptor& one, std::uint64_t number, bool reads, bool writes);
+  /// Until one can be used, the bell rings, or so long has passed; negative: for ever.
+  std::vector<Event> wait(std::chrono::nanoseconds most);
+  void ring();
+
+ private:
+  Descriptor all_, bell_;
+};
+
+}  // namespace sluice::tcp

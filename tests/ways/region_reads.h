@@ -1,0 +1,139 @@
+// Reads of regions by this process, and processes that own or read some: what tests of memory that
+// others read have in common.
+#pragma once
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/remote_memory.h"
+
+namespace sluice {
+
+inline constexpr std::size_t region_bytes = std::size_t{4} << 20U;
+inline constexpr auto patience = std::chrono::seconds(20);
+
+/// How each read has ended, and how often.
+class Ended final : public RemoteRegion::Listener {
+ public:
+  void read_ended(std::uint64_t number, Ref<Buffer> bytes) override {
+    const std::lock_guard lock(mutex_);
+    ++times_[number];
+    bytes_[number] = std::move(bytes);
+    came_.notify_all();
+  }
+  /// Null: without bytes.
+  Ref<Buffer> wait_for(std::uint64_t number) {
+    std::unique_lock lock(mutex_);
+    REQUIRE(came_.wait_for(lock, patience, [&] { return times_.contains(number); }));
+    return bytes_[number];
+  }
+  bool has_each_ended_once(std::uint64_t first, std::uint64_t end) {
+    std::unique_lock lock(mutex_);
+    const auto all = [&] {
+      for (std::uint64_t number = first; number < end; ++number)
+        if (!times_.contains(number)) return false;
+      return true;
+    };
+    if (!came_.wait_for(lock, patience, all)) return false;
+    return std::ranges::all_of(times_, [](const auto& one) { return one.second == 1; });
+  }
+  std::size_t ended() {
+    const std::lock_guard lock(mutex_);
+    return times_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::map<std::uint64_t, int> times_;
+  std::map<std::uint64_t, Ref<Buffer>> bytes_;
+};
+
+inline std::byte byte_at(std::size_t place) { return static_cast<std::byte>(place * 7 / 64); }
+
+inline Ref<Buffer> filled(RemoteMemory& memory) {
+  auto region = memory.make(region_bytes);
+  REQUIRE(region.ok());
+  for (std::size_t i = 0; i < region_bytes; ++i) (*region)->data()[i] = byte_at(i);
+  return *region;
+}
+
+inline bool is_right(const Ref<Buffer>& bytes, RemoteRegion::Part first, RemoteRegion::Part then) {
+  if (!bytes || bytes->size() != first.size + then.size) return false;
+  for (std::size_t i = 0; i < first.size; ++i)
+    if (bytes->data()[i] != byte_at(first.offset + i)) return false;
+  for (std::size_t i = 0; i < then.size; ++i)
+    if (bytes->data()[first.size + i] != byte_at(then.offset + i)) return false;
+  return true;
+}
+
+/// This program again, in one of the roles below, with a pipe from it and one to it.
+class Child {
+ public:
+  explicit Child(const char* role) {
+    int from[2], to[2];
+    REQUIRE(::pipe(from) == 0);
+    REQUIRE(::pipe(to) == 0);
+    process_ = ::fork();
+    if (process_ == 0) {
+      ::dup2(to[0], 3);
+      ::dup2(from[1], 4);
+      for (int other = 5; other < 64; ++other) ::close(other);
+      ::execl("/proc/self/exe", "test_ways", role, nullptr);
+      ::_exit(9);
+    }
+    REQUIRE(process_ > 0);
+    ::close(from[1]);
+    ::close(to[0]);
+    in_ = from[0];
+    out_ = to[1];
+  }
+  ~Child() {
+    kill();
+    ::close(in_);
+    ::close(out_);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void kill() {
+    if (process_ <= 0) return;
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+    process_ = 0;
+  }
+  void stop() { ::kill(process_, SIGSTOP); }
+  int in() const { return in_; }
+  int out() const { return out_; }
+
+ private:
+  pid_t process_ = 0;
+  int in_ = -1, out_ = -1;
+};
+
+inline void write_all(int to, std::span<const std::byte> bytes) {
+  const std::uint64_t size = bytes.size();
+  REQUIRE(::write(to, &size, sizeof size) == sizeof size);
+  REQUIRE(::write(to, bytes.data(), size) == static_cast<ssize_t>(size));
+}
+
+inline std::vector<std::byte> read_all(int from) {
+  std::uint64_t size = 0;
+  REQUIRE(::read(from, &size, sizeof size) == sizeof size);
+  REQUIRE(size < 65536);
+  std::vector<std::byte> bytes(size);
+  REQUIRE(::read(from, bytes.data(), size) == static_cast<ssize_t>(size));
+  return bytes;
+}
+
+}  // namespace sluice

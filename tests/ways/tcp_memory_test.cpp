@@ -1,0 +1,353 @@
+// Reads over TCP between processes: each ends once, whoever is killed, stands still or lies.
+#include "runtime/tcp/tcp_memory.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "region_reads.h"
+#include "runtime/tcp/tcp_key.h"
+#include "runtime/tcp/tcp_owner.h"
+#include "runtime/tcp/tcp_wire.h"
+
+using namespace sluice;
+
+namespace {
+
+TcpMemoryOptions options_of(bool is_encrypted = true) {
+  TcpMemoryOptions options;
+  options.host = "127.0.0.1";
+  options.is_encrypted = is_encrypted;
+  options.threads = 2;
+  return options;
+}
+
+std::unique_ptr<RemoteMemory> made(const TcpMemoryOptions& options = options_of()) {
+  auto memory = make_tcp_memory(options);
+  INFO((memory.ok() ? std::string() : memory.error().message));
+  REQUIRE(memory.ok());
+  return std::move(memory).value();
+}
+
+tcp::Key key_of(RemoteMemory& memory, const Ref<Buffer>& region) {
+  return tcp::decode(memory.key(region).value()).value();
+}
+
+/// A stranger's connection to an owner.
+class Stranger {
+ public:
+  explicit Stranger(std::uint16_t port) : socket_(tcp::dial({"127.0.0.1", port})) {
+    pollfd one{socket_.get(), POLLOUT, 0};
+    REQUIRE(::poll(&one, 1, 20'000) == 1);
+  }
+  void say(std::span<const std::byte> bytes) {
+    ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  /// What is said to it until the owner ends it.
+  std::size_t hear_to_the_end() {
+    std::size_t all = 0;
+    for (std::array<std::byte, 4096> some{};;) {
+      pollfd one{socket_.get(), POLLIN, 0};
+      REQUIRE(::poll(&one, 1, 20'000) == 1);
+      const ssize_t got = ::recv(socket_.get(), some.data(), some.size(), 0);
+      if (got <= 0) return all;
+      all += static_cast<std::size_t>(got);
+    }
+  }
+
+ private:
+  tcp::Descriptor socket_;
+};
+
+template <typename Condition>
+bool comes_true(Condition condition) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (!condition())
+    if (std::chrono::steady_clock::now() > until) return false;
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("owns a region that is read over tcp until it is killed", "[.tcp_owner]") {
+  const auto memory = made();
+  const Ref<Buffer> region = filled(*memory);
+  write_all(4, memory->key(region).value());
+  char byte = 0;
+  while (::read(3, &byte, 1) > 0) continue;
+}
+
+TEST_CASE("reads a region over tcp until it is killed", "[.tcp_reader]") {
+  const auto memory = made();
+  Ended ended;
+  auto region = memory->reach(read_all(3), ended);
+  REQUIRE(region.ok());
+  for (std::uint64_t number = 1;; ++number) {
+    (*region)->read(number, {0, 65536}, {65536, 64});
+    if (!ended.wait_for(number)) return;
+    if (number == 64) write_all(4, std::as_bytes(std::span("many", 4)));
+  }
+}
+
+TEST_CASE("two parts of another process's region come over tcp, the second behind the first") {
+  Child owner("[.tcp_owner]");
+  const auto memory = made();
+  Ended ended;
+  auto region = memory->reach(read_all(owner.in()), ended);
+  REQUIRE(region.ok());
+  CHECK((*region)->size() == region_bytes);
+  const RemoteRegion::Part parts[] = {
+      {0, 0}, {0, 1}, {5, 65536}, {region_bytes - 64, 64}, {0, region_bytes}};
+  std::uint64_t number = 0;
+  for (const auto& first : parts)
+    for (const auto& then : parts) {
+      (*region)->read(++number, first, then);
+      CHECK(is_right(ended.wait_for(number), first, then));
+    }
+}
+
+TEST_CASE("what a region has not is not read over tcp, and what it has is") {
+  for (const bool is_encrypted : {false, true}) {
+    const auto memory = made(options_of(is_encrypted)), other = made(options_of(is_encrypted));
+    const Ref<Buffer> region = filled(*memory);
+    Ended ended;
+    auto reached = other->reach(memory->key(region).value(), ended);
+    REQUIRE(reached.ok());
+    constexpr std::uint64_t far = ~std::uint64_t{0};
+    const RemoteRegion::Part good{0, 64};
+    const RemoteRegion::Part bad[] = {{region_bytes, 1}, {region_bytes - 63, 64}, {far, 64},
+                                      {far - 32, 64},    {0, region_bytes + 1},   {64, far}};
+    std::uint64_t number = 0;
+    for (const auto& part : bad) {
+      (*reached)->read(++number, part, good);
+      CHECK_FALSE(ended.wait_for(number));
+      (*reached)->read(++number, good, part);
+      CHECK_FALSE(ended.wait_for(number));
+    }
+    (*reached)->read(++number, good, good);
+    CHECK(is_right(ended.wait_for(number), good, good));
+  }
+}
+
+TEST_CASE("reads over tcp of an owner that is killed each end once") {
+  Child owner("[.tcp_owner]");
+  const auto memory = made();
+  Ended ended;
+  auto region = memory->reach(read_all(owner.in()), ended);
+  REQUIRE(region.ok());
+  constexpr std::uint64_t reads = 2000;
+  for (std::uint64_t number = 1; number < reads; ++number) {
+    (*region)->read(number, {0, 65536}, {65536, 64});
+    if (number == reads / 2) owner.kill();
+  }
+  CHECK(ended.has_each_ended_once(1, reads));
+  // What goes with its reads under way hears of none of them.
+  for (std::uint64_t number = reads; number < reads + 100; ++number)
+    (*region)->read(number, {0, 65536}, {65536, 64});
+  region = Error{};
+  const std::size_t heard = ended.ended();
+  CHECK(heard <= reads + 99);
+  CHECK(ended.ended() == heard);
+}
+
+TEST_CASE("reads over tcp of an owner that stands still end, and so do later ones") {
+  Child owner("[.tcp_owner]");
+  TcpMemoryOptions options = options_of();
+  options.silence_most = std::chrono::milliseconds(200);
+  const auto memory = made(options);
+  Ended ended;
+  auto region = memory->reach(read_all(owner.in()), ended);
+  REQUIRE(region.ok());
+  const RemoteRegion::Part first{0, 65536}, then{65536, 64};
+  (*region)->read(1, first, then);
+  REQUIRE(is_right(ended.wait_for(1), first, then));
+  owner.stop();
+  for (std::uint64_t number = 2; number < 100; ++number) (*region)->read(number, first, then);
+  CHECK(ended.has_each_ended_once(1, 100));
+  CHECK_FALSE(ended.wait_for(99));
+  (*region)->read(100, first, then);
+  CHECK_FALSE(ended.wait_for(100));
+}
+
+TEST_CASE("a key over tcp whose owner has ended is reached nowhere, and its reads end") {
+  const auto memory = made();
+  Ended ended;
+  for (std::uint64_t number = 1; number <= 5; ++number) {
+    std::vector<std::byte> key;
+    {
+      Child owner("[.tcp_owner]");
+      key = read_all(owner.in());
+    }
+    auto region = memory->reach(key, ended);
+    REQUIRE(region.ok());
+    (*region)->read(number, {0, 64}, {64, 64});
+    CHECK_FALSE(ended.wait_for(number));
+  }
+}
+
+TEST_CASE("an owner over tcp serves others behind a reader that was killed") {
+  const auto memory = made(), other = made();
+  const Ref<Buffer> region = filled(*memory);
+  for (int i = 0; i < 3; ++i) {
+    Child reader("[.tcp_reader]");
+    write_all(reader.out(), memory->key(region).value());
+    CHECK(read_all(reader.in()).size() == 4);
+    reader.kill();
+  }
+  Ended ended;
+  auto reached = other->reach(memory->key(region).value(), ended);
+  REQUIRE(reached.ok());
+  (*reached)->read(1, {64, 4096}, {0, 64});
+  CHECK(is_right(ended.wait_for(1), {64, 4096}, {0, 64}));
+}
+
+TEST_CASE("a region outlives the memory over tcp, and a key of other bytes is none") {
+  auto memory = made();
+  Ref<Buffer> region = filled(*memory);
+  const std::vector<std::byte> key = memory->key(region).value();
+  CHECK(key != memory->key(region).value());  // another secret for another reader
+  CHECK(tcp::decode(key).has_value());
+  constexpr std::size_t host = 9;  // "127.0.0.1"
+  for (std::size_t size = 0; size + host <= key.size(); ++size)
+    CHECK_FALSE(tcp::decode(std::span(key).first(size)).has_value());
+  std::vector<std::byte> longer = key;
+  longer.push_back({});
+  Ended ended;
+  longer.resize(200);
+  CHECK_FALSE(memory->reach(longer, ended).ok());
+  std::vector<std::byte> other_format = key;
+  other_format[0] ^= std::byte{1};
+  CHECK_FALSE(memory->reach(other_format, ended).ok());
+  CHECK_FALSE(memory->key(Buffer::zeros(64)).ok());
+  const auto other = made();
+  CHECK_FALSE(other->key(region).ok());
+  memory.reset();
+  CHECK(region->data()[64 * 3] == byte_at(64 * 3));
+}
+
+TEST_CASE("reads of a region that its owner has let go of end without bytes") {
+  const auto memory = made(), other = made();
+  Ref<Buffer> region = filled(*memory);
+  Ended ended;
+  auto reached = other->reach(memory->key(region).value(), ended);
+  REQUIRE(reached.ok());
+  (*reached)->read(1, {0, 64}, {64, 64});
+  CHECK(ended.wait_for(1));
+  region = {};
+  std::uint64_t number = 2;
+  const auto is_refused = [&] {
+    (*reached)->read(number, {0, 64}, {64, 64});
+    return !ended.wait_for(number++);
+  };
+  CHECK(comes_true(is_refused));
+}
+
+TEST_CASE("another life's key, and a wrong secret, open nothing over tcp") {
+  const auto memory = made(), next = made(), reader = made();
+  const Ref<Buffer> region = filled(*memory), other = filled(*next);
+  Ended ended;
+  tcp::Key earlier = key_of(*memory, region);
+  earlier.owner.port = key_of(*next, other).owner.port;
+  tcp::Key wrong = key_of(*next, other);
+  wrong.secret[0] ^= 1;
+  std::uint64_t number = 1;
+  for (const tcp::Key& key : {earlier, wrong}) {
+    auto reached = reader->reach(tcp::encode(key), ended);
+    REQUIRE(reached.ok());
+    (*reached)->read(number, {0, 64}, {64, 64});
+    CHECK_FALSE(ended.wait_for(number++));
+  }
+}
+
+TEST_CASE("a port that answers nothing ends reads in time") {
+  // Takes no connection, or takes it and says nothing.
+  for (const bool is_full : {true, false}) {
+    std::uint16_t port = 0;
+    tcp::Descriptor listener(tcp::listen_at("127.0.0.1", port).value());
+    std::vector<Stranger> before;
+    if (is_full) {
+      REQUIRE(::listen(listener.get(), 0) == 0);
+      before.emplace_back(port);  // waits for ever to be taken: there is room for no other
+    }
+    TcpMemoryOptions options = options_of();
+    options.handshake_most = std::chrono::milliseconds(200);
+    const auto memory = made(options);
+    tcp::Key key{{"127.0.0.1", port}, 1, region_bytes, true, {}};
+    Ended ended;
+    auto reached = memory->reach(tcp::encode(key), ended);
+    REQUIRE(reached.ok());
+    for (std::uint64_t number = 1; number < 10; ++number)
+      (*reached)->read(number, {0, 64}, {64, 64});
+    CHECK(ended.has_each_ended_once(1, 10));
+    CHECK_FALSE(ended.wait_for(9));
+  }
+}
+
+TEST_CASE("strangers are bounded in number and time, and keep nobody out") {
+  TcpMemoryOptions options = options_of();
+  options.handshake_most = std::chrono::milliseconds(300);
+  auto owner = tcp::Owner::make(options, 1);
+  REQUIRE(owner.ok());
+  const std::shared_ptr<tcp::Region> region = tcp::Region::make(region_bytes);
+  const tcp::Key key = (*owner)->grant(region);
+  const std::array<std::byte, tcp::hello_bytes> hello = encode(tcp::Hello{key.grant, true, {}});
+  std::vector<std::unique_ptr<Stranger>> strangers;
+  for (std::size_t i = 0; i < 3 * tcp::Owner::strangers_most; ++i) {
+    strangers.push_back(std::make_unique<Stranger>(key.owner.port));
+    // Nothing; half a hello; all of it, and never a proof.
+    strangers.back()->say(std::span(hello).first(i % 3 * hello.size() / 2));
+    CHECK((*owner)->connections() <= tcp::Owner::strangers_most + 1);
+  }
+  const auto memory = made();
+  Ended ended;
+  auto reached = memory->reach(tcp::encode(key), ended);
+  REQUIRE(reached.ok());
+  (*reached)->read(1, {0, 64}, {64, 64});
+  CHECK(ended.wait_for(1));
+  // All of them are ended, having been told a welcome at most.
+  for (const auto& one : strangers) CHECK(one->hear_to_the_end() <= tcp::welcome_bytes);
+  CHECK(comes_true([&] { return (*owner)->connections() <= options.threads; }));
+  (*reached)->read(2, {0, 64}, {64, 64});
+  CHECK(ended.wait_for(2));
+}
+
+TEST_CASE("who says nonsense is ended at once") {
+  const auto memory = made();
+  const Ref<Buffer> region = filled(*memory);
+  const tcp::Key key = key_of(*memory, region);
+  Stranger stranger(key.owner.port);
+  stranger.say(std::vector<std::byte>(100'000, std::byte{0x41}));
+  CHECK(stranger.hear_to_the_end() == 0);
+}
+
+TEST_CASE(
+    "where pages may be read over tcp is one interface, of this computer where nothing is "
+    "encrypted") {
+  for (const char* host : {"0.0.0.0", "::", "", "localhost", "203.0.113.7"}) {
+    TcpMemoryOptions options = options_of();
+    options.host = host;
+    const auto memory = make_tcp_memory(options);
+    CHECK_FALSE(memory.ok());
+    if (!memory.ok()) CHECK(memory.error().message.find(host) != std::string::npos);
+  }
+  TcpMemoryOptions far = options_of(false);
+  far.host = "203.0.113.7";
+  const auto refused = make_tcp_memory(far);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message.find("without keys nothing is encrypted") != std::string::npos);
+  // Nor is memory read elsewhere, or otherwise than this side does.
+  const auto plain = made(options_of(false)), sealed = made();
+  Ended ended;
+  tcp::Key key{{"203.0.113.7", 9}, 1, 64, false, {}};
+  CHECK_FALSE(plain->reach(tcp::encode(key), ended).ok());
+  key.owner.host = "127.0.0.1";
+  CHECK(plain->reach(tcp::encode(key), ended).ok());
+  CHECK_FALSE(sealed->reach(tcp::encode(key), ended).ok());
+  key.is_encrypted = true;
+  CHECK_FALSE(plain->reach(tcp::encode(key), ended).ok());
+}

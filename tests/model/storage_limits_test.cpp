@@ -385,8 +385,8 @@ TEST_CASE("a page is as large as a message holds, and a store as large as its pa
   options.bytes_most = std::uint64_t{64} << 30U;
   options.page_bytes = record_content_most + 1;
   CHECK(said() ==
-        "SCRATCH/pages: its 65536 MiB are too few: a page of this model takes 1025 MiB, give at "
-        "least 2049 MiB");
+        "SCRATCH/pages: a page of this model takes 1025 MiB, and a folder has pages of at most "
+        "1024 MiB: fewer page_tokens");
   options.page_bytes = record_content_most;
   CHECK(said() == "opened");
 }

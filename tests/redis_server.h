@@ -71,7 +71,11 @@ class RealServer {
     ::waitpid(pid_, nullptr, 0);
     pid_ = -1;
   }
-  void signal(int number) const { ::kill(pid_, number); }
+  /// Told to stand still, it does when this comes back.
+  void signal(int number) const {
+    ::kill(pid_, number);
+    if (number == SIGSTOP) REQUIRE(::waitpid(pid_, nullptr, WUNTRACED) == pid_);
+  }
   RedisAddress address() const { return {private_redis_socket(folder_), "", 0}; }
   Result<RedisLink> link(const std::string& user = "root") const {
     return RedisLink::connect(address(), std::chrono::steady_clock::now() + std::chrono::seconds(5),

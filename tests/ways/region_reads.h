@@ -112,7 +112,11 @@ class Child {
     ::waitpid(process_, nullptr, 0);
     process_ = 0;
   }
-  void stop() { ::kill(process_, SIGSTOP); }
+  /// All of its threads stand still when this comes back.
+  void stop() {
+    ::kill(process_, SIGSTOP);
+    REQUIRE(::waitpid(process_, nullptr, WUNTRACED) == process_);
+  }
   int in() const { return in_; }
   int out() const { return out_; }
 

@@ -25,7 +25,7 @@ using std::chrono::steady_clock;
 using Instant = Registration::Instant;
 using Kind = RegistryStanding::Kind;
 
-constexpr milliseconds farewell_patience{200};
+constexpr milliseconds farewell_patience{200};  // of a server of this machine
 
 Instant now() { return steady_clock::now().time_since_epoch(); }
 
@@ -57,6 +57,10 @@ class Keeper final : public RegistryKeeper {
  public:
   explicit Keeper(RegistryOptions options)
       : options_(std::move(options)),
+        // Another machine's server is some turns of a network away.
+        farewell_patience_(options_.address.open
+                               ? std::max(farewell_patience, options_.entry.lease / 4)
+                               : farewell_patience),
         entry_(options_.entry),
         thread_([this] { keep(); }) {}
   Keeper(const Keeper&) = delete;
@@ -88,6 +92,7 @@ class Keeper final : public RegistryKeeper {
   bool wait(Instant until) const;
 
   const RegistryOptions options_;
+  const milliseconds farewell_patience_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   Registration entry_;
@@ -143,10 +148,10 @@ void Keeper::keep() {
     if (wait(question ? now() : std::max(due, now() + milliseconds(1)))) break;
   }
   stop_.hear();
-  if (is_cut_off) (void)connect(steady_clock::now() + farewell_patience);
+  if (is_cut_off) (void)connect(steady_clock::now() + farewell_patience_);
   if (!link_) return;
   failpoint("registry_leave");
-  (void)link_->ask(entry_.farewell(), steady_clock::now() + farewell_patience);
+  (void)link_->ask(entry_.farewell(), steady_clock::now() + farewell_patience_);
 }
 
 Result<void> Keeper::connect(steady_clock::time_point until) {

@@ -78,7 +78,9 @@ class Streams final : public ForwardedStreams {
       : options_(std::move(options)),
         reached_(std::move(reached)),
         context_(1, sockets_max),
-        settings_{options_.keys, options_.silence},
+        settings_{.keys = options_.keys,
+                  .lease = options_.silence,
+                  .piece_bytes_max = links::stream_frame_bytes_max},
         who_(links::machine_words(options_.forwarder.machine, options_.forwarder.name) +
              ", which forwards to it"),
         thread_([this] { run(); }) {}

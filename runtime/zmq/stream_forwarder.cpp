@@ -158,6 +158,8 @@ void Forwarder::take_arrivals() {
             : links::read_stream_frame(arrival->head);
     const std::string route(arrival->route);
     if (const auto known = streams_.find(route); known != streams_.end()) {
+      // A route is its sender's word: another machine's may be that of a stream.
+      if (keys_ && bound_.proved() != known->second.machine) continue;
       known->second.half.heard(frame, now_);
       known->second.socket.pump(known->second.half, 0, now_);
       continue;

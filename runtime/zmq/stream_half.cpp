@@ -136,13 +136,17 @@ void StreamHalf::tick(Instant now) {
     return;
   }
   if (now >= heard_at_ + silence_) return end(StreamEnding::silent, "", now);
+  if (phase_ == Phase::opening && now >= open_by_)
+    return dials_ ? end(StreamEnding::silent, "", now)
+                  : end(StreamEnding::unreachable, "it takes no connection", now);
   if (now >= said_at_ + silence_ / beats_a_silence) say(StreamBeat{}, now);
 }
 
 StreamHalf::Instant StreamHalf::due() const {
   if (phase_ == Phase::over) return Instant::max();
   if (phase_ == Phase::ending) return leave_by_;
-  return std::min(heard_at_ + silence_, said_at_ + silence_ / beats_a_silence);
+  const Instant heard = std::min(heard_at_ + silence_, said_at_ + silence_ / beats_a_silence);
+  return phase_ == Phase::opening ? std::min(heard, open_by_) : heard;
 }
 
 }  // namespace sluice::links

@@ -70,7 +70,7 @@ class StreamHalf {
 
  private:
   StreamHalf(bool dials, Instant silence, Instant now)
-      : dials_(dials), silence_(silence), heard_at_(now), said_at_(now) {}
+      : dials_(dials), silence_(silence), open_by_(now + silence), heard_at_(now), said_at_(now) {}
 
   void say(StreamFrame frame, Instant now);
   /// `text`: what is said to the other machine, too.
@@ -84,6 +84,7 @@ class StreamHalf {
   bool dials_;
   Instant silence_;
   Phase phase_ = Phase::opening;
+  Instant open_by_;
   Instant heard_at_;
   Instant said_at_;
   Instant leave_by_{};  // while it ends

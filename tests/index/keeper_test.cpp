@@ -282,7 +282,7 @@ TEST_CASE(
   owner.publish(30);
   REQUIRE(asks.finds(40, has(0, 30)));
   server.as_root({"CONFIG", "SET", "maxmemory", "1"});
-  CHECK(asks.find(40).has_value());
+  CHECK(until([&] { return asks.find(40).has_value(); }));
   owner.publish(35);
   CHECK(asks.finds(40, {}));  // it has left
   server.as_root({"CONFIG", "SET", "maxmemory", "0"});

@@ -244,8 +244,8 @@ TEST_CASE("a server that is killed, stopped or emptied costs no prompt anything 
       owner.compute(++kind, 3);
       if (!owner.is_told() || !asks.is_told()) return false;
       const std::size_t before = questions.count;
-      CHECK(asks.pull(kind, 3) == 3 * page_tokens);
-      return questions.count == before;
+      // On a slow machine an answer may come too late, and the prompt is computed.
+      return asks.pull(kind, 3) == 3 * page_tokens && questions.count == before;
     });
   };
   REQUIRE(is_used_again());

@@ -162,7 +162,7 @@ TEST_CASE("what a role says of an activation is not tried again, and nor is what
   CHECK(world.say("one", "fail") == "n_one: as told");
   CHECK(world.say("one", "throw") == "n_one: the role threw: a tantrum");
   CHECK(world.host().starts == 1);
-  CHECK_THAT(world.say("one", "loop", "s", 300ms), Contains("deadline"));
+  CHECK_THAT(world.say("one", "loop", "s", 2s), Contains("deadline"));
   CHECK(world.say("one", "hello") == "hello");
   CHECK(world.host().tried_again == 0);
   CHECK(world.host().starts == 2);

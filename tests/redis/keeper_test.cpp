@@ -19,6 +19,7 @@
 #include "runtime/redis/registry_keeper.h"
 #include "runtime/registry/registration.h"
 #include "runtime/registry/scripts.h"
+#include "tests/redis_server.h"
 #include "tests/scratch_folder.h"
 
 using namespace sluice;
@@ -95,11 +96,11 @@ struct Told {
   std::condition_variable changed;
   Words notices, fenced;
 
-  RegistryOptions options(int port) {
+  RegistryOptions options(int port, std::chrono::milliseconds lease) {
     RegistryOptions made;
     made.address = {"", "127.0.0.1", port};
     made.shown = "tcp://here";
-    made.entry = {"laptop", "front", "token", "abcdef0123", 5, 400ms};
+    made.entry = {"laptop", "front", "token", "abcdef0123", 5, lease};
     made.notice = [this](const std::string& line) { add(notices, line); };
     made.fenced = [this](const std::string& why) { add(fenced, why); };
     return made;
@@ -150,7 +151,7 @@ TEST_CASE("an entry that is refused says why to who waits for it") {
            {"close", "it closed the connection"}}) {
     const Registry registry(answer);
     Told told;
-    const auto keeper = RegistryKeeper::create(told.options(registry.port()));
+    const auto keeper = RegistryKeeper::create(told.options(registry.port(), 20s));
     const std::string expected =
         "deadline: the registry at tcp://here has not let machine 'front' in: " + why;
     std::string got;
@@ -172,7 +173,7 @@ TEST_CASE("an entry that holds, lapses and is fenced is told") {
   Told told;
   {
     Registry registry(ok);
-    const auto keeper = RegistryKeeper::create(told.options(registry.port()));
+    const auto keeper = RegistryKeeper::create(told.options(registry.port(), 2s));
     const Result<std::uint32_t> life = keeper->wait_for_entry(20s);
     REQUIRE(life.ok());
     CHECK(*life == 6);
@@ -180,6 +181,7 @@ TEST_CASE("an entry that holds, lapses and is fenced is told") {
     registry.answer("");
     const std::string lost = "the registry at tcp://here is lost: it does not answer";
     REQUIRE(told.wait_for(told.notices, lost));
+    REQUIRE(until([&] { return keeper->standing().kind == RegistryStanding::Kind::lapsed; }));
     CHECK(said(keeper->may_begin()) ==
           "unavailable: no call can begin while the registry at tcp://here does not confirm this "
           "machine: it does not answer");

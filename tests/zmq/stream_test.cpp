@@ -300,6 +300,23 @@ TEST_CASE("ends that idle stay, and a side that is not heard any more is gone af
   CHECK(both.serves.is_over());
 }
 
+TEST_CASE("a server that takes no connection is given up, though the other machine is heard") {
+  StreamHalf serves = StreamHalf::serve(silence, 0s), dials = StreamHalf::dial(1, silence, 0s);
+  for (Instant now{}; now < silence; now = std::min(serves.due(), dials.due())) {
+    for (StreamHalf* half : {&serves, &dials}) {
+      CHECK_FALSE(half->fate());
+      half->heard(StreamFrame(StreamBeat{}), now);
+      half->tick(now);
+      half->take_frames();
+    }
+  }
+  serves.tick(silence);
+  dials.tick(silence);
+  CHECK(why(serves) == StreamEnding::unreachable);
+  CHECK(serves.fate()->end.text == "it takes no connection");
+  CHECK(why(dials) == StreamEnding::silent);
+}
+
 TEST_CASE("who dials gives up where nobody answers, and hears why it is refused") {
   StreamHalf dials = StreamHalf::dial(1, silence, 0s);
   dials.tick(silence);

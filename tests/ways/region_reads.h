@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/remote_memory.h"
@@ -31,11 +32,11 @@ class Ended final : public RemoteRegion::Listener {
     bytes_[number] = std::move(bytes);
     came_.notify_all();
   }
-  /// Null: without bytes.
+  /// Null: without bytes. They are given once.
   Ref<Buffer> wait_for(std::uint64_t number) {
     std::unique_lock lock(mutex_);
     REQUIRE(came_.wait_for(lock, patience, [&] { return times_.contains(number); }));
-    return bytes_[number];
+    return std::exchange(bytes_[number], {});
   }
   bool has_each_ended_once(std::uint64_t first, std::uint64_t end) {
     std::unique_lock lock(mutex_);

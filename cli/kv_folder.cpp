@@ -46,4 +46,13 @@ void tell_pages(const KvTier* tier, const KvFolder& folder, std::size_t prompt_t
                  health.reason().c_str());
 }
 
+void tell_end(KvTier* tier, const KvFolder& folder) {
+  if (tier == nullptr || !tier->store().health().works()) return;  // `tell_pages` has said why
+  tier->flush();
+  const StoreHealth& health = tier->store().health();
+  if (!health.works())
+    std::fprintf(stderr, "%s lacks pages that were to be kept: %s\n", folder.path.c_str(),
+                 health.reason().c_str());
+}
+
 }  // namespace sluice::cli

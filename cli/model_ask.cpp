@@ -125,6 +125,7 @@ int answer_on_cpu(const ChatModel& model, const Options& options, Generation gen
   const std::size_t prompt_tokens = generation.history.size();
   const int status = answer(model, generator, std::move(generation));
   tell_pages(kept->tier.get(), options.kv, prompt_tokens, *generator.find(id));
+  tell_end(kept->tier.get(), options.kv);
   return status;
 }
 

@@ -117,6 +117,24 @@ def set_of_a_cluster(file):
     expect("--set for no workflow of a cluster file", code == 1 and out.count("there is no 'roles.c'") == 2 and "roles.a'" not in out, (code, out, err))
 
 
+def picture_through_a_pipe(asked, answer):
+    """`model ask ... --image FILE` with `-` in the file's place."""
+    def piped(data, *words):
+        done = subprocess.run([SLUICE, *words], cwd=ROOT, input=data, capture_output=True, timeout=300)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+    with open(asked[-1], "rb") as file:
+        picture = file.read()
+    code, out, err = piped(picture, *asked[:-1], "-")
+    expect("a picture through a pipe", code == 0 and out == answer + "\n", (code, out, err))
+    code, out, err = piped(b"GIF89a", *asked[:-1], "-")
+    expect("no picture through a pipe", code == 1 and not out and err.endswith("error: standard input: not a PNG or JPEG: it is a GIF\n"), (code, out, err))
+    for more, reader in ((["--image", "-"], "another --image"), ([], "PROMPT")):
+        words = [word if more or word != asked[3] else "-" for word in [*asked[:-1], "-", *more]]
+        code, out, err = piped(picture, *words)
+        expect(f"standard input for two, {reader}", code == 1 and not out and
+               f"error: --image: standard input can be read once, and {reader} reads it" in err, (code, out, err))
+
+
 def unknown_places(scratch, file):
     """What the system says of a place that cannot be looked at is told; only of root it is no missing right to enter."""
     os.symlink("round", os.path.join(scratch, "round"))
@@ -470,6 +488,7 @@ outputs: { o: n.y }
             answer = json.load(stored)["answer"]
         code, out, err = sluice(*asked)
         expect("model ask", code == 0 and out == answer + "\n" and "memory" in err, (code, out, err))
+        picture_through_a_pipe(asked, answer)
         code, out, err = sluice("model", "ask", model, "Hi", "--image", file("no.png", b"GIF89a"))
         expect("no picture", code == 1 and "no.png" in err and not out, (code, out, err))
         code, out, err = sluice("model", "ask", os.path.join(ROOT, "tests/golden/llama"), "Hi")

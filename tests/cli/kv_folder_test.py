@@ -200,6 +200,7 @@ def main():
         test_inside(scratch + "/model")
         test_chat(scratch + "/chat")
         test_full_disk(scratch + "/full")
+        test_removed_folder(scratch + "/removed")
         test_errors(scratch + "/errors")
         fetched = glob.glob(os.path.join(ROOT, "fetched/**/SmolLM2*.gguf"), recursive=True)
         if fetched:

@@ -18,7 +18,7 @@ void add_kv_folder(Command command, KvFolder& folder) {
           [](const std::string& text) {
             return parse_byte_size(text).has_value()
                        ? std::string()
-                       : "'" + text + "' is no size: a number and KiB, MiB, GiB or TiB";
+                       : "'" + text + "' is no size: a whole number and KiB, MiB, GiB or TiB";
           },
           "SIZE")
       .shown_default(folder.bytes);

@@ -142,8 +142,10 @@ void Loader::load_role(const YamlNode& key, const YamlNode& node) {
   if (const YamlNode* model = find(node, "model"))
     role.model =
         expect(*model, Kind::scalar, "model") ? Name{model->scalar, model->mark} : refused_name;
+  std::optional<std::int64_t> count = 1;
   if (const YamlNode* replicas = find(node, "replicas"))
-    role.replicas = static_cast<std::uint32_t>(number(*replicas, "replicas", 1, 256).value_or(1));
+    count = number(*replicas, "replicas", 1, 256);
+  role.replicas = static_cast<std::uint32_t>(count.value_or(1));
   if (const YamlNode* balance = find(node, "balance")) {
     if (!choice<Balance>(*balance, "balance",
                          {{"round_robin", Balance::round_robin},
@@ -152,6 +154,8 @@ void Loader::load_role(const YamlNode& key, const YamlNode& node) {
                           {"broadcast", Balance::broadcast}},
                          role.balance))
       role.balance = Balance::session;  // which of them it is, nothing depends on
+    // Of replicas whose number is wrong it is not known that there is one alone.
+    if (!count && role.balance == Balance::broadcast) role.balance = Balance::session;
     role.by_cache = balance->kind == Kind::scalar && balance->scalar == "cache";
   }
   if (const YamlNode* idempotent = find(node, "idempotent")) {

@@ -316,6 +316,14 @@ def main():
         one_line_error("unknown option", "--prompt", "run", CHAT, "--promt", "x", status=2)
         one_line_error("unknown option of a command within one", "did you mean '--tokens'", "model", "ask", "models/scenes", "x", "--tokns", "3", status=2)
         one_line_error("unknown node", "generate", "plan", CHAT, "--explain", "generat")
+        one_line_error("unknown node that is like none", "no node or output 'xyzzy' in " + CHAT + "; there are inputs, parse, embed, ",
+                       "plan", CHAT, "--explain", "xyzzy")
+        for command in ("up", "validate"):
+            one_line_error(f"{command} --cluster", f"`sluice {command}` has no option '--cluster': write the file alone, `sluice {command} FILE`",
+                           command, "--cluster", "examples/cluster/laptop.yaml", status=2)
+        for value in ("0", "many"):
+            code, out, err = sluice("validate", "workflows/jury.yaml", "--set", f"roles.judge.replicas={value}")
+            expect("replicas whose number is wrong are not told to be one", code == 1 and out.count("replicas is '") == 1 and "0 warnings" in out, out)
         one_line_error("outputs without inputs", "--inputs", "model", "check", "tests/golden/llama", "--outputs", os.path.join(scratch, "o"), status=2)
         one_line_error("a seed below 0", "0 or more", "test", "workflows", "--seed", "-1", status=2)
         one_line_error("a stop that is no text", "--stop: it is no text: byte 2 is not UTF-8", "model", "ask", "tests/golden/qwen2", "x", "--stop", b"a\xff")
@@ -478,6 +486,11 @@ outputs: { o: n.y }
                [(at("library.yaml", "")[:-1], 4, [at("middle.yaml", "2:12"), at("top.yaml", "3:11")])], found)
         expect("as SARIF", "library.yaml" in sluice("validate", "--format", "sarif", top)[1], "")
         os.remove(library)
+        file("gpu.yaml", b"sluice: 1\nglobal_params:\n  kv:\n    { kind: paged_kv, model: models/scenes,\n      device: cuda }\n")
+        found = sluice("validate", file("uses_gpu.yaml", b"sluice: 1\nworkflow: w\ninclude: [ gpu.yaml ]\ninputs: { x: json }\n"
+                                        b"roles: { a: { plugin: parse_request } }\nnodes: { n: { run: a.parse, inputs: [ { request: inputs.x } ] } }\n"
+                                        b"outputs: { o: n.text }\n"))[1]
+        expect("the device of an included file stands there", re.search(r"^\S+/gpu\.yaml:5:15: error: .* \[wrong-device\]\n", found, re.M), found)
         code, out, err = sluice("validate", os.path.join(scratch, "user.yaml"))
         expect("include of nothing", code == 1 and "library.yaml: no such file" in out and ":3:" in out, out)
 

@@ -183,7 +183,8 @@ def test_removed_folder(folder):
 
 def test_errors(folder):
     os.mkdir(folder, 0o700)
-    for words, part in ((("--kv-bytes", "4X"), "is no size"), (("--kv-bytes", "100"), "its 100 bytes are too few"),
+    for words, part in ((("--kv-bytes", "4X"), "is no size"), (("--kv-bytes", "1.5GiB"), "'1.5GiB' is no size: a whole number and KiB, MiB, GiB or TiB"),
+                        (("--kv-bytes", "100"), "its 100 bytes are too few"),
                         (("--kv-bytes", "1KiB"), "its 1 KiB are too few: a page of this model takes ")):
         status, _, said = run("model", "ask", MODEL, "hi", "--raw", "--kv-folder", folder, *words)
         expect(f"{words} is refused", status != 0 and part in said, said)

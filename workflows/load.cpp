@@ -102,9 +102,17 @@ void Loader::load_role_extras(RoleSpec& role, const YamlNode& node) {
   if (list && !expect(*list, Kind::list, "a role's global_params"))
     role.global_params.push_back(refused_name);
   else if (list)
-    for (const YamlNode& item : list->items)
-      if (auto param = name(item, "a global parameter's name"))
+    for (const YamlNode& item : list->items) {
+      auto param = name(item, "a global parameter's name");
+      if (!param) continue;
+      const auto same = std::ranges::find(role.global_params, param->text, &Name::text);
+      if (same == role.global_params.end() || !is_name(param->text))
         role.global_params.push_back(std::move(*param));
+      else
+        error(item.mark, "duplicate-global-param",
+              "the global parameter " + in_quotes(param->text) + " stands twice",
+              "remove one of them");
+    }
   if (options && expect(*options, Kind::map, "options"))
     for (const YamlEntry& entry : options->entries) {
       const auto& [key, value] = parted(entry);

@@ -178,6 +178,8 @@ def kinds(scratch, file):
         one_line_error(f"a workflow without its first line, {command}", "this looks like a workflow that lacks `sluice: 1`, not a cluster file",
                        *command, file("flow.yaml", b"workflow: w\ninputs: { x: text }\nroles: { a: { plugin: scripted } }\n"
                                       b"nodes: { n: { run: a.go, inputs: [ { x: inputs.x } ] } }\noutputs: { y: n.y }\n"))
+        one_line_error(f"another program's file with a list of roles, {command}", "this is not a cluster file: it begins with 'hosts', 'roles';", *command,
+                       file("play.yaml", b"hosts: web\nroles: [ nginx ]\n"))
     code, out, err = sluice("validate", manifest, cluster)
     expect("a manifest is checked", code == 0 and out.endswith("2 files, 0 errors, 0 warnings\n"), (code, out, err))
     wrong = file("wrong.role.yaml", b"sluice_role: 1\nname: shout\nmeening: loud\n")

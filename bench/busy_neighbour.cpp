@@ -31,6 +31,7 @@
 
 #include "base/worker_pool.h"
 #include "bench/peer.h"
+#include "bench/usage.h"
 #include "engine/family/model.h"
 
 extern char** environ;
@@ -323,14 +324,16 @@ Result<void> measure(const Options& options, const Decoder& decoder) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  constexpr const char* usage =
+      "usage: bench_busy_neighbour [--root REPOSITORY] [--model FILE.gguf [--peer LLAMA_BENCH]]";
+  if (const auto status =
+          usage_status(argc, argv, usage, {"--root", "--model", "--peer", "--be-busy"}))
+    return *status;
   const Options options = read_options(argc, argv);
   if (!options.busy.empty()) be_busy(options);
   const Result<Loaded> loaded = load(options);
   const Result<void> done = loaded.ok() ? measure(options, loaded->decoder()) : loaded.error();
   if (done.ok()) return 0;
-  std::fprintf(stderr,
-               "error: %s\nusage: bench_busy_neighbour [--root REPOSITORY] [--model FILE.gguf "
-               "[--peer LLAMA_BENCH]]\n",
-               done.error().message.c_str());
+  std::fprintf(stderr, "error: %s\n%s\n", done.error().message.c_str(), usage);
   return 1;
 }

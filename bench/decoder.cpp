@@ -29,6 +29,7 @@
 
 #include "bench/peak.h"
 #include "bench/peer.h"
+#include "bench/usage.h"
 #include "engine/family/model.h"
 #include "kernels/isa.h"
 #include "kernels/parallel.h"
@@ -271,6 +272,9 @@ bool limit_to(const std::string& isa) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const auto status =
+          usage_status(argc, argv, usage, {"--root", "--model", "--precision", "--isa", "--peer"}))
+    return *status;
   const Options options = read_options(argc, argv);
   if (!limit_to(options.isa)) {
     std::fprintf(stderr, "error: --isa %s: no such instruction set\n%s\n", options.isa.c_str(),

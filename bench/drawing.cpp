@@ -26,6 +26,7 @@
 
 #include "base/random.h"
 #include "bench/peak.h"
+#include "bench/usage.h"
 #include "engine/family/model.h"
 #include "engine/tasks/ddim_steps.h"
 #include "engine/tasks/generator.h"
@@ -230,6 +231,8 @@ void measure(const DiffusionTransformer& dit, const Decoder& decoder, std::size_
 }  // namespace
 
 int main(int argc, char** argv) {
+  constexpr const char* usage = "usage: bench_drawing [--steps 1..1000] [--model LANGUAGE_MODEL]";
+  if (const auto status = usage_status(argc, argv, usage, {"--steps", "--model"})) return *status;
   std::size_t steps = 8;
   std::string given;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -237,7 +240,7 @@ int main(int argc, char** argv) {
     if (std::string(argv[i]) == "--model") given = argv[i + 1];
   }
   if (argc % 2 == 0 || steps == 0 || steps > 1000) {
-    std::fprintf(stderr, "usage: bench_drawing [--steps 1..1000] [--model LANGUAGE_MODEL]\n");
+    std::fprintf(stderr, "%s\n", usage);
     return 2;
   }
   print_rates();

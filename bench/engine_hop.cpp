@@ -25,6 +25,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bench/usage.h"
 #include "graph/check.h"
 #include "runtime/inproc/loop.h"
 #include "workflows/load.h"
@@ -453,6 +454,8 @@ void compare(const char* name, int threads, const std::function<std::int64_t()>&
 
 /// Without arguments every case, and memory at the end; with one, that case alone.
 int main(int argc, char** argv) {
+  if (const auto status = usage_status(argc, argv, "usage: bench_engine_hop [CASE]"))
+    return *status;
   const Plan chain = plan_of(chain_yaml);
   const Plan diamond = plan_of(diamond_yaml);
   const Plan count = plan_of(count_yaml);

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "bench/usage.h"
 #include "dataplane/optimum.h"
 #include "dataplane/replay.h"
 #include "dataplane/trace.h"
@@ -102,6 +103,8 @@ void table(const char* title, const std::vector<TraceRequest>& requests,
 }  // namespace
 
 int main(int count, char** words) {
+  if (const auto status = usage_status(count, words, "usage: bench_eviction [TRACE]"))
+    return *status;
   if (count > 1) {
     const std::vector<TraceRequest> requests = read_all(words[1]);
     if (requests.empty()) return 1;

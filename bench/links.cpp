@@ -29,6 +29,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "bench/usage.h"
 #include "runtime/zmq/zmq_transport.h"
 
 using namespace sluice;
@@ -306,6 +307,8 @@ struct Options {
   int runs = 3;
 };
 
+constexpr const char* usage = "usage: bench_links [--plain] [--runs N]";
+
 Options options_of(int count, char** arguments) {
   Options made;
   for (int i = 1; i < count; ++i) {
@@ -315,7 +318,7 @@ Options options_of(int count, char** arguments) {
     } else if (word == "--runs" && i + 1 < count && std::atoi(arguments[i + 1]) > 0) {
       made.runs = std::atoi(arguments[++i]);
     } else {
-      std::fprintf(stderr, "bench_links [--plain] [--runs N], N above 0; not: %s\n", word.c_str());
+      std::fprintf(stderr, "error: '%s'\n%s, N above 0\n", word.c_str(), usage);
       std::exit(2);
     }
   }
@@ -383,6 +386,8 @@ void compare_values(const std::string& folder, std::size_t size, std::size_t tur
 }  // namespace
 
 int main(int count, char** arguments) {
+  if (const auto status = usage_status(count, arguments, usage, {"--plain", "--runs"}))
+    return *status;
   const Options options = options_of(count, arguments);
   std::string directory = "/tmp/sluice-links-XXXXXX";
   if (mkdtemp(directory.data()) == nullptr) return 1;

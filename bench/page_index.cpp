@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "bench/usage.h"
 #include "runtime/redis/index_keeper.h"
 #include "runtime/redis/page_index.h"
 #include "runtime/redis/private_server.h"
@@ -308,7 +309,8 @@ void measure(const RedisAddress& address) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (const auto status = usage_status(argc, argv, "usage: bench_page_index")) return *status;
   ::alarm(60);
   std::string folder = (std::filesystem::temp_directory_path() / "sluice-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) give_up("no folder under /tmp");

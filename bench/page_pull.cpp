@@ -38,6 +38,7 @@
 
 #include "base/crc32c.h"
 #include "bench/raw_socket.h"
+#include "bench/usage.h"
 #include "engine/family/model.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/tasks/generator.h"
@@ -535,6 +536,11 @@ void bench_first_token(const std::string& path, std::size_t tokens, const std::s
 }  // namespace
 
 int main(int count, char** arguments) {
+  constexpr const char* usage =
+      "usage: bench_page_pull [MODEL [TOKENS]] | --turns ipc|messages|tcp|ucx | --ucx [DEVICES] | "
+      "--tcp";
+  if (const auto status = usage_status(count, arguments, usage, {"--turns", "--ucx", "--tcp"}))
+    return *status;
   char name[] = "/tmp/bench-page-pull-XXXXXX";
   if (mkdtemp(name) == nullptr) return 1;
   if (count > 1 && std::string(arguments[1]) == "--turns") {

@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "base/sha256.h"
+#include "bench/usage.h"
 #include "engine/layers/kv_content.h"
 
 namespace {
@@ -157,7 +158,8 @@ void name_and_find(PageTable& table) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (const auto status = usage_status(argc, argv, "usage: bench_page_table")) return *status;
   PageTable table(pages, page_rows, make_lru({pages, 2 * pages}));
   take_and_give(table);
   find_prefixes(table);

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/usage.h"
 #include "plugin/folder.h"
 #include "runtime/hosts/hosted_catalog.h"
 #include "runtime/runner.h"
@@ -176,6 +177,8 @@ double us_per_hop(Case& one) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const auto status = usage_status(argc, argv, "usage: bench_plugin_hop [PLUGINS]"))
+    return *status;
   const Echo echo;  // before there are threads
   const auto here = std::filesystem::canonical("/proc/self/exe").parent_path();
   const std::string beside = argc > 1 ? argv[1] : (here / "plugin").string();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/peak.h"
+#include "bench/usage.h"
 #include "engine/family/memory_plan.h"
 #include "engine/policy/flow_policy.h"
 
@@ -141,6 +142,8 @@ void measure_policy(const char* name, const Model& model, std::size_t pictures, 
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const auto status = usage_status(argc, argv, "usage: bench_policy [--full]", {"--full"}))
+    return *status;
   const bool full = argc > 1 && std::string(argv[1]) == "--full";
   print_rates();
   const Bounds bounds;

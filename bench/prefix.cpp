@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/usage.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/tasks/chat_model.h"
 
@@ -152,8 +153,10 @@ void measure(const ChatModel& chat, std::size_t words, const std::string& folder
 }  // namespace
 
 int main(int argc, char** argv) {
+  constexpr const char* usage = "usage: bench_prefix MODEL [TOKENS [FOLDER]]";
+  if (const auto status = usage_status(argc, argv, usage)) return *status;
   if (argc < 2) {
-    std::fprintf(stderr, "usage: bench_prefix MODEL [TOKENS [FOLDER]]\n");
+    std::fprintf(stderr, "%s\n", usage);
     return 2;
   }
   if (argc > 3 && std::filesystem::exists(argv[3])) {

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "bench/allocations.h"
+#include "bench/usage.h"
 #include "graph/check.h"
 #include "runtime/runner.h"
 #include "workflows/load.h"
@@ -212,6 +213,8 @@ void measure(Case& one, bool warm_up) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const auto status = usage_status(argc, argv, "usage: bench_runner_hop [CASE]"))
+    return *status;
   Ours together(true), apart(false);
   Theirs<flow::queueing> usual;
   Theirs<flow::queueing_lightweight> light;

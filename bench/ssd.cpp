@@ -28,6 +28,7 @@
 
 #include "base/crc32c.h"
 #include "base/random.h"
+#include "bench/usage.h"
 #include "dataplane/segment_format.h"
 #include "engine/storage/kv_tier.h"
 #include "engine/storage/storage_clock.h"
@@ -421,8 +422,10 @@ void bench_prompt(const std::string& folder, std::size_t pages, std::size_t roun
 }  // namespace
 
 int main(int count, char** arguments) {
+  constexpr const char* usage = "usage: bench_ssd FOLDER [MIB [ROUNDS]]";
+  if (const auto status = usage_status(count, arguments, usage)) return *status;
   if (count < 2) {
-    std::fprintf(stderr, "usage: bench_ssd FOLDER [MIB [ROUNDS]]\n");
+    std::fprintf(stderr, "%s\n", usage);
     return 2;
   }
   const auto number = [&](int at, std::size_t otherwise) {

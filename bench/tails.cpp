@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/usage.h"
 #include "engine/family/model.h"
 #include "engine/tasks/generator.h"
 
@@ -81,8 +82,10 @@ void print(Way& way, double beside) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  constexpr const char* usage = "usage: bench_tails MODEL [PROMPT]";
+  if (const auto status = usage_status(argc, argv, usage)) return *status;
   if (argc < 2) {
-    std::fprintf(stderr, "usage: bench_tails MODEL [PROMPT]\n");
+    std::fprintf(stderr, "%s\n", usage);
     return 2;
   }
   const Result<Model> model = Model::open(argv[1]);

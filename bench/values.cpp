@@ -25,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/usage.h"
 #include "graph/check.h"
 #include "runtime/node/node.h"
 #include "runtime/zmq/zmq_transport.h"
@@ -214,6 +215,9 @@ void plain(Machine& here, std::int64_t size, int calls, int frames) {
 }  // namespace
 
 int main(int count, char** arguments) {
+  if (const auto status =
+          usage_status(count, arguments, "usage: bench_values [CALLS | --plain]", {"--plain"}))
+    return *status;
   const bool for_program = count > 1 && std::string(arguments[1]) == "--plain";
   const int calls = count > 1 ? std::max(std::atoi(arguments[1]), 1) : 200;
   std::string folder = "/tmp/sluice-values-XXXXXX";

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/usage.h"
 #include "roles/chat_role.h"
 #include "roles/chat_sessions.h"
 
@@ -131,8 +132,10 @@ Memory of_processes(int processes, int roles, const Asked& asked) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  constexpr const char* usage = "usage: bench_weights MODEL [exact|bf16|int8]";
+  if (const auto status = usage_status(argc, argv, usage)) return *status;
   if (argc < 2 || argc > 3) {
-    std::fprintf(stderr, "usage: bench_weights MODEL [exact|bf16|int8]\n");
+    std::fprintf(stderr, "%s\n", usage);
     return 2;
   }
   Asked asked{argv[1]};

@@ -67,6 +67,8 @@ class Talk {
   Result<void> add_picture(const std::string& path);
   /// Prints the answer as it is made, until Ctrl-C. Errors: as if it had not been asked.
   Result<void> say(const std::string& text);
+  /// Waits until pages that later processes are to find are written; says so where they are not.
+  void end() { tell_end(kept_.tier.get(), options_.kv); }
 
  private:
   /// The last message was not said: its pictures stand before the next one again.
@@ -276,6 +278,7 @@ int chat(Options options) {
     if (!taken.ok()) (void)fail(taken.error().message);
   }
   if (terminal) std::printf("\n");
+  talk.end();
   return failed && !terminal ? 1 : 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include "cli/page_secret.h"
 #include "engine/storage/page_window.h"
+#include "roles/check_models.h"
 #include "runtime/inproc/role_host.h"
 #include "runtime/peer_channels.h"
 #include "runtime/tcp/tcp_memory.h"
@@ -94,7 +95,9 @@ WhyNotShared why_not_shared(const Catalog& catalog) {
     const ModelCheck check = catalog.shared_check_of_kind(param.kind.text);
     if (!check || !param.model) return "a " + param.kind.text + " without a model is in memory";
     const Result<void> can = check(param.model->text);
-    return can.ok() ? "" : can.error().message;
+    if (!can.ok()) return can.error().message;
+    const Result<void> travel = check_pages_travel(param);
+    return travel.ok() ? "" : travel.error().message;
   };
 }
 

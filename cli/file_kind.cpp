@@ -44,7 +44,12 @@ bool looks_like_cluster(const YamlNode& root) {
          !has_any(root, {"nodes", "roles", "inputs", "outputs", "global_params"});
 }
 bool looks_like_workflow(const YamlNode& root) {
-  return has_any(root, {"nodes", "roles", "global_params"}) &&
+  // Lists and words of these names are other programs'.
+  const auto has_map = [&](const char* key) {
+    const YamlNode* const part = root.kind == YamlNode::Kind::map ? root.find(key) : nullptr;
+    return part != nullptr && part->kind == YamlNode::Kind::map;
+  };
+  return (has_map("nodes") || has_map("roles") || has_map("global_params")) &&
          has_any(root, {"inputs", "outputs", "roles", "global_params", "include"}) &&
          !has_any(root, {"machines", "workflows"});
 }

@@ -29,6 +29,15 @@ Result<Tensor> read_picture(const std::string& path) {
   return picture;
 }
 
+Result<Tensor> read_input_picture() {
+  const Result<std::string> bytes = read_standard_input();
+  if (!bytes.ok()) return bytes.error();
+  Result<Tensor> picture = decode_image(*bytes);
+  if (!picture.ok())
+    return Error{picture.error().code, "standard input: " + picture.error().message};
+  return picture;
+}
+
 Result<std::string> read_standard_input() {
   std::string bytes;
   std::array<char, 65536> part;

@@ -14,6 +14,8 @@ namespace sluice::cli {
 Result<std::string> read_file(const std::string& path);
 /// A PNG or JPEG; errors name the file.
 Result<Tensor> read_picture(const std::string& path);
+/// The same from standard input, to its end; errors name it.
+Result<Tensor> read_input_picture();
 /// All of it, to its end.
 Result<std::string> read_standard_input();
 

@@ -18,7 +18,7 @@ void add_kv_folder(Command command, KvFolder& folder) {
           [](const std::string& text) {
             return parse_byte_size(text).has_value()
                        ? std::string()
-                       : "'" + text + "' is no size: a number and KiB, MiB, GiB or TiB";
+                       : "'" + text + "' is no size: a whole number and KiB, MiB, GiB or TiB";
           },
           "SIZE")
       .shown_default(folder.bytes);
@@ -43,6 +43,15 @@ void tell_pages(const KvTier* tier, const KvFolder& folder, std::size_t prompt_t
   const StoreHealth& health = tier->store().health();
   if (!health.works())
     std::fprintf(stderr, "%s is not used for a while: %s\n", folder.path.c_str(),
+                 health.reason().c_str());
+}
+
+void tell_end(KvTier* tier, const KvFolder& folder) {
+  if (tier == nullptr || !tier->store().health().works()) return;  // `tell_pages` has said why
+  tier->flush();
+  const StoreHealth& health = tier->store().health();
+  if (!health.works())
+    std::fprintf(stderr, "%s lacks pages that were to be kept: %s\n", folder.path.c_str(),
                  health.reason().c_str());
 }
 

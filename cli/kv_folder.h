@@ -20,5 +20,8 @@ Result<KeptPool> make_pool(const KvShape& shape, std::size_t pages, const KvFold
 /// without a tier.
 void tell_pages(const KvTier* tier, const KvFolder& folder, std::size_t prompt_tokens,
                 const Generation& answer);
+/// At the end, behind `tell_pages`: waits until the pages that are left are written, and says on
+/// standard error where the folder does not take them. Nothing without a tier.
+void tell_end(KvTier* tier, const KvFolder& folder);
 
 }  // namespace sluice::cli

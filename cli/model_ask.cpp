@@ -39,7 +39,7 @@ Result<Generation> begin(const ChatModel& model, const Options& options) {
   if (!options.system.empty()) messages.push_back({"system", options.system, {}});
   ChatMessage said{"user", options.prompt, {}};
   for (const std::string& path : options.images) {
-    const Result<Tensor> image = read_picture(path);
+    const Result<Tensor> image = path == "-" ? read_input_picture() : read_picture(path);
     if (!image.ok()) return image.error();
     Result<PictureInput> picture = model.encode_picture(*image);
     if (!picture.ok()) return picture.error();
@@ -125,6 +125,7 @@ int answer_on_cpu(const ChatModel& model, const Options& options, Generation gen
   const std::size_t prompt_tokens = generation.history.size();
   const int status = answer(model, generator, std::move(generation));
   tell_pages(kept->tier.get(), options.kv, prompt_tokens, *generator.find(id));
+  tell_end(kept->tier.get(), options.kv);
   return status;
 }
 
@@ -137,7 +138,17 @@ Result<std::string> prompt_of(const std::string& given) {
   return checked_text("PROMPT", std::move(text).value());
 }
 
+Result<void> check_standard_input(const Options& options) {
+  const auto pictures = std::ranges::count(options.images, "-");
+  if (pictures == 0 || (pictures == 1 && options.prompt != "-")) return {};
+  return invalid_argument("--image: standard input can be read once, and " +
+                          std::string(options.prompt == "-" ? "PROMPT" : "another --image") +
+                          " reads it");
+}
+
 int ask(Options options) {
+  if (const Result<void> once = check_standard_input(options); !once.ok())
+    return fail(once.error().message);
   Result<std::string> prompt = prompt_of(options.prompt);
   if (!prompt.ok()) return fail(prompt.error().message);
   if (prompt->empty() && options.images.empty())
@@ -175,8 +186,9 @@ void add_model_ask(Command model, Chosen& chosen) {
       .required();
   sub.add_option("PROMPT", options->prompt, "what the user says; - reads standard input")
       .required();
-  const Option image = sub.add_option("--image", options->images,
-                                      "a PNG or JPEG before the prompt; may be repeated");
+  const Option image =
+      sub.add_option("--image", options->images,
+                     "a PNG or JPEG before the prompt, or - (standard input); may be repeated");
   const Option system = sub.add_option("--system", options->system, "what the system says first");
   sub.add_flag("--raw", options->raw, "the prompt as it is, without the chat template")
       .excludes(image)

@@ -1,4 +1,5 @@
 // `sluice plan FILE`: what the static planner made of a workflow.
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -11,6 +12,21 @@
 namespace sluice::cli {
 
 namespace {
+
+/// What can be explained: the first names, and how many more there are.
+std::string explainable(const Plan& plan) {
+  constexpr std::size_t shown_most = 20;
+  std::vector<std::string> names;
+  for (const PlanNode& node : plan.nodes) names.push_back(node.name);
+  for (const PlanOutput& output : plan.outputs)
+    names.push_back((plan.find(output.name) != nullptr ? "outputs." : "") + output.name);
+  std::string all;
+  for (std::size_t i = 0; i < std::min(names.size(), shown_most); ++i)
+    all += (i == 0 ? "" : ", ") + names[i];
+  return names.size() <= shown_most
+             ? all
+             : all + ", " + std::to_string(names.size() - shown_most) + " more";
+}
 
 /// A node, `inputs`, or an output (`outputs.name` when a node has its name).
 Result<std::string> explain(const Plan& plan, const WorkflowSpec& spec, const std::string& wanted,
@@ -35,8 +51,9 @@ Result<std::string> explain(const Plan& plan, const WorkflowSpec& spec, const st
         (runs.empty() ? ", which no node runs" : ", not a node; nodes that run it: " + runs));
   }
   const std::string near = nearest_name(name, names);
-  return invalid_argument("no node or output '" + wanted + "' in " + file +
-                          (near.empty() ? "" : "; did you mean '" + near + "'?"));
+  return invalid_argument(
+      "no node or output '" + wanted + "' in " + file +
+      (near.empty() ? "; there are " + explainable(plan) : "; did you mean '" + near + "'?"));
 }
 
 int plan(const std::string& file, const std::string& format, const std::string& explained,

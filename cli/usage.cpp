@@ -133,6 +133,12 @@ std::string unknown_option(const std::string& word, const CLI::App& app) {
                        "[,}]")))
       elsewhere = "--format " + given.substr(2);
   }
+  // These take the cluster file as the others take it behind --cluster.
+  const std::string command = innermost(app).get_name();
+  if (given == "--cluster" && (command == "up" || command == "validate"))
+    return "`sluice" + command_of(app) +
+           "` has no option '--cluster': write the file alone, `sluice" + command_of(app) +
+           " FILE`";
   const std::string near = nearest_name(given, {names.begin(), names.end()});
   const std::string meant = !elsewhere.empty() ? elsewhere : near;
   return "`sluice" + command_of(app) + "` has no option '" + given + "'" +

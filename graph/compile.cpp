@@ -27,6 +27,7 @@ Plan compile(const WorkflowSpec& spec, const Declarations& declarations, Diagnos
   if (has_errors(diagnostics)) return plan;
   compiling::bound_frames(plan);
   compiling::warn_of_growing_loops(plan, diagnostics);
+  compiling::warn_of_endless_loops(plan, diagnostics);
   compiling::warn_of_empty_queues(plan, diagnostics);
   compiling::warn_of_counts_too_large(plan, diagnostics);
   compiling::warn_of_joins_apart(spec, declarations, plan, diagnostics);

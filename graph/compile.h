@@ -48,6 +48,9 @@ void bound_frames(Plan& plan);
 /// Of nodes that run on each replica and get all back that the replicas make: with each turn of
 /// such a loop there is more.
 void warn_of_growing_loops(const Plan& plan, Diagnostics& diagnostics);
+/// Of loops of roles that yield one frame for one, where each such frame leads round again: only
+/// the limit of their turns ends them.
+void warn_of_endless_loops(const Plan& plan, Diagnostics& diagnostics);
 /// Of nodes that wait for more frames than can come: they never run.
 void warn_of_counts_too_large(const Plan& plan, Diagnostics& diagnostics);
 

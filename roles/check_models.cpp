@@ -225,4 +225,10 @@ void check_models(const WorkflowSpec& spec, const Catalog& catalog, Diagnostics&
   check_wiring(spec, catalog, diagnostics);
 }
 
+Result<void> check_pages_travel(const GlobalParamSpec& param) {
+  const Result<Architecture> model = Architecture::load(param.model->text);
+  if (!model.ok() || !model->text.has_value()) return {};
+  return check_pages_travel(*model->text, param);
+}
+
 }  // namespace sluice

@@ -4,6 +4,7 @@
 // `resolve_models` leaves it; one that is not there was reported.
 #pragma once
 
+#include "base/result.h"
 #include "graph/diagnostic.h"
 #include "graph/spec.h"
 #include "roles/catalog.h"
@@ -11,5 +12,10 @@
 namespace sluice {
 
 void check_models(const WorkflowSpec& spec, const Catalog& catalog, Diagnostics& diagnostics);
+
+/// Whether machines can exchange pages of this parameter, which names a model. Errors:
+/// invalid_argument (one is larger than a message holds). What is wrong with the model by itself is
+/// none.
+Result<void> check_pages_travel(const GlobalParamSpec& param);
 
 }  // namespace sluice

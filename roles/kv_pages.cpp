@@ -45,6 +45,10 @@ Result<void> check_page_folder(const DecoderShape& shape, const GlobalParamSpec&
                                static_cast<std::uint64_t>(spec.ssd_bytes));
 }
 
+Result<void> check_pages_travel(const DecoderShape& shape, const GlobalParamSpec& spec) {
+  return KeptPool::check_travels(rows_of(shape, spec));
+}
+
 Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const GlobalParamSpec& spec) {
   if (spec.ssd.has_value())
     return invalid_argument("global parameter '" + spec.name.text +

@@ -24,6 +24,9 @@ Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpe
 /// invalid_argument (`ssd_bytes` is too little).
 Result<void> check_page_folder(const DecoderShape& shape, const GlobalParamSpec& spec);
 
+/// Whether machines can exchange pages of this decoder. Errors: those of `KeptPool::check_travels`.
+Result<void> check_pages_travel(const DecoderShape& shape, const GlobalParamSpec& spec);
+
 /// How many a specification means.
 std::size_t pages_of(const GlobalParamSpec& spec);
 

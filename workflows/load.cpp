@@ -102,9 +102,17 @@ void Loader::load_role_extras(RoleSpec& role, const YamlNode& node) {
   if (list && !expect(*list, Kind::list, "a role's global_params"))
     role.global_params.push_back(refused_name);
   else if (list)
-    for (const YamlNode& item : list->items)
-      if (auto param = name(item, "a global parameter's name"))
+    for (const YamlNode& item : list->items) {
+      auto param = name(item, "a global parameter's name");
+      if (!param) continue;
+      const auto same = std::ranges::find(role.global_params, param->text, &Name::text);
+      if (same == role.global_params.end() || !is_name(param->text))
         role.global_params.push_back(std::move(*param));
+      else
+        error(item.mark, "duplicate-global-param",
+              "the global parameter " + in_quotes(param->text) + " stands twice",
+              "remove one of them");
+    }
   if (options && expect(*options, Kind::map, "options"))
     for (const YamlEntry& entry : options->entries) {
       const auto& [key, value] = parted(entry);
@@ -142,8 +150,10 @@ void Loader::load_role(const YamlNode& key, const YamlNode& node) {
   if (const YamlNode* model = find(node, "model"))
     role.model =
         expect(*model, Kind::scalar, "model") ? Name{model->scalar, model->mark} : refused_name;
+  std::optional<std::int64_t> count = 1;
   if (const YamlNode* replicas = find(node, "replicas"))
-    role.replicas = static_cast<std::uint32_t>(number(*replicas, "replicas", 1, 256).value_or(1));
+    count = number(*replicas, "replicas", 1, 256);
+  role.replicas = static_cast<std::uint32_t>(count.value_or(1));
   if (const YamlNode* balance = find(node, "balance")) {
     if (!choice<Balance>(*balance, "balance",
                          {{"round_robin", Balance::round_robin},
@@ -152,6 +162,8 @@ void Loader::load_role(const YamlNode& key, const YamlNode& node) {
                           {"broadcast", Balance::broadcast}},
                          role.balance))
       role.balance = Balance::session;  // which of them it is, nothing depends on
+    // Of replicas whose number is wrong it is not known that there is one alone.
+    if (!count && role.balance == Balance::broadcast) role.balance = Balance::session;
     role.by_cache = balance->kind == Kind::scalar && balance->scalar == "cache";
   }
   if (const YamlNode* idempotent = find(node, "idempotent")) {

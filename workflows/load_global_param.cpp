@@ -84,7 +84,7 @@ void GlobalParamReader::load_ssd(const YamlNode& node, GlobalParamSpec& spec) {
   if (!size || *size < 1 << 20)
     error(bytes->mark, "wrong-value",
           in_quotes(bytes->scalar) + " is no size of 1 MiB or more for ssd_bytes",
-          "a number and KiB, MiB, GiB or TiB: ssd_bytes: 4GiB");
+          "a whole number and KiB, MiB, GiB or TiB: ssd_bytes: 4GiB");
   else if (!ssd)
     error(bytes->mark, "wrong-value", "ssd_bytes stands without ssd, the folder that it limits",
           "ssd: /var/cache/pages");

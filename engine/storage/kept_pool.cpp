@@ -16,13 +16,17 @@ Result<KeptPool> KeptPool::make(const KvShape& shape, std::size_t pages, const s
   return made;
 }
 
+Result<void> KeptPool::check_travels(const KvShape& shape) {
+  if (shape.page_bytes() <= pages::page_bytes_most) return {};
+  return invalid_argument("a page of " + std::to_string(shape.page_tokens) + " tokens has " +
+                          std::to_string(shape.page_bytes()) +
+                          " bytes, and machines exchange pages of at most " +
+                          std::to_string(pages::page_bytes_most) + ": give it fewer `page_tokens`");
+}
+
 Result<KeptPool> KeptPool::make_among(const KvShape& shape, std::size_t pages, PeerPort& port,
                                       const std::string& name) {
-  if (shape.page_bytes() > pages::page_bytes_most)
-    return invalid_argument(
-        "a page of " + std::to_string(shape.page_tokens) + " tokens has " +
-        std::to_string(shape.page_bytes()) + " bytes, and machines exchange pages of at most " +
-        std::to_string(pages::page_bytes_most) + ": give it fewer `page_tokens`");
+  if (Result<void> travels = check_travels(shape); !travels.ok()) return travels.error();
   const PageRegion region{static_cast<std::uint32_t>(pages),
                           static_cast<std::uint32_t>(shape.page_bytes())};
   Ref<Buffer> memory;

@@ -35,9 +35,12 @@ struct KeptPool {
   /// An empty `folder`: memory alone.
   static Result<KeptPool> make(const KvShape& shape, std::size_t pages, const std::string& folder,
                                std::uint64_t bytes_most);
+  /// Whether machines can exchange pages of this shape. Errors: invalid_argument (one is larger
+  /// than a message holds).
+  static Result<void> check_travels(const KvShape& shape);
   /// Beside pools of this name on other machines; in memory that they can read by themselves where
-  /// the port has some. Errors: invalid_argument (another pool here has it; a page is larger than a
-  /// message holds), exhausted (there is not so much of such memory).
+  /// the port has some. Errors: invalid_argument (another pool here has it), those of
+  /// `check_travels`, exhausted (there is not so much of such memory).
   static Result<KeptPool> make_among(const KvShape& shape, std::size_t pages, PeerPort& port,
                                      const std::string& name);
 };

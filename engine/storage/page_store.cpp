@@ -138,7 +138,8 @@ std::shared_ptr<SegmentFile> PageStore::file_of(std::uint64_t segment) {
 void PageStore::fail(std::int64_t now, const std::string& what, int error) {
   ++counts_.failed;
   // All that was under way when it failed is one failure.
-  if (health_.works() || trying_) health_.failed(now, what + ": " + std::strerror(error));
+  if (health_.works() || trying_)
+    health_.failed(now, error == 0 ? what : what + ": " + std::strerror(error));
   trying_ = false;
 }
 
@@ -167,8 +168,10 @@ bool PageStore::open_segment(const SegmentIndex::Writing& writing, std::int64_t 
 void PageStore::write(const PageKey& key, const PageKey& parent, std::span<const std::byte> content,
                       std::int64_t now) {
   SLUICE_CHECK(content.size() == options_.page_bytes);
-  Buffer buffer = take_buffer();
   trying_ = !health_.works();
+  // Files that are open could be written on, and nobody would find them.
+  if (!folder_.is_there()) return fail(now, "the folder, or the lock in it, was removed");
+  Buffer buffer = take_buffer();
   const SegmentIndex::Writing writing = index_.begin(key, parent);
   const StoredPage& page = writing.page;
   if (writing.opens && !open_segment(writing, now)) {

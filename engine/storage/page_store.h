@@ -5,10 +5,10 @@
 // A page is written once, whole, and is there for a reader when the write has ended. A segment is
 // synchronised when it is full and at `flush`; nothing else waits for that, for a page that a crash
 // took or tore is not found or not whole, and is computed again. A disk that is full, broken or
-// hangs switches the store off: nothing is written, reading goes on where it works; it is tried
-// again later. Thread: one. Owns: the folder, buffers (`buffer_bytes` for each way). Units: bytes;
-// time in nanoseconds, given by the caller. Errors: of opening; afterwards none: what is not there
-// is computed. Source: omni-flow, section 4.1 (tiers).
+// hangs, or a folder that was removed, switches the store off: nothing is written, reading goes on
+// where it works; it is tried again later. Thread: one. Owns: the folder, buffers (`buffer_bytes`
+// for each way). Units: bytes; time in nanoseconds, given by the caller. Errors: of opening;
+// afterwards none: what is not there is computed. Source: omni-flow, section 4.1 (tiers).
 #pragma once
 
 #include <functional>
@@ -131,7 +131,7 @@ class PageStore {
   void take_write(std::uint64_t id, const Job& job, int error, std::int64_t now);
   void sync(std::uint64_t segment, std::int64_t now);
   bool writes_hang() const;
-  void fail(std::int64_t now, const std::string& what, int error);
+  void fail(std::int64_t now, const std::string& what, int error = 0);
 
   StoreFolder folder_;
   PageStoreOptions options_;

@@ -118,6 +118,19 @@ Result<void> StoreFolder::take_lock() {
                path_ + ": another process keeps its pages there; one folder is one process's"};
 }
 
+bool StoreFolder::is_there() const {
+  const auto is_same = [](const struct stat& a, const struct stat& b) {
+    return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+  };
+  struct stat named {};
+  struct stat held {};
+  struct stat lock {};
+  struct stat held_lock {};
+  return ::stat(path_.c_str(), &named) == 0 && ::fstat(folder_, &held) == 0 &&
+         is_same(named, held) && ::fstatat(folder_, lock_name, &lock, AT_SYMLINK_NOFOLLOW) == 0 &&
+         ::fstat(lock_, &held_lock) == 0 && is_same(lock, held_lock);
+}
+
 bool StoreFolder::is_held() const {
   const int file = ::openat(folder_, lock_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (file < 0) return false;

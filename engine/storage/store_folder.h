@@ -59,6 +59,9 @@ class StoreFolder {
   Result<std::shared_ptr<SegmentFile>> create(std::uint64_t number, bool direct = true) const;
   Result<std::shared_ptr<SegmentFile>> read(std::uint64_t number, bool direct = true) const;
   Result<void> remove(std::uint64_t number) const;
+  /// Whether the next process would find the folder by its path, and held by this one: someone may
+  /// have removed it, or the lock in it.
+  bool is_there() const;
   /// Whether another process holds the folder that was looked at.
   bool is_held() const;
 

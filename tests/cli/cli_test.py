@@ -117,6 +117,24 @@ def set_of_a_cluster(file):
     expect("--set for no workflow of a cluster file", code == 1 and out.count("there is no 'roles.c'") == 2 and "roles.a'" not in out, (code, out, err))
 
 
+def picture_through_a_pipe(asked, answer):
+    """`model ask ... --image FILE` with `-` in the file's place."""
+    def piped(data, *words):
+        done = subprocess.run([SLUICE, *words], cwd=ROOT, input=data, capture_output=True, timeout=300)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+    with open(asked[-1], "rb") as file:
+        picture = file.read()
+    code, out, err = piped(picture, *asked[:-1], "-")
+    expect("a picture through a pipe", code == 0 and out == answer + "\n", (code, out, err))
+    code, out, err = piped(b"GIF89a", *asked[:-1], "-")
+    expect("no picture through a pipe", code == 1 and not out and err.endswith("error: standard input: not a PNG or JPEG: it is a GIF\n"), (code, out, err))
+    for more, reader in ((["--image", "-"], "another --image"), ([], "PROMPT")):
+        words = [word if more or word != asked[3] else "-" for word in [*asked[:-1], "-", *more]]
+        code, out, err = piped(picture, *words)
+        expect(f"standard input for two, {reader}", code == 1 and not out and
+               f"error: --image: standard input can be read once, and {reader} reads it" in err, (code, out, err))
+
+
 def unknown_places(scratch, file):
     """What the system says of a place that cannot be looked at is told; only of root it is no missing right to enter."""
     os.symlink("round", os.path.join(scratch, "round"))
@@ -160,6 +178,8 @@ def kinds(scratch, file):
         one_line_error(f"a workflow without its first line, {command}", "this looks like a workflow that lacks `sluice: 1`, not a cluster file",
                        *command, file("flow.yaml", b"workflow: w\ninputs: { x: text }\nroles: { a: { plugin: scripted } }\n"
                                       b"nodes: { n: { run: a.go, inputs: [ { x: inputs.x } ] } }\noutputs: { y: n.y }\n"))
+        one_line_error(f"another program's file with a list of roles, {command}", "this is not a cluster file: it begins with 'hosts', 'roles';", *command,
+                       file("play.yaml", b"hosts: web\nroles: [ nginx ]\n"))
     code, out, err = sluice("validate", manifest, cluster)
     expect("a manifest is checked", code == 0 and out.endswith("2 files, 0 errors, 0 warnings\n"), (code, out, err))
     wrong = file("wrong.role.yaml", b"sluice_role: 1\nname: shout\nmeening: loud\n")
@@ -298,6 +318,14 @@ def main():
         one_line_error("unknown option", "--prompt", "run", CHAT, "--promt", "x", status=2)
         one_line_error("unknown option of a command within one", "did you mean '--tokens'", "model", "ask", "models/scenes", "x", "--tokns", "3", status=2)
         one_line_error("unknown node", "generate", "plan", CHAT, "--explain", "generat")
+        one_line_error("unknown node that is like none", "no node or output 'xyzzy' in " + CHAT + "; there are inputs, parse, embed, ",
+                       "plan", CHAT, "--explain", "xyzzy")
+        for command in ("up", "validate"):
+            one_line_error(f"{command} --cluster", f"`sluice {command}` has no option '--cluster': write the file alone, `sluice {command} FILE`",
+                           command, "--cluster", "examples/cluster/laptop.yaml", status=2)
+        for value in ("0", "many"):
+            code, out, err = sluice("validate", "workflows/jury.yaml", "--set", f"roles.judge.replicas={value}")
+            expect("replicas whose number is wrong are not told to be one", code == 1 and out.count("replicas is '") == 1 and "0 warnings" in out, out)
         one_line_error("outputs without inputs", "--inputs", "model", "check", "tests/golden/llama", "--outputs", os.path.join(scratch, "o"), status=2)
         one_line_error("a seed below 0", "0 or more", "test", "workflows", "--seed", "-1", status=2)
         one_line_error("a stop that is no text", "--stop: it is no text: byte 2 is not UTF-8", "model", "ask", "tests/golden/qwen2", "x", "--stop", b"a\xff")
@@ -460,6 +488,11 @@ outputs: { o: n.y }
                [(at("library.yaml", "")[:-1], 4, [at("middle.yaml", "2:12"), at("top.yaml", "3:11")])], found)
         expect("as SARIF", "library.yaml" in sluice("validate", "--format", "sarif", top)[1], "")
         os.remove(library)
+        file("gpu.yaml", b"sluice: 1\nglobal_params:\n  kv:\n    { kind: paged_kv, model: models/scenes,\n      device: cuda }\n")
+        found = sluice("validate", file("uses_gpu.yaml", b"sluice: 1\nworkflow: w\ninclude: [ gpu.yaml ]\ninputs: { x: json }\n"
+                                        b"roles: { a: { plugin: parse_request } }\nnodes: { n: { run: a.parse, inputs: [ { request: inputs.x } ] } }\n"
+                                        b"outputs: { o: n.text }\n"))[1]
+        expect("the device of an included file stands there", re.search(r"^\S+/gpu\.yaml:5:15: error: .* \[wrong-device\]\n", found, re.M), found)
         code, out, err = sluice("validate", os.path.join(scratch, "user.yaml"))
         expect("include of nothing", code == 1 and "library.yaml: no such file" in out and ":3:" in out, out)
 
@@ -470,6 +503,7 @@ outputs: { o: n.y }
             answer = json.load(stored)["answer"]
         code, out, err = sluice(*asked)
         expect("model ask", code == 0 and out == answer + "\n" and "memory" in err, (code, out, err))
+        picture_through_a_pipe(asked, answer)
         code, out, err = sluice("model", "ask", model, "Hi", "--image", file("no.png", b"GIF89a"))
         expect("no picture", code == 1 and "no.png" in err and not out, (code, out, err))
         code, out, err = sluice("model", "ask", os.path.join(ROOT, "tests/golden/llama"), "Hi")

@@ -151,11 +151,40 @@ def test_full_disk(folder):
     expect("a disk that takes no more costs no answer", status == 0 and got == want, (status, got, said))
     status, out, _ = run("pool", "verify", folder)
     expect("what was cut off is no broken page", status == 0, out)
+    # The pages of an answer of one token are written behind it: what failed is known at the end alone.
+    for name, words, text in (("ask", ["model", "ask", MODEL, prompt, "--raw", "--tokens", "1"], b""),
+                              ("chat", ["chat", MODEL, "--tokens", "1"], prompt.encode() + b"\n")):
+        place = f"{folder}-{name}"
+        status, _, said = run(*words, "--kv-folder", place, text=text, file_bytes=20000)
+        told = re.findall(rf"^{place} (lacks pages that were to be kept|is not used for a while): a page cannot be written: File too large$", said, re.M)
+        expect(f"{name} tells once that its last pages were not written", status == 0 and len(told) == 1, said)
+        status, _, said = run(*words, "--kv-folder", place + "-with-room", text=text)
+        expect(f"{name} says nothing of a folder that has all pages", status == 0 and place not in said.replace(f"from {place}-with-room", ""), said)
+
+
+def test_removed_folder(folder):
+    """It is removed between two turns: the second is answered, and the talk says that it is kept nowhere."""
+    lines = [b"tell me more about this long thing that I say here\n", b"and more about the other one\n"]
+    _, want, _ = run("chat", MODEL, "--tokens", "8", text=b"".join(lines))
+    command = [SLUICE, "chat", MODEL, "--tokens", "8", "--kv-folder", folder]
+    with subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdin.write(lines[0])
+        said = b""
+        while not said.startswith(b"pages ") and not said.endswith(b"\npages ") and (byte := process.stderr.read(1)):
+            said += byte
+        said += process.stderr.readline()
+        expect("the first turn wrote pages", glob.glob(folder + "/segment-*"), said)
+        shutil.rmtree(folder)
+        got, more = process.communicate(lines[1], timeout=300)
+    told = re.findall(rf"^{folder} (?:lacks pages that were to be kept|is not used for a while): the folder, or the lock in it, was removed$", more.decode(), re.M)
+    expect("a folder that is removed costs no answer", process.returncode == 0 and got == want, (got, want))
+    expect("a folder that is removed is told, once", len(told) == 1 and not os.path.exists(folder), more)
 
 
 def test_errors(folder):
     os.mkdir(folder, 0o700)
-    for words, part in ((("--kv-bytes", "4X"), "is no size"), (("--kv-bytes", "100"), "its 100 bytes are too few"),
+    for words, part in ((("--kv-bytes", "4X"), "is no size"), (("--kv-bytes", "1.5GiB"), "'1.5GiB' is no size: a whole number and KiB, MiB, GiB or TiB"),
+                        (("--kv-bytes", "100"), "its 100 bytes are too few"),
                         (("--kv-bytes", "1KiB"), "its 1 KiB are too few: a page of this model takes ")):
         status, _, said = run("model", "ask", MODEL, "hi", "--raw", "--kv-folder", folder, *words)
         expect(f"{words} is refused", status != 0 and part in said, said)
@@ -172,6 +201,7 @@ def main():
         test_inside(scratch + "/model")
         test_chat(scratch + "/chat")
         test_full_disk(scratch + "/full")
+        test_removed_folder(scratch + "/removed")
         test_errors(scratch + "/errors")
         fetched = glob.glob(os.path.join(ROOT, "fetched/**/SmolLM2*.gguf"), recursive=True)
         if fetched:

@@ -263,6 +263,26 @@ def stands_still(folder: str, want: dict, name: str):
     up.stop()
 
 
+def too_large(folder: str, path: str):
+    """A page that no message holds is told with its place, by the shape that the model says; one of 32 MiB is none."""
+    model = os.path.join(folder, "deep")
+    shutil.copytree(f"{ROOT}/tests/golden/conversation_qwen", model)
+    with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    config["text_config"].update(num_hidden_layers=64, layer_types=["full_attention"] * 64)
+    with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    workflow = os.path.join(folder, "deep.yaml")
+    write_cluster(folder, workflow=workflow)
+    for tokens, wanted in ((2048, 0), (2049, 1)):
+        with open(WORKFLOW, encoding="utf-8") as shipped, open(workflow, "w", encoding="utf-8") as out:
+            out.write(shipped.read().replace("tests/golden/conversation_qwen", model).replace("page_tokens: 16", f"page_tokens: {tokens}"))
+        done = subprocess.run([SLUICE, "validate", path], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=20)
+        check(done.returncode == wanted, f"pages of {tokens} tokens: {done.stdout}")
+    check(f"{path}:6:21: error: " in done.stdout and "help: put both on one machine: a page of 2049 tokens has 33570816 bytes, and machines exchange "
+          "pages of at most 33554432: give it fewer `page_tokens`" in done.stdout, f"pages too large to travel: {done.stdout}")
+
+
 def refused(folder: str):
     """What cannot be pulled must be on one machine."""
     path = os.path.join(folder, "cluster.yaml")
@@ -282,6 +302,7 @@ def refused(folder: str):
                           stderr=subprocess.STDOUT, text=True, timeout=20)
     check(done.returncode == 1 and "its pages are on a GPU (`device: cuda`)" in done.stdout,
           f"pages of a GPU: {done.stdout}")
+    too_large(folder, path)
     ports = free_ports(3)
     write_cluster(folder, [f", address: tcp://127.0.0.1:{port}" for port in ports])
     done = subprocess.run([SLUICE, "validate", path], cwd=ROOT, stdout=subprocess.PIPE,

@@ -55,6 +55,60 @@ outputs: { o: [n.y, k.y] }
   CHECK(plan.edges[plan.find("t")->edges[0]].bytes_max == 0);  // values of any size
 }
 
+TEST_CASE("a loop whose frames all go round again is warned of, and no other") {
+  PluginDeclaration apart = plugin("apart", 1);  // y, or w in a frame of its own
+  for (InterfaceDeclaration& one : apart.interfaces) {
+    one.outputs.push_back({"w", ValueType::any, "", false});
+    one.frames = {{"y"}, {"w"}};
+  }
+  PluginDeclaration both = apart;  // y and w together
+  both.name = "both";
+  for (InterfaceDeclaration& one : both.interfaces) one.frames.clear();
+  const Declarations declarations{plugin("one", 1), plugin("many", 0), apart, both};
+  const auto warned = [&](const std::string& nodes, const std::string& output) {
+    LoadedWorkflow loaded = load_workflow("loop.yaml", R"(
+sluice: 1
+workflow: loop
+inputs: { a: text, b: text }
+roles:
+  { one: { plugin: one }, many: { plugin: many }, apart: { plugin: apart }, both: { plugin: both } }
+nodes:
+)" + nodes + "outputs: { o: " + output + " }\nlimits: { loop_iterations: 3 }\n");
+    check(loaded.spec, declarations, loaded.diagnostics);
+    const Plan plan = compile(loaded.spec, declarations, loaded.diagnostics);
+    std::string text;
+    for (const Diagnostic& d : loaded.diagnostics)
+      if (d.severity == Severity::error || d.code == "endless-loop")
+        text += d.code + ": " + d.message + "\n";
+    return text;
+  };
+  const auto loop = [](const std::string& l, const std::string& k, const std::string& back) {
+    return "  l: { run: " + l + ".go, inputs: [ { x: inputs.a }, { x: " + back + " } ] }\n" +
+           "  k: { run: " + k + ".go, inputs: [ { x: l.y } ] }\n";
+  };
+  const std::string endless =
+      "endless-loop: every frame of the loop l -> k -> l goes round it again, what leaves it too: "
+      "unless a node yields nothing, the call fails after 3 turns (limits: loop_iterations)\n";
+  CHECK(warned(loop("one", "one", "k.y"), "k.y") == endless);
+  CHECK(warned(loop("one", "one", "k.y"), "l.y") == endless);
+  CHECK(warned(loop("one", "both", "k.y"), "k.w") == endless);  // it comes with what leads back
+  CHECK(warned(loop("one", "apart", "k.y"), "k.w").empty());
+  CHECK(warned(loop("one", "many", "k.y"), "k.y").empty());  // how many frames is the role's affair
+  // A node that skips its errors lives with the limit.
+  const std::string plain = loop("one", "one", "k.y");
+  CHECK(warned(std::string(plain).insert(plain.rfind(" }"), ", on_error: skip"), "k.y").empty());
+  // A join in it need not be complete a second time.
+  CHECK(warned("  l: { run: one.go, inputs: [ { x: inputs.a }, { x: j.y } ] }\n"
+               "  m: { run: one.go, inputs: [ { x: l.y } ] }\n"
+               "  j: { run: one.join, inputs: [ { x: l.y, z: m.y } ] }\n",
+               "j.y")
+            .empty());
+  // Two loops, one beside the other, are told apart.
+  CHECK(warned(loop("one", "one", "k.y") +
+                   "  n: { run: apart.go, inputs: [ { x: inputs.b }, { x: n.y } ] }\n",
+               "[k.y, n.w]") == endless);
+}
+
 TEST_CASE("bytes are bounded where frames and values are") {
   PluginDeclaration sizes;
   sizes.name = "sizes";

@@ -396,6 +396,29 @@ TEST_CASE("a disk that is full or broken switches the store off for a while") {
   }
 }
 
+TEST_CASE("a folder that was removed, or its lock, switches the store off until it is back") {
+  for (const bool whole : {true, false}) {
+    Scratch scratch;
+    const fs::path pages = scratch.pages(), elsewhere = scratch.path() + "/elsewhere";
+    const fs::path taken = whole ? pages : pages / "lock";
+    Store store(PageStore::open(options_of(scratch)));
+    REQUIRE(store.write(0));
+    store.drain();
+    fs::rename(taken, elsewhere);
+    if (whole) fs::create_directory(pages);  // another in its place is no better
+    REQUIRE(store.write(1));
+    CHECK_FALSE(store.store->is_busy());  // nothing was written
+    CHECK(store.store->health().reason() == "the folder, or the lock in it, was removed");
+    CHECK((store.read(0) == content_of(0)));  // what is open is read on
+    fs::remove(taken);
+    fs::rename(elsewhere, taken);
+    store.now += 31 * second;
+    REQUIRE(store.write(1));
+    store.drain();
+    CHECK((store.store->health().works() && store.read(1) == content_of(1)));
+  }
+}
+
 TEST_CASE("many that give up on one disk are one failure; then one read shows whether it works") {
   Scratch scratch;
   FaultyPort::Faults faults;

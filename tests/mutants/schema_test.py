@@ -78,13 +78,16 @@ class Schema:
     def wrong_list(self, value, schema, where):
         if len(value) < schema.get("minItems", 0):
             return f"{where}: too short"
+        if schema.get("uniqueItems") and any(v in value[:i] for i, v in enumerate(value)):
+            return f"{where}: one twice"
         found = (self.wrong(v, schema.get("items", {}), f"{where}[{i}]") for i, v in enumerate(value))
         return next((f for f in found if f), None)
 
     def wrong_map(self, value, schema, where):
         if not schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", 1 << 30):
             return f"{where}: number of keys"
-        for key in schema.get("required", []):
+        beside = [more for key, keys in schema.get("dependentRequired", {}).items() if key in value for more in keys]
+        for key in [*schema.get("required", []), *beside]:
             if key not in value:
                 return f"{where}: no {key}"
         for key, item in value.items():
@@ -107,6 +110,33 @@ def spelt_otherwise(text: str):
     for word in ("yes", "no", "on", "off", "y", "n"):
         if node and not re.search(rf"\b{word}\b", text):
             yield word, re.sub(rf"(^  |[ \[]){node[1]}(?=\.|:\s+\{{|:\n)", rf"\g<1>{word}", text, flags=re.M)
+
+
+EDGES = """sluice: 1
+workflow: x
+inputs: { q: text }
+global_params: { kv: { kind: paged_kv } }
+roles: { m: { plugin: scripted, global_params: [kv] } }
+nodes: { a: { run: m.a, inputs: [ { q: inputs.q } ], outputs: [ x ] } }
+outputs: { y: a.x }
+"""
+
+
+def edges():
+    """What both must say of values at the edge of what is allowed: (changed to, whether it is right)."""
+    node, role = "outputs: [ x ] }", "plugin: scripted,"
+    for old, new, right in (
+            (node, "outputs: [ x ], deadline: 05s }", True), (node, "outputs: [ x ], deadline: 00s }", False),
+            (node, "outputs: [ x ], deadline: 0s }", False), (node, "outputs: [ x ], count: {} }", False),
+            (node, "outputs: [ x ], count: { q: 01 } }", True), (node, "outputs: [] }", False),
+            (node, "outputs: [ x, x ] }", False), (node, "outputs: [ x ], queue: 2 }", False),
+            (node, "outputs: [ x ], on_full: drop_oldest, queue: 2 }", True),
+            ("kind: paged_kv", "kind: foo", False), ("kind: paged_kv", "kind: paged_kv, ssd_bytes: 1GiB", False),
+            (role, "plugin: scripted, options: { a: null },", False), (role, "plugin: scripted, options: { a: 1 },", True),
+            ("[kv]", "[kv, kv]", False), ("[kv]", "[]", True), ("{ y: a.x }", "{}", False),
+            ("{ y: a.x }", "{ y: [] }", False), ("{ y: a.x }", "{ y: [ a.x, a.x ] }", False), ("{ y: a.x }", "{ y: [ a.x ] }", True)):
+        assert EDGES.count(old) == 1, old
+        yield new, EDGES.replace(old, new), right
 
 
 def documented_keys(root: str) -> dict[str, set[str]]:
@@ -154,6 +184,11 @@ def main() -> int:
     for (path, how, text), is_refused in zip(right, refused_of([r[2] for r in right])):
         if is_refused or (found := check.wrong(read(text), schema)):
             problems.append(f"{path}, spelt with {how}: {'the loader refuses it' if is_refused else found}")
+    at_edges = list(edges())
+    for (what, text, is_right), is_refused in zip(at_edges, refused_of([text for _, text, _ in at_edges])):
+        fits = check.wrong(read(text), schema) is None
+        if fits != is_right or is_refused == is_right:
+            problems.append(f"{what}: the schema {'takes' if fits else 'refuses'} it, the loader {'refuses' if is_refused else 'takes'} it")
     if len(right) < 20:
         problems.append(f"only {len(right)} files are spelt otherwise")
     for (path, kind, line, wrong), is_refused in zip(planted, refused_of([p[3] for p in planted])):

@@ -135,7 +135,7 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
     }
     Compiled& kept = cluster.workflows.emplace_back(std::move(compiled).value());
     digest.add_workflow(kept.loaded, catalog);
-    find_models(kept, catalog);
+    find_models(kept, catalog, Runs::on_machines);
     specs.push_back(&kept.loaded.spec);
     if (kept.loaded.spec.is_library)
       report(cluster.loaded.diagnostics,

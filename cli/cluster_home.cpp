@@ -77,6 +77,24 @@ bool is_away(const Cluster& cluster, const std::string& name,
 /// Each machine is a process that may be started here.
 bool is_of_this_computer(const Cluster& cluster) { return !cluster.spec().machines[0].address; }
 
+/// Why machines that are missed may not come, where the registry has entries of their names: of one
+/// of another cluster file that is called the same. Empty: it has none, or there is no registry.
+std::string registered_elsewhere(const RegistryKeeper* registry,
+                                 const std::vector<std::string>& missing) {
+  if (registry == nullptr) return "";
+  const std::vector<std::string> present = registry->standing().present;
+  std::string names;
+  for (const std::string& name : missing)
+    if (std::ranges::find(present, name) != present.end())
+      names += (names.empty() ? "" : ", ") + in_quotes(name);
+  if (names.empty()) return "";
+  const RegistryOptions& options = registry->options();
+  return "; the registry at " + options.shown + " knows " + names + " of cluster " +
+         in_quotes(options.entry.cluster) +
+         ": perhaps of another cluster file of this name, which is up; give one of the two files "
+         "another name";
+}
+
 /// What to do about machines that do not come, where a run starts none: "" where it does.
 std::string who_starts(const Cluster& cluster) {
   if (cluster.spec().homes().size() == 1) return "";
@@ -232,8 +250,10 @@ Result<void> ClusterHome::wait_for_members(std::chrono::milliseconds patience,
                                            const std::function<bool()>& told_to_end) {
   using std::chrono::steady_clock;
   auto asked = steady_clock::now();
-  return node_->wait_for_members(
+  std::vector<std::string> missed;
+  Result<void> all = node_->wait_for_members(
       patience, [&](const std::vector<std::string>& missing) -> Result<void> {
+        missed = missing;
         if (told_to_end()) return ended();
         if (steady_clock::now() - asked < step) return {};
         const auto processes = supervised(cluster_, supervisor_ ? &*supervisor_ : nullptr);
@@ -245,6 +265,9 @@ Result<void> ClusterHome::wait_for_members(std::chrono::milliseconds patience,
                                                      failing_words(one.failing)};
         return {};
       });
+  if (all.ok() || all.error().code != ErrorCode::deadline) return all;
+  return Error{ErrorCode::deadline,
+               all.error().message + registered_elsewhere(registry_.get(), missed)};
 }
 
 Runner& ClusterHome::runner(std::size_t workflow) {

@@ -95,11 +95,12 @@ void print_diagnostics(const Compiled& compiled) {
              stderr);
 }
 
-void find_models(Compiled& compiled, const Catalog& catalog) {
+void find_models(Compiled& compiled, const Catalog& catalog, Runs runs) {
   LoadedWorkflow& loaded = compiled.loaded;
   if (!loaded.readable) return;
   resolve_models(loaded, process_environment());
   check_models(loaded.spec, catalog, loaded.diagnostics);
+  if (runs == Runs::here) check_page_folders(loaded.spec, loaded.diagnostics);
   name_overrides(loaded);
   sort_diagnostics(loaded.diagnostics);
 }

@@ -224,7 +224,7 @@ std::optional<Prepared> prepare(const RunOptions& options, const Catalog& catalo
   }
   Result<Compiled> compiled = compile_file(options.file, options.workflow, catalog);
   if (!compiled.ok()) return refuse(compiled.error().message);
-  find_models(*compiled, catalog);
+  find_models(*compiled, catalog, Runs::here);
   if (!compiled->ok()) {
     print_diagnostics(*compiled);
     return {};

@@ -91,7 +91,7 @@ FileDiagnostics validate_file(const std::string& file, bool text, const Workflow
     if (text) std::fprintf(stderr, "error: %s\n", message.c_str());
     return {file, {{Severity::error, {}, "unreadable-file", message, ""}}};
   }
-  find_models(*compiled, catalog);
+  find_models(*compiled, catalog, Runs::here);
   const Diagnostics& diagnostics = compiled->loaded.diagnostics;
   count(diagnostics, counts);
   if (text) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/family/architecture.h"
+#include "engine/storage/store_folder.h"
 #include "roles/check_model.h"
 #include "roles/check_wiring.h"
 #include "roles/engine_options.h"
@@ -106,7 +107,7 @@ class Models {
   }
 
   /// Whether the folder can keep this model's pages, and is no other global parameter's. Whether it
-  /// can be made is not looked at: it may be another machine's.
+  /// can be made is not looked at: it may be another machine's (`check_page_folders`).
   void check_folder(const GlobalParamSpec& param) {
     const Result<ModelKind> kind = kind_of_model(param.model->text);
     if (kind.ok() && *kind != ModelKind::chat)
@@ -223,6 +224,21 @@ class Models {
 void check_models(const WorkflowSpec& spec, const Catalog& catalog, Diagnostics& diagnostics) {
   Models(spec, catalog, diagnostics).check();
   check_wiring(spec, catalog, diagnostics);
+}
+
+void check_page_folders(const WorkflowSpec& spec, Diagnostics& diagnostics) {
+  for (const GlobalParamSpec& param : spec.global_params) {
+    if (!param.ssd.has_value()) continue;
+    const Mark& mark = param.ssd->mark;
+    if (std::ranges::any_of(diagnostics, [&](const Diagnostic& d) {
+          return d.mark.line == mark.line && d.mark.column == mark.column;
+        }))
+      continue;
+    if (const Result<void> can = StoreFolder::check(param.ssd->text); !can.ok())
+      report(diagnostics,
+             {Severity::error, mark, "wrong-folder", can.error().message,
+              "a folder of your own, or one that can be made in a folder that is there"});
+  }
 }
 
 Result<void> check_pages_travel(const GlobalParamSpec& param) {

@@ -13,6 +13,10 @@ namespace sluice {
 
 void check_models(const WorkflowSpec& spec, const Catalog& catalog, Diagnostics& diagnostics);
 
+/// Whether this process could use the folders of pages that are named (`ssd`): of a workflow that
+/// runs on this machine. Changes nothing. Where more is wrong with one, that was reported.
+void check_page_folders(const WorkflowSpec& spec, Diagnostics& diagnostics);
+
 /// Whether machines can exchange pages of this parameter, which names a model. Errors:
 /// invalid_argument (one is larger than a message holds). What is wrong with the model by itself is
 /// none.

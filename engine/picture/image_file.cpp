@@ -89,8 +89,9 @@ std::uint32_t crc32(std::string_view bytes) {
   return crc ^ 0xffffffffU;
 }
 
-/// Walks the chunks: a PNG that ends early or was damaged is found before it is decoded.
-Result<void> check_png(std::string_view bytes) {
+/// Walks the chunks: a PNG that ends early or was damaged is found before it is decoded. Gives its
+/// length: what stands behind its end is not looked at, as other readers do not.
+Result<std::size_t> check_png(std::string_view bytes) {
   std::size_t at = png_magic.size();
   bool data = false;
   for (std::size_t chunk = 0;; ++chunk) {
@@ -105,14 +106,14 @@ Result<void> check_png(std::string_view bytes) {
       if (type != "IHDR" || length != 13) return corrupt("the PNG does not begin with its header");
       if (Result<void> size = check_size(big_endian(body.substr(4)), big_endian(body.substr(8)));
           !size.ok())
-        return size;
+        return size.error();
     }
     data = data || type == "IDAT";
     at += length + 12;
     if (type == "IEND") break;
   }
   if (!data) return corrupt("the PNG holds no pixels");
-  return {};
+  return at;
 }
 
 /// Pixels may name colours behind the palette's end. They are black: the decoder would take what
@@ -149,7 +150,9 @@ Error png_failure(std::uint64_t width, std::uint64_t height) {
 }
 
 Result<Tensor> decode_png(std::string_view bytes, const NewPicture& make) {
-  if (Result<void> sound = check_png(bytes); !sound.ok()) return sound.error();
+  const Result<std::size_t> length = check_png(bytes);
+  if (!length.ok()) return length.error();
+  bytes = bytes.substr(0, *length);
   constexpr char of_a_palette = 3;
   std::string whole;
   if (bytes[png_magic.size() + 8 + 9] == of_a_palette) bytes = whole = with_whole_palette(bytes);

@@ -1,6 +1,7 @@
 // PNG and JPEG files to pictures, and pictures to PNG.
 //
 // Bytes are not trusted: format, dimensions and PNG chunks are checked before a decoder sees them.
+// Bytes behind a picture's end (cameras and editors put data there) are not read.
 // Shape: u8 [height, width, 3] RGB; alpha is laid over white. Bounds: 16,384 a side, 64 megapixels.
 // Errors: invalid_argument (what the bytes are instead), corrupt (truncated or damaged),
 // exhausted (too large). The message says what, not where: the caller knows the file's name.

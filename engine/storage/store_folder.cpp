@@ -89,6 +89,20 @@ Result<StoreFolder> StoreFolder::look(const std::string& path) {
   return folder;
 }
 
+Result<void> StoreFolder::check(const std::string& path) {
+  Result<StoreFolder> folder = enter(path);
+  if (folder.ok()) {
+    const Result<void> read = folder->read_secret(false);
+    return read.ok() || read.error().code == ErrorCode::not_found ? Result<void>() : read.error();
+  }
+  if (folder.error().code != ErrorCode::not_found) return folder.error();
+  // It is made, and what it is to stand in is not.
+  std::string above = path.substr(0, path.find_last_not_of('/') + 1);
+  above.resize(above.rfind('/') == std::string::npos ? 0 : above.rfind('/') + 1);
+  if (::access(above.empty() ? "." : above.c_str(), W_OK | X_OK) == 0) return {};
+  return Error{ErrorCode::unavailable, path + ": it cannot be made: " + std::strerror(errno)};
+}
+
 Result<StoreFolder> StoreFolder::enter(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (file < 0) {

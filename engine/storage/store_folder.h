@@ -43,6 +43,9 @@ class StoreFolder {
 
   /// Made where there is none, with a new secret; held until it goes.
   static Result<StoreFolder> open(const std::string& path);
+  /// Whether `open` could enter the folder, or make it, as far as that shows without a change; that
+  /// another process holds it now is none of that. Errors: those of `open`.
+  static Result<void> check(const std::string& path);
   /// As it is, to be read only, whoever holds it. Errors: not_found too.
   static Result<StoreFolder> look(const std::string& path);
   StoreFolder(StoreFolder&& other) noexcept;

@@ -141,7 +141,7 @@ RegistryStanding Registration::standing(Instant now) const {
   using Kind = RegistryStanding::Kind;
   if (!fenced_.empty()) return {Kind::fenced, fenced_};
   if (given_ == 0) return {Kind::joining, why_};
-  if (now < holds_until_) return {Kind::current, {}};
+  if (now < holds_until_) return {Kind::current, {}, present_};
   return {Kind::lapsed, why_};
 }
 

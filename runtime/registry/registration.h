@@ -48,6 +48,7 @@ struct RegistryStanding {
   };
   Kind kind = Kind::joining;
   std::string why;
+  std::vector<std::string> present = {};  // current: machines whose entries hold
 };
 
 class Registration {

@@ -100,6 +100,27 @@ def folder_of_pages(scratch, file):
     expect("a relative ssd", code == 1 and f"'kv' and 'kvb' keep pages in one folder, {scratch}/pages;" in out, (code, out, err))
 
 
+def folder_that_cannot_be(scratch, file):
+    """An `ssd` that is a file, cannot be made or is open to others is an error of validate; one that is there or can be made is none."""
+    flow = (f"sluice: 1\nworkflow: w\ninputs: {{ x: text }}\nglobal_params:\n  kv: {{ kind: paged_kv, model: {ROOT}/tests/golden/conversation_qwen, ssd: PLACE }}\n"
+            f"roles: {{ a: {{ plugin: language_model, model: {ROOT}/tests/golden/conversation_qwen, global_params: [kv], balance: session }} }}\n"
+            "nodes: { n: { run: a.generate, inputs: [ { text: inputs.x } ] } }\noutputs: { o: n.token }\n")
+    os.mkdir(os.path.join(scratch, "open_pages"), 0o755)
+    os.mkdir(os.path.join(scratch, "own_pages"), 0o700)
+    column = flow.splitlines()[4].index("PLACE") + 1
+    for place, words in (("folder.yaml", "it cannot be entered, or is no folder or a link: Not a directory"), ("none/pages", "it cannot be made: No such file or directory"),
+                         ("open_pages", "others may enter it"), ("own_pages", ""), ("own_pages/", ""), ("new_pages", "")):
+        path = file("folder.yaml", flow.replace("PLACE", place).encode())
+        code, out, err = sluice("validate", path)
+        if words:
+            expect(f"ssd: {place}", code == 1 and f"folder.yaml:5:{column}: error: {os.path.join(scratch, place)}: {words}" in out and "1 error" in out, (code, out, err))
+        else:
+            expect(f"ssd: {place}", code == 0 and not os.path.exists(os.path.join(scratch, "new_pages")), (code, out, err))
+    file("folder.yaml", flow.replace("PLACE", "none/pages").encode())
+    one_line = sluice("validate", file("of_machines.yaml", b"cluster: 1\nworkflows: [ folder.yaml ]\nmachines: { a: { home: true }, b: { roles: [ a ] } }\n"))
+    expect("a folder that may be another machine's", one_line[0] == 0, one_line)
+
+
 def set_of_a_cluster(file):
     """--set goes to the workflows of a cluster file that have the name; one that none of them has is an error."""
     for name in "ab":
@@ -333,6 +354,7 @@ def main():
         kinds(scratch, file)
         unknown_places(scratch, file)
         set_of_a_cluster(file)
+        folder_that_cannot_be(scratch, file)
         folder_of_pages(scratch, file)
         clusters(scratch, file)
 

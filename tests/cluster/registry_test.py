@@ -106,6 +106,17 @@ def killed_up(cluster: str, run: str):
     check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")
 
 
+def same_name(folder: str, socket: str):
+    """Another cluster file that is called the same, at the same server: of the machine that does not come it is said why."""
+    twin = os.path.join(folder, "twin")
+    os.mkdir(twin)
+    cluster = with_registry(twin, "lab.yaml", f"unix://{socket}")
+    done = sluice("run", "--cluster", cluster, "--join-within", "4", "--prompt", "draw a star")
+    check(done.returncode == 1 and "'eyes' did not join within 4000 ms" in done.stderr
+          and f"; the registry at unix://{socket} knows 'eyes' of cluster 'lab': perhaps of another cluster file of this name"
+          in done.stderr, f"a cluster's twin: {done}")
+
+
 def two_computers(folder: str):
     """The same machine twice, as on two computers: other folders for locks, one registry, one cluster file's name."""
     socket = os.path.join(folder, "shared.socket")
@@ -131,6 +142,7 @@ def two_computers(folder: str):
         nodes.append(node)
         if computer == "one":
             check(node.stdout.readline() == "machine 'eyes' is ready\n", "the first is in")
+            same_name(folder, socket)
         else:
             texts.append(node.communicate(timeout=60)[1])
             check(node.returncode == 1, f"{computer} is refused: {texts[-1]}")

@@ -214,6 +214,19 @@ TEST_CASE("a file that ends within the bytes of its format is of that format, an
     check_refused(other, "not a PNG or JPEG");
 }
 
+TEST_CASE("bytes behind a picture's end change nothing") {
+  const Tensor image = picture(9, 9);
+  for (const std::string& sound : {encode_png(image), jpeg(image)}) {
+    const Result<Tensor> alone = decode_image(sound);
+    REQUIRE(alone.ok());
+    for (const std::string& more : {std::string("x"), std::string(100'000, '\0'), sound}) {
+      const Result<Tensor> followed = decode_image(sound + more);
+      REQUIRE(followed.ok());
+      CHECK(std::ranges::equal(followed->u8(), alone->u8()));
+    }
+  }
+}
+
 TEST_CASE("damaged, cut, bottomless and enormous PNGs are refused") {
   const std::string sound = encode_png(picture(9, 9));
   for (std::size_t size = 0; size < sound.size(); ++size)

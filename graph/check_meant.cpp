@@ -30,17 +30,19 @@ void check_groups(const NodeSpec& node, Diagnostics& diagnostics) {
 }
 
 void check_times(const NodeSpec& node, const WorkflowLimits& limits, Diagnostics& diagnostics) {
-  const auto check = [&](std::chrono::milliseconds time, const char* code, const char* has,
-                         const char* remove) {
+  const auto check = [&](std::chrono::milliseconds time, Mark mark, const char* code,
+                         const char* has, const char* remove) {
     if (time <= limits.deadline) return;
     report(diagnostics,
-           {Severity::warning, node.name.mark, code,
+           {Severity::warning, mark, code,
             "node '" + node.name.text + "' " + has + " " + std::to_string(time.count()) +
                 " ms, and its call ends after " + std::to_string(limits.deadline.count()) + " ms",
             std::string("give the call more time (limits: deadline), or ") + remove});
   };
-  check(node.deadline, "idle-deadline", "has a deadline of", "remove the node's");
-  check(node.max_age, "idle-max-age", "drops what is older than", "remove `max_age`");
+  check(node.deadline, node.deadline_mark, "idle-deadline", "has a deadline of",
+        "remove the node's");
+  check(node.max_age, node.max_age_mark, "idle-max-age", "drops what is older than",
+        "remove `max_age`");
 }
 
 }  // namespace

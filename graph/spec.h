@@ -65,6 +65,8 @@ struct NodeSpec {
   std::chrono::milliseconds max_age{0};   // older calls' frames are dropped; 0: never
   OnFull on_full = OnFull::wait;
   std::int64_t queue = 0;          // that may wait before one is dropped; 0: not said
+  Mark deadline_mark;              // these where the file says it
+  Mark max_age_mark;
   Mark on_full_mark;
   Mark queue_mark;
 };

@@ -173,10 +173,14 @@ void NodeReader::load_one(const YamlNode& key, const YamlNode& node) {
   if (const YamlNode* on_error = find(node, "on_error"))
     choice<OnError>(*on_error, "on_error", {{"fail", OnError::fail}, {"skip", OnError::skip}},
                     spec.on_error);
-  if (const YamlNode* deadline = find(node, "deadline"))
+  if (const YamlNode* deadline = find(node, "deadline")) {
     spec.deadline = duration(*deadline, "deadline").value_or(spec.deadline);
-  if (const YamlNode* age = find(node, "max_age"))
+    spec.deadline_mark = deadline->mark;
+  }
+  if (const YamlNode* age = find(node, "max_age")) {
     spec.max_age = duration(*age, "max_age").value_or(spec.max_age);
+    spec.max_age_mark = age->mark;
+  }
   load_queue(spec, node);
   if (const YamlNode* outputs = find(node, "outputs");
       outputs && !is_misplaced(*outputs) && expect(*outputs, Kind::list, "a node's outputs"))

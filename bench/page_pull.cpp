@@ -1,12 +1,13 @@
 // Pages pulled from another process, beside the same bytes through a socket and through memcpy; and
 // the time to the first token by pulling a prompt's pages beside computing them.
 //
-// Usage: bench_page_pull [MODEL [TOKENS]] | bench_page_pull --turns ipc|messages|tcp|ucx
-//        bench_page_pull --ucx [DEVICES] | bench_page_pull --tcp
+// Usage: bench_page_pull [MODEL [TOKENS]] | bench_page_pull --ucx [DEVICES] | bench_page_pull --tcp
+//        bench_page_pull --turns ipc|messages|tcp|tcp-encrypted|tcp-messages|ucx
 // First 1,024 pages of 64 KiB over ipc (content in memory that both have, and in messages) and over
 // tcp on the loopback, without keys, in messages, read where they stand, and so encrypted (--tcp:
 // these alone): pull (question, pages, checks, into the pool) and a raw socket of the same kind, by
-// turns, medians of fifteen, two prompts by turns into a pool that has room for one.
+// turns, medians of fifteen, two prompts by turns into a pool that has room for one; and the same
+// of the processor time that both processes took, which says less of what else the computer does.
 // With --ucx such pages read over UCX, on this computer or over RDMA DEVICES ("mlx5_0:1"): two
 // prompts by turns into a pool that has room for one, so that all memory was used before (the first
 // time of each beside it). By turns with it: ucx_perftest's gets of 64 KiB (always the same, so
@@ -14,7 +15,8 @@
 // copies and a checksum, by one thread without anything else. With MODEL (a checkpoint's directory
 // or a GGUF file), a prompt of TOKENS (512), medians of five. With --turns it does what standard
 // input says, line by line, and answers each with a line of seconds, one number a repetition
-// (pool_peers.py asks so, with others' programs in between):
+// (pool_peers.py asks so, with others' programs in between). `messages`: over ipc. Over tcp they
+// are read where they stand, or come in messages. A `get` that came by another way ends it:
 //   get SIZE COUNT REPEATS   COUNT pages of SIZE bytes (65536, 1048576, 16777216; 64 MiB together,
 //                            or one) from the other process into a pool that has none of them
 //   put SIZE COUNT REPEATS   from memory into this process's pool, where others find them
@@ -28,12 +30,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <iostream>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/crc32c.h"
@@ -66,6 +70,13 @@ struct Way {
   std::optional<TcpMemoryOptions> tcp = {};  // or by this
 };
 
+template <typename T>
+T or_exit(Result<T> made) {
+  if (made.ok()) return std::move(made).value();
+  std::fprintf(stderr, "%s\n", made.error().message.c_str());
+  std::exit(1);
+}
+
 std::unique_ptr<PeerPort> port_of(const Way& way, std::uint32_t machine,
                                   std::uint32_t incarnation = 1) {
   PeerPortOptions port;
@@ -79,28 +90,9 @@ std::unique_ptr<PeerPort> port_of(const Way& way, std::uint32_t machine,
     options.cluster = "bench";
     return make_zmq_transport(std::move(options));
   };
-  if (way.ucx) {
-    auto memory = make_ucx_memory(*way.ucx);
-    if (!memory.ok()) {
-      std::fprintf(stderr, "%s\n", memory.error().message.c_str());
-      std::exit(1);
-    }
-    port.memory = std::move(memory).value();
-  }
-  if (way.tcp) {
-    auto memory = make_tcp_memory(*way.tcp);
-    if (!memory.ok()) {
-      std::fprintf(stderr, "%s\n", memory.error().message.c_str());
-      std::exit(1);
-    }
-    port.memory = std::move(memory).value();
-  }
-  auto made = make_peer_port(std::move(port));
-  if (!made.ok()) {
-    std::fprintf(stderr, "%s\n", made.error().message.c_str());
-    std::exit(1);
-  }
-  return std::move(made).value();
+  if (way.ucx) port.memory = or_exit(make_ucx_memory(*way.ucx));
+  if (way.tcp) port.memory = or_exit(make_tcp_memory(*way.tcp));
+  return or_exit(make_peer_port(std::move(port)));
 }
 
 /// Those of another `prompt` share no page.
@@ -117,9 +109,9 @@ void wait_for_end(int end) {
   while (read(end, &byte, 1) > 0) continue;
 }
 
-/// A child that serves while `body` runs.
+/// A child that serves while `body` runs, which is told the child's process.
 void beside(const std::function<void(int ready, int end)>& serve,
-            const std::function<void()>& body) {
+            const std::function<void(pid_t child)>& body) {
   int ready[2], end[2];
   if (pipe(ready) != 0 || pipe(end) != 0) std::exit(1);
   const pid_t child = fork();
@@ -131,10 +123,23 @@ void beside(const std::function<void(int ready, int end)>& serve,
   close(end[0]);
   close(ready[1]);
   char byte = 0;
-  if (read(ready[0], &byte, 1) == 1) body();
+  if (read(ready[0], &byte, 1) == 1) body(child);
   close(end[1]);
   close(ready[0]);
   waitpid(child, nullptr, 0);
+}
+
+/// Seconds of processor time of this process and of `child`, all threads.
+double busy_seconds(pid_t child) {
+  clockid_t of_child{};
+  timespec ours{}, theirs{};
+  if (clock_getcpuclockid(child, &of_child) != 0 || clock_gettime(of_child, &theirs) != 0 ||
+      clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ours) != 0)
+    std::exit(1);
+  const auto seconds = [](const timespec& time) {
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  return seconds(ours) + seconds(theirs);
 }
 
 KeptPool among(const KvShape& shape, std::size_t room, PeerPort& port,
@@ -192,19 +197,23 @@ std::vector<std::vector<std::int32_t>> two_prompts() {
 
 struct Rounds {
   std::vector<double> pulled, streamed, copied, ratios;  // seconds; their ratio in one round
+  std::vector<double> pull_busy, stream_busy;            // processor seconds of both sides
 };
 
 /// Each prompt takes the other's place in a pool that has room for one, so all memory was used
 /// before, as the raw socket's was.
-Rounds pull_by_turns(const Way& way, int socket) {
+Rounds pull_by_turns(const Way& way, int socket, pid_t child) {
   const std::unique_ptr<PeerPort> port = port_of(way, 1);
   const auto prompts = two_prompts();
   KeptPool kept = among(small_pages, pages, *port);
   std::vector<char> to(all_bytes), from(all_bytes, 'y');
   Rounds rounds;
   for (std::size_t i = 0; i < 17; ++i) {
+    const double busy = busy_seconds(child);
     const double ours = pull_pages(kept, prompts[i % 2]);
+    const double busy_pulled = busy_seconds(child);
     const double theirs = pull_raw(socket, to);
+    const double busy_streamed = busy_seconds(child);
     const auto start = Clock::now();
     std::memcpy(to.data(), from.data(), all_bytes);
     const double copy = seconds_since(start);
@@ -217,6 +226,8 @@ Rounds pull_by_turns(const Way& way, int socket) {
     rounds.streamed.push_back(theirs);
     rounds.copied.push_back(copy);
     rounds.ratios.push_back(theirs / ours);
+    rounds.pull_busy.push_back(busy_pulled - busy);
+    rounds.stream_busy.push_back(busy_streamed - busy_pulled);
   }
   return rounds;
 }
@@ -235,18 +246,21 @@ void bench_bytes(const char* name, const Way& way, const std::string& folder) {
         serve_raw(listener);
         wait_for_end(end);
       },
-      [&] {
+      [&](pid_t child) {
         const int socket = dialed(tcp, raw, 47313);
-        const Rounds rounds = pull_by_turns(way, socket);
+        const Rounds rounds = pull_by_turns(way, socket, child);
         close(socket);
         const auto rate = [](double seconds) { return all_bytes / seconds / 1e9; };
         const auto [least, most] = std::ranges::minmax(rounds.ratios);
         std::printf(
             "%s: pull %.2f GB/s, raw socket %.2f (ratio %.2f; of one round %.2f to %.2f, median "
-            "%.2f), memcpy %.2f\n",
+            "%.2f), memcpy %.2f; processor time of both sides %.1f ms, raw socket %.1f (ratio "
+            "%.2f)\n",
             name, rate(median(rounds.pulled)), rate(median(rounds.streamed)),
             median(rounds.streamed) / median(rounds.pulled), least, most, median(rounds.ratios),
-            rate(median(rounds.copied)));
+            rate(median(rounds.copied)), 1e3 * median(rounds.pull_busy),
+            1e3 * median(rounds.stream_busy),
+            median(rounds.stream_busy) / median(rounds.pull_busy));
         std::fflush(stdout);
       });
 }
@@ -363,7 +377,7 @@ void bench_ucx(const std::string& devices, const std::string& folder) {
         for (const auto& tokens : prompts) put_pages(*kept.pool, tokens, content_of(all_bytes));
         if (write(ready, "x", 1) == 1) wait_for_end(end);
       },
-      [&] {
+      [&](pid_t) {
         const std::unique_ptr<PeerPort> port = port_of(way, 1);
         // Each prompt takes the other's place.
         KeptPool kept = among(small_pages, pages, *port);
@@ -420,8 +434,9 @@ void serve_turns(const Way& way, int ready, int end) {
 }
 
 /// Seconds of each repetition. Several pages: each time into another pool, which was touched.
-std::vector<double> take_turn(PeerPort& port, bool get, const KvShape& shape, std::size_t count,
-                              std::int32_t repeats, const std::vector<float>& content) {
+std::vector<double> take_turn(PeerPort& port, bool get, bool is_read, const KvShape& shape,
+                              std::size_t count, std::int32_t repeats,
+                              const std::vector<float>& content) {
   std::vector<double> took;
   KeptPool kept;
   for (std::int32_t i = 0; i < repeats; ++i) {
@@ -430,19 +445,26 @@ std::vector<double> take_turn(PeerPort& port, bool get, const KvShape& shape, st
       kept = among(shape, count > 1 ? count : singles_most, port, name_of(shape));
     }
     const auto tokens = tokens_of_pages(shape, count, count > 1 ? 0 : i + 1);
+    const std::uint64_t read_before = kept.peers->counts().read;
     took.push_back(get ? pull_pages(kept, tokens) : put_pages(*kept.pool, tokens, content));
+    const std::uint64_t read = kept.peers->counts().read - read_before;
+    if (read != (get && is_read ? count : 0)) {
+      std::fprintf(stderr, "pages came by another way\n");
+      std::exit(1);
+    }
   }
   return took;
 }
 
 int turns(const std::string& way_name, const std::string& folder) {
   Way way{"ipc://" + folder + "/0", "ipc://" + folder + "/1"};
-  if (way_name == "tcp") way = {"tcp://127.0.0.1:47311", "tcp://127.0.0.1:47312"};
+  if (way_name.starts_with("tcp"))
+    way = tcp_way(way_name != "tcp-messages", way_name == "tcp-encrypted");
   if (way_name == "ipc") way.shared_bytes = std::size_t{128} << 20U;
   if (way_name == "ucx") way.ucx = UcxOptions{};
   int status = 0;
   beside([&](int ready, int end) { serve_turns(way, ready, end); },
-         [&] {
+         [&](pid_t) {
            const std::unique_ptr<PeerPort> port = port_of(way, 1);
            const std::vector<float> content = content_of(all_bytes);
            for (std::string line; status == 0 && std::getline(std::cin, line);) {
@@ -459,8 +481,8 @@ int turns(const std::string& way_name, const std::string& folder) {
                status = 2;
                continue;
              }
-             const bool get = what == "get";
-             for (const double one : take_turn(*port, get, *shape, count, repeats, content))
+             const bool get = what == "get", is_read = way.tcp || way.ucx;
+             for (const double one : take_turn(*port, get, is_read, *shape, count, repeats, content))
                std::printf("%.9f ", one);
              std::puts("");
              std::fflush(stdout);
@@ -503,7 +525,7 @@ void bench_first_token(const std::string& path, std::size_t tokens, const std::s
         if (write(ready, "x", 1) != 1) return;
         wait_for_end(end);
       },
-      [&] {
+      [&](pid_t) {
         const Model model = Model::open(path).value();
         const std::unique_ptr<PeerPort> port = port_of(way, 1);
         std::vector<double> pulled, alone;
@@ -545,8 +567,13 @@ int main(int count, char** arguments) {
   if (mkdtemp(name) == nullptr) return 1;
   if (count > 1 && std::string(arguments[1]) == "--turns") {
     const std::string way = count == 3 ? arguments[2] : "";
-    const bool known = way == "ipc" || way == "messages" || way == "tcp" || way == "ucx";
-    if (!known) std::fprintf(stderr, "usage: bench_page_pull --turns ipc|messages|tcp|ucx\n");
+    constexpr std::string_view ways[] = {"ipc",          "messages", "tcp", "tcp-encrypted",
+                                         "tcp-messages", "ucx"};
+    const bool known = std::ranges::find(ways, way) != std::end(ways);
+    if (!known)
+      std::fprintf(stderr,
+                   "usage: bench_page_pull --turns "
+                   "ipc|messages|tcp|tcp-encrypted|tcp-messages|ucx\n");
     const int status = known ? turns(way, name) : 2;
     std::filesystem::remove_all(name);
     return status;

@@ -193,9 +193,10 @@ def reaches_pypi(folder):
 
 def systems(options, venvs, folder):
     """Ours, then what could be installed; and the errors of the rest."""
-    made = [System("ours", "tcp" if way == "tcp" else "memory", f"over {name}", ("get", "put"),
+    made = [System("ours", "tcp" if way.startswith("tcp") else "memory", f"over {name}", ("get", "put"),
                    lambda way=way: ours(options.program, way, folder))
-            for way, name in (("tcp", "tcp"), ("messages", "ipc in messages"), ("ipc", "ipc in shared memory"))]
+            for way, name in (("tcp", "tcp"), ("tcp-messages", "tcp in messages"), ("messages", "ipc in messages"),
+                              ("ipc", "ipc in shared memory"))]
     errors = 0
     for peer in options.peers:
         try:

@@ -46,7 +46,8 @@ std::optional<Key> decode(std::span<const std::byte> bytes) {
   in6_addr either{};
   const bool is_numeric = ::inet_pton(AF_INET, key.owner.host.c_str(), &either) == 1 ||
                           ::inet_pton(AF_INET6, key.owner.host.c_str(), &either) == 1;
-  if (!is_numeric || key.owner.port == 0) return std::nullopt;
+  const bool is_whole = key.owner.host.find('\0') == std::string::npos;  // as far as is looked at
+  if (!is_numeric || !is_whole || key.owner.port == 0) return std::nullopt;
   return key;
 }
 

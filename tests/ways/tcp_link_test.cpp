@@ -300,6 +300,15 @@ TEST_CASE("what a proven reader asks for beyond its region, or without sense, en
   for (const Request& request : bad) CHECK(is_refused(frame_of(1, request)));
   for (const std::size_t count : {std::size_t{0}, requests_most + 1, std::size_t{0xffffffff}})
     CHECK(is_refused(frame_of(count, page)));
+  // Nor is a frame waited for that is larger than any, where it would be encrypted.
+  for (const std::size_t count : {std::size_t{0}, requests_most + 1, std::size_t{0xffffffff}}) {
+    Pair pair(true);
+    pair.run();
+    REQUIRE(pair.serving->is_proven());
+    const std::vector<std::byte> frame = frame_of(count, page);
+    pair.give_owner(std::span(frame).first(4));
+    CHECK(pair.is_over);
+  }
   CHECK_FALSE(is_refused(frame_of(1, page)));
   CHECK_FALSE(is_refused(frame_of(requests_most, page)));
 }

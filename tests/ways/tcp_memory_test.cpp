@@ -234,6 +234,7 @@ TEST_CASE("a region outlives the memory over tcp, and a key of other bytes is no
     CHECK_FALSE(tcp::decode(std::span(key).first(size)).has_value());
   std::vector<std::byte> longer = key;
   longer.push_back({});
+  CHECK_FALSE(tcp::decode(longer).has_value());  // "127.0.0.1" and a zero is no address
   Ended ended;
   longer.resize(200);
   CHECK_FALSE(memory->reach(longer, ended).ok());

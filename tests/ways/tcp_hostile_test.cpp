@@ -19,7 +19,7 @@ using namespace sluice;
 
 namespace {
 
-constexpr std::chrono::milliseconds soon{150};
+constexpr std::chrono::milliseconds soon{500};
 /// Between two bytes of who is slow: a hello or a welcome takes many times `soon`.
 constexpr int pause_ms = 50;
 

@@ -33,7 +33,7 @@ void add_isolate_options(Command command, IsolateOptions& options) {
   command
       .add_option("--isolate", options.roles,
                   "Roles to run in processes of their own, or `all`: one that crashes or hangs "
-                  "costs its own calls")
+                  "costs its own calls (with --cluster the file says it, as `hosts` of a machine)")
       .type_name("ROLE[,ROLE]")
       .separated_by(',');
   command

@@ -482,7 +482,8 @@ int turns(const std::string& way_name, const std::string& folder) {
                continue;
              }
              const bool get = what == "get", is_read = way.tcp || way.ucx;
-             for (const double one : take_turn(*port, get, is_read, *shape, count, repeats, content))
+             for (const double one :
+                  take_turn(*port, get, is_read, *shape, count, repeats, content))
                std::printf("%.9f ", one);
              std::puts("");
              std::fflush(stdout);

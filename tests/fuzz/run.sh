@@ -2,13 +2,13 @@
 # Builds the fuzz targets with clang-14 and runs each for SECONDS_EACH (default 60) or RUNS executions.
 # Usage: tests/fuzz/run.sh [BUILD_DIR] [TARGET...]     targets: image_file npy workflow scenario
 #                                                 manifest cluster config safetensors tokenizer gguf trace segment wire
-#                                                 links registry host shm_word pages
+#                                                 links registry host shm_word pages reads
 # Not in the package lists: clang++-14
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build-fuzz}
 [ $# -gt 0 ] && shift
-targets=${*:-image_file npy workflow scenario manifest cluster config safetensors tokenizer gguf trace segment wire links registry host shm_word pages}
+targets=${*:-image_file npy workflow scenario manifest cluster config safetensors tokenizer gguf trace segment wire links registry host shm_word pages reads}
 flags="-std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I$root"
 mkdir -p "$build"
 
@@ -30,6 +30,8 @@ sources() {
     host) echo "$root/runtime/hosts/host_protocol.cpp $root/runtime/hosts/channel.cpp $root/runtime/wire/payload_codec.cpp $root/base/*.cpp" ;;
     trace | segment) echo "$root/dataplane/$1*.cpp $root/base/*.cpp" ;;
     pages) echo "$root/dataplane/page_[hkmps]*.cpp $root/base/*.cpp" ;;
+    reads) echo "$root/runtime/tcp/tcp_[cgk]*.cpp $root/runtime/tcp/tcp_link.cpp $root/runtime/tcp/tcp_serving.cpp \
+      $root/runtime/tcp/tcp_wire.cpp $root/base/*.cpp" ;;
     scenario) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/sim/*.cpp $root/runtime/wire/*.cpp" ;;
   esac
 }
@@ -40,7 +42,7 @@ for target in $targets; do
     [ "$object" -nt "$source" ] || clang++-14 $flags -c "$source" -o "$object"
     objects="$objects $object"
   done
-  clang++-14 $flags $objects -lturbojpeg -lyaml-cpp -lpcre2-8 -lutf8proc -lsentencepiece -lhiredis -o "$build/${target}_fuzz"
+  clang++-14 $flags $objects -lturbojpeg -lyaml-cpp -lpcre2-8 -lutf8proc -lsentencepiece -lhiredis -lcrypto -o "$build/${target}_fuzz"
   mkdir -p "$build/$target"
   cp "$root/tests/fuzz/corpus/$target"/*.*[!k] "$build/$target/"
   pack=$root/tests/fuzz/corpus/$target/found.pack

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -23,6 +24,7 @@
 #include "cli/isolate.h"
 #include "cli/machine_status.h"
 #include "cli/open_files.h"
+#include "cli/refusals.h"
 #include "cli/registry_entry.h"
 #include "cli/supervisor.h"
 
@@ -141,8 +143,13 @@ std::optional<Cluster> load(const std::string& path, const WorkflowOptions& opti
 /// From the registry's consent to the signal.
 int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& options,
           const Catalog& catalog, const EndSignals& signals) {
+  std::mutex telling;  // several threads do
+  Refusals refusals;
   const auto notice = [&](const LinkNotice& heard) {
-    if (!options.quiet) std::fprintf(stderr, "%s: %s\n", options.name.c_str(), heard.text.c_str());
+    if (options.quiet) return;
+    const std::lock_guard lock(telling);
+    const std::string line = refusals.tell(heard).value_or(heard.text);
+    if (!line.empty()) std::fprintf(stderr, "%s: %s\n", options.name.c_str(), line.c_str());
   };
   // The process ends then: whoever is this machine now may be on another computer.
   std::atomic<bool> fenced{false};

@@ -13,7 +13,8 @@ namespace {
 /// Whether the node may end a turn of its loop: by its declaration it may yield a frame that does
 /// not surely run a node of the loop, or more or fewer frames than one for one.
 bool may_end(const Plan& plan, const PlanNode& node, const std::vector<bool>& loop) {
-  if (node.yields_max != 1 || node.skip_errors) return true;  // `on_error: skip`: the limit ends it
+  if (node.yields_max != 1) return true;
+  if (node.skip_errors || node.max_age.count() > 0) return true;  // the limit, or the age, ends it
   const auto goes_on = [&](std::uint64_t frame) {
     return std::ranges::any_of(node.edges, [&](EdgeId id) {
       const Edge& edge = plan.edges[id];

@@ -51,8 +51,9 @@ void add_source(const KeptPool& kept, PoolReport& report) {
     report.source = PoolReport::Source::machines;
     report.brought_pages = counts.pulled;
     report.brought_bytes = counts.pulled_bytes;
-    report.given_pages = counts.served.pages;
-    report.given_bytes = counts.served.bytes;
+    // In messages, and of which the place was told, where the other reads them.
+    report.given_pages = counts.served.pages + counts.served.placed;
+    report.given_bytes = counts.served.bytes + counts.served.placed * report.page_bytes;
     if (counts.index.has_value()) {
       const PageIndex::Counts& index = counts.index->index;
       report.index =

@@ -177,6 +177,10 @@ class AddressChecker : public ClusterReader {
     if (const auto& forward = spec_.registry_forward)
       if (const ReadAddress read = read_machine_address(forward->text); read.wrong.empty())
         at[read.plain].push_back({"the registry (" + line_of(forward->mark) + ")", &*forward});
+    if (const auto& server = spec_.registry)
+      if (const ReadAddress read = read_machine_address(server->text); read.wrong.empty())
+        at[read.plain].push_back(
+            {"the registry's server (" + line_of(server->mark) + ")", &*server});
     for (const auto& [plain, uses] : at) {
       if (uses.size() < 2) continue;
       std::string names;

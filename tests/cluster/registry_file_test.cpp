@@ -92,6 +92,14 @@ TEST_CASE("each mistake about a registry that is forwarded is named, with what t
       {with(forwarded("gpu", "tcp://10.0.0.2:1")),
        "3:53 same-address 'gpu' (line 7) and the registry (line 3) have the same address | each "
        "machine listens at one of its own"},
+      {with("{ address: 'tcp://127.0.0.1:7404', at: gpu, forward: 'tcp://127.0.0.1:7404' }",
+            "keys: k\n", "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"),
+       "3:22 same-address the registry (line 3) and the registry's server (line 3) have the same "
+       "address | each machine listens at one of its own"},
+      {with("{ address: 'tcp://127.0.0.1:2', at: gpu, forward: 'tcp://127.0.0.1:3' }", "keys: k\n",
+            "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"),
+       "3:22 same-address 'gpu' (line 7) and the registry's server (line 3) have the same address "
+       "| each machine listens at one of its own"},
       {with(forwarded(), "keys: k\n", "", ""),
        "3:39 bad-registry 'gpu' forwards the registry, and no machine has an address | without "
        "addresses all machines are processes of this computer: `registry: ADDRESS` is enough"},

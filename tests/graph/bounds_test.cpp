@@ -97,6 +97,7 @@ nodes:
   // A node that skips its errors lives with the limit.
   const std::string plain = loop("one", "one", "k.y");
   CHECK(warned(std::string(plain).insert(plain.rfind(" }"), ", on_error: skip"), "k.y").empty());
+  CHECK(warned(std::string(plain).insert(plain.rfind(" }"), ", max_age: 10ms"), "k.y").empty());
   // A join in it need not be complete a second time.
   CHECK(warned("  l: { run: one.go, inputs: [ { x: inputs.a }, { x: j.y } ] }\n"
                "  m: { run: one.go, inputs: [ { x: l.y } ] }\n"

@@ -83,6 +83,7 @@ def pools_are_seen(up: Up, where: str):
         check(one["name"] == "kv" and one["free"] + one["cached"] + one["used"] == one["pages"], f"{where}: {one}")
         check(one["from_memory"] + one["from_machines"] + one["computed"] == one["prompt_tokens"] > 0, f"{where}: {one}")
         check(one["brought_pages"] == up.count(name, "pulled_pages"), f"{where}: {one}")
+    check(rows["read"]["given_pages"] >= rows["write"]["brought_pages"], f"{where}: {rows}")
     check(0 < rows["write"]["from_machines"] <= rows["write"]["brought_pages"] * rows["write"]["page_tokens"], f"{where}: {rows['write']}")
     sessions = json.loads(ask("sessions", "--format", "json").stdout)["pools"]
     held = {one["machine"]: {row["name"]: row for row in one["session_list"]} for one in sessions}

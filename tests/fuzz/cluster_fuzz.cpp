@@ -4,27 +4,13 @@
 #include <string_view>
 
 #include "graph/print.h"
+#include "tests/cluster/file_mistakes.h"
 #include "workflows/cluster.h"
 #include "workflows/load.h"
 
 using namespace sluice;
 
 namespace {
-
-constexpr const char* workflow_text = R"(
-sluice: 1
-workflow: two
-inputs: { x: text }
-global_params: { kv: { kind: paged_kv } }
-roles:
-  ear:  { plugin: scripted }
-  mind: { plugin: scripted, global_params: [ kv ] }
-  hand: { plugin: scripted, global_params: [ kv ] }
-  eye:  { plugin: scripted, colocate: ear }
-nodes:
-  a: { run: ear.a, inputs: [ { x: inputs.x } ], outputs: [ v ] }
-outputs: { out: a.v }
-)";
 
 /// What a terminal is sent holds no control bytes and no endless line, whatever the file holds.
 void check_shown(const Diagnostics& diagnostics, std::string_view text) {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -87,13 +88,13 @@ void Slab::mark(std::uint32_t block, std::uint64_t generation) const {
 
 bool Slab::fill(std::uint32_t block, std::size_t size) {
   const std::size_t units = (size + BlockPool::unit_bytes - 1) / BlockPool::unit_bytes;
-  std::size_t i = 0;
-  while (i < units && filled_[block + i]) ++i;
-  if (i == units) return true;
+  if (filled_from_[block] >= units) return true;
   const auto at = static_cast<off_t>(slab_table_bytes + block * BlockPool::unit_bytes);
   if (::fallocate(descriptor(), 0, at, static_cast<off_t>(units * BlockPool::unit_bytes)) != 0)
     return false;
-  for (i = 0; i < units; ++i) filled_[block + i] = true;
+  for (std::size_t i = 0; i < units; ++i)
+    filled_from_[block + i] =
+        std::max(filled_from_[block + i], static_cast<std::uint32_t>(units - i));
   return true;
 }
 

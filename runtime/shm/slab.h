@@ -66,13 +66,15 @@ class Slab {
   }
   /// What stands in the block from now on; 0: nothing that anybody may read.
   void mark(std::uint32_t block, std::uint64_t generation) const;
-  /// Gets the memory of a block from the system, so that writing there cannot fail. Once each.
+  /// Gets the memory of a block from the system, so that writing there cannot fail. Asked once for
+  /// each, but where blocks have joined since.
   bool fill(std::uint32_t block, std::size_t size);
 
  private:
   Descriptor file_;
   Mapping mapping_;
-  std::vector<bool> filled_ = std::vector<bool>(BlockPool::slab_units);
+  /// How many units are known to have memory, from each one on. So a large block is not counted.
+  std::vector<std::uint32_t> filled_from_ = std::vector<std::uint32_t>(BlockPool::slab_units);
 };
 
 /// A reader's side.

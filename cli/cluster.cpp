@@ -124,6 +124,8 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
     files.push_back((fs::path(path).parent_path() / name.text).lexically_normal().string());
   std::vector<Result<Compiled>> all = compile_all(files, options, catalog);
   std::vector<const WorkflowSpec*> specs;
+  const bool on_computers = std::ranges::any_of(
+      cluster.spec().machines, [](const ClusterMachine& one) { return one.address.has_value(); });
   for (std::size_t i = 0; i < files.size(); ++i) {
     const Name& name = cluster.spec().workflows[i];
     Result<Compiled>& compiled = all[i];
@@ -135,7 +137,7 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
     }
     Compiled& kept = cluster.workflows.emplace_back(std::move(compiled).value());
     digest.add_workflow(kept.loaded, catalog);
-    find_models(kept, catalog, Runs::on_machines);
+    find_models(kept, catalog, on_computers ? Runs::on_computers : Runs::here);
     specs.push_back(&kept.loaded.spec);
     if (kept.loaded.spec.is_library)
       report(cluster.loaded.diagnostics,
@@ -146,6 +148,8 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
   if (cluster.loaded.all_workflows && specs.size() == cluster.spec().workflows.size() &&
       std::ranges::all_of(cluster.workflows, &Compiled::ok))
     cluster.placed = place_roles(cluster.loaded, specs, why_not_shared(catalog), why_not_run);
+  if (!has_errors(cluster.loaded.diagnostics) && !cluster.placed.empty())
+    check_folders_apart(cluster);
   cluster.digest = digest.with(cluster.spec());
   sort_diagnostics(cluster.loaded.diagnostics);
   return cluster;

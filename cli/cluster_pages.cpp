@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "cli/page_secret.h"
 #include "engine/storage/page_window.h"
+#include "graph/print.h"
 #include "roles/check_models.h"
 #include "runtime/inproc/role_host.h"
 #include "runtime/peer_channels.h"
@@ -61,7 +63,79 @@ Result<std::unique_ptr<RemoteMemory>> memory_of(const Cluster& cluster, std::uin
   return make_tcp_memory(options);
 }
 
+/// Those that have a role of the workflow over the parameter.
+std::set<std::uint32_t> machines_of(const Cluster& cluster, std::size_t workflow,
+                                    const GlobalParamSpec& param) {
+  const std::vector<RoleSpec>& roles = cluster.workflows[workflow].loaded.spec.roles;
+  std::set<std::uint32_t> machines;
+  for (std::size_t role = 0; role < roles.size(); ++role)
+    if (lists(roles[role], param.name.text))
+      machines.insert(cluster.placed[workflow][role].begin(), cluster.placed[workflow][role].end());
+  return machines;
+}
+
+/// Where a pool keeps its pages.
+struct PoolFolder {
+  std::size_t workflow = 0;
+  const GlobalParamSpec* param = nullptr;
+  std::string identity;
+  fs::path path;
+  std::set<std::uint32_t> machines;
+};
+
+std::vector<PoolFolder> pool_folders(const Cluster& cluster) {
+  std::vector<PoolFolder> folders;
+  std::error_code failed;
+  for (std::size_t i = 0; i < cluster.workflows.size(); ++i)
+    for (const GlobalParamSpec& param : cluster.workflows[i].loaded.spec.global_params) {
+      if (!param.ssd) continue;
+      const fs::path path = fs::weakly_canonical(fs::absolute(param.ssd->text, failed), failed);
+      folders.push_back({i, &param, identity_of(i, param.name.text, param.included_from), path / "",
+                         machines_of(cluster, i, param)});
+    }
+  return folders;
+}
+
+/// A machine of each on one computer; nothing: they are on different ones.
+std::optional<std::pair<std::uint32_t, std::uint32_t>> on_one_computer(const Cluster& cluster,
+                                                                       const PoolFolder& a,
+                                                                       const PoolFolder& b) {
+  for (const std::uint32_t one : a.machines)
+    for (const std::uint32_t other : b.machines)
+      if (one == other || !cluster.spec().machines[one].address) return std::pair(one, other);
+  return std::nullopt;
+}
+
+std::string told(const Cluster& cluster, const PoolFolder& folder, std::uint32_t machine) {
+  return "'" + folder.param->name.text + "' of " +
+         cluster.workflows[folder.workflow].loaded.spec.file + " (machine '" +
+         cluster.spec().machines[machine].name.text + "')";
+}
+
 }  // namespace
+
+void check_folders_apart(Cluster& cluster) {
+  const std::vector<PoolFolder> folders = pool_folders(cluster);
+  for (std::size_t i = 0; i < folders.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      const PoolFolder &later = folders[i], &former = folders[j];
+      // Of one workflow that is an error already.
+      if (later.workflow == former.workflow || later.identity == former.identity ||
+          later.path != former.path)
+        continue;
+      const auto machines = on_one_computer(cluster, former, later);
+      if (!machines) continue;
+      Diagnostics& diagnostics = cluster.workflows[later.workflow].loaded.diagnostics;
+      report(diagnostics,
+             {Severity::error, later.param->ssd->mark, "same-folder",
+              told(cluster, former, machines->first) + " and " +
+                  told(cluster, later, machines->second) + " keep pages in one folder, " +
+                  later.param->ssd->text + "; a folder is of one of them",
+              "another folder for one of them, or one file that both include"});
+      sort_diagnostics(diagnostics);
+      break;
+    }
+}
 
 PageSharing page_sharing(const Cluster& cluster) {
   PageSharing sharing;
@@ -69,10 +143,7 @@ PageSharing page_sharing(const Cluster& cluster) {
   for (std::size_t i = 0; i < cluster.workflows.size(); ++i) {
     const WorkflowSpec& spec = cluster.workflows[i].loaded.spec;
     for (const GlobalParamSpec& param : spec.global_params) {
-      std::set<std::uint32_t> machines;
-      for (std::size_t role = 0; role < spec.roles.size(); ++role)
-        if (lists(spec.roles[role], param.name.text))
-          machines.insert(cluster.placed[i][role].begin(), cluster.placed[i][role].end());
+      const std::set<std::uint32_t> machines = machines_of(cluster, i, param);
       if (machines.size() < 2) continue;
       sharing.machines.insert(machines.begin(), machines.end());
       pools.insert(identity_of(i, param.name.text, param.included_from));

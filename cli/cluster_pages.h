@@ -24,6 +24,10 @@ struct PageSharing {
 };
 PageSharing page_sharing(const Cluster& cluster);
 
+/// Two pools whose folder (`ssd`) is the same one on a computer are an error of the later one's
+/// workflow. Requires: roles are placed, models found.
+void check_folders_apart(Cluster& cluster);
+
 /// For `place_roles`. Borrows the catalog.
 WhyNotShared why_not_shared(const Catalog& catalog);
 

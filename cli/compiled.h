@@ -27,8 +27,8 @@ Result<Compiled> compile_file(const std::string& path, const WorkflowOptions& op
 /// Prints errors (and warnings) to standard error.
 void print_diagnostics(const Compiled& compiled);
 
-/// Whether a workflow runs on this machine alone, or on those of a cluster file.
-enum class Runs : std::uint8_t { here, on_machines };
+/// Whether a workflow runs on this computer alone, or on those of a cluster file.
+enum class Runs : std::uint8_t { here, on_computers };
 
 /// Replaces each `model:` by its directory. One that is not there, or whose configuration says that
 /// its role cannot play it, is an error more. So is an `ssd:` that cannot be used here, where the

@@ -46,9 +46,10 @@ void add_isolate_options(Command command, IsolateOptions& options) {
       .type_name("SIZE")
       .needs("--isolate")
       .check([](const std::string& given) {
-        return parse_byte_size(given).value_or(0) >= host_memory_least
-                   ? std::string()
-                   : "'" + given + "' is no size of 256MiB or more, as in 4GiB";
+        const std::optional<std::uint64_t> size = parse_byte_size(given);
+        if (size.value_or(0) >= host_memory_least) return std::string();
+        return "'" + given + "' is no size for a process: it " +
+               std::string(size ? "is less than 256MiB" : byte_size_fault(given)) + "; as in 4GiB";
       });
 }
 

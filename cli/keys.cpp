@@ -51,6 +51,13 @@ int make_all(const std::string& directory, const std::vector<std::string>& machi
     return fail(all_new.error().message);
   if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
     return fail(directory + ": cannot be made: " + std::strerror(errno));
+  // Who may write there could put other keys in the place of these.
+  struct stat facts {};
+  if (::stat(directory.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) &&
+      (facts.st_mode & 022U) != 0 && (facts.st_mode & S_ISVTX) == 0)
+    return fail(directory +
+                ": others may write in it, who could replace keys: chmod 0755 or 0700, "
+                "or name a new folder");
   for (const std::string& machine : machines) {
     const Result<Keys> keys = make_keys();
     if (!keys) return fail(keys.error().message);
@@ -59,7 +66,6 @@ int make_all(const std::string& directory, const std::vector<std::string>& machi
     std::printf("%s/%s.public  %s\n", directory.c_str(), machine.c_str(), keys->public_key.c_str());
   }
   const std::string shared = directory + "/" + shared_secret_name;
-  struct stat facts {};
   const bool was_there = ::lstat(shared.c_str(), &facts) == 0;
   if (const Result<void> written = write_shared_secret(directory); !written)
     return fail(written.error().message);
@@ -88,7 +94,9 @@ void add_keys(Command app, Chosen& chosen) {
       .required();
   command.callback([&chosen, options] {
     chosen = [options] {
-      const Result<void> names = check_names(options->machines);
+      const Result<void> names = options->directory.empty()
+                                     ? invalid_argument("the folder's name is empty")
+                                     : check_names(options->machines);
       return names.ok() ? make_all(options->directory, options->machines)
                         : fail_usage(names.error().message);
     };

@@ -16,6 +16,7 @@
 #include <filesystem>
 
 #include "base/failpoint.h"
+#include "base/signal_name.h"
 #include "cli/lock_file.h"
 
 namespace sluice::cli {
@@ -41,7 +42,7 @@ constexpr std::chrono::seconds patience{5}, hurried_patience{1};
 }
 
 std::string end_of(int status) {
-  if (WIFSIGNALED(status)) return std::string("was ended by ") + ::strsignal(WTERMSIG(status));
+  if (WIFSIGNALED(status)) return "died by " + signal_name(WTERMSIG(status));
   return "ended with status " + std::to_string(WEXITSTATUS(status));
 }
 

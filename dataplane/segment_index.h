@@ -66,7 +66,12 @@ class SegmentIndex {
   /// The newest; 0: none.
   std::uint64_t last_segment() const { return next_.number; }
   std::size_t pages() const { return pages_.size(); }
+  /// That segments may take; the one that is written counts as whole from its beginning on.
   std::uint64_t bytes() const { return bytes_; }
+  /// Of these, what is still to be written there.
+  std::uint64_t unwritten() const {
+    return open_ == 0 ? 0 : record_offset(next_, next_.slots) - record_offset(next_, slot_);
+  }
   std::size_t segments() const { return segments_.size(); }
   const SegmentLimits& limits() const { return limits_; }
 

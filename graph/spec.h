@@ -106,6 +106,7 @@ struct GlobalParamSpec {
   Dtype kv_dtype = Dtype::f32;     // of keys and values; or bf16
   std::optional<Name> ssd;         // folder in which full pages are kept too
   std::int64_t ssd_bytes = std::int64_t{4} << 30;
+  std::optional<Mark> ssd_bytes_mark;  // where the file says it
   EngineDevice device = EngineDevice::cpu;
   Mark device_mark;                // where the file says it
 };

@@ -348,6 +348,8 @@ void ChatRole::yield_progress(Turn& turn) {
 }
 
 void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
+  if (std::string trouble = sessions_.take_folder_trouble(); !trouble.empty())
+    turn.activation->warn(std::move(trouble));
   const bool ended_by_itself = turn.task->done();
   Generation done = turn.task->release();
   Result<void> outcome;

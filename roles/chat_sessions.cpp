@@ -279,6 +279,15 @@ std::vector<std::pair<std::string, std::uint64_t>> ChatSessions::counts() const 
   return list;
 }
 
+std::string ChatSessions::take_folder_trouble() {
+  if (kept_.tier == nullptr) return {};
+  const StoreHealth& health = kept_.tier->store().health();
+  const bool was_off = std::exchange(folder_was_off_, !health.works());
+  if (health.works() || was_off) return {};
+  return "pages of '" + spec_.name.text + "' are kept in memory alone for a while, not in " +
+         spec_.ssd->text + ": " + health.reason();
+}
+
 void ChatSessions::count_prompt(std::size_t tokens, const Generation& done) {
   const std::size_t kept = std::min(done.tokens_kept, tokens);
   prompts_.add(tokens, kept, std::min(done.tokens_read_back, kept));

@@ -126,6 +126,9 @@ class ChatSessions final : public GlobalParam {
   std::optional<PoolReport> pool_report(std::chrono::milliseconds patience) const override;
   /// Of a prompt that was computed, where its pages came from.
   void count_prompt(std::size_t tokens, const Generation& done);
+  /// Why the folder of pages is not used for a while, once each time that it failed; empty: it
+  /// works, there is none, or this was told.
+  std::string take_folder_trouble();
   /// Requires: they are on the CPU, or an engine was loaded, with which a GPU's come.
   KvPages& pages();
   EngineDevice device() const { return cuda_ != nullptr ? EngineDevice::cuda : EngineDevice::cpu; }
@@ -152,6 +155,7 @@ class ChatSessions final : public GlobalParam {
   std::map<std::uint64_t, HandedAnswer> handed_;
   std::uint64_t next_id_ = 1;
   PromptCounts prompts_;
+  bool folder_was_off_ = false;
   mutable PoolView view_;
 };
 

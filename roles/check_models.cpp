@@ -118,7 +118,8 @@ class Models {
     const Result<Architecture> model = Architecture::load(param.model->text);
     if (model.ok() && model->text.has_value())
       if (const Result<void> fits = check_page_folder(*model->text, param); !fits.ok())
-        error(param.ssd->mark, "small-folder", fits.error().message, "a greater ssd_bytes");
+        error(param.ssd_bytes_mark.value_or(param.ssd->mark), "small-folder", fits.error().message,
+              "a greater ssd_bytes");
     std::error_code failed;
     const auto place = [&](const GlobalParamSpec& one) {
       return fs::weakly_canonical(fs::absolute(one.ssd->text, failed), failed) / "";

@@ -43,7 +43,7 @@ void add_source(const KeptPool& kept, PoolReport& report) {
     report.brought_bytes = report.brought_pages * store.page_bytes();
     report.given_bytes = report.given_pages * store.page_bytes();
     report.source_pages = store.index().pages();
-    report.source_bytes = store.index().bytes();
+    report.source_bytes = store.index().bytes() - store.index().unwritten();
     report.source_bytes_most = store.index().limits().bytes_most;
     report.source_off = store.health().reason();
   } else if (kept.peers != nullptr) {

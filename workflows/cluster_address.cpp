@@ -122,7 +122,7 @@ class AddressChecker : public ClusterReader {
       if (machine.address) check_machine(machine);
     }
     if (spec_.registry_forward && !spec_.registry_forward->text.starts_with("ipc://"))
-      check_address(*spec_.registry_forward);
+      check_address(*spec_.registry_forward, "tcp://HOST:PORT with the host as a number");
     check_each_has_its_own();
     check_beside();
     if (with != nullptr && without != nullptr && !beside_.some_unread)
@@ -152,10 +152,12 @@ class AddressChecker : public ClusterReader {
     if (machine.pages) check_address(*machine.pages);
   }
 
-  void check_address(const Name& address) {
+  /// `form`: what it must be; empty: any address.
+  void check_address(const Name& address, const std::string& form = {}) {
     const ReadAddress read = read_machine_address(address.text);
     if (!read.wrong.empty())
-      return error(address.mark, "bad-address", in_quotes(address.text) + read.wrong, read.help);
+      return error(address.mark, "bad-address", in_quotes(address.text) + read.wrong,
+                   form.empty() || address.text.starts_with("tcp://") ? read.help : form);
     // Said once: one folder is for all, however many machines have such an address.
     if (!read.is_local && !beside_.has_keys && !std::exchange(keys_missed_, true))
       error(address.mark, "missing-keys",
@@ -183,6 +185,12 @@ class AddressChecker : public ClusterReader {
             {"the registry's server (" + line_of(server->mark) + ")", &*server});
     for (const auto& [plain, uses] : at) {
       if (uses.size() < 2) continue;
+      if (uses.size() == 2 && uses[0].who == uses[1].who) {
+        error(uses[1].text->mark, "same-address",
+              uses[0].who + " has one address for its messages and its pages",
+              "`pages` of its own, at another port or file");
+        continue;
+      }
       std::string names;
       for (const Use& use : uses)
         names += (names.empty() ? "" : &use == &uses.back() ? " and " : ", ") + use.who;

@@ -69,7 +69,7 @@ void GlobalParamReader::load_ssd(const YamlNode& node, GlobalParamSpec& spec) {
   const YamlNode* ssd = find(node, "ssd");
   const YamlNode* bytes = find(node, "ssd_bytes");
   if (ssd && expect(*ssd, Kind::scalar, "ssd")) {
-    if (ssd->scalar.empty())
+    if (ssd->scalar.find_first_not_of(' ') == std::string::npos)
       error(ssd->mark, "wrong-value", "ssd names no folder", "ssd: /var/cache/pages");
     else if (ssd->scalar == "~" || ssd->scalar.starts_with("~/") ||
              ssd->scalar.find("${") != std::string::npos)
@@ -83,13 +83,16 @@ void GlobalParamReader::load_ssd(const YamlNode& node, GlobalParamSpec& spec) {
   const auto size = parse_byte_size(bytes->scalar);
   if (!size || *size < 1 << 20)
     error(bytes->mark, "wrong-value",
-          in_quotes(bytes->scalar) + " is no size of 1 MiB or more for ssd_bytes",
+          in_quotes(bytes->scalar) + " is no size for ssd_bytes: it " +
+              std::string(size ? "is less than 1 MiB" : byte_size_fault(bytes->scalar)),
           "a whole number and KiB, MiB, GiB or TiB: ssd_bytes: 4GiB");
   else if (!ssd)
     error(bytes->mark, "wrong-value", "ssd_bytes stands without ssd, the folder that it limits",
           "ssd: /var/cache/pages");
-  else
+  else {
     spec.ssd_bytes = static_cast<std::int64_t>(*size);
+    spec.ssd_bytes_mark = bytes->mark;
+  }
 }
 
 }  // namespace sluice

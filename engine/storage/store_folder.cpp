@@ -92,6 +92,8 @@ Result<StoreFolder> StoreFolder::look(const std::string& path) {
 Result<void> StoreFolder::check(const std::string& path) {
   Result<StoreFolder> folder = enter(path);
   if (folder.ok()) {
+    if (::faccessat(folder->folder_, ".", W_OK | X_OK, AT_EACCESS) != 0)
+      return folder->error("nothing can be written in it");
     const Result<void> read = folder->read_secret(false);
     return read.ok() || read.error().code == ErrorCode::not_found ? Result<void>() : read.error();
   }
@@ -129,7 +131,9 @@ Result<void> StoreFolder::take_lock() {
   struct flock all = whole_file();
   if (::fcntl(lock_, F_OFD_SETLK, &all) == 0) return {};
   return Error{ErrorCode::unavailable,
-               path_ + ": another process keeps its pages there; one folder is one process's"};
+               path_ +
+                   ": pages of another paged_kv are kept there, by this process or another "
+                   "one; a folder is of one of them"};
 }
 
 bool StoreFolder::is_there() const {

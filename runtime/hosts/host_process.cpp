@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/count_text.h"
+#include "base/signal_name.h"
 #include "runtime/hosts/spawn.h"
 
 namespace sluice::hosts {
@@ -33,11 +34,7 @@ constexpr milliseconds cgroups_every{100};  // while there are any to remove
 constexpr milliseconds to_remove{1'000};
 
 std::string how_it_ended(int status) {
-  if (WIFSIGNALED(status)) {
-    const char* const name = ::sigabbrev_np(WTERMSIG(status));
-    return "died by " + (name != nullptr ? "SIG" + std::string(name)
-                                         : "signal " + std::to_string(WTERMSIG(status)));
-  }
+  if (WIFSIGNALED(status)) return "died by " + signal_name(WTERMSIG(status));
   if (WEXITSTATUS(status) == lost_connection) return "closed its connection";
   return "ended with status " + std::to_string(WEXITSTATUS(status));
 }

@@ -174,8 +174,8 @@ Result<void> RedisLink::check_version(Deadline until) {
   std::from_chars(version.data(), version.data() + version.size(), major);
   if (hello->kind == RedisValue::Kind::error && hello->text.starts_with("NOAUTH"))
     return Error{ErrorCode::unavailable,
-                 "it asks for a password: write `registry: { address: ADDRESS, user: NAME, "
-                 "password_file: FILE }` in the cluster file"};
+                 "it asks for a password: add `user: NAME, password_file: FILE` to the cluster "
+                 "file's `registry: { address: ADDRESS }`"};
   if (hello->kind == RedisValue::Kind::error &&
       hello->text.find("unknown command") == std::string::npos)
     return Error{ErrorCode::unavailable, "it refuses HELLO: " + printable(hello->text)};

@@ -51,8 +51,8 @@ std::optional<Broken> meaning(unsigned event, unsigned value) {
     case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
     case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
       return Broken{
-          "no handshake could be made: does it use keys, and is its public key the one that is "
-          "known here?",
+          "no handshake could be made: does it stand still, does it use keys, and is its public "
+          "key the one that is known here?",
           Reason::key};
     default:
       return std::nullopt;

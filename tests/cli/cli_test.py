@@ -117,8 +117,32 @@ def folder_that_cannot_be(scratch, file):
         else:
             expect(f"ssd: {place}", code == 0 and not os.path.exists(os.path.join(scratch, "new_pages")), (code, out, err))
     file("folder.yaml", flow.replace("PLACE", "none/pages").encode())
-    one_line = sluice("validate", file("of_machines.yaml", b"cluster: 1\nworkflows: [ folder.yaml ]\nmachines: { a: { home: true }, b: { roles: [ a ] } }\n"))
-    expect("a folder that may be another machine's", one_line[0] == 0, one_line)
+    apart = b"cluster: 1\nworkflows: [ folder.yaml ]\nmachines: { a: { home: true ADDRESS_A }, b: { roles: [ a ] ADDRESS_B } }\n"
+    here = sluice("validate", file("of_machines.yaml", apart.replace(b"ADDRESS_A", b"").replace(b"ADDRESS_B", b"")))
+    expect("a folder of machines of this computer", here[0] == 1 and "none/pages: it cannot be made" in here[1] and "1 error" in here[1], here)
+    elsewhere = apart.replace(b"ADDRESS_A", b", address: tcp://127.0.0.1:27401").replace(b"ADDRESS_B", b", address: tcp://127.0.0.1:27402")
+    there = sluice("validate", file("of_machines.yaml", elsewhere))
+    expect("a folder that may be another machine's", there[0] == 0, there)
+    two_flows_one_folder(scratch, file, flow, elsewhere)
+    small = flow.replace("PLACE }", "own_pages,\n        page_tokens: 4096, ssd_bytes: 1GiB }")
+    code, out, err = sluice("validate", file("folder.yaml", small.replace("1GiB", "1MiB").encode()))
+    expect("a folder that is too small", code == 1 and "folder.yaml:6:39: error: " in out and "its 1024 KiB are too few" in out, (code, out, err))
+    code, out, err = sluice("validate", file("folder.yaml", small.encode()), "--set", "global_params.kv.ssd_bytes=1MiB")
+    expect("a folder that --set makes too small", code == 1 and "error: --set global_params.kv.ssd_bytes=1MiB: " in out and "its 1024 KiB are too few" in out, (code, out, err))
+
+
+def two_flows_one_folder(scratch, file, flow, elsewhere):
+    """Two workflows of a cluster file whose pools are on one computer need a folder each; on two computers the path may be the same."""
+    file("folder.yaml", flow.replace("PLACE", "own_pages").encode())
+    file("other.yaml", flow.replace("PLACE", "own_pages").replace("workflow: w", "workflow: v").replace("{ a: {", "{ c: {").replace("a.generate", "c.generate").encode())
+    addresses = elsewhere.replace(b"folder.yaml", b"folder.yaml, other.yaml")
+    together = addresses.replace(b"roles: [ a ]", b"roles: [ a, c ]")
+    apart = addresses.replace(b"home: true", b"home: true, roles: [ c ]")
+    here = b"cluster: 1\nworkflows: [ folder.yaml, other.yaml ]\nmachines: { a: { home: true, roles: [ c ] }, b: { roles: [ a ] } }\n"
+    for what, cluster, machines in (("on one machine", together, "bb"), ("on one computer", here, "ba"), ("apart", apart, "")):
+        code, out, err = sluice("validate", file("two.yaml", cluster))
+        words = machines and (f"'kv' of {scratch}/folder.yaml (machine '{machines[0]}') and 'kv' of {scratch}/other.yaml (machine '{machines[1]}') keep pages in one folder, ")
+        expect(f"two workflows, one folder, {what}", (code == 1 and words in out and "1 error" in out) if words else code == 0, (code, out, err))
 
 
 def set_of_a_cluster(file):
@@ -209,7 +233,13 @@ def kinds(scratch, file):
     keys = os.path.join(scratch, "keys")
     one_line_error("a key of no machine", "a machine's name is of a-z", "keys", keys, "--machine", "arm", "--machine", "Bad", status=2)
     one_line_error("a machine twice", "--machine arm is given twice", "keys", keys, "--machine", "arm", "--machine", "arm", status=2)
+    one_line_error("keys in a folder without a name", "the folder's name is empty", "keys", "", "--machine", "arm", status=2)
     expect("no key is left of them", not os.path.exists(keys), "")
+    open_folder = os.path.join(scratch, "open_keys")
+    os.mkdir(open_folder)
+    os.chmod(open_folder, 0o777)
+    one_line_error("keys in a folder that others may write in", f"{open_folder}: others may write in it, who could replace keys", "keys", open_folder, "--machine", "arm")
+    expect("no key is left there", not os.listdir(open_folder), os.listdir(open_folder))
     shared = os.path.join(keys, "kv-pages.secret")
     for machine, then in (("first", "is as secret"), ("old", "was there and is kept")):
         code, out, err = sluice("keys", keys, "--machine", machine)

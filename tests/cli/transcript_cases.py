@@ -279,7 +279,7 @@ def said_of_machines():
     yield "beginning and ending", [("0", "front", 100, {"ready": True, "ending": True}), ("1", "eyes", 101, {"ready": False}),
                                    ("2", "paint", 102, {"ready": 1})]
     yield "up", [("up", "", 99, [process, {**process, "machine": "paint", "starts": 2, "ended": "ended with status 3"},
-                                 {**process, "machine": "front", "pid": 0, "starts": 7, "ended": "was ended by Killed", "failing": 6},
+                                 {**process, "machine": "front", "pid": 0, "starts": 7, "ended": "died by SIGKILL", "failing": 6},
                                  {**process, "machine": "eyes", "other": True}]), ("1", "eyes", 101, ready)]
     yield "run", [("0", "front", 100, front(plain, processes=[process]))]
     yield "up beside run", [("0", "front", 100, front(plain, processes=[process])), ("up", "", 99, [])]

@@ -127,7 +127,7 @@ def life_and_end(folder: str, cluster: str):
     os.kill(killed["pid"], signal.SIGKILL)
     until(lambda: status(cluster)["eyes"].get("incarnation", 0) > killed["incarnation"], 20, "eyes in another life")
     again = [one for one in status(cluster)["up"]["processes"] if one["machine"] == "eyes"][0]
-    check(again["starts"] == 2 and again["ended"] == "was ended by Killed", f"eyes was killed: {again}")
+    check(again["starts"] == 2 and again["ended"] == "died by SIGKILL", f"eyes was killed: {again}")
 
     stopped = status(cluster)["paint"]
     os.kill(stopped["pid"], signal.SIGSTOP)

@@ -225,7 +225,7 @@ def with_password(folder: str):
         started.append(made)
         return made
     plain = with_registry(folder, "plain.yaml", f"unix://{socket}")
-    waiting = [(node(plain), "it asks for a password: write `registry: { address: ADDRESS, user: NAME, password_file")]
+    waiting = [(node(plain), "it asks for a password: add `user: NAME, password_file: FILE` to the cluster file's `registry: {")]
     good = node(cluster)
     check(good.stdout.readline() == "machine 'eyes' is ready\n", "the right password")
     check(secret not in " ".join(command_of(good.pid)), "the password is in no command line")

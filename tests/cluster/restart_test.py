@@ -91,10 +91,10 @@ def keeps_failing(folder: str, cluster: str):
           f"who is waited for in vain is named: {result}")
     home.stop()
     said = sluice("status", "--cluster", cluster).stdout
-    check("eyes   does not run now; started 5 times; the last one was ended by Killed; it keeps failing: 5 ends in a "
+    check("eyes   does not run now; started 5 times; the last one died by SIGKILL; it keeps failing: 5 ends in a "
           "row, each within 10 s of its start; it is tried again every 60 s" in said, said)
     done = sluice("run", "--cluster", cluster, "--prompt", "draw a star", "--join-within", "30")
-    check(done.returncode == 1 and "error: machine 'eyes' was ended by Killed; it keeps failing: 5 ends in a row"
+    check(done.returncode == 1 and "error: machine 'eyes' died by SIGKILL; it keeps failing: 5 ends in a row"
           in done.stderr, f"run: {done}")
     node, talk = by_hand(cluster), up.pid_of("talk")  # `up` still says that eyes keeps failing
     os.kill(talk, signal.SIGSTOP)

@@ -49,7 +49,8 @@ TEST_CASE("a folder is made with a secret of its own, and whoever looks at it se
     owner = folder->owner();
     CHECK(secret != PageKeys::Secret{});
     CHECK(place.open() ==
-          "unavailable, PAGES: another process keeps its pages there; one folder is one process's");
+          "unavailable, PAGES: pages of another paged_kv are kept there, by this process or "
+          "another one; a folder is of one of them");
     const auto beside = StoreFolder::look(place.path);
     REQUIRE(beside.ok());
     CHECK(beside->is_held());

@@ -24,9 +24,8 @@ namespace {
 using namespace std::chrono_literals;
 
 const std::string wants_password =
-    "it asks for a password: write `registry: { address: ADDRESS, user: NAME, password_file: FILE "
-    "}` "
-    "in the cluster file";
+    "it asks for a password: add `user: NAME, password_file: FILE` to the cluster file's "
+    "`registry: { address: ADDRESS }`";
 const std::string hello = "*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.4\r\n";
 
 /// Takes one connection, sends `says` at once, and reads until the other side has closed.

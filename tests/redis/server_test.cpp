@@ -223,7 +223,7 @@ TEST_CASE("a user with the rule that is written down, and nothing more, is enoug
   const auto with = [&](std::optional<RedisLogin> login) {
     return server.keeper("front", "aaaaaaaaaa", 5, 0ms, std::move(login));
   };
-  CHECK(is_refused(*with(std::nullopt), "it asks for a password: write `registry: {"));
+  CHECK(is_refused(*with(std::nullopt), "it asks for a password: add `user: NAME"));
   CHECK(is_refused(*with(RedisLogin{"lab", "sesame", "keys/redis"}),
                    "it does not take user 'lab' with the password in keys/redis"));
   CHECK(is_refused(*with(RedisLogin{"nobody", "open sesame", "keys/redis"}),
@@ -289,8 +289,8 @@ TEST_CASE("servers that are too old, hostile or nobody are named as such") {
   CHECK(says(version("6.2.7")) == "it is Redis 6.2.7, 7 or later is needed");
   CHECK(says("-ERR unknown command `HELLO`\r\n") == "it is Redis 5 or older, 7 or later is needed");
   CHECK(says("-NOAUTH Authentication required.\r\n") ==
-        "it asks for a password: write `registry: { address: ADDRESS, user: NAME, password_file: "
-        "FILE }` in the cluster file");
+        "it asks for a password: add `user: NAME, password_file: FILE` to the cluster file's "
+        "`registry: { address: ADDRESS }`");
   CHECK(says("HTTP/1.1 400 Bad Request\r\n\r\n").find("no answer of a Redis server") !=
         std::string::npos);
   CHECK(says("*2000000000\r\n").find("its answer is refused") == 0);

@@ -31,6 +31,7 @@ struct ChatWorld {
                      const std::string& ssd = {}, const TextDevice* cuda = nullptr,
                      std::string checkpoint = directory)
       : model(std::move(checkpoint)) {
+    param.name.text = "kv";
     param.page_tokens = 8;
     param.pages = pages;
     if (!ssd.empty()) param.ssd = Name{ssd, {}};

@@ -30,7 +30,8 @@ TEST_CASE("a paged_kv of a chat opens its folder, and one folder is one paged_kv
     CHECK(fs::exists(scratch + "/pages/secret"));
     const auto second = make("/tests/golden/conversation_qwen");
     REQUIRE_FALSE(second.ok());
-    CHECK_THAT(second.error().message, Catch::Matchers::Contains("another process keeps"));
+    CHECK_THAT(second.error().message,
+               Catch::Matchers::Contains("pages of another paged_kv are kept there"));
   }
   CHECK(make("/tests/golden/conversation_qwen").ok());
   const auto draws = make("/models/scenes");
@@ -73,4 +74,29 @@ TEST_CASE("an idle session gives up pages for what is read back for another, and
     CHECK(said(second) == want);
     CHECK(static_cast<ChatSessions&>(*world.sessions).tier()->store().counts().read > 0);
   }
+}
+
+TEST_CASE("a call whose folder of pages has failed is told why, and later ones are not") {
+  const ScratchFolder folder;
+  const std::string pages = folder.path() + "/pages";
+  ChatWorld world(64, {}, pages);
+  std::vector<std::string> told;
+  for (const char* session : {"a", "b", "c"}) {
+    FakeActivation asked = piece(
+        std::string("What is on the table of ") + session + ", and what is under it?", session);
+    world.chat->admit(asked);
+    world.run();
+    CHECK_FALSE(said(asked).empty());
+    told.insert(told.end(), asked.warnings.begin(), asked.warnings.end());
+    if (*session == 'a') {
+      CHECK(told.empty());
+      std::filesystem::remove_all(pages);
+    }
+    // Writes end behind the forwards.
+    const_cast<KvTier*>(static_cast<ChatSessions&>(*world.sessions).tier())->flush();
+  }
+  REQUIRE(told.size() == 1);
+  CHECK_THAT(told[0],
+             Catch::Matchers::StartsWith(
+                 "pages of 'kv' are kept in memory alone for a while, not in " + pages + ": "));
 }

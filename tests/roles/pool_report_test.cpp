@@ -3,6 +3,7 @@
 #include "base/pool_report.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <thread>
 
 #include "chat_world.h"
@@ -101,6 +102,12 @@ TEST_CASE("what came from a disk is told apart from what was in memory") {
     CHECK(report.memory == 0);
     CHECK(report.source_off.empty());
     if (!is_first) CHECK(report.source_pages >= report.brought_pages);
+    const_cast<KvTier*>(static_cast<ChatSessions&>(*world.sessions).tier())->flush();
+    std::uint64_t bytes = 0;
+    for (const auto& file : std::filesystem::directory_iterator(folder.path() + "/pages"))
+      if (file.path().filename().string().starts_with("segment-")) bytes += file.file_size();
+    CHECK(bytes > 0);
+    CHECK(report_of(*world.sessions).source_bytes == bytes);
   }
 }
 

@@ -358,7 +358,7 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
       {with_machines("  front: { home: true, address: 'ipc:///a/b', pages: 'ipc:///a//b', roles: "
                      "[ ear, eye ] }\n"
                      "  gpu: { address: 'ipc:///a/c', roles: [ mind, hand ] }\n"),
-       "4:53 same-address 'front' (line 4) has one address for its messages and its pages | "
+       "4:54 same-address 'front' (line 4) has one address for its messages and its pages | "
        "`pages` of its own, at another port or file"},
       {with_machines("  front: { home: true, address: 'ipc:///a/b', roles: [ ear, eye ] }\n"
                      "  gpu: { address: 'ipc:///a/b.memory', roles: [ mind, hand ] }\n"),

@@ -50,6 +50,7 @@ class Link {
   std::span<std::byte> room();
   void took(std::size_t bytes);
   std::vector<Ended> take_ended() { return std::exchange(ended_, {}); }
+  bool has_ended() const { return !ended_.empty(); }
 
  private:
   enum class State : std::uint8_t { greets, open, broken };

@@ -24,7 +24,8 @@ struct TcpMemoryOptions {
   unsigned threads = 0;       // of each side; 0: by the computer's cores
   unsigned connections = 0;   // to each region; 0: as many as threads
   std::chrono::nanoseconds handshake_most = std::chrono::seconds(3);
-  /// Without a byte amid reads: of an owner, and of a reader, which may do something else.
+  /// Amid reads: until an owner has sent another whole one, or 64 KiB of it; and without taking a
+  /// byte, of a reader, which may do something else.
   std::chrono::nanoseconds silence_most = std::chrono::seconds(5);
   std::chrono::nanoseconds reader_silence_most = std::chrono::seconds(30);
 };

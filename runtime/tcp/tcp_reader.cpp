@@ -11,6 +11,9 @@ namespace {
 
 /// Of one connection before others have their turn.
 constexpr std::size_t turn_bytes = std::size_t{1} << 20U;
+/// An owner gets on with each read that ends, and with so many bytes of a longer one; not with each
+/// byte, so that one byte every few seconds does not keep reads.
+constexpr std::size_t step_bytes = std::size_t{64} << 10U;
 
 }  // namespace
 
@@ -70,7 +73,7 @@ void Reader::close(std::uint64_t connection) { put(Close{connection}); }
 
 void Reader::run() {
   for (;;) {
-    const std::vector<Waiter::Event> events = waiter_->wait(end_late());
+    const std::vector<Waiter::Event> events = waiter_->wait(until_late());
     {
       const std::lock_guard lock(mutex_);
       if (is_over_) break;
@@ -79,6 +82,7 @@ void Reader::run() {
     for (const Waiter::Event& event : events)
       if (const auto it = connections_.find(event.number); it != connections_.end())
         move(it->second, event.can_read);
+    end_late();  // behind what came while this process stood still
   }
   connections_.clear();
 }
@@ -115,8 +119,7 @@ void Reader::perform(const Read& read) {
   if (!can_be || one.remote->has_failed()) return one.remote->tell(read.number, {});
   if (read.request.first.size + read.request.then.size == 0)
     return one.remote->tell(read.number, landing_->take(0));
-  if (one.link.is_open() && one.link.asked() == 0)
-    one.deadline = Clock::now() + options_.silence_most;
+  if (one.link.is_open() && one.link.asked() == 0) give_time(one);
   one.link.ask(read.number, read.request);
   one.has_changed = true;
 }
@@ -144,8 +147,14 @@ void Reader::receive_some(Connection& one) {
     got += bytes;
     if (bytes < room.size()) break;
   }
-  if (got > 0 && (one.link.is_open() || was_open))
-    one.deadline = Clock::now() + options_.silence_most;
+  one.got += got;
+  const bool opens = one.link.is_open() && !was_open;
+  if (opens || one.link.has_ended() || (was_open && one.got >= step_bytes)) give_time(one);
+}
+
+void Reader::give_time(Connection& one) {
+  one.deadline = Clock::now() + options_.silence_most;
+  one.got = 0;
 }
 
 void Reader::send_some(Connection& one) {
@@ -179,19 +188,22 @@ void Reader::fail(Connection& one) {
   one.link.give_up();
 }
 
-std::chrono::nanoseconds Reader::end_late() {
-  const Clock::time_point now = Clock::now();
+bool Reader::is_timed(const Connection& one) {
+  return one.socket && (!one.link.is_open() || one.link.asked() > 0);
+}
+
+std::chrono::nanoseconds Reader::until_late() const {
   Clock::time_point next = Clock::time_point::max();
-  for (auto& [number, one] : connections_) {
-    const bool is_timed = one.socket && (!one.link.is_open() || one.link.asked() > 0);
-    if (!is_timed) continue;
-    if (one.deadline <= now)
-      fail(one);
-    else
-      next = std::min(next, one.deadline);
-  }
+  for (const auto& [number, one] : connections_)
+    if (is_timed(one)) next = std::min(next, one.deadline);
   return next == Clock::time_point::max() ? std::chrono::nanoseconds(-1)
-                                          : std::max(next - now, Clock::duration::zero());
+                                          : std::max(next - Clock::now(), Clock::duration::zero());
+}
+
+void Reader::end_late() {
+  const Clock::time_point now = Clock::now();
+  for (auto& [number, one] : connections_)
+    if (is_timed(one) && one.deadline <= now) fail(one);
 }
 
 }  // namespace sluice::tcp

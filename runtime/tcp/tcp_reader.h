@@ -75,7 +75,8 @@ class Reader {
     std::shared_ptr<Remote> remote;
     Descriptor socket;  // none: it has failed
     Link link;
-    Clock::time_point deadline;  // for its handshake, or the next bytes
+    Clock::time_point deadline;  // for its handshake, or to get on
+    std::size_t got = 0;         // since the deadline was set
     bool writes = true;
     bool has_changed = false;  // since it was last looked at
   };
@@ -90,7 +91,11 @@ class Reader {
   void send_some(Connection& one);
   void tell_ended(Connection& one);
   void fail(Connection& one);
-  std::chrono::nanoseconds end_late();
+  void give_time(Connection& one);
+  static bool is_timed(const Connection& one);
+  /// When the next connection is late. Below zero: none will be.
+  std::chrono::nanoseconds until_late() const;
+  void end_late();
   void put(Command command);
 
   const TcpMemoryOptions options_;

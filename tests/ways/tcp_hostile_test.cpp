@@ -166,6 +166,26 @@ TEST_CASE("reads of an owner that says its welcome byte by byte end in time") {
   }
 }
 
+TEST_CASE("a read of which the owner says one byte after the other ends in time") {
+  for (const bool is_encrypted : {false, true}) {
+    OwnerByHand owner(is_encrypted);
+    TcpMemoryOptions options = options_of(is_encrypted);
+    options.silence_most = soon;
+    const auto memory = made(options);
+    Ended ended;
+    auto reached = memory->reach(tcp::encode(owner.key), ended);
+    REQUIRE(reached.ok());
+    (*reached)->read(1, {0, 4096}, {});
+    owner.accept();
+    owner.listen();
+    say(owner.socket, owner.owed(tcp::welcome_bytes));
+    owner.listen();
+    CHECK(said_slowly(owner.socket, owner.owed(4096)) < 1024);
+    CHECK_FALSE(ended.wait_for(1));
+    CHECK(ended.has_each_ended_once(1, 2));
+  }
+}
+
 TEST_CASE("a read of which the owner says half, and then ends, has no bytes") {
   for (const bool is_encrypted : {false, true})
     for (const std::size_t lacking : {std::size_t{1}, std::size_t{30000}}) {

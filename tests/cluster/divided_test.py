@@ -61,13 +61,13 @@ class DividedHome(HeardHome):
         return number
 
 
-def write_cluster(folder: str, lease: float) -> str:
+def write_cluster(folder: str, lease: float, more: str = "") -> str:
     with open(os.path.join(folder, "divided.yaml"), "w", encoding="utf-8") as out:
         out.write(WORKFLOW)
-    path = os.path.join(folder, f"cluster{int(lease * 1000)}.yaml")
+    path = os.path.join(folder, f"cluster{int(lease * 1000)}{'more' if more else ''}.yaml")
     with open(path, "w", encoding="utf-8") as out:
         out.write("cluster: 1\nworkflows: [ divided.yaml ]\nmachines:\n  front: { home: true }\n"
-                  "  one: { roles: [ judge ] }\n  two: { roles: [ judge ] }\n"
+                  f"  one: {{ roles: [ judge ] }}\n  two: {{ roles: [ judge ]{more} }}\n"
                   f"lease: {int(lease * 1000)}ms\n")
     return path
 
@@ -78,13 +78,13 @@ def status(cluster: str) -> dict:
     return {one["name"]: one for one in json.loads(done.stdout)["machines"]} if done.returncode == 0 else {}
 
 
-def same_bytes(folder: str, cluster: str):
+def same_bytes(folder: str, *clusters: str):
     calls = os.path.join(folder, "calls.jsonl")
     with open(calls, "w", encoding="utf-8") as out:
         for number in range(6):
             out.write(line(number) + "\n")
     seen = []
-    for where in ([os.path.join(folder, "divided.yaml")], ["--cluster", cluster]):
+    for where in ([os.path.join(folder, "divided.yaml")], *(["--cluster", cluster] for cluster in clusters)):
         outputs = os.path.join(folder, f"out{len(seen)}")
         os.mkdir(outputs)
         done = subprocess.run([SLUICE, "run", *where, "--calls", calls, "--out", outputs], cwd=ROOT,
@@ -99,8 +99,9 @@ def same_bytes(folder: str, cluster: str):
         seen.append((results, files))
     for key, want in seen[0][0].items():
         check(want.count("question") == 3, f"three replicas: {want}")
-        check(want == seen[1][0].get(key), f"one process: {want}, three: {seen[1][0].get(key)}")
-    check(seen[0][1] == seen[1][1], "one process and three do not show the same pictures")
+        for results, _ in seen[1:]:
+            check(want == results.get(key), f"one process: {want}, three: {results.get(key)}")
+    check(all(files == seen[0][1] for _, files in seen), "one process and three do not show the same pictures")
 
 
 def is_whole(result: dict | None) -> bool:
@@ -172,7 +173,8 @@ def main():
         os.mkdir(run, 0o700)
         os.environ["XDG_RUNTIME_DIR"] = run
         memory = sorted(os.listdir("/dev/shm"))
-        same_bytes(folder, write_cluster(folder, CALM))
+        # Also where the replica is in a process of its own beside its machine.
+        same_bytes(folder, write_cluster(folder, CALM), write_cluster(folder, CALM, ", hosts: { apart: [ judge ] }"))
         cases = strikes(folder, write_cluster(folder, LEASE))
         check(not os.listdir(run), f"`up` leaves {[x for x in os.walk(run)]}")
         check(sorted(os.listdir("/dev/shm")) == memory, f"/dev/shm: {sorted(os.listdir('/dev/shm'))}, {memory} before")

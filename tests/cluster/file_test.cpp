@@ -66,6 +66,7 @@ TEST_CASE("replicas that all run each set of inputs may be on as many machines a
                                              "  three: { roles: [ ear ] }\n"));
     LoadedWorkflow workflow = load_workflow("two.yaml", workflow_text);
     workflow.spec.roles[0].balance = Balance::broadcast;
+    workflow.spec.roles[3].colocate.reset();
     change(workflow.spec);
     const WorkflowSpec* specs[] = {&workflow.spec};
     const Placement placement = place_roles(loaded, specs);
@@ -79,20 +80,22 @@ TEST_CASE("replicas that all run each set of inputs may be on as many machines a
   CHECK(placed([](WorkflowSpec& spec) { spec.roles[0].replicas = 3; }).empty());
   CHECK(placed([](WorkflowSpec& spec) { spec.roles[0].replicas = 256; }).empty());
   CHECK(placed([](WorkflowSpec& spec) { spec.roles[0].replicas = 2; }) ==
-        "7:19 too-few-replicas role 'ear' is on 3 machines, and its replicas are divided among "
+        "7:21 too-few-replicas role 'ear' is on 3 machines, and its replicas are divided among "
         "them (`balance: broadcast`), but it has 2 replicas: none is left for 'three' | "
         "`replicas: 3` of the role, or more; or name it on fewer machines\n");
   CHECK(placed([](WorkflowSpec& spec) {
           spec.roles[0].replicas = 3;
-          spec.roles[0].global_params = {{"kv", {}}};
+          spec.roles[0].global_params = {{"own", {}}};
         }) ==
-        "6:22 must-be-on-one-machine role 'ear' is on 'two' and on 'one' (line 5), and its "
-        "replicas are divided among them (`balance: broadcast`), but they share 'kv' in memory | "
+        "6:24 must-be-on-one-machine role 'ear' is on 'two' and on 'one' (line 5), and its "
+        "replicas are divided among them (`balance: broadcast`), but they share 'own' in memory | "
         "put it on one machine\n");
-  CHECK(placed([](WorkflowSpec& spec) {
-          spec.roles[0].replicas = 3;
-          spec.roles[3].colocate = Name{"ear", {}};
-        }).starts_with("6:22 must-be-on-one-machine role 'ear' is on 'two' and on 'one' (line 5), "
+  CHECK(
+      placed([](WorkflowSpec& spec) {
+        spec.roles[0].replicas = 3;
+        spec.roles[3].colocate = Name{"ear", {}};
+      })
+          .starts_with("6:24 must-be-on-one-machine role 'ear' is on 'two' and on 'one' (line 5), "
                        "and its replicas are divided among them (`balance: broadcast`), but 'eye' "
                        "is colocated with 'ear' | put it on one machine, or remove `colocate`\n"));
 }

@@ -11,6 +11,7 @@
 #include "cli/lock_file.h"
 #include "cli/machine_status.h"
 #include "cli/status_socket.h"
+#include "graph/replica_split.h"
 
 namespace sluice::cli {
 
@@ -128,10 +129,14 @@ bool Restarts::has_stand_ins(const NodeStatus& status, std::size_t machine) cons
   };
   // Until its loss is known calls may still be sent to it.
   if (machines[machine].known.state == Roster::State::there) return false;
-  for (const RoleMachines& roles : cluster_.placed)
-    for (const std::vector<std::uint32_t>& on : roles)
-      if (std::ranges::find(on, machine) != on.end() && std::ranges::none_of(on, is_there))
-        return false;
+  for (std::size_t i = 0; i < cluster_.placed.size(); ++i)
+    for (std::size_t role = 0; role < cluster_.placed[i].size(); ++role) {
+      const std::vector<std::uint32_t>& on = cluster_.placed[i][role];
+      if (std::ranges::find(on, machine) == on.end()) continue;
+      // Of divided replicas nobody else has those of the machine.
+      const bool is_divided = is_split(cluster_.workflows[i].loaded.spec.roles[role], on);
+      if (is_divided || std::ranges::none_of(on, is_there)) return false;
+    }
   return true;
 }
 

@@ -22,6 +22,7 @@
 #include "cli/run_inputs.h"
 #include "cli/run_options.h"
 #include "cli/trace.h"
+#include "graph/replica_split.h"
 #include "runtime/call_stream.h"
 #include "runtime/runner.h"
 
@@ -153,14 +154,20 @@ struct Prepared {
   const Compiled& compiled() const { return cluster ? cluster->workflows[workflow] : *alone; }
 };
 
-/// The nodes whose roles other machines run.
+/// The nodes whose roles other machines run, and of those that several do, none that this machine
+/// asks the others for.
 std::vector<std::string> elsewhere(const Prepared& prepared) {
   std::vector<std::string> names;
   if (!prepared.cluster) return names;
   const RoleMachines& machines = prepared.cluster->placed[prepared.workflow];
   const std::vector<std::uint32_t> home{prepared.self};
-  for (const PlanNode& node : prepared.compiled().plan.nodes)
-    if (node.id != entry_node && machines[node.role] != home) names.push_back(node.name);
+  const std::vector<RoleSpec>& roles = prepared.compiled().loaded.spec.roles;
+  for (const PlanNode& node : prepared.compiled().plan.nodes) {
+    if (node.id == entry_node || machines[node.role] == home) continue;
+    const bool asks = is_split(roles[node.role], machines[node.role]) &&
+                      machines[node.role].front() == prepared.self;
+    if (!asks) names.push_back(node.name);
+  }
   return names;
 }
 

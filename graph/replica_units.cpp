@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/replica_split.h"
 #include "graph/together.h"
 
 namespace sluice {
@@ -26,12 +27,14 @@ Units units_of(const WorkflowSpec& spec, const RoleMachines& placed) {
     return role;
   };
   for (const TogetherRoles& pair : roles_together(spec)) {
+    if (is_split(*pair.first, placed[index(pair.first)])) continue;
     const std::size_t a = first_of(index(pair.first)), b = first_of(index(pair.second));
     if (placed[a] == placed[b]) with[std::max(a, b)] = std::min(a, b);
   }
   Units made{{}, std::vector<std::uint16_t>(with.size(), none)};
   for (std::size_t role = 0; role < with.size(); ++role) {
-    if (placed[role].size() < 2) continue;
+    // One that each call runs on all replicas of has its nodes on the first machine in every call.
+    if (placed[role].size() < 2 || is_split(spec.roles[role], placed[role])) continue;
     const std::size_t first = first_of(role);  // stands no later
     if (first == role) {
       made.of_role[role] = static_cast<std::uint16_t>(made.units.size());

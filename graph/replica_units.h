@@ -2,7 +2,8 @@
 //
 // Roles that share memory or pages, and are on the same several machines, make one unit: a call
 // uses one machine of it. Where a role of a unit says `balance: session` or `cache`, so does the
-// unit.
+// unit. The nodes of a role whose replicas are divided (graph/replica_split.h) are on its first
+// machine in every call.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/count_text.h"
 #include "base/file.h"
 #include "graph/together.h"
 #include "workflows/cluster_address.h"
@@ -349,9 +350,7 @@ class Placer {
                 machine(first.machine) + "' (" + line_of(first.at->mark) + "), but " + but,
             help);
     };
-    if (role.balance == Balance::broadcast)
-      refuse("each of its replicas gets every frame (`balance: broadcast`)",
-             "put it on one machine; `replicas` of it run there together");
+    if (role.balance == Balance::broadcast) return check_split(workflow, role, *placed);
     for (const Name& param : role.global_params) {
       const GlobalParamSpec* const spec = param_of(workflow, param.text);
       if (spec == nullptr) continue;
@@ -363,6 +362,33 @@ class Placer {
         refuse("its '" + param.text + "' is in the memory of one",
                "put it on one machine: " + why_not);
     }
+  }
+
+  /// Its replicas are divided among the machines.
+  void check_split(const WorkflowSpec& workflow, const RoleSpec& role, const PlacedOn& placed) {
+    const auto refuse = [&](const Placed& at, std::string code, const std::string& but,
+                            const std::string& help) {
+      error(at.at->mark, std::move(code), "role '" + role.name.text + "' " + but, help);
+    };
+    const std::string divided = "and its replicas are divided among them (`balance: broadcast`)";
+    if (role.replicas < placed.size())
+      refuse(placed[role.replicas], "too-few-replicas",
+             "is on " + std::to_string(placed.size()) + " machines, " + divided + ", but it has " +
+                 count_text(role.replicas, "replica") + ": none is left for '" +
+                 machine(placed[role.replicas].machine) + "'",
+             "`replicas: " + std::to_string(placed.size()) +
+                 "` of the role, or more; or name it on fewer machines");
+    const std::string several = "is on '" + machine(placed[1].machine) + "' and on '" +
+                                machine(placed[0].machine) + "' (" +
+                                line_of(placed[0].at->mark) + "), " + divided + ", but ";
+    for (const TogetherRoles& pair : roles_together(workflow))
+      if (pair.param.empty() && (pair.first == &role || pair.second == &role))
+        refuse(placed[1], "must-be-on-one-machine", several + pair.why,
+               "put it on one machine, or remove `colocate`");
+    if (!role.global_params.empty())
+      refuse(placed[1], "must-be-on-one-machine",
+             several + "they share '" + role.global_params.front().text + "' in memory",
+             "put it on one machine");
   }
 
   static const GlobalParamSpec* param_of(const WorkflowSpec& workflow, const std::string& name) {

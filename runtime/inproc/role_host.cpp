@@ -78,28 +78,38 @@ Result<RoleMaking> RoleHost::making_of(const WorkflowSpec& spec, const RoleSpec&
   return making;
 }
 
-Result<RoleHost::Places> RoleHost::add_role(const WorkflowSpec& spec, const RoleSpec& role) {
+Result<RoleHost::Places> RoleHost::add_role(const WorkflowSpec& spec, const RoleSpec& role,
+                                            const SplitRole& split) {
   const std::string id = identity(role.name.text, role.included_from);
   if (const auto kept = places_.find(id); kept != places_.end()) return kept->second;
-  const Plugin* plugin = catalog_.find(role.plugin.text);
-  if (plugin == nullptr)
-    return Error{ErrorCode::not_found,
-                 "role '" + role.name.text + "': no plugin '" + role.plugin.text + "'"};
   Result<RoleMaking> making = making_of(spec, role);
   if (!making.ok()) return making.error();
   specs_.push_back(std::make_unique<RoleSpec>(role));
   making->role = specs_.back().get();
   Places places;
   for (making->replica = 0; making->replica < role.replicas; ++making->replica) {
-    if (options_.progress) options_.progress("preparing " + role.name.text);
-    Result<RoleInstance> made = plugin->make(*making);
-    if (!made.ok())
-      return Error{made.error().code, "role '" + role.name.text + "': " + made.error().message};
-    Lane& lane = lane_for(spec, role, making->replica);
-    const bool stepped = std::holds_alternative<std::unique_ptr<SteppedRole>>(*made);
-    places.push_back({&lane, lane.add(std::move(made).value()), stepped});
+    Result<RolePlace> place = add_replica(spec, *making, split);
+    if (!place.ok())
+      return Error{place.error().code, "role '" + role.name.text + "': " + place.error().message};
+    places.push_back(*place);
   }
   return places_[id] = std::move(places);
+}
+
+Result<RolePlace> RoleHost::add_replica(const WorkflowSpec& spec, const RoleMaking& making,
+                                        const SplitRole& split) {
+  const bool elsewhere = !split.here.empty() && !split.here[making.replica];
+  if (elsewhere && !split.stand_in) return RolePlace{};
+  const RoleSpec& role = *making.role;
+  const Plugin* plugin = catalog_.find(role.plugin.text);
+  if (plugin == nullptr)
+    return Error{ErrorCode::not_found, "no plugin '" + role.plugin.text + "'"};
+  if (options_.progress && !elsewhere) options_.progress("preparing " + role.name.text);
+  Result<RoleInstance> made = elsewhere ? split.stand_in(making.replica) : plugin->make(making);
+  if (!made.ok()) return made.error();
+  Lane& lane = lane_for(spec, role, making.replica);
+  const bool stepped = std::holds_alternative<std::unique_ptr<SteppedRole>>(*made);
+  return RolePlace{&lane, lane.add(std::move(made).value()), stepped};
 }
 
 NodePlace RoleHost::place_of(const WorkflowSpec& spec, const PlanNode& node,
@@ -137,7 +147,8 @@ bool stays_on_lane(const Plan& plan, const std::vector<NodePlace>& places, const
 }  // namespace
 
 Result<std::vector<RoleHost::Places>> RoleHost::add_roles(const WorkflowSpec& spec,
-                                                          const std::vector<bool>& here) {
+                                                          const std::vector<bool>& here,
+                                                          const SplitRoles& split) {
   const auto is_here = [&](std::size_t role) { return here.empty() || here[role]; };
   for (const GlobalParamSpec& param : spec.global_params) {
     bool used = here.empty();
@@ -149,7 +160,9 @@ Result<std::vector<RoleHost::Places>> RoleHost::add_roles(const WorkflowSpec& sp
   }
   std::vector<Places> of_roles;
   for (std::size_t i = 0; i < spec.roles.size(); ++i) {
-    Result<Places> made = is_here(i) ? add_role(spec, spec.roles[i]) : Places{};
+    Result<Places> made =
+        is_here(i) ? add_role(spec, spec.roles[i], split.empty() ? SplitRole{} : split[i])
+                   : Places{};
     if (!made.ok()) return made.error();
     of_roles.push_back(std::move(made).value());
   }
@@ -157,9 +170,10 @@ Result<std::vector<RoleHost::Places>> RoleHost::add_roles(const WorkflowSpec& sp
 }
 
 Result<std::vector<NodePlace>> RoleHost::add(const WorkflowSpec& spec, const Plan& plan,
-                                             const std::vector<bool>& here) {
+                                             const std::vector<bool>& here,
+                                             const SplitRoles& split) {
   ++workflows_;
-  Result<std::vector<Places>> added = add_roles(spec, here);
+  Result<std::vector<Places>> added = add_roles(spec, here, split);
   if (!added.ok()) return added.error();
   const std::vector<Places>& of_roles = *added;
   std::vector<NodePlace> places;
@@ -171,6 +185,7 @@ Result<std::vector<NodePlace>> RoleHost::add(const WorkflowSpec& spec, const Pla
     }
     NodePlace& place = places.emplace_back(place_of(spec, node, of_roles));
     for (const RolePlace& replica : place.replicas) {
+      if (replica.lane == nullptr) continue;
       const auto it = std::ranges::find(lanes, replica.lane);
       place.lanes.push_back(static_cast<std::uint16_t>(it - lanes.begin()));
       if (it == lanes.end()) lanes.push_back(replica.lane);

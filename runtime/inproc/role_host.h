@@ -8,6 +8,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -27,6 +28,14 @@ namespace sluice {
 std::string identity_of(std::size_t workflow, const std::string& name,
                         const std::string& included_from);
 
+/// A role whose replicas are on several machines.
+struct SplitRole {
+  std::vector<bool> here{};  // by replica; empty: the role is on one machine, or in each call is
+  /// Stands for a replica elsewhere. Empty: its nodes' engines are elsewhere, and need none here.
+  std::function<RoleInstance(std::uint32_t replica)> stand_in{};
+};
+using SplitRoles = std::vector<SplitRole>;  // by role; empty: none is
+
 class RoleHost {
  public:
   RoleHost(const Catalog& catalog, RunnerOptions options)
@@ -38,9 +47,10 @@ class RoleHost {
   /// Where each node of a workflow runs; what is there already is used again. Borrows the plan.
   /// Errors: a plugin or a parameter that cannot be made.
   /// `here`: by role, whether it runs in this process; empty: all do. A node of another process has
-  /// no replicas here.
+  /// no replicas here; a replica that is elsewhere and that nothing stands for has no lane.
   Result<std::vector<NodePlace>> add(const WorkflowSpec& spec, const Plan& plan,
-                                     const std::vector<bool>& here = {});
+                                     const std::vector<bool>& here = {},
+                                     const SplitRoles& split = {});
   void run();
 
   /// Of all workflows; whoever drives may outlive the rest of the host.
@@ -58,8 +68,11 @@ class RoleHost {
   using Places = std::vector<RolePlace>;  // of a role's replicas
   NodePlace place_of(const WorkflowSpec& spec, const PlanNode& node,
                      const std::vector<Places>& of_roles) const;
-  Result<std::vector<Places>> add_roles(const WorkflowSpec& spec, const std::vector<bool>& here);
-  Result<Places> add_role(const WorkflowSpec& spec, const RoleSpec& role);
+  Result<std::vector<Places>> add_roles(const WorkflowSpec& spec, const std::vector<bool>& here,
+                                        const SplitRoles& split);
+  Result<Places> add_role(const WorkflowSpec& spec, const RoleSpec& role, const SplitRole& split);
+  Result<RolePlace> add_replica(const WorkflowSpec& spec, const RoleMaking& making,
+                                const SplitRole& split);
   Result<RoleMaking> making_of(const WorkflowSpec& spec, const RoleSpec& role) const;
   Lane& lane_for(const WorkflowSpec& spec, const RoleSpec& role, std::uint32_t replica);
   std::string identity(const std::string& name, const std::string& included_from) const {

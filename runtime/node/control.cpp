@@ -8,16 +8,18 @@ namespace {
 
 using Kind = Control::Kind;
 
-constexpr auto last_kind = Kind::welcome;
+constexpr auto last_kind = Kind::replica;
 constexpr std::uint64_t calls_max = std::uint64_t{1} << 20U;
 constexpr std::uint64_t any_number = ~std::uint64_t{0};
 constexpr std::uint64_t u32_max = 0xffff'ffffU;
 
 bool has_workflow(Kind kind) {
   return kind <= Kind::admitted || kind == Kind::give_up || kind == Kind::taken ||
-         kind == Kind::welcome;
+         kind == Kind::welcome || kind == Kind::replica;
 }
-bool has_number(Kind kind) { return has_workflow(kind) && kind != Kind::welcome; }
+bool has_number(Kind kind) {
+  return has_workflow(kind) && kind != Kind::welcome && kind != Kind::replica;
+}
 bool has_calls(Kind kind) { return kind == Kind::admitted || kind == Kind::welcome; }
 bool has_text(Kind kind) {
   return kind == Kind::session || kind == Kind::session_ended || kind == Kind::unheard ||
@@ -73,7 +75,9 @@ Result<Control> decode_control(std::span<const std::byte> bytes) {
     for (std::size_t i = 0; i < calls && in.ok(); ++i)
       control.calls.push_back(in.number("a call", any_number));
   }
-  if (in.ok() && in.left() != 0) in.fail("more than a control parcel");
+  control.body = bytes.size() - in.left();
+  if (in.ok() && in.left() != 0 && control.kind != Kind::replica)
+    in.fail("more than a control parcel");
   if (!in.ok()) return Error{ErrorCode::corrupt, in.error()};
   return control;
 }

@@ -32,9 +32,10 @@ struct Control {
     taken,          // to who makes frames of `edge`: `number` bytes of its window are free again
     forget,         // from its home, before it lets you in: what you hold of session `text` is void
     welcome,        // from a home that is not the keeper: it lets you in, with `calls` as above
+    replica,        // of an activation on a replica elsewhere: see `runtime/replicas/parcel.h`
   };
   Kind kind = Kind::session;
-  std::uint32_t workflow = 0;  // the first five, give_up, taken and welcome
+  std::uint32_t workflow = 0;  // the first five, give_up, taken, welcome and replica
   /// Of a session or call; bytes; of joined, lost, admitted: in the keeper's row.
   std::uint64_t number = 0;
   std::string text{};
@@ -42,6 +43,7 @@ struct Control {
   NodeId node = entry_node;
   EdgeId edge = 0;
   std::vector<std::uint64_t> calls{};  // admitted, welcome: of the sender
+  std::size_t body = 0;  // replica: where what it says begins in the bytes that were read
 };
 
 wire::Bytes encode_control(const Control& control);

@@ -24,12 +24,13 @@ std::vector<bool> needed_of(const NodeOptions& options) {
 
 }  // namespace
 
-Life::Life(const NodeOptions& options, Origin self, LifeOwner& owner)
+Life::Life(const NodeOptions& options, Origin self, LifeOwner& owner, ReplicaDesk& desk)
     : options_(options),
       self_(self),
       homes_(options.are_homes()),
       needed_(needed_of(options)),
       owner_(owner),
+      desk_(desk),
       received_(options.machines.size()),
       members_(options.machines.size(), options.keeper),
       member_(options.keeper),
@@ -49,6 +50,7 @@ void Life::start(std::vector<std::shared_ptr<Driver>> drivers,
     transport_ = std::move(transport);
   }
   for (const auto& driver : drivers_) driver->run();
+  desk_.begin(self_, *this);
   transport_->start(*this);
   failpoint("life_began");
 }
@@ -69,6 +71,7 @@ void Life::stop(bool leaves, const std::string& why) {
       transport_->send(keeper, Channel::control, encode_control({.kind = Control::Kind::leaving}));
   }
   for (const auto& driver : drivers_) driver->close(why);
+  desk_.end(self_, why);
   if (transport_) transport_->stop();
   const std::lock_guard lock(made_mutex_);
   transport_.reset();  // its address is free for the next life
@@ -95,6 +98,7 @@ RunnerCounts Life::counts() const {
     all.dropped += counts.dropped;
     all.refused += counts.refused;
   }
+  all.activations += desk_.served();
   return all;
 }
 
@@ -287,10 +291,15 @@ Life::Took Life::take_control(Origin from, const wire::Bytes& bytes) {
       else
         refuse(from, "it speaks of what is no session of its own");
       return Took::done;
+    case Control::Kind::replica:
+      if (const std::string wrong = desk_.heard(from, control, bytes); !wrong.empty())
+        refuse(from, wrong);
+      return Took::done;
     default:
       break;
   }
   if (const Took took = look_at(from, control); took != Took::done) return took;
+  if (is_bound_to(from)) tell_desk(from, control);
   auto event = std::make_unique<PeerEvent>();
   event->kind = PeerEvent::Kind::control;
   event->from = from;
@@ -301,6 +310,13 @@ Life::Took Life::take_control(Origin from, const wire::Bytes& bytes) {
   drivers_[workflow]->hear(std::move(event));
   if (joined) note_joined(life);
   return Took::done;
+}
+
+/// Before a driver hears of it, so that what it starts then finds the machine.
+void Life::tell_desk(Origin keeper, const Control& control) {
+  if (control.kind == Control::Kind::joined) desk_.joined(control.life);
+  if (control.kind == Control::Kind::admitted) desk_.joined(keeper);
+  if (control.kind == Control::Kind::lost) desk_.lost(control.life, control.text);
 }
 
 void Life::note_joined(Origin life) {
@@ -455,11 +471,13 @@ void Life::perform(const MemberEffect& effect) {
     case MemberEffect::Kind::lost:
       notice("machine '" + name(effect.life) + "' is lost: " + effect.why);
       note_lost(effect.life, effect.why);
+      desk_.lost(effect.life, effect.why);
       if (is_home(effect.life.machine)) owner_.home_over(effect.life);
       failpoint("lost");
       return tell_drivers(PeerEvent::Kind::lost, effect.life, effect.why);
     case MemberEffect::Kind::joined:
       notice("machine '" + name(effect.life) + "' is there");
+      desk_.joined(effect.life);
       failpoint("joined");
       tell_drivers(PeerEvent::Kind::joined, effect.life, {});
       return note_there(effect.life);  // who waits for it begins calls, which come behind that

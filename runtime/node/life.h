@@ -22,6 +22,7 @@
 #include "runtime/node/port.h"
 #include "runtime/node/received.h"
 #include "runtime/node/roster.h"
+#include "runtime/replicas/desk.h"
 
 namespace sluice {
 
@@ -50,7 +51,8 @@ class LifeOwner {
 
 class Life final : private TransportListener, private NodePort {
  public:
-  Life(const NodeOptions& options, Origin self, LifeOwner& owner);
+  /// `desk`: outlives it.
+  Life(const NodeOptions& options, Origin self, LifeOwner& owner, ReplicaDesk& desk);
   ~Life() override;
 
   /// Before `start`: the drivers' port.
@@ -140,6 +142,7 @@ class Life final : private TransportListener, private NodePort {
   void tell_drivers(PeerEvent::Kind kind, Origin life, const std::string& why);
   void note_there(Origin life);
   void end_homes_away();
+  void tell_desk(Origin keeper, const Control& control);
   /// The keeper has told one more driver of it.
   void note_joined(Origin life);
   void note_lost(Origin life, const std::string& why);
@@ -149,6 +152,7 @@ class Life final : private TransportListener, private NodePort {
   const std::vector<bool> homes_;   // by machine
   const std::vector<bool> needed_;  // by machine: calls wait for it at the start
   LifeOwner& owner_;
+  ReplicaDesk& desk_;
   std::vector<std::shared_ptr<Driver>> drivers_;
   std::unique_ptr<Transport> transport_;
   mutable std::mutex made_mutex_;  // the two above are set and let go while others ask for counts

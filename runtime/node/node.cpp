@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "graph/replica_split.h"
 #include "runtime/inproc/inproc_runner.h"
 #include "runtime/node/ending_sessions.h"
 #include "runtime/node/home_runner.h"
@@ -17,6 +18,8 @@
 #include "runtime/node/repeated_call.h"
 #include "runtime/node/session_names.h"
 #include "runtime/node/wait_graphs.h"
+#include "runtime/replicas/desk.h"
+#include "runtime/replicas/replica_elsewhere.h"
 
 namespace sluice {
 
@@ -48,6 +51,7 @@ class NodeImpl final : public Node, private LifeOwner {
       : options_(std::move(options)),
         homes_(options_.are_homes()),
         host_(std::make_shared<RoleHost>(catalog, options_.runner)),
+        desk_(std::make_shared<ReplicaDesk>(options_.machines, options_.self)),
         ending_(
             options_.machines.size(),
             // None of its calls is under way, as the home says.
@@ -81,6 +85,11 @@ class NodeImpl final : public Node, private LifeOwner {
   bool is_ending_of(std::uint32_t home) override { return ending_.is_ending_of(home); }
 
   bool is_home() const { return homes_[options_.self]; }
+  /// Which replicas of which roles are here, and what stands for those elsewhere.
+  SplitRoles split_of(const WorkflowSpec& spec, const RoleMachines& placed) const;
+  /// Where the replicas run that other machines ask for: the driver has none of these nodes.
+  void add_to_desk(const WorkflowSpec& spec, const Catalog& catalog, OwnedGraph& graph,
+                   const RoleMachines& placed);
   Result<std::shared_ptr<Life>> new_life();
   /// Calls begin in this life.
   void set_runners(const std::shared_ptr<Life>& life);
@@ -100,6 +109,7 @@ class NodeImpl final : public Node, private LifeOwner {
   const NodeOptions options_;
   const std::vector<bool> homes_;  // by machine
   const std::shared_ptr<RoleHost> host_;
+  const std::shared_ptr<ReplicaDesk> desk_;
   std::vector<OwnedGraph> graphs_;
   std::size_t window_ = 0;
   const std::shared_ptr<GateWaits> waits_ = std::make_shared<GateWaits>();
@@ -142,7 +152,8 @@ Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catal
     graph.stops = stops[i];
     graph.plan = std::make_shared<const Plan>(*graphs[i].plan);
     graph.repeats = is_repeatable(*graphs[i].spec, *graph.plan);
-    Result<std::vector<NodePlace>> places = host_->add(*graphs[i].spec, *graph.plan, here_of(i));
+    Result<std::vector<NodePlace>> places = host_->add(
+        *graphs[i].spec, *graph.plan, here_of(i), split_of(*graphs[i].spec, options_.placed[i]));
     if (!places.ok()) return places.error();
     graph.places = std::move(places).value();
     graph.machines =
@@ -151,6 +162,7 @@ Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catal
     graph.contract = std::make_unique<wire::Contract>(
         *graph.plan, wire::Placement{graph.machines, homes_},
         wire::ports_of(*graphs[i].spec, *graph.plan, catalog.declarations()));
+    add_to_desk(*graphs[i].spec, catalog, graph, options_.placed[i]);
   }
   host_->run();
   incarnation_ = options_.incarnation;
@@ -158,6 +170,45 @@ Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catal
   if (!made.ok()) return made.error();
   thread_ = std::thread([this] { keep(); });
   return {};
+}
+
+SplitRoles NodeImpl::split_of(const WorkflowSpec& spec, const RoleMachines& placed) const {
+  SplitRoles split(spec.roles.size());
+  for (std::size_t role = 0; role < spec.roles.size(); ++role) {
+    if (!is_split(spec.roles[role], placed[role])) continue;
+    const auto machine_of = split_replicas(spec.roles[role].replicas, placed[role]);
+    for (const std::uint32_t machine : machine_of)
+      split[role].here.push_back(machine == options_.self);
+    if (placed[role].front() != options_.self) continue;
+    split[role].stand_in = [desk = desk_, machine_of](std::uint32_t replica) {
+      return RoleInstance(make_replica_elsewhere(desk, machine_of[replica]));
+    };
+  }
+  return split;
+}
+
+void NodeImpl::add_to_desk(const WorkflowSpec& spec, const Catalog& catalog, OwnedGraph& graph,
+                           const RoleMachines& placed) {
+  ReplicaGraph known;
+  known.plan = graph.plan;
+  known.contract = graph.contract.get();
+  known.machines.resize(graph.plan->nodes.size());
+  known.places.resize(graph.plan->nodes.size());
+  known.inputs.resize(graph.plan->nodes.size());
+  for (const PlanNode& node : graph.plan->nodes) {
+    if (node.id == entry_node || !is_split(spec.roles[node.role], placed[node.role])) continue;
+    const std::vector<std::uint32_t>& machines = placed[node.role];
+    known.machines[node.id] = split_replicas(spec.roles[node.role].replicas, machines);
+    if (const InterfaceDeclaration* interface = catalog.interface_of(spec, node))
+      known.inputs[node.id] = interface->inputs;
+    if (machines.front() == options_.self) continue;
+    NodePlace& here = graph.places[node.id];
+    known.places[node.id] = here;
+    known.places[node.id].readers.assign(node.outputs.size(), {machines.front()});
+    here.replicas.clear();
+    here.lanes.clear();
+  }
+  desk_->add(std::move(known));
 }
 
 void NodeImpl::set_runners(const std::shared_ptr<Life>& life) {
@@ -183,7 +234,7 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
   const Origin self{options_.self, incarnation_};
   Result<std::unique_ptr<Transport>> transport = options_.connect(self);
   if (!transport.ok()) return transport.error();
-  auto life = std::make_shared<Life>(options_, self, static_cast<LifeOwner&>(*this));
+  auto life = std::make_shared<Life>(options_, self, static_cast<LifeOwner&>(*this), *desk_);
   std::vector<std::shared_ptr<Driver>> drivers;
   for (std::size_t i = 0; i < graphs_.size(); ++i) {
     DriverPlace place;

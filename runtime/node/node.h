@@ -35,7 +35,8 @@ struct NodeOptions {
   std::uint32_t keeper = 0;             // keeps the list of who is there
   std::vector<std::uint32_t> homes{0};  // where calls begin
   /// By workflow, then by role. Requires: roles that share memory (`roles_together`) are on the
-  /// same machines, and no workflow has more than `choices_max` choices.
+  /// same machines, and no workflow has more than `choices_max` choices; a role whose replicas are
+  /// divided (graph/replica_split.h) has no fewer than machines, and shares no memory.
   std::vector<RoleMachines> placed;
   Connect connect;
   /// Of each edge between two machines, the same on all of them: bytes of frames that are sent and

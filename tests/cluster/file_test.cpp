@@ -55,12 +55,49 @@ TEST_CASE("a role may be on several machines, which calls take in the file's ord
   const WorkflowSpec* specs[] = {&workflow.spec};
   CHECK(place_roles(loaded, specs) == Placement{{{1, 2}, {0}, {0}, {1, 2}}});
   CHECK(loaded.diagnostics.empty());
-  workflow.spec.roles[0].balance = Balance::broadcast;
-  place_roles(loaded, specs);
-  REQUIRE(loaded.diagnostics.size() == 1);
-  CHECK(loaded.diagnostics[0].code == "must-be-on-one-machine");
-  CHECK(loaded.diagnostics[0].mark.line == 6);
-  CHECK(loaded.diagnostics[0].message.find("every frame") != std::string::npos);
+}
+
+TEST_CASE("replicas that all run each set of inputs may be on as many machines as there are") {
+  const auto placed = [](const std::function<void(WorkflowSpec&)>& change) {
+    LoadedCluster loaded =
+        load_cluster("c.yaml", with_machines("  front: { home: true, roles: [ mind, hand ] }\n"
+                                             "  one: { roles: [ ear, eye ] }\n"
+                                             "  two: { roles: [ eye, ear ] }\n"
+                                             "  three: { roles: [ ear ] }\n"));
+    LoadedWorkflow workflow = load_workflow("two.yaml", workflow_text);
+    workflow.spec.roles[0].balance = Balance::broadcast;
+    workflow.spec.roles[3].colocate.reset();
+    change(workflow.spec);
+    const WorkflowSpec* specs[] = {&workflow.spec};
+    const Placement placement = place_roles(loaded, specs);
+    CHECK(placement[0][0] == std::vector<std::uint32_t>{1, 2, 3});
+    std::string told;
+    for (const Diagnostic& one : loaded.diagnostics)
+      told += std::to_string(one.mark.line) + ":" + std::to_string(one.mark.column) + " " +
+              one.code + " " + one.message + " | " + one.suggestion + "\n";
+    return told;
+  };
+  CHECK(placed([](WorkflowSpec& spec) { spec.roles[0].replicas = 3; }).empty());
+  CHECK(placed([](WorkflowSpec& spec) { spec.roles[0].replicas = 256; }).empty());
+  CHECK(placed([](WorkflowSpec& spec) { spec.roles[0].replicas = 2; }) ==
+        "7:21 too-few-replicas role 'ear' is on 3 machines, and its replicas are divided among "
+        "them (`balance: broadcast`), but it has 2 replicas: none is left for 'three' | "
+        "`replicas: 3` of the role, or more; or name it on fewer machines\n");
+  CHECK(placed([](WorkflowSpec& spec) {
+          spec.roles[0].replicas = 3;
+          spec.roles[0].global_params = {{"own", {}}};
+        }) ==
+        "6:24 must-be-on-one-machine role 'ear' is on 'two' and on 'one' (line 5), and its "
+        "replicas are divided among them (`balance: broadcast`), but they share 'own' in memory | "
+        "put it on one machine\n");
+  CHECK(
+      placed([](WorkflowSpec& spec) {
+        spec.roles[0].replicas = 3;
+        spec.roles[3].colocate = Name{"ear", {}};
+      })
+          .starts_with("6:24 must-be-on-one-machine role 'ear' is on 'two' and on 'one' (line 5), "
+                       "and its replicas are divided among them (`balance: broadcast`), but 'eye' "
+                       "is colocated with 'ear' | put it on one machine, or remove `colocate`\n"));
 }
 
 TEST_CASE("roles on very many machines are refused where a call's number has no room") {

@@ -237,7 +237,8 @@ TEST_CASE("a life waits for the keeper until it is let in, and has no members wh
   options.self = 1;
   options.placed = {{{1}}, {{1}}};
   MemoryNetwork network;
-  Life life(options, {1, 1}, owner);
+  ReplicaDesk desk(options.machines, 1);
+  Life life(options, {1, 1}, owner, desk);
   CHECK(life.wait(0ms) == std::vector<std::string>{"front"});  // no driver is there yet
   life.start({}, network.join({1, 1}));
   life.port().admitted();

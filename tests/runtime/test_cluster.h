@@ -88,6 +88,13 @@ class TestCluster {
           std::unique_ptr<Role>(std::make_unique<ScriptedRole>(script, making.replica)));
     };
     catalog_.add(plugin);
+    Plugin typed = plugin;
+    typed.declaration.name = "typed";
+    typed.declaration.any_ports = false;
+    Port in{"x", ValueType::text, ""};
+    in.frames = PortFrames::one;
+    typed.declaration.interfaces.push_back({"ask", {in}, {Port{"v", ValueType::text, ""}}, {}});
+    catalog_.add(std::move(typed));
     if (wiring.stepped) {
       Plugin stepped{declaration, [make = wiring.stepped](const RoleMaking&) {
                        return Result<RoleInstance>(RoleInstance(make()));

@@ -23,6 +23,7 @@
 #include <sstream>
 
 #include "graph/print.h"
+#include "graph/replica_split.h"
 #include "graph/script.h"
 #include "runtime/call_stream.h"
 #include "runtime/node/node.h"
@@ -196,13 +197,27 @@ std::unique_ptr<Loaded> load(const std::string& file, std::size_t index,
   return loaded;
 }
 
-/// Of two workflows one has roles on two machines, or on all three.
-std::vector<std::uint32_t> placed_on(std::size_t workflow, std::size_t role) {
-  const std::size_t several = workflow % 2 == 0 ? 1 : 1 + (workflow / 2 + role) % 3;
+/// Of two workflows one has roles on two machines, or on all three; of three roles whose replicas
+/// all run each set of inputs, two have them on several machines, if they are enough.
+std::vector<std::uint32_t> placed_on(std::size_t workflow, std::size_t role, const RoleSpec& spec) {
+  std::size_t several = workflow % 2 == 0 ? 1 : 1 + (workflow / 2 + role) % 3;
+  if (spec.balance == Balance::broadcast)
+    several = std::min<std::size_t>(spec.replicas, 1 + (workflow + role) % 3);
   std::vector<std::uint32_t> on;
   for (std::size_t i = 0; i < several; ++i)
     on.push_back(static_cast<std::uint32_t>((workflow + role + i) % machines));
   return on;
+}
+
+bool has_divided_role(std::size_t workflow, const Loaded& loaded) {
+  const std::vector<RoleSpec>& roles = loaded.workflow.spec.roles;
+  for (std::size_t role = 0; role < roles.size(); ++role)
+    if (is_split(roles[role], placed_on(workflow, role, roles[role])) &&
+        std::ranges::any_of(loaded.plan.nodes, [&](const PlanNode& node) {
+          return node.id != entry_node && node.role == role;
+        }))
+      return true;
+  return false;
 }
 
 Result<std::unique_ptr<Node>> make_node(std::uint32_t self, const std::string& folder,
@@ -214,8 +229,9 @@ Result<std::unique_ptr<Node>> make_node(std::uint32_t self, const std::string& f
   options.self = self;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     RoleMachines& placed = options.placed.emplace_back();
-    for (std::size_t role = 0; role < runs[i]->workflow.spec.roles.size(); ++role)
-      placed.push_back(placed_on(i, role));
+    const std::vector<RoleSpec>& roles = runs[i]->workflow.spec.roles;
+    for (std::size_t role = 0; role < roles.size(); ++role)
+      placed.push_back(placed_on(i, role, roles[role]));
   }
   options.connect = [self, folder](Origin life) {
     ZmqOptions zmq;
@@ -406,12 +422,17 @@ int main_of(int argc, char** argv) {
     status = 1;
   }
   std::filesystem::remove_all(folder);
+  std::set<const Loaded*> divided;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (has_divided_role(i, *runs[i])) divided.insert(runs[i]);
   for (std::size_t i = 0; i < all.size(); ++i) {
     std::string text;
     for (std::size_t c = 0; c < calls[all[i].get()].size(); ++c)
       text += (c == 0 ? "" : ",") + json_of(*all[i], c, *calls[all[i].get()][c], firings[{i, c}]);
-    std::printf("{\"file\":%s,\"timed\":%s,\"passed\":true,\"failures\":[%s],\"calls\":[%s]}\n",
+    std::printf("{\"file\":%s,\"timed\":%s,\"divided\":%s,\"passed\":true,\"failures\":[%s],"
+                "\"calls\":[%s]}\n",
                 json_quote(all[i]->file).c_str(), all[i]->timed ? "true" : "false",
+                divided.contains(all[i].get()) ? "true" : "false",
                 all[i]->refused.empty() ? "" : json_quote(all[i]->refused).c_str(), text.c_str());
   }
   return status;

@@ -52,9 +52,9 @@ void Driver::give_to_lane(LaneActivation& activation) {
 
 bool Driver::waits_for_history(LaneActivation& activation, const StartActivation& start) {
   const NodePlace& place = activation.place();
-  if (!peers_ || place.keeper == nullptr || activation.session().empty()) return false;
-  const NodeId node = place.node->id;
   const SessionId id{start.session, start.call.home};
+  if (!peers_ || place.keeper == nullptr || peers_->names.find(id) == nullptr) return false;
+  const NodeId node = place.node->id;
   Peers::Asked& asked = peers_->asked[{id, peers_->place.history.roles[node]}];
   if (asked.is_settled) return false;
   if (id.home == peers_->where().self) {

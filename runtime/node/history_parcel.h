@@ -1,7 +1,7 @@
 // The values of control parcels that tell, ask and answer what was said in a session, as bytes.
 //
 // Errors: corrupt, with the place; every length is checked against the bytes that are there before
-// anything is allocated. Thread: any. Source: docs/WIRE.md, "Control parcels".
+// anything is allocated. Thread: any. Source: docs/WIRE.md, "What was said in sessions".
 #pragma once
 
 #include <cstddef>

@@ -249,8 +249,8 @@ Result<void> ChatRole::go_on_from_elsewhere(Activation& activation, HandedPrefix
 /// what was said.
 void ChatRole::tell(Turn& turn, const Generation& done, Result<void> outcome,
                     std::vector<StepOutcome>& ended) {
-  SaidAnswer said{turn.from->number, std::string(turn.activation->session()), outcome.ok(),
-                  done.text, done.tokens};
+  const std::string session(turn.activation->session());
+  SaidAnswer said{turn.from->number, session, outcome.ok(), done.text, done.tokens};
   std::vector<std::byte> bytes = encode_said(said);
   if (outcome.ok() && bytes.size() > pages::note_bytes_most)
     outcome = Error{ErrorCode::exhausted,
@@ -260,6 +260,8 @@ void ChatRole::tell(Turn& turn, const Generation& done, Result<void> outcome,
     said = {said.number, said.session, false, {}, {}};
     bytes = encode_said(said);
   }
+  if (outcome.ok())
+    sessions_.histories().said_for(session, turn.from->history, {"assistant", done.text, {}});
   const std::uint64_t number = sessions_.peers()->tell(*turn.from->from, std::move(bytes));
   if (outcome.ok())
     telling_.push_back(
@@ -316,7 +318,10 @@ Result<void> ChatRole::hand_over(Turn& turn, Generation generation, SharedEngine
                       .prompt = turn.prompt,
                       .options = generation.options};
   handed.options.tokens_max = turn.tokens_asked;  // not what these pages have room for
+  const std::vector<ChatMessage>& messages = session->messages;
+  sessions_.histories().said(handed.session, turn.role, messages, 1, messages.size() - 1);
   HandedPrefix prefix;
+  prefix.history = sessions_.histories().place(handed.session, turn.role);
   prefix.length = generation.sequence.tokens();
   if (sessions_.peers() != nullptr) {
     prefix.from = sessions_.peers()->self();
@@ -375,6 +380,10 @@ void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutc
     session->tokens.insert(session->tokens.end(), done.tokens.begin(), done.tokens.end());
     if (outcome.ok()) {
       session->messages.push_back({"assistant", done.text, {}});
+      // Of a call that may have ended for its caller before it is told with the next turn.
+      if (!turn.activation->cancelled())
+        sessions_.histories().said(std::string(turn.activation->session()), turn.role,
+                                   session->messages, 2, session->messages.size());
     } else {
       session->messages.pop_back();  // as if it had not been asked
       session->failed_call = turn.activation->call();
@@ -421,6 +430,7 @@ bool ChatRole::waits(std::size_t at, SharedEngine::Turn& mine) {
   // The call before has ended, and nobody has gone on with its answer.
   if (session.handed != 0 && session.call != piece.activation->call())
     sessions_.drop_handed(session, mine.engine());
+  if (!session.answering) sessions_.go_on_as_settled(session, piece.activation->session(), name_);
   const auto same = [&](const Piece& other) {
     return other.activation->session() == piece.activation->session();
   };

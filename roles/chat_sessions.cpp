@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "roles/kv_pages.h"
+#include "roles/saved_message.h"
 
 namespace sluice {
 
@@ -255,6 +256,58 @@ void ChatSessions::take_said(SaidAnswer said) {
   session->tokens = std::move(handed->prompt);
   session->tokens.insert(session->tokens.end(), said.tokens.begin(), said.tokens.end());
   session->messages.push_back({"assistant", std::move(said.text), {}});
+  // The machine that has said it tells it.
+  histories_.said(handed->session, handed->role, session->messages, 1, session->messages.size(),
+                  true);
+}
+
+std::optional<HistoryMark> ChatSessions::ask_history(const std::string& session,
+                                                     const std::string& role, std::uint32_t life) {
+  return histories_.ask(session, role, life);
+}
+
+Result<void> ChatSessions::settle_history(const std::string& session, const std::string& role,
+                                          std::uint32_t life, const KeptHistory& kept,
+                                          bool is_told) {
+  SLUICE_CHECK(engine_ != nullptr, "no role over these pages was made");
+  std::optional<ChatHistories::Settled> settled;
+  Result<void> outcome;
+  if (kept.is_there) settled.emplace().behind = kept.part.behind;
+  for (const HistoryRecord& record : kept.part.records) {
+    const std::size_t at = settled ? settled->behind.count + settled->messages.size() : 0;
+    Result<ChatMessage> message =
+        settled ? restore_message(record, at % 2 == 0, engine_->model.model())
+                : Error{ErrorCode::corrupt, "what was said in a session that has said nothing"};
+    if (!message.ok()) {
+      outcome = Error{ErrorCode::corrupt, message.error().message};
+      settled = ChatHistories::Settled{};
+      break;
+    }
+    settled->messages.push_back(std::move(message).value());
+  }
+  histories_.settle(session, role, life, std::move(settled), is_told);
+  return outcome;
+}
+
+void ChatSessions::history_dropped(const std::string& session, const std::string& role) {
+  histories_.dropped(session, role);
+}
+
+std::vector<ToldHistory> ChatSessions::take_history(const std::string& session) {
+  return histories_.take(session);
+}
+
+void ChatSessions::go_on_as_settled(ChatSession& session, std::string_view name,
+                                    std::string_view role) {
+  const std::string of_session(name), of_role(role);
+  std::optional<ChatHistories::Settled> settled = histories_.take_settled(of_session, of_role);
+  if (!settled) return;
+  const std::size_t behind = settled->behind.count;
+  const bool goes_on =
+      session.messages.size() >= behind && histories_.is_at(of_session, of_role, settled->behind);
+  session.messages.resize(goes_on ? behind : 0);
+  if (goes_on) std::ranges::move(settled->messages, std::back_inserter(session.messages));
+  histories_.set(of_session, of_role, session.messages);
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> ChatSessions::counts() const {
@@ -327,6 +380,7 @@ std::optional<PoolReport> ChatSessions::pool_report(std::chrono::milliseconds pa
 
 void ChatSessions::end_session(std::string_view session) {
   if (engine_ == nullptr) return;  // nobody has said anything
+  histories_.end_session(session);
   SharedEngine::Turn turn(engine_->shared);
   turn.was_used();
   for (auto it = handed_.begin(); it != handed_.end();) {

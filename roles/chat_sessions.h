@@ -19,6 +19,7 @@
 #include "engine/tasks/shared_engine.h"
 #include "engine/tasks/text_device.h"
 #include "roles/catalog.h"
+#include "roles/chat_histories.h"
 #include "roles/handed_prefix.h"
 #include "roles/pool_view.h"
 
@@ -84,7 +85,7 @@ struct ChatEngine {
   SharedEngine shared;
 };
 
-class ChatSessions final : public GlobalParam {
+class ChatSessions final : public GlobalParam, public SessionKeeper {
  public:
   static constexpr Nanoseconds handed_patience = 60'000'000'000;
 
@@ -97,6 +98,14 @@ class ChatSessions final : public GlobalParam {
   /// Waits for the forward under way. The pages of an answer that is being made go with it.
   void end_session(std::string_view session) override;
 
+  std::optional<HistoryMark> ask_history(const std::string& session, const std::string& role,
+                                         std::uint32_t life) override;
+  Result<void> settle_history(const std::string& session, const std::string& role,
+                              std::uint32_t life, const KeptHistory& kept, bool is_told) override;
+  void history_dropped(const std::string& session, const std::string& role) override;
+  std::vector<ToldHistory> take_history(const std::string& session) override;
+  ChatHistories& histories() { return histories_; }
+
   /// Loads the checkpoint for the first role that asks. Errors: invalid_argument (another directory
   /// than the pages are for, other options than the first role's); those of loading.
   Result<ChatEngine*> engine(const std::string& directory, kernels::WeightFormat format,
@@ -105,6 +114,8 @@ class ChatSessions final : public GlobalParam {
   ChatSession& session(std::string_view name, std::string_view role);
   /// Null: it has ended.
   ChatSession* find(std::string_view name, std::string_view role);
+  /// Where its home has said where the session goes on. Requires: it does not answer.
+  void go_on_as_settled(ChatSession& session, std::string_view name, std::string_view role);
   /// The session answers `generation`, which goes on behind what it has said where all pages that
   /// this takes are free. Else those of what was said go too: a task that waits holds none, for of
   /// two that wait for each other's none could ever run. They are found again where nobody needed
@@ -156,6 +167,7 @@ class ChatSessions final : public GlobalParam {
   std::uint64_t next_id_ = 1;
   PromptCounts prompts_;
   bool folder_was_off_ = false;
+  ChatHistories histories_;
   mutable PoolView view_;
 };
 

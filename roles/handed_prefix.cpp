@@ -41,6 +41,12 @@ PayloadRef prefix_frame(const HandedPrefix& prefix) {
            {"seed", static_cast<std::int64_t>(options.seed)},
            {"share", options.share_prefix ? 1 : 0}})
     payload->attributes.emplace_back(name, value);
+  if (!prefix.history.role.empty()) {
+    payload->text = prefix.history.role;
+    payload->attributes.emplace_back("behind", prefix.history.behind.count);
+    payload->attributes.emplace_back("chain",
+                                     static_cast<std::int64_t>(prefix.history.behind.chain));
+  }
   const auto count = static_cast<std::int64_t>(prefix.prompt.size());
   payload->tensor =
       Tensor::zeros(Dtype::i32, {count}, prefix.prompt.size() * sizeof(std::int32_t)).value();
@@ -75,6 +81,11 @@ Result<HandedPrefix> read_prefix(const Payload& frame, std::size_t vocabulary) {
   prefix.options.sampling.top_p = top_p;
   prefix.options.seed = static_cast<std::uint64_t>(number("seed"));
   prefix.options.share_prefix = number("share") != 0;
+  const std::int64_t behind = number("behind");
+  if (!frame.text.empty() && behind >= 0 && behind < static_cast<std::int64_t>(history_records_max))
+    prefix.history = {
+        frame.text,
+        {static_cast<std::uint32_t>(behind), static_cast<std::uint64_t>(number("chain"))}};
   return prefix;
 }
 

@@ -17,6 +17,7 @@
 #include "base/peer_port.h"
 #include "base/result.h"
 #include "engine/tasks/generation.h"
+#include "roles/chat_histories.h"
 
 namespace sluice {
 
@@ -27,6 +28,7 @@ struct HandedPrefix {
   bool has_pictures = false;     // nobody else can compute the prompt
   std::vector<std::int32_t> prompt;
   GenerationOptions options;  // of those: tokens_max, sampling's four, seed, share_prefix
+  HistoryPlace history{};     // where what is said belongs
 };
 
 PayloadRef prefix_frame(const HandedPrefix& prefix);

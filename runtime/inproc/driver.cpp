@@ -212,6 +212,7 @@ void Driver::handle_yielded(LaneActivation& activation, YieldedFields& fields, b
   if (!closing_) {
     const NodeId node = activation.place().node->id;
     if (peers_) pass_warnings(activation);
+    if (last) tell_histories(activation);
     Frame* frame = loop_.new_frame(node);
     for (auto& [field, value] : fields) {
       frame->values[field] = std::move(value);
@@ -235,6 +236,7 @@ void Driver::handle_ended(LaneActivation& activation, std::unique_ptr<Error> err
     const NodeId node = activation.place().node->id;
     std::unique_ptr<Failure> failure;
     if (peers_) pass_warnings(activation);
+    tell_histories(activation);
     if (error && recorder_) recorder_->failed(activation);
     if (error) failure = std::make_unique<Failure>(Failure{node, std::move(*error)});
     loop_.ended(node, activation.id(), std::move(failure));
@@ -281,6 +283,7 @@ void Driver::handle_close() {
   for (const auto& of_node : running_)
     for (LaneActivation* activation : of_node)
       if (activation != nullptr) activation->cancel();
+  if (peers_) release_waiting([](const SessionId&) { return true; });
   flush();  // lanes may be gone when whoever closes goes on
   closed_.store(true);
   closed_.notify_all();
@@ -315,16 +318,7 @@ void Driver::start(const StartActivation& start) {
   if (peers_) peers_->windows.started(start.node);
   if (in_hand_++ == 0) alive_ = shared_from_this();
   activations_open_.store(in_hand_, std::memory_order_relaxed);
-  const std::uint32_t replica = activation->replica();
-  Lane& lane = *place.replicas[replica].lane;
-  if (lane.is_here()) return lane.push_here(activation);
-  Outgoing& out = outgoing_[place.lanes[replica]];
-  activation->next = out.newest;
-  out.newest = activation;
-  if (out.oldest == nullptr) {
-    out.oldest = activation;
-    filled_.push_back(place.lanes[replica]);
-  }
+  if (!waits_for_history(*activation, start)) give_to_lane(*activation);
 }
 
 void Driver::cancel(const CancelActivation& cancel) {
@@ -335,6 +329,7 @@ void Driver::cancel(const CancelActivation& cancel) {
   if (cancel.is_late && recorder_) recorder_->failed(*activation);
   activation->cancel();
   let_go(*activation);
+  release_waiting(*activation);
 }
 
 void Driver::deliver(const DeliverOutput& output) {
@@ -345,6 +340,7 @@ void Driver::end(EndCall& end) {
   OpenCall open = std::move(*calls_.find(end.call));
   calls_.erase(end.call);
   if (open.given_up) given_up_.fetch_sub(1);
+  const std::uint64_t session = open.call->record->number;
   sessions_->call_ended(*open.call->record);
   // The last of all: who sees none open sees none given up, and may end its session.
   calls_open_.store(calls_.size());
@@ -357,6 +353,7 @@ void Driver::end(EndCall& end) {
     // Without a node: messages contradict each other, and the failure says how.
     const bool is_lost =
         end.failure->kind == FailureKind::node_lost && end.failure->node != entry_node;
+    if (is_lost) roll_back_histories(*open.call, session);
     if (is_lost) outcome.lost = end.started ? CallOutcome::Lost::amid : CallOutcome::Lost::before;
     outcome.error = end.failure->kind == FailureKind::cancelled ? stopped(*open.call)
                     : is_lost                                   ? away(end.failure->node, end.call)

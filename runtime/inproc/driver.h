@@ -167,6 +167,28 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void guest_left(const LaneActivation& activation);
   void pass_warnings(const LaneActivation& activation);
 
+  // What was said in sessions: driver_histories.cpp.
+  void give_to_lane(LaneActivation& activation);
+  /// True: its home is asked where the session goes on.
+  bool waits_for_history(LaneActivation& activation, const StartActivation& start);
+  void go_on_here(LaneActivation& activation, std::uint64_t session);
+  static void warn_of(LaneActivation& activation, const Error& error);
+  void release_waiting(const std::function<bool(const SessionId&)>& is_over);
+  void release_waiting(LaneActivation& cancelled);
+  /// Before the activation's end: so its home has heard it before the call can end.
+  void tell_histories(LaneActivation& activation);
+  void take_history(Origin from, const Control& control);
+  void take_history_kept(Origin from, const Control& control);
+  void take_history_dropped(Origin from, const Control& control);
+  void take_history_told(Origin from, const Control& control);
+  void take_history_asked(Origin from, const Control& control);
+  void add_history(const SessionId& session, NodeId node, Origin from, std::uint64_t call,
+                   ToldHistory told);
+  void warn_of_return(const HistoryStore::Held& before, Origin now, const CallState& call);
+  std::string end_of_move(const SessionMove& move) const;
+  void roll_back_histories(const CallState& call, std::uint64_t session);
+  void end_histories(std::uint64_t session);
+
   // The clock's side: driver_clock.cpp.
   void tick();
   bool look(std::unique_lock<std::mutex>& lock);

@@ -181,6 +181,7 @@ void Driver::end_broken() {
 
 void Driver::handle_session_ended(std::uint64_t session) {
   loop_.session_ended(session);
+  end_histories(session);
   const SessionId id{session, peers_->where().self};
   const std::string* const name = peers_->names.find(id);
   if (name == nullptr) return;
@@ -201,8 +202,7 @@ void Driver::handle_session_ended(std::uint64_t session) {
 void Driver::session_moved(const SessionMove& move, const CallState& call) {
   const std::vector<std::string>& machines = peers_->place.machines;
   const std::string line = "session '" + call.session_name + "' was on machine '" +
-                           machines[move.from] + "', which is lost: it begins anew on machine '" +
-                           machines[move.to] + "'";
+                           machines[move.from] + "', which is lost: " + end_of_move(move);
   call.warn(line);
   peers_->place.port->notice(line);
   peers_->place.port->session_void(move.from, call.session_name);
@@ -281,6 +281,11 @@ void Driver::handle_control(Origin from, const Control& control) {
       return take_give_up(from, control);
     case Kind::session_ended:
       return take_session_ended(from, control);
+    case Kind::history_told:
+    case Kind::history_asked:
+    case Kind::history_kept:
+    case Kind::history_dropped:
+      return take_history(from, control);
     case Kind::welcome:
       if (!where.is_home(from.machine) || from.machine == where.keeper)
         return refuse(from, "it lets a machine in, and is no home");
@@ -375,6 +380,7 @@ void Driver::take_session_ended(Origin from, const Control& control) {
   peers_->ended_sessions.add(id);
   peers_->names.erase(id);
   for (auto& told : peers_->told) told.erase(id);
+  release_waiting([&](const SessionId& over) { return over == id; });
   peers_->place.port->session_over(control.text, id);
 }
 
@@ -456,6 +462,7 @@ void Driver::forget_home(Origin home) {
   };
   peers_->names.forget(home);
   for (auto& told : peers_->told) std::erase_if(told, is_of_it);
+  release_waiting(is_of_it);
   loop_.home_lost(home);
 }
 
@@ -477,6 +484,7 @@ void Driver::end_calls_on(std::uint32_t machine) {
     if (!open.call->stopped) {
       outcome.node = plan_->nodes[*node].name;
       outcome.lost = CallOutcome::Lost::amid;
+      roll_back_histories(*open.call, open.call->record->number);
     }
     forget(*open.call);
     end_early(open, std::move(outcome));
@@ -508,6 +516,7 @@ const Ref<CallState>& Driver::call_of(const StartActivation& start) {
   Peers::Guest& guest = peers_->guests[start.call];
   ++guest.activations;
   if (guest.call) return guest.call;
+  guest.session = start.session;
   const std::string* const name = peers_->names.find({start.session, start.call.home});
   auto* const made = new CallState({}, name == nullptr ? "" : *name);
   made->id = start.call;

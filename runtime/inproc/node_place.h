@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/session_history.h"
 #include "graph/declaration.h"
 #include "graph/plan.h"
 
@@ -29,6 +30,7 @@ struct NodePlace {
   std::vector<std::uint16_t> lanes;  // of each replica, among the driver's lanes
   std::vector<Port> outputs;         // as the plan orders them; `any` where nothing is declared
   std::vector<std::string> inputs;   // all that the role may read
+  SessionKeeper* keeper = nullptr;   // of its sessions' histories; null: they cannot be kept
   /// By output: the other machines that read it.
   std::vector<std::vector<std::uint32_t>> readers;
   /// Everything that reads its frames runs on its own lane, so the last frame of an activation may

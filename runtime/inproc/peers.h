@@ -4,8 +4,10 @@
 // Thread: whoever drives.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/table.h"
@@ -19,6 +21,8 @@
 #include "runtime/windows.h"
 
 namespace sluice {
+
+class LaneActivation;
 
 /// A call that cannot go on.
 struct BrokenCall {
@@ -52,7 +56,14 @@ struct Peers {
   /// A call of another machine, while something of it runs here.
   struct Guest {
     Ref<CallState> call;
+    std::uint64_t session = 0;
     std::size_t activations = 0;
+  };
+
+  /// Of a session in a role: whether its home has said, in this life, where it goes on.
+  struct Asked {
+    bool is_settled = false;
+    std::vector<LaneActivation*> waiting{};
   };
 
   const Residence& where() const { return place.where; }
@@ -81,6 +92,7 @@ struct Peers {
   std::vector<std::uint64_t> sessions_at_loss;
   std::uint64_t sessions = 0;  // at home: each that it has named has a smaller number
   Table<Guest, CallId> guests;
+  std::map<std::pair<SessionId, std::uint32_t>, Asked> asked;  // by session and role's number
   std::vector<BrokenCall> broken;
   /// Of who is there: what the keeper has told here; at the keeper, what it has told.
   std::uint64_t news = 0;

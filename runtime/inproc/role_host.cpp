@@ -112,6 +112,18 @@ Result<RolePlace> RoleHost::add_replica(const WorkflowSpec& spec, const RoleMaki
   return RolePlace{&lane, lane.add(std::move(made).value()), stepped};
 }
 
+/// That of the first of its parameters here which keeps what sessions say.
+SessionKeeper* RoleHost::keeper_of(const WorkflowSpec& spec, const RoleSpec& role) const {
+  for (const Name& name : role.global_params)
+    for (const GlobalParamSpec& param : spec.global_params) {
+      if (param.name.text != name.text) continue;
+      const auto made = global_params_.find(identity(param.name.text, param.included_from));
+      if (made == global_params_.end()) continue;
+      if (auto* keeper = dynamic_cast<SessionKeeper*>(made->second.get())) return keeper;
+    }
+  return nullptr;
+}
+
 NodePlace RoleHost::place_of(const WorkflowSpec& spec, const PlanNode& node,
                              const std::vector<Places>& of_roles) const {
   NodePlace place;
@@ -119,6 +131,7 @@ NodePlace RoleHost::place_of(const WorkflowSpec& spec, const PlanNode& node,
   const RoleSpec& role = spec.roles[node.role];
   place.role = role.name.text;
   place.replicas = of_roles[node.role];
+  place.keeper = keeper_of(spec, role);
   const InterfaceDeclaration* interface = catalog_.interface_of(spec, node);
   for (const std::string& name : node.outputs) {
     const Port* port = interface != nullptr ? find_port(interface->outputs, name) : nullptr;

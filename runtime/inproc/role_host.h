@@ -66,6 +66,7 @@ class RoleHost {
  private:
   Result<void> add_global_param(const GlobalParamSpec& param);
   using Places = std::vector<RolePlace>;  // of a role's replicas
+  SessionKeeper* keeper_of(const WorkflowSpec& spec, const RoleSpec& role) const;
   NodePlace place_of(const WorkflowSpec& spec, const PlanNode& node,
                      const std::vector<Places>& of_roles) const;
   Result<std::vector<Places>> add_roles(const WorkflowSpec& spec, const std::vector<bool>& here,

@@ -8,14 +8,16 @@ namespace {
 
 using Kind = Control::Kind;
 
-constexpr auto last_kind = Kind::replica;
+constexpr auto last_kind = Kind::history_dropped;
 constexpr std::uint64_t calls_max = std::uint64_t{1} << 20U;
 constexpr std::uint64_t any_number = ~std::uint64_t{0};
 constexpr std::uint64_t u32_max = 0xffff'ffffU;
+constexpr std::uint64_t value_max = std::uint64_t{64} << 20U;
 
+bool is_history(Kind kind) { return kind >= Kind::history_told && kind <= Kind::history_dropped; }
 bool has_workflow(Kind kind) {
   return kind <= Kind::admitted || kind == Kind::give_up || kind == Kind::taken ||
-         kind == Kind::welcome || kind == Kind::replica;
+         kind == Kind::welcome || kind == Kind::replica || is_history(kind);
 }
 bool has_number(Kind kind) {
   return has_workflow(kind) && kind != Kind::welcome && kind != Kind::replica;
@@ -50,6 +52,11 @@ wire::Bytes encode_control(const Control& control) {
     out.number(control.calls.size());
     for (const std::uint64_t call : control.calls) out.number(call);
   }
+  if (is_history(kind)) {
+    out.number(control.node);
+    out.number(control.value.size());
+    out.bytes(control.value);
+  }
   return bytes;
 }
 
@@ -74,6 +81,11 @@ Result<Control> decode_control(std::span<const std::byte> bytes) {
     const std::size_t calls = in.count("calls", calls_max);
     for (std::size_t i = 0; i < calls && in.ok(); ++i)
       control.calls.push_back(in.number("a call", any_number));
+  }
+  if (is_history(control.kind)) {
+    control.node = static_cast<NodeId>(in.number("a node", 0xffff));
+    const auto value = in.bytes(in.count("a history", value_max), "a history");
+    control.value.assign(value.begin(), value.end());
   }
   control.body = bytes.size() - in.left();
   if (in.ok() && in.left() != 0 && control.kind != Kind::replica)

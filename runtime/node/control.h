@@ -1,4 +1,5 @@
-// What the nodes of a cluster tell each other besides messages: who is there, and sessions' names.
+// What the nodes of a cluster tell each other besides messages: who is there, sessions' names, and
+// what was said in them.
 //
 // On one link a control parcel and the messages around it arrive in the order in which they were
 // sent: a session's name before its first message, the loss of a machine after what its calls were
@@ -33,9 +34,14 @@ struct Control {
     forget,         // from its home, before it lets you in: what you hold of session `text` is void
     welcome,        // from a home that is not the keeper: it lets you in, with `calls` as above
     replica,        // of an activation on a replica elsewhere: see `runtime/replicas/parcel.h`
+    // What sessions have said (`history_parcel.h`). Of session `number`, in the role of `node`.
+    history_told,     // to its home: `value` was said in it
+    history_asked,    // to its home: `value` is what this machine has of it; what is to go on?
+    history_kept,     // from its home: the answer, `value`
+    history_dropped,  // from its home: nothing is kept of it; tell all with what is said next
   };
   Kind kind = Kind::session;
-  std::uint32_t workflow = 0;  // the first five, give_up, taken, welcome and replica
+  std::uint32_t workflow = 0;  // the first five, give_up, taken, welcome, replica and histories
   /// Of a session or call; bytes; of joined, lost, admitted: in the keeper's row.
   std::uint64_t number = 0;
   std::string text{};
@@ -44,6 +50,7 @@ struct Control {
   EdgeId edge = 0;
   std::vector<std::uint64_t> calls{};  // admitted, welcome: of the sender
   std::size_t body = 0;  // replica: where what it says begins in the bytes that were read
+  wire::Bytes value{};                 // of histories
 };
 
 wire::Bytes encode_control(const Control& control);

@@ -42,6 +42,7 @@ struct OwnedGraph {
   std::unique_ptr<wire::Contract> contract;
   InputPorts inputs;
   std::vector<bool> stops;  // by edge
+  HistoryPlaces history;
   bool repeats = false;     // its calls may begin once more
 };
 
@@ -147,9 +148,12 @@ Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catal
     return here;
   };
   for (std::size_t i = 0; i < graphs.size(); ++i) host_->expect(*graphs[i].spec, here_of(i));
+  std::vector<HistoryPlaces> histories =
+      history_places(graphs, options_.placed, options_.machines.size());
   for (std::size_t i = 0; i < graphs.size(); ++i) {
     OwnedGraph& graph = graphs_.emplace_back();
     graph.stops = stops[i];
+    graph.history = std::move(histories[i]);
     graph.plan = std::make_shared<const Plan>(*graphs[i].plan);
     graph.repeats = is_repeatable(*graphs[i].spec, *graph.plan);
     Result<std::vector<NodePlace>> places = host_->add(
@@ -236,6 +240,7 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
   if (!transport.ok()) return transport.error();
   auto life = std::make_shared<Life>(options_, self, static_cast<LifeOwner&>(*this), *desk_);
   std::vector<std::shared_ptr<Driver>> drivers;
+  const auto histories = is_home() ? std::make_shared<HomeHistories>() : nullptr;
   for (std::size_t i = 0; i < graphs_.size(); ++i) {
     DriverPlace place;
     place.where.self = self;
@@ -251,6 +256,8 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
     place.window = window_;
     place.sessions_max = options_.sessions_max;
     place.waits = waits_;
+    place.history = graphs_[i].history;
+    place.histories = histories;
     place.port = &life->port();
     drivers.push_back(std::make_shared<Driver>(
         graphs_[i].plan, host_->sessions(), graphs_[i].places, options_.runner,

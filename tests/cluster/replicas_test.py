@@ -72,7 +72,7 @@ def a_session_moves(folder: str):
     pid = up.pid_of("one")
     os.kill(pid, signal.SIGSTOP)
     until(lambda: home.count("machine 'one' is lost") > 0, 20, "who stands still is lost")
-    words = "session 'a' was on machine 'one', which is lost: it begins anew on machine 'two'"
+    words = "session 'a' was on machine 'one', which is lost: it goes on on machine 'two' with what was said"
     moved = home.say("a", "Go on, please")
     check(moved.get("ok") and words in moved.get("warnings", []), f"it moves: {moved}")
     for session in ("a", "b", "c", "d"):
@@ -87,7 +87,7 @@ def a_session_moves(folder: str):
     until(lambda: home.count("machine 'two' is lost") > 0, 20, "the other is lost")
     check(not moves(home.say("e", "Go on")), "it was on the one that is there")
     back = home.say("b", "Go on")
-    check(back.get("ok") and "it begins anew on machine 'one'" in str(back.get("warnings")), f"b moves: {back}")
+    check(back.get("ok") and "it goes on on machine 'one' with what was said" in str(back.get("warnings")), f"b moves: {back}")
     os.kill(up.pid_of("two"), signal.SIGCONT)
     home.stop()
     up.stop()

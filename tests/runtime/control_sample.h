@@ -12,6 +12,7 @@ inline Control control_of(Control::Kind kind) {
   control.life = {2, 7};
   control.node = 5;
   control.edge = 6;
+  control.value = {std::byte{7}, std::byte{0}, std::byte{255}};
   return control;
 }
 

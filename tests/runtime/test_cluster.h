@@ -44,6 +44,8 @@ struct Wiring {
   std::vector<std::uint32_t> homes{0};
   std::uint32_t keeper = 0;
   std::size_t sessions = std::size_t{1} << 20U;  // of each home
+  std::function<std::unique_ptr<GlobalParam>()> param{};  // of kind `memory`; empty: `Memory`
+  std::function<std::unique_ptr<Role>(const RoleMaking&)> keeping{};  // of the plugin `keeping`
 };
 
 /// What roles hold of sessions, elsewhere.
@@ -77,7 +79,10 @@ class TestCluster {
     declaration.name = "scripted";
     declaration.any_ports = true;
     catalog_.add_global_param(
-        "memory", [this](const GlobalParamMaking&) -> Result<std::unique_ptr<GlobalParam>> {
+        "memory",
+        [this,
+         make = wiring.param](const GlobalParamMaking&) -> Result<std::unique_ptr<GlobalParam>> {
+          if (make) return make();
           return std::unique_ptr<GlobalParam>(std::make_unique<Memory>(session_ends));
         });
     Plugin plugin;
@@ -104,7 +109,14 @@ class TestCluster {
     }
     plugin.declaration.name = "remembering";
     plugin.declaration.global_param_kinds = {"memory"};
-    catalog_.add(std::move(plugin));
+    catalog_.add(plugin);
+    if (wiring.keeping) {
+      plugin.declaration.name = "keeping";
+      plugin.make = [make = wiring.keeping](const RoleMaking& making) -> Result<RoleInstance> {
+        return RoleInstance(make(making));
+      };
+      catalog_.add(std::move(plugin));
+    }
     for (const std::string& yaml : yamls) {
       LoadedWorkflow& loaded = loaded_.emplace_back(load_workflow("test.yaml", yaml));
       plans_.push_back(plan_workflow(loaded, catalog_.declarations()));

@@ -34,7 +34,7 @@ outputs: { out: c.v }
 /// A cluster whose role `second` remembers, on `gpu` and `disk` or where else is said.
 struct World {
   KeepingRole::Hook before = [](const std::string&) {}, after = [](const std::string&) {};
-  KeepingRole::Hook at_third = [](const std::string&) {};
+  KeepingRole::Hook at_first = [](const std::string&) {}, at_third = at_first;
   std::vector<Kept*> kept;  // in the order in which they were made
   std::unique_ptr<TestCluster> cluster;
 
@@ -56,7 +56,7 @@ struct World {
           [this](const std::string& text) { after(text); });
     };
     const Script passes = [this](Activation& activation, std::uint32_t) -> Result<void> {
-      if (activation.node() == "c") at_third(activation.input("x")->text);
+      (activation.node() == "c" ? at_third : at_first)(activation.input("x")->text);
       activation.yield("v", make_text(activation.input("x")->text));
       return {};
     };
@@ -214,6 +214,33 @@ TEST_CASE("a call that had been told and was lost elsewhere on the same machine 
   let_go.open();
   world.restart(gpu, 2);
   CHECK(world.say("s", "two ") == "one two  ");
+}
+
+TEST_CASE("what waits for a home's word ends with the home, and calls of others go on") {
+  World world({{front}, {gpu}, {front}}, {front, arm});
+  CHECK(world.say("s", "one ", front) == "one  ");
+  Gate reached, let_go;
+  std::atomic<int> begun{0};
+  world.at_first = [&](const std::string& text) {
+    if (text != "silent ") return;
+    reached.open();
+    let_go.wait();
+  };
+  world.before = [&](const std::string& text) { begun += text == "silent " ? 1 : 0; };
+  std::thread caller([&] { CHECK(!world.cluster->call_at(arm, "s", "silent ").first.ok); });
+  reached.wait();
+  world.cluster->network.freeze(arm);
+  let_go.open();
+  const auto activations = [&] { return world.cluster->node(gpu).status().counts.activations; };
+  REQUIRE(eventually([&] { return activations() == 1; }));
+  CHECK(world.say("s", "two ", front) == "one two  ");
+  CHECK(eventually([&] { return activations() == 1; }));
+  for (const std::uint32_t by : {front, gpu, disk}) world.cluster->network.silence_frozen(arm, by);
+  REQUIRE(eventually([&] { return activations() == 0; }));
+  CHECK(world.say("s", "three ", front) == "one two three  ");
+  CHECK(begun == 0);
+  world.cluster->network.thaw(arm);
+  caller.join();
 }
 
 TEST_CASE("of a session that has ended nothing is kept for the next one of its name") {

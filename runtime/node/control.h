@@ -32,6 +32,13 @@ struct Control {
     taken,          // to who makes frames of `edge`: `number` bytes of its window are free again
     forget,         // from its home, before it lets you in: what you hold of session `text` is void
     welcome,        // from a home that is not the keeper: it lets you in, with `calls` as above
+    // Where calls begin on several machines. To the keeper, by a home:
+    session_wanted,      // a call of session `text` has come here
+    session_given_back,  // session `text` has ended
+    // From the keeper, once for each `session_wanted`:
+    session_granted,  // `text` is yours; it was lost with `life`, a home; incarnation 0: with none
+    session_elsewhere,  // `text` is at the home `life`
+    session_denied,     // you have as many sessions as may be
   };
   Kind kind = Kind::session;
   std::uint32_t workflow = 0;  // the first five, give_up, taken and welcome
@@ -39,6 +46,8 @@ struct Control {
   std::uint64_t number = 0;
   std::string text{};
   Origin life{};
+  /// ask, joined: the first life of the process whose life it is.
+  std::uint32_t process = 0;
   NodeId node = entry_node;
   EdgeId edge = 0;
   std::vector<std::uint64_t> calls{};  // admitted, welcome: of the sender

@@ -21,7 +21,7 @@
 
 namespace sluice::links {
 
-inline constexpr std::uint8_t format_version = 6;
+inline constexpr std::uint8_t format_version = 7;
 inline constexpr std::size_t head_bytes_max = 1024;
 inline constexpr std::size_t body_bytes_max = std::size_t{256} << 10U;
 inline constexpr std::size_t cluster_bytes_max = 128;

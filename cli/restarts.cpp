@@ -5,7 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/json_fields.h"
 #include "cli/lock_file.h"
@@ -28,23 +33,61 @@ bool has_died(int process) {
   return ::poll(&event, 1, 0) > 0;
 }
 
-/// The process on this computer that is the machine; -1: none. `life`: one that says that it is
-/// this life.
-int open_process_of(const std::string& folder, std::uint32_t machine,
-                    std::optional<std::uint32_t> life) {
+/// The process on this computer that is the machine; -1: none.
+int open_process_of(const std::string& folder, std::uint32_t machine) {
+  const std::optional<LockHolder> holder = lock_holder(lock_path(folder, machine));
+  return holder ? static_cast<int>(::syscall(SYS_pidfd_open, holder->pid, 0)) : -1;
+}
+
+/// What proc(5) says of a process from its state on, field 3. Empty: nothing.
+std::istringstream stat_of(pid_t process) {
+  std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  std::getline(stat, text);
+  const std::size_t name_end = text.rfind(')');
+  return std::istringstream(name_end == std::string::npos ? "" : text.substr(name_end + 1));
+}
+
+/// It was stopped by a signal, or a debugger.
+bool stands_still(const std::string& folder, std::uint32_t machine) {
+  const std::optional<LockHolder> holder = lock_holder(lock_path(folder, machine));
+  std::string state;
+  return holder && stat_of(holder->pid) >> state && (state == "T" || state == "t");
+}
+
+/// One below those of all lives of this process; nothing: it is not known when it began.
+std::optional<std::uint32_t> incarnation_before(pid_t process) {
+  std::istringstream fields = stat_of(process);
+  std::string field;
+  for (int i = 3; i <= 22; ++i) fields >> field;  // when it began, in ticks
+  timespec now{};
+  const long ticks = ::sysconf(_SC_CLK_TCK);
+  if (!fields || ticks <= 0 || ::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return {};
+  const double up = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  const double age = up - std::strtod(field.c_str(), nullptr) / static_cast<double>(ticks);
+  const auto quarters = static_cast<std::uint32_t>(std::ceil(std::max(0.0, age) * 4));
+  const std::uint32_t present = incarnation_now();
+  return quarters < present ? present - quarters : 0;
+}
+
+/// The same, if it is known to be this life, or a later one: as it says itself, and where it does
+/// not answer, since it stands still, say, by when it began.
+int process_of_life(const std::string& folder, std::uint32_t machine, std::uint32_t life) {
   const std::optional<LockHolder> holder = lock_holder(lock_path(folder, machine));
   if (!holder) return -1;
-  const int process = static_cast<int>(::syscall(SYS_pidfd_open, holder->pid, 0));
-  if (process < 0 || !life) return process;
   const Result<StatusReader> reader = StatusReader::connect(status_path(folder, machine));
   const Result<std::string> text =
       reader.ok() ? reader->read(answer_patience) : Result<std::string>(reader.error());
-  const Json json = text.ok() ? Json::parse(*text, nullptr, false) : Json();
-  if (number_of<pid_t>(json, "pid") == holder->pid &&
-      number_of<std::uint32_t>(json, "incarnation") == *life)
-    return process;
-  ::close(process);
-  return -1;
+  bool is_it = false;
+  if (text.ok()) {
+    const Json json = Json::parse(*text, nullptr, false);
+    is_it = number_of<pid_t>(json, "pid") == holder->pid &&
+            number_of<std::uint32_t>(json, "incarnation") == life;
+  } else {
+    const std::optional<std::uint32_t> before = incarnation_before(holder->pid);
+    is_it = before && life > *before;
+  }
+  return is_it ? static_cast<int>(::syscall(SYS_pidfd_open, holder->pid, 0)) : -1;
 }
 
 }  // namespace
@@ -73,8 +116,8 @@ std::optional<std::vector<Supervisor::Status>> supervised(const Cluster& cluster
   return processes;
 }
 
-Restarts::Restarts(const Cluster& cluster, std::uint32_t self, Node& node,
-                   const Supervisor* own, std::chrono::milliseconds patience)
+Restarts::Restarts(const Cluster& cluster, std::uint32_t self, Node& node, const Supervisor* own,
+                   std::chrono::milliseconds patience)
     : cluster_(cluster),
       self_(self),
       node_(node),
@@ -96,11 +139,15 @@ void Restarts::look(const NodeStatus& status, RestartHold::Time now) {
     if (processes_[i] >= 0 && has_died(processes_[i])) hold_.died(i, now);
     const bool is_known = processes_[i] >= 0 && !hold_.is_dead(i);
     const Roster::Row& row = status.machines[i].known;
-    if (is_known || row.state != Roster::State::there) continue;
-    // The list may still say so of a life that died: the process that is there now tells its own.
+    // The list may still tell of a life that died, or already of one behind it that is lost: a
+    // process that stands still is not being started.
+    const bool is_dead = hold_.is_dead(i);
+    const bool is_told =
+        row.state == Roster::State::there || (is_dead && row.state == Roster::State::lost);
+    if (is_known || !is_told) continue;
     const int process =
-        open_process_of(cluster_.folder, static_cast<std::uint32_t>(i),
-                        hold_.is_dead(i) ? std::optional(row.incarnation) : std::nullopt);
+        is_dead ? process_of_life(cluster_.folder, static_cast<std::uint32_t>(i), row.incarnation)
+                : open_process_of(cluster_.folder, static_cast<std::uint32_t>(i));
     if (process < 0) continue;
     if (processes_[i] >= 0) ::close(processes_[i]);
     processes_[i] = process;
@@ -163,7 +210,9 @@ std::string Restarts::waits_for() {
     const std::string& name = cluster_.spec().machines[i].name.text;
     const bool is_dead = hold_.is_dead(i);
     if ((!is_dead && has_met(status, i)) || has_stand_ins(status, i)) continue;
-    if (is_dead && hold_.waits(i, is_restarted(name, now), now)) add(starting, name);
+    const bool starts = is_dead && is_restarted(name, now) &&
+                        !stands_still(cluster_.folder, static_cast<std::uint32_t>(i));
+    if (hold_.waits(i, starts, now)) add(starting, name);
     if (!is_dead && hold_.meets(i, life, now)) add(meeting, name);
   }
   if (!starting.empty()) return "machine " + starting + " is being started again";

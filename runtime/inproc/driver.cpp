@@ -202,6 +202,7 @@ void Driver::handle_call(Event& event) {
     peers_->names.set({session, peers_->where().self}, event.call->session_name);
     peers_->sessions = std::max(peers_->sessions, session + 1);
     for (const SessionMove& move : loop_.take_moves()) session_moved(move, *event.call);
+    tell_lost_there(*event.call);
   }
   calls_open_.store(calls_.size());
   if (event.call->stopped) loop_.cancel(id);

@@ -132,7 +132,6 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void handle_peer(std::unique_ptr<PeerEvent> event);
   void handle_message(std::unique_ptr<PeerEvent> event);
   void handle_control(Origin from, const Control& control);
-  /// By the keeper, or by another home.
   void take_welcome(Origin from, const Control& control);
   void enter_if_let_in();
   void take_session(Origin from, const Control& control);
@@ -141,9 +140,10 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void take_give_up(Origin from, const Control& control);
   void take_session_ended(Origin from, const Control& control);
   /// At the keeper.
-  void handle_joined(Origin life);
-  /// It is there, as the keeper says.
-  void take_joined(Origin life);
+  void handle_joined(Origin life, std::uint32_t process);
+  void take_joined(Origin life, std::uint32_t process);
+  /// Another process of the machine has nothing of what an earlier one held of sessions.
+  void note_process(std::uint32_t machine, std::uint32_t process);
   /// Calls of this home that the others still give up.
   std::vector<std::uint64_t> let_back(Origin life);
   void handle_lost(Origin life, const std::string& why);
@@ -151,8 +151,11 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   /// Calls of this home that used the machine end for their callers.
   void end_calls_on(std::uint32_t machine);
   void handle_session_ended(std::uint64_t session);
-  /// Its call is the first on the machine where it is now.
   void session_moved(const SessionMove& move, const CallState& call);
+  /// A role there that keeps something of sessions takes part in the call.
+  bool keeps_session(std::uint32_t machine, const CallId& call) const;
+  /// Its call is the first one behind the loss of a process that may have held something of it.
+  void tell_lost_there(const CallState& call);
   void receive(const PeerEvent& event);
   void hold(std::unique_ptr<PeerEvent> event);
   /// What was held back of machines that are there now.
@@ -186,6 +189,8 @@ class Driver final : public std::enable_shared_from_this<Driver>,
                    ToldHistory told);
   void warn_of_return(const HistoryStore::Held& before, Origin now, const CallState& call);
   std::string end_of_move(const SessionMove& move) const;
+  /// What was said in the session on that machine, or why it is not known, is kept here.
+  bool has_history(std::uint64_t session, std::uint32_t machine) const;
   void roll_back_histories(const CallState& call, std::uint64_t session);
   void end_histories(std::uint64_t session);
 

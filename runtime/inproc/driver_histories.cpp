@@ -1,5 +1,6 @@
 // The driver's side of what was said in sessions: told to a session's home by who answers, and
 // asked of it before the session's first activation in a life of this machine.
+#include <algorithm>
 #include <functional>
 #include <iterator>
 #include <mutex>
@@ -284,6 +285,14 @@ std::string Driver::end_of_move(const SessionMove& move) const {
     }
   }
   return is_kept ? "it goes on" + to + " with what was said" : "it begins anew" + to;
+}
+
+bool Driver::has_history(std::uint64_t session, std::uint32_t machine) const {
+  HomeHistories* const home = peers_->place.histories.get();
+  if (home == nullptr) return false;
+  const std::lock_guard lock(home->mutex);
+  return std::ranges::any_of(home->store.of_session(session),
+                             [&](const auto& one) { return one.second.holder.machine == machine; });
 }
 
 void Driver::roll_back_histories(const CallState& call, std::uint64_t session) {

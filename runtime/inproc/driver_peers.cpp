@@ -189,6 +189,7 @@ void Driver::handle_session_ended(std::uint64_t session) {
   control.number = session;
   control.text = *name;
   peers_->names.erase(id);
+  for (std::set<std::uint64_t>& lost : peers_->lost_there) lost.erase(session);
   // Whoever was not told of it by the home may have heard of it from another.
   for (std::uint32_t machine = 0; machine < peers_->where().machines; ++machine) {
     peers_->told[machine].erase(id);
@@ -206,6 +207,35 @@ void Driver::session_moved(const SessionMove& move, const CallState& call) {
   call.warn(line);
   peers_->place.port->notice(line);
   peers_->place.port->session_void(move.from, call.session_name);
+  peers_->lost_there[move.to].erase(call.record->number);
+}
+
+bool Driver::keeps_session(std::uint32_t machine, const CallId& call) const {
+  return std::ranges::any_of(plan_->nodes, [&](const PlanNode& node) {
+    return node.id != entry_node && node.balance == Balance::session &&
+           peers_->where().machine(node.id, call) == machine;
+  });
+}
+
+void Driver::tell_lost_there(const CallState& call) {
+  for (std::uint32_t machine = 0; machine < peers_->lost_there.size(); ++machine) {
+    std::set<std::uint64_t>& sessions = peers_->lost_there[machine];
+    const auto lost = sessions.find(call.record->number);
+    if (lost == sessions.end() || !keeps_session(machine, call.id)) continue;
+    sessions.erase(lost);
+    if (has_history(call.record->number, machine)) continue;  // it says itself how it goes on
+    const std::string line = "session '" + call.session_name + "' was on machine '" +
+                             peers_->place.machines[machine] +
+                             "', which was started again: it begins anew there";
+    call.warn(line);
+    peers_->place.port->notice(line);
+  }
+}
+
+void Driver::note_process(std::uint32_t machine, std::uint32_t process) {
+  const std::uint32_t before = std::exchange(peers_->processes[machine], process);
+  if (!peers_->where().is_home() || before == 0 || before == process) return;
+  peers_->lost_there[machine].merge(peers_->names.own_below(peers_->sessions_at_loss[machine]));
 }
 
 // ---- what comes in
@@ -217,7 +247,7 @@ void Driver::handle_peer(std::unique_ptr<PeerEvent> event) {
     case PeerEvent::Kind::control:
       return handle_control(event->from, event->control);
     case PeerEvent::Kind::joined:
-      return handle_joined(event->from);
+      return handle_joined(event->from, event->process);
     case PeerEvent::Kind::lost:
       return handle_lost(event->from, event->why);
   }
@@ -299,7 +329,7 @@ void Driver::handle_control(Origin from, const Control& control) {
     peers_->news = std::max(peers_->news, control.number);
   switch (control.kind) {
     case Kind::joined:
-      return take_joined(control.life);
+      return take_joined(control.life, control.process);
     case Kind::lost:
       handle_lost(control.life, control.text);
       return receive_held();
@@ -394,9 +424,10 @@ std::vector<std::uint64_t> Driver::let_back(Origin life) {
   return calls;
 }
 
-void Driver::handle_joined(Origin life) {
+void Driver::handle_joined(Origin life, std::uint32_t process) {
   const std::uint32_t self = peers_->where().self.machine;
   peers_->lives.joined(life);
+  note_process(life.machine, process);
   Control news{.kind = Control::Kind::joined, .workflow = peers_->place.workflow};
   news.number = ++peers_->news;
   std::vector<std::uint64_t> given_up = let_back(life);
@@ -404,8 +435,10 @@ void Driver::handle_joined(Origin life) {
   for (std::uint32_t other = 0; other < peers_->where().machines; ++other) {
     if (other == self || other == life.machine || !peers_->lives.is_there(other)) continue;
     news.life = peers_->lives.life_of(other);
+    news.process = peers_->processes[other];
     tell(life.machine, news);
     news.life = life;
+    news.process = process;
     tell(other, news);
   }
   // Only it: the others know of these calls, and still count what of them runs there.
@@ -415,10 +448,11 @@ void Driver::handle_joined(Origin life) {
   tell(life.machine, news);
 }
 
-void Driver::take_joined(Origin life) {
+void Driver::take_joined(Origin life, std::uint32_t process) {
   const Residence& where = peers_->where();
   const bool is_later = peers_->lives.life_of(life.machine).incarnation < life.incarnation;
   if (is_later) forget_windows(life.machine);
+  if (is_later) note_process(life.machine, process);
   peers_->lives.joined(life);
   peers_->let_in.joined(life);
   if (is_later && where.is_home()) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,13 @@ class KnownSessions {
   }
   void erase(const SessionId& session) {
     if (names_.erase(session) != 0) --of_[session.home.machine];
+  }
+  /// Of this home, those below `limit`.
+  std::set<std::uint64_t> own_below(std::uint64_t limit) const {
+    std::set<std::uint64_t> numbers;
+    for (const auto& [id, name] : names_)
+      if (id.home.machine == self_ && id.number < limit) numbers.insert(id.number);
+    return numbers;
   }
   /// Those of this life of a home, and of its earlier ones.
   void forget(Origin home) {

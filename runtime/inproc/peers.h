@@ -49,7 +49,9 @@ struct Peers {
         told(place.where.machines),
         names(place.where.machines, place.where.self.machine, place.sessions_max),
         why(place.where.machines, "it has not joined yet"),
-        sessions_at_loss(place.where.machines) {
+        sessions_at_loss(place.where.machines),
+        processes(place.where.machines),
+        lost_there(place.where.machines) {
     lives.joined(place.where.self);
   }
 
@@ -90,6 +92,11 @@ struct Peers {
   std::vector<std::string> why;  // by machine: that it is not there
   /// At home, by machine that is away and was there: sessions below this may have left something.
   std::vector<std::uint64_t> sessions_at_loss;
+  /// By machine: the first life of the process that it is; 0: not known yet.
+  std::vector<std::uint32_t> processes;
+  /// At home, by machine: sessions of which an earlier process of it may have held something, until
+  /// their next call there.
+  std::vector<std::set<std::uint64_t>> lost_there;
   std::uint64_t sessions = 0;  // at home: each that it has named has a smaller number
   Table<Guest, CallId> guests;
   std::map<std::pair<SessionId, std::uint32_t>, Asked> asked;  // by session and role's number

@@ -8,7 +8,7 @@ namespace {
 
 using Kind = Control::Kind;
 
-constexpr auto last_kind = Kind::history_dropped;
+constexpr auto last_kind = Kind::session_denied;
 constexpr std::uint64_t calls_max = std::uint64_t{1} << 20U;
 constexpr std::uint64_t any_number = ~std::uint64_t{0};
 constexpr std::uint64_t u32_max = 0xffff'ffffU;
@@ -25,12 +25,15 @@ bool has_number(Kind kind) {
 bool has_calls(Kind kind) { return kind == Kind::admitted || kind == Kind::welcome; }
 bool has_text(Kind kind) {
   return kind == Kind::session || kind == Kind::session_ended || kind == Kind::unheard ||
-         kind == Kind::give_up || kind == Kind::lost || kind == Kind::forget;
+         kind == Kind::give_up || kind == Kind::lost || kind == Kind::forget ||
+         kind >= Kind::session_wanted;
 }
 bool has_life(Kind kind) {
   return kind == Kind::session || kind == Kind::joined || kind == Kind::lost ||
-         kind == Kind::admitted || kind == Kind::unheard;
+         kind == Kind::admitted || kind == Kind::unheard || kind == Kind::session_granted ||
+         kind == Kind::session_elsewhere;
 }
+bool has_process(Kind kind) { return kind == Kind::ask || kind == Kind::joined; }
 
 }  // namespace
 
@@ -45,6 +48,7 @@ wire::Bytes encode_control(const Control& control) {
     out.number(control.life.machine);
     out.number(control.life.incarnation);
   }
+  if (has_process(kind)) out.number(control.process);
   if (has_text(kind)) out.text(std::string_view(control.text).substr(0, wire::words_max));
   if (kind == Kind::give_up) out.number(control.node);
   if (kind == Kind::taken) out.number(control.edge);
@@ -73,6 +77,8 @@ Result<Control> decode_control(std::span<const std::byte> bytes) {
     control.life.machine = static_cast<std::uint32_t>(in.number("a machine", u32_max));
     control.life.incarnation = static_cast<std::uint32_t>(in.number("an incarnation", u32_max));
   }
+  if (has_process(control.kind))
+    control.process = static_cast<std::uint32_t>(in.number("an incarnation", u32_max));
   if (has_text(control.kind)) control.text = in.text("a text", wire::words_max);
   if (control.kind == Kind::give_up)
     control.node = static_cast<NodeId>(in.number("a node", 0xffff));

@@ -39,6 +39,13 @@ struct Control {
     history_asked,    // to its home: `value` is what this machine has of it; what is to go on?
     history_kept,     // from its home: the answer, `value`
     history_dropped,  // from its home: nothing is kept of it; tell all with what is said next
+    // Where calls begin on several machines. To the keeper, by a home:
+    session_wanted,      // a call of session `text` has come here
+    session_given_back,  // session `text` has ended
+    // From the keeper, once for each `session_wanted`:
+    session_granted,  // `text` is yours; it was lost with `life`, a home; incarnation 0: with none
+    session_elsewhere,  // `text` is at the home `life`
+    session_denied,     // you have as many sessions as may be
   };
   Kind kind = Kind::session;
   std::uint32_t workflow = 0;  // the first five, give_up, taken, welcome, replica and histories
@@ -46,6 +53,8 @@ struct Control {
   std::uint64_t number = 0;
   std::string text{};
   Origin life{};
+  /// ask, joined: the first life of the process whose life it is.
+  std::uint32_t process = 0;
   NodeId node = entry_node;
   EdgeId edge = 0;
   std::vector<std::uint64_t> calls{};  // admitted, welcome: of the sender

@@ -18,16 +18,21 @@ class NoCall final : public CallHandle {
 
 HomeRunner::~HomeRunner() {
   Now last;
-  const std::lock_guard lock(mutex_);
-  // A call that fails from here on may ask for its second beginning.
-  last.runner = std::exchange(now_.runner, nullptr);
-  now_.may_begin = [] { return std::string("the machine ends"); };
+  {
+    const std::lock_guard lock(mutex_);
+    // A call that fails from here on may ask for its second beginning.
+    last.runner = std::exchange(now_.runner, nullptr);
+    last.desk = std::exchange(now_.desk, nullptr);
+    now_.may_begin = [] { return std::string("the machine ends"); };
+  }
+  if (last.desk) last.desk->close("the runner was destroyed before the call ended");
 }
 
-void HomeRunner::set(std::shared_ptr<Runner> runner, std::function<std::string()> may_begin) {
+void HomeRunner::set(std::shared_ptr<Runner> runner, std::function<std::string()> may_begin,
+                     std::shared_ptr<SessionDesk> desk) {
   std::vector<std::shared_ptr<Runner>> over;
   const std::lock_guard lock(mutex_);
-  Now before = std::exchange(now_, {std::move(runner), std::move(may_begin)});
+  Now before = std::exchange(now_, {std::move(runner), std::move(may_begin), std::move(desk)});
   if (before.runner) before_.push_back(std::move(before.runner));
   std::erase_if(before_, [&](std::shared_ptr<Runner>& one) {
     const RunnerCounts counts = one->counts();
@@ -54,13 +59,20 @@ std::shared_ptr<CallHandle> HomeRunner::start(CallRequest request, CallObserver 
 std::shared_ptr<CallHandle> HomeRunner::start_once(CallRequest request, CallObserver observer) {
   const Now now = this->now();
   const std::string why = now.may_begin();
-  if (why.empty()) return now.runner->start(std::move(request), std::move(observer));
-  if (observer.on_end) observer.on_end({false, {ErrorCode::unavailable, why}, "", {}});
-  return std::make_shared<NoCall>();
+  if (!why.empty()) {
+    if (observer.on_end) observer.on_end({false, {ErrorCode::unavailable, why}, "", {}});
+    return std::make_shared<NoCall>();
+  }
+  if (begins_anew_)
+    if (std::string line = begins_anew_(request.session); !line.empty())
+      observer = warned(std::move(observer), std::move(line));
+  if (now.desk) return now.desk->start(now.runner, limit_, std::move(request), std::move(observer));
+  return now.runner->start(std::move(request), std::move(observer));
 }
 
 Result<void> HomeRunner::end_session(const std::string& session) {
-  return now().runner->end_session(session);
+  const Now now = this->now();
+  return now.desk ? now.desk->end_session(*now.runner, session) : now.runner->end_session(session);
 }
 
 RunnerCounts HomeRunner::counts() const {

@@ -13,8 +13,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "runtime/node/session_desk.h"
 #include "runtime/runner.h"
 
 namespace sluice {
@@ -22,12 +24,17 @@ namespace sluice {
 class HomeRunner final : public Runner {
  public:
   /// `repeats`: its calls may begin once more (`is_repeatable`). `limit`: the workflow's deadline.
-  HomeRunner(bool repeats, std::chrono::milliseconds limit) : repeats_(repeats), limit_(limit) {}
+  /// `begins_anew`: asked once for each call; words on why its session does, or empty.
+  HomeRunner(bool repeats, std::chrono::milliseconds limit,
+             std::function<std::string(const std::string& session)> begins_anew)
+      : repeats_(repeats), limit_(limit), begins_anew_(std::move(begins_anew)) {}
   ~HomeRunner() override;
   HomeRunner(const HomeRunner&) = delete;
   HomeRunner& operator=(const HomeRunner&) = delete;
-  /// Calls begin here from now on. `may_begin`: empty, or why none can.
-  void set(std::shared_ptr<Runner> runner, std::function<std::string()> may_begin);
+  /// Calls begin here from now on. `may_begin`: empty, or why none can. `desk`: of one of several
+  /// homes, which have to ask for their sessions.
+  void set(std::shared_ptr<Runner> runner, std::function<std::string()> may_begin,
+           std::shared_ptr<SessionDesk> desk = nullptr);
 
   std::shared_ptr<CallHandle> start(CallRequest request, CallObserver observer) override;
   Result<void> end_session(const std::string& session) override;
@@ -40,6 +47,7 @@ class HomeRunner final : public Runner {
   struct Now {
     std::shared_ptr<Runner> runner;
     std::function<std::string()> may_begin;
+    std::shared_ptr<SessionDesk> desk;
   };
   Now now() const {
     const std::lock_guard lock(mutex_);
@@ -50,6 +58,7 @@ class HomeRunner final : public Runner {
 
   const bool repeats_;
   const std::chrono::milliseconds limit_;
+  const std::function<std::string(const std::string& session)> begins_anew_;
   std::atomic<std::uint64_t> repeated_{0};
   mutable std::mutex mutex_;
   Now now_;

@@ -33,6 +33,8 @@ Life::Life(const NodeOptions& options, Origin self, LifeOwner& owner, ReplicaDes
       desk_(desk),
       received_(options.machines.size()),
       members_(options.machines.size(), options.keeper),
+      grants_(options.machines.size(), options.sessions_max * options.placed.size()),
+      processes_(options.machines.size()),
       member_(options.keeper),
       roster_(options.machines.size(), std::chrono::steady_clock::now()),
       joins_(options.machines.size()),
@@ -49,6 +51,7 @@ void Life::start(std::vector<std::shared_ptr<Driver>> drivers,
     drivers_ = std::move(drivers);
     transport_ = std::move(transport);
   }
+  make_session_desk();
   for (const auto& driver : drivers_) driver->run();
   desk_.begin(self_, *this);
   transport_->start(*this);
@@ -70,6 +73,7 @@ void Life::stop(bool leaves, const std::string& why) {
     if (keeper.incarnation != 0)
       transport_->send(keeper, Channel::control, encode_control({.kind = Control::Kind::leaving}));
   }
+  if (session_desk_) session_desk_->close(why);
   for (const auto& driver : drivers_) driver->close(why);
   desk_.end(self_, why);
   if (transport_) transport_->stop();
@@ -222,8 +226,9 @@ void Life::ask() {
     const std::lock_guard lock(mutex_);
     keeper = member_.keeper();
   }
-  if (!stopped_)
-    transport_->send(keeper, Channel::control, encode_control({.kind = Control::Kind::ask}));
+  Control control{.kind = Control::Kind::ask};
+  control.process = options_.incarnation;
+  if (!stopped_) transport_->send(keeper, Channel::control, encode_control(control));
   failpoint("asked");
 }
 
@@ -280,9 +285,10 @@ Life::Took Life::take_control(Origin from, const wire::Bytes& bytes) {
         owner_.home_over({from.machine, from.incarnation - 1});
       if (is_keeper() && is_home(from.machine) && owner_.is_ending_of(from.machine))
         return Took::link_waits;
-      add({Asked{}, from, {}});
+      add({Asked{control.process}, from, {}});
       return Took::done;
     case Control::Kind::leaving:
+      end_sessions_of(from);
       add({Silent{}, from, "it was stopped"});
       return Took::done;
     case Control::Kind::forget:
@@ -294,6 +300,13 @@ Life::Took Life::take_control(Origin from, const wire::Bytes& bytes) {
     case Control::Kind::replica:
       if (const std::string wrong = desk_.heard(from, control, bytes); !wrong.empty())
         refuse(from, wrong);
+      return Took::done;
+    case Control::Kind::session_wanted:
+    case Control::Kind::session_given_back:
+    case Control::Kind::session_granted:
+    case Control::Kind::session_elsewhere:
+    case Control::Kind::session_denied:
+      take_session_word(from, control);
       return Took::done;
     default:
       break;
@@ -447,7 +460,8 @@ MemberEffects Life::decide(const News& news) {
   MemberEffects effects;
   if (std::holds_alternative<Connected>(news.what)) {
     is_keeper() ? members_.connected(news.life, effects) : member_.connected(news.life, effects);
-  } else if (std::holds_alternative<Asked>(news.what)) {
+  } else if (const auto* asked = std::get_if<Asked>(&news.what)) {
+    if (is_keeper()) processes_[news.life.machine] = asked->process;
     if (is_keeper()) members_.asked(news.life, effects);
   } else if (const auto* reported = std::get_if<Reported>(&news.what)) {
     if (is_keeper()) members_.reported(news.life, reported->about, news.why, effects);
@@ -474,12 +488,13 @@ void Life::perform(const MemberEffect& effect) {
       desk_.lost(effect.life, effect.why);
       if (is_home(effect.life.machine)) owner_.home_over(effect.life);
       failpoint("lost");
-      return tell_drivers(PeerEvent::Kind::lost, effect.life, effect.why);
+      tell_drivers(PeerEvent::Kind::lost, effect.life, effect.why);
+      return end_grants(effect.life);
     case MemberEffect::Kind::joined:
       notice("machine '" + name(effect.life) + "' is there");
       desk_.joined(effect.life);
       failpoint("joined");
-      tell_drivers(PeerEvent::Kind::joined, effect.life, {});
+      tell_drivers(PeerEvent::Kind::joined, effect.life, {}, process_of(effect.life.machine));
       return note_there(effect.life);  // who waits for it begins calls, which come behind that
     case MemberEffect::Kind::ask:
       return owner_.bound(effect.life);
@@ -495,12 +510,14 @@ void Life::perform(const MemberEffect& effect) {
   }
 }
 
-void Life::tell_drivers(PeerEvent::Kind kind, Origin life, const std::string& why) {
+void Life::tell_drivers(PeerEvent::Kind kind, Origin life, const std::string& why,
+                        std::uint32_t process) {
   for (const auto& driver : drivers_) {
     auto event = std::make_unique<PeerEvent>();
     event->kind = kind;
     event->from = life;
     event->why = why;
+    event->process = process;
     driver->hear(std::move(event));
   }
 }

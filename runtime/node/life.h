@@ -22,7 +22,9 @@
 #include "runtime/node/port.h"
 #include "runtime/node/received.h"
 #include "runtime/node/roster.h"
+#include "runtime/node/session_desk.h"
 #include "runtime/replicas/desk.h"
+#include "runtime/session_grants.h"
 
 namespace sluice {
 
@@ -69,6 +71,9 @@ class Life final : private TransportListener, private NodePort {
   std::vector<LinkState> links() const;
   RunnerCounts counts() const;
 
+  /// At one of several homes, from `start` on; else null: it asks nobody for its sessions.
+  const std::shared_ptr<SessionDesk>& session_desk() const { return session_desk_; }
+
   /// Its owner, between `start` and `stop`: has the keeper let this machine in.
   void ask();
   /// Hears what waited for the end of a session of this home.
@@ -82,7 +87,9 @@ class Life final : private TransportListener, private NodePort {
 
  private:
   struct Connected {};
-  struct Asked {};
+  struct Asked {
+    std::uint32_t process = 0;  // the first life of its process
+  };
   struct Silent {};
   struct Joined {};  // as the keeper says
   struct Refused {};
@@ -129,6 +136,16 @@ class Life final : private TransportListener, private NodePort {
   std::optional<std::uint32_t> home_of(const Parcel& parcel) const;
   void take_message(Origin from, wire::Bytes bytes);
   Took take_control(Origin from, const wire::Bytes& bytes);
+  // Whose sessions are whose: life_sessions.cpp.
+  void make_session_desk();
+  /// What homes and the keeper tell each other of them.
+  void take_session_word(Origin from, const Control& control);
+  /// At the keeper. Nothing: it needs no answer.
+  std::optional<Control> answer_home(Origin home, const Control& control);
+  void tell_keeper(const Control& control);
+  void end_grants(Origin home);
+  /// At the keeper: the home takes its leave.
+  void end_sessions_of(Origin home);
   /// Of what comes before a driver hears it.
   Took look_at(Origin from, const Control& control);
   /// The name is one of this home's sessions.
@@ -139,7 +156,9 @@ class Life final : private TransportListener, private NodePort {
   void add(News news);
   MemberEffects decide(const News& news);
   void perform(const MemberEffect& effect);
-  void tell_drivers(PeerEvent::Kind kind, Origin life, const std::string& why);
+  void tell_drivers(PeerEvent::Kind kind, Origin life, const std::string& why,
+                    std::uint32_t process = 0);
+  std::uint32_t process_of(std::uint32_t machine) const;
   void note_there(Origin life);
   void end_homes_away();
   void tell_desk(Origin keeper, const Control& control);
@@ -154,6 +173,7 @@ class Life final : private TransportListener, private NodePort {
   LifeOwner& owner_;
   ReplicaDesk& desk_;
   std::vector<std::shared_ptr<Driver>> drivers_;
+  std::shared_ptr<SessionDesk> session_desk_;
   std::unique_ptr<Transport> transport_;
   mutable std::mutex made_mutex_;  // the two above are set and let go while others ask for counts
   std::atomic<bool> stopped_{false};
@@ -168,6 +188,8 @@ class Life final : private TransportListener, private NodePort {
   std::deque<News> news_;
   bool deciding_ = false;
   Members members_;
+  SessionGrants grants_;                  // at the keeper
+  std::vector<std::uint32_t> processes_;  // at the keeper, by machine: as it said when it asked
   Member member_;
   Roster roster_;  // this machine's own row too
   std::size_t admissions_ = 0;

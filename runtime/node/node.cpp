@@ -12,6 +12,7 @@
 
 #include "graph/replica_split.h"
 #include "runtime/inproc/inproc_runner.h"
+#include "runtime/node/anew_sessions.h"
 #include "runtime/node/ending_sessions.h"
 #include "runtime/node/home_runner.h"
 #include "runtime/node/life.h"
@@ -106,6 +107,8 @@ class NodeImpl final : public Node, private LifeOwner {
   /// Those of which no call is under way any more.
   void end_own_over(std::unique_lock<std::mutex>& lock);
   void begin_next_life(std::unique_lock<std::mutex>& lock);
+  /// Words on why the session of a call does, told once; empty: it goes on, or nothing was of it.
+  std::string begins_anew(const std::string& session, const std::string& end);
 
   const NodeOptions options_;
   const std::vector<bool> homes_;  // by machine
@@ -133,6 +136,7 @@ class NodeImpl final : public Node, private LifeOwner {
   std::map<std::pair<std::string, SessionId>, Named> sessions_;
   EndingSessions ending_;           // of them no more
   std::set<std::string> own_over_;  // at a home: its sessions of earlier lives that have not ended
+  AnewSessions anew_;               // at a home: as roles know them
   std::vector<std::unique_ptr<HomeRunner>> runners_;  // at a home
   std::thread thread_;
 };
@@ -227,10 +231,11 @@ void NodeImpl::set_runners(const std::shared_ptr<Life>& life) {
   const std::string end = session_name_end(homes_, options_.machines, options_.self);
   for (std::size_t i = 0; i < graphs_.size(); ++i) {
     if (runners_.size() == i)
-      runners_.push_back(
-          std::make_unique<HomeRunner>(graphs_[i].repeats, graphs_[i].plan->limits.deadline));
+      runners_.push_back(std::make_unique<HomeRunner>(
+          graphs_[i].repeats, graphs_[i].plan->limits.deadline,
+          [this, end](const std::string& session) { return begins_anew(session, end); }));
     runners_[i]->set(make_runner(host_, life->drivers()[i], graphs_[i].inputs, session_ended, end),
-                     may_begin);
+                     may_begin, life->session_desk());
   }
 }
 
@@ -440,6 +445,8 @@ void NodeImpl::end_own_sessions(std::unique_lock<std::mutex>& lock) {
   const auto names = host_->sessions()->names();
   for (const std::string& name : names) host_->sessions()->set_over(name);
   own_over_.insert(names.begin(), names.end());
+  for (const std::string& name : names)
+    if (!is_own_session(name.substr(0, name.rfind('@')))) anew_.add(name);
   const auto until = std::chrono::steady_clock::now() + options_.runner.grace;
   for (;;) {
     end_own_over(lock);
@@ -450,6 +457,15 @@ void NodeImpl::end_own_sessions(std::unique_lock<std::mutex>& lock) {
     if (options_.notice)
       options_.notice("session '" + name + "' has a call of the life before that a role holds on " +
                       "to: it ends when the role lets go, and no call of it begins until then");
+}
+
+std::string NodeImpl::begins_anew(const std::string& session, const std::string& end) {
+  if (!anew_.take(session + end)) return {};
+  const std::string line = "session '" + session + "' was lost with an earlier life of machine '" +
+                           options_.machines[options_.self] + "', where its calls begin: it " +
+                           "begins anew";
+  if (options_.notice) options_.notice(line);
+  return line;
 }
 
 void NodeImpl::end_own_over(std::unique_lock<std::mutex>& lock) {

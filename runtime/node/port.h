@@ -34,6 +34,7 @@ struct PeerEvent {
   std::uint64_t news = 0;  // message: of the keeper's, what its sender knew
   Control control;
   std::string why;
+  std::uint32_t process = 0;  // joined: the first life of the process whose life it is
 };
 
 /// From a driver.

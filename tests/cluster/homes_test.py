@@ -13,8 +13,9 @@ import select
 import signal
 import subprocess
 import tempfile
+import time
 
-from cluster_test import (CALM, MACHINES, ROOT, SLUICE, Home, Up, check, failures, line, no_more_descriptors,
+from cluster_test import (CALM, MACHINES, ROOT, SLACK, SLUICE, Home, Up, check, failures, line, no_more_descriptors,
                           run_and_clean, started, stat_of, until)
 
 HOMES = ("front", "side")
@@ -34,7 +35,7 @@ def write_cluster(folder: str, keeper: str, lease: float) -> str:
 
 
 class NamedHome(Home):
-    """One of several, whose notes are kept."""
+    """One of several, whose notes are kept. Its sessions are its own: another home would say where they are."""
 
     def __init__(self, cluster: str, folder: str, name: str):
         self.notes = os.path.join(folder, name + ".notes")
@@ -43,7 +44,22 @@ class NamedHome(Home):
                 [SLUICE, "run", "--cluster", cluster, "--name", name, "--calls", "-", "--out", folder, "--join-within",
                  "20"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=notes)
         started.append(self.process)
-        self.text, self.next, self.answered = b"", 0, set()
+        self.text, self.next, self.answered, self.name = b"", 0, set(), name
+
+    def ask(self, kind: int, session: str = "", more: dict | None = None) -> int:
+        number = 2 * self.next + kind
+        self.next += 1
+        text = {**json.loads(line(number, session or f"{self.name}{number}")), **(more or {})}
+        self.process.stdin.write((json.dumps(text) + "\n").encode())
+        self.process.stdin.flush()
+        return number
+
+    def call_in(self, session: str, kind: int = 0, **more) -> dict:
+        """How a call of this session ends."""
+        number = self.ask(kind, session, more)
+        result = self.answer(20) or {}
+        check(result.get("id") == number, f"another call is answered: {result}")
+        return result
 
     def count(self, words: str) -> int:
         with open(self.notes, encoding="utf-8") as notes:
@@ -88,17 +104,24 @@ def same_bytes(folder: str):
     for name in HOMES:
         got = results_of(["--cluster", cluster, "--name", name], calls, os.path.join(folder, name))
         check(got == want, f"'{name}' says {got[0]}, one process {want[0]}")
+    # One session is at one home, so at once each has others.
     outputs = {name: os.path.join(folder, name + "-beside") for name in HOMES}
     beside = []
     for name, output in outputs.items():
         os.mkdir(output)
-        beside.append(subprocess.Popen([SLUICE, "run", "--cluster", cluster, "--name", name, "--calls", calls, "--out",
+        own = os.path.join(folder, name + ".jsonl")
+        with open(calls, encoding="utf-8") as text, open(own, "w", encoding="utf-8") as out:
+            for each in text:
+                call = json.loads(each)
+                out.write(json.dumps({**call, "session": name + call["session"]}) + "\n")
+        beside.append(subprocess.Popen([SLUICE, "run", "--cluster", cluster, "--name", name, "--calls", own, "--out",
                                         output, "--concurrency", "1"], cwd=ROOT, stdout=subprocess.PIPE,
                                        stderr=subprocess.DEVNULL, text=True))
         started.append(beside[-1])
     for (name, output), process in zip(outputs.items(), beside):
         said, _ = process.communicate(timeout=60)
-        got = {json.loads(text)["id"]: text.replace(output, "") for text in said.splitlines()}
+        got = {json.loads(text)["id"]: text.replace(output, "").replace(f'"session":"{name}', '"session":"')
+               for text in said.splitlines()}
         check(process.returncode == 0 and got == want[0], f"'{name}' beside the other says {got}")
     at_rest(cluster)
     check(all(row.get("lives") == 1 for name, row in status(cluster).items() if name not in HOMES),
@@ -152,6 +175,84 @@ def one_dies(folder: str):
     up.stop()
 
 
+def at(session: str, home: str) -> str:
+    return f"session '{session}' is at machine '{home}': call it there"
+
+
+def says(result: dict, words: str) -> bool:
+    return not result.get("ok") and result.get("error", {}).get("message") == words
+
+
+def one_session(folder: str):
+    """The first caller has it, the other home says where it is; its end, and the loss of its home, give it free."""
+    cluster = write_cluster(folder, "talk", CALM)
+    up = Up(cluster)
+    front, side = (NamedHome(cluster, folder, name) for name in HOMES)
+    check(front.call_in("amy").get("ok"), "the first call")
+    refused = side.call_in("amy")
+    check(says(refused, at("amy", "front")) and refused["error"]["code"] == "unavailable", f"the wrong home: {refused}")
+    check(side.call_in("bob").get("ok") and says(front.call_in("bob"), at("bob", "side")), "another session")
+    # At once, many times: exactly one of the two gets it, and both say which.
+    for turn in range(20):
+        name = f"both{turn}"
+        for home in (front, side):
+            home.ask(0, name)
+        results = {home.name: home.answer(20) for home in (front, side)}
+        won = [home for home, result in results.items() if result and result["ok"]]
+        check(len(won) == 1 and all(says(result, at(name, won[0])) for home, result in results.items()
+                                    if home != won[0]), f"both homes at once: {results}")
+    # It ends, and is the other's.
+    check(front.call_in("amy", end_session=True).get("ok"), "its last call")
+    until(lambda: side.call_in("amy").get("ok"), 20, "the other home has it")
+    check(says(front.call_in("amy"), at("amy", "side")), "now it is there")
+    # A line without a session asks for none: each home has its own.
+    for home in (front, side):
+        home.process.stdin.write((json.dumps({"id": -1, "inputs": json.loads(line(0, "x"))["inputs"]}) + "\n").encode())
+        home.process.stdin.flush()
+        result = home.answer(20)
+        check(result is not None and result["ok"], f"a line without a session: {result}")
+    # Its home dies: within a lease and a second it is another's, who says that it begins anew.
+    side.process.kill()
+    side.process.wait(timeout=10)
+    began = time.monotonic()
+    last = until(lambda: (lambda result: result if result.get("ok") else None)(front.call_in("amy")),
+                 (CALM + 1) * SLACK, "the session is free")
+    print(f"a session of a home that was killed is another's after {time.monotonic() - began:.2f} s")
+    words = "session 'amy' was at machine 'side', which is lost: it begins anew at machine 'front'"
+    check(last is not None and last["warnings"] == [words], f"it is said: {last}")
+    check(front.count(words) == 1 and front.call_in("amy").get("warnings") == [], "and said once")
+    side = NamedHome(cluster, folder, "side")
+    check(says(side.call_in("amy"), at("amy", "front")), "the next process of the home")
+    # A home that ends in order ends its sessions.
+    front.stop()
+    until(lambda: side.call_in("amy").get("ok"), 20, "the session of a home that has ended")
+    side.stop()
+    up.stop()
+
+
+def sessions_without_their_keeper(folder: str):
+    """All begin anew with the keeper, sessions too: the next call says so, and whoever comes first has it."""
+    cluster = write_cluster(folder, "talk", CALM)
+    up = Up(cluster)
+    front, side = (NamedHome(cluster, folder, name) for name in HOMES)
+    for name, home in (("amy", front), ("bob", side)):
+        check(home.call_in(name).get("ok") and home.call_in(name).get("ok"), "the first calls")
+    keeper = status(cluster)["talk"]["pid"]
+    os.kill(keeper, signal.SIGKILL)
+    until(lambda: not stat_of(keeper), 5, "it is dead, with all its threads")
+    for home in (front, side):
+        until(lambda home=home: status(cluster)[home.name].get("lives") == 2, 20, "the homes begin anew")
+    result = front.call_in("amy")
+    words = "session 'amy' was lost with an earlier life of machine 'front', where its calls begin: it begins anew"
+    check(result.get("ok") and result["warnings"] == [words], f"its next call says so: {result}")
+    result = front.call_in("bob")
+    check(result.get("ok"), f"whoever comes first has it: {result}")
+    check(says(side.call_in("bob"), at("bob", "front")), "the other says where it is")
+    for home in (front, side):
+        home.stop()
+    up.stop()
+
+
 def keeper_dies(folder: str):
     """Calls that come while the keeper's process is started again, and while a machine has not come back to it, wait
     and go well."""
@@ -199,22 +300,22 @@ def keeper_dies(folder: str):
 def mistakes_are_told(folder: str):
     cluster = write_cluster(folder, "talk", 3.0)
 
-    def says(*words: str) -> subprocess.CompletedProcess:
+    def told(*words: str) -> subprocess.CompletedProcess:
         return subprocess.run([SLUICE, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=20)
-    check(says("validate", cluster).returncode == 0, "two homes are no mistake")
-    done = says("run", "--cluster", cluster, "--name", "talk", "--prompt", "x")
+    check(told("validate", cluster).returncode == 0, "two homes are no mistake")
+    done = told("run", "--cluster", cluster, "--name", "talk", "--prompt", "x")
     check(done.returncode != 0 and "calls begin at no machine of that name" in done.stdout
           and "front, side" in done.stdout, done.stdout)
-    done = says("node", "--cluster", cluster, "--name", "side")
+    done = told("node", "--cluster", cluster, "--name", "side")
     check(done.returncode != 0 and f"`sluice run --cluster {cluster} --name side` is that machine" in done.stdout,
           done.stdout)
-    done = says("run", "--cluster", cluster, "--join-within", "1", "--prompt", "x")
+    done = told("run", "--cluster", cluster, "--join-within", "1", "--prompt", "x")
     check(done.returncode != 0 and f"`sluice up {cluster}` starts the others" in done.stdout, done.stdout)
 
 
 def main() -> int:
-    for test in (mistakes_are_told, same_bytes, one_dies, keeper_dies):
+    for test in (mistakes_are_told, same_bytes, one_session, one_dies, keeper_dies, sessions_without_their_keeper):
         with tempfile.TemporaryDirectory() as folder:
             test(folder)
     print(f"{len(failures)} failures")

@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 
-from cluster_test import (CALM, ROOT, SLUICE, Home, Up, check, failures, run_and_clean, started, stat_of, until,
-                          write_cluster)
+from cluster_test import (CALM, ROOT, SLUICE, Home, Up, check, failures, line, run_and_clean, started, stat_of,
+                          until, write_cluster)
 from down_test import sluice, status
 
 
@@ -57,6 +57,80 @@ def calls_wait(folder: str, cluster: str, by_run: bool):
     home.stop()
     if up is not None:
         up.stop()
+
+
+def stands_still_afterwards(folder: str, cluster: str):
+    """A machine that was started again while no call came, and then stands still, is not being started again: calls
+    do not wait for it and end by name, be it on the list, lost, or not let in yet."""
+    up = Up(cluster)
+    home = HeardHome(cluster, folder)
+    until(lambda: (home.call(0, 20) or {}).get("ok"), 20, "the first call")
+    for when in ("on the list", "at its start"):
+        home.call(0, 20)  # by now the home has seen all processes
+        before = status(cluster)["eyes"]
+        os.kill(before["pid"], signal.SIGKILL)
+        until(lambda: not stat_of(before["pid"]), 5, "it is dead, with all its threads")
+
+        def is_back() -> int | None:
+            row = status(cluster).get("eyes", {})
+            is_new = row.get("pid") not in (None, before["pid"])
+            return row["pid"] if is_new and (when == "at its start" or row["incarnation"] > before["incarnation"]) else None
+        eyes = until(is_back, 20, "it is there again")
+        os.kill(eyes, signal.SIGSTOP)
+        until(lambda: stat_of(eyes)[:1] == ["T"], 5, "it stands still")
+        for _ in range(2):  # the second one when it is lost
+            home.ask(0)
+            result = home.answer(CALM + 5)
+            check(result is not None and not result["ok"]
+                  and "machine 'eyes', where node 'see' runs, is lost" in result["error"]["message"],
+                  f"a call of a machine that stands still, {when}: {result}")
+        check(home.count("is being started again") == 0, f"nobody waits for what is not being started, {when}")
+        os.kill(eyes, signal.SIGCONT)
+        until(lambda: (home.call(0, 20) or {}).get("ok"), 20, "it goes on")
+    home.stop()
+    up.stop()
+
+
+def tokens_of(cluster: str, session: str) -> int | None:
+    """That were said in the session, as its machine's pool says."""
+    done = sluice("pool", "sessions", "--cluster", cluster, "--format", "json")
+    pools = json.loads(done.stdout or '{"pools": []}')["pools"]
+    return next((one["tokens"] for pool in pools for one in pool["session_list"] if one["name"] == session), None)
+
+
+def sessions_begin_anew(folder: str, cluster: str):
+    """A machine that begins another life in place has kept its sessions; of what another process of it does not know
+    any more the next call of each session is warned, once."""
+    up = Up(cluster)
+    home = HeardHome(cluster, folder)
+
+    def call(session: str) -> dict:
+        number = home.next = home.next + 1
+        home.process.stdin.write((line(2 * number, session) + "\n").encode())
+        home.process.stdin.flush()
+        return home.answer(20) or {}
+    until(lambda: call("amy").get("ok"), 20, "the first call")
+    first = tokens_of(cluster, "amy")
+    check(call("bob").get("ok") and call("amy").get("ok"), "calls of two sessions")
+    talk = status(cluster)["talk"]["pid"]
+    os.kill(talk, signal.SIGSTOP)
+    until(lambda: home.count("machine 'talk' is lost"), CALM + 10, "it is lost")
+    os.kill(talk, signal.SIGCONT)
+    until(lambda: status(cluster)["talk"].get("lives") == 2 and home.count("machine 'talk' is there"), 20, "it is back")
+    result = call("amy")
+    check(result.get("ok") and result["warnings"] == [], f"a session that was kept: {result}")
+    tokens = tokens_of(cluster, "amy")
+    check(first and tokens and tokens > 2 * first, f"it goes on: {tokens} tokens, {first} after one call")
+    os.kill(talk, signal.SIGKILL)
+    until(lambda: not stat_of(talk), 5, "it is dead, with all its threads")
+    for session in ("amy", "bob"):
+        words = f"session '{session}' was on machine 'talk', which was started again: it begins anew there"
+        result = call(session)
+        check(result.get("ok") and result["warnings"] == [words], f"a session that was lost: {result}")
+        check(home.count(words) == 1 and call(session).get("warnings") == [], "it is said once")
+    check(call("eve").get("warnings") == [], "a new session has lost nothing")
+    home.stop()
+    up.stop()
 
 
 def keeps_failing(folder: str, cluster: str):
@@ -161,6 +235,8 @@ def main():
         calls_wait(folder, cluster, True)
         calls_wait(folder, cluster, False)
         beside_one_by_hand(folder, cluster)
+        stands_still_afterwards(folder, cluster)
+        sessions_begin_anew(folder, cluster)
         keeps_failing(folder, cluster)
         check(not os.listdir(run), f"{[x for x in os.walk(run)]} is left")
     print(f"machines that die: {len(failures)} failures")

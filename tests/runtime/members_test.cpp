@@ -158,7 +158,7 @@ TEST_CASE("whatever is said of machines, each life joins once, is lost once, and
 }
 
 TEST_CASE("a control parcel comes out as it went in, and no part or bent one is taken") {
-  constexpr auto last = static_cast<std::uint8_t>(Control::Kind::history_dropped);
+  constexpr auto last = static_cast<std::uint8_t>(Control::Kind::session_denied);
   for (std::uint8_t kind = 0; kind <= last; ++kind) {
     Control control = control_of(static_cast<Control::Kind>(kind));
     control.calls = {1, 200, 3};

@@ -169,10 +169,12 @@ class TestCluster {
                                            const std::string& text = "x", std::size_t graph = 0) {
     return call_at(0, session, text, graph);
   }
-  std::pair<CallOutcome, std::string> call_at(std::uint32_t machine,
-                                              const std::string& session = "s",
+  /// Where a test says nothing: a session is at one home at a time, so each has another.
+  static std::string session_of(std::uint32_t home) { return home == 3 ? "t" : "s"; }
+  std::pair<CallOutcome, std::string> call_at(std::uint32_t machine, std::string session = "",
                                               const std::string& text = "x",
                                               std::size_t graph = 0) {
+    if (session.empty()) session = session_of(machine);
     std::string came;
     CallOutcome outcome = node(machine).runner(graph).call(
         {session, {{"x", make_text(text)}}, 20s},

@@ -1,5 +1,6 @@
 // Scenarios over three real processes: their scripted roles run, and say what they fired on. Calls
-// begin at two homes, half of the workflows at each.
+// begin at two homes, half of the workflows at each. Then each session is called at the other home,
+// which has to say where it is.
 //
 //     scripted_machines SCENARIO...
 //
@@ -275,6 +276,34 @@ std::string json_of(const Loaded& loaded, std::size_t index, const Called& calle
   return text + "}";
 }
 
+/// A session of one workflow: of all that run together one name is one session, at one home.
+std::string session_of(const Loaded& loaded, std::size_t workflow, std::size_t session) {
+  return loaded.script.sessions[session] + " of " + std::to_string(workflow);
+}
+
+/// At which of the two homes a workflow is called.
+std::size_t home_of(std::size_t workflow) { return workflow / 3 % 2; }
+
+/// Every session, at the home that does not have it. False: one of them did not say where it is.
+bool are_elsewhere(const std::array<Node*, 2>& homes, const std::vector<const Loaded*>& runs) {
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::set<std::size_t> called;
+    for (const ScriptCall& call : runs[i]->script.calls) called.insert(call.session);
+    for (const std::size_t session : called) {
+      const std::string name = session_of(*runs[i], i, session);
+      const std::string want = "session '" + name + "' is at machine '" +
+                               (home_of(i) == 0 ? "m0" : "m3") + "': call it there";
+      const CallOutcome outcome = homes[1 - home_of(i)]->runner(i).call({name, {}, {}}, {});
+      if (!outcome.ok && outcome.error.message == want) continue;
+      if (wrong++ == 0)
+        std::fprintf(stderr, "wanted \"%s\", got \"%s\"\n", want.c_str(),
+                     outcome.ok ? "a call that went well" : outcome.error.message.c_str());
+    }
+  }
+  return wrong == 0;
+}
+
 /// Starts all calls of all workflows, and waits until each has ended.
 void call_all(const std::array<Node*, 2>& homes, const std::vector<const Loaded*>& runs,
               std::map<const Loaded*, std::vector<std::unique_ptr<Called>>>& calls) {
@@ -285,7 +314,7 @@ void call_all(const std::array<Node*, 2>& homes, const std::vector<const Loaded*
     const Loaded& loaded = *runs[i];
     for (std::size_t c = 0; c < loaded.script.calls.size(); ++c) {
       const ScriptCall& call = loaded.script.calls[c];
-      CallRequest request{loaded.script.sessions[call.session], {}, {}};
+      CallRequest request{session_of(loaded, i, call.session), {}, {}};
       for (std::size_t in = 0; in < loaded.plan.inputs.size(); ++in) {
         if ((call.inputs >> in & 1U) == 0) continue;
         const Carried carried{sim::input_token(loaded.plan.inputs[in], c),
@@ -300,16 +329,16 @@ void call_all(const std::array<Node*, 2>& homes, const std::vector<const Loaded*
         const std::lock_guard lock(mutex);
         ++open;
       }
-      homes[i / 3 % 2]->runner(i).start(std::move(request),
-                                        {[&called](std::string_view output, const PayloadRef&) {
-                                           const std::lock_guard lock(called.mutex);
-                                           ++called.outputs[std::string(output)];
-                                         },
-                                         [&](CallOutcome outcome) {
-                                           const std::lock_guard lock(mutex);
-                                           called.outcome = std::move(outcome);
-                                           if (--open == 0) changed.notify_all();
-                                         }});
+      homes[home_of(i)]->runner(i).start(std::move(request),
+                                         {[&called](std::string_view output, const PayloadRef&) {
+                                            const std::lock_guard lock(called.mutex);
+                                            ++called.outputs[std::string(output)];
+                                          },
+                                          [&](CallOutcome outcome) {
+                                            const std::lock_guard lock(mutex);
+                                            called.outcome = std::move(outcome);
+                                            if (--open == 0) changed.notify_all();
+                                          }});
     }
   }
   std::unique_lock lock(mutex);
@@ -402,7 +431,7 @@ int main_of(int argc, char** argv) {
     };
     if (joins(keeper) && joins(other)) {
       call_all({keeper->get(), other->get()}, runs, calls);
-      status = 0;
+      status = are_elsewhere({keeper->get(), other->get()}, runs) ? 0 : 1;
     }
     ::close(end[1]);
     for (const pid_t pid : others) {

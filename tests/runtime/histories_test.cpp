@@ -31,6 +31,18 @@ nodes:
 outputs: { out: c.v }
 )";
 
+enum class May : std::uint8_t { run_once, run_twice };
+
+/// `run_twice`: all roles are `idempotent`.
+std::string yaml_of(May may) {
+  std::string yaml = keeping_yaml;
+  const std::string plugin = "{ plugin:", twice = "{ idempotent: true, plugin:";
+  for (std::size_t at = yaml.find(plugin); may == May::run_twice && at != std::string::npos;
+       at = yaml.find(plugin, at + twice.size()))
+    yaml.replace(at, plugin.size(), twice);
+  return yaml;
+}
+
 /// A cluster whose role `second` remembers, on `gpu` and `disk` or where else is said.
 struct World {
   KeepingRole::Hook before = [](const std::string&) {}, after = [](const std::string&) {};
@@ -39,7 +51,7 @@ struct World {
   std::unique_ptr<TestCluster> cluster;
 
   explicit World(RoleMachines spread = {{front}, {gpu, disk}, {front}},
-                 std::vector<std::uint32_t> homes = {front}) {
+                 std::vector<std::uint32_t> homes = {front}, May may = May::run_once) {
     Wiring wiring;
     wiring.spread = std::move(spread);
     wiring.machines = 4;
@@ -61,7 +73,7 @@ struct World {
       return {};
     };
     cluster =
-        std::make_unique<TestCluster>(std::vector<std::string>{keeping_yaml},
+        std::make_unique<TestCluster>(std::vector<std::string>{yaml_of(may)},
                                       std::vector<std::uint32_t>{}, passes, std::move(wiring));
   }
 
@@ -214,6 +226,29 @@ TEST_CASE("a call that had been told and was lost elsewhere on the same machine 
   let_go.open();
   world.restart(gpu, 2);
   CHECK(world.say("s", "two ") == "one two  ");
+}
+
+TEST_CASE("a call that begins once more has said what it says once") {
+  World world({{front}, {gpu, disk}, {front}}, {front}, May::run_twice);
+  CHECK(world.say("s", "one ") == "one  ");
+  Gate reached, let_go;
+  std::atomic<bool> first{true};
+  world.at_third = [&](const std::string& text) {
+    if (text != "one twice " || !first.exchange(false)) return;
+    reached.open();
+    let_go.wait();
+  };
+  std::string came;
+  std::thread caller([&] { came = world.say("s", "twice "); });
+  reached.wait();
+  REQUIRE(eventually([&] { return world.cluster->node(gpu).status().counts.activations == 0; }));
+  REQUIRE(eventually([&] { return world.cluster->network.is_idle(); }));
+  world.lose(gpu);
+  let_go.open();
+  caller.join();
+  CHECK(came == "one twice  ");
+  CHECK(world.warned("it goes on on machine 'disk' with what was said"));
+  CHECK(world.say("s", "three ") == "one twice three  ");
 }
 
 TEST_CASE("what waits for a home's word ends with the home, and calls of others go on") {

@@ -225,8 +225,7 @@ TEST_CASE("the pool of a parameter in a host is seen, late, or as it was when it
     CHECK(look(*param, 60s) == unseen);  // it dies of it
     while (notices.all().empty()) std::this_thread::yield();
   }
-  CHECK(notices.all() ==
-        Texts{"host 'liar' ended with status 3; activations that were in it: 0"});
+  CHECK(notices.all() == Texts{"host 'liar' ended with status 3; activations that were in it: 0"});
   const std::string wrong = "host 'liar' sent what is no message of a role host (";
   const std::string none = "; activations that were in it: 0";
   Notices lies;

@@ -73,7 +73,7 @@ Result<AttachedSequence> PageClient::adopt(Pages pages) {
       pages.published * std::uint64_t{rows_per_page_} > pages.rows)
     return fails({ErrorCode::corrupt, "the pool's process made a sequence that cannot be"});
   AttachedSequence made = make();
-  made.is_mine_.assign(pages.pages.size(), false);
+  made.is_mine_.assign(pages.pages.size(), 0);
   made.pages_ = std::move(pages.pages);
   made.rows_ = pages.rows;
   made.published_ = pages.published;
@@ -81,7 +81,8 @@ Result<AttachedSequence> PageClient::adopt(Pages pages) {
 }
 
 void PageClient::share(AttachedSequence& sequence, std::size_t pages) {
-  std::fill_n(sequence.is_mine_.begin(), std::min(pages, sequence.is_mine_.size()), false);
+  std::fill_n(sequence.is_mine_.begin(), std::min(pages, sequence.is_mine_.size()),
+              std::uint8_t{0});
 }
 
 Result<Admission> PageClient::ask(std::span<const PageKey> keys, std::uint32_t rows) {
@@ -107,7 +108,7 @@ Result<std::uint32_t> PageClient::publish(AttachedSequence& sequence,
     return fails({ErrorCode::corrupt, "the pool's process published other pages than it was told"});
   for (std::size_t i = 0; i < count; ++i) {
     sequence.pages_[sequence.published_ + i] = done->pages[i];
-    sequence.is_mine_[sequence.published_ + i] = false;
+    sequence.is_mine_[sequence.published_ + i] = 0;
   }
   sequence.published_ = done->published;
   return static_cast<std::uint32_t>(count);
@@ -155,7 +156,7 @@ Result<void> PageClient::reserve(AttachedSequence& sequence, std::uint32_t rows,
       return few.error().code == ErrorCode::exhausted ? exhausted(rows) : few.error();
   const auto from = lease_.end() - more;
   sequence.pages_.insert(sequence.pages_.end(), from, lease_.end());
-  sequence.is_mine_.resize(wanted, true);
+  sequence.is_mine_.resize(wanted, 1);
   lease_.erase(from, lease_.end());
   tell(Take{sequence.number_, sequence.rows_, more});
   return {};
@@ -179,7 +180,7 @@ Result<void> PageClient::reserve_by_copy(AttachedSequence& sequence, std::uint32
   sequence.pages_.resize(at);
   sequence.is_mine_.resize(at);
   sequence.pages_.insert(sequence.pages_.end(), room->pages.begin(), room->pages.end());
-  sequence.is_mine_.resize(sequence.pages_.size(), true);
+  sequence.is_mine_.resize(sequence.pages_.size(), 1);
   copies.insert(copies.end(), room->copies.begin(), room->copies.end());
   copies_pending_ = !room->copies.empty();
   return {};
@@ -192,7 +193,8 @@ void PageClient::wrote(AttachedSequence& sequence, std::uint32_t rows) {
   sequence.rows_ = rows;
 }
 
-/// Which pages stay is known here where all those behind the rows are nobody else's.
+/// Which pages stay is known here where all those behind the rows are nobody else's. They go back
+/// to the lease, as long as that is no more than two runs.
 Result<void> PageClient::truncate(AttachedSequence& sequence, std::uint32_t rows,
                                   std::uint32_t reserved) {
   SLUICE_CHECK(sequence.client_ == this && rows <= sequence.rows_);
@@ -200,20 +202,24 @@ Result<void> PageClient::truncate(AttachedSequence& sequence, std::uint32_t rows
   const std::size_t most = std::min<std::size_t>(std::max<std::size_t>(keep, pages_for(reserved)),
                                                  sequence.pages_.size());
   const auto behind = sequence.is_mine_.begin() + static_cast<std::ptrdiff_t>(keep);
-  const bool is_known =
-      most == keep || std::all_of(behind, sequence.is_mine_.end(), [](bool mine) { return mine; });
-  Truncate cut{sequence.number_, sequence.rows_, rows, reserved, !is_known};
+  const bool all_mine =
+      std::all_of(behind, sequence.is_mine_.end(), [](std::uint8_t mine) { return mine != 0; });
+  Truncate cut{sequence.number_, sequence.rows_, rows, reserved, false, false};
   std::size_t left = most;
-  if (is_known) {
+  if (all_mine || most == keep) {
+    cut.to_lease = all_mine && lease_.size() + (sequence.pages_.size() - left) <= 2 * run_;
+    const auto from = sequence.pages_.begin() + static_cast<std::ptrdiff_t>(left);
+    if (cut.to_lease) lease_.insert(lease_.end(), from, sequence.pages_.end());
     tell(cut);
   } else {
+    cut.wants_reply = true;
     const Result<Pages> pages = ask<Pages>(cut);
     if (!pages.ok()) return pages.error();
     left = pages->pages.size();
     if (left < keep || left > sequence.pages_.size())
       return fails({ErrorCode::corrupt, "the pool's process cut a sequence to other pages"});
     sequence.pages_ = pages->pages;
-    std::fill(behind, sequence.is_mine_.end(), true);  // what others see was given back
+    std::fill(behind, sequence.is_mine_.end(), std::uint8_t{1});  // what others see was given back
   }
   sequence.pages_.resize(left);
   sequence.is_mine_.resize(left);
@@ -229,7 +235,7 @@ AttachedSequence PageClient::fork(AttachedSequence& sequence) {
   share(sequence, pages);
   made.pages_.assign(sequence.pages_.begin(),
                      sequence.pages_.begin() + static_cast<std::ptrdiff_t>(pages));
-  made.is_mine_.assign(pages, false);
+  made.is_mine_.assign(pages, 0);
   made.rows_ = sequence.rows_;
   made.published_ = sequence.published_;
   tell(Fork{sequence.number_, sequence.rows_, made.number_});

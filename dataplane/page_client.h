@@ -3,7 +3,8 @@
 // What needs the table is asked of a `PageManager`, one round trip each; what does not stays here:
 // pages out of a lease, rows that there is room for, cuts, forks, releases. These are told with the
 // next question, or by `flush`. Where the lease has too few pages, `run` of them are leased at once
-// if there are so many, so most forwards ask nothing. Copies are made by whoever has the sequence,
+// if there are so many, and what a sequence gives back is leased again, up to two runs, so most
+// forwards ask nothing. Copies are made by whoever has the sequence,
 // at once, before anything else is asked. When the manager is gone, or says what cannot be,
 // everything that needs it fails from then on. Thread: one. Owns: numbers of sequences; `port` is
 // borrowed. Units: rows (tokens), pages. Errors: exhausted, and nothing is changed; unavailable
@@ -63,7 +64,7 @@ class AttachedSequence {
   PageClient* client_ = nullptr;
   attached::SequenceNumber number_ = 0;
   std::vector<Page> pages_;
-  std::vector<bool> is_mine_;  // for each: nobody else has it, and it is not published
+  std::vector<std::uint8_t> is_mine_;  // for each: nobody else has it, and it is not published
   std::uint32_t rows_ = 0;
   std::uint32_t published_ = 0;
 };
@@ -115,7 +116,7 @@ class PageClient {
   std::uint64_t round_trips() const { return round_trips_; }
 
  private:
-  static constexpr std::size_t untold_most = 256;
+  static constexpr std::size_t untold_most = 1024;
 
   template <typename Expected>
   Result<Expected> ask(attached::Request request);

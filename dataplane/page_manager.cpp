@@ -252,7 +252,32 @@ Result<Reply> PageManager::handle(Client& client, const Truncate& truncate) {
   if (const Result<void> can = wrote(sequence, truncate.written); !can.ok()) return can.error();
   if (const Result<void> can = check_rows(truncate.reserved); !can.ok()) return can.error();
   if (truncate.rows > sequence.rows()) return wrong("it cuts a sequence to more rows than it has");
+  if (truncate.to_lease) return cut_to_lease(client, sequence, truncate);
   table_.truncate(sequence, truncate.rows, truncate.reserved);
+  return Reply(pages_of(sequence));
+}
+
+/// As with `Take`, the client knows which pages these are.
+Result<Reply> PageManager::cut_to_lease(Client& client, Sequence& sequence, const Truncate& cut) {
+  const auto pages_for = [&](std::uint32_t rows) {
+    return (rows + std::uint64_t{rows_per_page_} - 1) / rows_per_page_;
+  };
+  const std::span<const Page> all = sequence.pages();
+  const std::span<const Page> behind =
+      all.subspan(std::min<std::size_t>(pages_for(cut.rows), all.size()));
+  for (const Page page : behind)
+    if (table_.references(page) > 1 || table_.is_published(page))
+      return wrong("it leases page " + std::to_string(page) + ", which others see");
+  const std::size_t stay =
+      std::min<std::size_t>(std::max(pages_for(cut.rows), pages_for(cut.reserved)), all.size());
+  const std::vector<Page> given(all.begin() + static_cast<std::ptrdiff_t>(stay), all.end());
+  table_.truncate(sequence, cut.rows, cut.reserved);
+  if (!client.lease.is_open()) client.lease = table_.open({});
+  const std::size_t had = client.lease.pages().size();
+  std::vector<CopyPage> none;
+  const auto room = static_cast<std::uint32_t>((had + given.size()) * rows_per_page_);
+  SLUICE_CHECK(table_.reserve(client.lease, room, none).ok());
+  SLUICE_CHECK(std::ranges::equal(client.lease.pages().subspan(had), given));
   return Reply(pages_of(sequence));
 }
 

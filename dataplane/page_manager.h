@@ -76,6 +76,8 @@ class PageManager final : private PageWatcher {
   /// Somebody else has the page that the sequence's next row goes to, or may find it.
   bool copies(const Sequence& sequence) const;
   void give_up(Client& client, std::uint32_t pages);
+  Result<attached::Reply> cut_to_lease(Client& client, Sequence& sequence,
+                                       const attached::Truncate& cut);
   /// Whether the table may be asked to publish the sequence's next page under it.
   Result<void> check_key(const Sequence& sequence, const PageKey& key) const;
   attached::Pages pages_of(const Sequence& sequence) const;

@@ -1,5 +1,6 @@
 #include "dataplane/page_requests.h"
 
+#include <array>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -47,19 +48,46 @@ class Reader {
   const char* what_ = nullptr;
 };
 
-void put(std::uint32_t value, Bytes& out) { append_little_endian(value, 4, out); }
-void put(std::uint64_t value, Bytes& out) { append_little_endian(value, 8, out); }
-void put(bool value, Bytes& out) { append_little_endian(value ? 1 : 0, 1, out); }
-void put(const std::vector<PageKey>& keys, Bytes& out) {
+/// A message's numbers go out in one piece: batches are told while somebody waits for a forward.
+class Writer {
+ public:
+  explicit Writer(Bytes& out) : out_(out) {}
+  ~Writer() { flush(); }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  template <unsigned Size>
+  void number(std::uint64_t value) {
+    if (used_ + Size > piece_.size()) flush();
+    for (unsigned i = 0; i < Size; ++i)
+      piece_[used_ + i] = static_cast<std::byte>(value >> (8 * i));
+    used_ += Size;
+  }
+
+ private:
+  void flush() {
+    out_.insert(out_.end(), piece_.begin(), piece_.begin() + used_);
+    used_ = 0;
+  }
+
+  Bytes& out_;
+  std::array<std::byte, 64> piece_;
+  unsigned used_ = 0;
+};
+
+void put(std::uint32_t value, Writer& out) { out.number<4>(value); }
+void put(std::uint64_t value, Writer& out) { out.number<8>(value); }
+void put(bool value, Writer& out) { out.number<1>(value ? 1 : 0); }
+void put(const std::vector<PageKey>& keys, Writer& out) {
   put(static_cast<std::uint32_t>(keys.size()), out);
   for (const PageKey& key : keys)
     for (const std::uint64_t word : key.words) put(word, out);
 }
-void put(const std::vector<Page>& pages, Bytes& out) {
+void put(const std::vector<Page>& pages, Writer& out) {
   put(static_cast<std::uint32_t>(pages.size()), out);
   for (const Page page : pages) put(page, out);
 }
-void put(const std::vector<CopyPage>& copies, Bytes& out) {
+void put(const std::vector<CopyPage>& copies, Writer& out) {
   put(static_cast<std::uint32_t>(copies.size()), out);
   for (const CopyPage& copy : copies) {
     put(copy.from, out);
@@ -107,6 +135,7 @@ void parts(Message& message, const Do& each) {
     each(message.rows);
     each(message.reserved);
     each(message.wants_reply);
+    each(message.to_lease);
   } else if constexpr (std::is_same_v<Kind, Fork>) {
     each(message.to);
   } else if constexpr (requires { message.token; }) {
@@ -128,8 +157,8 @@ void parts(Message& message, const Do& each) {
 }
 
 template <typename Variant>
-void put_one(const Variant& message, Bytes& out) {
-  append_little_endian(message.index(), 1, out);
+void put_one(const Variant& message, Writer& out) {
+  out.number<1>(message.index());
   std::visit(
       [&](const auto& one) {
         if constexpr (std::is_same_v<std::decay_t<decltype(one)>, Admission>) {
@@ -168,7 +197,7 @@ Variant read_one(Reader& reader, std::uint64_t kind) {
 }
 
 template <typename Variant>
-void put_all(std::span<const Variant> messages, Bytes& out) {
+void put_all(std::span<const Variant> messages, Writer& out) {
   put(static_cast<std::uint32_t>(messages.size()), out);
   for (const Variant& one : messages) put_one(one, out);
 }
@@ -198,9 +227,13 @@ bool has_reply(const Request& request) {
 }
 
 std::vector<std::byte> encode(std::span<const Request> batch) {
-  Bytes out;
-  put_all(batch, out);
-  return out;
+  Bytes bytes;
+  bytes.reserve(4 + 32 * batch.size());
+  {
+    Writer out(bytes);
+    put_all(batch, out);
+  }
+  return bytes;
 }
 
 Result<std::vector<Request>> decode_batch(std::span<const std::byte> bytes) {
@@ -210,11 +243,14 @@ Result<std::vector<Request>> decode_batch(std::span<const std::byte> bytes) {
 }
 
 std::vector<std::byte> encode(const Answer& answer) {
-  Bytes out;
-  put(answer.free, out);
-  put(answer.cached, out);
-  put_all(std::span<const Reply>(answer.replies), out);
-  return out;
+  Bytes bytes;
+  {
+    Writer out(bytes);
+    put(answer.free, out);
+    put(answer.cached, out);
+    put_all(std::span<const Reply>(answer.replies), out);
+  }
+  return bytes;
 }
 
 Result<Answer> decode_answer(std::span<const std::byte> bytes) {

@@ -65,11 +65,12 @@ struct Publish {
   std::vector<PageKey> keys;
 };
 /// To fewer rows, of the `written` ones. Of the pages behind them stay what `reserved` rows need.
-/// Reply: `Pages`, all of the sequence's; none, unless it is wanted.
+/// Reply: `Pages`, all of the sequence's; none, unless it is wanted. `to_lease`: those that do not
+/// stay are leased, in their order; nobody else has one of them.
 struct Truncate {
   SequenceNumber sequence = 0;
   std::uint32_t written = 0, rows = 0, reserved = 0;
-  bool wants_reply = false;
+  bool wants_reply = false, to_lease = false;
 };
 /// A new sequence of the same client with the same `written` rows. No reply.
 struct Fork {

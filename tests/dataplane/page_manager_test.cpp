@@ -341,7 +341,8 @@ struct Rig {
       case 5:
         return attached::Publish{one, some_rows(), {some_key()}};
       case 6:
-        return attached::Truncate{one, some_rows(), some_rows(), some_rows(), below(2) == 0};
+        return attached::Truncate{one,         some_rows(),   some_rows(),
+                                  some_rows(), below(2) == 0, below(2) == 0};
       case 7:
         return attached::Fork{one, some_rows(), two};
       case 8:

@@ -23,7 +23,7 @@ std::vector<Request> one_of_each() {
           Take{1, 4, 2},
           Reserve{1, 4, 30, 1},
           Publish{1, 30, {key}},
-          Truncate{1, 30, 8, 16, false},
+          Truncate{1, 30, 8, 16, false, true},
           Fork{1, 8, 2},
           Release{2},
           Offer{1, 8, 77},

@@ -3,9 +3,11 @@
 //
 // The input is frames: two bytes of length, the lowest first, then a batch.
 #include <algorithm>
+#include <array>
 #include <cstdint>
-#include <cstdlib>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/little_endian.h"
@@ -21,6 +23,26 @@ constexpr std::uint32_t pages = 32, rows = 4;
 void must(bool holds) {
   if (!holds) __builtin_trap();
 }
+
+/// The first that may go.
+class First final : public EvictionPolicy {
+ public:
+  void visit(const Visit& visit) override {
+    for (const VisitedBlock& block : visit.path) is_there_[block.slot] = true;
+  }
+  Slot victim(Held held) override {
+    for (Slot slot = 0; slot < pages; ++slot)
+      if (held[slot] == 0 && is_there_[slot]) {
+        is_there_[slot] = false;
+        return slot;
+      }
+    return no_slot;
+  }
+  void removed(Slot slot) override { is_there_[slot] = false; }
+
+ private:
+  std::array<bool, pages> is_there_{};
+};
 
 /// Of a process in this one.
 class Direct final : public PageManagerPort {
@@ -60,7 +82,7 @@ bool takes(PageManager& manager, std::span<const std::byte> bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  PageTable table(pages, rows, make_lru({pages, 2 * pages}));
+  PageTable table(pages, rows, std::make_unique<First>());
   PageManager manager(table, rows);
   must(manager.attach(1).ok() && manager.attach(2).ok());
   Direct port(manager, 1);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -261,6 +262,16 @@ class Worker {
   void handle(const EndSession& end) {
     if (param_ == nullptr) misused("the end of a session of no parameter");
     reply(Made{false, thrown_by([&] { param_->end_session(end.session); })});
+  }
+
+  void handle(const LookAtPool& look) {
+    if (param_ == nullptr) misused("a look at the pool of no parameter");
+    PoolSeen seen;
+    // Of one that throws nothing is seen.
+    (void)thrown_by([&] {
+      seen.report = param_->pool_report(std::chrono::milliseconds(look.patience_ms));
+    });
+    reply(seen);
   }
 
   Shared& shared_;

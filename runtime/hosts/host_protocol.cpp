@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/hosts/pool_codec.h"
 #include "runtime/wire/payload_codec.h"
 
 namespace sluice::hosts {
@@ -179,6 +180,14 @@ void read(ByteReader& reader, EndSession& end) {
   end.session = read_name(reader, "a session's name");
 }
 
+Result<void> put(const LookAtPool& look, ByteWriter& writer) {
+  writer.number(look.patience_ms);
+  return {};
+}
+void read(ByteReader& reader, LookAtPool& look) {
+  look.patience_ms = read_u32(reader, "how long to wait");
+}
+
 // Replies.
 
 Result<void> put(const Made& made, ByteWriter& writer) {
@@ -248,6 +257,15 @@ Result<void> put(const Stepped& stepped, ByteWriter& writer) {
 }
 void read(ByteReader& reader, Stepped& stepped) {
   stepped.busy = read_bool(reader, "whether the role is busy");
+}
+
+Result<void> put(const PoolSeen& seen, ByteWriter& writer) {
+  writer.u8(seen.report ? 1 : 0);
+  if (seen.report) put_pool(*seen.report, writer);
+  return {};
+}
+void read(ByteReader& reader, PoolSeen& seen) {
+  if (read_bool(reader, "whether there is a pool")) seen.report = read_pool(reader);
 }
 
 // Control messages: fixed and short.

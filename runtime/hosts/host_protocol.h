@@ -16,13 +16,14 @@
 #include <vector>
 
 #include "base/payload.h"
+#include "base/pool_report.h"
 #include "base/result.h"
 #include "graph/spec.h"
 #include "runtime/wire/bytes.h"
 
 namespace sluice::hosts {
 
-inline constexpr std::uint32_t protocol_version = 2;
+inline constexpr std::uint32_t protocol_version = 3;
 inline constexpr std::size_t message_max = std::size_t{1} << 30U;
 inline constexpr std::size_t control_max = 512;  // bytes of a control message
 /// The status with which a host ends that has lost its connection.
@@ -76,7 +77,11 @@ struct StepRequest {
 struct EndSession {
   std::string session;
 };
-using Request = std::variant<MakeParam, MakeRole, HostedWork, StepRequest, EndSession>;
+/// What a parameter's pool of pages holds.
+struct LookAtPool {
+  std::uint32_t patience_ms = 0;  // so long a forward that is under way is waited for
+};
+using Request = std::variant<MakeParam, MakeRole, HostedWork, StepRequest, EndSession, LookAtPool>;
 
 /// The end of MakeParam, MakeRole and EndSession.
 struct Made {
@@ -107,7 +112,11 @@ struct Ended {
 struct Stepped {
   bool busy = false;
 };
-using Reply = std::variant<Made, Yielded, Warned, Ended, Stepped>;
+/// The end of LookAtPool.
+struct PoolSeen {
+  std::optional<PoolReport> report;  // none: the parameter has no pool
+};
+using Reply = std::variant<Made, Yielded, Warned, Ended, Stepped, PoolSeen>;
 
 wire::Bytes encode(const Control& control);
 Result<Control> decode_control(std::span<const std::byte> bytes);

@@ -7,6 +7,7 @@
 
 #include "base/nearest.h"
 #include "graph/together.h"
+#include "runtime/hosts/hosted_param.h"
 #include "runtime/hosts/hosted_role.h"
 
 namespace sluice::hosts {

@@ -1,7 +1,6 @@
 #include "runtime/hosts/hosted_role.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 #include <utility>
 
@@ -341,32 +340,6 @@ class HostedStepped final : public SteppedRole {
 
 }  // namespace
 
-void HostedParam::end_session(std::string_view session) {
-  host_->session_ends(session);
-  // Where there is no life, nothing is left of the session either.
-  auto life = host_->life([] { return true; });
-  if (!life.ok()) return;
-  const auto channel = host_->channel(**life, member_);
-  if (channel == nullptr) return;
-  // It may have to wait for what other sessions compute.
-  const auto limit = 10 * host_->options().hang_after;
-  const auto until = steady_clock::now() + limit;
-  const auto waiting = [&] { return !(*life)->dead && steady_clock::now() < until; };
-  const Result<wire::Bytes> request = encode(EndSession{std::string(session)});
-  if (!request.ok()) return;  // no call of such a session was ever let in
-  Result<void> done = channel->send(*request, waiting);
-  Result<wire::Bytes> bytes = done.ok() ? channel->receive(waiting) : done.error();
-  if (!bytes.ok() && bytes.error().code == ErrorCode::cancelled)
-    return void(host_->end(
-        **life, "was ended, for the end of a session did not return within " + text_of(limit)));
-  if (!bytes.ok()) return void(host_->lost(**life, bytes.error()));
-  const Result<Reply> reply = decode_reply(*bytes);
-  const Made* const made = reply.ok() ? std::get_if<Made>(&*reply) : nullptr;
-  if (made == nullptr)
-    return void(host_->lost(**life, {ErrorCode::corrupt, "no answer to the end of a session"}));
-  if (made->error) std::fprintf(stderr, "warning: end_session: %s\n", made->error->message.c_str());
-}
-
 Result<RoleInstance> make_hosted_role(std::shared_ptr<HostProcess> host, MakeRole making,
                                       FieldsOf fields, bool keeps_sessions) {
   const RoleSpec role = making.role;
@@ -379,15 +352,6 @@ Result<RoleInstance> make_hosted_role(std::shared_ptr<HostProcess> host, MakeRol
     return RoleInstance(
         std::unique_ptr<SteppedRole>(std::make_unique<HostedStepped>(std::move(member))));
   return RoleInstance(std::unique_ptr<Role>(std::make_unique<HostedPlain>(std::move(member))));
-}
-
-Result<std::unique_ptr<GlobalParam>> make_hosted_param(std::shared_ptr<HostProcess> host,
-                                                       MakeParam making) {
-  const std::string what = "global parameter '" + making.spec.name.text + "'";
-  const Result<HostProcess::Member> added = host->add(std::move(making), what);
-  if (!added.ok()) return added.error();
-  return std::unique_ptr<GlobalParam>(
-      std::make_unique<HostedParam>(std::move(host), added->number));
 }
 
 }  // namespace sluice::hosts

@@ -1,4 +1,4 @@
-// Roles and global parameters of a host, as this program's lanes and sessions see them.
+// Roles of a host, as this program's lanes see them.
 //
 // Thread and errors as for any role; an activation in a host that dies ends with how it died, or is
 // tried again.
@@ -18,26 +18,10 @@ namespace sluice::hosts {
 using FieldsOf =
     std::function<std::vector<std::string>(std::string_view node, std::string_view interface)>;
 
-class HostedParam final : public GlobalParam {
- public:
-  HostedParam(std::shared_ptr<HostProcess> host, std::uint32_t member)
-      : host_(std::move(host)), member_(member) {}
-  void end_session(std::string_view session) override;
-
-  const std::shared_ptr<HostProcess>& host() const { return host_; }
-  std::uint32_t member() const { return member_; }
-
- private:
-  const std::shared_ptr<HostProcess> host_;
-  const std::uint32_t member_;
-};
-
 /// `keeps_sessions`: a call whose session lost what the host held of it is told so. Where the role
 /// is idempotent, an activation that yielded nothing before its host died is run once more, in the
 /// host's next life, and its call is told so.
 Result<RoleInstance> make_hosted_role(std::shared_ptr<HostProcess> host, MakeRole making,
                                       FieldsOf fields, bool keeps_sessions);
-Result<std::unique_ptr<GlobalParam>> make_hosted_param(std::shared_ptr<HostProcess> host,
-                                                       MakeParam making);
 
 }  // namespace sluice::hosts

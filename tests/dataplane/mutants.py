@@ -15,7 +15,7 @@ import planted  # noqa: E402
 
 # The cases that look at invariants; up to their first comma.
 CASES = ["whatever sequences do*", "where keys meet in their first word*", "whatever is written*", "under random schedules*",
-         "a key depends on*"]
+         "a key depends on*", "whatever processes do*"]
 TABLE = ["dataplane/page_table.cpp"]  # what uses the private parts of page_table.h
 
 # name, file, what is there, what is planted, sources to compile
@@ -71,6 +71,22 @@ MUTANTS = [
     ("K15 a fork counts twice", "dataplane/page_table.cpp",
      "for (const Page page : copy.pages_) refer(page);",
      "for (const Page page : copy.pages_) {\n    refer(page);\n    refer(page);\n  }", None),
+    ("K1 a page that was exchanged is used on by its process", "dataplane/page_client.cpp",
+     "    sequence.pages_[sequence.published_ + i] = done->pages[i];\n", "", None),
+    ("K6 a process that died keeps its sequences", "dataplane/page_manager.cpp",
+     "PageManager::detach(PageClientId client) { clients_.erase(client); }",
+     "PageManager::detach(PageClientId client) { clients_.at(client).offers.clear(); }", None),
+    ("K9 a process writes on in what it has forked", "dataplane/page_client.cpp",
+     "  share(sequence, pages);\n  made.pages_", "  made.pages_", None),
+    ("K11 what a process copies may be given away before", "dataplane/page_manager.cpp",
+     "  if (!room.copies.empty()) client.copied_from.push_back(std::move(from));\n", "", None),
+    ("K13 a process does not copy what it is told to", "dataplane/page_client.cpp",
+     "  copies.insert(copies.end(), room->copies.begin(), room->copies.end());\n", "", None),
+    ("K15 what a process has copied is held for ever", "dataplane/page_manager.cpp",
+     "  it->second.copied_from.clear();  // it made its copies before it asked again\n", "", None),
+    ("K15 an offer that was accepted is there still", "dataplane/page_manager.cpp",
+     "    **made = std::move(it->second);\n    other.offers.erase(it);\n",
+     "    **made = table_.fork(it->second);\n", None),
     ("K16 a page that a region has not is read", "dataplane/page_reads.cpp",
      " || place.page >= pages)", ")", None),
     ("K16 the region of an earlier life is read", "dataplane/page_reads.cpp",

@@ -2,13 +2,13 @@
 # Builds the fuzz targets with clang-14 and runs each for SECONDS_EACH (default 60) or RUNS executions.
 # Usage: tests/fuzz/run.sh [BUILD_DIR] [TARGET...]     targets: image_file npy workflow scenario
 #                                                 manifest cluster config safetensors tokenizer gguf trace segment wire
-#                                                 links registry host shm_word pages reads
+#                                                 links registry host shm_word pages page_batches reads
 # Not in the package lists: clang++-14
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build-fuzz}
 [ $# -gt 0 ] && shift
-targets=${*:-image_file npy workflow scenario manifest cluster config safetensors tokenizer gguf trace segment wire links registry host shm_word pages reads}
+targets=${*:-image_file npy workflow scenario manifest cluster config safetensors tokenizer gguf trace segment wire links registry host shm_word pages page_batches reads}
 flags="-std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I$root"
 mkdir -p "$build"
 
@@ -27,9 +27,11 @@ sources() {
     shm_word) echo "$root/runtime/shm/word.cpp $root/base/*.cpp" ;;
     links) echo "$root/runtime/zmq/parcel.cpp $root/runtime/zmq/peer*.cpp $root/runtime/zmq/door.cpp $root/base/*.cpp" ;;
     registry) echo "$root/runtime/redis/reply.cpp $root/runtime/registry/*.cpp $root/base/*.cpp" ;;
-    host) echo "$root/runtime/hosts/host_protocol.cpp $root/runtime/hosts/channel.cpp $root/runtime/wire/payload_codec.cpp $root/base/*.cpp" ;;
+    host) echo "$root/runtime/hosts/host_protocol.cpp $root/runtime/hosts/pool_codec.cpp $root/runtime/hosts/channel.cpp $root/runtime/wire/payload_codec.cpp $root/base/*.cpp" ;;
     trace | segment) echo "$root/dataplane/$1*.cpp $root/base/*.cpp" ;;
-    pages) echo "$root/dataplane/page_[hkmps]*.cpp $root/base/*.cpp" ;;
+    pages) echo "$root/dataplane/page_[hkps]*.cpp $root/dataplane/page_messages.cpp $root/base/*.cpp" ;;
+    page_batches) echo "$root/dataplane/page_client.cpp $root/dataplane/page_manager.cpp $root/dataplane/page_requests.cpp \
+      $root/dataplane/page_table.cpp $root/base/*.cpp" ;;
     reads) echo "$root/runtime/tcp/tcp_[cgk]*.cpp $root/runtime/tcp/tcp_link.cpp $root/runtime/tcp/tcp_serving.cpp \
       $root/runtime/tcp/tcp_wire.cpp $root/base/*.cpp" ;;
     scenario) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/sim/*.cpp $root/runtime/wire/*.cpp" ;;

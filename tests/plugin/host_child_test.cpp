@@ -46,6 +46,10 @@ std::string words(const Reply& reply) {
   if (const Ended* ended = std::get_if<Ended>(&reply))
     return std::to_string(ended->id) + " ends " + words(ended->error) +
            (ended->undeclared.empty() ? "" : ", read " + ended->undeclared);
+  if (const PoolSeen* seen = std::get_if<PoolSeen>(&reply))
+    return seen->report ? "a pool of " + std::to_string(seen->report->pages) + " pages, age " +
+                              std::to_string(seen->report->age_ms)
+                        : "no pool";
   return std::get<Stepped>(reply).busy ? "stepped, busy" : "stepped, idle";
 }
 
@@ -111,6 +115,7 @@ bool is_last(const Request& request, const Reply& reply) {
   if (const HostedWork* work = std::get_if<HostedWork>(&request))
     return work->admit ? std::holds_alternative<Stepped>(reply)
                        : std::holds_alternative<Ended>(reply);
+  if (std::holds_alternative<LookAtPool>(request)) return std::holds_alternative<PoolSeen>(reply);
   return std::holds_alternative<StepRequest>(request) ? std::holds_alternative<Stepped>(reply)
                                                       : std::holds_alternative<Made>(reply);
 }
@@ -273,6 +278,13 @@ TEST_CASE("a role host makes of each word what it made of it before") {
     host.ask(7, "make", role("two", "stepped", 2));
     host.ask(4, "end a session", EndSession{"lisa"});
     host.ask(4, "end a session, which throws", EndSession{"bad"});
+    host.ask(4, "look at its pool", LookAtPool{7});
+    host.open(8);
+    host.ask(8, "make a parameter without a pool", param("poolless", 0));
+    host.ask(8, "look at its pool", LookAtPool{7});
+    host.open(9);
+    host.ask(9, "make a parameter whose pool throws", param("broken", 15));
+    host.ask(9, "look at its pool", LookAtPool{7});
     host.ping();
     CHECK((::fcntl(host.theirs(), F_GETFD) & FD_CLOEXEC) != 0);
     CHECK(host.end() == 0);
@@ -427,6 +439,7 @@ TEST_CASE("a role host ends when it is told nonsense, and says which") {
   on_channel("a step of no role", {StepRequest{}});
   on_channel("a step of a plain role", {role("r", "plain"), StepRequest{}});
   on_channel("an end of a session of a role", {role("r", "plain"), EndSession{"s"}});
+  on_channel("a look at the pool of a role", {role("r", "plain"), LookAtPool{1}});
   on_channel("a stepped role that ends what it does not hold",
              {role("r", "stepped"), work(1, "strange", true), StepRequest{}});
   outcomes.add("a length that cannot be", end_of([](int control) {

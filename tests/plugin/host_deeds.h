@@ -4,8 +4,11 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -152,16 +155,27 @@ class Steps final : public SteppedRole {
 
 class Pages final : public GlobalParam {
  public:
-  Pages(Deeds& deeds, std::string name) : deeds_(deeds), name_(std::move(name)) {}
+  Pages(Deeds& deeds, std::string name, std::int64_t pages)
+      : deeds_(deeds), name_(std::move(name)), pages_(pages) {}
   ~Pages() override { deeds_.add("parameter " + name_ + " goes"); }
   void end_session(std::string_view session) override {
     if (session == "bad") throw std::runtime_error("no end");
     deeds_.add("session " + std::string(session) + " ends in " + name_);
   }
+  /// As old as it may be waited for.
+  std::optional<PoolReport> pool_report(std::chrono::milliseconds patience) const override {
+    if (pages_ == 0) return std::nullopt;
+    if (pages_ == 15) throw std::runtime_error("no look");
+    PoolReport report;
+    report.pages = static_cast<std::uint64_t>(pages_);
+    report.age_ms = patience.count();
+    return report;
+  }
 
  private:
   Deeds& deeds_;
   const std::string name_;
+  const std::int64_t pages_;
 };
 
 inline std::string option(const RoleSpec& role, std::string_view key) {
@@ -205,7 +219,8 @@ inline void fill(Catalog& catalog, Deeds& deeds) {
         if (making.spec->pages == 14) throw std::runtime_error("out of pages");
         deeds.add("parameter " + making.spec->name.text + " of '" + making.model_directory +
                   "', pages " + std::to_string(making.spec->pages));
-        return std::unique_ptr<GlobalParam>(std::make_unique<Pages>(deeds, making.spec->name.text));
+        return std::unique_ptr<GlobalParam>(
+            std::make_unique<Pages>(deeds, making.spec->name.text, making.spec->pages));
       });
 }
 

@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "hosted_world.h"
-#include "runtime/hosts/hosted_role.h"
+#include "runtime/hosts/hosted_param.h"
 #include "tests/system/failing_call.h"
 
 using namespace sluice;
@@ -184,6 +184,55 @@ TEST_CASE("the end of a session in a host that answers with nonsense, or not, en
       noticed_of("silent") ==
       Texts{"host 'liar' was ended, for the end of a session did not return within 50 ms" + none});
   CHECK(noticed_of("status") == Texts{"host 'liar' ended with status 3" + none});
+}
+
+TEST_CASE("the pool of a parameter in a host is seen, late, or as it was when it was seen last") {
+  const NothingLeft nothing;
+  const auto made = [](const std::string& how, Notices& notices) {
+    HostOptions options = lying(how);
+    options.notice = [&](const std::string& line) { notices.add(line); };
+    hosts::MakeParam making;
+    making.spec.name.text = "kv";
+    making.model_directory = "/m";
+    auto param = hosts::make_hosted_param(std::make_shared<HostProcess>("liar", options), making);
+    REQUIRE(said(param) == "well");
+    return std::move(param).value();
+  };
+  const auto look = [](const GlobalParam& param, std::chrono::milliseconds patience) {
+    const std::optional<PoolReport> seen = param.pool_report(patience);
+    if (!seen.has_value()) return std::string("no pool");
+    return seen->name + " of " + seen->model + ": " + seen->layout + ", " +
+           std::to_string(seen->pages) + " pages" + (seen->age_ms < 0 ? ", not seen yet" : "");
+  };
+  const std::string unseen = "kv of /m: , 0 pages, not seen yet";
+  const std::string seven = "kv of : pages, in host 'liar', 7 pages";
+  Notices notices;
+  {
+    const auto param = made("pool", notices);
+    CHECK(look(*param, 60s) == seven);
+    CHECK(look(*param, 0ms) == seven);  // it says no more: as it was seen last
+  }
+  {
+    const auto param = made("pool late", notices);
+    CHECK(look(*param, 0ms) == unseen);
+    CHECK(look(*param, 0ms) == unseen);  // it is not asked a second time
+    param->end_session("s");             // before whose end the report comes
+    CHECK(look(*param, 0ms) == seven);
+  }
+  CHECK(look(*made("no pool", notices), 60s) == "no pool");
+  {
+    const auto param = made("status", notices);
+    CHECK(look(*param, 60s) == unseen);  // it dies of it
+    while (notices.all().empty()) std::this_thread::yield();
+  }
+  CHECK(notices.all() == Texts{"host 'liar' ended with status 3; activations that were in it: 0"});
+  const std::string wrong = "host 'liar' sent what is no message of a role host (";
+  const std::string none = "; activations that were in it: 0";
+  Notices lies;
+  CHECK(look(*made("pool, stepped", lies), 60s) == unseen);
+  made("pool unasked", lies)->end_session("s");
+  CHECK(lies.all() == Texts{wrong + "no answer to a look at a pool)" + none,
+                            wrong + "no answer to the end of a session)" + none});
 }
 
 TEST_CASE("a host that leaves neither when it is left alone nor when it is asked to is made to") {

@@ -66,6 +66,26 @@ HostedWork work() {
   return made;
 }
 
+PoolReport pool() {
+  PoolReport report;
+  report.name = "kv";
+  report.model = "/m";
+  report.layout = "l";
+  report.page_tokens = 16;
+  report.page_bytes = 1000;
+  report.pages = 300;
+  report.free = 290;
+  report.cached = 4;
+  report.used = 6;
+  report.source = PoolReport::Source::disk;
+  report.source_off = "full";
+  report.index = PoolReport::Index{1, 2, 3, 4, 5, 600, "away"};
+  report.sessions = 1;
+  report.session_list = {{"s", "r", 300, 200, true, -1}};
+  report.age_ms = 70;
+  return report;
+}
+
 }  // namespace
 
 TEST_CASE("each place of a message of a role host that is changed is refused or read, as before") {
@@ -81,7 +101,8 @@ TEST_CASE("each place of a message of a role host that is changed is refused or 
                                                               {"make a role", role()},
                                                               {"work", work()},
                                                               {"step", StepRequest{{1, 200}}},
-                                                              {"end a session", EndSession{"s"}}};
+                                                              {"end a session", EndSession{"s"}},
+                                                              {"look", LookAtPool{300}}};
   for (const auto& [title, one] : requests)
     outcomes.change_bytes(title, encode(one).value(), [](const wire::Bytes& bytes) {
       return words(decode_request(bytes), bytes);
@@ -92,7 +113,9 @@ TEST_CASE("each place of a message of a role host that is changed is refused or 
       {"yielded", Yielded{1, {{"f", make_text("x"), 0, 0}, {"g", {}, 1, 2}}}},
       {"warned", Warned{1, "w"}},
       {"ended", Ended{1, lost, "u"}},
-      {"stepped", Stepped{true}}};
+      {"stepped", Stepped{true}},
+      {"seen", PoolSeen{pool()}},
+      {"no pool", PoolSeen{}}};
   for (const auto& [title, one] : replies)
     outcomes.change_bytes(title, encode(one).value(), [](const wire::Bytes& bytes) {
       return words(decode_reply(bytes), bytes);

@@ -50,7 +50,7 @@ std::vector<Death> lies() {
           Death{"field", wrong + "yielded an input that is not there)"},
           Death{"stranger", wrong + "an answer to what was not asked)"},
           Death{"stepped", wrong + "an answer to what was not asked)"},
-          Death{"kind", wrong + "byte 1: a message's kind is 100, at most 4 is allowed)"},
+          Death{"kind", wrong + "byte 1: a message's kind is 100, at most 5 is allowed)"},
           Death{"another", wrong + "an answer to what was not asked)"},
           Death{"warning", wrong + "an answer to what was not asked)"},
           Death{"made again", wrong + "an answer to what was not asked)"},

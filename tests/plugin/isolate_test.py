@@ -211,6 +211,18 @@ def status(cluster):
     return json.loads(done.stdout)["machines"][0]["hosts"]
 
 
+def pool_in_a_host(cluster):
+    """What a machine's host has in its pool, as soon as the host has answered in time."""
+    until, pools = time.monotonic() + 60, []
+    while time.monotonic() < until and (not pools or pools[0]["age_ms"] < 0):
+        done = subprocess.run([SLUICE, "pool", "status", "--cluster", cluster, "--format", "json"], capture_output=True,
+                              text=True, timeout=60)
+        pools = json.loads(done.stdout)["pools"] if done.stdout else []
+    expect("the pool of a host", [(one["machine"], one["name"]) for one in pools] == [("talk", "kv")]
+           and pools[0].get("layout", "").endswith(" in f32, in host 'models'")
+           and pools[0]["free"] == pools[0]["pages"] > 0, pools)
+
+
 def named(folder):
     """What a machine of a cluster says of its hosts begins with its name, as all that it says."""
     with subprocess.Popen([SLUICE, "node", "--cluster", os.path.join(folder, "hosted.yaml"), "--name", "talk"], cwd=ROOT,
@@ -218,6 +230,7 @@ def named(folder):
         expect("a machine with a host", "is ready" in node.stdout.readline(), node)
         hosts = children(node.pid)
         expect("one host", len(hosts) == 1, hosts)
+        pool_in_a_host(os.path.join(folder, "hosted.yaml"))
         for host in hosts:
             os.kill(host, signal.SIGKILL)
         until = time.monotonic() + 20

@@ -68,6 +68,20 @@ void lie(Channel& channel, const std::string& how) {
   }
 }
 
+/// A pool's report, where a look at it came first, or not.
+void show_pool(Channel& channel, const std::string& how) {
+  PoolReport report;
+  report.name = "kv";
+  report.layout = "pages";
+  report.pages = 7;
+  if (how == "pool late" && !channel.receive().ok()) ::_exit(1);  // the end of a session behind it
+  if (how == "pool" || how == "pool late" || how == "pool unasked")
+    reply(channel, PoolSeen{report});
+  if (how == "pool late") reply(channel, Made{});
+  if (how == "no pool") reply(channel, PoolSeen{});
+  if (how == "pool, stepped") reply(channel, Stepped{});
+}
+
 /// Something of the process itself. Does not return where it stays.
 void misbehave(Channel& channel, const std::string& how) {
   if (how == "status") ::_exit(3);
@@ -118,5 +132,6 @@ int main(int, char** argv) {
   if (how == "control") send(wire::Bytes(3, std::byte{9}));
   misbehave(channel, how);
   lie(channel, how);
+  show_pool(channel, how);
   for (;;) receive();
 }

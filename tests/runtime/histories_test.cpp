@@ -262,7 +262,7 @@ TEST_CASE("what waits for a home's word ends with the home, and calls of others 
     let_go.wait();
   };
   world.before = [&](const std::string& text) { begun += text == "silent " ? 1 : 0; };
-  std::thread caller([&] { CHECK(!world.cluster->call_at(arm, "s", "silent ").first.ok); });
+  std::thread caller([&] { CHECK(!world.cluster->call_at(arm, "t", "silent ").first.ok); });
   reached.wait();
   world.cluster->network.freeze(arm);
   let_go.open();
@@ -302,17 +302,18 @@ TEST_CASE("what is too large to be kept begins anew, with a warning that says wh
                    "takes more than the 8 MiB that a home keeps of a session"));
 }
 
-TEST_CASE("sessions that two homes call alike are two, each with its own home's history") {
+TEST_CASE(
+    "sessions of one name that are each home's own are two, each with its own home's history") {
   World world({{front}, {gpu, disk}, {front}}, {front, arm});
-  CHECK(world.say("s", "one ", front) == "one  ");
-  CHECK(world.say("s", "uno ", arm) == "uno  ");
-  CHECK(world.say("s", "two ", front) == "one two  ");
+  CHECK(world.say("--s", "one ", front) == "one  ");
+  CHECK(world.say("--s", "uno ", arm) == "uno  ");
+  CHECK(world.say("--s", "two ", front) == "one two  ");
   world.lose(gpu);
   REQUIRE(eventually([&] {
     return world.cluster->node(arm).status().machines[gpu].known.state == Roster::State::lost;
   }));
-  CHECK(world.say("s", "three ", front) == "one two three  ");
-  CHECK(world.say("s", "due ", arm) == "uno due  ");
+  CHECK(world.say("--s", "three ", front) == "one two three  ");
+  CHECK(world.say("--s", "due ", arm) == "uno due  ");
 }
 
 TEST_CASE("what a home says that the role cannot use begins the session anew, with a warning") {
@@ -400,8 +401,8 @@ TEST_CASE("nobody tells, asks or answers what was said but who may, and calls go
 
 TEST_CASE("what a home says without having been asked changes no session") {
   World world({{front}, {gpu, disk}, {front}}, {front, arm});
-  CHECK(world.say("s", "one ", front) == "one  ");
-  CHECK(world.say("s", "uno ", arm) == "uno  ");
+  CHECK(world.say("--s", "one ", front) == "one  ");
+  CHECK(world.say("--s", "uno ", arm) == "uno  ");
   KeptHistory lie{.is_there = true};
   lie.part.records.push_back({std::byte{'x'}});
   Control control{.kind = Control::Kind::history_kept};
@@ -412,8 +413,8 @@ TEST_CASE("what a home says without having been asked changes no session") {
     cluster.network.inject(cluster.network.life_of(arm), machine, Channel::control,
                            encode_control(control));
   REQUIRE(eventually([&] { return cluster.network.is_idle(); }));
-  CHECK(world.say("s", "two ", front) == "one two  ");
-  CHECK(world.say("s", "due ", arm) == "uno due  ");
+  CHECK(world.say("--s", "two ", front) == "one two  ");
+  CHECK(world.say("--s", "due ", arm) == "uno due  ");
 }
 
 }  // namespace sluice::over_machines

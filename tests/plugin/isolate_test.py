@@ -158,8 +158,8 @@ def limited(folder, flow):
         code, out, err = run(CHAT, "--isolate", "all", "--host-memory", "256MiB", "--prompt", "hi")
         # A thread that cannot be made, or the checkpoint that cannot be mapped; the file is as it should be.
         expect("too little memory", code == 1 and not out and "error: role '" in err and "regular file" not in err, (code, out, err))
-    for words, said in ((["--isolate", "one", "--host-memory", "4GB"], "'4GB' is no size of 256MiB or more, as in 4GiB"),
-                        (["--isolate", "one", "--host-memory", "255MiB"], "'255MiB' is no size of 256MiB or more"),
+    for words, said in ((["--isolate", "one", "--host-memory", "4GB"], "'4GB' is no size for a process: it has a unit that is not known; as in 4GiB"),
+                        (["--isolate", "one", "--host-memory", "255MiB"], "'255MiB' is no size for a process: it is less than 256MiB"),
                         (["--host-memory", "4GiB"], "--host-memory requires --isolate")):
         code, out, err = run(flow, *words, "--input", "one=x")
         expect(f"{words} is refused", code != 0 and not out and said in err, (code, out, err))

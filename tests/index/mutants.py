@@ -53,4 +53,4 @@ MUTANTS = [
 
 
 if __name__ == "__main__":
-    sys.exit(planted.main(MUTANTS, "test_index", planted.by_invariant(CASE, 120), jobs=1))
+    sys.exit(planted.main(MUTANTS, "test_index", planted.by_invariant([CASE], 120), jobs=1))

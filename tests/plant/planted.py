@@ -84,25 +84,30 @@ def misplaced(mutants, root: str) -> list[str]:
     return found
 
 
-def by_invariant(cases: str, patience: float):
-    """A judge: killed is what breaks the invariant that its name begins with, as the test's `cases` print it. They are
-    ended when they have: what else is broken is not of interest, and failing takes long.
+def by_invariant(runs: list[str], patience: float):
+    """A judge: killed is what breaks the invariant that its name begins with, as the test's cases print it; each of `runs`
+    is some of them, in a process of their own, for what crashes in one says nothing of the next. They are ended when they
+    have named it: what else is broken is not of interest, and failing takes long.
     """
     def judge(program: str, mutant) -> tuple[bool, str]:
         own = mutant and mutant[0].split()[0]
         named = {}  # in order
-        with subprocess.Popen([program, cases], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              preexec_fn=bound_memory) as tests:
-            late = threading.Timer(patience, tests.kill)
-            late.start()
-            for line in tests.stdout:
-                if found := re.fullmatch(r"broken invariant: (\w+)\n", line):
-                    named[found[1]] = True
-                if own in named:
-                    tests.kill()
-                    break
-        late.cancel()
-        passes = tests.returncode == 0
+        passes = True
+        for cases in runs:
+            with subprocess.Popen([program, cases], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  preexec_fn=bound_memory) as tests:
+                late = threading.Timer(patience, tests.kill)
+                late.start()
+                for line in tests.stdout:
+                    if found := re.fullmatch(r"broken invariant: (\w+)\n", line):
+                        named[found[1]] = True
+                    if own in named:
+                        tests.kill()
+                        break
+            late.cancel()
+            passes = passes and tests.returncode == 0
+            if own in named:
+                break
         words = ", ".join(named) or ("none, and the tests pass" if passes else "none, but the tests fail")
         if mutant is None:
             return not passes or bool(named), "; broken: " + words

@@ -23,7 +23,7 @@ void ReplicaDesk::end(Origin self, const std::string& why) {
     port_ = nullptr;
     asked_.all_lost(why);
     served_.all_over([](LaneActivation* one) { one->cancel(); });
-    said_.notify_all();
+    wake_all();
   }
   cancelled();
 }
@@ -42,7 +42,11 @@ void ReplicaDesk::lost(Origin life, const std::string& why) {
 void ReplicaDesk::over(Origin life, const std::string& why) {
   asked_.lost(life, why);
   served_.over(life, [](LaneActivation* one) { one->cancel(); });
-  said_.notify_all();
+  wake_all();
+}
+
+void ReplicaDesk::wake_all() {
+  for (const auto& [number, ear] : ears_) ear->said.notify_all();
 }
 
 std::size_t ReplicaDesk::asked() const {
@@ -80,7 +84,8 @@ ReplicaBegin ReplicaDesk::begin_of(const LaneActivation& activation) const {
 }
 
 Result<ReplicaAsked> ReplicaDesk::ask(std::uint32_t machine, const LaneActivation& activation,
-                                      std::optional<std::size_t> room) {
+                                      std::optional<std::size_t> room,
+                                      std::shared_ptr<ReplicaEar> ear) {
   ReplicaBegin begin = begin_of(activation);
   const PlanNode& node = *activation.place().node;
   const std::string what =
@@ -104,7 +109,9 @@ Result<ReplicaAsked> ReplicaDesk::ask(std::uint32_t machine, const LaneActivatio
   }
   port_->send(*life, Channel::control, std::move(parcel).value());
   failpoint("replica_asked");
-  return ReplicaAsked{asked_.add({*life, place, what}), weight};
+  const std::uint64_t number = asked_.add({*life, place, what});
+  ears_.emplace(number, std::move(ear));
+  return ReplicaAsked{number, weight};
 }
 
 void ReplicaDesk::send(Origin to, const ReplicaParcel& parcel) {
@@ -123,7 +130,9 @@ void ReplicaDesk::cancel(std::uint64_t number) {
 
 std::optional<ReplicaSaid> ReplicaDesk::take(std::uint64_t number) {
   const std::lock_guard lock(mutex_);
-  return asked_.take(number);
+  std::optional<ReplicaSaid> said = asked_.take(number);
+  if (said && said->end) ears_.erase(number);
+  return said;
 }
 
 void ReplicaDesk::gone_on(std::uint64_t number, std::size_t weight) {
@@ -134,9 +143,10 @@ void ReplicaDesk::gone_on(std::uint64_t number, std::size_t weight) {
   send(asked.at, {asked.place.workflow, number, ReplicaTaken{back}});
 }
 
-void ReplicaDesk::wait(std::span<const std::uint64_t> numbers, std::chrono::milliseconds most) {
+bool ReplicaDesk::wait(ReplicaEar& ear, std::span<const std::uint64_t> numbers,
+                       std::chrono::milliseconds most) {
   std::unique_lock lock(mutex_);
-  said_.wait_for(lock, most, [&] {
+  return ear.said.wait_for(lock, most, [&] {
     return std::ranges::any_of(numbers, [&](std::uint64_t one) { return asked_.has_news(one); });
   });
 }
@@ -196,7 +206,7 @@ std::string ReplicaDesk::hear_said(Origin from, ReplicaParcel parcel, std::size_
   } else {
     asked_.said(number, {.end = std::get<ReplicaEnded>(std::move(parcel.what))});
   }
-  said_.notify_all();
+  ears_.at(number)->said.notify_all();
   failpoint("replica_said");
   return {};
 }

@@ -44,6 +44,11 @@ struct ReplicaGraph {
   std::vector<std::vector<Port>> inputs;  // that the role declares
 };
 
+/// Where a role waits for what is said of what it has asked for; nobody else is woken then.
+struct ReplicaEar {
+  std::condition_variable said;
+};
+
 /// What a role that stands for a replica elsewhere is told.
 struct ReplicaAsked {
   std::uint64_t number = 0;
@@ -74,13 +79,15 @@ class ReplicaDesk final : public std::enable_shared_from_this<ReplicaDesk>, priv
   /// `room`: how much of inputs may go beside what its replica has; none: anything, for it has
   /// nothing. Errors: unavailable (the machine is away), exhausted (it cannot be sent).
   Result<ReplicaAsked> ask(std::uint32_t machine, const LaneActivation& activation,
-                           std::optional<std::size_t> room);
+                           std::optional<std::size_t> room, std::shared_ptr<ReplicaEar> ear);
   void cancel(std::uint64_t number);
   /// The next that was said of it; behind its end nothing may be asked of it.
   std::optional<ReplicaSaid> take(std::uint64_t number);
   void gone_on(std::uint64_t number, std::size_t weight);
-  /// Until something can be taken of one of these, for at most so long.
-  void wait(std::span<const std::uint64_t> numbers, std::chrono::milliseconds most);
+  /// Until something can be taken of one of these, which the ear asked for, for at most so long.
+  /// False: nothing can.
+  bool wait(ReplicaEar& ear, std::span<const std::uint64_t> numbers,
+            std::chrono::milliseconds most);
 
   /// Asked for, and run for others, that have not ended.
   std::size_t asked() const;
@@ -108,6 +115,7 @@ class ReplicaDesk final : public std::enable_shared_from_this<ReplicaDesk>, priv
   ReplicaBegin begin_of(const LaneActivation& activation) const;
   void send(Origin to, const ReplicaParcel& parcel);
   void over(Origin life, const std::string& why);
+  void wake_all();
   std::string hear(Origin from, ReplicaParcel parcel, std::size_t weight);
   std::string hear_begin(Origin from, std::uint32_t workflow, std::uint64_t number,
                          ReplicaBegin begin, std::size_t weight);
@@ -127,7 +135,7 @@ class ReplicaDesk final : public std::enable_shared_from_this<ReplicaDesk>, priv
   std::vector<ReplicaGraph> graphs_;
 
   mutable std::mutex mutex_;
-  std::condition_variable said_;  // something can be taken
+  std::map<std::uint64_t, std::shared_ptr<ReplicaEar>> ears_;  // by activation asked for
   NodePort* port_ = nullptr;      // null: between two lives
   Origin life_;
   AskedActivations asked_;

@@ -10,8 +10,10 @@ namespace sluice {
 
 namespace {
 
-/// How long a step waits for news, while its lane may have got more activations or cancelled some.
-constexpr std::chrono::milliseconds look_every{2};
+/// How long a step waits for news, while its lane may have got more activations or cancelled some:
+/// twice as long each time that there was nothing. So what comes waits no longer than what is under
+/// way has, and many such roles do not keep a computer busy with looking.
+constexpr std::chrono::milliseconds look_soon{2}, look_late{32};
 
 class ReplicaElsewhere final : public SteppedRole {
  public:
@@ -21,6 +23,7 @@ class ReplicaElsewhere final : public SteppedRole {
   void admit(Activation& activation) override {
     // Only lanes call roles of a node's engine.
     held_.push_back({static_cast<LaneActivation*>(&activation)});
+    look_ = look_soon;
   }
   bool busy() const override { return !held_.empty(); }
 
@@ -33,7 +36,8 @@ class ReplicaElsewhere final : public SteppedRole {
       if (one.activation->cancelled() && !std::exchange(one.told, true)) desk_->cancel(one.number);
     }
     const bool any_ended = std::ranges::any_of(held_, &Held::ended);
-    if (!any_ended && !asked.empty()) desk_->wait(asked, look_every);
+    if (!any_ended && !asked.empty())
+      look_ = desk_->wait(*ear_, asked, look_) ? look_soon : std::min(2 * look_, look_late);
     for (Held& one : held_)
       if (one.number != 0 && !one.ended) take(one);
     for (const Held& one : held_)
@@ -67,7 +71,7 @@ class ReplicaElsewhere final : public SteppedRole {
       std::optional<std::size_t> room;
       if (there_ != 0) room = replica_window - std::min(there_, replica_window);
       if (room && one.weight > *room) return;
-      const Result<ReplicaAsked> asked = desk_->ask(machine_, *one.activation, room);
+      const Result<ReplicaAsked> asked = desk_->ask(machine_, *one.activation, room, ear_);
       if (!asked.ok()) {
         end(one, asked.error());
         continue;
@@ -99,6 +103,8 @@ class ReplicaElsewhere final : public SteppedRole {
 
   const std::shared_ptr<ReplicaDesk> desk_;
   const std::uint32_t machine_;
+  const std::shared_ptr<ReplicaEar> ear_ = std::make_shared<ReplicaEar>();
+  std::chrono::milliseconds look_ = look_soon;
   std::vector<Held> held_;  // in the order in which they came
   std::size_t there_ = 0;   // bytes of inputs that the replica has
 };

@@ -283,8 +283,8 @@ class Values {
       Result<Ref<Buffer>> borrowed = ours_.one->lender()->borrow({2, 1}, handle, size);
       if (!borrowed) fail(borrowed.error().message.c_str());
       value = std::move(*borrowed);
-      seen_ = static_cast<unsigned>(value->data()[0]) +
-              static_cast<unsigned>(value->data()[size - 1]);
+      seen_ =
+          static_cast<unsigned>(value->data()[0]) + static_cast<unsigned>(value->data()[size - 1]);
     }
     ours_.one->send({2, 1}, Channel::message, wire::Bytes(64));
   }

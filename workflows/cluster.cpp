@@ -379,8 +379,8 @@ class Placer {
              "`replicas: " + std::to_string(placed.size()) +
                  "` of the role, or more; or name it on fewer machines");
     const std::string several = "is on '" + machine(placed[1].machine) + "' and on '" +
-                                machine(placed[0].machine) + "' (" +
-                                line_of(placed[0].at->mark) + "), " + divided + ", but ";
+                                machine(placed[0].machine) + "' (" + line_of(placed[0].at->mark) +
+                                "), " + divided + ", but ";
     for (const TogetherRoles& pair : roles_together(workflow))
       if (pair.param.empty() && (pair.first == &role || pair.second == &role))
         refuse(placed[1], "must-be-on-one-machine", several + pair.why,

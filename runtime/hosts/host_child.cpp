@@ -268,9 +268,8 @@ class Worker {
     if (param_ == nullptr) misused("a look at the pool of no parameter");
     PoolSeen seen;
     // Of one that throws nothing is seen.
-    (void)thrown_by([&] {
-      seen.report = param_->pool_report(std::chrono::milliseconds(look.patience_ms));
-    });
+    (void)thrown_by(
+        [&] { seen.report = param_->pool_report(std::chrono::milliseconds(look.patience_ms)); });
     reply(seen);
   }
 

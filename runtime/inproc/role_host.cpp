@@ -102,8 +102,7 @@ Result<RolePlace> RoleHost::add_replica(const WorkflowSpec& spec, const RoleMaki
   if (elsewhere && !split.stand_in) return RolePlace{};
   const RoleSpec& role = *making.role;
   const Plugin* plugin = catalog_.find(role.plugin.text);
-  if (plugin == nullptr)
-    return Error{ErrorCode::not_found, "no plugin '" + role.plugin.text + "'"};
+  if (plugin == nullptr) return Error{ErrorCode::not_found, "no plugin '" + role.plugin.text + "'"};
   if (options_.progress && !elsewhere) options_.progress("preparing " + role.name.text);
   Result<RoleInstance> made = elsewhere ? split.stand_in(making.replica) : plugin->make(making);
   if (!made.ok()) return made.error();

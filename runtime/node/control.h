@@ -59,7 +59,7 @@ struct Control {
   EdgeId edge = 0;
   std::vector<std::uint64_t> calls{};  // admitted, welcome: of the sender
   std::size_t body = 0;  // replica: where what it says begins in the bytes that were read
-  wire::Bytes value{};                 // of histories
+  wire::Bytes value{};   // of histories
 };
 
 wire::Bytes encode_control(const Control& control);

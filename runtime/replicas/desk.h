@@ -136,7 +136,7 @@ class ReplicaDesk final : public std::enable_shared_from_this<ReplicaDesk>, priv
 
   mutable std::mutex mutex_;
   std::map<std::uint64_t, std::shared_ptr<ReplicaEar>> ears_;  // by activation asked for
-  NodePort* port_ = nullptr;      // null: between two lives
+  NodePort* port_ = nullptr;                                   // null: between two lives
   Origin life_;
   AskedActivations asked_;
   ServedActivations<LaneActivation*> served_;

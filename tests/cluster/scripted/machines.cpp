@@ -458,11 +458,12 @@ int main_of(int argc, char** argv) {
     std::string text;
     for (std::size_t c = 0; c < calls[all[i].get()].size(); ++c)
       text += (c == 0 ? "" : ",") + json_of(*all[i], c, *calls[all[i].get()][c], firings[{i, c}]);
-    std::printf("{\"file\":%s,\"timed\":%s,\"divided\":%s,\"passed\":true,\"failures\":[%s],"
-                "\"calls\":[%s]}\n",
-                json_quote(all[i]->file).c_str(), all[i]->timed ? "true" : "false",
-                divided.contains(all[i].get()) ? "true" : "false",
-                all[i]->refused.empty() ? "" : json_quote(all[i]->refused).c_str(), text.c_str());
+    std::printf(
+        "{\"file\":%s,\"timed\":%s,\"divided\":%s,\"passed\":true,\"failures\":[%s],"
+        "\"calls\":[%s]}\n",
+        json_quote(all[i]->file).c_str(), all[i]->timed ? "true" : "false",
+        divided.contains(all[i].get()) ? "true" : "false",
+        all[i]->refused.empty() ? "" : json_quote(all[i]->refused).c_str(), text.c_str());
   }
   return status;
 }

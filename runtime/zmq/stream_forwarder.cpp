@@ -28,7 +28,7 @@ using links::StreamFrame;
 using links::StreamHalf;
 using Instant = StreamHalf::Instant;
 
-constexpr int frames_a_turn = 64;  // of all, before the server's sockets have their turn
+constexpr std::size_t frames_a_turn = 64;  // of all, before the server's sockets have their turn
 constexpr std::size_t streams_max = 1024;
 constexpr Instant longest_wait = std::chrono::seconds(60);
 
@@ -144,12 +144,15 @@ bool Forwarder::wait() {
 void Forwarder::answer_key_questions() {
   std::optional<std::string> refused;
   if (!keys_ || !keys_->questions.look) return;
-  for (int i = 0; i < frames_a_turn && keys_->answer(refused); ++i)
+  for (std::size_t i = 0; i < frames_a_turn && keys_->answer(refused); ++i)
     if (refused) say({*refused, LinkRefusal::key});
 }
 
 void Forwarder::take_arrivals() {
-  for (int i = 0; i < frames_a_turn && bound_.arrivals.look; ++i) {
+  // The socket takes from its connections by turns: whoever has said something is heard before
+  // anybody is found silent, also behind a pause of this process.
+  const std::size_t most = frames_a_turn + streams_.size();
+  for (std::size_t i = 0; i < most && bound_.arrivals.look; ++i) {
     const std::optional<links::Arrival> arrival = bound_.take();
     if (!arrival) return;
     const Result<StreamFrame> frame =
@@ -181,6 +184,7 @@ void Forwarder::enter(const std::string& route, std::uint32_t machine) {
     return no(StreamEnding::too_many, "there are " + std::to_string(streams_max) +
                                           " connections, as many as are forwarded");
   const Result<int> socket = options_.connect();
+  now_ = steady();  // that may have taken a while
   if (!socket.ok()) return no(StreamEnding::unreachable, socket.error().message);
   streams_.emplace(route, Stream{machine, StreamHalf::serve(options_.silence, now_),
                                  links::StreamSocket(*socket, true)});

@@ -32,7 +32,7 @@ using links::Instant;
 
 static_assert(links::message_bytes_max == zmq_message_bytes_max);
 
-constexpr int parcels_a_turn = 64;            // of one socket, before the others have theirs
+constexpr std::size_t parcels_a_turn = 64;    // of one socket, before the others have theirs
 constexpr std::size_t sockets_beside = 1024;  // ours, and those that still leave
 constexpr Connection first_accepted = Connection{1} << 62U;
 
@@ -148,9 +148,9 @@ class ZmqTransport final : public Transport {
   Bell wake_;
   std::mutex mutex_;  // of what follows
   std::vector<Asked> asked_;
+  bool looks_ = true;  // the transport's thread, at what is asked, before it sleeps: nobody rings
   bool closed_ = false;
   std::atomic<bool> stopping_{false};
-  std::atomic<std::thread::id> loop_{};
   std::thread thread_;
 };
 
@@ -222,15 +222,14 @@ void ZmqTransport::stop() {
 
 void ZmqTransport::ask(Asked asked) {
   const std::uint32_t to = asked.life.machine;
-  bool first = false;
+  bool seen = false;
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
-    first = asked_.empty();
+    seen = looks_ || !asked_.empty();
     asked_.push_back(std::move(asked));
   }
-  if (std::this_thread::get_id() == loop_.load()) return;
-  if (first && !send_from_here(to)) wake_.ring();
+  if (!seen && !send_from_here(to)) wake_.ring();
 }
 
 /// While the transport's thread waits and nothing is on its way to that machine, whoever sends
@@ -254,7 +253,6 @@ bool ZmqTransport::send_from_here(std::uint32_t to) {
 
 void ZmqTransport::run() {
   const std::lock_guard turn(turn_);  // `wait` lets go of it
-  loop_.store(std::this_thread::get_id());
   runs_ = true;
   now_ = steady();
   if (!not_shared_.empty()) say(not_shared_);
@@ -335,7 +333,8 @@ void ZmqTransport::wait() {
     if (what != nullptr && what->look && what->descriptor >= 0) until = Instant{};
   {
     const std::lock_guard lock(mutex_);
-    if (!asked_.empty()) until = Instant{};  // by the listener, who did not ring
+    looks_ = !asked_.empty();
+    if (looks_) until = Instant{};
   }
   if (stopping_.load()) until = std::min(until, now_ + Instant(10ms));
   const Instant left = std::clamp<Instant>(until - steady(), Instant{}, 10s);
@@ -343,6 +342,10 @@ void ZmqTransport::wait() {
   turn_.unlock();  // senders may go ahead while this thread waits
   const int ready = poll(poll_.data(), poll_.size(), static_cast<int>(rounded.count()));
   turn_.lock();
+  {
+    const std::lock_guard lock(mutex_);
+    looks_ = true;
+  }
   if (ready <= 0) return;
   if (poll_[0].revents != 0) wake_.hear();
   for (std::size_t i = 1; i < poll_.size(); ++i)
@@ -385,7 +388,10 @@ void ZmqTransport::tick_all() {
 }
 
 void ZmqTransport::take_from_bound() {
-  for (int i = 0; i < parcels_a_turn && bound_.arrivals.look; ++i) {
+  // The socket takes from its connections by turns: whoever has said something is heard before
+  // anybody is found silent, also behind a pause of this process.
+  const std::size_t most = parcels_a_turn + routes_.size();
+  for (std::size_t i = 0; i < most && bound_.arrivals.look; ++i) {
     const std::optional<links::Arrival> arrival = bound_.take();
     if (!arrival) return;
     const Result<links::Head> head = arrival->overlong
@@ -430,7 +436,8 @@ void ZmqTransport::stranger(const links::Arrival& arrival, const Result<links::H
 }
 
 void ZmqTransport::take_from(Neighbour& neighbour) {
-  for (int i = 0; i < parcels_a_turn && neighbour.socket && neighbour.socket->arrivals.look; ++i) {
+  for (std::size_t i = 0; i < parcels_a_turn && neighbour.socket && neighbour.socket->arrivals.look;
+       ++i) {
     const std::optional<links::Arrival> arrival = neighbour.socket->take();
     if (!arrival) break;
     const Result<links::Head> head = arrival->overlong
@@ -455,7 +462,7 @@ void ZmqTransport::take_from(Neighbour& neighbour) {
 void ZmqTransport::answer_key_questions() {
   std::optional<std::string> refused;
   if (!keys_ || !keys_->questions.look) return;
-  for (int i = 0; i < parcels_a_turn && keys_->answer(refused); ++i)
+  for (std::size_t i = 0; i < parcels_a_turn && keys_->answer(refused); ++i)
     if (refused) say({*refused, links::Reason::key});
 }
 

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <mutex>
@@ -422,6 +423,50 @@ TEST_CASE("who opens a stream and is not heard any more loses it") {
   CHECK(server.accept().ends());
   CHECK(silent.refused() == "8 ");
   CHECK(soon([&] { return forwarder->streams() == 0; }));
+}
+
+TEST_CASE("behind a pause whoever has said something meanwhile is heard, however many they are") {
+  Setting setting(false);
+  const Server server(setting.path);
+  StreamForwarderOptions options = setting.options();
+  constexpr std::uint32_t machines = 5;
+  options.peers.clear();
+  for (std::uint32_t machine = 2; machine < 2 + machines; ++machine)
+    options.peers.push_back({machine, "", "", "m" + std::to_string(machine)});
+  std::mutex pause;  // of the forwarder's thread, as it connects
+  std::atomic<std::size_t> connects{0};
+  options.connect = [&, path = setting.path] {
+    ++connects;
+    const std::lock_guard lock(pause);
+    return connect_to(path);
+  };
+  const auto forwarder = std::move(StreamForwarder::create(std::move(options))).value();
+  std::vector<End> ends;
+  std::vector<std::unique_ptr<Stranger>> strangers;
+  const auto say_to_all = [&] {
+    for (const auto& one : strangers) one->say(links::StreamBeat{});
+  };
+  for (std::uint32_t i = 0; i < machines * links::streams_of_machine_max - 1; ++i) {
+    strangers.push_back(std::make_unique<Stranger>(Keys{}, "", setting.address));
+    strangers.back()->say(StreamHello{2 + i % machines});
+    REQUIRE(strangers.back()->is_welcome());
+    ends.push_back(server.accept());
+    say_to_all();
+  }
+  Stranger last(Keys{}, "", setting.address);
+  {
+    const std::lock_guard lock(pause);
+    last.say(StreamHello{1 + machines});
+    REQUIRE(soon([&] { return connects == strangers.size() + 1; }));
+    say_to_all();
+    const auto over = std::chrono::steady_clock::now() + setting.silence + 200ms;
+    CHECK(soon([&] { return std::chrono::steady_clock::now() > over; }));
+  }
+  CHECK(last.is_welcome());
+  const End far = server.accept();
+  last.say(StreamData{"PING"});
+  CHECK(far.read(4) == "PING");
+  CHECK(forwarder->streams() == strangers.size() + 1);
 }
 
 TEST_CASE("each machine has so many streams, and another has its own") {

@@ -2,13 +2,13 @@
 # Builds the fuzz targets with clang-14 and runs each for SECONDS_EACH (default 60) or RUNS executions.
 # Usage: tests/fuzz/run.sh [BUILD_DIR] [TARGET...]     targets: image_file npy workflow scenario
 #                                                 manifest cluster config safetensors tokenizer gguf trace segment wire
-#                                                 links registry host shm_word pages page_batches reads
+#                                                 links control registry host shm_word pages page_batches reads
 # Not in the package lists: clang++-14
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build-fuzz}
 [ $# -gt 0 ] && shift
-targets=${*:-image_file npy workflow scenario manifest cluster config safetensors tokenizer gguf trace segment wire links registry host shm_word pages page_batches reads}
+targets=${*:-image_file npy workflow scenario manifest cluster config safetensors tokenizer gguf trace segment wire links control registry host shm_word pages page_batches reads}
 flags="-std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I$root"
 mkdir -p "$build"
 
@@ -24,6 +24,8 @@ sources() {
       $root/engine/picture/resample.cpp $root/engine/text/chat.cpp $root/base/*.cpp" ;;
     wire) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp \
       $root/runtime/wire/*.cpp" ;;
+    control) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/wire/*.cpp \
+      $root/runtime/windows.cpp $root/runtime/node/control.cpp $root/runtime/node/history_parcel.cpp $root/runtime/replicas/parcel.cpp" ;;
     shm_word) echo "$root/runtime/shm/word.cpp $root/base/*.cpp" ;;
     links) echo "$root/runtime/zmq/parcel.cpp $root/runtime/zmq/peer*.cpp $root/runtime/zmq/door.cpp $root/base/*.cpp" ;;
     registry) echo "$root/runtime/redis/reply.cpp $root/runtime/registry/*.cpp $root/base/*.cpp" ;;

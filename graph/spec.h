@@ -126,6 +126,7 @@ struct WorkflowLimits {
   std::int64_t loop_iterations = 64;
   std::int64_t frames = 100'000;   // per call
   std::int64_t calls = 10'000;     // under way at once; one more is refused
+  std::chrono::milliseconds session_idle{0};  // a session ends without a call for so long; 0: never
 };
 
 enum class CallMode : std::uint8_t { serial, overlap };

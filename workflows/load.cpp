@@ -25,8 +25,8 @@ constexpr std::array<std::string_view, 11> workflow_part{
     "outputs", "limits",   "calls",  "on_error",      "include"};
 constexpr std::array<std::string_view, 8> role_part{
     "plugin", "model", "global_params", "replicas", "balance", "colocate", "options", "idempotent"};
-constexpr std::array<std::string_view, 4> limits_part{"deadline", "loop_iterations", "frames",
-                                                      "calls"};
+constexpr std::array<std::string_view, 5> limits_part{"deadline", "loop_iterations", "frames",
+                                                      "calls", "session_idle"};
 constexpr std::array<KnownKeys, 5> tables{{{"workflow", workflow_part},
                                            {"global_param", GlobalParamReader::keys},
                                            {"role", role_part},
@@ -199,6 +199,8 @@ void Loader::load_limits(const YamlNode& node) {
     spec_.limits.frames = number(*frames, "frames", 1, 1'000'000'000).value_or(spec_.limits.frames);
   if (const YamlNode* calls = find(node, "calls"))
     spec_.limits.calls = number(*calls, "calls", 1, 1'000'000).value_or(spec_.limits.calls);
+  if (const YamlNode* idle = find(node, "session_idle"))
+    spec_.limits.session_idle = duration(*idle, "session_idle").value_or(spec_.limits.session_idle);
 }
 
 void Loader::load_version(const YamlNode& root) {

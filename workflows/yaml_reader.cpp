@@ -138,10 +138,11 @@ std::string called_elsewhere(const YamlNode& map, std::string_view key,
 
 /// Of the known keys the one below which this one belongs; empty: none.
 std::string_view belongs_to(std::string_view key, std::span<const std::string_view> known) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> inner{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> inner{
       {{"deadline", "limits"},
        {"loop_iterations", "limits"},
        {"frames", "limits"},
+       {"session_idle", "limits"},
        {"firings", "expect"}}};
   for (const auto& [name, holder] : inner)
     if (name == key && std::ranges::find(known, holder) != known.end()) return holder;

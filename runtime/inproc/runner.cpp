@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "runtime/call_stream.h"
+#include "runtime/idle_runner.h"
 #include "runtime/inproc/inproc_runner.h"
 #include "runtime/wire/codec.h"
 
@@ -159,12 +160,14 @@ Result<std::vector<std::unique_ptr<Runner>>> Runner::create_together(std::span<c
   }
   host->run();
   std::vector<std::unique_ptr<Runner>> runners;
+  std::vector<IdleRule> rules;
   for (std::size_t i = 0; i < drivers.size(); ++i) {
     drivers[i]->run();
+    rules.push_back(idle_rule(*graphs[i].spec));
     runners.push_back(make_runner(host, drivers[i],
                                   input_ports(*graphs[i].spec, *graphs[i].plan, catalog), {}, {}));
   }
-  return runners;
+  return end_idle_sessions(std::move(runners), rules);
 }
 
 Result<std::unique_ptr<Runner>> Runner::create(const WorkflowSpec& spec, const Plan& plan,

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/node/repeated_call.h"
+#include "runtime/warned.h"
 
 namespace sluice {
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "graph/replica_split.h"
+#include "runtime/idle_runner.h"
 #include "runtime/inproc/inproc_runner.h"
 #include "runtime/node/anew_sessions.h"
 #include "runtime/node/ending_sessions.h"
@@ -45,6 +46,7 @@ struct OwnedGraph {
   std::vector<bool> stops;  // by edge
   HistoryPlaces history;
   bool repeats = false;     // its calls may begin once more
+  IdleRule idle;
 };
 
 class NodeImpl final : public Node, private LifeOwner {
@@ -95,6 +97,7 @@ class NodeImpl final : public Node, private LifeOwner {
   Result<std::shared_ptr<Life>> new_life();
   /// Calls begin in this life.
   void set_runners(const std::shared_ptr<Life>& life);
+  void make_runners(const std::string& name_end);
   /// Of sessions that others have named.
   template <typename Is>
   void end_those(Is is_over);
@@ -137,7 +140,8 @@ class NodeImpl final : public Node, private LifeOwner {
   EndingSessions ending_;           // of them no more
   std::set<std::string> own_over_;  // at a home: its sessions of earlier lives that have not ended
   AnewSessions anew_;               // at a home: as roles know them
-  std::vector<std::unique_ptr<HomeRunner>> runners_;  // at a home
+  std::vector<HomeRunner*> home_runners_;         // at a home; within `runners_`
+  std::vector<std::unique_ptr<Runner>> runners_;  // at a home
   std::thread thread_;
 };
 
@@ -160,6 +164,7 @@ Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catal
     graph.history = std::move(histories[i]);
     graph.plan = std::make_shared<const Plan>(*graphs[i].plan);
     graph.repeats = is_repeatable(*graphs[i].spec, *graph.plan);
+    graph.idle = idle_rule(*graphs[i].spec);
     Result<std::vector<NodePlace>> places = host_->add(
         *graphs[i].spec, *graph.plan, here_of(i), split_of(*graphs[i].spec, options_.placed[i]));
     if (!places.ok()) return places.error();
@@ -229,14 +234,24 @@ void NodeImpl::set_runners(const std::shared_ptr<Life>& life) {
                                    "' until it is let in";
   };
   const std::string end = session_name_end(homes_, options_.machines, options_.self);
-  for (std::size_t i = 0; i < graphs_.size(); ++i) {
-    if (runners_.size() == i)
-      runners_.push_back(std::make_unique<HomeRunner>(
-          graphs_[i].repeats, graphs_[i].plan->limits.deadline,
-          [this, end](const std::string& session) { return begins_anew(session, end); }));
-    runners_[i]->set(make_runner(host_, life->drivers()[i], graphs_[i].inputs, session_ended, end),
-                     may_begin, life->session_desk());
+  if (runners_.empty()) make_runners(end);
+  for (std::size_t i = 0; i < graphs_.size(); ++i)
+    home_runners_[i]->set(
+        make_runner(host_, life->drivers()[i], graphs_[i].inputs, session_ended, end), may_begin,
+        life->session_desk());
+}
+
+void NodeImpl::make_runners(const std::string& name_end) {
+  std::vector<IdleRule> rules;
+  for (const OwnedGraph& graph : graphs_) {
+    auto runner = std::make_unique<HomeRunner>(
+        graph.repeats, graph.plan->limits.deadline,
+        [this, name_end](const std::string& session) { return begins_anew(session, name_end); });
+    home_runners_.push_back(runner.get());
+    runners_.push_back(std::move(runner));
+    rules.push_back(graph.idle);
   }
+  runners_ = end_idle_sessions(std::move(runners_), rules);
 }
 
 Result<std::shared_ptr<Life>> NodeImpl::new_life() {
@@ -335,7 +350,7 @@ NodeStatus NodeImpl::status() const {
   for (Roster::Row& row : life->roster()) status.machines.push_back({std::move(row), {}});
   for (const LinkState& link : life->links()) status.machines[link.life.machine].link = link;
   status.counts = life->counts();
-  for (const auto& runner : runners_) status.counts.repeated += runner->repeated();
+  for (const HomeRunner* runner : home_runners_) status.counts.repeated += runner->repeated();
   status.params = host_->param_counts();
   return status;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/session_grants.h"
+#include "runtime/warned.h"
 
 namespace sluice {
 
@@ -13,16 +14,6 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 }  // namespace
-
-CallObserver warned(CallObserver observer, std::string warning) {
-  auto on_end = std::move(observer.on_end);
-  observer.on_end = [on_end = std::move(on_end),
-                     warning = std::move(warning)](CallOutcome outcome) {
-    outcome.warnings.insert(outcome.warnings.begin(), warning);
-    if (on_end) on_end(std::move(outcome));
-  };
-  return observer;
-}
 
 /// One call, from when it came. What it needs to begin is taken out once.
 class SessionDesk::Call final : public CallHandle {

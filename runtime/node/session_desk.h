@@ -31,9 +31,6 @@ inline bool is_own_session(std::string_view name) {
   return name == "default" || name.starts_with("--");
 }
 
-/// One whose outcome has this warning too, before the others.
-CallObserver warned(CallObserver observer, std::string warning);
-
 class SessionDesk : public std::enable_shared_from_this<SessionDesk> {
  public:
   struct Options {

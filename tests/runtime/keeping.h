@@ -17,7 +17,7 @@
 namespace sluice {
 
 /// Says all that its session has said. Records are texts; "unsound" is none.
-class Kept final : public GlobalParam, public SessionKeeper {
+class Kept : public GlobalParam, public SessionKeeper {
  public:
   void end_session(std::string_view session) override {
     const std::lock_guard lock(mutex_);

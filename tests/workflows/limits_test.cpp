@@ -73,6 +73,14 @@ TEST_CASE("a duration is milliseconds, seconds or minutes, to a day and no more"
   }
 }
 
+TEST_CASE("a session ends without a call only where that is said") {
+  CHECK(with_limits("calls: 1").spec.limits.session_idle == 0ms);
+  CHECK(with_limits("session_idle: 30m").spec.limits.session_idle == 1'800'000ms);
+  for (const char* wrong : {"0s", "2h", "never", "1441m"})
+    CHECK(codes(with_limits("session_idle: " + std::string(wrong)).diagnostics) ==
+          std::vector<std::string>{"bad-duration"});
+}
+
 TEST_CASE("numbers are taken up to their limits, and not beyond") {
   CHECK(with_limits("loop_iterations: 65535").spec.limits.loop_iterations == 65'535);
   CHECK(with_limits("frames: 1000000000").spec.limits.frames == 1'000'000'000);

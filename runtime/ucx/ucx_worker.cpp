@@ -71,11 +71,13 @@ Worker::~Worker() {
 }
 
 void Worker::put(Command command) {
+  bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
+    is_first = commands_.empty();
     commands_.push_back(std::move(command));
   }
-  ::eventfd_write(wake_, 1);
+  if (is_first) ::eventfd_write(wake_, 1);  // else it has been, and not all was taken since
 }
 
 std::uint64_t Worker::open(Key key, RemoteRegion::Listener& listener) {

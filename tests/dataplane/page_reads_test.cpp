@@ -419,9 +419,10 @@ TEST_CASE("pulls that are given up leave no question for places behind") {
   for (std::uint64_t pull = 1; pull < 4 * PagePuller::questions_most; ++pull) {
     REQUIRE(pair.begin(pull, 3, Asking::other));
     REQUIRE(pair.said_to(Asking::other) == "find places 3 ");
+    // Before its places have been told, or behind.
     if (pull % 2 == 0) pair.puller.cancel(pull);
-    pair.find(Asking::other, 0);
     pair.place(Asking::other, 0, pages::End::Status::missing);
+    pair.find(Asking::other, 0);
     pair.puller.cancel(pull);
     (void)pair.puller.take_events();
     (void)pair.puller.take_out();

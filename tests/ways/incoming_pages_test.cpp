@@ -33,6 +33,7 @@ struct OnTheWay : TwoPools {
   }
   /// Nobody but the pull has its pages; another prompt gets all others, and what is there stays.
   void fill_all_others() {
+    poll();
     CHECK(put(*reader.pool, 7, all) == all - asked);
     CHECK(there(*reader.pool, 7, all) == all - asked);
     world.go_on();

@@ -1,5 +1,6 @@
 #include "base/crc32c.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -55,8 +56,9 @@ std::uint64_t behind_a_lane(std::uint64_t crc) {
   return __builtin_ia32_crc32di(crc, word);
 }
 
-[[gnu::target("sse4.2")]] std::uint32_t crc32c_by_instruction(std::span<const std::byte> bytes) {
-  std::uint64_t crc = 0xffffffffU;
+[[gnu::target("sse4.2")]] std::uint32_t go_on_by_instruction(std::uint32_t sum,
+                                                             std::span<const std::byte> bytes) {
+  std::uint64_t crc = sum;
   std::size_t at = 0;
   for (; at + 3 * lane <= bytes.size(); at += 3 * lane) {
     const std::byte* const from = bytes.data() + at;
@@ -72,25 +74,44 @@ std::uint64_t behind_a_lane(std::uint64_t crc) {
   auto rest = static_cast<std::uint32_t>(crc);
   for (; at < bytes.size(); ++at)
     rest = __builtin_ia32_crc32qi(rest, static_cast<unsigned char>(bytes[at]));
-  return ~rest;
+  return rest;
 }
 #endif
+
+constexpr std::uint32_t first_sum = 0xffffffffU;
+
+std::uint32_t go_on_by_table(std::uint32_t sum, std::span<const std::byte> bytes) {
+  for (const std::byte byte : bytes)
+    sum = sum >> 8U ^ table[(sum ^ static_cast<std::uint32_t>(byte)) & 255U];
+  return sum;
+}
+
+/// The sum, not inverted, of what stands before and these.
+std::uint32_t go_on(std::uint32_t sum, std::span<const std::byte> bytes) {
+#if defined(__x86_64__)
+  static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
+  if (has_instruction) return go_on_by_instruction(sum, bytes);
+#endif
+  return go_on_by_table(sum, bytes);
+}
 
 }  // namespace
 
 std::uint32_t crc32c_by_table(std::span<const std::byte> bytes) {
-  std::uint32_t crc = 0xffffffffU;
-  for (const std::byte byte : bytes)
-    crc = crc >> 8U ^ table[(crc ^ static_cast<std::uint32_t>(byte)) & 255U];
-  return ~crc;
+  return ~go_on_by_table(first_sum, bytes);
 }
 
-std::uint32_t crc32c(std::span<const std::byte> bytes) {
-#if defined(__x86_64__)
-  static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
-  if (has_instruction) return crc32c_by_instruction(bytes);
-#endif
-  return crc32c_by_table(bytes);
+std::uint32_t crc32c(std::span<const std::byte> bytes) { return ~go_on(first_sum, bytes); }
+
+std::uint32_t copy_with_crc32c(std::span<const std::byte> bytes, std::byte* to) {
+  constexpr std::size_t piece = 49'152;  // whole lanes; smaller copies of new memory are slower
+  std::uint32_t sum = first_sum;
+  for (std::size_t at = 0; at < bytes.size(); at += piece) {
+    const std::size_t size = std::min(piece, bytes.size() - at);
+    std::memcpy(to + at, bytes.data() + at, size);
+    sum = go_on(sum, {to + at, size});
+  }
+  return ~sum;
 }
 
 }  // namespace sluice

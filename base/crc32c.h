@@ -11,6 +11,9 @@
 namespace sluice {
 
 std::uint32_t crc32c(std::span<const std::byte> bytes);
+/// Copies the bytes to `to` and sums what stands there then, while it is in the cache: what is
+/// copied may change meanwhile, what is summed is what was kept.
+std::uint32_t copy_with_crc32c(std::span<const std::byte> bytes, std::byte* to);
 /// The same, without the processor's instruction: for tests and other processors.
 std::uint32_t crc32c_by_table(std::span<const std::byte> bytes);
 

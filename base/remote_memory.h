@@ -3,7 +3,7 @@
 // Who makes a region hands its key to those who may read it; they read any part of it as long as
 // the region is there, whatever its owner does to the bytes meanwhile, and it does not hear of it.
 // So a reader verifies what has come. A read ends once: with its bytes, without them, or unheard
-// when whoever asked for it has gone; it never writes into memory that is not its own any more.
+// when whoever asked for it has gone; it never writes into memory that it does not refer to.
 // Thread: any. Units: bytes. Implemented by runtime/ucx and runtime/tcp, and in tests by one
 // process's memory.
 // Source: omni-flow, section 4.2 (transfer).
@@ -30,16 +30,19 @@ class RemoteRegion {
   class Listener {
    public:
     virtual ~Listener() = default;
-    /// One call at a time, on a thread of the memory's; must return soon. `bytes`: both parts, one
-    /// behind the other; null: they could not be read.
+    /// One call at a time, on a thread of the memory's; must return soon. `bytes`: what was read
+    /// and has no other place, one part behind the other; null: it could not be read.
     virtual void read_ended(std::uint64_t number, Ref<Buffer> bytes) = 0;
   };
 
   virtual ~RemoteRegion() = default;
   virtual std::uint64_t size() const = 0;
   /// Reads `first` and, when that is here whole, `then`. Never blocks. A part that the region has
-  /// not ends the read without bytes.
-  virtual void read(std::uint64_t number, Part first, Part then) = 0;
+  /// not ends the read without bytes. `to`: where `first` goes, as large as it; null: memory of the
+  /// read's own. It is referred to as long as anything may still be written there, which the end
+  /// of the read is behind: so whoever makes it knows when it is nobody's.
+  virtual void read(std::uint64_t number, Part first, Part then, Ref<Buffer> to) = 0;
+  void read(std::uint64_t number, Part first, Part then) { read(number, first, then, {}); }
 };
 
 class RemoteMemory {

@@ -270,7 +270,9 @@ Way ipc_way(const std::string& folder, std::size_t shared_bytes) {
 }
 
 Way tcp_way(bool is_read, bool is_encrypted = false) {
-  Way way{"tcp://127.0.0.1:47311", "tcp://127.0.0.1:47312"};
+  const int port = is_encrypted ? 47319 : is_read ? 47311 : 47317;  // several may run at once
+  const std::string host = "tcp://127.0.0.1:";
+  Way way{host + std::to_string(port), host + std::to_string(port + 1)};
   if (is_read) way.tcp = TcpMemoryOptions{.host = "127.0.0.1", .is_encrypted = is_encrypted};
   return way;
 }
@@ -443,6 +445,7 @@ std::vector<double> take_turn(PeerPort& port, bool get, bool is_read, const KvSh
     if (i == 0 || count > 1) {
       kept = {};  // its name is free before the next has it
       kept = among(shape, count > 1 ? count : singles_most, port, name_of(shape));
+      std::memset(kept.pool->place(0), 0, kept.pool->pages() * shape.page_bytes());
     }
     const auto tokens = tokens_of_pages(shape, count, count > 1 ? 0 : i + 1);
     const std::uint64_t read_before = kept.peers->counts().read;
@@ -579,13 +582,10 @@ int main(int count, char** arguments) {
     std::filesystem::remove_all(name);
     return status;
   }
-  if (count > 1 && std::string(arguments[1]) == "--ucx") {
-    bench_ucx(count > 2 ? arguments[2] : "", name);
-    std::filesystem::remove_all(name);
-    return 0;
-  }
-  if (count > 1 && std::string(arguments[1]) == "--tcp") {
-    bench_tcp(name);
+  const std::string only = count > 1 ? arguments[1] : "";
+  if (only == "--ucx" || only == "--tcp") {
+    if (only == "--tcp") bench_tcp(name);
+    if (only == "--ucx") bench_ucx(count > 2 ? arguments[2] : "", name);
     std::filesystem::remove_all(name);
     return 0;
   }

@@ -1,6 +1,7 @@
 #include "dataplane/page_puller.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/crc32c.h"
@@ -31,7 +32,7 @@ bool PagePuller::begin(std::uint64_t id, std::vector<PageKey> keys, std::int64_t
   if (keys.size() > keys_most) keys.resize(keys_most);
   pull.keys = std::move(keys);
   pull.began = pull.heard = now;
-  const auto ask = [&](PeerLife life, Peer& peer) {
+  const auto find = [&](PeerLife life, Peer& peer) {
     if (!may_be_asked(peer, now) || pull.finds.size() == peers_asked) return false;
     out_.push_back({life, encode(Find{next_question_, pull.keys})});
     peer.finds.insert(next_question_);
@@ -39,14 +40,17 @@ bool PagePuller::begin(std::uint64_t id, std::vector<PageKey> keys, std::int64_t
     return true;
   };
   const auto known = first.has_value() ? peers_.find(*first) : peers_.end();
-  if (known != peers_.end()) ask(known->first, known->second);
+  std::optional<PeerLife> likely;
+  if (known != peers_.end() && find(known->first, known->second)) likely = *first;
   auto next = peers_.upper_bound(last_asked_);
   for (std::size_t i = 0; i < peers_.size(); ++i, ++next) {
     if (next == peers_.end()) next = peers_.begin();
-    if (next != known && ask(next->first, next->second)) last_asked_ = next->first;
+    if (next != known && find(next->first, next->second)) last_asked_ = next->first;
   }
   if (pull.finds.empty()) return false;
-  pulls_.emplace(id, std::move(pull));
+  if (pull.finds.size() == 1) likely = pull.finds.begin()->second;
+  Pull& begun = pulls_.emplace(id, std::move(pull)).first->second;
+  if (likely) ask_early(id, begun, *likely);
   return true;
 }
 
@@ -63,14 +67,16 @@ bool PagePuller::begin_at(std::uint64_t id, std::vector<PageKey> keys, PeerLife 
   return true;
 }
 
-void PagePuller::fetch(std::uint64_t id, std::size_t pages, std::int64_t now) {
+void PagePuller::fetch(std::uint64_t id, std::vector<Ref<Buffer>> places, std::int64_t now) {
   const auto at = pulls_.find(id);
   if (at == pulls_.end()) return;
-  SLUICE_CHECK(pages > 0 && pages <= at->second.found && !at->second.is_fetching);
   Pull& pull = at->second;
+  SLUICE_CHECK(!places.empty() && places.size() <= pull.found && !pull.is_fetching);
+  for (const Ref<Buffer>& place : places) SLUICE_CHECK(place && place->size() == self_.page_bytes);
   pull.is_fetching = true;
-  pull.end = pages;
+  pull.places = std::move(places);
   pull.began = pull.heard = now;
+  if (pull.first_places != 0) take_early(pull, now);
   ask_more();
 }
 
@@ -87,7 +93,7 @@ void PagePuller::take(PeerLife from, Bytes message, std::int64_t now, const Ref<
   }
   if (const Found* found = std::get_if<Found>(&*read)) return take_found(from, *found);
   if (const PageContent* page = std::get_if<PageContent>(&*read))
-    return take_page(from, *page, std::move(message), body, now);
+    return take_page(from, *page, now);
   if (const Place* place = std::get_if<Place>(&*read)) return take_place(from, *place, now);
   if (const End* end = std::get_if<End>(&*read)) return take_end(from, *end, now);
   ++stale_;
@@ -131,8 +137,7 @@ void PagePuller::found_all(std::uint64_t id, Pull& pull) {
   events_.push_back(std::move(event));
 }
 
-void PagePuller::take_page(PeerLife from, const PageContent& page, Bytes message,
-                           const Ref<Buffer>& body, std::int64_t now) {
+void PagePuller::take_page(PeerLife from, const PageContent& page, std::int64_t now) {
   const PageHead& head = page.head;
   const auto it = questions_.find(head.id);
   if (it == questions_.end() || it->second.peer != from || it->second.pull == 0) {
@@ -142,14 +147,13 @@ void PagePuller::take_page(PeerLife from, const PageContent& page, Bytes message
   Question& question = it->second;
   const auto at = pulls_.find(question.pull);
   if (!is_asked_for(question, head)) return end(at, PullEnd::broken, now);
+  const std::size_t index = question.first + question.got;
+  if (index >= at->second.places.size()) return end(at, PullEnd::broken, now);
   // What is checked is what is kept: memory that the owner still has may change in between.
-  if (body) message.insert(message.end(), page.content.begin(), page.content.end());
-  const auto content = std::span<const std::byte>(message).last(page.content.size());
-  if (crc32c(content) != head.crc32c) return end(at, PullEnd::broken, now);
-  PullEvent event;
-  event.content = content;
-  event.message = std::move(message);  // the content stays where it is
-  arrive(question, question.got++, std::move(event), now);
+  const Ref<Buffer>& place = at->second.places[index];
+  if (copy_with_crc32c(page.content, place->data()) != head.crc32c)
+    return end(at, PullEnd::broken, now);
+  arrive(question, question.got++, false, now);
 }
 
 bool PagePuller::is_asked_for(const Question& question, const PageHead& head) const {
@@ -159,13 +163,16 @@ bool PagePuller::is_asked_for(const Question& question, const PageHead& head) co
          head.length == self_.page_bytes;
 }
 
-void PagePuller::arrive(const Question& question, std::size_t page, PullEvent event,
+void PagePuller::arrive(const Question& question, std::size_t page, bool is_read,
                         std::int64_t now) {
+  Pull& pull = pulls_.at(question.pull);
+  PullEvent event;
   event.kind = PullEvent::Kind::page;
   event.pull = question.pull;
   event.peer = question.peer;
   event.pages = question.first + page;
-  Pull& pull = pulls_.at(question.pull);
+  event.place = std::move(pull.places[event.pages]);
+  event.is_read = is_read;
   pull.heard = now;
   peers_.at(question.peer).pause = 0;
   pull.early.emplace(event.pages, std::move(event));
@@ -184,16 +191,23 @@ void PagePuller::take_end(PeerLife from, const End& answer, std::int64_t now) {
   }
   took(from, answer.receipt);
   it->second.end = answer;
-  if (it->second.reading == 0) finish(it, now);
+  const auto at = pulls_.find(it->second.pull);
+  const bool is_early = at != pulls_.end() && !at->second.is_fetching;
+  if (it->second.reading == 0 && !is_early) finish(it, now);
+}
+
+void PagePuller::forget(Questions::iterator it) {
+  if (const auto peer = peers_.find(it->second.peer); peer != peers_.end()) {
+    --peer->second.asks;
+    peer->second.in_flight -= it->second.count * self_.page_bytes;
+  }
+  questions_.erase(it);
 }
 
 void PagePuller::finish(Questions::iterator it, std::int64_t now) {
   const std::uint64_t id = it->first;
   const Question question = it->second;
-  questions_.erase(it);
-  Peer& peer = peers_.at(question.peer);
-  --peer.asks;
-  peer.in_flight -= question.count * self_.page_bytes;
+  forget(it);
   if (question.pull == 0) {
     ++stale_;
     return ask_more();
@@ -202,13 +216,13 @@ void PagePuller::finish(Questions::iterator it, std::int64_t now) {
   at->second.questions.erase(id);
   const End& answer = *question.end;
   if (answer.pages != question.got) return end(at, PullEnd::broken, now);
-  if (question.got < question.count) {
+  if (question.got < std::min(question.count, at->second.places.size() - question.first)) {
     const PullEnd how = answer.status == End::Status::busy      ? PullEnd::busy
                         : answer.status == End::Status::refused ? PullEnd::refused
                                                                 : PullEnd::missing;
     return end(at, how, now);
   }
-  if (at->second.got == at->second.end) return end(at, PullEnd::done, now);
+  if (at->second.got == at->second.places.size()) return end(at, PullEnd::done, now);
   ask_more();
 }
 
@@ -222,26 +236,34 @@ void PagePuller::ask_more() {
 
 void PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer) {
   const std::size_t most = std::max<std::size_t>(ask_bytes_most / self_.page_bytes, 1);
-  while (pull.asked < pull.end) {
-    const std::size_t count = std::min(pull.end - pull.asked, std::min(most, keys_most));
-    const std::size_t bytes = count * self_.page_bytes;
-    const bool is_full = peer.in_flight > 0 && peer.in_flight + bytes > in_flight_most;
-    if (is_full || peer.asks == questions_most) return;
-    const auto begin = pull.keys.begin() + static_cast<std::ptrdiff_t>(pull.asked);
-    out_.push_back({pull.peer, encode(Ask{next_question_,
-                                          {begin, begin + static_cast<std::ptrdiff_t>(count)},
-                                          peer.pages > 0 && peer.read_until == 0})});
-    questions_[next_question_] = {id, pull.peer, pull.asked, count};
-    pull.questions.insert(next_question_++);
+  while (pull.asked < pull.places.size()) {
+    const std::size_t count = std::min(pull.places.size() - pull.asked, std::min(most, keys_most));
+    if (!ask(id, pull, peer, pull.peer, count)) return;
     pull.asked += count;
-    ++peer.asks;
-    peer.in_flight += bytes;
   }
 }
 
-/// What was asked for still comes.
+/// The next `count` of them. False: so much is under way from the peer already.
+bool PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer, PeerLife life, std::size_t count) {
+  const std::size_t bytes = count * self_.page_bytes;
+  const bool is_full = peer.in_flight > 0 && peer.in_flight + bytes > in_flight_most;
+  if (is_full || peer.asks == questions_most) return false;
+  const auto begin = pull.keys.begin() + static_cast<std::ptrdiff_t>(pull.asked);
+  out_.push_back({life, encode(Ask{next_question_,
+                                   {begin, begin + static_cast<std::ptrdiff_t>(count)},
+                                   may_read(peer)})});
+  questions_[next_question_] = {id, life, pull.asked, count};
+  pull.questions.insert(next_question_++);
+  ++peer.asks;
+  peer.in_flight += bytes;
+  return true;
+}
+
+/// What was asked for still comes; all of the first places may have.
 void PagePuller::drop(Pulls::iterator at) {
   for (const std::uint64_t id : at->second.questions) questions_.at(id).pull = 0;
+  const auto first = questions_.find(at->second.first_places);
+  if (first != questions_.end() && first->second.end.has_value()) forget(first);
   pulls_.erase(at);
 }
 
@@ -272,6 +294,8 @@ void PagePuller::lost(PeerLife life, std::int64_t now) {
   for (auto& [id, pull] : pulls_) {
     const bool was_asked =
         std::erase_if(pull.finds, [&](const auto& one) { return one.second == life; }) > 0;
+    if (pull.first_places != 0 && questions_.at(pull.first_places).peer == life)
+      pull.questions.erase(std::exchange(pull.first_places, 0));
     if (pull.found > 0 && pull.peer == life)
       ended.push_back(id);
     else if (was_asked && pull.finds.empty() && !pull.is_fetching)

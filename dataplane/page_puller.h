@@ -8,10 +8,12 @@
 // that differs ends the pull. Peers that failed are left alone for a while. Where a peer's pages
 // stand in memory that this side can read, it asks for their places and reads them there, each with
 // the stamp behind it (`PageRegion`); one that was given up meanwhile is a miss, and that way is
-// left for a while. What comes for a pull that has ended is dropped, and counts as in flight until
-// it has come: a slow way to a peer is not filled with more. Thread: one. Units: bytes; nanoseconds
-// of a clock that only rises.
-// Source: omni-flow, section 4.2 (search, transfer, release).
+// left for a while. Who may well have the pages is asked for the first places at once, with the
+// question how many there are. Each page goes where the caller says, which is looked at by nobody
+// before the page was checked there. What comes for a pull that has ended is dropped, and counts as
+// in flight until it has come: a slow way to a peer is not filled with more. Thread: one. Units:
+// bytes; nanoseconds of a clock that only rises. Source: omni-flow, section 4.2 (search, transfer,
+// release).
 #pragma once
 
 #include <map>
@@ -46,17 +48,17 @@ struct PullEvent {
   PeerLife peer;
   std::size_t pages = 0;          // found: leading ones; page: its number in the pull
   PullEnd end = PullEnd::nobody;  // of an ended one
-  pages::Bytes message;           // of a page: holds its content
-  Ref<Buffer> body;               // of one that was read where it stood: does
-  std::span<const std::byte> content;
+  Ref<Buffer> place;              // of a page: where it is, checked
+  bool is_read = false;           // of a page: where it stood
 };
 
-/// To be read where it stands, with its stamp.
+/// To be read where it stands, into its place, with its stamp.
 struct PageRead {
   std::uint64_t number = 0;
   PeerLife peer;
   RemoteRegion::Part content, stamp;  // of the peer's region
   pages::PageHead head;               // what is read is whole if it is this (`is_whole`)
+  Ref<Buffer> place;
 };
 
 class PagePuller {
@@ -68,6 +70,7 @@ class PagePuller {
   static constexpr std::size_t peers_asked = 8;                          // of one pull
   static constexpr std::size_t in_flight_most = std::size_t{16} << 20U;  // of one peer, or one ask
   static constexpr std::size_t questions_most = 32;  // of each kind, to one peer
+  static constexpr std::size_t early_most = 16;      // places that are asked for at once
 
   explicit PagePuller(const pages::Hello& self) : self_(self) {}
 
@@ -86,8 +89,9 @@ class PagePuller {
   /// it is found. False: that peer is not to be asked. Requires: `pages` keys, not none.
   bool begin_at(std::uint64_t pull, std::vector<PageKey> keys, PeerLife peer, std::size_t pages,
                 std::int64_t now);
-  /// The first `pages` of them. One that has ended: nothing happens. Requires: as many were found.
-  void fetch(std::uint64_t pull, std::size_t pages, std::int64_t now);
+  /// The first of them, one into each of `places`, which hold a page each. One that has ended:
+  /// nothing happens. Requires: as many were found, and not none.
+  void fetch(std::uint64_t pull, std::vector<Ref<Buffer>> places, std::int64_t now);
   /// Ends it without an event. One that there is not: nothing happens.
   void cancel(std::uint64_t pull);
 
@@ -100,9 +104,9 @@ class PagePuller {
   /// The peer's pages can be read where they stand, so many, until `closed`.
   void opened(PeerLife peer, std::uint32_t pages);
   void closed(PeerLife peer);
-  /// Of a `PageRead`: the page and its stamp; null: it could not be read. `is_whole`: what
-  /// somebody found who has looked already; none: it is looked at here.
-  void read_ended(std::uint64_t number, Ref<Buffer> bytes, std::int64_t now,
+  /// Of a `PageRead`: its stamp, the page being in its place; null: it could not be read.
+  /// `is_whole`: what somebody found who has looked already; none: it is looked at here.
+  void read_ended(std::uint64_t number, const Ref<Buffer>& stamp, std::int64_t now,
                   std::optional<bool> is_whole = {});
   /// What is to be read, since the last time. Each ends once, whatever becomes of its pull.
   std::vector<PageRead> take_reads() { return std::exchange(reads_, {}); }
@@ -131,13 +135,15 @@ class PagePuller {
     std::uint64_t pull = 0;  // 0: nobody wants the answer any more
     PeerLife peer;
     std::size_t first = 0, count = 0, got = 0;
-    std::size_t reading = 0;             // of those that were got, not read yet
-    std::optional<pages::End> end = {};  // no more comes
+    std::size_t reading = 0;               // of those that were got, not read yet
+    std::optional<pages::End> end = {};    // no more comes
+    std::vector<pages::Place> early = {};  // that came before the pull was to be fetched
   };
   struct Reading {
     std::uint64_t question = 0;
     PeerLife peer;
     pages::PageHead head;
+    Ref<Buffer> place;
   };
   struct Pull {
     std::vector<PageKey> keys;
@@ -145,30 +151,39 @@ class PagePuller {
     std::size_t found = 0;
     PeerLife peer;  // that has most
     bool is_fetching = false;
-    std::size_t asked = 0, got = 0, end = 0;
+    std::size_t asked = 0, got = 0;
+    std::vector<Ref<Buffer>> places;  // one for each page that is fetched
     std::int64_t began = 0, heard = 0;
     std::set<std::uint64_t> questions;
+    std::uint64_t first_places = 0;          // of those, the question for them; 0: none
     std::map<std::size_t, PullEvent> early;  // pages that came before others ahead of them
   };
   using Questions = std::map<std::uint64_t, Question>;
   using Pulls = std::map<std::uint64_t, Pull>;
 
+  static bool may_read(const Peer& peer) { return peer.pages > 0 && peer.read_until == 0; }
   static bool may_be_asked(const Peer& peer, std::int64_t now) {
     return peer.until <= now && peer.finds.size() < questions_most;
   }
   void take_found(PeerLife peer, const pages::Found& found);
-  void take_page(PeerLife peer, const pages::PageContent& page, pages::Bytes message,
-                 const Ref<Buffer>& body, std::int64_t now);
+  void take_page(PeerLife peer, const pages::PageContent& page, std::int64_t now);
   void take_place(PeerLife peer, const pages::Place& place, std::int64_t now);
+  void read(Questions::iterator question, const pages::Place& place);
+  /// The first places of a pull of which nobody knows yet what there is.
+  void ask_early(std::uint64_t id, Pull& pull, PeerLife life);
+  void take_early(Pull& pull, std::int64_t now);
+  /// What was asked for has come, or never will.
+  void forget(Questions::iterator question);
   void take_end(PeerLife peer, const pages::End& end, std::int64_t now);
   /// Of one that somebody waits for.
   bool is_asked_for(const Question& question, const pages::PageHead& head) const;
   /// In the order of the pull's pages.
-  void arrive(const Question& question, std::size_t page, PullEvent event, std::int64_t now);
+  void arrive(const Question& question, std::size_t page, bool is_read, std::int64_t now);
   void finish(Questions::iterator at, std::int64_t now);
   void found_all(std::uint64_t id, Pull& pull);
   void ask_more();
   void ask(std::uint64_t id, Pull& pull, Peer& peer);
+  bool ask(std::uint64_t id, Pull& pull, Peer& peer, PeerLife life, std::size_t count);
   void took(PeerLife peer, std::uint64_t receipt);
   void drop(Pulls::iterator at);
   void end(Pulls::iterator at, PullEnd how, std::int64_t now);

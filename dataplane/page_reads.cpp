@@ -35,14 +35,48 @@ void PagePuller::take_place(PeerLife from, const Place& place, std::int64_t now)
   if (!is_asked_for(question, place.head) || place.page >= pages)
     return end(at, PullEnd::broken, now);
   ++question.got;
-  ++question.reading;
-  reading_[next_read_] = {it->first, from, place.head};
-  const PageRegion region{pages, self_.page_bytes};
-  reads_.push_back(
-      {next_read_++, from, region.page(place.page), region.stamp(place.page), place.head});
+  if (at->second.is_fetching)
+    read(it, place);
+  else
+    question.early.push_back(place);
 }
 
-void PagePuller::read_ended(std::uint64_t number, Ref<Buffer> bytes, std::int64_t now,
+/// Unless more was asked for than is wanted.
+void PagePuller::read(Questions::iterator it, const Place& place) {
+  Question& question = it->second;
+  const std::vector<Ref<Buffer>>& places = pulls_.at(question.pull).places;
+  const std::size_t index = question.first + place.head.index;
+  if (index >= places.size()) return;
+  ++question.reading;
+  reading_[next_read_] = {it->first, question.peer, place.head, places[index]};
+  const PageRegion region{peers_.at(question.peer).pages, self_.page_bytes};
+  reads_.push_back({next_read_++, question.peer, region.page(place.page), region.stamp(place.page),
+                    place.head, places[index]});
+}
+
+void PagePuller::ask_early(std::uint64_t id, Pull& pull, PeerLife life) {
+  Peer& peer = peers_.at(life);
+  const std::size_t most = std::max<std::size_t>(ask_bytes_most / self_.page_bytes, 1);
+  const std::size_t count = std::min({pull.keys.size(), most, early_most});
+  if (may_read(peer) && ask(id, pull, peer, life, count)) pull.first_places = next_question_ - 1;
+}
+
+/// It is known now whom the pages come from, and how many are wanted.
+void PagePuller::take_early(Pull& pull, std::int64_t now) {
+  const auto it = questions_.find(std::exchange(pull.first_places, 0));
+  Question& question = it->second;
+  if (question.peer != pull.peer || peers_.at(question.peer).pages == 0) {
+    pull.questions.erase(it->first);
+    question.pull = 0;
+    if (question.end.has_value()) forget(it);
+    return;
+  }
+  pull.asked = std::min(question.count, pull.places.size());
+  for (const Place& place : std::exchange(question.early, {})) read(it, place);
+  if (question.end.has_value() && question.reading == 0) finish(it, now);
+}
+
+void PagePuller::read_ended(std::uint64_t number, const Ref<Buffer>& stamp, std::int64_t now,
                             std::optional<bool> is_whole) {
   const auto it = reading_.find(number);
   if (it == reading_.end()) {
@@ -55,22 +89,21 @@ void PagePuller::read_ended(std::uint64_t number, Ref<Buffer> bytes, std::int64_
   Question& question = asked->second;
   --question.reading;
   Peer& peer = peers_.at(reading.peer);
-  if (!bytes) closed(reading.peer);
+  if (!stamp) closed(reading.peer);
   if (question.pull == 0) {
     ++stale_;
-  } else if (!bytes) {
+  } else if (!stamp) {
     end(pulls_.find(question.pull), PullEnd::lost, now);
-  } else if (!(is_whole ? *is_whole : sluice::is_whole(bytes_of(bytes), reading.head))) {
+  } else if (!(is_whole
+                   ? *is_whole
+                   : sluice::is_whole(bytes_of(reading.place), bytes_of(stamp), reading.head))) {
     peer.read_pause =
         peer.read_pause == 0 ? first_pause : std::min(2 * peer.read_pause, longest_pause);
     peer.read_until = now + peer.read_pause;
     end(pulls_.find(question.pull), PullEnd::changed, now);
   } else {
     peer.read_pause = 0;
-    PullEvent event;
-    event.content = bytes_of(bytes).first(reading.head.length);
-    event.body = std::move(bytes);
-    arrive(question, reading.head.index, std::move(event), now);
+    arrive(question, reading.head.index, true, now);
   }
   if (question.end.has_value() && question.reading == 0) finish(asked, now);
 }

@@ -19,11 +19,10 @@ std::array<std::byte, PageRegion::stamp_bytes> stamp_of(const pages::PageHead& h
   return stamp;
 }
 
-bool is_whole(std::span<const std::byte> read, const pages::PageHead& head) {
-  if (read.size() != head.length + PageRegion::stamp_bytes) return false;
-  const auto content = read.first(head.length);
-  if (!std::ranges::equal(read.subspan(head.length), stamp_of(head))) return false;
-  return crc32c(content) == head.crc32c;
+bool is_whole(std::span<const std::byte> page, std::span<const std::byte> stamp,
+              const pages::PageHead& head) {
+  return page.size() == head.length && std::ranges::equal(stamp, stamp_of(head)) &&
+         crc32c(page) == head.crc32c;
 }
 
 }  // namespace sluice

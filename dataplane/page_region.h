@@ -40,7 +40,8 @@ struct PageRegion {
 /// Of a page with this head, whatever question it answers.
 std::array<std::byte, PageRegion::stamp_bytes> stamp_of(const pages::PageHead& head);
 
-/// What was read of a page and, behind it, of its stamp is what the head says, whole.
-bool is_whole(std::span<const std::byte> read, const pages::PageHead& head);
+/// What was read of a page and, afterwards, of its stamp is what the head says, whole.
+bool is_whole(std::span<const std::byte> page, std::span<const std::byte> stamp,
+              const pages::PageHead& head);
 
 }  // namespace sluice

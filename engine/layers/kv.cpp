@@ -193,6 +193,19 @@ std::size_t KvPool::put(Sequence& behind, std::span<const PageKey> keys,
   return done;
 }
 
+Result<void> KvPool::add_pages(Sequence& behind, std::size_t pages) {
+  SLUICE_CHECK(behind.pages().size() == behind.published());
+  return pages_table().reserve(
+      behind, static_cast<std::uint32_t>((behind.published() + pages) * shape().page_tokens),
+      copies_);
+}
+
+bool KvPool::publish_next(Sequence& behind, const PageKey& key) {
+  pages_table().wrote(behind,
+                      static_cast<std::uint32_t>((behind.published() + 1) * shape().page_tokens));
+  return pages_table().publish(behind, key);
+}
+
 void KvPool::copy_pages() {
   const std::size_t value = size_of(shape().dtype);
   const std::size_t stride = shape().page_tokens * shape().row * value;

@@ -80,6 +80,10 @@ KvPeers::KvPeers(KvPool& pool, PeerPort& port, const std::string& name, Ref<Buff
 KvPeers::~KvPeers() {
   regions_.clear();  // nothing is read any more
   if (is_open_) port_.close(channel_);
+  readings_.clear();
+  puller_ = PagePuller(hello_);
+  for (Fetch& fetch : fetches_) leave(fetch);
+  for (const auto& one : left_) one->wait_for_writers(leaving_most);
 }
 
 void KvPeers::joined(PeerLife peer) {
@@ -257,8 +261,10 @@ void KvPeers::take_news(std::int64_t now) {
     const std::lock_guard lock(mutex_);
     news.swap(news_);
     news_bytes_.clear();
+    reads_untold_ = 0;
   }
   for (News& one : news) take(one, now);
+  std::erase_if(left_, [](const auto& one) { return !one->is_written(); });
   const std::lock_guard lock(mutex_);
   counts_.stale = puller_.stale();
 }
@@ -299,7 +305,6 @@ bool KvPeers::start(Fetch& fetch, std::int64_t now) {
   fetch.begin = fetch.next = fetch.end = pool_.table().match(fetch.keys);
   fetch.pull = fetch.behind = 0;
   fetch.is_over = fetch.is_named = false;
-  fetch.put = {};
   if (fetch.keys.size() <= fetch.begin) return false;
   for (const Fetch& other : fetches_)
     if (other.pull != 0 && other.keys.size() > fetch.begin && other.begin <= fetch.begin &&
@@ -326,6 +331,7 @@ void KvPeers::forget(std::uint64_t task) {
   if (it == fetches_.end()) return;
   puller_.cancel(it->pull);
   if (index_ != nullptr) index_->forget(it->pull);
+  leave(*it);
   const std::uint64_t gone = it->pull;
   fetches_.erase(it);
   for (Fetch& fetch : fetches_)
@@ -343,9 +349,9 @@ void KvPeers::send_all() {
     }
     {
       const std::lock_guard lock(mutex_);
-      readings_[one.number] = {one.peer, one.head};
+      readings_[one.number] = {one.peer, one.head, one.place};
     }
-    region->second->read(one.number, one.content, one.stamp);
+    region->second->read(one.number, one.content, one.stamp, one.place);
   }
 }
 
@@ -365,33 +371,52 @@ void KvPeers::found(Fetch& fetch, const PullEvent& event, std::int64_t now) {
   }
   fetch.end = fetch.begin + pages;
   fetch.peer = event.peer;
-  fetch.began = now;
-  fetch.glances = 0;
-  puller_.fetch(fetch.pull, pages, now);
+  make_places(fetch, false, now);
 }
 
-/// Publishes what has come. Where that cannot be, what follows is of no use.
-void KvPeers::put_arrived(Fetch& fetch) {
+void KvPeers::make_places(Fetch& fetch, bool waited, std::int64_t now) {
+  const auto before = std::span<const PageKey>(fetch.keys).first(fetch.begin);
+  const std::size_t pages = fetch.end - fetch.begin;
+  fetch.incoming = IncomingPages::take(pool_, before, waited ? 1 : pages, pages);
+  fetch.wants_room = !fetch.incoming && !waited;
+  if (fetch.wants_room) return;  // its pages are awaited, so room may be made for them
+  if (!fetch.incoming) {
+    puller_.cancel(fetch.pull);
+    fetch.is_over = true;
+    return;
+  }
+  fetch.end = fetch.begin + fetch.incoming->unpublished();
+  fetch.began = now;
+  fetch.glances = 0;
+  puller_.fetch(fetch.pull, fetch.incoming->places(memory_), now);
+}
+
+/// Where that cannot be, what follows is of no use.
+void KvPeers::publish_arrived(Fetch& fetch) {
   if (fetch.arrived.empty()) return;
-  std::vector<const std::byte*> contents;
-  for (const PullEvent& page : fetch.arrived) contents.push_back(page.content.data());
-  const std::span<const PageKey> keys(fetch.keys);
-  if (!fetch.put.is_open()) fetch.put = pool_.open(keys.first(fetch.next));
-  std::size_t put = 0;
-  if (fetch.put.published() == fetch.next)
-    put = pool_.put(fetch.put, keys.subspan(fetch.next), contents);
-  fetch.next += put;
+  std::size_t put = 0, read = 0;
+  for (; put < fetch.arrived.size(); ++put, ++fetch.next) {
+    if (!fetch.incoming->publish(fetch.keys[fetch.next])) break;
+    read += fetch.arrived[put].is_read ? 1 : 0;
+  }
   {
     const std::lock_guard lock(mutex_);
     counts_.pulled += put;
-    for (std::size_t i = 0; i < put; ++i) counts_.read += fetch.arrived[i].body ? 1 : 0;
+    counts_.read += read;
     counts_.pulled_bytes += put * hello_.page_bytes;
   }
-  if (put < contents.size()) {
+  if (put < fetch.arrived.size()) {
     puller_.cancel(fetch.pull);
     fetch.is_over = true;
   }
   fetch.arrived.clear();
+}
+
+void KvPeers::leave(Fetch& fetch) {
+  fetch.arrived.clear();
+  fetch.wants_room = false;
+  if (fetch.incoming && fetch.incoming->is_written()) left_.push_back(std::move(fetch.incoming));
+  fetch.incoming = nullptr;
 }
 
 /// As in `KvTier::end`: its time is the link's where nothing but waiting was done meanwhile.
@@ -423,13 +448,14 @@ void KvPeers::take_events(std::int64_t now, bool waits) {
         break;
       case PullEvent::Kind::ended:
         if (event.end == PullEnd::nobody) find_guard_.learn(1, now - fetch.asked);
-        put_arrived(fetch);
+        publish_arrived(fetch);
         learn(fetch, now, waits);
+        leave(fetch);
         fetch.is_over = !ask_others(fetch, event.end, now);
         break;
     }
   }
-  for (Fetch& fetch : fetches_) put_arrived(fetch);
+  for (Fetch& fetch : fetches_) publish_arrived(fetch);
 }
 
 /// Who waited for the pull of another looks again.
@@ -440,6 +466,7 @@ void KvPeers::end_fetches(std::int64_t now, std::vector<Ready>& ready) {
       continue;
     }
     Fetch over = std::move(fetches_[at]);
+    leave(over);
     fetches_.erase(fetches_.begin() + static_cast<std::ptrdiff_t>(at));
     for (Fetch& fetch : fetches_)
       if (over.pull != 0 && fetch.behind == over.pull) fetch.is_over = true;
@@ -458,10 +485,10 @@ void KvPeers::end_fetches(std::int64_t now, std::vector<Ready>& ready) {
 }
 
 void KvPeers::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nanoseconds most) {
-  const bool waits = most.count() > 0 && !fetches_.empty();
+  const bool waits = most.count() > 0 && !fetches_.empty() && pages_awaited() == 0;
   if (waits) {
     std::unique_lock lock(mutex_);
-    news_came_.wait_for(lock, most, [&] { return !news_.empty() || index_answered_; });
+    news_came_.wait_for(lock, most, [&] { return is_news() || index_answered_; });
     index_answered_ = false;
     now = storage_clock();
   }
@@ -470,6 +497,8 @@ void KvPeers::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nan
   take_news(now);
   take_found(now);
   puller_.tick(now);
+  for (Fetch& fetch : fetches_)
+    if (fetch.wants_room) make_places(fetch, true, now);
   take_events(now, waits);
   take_events(now, waits);  // what ended because of the first
   end_fetches(now, ready);
@@ -478,7 +507,7 @@ void KvPeers::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nan
 
 std::size_t KvPeers::pages_awaited() const {
   std::size_t pages = 0;
-  for (const Fetch& fetch : fetches_) pages += fetch.end - std::min(fetch.next, fetch.end);
+  for (const Fetch& fetch : fetches_) pages += fetch.wants_room ? fetch.end - fetch.begin : 0;
   return pages;
 }
 
@@ -550,6 +579,12 @@ KvPeers::Counts KvPeers::counts() const {
   Counts counts = counts_;
   counts.index = index;
   return counts;
+}
+
+/// What the owner is woken for.
+bool KvPeers::is_news() const {
+  return news_.size() > reads_untold_ || reads_untold_ >= reads_at_once ||
+         (reads_untold_ > 0 && readings_.empty());
 }
 
 std::size_t KvPeers::unheard() const {

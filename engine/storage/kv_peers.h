@@ -4,7 +4,8 @@
 // Joins what decides (`PageHandshake`, `PageServer`, `PagePuller`, `ReadGuard`) with a pool and a
 // port. Questions are answered on the port's thread, page by page, from what is published; what
 // comes for this pool waits for its owner, for each peer as much as this side has asked it for. A
-// page that memory has is not pulled, and prompts that begin alike share one pull. What was pulled
+// page that memory has is not pulled, and prompts that begin alike share one pull. What is pulled
+// comes into pages of the pool that nobody may find before they were checked (`IncomingPages`); it
 // is held until its pull ends, and becomes cache then, in the order of its chain. Where the port
 // has memory that machines read by themselves, pages are read where they stand; else their content
 // comes in messages. Where pulling fails or costs more than computing the prompt is computed, and a
@@ -29,6 +30,7 @@
 #include "dataplane/page_handshake.h"
 #include "dataplane/page_puller.h"
 #include "dataplane/read_guard.h"
+#include "engine/storage/incoming_pages.h"
 #include "engine/storage/kv_index.h"
 #include "engine/storage/page_export.h"
 #include "engine/storage/page_source.h"
@@ -45,6 +47,11 @@ class KvPeers final : public PageSource,
   /// Of one machine, until the role that they are for takes them: it may be idle for long.
   static constexpr std::size_t words_most = 4096;
   static constexpr std::size_t words_bytes_most = std::size_t{32} << 20U;
+  /// The owner is told of so many pages at once that were read where they stand, or of those that
+  /// there are when none is on its way.
+  static constexpr std::size_t reads_at_once = 16;
+  /// At the end, for reads that are under way to leave the pool's pages.
+  static constexpr std::chrono::seconds leaving_most{2};
 
   struct Counts {
     std::uint64_t pulled = 0, pulled_bytes = 0;   // pages that came and were put into the pool
@@ -108,7 +115,7 @@ class KvPeers final : public PageSource,
     PeerLife peer;
     pages::Bytes message = {};
     pages::Hello hello = {};   // of one that was met
-    Ref<Buffer> body = {};     // of a message whose end stands elsewhere; what was read
+    Ref<Buffer> body = {};     // of a message whose end stands elsewhere; a stamp that was read
     std::uint64_t number = 0;  // of a read that has ended
     PeerLife owner = {};       // of what was read
     bool is_whole = false;     // what was read
@@ -136,8 +143,9 @@ class KvPeers final : public PageSource,
     bool asks_index = false;              // and waits for its answer
     bool is_indexed = false;              // the index was asked
     bool is_named = false;                // and has named whom is asked for the pages
+    bool wants_room = false;              // for what was found, and has waited once
     std::vector<PullEvent> arrived = {};  // in order, from `next` on
-    Sequence put = {};                    // the pages before `next`, once some have come
+    std::unique_ptr<IncomingPages> incoming = {};  // where they come
   };
 
   void joined(PeerLife peer) override;
@@ -166,6 +174,7 @@ class KvPeers final : public PageSource,
   bool begin_at(Fetch& fetch, const PageIndex::Found& found, std::int64_t now);
   /// Whoever was named has given up what it had: others may have it.
   bool ask_others(Fetch& fetch, PullEnd how, std::int64_t now);
+  bool is_news() const;  // under the lock
   void take_news(std::int64_t now);
   void take(News& one, std::int64_t now);
   void take_read(News& one, std::int64_t now);
@@ -173,7 +182,12 @@ class KvPeers final : public PageSource,
   void reach(PeerLife peer, const pages::Bytes& message);
   void take_events(std::int64_t now, bool waits);
   void found(Fetch& fetch, const PullEvent& event, std::int64_t now);
-  void put_arrived(Fetch& fetch);
+  /// Takes pages for what was found, or as many as there are if it `waited` for them, and asks for
+  /// their content.
+  void make_places(Fetch& fetch, bool waited, std::int64_t now);
+  void publish_arrived(Fetch& fetch);
+  /// Its pages are the pool's again when nobody writes them any more.
+  void leave(Fetch& fetch);
   void learn(const Fetch& fetch, std::int64_t now, bool waits);
   void end_fetches(std::int64_t now, std::vector<Ready>& ready);
   void send_all();
@@ -192,6 +206,7 @@ class KvPeers final : public PageSource,
   std::map<std::uint32_t, ReadGuard> guards_;  // by machine
   ReadGuard find_guard_, index_guard_;         // of questions, each a "byte"
   std::vector<Fetch> fetches_;
+  std::vector<std::unique_ptr<IncomingPages>> left_;  // given up while they were written
   std::uint64_t next_pull_ = 1, next_note_ = 1;
   std::optional<PeerLife> first_;
   std::map<PeerLife, std::unique_ptr<RemoteRegion>> regions_;
@@ -208,8 +223,10 @@ class KvPeers final : public PageSource,
   struct Reading {
     PeerLife peer;
     pages::PageHead head;
+    Ref<Buffer> place;
   };
   std::map<std::uint64_t, Reading> readings_;  // under way, by number
+  std::size_t reads_untold_ = 0;               // whole ones among `news_`
   // By machine: how many lives it says that it has is its choice.
   std::map<std::uint32_t, std::size_t> news_bytes_;
   std::map<std::uint64_t, Telling> telling_;

@@ -24,7 +24,7 @@ void KvPeers::take_read(News& one, std::int64_t now) {
     port_.notice(one.owner.machine,
                  "has pages that cannot be read where they stand: its memory is not reached, or "
                  "not in time; they come in messages until it joins again");
-  puller_.read_ended(one.number, std::move(one.body), now, one.is_whole);
+  puller_.read_ended(one.number, one.body, now, one.is_whole);
 }
 
 void KvPeers::close_region(PeerLife peer) {
@@ -42,12 +42,16 @@ void KvPeers::read_ended(std::uint64_t number, Ref<Buffer> bytes) {
   lock.unlock();
   if (!reading.empty()) {
     one.owner = reading.mapped().peer;
-    one.is_whole = one.body && is_whole(bytes_of(one.body), reading.mapped().head);
+    const Reading& read = reading.mapped();
+    one.is_whole = one.body && is_whole(bytes_of(read.place), bytes_of(one.body), read.head);
+    // Before the owner hears of it, which may give the page away then.
+    reading.mapped().place = {};
   }
   lock.lock();
   counts_.not_read += one.body ? 0 : 1;
+  reads_untold_ += one.is_whole ? 1 : 0;
   news_.push_back(std::move(one));
-  news_came_.notify_all();
+  if (is_news()) news_came_.notify_all();
 }
 
 }  // namespace sluice

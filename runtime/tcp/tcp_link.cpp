@@ -12,8 +12,13 @@ Link::Link(const Key& key, const Nonce& nonce, std::shared_ptr<Landing> landing)
   out_.assign(hello_.begin(), hello_.end());
 }
 
-void Link::ask(std::uint64_t number, const Request& request) {
-  unsent_.push_back({number, request});
+void Link::ask(std::uint64_t number, const Request& request, Ref<Buffer> to) {
+  unsent_.push_back({number, request, std::move(to)});
+}
+
+std::span<std::byte> Link::Asked::from(std::size_t at) const {
+  return at < placed() ? std::span(to->data() + at, placed() - at)
+                       : std::span(bytes->data() + (at - placed()), size() - at);
 }
 
 std::vector<std::uint64_t> Link::unended() const {
@@ -27,7 +32,6 @@ void Link::give_up() {
   state_ = State::broken;
   unsent_.clear();
   waiting_.clear();
-  bytes_ = {};
 }
 
 /// As many as there are, in frames.
@@ -40,7 +44,7 @@ void Link::make_frames() {
     const std::size_t at = out_.size();
     for (std::size_t i = 0; i < count; ++i) {
       append(unsent_.front().request, out_);
-      waiting_.push_back(unsent_.front());
+      waiting_.push_back(std::move(unsent_.front()));
       unsent_.pop_front();
     }
     if (!seals_) continue;
@@ -61,23 +65,39 @@ std::span<const std::byte> Link::to_send() {
 
 void Link::sent(std::size_t bytes) { sent_ += bytes; }
 
+bool Link::has_memory(Asked& one) {
+  if (!one.bytes) one.bytes = landing_->take(one.size() - one.placed());
+  if (!one.bytes) state_ = State::broken;
+  return state_ != State::broken;
+}
+
 std::span<std::byte> Link::room() {
-  if (state_ == State::broken) return {};
-  if (state_ == State::greets) return std::span(welcome_).subspan(got_);
+  Rooms some;
+  return rooms(some) > 0 ? some[0] : std::span<std::byte>();
+}
+
+std::size_t Link::rooms(Rooms& rooms) {
+  if (state_ == State::broken) return 0;
   // Whatever comes that nobody has asked for breaks it (`took`).
-  if (waiting_.empty()) return std::span(welcome_).first(1);
-  const std::size_t all = waiting_.front().size();
-  if (!bytes_) {
-    bytes_ = landing_->take(all);
-    got_ = 0;
-    if (!bytes_) {
-      state_ = State::broken;
-      return {};
-    }
+  const bool is_greeting = state_ == State::greets;
+  if (is_greeting || waiting_.empty()) {
+    rooms[0] = is_greeting ? std::span(welcome_).subspan(got_) : std::span(welcome_).first(1);
+    return 1;
   }
-  if (!opens_) return {bytes_->data() + got_, all - got_};
-  record_.resize(record_most + tag_bytes);
-  return std::span(record_).first(piece_of(all - got_) + tag_bytes).subspan(record_got_);
+  if (opens_) {
+    if (!has_memory(waiting_.front())) return 0;
+    const std::size_t left = waiting_.front().size() - got_;
+    record_.resize(record_most + tag_bytes);
+    rooms[0] = std::span(record_).first(piece_of(left) + tag_bytes).subspan(record_got_);
+    return 1;
+  }
+  std::size_t count = 0, at = got_;
+  for (auto one = waiting_.begin(); one != waiting_.end() && count + 2 <= rooms.size(); ++one) {
+    if (!has_memory(*one)) return 0;
+    for (; at < one->size(); at += rooms[count++].size()) rooms[count] = one->from(at);
+    at = 0;
+  }
+  return count;
 }
 
 void Link::take_welcome() {
@@ -97,17 +117,22 @@ void Link::take_welcome() {
                    mac_of(key_.secret, Purpose::answers_key, hello_, nonce));
   }
   state_ = State::open;
+  got_ = 0;
 }
 
 /// The record that is here whole, into its read's memory.
 bool Link::open_record() {
   const std::size_t size = record_got_ - tag_bytes;
   record_got_ = 0;
-  if (!opens_->begin() || !opens_->add(std::span(record_).first(size), bytes_->data() + got_) ||
-      !opens_->is_whole(std::span<const std::byte, tag_bytes>(record_.data() + size, tag_bytes)))
-    return false;
+  if (!opens_->begin()) return false;
+  for (std::size_t done = 0; done < size;) {
+    const std::span<std::byte> to = waiting_.front().from(got_ + done);
+    const std::size_t some = std::min(to.size(), size - done);
+    if (!opens_->add(std::span(record_).subspan(done, some), to.data())) return false;
+    done += some;
+  }
   got_ += size;
-  return true;
+  return opens_->is_whole(std::span<const std::byte, tag_bytes>(record_.data() + size, tag_bytes));
 }
 
 void Link::took(std::size_t bytes) {
@@ -120,21 +145,24 @@ void Link::took(std::size_t bytes) {
     state_ = State::broken;
     return;
   }
-  const std::size_t all = waiting_.front().size();
-  if (opens_) {
-    record_got_ += bytes;
-    if (record_got_ < piece_of(all - got_) + tag_bytes) return;
-    if (!open_record()) {
-      state_ = State::broken;
-      return;
-    }
-  } else {
-    got_ += bytes;
+  if (!opens_) return took_answers(bytes);
+  const std::size_t left = waiting_.front().size() - got_;
+  record_got_ += bytes;
+  if (record_got_ < piece_of(left) + tag_bytes) return;
+  if (!open_record())
+    state_ = State::broken;
+  else
+    took_answers(0);
+}
+
+/// So much more, in the order of those that wait.
+void Link::took_answers(std::size_t bytes) {
+  got_ += bytes;
+  while (!waiting_.empty() && got_ >= waiting_.front().size()) {
+    got_ -= waiting_.front().size();
+    ended_.push_back({waiting_.front().number, std::move(waiting_.front().bytes)});
+    waiting_.pop_front();
   }
-  if (got_ < all) return;
-  ended_.push_back({waiting_.front().number, std::move(bytes_)});
-  bytes_ = {};
-  waiting_.pop_front();
 }
 
 }  // namespace sluice::tcp

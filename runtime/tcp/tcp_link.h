@@ -1,10 +1,10 @@
 // The reader's side of one connection: reads and what comes go in, what is to be sent and reads
 // that have ended come out.
 //
-// Answers come in the order of the requests, so the bytes of each are received straight into memory
-// of its own, which is taken when its turn comes; sealed ones are received piece by piece and
-// opened there. Once it is broken nothing moves any more. Pure: no socket and no clock.
-// Thread: one. Units: bytes.
+// Answers come in the order of the requests, so the bytes of each are received straight where they
+// go, several answers at once; what has no place goes into memory of the read's, which is taken
+// when its turn comes. Sealed ones are received piece by piece and opened there. Once it is broken
+// nothing moves any more. Pure: no socket and no clock. Thread: one. Units: bytes.
 #pragma once
 
 #include <array>
@@ -26,14 +26,16 @@ class Link {
  public:
   struct Ended {
     std::uint64_t number = 0;
-    Ref<Buffer> bytes;
+    Ref<Buffer> bytes;  // without those that had a place
   };
+  using Rooms = std::array<std::span<std::byte>, 8>;
 
   /// `nonce`: random, and not used before.
   Link(const Key& key, const Nonce& nonce, std::shared_ptr<Landing> landing);
 
-  /// Requires: it is within the region, and not empty.
-  void ask(std::uint64_t number, const Request& request);
+  /// `to`: where the first part goes; null: it has no place. Requires: it is within the region, and
+  /// not empty; the place has its size.
+  void ask(std::uint64_t number, const Request& request, Ref<Buffer> to = {});
   /// The owner has proved itself.
   bool is_open() const { return state_ == State::open; }
   /// It is to be closed; what was asked for and has not ended, does not any more.
@@ -46,8 +48,11 @@ class Link {
 
   std::span<const std::byte> to_send();
   void sent(std::size_t bytes);
-  /// Where the next bytes go. Empty: it is broken.
+  /// Where the next bytes go, in their order: how many of `rooms`. None: it is broken.
+  std::size_t rooms(Rooms& rooms);
+  /// The first of them. Empty: it is broken.
   std::span<std::byte> room();
+  /// So many came into them.
   void took(std::size_t bytes);
   std::vector<Ended> take_ended() { return std::exchange(ended_, {}); }
   bool has_ended() const { return !ended_.empty(); }
@@ -57,8 +62,15 @@ class Link {
   struct Asked {
     std::uint64_t number = 0;
     Request request;
+    Ref<Buffer> to;
+    Ref<Buffer> bytes = {};  // of all else, when its turn comes
     std::size_t size() const { return request.first.size + request.then.size; }
+    std::size_t placed() const { return to ? request.first.size : 0; }
+    /// From the byte `at` on, as far as they stand together.
+    std::span<std::byte> from(std::size_t at) const;
   };
+  bool has_memory(Asked& one);
+  void took_answers(std::size_t bytes);
   void take_welcome();
   void make_frames();
   bool open_record();
@@ -71,8 +83,7 @@ class Link {
   std::vector<std::byte> out_;
   std::size_t sent_ = 0;
   std::deque<Asked> unsent_, waiting_;
-  Ref<Buffer> bytes_;    // of the first that waits
-  std::size_t got_ = 0;  // of the welcome, or of those bytes
+  std::size_t got_ = 0;  // of the welcome, or of the first that waits
   std::optional<Cipher> seals_, opens_;
   std::vector<std::byte> record_;  // the one that comes, and its tag
   std::size_t record_got_ = 0;

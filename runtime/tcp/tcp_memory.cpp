@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "runtime/tcp/tcp_owner.h"
 #include "runtime/tcp/tcp_reader.h"
 
@@ -52,9 +53,10 @@ class OtherRegion final : public RemoteRegion {
   OtherRegion& operator=(const OtherRegion&) = delete;
 
   std::uint64_t size() const override { return remote_->key().size; }
-  void read(std::uint64_t number, Part first, Part then) override {
+  void read(std::uint64_t number, Part first, Part then, Ref<Buffer> to) override {
+    SLUICE_CHECK(!to || to->size() == first.size);
     const Connection& one = connections_[next_++ % connections_.size()];
-    one.reader->read(one.number, number, {first, then});
+    one.reader->read(one.number, number, {first, then}, std::move(to));
   }
 
  private:

@@ -65,8 +65,9 @@ std::uint64_t Reader::open(std::shared_ptr<Remote> remote) {
   return connection;
 }
 
-void Reader::read(std::uint64_t connection, std::uint64_t number, const Request& request) {
-  put(Read{connection, number, request});
+void Reader::read(std::uint64_t connection, std::uint64_t number, const Request& request,
+                  Ref<Buffer> to) {
+  put(Read{connection, number, request, std::move(to)});
 }
 
 void Reader::close(std::uint64_t connection) { put(Close{connection}); }
@@ -111,7 +112,7 @@ void Reader::perform(Open& open) {
   if (!one.socket || !waiter_->add(one.socket, one.number, true, true)) fail(one);
 }
 
-void Reader::perform(const Read& read) {
+void Reader::perform(Read& read) {
   const auto it = connections_.find(read.connection);
   if (it == connections_.end()) return;  // closed: it ends unheard
   Connection& one = it->second;
@@ -120,7 +121,7 @@ void Reader::perform(const Read& read) {
   if (read.request.first.size + read.request.then.size == 0)
     return one.remote->tell(read.number, landing_->take(0));
   if (one.link.is_open() && one.link.asked() == 0) give_time(one);
-  one.link.ask(read.number, read.request);
+  one.link.ask(read.number, read.request, std::move(read.to));
   one.has_changed = true;
 }
 
@@ -138,14 +139,17 @@ void Reader::receive_some(Connection& one) {
   const bool was_open = one.link.is_open();
   std::size_t got = 0;
   while (got < turn_bytes) {
-    const std::span<std::byte> room = one.link.room();
-    std::size_t bytes = 0;
-    const Moved moved = room.empty() ? Moved::ended : receive(one.socket, room, bytes);
+    Link::Rooms rooms{};
+    const std::size_t count = one.link.rooms(rooms);
+    std::size_t room = 0, bytes = 0;
+    for (std::size_t i = 0; i < count; ++i) room += rooms[i].size();
+    const Moved moved =
+        room == 0 ? Moved::ended : receive(one.socket, std::span(rooms).first(count), bytes);
     if (moved == Moved::ended) return fail(one);
     if (moved == Moved::none) break;
     one.link.took(bytes);
     got += bytes;
-    if (bytes < room.size()) break;
+    if (bytes < room) break;
   }
   one.got += got;
   const bool opens = one.link.is_open() && !was_open;

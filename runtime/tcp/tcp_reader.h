@@ -53,7 +53,7 @@ class Reader {
 
   /// Begins a connection, of which the number is told.
   std::uint64_t open(std::shared_ptr<Remote> remote);
-  void read(std::uint64_t connection, std::uint64_t number, const Request& request);
+  void read(std::uint64_t connection, std::uint64_t number, const Request& request, Ref<Buffer> to);
   void close(std::uint64_t connection);
 
  private:
@@ -65,6 +65,7 @@ class Reader {
   struct Read {
     std::uint64_t connection = 0, number = 0;
     Request request;
+    Ref<Buffer> to;
   };
   struct Close {
     std::uint64_t connection = 0;
@@ -84,7 +85,7 @@ class Reader {
   void run();
   void take_commands();
   void perform(Open& open);
-  void perform(const Read& read);
+  void perform(Read& read);
   void perform(const Close& close);
   void move(Connection& one, bool can_read);
   void receive_some(Connection& one);

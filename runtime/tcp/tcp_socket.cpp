@@ -121,6 +121,14 @@ Moved receive(const Descriptor& from, std::span<std::byte> to, std::size_t& byte
   return moved(::recv(from.get(), to.data(), to.size(), 0), bytes);
 }
 
+Moved receive(const Descriptor& from, std::span<const std::span<std::byte>> to,
+              std::size_t& bytes) {
+  std::array<iovec, pieces_most> places{};
+  const std::size_t count = std::min(to.size(), places.size());
+  for (std::size_t i = 0; i < count; ++i) places[i] = {to[i].data(), to[i].size()};
+  return moved(::readv(from.get(), places.data(), static_cast<int>(count)), bytes);
+}
+
 Moved send(const Descriptor& to, std::span<const std::span<const std::byte>> pieces,
            std::size_t& bytes) {
   std::array<iovec, pieces_most> places{};

@@ -43,6 +43,8 @@ Descriptor dial(const Endpoint& to);
 enum class Moved : std::uint8_t { some, none, ended };
 /// As much as comes at once; `none`: nothing is there yet.
 Moved receive(const Descriptor& from, std::span<std::byte> to, std::size_t& bytes);
+/// Into several places, one behind the other.
+Moved receive(const Descriptor& from, std::span<const std::span<std::byte>> to, std::size_t& bytes);
 Moved send(const Descriptor& to, std::span<const std::span<const std::byte>> pieces,
            std::size_t& bytes);
 

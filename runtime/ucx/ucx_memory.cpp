@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "runtime/ucx/ucx_worker.h"
 
 namespace sluice {
@@ -19,8 +20,9 @@ class UcxRegion final : public RemoteRegion {
   UcxRegion& operator=(const UcxRegion&) = delete;
 
   std::uint64_t size() const override { return size_; }
-  void read(std::uint64_t number, Part first, Part then) override {
-    worker_->read(number_, number, first, then);
+  void read(std::uint64_t number, Part first, Part then, Ref<Buffer> to) override {
+    SLUICE_CHECK(!to || to->size() == first.size);
+    worker_->read(number_, number, first, then, std::move(to));
   }
 
  private:

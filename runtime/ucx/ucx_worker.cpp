@@ -71,11 +71,13 @@ Worker::~Worker() {
 }
 
 void Worker::put(Command command) {
+  bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
+    is_first = commands_.empty();
     commands_.push_back(std::move(command));
   }
-  ::eventfd_write(wake_, 1);
+  if (is_first) ::eventfd_write(wake_, 1);  // else it has been, and not all was taken since
 }
 
 std::uint64_t Worker::open(Key key, RemoteRegion::Listener& listener) {
@@ -89,8 +91,8 @@ std::uint64_t Worker::open(Key key, RemoteRegion::Listener& listener) {
 }
 
 void Worker::read(std::uint64_t region, std::uint64_t number, RemoteRegion::Part first,
-                  RemoteRegion::Part then) {
-  put(Read{region, number, first, then});
+                  RemoteRegion::Part then, Ref<Buffer> to) {
+  put(Read{region, number, first, then, std::move(to)});
 }
 
 void Worker::close(std::uint64_t region) {
@@ -202,13 +204,19 @@ void Worker::reap() {
   });
 }
 
-void Worker::perform(const Read& read) {
+std::byte* Worker::Reading::next() const {
+  if (!is_second) return read.to ? read.to->data() : bytes->data();
+  return bytes->data() + (read.to ? 0 : read.first.size);
+}
+
+void Worker::perform(Read& read) {
   ++readings_;
-  auto* const reading = new Reading{this, read};
-  const auto it = remotes_.find(read.region);
-  const bool is_there = it != remotes_.end() && is_within(read.first, it->second->size) &&
-                        is_within(read.then, it->second->size);
-  if (is_there) reading->bytes = landing_->take(read.first.size + read.then.size);
+  auto* const reading = new Reading{this, std::move(read)};
+  const Read& one = reading->read;
+  const auto it = remotes_.find(one.region);
+  const bool is_there = it != remotes_.end() && is_within(one.first, it->second->size) &&
+                        is_within(one.then, it->second->size);
+  if (is_there) reading->bytes = landing_->take((one.to ? 0 : one.first.size) + one.then.size);
   if (!reading->bytes) return end(reading, false);
   go_on(reading);
 }
@@ -219,14 +227,13 @@ void Worker::go_on(Reading* reading) {
     if (it == remotes_.end() || it->second->has_failed) return end(reading, false);
     const Remote& remote = *it->second;
     const RemoteRegion::Part part = reading->is_second ? reading->read.then : reading->read.first;
-    std::byte* const to =
-        reading->bytes->data() + (reading->is_second ? reading->read.first.size : 0);
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     params.cb.send = &Worker::got;
     params.user_data = reading;
-    const ucs_status_ptr_t request = ucx_.get_nbx(
-        remote.endpoint, to, part.size, remote.address + part.offset, remote.key, &params);
+    const ucs_status_ptr_t request =
+        ucx_.get_nbx(remote.endpoint, reading->next(), part.size, remote.address + part.offset,
+                     remote.key, &params);
     if (UCS_PTR_IS_PTR(request)) return;  // `got` goes on
     if (UCS_PTR_IS_ERR(request) || std::exchange(reading->is_second, true))
       return end(reading, !UCS_PTR_IS_ERR(request));
@@ -245,6 +252,7 @@ void Worker::got(void* request, ucs_status_t status, void* of) {
 void Worker::end(Reading* reading, bool has_come) {
   --readings_;
   const std::unique_ptr<Reading> ended(reading);
+  ended->read.to = {};  // nothing is written there behind the end
   tell(ended->read.region, ended->read.number, has_come ? std::move(ended->bytes) : Ref<Buffer>());
 }
 

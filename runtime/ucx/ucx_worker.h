@@ -37,7 +37,7 @@ class Worker {
   /// Returns the region's number. Borrows the listener until `close`.
   std::uint64_t open(Key key, RemoteRegion::Listener& listener);
   void read(std::uint64_t region, std::uint64_t number, RemoteRegion::Part first,
-            RemoteRegion::Part then);
+            RemoteRegion::Part then, Ref<Buffer> to);
   /// Its listener is not called any more when this has returned.
   void close(std::uint64_t region);
 
@@ -49,6 +49,7 @@ class Worker {
   struct Read {
     std::uint64_t region = 0, number = 0;
     RemoteRegion::Part first, then;
+    Ref<Buffer> to;
   };
   struct Close {
     std::uint64_t region = 0;
@@ -65,8 +66,9 @@ class Worker {
   struct Reading {
     Worker* worker = nullptr;
     Read read;
-    Ref<Buffer> bytes{};
+    Ref<Buffer> bytes{};  // without those that have a place
     bool is_second = false;
+    std::byte* next() const;  // where its part goes
   };
   struct Closing {
     ucs_status_ptr_t request = nullptr;  // null: it is closed
@@ -79,7 +81,7 @@ class Worker {
   bool move_on();
   void wait(int milliseconds);
   void perform(Open& open);
-  void perform(const Read& read);
+  void perform(Read& read);
   void perform(const Close& close);
   void shut(std::unique_ptr<Remote> remote);
   void reap();

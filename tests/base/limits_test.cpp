@@ -202,10 +202,14 @@ TEST_CASE("CRC-32C gives the published sums, by the processor's instruction and 
   }
   // Around the lanes that are summed at once, and several of them.
   SplitMix64 random(1);
-  for (const std::size_t size : {3071, 3072, 3073, 3080, 4099, 6143, 6144, 9217, 65536, 65543}) {
+  for (const std::size_t size :
+       {3071, 3072, 3073, 3080, 4099, 6143, 6144, 9217, 49152, 65536, 98305}) {
     std::vector<std::byte> bytes(size);
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
     CHECK(crc32c(bytes) == crc32c_by_table(bytes));
     CHECK(crc32c(std::span(bytes).subspan(1)) == crc32c_by_table(std::span(bytes).subspan(1)));
+    std::vector<std::byte> copy(size);
+    CHECK(copy_with_crc32c(bytes, copy.data()) == crc32c_by_table(bytes));
+    CHECK(copy == bytes);
   }
 }

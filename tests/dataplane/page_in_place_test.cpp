@@ -32,7 +32,7 @@ struct Pair {
       server.take(client, *pages::decode(one.bytes), shelf, out);
     for (PeerMessage& one : out) puller.take(server_life, std::move(one.bytes), 0);
     REQUIRE(puller.take_events().size() == 1);
-    puller.fetch(1, 3, 0);
+    puller.fetch(1, places(3), 0);
     for (const PeerMessage& one : puller.take_out())
       server.take(client, *pages::decode(one.bytes), shelf, out);
   }
@@ -100,7 +100,7 @@ TEST_CASE(
     CHECK(events[0].kind == PullEvent::Kind::page);
     // What was checked is kept: the owner may do what it likes to its memory afterwards.
     if (i != 1) std::fill_n(out[i].body->data(), page_bytes, std::byte{0xee});
-    CHECK(std::ranges::equal(events[0].content, content_of(key_of(i))));
+    CHECK(std::ranges::equal(bytes_of(events[0].place), content_of(key_of(i))));
   }
   pair.puller.take(server_life, out[3].bytes, 1);
   const std::vector<PullEvent> ended = pair.puller.take_events();

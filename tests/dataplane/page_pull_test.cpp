@@ -68,10 +68,11 @@ struct World {
   void take_events() {
     for (PullEvent& event : puller.take_events()) {
       if (event.kind == PullEvent::Kind::found) {
-        if (fetches_all) puller.fetch(event.pull, event.pages, now);
+        if (fetches_all) puller.fetch(event.pull, places(event.pages), now);
       } else if (event.kind == PullEvent::Kind::page) {
         CHECK_FALSE(ended.contains(event.pull));
-        Bytes content(event.content.begin(), event.content.end());
+        const auto came = bytes_of(event.place);
+        Bytes content(came.begin(), came.end());
         CHECK(event.pages == got[event.pull].size());
         if (content != content_of(asked[event.pull][event.pages], content.size())) ++wrong;
         got[event.pull].push_back(std::move(content));
@@ -237,7 +238,7 @@ TEST_CASE("a peer that is slow, gone, another or busy costs its pull, and is lef
     CHECK(world.begin(1, keys_of(0, 9)));
     world.deliver();
     world.servers.at({1, 1}).shelf.there.erase(key_of(4));
-    world.puller.fetch(1, 9, world.now);
+    world.puller.fetch(1, places(9), world.now);
     world.exchange();
     world.deliver();
     CHECK(world.ended.at(1).how == PullEnd::missing);
@@ -282,7 +283,8 @@ TEST_CASE("a slow way is not filled with answers that nobody waits for any more"
       }
     }
     for (const PullEvent& event : puller.take_events())
-      if (event.kind == PullEvent::Kind::found) puller.fetch(event.pull, event.pages, now);
+      if (event.kind == PullEvent::Kind::found)
+        puller.fetch(event.pull, places(event.pages, large), now);
   };
   // Each pull is given up before anything has come.
   for (int i = 0; i < 20; ++i) {
@@ -470,6 +472,7 @@ TEST_CASE("of 50,000 reads of pages that are overwritten meanwhile none is taken
   std::uint64_t detected = 0, undetected = 0, whole = 0, torn = 0;
   std::int64_t now = 0;
   constexpr std::uint64_t reads = 50'000;
+  const std::vector<Ref<Buffer>> place = places(1, large);
   for (std::uint64_t pull = 1; pull <= reads; ++pull) {
     now += PagePuller::longest_pause;
     const std::uint64_t page = random.next() % 64;
@@ -478,7 +481,7 @@ TEST_CASE("of 50,000 reads of pages that are overwritten meanwhile none is taken
     (void)puller.take_out();
     puller.take({1, 1}, encode(pages::Found{question, 1}), now);
     (void)puller.take_events();
-    puller.fetch(pull, 1, now);
+    puller.fetch(pull, place, now);
     (void)puller.take_out();
     Bytes content = contents[page];
     const bool tears = random.next() % 2 == 0;
@@ -494,6 +497,7 @@ TEST_CASE("of 50,000 reads of pages that are overwritten meanwhile none is taken
     bool taken = false;
     for (const PullEvent& event : puller.take_events())
       taken = taken || event.kind == PullEvent::Kind::page;
+    if (taken) CHECK(std::memcmp(place[0]->data(), contents[page].data(), large) == 0);
     torn += is_whole ? 0 : 1;
     detected += !is_whole && !taken ? 1 : 0;
     undetected += !is_whole && taken ? 1 : 0;

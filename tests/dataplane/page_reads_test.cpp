@@ -5,6 +5,8 @@
 #include <catch2/catch.hpp>
 #include <deque>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "base/random.h"
 #include "dataplane/page_puller.h"
@@ -79,7 +81,7 @@ class World {
   explicit World(std::uint64_t seed) : random_(seed) { begin_life(); }
 
   void step() {
-    switch (random_.next() % 10) {
+    switch (random_.next() % 12) {
       case 0:
         begin_pull();
         break;
@@ -105,6 +107,12 @@ class World {
       case 8:
         if (random_.next() % 40 == 0) begin_life();
         break;
+      case 9:
+        if (!found_.empty()) fetch();
+        break;
+      case 10:
+        if (random_.next() % 8 == 0) cancel();
+        break;
       default:
         announce();
     }
@@ -115,7 +123,7 @@ class World {
     hear();
     invariants.must("K6", puller_.pulls() == 0);
     for (const auto& [pull, times] : ended_) invariants.must("K8", times == 1);
-    invariants.must("K8", ended_.size() == begun_);
+    invariants.must("K8", ended_.size() + cancelled_.size() == begun_);
   }
 
   Invariants invariants;
@@ -125,7 +133,6 @@ class World {
   struct UnderWay {
     std::uint64_t number = 0;
     PageRead read;
-    Bytes bytes;
     std::uint32_t life = 0;
   };
 
@@ -157,6 +164,19 @@ class World {
     if (!puller_.begin(begun_ + 1, wanted, now_)) return;
     wanted_[++begun_] = std::move(wanted);
   }
+  /// Of what was found as much as is wanted.
+  void fetch() {
+    const auto [pull, pages] = found_.front();
+    found_.pop_front();
+    puller_.fetch(pull, places(1 + random_.next() % pages), now_);
+  }
+  void cancel() {
+    const std::uint64_t pull = 1 + random_.next() % (begun_ + 1);
+    if (pull > begun_ || ended_.contains(pull)) return;
+    puller_.cancel(pull);
+    cancelled_.insert(pull);
+    std::erase_if(found_, [&](const auto& one) { return one.first == pull; });
+  }
   void deliver() {
     if (to_client_.empty()) return;
     Bytes message = std::move(to_client_.front());
@@ -177,25 +197,26 @@ class World {
     UnderWay one = std::move(asked_[at]);
     asked_.erase(asked_.begin() + static_cast<std::ptrdiff_t>(at));
     const auto content = owner_->part(one.read.content);
-    one.bytes.assign(content.begin(), content.end());
+    const std::span<std::byte> to(one.read.place->data(), one.read.place->size());
+    std::ranges::copy(content, to.begin());
     // Amid the copy something else is written there.
     if (random_.next() % 4 == 0)
       owner_->publish(static_cast<std::uint32_t>(random_.next() % slots), random_.next() % keys);
     const std::size_t from = random_.next() % page_bytes;
-    std::ranges::copy(content.subspan(from), one.bytes.begin() + static_cast<std::ptrdiff_t>(from));
+    std::ranges::copy(content.subspan(from), to.subspan(from).begin());
     under_way_.push_back(std::move(one));
   }
   void read_stamp() {
     const std::size_t at = random_.next() % under_way_.size();
     UnderWay one = std::move(under_way_[at]);
     under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(at));
-    const auto stamp = owner_->part(one.read.stamp);
-    one.bytes.insert(one.bytes.end(), stamp.begin(), stamp.end());
+    const Ref<Buffer> stamp = buffer_of(owner_->part(one.read.stamp));
+    one.read.place = {};
     if (random_.next() % 64 == 0) {
       if (one.life == life_) open_ = 0;
       return puller_.read_ended(one.number, {}, now_);
     }
-    puller_.read_ended(one.number, buffer_of(one.bytes), now_);
+    puller_.read_ended(one.number, stamp, now_);
   }
   void hear() {
     for (PeerMessage& one : puller_.take_out()) {
@@ -211,7 +232,7 @@ class World {
                             one.stamp.offset + one.stamp.size <= region.size();
       invariants.must("K16", is_there);
       if (is_there)
-        asked_.push_back({one.number, one, {}, life_});
+        asked_.push_back({one.number, one, life_});
       else
         puller_.read_ended(one.number, {}, now_);
     }
@@ -220,20 +241,28 @@ class World {
   void hear(PullEvent& event) {
     switch (event.kind) {
       case PullEvent::Kind::found:
-        puller_.fetch(event.pull, event.pages, now_);
+        found_.emplace_back(event.pull, event.pages);
+        if (random_.next() % 2 == 0) fetch();
         break;
       case PullEvent::Kind::page: {
-        invariants.must("K8", !ended_.contains(event.pull) && event.pages == came_[event.pull]++);
+        invariants.must("K8", !is_over(event.pull) && event.pages == came_[event.pull]++);
         const Bytes want = content_of(wanted_[event.pull][event.pages]);
-        invariants.must("K2", std::ranges::equal(event.content, want));
+        invariants.must("K2", std::ranges::equal(bytes_of(event.place), want));
+        invariants.must("K1", event.place->references() == 1);  // nobody writes there any more
         ++whole;
         break;
       }
       case PullEvent::Kind::ended:
+        invariants.must("K8", !cancelled_.contains(event.pull));
+        std::erase_if(found_, [&](const auto& one) { return one.first == event.pull; });
         ++ended_[event.pull];
         changed += event.end == PullEnd::changed ? 1 : 0;
         break;
     }
+  }
+
+  bool is_over(std::uint64_t pull) const {
+    return ended_.contains(pull) || cancelled_.contains(pull);
   }
 
   SplitMix64 random_;
@@ -248,6 +277,59 @@ class World {
   std::map<std::uint64_t, std::vector<PageKey>> wanted_;
   std::map<std::uint64_t, std::size_t> came_;
   std::map<std::uint64_t, int> ended_;
+  std::set<std::uint64_t> cancelled_;
+  std::deque<std::pair<std::uint64_t, std::size_t>> found_;  // pulls, and pages of each
+};
+
+/// Two machines whose pages are read where they stand.
+struct Asking {
+  static constexpr PeerLife one{1, 7}, other{2, 7};
+  PagePuller puller{hello_of(99)};
+  std::vector<PeerMessage> said;
+
+  Asking() {
+    for (const PeerLife life : {one, other}) {
+      puller.met(life, hello_of(7), 0);
+      puller.opened(life, slots);
+    }
+  }
+  bool begin(std::uint64_t pull, std::size_t pages, std::optional<PeerLife> first = {}) {
+    const bool begun = puller.begin(pull, keys_of(0, pages), 1, first);
+    said = puller.take_out();
+    return begun;
+  }
+  /// What was said to it last.
+  std::string said_to(PeerLife to) const {
+    std::string words;
+    for (const PeerMessage& message : said) {
+      const auto read = *pages::decode(message.bytes);
+      if (message.peer != to) continue;
+      if (std::holds_alternative<pages::Find>(read)) words += "find ";
+      if (const auto* ask = std::get_if<pages::Ask>(&read))
+        words +=
+            (ask->for_places ? "places " : "content ") + std::to_string(ask->keys.size()) + " ";
+    }
+    return words;
+  }
+  /// The number of that question.
+  template <typename Question>
+  std::uint64_t asked(PeerLife to) const {
+    for (const PeerMessage& message : said) {
+      const auto read = *pages::decode(message.bytes);
+      const auto* question = std::get_if<Question>(&read);
+      if (message.peer == to && question != nullptr) return question->id;
+    }
+    return 0;
+  }
+  void find(PeerLife from, std::uint32_t pages) {
+    puller.take(from, encode(pages::Found{asked<pages::Find>(from), pages, 2}), 1);
+  }
+  void place(PeerLife from, std::uint32_t pages, pages::End::Status status = {}) {
+    const std::uint64_t id = asked<pages::Ask>(from);
+    for (std::uint32_t i = 0; i < pages; ++i)
+      puller.take(from, encode(pages::Place{{id, 7, 1, key_of(i), i, page_bytes, 1}, i}), 1);
+    puller.take(from, encode(pages::End{id, pages, status, 1}), 1);
+  }
 };
 
 }  // namespace
@@ -267,22 +349,104 @@ TEST_CASE("under random schedules what is read where it stands is what was publi
   CHECK(changed > 20);
 }
 
+TEST_CASE("who is asked alone, or first, is asked for the first places with the question") {
+  PagePuller puller(hello_of(99));
+  puller.met(Asking::one, hello_of(7), 0);
+  REQUIRE(puller.begin(1, keys_of(0, 40), 0));
+  CHECK(puller.take_out().size() == 1);  // nothing of it can be read yet
+  puller.opened(Asking::one, slots);
+  REQUIRE(puller.begin(2, keys_of(0, 40), 0));
+  CHECK(puller.take_out().size() == 2);
+
+  Asking pair;
+  REQUIRE(pair.begin(3, 40));
+  CHECK(pair.said_to(Asking::one) + pair.said_to(Asking::other) == "find find ");
+  REQUIRE(pair.begin(4, 40, Asking::other));
+  CHECK(pair.said_to(Asking::one) == "find ");
+  CHECK(pair.said_to(Asking::other) == "find places 16 ");
+}
+
+TEST_CASE("the first places are read when it is known that they are wanted, and no others") {
+  Asking pair;
+  REQUIRE(pair.begin(4, 3, Asking::other));
+  SECTION("as many as there is room for") {
+    pair.place(Asking::other, 3);
+    CHECK(pair.puller.take_reads().empty());
+    pair.find(Asking::other, 3);
+    REQUIRE(pair.puller.take_events().size() == 1);
+    pair.puller.fetch(4, places(2), 1);
+    const auto reads = pair.puller.take_reads();
+    REQUIRE(reads.size() == 2);
+    for (std::uint32_t i = 0; i < 2; ++i) CHECK(reads[i].content.offset == i * page_bytes);
+    pair.said = pair.puller.take_out();
+    CHECK(pair.said_to(Asking::other).empty());  // nothing more is asked for
+    for (const PageRead& one : reads) pair.puller.read_ended(one.number, places(1)[0], 2, true);
+    const auto ended = pair.puller.take_events();
+    REQUIRE(ended.size() == 3);
+    CHECK(ended[2].end == PullEnd::done);
+  }
+  SECTION("of a machine that has given up some of them they are a miss") {
+    pair.find(Asking::other, 3);
+    pair.puller.fetch(4, places(3), 1);
+    pair.place(Asking::other, 2, pages::End::Status::missing);
+    for (const PageRead& one : pair.puller.take_reads())
+      pair.puller.read_ended(one.number, places(1)[0], 2, true);
+    CHECK(pair.puller.take_events().back().end == PullEnd::missing);
+  }
+  SECTION("not where another machine has more") {
+    pair.place(Asking::other, 1, pages::End::Status::missing);
+    pair.find(Asking::other, 1);
+    pair.find(Asking::one, 3);
+    pair.puller.fetch(4, places(3), 1);
+    CHECK(pair.puller.take_reads().empty());
+    pair.said = pair.puller.take_out();
+    CHECK(pair.said_to(Asking::one) == "places 3 ");
+  }
+  SECTION("not of a machine that was lost") {
+    pair.place(Asking::other, 3);
+    pair.find(Asking::one, 1);
+    pair.puller.lost(Asking::other, 1);
+    CHECK(pair.puller.take_events().size() == 1);
+    pair.puller.fetch(4, places(1), 1);
+    CHECK(pair.puller.take_reads().empty());
+    pair.puller.cancel(4);
+    CHECK(pair.puller.pulls() == 0);
+  }
+}
+
+TEST_CASE("pulls that are given up leave no question for places behind") {
+  Asking pair;
+  for (std::uint64_t pull = 1; pull < 4 * PagePuller::questions_most; ++pull) {
+    REQUIRE(pair.begin(pull, 3, Asking::other));
+    REQUIRE(pair.said_to(Asking::other) == "find places 3 ");
+    // Before its places have been told, or behind.
+    if (pull % 2 == 0) pair.puller.cancel(pull);
+    pair.place(Asking::other, 0, pages::End::Status::missing);
+    pair.find(Asking::other, 0);
+    pair.puller.cancel(pull);
+    (void)pair.puller.take_events();
+    (void)pair.puller.take_out();
+  }
+}
+
 TEST_CASE("a page and its stamp are whole together, whichever byte differs") {
   const pages::PageHead head{1, 2, 3, key_of(4), 0, page_bytes, crc32c(content_of(key_of(4)))};
-  Bytes read = content_of(key_of(4));
-  const auto stamp = stamp_of(head);
-  read.insert(read.end(), stamp.begin(), stamp.end());
-  CHECK(is_whole(read, head));
-  for (std::size_t at = 0; at < read.size(); ++at) {
-    read[at] ^= std::byte{2};
-    CHECK_FALSE(is_whole(read, head));
-    read[at] ^= std::byte{2};
-  }
-  for (std::size_t size = 0; size < read.size(); ++size)
-    CHECK_FALSE(is_whole(std::span(read).first(size), head));
+  Bytes page = content_of(key_of(4));
+  auto stamp = stamp_of(head);
+  CHECK(is_whole(page, stamp, head));
+  for (const std::span<std::byte> part : {std::span(page), std::span<std::byte>(stamp)})
+    for (std::byte& byte : part) {
+      byte ^= std::byte{2};
+      CHECK_FALSE(is_whole(page, stamp, head));
+      byte ^= std::byte{2};
+    }
+  for (std::size_t size = 0; size < page.size(); ++size)
+    CHECK_FALSE(is_whole(std::span(page).first(size), stamp, head));
+  for (std::size_t size = 0; size < stamp.size(); ++size)
+    CHECK_FALSE(is_whole(page, std::span(stamp).first(size), head));
   pages::PageHead other = head;
   other.id = other.index = 9;  // of another question
-  CHECK(is_whole(read, other));
+  CHECK(is_whole(page, stamp, other));
 }
 
 TEST_CASE("places, regions and questions for them are read as they were written") {

@@ -45,6 +45,13 @@ inline pages::Bytes content_of(const PageKey& key, std::size_t bytes = page_byte
   return content;
 }
 
+/// Where so many pages may come.
+inline std::vector<Ref<Buffer>> places(std::size_t count, std::size_t bytes = page_bytes) {
+  std::vector<Ref<Buffer>> made;
+  while (made.size() < count) made.push_back(Buffer::zeros(bytes));
+  return made;
+}
+
 /// Pages of which some are overwritten while they are copied.
 class Shelf final : public PageLookup {
  public:

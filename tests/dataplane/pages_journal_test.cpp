@@ -80,7 +80,7 @@ struct World {
     found.pop_front();
     const std::size_t wanted = pick(2) == 0 ? 1 + pick(pages - 1) : pages;
     last = now;
-    puller.fetch(id, wanted, now);
+    puller.fetch(id, places(wanted, page), now);
     return "fetches " + std::to_string(wanted) + " of " + std::to_string(id);
   }
   std::string pass() {
@@ -228,8 +228,8 @@ struct World {
           break;
         case PullEvent::Kind::page:
           line += " has page " + std::to_string(event.pages) + " of " +
-                  std::to_string(event.content.size()) + " bytes, " +
-                  std::to_string(crc32c(event.content));
+                  std::to_string(event.place->size()) + " bytes, " +
+                  std::to_string(crc32c(bytes_of(event.place)));
           break;
         case PullEvent::Kind::ended:
           line += " ended " + std::to_string(static_cast<int>(event.end)) + " with " +

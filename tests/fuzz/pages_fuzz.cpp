@@ -65,15 +65,16 @@ class Machine {
     if (!has_met) return;
     server_.met(peer);
     puller_.met(peer, hello_of(2), 0);
-    puller_.opened(peer, region.pages);
     const std::vector<PageKey> keys{key_of(0), key_of(1), key_of(2), key_of(9)};
     require(puller_.begin(1, keys, 0) && puller_.begin(2, {key_of(3)}, 0));
-    // The second is found and asked for.
+    puller_.opened(peer, region.pages);
+    // The second is found and asked for; the first places of the third are asked for at once.
     for (const PeerMessage& one : puller_.take_out()) {
       const auto asked = std::get<pages::Find>(*pages::decode(one.bytes));
       if (asked.keys.size() == 1) puller_.take(peer, encode(pages::Found{asked.id, 1, 0}), 0);
     }
     hear_events();
+    require(puller_.begin(3, {key_of(4), key_of(5)}, 0) && puller_.take_out().size() == 4);
   }
   void take(std::span<const std::byte> bytes) {
     const auto message = pages::decode(bytes);
@@ -118,7 +119,7 @@ class Machine {
     hear_events();
     puller_.tick(std::int64_t{10} * PagePuller::pull_patience);
     hear_events();
-    require(puller_.pulls() == 0 && (ends_ == 0 || ends_ == 2));
+    require(puller_.pulls() == 0 && (ends_ == 0 || ends_ == 3));
   }
 
  private:
@@ -127,11 +128,16 @@ class Machine {
       require(one.content.size == page_bytes && one.stamp.size == PageRegion::stamp_bytes);
       require(one.content.offset + page_bytes <= region.stamps());
       require(one.stamp.offset + PageRegion::stamp_bytes <= region.size());
-      puller_.read_ended(one.number, Buffer::zeros(page_bytes + PageRegion::stamp_bytes), 1);
+      require(one.place->size() == page_bytes);
+      puller_.read_ended(one.number, Buffer::zeros(PageRegion::stamp_bytes), 1);
     }
     for (PullEvent& event : puller_.take_events()) {
-      if (event.kind == PullEvent::Kind::found) puller_.fetch(event.pull, event.pages, 1);
-      if (event.kind == PullEvent::Kind::page) require(event.content.size() == page_bytes);
+      if (event.kind == PullEvent::Kind::found) {
+        std::vector<Ref<Buffer>> places(event.pages);
+        for (Ref<Buffer>& place : places) place = Buffer::zeros(page_bytes);
+        puller_.fetch(event.pull, std::move(places), 1);
+      }
+      if (event.kind == PullEvent::Kind::page) require(event.place->size() == page_bytes);
       if (event.kind == PullEvent::Kind::ended) ++ends_;
     }
   }

@@ -139,6 +139,10 @@ class Conversation {
   }
 
  private:
+  struct Asked {
+    Request request;
+    Ref<Buffer> to;  // null: it has no place
+  };
   static Nonce nonce_of(std::uint8_t first) {
     Nonce nonce{};
     nonce[0] = std::byte{first};
@@ -153,8 +157,9 @@ class Conversation {
     const Request request{part(), part()};
     if (request.first.size + request.then.size == 0) return;
     const std::uint64_t number = asked_.size() + 1;
-    asked_.emplace(number, request);
-    link_.ask(number, request);
+    const Ref<Buffer> to = number % 2 == 0 ? Buffer::zeros(request.first.size) : Ref<Buffer>();
+    asked_.emplace(number, Asked{request, to});
+    link_.ask(number, request, to);
   }
   /// Either side says what it has to, with a bound on what is on the way.
   void say() {
@@ -210,12 +215,19 @@ class Conversation {
   void give_reader(std::size_t most) {
     std::size_t given = 0;
     while (given < std::min(most, to_reader_.size()) && !link_.is_broken()) {
-      const std::span<std::byte> room = link_.room();
-      require(!room.empty());
-      const auto part =
-          std::span(to_reader_)
-              .subspan(given, std::min({room.size(), most - given, to_reader_.size() - given}));
-      std::ranges::copy(part, room.begin());
+      Link::Rooms rooms{};
+      const std::size_t count = link_.rooms(rooms);
+      require(count > 0);
+      const auto left =
+          std::span(to_reader_).subspan(given, std::min(most, to_reader_.size()) - given);
+      std::size_t filled = 0;
+      for (std::size_t i = 0; i < count && filled < left.size(); ++i) {
+        require(!rooms[i].empty());
+        const std::size_t size = std::min(rooms[i].size(), left.size() - filled);
+        std::ranges::copy(left.subspan(filled, size), rooms[i].begin());
+        filled += size;
+      }
+      const auto part = left.first(filled);
       if (heard_by_reader_.size() < region_bytes)
         heard_by_reader_.insert(heard_by_reader_.end(), part.begin(), part.end());
       link_.took(part.size());
@@ -227,14 +239,16 @@ class Conversation {
   }
   void hear(const Link::Ended& one) {
     require(asked_.contains(one.number) && ended_.insert(one.number).second && one.bytes);
-    const Request& request = asked_.at(one.number);
-    require(one.bytes->size() == request.first.size + request.then.size);
+    const auto& [request, to] = asked_.at(one.number);
+    const std::size_t unplaced = to ? 0 : request.first.size;
+    require(one.bytes->size() == unplaced + request.then.size);
+    require(!to || to->references() == 1);  // nobody writes there any more
     if (is_changed_ && !is_encrypted_) return;
     const std::byte* const from = world().region->data();
     const std::byte* const came = one.bytes->data();
-    require(std::memcmp(came, from + request.first.offset, request.first.size) == 0);
-    require(std::memcmp(came + request.first.size, from + request.then.offset, request.then.size) ==
-            0);
+    require(std::memcmp((to ? to : one.bytes)->data(), from + request.first.offset,
+                        request.first.size) == 0);
+    require(std::memcmp(came + unplaced, from + request.then.offset, request.then.size) == 0);
   }
 
   const bool is_encrypted_;
@@ -244,7 +258,7 @@ class Conversation {
   bool is_changed_ = false;  // somebody in between did something
   Bytes to_owner_, to_reader_, said_, heard_by_owner_, heard_by_reader_;
   std::size_t said_by_owner_ = 0;
-  std::map<std::uint64_t, Request> asked_;
+  std::map<std::uint64_t, Asked> asked_;
   std::set<std::uint64_t> ended_;
 };
 

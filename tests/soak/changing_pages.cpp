@@ -218,20 +218,30 @@ void Asker::tick() {
   take_events();
 }
 
-void Asker::read_ended(std::uint64_t number, Ref<Buffer> bytes) {
-  puller_.read_ended(number, std::move(bytes), now());
+void Asker::read_ended(std::uint64_t number, const Ref<Buffer>& stamp) {
+  puller_.read_ended(number, stamp, now());
   take_events();
+}
+
+std::vector<Ref<Buffer>> Asker::places(std::size_t count) {
+  std::vector<Ref<Buffer>> given;
+  for (const Ref<Buffer>& one : places_)
+    if (given.size() < count && one->references() == 1) given.push_back(one);
+  for (; given.size() < count; given.push_back(places_.back()))
+    places_.push_back(Buffer::zeros(page_bytes));
+  return given;
 }
 
 void Asker::take_events() {
   for (const PullEvent& event : puller_.take_events()) {
     switch (event.kind) {
       case PullEvent::Kind::found:
-        puller_.fetch(event.pull, event.pages, now());
+        puller_.fetch(event.pull, places(event.pages), now());
         break;
       case PullEvent::Kind::page:
         ++tally.reads;
-        if (!contents_.are(event.content, number_of(asked_[event.pages]))) ++tally.undetected;
+        if (!contents_.are(bytes_of(event.place), number_of(asked_[event.pages])))
+          ++tally.undetected;
         break;
       case PullEvent::Kind::ended:
         if (event.end == PullEnd::broken || event.end == PullEnd::changed) {

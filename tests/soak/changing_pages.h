@@ -128,7 +128,7 @@ class Asker {
   /// The peer's pages are read where they stand.
   void open(PeerLife peer) { puller_.opened(peer, slots); }
   std::vector<PageRead> take_reads() { return puller_.take_reads(); }
-  void read_ended(std::uint64_t number, Ref<Buffer> bytes);
+  void read_ended(std::uint64_t number, const Ref<Buffer>& stamp);
   std::vector<PeerMessage> take_out() { return puller_.take_out(); }
 
   Tally tally;
@@ -136,6 +136,7 @@ class Asker {
  private:
   void take_events();
   std::int64_t now() const;
+  std::vector<Ref<Buffer>> places(std::size_t count);
 
   const Contents& contents_;
   std::size_t keys_a_pull_;
@@ -143,6 +144,7 @@ class Asker {
   PagePuller puller_{hello_of(0)};
   std::uint64_t pull_ = 0;
   std::vector<PageKey> asked_;
+  std::vector<Ref<Buffer>> places_;  // used again when nobody writes there any more
   bool is_over_ = true;
   std::int64_t ahead_ = 0;  // its clock: pauses of peers pass at once
 };

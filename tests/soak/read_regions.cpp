@@ -105,8 +105,8 @@ class Reader {
     const std::size_t number = place != nullptr ? number_of(place->head.key) : 0;
     asker_.take(peer_, std::move(message));
     for (const PageRead& one : asker_.take_reads()) {
-      wanted_[one.number] = number;
-      region_->read(one.number, one.content, one.stamp);
+      wanted_[one.number] = {number, one.place};
+      region_->read(one.number, one.content, one.stamp, one.place);
     }
     ask();
   }
@@ -115,9 +115,9 @@ class Reader {
     SLUICE_CHECK(one.bytes, "a page could not be read");
     const auto wanted = wanted_.extract(one.number);
     // Blind: what would be taken if nobody verified it.
-    const auto content = bytes_of(one.bytes).first(page_bytes);
-    if (is_blind_ && !pages_.contents().are(content, wanted.mapped())) ++asker_.tally.undetected;
-    asker_.read_ended(one.number, std::move(one.bytes));
+    const auto [number, place] = wanted.mapped();
+    if (is_blind_ && !pages_.contents().are(bytes_of(place), number)) ++asker_.tally.undetected;
+    asker_.read_ended(one.number, one.bytes);
     ask();
   }
 
@@ -131,7 +131,8 @@ class Reader {
   std::uint32_t life_ = 0;
   PeerLife peer_{1, 0};
   std::deque<PeerMessage> said_;
-  std::map<std::uint64_t, std::size_t> wanted_;  // which content, by read that is under way
+  // Which content and where, by read that is under way.
+  std::map<std::uint64_t, std::pair<std::size_t, Ref<Buffer>>> wanted_;
 };
 
 Tally read_over(std::unique_ptr<RemoteMemory> owner, std::unique_ptr<RemoteMemory> other,

@@ -22,6 +22,11 @@ class OneMemory final : public RemoteMemory {
     std::function<void()> before, amid;
     bool is_reachable = true;
     std::size_t reads = 0;
+    bool holds = false;                       // reads, until `go_on`
+    std::vector<std::function<void()>> held;  // each writes what it reads, whoever has gone
+    void go_on() {
+      for (const auto& one : std::exchange(held, {})) one();
+    }
   };
   explicit OneMemory(World& world) : world_(world) {}
 
@@ -44,21 +49,37 @@ class OneMemory final : public RemoteMemory {
    public:
     Region(World& world, Ref<Buffer> bytes, Listener& listener)
         : world_(world), bytes_(std::move(bytes)), listener_(listener) {}
+    ~Region() override { *is_there_ = false; }
+    Region(const Region&) = delete;
+    Region& operator=(const Region&) = delete;
     std::uint64_t size() const override { return bytes_->size(); }
-    void read(std::uint64_t number, Part first, Part then) override {
+    void read(std::uint64_t number, Part first, Part then, Ref<Buffer> to) override {
       ++world_.reads;
-      Ref<Buffer> to = world_.is_reachable ? Buffer::zeros(first.size + then.size) : Ref<Buffer>();
-      if (to) {
-        if (world_.before) world_.before();
-        std::memcpy(to->data(), bytes_->data() + first.offset, first.size);
-        if (world_.amid) world_.amid();
-        std::memcpy(to->data() + first.size, bytes_->data() + then.offset, then.size);
-      }
-      listener_.read_ended(number, std::move(to));
+      if (world_.holds)
+        return world_.held.push_back(
+            [=, this, from = bytes_, is_there = is_there_, to = std::move(to)]() mutable {
+              if (*is_there) return now(number, first, then, std::move(to));
+              std::memcpy(to->data(), from->data() + first.offset, first.size);
+            });
+      now(number, first, then, std::move(to));
     }
 
    private:
+    void now(std::uint64_t number, Part first, Part then, Ref<Buffer> to) {
+      const std::size_t unplaced = to ? 0 : first.size;
+      Ref<Buffer> bytes = world_.is_reachable ? Buffer::zeros(unplaced + then.size) : Ref<Buffer>();
+      if (bytes) {
+        if (world_.before) world_.before();
+        std::memcpy((to ? to : bytes)->data(), bytes_->data() + first.offset, first.size);
+        if (world_.amid) world_.amid();
+        std::memcpy(bytes->data() + unplaced, bytes_->data() + then.offset, then.size);
+      }
+      to = {};
+      listener_.read_ended(number, std::move(bytes));
+    }
+
     World& world_;
+    const std::shared_ptr<bool> is_there_ = std::make_shared<bool>(true);
     const Ref<Buffer> bytes_;
     Listener& listener_;
   };

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <utility>
@@ -58,6 +59,43 @@ class Ended final : public RemoteRegion::Listener {
   std::condition_variable came_;
   std::map<std::uint64_t, int> times_;
   std::map<std::uint64_t, Ref<Buffer>> bytes_;
+};
+
+/// Memory for reads, and whether they have let go of it.
+class LetGo {
+ public:
+  explicit LetGo(std::size_t places) : left_(std::make_shared<Left>(places)) {}
+  Ref<Buffer> place(std::size_t size) { return Ref<Buffer>(new Place(size, left_)); }
+  bool are_all() const {
+    std::unique_lock lock(left_->mutex);
+    return left_->changed.wait_for(lock, patience, [&] { return left_->places == 0; });
+  }
+
+ private:
+  struct Left {
+    explicit Left(std::size_t count) : places(count) {}
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::size_t places;
+  };
+  class Place final : public Buffer {
+   public:
+    Place(std::size_t size, std::shared_ptr<Left> left)
+        : Buffer(new std::byte[size], size, nullptr), left_(std::move(left)) {}
+
+   private:
+    void end() override {
+      {
+        const std::lock_guard lock(left_->mutex);
+        --left_->places;
+        left_->changed.notify_all();
+      }
+      delete[] data();
+      delete this;
+    }
+    const std::shared_ptr<Left> left_;
+  };
+  const std::shared_ptr<Left> left_;
 };
 
 inline std::byte byte_at(std::size_t place) { return static_cast<std::byte>(place * 7 / 64); }

@@ -95,6 +95,13 @@ TEST_CASE("two parts of another process's region come, the second behind the fir
     for (const auto& then : parts) {
       (*region)->read(++number, first, then);
       CHECK(is_right(ended.wait_for(number), first, then));
+      // The first one where it is wanted: it is there, and let go of, when the read has ended.
+      const Ref<Buffer> to = Buffer::zeros(first.size);
+      (*region)->read(++number, first, then, to);
+      const Ref<Buffer> rest = ended.wait_for(number);
+      CHECK(to->references() == 1);
+      CHECK(is_right(to, first, {}));
+      CHECK(is_right(rest, {}, then));
     }
 }
 
@@ -130,11 +137,30 @@ TEST_CASE("reads of an owner that is killed each end once") {
   auto region = memory->reach(read_all(owner.in()), ended);
   REQUIRE(region.ok());
   constexpr std::uint64_t reads = 2000;
+  const Ref<Buffer> to = Buffer::zeros(65536);
   for (std::uint64_t number = 1; number < reads; ++number) {
-    (*region)->read(number, {0, 65536}, {65536, 64});
+    (*region)->read(number, {0, 65536}, {65536, 64}, number % 2 == 0 ? to : Ref<Buffer>());
     if (number == reads / 2) owner.kill();
   }
   CHECK(ended.has_each_ended_once(1, reads));
+}
+
+TEST_CASE("when a region has gone, what is read of it lets go of where it was to come") {
+  const Way& way = way_of_this_run();
+  INFO(way.name);
+  Child owner(way.owner);
+  const auto memory = way.made();
+  Ended ended;
+  auto region = memory->reach(read_all(owner.in()), ended);
+  REQUIRE(region.ok());
+  constexpr std::uint64_t reads = 200;
+  LetGo gone(reads);
+  for (std::uint64_t number = 1; number <= reads; ++number)
+    (*region)->read(number, {0, 65536}, {65536, 64}, gone.place(65536));
+  CHECK(ended.wait_for(1));
+  if (GENERATE(false, true)) owner.stop();  // whatever its owner does
+  region->reset();
+  CHECK(gone.are_all());
 }
 
 TEST_CASE("a key whose owner has ended is reached nowhere, and its reads end") {

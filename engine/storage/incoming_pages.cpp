@@ -1,0 +1,68 @@
+#include "engine/storage/incoming_pages.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+namespace sluice {
+
+struct IncomingPages::Writers {
+  mutable std::mutex mutex;
+  mutable std::condition_variable gone;
+  std::size_t places = 0;  // that somebody refers to
+
+  void leave() {
+    const std::lock_guard lock(mutex);
+    if (--places == 0) gone.notify_all();
+  }
+};
+
+class IncomingPages::Place final : public Buffer {
+ public:
+  Place(std::byte* at, std::size_t size, Ref<Buffer> memory, std::shared_ptr<Writers> writers)
+      : Buffer(at, size, nullptr), memory_(std::move(memory)), writers_(std::move(writers)) {}
+
+ private:
+  void end() override {
+    const std::shared_ptr<Writers> writers = std::move(writers_);
+    delete this;
+    writers->leave();
+  }
+  const Ref<Buffer> memory_;
+  std::shared_ptr<Writers> writers_;
+};
+
+std::unique_ptr<IncomingPages> IncomingPages::take(KvPool& pool, std::span<const PageKey> before,
+                                                   std::size_t least, std::size_t most) {
+  Sequence taken = pool.open(before);
+  const std::size_t pages = std::min(most, pool.pages_free());  // those before are not among them
+  if (taken.published() < before.size() || pages < least || !pool.add_pages(taken, pages).ok())
+    return nullptr;
+  return std::make_unique<IncomingPages>(pool, std::move(taken));
+}
+
+IncomingPages::IncomingPages(KvPool& pool, Sequence taken)
+    : pool_(pool), taken_(std::move(taken)), writers_(std::make_shared<Writers>()) {}
+
+std::vector<Ref<Buffer>> IncomingPages::places(const Ref<Buffer>& memory) {
+  std::vector<Ref<Buffer>> places;
+  const std::span<const Page> pages = taken_.pages().subspan(taken_.published());
+  const std::lock_guard lock(writers_->mutex);
+  writers_->places = pages.size();
+  for (const Page page : pages)
+    places.emplace_back(new Place(pool_.place(page), pool_.shape().page_bytes(), memory, writers_));
+  return places;
+}
+
+bool IncomingPages::is_written() const {
+  const std::lock_guard lock(writers_->mutex);
+  return writers_->places > 0;
+}
+
+void IncomingPages::wait_for_writers(std::chrono::nanoseconds most) const {
+  std::unique_lock lock(writers_->mutex);
+  writers_->gone.wait_for(lock, most, [&] { return writers_->places == 0; });
+}
+
+}  // namespace sluice

@@ -1,0 +1,52 @@
+// Pages of a pool that others' pages are written into as they come, before anybody may find them.
+//
+// They are taken from the pool at once, behind pages that it has, and are nobody else's until each
+// is published, in order, by whoever has checked what stands there. Whoever writes one refers to
+// its place: a copy, a socket, a card. As long as anybody does `is_written` is true, and they are
+// not to go back to the pool: so what is given up amid a read is kept until the read has ended.
+// Thread: the pool's owner; places are let go of by any.
+// Source: omni-flow, section 4.2 (transfer).
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/layers/kv.h"
+
+namespace sluice {
+
+class IncomingPages {
+ public:
+  /// As many as can be had, at most `most`. Null: those `before` are not there, or there is no
+  /// room for `least`. Borrows the pool.
+  static std::unique_ptr<IncomingPages> take(KvPool& pool, std::span<const PageKey> before,
+                                             std::size_t least, std::size_t most);
+  IncomingPages(KvPool& pool, Sequence taken);
+  IncomingPages(const IncomingPages&) = delete;
+  IncomingPages& operator=(const IncomingPages&) = delete;
+  /// Requires: nobody writes, or nobody gets pages of the pool any more.
+  ~IncomingPages() = default;
+
+  std::size_t unpublished() const { return taken_.pages().size() - taken_.published(); }
+  /// One for each page, in order; asked for once. `memory`: where the pool stands, which they keep
+  /// alive; null: in memory of its own.
+  std::vector<Ref<Buffer>> places(const Ref<Buffer>& memory);
+  /// The next page has been written and checked. False: neither it nor those behind it can be
+  /// found.
+  bool publish(const PageKey& key) { return pool_.publish_next(taken_, key); }
+  bool is_written() const;
+  /// Returns when nobody writes any more, or then at the latest.
+  void wait_for_writers(std::chrono::nanoseconds most) const;
+
+ private:
+  class Place;
+  struct Writers;
+
+  KvPool& pool_;
+  Sequence taken_;
+  const std::shared_ptr<Writers> writers_;
+};
+
+}  // namespace sluice

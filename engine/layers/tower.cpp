@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "kernels/attention.h"
+#include "kernels/huge_vector.h"
 
 namespace sluice {
 
